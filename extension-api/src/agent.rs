@@ -1,0 +1,168 @@
+//! What passes between an agent and whoever calls it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{AgentId, CorrelationId};
+
+/// What an agent learns of the conversation: nothing but this, and each part is optional.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AgentInvocationContext {
+    /// The caller's summary of what matters here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conversation_summary: Option<String>,
+    /// The user's message that set the turn off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_message: Option<String>,
+    /// Links the runs of one turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<CorrelationId>,
+}
+
+/// How an agent's run ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentResponse {
+    /// Done, failed, or not this agent's business.
+    pub status: ResponseStatus,
+    /// The answer, or the report of a run that stopped early. Never empty.
+    pub content: String,
+    /// Why it did not succeed; present exactly when `status` is not `success`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The kind of failure, where `status` is not `success`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<FailureClass>,
+    /// Input and output tokens, those of sub-agents included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_used: Option<u64>,
+    /// Steps of the loop: model calls with the tool calls that each asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns_used: Option<u32>,
+}
+
+impl AgentResponse {
+    /// A run that did what it was asked.
+    pub fn success(content: impl Into<String>) -> Self {
+        Self {
+            status: ResponseStatus::Success,
+            content: content.into(),
+            error: None,
+            class: None,
+            tokens_used: None,
+            turns_used: None,
+        }
+    }
+
+    /// A run that failed; `content` repeats the error until a report replaces it.
+    pub fn error(class: FailureClass, error: impl Into<String>) -> Self {
+        let error = error.into();
+        Self {
+            status: ResponseStatus::Error,
+            content: error.clone(),
+            error: Some(error),
+            class: Some(class),
+            tokens_used: None,
+            turns_used: None,
+        }
+    }
+
+    /// A run that was not this agent's business.
+    pub fn refused(reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self {
+            status: ResponseStatus::Refused,
+            content: reason.clone(),
+            error: Some(reason),
+            class: Some(FailureClass::Refused),
+            tokens_used: None,
+            turns_used: None,
+        }
+    }
+}
+
+/// The three ways in which a run ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResponseStatus {
+    /// Done.
+    Success,
+    /// Failed; may be tried again.
+    Error,
+    /// Not this agent's business.
+    Refused,
+}
+
+/// Kinds of failure, the same everywhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureClass {
+    /// Wrong or missing configuration.
+    Config,
+    /// A key that is missing, wrong, or not allowed to do this.
+    Auth,
+    /// A time budget is used up.
+    Timeout,
+    /// The other side could not be reached, or the connection broke.
+    Network,
+    /// The provider asks for a slower pace.
+    RateLimit,
+    /// The model or its provider failed.
+    Model,
+    /// A tool failed.
+    Tool,
+    /// A limit on steps, tokens, cost or calls is reached.
+    Budget,
+    /// The same call over and over, or an agent that would call itself.
+    Loop,
+    /// Somebody stopped it.
+    Cancelled,
+    /// The agent declined.
+    Refused,
+    /// A fault of drupe itself.
+    Internal,
+}
+
+impl FailureClass {
+    /// A short remedy for people.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Self::Config => "correct the configuration that the message names",
+            Self::Auth => "check the provider's key",
+            Self::Timeout => "raise the time budget, or ask for less at once",
+            Self::Network => "check the connection and the provider's address",
+            Self::RateLimit => "wait, or lower the concurrency of the provider",
+            Self::Model => "try again, or choose another model",
+            Self::Tool => "read the tool's error and correct the call",
+            Self::Budget => "raise the limit that the message names, or ask for less",
+            Self::Loop => "rephrase the task, or choose another agent",
+            Self::Cancelled => "ask again to continue",
+            Self::Refused => "choose another agent for this task",
+            Self::Internal => "report this as a fault of drupe",
+        }
+    }
+}
+
+/// What an agent says of itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentDescriptor {
+    /// The agent's id; equals the id of its extension.
+    pub id: AgentId,
+    /// For people.
+    pub name: String,
+    /// For the model that routes: when to use, when not to, what it can do.
+    pub description: String,
+    /// How the orchestrator uses it.
+    #[serde(default)]
+    pub integration_mode: IntegrationMode,
+}
+
+/// How the orchestrator uses an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IntegrationMode {
+    /// Called like any tool; answers the orchestrator.
+    #[default]
+    Tool,
+    /// Takes the conversation over.
+    Handoff,
+}

@@ -1,0 +1,460 @@
+//! The control API: what the command line and other surfaces ask of a running daemon.
+//!
+//! On the control socket each line is one JSON object. A client sends [`Request`]s; the first is
+//! [`method::HELLO`]. The daemon answers each with one [`Reply`] of the same `id`, or, for
+//! [`method::EVENTS_SUBSCRIBE`], with many, the last of which is `done`.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{AgentId, Event, Fault, FailureClass, InvocationId, Message, ResponseStatus, SessionId, Spend, TurnId, Usage};
+
+/// Version of the control API.
+pub const CONTROL_VERSION: u32 = 1;
+
+/// The longest request line, in bytes.
+pub const MAX_REQUEST: usize = 4 * 1024 * 1024;
+
+/// The methods.
+pub mod method {
+    /// [`Hello`](super::Hello) → [`Welcome`](super::Welcome).
+    pub const HELLO: &str = "hello";
+    /// → [`Status`](super::Status).
+    pub const STATUS: &str = "status";
+    /// Ends the daemon after its running turns. → `null`.
+    pub const STOP: &str = "stop";
+    /// [`Restart`](super::Restart) → `null`, once it is agreed.
+    pub const RESTART: &str = "restart";
+    /// → list of [`ExtensionStatus`](super::ExtensionStatus).
+    pub const EXTENSIONS_LIST: &str = "extensions.list";
+    /// [`Named`](super::Named) → [`ExtensionDetail`](super::ExtensionDetail).
+    pub const EXTENSIONS_SHOW: &str = "extensions.show";
+    /// [`PathArgument`](super::PathArgument) → [`CheckReport`](super::CheckReport).
+    pub const EXTENSIONS_CHECK: &str = "extensions.check";
+    /// [`PathArgument`](super::PathArgument): copies a checked folder to where extensions live. → `null`.
+    pub const EXTENSIONS_ADD: &str = "extensions.add";
+    /// → list of [`AgentStatus`](super::AgentStatus).
+    pub const AGENTS_LIST: &str = "agents.list";
+    /// [`Named`](super::Named) → [`AgentDetail`](super::AgentDetail).
+    pub const AGENTS_SHOW: &str = "agents.show";
+    /// → list of [`SessionStatus`](super::SessionStatus).
+    pub const SESSIONS_LIST: &str = "sessions.list";
+    /// [`Named`](super::Named) → [`SessionDetail`](super::SessionDetail).
+    pub const SESSIONS_SHOW: &str = "sessions.show";
+    /// [`Submit`](crate::wire::Submit) → [`Submitted`](crate::wire::Submitted).
+    pub const TURN_SUBMIT: &str = "turn.submit";
+    /// [`TurnArgument`](super::TurnArgument) → [`TurnResult`](super::TurnResult), when the turn has ended.
+    pub const TURN_WAIT: &str = "turn.wait";
+    /// [`TurnArgument`](super::TurnArgument) → `null`; cancels it.
+    pub const TURN_STOP: &str = "turn.stop";
+    /// [`EventsSubscribe`](super::EventsSubscribe) → [`Event`](crate::Event)s.
+    pub const EVENTS_SUBSCRIBE: &str = "events.subscribe";
+    /// → list of [`ConfigValue`](super::ConfigValue).
+    pub const CONFIG_SHOW: &str = "config.show";
+}
+
+/// One question.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Request {
+    /// The client's number for it; replies bear it.
+    pub id: u64,
+    /// What is asked.
+    pub method: String,
+    /// Its parameters.
+    #[serde(default)]
+    pub params: Value,
+}
+
+/// One answer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Reply {
+    /// The request's number.
+    pub id: u64,
+    /// What the answer is.
+    #[serde(flatten)]
+    pub body: ReplyBody,
+}
+
+/// What an answer is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReplyBody {
+    /// Done.
+    Result(Value),
+    /// Not done.
+    Error(Fault),
+    /// One of many.
+    Event(Box<Event>),
+}
+
+/// The first request of a connection.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Hello {
+    /// The content of the home's token file.
+    pub token: String,
+    /// [`CONTROL_VERSION`] of the client.
+    #[serde(default)]
+    pub version: u32,
+}
+
+/// Answer to [`Hello`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Welcome {
+    /// [`CONTROL_VERSION`] of the daemon.
+    pub version: u32,
+    /// Who answers: `kernel`, or `supervisor` while there is no kernel.
+    pub from: String,
+}
+
+/// What the daemon is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DaemonState {
+    /// A kernel is loading extensions.
+    Starting,
+    /// A kernel serves.
+    Ready,
+    /// A kernel lets its turns end.
+    Draining,
+    /// Between two kernels.
+    Restarting,
+    /// Ending.
+    Stopped,
+}
+
+/// Answer to [`method::STATUS`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Status {
+    /// Release of drupe.
+    pub version: String,
+    /// What it is doing.
+    pub state: DaemonState,
+    /// Process of the supervisor.
+    pub supervisor_pid: u32,
+    /// Process of the kernel.
+    pub kernel_pid: Option<u32>,
+    /// Number of the kernel's start in this home, from 1.
+    pub generation: u64,
+    /// Age of the kernel in milliseconds.
+    pub uptime_ms: u64,
+    /// Restarts since the supervisor began.
+    pub restarts: u32,
+    /// Whether third-party extensions were left out.
+    pub safe_mode: bool,
+    /// The default model.
+    pub model: Option<String>,
+    /// Number of sessions.
+    pub sessions: u64,
+    /// Turns that wait.
+    #[serde(default)]
+    pub queued_turns: u64,
+    /// Extensions and their states.
+    #[serde(default)]
+    pub extensions: Vec<ExtensionStatus>,
+    /// The last exits of kernels, newest first.
+    #[serde(default)]
+    pub exits: Vec<ExitRecord>,
+    /// Remarks for the operator.
+    #[serde(default)]
+    pub notices: Vec<String>,
+}
+
+/// One end of a kernel process.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ExitRecord {
+    /// When.
+    pub time: Timestamp,
+    /// The process.
+    pub pid: u32,
+    /// Its generation.
+    pub generation: u64,
+    /// `stopped`, `restart: …`, `exit status N`, `signal N (NAME)`.
+    pub how: String,
+    /// Whether it counts as a crash.
+    pub crash: bool,
+    /// Its last lines on the standard error stream.
+    #[serde(default)]
+    pub last_lines: Vec<String>,
+}
+
+/// Parameters of [`method::RESTART`].
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Restart {
+    /// For the log and the sessions.
+    #[serde(default)]
+    pub reason: Option<String>,
+}
+
+/// An extension and its state.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ExtensionStatus {
+    /// Its id, or the folder's name where it has none.
+    pub id: String,
+    /// Its version.
+    pub version: Option<String>,
+    /// Its state.
+    pub state: ExtensionState,
+    /// Why it is in that state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What it can do.
+    pub capabilities: Vec<String>,
+    /// Where its native code runs; none where it has none.
+    pub isolation: Option<String>,
+    /// Its folder.
+    pub source: String,
+    /// Since when it is in that state.
+    pub since: Timestamp,
+}
+
+/// The states of an extension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExtensionState {
+    /// Its folder was found.
+    Discovered,
+    /// Its code is open, or its agent is built.
+    Loaded,
+    /// It has its context.
+    Initialized,
+    /// It works.
+    Active,
+    /// It does not answer as it should.
+    Degraded,
+    /// It cannot work.
+    Failed,
+    /// Something that it depends on is not there.
+    Skipped,
+    /// The operator, or a missing configuration, turned it off.
+    Disabled,
+    /// It was stopped.
+    Stopped,
+}
+
+/// An extension in full.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ExtensionDetail {
+    /// Its state.
+    #[serde(flatten)]
+    pub status: ExtensionStatus,
+    /// For people.
+    pub name: String,
+    /// One line for people.
+    pub summary: String,
+    /// For models.
+    pub description: String,
+    /// Its tools.
+    pub tools: Vec<String>,
+    /// What it depends on.
+    pub depends_on: Vec<String>,
+    /// Its rights.
+    pub rights: Vec<String>,
+    /// Shown when something is missing.
+    pub setup_instructions: Option<String>,
+    /// The states that it went through, oldest first.
+    pub history: Vec<StateChange>,
+}
+
+/// One step of an extension's life.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct StateChange {
+    /// When.
+    pub time: Timestamp,
+    /// The new state.
+    pub state: ExtensionState,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// A name.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Named {
+    /// The name.
+    pub id: String,
+}
+
+/// A path.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PathArgument {
+    /// An absolute path.
+    pub path: String,
+}
+
+/// What a check of a folder found.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CheckReport {
+    /// Whether there is no error.
+    pub ok: bool,
+    /// Errors and warnings, with their places.
+    pub diagnostics: Value,
+    /// The same for people.
+    pub rendered: String,
+}
+
+/// An agent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct AgentStatus {
+    /// Its id.
+    pub id: AgentId,
+    /// For people.
+    pub name: String,
+    /// For models.
+    pub description: String,
+    /// `tool` or `handoff`.
+    pub mode: crate::IntegrationMode,
+    /// The model that answers for it.
+    pub model: Option<String>,
+    /// The tools that it may use.
+    pub tools: Vec<String>,
+    /// Whether the orchestrator may choose it.
+    pub infer: bool,
+}
+
+/// An agent in full.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct AgentDetail {
+    /// In short.
+    #[serde(flatten)]
+    pub status: AgentStatus,
+    /// An example input.
+    pub usage: Option<String>,
+    /// What a run may spend.
+    pub limits: crate::DefinitionLimits,
+    /// Tools that it named or that exist, and why it does not have them.
+    pub excluded: Vec<Exclusion>,
+}
+
+/// A tool that an agent does not have, and why.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Exclusion {
+    /// The tool.
+    pub tool: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// A session.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SessionStatus {
+    /// Its id.
+    pub id: SessionId,
+    /// When it began.
+    pub created: Timestamp,
+    /// When something happened in it last.
+    pub updated: Timestamp,
+    /// Number of turns.
+    pub turns: u64,
+    /// The agent that the user chose for it.
+    pub agent: Option<AgentId>,
+    /// The beginning of its first message.
+    pub title: String,
+}
+
+/// A session in full.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SessionDetail {
+    /// In short.
+    #[serde(flatten)]
+    pub status: SessionStatus,
+    /// Its turns, oldest first.
+    pub turns: Vec<TurnResult>,
+    /// Position of its last event.
+    pub last_seq: u64,
+}
+
+/// Names a turn.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TurnArgument {
+    /// The turn.
+    pub turn: TurnId,
+}
+
+/// Parameters of [`method::EVENTS_SUBSCRIBE`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct EventsSubscribe {
+    /// The session.
+    pub session: SessionId,
+    /// Events after this position; the kept ones are read first.
+    #[serde(default)]
+    pub after: u64,
+    /// Whether to go on with what happens from now on.
+    #[serde(default)]
+    pub follow: bool,
+}
+
+/// What a turn gave.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TurnResult {
+    /// The session.
+    pub session: SessionId,
+    /// The turn.
+    pub turn: TurnId,
+    /// The user's message.
+    pub input: String,
+    /// How it ended; none while it runs or waits.
+    pub status: Option<ResponseStatus>,
+    /// The answer.
+    pub content: String,
+    /// Why it did not succeed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The kind of failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<FailureClass>,
+    /// What the whole tree spent.
+    pub spend: Spend,
+    /// Every run of the tree.
+    pub invocations: Vec<InvocationRecord>,
+    /// Every entry of every run, each with its agent.
+    pub transcript: Vec<TranscriptEntry>,
+    /// Remarks that stopped nothing.
+    pub diagnostics: Vec<String>,
+    /// The id under which its trace is kept.
+    pub trace: String,
+}
+
+/// One run of an agent in the tree of a turn.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct InvocationRecord {
+    /// The run.
+    pub id: InvocationId,
+    /// The agent.
+    pub agent: AgentId,
+    /// The run that called it.
+    pub parent: Option<InvocationId>,
+    /// 0 for the root.
+    pub depth: u32,
+    /// How it ended; none while it runs.
+    pub status: Option<ResponseStatus>,
+    /// Tokens of its own model calls.
+    pub usage: Usage,
+    /// Input and output tokens, those of sub-agents included.
+    pub tokens_used: u64,
+    /// Its own steps.
+    pub turns_used: u32,
+}
+
+/// One entry of a transcript with the agent that it belongs to.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TranscriptEntry {
+    /// The run.
+    pub invocation: InvocationId,
+    /// The agent.
+    pub agent: AgentId,
+    /// The entry.
+    #[serde(flatten)]
+    pub message: Message,
+}
+
+/// One value of the effective configuration.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ConfigValue {
+    /// Its key, with dots.
+    pub key: String,
+    /// Its value; secrets are masked.
+    pub value: Value,
+    /// Where it comes from.
+    pub origin: String,
+}

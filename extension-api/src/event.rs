@@ -1,0 +1,272 @@
+//! The one stream of events of a session.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{AgentId, CorrelationId, FailureClass, InvocationId, ItemKind, ResponseStatus, SessionId, TurnId, Usage};
+
+/// One event. `seq` grows strictly within its session; a reader continues from any `seq`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Position in the session's stream; 0 for live deltas, which are not kept.
+    pub seq: u64,
+    /// When it happened.
+    pub time: Timestamp,
+    /// The conversation.
+    pub session: SessionId,
+    /// The turn, where it belongs to one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<TurnId>,
+    /// Links everything that the turn set off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<CorrelationId>,
+    /// Whose run it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentRef>,
+    /// What happened.
+    #[serde(flatten)]
+    pub body: EventBody,
+}
+
+/// The place of a run in the tree of a turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentRef {
+    /// The agent.
+    pub id: AgentId,
+    /// Its run.
+    pub invocation: InvocationId,
+    /// The run that called it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<InvocationId>,
+    /// 0 for the root of the turn.
+    pub depth: u32,
+}
+
+/// What happened: `kind` names it, `data` holds the rest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", content = "data")]
+pub enum EventBody {
+    /// A turn began.
+    #[serde(rename = "interaction.turn.started")]
+    TurnStarted {
+        /// The user's message.
+        input: Preview,
+    },
+    /// A turn ended; sums up what it spent, sub-agents included once.
+    #[serde(rename = "interaction.turn.completed")]
+    TurnCompleted {
+        /// How.
+        status: ResponseStatus,
+        /// Why it did not succeed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+        /// The kind of failure.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        class: Option<FailureClass>,
+        /// Spent by the whole tree.
+        spend: Spend,
+    },
+    /// Something began that will complete.
+    #[serde(rename = "interaction.item.started")]
+    ItemStarted {
+        /// What.
+        item: Item,
+    },
+    /// A live part of an item's text; never kept.
+    #[serde(rename = "interaction.item.updated")]
+    ItemUpdated {
+        /// The item's id.
+        id: String,
+        /// What it is.
+        item: ItemKind,
+        /// The text that came.
+        delta: String,
+    },
+    /// An item ended, whatever the way.
+    #[serde(rename = "interaction.item.completed")]
+    ItemCompleted {
+        /// What, with its output.
+        item: Item,
+        /// How.
+        outcome: ItemOutcome,
+        /// How long it took, in milliseconds.
+        elapsed_ms: u64,
+    },
+    /// The text of an item that came so far is void: the model is asked again.
+    #[serde(rename = "interaction.stream.reset")]
+    StreamReset {
+        /// The item's id.
+        id: String,
+        /// Why.
+        reason: String,
+    },
+    /// An agent was chosen explicitly.
+    #[serde(rename = "interaction.subagent.selected")]
+    SubagentSelected {
+        /// By `@id`, an API's field, or the session.
+        by: String,
+    },
+    /// A sub-agent began.
+    #[serde(rename = "interaction.subagent.started")]
+    SubagentStarted {
+        /// Its task.
+        task: Preview,
+    },
+    /// A sub-agent ended with `success`.
+    #[serde(rename = "interaction.subagent.completed")]
+    SubagentCompleted {
+        /// Its answer.
+        content: Preview,
+        /// Spent by it and those below it.
+        spend: Spend,
+    },
+    /// A sub-agent ended with `error` or `refused`.
+    #[serde(rename = "interaction.subagent.failed")]
+    SubagentFailed {
+        /// Which of the two.
+        status: ResponseStatus,
+        /// Why.
+        error: String,
+        /// The kind of failure.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        class: Option<FailureClass>,
+        /// Spent by it and those below it.
+        spend: Spend,
+    },
+    /// A limit stopped work.
+    #[serde(rename = "interaction.budget.exceeded")]
+    BudgetExceeded {
+        /// Which limit.
+        limit: String,
+        /// How much was used.
+        used: u64,
+        /// How much is allowed.
+        allowed: u64,
+    },
+    /// Something that the user should know and that stops nothing.
+    #[serde(rename = "interaction.diagnostic")]
+    Diagnostic {
+        /// For programs.
+        code: String,
+        /// For people.
+        message: String,
+    },
+    /// One model attempt, for accounting.
+    #[serde(rename = "interaction.model.attempt")]
+    ModelAttempt {
+        /// The step of the run, from 1.
+        step: u32,
+        /// The attempt within the step, from 1.
+        attempt: u32,
+        /// The model that was asked, as `provider/model`.
+        model: String,
+        /// Tokens, as the provider reported them.
+        usage: Usage,
+        /// Whether `usage` is an estimate because the provider reported none.
+        #[serde(default)]
+        estimated: bool,
+        /// Request to end of stream, in milliseconds.
+        latency_ms: u64,
+        /// Why the model stopped, or the failure.
+        stop: String,
+    },
+    /// The kernel's state changed, as a session sees it.
+    #[serde(rename = "kernel.lifecycle")]
+    Lifecycle {
+        /// `ready`, `draining`, `restarting`, `restarted`.
+        state: String,
+        /// Why, where there is a reason.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// The state of an extension changed.
+    #[serde(rename = "kernel.extension")]
+    Extension {
+        /// Its id.
+        id: String,
+        /// The new state.
+        state: String,
+        /// Why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+}
+
+/// Something with a beginning and an end within a turn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Item {
+    /// Unique within the session.
+    pub id: String,
+    /// What it is.
+    #[serde(rename = "type")]
+    pub kind: ItemKind,
+    /// The tool's name, where it is a call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Parameters of a call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Preview>,
+    /// Text of a message, or the result of a call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Preview>,
+}
+
+/// How an item ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemOutcome {
+    /// Done.
+    Ok,
+    /// Failed.
+    Error,
+    /// Did not run.
+    Refused,
+    /// Stopped.
+    Cancelled,
+    /// The kernel ended before it did.
+    Interrupted,
+    /// It may have happened or not.
+    OutcomeUnknown,
+}
+
+/// The beginning of a text, with its full size where it was cut.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Preview {
+    /// At most [`Preview::MAX`] bytes of it.
+    pub text: String,
+    /// Whether `text` is less than all.
+    #[serde(default)]
+    pub truncated: bool,
+    /// The size of all, in bytes.
+    pub bytes: usize,
+}
+
+impl Preview {
+    /// The longest text that is shown whole, in bytes: a screen or two.
+    pub const MAX: usize = 4096;
+
+    /// The beginning of `text`, cut between characters.
+    pub fn of(text: &str) -> Self {
+        let end = text.floor_char_boundary(Self::MAX);
+        Self { text: text[..end].to_owned(), truncated: end < text.len(), bytes: text.len() }
+    }
+}
+
+/// What work has cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Spend {
+    /// Tokens by kind.
+    pub usage: Usage,
+    /// Steps of the loop.
+    pub turns: u32,
+    /// Tool calls.
+    pub tool_calls: u32,
+    /// Runs of agents, the root included.
+    pub invocations: u32,
+    /// US dollars; absent where a price is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+    /// Wall time in milliseconds.
+    pub elapsed_ms: u64,
+}

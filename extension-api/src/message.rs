@@ -1,0 +1,103 @@
+//! Entries of a transcript.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ToolName;
+
+/// One entry of an invocation's transcript, in the order in which the model sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "snake_case")]
+pub enum Message {
+    /// What the invocation was asked, or what the kernel adds to it.
+    User {
+        /// The text.
+        content: String,
+    },
+    /// One answer of the model.
+    Assistant {
+        /// The text; may be empty where tools are called.
+        #[serde(default)]
+        content: String,
+        /// The model's reasoning, where the provider shows it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reasoning: Option<String>,
+        /// The tools that it wants to run, in its order.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<ToolCallRequest>,
+    },
+    /// The result of one tool call.
+    Tool {
+        /// The provider's id of the call.
+        call_id: String,
+        /// The name that the model used.
+        name: String,
+        /// Whether it ran.
+        status: ToolStatus,
+        /// What the model reads.
+        content: String,
+    },
+}
+
+/// One tool call, as the model asked for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCallRequest {
+    /// The provider's id of the call.
+    pub call_id: String,
+    /// As the model spelled it; not yet known to exist.
+    pub name: String,
+    /// JSON text as the model wrote it; not yet known to be valid.
+    pub arguments: String,
+}
+
+impl ToolCallRequest {
+    /// The name as a [`ToolName`], where it has the form of one.
+    pub fn tool(&self) -> Option<ToolName> {
+        ToolName::new(&self.name).ok()
+    }
+}
+
+/// How a tool call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolStatus {
+    /// It ran and gave a result.
+    Ok,
+    /// It ran and failed.
+    Error,
+    /// It did not run: unknown name, bad parameters, or not allowed.
+    Refused,
+    /// It was stopped.
+    Cancelled,
+    /// It may have run; what became of it is not known.
+    OutcomeUnknown,
+}
+
+/// Tokens of one model call, or a sum of many.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    /// Tokens of the request, cached ones included.
+    pub input_tokens: u64,
+    /// Those of `input_tokens` that the provider took from its cache.
+    pub cached_tokens: u64,
+    /// Tokens of the answer, reasoning included.
+    pub output_tokens: u64,
+    /// Those of `output_tokens` spent on reasoning.
+    pub reasoning_tokens: u64,
+}
+
+impl Usage {
+    /// Input and output.
+    pub fn total(&self) -> u64 {
+        self.input_tokens + self.output_tokens
+    }
+}
+
+impl std::ops::AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.input_tokens += other.input_tokens;
+        self.cached_tokens += other.cached_tokens;
+        self.output_tokens += other.output_tokens;
+        self.reasoning_tokens += other.reasoning_tokens;
+    }
+}

@@ -1,0 +1,109 @@
+//! What a tool says of itself, and what it gives back.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::ToolName;
+
+/// What a model and the kernel need to know of a tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// Unique among all that one agent can see.
+    pub name: ToolName,
+    /// For the model: what it does and when to use it.
+    pub description: String,
+    /// JSON Schema of the parameters; the kernel validates every call against it.
+    pub input_schema: Value,
+    /// Text added to the instructions of an agent that has this tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+    /// How the kernel may run it.
+    #[serde(default)]
+    pub annotations: ToolAnnotations,
+}
+
+/// How a tool behaves; the defaults assume the worst.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ToolAnnotations {
+    /// Changes nothing.
+    pub read_only: bool,
+    /// Whether a call whose outcome is unknown may run again.
+    pub effect: EffectClass,
+    /// May destroy what cannot be restored.
+    pub destructive: bool,
+    /// Reaches beyond this machine.
+    pub outward: bool,
+    /// Its results may hold text written by strangers.
+    pub reads_untrusted: bool,
+    /// Runs alone within its step.
+    pub exclusive: bool,
+    /// How much of the session's gate of 16 a running call takes; 1 to 16.
+    pub weight: u32,
+    /// How a call is shown in events.
+    pub item: ItemKind,
+    /// The operator must agree to every call.
+    pub needs_approval: bool,
+    /// Deadline of one call in milliseconds; none takes the agent's `tool_timeout_ms`.
+    pub timeout_ms: Option<u64>,
+}
+
+impl Default for ToolAnnotations {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            effect: EffectClass::Once,
+            destructive: false,
+            outward: false,
+            reads_untrusted: false,
+            exclusive: false,
+            weight: 1,
+            item: ItemKind::ToolCall,
+            needs_approval: false,
+            timeout_ms: None,
+        }
+    }
+}
+
+/// What may happen to a call that was interrupted before its result was recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EffectClass {
+    /// No effect: runs again.
+    Pure,
+    /// Running twice is the same as once: runs again, with the same effect id.
+    Idempotent,
+    /// Never silently run twice: `lookup` is asked, else the outcome is recorded as unknown.
+    #[default]
+    Once,
+}
+
+/// How a tool call appears among the items of an event stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemKind {
+    /// The final or intermediate text of an agent.
+    AgentMessage,
+    /// A model's reasoning.
+    Reasoning,
+    /// A command that ran.
+    CommandExecution,
+    /// A file that changed.
+    FileChange,
+    /// Any other tool.
+    #[default]
+    ToolCall,
+    /// A tool of an MCP server.
+    McpToolCall,
+    /// A plan.
+    TodoList,
+    /// A failure that belongs to no other item.
+    Error,
+}
+
+/// What a tool call gave: text for the model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolResult {
+    /// Text, or JSON as text.
+    pub content: String,
+}

@@ -1,0 +1,543 @@
+//! Operations and payloads that cross the waist between the kernel and an extension.
+//!
+//! Both tables of the boundary have one call: `call(header, operation, payload)`. The constants here name the
+//! operations, the types are their payloads in JSON. An operation that a side does not know is answered with
+//! [`FaultCode::Unsupported`](crate::FaultCode::Unsupported). What lasts is a *handle*: a number that one side
+//! gives out and on which the other pulls items, so that the reader's pace bounds the writer. A handle ends
+//! when either side closes it, and with the instance that opened it.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, value::RawValue};
+
+use crate::{
+    AgentDescriptor, AgentId, AgentInvocationContext, CorrelationId, Definition, EffectId, ExtensionId, SessionId,
+    ToolName, ToolSpec, TurnId,
+};
+
+/// Version of the payloads, raised when something is added. A side that is older ignores what it does not know.
+pub const PAYLOAD_VERSION: u32 = 1;
+
+/// Operations that the kernel calls on an extension.
+pub mod op {
+    /// [`Initialize`](super::Initialize) → `null`.
+    pub const INITIALIZE: &str = "initialize";
+    /// `null` → `null`; work may begin.
+    pub const START: &str = "start";
+    /// `null` → `null`; work ends.
+    pub const STOP: &str = "stop";
+    /// `null` → [`Health`](super::Health).
+    pub const HEALTH: &str = "health";
+    /// [`ToolCall`](super::ToolCall) → [`ToolResult`](crate::ToolResult).
+    pub const TOOL_CALL: &str = "tool.call";
+    /// [`ToolLookup`](super::ToolLookup) → [`LookupResult`](super::LookupResult).
+    pub const TOOL_LOOKUP: &str = "tool.lookup";
+    /// `null` → `null`; returns when the channel has begun to listen.
+    pub const CHANNEL_START: &str = "channel.start";
+    /// [`OutboundMessage`](super::OutboundMessage) → [`Delivery`](super::Delivery).
+    pub const CHANNEL_SEND: &str = "channel.send";
+    /// [`ChannelStream`](super::ChannelStream) → `null`.
+    pub const CHANNEL_STREAM: &str = "channel.stream";
+    /// `null` → `null`; runs until the extension stops.
+    pub const SERVICE_RUN: &str = "service.run";
+    /// [`ScheduleFire`](super::ScheduleFire) → optional text for the user.
+    pub const SCHEDULER_EXECUTE: &str = "scheduler.execute";
+    /// [`AgentInvoke`](super::AgentInvoke) → [`AgentResponse`](crate::AgentResponse).
+    pub const AGENT_INVOKE: &str = "agent.invoke";
+    /// [`TurnContext`](super::TurnContext) → [`ContextText`](super::ContextText) or `null`.
+    pub const CONTEXT_GET: &str = "context.get";
+    /// [`HookCall`](super::HookCall) → [`HookVerdict`](super::HookVerdict).
+    pub const HOOK_ON: &str = "hook.on";
+}
+
+/// Operations that an extension calls on the kernel.
+pub mod host {
+    /// [`Log`](super::Log) → `null`.
+    pub const LOG: &str = "host.log";
+    /// `u64` milliseconds → `null`.
+    pub const SLEEP: &str = "host.sleep";
+    /// [`Emit`](super::Emit) → `null`.
+    pub const EMIT: &str = "host.emit";
+    /// [`Subscribe`](super::Subscribe) → handle of [`BusMessage`](super::BusMessage).
+    pub const SUBSCRIBE: &str = "host.subscribe";
+    /// [`HandleNext`](super::HandleNext) → [`HandleItems`](super::HandleItems).
+    pub const HANDLE_NEXT: &str = "handle.next";
+    /// `u64` handle → `null`.
+    pub const HANDLE_CLOSE: &str = "handle.close";
+    /// [`CallTool`](super::CallTool) → [`ToolResult`](crate::ToolResult); needs a parent token.
+    pub const TOOL_CALL: &str = "tool.call";
+    /// [`RunAgent`](super::RunAgent) → [`AgentResponse`](crate::AgentResponse); needs a parent token.
+    pub const AGENT_RUN: &str = "agent.run";
+    /// [`InvokeAgent`](super::InvokeAgent) → [`AgentResponse`](crate::AgentResponse); needs a parent token.
+    pub const AGENT_INVOKE: &str = "agent.invoke";
+    /// [`Submit`](super::Submit) → [`Submitted`](super::Submitted); needs the right `submit`.
+    pub const SUBMIT: &str = "session.submit";
+    /// [`NotifyUser`](super::NotifyUser) → `null`.
+    pub const NOTIFY: &str = "host.notify";
+    /// [`RestartRequest`](super::RestartRequest) → `null`; needs the right `restart`.
+    pub const RESTART: &str = "host.restart";
+    /// [`ControlCall`](super::ControlCall) → that method's result; needs the right `control`.
+    pub const CONTROL: &str = "control.call";
+    /// `null` → `null`; the tools that `describe` gives have changed.
+    pub const TOOLS_CHANGED: &str = "tools.changed";
+}
+
+/// What `describe` of an extension gives, before and after `initialize`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Description {
+    /// [`PAYLOAD_VERSION`] of the release that the extension was built with.
+    pub payload_version: u32,
+    /// The release of `drupe-extension-api` that it was built with, for messages.
+    pub api_release: String,
+    /// What it can do. A capability that the kernel does not know is reported and not used.
+    pub capabilities: Vec<String>,
+    /// After `initialize`: its tools.
+    pub tools: Vec<ToolSpec>,
+    /// After `initialize`: the agent that it is.
+    pub agent: Option<AgentDescriptor>,
+    /// After `initialize`: its schedules.
+    pub schedules: Vec<Schedule>,
+    /// The points at which its hook wants to be called.
+    pub hooks: Vec<HookPoint>,
+}
+
+/// The capabilities that this release knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Capability {
+    /// Has tools.
+    Tool,
+    /// Carries messages from and to people.
+    Channel,
+    /// Works in the background.
+    Service,
+    /// Has tasks with a time.
+    Scheduler,
+    /// Is an agent.
+    Agent,
+    /// Adds text to the orchestrator's instructions.
+    Context,
+    /// Is asked before and after models, tools and sub-agents run.
+    Hook,
+}
+
+impl Capability {
+    /// The name in descriptions.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Channel => "channel",
+            Self::Service => "service",
+            Self::Scheduler => "scheduler",
+            Self::Agent => "agent",
+            Self::Context => "context",
+            Self::Hook => "hook",
+        }
+    }
+
+    /// The capability of that name, if this release knows it.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Tool, Self::Channel, Self::Service, Self::Scheduler, Self::Agent, Self::Context, Self::Hook]
+            .into_iter()
+            .find(|c| c.name() == name)
+    }
+}
+
+/// What an extension learns when it is initialized.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Initialize {
+    /// Its id.
+    pub id: ExtensionId,
+    /// Its configuration: the manifest's defaults with the operator's values over them.
+    #[serde(default)]
+    pub config: Map<String, Value>,
+    /// The secrets that its manifest names.
+    #[serde(default)]
+    pub secrets: Map<String, Value>,
+    /// The folder that it may write.
+    pub data_folder: String,
+    /// Its own folder, to read.
+    pub folder: String,
+    /// The root of the file tools.
+    pub workspace: String,
+    /// Its validated `agent` section with rendered instructions.
+    #[serde(default)]
+    pub agent: Option<Definition>,
+    /// The tools that `uses_tools` resolved to.
+    #[serde(default)]
+    pub resolved_tools: Vec<ToolSpec>,
+}
+
+/// What is particular to one call; it comes with the call and only there.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CallContext {
+    /// The conversation.
+    pub session: SessionId,
+    /// The turn.
+    pub turn: TurnId,
+    /// The agent that calls.
+    pub agent: AgentId,
+    /// The agents above it, root first, the caller last.
+    #[serde(default)]
+    pub call_path: Vec<AgentId>,
+    /// The root of relative paths.
+    pub base_folder: String,
+    /// When the call is cancelled.
+    #[serde(default)]
+    pub deadline: Option<Timestamp>,
+    /// Tokens that the calling run has left.
+    #[serde(default)]
+    pub remaining_tokens: Option<u64>,
+    /// Links everything of the turn.
+    pub correlation_id: CorrelationId,
+    /// The same for each repetition of this call.
+    pub effect_id: EffectId,
+}
+
+/// Payload of [`op::TOOL_CALL`].
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// The tool.
+    pub name: ToolName,
+    /// Its parameters, validated.
+    pub params: Box<RawValue>,
+    /// What is particular to this call.
+    pub context: CallContext,
+}
+
+/// Payload of [`op::TOOL_LOOKUP`].
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ToolLookup {
+    /// The tool.
+    pub name: ToolName,
+    /// The call whose outcome is asked for.
+    pub effect_id: EffectId,
+}
+
+/// What became of a call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum LookupResult {
+    /// It happened, with this result.
+    Done {
+        /// What the model reads.
+        content: String,
+    },
+    /// It did not happen.
+    NotDone,
+    /// The tool cannot tell.
+    Unknown,
+}
+
+/// A message on its way to a person.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OutboundMessage {
+    /// The same for each attempt to deliver it.
+    pub delivery: String,
+    /// The conversation.
+    pub session: SessionId,
+    /// Where in the channel, as the inbound message said.
+    #[serde(default)]
+    pub address: Option<String>,
+    /// The text.
+    pub text: String,
+}
+
+/// A message was delivered.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Delivery {
+    /// The channel's own id of it.
+    pub remote_id: Option<String>,
+}
+
+/// A part of an answer while it is made, for channels that can show it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChannelStream {
+    /// The conversation.
+    pub session: SessionId,
+    /// Where in the channel.
+    #[serde(default)]
+    pub address: Option<String>,
+    /// What happened.
+    pub part: StreamPart,
+}
+
+/// What happened to an answer that is being made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "part", rename_all = "snake_case")]
+pub enum StreamPart {
+    /// An answer begins.
+    Begin,
+    /// More text.
+    Delta {
+        /// The text.
+        text: String,
+    },
+    /// What is being done.
+    Status {
+        /// For people.
+        text: String,
+    },
+    /// The answer ended; the whole follows as a message.
+    End,
+}
+
+/// One task of a scheduler.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// Its name.
+    pub name: String,
+    /// When, as a cron expression.
+    pub cron: String,
+}
+
+/// Payload of [`op::SCHEDULER_EXECUTE`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ScheduleFire {
+    /// The schedule's name.
+    pub name: String,
+}
+
+/// Payload of [`op::AGENT_INVOKE`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct AgentInvoke {
+    /// What to do, in words, or JSON where the agent has a JSON input.
+    pub task: String,
+    /// What it learns of the conversation.
+    #[serde(default)]
+    pub context: AgentInvocationContext,
+    /// What is particular to this call.
+    pub call: CallContext,
+}
+
+/// Payload of [`op::CONTEXT_GET`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TurnContext {
+    /// The conversation.
+    pub session: SessionId,
+    /// The user's message.
+    pub message: String,
+}
+
+/// Text for the orchestrator's instructions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ContextText {
+    /// The text.
+    pub text: String,
+    /// Higher comes first and is dropped last.
+    #[serde(default)]
+    pub priority: i32,
+}
+
+/// Where a hook is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HookPoint {
+    /// A turn begins.
+    TurnStart,
+    /// A turn ended.
+    TurnEnd,
+    /// A model is about to be asked.
+    BeforeModel,
+    /// A model answered.
+    AfterModel,
+    /// A tool is about to run.
+    BeforeTool,
+    /// A tool ran.
+    AfterTool,
+    /// A sub-agent is about to run.
+    BeforeAgent,
+    /// A sub-agent ran.
+    AfterAgent,
+}
+
+/// Payload of [`op::HOOK_ON`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct HookCall {
+    /// Where.
+    pub point: HookPoint,
+    /// What is known there.
+    pub facts: Value,
+}
+
+/// What a hook decides.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "verdict", rename_all = "snake_case")]
+pub enum HookVerdict {
+    /// Go on.
+    Continue,
+    /// Do not; only `before` points and the start of a turn can be blocked.
+    Block {
+        /// Why, for the model and for people.
+        reason: String,
+    },
+}
+
+/// How an extension is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Health {
+    /// Whether it can do its work.
+    pub ok: bool,
+    /// Why not, or a remark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+/// Payload of [`host::LOG`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Log {
+    /// `error`, `warn`, `info`, `debug` or `trace`.
+    pub level: String,
+    /// The text.
+    pub message: String,
+}
+
+/// Payload of [`host::EMIT`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Emit {
+    /// The topic; the kernel puts the extension's id before it: `<id>.<topic>`.
+    pub topic: String,
+    /// The message.
+    pub payload: Value,
+}
+
+/// Payload of [`host::SUBSCRIBE`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Subscribe {
+    /// A whole topic.
+    pub topic: String,
+}
+
+/// One message of a topic.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BusMessage {
+    /// The topic.
+    pub topic: String,
+    /// The message.
+    pub payload: Value,
+    /// How many were skipped before it because the reader was slow.
+    #[serde(default)]
+    pub skipped: u64,
+}
+
+/// Payload of [`host::HANDLE_NEXT`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct HandleNext {
+    /// The handle.
+    pub handle: u64,
+    /// The most items that the reader takes now.
+    pub credit: u32,
+}
+
+/// Items of a handle.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct HandleItems {
+    /// What came, in order; at least one unless `ended`.
+    pub items: Vec<Value>,
+    /// Nothing more will come.
+    pub ended: bool,
+}
+
+/// Payload of [`host::TOOL_CALL`].
+#[derive(Debug, Serialize, Deserialize)]
+pub struct CallTool {
+    /// One of the tools that `uses_tools` resolved to.
+    pub name: ToolName,
+    /// Its parameters.
+    pub params: Box<RawValue>,
+}
+
+/// Payload of [`host::AGENT_RUN`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RunAgent {
+    /// What runs; its id is the caller's own.
+    pub definition: Definition,
+    /// What it shall do.
+    pub task: String,
+    /// What it learns of the conversation.
+    #[serde(default)]
+    pub context: AgentInvocationContext,
+    /// Those of the extension's own tools that the run may use.
+    #[serde(default)]
+    pub own_tools: Vec<ToolName>,
+}
+
+/// Payload of [`host::AGENT_INVOKE`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct InvokeAgent {
+    /// One of `uses_agents`.
+    pub agent: AgentId,
+    /// What it shall do.
+    pub task: String,
+    /// What it learns of the conversation.
+    #[serde(default)]
+    pub summary: Option<String>,
+}
+
+/// An inbound message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Submit {
+    /// The channel; an extension can name only its own.
+    #[serde(default)]
+    pub channel: String,
+    /// The channel's id of the message: the same message twice gives one turn.
+    pub external_id: String,
+    /// The conversation; made where it does not exist.
+    pub session: SessionId,
+    /// Where in the channel the answer goes.
+    #[serde(default)]
+    pub address: Option<String>,
+    /// The text.
+    pub text: String,
+    /// The agent that shall answer.
+    #[serde(default)]
+    pub agent: Option<AgentId>,
+    /// The model that the root of the turn uses in place of its own.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// The form of the answer.
+    #[serde(default)]
+    pub output: Option<crate::OutputSpec>,
+    /// Wall time of the turn, in milliseconds.
+    #[serde(default)]
+    pub time_budget_ms: Option<u64>,
+}
+
+/// An inbound message was accepted: it will be answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Submitted {
+    /// The turn that answers it.
+    pub turn: TurnId,
+    /// Whether the message had been accepted before.
+    #[serde(default)]
+    pub duplicate: bool,
+}
+
+/// Payload of [`host::NOTIFY`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct NotifyUser {
+    /// The text.
+    pub text: String,
+    /// The conversation to show it in; none means the user's latest.
+    #[serde(default)]
+    pub session: Option<SessionId>,
+}
+
+/// Payload of [`host::RESTART`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RestartRequest {
+    /// For the operator and for the session that asked.
+    pub reason: String,
+}
+
+/// Payload of [`host::CONTROL`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ControlCall {
+    /// A method of the control API.
+    pub method: String,
+    /// Its parameters.
+    #[serde(default)]
+    pub params: Value,
+}

@@ -1,0 +1,95 @@
+//! What can be asked to do a task.
+
+use std::sync::Arc;
+
+use drupe_extension_api::{AgentId, AgentInvocationContext, AgentResponse, Definition, DefinitionLimits, Message};
+use futures_util::future::BoxFuture;
+
+use crate::{
+    model::{AgentCard, Model},
+    registry::Registry,
+    run::Run,
+    turn_loop,
+};
+
+/// Something that does tasks: an agent that runs in the loop, or one that is code.
+pub trait Agent: Send + Sync {
+    /// Its id.
+    fn id(&self) -> &AgentId;
+
+    /// What one run of it may spend.
+    fn limits(&self) -> &DefinitionLimits;
+
+    /// Does a task within `run`, which was begun for it. Must return soon after `run.cancel` is cancelled.
+    fn invoke(&self, task: Task, run: Arc<Run>) -> BoxFuture<'_, AgentResponse>;
+}
+
+/// What an agent is asked to do.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Task {
+    /// The task, in words, or JSON where the agent has a JSON input.
+    pub text: String,
+    /// What it learns of the conversation.
+    pub context: AgentInvocationContext,
+    /// Earlier messages of the conversation; only the root of a turn gets them.
+    pub history: Vec<Arc<Message>>,
+}
+
+impl Task {
+    /// A task without context.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+}
+
+/// An agent that runs in the loop.
+pub struct LoopAgent {
+    pub(crate) definition: Arc<Definition>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) model: Arc<dyn Model>,
+    pub(crate) shared: turn_loop::Shared,
+}
+
+impl LoopAgent {
+    /// An agent of that definition with exactly those tools. `root` tells whether a person talks to it directly.
+    pub fn new(definition: Definition, registry: Arc<Registry>, model: Arc<dyn Model>, root: bool) -> Self {
+        let card = AgentCard {
+            id: definition.id.clone(),
+            name: definition.name.clone(),
+            description: definition.description.clone(),
+            offline: definition.offline.clone(),
+            root,
+        };
+        let shared = turn_loop::Shared::new(&definition, &registry, card);
+        Self { definition: Arc::new(definition), registry, model, shared }
+    }
+
+    /// What it is.
+    pub fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
+    /// Its tools.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// Its model.
+    pub fn model(&self) -> &Arc<dyn Model> {
+        &self.model
+    }
+}
+
+impl Agent for LoopAgent {
+    fn id(&self) -> &AgentId {
+        &self.definition.id
+    }
+
+    fn limits(&self) -> &DefinitionLimits {
+        &self.definition.limits
+    }
+
+    fn invoke(&self, task: Task, run: Arc<Run>) -> BoxFuture<'_, AgentResponse> {
+        Box::pin(turn_loop::run(self, task, run))
+    }
+}

@@ -1,0 +1,46 @@
+//! Ids that follow from a place in the tree, so that running something again finds what was recorded of it.
+
+use std::fmt::Write;
+
+use drupe_extension_api::{EffectId, InvocationId, TurnId};
+use sha2::{Digest, Sha256};
+
+/// The root run of a turn.
+pub fn root_invocation(turn: &TurnId) -> InvocationId {
+    InvocationId::new(format!("i-{}", digest(&["root", turn.as_str()]))).expect("a hex digest has the form of an id")
+}
+
+/// The call at a place of a run.
+pub fn effect(turn: &TurnId, invocation: &InvocationId, step: u32, index: u32) -> EffectId {
+    let place = digest(&["effect", turn.as_str(), invocation.as_str(), &step.to_string(), &index.to_string()]);
+    EffectId::new(format!("e-{place}")).expect("a hex digest has the form of an id")
+}
+
+/// The run that a call sets off.
+pub fn child_of_effect(effect: &EffectId) -> InvocationId {
+    InvocationId::new(format!("i-{}", digest(&["child", effect.as_str()]))).expect("a hex digest has the form of an id")
+}
+
+/// The `n`-th run that a native agent asks for within its own run.
+pub fn child_of_run(parent: &InvocationId, n: u32) -> InvocationId {
+    let place = digest(&["run", parent.as_str(), &n.to_string()]);
+    InvocationId::new(format!("i-{place}")).expect("a hex digest has the form of an id")
+}
+
+/// 128 bits of SHA-256 over the parts, each closed by a zero byte; enough that no two places meet.
+fn digest(parts: &[&str]) -> String {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update(part.as_bytes());
+        hasher.update([0]);
+    }
+    hex(&hasher.finalize()[..16])
+}
+
+/// Lower-case hexadecimal digits of `bytes`.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
+        write!(out, "{byte:02x}").expect("writing to a string cannot fail");
+        out
+    })
+}

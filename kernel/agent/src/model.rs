@@ -1,0 +1,174 @@
+//! What the loop asks of a language model.
+
+use std::sync::Arc;
+
+use drupe_extension_api::{
+    AgentId, FailureClass, Message, ModelParameters, OfflineRule, OutputSpec, ToolCallRequest, ToolSpec, Usage,
+};
+use futures_util::stream::BoxStream;
+
+/// A model, reachable through some provider.
+///
+/// An implementation retries what is worth retrying, falls back where it has a list, and stays within
+/// [`ModelRequest::timeout_ms`]; the loop never repeats a request by itself. Dropping the stream closes the
+/// request.
+pub trait Model: Send + Sync {
+    /// What is known of the model before it is asked. Called once a step.
+    fn profile(&self) -> &ModelProfile;
+
+    /// Asks it. The stream ends after [`ModelEvent::Done`] or [`ModelEvent::Failed`], of which there is exactly one.
+    fn stream(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent>;
+}
+
+/// What is known of a model before it is asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelProfile {
+    /// `provider/model`.
+    pub name: String,
+    /// Tokens that request and answer may have together.
+    pub context_window: u64,
+    /// Tokens that one answer may have.
+    pub max_output_tokens: u32,
+    /// US dollars for a million input, cached and output tokens; none where unknown.
+    pub price: Option<Price>,
+}
+
+/// US dollars for a million tokens.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Price {
+    /// Input that the provider had not cached.
+    pub input: f64,
+    /// Input from the provider's cache.
+    pub cached: f64,
+    /// Output.
+    pub output: f64,
+}
+
+impl Price {
+    /// What `usage` costs.
+    pub fn cost(&self, usage: &Usage) -> f64 {
+        let fresh = usage.input_tokens.saturating_sub(usage.cached_tokens);
+        (fresh as f64 * self.input + usage.cached_tokens as f64 * self.cached + usage.output_tokens as f64 * self.output)
+            / 1_000_000.0
+    }
+}
+
+/// One request. All parts are shared, so that making it copies nothing.
+#[derive(Debug, Clone)]
+pub struct ModelRequest {
+    /// Whose run asks.
+    pub agent: Arc<AgentCard>,
+    /// The system prompt.
+    pub system: Arc<str>,
+    /// The transcript.
+    pub messages: Vec<Arc<Message>>,
+    /// The tools on offer, sorted by name. The same list for each step of a run.
+    pub tools: Arc<[Arc<ToolSpec>]>,
+    /// How the model is asked.
+    pub parameters: Arc<ModelParameters>,
+    /// The most tokens that the answer may have.
+    pub max_output_tokens: u32,
+    /// The form of the answer.
+    pub output: Option<Arc<OutputSpec>>,
+    /// Time for all attempts together, in milliseconds.
+    pub timeout_ms: u64,
+    /// Repetitions after a failure that is worth one.
+    pub max_retries: u32,
+}
+
+/// Who asks, for models that answer by rules.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AgentCard {
+    /// The agent.
+    pub id: AgentId,
+    /// For people.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// What the offline model does for it.
+    pub offline: Vec<OfflineRule>,
+    /// Whether a person talks to it directly.
+    pub root: bool,
+}
+
+/// What a model's stream yields.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ModelEvent {
+    /// More text of the answer.
+    Text(String),
+    /// More reasoning.
+    Reasoning(String),
+    /// One whole tool call; never a part of one.
+    ToolCall(ToolCallRequest),
+    /// An attempt failed and another follows: all that came so far is void.
+    Retry {
+        /// What failed.
+        fault: ModelFault,
+        /// The model of the failed attempt, as `provider/model`.
+        model: String,
+        /// Tokens that the failed attempt is known to have cost.
+        usage: Option<Usage>,
+    },
+    /// The answer is whole.
+    Done {
+        /// Tokens, where the provider reported them.
+        usage: Option<Usage>,
+        /// Why the model stopped.
+        stop: StopReason,
+        /// The model that answered, as `provider/model`.
+        model: String,
+    },
+    /// There is no answer.
+    Failed(ModelFault),
+}
+
+/// Why a model stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopReason {
+    /// It was done.
+    End,
+    /// It wants tools to run.
+    ToolCalls,
+    /// The bound on output tokens.
+    Length,
+    /// The provider's filter.
+    Filter,
+}
+
+impl StopReason {
+    /// The name in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::End => "end",
+            Self::ToolCalls => "tool_calls",
+            Self::Length => "length",
+            Self::Filter => "filter",
+        }
+    }
+}
+
+/// Why a model gave no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ModelFault {
+    /// The kind of failure.
+    pub class: FailureClass,
+    /// What happened, naming provider and model.
+    pub message: String,
+    /// How long the provider asks to wait, in milliseconds.
+    pub retry_after_ms: Option<u64>,
+    /// Whether another attempt may help.
+    pub retriable: bool,
+}
+
+impl ModelFault {
+    /// A fault that no repetition mends.
+    pub fn fatal(class: FailureClass, message: impl Into<String>) -> Self {
+        Self { class, message: message.into(), retry_after_ms: None, retriable: false }
+    }
+
+    /// A fault that may pass.
+    pub fn transient(class: FailureClass, message: impl Into<String>) -> Self {
+        Self { class, message: message.into(), retry_after_ms: None, retriable: true }
+    }
+}

@@ -1,0 +1,98 @@
+//! What the loop can run: one trait for everything.
+
+use std::sync::Arc;
+
+use drupe_extension_api::{EffectId, Fault, FaultCode, ToolSpec, ToolStatus, wire::LookupResult};
+use futures_util::future::BoxFuture;
+use serde_json::value::RawValue;
+use tokio::{sync::OwnedSemaphorePermit, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use crate::run::Run;
+
+/// Something that a model can call.
+pub trait Tool: Send + Sync {
+    /// What models are told of it. Must not change while a registry holds the tool.
+    fn spec(&self) -> &Arc<ToolSpec>;
+
+    /// Where it comes from, for logs and accounting only; nothing branches on it.
+    fn origin(&self) -> &str;
+
+    /// Runs it. The parameters have passed the schema, the call has passed the policy and is recorded as
+    /// intended. Dropping the future cancels it.
+    fn call(&self, params: Box<RawValue>, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>>;
+
+    /// What became of a call whose result was never recorded. Asked once a resumed call of effect class `once`.
+    fn lookup(&self, effect: EffectId) -> BoxFuture<'_, LookupResult> {
+        let _ = effect;
+        Box::pin(std::future::ready(LookupResult::Unknown))
+    }
+}
+
+/// What is particular to one call.
+pub struct ToolContext {
+    /// The run that calls.
+    pub run: Arc<Run>,
+    /// The same for each repetition of this call.
+    pub effect: EffectId,
+    /// Cancelled when the call is to end.
+    pub cancel: CancellationToken,
+    /// When it is cancelled.
+    pub deadline: Instant,
+    /// Whether an earlier process may have begun this very call.
+    pub resumed: bool,
+    /// The share of the session's gate that the call holds. A call that waits for calls of its own gives it back.
+    pub permit: Option<OwnedSemaphorePermit>,
+}
+
+/// What a tool gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolOutput {
+    /// What the model reads.
+    pub content: String,
+    /// How the call ended: `Ok`, or what a sub-agent says of itself.
+    pub status: ToolStatus,
+    /// The run ends with a refusal for this reason.
+    pub refuse: Option<String>,
+}
+
+impl ToolOutput {
+    /// Text for the model.
+    pub fn text(content: impl Into<String>) -> Self {
+        Self { content: content.into(), status: ToolStatus::Ok, refuse: None }
+    }
+}
+
+/// Why a tool gave nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ToolError {
+    /// How the call ended.
+    pub status: ToolStatus,
+    /// For the model.
+    pub message: String,
+}
+
+impl ToolError {
+    /// It ran and failed.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self { status: ToolStatus::Error, message: message.into() }
+    }
+
+    /// It did not run.
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self { status: ToolStatus::Refused, message: message.into() }
+    }
+}
+
+impl From<Fault> for ToolError {
+    fn from(fault: Fault) -> Self {
+        let status = match fault.code {
+            FaultCode::Denied | FaultCode::Unsupported => ToolStatus::Refused,
+            FaultCode::Cancelled => ToolStatus::Cancelled,
+            FaultCode::OutcomeUnknown => ToolStatus::OutcomeUnknown,
+            _ => ToolStatus::Error,
+        };
+        Self { status, message: fault.to_string() }
+    }
+}

@@ -1,0 +1,101 @@
+//! What follows from a model's answer: tool calls, a repair, or the end.
+
+use std::sync::Arc;
+
+use drupe_extension_api::{AgentResponse, FailureClass, Format, Message};
+
+use super::{Progress, Stop};
+use crate::{
+    dispatch,
+    journal::{Entry, RecordedEffect},
+    model::ModelFault,
+    prompt,
+};
+
+impl Progress<'_> {
+    /// Acts on an answer; the response, if it was the last. `effects` and `notes` are what an earlier process
+    /// recorded after it.
+    pub(super) async fn answered(
+        &mut self,
+        answer: Message,
+        effects: &[RecordedEffect],
+        notes: &[Message],
+    ) -> Result<Option<AgentResponse>, Stop> {
+        self.steps += 1;
+        let answer = Arc::new(answer);
+        self.add(Arc::clone(&answer));
+        let Message::Assistant { content, tool_calls, .. } = &*answer else { return Ok(None) };
+        if !content.is_empty() {
+            self.last_text = Some(content.clone());
+        }
+        if tool_calls.is_empty() {
+            return self.last_answer(content, notes);
+        }
+        let calls = dispatch::plan(self.agent, self.run, self.steps, tool_calls, effects).await;
+        self.tool_calls += calls.len();
+        if calls.iter().any(|c| matches!(c.plan, dispatch::Plan::Run { .. })) {
+            self.run.commit().await?;
+        }
+        let weight = self.run.release_gate();
+        let answers = dispatch::run_all(self.agent, self.run, self.steps, calls).await?;
+        self.run.enter_gate(weight).await;
+        let mut refusal = None;
+        for answer in answers {
+            refusal = refusal.or(answer.refuse);
+            self.add(Arc::new(Message::Tool {
+                call_id: answer.request.call_id,
+                name: answer.request.name,
+                status: answer.status,
+                content: answer.content,
+            }));
+        }
+        if let Some(reason) = refusal {
+            return Ok(Some(AgentResponse::refused(reason)));
+        }
+        self.check_end()?;
+        Ok(None)
+    }
+
+    /// An answer without tool calls is the last, unless it is JSON that needs one repair.
+    fn last_answer(&mut self, content: &str, notes: &[Message]) -> Result<Option<AgentResponse>, Stop> {
+        if content.trim().is_empty() {
+            let message = format!("model `{}` gave an empty answer", self.agent.model.profile().name);
+            return Err(Stop::Model(ModelFault::fatal(FailureClass::Model, message)));
+        }
+        let wants_json = self.agent.definition.output.as_ref().is_some_and(|o| o.format == Format::Json);
+        if !wants_json {
+            return Ok(Some(AgentResponse::success(content)));
+        }
+        match self.json(content) {
+            Ok(json) => Ok(Some(AgentResponse::success(json))),
+            Err(faults) if self.repaired => {
+                let message = format!("the answer is not the JSON that is needed, after one repair: {faults}");
+                Err(Stop::Model(ModelFault::fatal(FailureClass::Model, message)))
+            }
+            Err(faults) => {
+                self.repaired = true;
+                let message = Message::User { content: prompt::repair(&faults) };
+                if notes.is_empty() {
+                    self.run.record(Entry::Note {
+                        invocation: self.run.id.clone(),
+                        step: self.steps,
+                        message: message.clone(),
+                    });
+                }
+                self.add(Arc::new(message));
+                Ok(None)
+            }
+        }
+    }
+
+    /// The JSON of an answer, without the fence that models like to put around it.
+    fn json(&self, content: &str) -> Result<String, String> {
+        let text = content.trim();
+        let text = text.strip_prefix("```json").or_else(|| text.strip_prefix("```")).unwrap_or(text);
+        let text = text.strip_suffix("```").unwrap_or(text).trim();
+        let value: serde_json::Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let Some(schema) = &self.agent.shared.output_schema else { return Ok(text.to_owned()) };
+        let faults: Vec<String> = schema.iter_errors(&value).take(3).map(|f| f.to_string()).collect();
+        if faults.is_empty() { Ok(text.to_owned()) } else { Err(faults.join("; ")) }
+    }
+}

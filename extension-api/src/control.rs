@@ -8,7 +8,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{AgentId, Event, Fault, FailureClass, InvocationId, Message, ResponseStatus, SessionId, Spend, TurnId, Usage};
+use crate::{
+    AgentId, Event, FailureClass, Fault, InvocationId, Message, ResponseStatus, SessionId, Spend, TurnId,
+    Usage,
+};
 
 /// Version of the control API.
 pub const CONTROL_VERSION: u32 = 1;

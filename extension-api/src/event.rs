@@ -3,7 +3,9 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{AgentId, CorrelationId, FailureClass, InvocationId, ItemKind, ResponseStatus, SessionId, TurnId, Usage};
+use crate::{
+    AgentId, CorrelationId, FailureClass, InvocationId, ItemKind, ResponseStatus, SessionId, TurnId, Usage,
+};
 
 /// One event. `seq` grows strictly within its session; a reader continues from any `seq`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

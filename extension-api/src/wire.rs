@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 
 use crate::{
-    AgentDescriptor, AgentId, AgentInvocationContext, CorrelationId, Definition, EffectId, ExtensionId, SessionId,
-    ToolName, ToolSpec, TurnId,
+    AgentDescriptor, AgentId, AgentInvocationContext, CorrelationId, Definition, EffectId, ExtensionId,
+    SessionId, ToolName, ToolSpec, TurnId,
 };
 
 /// Version of the payloads, raised when something is added. A side that is older ignores what it does not know.

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use drupe_extension_api::{AgentId, AgentInvocationContext, AgentResponse, Definition, DefinitionLimits, Message};
+use drupe_extension_api::{
+    AgentId, AgentInvocationContext, AgentResponse, Definition, DefinitionLimits, Message,
+};
 use futures_util::future::BoxFuture;
 
 use crate::{

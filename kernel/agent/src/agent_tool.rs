@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use drupe_extension_api::{
-    AgentInvocationContext, AgentResponse, EffectClass, ResponseStatus, ToolAnnotations, ToolName, ToolSpec, ToolStatus,
+    AgentInvocationContext, AgentResponse, EffectClass, ResponseStatus, ToolAnnotations, ToolName, ToolSpec,
+    ToolStatus,
 };
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -103,7 +104,11 @@ impl Tool for AgentTool {
         self.agent.id().as_str()
     }
 
-    fn call(&self, params: Box<RawValue>, mut context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(
+        &self,
+        params: Box<RawValue>,
+        mut context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let task = self.task(&params, &context)?;
             let child = Child {

@@ -78,7 +78,9 @@ impl std::fmt::Display for Exceeded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { limit, agent, used, allowed } = self;
         match limit {
-            Limit::Turns => write!(f, "agent `{agent}` has used {used} of the {allowed} steps of `max_turns`"),
+            Limit::Turns => {
+                write!(f, "agent `{agent}` has used {used} of the {allowed} steps of `max_turns`")
+            }
             Limit::Tokens => write!(
                 f,
                 "agent `{agent}` has used {used} of {allowed} tokens (`max_tokens_per_invocation`), and the next model \
@@ -146,10 +148,16 @@ impl Budget {
 
     /// Sets the worst case of a model call aside: `input` tokens, and an answer as long as `max_output`, the model
     /// and what is left allow.
-    pub fn reserve(&self, input: u64, max_output: Option<u32>, model: &ModelProfile) -> Result<Reservation, Exceeded> {
+    pub fn reserve(
+        &self,
+        input: u64,
+        max_output: Option<u32>,
+        model: &ModelProfile,
+    ) -> Result<Reservation, Exceeded> {
         let mut nodes = self.nodes();
         let chain: Vec<usize> = self.chain(&nodes).collect();
-        let mut output = u64::from(max_output.unwrap_or(model.max_output_tokens).min(model.max_output_tokens));
+        let mut output =
+            u64::from(max_output.unwrap_or(model.max_output_tokens).min(model.max_output_tokens));
         for &at in &chain {
             let left = nodes[at].left();
             if left <= input {

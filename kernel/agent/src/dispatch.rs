@@ -3,19 +3,18 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use drupe_extension_api::{
-    EffectClass, EffectId, EventBody, Item, ItemKind, ItemOutcome, Preview, ToolCallRequest, ToolStatus,
-    wire::LookupResult,
+    DefinitionLimits, EffectClass, EffectId, EventBody, Item, ItemKind, ItemOutcome, Preview,
+    ToolCallRequest, ToolStatus, wire::LookupResult,
 };
 use futures_util::{StreamExt, stream};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use crate::{
-    agent::LoopAgent,
     ids,
     journal::{Entry, JournalFault, RecordedEffect},
     policy::{Decision, PolicyCall},
-    registry::Registered,
+    registry::{Registered, Registry},
     run::{GATE, Run},
     tool::{ToolContext, ToolError, ToolOutput},
 };
@@ -32,9 +31,17 @@ pub(crate) struct Call {
 }
 
 pub(crate) enum Plan {
-    Run { tool: Arc<Registered>, params: Box<RawValue>, resumed: bool },
+    Run {
+        tool: Arc<Registered>,
+        params: Box<RawValue>,
+        resumed: bool,
+    },
     /// Answered without running now: refused, or recorded by an earlier process.
-    Answered { status: ToolStatus, content: String, recorded: bool },
+    Answered {
+        status: ToolStatus,
+        content: String,
+        recorded: bool,
+    },
 }
 
 /// How a call ended.
@@ -45,9 +52,49 @@ pub(crate) struct Answered {
     pub refuse: Option<String>,
 }
 
+/// What bounds the tool calls of a run.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds<'a> {
+    pub registry: &'a Registry,
+    pub limits: &'a DefinitionLimits,
+}
+
+/// The step under which the calls that a native agent makes outside the loop are recorded: before the first.
+const OUTSIDE: u32 = 0;
+
+/// Runs one tool on behalf of the native agent that `run` belongs to, by the same path as the calls of a model.
+pub async fn call_tool(
+    run: &Arc<Run>,
+    registry: &Registry,
+    limits: &DefinitionLimits,
+    request: ToolCallRequest,
+) -> Result<(ToolStatus, String), JournalFault> {
+    let bounds = Bounds { registry, limits };
+    let index = run.next_place();
+    let effect = ids::effect(&run.scope.turn, &run.id, OUTSIDE, index);
+    let recorded = run.recorded().await?.map(|r| r.steps).unwrap_or_default();
+    let known = recorded
+        .iter()
+        .find(|s| s.step == OUTSIDE)
+        .and_then(|s| s.effects.iter().find(|e| e.effect == effect));
+    let plan = match known {
+        Some(known) => resume(bounds, run, OUTSIDE, &request, known).await,
+        None => fresh(bounds, run, 0, &request).await,
+    };
+    let call = Call { index, effect, request, plan };
+    if known.is_none() {
+        announce(run, OUTSIDE, &call);
+    }
+    run.budget.tool_calls(1);
+    run.commit().await?;
+    let (_, answer, _) = one(bounds, run, OUTSIDE, call).await;
+    run.commit().await?;
+    Ok((answer.status, answer.content))
+}
+
 /// Decides for each call of a step whether it can run, and records what is about to happen. The caller commits.
 pub(crate) async fn plan(
-    agent: &LoopAgent,
+    bounds: Bounds<'_>,
     run: &Run,
     step: u32,
     requests: &[ToolCallRequest],
@@ -58,8 +105,8 @@ pub(crate) async fn plan(
         let effect = ids::effect(&run.scope.turn, &run.id, step, index);
         let known = recorded.iter().find(|e| e.effect == effect);
         let plan = match known {
-            Some(known) => resume(agent, run, step, request, known).await,
-            None => fresh(agent, run, index, request).await,
+            Some(known) => resume(bounds, run, step, request, known).await,
+            None => fresh(bounds, run, index, request).await,
         };
         let call = Call { index, effect, request: request.clone(), plan };
         if known.is_none() {
@@ -73,15 +120,19 @@ pub(crate) async fn plan(
 }
 
 /// A call that was never recorded.
-async fn fresh(agent: &LoopAgent, run: &Run, index: u32, request: &ToolCallRequest) -> Plan {
+async fn fresh(bounds: Bounds<'_>, run: &Run, index: u32, request: &ToolCallRequest) -> Plan {
     let refused = |content: String| Plan::Answered { status: ToolStatus::Refused, content, recorded: false };
-    let most = agent.definition.limits.max_tool_calls_per_step;
+    let most = bounds.limits.max_tool_calls_per_step;
     if index >= most {
         return refused(format!("not run: at most {most} tool calls are allowed in one step"));
     }
-    let Some(tool) = agent.registry.get(&request.name) else {
-        let names: Vec<&str> = agent.registry.specs().iter().map(|s| s.name.as_str()).collect();
-        let have = if names.is_empty() { "you have no tools".to_owned() } else { format!("you have: {}", names.join(", ")) };
+    let Some(tool) = bounds.registry.get(&request.name) else {
+        let names: Vec<&str> = bounds.registry.specs().iter().map(|s| s.name.as_str()).collect();
+        let have = if names.is_empty() {
+            "you have no tools".to_owned()
+        } else {
+            format!("you have: {}", names.join(", "))
+        };
         return refused(format!("there is no tool `{}` for you; {have}", Preview::of(&request.name).text));
     };
     let params = match tool.parameters(&request.arguments) {
@@ -97,7 +148,13 @@ async fn fresh(agent: &LoopAgent, run: &Run, index: u32, request: &ToolCallReque
 
 /// A call whose intent an earlier process recorded: what has a result keeps it; what has none runs again only where
 /// that is harmless, else its outcome is looked up, or unknown.
-async fn resume(agent: &LoopAgent, run: &Run, step: u32, request: &ToolCallRequest, known: &RecordedEffect) -> Plan {
+async fn resume(
+    bounds: Bounds<'_>,
+    run: &Run,
+    step: u32,
+    request: &ToolCallRequest,
+    known: &RecordedEffect,
+) -> Plan {
     if let Some((status, content)) = known.result.clone() {
         return Plan::Answered { status, content, recorded: true };
     }
@@ -110,7 +167,7 @@ async fn resume(agent: &LoopAgent, run: &Run, step: u32, request: &ToolCallReque
         ),
         recorded: false,
     };
-    let Some(tool) = agent.registry.get(&request.name) else {
+    let Some(tool) = bounds.registry.get(&request.name) else {
         return unknown(", and the tool no longer exists");
     };
     let plan = match known.class {
@@ -119,10 +176,14 @@ async fn resume(agent: &LoopAgent, run: &Run, step: u32, request: &ToolCallReque
             Err(reason) => Plan::Answered { status: ToolStatus::Refused, content: reason, recorded: false },
         },
         EffectClass::Once => match tool.tool().lookup(known.effect.clone()).await {
-            LookupResult::Done { content } => Plan::Answered { status: ToolStatus::Ok, content, recorded: false },
+            LookupResult::Done { content } => {
+                Plan::Answered { status: ToolStatus::Ok, content, recorded: false }
+            }
             LookupResult::NotDone => Plan::Answered {
                 status: ToolStatus::Cancelled,
-                content: "interrupted by a restart before it took effect; call it again if it is still wanted".into(),
+                content:
+                    "interrupted by a restart before it took effect; call it again if it is still wanted"
+                        .into(),
                 recorded: false,
             },
             LookupResult::Unknown => unknown(""),
@@ -132,7 +193,17 @@ async fn resume(agent: &LoopAgent, run: &Run, step: u32, request: &ToolCallReque
         run.event(EventBody::Diagnostic { code: "outcome_unknown".into(), message: content.clone() });
     }
     if let Plan::Answered { status, content, .. } = &plan {
-        finish(run, step, known.index, &known.effect, request, ItemKind::ToolCall, *status, content, Duration::ZERO);
+        finish(
+            run,
+            step,
+            known.index,
+            &known.effect,
+            request,
+            ItemKind::ToolCall,
+            *status,
+            content,
+            Duration::ZERO,
+        );
     }
     plan
 }
@@ -164,14 +235,14 @@ fn announce(run: &Run, step: u32, call: &Call) {
 /// back in call order. All but the last result of the step are committed as they come; the last one joins the next
 /// commit of the run.
 pub(crate) async fn run_all(
-    agent: &LoopAgent,
+    bounds: Bounds<'_>,
     run: &Arc<Run>,
     step: u32,
     calls: Vec<Call>,
 ) -> Result<Vec<Answered>, JournalFault> {
     let mut left = calls.iter().filter(|c| matches!(c.plan, Plan::Run { .. })).count();
     let mut answers: Vec<Option<Answered>> = calls.iter().map(|_| None).collect();
-    let parallel = usize::try_from(agent.definition.limits.parallel_tool_calls).unwrap_or(1).max(1);
+    let parallel = usize::try_from(bounds.limits.parallel_tool_calls).unwrap_or(1).max(1);
     let exclusive = |c: &Call| matches!(&c.plan, Plan::Run { tool, .. } if tool.spec().annotations.exclusive);
     let mut rest = calls.into_iter().peekable();
     while let Some(first) = rest.next() {
@@ -181,7 +252,8 @@ pub(crate) async fn run_all(
                 group.push(next);
             }
         }
-        let mut running = stream::iter(group).map(|call| one(agent, run, step, call)).buffer_unordered(parallel);
+        let mut running =
+            stream::iter(group).map(|call| one(bounds, run, step, call)).buffer_unordered(parallel);
         while let Some((index, answer, ran)) = running.next().await {
             answers[index as usize] = Some(answer);
             if ran {
@@ -195,13 +267,15 @@ pub(crate) async fn run_all(
     Ok(answers.into_iter().flatten().collect())
 }
 
-async fn one(agent: &LoopAgent, run: &Arc<Run>, step: u32, call: Call) -> (u32, Answered, bool) {
+async fn one(bounds: Bounds<'_>, run: &Arc<Run>, step: u32, call: Call) -> (u32, Answered, bool) {
     let Call { index, effect, request, plan } = call;
     match plan {
-        Plan::Answered { status, content, .. } => (index, Answered { request, status, content, refuse: None }, false),
+        Plan::Answered { status, content, .. } => {
+            (index, Answered { request, status, content, refuse: None }, false)
+        }
         Plan::Run { tool, params, resumed } => {
             let began = Instant::now();
-            let result = execute(agent, run, &tool, params, &effect, resumed, began).await;
+            let result = execute(bounds, run, &tool, params, &effect, resumed, began).await;
             let (status, content, refuse) = match result {
                 Ok(output) => (output.status, output.content, output.refuse),
                 Err(error) => (error.status, error.message, None),
@@ -214,7 +288,7 @@ async fn one(agent: &LoopAgent, run: &Arc<Run>, step: u32, call: Call) -> (u32, 
 }
 
 async fn execute(
-    agent: &LoopAgent,
+    bounds: Bounds<'_>,
     run: &Arc<Run>,
     tool: &Registered,
     params: Box<RawValue>,
@@ -229,7 +303,7 @@ async fn execute(
         permit = Arc::clone(&run.scope.gate).acquire_many_owned(weight) => permit.ok(),
         () = run.cancel.cancelled() => return Err(cancelled(began)),
     };
-    let timeout = annotations.timeout_ms.unwrap_or(agent.definition.limits.tool_timeout_ms);
+    let timeout = annotations.timeout_ms.unwrap_or(bounds.limits.tool_timeout_ms);
     let deadline = (Instant::now() + Duration::from_millis(timeout)).min(run.budget.deadline());
     let cancel = run.cancel.child_token();
     let context = ToolContext {
@@ -258,7 +332,10 @@ async fn execute(
 }
 
 fn cancelled(began: Instant) -> ToolError {
-    ToolError { status: ToolStatus::Cancelled, message: format!("cancelled after {} ms", began.elapsed().as_millis()) }
+    ToolError {
+        status: ToolStatus::Cancelled,
+        message: format!("cancelled after {} ms", began.elapsed().as_millis()),
+    }
 }
 
 #[expect(clippy::too_many_arguments, reason = "it writes one record and one event, whose fields these are")]

@@ -7,18 +7,21 @@ use sha2::{Digest, Sha256};
 
 /// The root run of a turn.
 pub fn root_invocation(turn: &TurnId) -> InvocationId {
-    InvocationId::new(format!("i-{}", digest(&["root", turn.as_str()]))).expect("a hex digest has the form of an id")
+    InvocationId::new(format!("i-{}", digest(&["root", turn.as_str()])))
+        .expect("a hex digest has the form of an id")
 }
 
 /// The call at a place of a run.
 pub fn effect(turn: &TurnId, invocation: &InvocationId, step: u32, index: u32) -> EffectId {
-    let place = digest(&["effect", turn.as_str(), invocation.as_str(), &step.to_string(), &index.to_string()]);
+    let place =
+        digest(&["effect", turn.as_str(), invocation.as_str(), &step.to_string(), &index.to_string()]);
     EffectId::new(format!("e-{place}")).expect("a hex digest has the form of an id")
 }
 
 /// The run that a call sets off.
 pub fn child_of_effect(effect: &EffectId) -> InvocationId {
-    InvocationId::new(format!("i-{}", digest(&["child", effect.as_str()]))).expect("a hex digest has the form of an id")
+    InvocationId::new(format!("i-{}", digest(&["child", effect.as_str()])))
+        .expect("a hex digest has the form of an id")
 }
 
 /// The `n`-th run that a native agent asks for within its own run.

@@ -10,8 +10,8 @@ use std::{
 };
 
 use drupe_extension_api::{
-    AgentId, AgentRef, AgentResponse, EffectClass, EffectId, EventBody, InvocationId, Message, SessionId, Spend,
-    ToolStatus, TurnId, Usage,
+    AgentId, AgentRef, AgentResponse, EffectClass, EffectId, EventBody, InvocationId, Message, SessionId,
+    Spend, ToolStatus, TurnId, Usage,
 };
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,10 @@ pub trait Journal: Send + Sync {
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<(), JournalFault>>;
 
     /// What is recorded of an invocation; none if it never began.
-    fn load(&self, invocation: InvocationId) -> BoxFuture<'_, Result<Option<RecordedInvocation>, JournalFault>>;
+    fn load(
+        &self,
+        invocation: InvocationId,
+    ) -> BoxFuture<'_, Result<Option<RecordedInvocation>, JournalFault>>;
 }
 
 /// The journal cannot record; the run must stop before it does anything further.
@@ -267,9 +270,14 @@ impl Journal for MemoryJournal {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn load(&self, invocation: InvocationId) -> BoxFuture<'_, Result<Option<RecordedInvocation>, JournalFault>> {
+    fn load(
+        &self,
+        invocation: InvocationId,
+    ) -> BoxFuture<'_, Result<Option<RecordedInvocation>, JournalFault>> {
         let mut found: HashMap<InvocationId, RecordedInvocation> = HashMap::new();
-        for entry in self.batches().into_iter().flat_map(|b| b.entries).filter(|e| *e.invocation() == invocation) {
+        for entry in
+            self.batches().into_iter().flat_map(|b| b.entries).filter(|e| *e.invocation() == invocation)
+        {
             found.entry(invocation.clone()).or_default().apply(entry);
         }
         Box::pin(std::future::ready(Ok(found.remove(&invocation))))

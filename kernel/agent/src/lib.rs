@@ -15,7 +15,7 @@ pub mod agent;
 pub mod agent_tool;
 pub mod budget;
 pub mod clock;
-pub mod dispatch;
+mod dispatch;
 pub mod ids;
 pub mod journal;
 pub mod model;
@@ -24,7 +24,7 @@ pub mod prompt;
 pub mod refuse;
 pub mod registry;
 pub mod run;
-pub mod scripted;
+mod scripted;
 pub mod tool;
 pub mod turn_loop;
 
@@ -32,10 +32,14 @@ pub use agent::{Agent, LoopAgent, Task};
 pub use agent_tool::AgentTool;
 pub use budget::{Budget, Exceeded, Limit};
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use dispatch::call_tool;
 pub use drupe_extension_api::{Definition, Usage};
-pub use journal::{Batch, Entry, Journal, JournalFault, MemoryJournal, RecordedEffect, RecordedInvocation, RecordedStep};
-pub use model::{AgentCard, Model, ModelEvent, ModelFault, ModelProfile, ModelRequest, StopReason};
+pub use journal::{
+    Batch, Entry, Journal, JournalFault, MemoryJournal, RecordedEffect, RecordedInvocation, RecordedStep,
+};
+pub use model::{AgentCard, Model, ModelEvent, ModelFault, ModelProfile, ModelRequest, Price, StopReason};
 pub use policy::{Allowlist, Decision, Policy, PolicyCall};
-pub use registry::{Registered, Registry, RegistryBuilder};
-pub use run::{Observer, Run, Silent, TurnScope, run_turn};
+pub use registry::{Registered, Registry, RegistryBuilder, RegistryError};
+pub use run::{Observer, Run, Silent, TurnOutcome, TurnScope, run_turn};
+pub use scripted::ScriptedModel;
 pub use tool::{Tool, ToolContext, ToolError, ToolOutput};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use drupe_extension_api::{
-    AgentId, FailureClass, Message, ModelParameters, OfflineRule, OutputSpec, ToolCallRequest, ToolSpec, Usage,
+    AgentId, FailureClass, Message, ModelParameters, OfflineRule, OutputSpec, ToolCallRequest, ToolSpec,
+    Usage,
 };
 use futures_util::stream::BoxStream;
 
@@ -48,7 +49,9 @@ impl Price {
     /// What `usage` costs.
     pub fn cost(&self, usage: &Usage) -> f64 {
         let fresh = usage.input_tokens.saturating_sub(usage.cached_tokens);
-        (fresh as f64 * self.input + usage.cached_tokens as f64 * self.cached + usage.output_tokens as f64 * self.output)
+        (fresh as f64 * self.input
+            + usage.cached_tokens as f64 * self.cached
+            + usage.output_tokens as f64 * self.output)
             / 1_000_000.0
     }
 }

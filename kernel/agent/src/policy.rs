@@ -40,7 +40,10 @@ pub struct Allowlist;
 impl Policy for Allowlist {
     fn decide<'a>(&'a self, call: PolicyCall<'a>) -> BoxFuture<'a, Decision> {
         let decision = if call.spec.annotations.needs_approval {
-            Decision::Deny(format!("`{}` needs the operator's approval, and nobody can be asked for it", call.spec.name))
+            Decision::Deny(format!(
+                "`{}` needs the operator's approval, and nobody can be asked for it",
+                call.spec.name
+            ))
         } else {
             Decision::Allow
         };

@@ -14,7 +14,10 @@ const TASK: &str = "\n\nTask:\n";
 /// The first user message of a run: what the agent is given to know, then its task.
 pub fn user_message(task: &Task, documents: &[String]) -> String {
     let context = &task.context;
-    let known = [("Summary of the conversation", &context.conversation_summary), ("The user's message", &context.user_message)];
+    let known = [
+        ("Summary of the conversation", &context.conversation_summary),
+        ("The user's message", &context.user_message),
+    ];
     if documents.is_empty() && known.iter().all(|(_, text)| text.is_none()) {
         return task.text.clone();
     }
@@ -49,7 +52,9 @@ pub fn repair(faults: &str) -> String {
 
 /// What a run that stops early says in place of an answer.
 pub fn report(reason: &str, steps: u32, tool_calls: usize, last_text: Option<&str>) -> String {
-    let mut out = format!("Stopped before the task was finished: {reason}. Done so far: {steps} steps, {tool_calls} tool calls.");
+    let mut out = format!(
+        "Stopped before the task was finished: {reason}. Done so far: {steps} steps, {tool_calls} tool calls."
+    );
     if let Some(text) = last_text.filter(|t| !t.trim().is_empty()) {
         let _ = write!(out, " Last words: {text}");
     }

@@ -35,7 +35,11 @@ pub fn tool() -> Arc<Registered> {
                 "additionalProperties": false,
             }),
             instructions: None,
-            annotations: ToolAnnotations { read_only: true, effect: EffectClass::Pure, ..ToolAnnotations::default() },
+            annotations: ToolAnnotations {
+                read_only: true,
+                effect: EffectClass::Pure,
+                ..ToolAnnotations::default()
+            },
         };
         Registered::new(Arc::new(Refuse(Arc::new(spec)))).expect("the schema is valid")
     });

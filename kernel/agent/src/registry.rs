@@ -17,7 +17,9 @@ pub struct Registered {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
     /// Two tools that one agent sees have the same name.
-    #[error("tool `{name}` is provided by both `{first}` and `{second}`; rename one, or give it to other agents only")]
+    #[error(
+        "tool `{name}` is provided by both `{first}` and `{second}`; rename one, or give it to other agents only"
+    )]
     Duplicate {
         /// The name.
         name: ToolName,
@@ -42,11 +44,12 @@ impl Registered {
     /// Compiles the tool's schema.
     pub fn new(tool: Arc<dyn Tool>) -> Result<Arc<Self>, RegistryError> {
         let spec = tool.spec();
-        let validator = jsonschema::validator_for(&spec.input_schema).map_err(|error| RegistryError::Schema {
-            name: spec.name.clone(),
-            origin: tool.origin().to_owned(),
-            reason: error.to_string(),
-        })?;
+        let validator =
+            jsonschema::validator_for(&spec.input_schema).map_err(|error| RegistryError::Schema {
+                name: spec.name.clone(),
+                origin: tool.origin().to_owned(),
+                reason: error.to_string(),
+            })?;
         Ok(Arc::new(Self { tool, validator }))
     }
 
@@ -65,8 +68,8 @@ impl Registered {
         /// More faults than this help no model.
         const SHOWN: usize = 3;
         let text = if arguments.trim().is_empty() { "{}" } else { arguments };
-        let value: Value =
-            serde_json::from_str(text).map_err(|error| format!("the parameters are not valid JSON: {error}"))?;
+        let value: Value = serde_json::from_str(text)
+            .map_err(|error| format!("the parameters are not valid JSON: {error}"))?;
         let faults: Vec<String> = self
             .validator
             .iter_errors(&value)
@@ -77,7 +80,11 @@ impl Registered {
             })
             .collect();
         if !faults.is_empty() {
-            return Err(format!("the parameters do not fit the schema of `{}`: {}", self.spec().name, faults.join("; ")));
+            return Err(format!(
+                "the parameters do not fit the schema of `{}`: {}",
+                self.spec().name,
+                faults.join("; ")
+            ));
         }
         RawValue::from_string(text.to_owned()).map_err(|error| error.to_string())
     }

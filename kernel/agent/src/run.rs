@@ -10,8 +10,8 @@ use std::{
 };
 
 use drupe_extension_api::{
-    AgentId, AgentRef, AgentResponse, CorrelationId, DefinitionLimits, Event, EventBody, FailureClass, InvocationId,
-    Preview, ResponseStatus, SessionId, Spend, TurnId,
+    AgentId, AgentRef, AgentResponse, CorrelationId, DefinitionLimits, Event, EventBody, FailureClass,
+    InvocationId, Preview, ResponseStatus, SessionId, Spend, TurnId,
 };
 use jiff::Timestamp;
 use tokio::{
@@ -165,7 +165,8 @@ impl Run {
     /// agent, and so no cycle.
     pub async fn invoke_own(self: &Arc<Self>, agent: &Arc<dyn Agent>, task: Task) -> AgentResponse {
         let n = self.children.fetch_add(1, Ordering::Relaxed);
-        let child = Child { id: ids::child_of_run(&self.id, n), cancel: self.cancel.child_token(), permit: None };
+        let child =
+            Child { id: ids::child_of_run(&self.id, n), cancel: self.cancel.child_token(), permit: None };
         match self.begin_child(agent.id(), agent.limits(), child, *agent.id() == self.agent) {
             Ok(run) => self.finish_child(run, agent, task).await,
             Err(refusal) => refusal,
@@ -175,7 +176,8 @@ impl Run {
     /// Runs `agent` below this run on behalf of the native agent that this run belongs to.
     pub async fn invoke_other(self: &Arc<Self>, agent: &Arc<dyn Agent>, task: Task) -> AgentResponse {
         let n = self.children.fetch_add(1, Ordering::Relaxed);
-        let child = Child { id: ids::child_of_run(&self.id, n), cancel: self.cancel.child_token(), permit: None };
+        let child =
+            Child { id: ids::child_of_run(&self.id, n), cancel: self.cancel.child_token(), permit: None };
         self.invoke(agent, task, child).await
     }
 
@@ -193,15 +195,23 @@ impl Run {
     ) -> Result<Arc<Self>, AgentResponse> {
         if self.path.contains(agent) && !same_agent {
             let path: Vec<&str> = self.path.iter().map(AgentId::as_str).collect();
-            let message = format!("agent `{agent}` is already working on this ({}), so it cannot be called again", path.join(" → "));
+            let message = format!(
+                "agent `{agent}` is already working on this ({}), so it cannot be called again",
+                path.join(" → ")
+            );
             return Err(AgentResponse::error(FailureClass::Loop, message));
         }
         if self.depth_left == 0 {
-            let message = format!("agent `{agent}` would be deeper than `max_depth` allows (depth {})", self.path.len());
+            let message = format!(
+                "agent `{agent}` would be deeper than `max_depth` allows (depth {})",
+                self.path.len()
+            );
             return Err(AgentResponse::error(FailureClass::Budget, message));
         }
         if self.scope.invocations.load(Ordering::Relaxed) >= MAX_INVOCATIONS {
-            let message = format!("this turn has begun {MAX_INVOCATIONS} agent runs already, the most that are allowed");
+            let message = format!(
+                "this turn has begun {MAX_INVOCATIONS} agent runs already, the most that are allowed"
+            );
             return Err(AgentResponse::error(FailureClass::Budget, message));
         }
         let now = Instant::now();
@@ -223,7 +233,12 @@ impl Run {
         }))
     }
 
-    async fn finish_child(self: &Arc<Self>, run: Arc<Self>, agent: &Arc<dyn Agent>, task: Task) -> AgentResponse {
+    async fn finish_child(
+        self: &Arc<Self>,
+        run: Arc<Self>,
+        agent: &Arc<dyn Agent>,
+        task: Task,
+    ) -> AgentResponse {
         let response = run
             .whole(agent, task)
             .await
@@ -237,7 +252,11 @@ impl Run {
     }
 
     /// From begin to end, or what an earlier process recorded of it.
-    async fn whole(self: &Arc<Self>, agent: &Arc<dyn Agent>, task: Task) -> Result<AgentResponse, JournalFault> {
+    async fn whole(
+        self: &Arc<Self>,
+        agent: &Arc<dyn Agent>,
+        task: Task,
+    ) -> Result<AgentResponse, JournalFault> {
         self.scope.invocations.fetch_add(1, Ordering::Relaxed);
         let recorded = self.recorded().await?;
         if let Some(RecordedInvocation { response: Some(response), spend, .. }) = recorded {

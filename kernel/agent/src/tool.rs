@@ -20,7 +20,11 @@ pub trait Tool: Send + Sync {
 
     /// Runs it. The parameters have passed the schema, the call has passed the policy and is recorded as
     /// intended. Dropping the future cancels it.
-    fn call(&self, params: Box<RawValue>, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>>;
+    fn call(
+        &self,
+        params: Box<RawValue>,
+        context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>>;
 
     /// What became of a call whose result was never recorded. Asked once a resumed call of effect class `once`.
     fn lookup(&self, effect: EffectId) -> BoxFuture<'_, LookupResult> {

@@ -158,7 +158,8 @@ impl Progress<'_> {
     fn cut_off(&mut self, step: &RecordedStep) -> u32 {
         self.run.budget.recharge(drupe_extension_api::Usage::default(), Some(0.0), step.reserved_tokens);
         let id = self.item_id(step.step, step.attempt);
-        self.run.event(EventBody::StreamReset { id, reason: "a restart interrupted the model's answer".into() });
+        self.run
+            .event(EventBody::StreamReset { id, reason: "a restart interrupted the model's answer".into() });
         step.attempt + 1
     }
 
@@ -192,7 +193,8 @@ impl Progress<'_> {
             reserved_tokens: reservation.tokens,
         });
         let id = self.item_id(step, attempt);
-        let item = Item { id: id.clone(), kind: ItemKind::AgentMessage, name: None, input: None, output: None };
+        let item =
+            Item { id: id.clone(), kind: ItemKind::AgentMessage, name: None, input: None, output: None };
         self.run.event(EventBody::ItemStarted { item });
         if let Err(fault) = self.run.commit().await {
             self.run.budget.lose(reservation);
@@ -251,12 +253,17 @@ impl Progress<'_> {
             }
             Stop::Window { needed, window } => (
                 FailureClass::Budget,
-                format!("the conversation needs about {needed} tokens, but the model's window holds {window}"),
+                format!(
+                    "the conversation needs about {needed} tokens, but the model's window holds {window}"
+                ),
             ),
             Stop::Cancelled => (FailureClass::Cancelled, "it was cancelled".into()),
             Stop::Timeout => {
                 let allowed = self.agent.definition.limits.time_budget_ms;
-                (FailureClass::Timeout, format!("its time was over (`time_budget_ms` {allowed}, or its caller's)"))
+                (
+                    FailureClass::Timeout,
+                    format!("its time was over (`time_budget_ms` {allowed}, or its caller's)"),
+                )
             }
             Stop::Model(fault) => (fault.class, fault.message),
             Stop::Journal(fault) => (FailureClass::Internal, fault.to_string()),

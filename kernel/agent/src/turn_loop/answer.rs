@@ -31,13 +31,15 @@ impl Progress<'_> {
         if tool_calls.is_empty() {
             return self.last_answer(content, notes);
         }
-        let calls = dispatch::plan(self.agent, self.run, self.steps, tool_calls, effects).await;
+        let bounds =
+            dispatch::Bounds { registry: &self.agent.registry, limits: &self.agent.definition.limits };
+        let calls = dispatch::plan(bounds, self.run, self.steps, tool_calls, effects).await;
         self.tool_calls += calls.len();
         if calls.iter().any(|c| matches!(c.plan, dispatch::Plan::Run { .. })) {
             self.run.commit().await?;
         }
         let weight = self.run.release_gate();
-        let answers = dispatch::run_all(self.agent, self.run, self.steps, calls).await?;
+        let answers = dispatch::run_all(bounds, self.run, self.steps, calls).await?;
         self.run.enter_gate(weight).await;
         let mut refusal = None;
         for answer in answers {
@@ -69,7 +71,8 @@ impl Progress<'_> {
         match self.json(content) {
             Ok(json) => Ok(Some(AgentResponse::success(json))),
             Err(faults) if self.repaired => {
-                let message = format!("the answer is not the JSON that is needed, after one repair: {faults}");
+                let message =
+                    format!("the answer is not the JSON that is needed, after one repair: {faults}");
                 Err(Stop::Model(ModelFault::fatal(FailureClass::Model, message)))
             }
             Err(faults) => {

@@ -86,7 +86,8 @@ impl Progress<'_> {
     async fn stream(&self, item: &str, max_output_tokens: u32, got: &mut Collected) -> Result<Ended, Stop> {
         let shared = &self.agent.shared;
         let deadline = self.run.budget.deadline();
-        let left = u64::try_from(deadline.saturating_duration_since(Instant::now()).as_millis()).unwrap_or(u64::MAX);
+        let left =
+            u64::try_from(deadline.saturating_duration_since(Instant::now()).as_millis()).unwrap_or(u64::MAX);
         let mut events = self.agent.model.stream(ModelRequest {
             agent: shared.card.clone(),
             system: shared.system.clone(),
@@ -119,15 +120,20 @@ impl Progress<'_> {
                     let failed = got.failed + 1;
                     *got = Collected { failed, ..Collected::default() };
                     self.run.budget.recharge(usage.unwrap_or_default(), None, 0);
-                    self.run.live(EventBody::StreamReset { id: item.to_owned(), reason: fault.message.clone() });
-                    let message = format!("an attempt with {model} failed and is repeated: {}", fault.message);
+                    self.run
+                        .live(EventBody::StreamReset { id: item.to_owned(), reason: fault.message.clone() });
+                    let message =
+                        format!("an attempt with {model} failed and is repeated: {}", fault.message);
                     self.run.event(EventBody::Diagnostic { code: "model_retry".into(), message });
                 }
-                Some(ModelEvent::Done { usage, stop, model }) => return Ok(Ended { usage, stop: stop.name(), model }),
+                Some(ModelEvent::Done { usage, stop, model }) => {
+                    return Ok(Ended { usage, stop: stop.name(), model });
+                }
                 Some(ModelEvent::Failed(fault)) => return Err(Stop::Model(fault)),
                 None => {
                     let message = "the model's stream ended without an end";
-                    let fault = crate::model::ModelFault::fatal(drupe_extension_api::FailureClass::Internal, message);
+                    let fault =
+                        crate::model::ModelFault::fatal(drupe_extension_api::FailureClass::Internal, message);
                     return Err(Stop::Model(fault));
                 }
             }

@@ -1,0 +1,179 @@
+//! The shipped catalogue of models: whose a bare name is, how much it holds, what it costs.
+//!
+//! Prices are those of the day that `models.yaml` names; `models.profiles` of `drupe.yaml` overrides them.
+
+use std::sync::OnceLock;
+
+use serde::{Deserialize, Serialize};
+
+use crate::fields::Fields;
+
+const TEXT: &str = include_str!("../models.yaml");
+
+/// Models and providers that ship.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Catalogue {
+    /// The day of the prices, as `YYYY-MM-DD`.
+    pub prices_of: String,
+    /// Providers that a key alone configures, in order of preference.
+    pub providers: Vec<CatalogueProvider>,
+    models: Vec<Model>,
+}
+
+/// A provider that needs no configuration beside its key.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CatalogueProvider {
+    /// Its name in `provider/model`.
+    pub name: String,
+    /// The variable that holds its key.
+    pub key: String,
+    /// Address of its Chat Completions.
+    pub base_url: String,
+    /// The model where nobody says which.
+    pub default_model: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Model {
+    /// A bare name; with `*` at the end, the beginning of one.
+    name: String,
+    provider: String,
+    context_window: u32,
+    max_output_tokens: u32,
+    input_usd: f64,
+    cached_usd: f64,
+    output_usd: f64,
+}
+
+impl Model {
+    fn entry(&self) -> CatalogueEntry<'_> {
+        let profile = ModelProfile {
+            context_window: Some(self.context_window),
+            max_output_tokens: Some(self.max_output_tokens),
+            input_usd: Some(self.input_usd),
+            cached_usd: Some(self.cached_usd),
+            output_usd: Some(self.output_usd),
+        };
+        CatalogueEntry { provider: &self.provider, profile }
+    }
+}
+
+/// What the catalogue knows about a name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CatalogueEntry<'a> {
+    /// A name of [`Catalogue::providers`].
+    pub provider: &'a str,
+    /// Size and prices.
+    pub profile: ModelProfile,
+}
+
+/// Size and prices of a model; what is unknown is absent, and never zero.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ModelProfile {
+    /// Tokens that it can hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_window: Option<u32>,
+    /// Tokens of its longest answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_output_tokens: Option<u32>,
+    /// US dollars for a million input tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_usd: Option<f64>,
+    /// US dollars for a million input tokens that it remembers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cached_usd: Option<f64>,
+    /// US dollars for a million output tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_usd: Option<f64>,
+}
+
+impl ModelProfile {
+    /// These values where they are known, and `base` elsewhere.
+    pub fn over(&self, base: &Self) -> Self {
+        Self {
+            context_window: self.context_window.or(base.context_window),
+            max_output_tokens: self.max_output_tokens.or(base.max_output_tokens),
+            input_usd: self.input_usd.or(base.input_usd),
+            cached_usd: self.cached_usd.or(base.cached_usd),
+            output_usd: self.output_usd.or(base.output_usd),
+        }
+    }
+
+    pub(crate) fn read(fields: Fields<'_>) -> Self {
+        let profile = Self {
+            context_window: fields.integer("context_window"),
+            max_output_tokens: fields.integer("max_output_tokens"),
+            input_usd: fields.number("input_usd"),
+            cached_usd: fields.number("cached_usd"),
+            output_usd: fields.number("output_usd"),
+        };
+        fields.done();
+        profile
+    }
+}
+
+impl Catalogue {
+    /// What is known about a bare name: the exact one, else the longest beginning that is listed.
+    pub fn lookup(&self, name: &str) -> Option<CatalogueEntry<'_>> {
+        let length = |model: &Model| match model.name.strip_suffix('*') {
+            Some(beginning) => name.starts_with(beginning).then_some(beginning.len()),
+            None => (model.name == name).then_some(usize::MAX),
+        };
+        let found = self.models.iter().filter_map(|model| Some((length(model)?, model)));
+        let (_, model) = found.max_by_key(|(length, _)| *length)?;
+        Some(model.entry())
+    }
+
+    /// Every listed name, or beginning of one with `*` at its end, and what is known about it.
+    pub fn entries(&self) -> impl Iterator<Item = (&str, CatalogueEntry<'_>)> {
+        self.models.iter().map(|model| (model.name.as_str(), model.entry()))
+    }
+
+    /// A provider by its name.
+    pub fn provider(&self, name: &str) -> Option<&CatalogueProvider> {
+        self.providers.iter().find(|provider| provider.name == name)
+    }
+}
+
+/// The catalogue that ships with this release.
+pub fn model_catalogue() -> &'static Catalogue {
+    static CATALOGUE: OnceLock<Catalogue> = OnceLock::new();
+    CATALOGUE.get_or_init(|| {
+        serde_yaml::from_str(TEXT).expect("the embedded catalogue never changes, and a test reads all of it")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shipped_catalogue_is_consistent() {
+        let catalogue = model_catalogue();
+        assert_eq!(catalogue.prices_of.len(), 10);
+        for model in &catalogue.models {
+            assert!(catalogue.provider(&model.provider).is_some(), "{} has no provider", model.name);
+            assert!(model.max_output_tokens <= model.context_window, "{}", model.name);
+            assert!(
+                model.cached_usd <= model.input_usd && model.input_usd <= model.output_usd,
+                "{}",
+                model.name
+            );
+        }
+        for provider in &catalogue.providers {
+            let entry = catalogue.lookup(&provider.default_model);
+            assert_eq!(entry.map(|entry| entry.provider), Some(provider.name.as_str()));
+        }
+    }
+
+    #[test]
+    fn the_longest_listed_beginning_wins_and_an_unknown_name_stays_unknown() {
+        let price = |name: &str| model_catalogue().lookup(name).and_then(|entry| entry.profile.input_usd);
+        assert_ne!(price("gpt-4o-mini"), price("gpt-4o"));
+        assert_eq!(price("gpt-4o-mini-2024-07-18"), price("gpt-4o-mini"));
+        assert_eq!(price("my-own-model"), None);
+    }
+}

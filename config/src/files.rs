@@ -1,0 +1,116 @@
+//! Files that a configuration names: instructions and context, looked up beneath known folders only.
+//!
+//! A path is judged after all its links are resolved. The content is left to whoever uses it, so that an edited
+//! prompt is seen; only its kind and size are looked at here.
+
+use std::path::{Component, Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::{
+    Diagnostics,
+    fields::Field,
+    source::{self, Links},
+};
+
+/// An agent's system prompt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Instructions {
+    /// The text itself.
+    Inline(String),
+    /// A file, which existed and could be read when the manifest was loaded.
+    File {
+        /// Absolute, with links resolved, beneath the extension's folder or the home.
+        path: PathBuf,
+        /// Whether it is a minijinja template (`.jinja2`, `.j2`).
+        template: bool,
+    },
+}
+
+/// The folders in which a path is looked up, in order.
+pub(crate) struct Roots<'a> {
+    pub folders: [&'a Path; 2],
+}
+
+/// Instructions: a path by its ending, else the text itself.
+pub(crate) fn instructions(
+    field: &Field<'_>,
+    roots: &Roots<'_>,
+    faults: &mut Diagnostics,
+) -> Option<Instructions> {
+    let text = field.node.text()?;
+    if !names_a_file(text, roots) {
+        return Some(Instructions::Inline(text.to_owned()));
+    }
+    let path = resolve(field, text, roots, faults)?;
+    let template = text.ends_with(".jinja2") || text.ends_with(".j2");
+    Some(Instructions::File { path, template })
+}
+
+/// Whether a text is a path: it has the ending of a prompt file, and no white space unless such a file exists.
+/// "Summarise README.md" is an instruction, `my prompt.md` may be a file.
+pub(crate) fn names_a_file(text: &str, roots: &Roots<'_>) -> bool {
+    const ENDINGS: [&str; 4] = [".jinja2", ".j2", ".md", ".txt"];
+    if text.contains('\n') || text.len() > 255 || !ENDINGS.iter().any(|ending| text.ends_with(ending)) {
+        return false;
+    }
+    !text.contains(char::is_whitespace) || roots.folders.iter().any(|root| root.join(text).is_file())
+}
+
+/// The file of that path in the first folder that has it.
+pub(crate) fn resolve(
+    field: &Field<'_>,
+    text: &str,
+    roots: &Roots<'_>,
+    faults: &mut Diagnostics,
+) -> Option<PathBuf> {
+    let at = &field.node.at;
+    let folders: Vec<PathBuf> = roots.folders.iter().filter_map(|root| root.canonicalize().ok()).collect();
+    let beneath = |path: &Path| folders.iter().any(|root| path.starts_with(root));
+    let candidates: Vec<PathBuf> = folders.iter().map(|root| lexical(&root.join(text))).collect();
+    let inside: Vec<&PathBuf> = candidates.iter().filter(|path| beneath(path)).collect();
+    if inside.is_empty() {
+        let message = format!("`{text}` leads out of the extension's folder and of the home");
+        faults
+            .error("path_escapes", at, &field.path, message)
+            .help("put the file into the extension's folder");
+        return None;
+    }
+    let Some(found) = inside.iter().find_map(|path| path.canonicalize().ok()) else {
+        let mut places: Vec<_> = inside.iter().map(|path| format!("`{}`", path.display())).collect();
+        places.dedup();
+        let message = format!("no file `{text}`: looked for {}", places.join(" and "));
+        faults.error("file_not_found", at, &field.path, message).help("create it, or correct the path");
+        return None;
+    };
+    if !beneath(&found) {
+        let message = format!("`{text}` is a link that leads out of the extension's folder and of the home");
+        faults
+            .error("path_escapes", at, &field.path, message)
+            .help("copy the file into the extension's folder");
+        return None;
+    }
+    let mut reasons = Diagnostics::default();
+    source::read_text(&found, Links::Refused, &mut reasons);
+    if let Some(reason) = reasons.iter().next() {
+        faults.error(reason.code, at, &field.path, reason.message.clone()).help_if(reason.help.clone());
+        return None;
+    }
+    Some(found)
+}
+
+/// A path without `.` and `..`, by its text alone.
+pub(crate) fn lexical(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                clean.pop();
+            }
+            Component::CurDir => {}
+            part => clean.push(part),
+        }
+    }
+    clean
+}

@@ -1,0 +1,119 @@
+//! JSON Schema: generated from the declared tables for editors, and compiled for the schemas that authors write.
+//!
+//! Compiling never fetches anything: a reference out of the document is a fault.
+
+use drupe_extension_api::Format;
+use jsonschema::{PatternOptions, Validator};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    Diagnostics,
+    fields::Field,
+    shape::{Key, Shape, Table},
+};
+
+/// The schema of a file.
+pub(crate) fn of_file(table: &'static Table, title: &str) -> Value {
+    let mut schema = of_table(table);
+    schema.insert("$schema".into(), json!("https://json-schema.org/draft/2020-12/schema"));
+    schema.insert("title".into(), json!(title));
+    Value::Object(schema)
+}
+
+fn of_table(table: &'static Table) -> Map<String, Value> {
+    let supported = || table.keys.iter().filter(|key| !key.later);
+    let properties: Map<_, _> = supported().map(|key| (key.name.to_owned(), of_key(key))).collect();
+    let required: Vec<_> = supported().filter(|key| key.required).map(|key| key.name).collect();
+    let mut schema = Map::new();
+    schema.insert("type".into(), json!("object"));
+    schema.insert("properties".into(), Value::Object(properties));
+    if !required.is_empty() {
+        schema.insert("required".into(), json!(required));
+    }
+    match table.rest {
+        Some((form, shape)) => {
+            schema.insert("additionalProperties".into(), nullable(of_shape(shape), shape));
+            schema.insert("propertyNames".into(), json!({"pattern": form.pattern.unwrap_or("")}));
+        }
+        None => {
+            schema.insert("additionalProperties".into(), json!(false));
+        }
+    }
+    schema
+}
+
+fn of_key(key: &'static Key) -> Value {
+    let mut schema = nullable(of_shape(&key.shape), &key.shape);
+    if let Value::Object(schema) = &mut schema {
+        schema.insert("description".into(), json!(key.doc));
+        if let Some(default) = key.default.and_then(|text| serde_json::from_str::<Value>(text).ok()) {
+            schema.insert("default".into(), default);
+        }
+    }
+    schema
+}
+
+/// Collections may be left empty, as they are when all their items are commented out.
+fn nullable(mut schema: Value, shape: &Shape) -> Value {
+    let collection = matches!(shape, Shape::List(_) | Shape::Map { .. } | Shape::Record(_) | Shape::Open);
+    if collection && let Some(kind) = schema.get_mut("type") {
+        *kind = json!([kind.take(), "null"]);
+    }
+    schema
+}
+
+fn of_shape(shape: &'static Shape) -> Value {
+    match shape {
+        Shape::Bool => json!({"type": "boolean"}),
+        Shape::Text(form) => match form.pattern {
+            Some(pattern) => json!({"type": "string", "pattern": pattern}),
+            None => json!({"type": "string"}),
+        },
+        Shape::Integer { min, max } => json!({"type": "integer", "minimum": min, "maximum": max}),
+        Shape::Number { min, max } => json!({"type": "number", "minimum": min, "maximum": max}),
+        Shape::Choice { known, .. } => json!({"enum": known}),
+        Shape::List(item) => json!({"type": "array", "items": of_shape(item)}),
+        Shape::OneOrMany(item) => {
+            let item = of_shape(item);
+            json!({"anyOf": [item, {"type": "array", "items": item}]})
+        }
+        Shape::Map { key, value } => json!({
+            "type": "object",
+            "propertyNames": {"pattern": key.pattern.unwrap_or("")},
+            "additionalProperties": nullable(of_shape(value), value),
+        }),
+        Shape::Record(table) => Value::Object(of_table(table)),
+        Shape::Open => json!({"type": "object"}),
+    }
+}
+
+/// Compiles an author's schema; the engine for patterns is the one that needs linear time.
+pub(crate) fn compile(schema: &Value) -> Result<Validator, String> {
+    jsonschema::options()
+        .offline()
+        .with_pattern_options(PatternOptions::regex().size_limit(1 << 20))
+        .build(schema)
+        .map_err(|error| crate::tree::shorten(&error.to_string()))
+}
+
+/// A schema field, compiled to see that it is one.
+pub(crate) fn read(field: &Field<'_>, faults: &mut Diagnostics) -> Value {
+    let schema = field.node.to_json();
+    if let Err(reason) = compile(&schema) {
+        let message = format!("`{}` is not a JSON Schema: {reason}", field.path);
+        faults
+            .error("invalid_schema", &field.node.at, &field.path, message)
+            .help("references must stay within the schema, and patterns may not look around");
+    }
+    schema
+}
+
+/// A schema makes sense for JSON alone.
+pub(crate) fn check_format(schema: Option<&Field<'_>>, format: Format, faults: &mut Diagnostics) {
+    if let Some(field) = schema
+        && format != Format::Json
+    {
+        let message = format!("`{}` needs `format: json` beside it", field.path);
+        faults.error("schema_without_json", &field.node.at, &field.path, message).help("add `format: json`");
+    }
+}

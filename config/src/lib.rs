@@ -1,0 +1,48 @@
+//! What operators and authors write, as validated types: `drupe.yaml` becomes a [`Config`], `manifest.yaml` a
+//! [`Manifest`].
+//!
+//! Text is parsed once into a tree that knows where each value stands, checked against declared tables of keys,
+//! and read into types whose invariants hold from then on; nothing beyond this crate sees raw YAML. Every fault
+//! of a file is reported at once. The tables are also the source of the JSON Schemas that editors use.
+//!
+//! The crate reads the files that it is asked for and nothing else: no process environment, no network, no
+//! execution. It never writes.
+
+mod diagnostic;
+mod overlay;
+mod source;
+
+mod fields;
+mod parse;
+mod shape;
+mod tree;
+
+mod agent_keys;
+mod files;
+mod json_schema;
+mod schema;
+
+mod catalogue;
+mod manifest;
+mod settings;
+
+pub use agent_keys::PartialLimits;
+pub use catalogue::{Catalogue, CatalogueEntry, CatalogueProvider, ModelProfile, model_catalogue};
+pub use diagnostic::{Diagnostic, Diagnostics, Loaded, Severity};
+pub use files::Instructions;
+pub use manifest::{
+    AgentSection, ContextSource, InputSpec, Isolation, Manifest, Right, Scope, ToolSelector, load_manifest,
+};
+pub use overlay::{Overlay, Secret};
+pub use schema::{config_schema, manifest_schema};
+pub use settings::{
+    AgentDefaults, Config, Durability, EffectiveValue, ExtensionOverride, ExtensionsConfig, JournalConfig,
+    ModelRef, ModelsConfig, OrchestratorConfig, Origin, ProviderConfig, ProviderKind, Resolution, Sources,
+    UnknownModel, default_file, load_config,
+};
+
+/// The orchestrator's instructions where `orchestrator.instructions` says nothing: a minijinja template.
+pub const ORCHESTRATOR_PROMPT: &str = include_str!("../prompts/orchestrator.jinja2");
+
+/// The commented `drupe.yaml` that ships.
+pub const DEFAULT_CONFIG: &str = include_str!("../drupe.yaml");

@@ -1,0 +1,148 @@
+//! `agent.offline`: rules for the offline model, compiled and with their templates checked.
+
+use std::collections::BTreeSet;
+
+use drupe_extension_api::{OfflineAction, OfflineRule, OfflineTrigger};
+use regex::RegexBuilder;
+
+use super::{keys::OFFLINE, read::each_text};
+use crate::{
+    Diagnostics,
+    fields::{Field, Fields},
+    shape::suggestion,
+    source::At,
+};
+
+/// Enough for any expression over one message, and compiled in a moment.
+const MAX_COMPILED_BYTES: usize = 1 << 20;
+
+pub(super) fn read(agent: &Fields<'_>, faults: &mut Diagnostics) -> Vec<OfflineRule> {
+    // A rule after a tool may use what the rule that called it has captured.
+    let mut captured = BTreeSet::new();
+    let mut rules = Vec::new();
+    for field in agent.items("offline") {
+        let fields = Fields::new(Some(field.node), &OFFLINE, &field.path);
+        let trigger = trigger(&field, &fields, faults);
+        let known = names(trigger.as_ref(), &mut captured);
+        let action = action(&field, &fields, &known, faults);
+        fields.done();
+        if let (Some(trigger), Some(action)) = (trigger, action) {
+            rules.push(OfflineRule { trigger, action });
+        }
+    }
+    rules
+}
+
+fn trigger(rule: &Field<'_>, fields: &Fields<'_>, faults: &mut Diagnostics) -> Option<OfflineTrigger> {
+    match (fields.get("when"), fields.get("after")) {
+        (Some(when), None) => {
+            let text = when.node.text()?;
+            match RegexBuilder::new(text).size_limit(MAX_COMPILED_BYTES).build() {
+                Ok(_) => Some(OfflineTrigger::When(text.to_owned())),
+                Err(error) => {
+                    let error = error.to_string();
+                    let reason = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
+                    let message = format!("`{}` is not a regular expression: {reason}", when.path);
+                    faults.error("invalid_regex", &when.node.at, &when.path, message).help(
+                        "quote it with '…', so that YAML leaves backslashes alone; a group is `(?P<name>…)`",
+                    );
+                    None
+                }
+            }
+        }
+        (None, Some(after)) => after.node.text().map(|tool| OfflineTrigger::After(tool.to_owned())),
+        (when, _) => {
+            let found = if when.is_some() { "both" } else { "neither" };
+            let message = format!("a rule has either `when` or `after`, this one has {found}");
+            faults
+                .error("invalid_rule", &rule.node.at, &rule.path, message)
+                .help("`when: REGEX` looks at the task, `after: TOOL` at the tool that ran last");
+            None
+        }
+    }
+}
+
+/// The names that a template of this rule may use.
+fn names(trigger: Option<&OfflineTrigger>, captured: &mut BTreeSet<String>) -> Option<BTreeSet<String>> {
+    let mut known = BTreeSet::from(["task".to_owned()]);
+    match trigger? {
+        OfflineTrigger::When(regex) => {
+            let regex = RegexBuilder::new(regex).size_limit(MAX_COMPILED_BYTES).build().ok()?;
+            let groups: Vec<String> = regex.capture_names().flatten().map(str::to_owned).collect();
+            known.extend(groups.iter().cloned());
+            captured.extend(groups);
+        }
+        OfflineTrigger::After(_) => {
+            known.insert("result".to_owned());
+            known.extend(captured.iter().cloned());
+        }
+    }
+    Some(known)
+}
+
+fn action(
+    rule: &Field<'_>,
+    fields: &Fields<'_>,
+    known: &Option<BTreeSet<String>>,
+    faults: &mut Diagnostics,
+) -> Option<OfflineAction> {
+    let (call, with, say) = (fields.get("call"), fields.get("with"), fields.get("say"));
+    let mut check = |text: &str, at: &At, path: &str| {
+        if let Some(known) = known {
+            check_template(text, known, at, path, faults);
+        }
+    };
+    for field in [&with, &say].into_iter().flatten() {
+        each_text(field.node, &field.path, &mut check);
+    }
+    match (call, say) {
+        (Some(call), None) => Some(OfflineAction::Call {
+            tool: call.node.text()?.to_owned(),
+            with: with.map(|with| with.node.to_json_map()).unwrap_or_default(),
+        }),
+        (None, Some(say)) => {
+            if let Some(with) = with {
+                faults
+                    .error(
+                        "invalid_rule",
+                        &with.node.at,
+                        &with.path,
+                        "`with` belongs to `call`, this rule has `say`",
+                    )
+                    .help("remove it");
+            }
+            Some(OfflineAction::Say(say.node.text()?.to_owned()))
+        }
+        (call, _) => {
+            let found = if call.is_some() { "both" } else { "neither" };
+            let message = format!("a rule has either `call` or `say`, this one has {found}");
+            faults
+                .error("invalid_rule", &rule.node.at, &rule.path, message)
+                .help("`call: TOOL` with its parameters under `with`, or `say: TEMPLATE`");
+            None
+        }
+    }
+}
+
+fn check_template(text: &str, known: &BTreeSet<String>, at: &At, path: &str, faults: &mut Diagnostics) {
+    let mut rest = text;
+    while let Some((_, after)) = rest.split_once("{{") {
+        let Some((name, tail)) = after.split_once("}}") else {
+            faults.error("bad_template", at, path, "`{{` is never closed").help("write `{{name}}`");
+            return;
+        };
+        rest = tail;
+        if known.contains(name) {
+            continue;
+        }
+        let help = if known.contains(name.trim()) {
+            format!("write `{{{{{}}}}}`, without spaces", name.trim())
+        } else {
+            suggestion(name, known.iter().map(String::as_str)).unwrap_or_else(|| {
+                format!("known here: {}", known.iter().map(String::as_str).collect::<Vec<_>>().join(", "))
+            })
+        };
+        let shown = crate::tree::shorten(name);
+        faults.error("unknown_name", at, path, format!("`{{{{{shown}}}}}` names nothing here")).help(help);
+    }
+}

@@ -1,0 +1,216 @@
+//! The keys of `drupe.yaml`.
+
+use crate::{
+    agent_keys::{LIMITS, MAX_MILLIS, PARAMETERS},
+    shape::{Key, Shape, Table, forms},
+};
+
+const MODEL: Shape = Shape::OneOrMany(&Shape::Text(&forms::NON_EMPTY));
+const TOKENS: Shape = Shape::Integer { min: 1, max: 100_000_000 };
+const PRICE: Shape = Shape::Number { min: 0.0, max: 1e6 };
+
+pub(crate) static CONFIG: Table = Table {
+    name: "the configuration",
+    keys: &[
+        Key::new("api", Shape::Integer { min: 1, max: u32::MAX as u64 }, "version of the file's form")
+            .default("1"),
+        Key::new(
+            "log",
+            Shape::Text(&forms::NON_EMPTY),
+            "log levels, as in RUST_LOG: `info,drupe_kernel=debug`",
+        )
+        .default("\"info\""),
+        Key::new(
+            "env",
+            Shape::Map { key: &forms::VARIABLE, value: &Shape::Text(&forms::SECRET) },
+            "variables for `${NAME}`; they win over HOME/.env and the environment",
+        )
+        .default("{}"),
+        Key::new(
+            "drain_timeout_ms",
+            Shape::Integer { min: 0, max: 3_600_000 },
+            "how long running turns may go on when the daemon stops or restarts",
+        )
+        .default("30000"),
+        Key::new(
+            "tool_response_max_bytes",
+            Shape::Integer { min: 1024, max: 1024 * 1024 },
+            "a tool's result above this is stored, and the model gets its head and tail",
+        )
+        .default("12288"),
+        Key::new("orchestrator", Shape::Record(&ORCHESTRATOR), "the agent that talks with the user"),
+        Key::new("agents", Shape::Record(&AGENTS), "what holds for every agent"),
+        Key::new("models", Shape::Record(&MODELS), "providers, aliases and prices"),
+        Key::new(
+            "extensions",
+            Shape::Record(&EXTENSIONS),
+            "folders to search, and the configuration of each extension",
+        ),
+        Key::new("journal", Shape::Record(&JOURNAL), "the record of what happened"),
+        Key::later("mcp_servers"),
+        Key::later("skills"),
+        Key::later("approvals"),
+        Key::later("sandbox"),
+        Key::later("limits"),
+        Key::later("inbox"),
+        Key::later("reload"),
+        Key::later("tool_search"),
+        Key::later("schedules"),
+    ],
+    rest: None,
+};
+
+static ORCHESTRATOR: Table = Table {
+    name: "`orchestrator`",
+    keys: &[
+        Key::new("name", Shape::Text(&forms::NON_EMPTY), "how the assistant calls itself")
+            .default("\"drupe\""),
+        Key::new("model", MODEL, "a model, an alias, or a list to try in order").default("[\"default\"]"),
+        Key::new(
+            "instructions",
+            Shape::Text(&forms::NON_EMPTY),
+            "replaces the built-in prompt: a text, or a path ending in .jinja2, .j2, .md or .txt",
+        ),
+        Key::new("parameters", Shape::Record(&PARAMETERS), "how the model is asked"),
+        Key::new("limits", Shape::Record(&LIMITS), "what a turn may spend"),
+        Key::new(
+            "uses_tools",
+            Shape::List(&Shape::Text(&forms::SELECTOR)),
+            "only these extensions' tools, or `id/tool_name`; absent: every shared tool",
+        ),
+        Key::new("context", MODEL, "given to the model before the task, as data: a text, or a list of files")
+            .default("[]"),
+        Key::new(
+            "builder_may_use",
+            Shape::List(&Shape::Text(&forms::ID)),
+            "extensions whose tools an agent from the builder may use without being asked about",
+        )
+        .default("[\"kv\", \"files\"]"),
+    ],
+    rest: None,
+};
+
+static AGENTS: Table = Table {
+    name: "`agents`",
+    keys: &[Key::new("defaults", Shape::Record(&DEFAULTS), "what holds where a manifest says nothing")],
+    rest: None,
+};
+
+static DEFAULTS: Table = Table {
+    name: "`agents.defaults`",
+    keys: &[
+        Key::new("model", MODEL, "for agents whose manifest names none").default("[\"default\"]"),
+        Key::new("parameters", Shape::Record(&PARAMETERS), "how the model is asked"),
+        Key::new("limits", Shape::Record(&LIMITS), "what a run may spend"),
+    ],
+    rest: None,
+};
+
+static MODELS: Table = Table {
+    name: "`models`",
+    keys: &[
+        Key::new(
+            "aliases",
+            Shape::Map { key: &forms::NAME, value: &MODEL },
+            "names for models, such as `default`",
+        ),
+        Key::new(
+            "fallback",
+            Shape::Text(&forms::NON_EMPTY),
+            "the model in place of one whose provider is missing",
+        ),
+        Key::new(
+            "providers",
+            Shape::Map { key: &forms::NAME, value: &Shape::Record(&PROVIDER) },
+            "where models run",
+        ),
+        Key::new(
+            "profiles",
+            Shape::Map { key: &forms::NON_EMPTY, value: &Shape::Record(&PROFILE) },
+            "sizes and prices of models, over the shipped ones",
+        )
+        .default("{}"),
+    ],
+    rest: None,
+};
+
+pub(super) static PROVIDER: Table = Table {
+    name: "the provider",
+    keys: &[
+        Key::new(
+            "kind",
+            Shape::Choice {
+                known: &["openai_chat", "offline", "scripted"],
+                later: &["openai", "anthropic", "gemini"],
+            },
+            "the protocol it speaks",
+        )
+        .required(),
+        Key::new(
+            "base_url",
+            Shape::Text(&forms::NON_EMPTY),
+            "address of an `openai_chat` provider, up to `/v1`",
+        ),
+        Key::new("api_key", Shape::Text(&forms::SECRET), "its key, best as `${NAME}`"),
+        Key::new(
+            "headers",
+            Shape::Map { key: &forms::HEADER, value: &Shape::Text(&forms::SECRET) },
+            "further headers of each request",
+        )
+        .default("{}"),
+        Key::new("timeout_ms", Shape::Integer { min: 1, max: MAX_MILLIS }, "deadline of one request")
+            .default("120000"),
+        Key::new(
+            "stall_timeout_ms",
+            Shape::Integer { min: 1, max: MAX_MILLIS },
+            "a stream that is silent for so long is given up",
+        )
+        .default("60000"),
+        Key::new("concurrency", Shape::Integer { min: 1, max: 1024 }, "requests at the same time")
+            .default("16"),
+        Key::new("file", Shape::Text(&forms::NON_EMPTY), "the script of a `scripted` provider"),
+        Key::new(
+            "default_model",
+            Shape::Text(&forms::NON_EMPTY),
+            "the model where only the provider is named",
+        ),
+    ],
+    rest: None,
+};
+
+pub(super) static PROFILE: Table = Table {
+    name: "the profile",
+    keys: &[
+        Key::new("context_window", TOKENS, "tokens that the model can hold"),
+        Key::new("max_output_tokens", TOKENS, "tokens of its longest answer"),
+        Key::new("input_usd", PRICE, "US dollars for a million input tokens"),
+        Key::new("cached_usd", PRICE, "US dollars for a million input tokens that it remembers"),
+        Key::new("output_usd", PRICE, "US dollars for a million output tokens"),
+    ],
+    rest: None,
+};
+
+static EXTENSIONS: Table = Table {
+    name: "`extensions`",
+    keys: &[Key::new(
+        "paths",
+        Shape::List(&Shape::Text(&forms::NON_EMPTY)),
+        "further folders to search for extensions, relative to this file",
+    )
+    .default("[]")],
+    rest: Some((&forms::ID, &Shape::Open)),
+};
+
+static JOURNAL: Table = Table {
+    name: "`journal`",
+    keys: &[
+        Key::new(
+            "durability",
+            Shape::Choice { known: &["full", "process", "memory"], later: &[] },
+            "`full` survives a power cut, `process` the end of the daemon, `memory` nothing",
+        )
+        .default("\"full\""),
+        Key::later("backup"),
+    ],
+    rest: None,
+};

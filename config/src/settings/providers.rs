@@ -1,0 +1,206 @@
+//! `models.providers`: where models run.
+
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+use serde::Serialize;
+
+use super::{keys::PROVIDER, read::Reader};
+use crate::{
+    Secret,
+    fields::{Field, Fields},
+    files,
+    shape::choices,
+    source::{self, Links},
+};
+
+/// A provider of models.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderConfig {
+    /// The protocol.
+    pub kind: ProviderKind,
+    /// Address up to and with `/v1`, without a slash at the end; always present for `openai_chat`.
+    pub base_url: Option<String>,
+    /// Sent as bearer token, where there is one.
+    pub api_key: Option<Secret>,
+    /// Further headers of each request.
+    pub headers: BTreeMap<String, Secret>,
+    /// Deadline of one request.
+    pub timeout: Duration,
+    /// A stream that is silent for so long is given up.
+    pub stall_timeout: Duration,
+    /// Requests at the same time.
+    pub concurrency: usize,
+    /// The script, absolute; always present for `scripted`.
+    pub file: Option<PathBuf>,
+    /// The model where only the provider is named.
+    pub default_model: Option<String>,
+}
+
+/// The protocol of a provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ProviderKind {
+    /// Chat Completions over HTTP.
+    OpenaiChat,
+    /// The built-in rules.
+    Offline,
+    /// A script, for tests.
+    Scripted,
+}
+
+impl ProviderKind {
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "openai_chat" => Some(Self::OpenaiChat),
+            "offline" => Some(Self::Offline),
+            "scripted" => Some(Self::Scripted),
+            _ => None,
+        }
+    }
+
+    /// The keys that mean something for it beside `kind` and `default_model`.
+    fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::OpenaiChat => {
+                &["base_url", "api_key", "headers", "timeout_ms", "stall_timeout_ms", "concurrency"]
+            }
+            Self::Offline => &[],
+            Self::Scripted => &["file", "timeout_ms", "stall_timeout_ms", "concurrency"],
+        }
+    }
+
+    /// The key that it cannot do without.
+    fn needs(self) -> Option<&'static str> {
+        match self {
+            Self::OpenaiChat => Some("base_url"),
+            Self::Offline => None,
+            Self::Scripted => Some("file"),
+        }
+    }
+}
+
+impl ProviderConfig {
+    /// One that says nothing but its protocol.
+    pub(super) fn new(kind: ProviderKind) -> Self {
+        Self {
+            kind,
+            base_url: None,
+            api_key: None,
+            headers: BTreeMap::new(),
+            timeout: Duration::from_millis(120_000),
+            stall_timeout: Duration::from_millis(60_000),
+            concurrency: 16,
+            file: None,
+            default_model: None,
+        }
+    }
+}
+
+impl Reader<'_> {
+    pub(super) fn providers(&mut self, models: &Fields<'_>) -> BTreeMap<String, ProviderConfig> {
+        let entries = models.entries("providers");
+        entries.iter().filter_map(|(name, field)| Some(((*name).to_owned(), self.provider(field)?))).collect()
+    }
+
+    fn provider(&mut self, field: &Field<'_>) -> Option<ProviderConfig> {
+        let fields = Fields::new(Some(field.node), &PROVIDER, &field.path);
+        let kind = fields.text("kind").and_then(ProviderKind::parse);
+        let base = ProviderConfig::new(kind.unwrap_or(ProviderKind::Offline));
+        let provider = ProviderConfig {
+            base_url: self.base_url(&fields),
+            api_key: self.text(&fields, "api_key").map(Secret::new),
+            headers: self.headers(&fields),
+            timeout: fields.integer("timeout_ms").map_or(base.timeout, Duration::from_millis),
+            stall_timeout: fields
+                .integer("stall_timeout_ms")
+                .map_or(base.stall_timeout, Duration::from_millis),
+            concurrency: fields.integer("concurrency").unwrap_or(base.concurrency),
+            file: self.script(&fields),
+            default_model: self.text(&fields, "default_model"),
+            ..base
+        };
+        fields.done();
+        self.check_keys(field, kind?);
+        Some(provider)
+    }
+
+    /// A key that this kind of provider does not look at would be accepted and ignored.
+    fn check_keys(&mut self, field: &Field<'_>, kind: ProviderKind) {
+        let has = |key: &str| field.node.get(key).is_some_and(|node| !node.is_null());
+        if let Some(key) = kind.needs().filter(|key| !has(key)) {
+            let path = format!("{}.{key}", field.path);
+            let help = match kind {
+                ProviderKind::OpenaiChat => "add its address, such as `base_url: http://localhost:11434/v1`",
+                _ => "name the script: `file: flow.yaml`",
+            };
+            let message = format!("`{path}` is missing: a provider of this kind needs it");
+            self.faults.error("missing_key", &field.node.at, &path, message).help(help);
+        }
+        let common = ["kind", "default_model"];
+        for entry in field.node.entries() {
+            let key = entry.key.as_str();
+            if PROVIDER.key(key).is_none() || common.contains(&key) || kind.keys().contains(&key) {
+                continue;
+            }
+            let path = format!("{}.{key}", field.path);
+            let message = format!("`{path}` means nothing for a provider of this kind");
+            let help = match kind.keys() {
+                [] => "remove it".to_owned(),
+                keys => format!("remove it; this kind knows {}", choices(keys).replace(" or ", " and ")),
+            };
+            self.faults.error("key_without_effect", &entry.key_at, &path, message).help(help);
+        }
+    }
+
+    fn base_url(&mut self, fields: &Fields<'_>) -> Option<String> {
+        let field = fields.get("base_url")?;
+        let url = self.expanded(&field)?;
+        let url = url.trim_end_matches('/');
+        let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+        let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
+        if host.is_empty()
+            || url.contains(|c: char| c.is_whitespace() || c.is_control())
+            || host.contains('@')
+        {
+            let message =
+                format!("`{}` is no address: expected `http://host/v1` or `https://host/v1`", field.path);
+            self.faults
+                .error("invalid_url", &field.node.at, &field.path, message)
+                .help("a key belongs into `api_key`, not into the address");
+            return None;
+        }
+        Some(url.to_owned())
+    }
+
+    fn headers(&mut self, fields: &Fields<'_>) -> BTreeMap<String, Secret> {
+        let mut headers = BTreeMap::new();
+        for (name, field) in fields.entries("headers") {
+            let Some(value) = self.expanded(&field) else { continue };
+            if value.chars().any(char::is_control) {
+                let message =
+                    format!("`{}` holds a control character, which no header can carry", field.path);
+                self.faults
+                    .error("invalid_value", &field.node.at, &field.path, message)
+                    .help("look for a line break at the end of the value");
+            }
+            headers.insert(name.to_owned(), Secret::new(value));
+        }
+        headers
+    }
+
+    fn script(&mut self, fields: &Fields<'_>) -> Option<PathBuf> {
+        let field = fields.get("file")?;
+        let path = files::lexical(&self.folder.join(self.expanded(&field)?));
+        let mut reasons = crate::Diagnostics::default();
+        if source::open(&path, Links::Followed, &mut reasons).is_none() {
+            for reason in reasons.iter() {
+                let help = reason.help.clone();
+                self.faults
+                    .error(reason.code, &field.node.at, &field.path, reason.message.clone())
+                    .help_if(help);
+            }
+        }
+        Some(path)
+    }
+}

@@ -1,0 +1,11 @@
+//! The crate through its public door: golden cases, layers, hostile input, and the generated schemas.
+
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod golden;
+mod home;
+mod hostile;
+mod manifests;
+mod models;
+mod schemas;
+mod settings;

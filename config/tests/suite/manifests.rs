@@ -1,0 +1,156 @@
+//! What a manifest becomes, alone and together with a configuration.
+
+use std::collections::BTreeMap;
+
+use drupe_config::{
+    AgentSection, Config, ContextSource, Instructions, Loaded, Manifest, Right, Scope, ToolSelector,
+    load_config,
+};
+use drupe_extension_api::{Format, OfflineAction, OfflineTrigger, Reasoning};
+use serde_json::json;
+
+use crate::home::{Home, places};
+
+const COMPLETE: &str = include_str!("../cases/manifest_complete_agent.yaml");
+
+#[test]
+fn twelve_faults_in_one_manifest_are_twelve_diagnostics_with_line_and_column() {
+    let faults = Home::new().manifest(include_str!("../cases/manifest_twelve_faults.yaml")).unwrap_err();
+    let errors: Vec<_> =
+        faults.iter().filter(|fault| fault.severity == drupe_config::Severity::Error).collect();
+    assert_eq!(errors.len(), 12, "{:#?}", places(&faults));
+    assert!(errors.iter().all(|fault| fault.line > 0 && fault.column > 0));
+}
+
+#[test]
+fn every_key_of_a_manifest_arrives_in_its_type() {
+    let home = Home::new();
+    let Loaded { value: manifest, warnings } = home.manifest(COMPLETE).unwrap();
+    assert!(warnings.is_empty());
+    assert_eq!(manifest.id.as_str(), "demo");
+    assert_eq!(manifest.version.to_string(), "2.1.0-beta.1");
+    assert_eq!(manifest.scope, Scope::Agents);
+    assert_eq!(manifest.rights, [Right::Submit, Right::Control, Right::Restart].into());
+    assert_eq!(manifest.config["nested"], json!({"list": [1, 2.5, true, null, "text"]}));
+    assert_eq!(manifest.secrets, ["DEMO_KEY"]);
+    let agent = manifest.agent.unwrap();
+    let root = home.path().canonicalize().unwrap();
+    assert_eq!(
+        agent.instructions,
+        Some(Instructions::File { path: root.join("extensions/demo/prompt.jinja2"), template: true })
+    );
+    assert_eq!(
+        agent.context,
+        [
+            ContextSource::File(root.join("extensions/demo/facts.csv")),
+            ContextSource::File(root.join("shared.md"))
+        ]
+    );
+    assert_eq!(agent.models, ["default", "gpt-4o-mini"]);
+    assert_eq!(agent.parameters.reasoning, Some(Reasoning::Low));
+    assert_eq!(agent.parameters.stop, ["END"]);
+    assert_eq!(
+        agent.uses_tools.iter().map(ToolSelector::to_string).collect::<Vec<_>>(),
+        ["kv", "files/files_read"]
+    );
+    assert_eq!(agent.input.as_ref().map(|input| input.format), Some(Format::Json));
+    assert!(!agent.infer);
+    assert_eq!(agent.offline.len(), 3);
+    assert!(matches!(&agent.offline[0].trigger, OfflineTrigger::When(regex) if regex.contains("store")));
+    assert!(matches!(&agent.offline[1].action, OfflineAction::Say(text) if text.starts_with("Stored")));
+}
+
+fn agent_of(home: &Home, limits: &str) -> AgentSection {
+    let text = format!(
+        "id: demo\nname: D\ndescription: d\nagent: {{model: m, instructions: '', usage: u, output: {{}}, {limits}}}"
+    );
+    home.manifest(text).unwrap().value.agent.unwrap()
+}
+
+#[test]
+fn limits_and_parameters_of_a_manifest_win_over_the_defaults_and_those_over_the_built_in_ones() {
+    let home = Home::new();
+    let defaults = "agents: {defaults: {model: [a, b], limits: {max_turns: 4, max_retries: 1}, parameters: {seed: 1, top_p: 0.5, extra: {x: 1}}}}";
+    let defaults = home.config(defaults).unwrap().value.agents_defaults;
+    let agent = agent_of(&home, "limits: {max_turns: 7}, parameters: {seed: 2, extra: {y: 2}}");
+    let limits = agent.limits_over(&defaults);
+    assert_eq!((limits.max_turns, limits.max_retries, limits.max_depth), (7, 1, 3));
+    let parameters = agent.parameters_over(&defaults);
+    assert_eq!((parameters.seed, parameters.top_p), (Some(2), Some(0.5)));
+    assert_eq!(json!(parameters.extra), json!({"x": 1, "y": 2}));
+    assert_eq!(agent.models_over(&defaults), ["m"]);
+}
+
+const WITH_CONFIG: &str = "
+id: demo
+name: Demo
+entrypoint: libdemo
+secrets: [TOKEN]
+setup_instructions: Ask the operator.
+config: { url: 'https://x/${TOKEN}', options: { a: 1, b: 2 } }
+config_schema:
+  type: object
+  required: [url]
+  additionalProperties: false
+  properties: { url: { type: string, maxLength: 30 }, options: { type: object, additionalProperties: { type: integer } } }
+";
+
+fn with_config(file: &str, environment: &[(&str, &str)]) -> (Home, Manifest, Config) {
+    let home = Home::new();
+    let manifest = home.manifest(WITH_CONFIG).unwrap().value;
+    let mut sources = home.sources(file);
+    sources.environment = environment
+        .iter()
+        .map(|(name, value)| (name.to_string(), value.to_string()))
+        .collect::<BTreeMap<_, _>>();
+    let config = load_config(&sources).unwrap().value;
+    (home, manifest, config)
+}
+
+#[test]
+fn the_configuration_overrides_a_manifest_key_by_key_and_placeholders_are_resolved() {
+    let (_home, manifest, config) =
+        with_config("extensions: {demo: {enabled: false, options: {b: 3, c: 4}}}", &[("TOKEN", "t0p")]);
+    let value = manifest.effective_config(&config).unwrap();
+    assert_eq!(json!(value), json!({"url": "https://x/t0p", "options": {"a": 1, "b": 3, "c": 4}}));
+    assert!(!manifest.is_enabled(&config));
+    assert_eq!(manifest.resolve_secrets(&config.overlay).unwrap()["TOKEN"].expose(), "t0p");
+}
+
+#[test]
+fn what_a_schema_refuses_is_named_at_its_place_without_showing_values() {
+    let file = "extensions:\n  demo:\n    options: {b: x}\n    colour: red\n";
+    let (_home, manifest, config) = with_config(file, &[("TOKEN", &"s3cret".repeat(20))]);
+    let faults = manifest.effective_config(&config).unwrap_err();
+    assert_eq!(
+        places(&faults),
+        ["3:18 config_schema config.options.b", "6:1 config_schema config", "6:16 config_schema config.url"]
+            .map(|place| place.replace("6:1 ", "7:9 ").replace("6:16", "7:16"))
+    );
+    assert!(!faults.render(false).contains("s3cret"));
+    assert!(
+        faults.iter().all(|fault| fault.help.as_ref().is_some_and(|help| help.contains("Ask the operator")))
+    );
+}
+
+#[test]
+fn a_secret_that_nobody_defined_is_named_with_who_needs_it_and_where_to_define_it() {
+    let (_home, manifest, config) = with_config("", &[]);
+    for faults in [
+        manifest.effective_config(&config).unwrap_err(),
+        manifest.resolve_secrets(&config.overlay).unwrap_err(),
+    ] {
+        let fault = faults.iter().next().unwrap();
+        assert_eq!(fault.code, "missing_variable");
+        assert!(fault.message.contains("TOKEN") && fault.message.contains("`demo`"), "{fault}");
+        assert!(fault.help.as_ref().unwrap().contains("HOME/.env"), "{fault}");
+    }
+}
+
+#[test]
+fn the_configuration_cannot_hand_an_extension_a_secret_that_it_did_not_declare() {
+    let (_home, manifest, config) =
+        with_config("extensions: {demo: {url: '${OTHER}'}}", &[("TOKEN", "t"), ("OTHER", "o")]);
+    let faults = manifest.effective_config(&config).unwrap_err();
+    assert_eq!(places(&faults), ["1:26 undeclared_secret config.url"]);
+}

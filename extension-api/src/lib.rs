@@ -1,0 +1,40 @@
+//! The contract between drupe's kernel and everything outside it, as data.
+//!
+//! Extensions, the kernel and clients of the control socket agree on the types of this crate and on nothing
+//! else. Without features it is plain `serde` data; `sdk` adds the traits that an author of an extension
+//! implements and [`export!`](macro@export), `runtime` a tokio runtime of the extension's own, and `testing` a
+//! fake host.
+//!
+//! Every payload tolerates unknown fields and has a default for what came later, so that an extension built
+//! against an older release loads in a newer kernel and the reverse.
+
+mod agent;
+pub mod control;
+mod definition;
+mod event;
+mod fault;
+mod ids;
+mod message;
+mod offline;
+mod tool;
+pub mod wire;
+
+#[cfg(feature = "sdk")]
+pub mod prelude;
+#[cfg(feature = "sdk")]
+pub mod sdk;
+#[cfg(feature = "testing")]
+pub mod testing;
+
+pub use agent::{
+    AgentDescriptor, AgentInvocationContext, AgentResponse, FailureClass, IntegrationMode, ResponseStatus,
+};
+pub use definition::{Definition, DefinitionLimits, Format, ModelParameters, OutputSpec, Reasoning};
+pub use event::{AgentRef, Event, EventBody, Item, ItemOutcome, Preview, Spend};
+pub use fault::{Fault, FaultCode};
+pub use ids::{
+    AgentId, CorrelationId, EffectId, ExtensionId, InvalidId, InvocationId, SessionId, ToolName, TurnId,
+};
+pub use message::{Message, ToolCallRequest, ToolStatus, Usage};
+pub use offline::{OfflineAction, OfflineRule, OfflineTrigger};
+pub use tool::{EffectClass, ItemKind, ToolAnnotations, ToolResult, ToolSpec};

@@ -1,0 +1,19 @@
+//! All that most extensions need: `use drupe_extension_api::prelude::*;`.
+
+pub use schemars::JsonSchema;
+pub use serde::{Deserialize, Serialize};
+
+#[doc(no_inline)]
+pub use crate::{
+    AgentDescriptor, AgentId, AgentInvocationContext, AgentResponse, Definition, EffectId, ExtensionId,
+    FailureClass, Fault, FaultCode, IntegrationMode, ItemKind, ResponseStatus, SessionId, ToolAnnotations,
+    ToolName, ToolResult, ToolSpec, TurnId, export,
+    sdk::{
+        AgentProvider, Call, Channel, ContextProvider, Extension, Hook, Host, Level, NoInput, Scheduler,
+        Service, Shutdown, Subscription, Tool, ToolProvider,
+    },
+    wire::{
+        BusMessage, ChannelStream, ContextText, Delivery, HookCall, HookPoint, HookVerdict, LookupResult,
+        OutboundMessage, Schedule, StreamPart, Submit, Submitted, TurnContext,
+    },
+};

@@ -1,0 +1,39 @@
+//! The program that the tests of this crate start: it re-executes itself for the `confined` verb, as drupe does, and
+//! misbehaves on request.
+
+use std::{env, ffi::OsString, net::TcpStream, path::PathBuf, process::exit};
+
+use drupe_confine::{Confined, Profile, VERB};
+
+fn main() {
+    let mut args = env::args_os().skip(1);
+    let verb = args.next().and_then(|verb| verb.into_string().ok()).unwrap_or_default();
+    match verb.as_str() {
+        VERB => drupe_confine::main(args),
+        "connect" => exit(connect(args.next())),
+        "parent" => parent(args.next()),
+        _ => exit(2),
+    }
+}
+
+/// Connects to a port of this machine: 0 if it may.
+fn connect(port: Option<OsString>) -> i32 {
+    let port = port.and_then(|port| port.to_str()?.parse::<u16>().ok()).unwrap_or_default();
+    i32::from(TcpStream::connect(("127.0.0.1", port)).is_err())
+}
+
+/// Starts a script that leaves processes behind everywhere, then waits to be killed.
+fn parent(folder: Option<OsString>) {
+    let folder = PathBuf::from(folder.unwrap_or_default());
+    let script =
+        "echo $$ > a; (setsid sh -c 'echo $$ > b; exec sleep 1000' &); sleep 1000 & echo $! > c; wait";
+    let profile = Profile { write: vec![folder.clone(), "/dev/null".into()], ..Profile::read_only() };
+    let exe = env::current_exe().unwrap_or_default();
+    let child = Confined::new(exe, profile, "/bin/sh").arg("-c").arg(script).directory(folder);
+    let child = child.env("PATH", "/usr/bin:/bin").spawn();
+    if child.is_ok() {
+        loop {
+            std::thread::park();
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! The side that asks for a confined program.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    io::{self, BufRead, BufReader, Read, Write},
+    os::{
+        fd::{AsRawFd, BorrowedFd, RawFd},
+        unix::{net::UnixStream, process::CommandExt},
+    },
+    path::PathBuf,
+    process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
+    time::Duration,
+};
+
+use rustix::{
+    io::{FdFlags, fcntl_setfd},
+    process::getpid,
+};
+
+use crate::{
+    Enforcement, Profile, VERB,
+    spec::{MAX_SPEC, Report, Spec},
+};
+
+/// Why a program was not started confined.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfineError {
+    /// Its arguments and environment are too long.
+    #[error("arguments and environment of `{0}` are longer than {MAX_SPEC} bytes")]
+    TooLong(String),
+    /// The program does not exist, cannot be executed, or this kernel cannot confine it as asked.
+    #[error("{0}")]
+    Refused(String),
+    /// The system refused a process or a socket.
+    #[error("a confined process could not be made: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A program to be started confined.
+#[derive(Debug)]
+pub struct Confined {
+    exe: PathBuf,
+    spec: Spec,
+    stdin: Stdio,
+    stdout: Stdio,
+    stderr: Stdio,
+}
+
+impl Confined {
+    /// `exe` is drupe's own binary, whose `confined` verb calls [`main`](crate::main).
+    pub fn new(exe: impl Into<PathBuf>, profile: Profile, program: impl Into<PathBuf>) -> Self {
+        let spec = Spec {
+            parent: getpid().as_raw_pid() as u32,
+            program: program.into(),
+            args: Vec::new(),
+            env: BTreeMap::new(),
+            directory: None,
+            deadline_ms: None,
+            profile,
+        };
+        Self { exe: exe.into(), spec, stdin: Stdio::null(), stdout: Stdio::null(), stderr: Stdio::null() }
+    }
+
+    /// Adds an argument.
+    #[must_use]
+    pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
+        self.spec.args.push(arg.into());
+        self
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.spec.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds a variable. The program sees those given here and no others.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<OsString>) -> Self {
+        self.spec.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// Sets the folder to start in.
+    #[must_use]
+    pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.spec.directory = Some(directory.into());
+        self
+    }
+
+    /// Kills the program with all its descendants after this time.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.spec.deadline_ms = Some(u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX));
+        self
+    }
+
+    /// Sets the standard input; nothing by default.
+    #[must_use]
+    pub fn stdin(mut self, stdin: Stdio) -> Self {
+        self.stdin = stdin;
+        self
+    }
+
+    /// Sets where the standard output goes; nowhere by default.
+    #[must_use]
+    pub fn stdout(mut self, stdout: Stdio) -> Self {
+        self.stdout = stdout;
+        self
+    }
+
+    /// Sets where the standard error stream goes; nowhere by default.
+    #[must_use]
+    pub fn stderr(mut self, stderr: Stdio) -> Self {
+        self.stderr = stderr;
+        self
+    }
+
+    /// Starts it, and waits the few milliseconds until it is confined. An error means that the program's first
+    /// instruction was not run.
+    pub fn spawn(self) -> Result<Child, ConfineError> {
+        let (own, theirs) = UnixStream::pair()?;
+        self.write_spec(&own)?;
+        let mut command = Command::new(&self.exe);
+        command.arg(VERB).arg("--spec").arg(theirs.as_raw_fd().to_string());
+        // A group of its own: a Ctrl-C on the terminal is for the daemon, which decides what ends.
+        command.env_clear().process_group(0);
+        command.stdin(self.stdin).stdout(self.stdout).stderr(self.stderr);
+        keep_open_in_child(&mut command, theirs.as_raw_fd());
+        let mut process = command.spawn()?;
+        drop(theirs);
+        let mut reports = BufReader::new(own);
+        let enforcement = match read_start(&mut reports) {
+            Ok(enforcement) => enforcement,
+            Err(reason) => {
+                process.wait()?;
+                return Err(ConfineError::Refused(reason));
+            }
+        };
+        let (stdin, stdout, stderr) = (process.stdin.take(), process.stdout.take(), process.stderr.take());
+        Ok(Child { stdin, stdout, stderr, process, reports, enforcement })
+    }
+
+    /// Runs it to its end with both output streams captured, at most `most` bytes of each: what is beyond is thrown
+    /// away. Blocks; give it a [`deadline`](Self::deadline).
+    pub fn run(self, most: usize) -> Result<Outcome, ConfineError> {
+        let mut child = self.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        drop(child.stdin.take());
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        // Two pipes that fill up independently need two readers.
+        let errors = std::thread::Builder::new().spawn(move || capture(stderr, most))?;
+        let stdout = capture(stdout, most)?;
+        let stderr = errors.join().map_err(|_| io::Error::other("the reader of a pipe failed"))??;
+        let enforcement = child.enforcement();
+        let (status, timed_out) = child.wait()?;
+        Ok(Outcome { status, timed_out, stdout, stderr, enforcement })
+    }
+
+    /// Leaves the spec in the socket's buffer, where it waits for the process that is yet to be started.
+    fn write_spec(&self, mut socket: &UnixStream) -> Result<(), ConfineError> {
+        let mut line = serde_json::to_vec(&self.spec).map_err(io::Error::other)?;
+        line.push(b'\n');
+        if line.len() > MAX_SPEC {
+            return Err(ConfineError::TooLong(self.spec.program.display().to_string()));
+        }
+        socket.set_nonblocking(true)?;
+        socket.write_all(&line)?;
+        socket.set_nonblocking(false)?;
+        Ok(())
+    }
+}
+
+/// Lets one descriptor through the next `exec` of the child, and of the child only: other threads of this process
+/// may start processes at the same time, which must not get it.
+fn keep_open_in_child(command: &mut Command, number: RawFd) {
+    let keep = move || {
+        // SAFETY: the descriptor is open in the parent until `spawn` returns, hence in its forked copy.
+        Ok(fcntl_setfd(unsafe { BorrowedFd::borrow_raw(number) }, FdFlags::empty())?)
+    };
+    // SAFETY: the closure makes one system call; it does not allocate or lock.
+    unsafe { command.pre_exec(keep) };
+}
+
+fn read_report(reports: &mut BufReader<UnixStream>) -> Option<Report> {
+    let mut line = String::new();
+    reports.by_ref().take(64 * 1024).read_line(&mut line).ok()?;
+    serde_json::from_str(&line).ok()
+}
+
+/// What is enforced, once the program runs; else why it does not.
+fn read_start(reports: &mut BufReader<UnixStream>) -> Result<Enforcement, String> {
+    let mut enforced = None;
+    loop {
+        match (read_report(reports), enforced) {
+            (Some(Report::Confined(enforcement)), _) => enforced = Some(enforcement),
+            (Some(Report::Started), Some(enforcement)) => return Ok(enforcement),
+            (Some(Report::Failed(reason)), _) => return Err(reason),
+            _ => return Err("the confining process ended before it started the program".into()),
+        }
+    }
+}
+
+fn capture(stream: Option<impl Read>, most: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(mut stream) = stream {
+        (&mut stream).take(most as u64).read_to_end(&mut bytes)?;
+        io::copy(&mut stream, &mut io::sink())?;
+    }
+    Ok(bytes)
+}
+
+/// How a program that [`Confined::run`] started has ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Its status or signal.
+    pub status: ExitStatus,
+    /// Whether its deadline passed.
+    pub timed_out: bool,
+    /// The beginning of its standard output.
+    pub stdout: Vec<u8>,
+    /// The beginning of its standard error stream.
+    pub stderr: Vec<u8>,
+    /// What the kernel enforced.
+    pub enforcement: Enforcement,
+}
+
+/// A confined program that runs. Dropping it kills the program and all its descendants; so does the end of this
+/// process, whatever its cause.
+#[derive(Debug)]
+pub struct Child {
+    /// Its standard input, if it was piped.
+    pub stdin: Option<ChildStdin>,
+    /// Its standard output, if it was piped.
+    pub stdout: Option<ChildStdout>,
+    /// Its standard error stream, if it was piped.
+    pub stderr: Option<ChildStderr>,
+    process: std::process::Child,
+    reports: BufReader<UnixStream>,
+    enforcement: Enforcement,
+}
+
+impl Child {
+    /// What the kernel enforces for it.
+    pub fn enforcement(&self) -> Enforcement {
+        self.enforcement
+    }
+
+    /// The process id of the reaper that stands for it.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Waits for its end, and that of all descendants. The second value says whether its deadline passed.
+    pub fn wait(&mut self) -> io::Result<(ExitStatus, bool)> {
+        let timed_out = matches!(read_report(&mut self.reports), Some(Report::TimedOut));
+        Ok((self.process.wait()?, timed_out))
+    }
+
+    /// Its status if it has ended.
+    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.process.try_wait()
+    }
+
+    /// Kills it and all its descendants, and waits until they are gone.
+    pub fn kill(mut self) -> io::Result<ExitStatus> {
+        self.reports.get_ref().shutdown(std::net::Shutdown::Both)?;
+        self.process.wait()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // Closing the socket ends the reaper; waiting for it here leaves no zombie. It takes a few milliseconds.
+        let _ = self.reports.get_ref().shutdown(std::net::Shutdown::Both);
+        let _ = self.process.wait();
+    }
+}

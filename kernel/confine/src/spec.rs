@@ -1,0 +1,39 @@
+//! What goes over the socket between a [`Child`](crate::Child) and its reaper: one [`Spec`] down, then [`Report`]s
+//! up, a line each. When either end closes, the other side is gone.
+
+use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Enforcement, Profile};
+
+/// The longest spec in bytes: it must fit into a socket buffer, because it is written before anybody reads.
+pub const MAX_SPEC: usize = 128 * 1024;
+
+/// What to start.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Spec {
+    /// The process that must be the reaper's parent.
+    pub parent: u32,
+    pub program: PathBuf,
+    pub args: Vec<OsString>,
+    /// The whole environment.
+    pub env: BTreeMap<String, OsString>,
+    pub directory: Option<PathBuf>,
+    pub deadline_ms: Option<u64>,
+    pub profile: Profile,
+}
+
+/// What became of it.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Report {
+    /// The restrictions are in place; the program's file is executed next.
+    Confined(Enforcement),
+    /// The program runs.
+    Started,
+    /// It could not be started.
+    Failed(String),
+    /// It did not end in time.
+    TimedOut,
+}

@@ -1,0 +1,106 @@
+//! What can go wrong, by what a caller may do about it.
+
+use drupe_agent::JournalFault;
+use drupe_extension_api::TurnId;
+use rusqlite::ErrorCode;
+
+use crate::DeliveryId;
+
+/// Why the journal did not do what it was asked. Nothing of a request that failed is recorded.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The next request may succeed, once there is space.
+    #[error("the journal cannot grow, its disk is full; free some space ({0})")]
+    Full(String),
+    /// The next request may succeed, once the file can be written.
+    #[error("the journal cannot be written: make its file and its file system writable ({0})")]
+    ReadOnly(String),
+    /// The file is not what was written into it.
+    #[error("the journal is damaged: {0}; restore a backup, or move the file aside to begin anew")]
+    Corrupt(String),
+    /// The disk failed.
+    #[error("the journal cannot reach its file: {0}")]
+    Io(String),
+    /// More requests wait than there is room for, or another process holds the file; try later.
+    #[error("the journal is busy; try again later")]
+    Busy,
+    /// The journal was closed.
+    #[error("the journal is closed")]
+    Closed,
+    /// A newer release wrote it.
+    #[error("the journal has version {found}, this release knows {known}; start the release that wrote it")]
+    Newer {
+        /// Version of the file.
+        found: u32,
+        /// Version of this release.
+        known: u32,
+    },
+    /// The SQLite that this program was built with has a fault that can lose commits.
+    #[error("SQLite {0} can lose commits; build with 3.51.3 or later")]
+    UnsafeSqlite(String),
+    /// No such turn was accepted.
+    #[error("there is no turn `{0}`")]
+    UnknownTurn(TurnId),
+    /// The turn has its answer, and gets no second one.
+    #[error("turn `{0}` is finished already")]
+    Finished(TurnId),
+    /// The delivery is in another state than this step needs.
+    #[error("delivery {delivery} is not `{needed}`")]
+    Delivery {
+        /// The delivery.
+        delivery: DeliveryId,
+        /// The state that it would have to be in.
+        needed: &'static str,
+    },
+    /// A row cannot be read as what it should be, or a value cannot be written as a row.
+    #[error("a record of the journal has the wrong form: {0}")]
+    Record(String),
+    /// Any other fault of SQLite.
+    #[error("the journal's database failed: {0}")]
+    Database(String),
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        let text = error.to_string();
+        if matches!(
+            error,
+            rusqlite::Error::FromSqlConversionFailure(..) | rusqlite::Error::InvalidColumnType(..)
+        ) {
+            return Self::Record(text);
+        }
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => Self::Full(text),
+            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Self::ReadOnly(text),
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Corrupt(text),
+            Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => Self::Io(text),
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
+            _ => Self::Database(text),
+        }
+    }
+}
+
+impl From<serde_json::Error> for StoreError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Record(error.to_string())
+    }
+}
+
+impl From<std::io::Error> for StoreError {
+    fn from(error: std::io::Error) -> Self {
+        let text = error.to_string();
+        match error.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Self::Full(text),
+            std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied => {
+                Self::ReadOnly(text)
+            }
+            _ => Self::Io(text),
+        }
+    }
+}
+
+impl From<StoreError> for JournalFault {
+    fn from(error: StoreError) -> Self {
+        Self(error.to_string())
+    }
+}

@@ -1,0 +1,47 @@
+//! What happened, as rows: SQLite behind the loop's [`Journal`](drupe_agent::Journal), and all that a kernel
+//! must still know after it was killed.
+//!
+//! A [`Store`] takes messages in, records the steps of their turns, hands answers over to delivery, and answers
+//! every question about the past: sessions, results, transcripts, events. What it says is done is done: an
+//! answer comes after the commit, and events are published after it, too.
+//!
+//! It deliberately does not decide what to do with what it finds. Which turn runs next, whether an old message
+//! is still answered, when a delivery is tried again: that is the kernel's business. It opens one file and
+//! starts two threads; it knows no configuration.
+//!
+//! # Durability
+//!
+//! Everything survives the death of the process. What was promised to the outside survives a power loss as well:
+//! accepted messages, the intent to run a tool that must not run twice, finished turns, and deliveries. One
+//! connection writes, in one thread, and commits whatever has come in while it was busy as one transaction: many
+//! sessions share one wait for the disk.
+
+mod deliveries;
+mod error;
+mod events;
+mod extensions;
+mod intake;
+mod open;
+mod reader;
+mod records;
+mod restarts;
+mod results;
+mod rows;
+pub mod schema;
+mod sessions;
+mod store;
+mod transcript;
+mod turns;
+mod types;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::StoreError;
+pub use open::{Storage, set_aside};
+pub use store::{Publish, Store};
+pub use types::{
+    Accepted, Counts, Delivery, DeliveryId, Inbound, InboundKind, Outbound, QueuedTurn, RestartRow,
+    RestartVerdict, TurnDone,
+};

@@ -1,0 +1,176 @@
+//! Opening the file: made whole or not at all, checked after a crash, never taken for empty.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File, OpenOptions},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
+
+use crate::{
+    StoreError,
+    schema::{self, APPLICATION_ID, STEPS},
+};
+
+/// The first SQLite whose write-ahead log cannot be reset while another connection still relies on it.
+const SAFE_SQLITE: i32 = 3_051_003;
+
+/// How long to wait for another process that has the file locked, such as one that makes a backup.
+const BUSY: Duration = Duration::from_secs(2);
+
+/// The file that the write-ahead log is cut back to after a checkpoint, so that one busy hour does not hold the
+/// disk for ever.
+const LOG_BYTES: i64 = 16 * 1024 * 1024;
+
+/// Where rows are kept, and what a commit waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Storage {
+    /// In a file; what was promised to the outside survives a loss of power.
+    Full(PathBuf),
+    /// In a file, without ever waiting for the disk: survives the process, but a loss of power may damage it.
+    Process(PathBuf),
+    /// In memory: nothing survives.
+    Memory,
+}
+
+/// Refuses a SQLite that can lose commits.
+pub(crate) fn check_sqlite() -> Result<(), StoreError> {
+    if rusqlite::version_number() < SAFE_SQLITE {
+        return Err(StoreError::UnsafeSqlite(rusqlite::version().to_owned()));
+    }
+    Ok(())
+}
+
+/// A database without a file.
+pub(crate) fn memory() -> Result<Connection, StoreError> {
+    let mut db = Connection::open_in_memory()?;
+    schema::migrate(&mut db, STEPS, None)?;
+    Ok(db)
+}
+
+/// The connection that writes, on a file that is ready to be used.
+pub(crate) fn file(path: &Path) -> Result<Connection, StoreError> {
+    match fs::metadata(path) {
+        Ok(found) if found.len() == 0 => return Err(damaged(path, "it is empty")),
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => create(path)?,
+        Err(error) => return Err(error.into()),
+    }
+    ready(path).map_err(|error| match error {
+        StoreError::Corrupt(detail) if !detail.starts_with('`') => damaged(path, &detail),
+        other => other,
+    })
+}
+
+/// A connection that cannot write, on a file that is open already.
+pub(crate) fn read_only(path: &Path) -> Result<Connection, StoreError> {
+    let db = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
+    db.busy_timeout(BUSY)?;
+    Ok(db)
+}
+
+/// Moves a damaged journal aside, with its log, so that the next start begins anew; gives its new path.
+///
+/// Nothing calls this by itself: what is set aside is no longer remembered by the daemon. `now_ms` (milliseconds
+/// since 1970) becomes part of the name. The journal must not be open.
+pub fn set_aside(path: &Path, now_ms: i64) -> Result<PathBuf, StoreError> {
+    let aside = beside(path, &format!(".corrupt-{now_ms}"));
+    for suffix in ["-wal", "-shm", ""] {
+        match fs::rename(beside(path, suffix), beside(&aside, suffix)) {
+            Err(error) if suffix.is_empty() || error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error.into());
+            }
+            _ => {}
+        }
+    }
+    Ok(aside)
+}
+
+/// Notes that the journal was closed in order.
+pub(crate) fn unmark(db: &Connection) -> Result<(), StoreError> {
+    db.execute("DELETE FROM meta WHERE key = 'open'", [])?;
+    Ok(())
+}
+
+/// Builds a new file under another name: a file under its own name is complete, so an empty one is damage.
+fn create(path: &Path) -> Result<(), StoreError> {
+    if fs::exists(beside(path, "-wal"))? {
+        return Err(damaged(path, "its write-ahead log is there, but the file itself is gone"));
+    }
+    let new = beside(path, ".new");
+    for suffix in ["-wal", "-shm", ""] {
+        match fs::remove_file(beside(&new, suffix)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+    }
+    // Conversations are nobody else's business; SQLite gives its log the same mode.
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    let mut db = connect(&new)?;
+    log_ahead(&db)?;
+    schema::migrate(&mut db, STEPS, None)?;
+    db.close().map_err(|(_, error)| error)?;
+    File::open(&new)?.sync_all()?;
+    fs::rename(&new, path)?;
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(())
+}
+
+fn ready(path: &Path) -> Result<Connection, StoreError> {
+    let mut db = connect(path)?;
+    let application: i32 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    if application != APPLICATION_ID {
+        return Err(damaged(path, "it is not a journal of drupe"));
+    }
+    log_ahead(&db)?;
+    schema::migrate(&mut db, STEPS, Some(path))?;
+    let open: Option<String> =
+        db.query_row("SELECT value FROM meta WHERE key = 'open'", [], |row| row.get(0)).optional()?;
+    if open.is_some() {
+        tracing::info!("the journal was not closed in order; checking it");
+        verify(&db, path)?;
+    }
+    db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('open', '1')", [])?;
+    Ok(db)
+}
+
+fn connect(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(path, flags)?;
+    db.busy_timeout(BUSY)?;
+    Ok(db)
+}
+
+/// Changes the file: not before it is known to be ours.
+fn log_ahead(db: &Connection) -> Result<(), StoreError> {
+    let mode: String = db.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
+    if mode != "wal" {
+        return Err(StoreError::Io(format!("its file system allows no write-ahead log (mode `{mode}`)")));
+    }
+    db.pragma_update(None, "synchronous", "NORMAL")?;
+    db.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
+    Ok(())
+}
+
+fn verify(db: &Connection, path: &Path) -> Result<(), StoreError> {
+    let found: String = db.pragma_query_value(None, "quick_check", |row| row.get(0))?;
+    if found == "ok" { Ok(()) } else { Err(damaged(path, &found)) }
+}
+
+fn damaged(path: &Path, detail: &str) -> StoreError {
+    StoreError::Corrupt(format!("`{}`: {detail}", path.display()))
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}

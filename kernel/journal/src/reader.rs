@@ -1,0 +1,54 @@
+//! A connection that only reads, in a thread of its own, so that a long answer delays no commit.
+
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::StoreError;
+
+/// What the reader's thread is told.
+pub(crate) enum Question {
+    Ask(Box<dyn FnOnce(&Connection) + Send>),
+    Stop(oneshot::Sender<()>),
+}
+
+impl Question {
+    /// A question and its answer.
+    pub fn posted<F, T>(ask: F) -> (Self, oneshot::Receiver<Result<T, StoreError>>)
+    where
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        T: Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let ask = move |db: &Connection| {
+            // Nobody waits any longer: there is nothing to undo.
+            let _ = reply.send(consistently(db, ask));
+        };
+        (Self::Ask(Box::new(ask)), answer)
+    }
+}
+
+/// Serves until it is told to stop, or nobody is left to ask.
+pub(crate) fn serve(db: Connection, mut questions: mpsc::Receiver<Question>) {
+    db.set_prepared_statement_cache_capacity(32);
+    while let Some(question) = questions.blocking_recv() {
+        match question {
+            Question::Ask(ask) => ask(&db),
+            Question::Stop(reply) => {
+                drop(db);
+                let _ = reply.send(());
+                return;
+            }
+        }
+    }
+}
+
+/// All statements of one answer see the same commits.
+fn consistently<T>(
+    db: &Connection,
+    ask: impl FnOnce(&Connection) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    db.prepare_cached("BEGIN")?.execute([])?;
+    let answer = ask(db);
+    db.prepare_cached("COMMIT")?.execute([])?;
+    answer
+}

@@ -1,0 +1,69 @@
+//! Columns as values: ids, JSON and times.
+
+use std::{error::Error, str::FromStr};
+
+use drupe_extension_api::InvalidId;
+use jiff::Timestamp;
+use rusqlite::{Row, types::Type};
+use serde::de::DeserializeOwned;
+
+/// A column that holds an id.
+pub(crate) fn id<T: FromStr<Err = InvalidId>>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+    row.get_ref(column)?.as_str().map_err(|e| wrong(column, e))?.parse().map_err(|e| wrong(column, e))
+}
+
+/// A column that holds an id or nothing.
+pub(crate) fn maybe_id<T: FromStr<Err = InvalidId>>(
+    row: &Row<'_>,
+    column: usize,
+) -> rusqlite::Result<Option<T>> {
+    let text = row.get_ref(column)?.as_str_or_null().map_err(|e| wrong(column, e))?;
+    text.map(|text| text.parse().map_err(|e| wrong(column, e))).transpose()
+}
+
+/// A column that holds JSON.
+pub(crate) fn json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+    let text = row.get_ref(column)?.as_str().map_err(|e| wrong(column, e))?;
+    serde_json::from_str(text).map_err(|e| wrong(column, e))
+}
+
+/// A column that holds JSON or nothing.
+pub(crate) fn maybe_json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<T>> {
+    let text = row.get_ref(column)?.as_str_or_null().map_err(|e| wrong(column, e))?;
+    text.map(|text| serde_json::from_str(text).map_err(|e| wrong(column, e))).transpose()
+}
+
+/// A column that holds a time in milliseconds.
+pub(crate) fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
+    Timestamp::from_millisecond(row.get(column)?).map_err(|e| wrong(column, e))
+}
+
+/// A column that holds a count.
+pub(crate) fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    u64::try_from(row.get::<_, i64>(column)?).map_err(|e| wrong(column, e))
+}
+
+/// A time of the clock; one beyond what a calendar holds counts as its end.
+pub(crate) fn timestamp(ms: i64) -> Timestamp {
+    Timestamp::from_millisecond(ms).unwrap_or(if ms < 0 { Timestamp::MIN } else { Timestamp::MAX })
+}
+
+/// A count as SQLite can hold it; counts beyond that do not occur.
+pub(crate) fn signed(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// The name that serde gives to a variant without content.
+pub(crate) fn name_of<T: serde::Serialize>(variant: &T) -> Result<String, serde_json::Error> {
+    serde_json::to_value(variant).and_then(serde_json::from_value)
+}
+
+/// The variant of a name that [`name_of`] gave.
+pub(crate) fn named<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+    let name: String = row.get(column)?;
+    serde_json::from_value(serde_json::Value::String(name)).map_err(|e| wrong(column, e))
+}
+
+fn wrong(column: usize, error: impl Error + Send + Sync + 'static) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error))
+}

@@ -1,0 +1,189 @@
+//! The tables, and how an older file becomes a newer one.
+//!
+//! | table | a row is | key |
+//! |---|---|---|
+//! | `meta` | a fact about the file, such as that a kernel has it open | `key` |
+//! | `sessions` | a conversation, the position of its last event, the agent that its user chose | `number`; `id` unique |
+//! | `turns` | what one message sets off: queued until `started_ms`, open until `finished_ms`; then its response, spend, remarks and snapshot | `number`, in order of acceptance; `id` unique |
+//! | `inbox` | the message itself | the turn's number; (`channel`, `external_id`) unique |
+//! | `invocations` | a run of an agent within a turn | `number`, in order of their beginnings; `id` unique |
+//! | `entries` | one record of a run, as JSON | `number`, in order of commits |
+//! | `events` | one event, as JSON | session number × 2³² + seq |
+//! | `outbox` | an answer: `due` → `sending` → `sent`, or `uncertain`, which is never left | `number`; `key` unique |
+//! | `restarts` | a restart that was asked for, until it is consumed | `number` |
+//! | `extension_states` | one step of an extension's life | `number` |
+//!
+//! Times are milliseconds since 1970. The key of `events` keeps each session's events side by side and in order
+//! without an index of its own.
+//!
+//! Versions only go forward. Each step is one transaction, and the file as it was is kept beside it as
+//! `<name>.before-v<N>`. A file of a newer release is refused, not read by guess.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use crate::StoreError;
+
+/// Marks a file as one of ours: "drup".
+pub(crate) const APPLICATION_ID: i32 = 0x6472_7570;
+
+/// What each version adds; the first makes an empty file version 1. Released steps are never changed.
+pub(crate) const STEPS: &[&str] = &["
+CREATE TABLE meta (
+    key TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE sessions (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    created_ms INTEGER NOT NULL,
+    updated_ms INTEGER NOT NULL,
+    agent TEXT,
+    title TEXT NOT NULL DEFAULT '',
+    turns INTEGER NOT NULL DEFAULT 0,
+    last_seq INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+CREATE TABLE turns (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    session INTEGER NOT NULL REFERENCES sessions (number),
+    after_seq INTEGER NOT NULL,
+    started_ms INTEGER,
+    finished_ms INTEGER,
+    root TEXT,
+    correlation TEXT,
+    response TEXT,
+    spend TEXT,
+    diagnostics TEXT,
+    snapshot BLOB
+) STRICT;
+CREATE INDEX turns_of_session ON turns (session, number);
+CREATE INDEX turns_open ON turns (number) WHERE finished_ms IS NULL;
+
+CREATE TABLE inbox (
+    turn INTEGER PRIMARY KEY REFERENCES turns (number),
+    channel TEXT NOT NULL,
+    external_id TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    address TEXT,
+    text TEXT NOT NULL,
+    agent TEXT,
+    model TEXT,
+    output TEXT,
+    time_budget_ms INTEGER,
+    accepted_ms INTEGER NOT NULL,
+    UNIQUE (channel, external_id)
+) STRICT;
+
+CREATE TABLE invocations (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    turn TEXT NOT NULL,
+    agent TEXT NOT NULL,
+    parent TEXT,
+    depth INTEGER NOT NULL
+) STRICT;
+CREATE INDEX invocations_of_turn ON invocations (turn, number);
+
+CREATE TABLE entries (
+    number INTEGER PRIMARY KEY,
+    invocation TEXT NOT NULL,
+    body TEXT NOT NULL
+) STRICT;
+CREATE INDEX entries_of_invocation ON entries (invocation, number);
+
+CREATE TABLE events (
+    id INTEGER PRIMARY KEY,
+    body TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE outbox (
+    number INTEGER PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE,
+    session INTEGER NOT NULL REFERENCES sessions (number),
+    channel TEXT NOT NULL,
+    address TEXT,
+    text TEXT NOT NULL,
+    state TEXT NOT NULL DEFAULT 'due' CHECK (state IN ('due', 'sending', 'sent', 'uncertain')),
+    attempts INTEGER NOT NULL DEFAULT 0,
+    remote_id TEXT,
+    why TEXT,
+    created_ms INTEGER NOT NULL,
+    updated_ms INTEGER NOT NULL
+) STRICT;
+CREATE INDEX outbox_open ON outbox (state, number) WHERE state IN ('due', 'sending');
+
+CREATE TABLE restarts (
+    number INTEGER PRIMARY KEY,
+    reason TEXT NOT NULL,
+    session TEXT,
+    turn TEXT,
+    unattended INTEGER NOT NULL,
+    requested_ms INTEGER NOT NULL,
+    consumed_ms INTEGER
+) STRICT;
+
+CREATE TABLE extension_states (
+    number INTEGER PRIMARY KEY,
+    extension TEXT NOT NULL,
+    time_ms INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    reason TEXT
+) STRICT;
+CREATE INDEX states_of_extension ON extension_states (extension, number);
+"];
+
+/// The version that this release reads and writes.
+pub fn version() -> u32 {
+    number(STEPS)
+}
+
+/// The version of a file; 0 for one without tables.
+pub(crate) fn version_of(db: &Connection) -> Result<u32, StoreError> {
+    Ok(db.pragma_query_value(None, "user_version", |row| row.get(0))?)
+}
+
+/// Takes the steps that `db` has not taken; `path` names the file, where it is one that must be kept as it was.
+pub(crate) fn migrate(db: &mut Connection, steps: &[&str], path: Option<&Path>) -> Result<(), StoreError> {
+    let (found, known) = (version_of(db)?, number(steps));
+    if found > known {
+        return Err(StoreError::Newer { found, known });
+    }
+    let missing = &steps[found as usize..];
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if let Some(path) = path.filter(|_| found > 0) {
+        keep(db, path, known)?;
+    }
+    for (sql, version) in missing.iter().zip(found + 1..) {
+        let step = db.transaction()?;
+        step.execute_batch(sql)?;
+        step.pragma_update(None, "user_version", version)?;
+        step.pragma_update(None, "application_id", APPLICATION_ID)?;
+        step.commit()?;
+        tracing::debug!(version, "the journal has a new version");
+    }
+    Ok(())
+}
+
+/// Copies the file as it is now, over the copy of an attempt that did not succeed.
+fn keep(db: &Connection, path: &Path, version: u32) -> Result<(), StoreError> {
+    let mut copy = path.as_os_str().to_owned();
+    copy.push(format!(".before-v{version}"));
+    match std::fs::remove_file(&copy) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    let copy =
+        copy.into_string().map_err(|_| StoreError::Io("the journal's path is not valid UTF-8".into()))?;
+    db.execute("VACUUM INTO ?1", [copy])?;
+    Ok(())
+}
+
+fn number(steps: &[&str]) -> u32 {
+    u32::try_from(steps.len()).unwrap_or(u32::MAX)
+}

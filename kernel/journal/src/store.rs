@@ -1,0 +1,292 @@
+//! The handle: every question and every record passes here.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+};
+
+use drupe_agent::Clock;
+use drupe_extension_api::{
+    AgentId, AgentRef, CorrelationId, Event, EventBody, InvocationId, SessionId, TurnId,
+    control::{SessionDetail, SessionStatus, StateChange, TurnResult},
+};
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    Accepted, Counts, Delivery, DeliveryId, Inbound, QueuedTurn, RestartRow, RestartVerdict, Storage,
+    StoreError, TurnDone, deliveries, events, extensions, intake, open,
+    reader::{self, Question},
+    restarts, results, sessions, turns,
+    writer::{Command, Survives, Task, Waits, Writer, Writing},
+};
+
+/// Gets every event after it was committed, in order of `seq` within a session. Called by whoever commits: it
+/// must be quick, and must not ask the journal anything.
+pub type Publish = Arc<dyn Fn(Arc<Event>) + Send + Sync>;
+
+/// Requests that wait before intake refuses and the rest waits with its caller: some transactions' worth.
+const QUEUE: usize = 2048;
+
+/// The journal. Clones are the same journal.
+#[derive(Clone)]
+pub struct Store {
+    engine: Arc<Engine>,
+}
+
+enum Engine {
+    /// Without a file nothing waits, and the caller does the work itself.
+    Direct(Mutex<Option<Writer>>),
+    Threads {
+        commands: mpsc::Sender<Command>,
+        questions: mpsc::Sender<Question>,
+    },
+}
+
+impl Store {
+    /// Opens the journal, makes it where there is none, brings it to this release's version, checks it if it was
+    /// not closed in order, and marks deliveries that were cut off as uncertain.
+    ///
+    /// Blocks the calling thread: call it before anything else runs. A damaged file is an error that says so; see
+    /// [`set_aside`](crate::set_aside).
+    pub fn open(storage: &Storage, clock: Arc<dyn Clock>, publish: Publish) -> Result<Self, StoreError> {
+        open::check_sqlite()?;
+        let engine = match storage {
+            Storage::Memory => {
+                let writer = Writer::new(open::memory()?, Waits::Never, clock, publish)?;
+                Engine::Direct(Mutex::new(Some(writer)))
+            }
+            Storage::Full(path) => threads(path, Waits::WherePromised, clock, publish)?,
+            Storage::Process(path) => threads(path, Waits::Never, clock, publish)?,
+        };
+        Ok(Self { engine: Arc::new(engine) })
+    }
+
+    /// Takes a message in. Refuses with [`StoreError::Busy`] where too much waits already; whatever the error,
+    /// nothing is acknowledged and the same message may come again.
+    pub async fn accept(&self, inbound: Inbound) -> Result<Accepted, StoreError> {
+        if matches!(&*self.engine, Engine::Threads { commands, .. } if commands.capacity() == 0) {
+            return Err(StoreError::Busy);
+        }
+        self.write(Survives::Power, move |on| intake::accept(on, &inbound)).await
+    }
+
+    /// Turns without an answer, in the order in which they were accepted.
+    pub async fn unfinished(&self) -> Result<Vec<QueuedTurn>, StoreError> {
+        self.read(turns::unfinished).await
+    }
+
+    /// A turn that has no answer yet.
+    pub async fn queued(&self, turn: &TurnId) -> Result<Option<QueuedTurn>, StoreError> {
+        let turn = turn.clone();
+        self.read(move |db| turns::queued(db, &turn)).await
+    }
+
+    /// Notes that a turn begins or goes on. Its events bear the correlation id from here on.
+    pub async fn start_turn(
+        &self,
+        turn: TurnId,
+        root: InvocationId,
+        correlation: CorrelationId,
+        events: Vec<(Option<AgentRef>, EventBody)>,
+    ) -> Result<(), StoreError> {
+        self.write(Survives::Process, move |on| turns::start(on, &turn, &root, &correlation, &events)).await
+    }
+
+    /// Records how a turn ended, and queues its answer; gives the number of that delivery. A second end of the
+    /// same turn is refused.
+    pub async fn finish_turn(&self, done: TurnDone) -> Result<Option<DeliveryId>, StoreError> {
+        self.write(Survives::Power, move |on| turns::finish(on, &done)).await
+    }
+
+    /// Completes what the turn began before the process ended, with outcome `interrupted`; gives their number.
+    pub async fn close_open_items(&self, turn: &TurnId) -> Result<usize, StoreError> {
+        let turn = turn.clone();
+        self.write(Survives::Process, move |on| events::close_open_items(on, &turn)).await
+    }
+
+    /// What the session's latest finished turn left as its state.
+    pub async fn snapshot(&self, session: &SessionId) -> Result<Option<Vec<u8>>, StoreError> {
+        let session = session.clone();
+        self.read(move |db| turns::snapshot(db, &session)).await
+    }
+
+    /// Answers that wait to be sent, the oldest first.
+    pub async fn due_deliveries(&self) -> Result<Vec<Delivery>, StoreError> {
+        self.read(deliveries::due).await
+    }
+
+    /// A channel is about to be called; from here on nobody knows whether the message arrived.
+    pub async fn sending(&self, delivery: DeliveryId) -> Result<(), StoreError> {
+        self.write(Survives::Power, move |on| deliveries::sending(on, delivery)).await
+    }
+
+    /// The channel has delivered it.
+    pub async fn sent(&self, delivery: DeliveryId, remote_id: Option<String>) -> Result<(), StoreError> {
+        self.write(Survives::Power, move |on| deliveries::sent(on, delivery, remote_id.as_deref())).await
+    }
+
+    /// The channel is sure that nothing went out: it is due again.
+    pub async fn not_sent(&self, delivery: DeliveryId, why: String) -> Result<(), StoreError> {
+        self.write(Survives::Power, move |on| deliveries::not_sent(on, delivery, &why)).await
+    }
+
+    /// The channel cannot tell: it is never sent again, and the session is told.
+    pub async fn uncertain(&self, delivery: DeliveryId, why: String) -> Result<(), StoreError> {
+        self.write(Survives::Power, move |on| deliveries::uncertain(on, delivery, &why)).await
+    }
+
+    /// Every session, the one with the latest change first.
+    pub async fn sessions(&self) -> Result<Vec<SessionStatus>, StoreError> {
+        self.read(sessions::list).await
+    }
+
+    /// A session with the results of all its turns.
+    pub async fn session(&self, session: &SessionId) -> Result<Option<SessionDetail>, StoreError> {
+        let session = session.clone();
+        self.read(move |db| results::session(db, &session)).await
+    }
+
+    /// What a turn gave so far.
+    pub async fn turn_result(&self, turn: &TurnId) -> Result<Option<TurnResult>, StoreError> {
+        let turn = turn.clone();
+        self.read(move |db| results::turn(db, &turn)).await
+    }
+
+    /// Messages and answers of the latest finished turns, oldest first.
+    pub async fn conversation(
+        &self,
+        session: &SessionId,
+        max_turns: usize,
+    ) -> Result<Vec<(String, String)>, StoreError> {
+        let session = session.clone();
+        self.read(move |db| results::conversation(db, &session, max_turns)).await
+    }
+
+    /// Chooses the agent that answers in a session; none gives it back to the orchestrator.
+    pub async fn select_agent(&self, session: &SessionId, agent: Option<AgentId>) -> Result<(), StoreError> {
+        let session = session.clone();
+        self.write(Survives::Process, move |on| sessions::select_agent(on, &session, agent.as_ref())).await
+    }
+
+    /// Events after a position, in order; fewer than `limit` where a bound on one answer is reached, none only at
+    /// the end.
+    pub async fn events_after(
+        &self,
+        session: &SessionId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        let session = session.clone();
+        self.read(move |db| events::after(db, &session, after, limit)).await
+    }
+
+    /// Numbers, records and publishes events.
+    pub async fn record_events(
+        &self,
+        session: SessionId,
+        turn: Option<TurnId>,
+        events: Vec<(Option<AgentRef>, EventBody)>,
+    ) -> Result<(), StoreError> {
+        self.write(Survives::Process, move |on| events::record(on, &session, turn.as_ref(), &events)).await
+    }
+
+    /// Asks for a restart. At most three within ten minutes are granted while nobody watches.
+    pub async fn request_restart(
+        &self,
+        reason: String,
+        session: Option<SessionId>,
+        turn: Option<TurnId>,
+        unattended: bool,
+    ) -> Result<RestartVerdict, StoreError> {
+        self.write(Survives::Process, move |on| {
+            restarts::request(on, &reason, session.as_ref(), turn.as_ref(), unattended)
+        })
+        .await
+    }
+
+    /// The oldest restart that was asked for and not found yet. Each is found once; call until there is none.
+    pub async fn take_restart(&self) -> Result<Option<RestartRow>, StoreError> {
+        self.write(Survives::Process, |on| restarts::take(on)).await
+    }
+
+    /// Records a step of an extension's life; the oldest steps are let go.
+    pub async fn record_extension(&self, extension: String, change: StateChange) -> Result<(), StoreError> {
+        self.write(Survives::Process, move |on| extensions::record(on, &extension, &change)).await
+    }
+
+    /// The steps of an extension's life that are kept, oldest first.
+    pub async fn extension_history(&self, extension: &str) -> Result<Vec<StateChange>, StoreError> {
+        let extension = extension.to_owned();
+        self.read(move |db| extensions::history(db, &extension)).await
+    }
+
+    /// Totals for `status`.
+    pub async fn counts(&self) -> Result<Counts, StoreError> {
+        self.read(sessions::counts).await
+    }
+
+    /// Commits what waits, marks the journal as closed in order, and closes it. Other handles get
+    /// [`StoreError::Closed`] from here on.
+    pub async fn close(self) -> Result<(), StoreError> {
+        match &*self.engine {
+            Engine::Direct(writer) => lock(writer).take().ok_or(StoreError::Closed)?.close(),
+            Engine::Threads { commands, questions } => {
+                // The reader first: the last connection to go removes the log.
+                let (reply, stopped) = oneshot::channel();
+                questions.send(Question::Stop(reply)).await.map_err(|_| StoreError::Closed)?;
+                stopped.await.map_err(|_| StoreError::Closed)?;
+                let (reply, closed) = oneshot::channel();
+                commands.send(Command::Stop(reply)).await.map_err(|_| StoreError::Closed)?;
+                closed.await.map_err(|_| StoreError::Closed)?
+            }
+        }
+    }
+
+    pub(crate) async fn write<T, F>(&self, survives: Survives, work: F) -> Result<T, StoreError>
+    where
+        F: FnMut(&mut Writing<'_>) -> Result<T, StoreError> + Send + 'static,
+        T: Send + 'static,
+    {
+        match &*self.engine {
+            Engine::Direct(writer) => lock(writer).as_mut().ok_or(StoreError::Closed)?.alone(survives, work),
+            Engine::Threads { commands, .. } => {
+                let (command, answer) = Task::posted(survives, work);
+                commands.send(command).await.map_err(|_| StoreError::Closed)?;
+                answer.await.unwrap_or(Err(StoreError::Closed))
+            }
+        }
+    }
+
+    pub(crate) async fn read<T, F>(&self, ask: F) -> Result<T, StoreError>
+    where
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        T: Send + 'static,
+    {
+        match &*self.engine {
+            Engine::Direct(writer) => ask(&lock(writer).as_ref().ok_or(StoreError::Closed)?.db),
+            Engine::Threads { questions, .. } => {
+                let (question, answer) = Question::posted(ask);
+                questions.send(question).await.map_err(|_| StoreError::Closed)?;
+                answer.await.unwrap_or(Err(StoreError::Closed))
+            }
+        }
+    }
+}
+
+fn threads(path: &Path, waits: Waits, clock: Arc<dyn Clock>, publish: Publish) -> Result<Engine, StoreError> {
+    let mut writer = Writer::new(open::file(path)?, waits, clock, publish)?;
+    writer.alone(Survives::Process, deliveries::doubt_all)?;
+    let reading = open::read_only(path)?;
+    let (commands, inbox) = mpsc::channel(QUEUE);
+    let (questions, asked) = mpsc::channel(QUEUE);
+    thread::Builder::new().name("journal-writer".into()).spawn(move || writer.serve(inbox))?;
+    thread::Builder::new().name("journal-reader".into()).spawn(move || reader::serve(reading, asked))?;
+    Ok(Engine::Threads { commands, questions })
+}
+
+/// A panic in a request leaves at most an open transaction, which the next request rolls back.
+fn lock(writer: &Mutex<Option<Writer>>) -> MutexGuard<'_, Option<Writer>> {
+    writer.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,177 @@
+//! The file: made, migrated, damaged, set aside.
+
+use std::{fs, path::Path};
+
+use drupe_agent::Journal;
+use rusqlite::Connection;
+
+use super::*;
+use crate::schema::{self, STEPS};
+
+/// A journal with content, closed in order.
+async fn closed() -> Home {
+    let home = Home::new();
+    let store = home.open();
+    for n in 0..20 {
+        store.accept(message("s", &n.to_string(), &"text ".repeat(1000))).await.unwrap();
+    }
+    store.close().await.unwrap();
+    home
+}
+
+fn overwrite(path: &Path, at: usize, bytes: &[u8]) {
+    let mut content = fs::read(path).unwrap();
+    content[at..at + bytes.len()].copy_from_slice(bytes);
+    fs::write(path, content).unwrap();
+}
+
+/// Opening names the damage, and leaves the file as it is.
+fn check_damaged(home: &Home, what: &str) {
+    let before = fs::read(home.path()).ok();
+    match home.try_open() {
+        Err(StoreError::Corrupt(detail)) => {
+            assert!(detail.contains("journal.db") && detail.contains(what), "{detail}");
+        }
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("a damaged journal was opened"),
+    }
+    assert!(fs::read(home.path()).ok() == before, "a refused file was changed");
+}
+
+#[tokio::test]
+async fn a_closed_journal_is_one_file_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = closed().await;
+    let names: Vec<_> = fs::read_dir(home.folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(names, ["journal.db"]);
+    assert_eq!(fs::metadata(home.path()).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[tokio::test]
+async fn what_is_no_journal_is_not_taken_for_an_empty_one() {
+    let home = closed().await;
+    fs::write(home.path(), "").unwrap();
+    check_damaged(&home, "empty");
+    fs::write(home.path(), "a text, not a database, ".repeat(100)).unwrap();
+    check_damaged(&home, "not a database");
+    fs::remove_file(home.path()).unwrap();
+    Connection::open(home.path()).unwrap().execute_batch("CREATE TABLE other (a)").unwrap();
+    check_damaged(&home, "not a journal of drupe");
+    fs::remove_file(home.path()).unwrap();
+    fs::write(home.folder.path().join("journal.db-wal"), "left over").unwrap();
+    check_damaged(&home, "write-ahead log");
+}
+
+#[tokio::test]
+async fn damage_is_found_after_an_unclean_stop() {
+    let home = closed().await;
+    Connection::open(home.path()).unwrap().execute("INSERT INTO meta VALUES ('open', '1')", []).unwrap();
+    let length = fs::metadata(home.path()).unwrap().len() as usize;
+    // The last pages are full of text; the tables that are read at the start are at the beginning.
+    overwrite(&home.path(), length - 3 * 4096, &[0xa5; 3 * 4096]);
+    check_damaged(&home, "");
+}
+
+#[tokio::test]
+async fn an_unclean_stop_alone_does_no_harm() {
+    let home = closed().await;
+    Connection::open(home.path()).unwrap().execute("INSERT INTO meta VALUES ('open', '1')", []).unwrap();
+    assert_eq!(home.open().counts().await.unwrap().queued_turns, 20);
+}
+
+#[tokio::test]
+async fn a_damaged_journal_is_set_aside_only_when_asked() {
+    let home = closed().await;
+    overwrite(&home.path(), 0, b"nonsense");
+    check_damaged(&home, "not a database");
+    let damaged = fs::read(home.path()).unwrap();
+    let aside = crate::set_aside(&home.path(), 17).unwrap();
+    assert_eq!(aside, home.folder.path().join("journal.db.corrupt-17"));
+    assert_eq!(fs::read(aside).unwrap(), damaged);
+    assert!(crate::set_aside(&home.path(), 18).is_err());
+    assert_eq!(home.open().counts().await.unwrap().queued_turns, 0);
+}
+
+#[tokio::test]
+async fn a_file_that_was_half_made_is_made_again() {
+    let home = Home::new();
+    for suffix in ["", "-wal"] {
+        fs::write(home.folder.path().join(format!("journal.db.new{suffix}")), "half").unwrap();
+    }
+    let store = home.open();
+    store.accept(message("s", "1", "hello")).await.unwrap();
+    store.close().await.unwrap();
+    assert_eq!(home.open().counts().await.unwrap().queued_turns, 1);
+}
+
+#[tokio::test]
+async fn a_newer_journal_is_refused() {
+    let home = closed().await;
+    Connection::open(home.path()).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    let refused = home.try_open().err();
+    assert_eq!(refused, Some(StoreError::Newer { found: 99, known: schema::version() }));
+}
+
+/// A journal as version 1 wrote it, with content.
+const VERSION_1: &str = include_str!("version_1.sql");
+
+fn tables(db: &Connection) -> Vec<(String, String)> {
+    let mut all =
+        db.prepare("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name").unwrap();
+    let words = |sql: String| sql.split_whitespace().collect::<Vec<_>>().join(" ");
+    let rows = all.query_map([], |row| Ok((row.get(0)?, words(row.get(1)?)))).unwrap();
+    rows.collect::<Result<_, _>>().unwrap()
+}
+
+#[test]
+fn the_released_steps_are_unchanged() {
+    let mut fresh = Connection::open_in_memory().unwrap();
+    schema::migrate(&mut fresh, &STEPS[..1], None).unwrap();
+    let released = Connection::open_in_memory().unwrap();
+    released.execute_batch(VERSION_1).unwrap();
+    assert_eq!(tables(&fresh), tables(&released));
+}
+
+#[tokio::test]
+async fn a_journal_of_version_1_is_read_by_this_release() {
+    let home = Home::new();
+    Connection::open(home.path()).unwrap().execute_batch(VERSION_1).unwrap();
+    let store = home.open();
+    let detail = store.session(&session("s")).await.unwrap().unwrap();
+    assert_eq!((detail.turns.len(), detail.last_seq, detail.status.title.as_str()), (2, 2, "hello"));
+    assert_eq!((detail.turns[0].content.as_str(), detail.turns[0].transcript.len()), ("hi", 2));
+    assert_eq!(store.unfinished().await.unwrap()[0].inbound.text, "and again");
+    assert_eq!(store.due_deliveries().await.unwrap()[0].message.text, "hi");
+    assert_eq!(store.load(invocation("root")).await.unwrap().unwrap().steps.len(), 1);
+    let events = store.events_after(&session("s"), 0, 9).await.unwrap();
+    assert_eq!(events.iter().map(|e| e.seq).collect::<Vec<_>>(), [1, 2]);
+}
+
+#[test]
+fn a_migration_keeps_the_old_file_and_what_was_in_it() {
+    let home = Home::new();
+    let mut db = Connection::open(home.path()).unwrap();
+    db.execute_batch(VERSION_1).unwrap();
+    let steps = [STEPS[0], "CREATE TABLE later (a); INSERT INTO later SELECT text FROM inbox;"];
+    schema::migrate(&mut db, &steps, Some(&home.path())).unwrap();
+    let moved: u32 = db.query_row("SELECT count(*) FROM later", [], |row| row.get(0)).unwrap();
+    assert_eq!((moved, schema::version_of(&db).unwrap()), (2, 2));
+
+    let kept = Connection::open(home.folder.path().join("journal.db.before-v2")).unwrap();
+    assert_eq!(schema::version_of(&kept).unwrap(), 1);
+    let inbox: u32 = kept.query_row("SELECT count(*) FROM inbox", [], |row| row.get(0)).unwrap();
+    assert_eq!(inbox, 2);
+}
+
+#[test]
+fn a_migration_that_fails_changes_nothing_and_can_be_tried_again() {
+    let home = Home::new();
+    let mut db = Connection::open(home.path()).unwrap();
+    db.execute_batch(VERSION_1).unwrap();
+    let broken = [STEPS[0], "DROP TABLE extension_states; CREATE TABLE broken (;"];
+    for _ in 0..2 {
+        assert!(schema::migrate(&mut db, &broken, Some(&home.path())).is_err());
+        assert_eq!(schema::version_of(&db).unwrap(), 1);
+        db.query_row("SELECT count(*) FROM extension_states", [], |row| row.get::<_, u32>(0)).unwrap();
+    }
+}

@@ -1,0 +1,220 @@
+//! Many requests at once: one wait for the disk, no fault that spreads.
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    pin::Pin,
+    sync::mpsc,
+    task::{Context, Poll, Waker},
+};
+
+use futures_util::future::{BoxFuture, join_all};
+
+use super::*;
+use crate::writer::Survives;
+
+type Request = BoxFuture<'static, Result<(), StoreError>>;
+
+/// Holds the writer back until all requests wait, so that they come to it together; gives their answers.
+async fn together(store: &Store, requests: Vec<Request>) -> Vec<Result<(), StoreError>> {
+    let (held, is_held) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let hold = store.write(Survives::Process, move |_| {
+        held.send(()).unwrap();
+        // An error means that the test has ended.
+        let _ = released.recv();
+        Ok(())
+    });
+    let mut hold = Box::pin(hold);
+    assert!(poll(hold.as_mut()).is_pending());
+    is_held.recv().unwrap();
+    let mut all = Box::pin(join_all(requests));
+    assert!(poll(all.as_mut()).is_pending());
+    release.send(()).unwrap();
+    hold.await.unwrap();
+    all.await
+}
+
+fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn accept(store: &Store, id: &str, text: &str) -> Request {
+    let (store, inbound) = (store.clone(), message(id, id, text));
+    Box::pin(async move { store.accept(inbound).await.map(|_| ()) })
+}
+
+/// Transactions in the write-ahead log: the last frame of each bears the size of the database.
+fn transactions(home: &Home) -> usize {
+    let log = std::fs::read(home.folder.path().join("journal.db-wal")).unwrap();
+    let (header, frames) = log.split_at(32);
+    let page = u32::from_be_bytes(header[8..12].try_into().unwrap()) as usize;
+    // Frames of an earlier round of the log bear another salt.
+    let of_this_round = |frame: &&[u8]| frame[8..16] == header[16..24];
+    frames.chunks_exact(24 + page).take_while(of_this_round).filter(|frame| frame[4..8] != [0; 4]).count()
+}
+
+#[tokio::test]
+async fn sixty_four_sessions_share_one_commit() {
+    let home = Home::new();
+    let store = home.open();
+    store.accept(message("first", "first", "opens the log")).await.unwrap();
+    let before = transactions(&home);
+    let requests = (0..64).map(|n| accept(&store, &format!("s-{n}"), "hello")).collect();
+    assert!(together(&store, requests).await.iter().all(Result::is_ok));
+    assert_eq!(store.counts().await.unwrap().queued_turns, 65);
+    assert_eq!(transactions(&home) - before, 1);
+}
+
+#[tokio::test]
+async fn a_request_that_fails_takes_nothing_along() {
+    let home = Home::new();
+    let store = home.open();
+    let turn = store.accept(message("s", "1", "hello")).await.unwrap().turn;
+    let finish = |answer: &'static str| -> Request {
+        let (store, turn) = (store.clone(), turn.clone());
+        Box::pin(async move { store.finish_turn(done(&turn, answer)).await.map(|_| ()) })
+    };
+    // The key of this delivery is taken: a unique constraint fails after other rows were written.
+    let (clash, taken) = (store.clone(), turn.to_string());
+    let clash: Request = Box::pin(async move {
+        let clash = clash.write(Survives::Process, move |on| {
+            let number = crate::sessions::ensure(on, &session("never"))?;
+            let message = Outbound { channel: "test".into(), address: None, text: "twice".into() };
+            crate::deliveries::queue(on, &taken, number, &message).map(|_| ())
+        });
+        clash.await
+    });
+    let requests = vec![
+        accept(&store, "a", "before"),
+        finish("first"),
+        clash,
+        finish("second"),
+        accept(&store, "b", "after"),
+    ];
+    let answers = together(&store, requests).await;
+
+    assert!(matches!(answers[2], Err(StoreError::Database(_))), "{:?}", answers[2]);
+    assert_eq!(answers[3], Err(StoreError::Finished(turn.clone())));
+    assert_eq!([&answers[0], &answers[1], &answers[4]], [&Ok(()); 3]);
+    let sessions = store.sessions().await.unwrap();
+    assert!(sessions.iter().all(|s| s.id != session("never")), "{sessions:?}");
+    assert_eq!(sessions.len(), 3);
+    assert_eq!(store.due_deliveries().await.unwrap()[0].message.text, "first");
+    assert_eq!(home.published(&session("s")), [1]);
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_what_does_not_fit_and_service_returns() {
+    let home = Home::new();
+    let store = home.open();
+    store.accept(message("s", "1", "hello")).await.unwrap();
+    let pages = |limit: u32| {
+        store.write(Survives::Process, move |on| {
+            on.db.pragma_update_and_check(None, "max_page_count", limit, |row| row.get::<_, u32>(0))?;
+            Ok(())
+        })
+    };
+    let in_use: u32 =
+        store.read(|db| Ok(db.pragma_query_value(None, "page_count", |row| row.get(0))?)).await.unwrap();
+    pages(in_use + 4).await.unwrap();
+
+    let large = "x".repeat(100_000);
+    let requests =
+        vec![accept(&store, "a", "fits"), accept(&store, "b", &large), accept(&store, "c", "fits")];
+    let answers = together(&store, requests).await;
+    assert!(matches!(answers[1], Err(StoreError::Full(_))), "{:?}", answers[1]);
+    assert_eq!((&answers[0], &answers[2]), (&Ok(()), &Ok(())));
+    assert_eq!(store.counts().await.unwrap().queued_turns, 3);
+
+    pages(in_use + 1000).await.unwrap();
+    assert!(!store.accept(message("b", "b", &large)).await.unwrap().duplicate);
+}
+
+#[tokio::test]
+async fn a_read_only_journal_refuses_by_name() {
+    let home = Home::new();
+    let store = home.open();
+    store.write(Survives::Process, |on| Ok(on.db.pragma_update(None, "query_only", true)?)).await.unwrap();
+    let refused = store.accept(message("s", "1", "hello")).await;
+    assert!(matches!(refused, Err(StoreError::ReadOnly(_))), "{refused:?}");
+    assert_eq!(store.counts().await.unwrap().queued_turns, 0);
+}
+
+#[tokio::test]
+async fn intake_refuses_when_too_much_waits() {
+    let home = Home::new();
+    let store = home.open();
+    let requests = (0..5000).map(|n| accept(&store, &format!("s-{n}"), "hello")).collect();
+    let answers = tokio::task::unconstrained(together(&store, requests)).await;
+    let refused = answers.iter().filter(|a| **a == Err(StoreError::Busy)).count();
+    assert!(refused > 0 && refused < 5000, "{refused}");
+    assert_eq!(store.counts().await.unwrap().queued_turns, 5000 - refused as u64);
+}
+
+#[test]
+fn events_are_published_in_the_order_of_their_positions() {
+    let home = Home::new();
+    let store = home.open();
+    let names = ["a", "b", "c"];
+    std::thread::scope(|threads| {
+        for worker in 0..6 {
+            let store = store.clone();
+            threads.spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                for n in 0..40 {
+                    let told = vec![remark(&format!("{worker}.{n}")), remark("more")];
+                    runtime.block_on(store.record_events(session(names[n % 3]), None, told)).unwrap();
+                }
+            });
+        }
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let mut counts = HashMap::new();
+    for name in names {
+        let positions: Vec<u64> = home.published(&session(name));
+        assert_eq!(positions, (1..=positions.len() as u64).collect::<Vec<_>>());
+        let rows = runtime.block_on(store.events_after(&session(name), 0, 4096)).unwrap();
+        assert_eq!(rows.iter().map(|e| e.seq).collect::<Vec<_>>(), positions);
+        counts.insert(name, positions.len());
+    }
+    assert_eq!(counts.values().sum::<usize>(), 480);
+}
+
+async fn level(store: &Store, survives: Survives) -> u32 {
+    let asked =
+        store.write(survives, |on| Ok(on.db.pragma_query_value(None, "synchronous", |row| row.get(0))?));
+    asked.await.unwrap()
+}
+
+#[tokio::test]
+async fn only_what_was_promised_waits_for_the_disk() {
+    let home = Home::new();
+    let (off, normal, full) = (0, 1, 2);
+    let store = home.open();
+    let levels: [u32; 3] = [
+        level(&store, Survives::Process).await,
+        level(&store, Survives::Power).await,
+        level(&store, Survives::Process).await,
+    ];
+    assert_eq!(levels, [normal, full, normal]);
+    store.close().await.unwrap();
+
+    let store = home.open_as(&Storage::Process(home.path())).unwrap();
+    let levels: [u32; 2] = [level(&store, Survives::Process).await, level(&store, Survives::Power).await];
+    assert_eq!(levels, [off, off]);
+}
+
+#[tokio::test]
+async fn a_closed_journal_says_so_to_its_other_handles() {
+    for storage in [Storage::Memory, Storage::Full(Home::new().path())] {
+        let home = Home::new();
+        let storage = if storage == Storage::Memory { storage } else { Storage::Full(home.path()) };
+        let store = home.open_as(&storage).unwrap();
+        let other = store.clone();
+        store.close().await.unwrap();
+        assert_eq!(other.accept(message("s", "1", "hello")).await, Err(StoreError::Closed));
+        assert_eq!(other.counts().await, Err(StoreError::Closed));
+        assert_eq!(other.close().await, Err(StoreError::Closed));
+    }
+}

@@ -1,0 +1,180 @@
+//! Tests of the whole crate through its handle, on real files.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod crash;
+mod files;
+mod group;
+mod outbox;
+mod readings;
+mod records;
+mod turns;
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
+
+use drupe_agent::{Entry, ManualClock};
+use drupe_extension_api::{
+    AgentRef, AgentResponse, EffectClass, EffectId, Event, EventBody, InvocationId, Item, ItemKind,
+    ItemOutcome, Message, SessionId, Spend, ToolCallRequest, ToolStatus, TurnId, Usage,
+};
+use tempfile::TempDir;
+
+use crate::{Inbound, InboundKind, Outbound, Storage, Store, StoreError, TurnDone};
+
+/// A folder with a journal, a clock that stands still, and what was published.
+struct Home {
+    folder: TempDir,
+    clock: Arc<ManualClock>,
+    published: Arc<Mutex<Vec<Arc<Event>>>>,
+}
+
+impl Home {
+    fn new() -> Self {
+        let clock = Arc::new(ManualClock::at(1_700_000_000_000));
+        Self { folder: tempfile::tempdir().unwrap(), clock, published: Arc::default() }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("journal.db")
+    }
+
+    fn open(&self) -> Store {
+        self.try_open().unwrap()
+    }
+
+    fn try_open(&self) -> Result<Store, StoreError> {
+        self.open_as(&Storage::Full(self.path()))
+    }
+
+    fn open_as(&self, storage: &Storage) -> Result<Store, StoreError> {
+        let published = Arc::clone(&self.published);
+        Store::open(storage, self.clock.clone(), Arc::new(move |event| published.lock().unwrap().push(event)))
+    }
+
+    /// Positions of the published events of a session.
+    fn published(&self, session: &SessionId) -> Vec<u64> {
+        self.published.lock().unwrap().iter().filter(|e| e.session == *session).map(|e| e.seq).collect()
+    }
+}
+
+fn session(id: &str) -> SessionId {
+    SessionId::new(id).unwrap()
+}
+
+fn invocation(id: &str) -> InvocationId {
+    InvocationId::new(id).unwrap()
+}
+
+fn message(id: &str, external_id: &str, text: &str) -> Inbound {
+    Inbound {
+        channel: "test".into(),
+        external_id: external_id.into(),
+        session: session(id),
+        address: Some("room".into()),
+        text: text.into(),
+        agent: None,
+        model: None,
+        output: None,
+        time_budget_ms: None,
+        kind: InboundKind::User,
+    }
+}
+
+fn remark(text: &str) -> (Option<AgentRef>, EventBody) {
+    (None, EventBody::Diagnostic { code: "test".into(), message: text.into() })
+}
+
+fn item(id: &str) -> Item {
+    Item { id: id.into(), kind: ItemKind::ToolCall, name: Some("tool".into()), input: None, output: None }
+}
+
+fn item_started(id: &str) -> (Option<AgentRef>, EventBody) {
+    (None, EventBody::ItemStarted { item: item(id) })
+}
+
+fn item_completed(id: &str) -> (Option<AgentRef>, EventBody) {
+    (None, EventBody::ItemCompleted { item: item(id), outcome: ItemOutcome::Ok, elapsed_ms: 1 })
+}
+
+fn done(turn: &TurnId, answer: &str) -> TurnDone {
+    TurnDone {
+        turn: turn.clone(),
+        response: AgentResponse::success(answer),
+        spend: Spend { turns: 1, ..Spend::default() },
+        diagnostics: Vec::new(),
+        outbox: Some(Outbound { channel: "test".into(), address: Some("room".into()), text: answer.into() }),
+        snapshot: Some(answer.as_bytes().to_vec()),
+        events: vec![remark("done")],
+        end: None,
+    }
+}
+
+fn begin(id: &str, agent: &str, parent: Option<&str>, task: &str) -> Entry {
+    Entry::Begin {
+        invocation: invocation(id),
+        agent: agent.parse().unwrap(),
+        parent: parent.map(invocation),
+        depth: u32::from(parent.is_some()),
+        task: task.into(),
+    }
+}
+
+fn step(id: &str, step: u32) -> Entry {
+    Entry::Step {
+        invocation: invocation(id),
+        step,
+        attempt: 1,
+        model: "offline/test".into(),
+        request_hash: "00".into(),
+        reserved_tokens: 100,
+    }
+}
+
+fn answer(id: &str, step: u32, text: &str, calls: &[&str]) -> Entry {
+    let call = |name: &&str| ToolCallRequest {
+        call_id: format!("call-{name}"),
+        name: (*name).into(),
+        arguments: "{}".into(),
+    };
+    Entry::Answer {
+        invocation: invocation(id),
+        step,
+        message: Message::Assistant {
+            content: text.into(),
+            reasoning: None,
+            tool_calls: calls.iter().map(call).collect(),
+        },
+        model: "offline/test".into(),
+        usage: Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() },
+        cost_usd: None,
+    }
+}
+
+fn intent(id: &str, step: u32, index: u32, class: EffectClass) -> Entry {
+    Entry::Intent {
+        invocation: invocation(id),
+        step,
+        index,
+        effect: effect(id, step, index),
+        tool: "tool".into(),
+        class,
+    }
+}
+
+fn result(id: &str, step: u32, index: u32, content: &str) -> Entry {
+    Entry::Result {
+        invocation: invocation(id),
+        step,
+        index,
+        effect: effect(id, step, index),
+        status: ToolStatus::Ok,
+        content: content.into(),
+    }
+}
+
+fn effect(id: &str, step: u32, index: u32) -> EffectId {
+    EffectId::new(format!("{id}.{step}.{index}")).unwrap()
+}

@@ -1,0 +1,115 @@
+//! Deliveries, restarts, and the lives of extensions.
+
+use drupe_extension_api::control::{ExtensionState, StateChange};
+use jiff::Timestamp;
+
+use super::*;
+use crate::{DeliveryId, RestartVerdict};
+
+async fn finished(store: &Store, external_id: &str) -> DeliveryId {
+    let turn = store.accept(message("s", external_id, "hello")).await.unwrap().turn;
+    store.finish_turn(done(&turn, external_id)).await.unwrap().unwrap()
+}
+
+async fn due(store: &Store) -> Vec<(DeliveryId, u32)> {
+    store.due_deliveries().await.unwrap().iter().map(|d| (d.id, d.attempts)).collect()
+}
+
+#[tokio::test]
+async fn a_delivery_is_sent_once() {
+    let home = Home::new();
+    let store = home.open();
+    let id = finished(&store, "1").await;
+    let waiting = store.due_deliveries().await.unwrap().remove(0);
+    assert_eq!((waiting.id, waiting.session.as_str(), waiting.message.text.as_str()), (id, "s", "1"));
+    assert_eq!(waiting.message.address.as_deref(), Some("room"));
+
+    let out_of_order = store.sent(id, None).await;
+    assert_eq!(out_of_order, Err(StoreError::Delivery { delivery: id, needed: "sending" }));
+    store.sending(id).await.unwrap();
+    assert_eq!(store.sending(id).await, Err(StoreError::Delivery { delivery: id, needed: "due" }));
+    assert!(due(&store).await.is_empty());
+
+    store.not_sent(id, "no connection".into()).await.unwrap();
+    assert_eq!(due(&store).await, [(id, 1)]);
+    store.sending(id).await.unwrap();
+    store.sent(id, Some("remote".into())).await.unwrap();
+    assert!(due(&store).await.is_empty());
+    assert!(store.not_sent(id, "late".into()).await.is_err());
+}
+
+#[tokio::test]
+async fn a_delivery_that_was_cut_off_becomes_uncertain_and_its_session_learns_of_it() {
+    let home = Home::new();
+    let store = home.open();
+    let (cut_off, waiting, asked) =
+        (finished(&store, "1").await, finished(&store, "2").await, finished(&store, "3").await);
+    store.sending(cut_off).await.unwrap();
+    store.sending(asked).await.unwrap();
+    store.uncertain(asked, "the channel timed out".into()).await.unwrap();
+    store.close().await.unwrap();
+
+    let store = home.open();
+    assert_eq!(due(&store).await, [(waiting, 0)]);
+    assert!(store.sending(cut_off).await.is_err());
+    let events = store.events_after(&session("s"), 3, 9).await.unwrap();
+    let told: Vec<_> = events
+        .iter()
+        .map(|event| match &event.body {
+            EventBody::Diagnostic { code, message } => (code.as_str(), message.contains("`test`")),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(told, [("delivery.uncertain", true); 2]);
+}
+
+#[tokio::test]
+async fn a_restart_is_found_once_and_too_many_unattended_ones_are_refused() {
+    let home = Home::new();
+    let store = home.open();
+    let ask = |reason: &str, unattended| {
+        store.request_restart(reason.into(), Some(session("s")), TurnId::new("t").ok(), unattended)
+    };
+    for reason in ["1", "2", "3"] {
+        assert_eq!(ask(reason, true).await.unwrap(), RestartVerdict::Accepted);
+    }
+    let refused = RestartVerdict::TooMany { count: 3, window_ms: 600_000 };
+    assert_eq!(ask("4", true).await.unwrap(), refused);
+    assert_eq!(ask("watched", false).await.unwrap(), RestartVerdict::Accepted);
+    home.clock.advance(599_999);
+    assert_eq!(ask("5", true).await.unwrap(), refused);
+    home.clock.advance(1);
+    assert_eq!(ask("6", true).await.unwrap(), RestartVerdict::Accepted);
+    store.close().await.unwrap();
+
+    let store = home.open();
+    let mut found = Vec::new();
+    while let Some(row) = store.take_restart().await.unwrap() {
+        assert_eq!((row.session, row.turn), (Some(session("s")), TurnId::new("t").ok()));
+        found.push((row.reason, row.unattended));
+    }
+    let found: Vec<_> = found.iter().map(|(reason, unattended)| (reason.as_str(), *unattended)).collect();
+    assert_eq!(found, [("1", true), ("2", true), ("3", true), ("watched", false), ("6", true)]);
+    store.close().await.unwrap();
+    assert_eq!(home.open().take_restart().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn the_latest_steps_of_an_extension_are_kept() {
+    let home = Home::new();
+    let store = home.open_as(&Storage::Memory).unwrap();
+    let change = |n: i64, state| StateChange {
+        time: Timestamp::from_millisecond(n).unwrap(),
+        state,
+        reason: Some(n.to_string()),
+    };
+    store.record_extension("other".into(), change(0, ExtensionState::Failed)).await.unwrap();
+    for n in 0..200 {
+        store.record_extension("kv".into(), change(n, ExtensionState::Active)).await.unwrap();
+    }
+    let kept = store.extension_history("kv").await.unwrap();
+    assert_eq!((kept.len(), kept[0].time.as_millisecond()), (128, 72));
+    assert_eq!(kept[127].reason.as_deref(), Some("199"));
+    let other = store.extension_history("other").await.unwrap();
+    assert_eq!((other.len(), other[0].state), (1, ExtensionState::Failed));
+}

@@ -1,0 +1,120 @@
+//! The loop's records: what is read back is what a journal in memory holds.
+
+use drupe_agent::{Batch, Journal, MemoryJournal};
+use proptest::prelude::*;
+
+use super::*;
+
+fn texts() -> impl Strategy<Value = String> {
+    prop_oneof![any::<String>(), Just("\u{0}\"\\ü🍑\n".to_owned())]
+}
+
+fn usages() -> impl Strategy<Value = Usage> {
+    (any::<u64>(), any::<u64>()).prop_map(|(input_tokens, output_tokens)| Usage {
+        input_tokens,
+        output_tokens,
+        ..Usage::default()
+    })
+}
+
+fn costs() -> impl Strategy<Value = Option<f64>> {
+    proptest::option::of(proptest::num::f64::NORMAL | proptest::num::f64::ZERO)
+}
+
+fn statuses() -> impl Strategy<Value = ToolStatus> {
+    prop_oneof![Just(ToolStatus::Ok), Just(ToolStatus::Refused), Just(ToolStatus::OutcomeUnknown)]
+}
+
+fn classes() -> impl Strategy<Value = EffectClass> {
+    prop_oneof![Just(EffectClass::Pure), Just(EffectClass::Idempotent), Just(EffectClass::Once)]
+}
+
+fn entries() -> impl Strategy<Value = Entry> {
+    let place = (prop_oneof![Just("a"), Just("b")], 1..4u32, 0..3u32);
+    let begins = texts().prop_map(|task| begin("a", "agent", None, &task));
+    let steps =
+        (place.clone(), any::<u32>(), any::<u64>()).prop_map(|((id, at, _), attempt, reserved_tokens)| {
+            let (model, request_hash) = ("p/m".into(), "00".into());
+            Entry::Step {
+                invocation: invocation(id),
+                step: at,
+                attempt,
+                model,
+                request_hash,
+                reserved_tokens,
+            }
+        });
+    let answers =
+        (place.clone(), texts(), usages(), costs()).prop_map(|((id, step, _), text, usage, cost_usd)| {
+            let tool_calls =
+                vec![ToolCallRequest { call_id: text.clone(), name: text.clone(), arguments: text.clone() }];
+            let message = Message::Assistant { content: text.clone(), reasoning: Some(text), tool_calls };
+            Entry::Answer { invocation: invocation(id), step, message, model: "p/m".into(), usage, cost_usd }
+        });
+    let intents =
+        (place.clone(), classes()).prop_map(|((id, step, index), class)| intent(id, step, index, class));
+    let results = (place.clone(), texts(), statuses()).prop_map(|((id, step, index), content, status)| {
+        let effect = effect(id, step, index);
+        Entry::Result { invocation: invocation(id), step, index, effect, status, content }
+    });
+    let notes = (place.clone(), texts()).prop_map(|((id, step, _), content)| Entry::Note {
+        invocation: invocation(id),
+        step,
+        message: Message::User { content },
+    });
+    let ends =
+        (place, texts(), usages(), costs()).prop_map(|((id, turns, _), text, usage, cost_usd)| Entry::End {
+            invocation: invocation(id),
+            response: AgentResponse::success(text),
+            spend: Spend { usage, turns, cost_usd, ..Spend::default() },
+        });
+    prop_oneof![begins, steps, answers, intents, results, notes, ends]
+}
+
+fn batch(turn: &TurnId, entries: Vec<Entry>) -> Batch {
+    Batch { session: session("s"), turn: turn.clone(), entries, events: vec![remark("committed")] }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn a_recorded_run_reads_back_as_from_memory(
+        batches in proptest::collection::vec(proptest::collection::vec(entries(), 0..6), 0..8)
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (home, memory) = (Home::new(), MemoryJournal::default());
+        let store = home.open_as(&Storage::Memory).unwrap();
+        runtime.block_on(async {
+            for entries in &batches {
+                let batch = batch(&TurnId::new("t").unwrap(), entries.clone());
+                store.commit(batch.clone()).await.unwrap();
+                memory.commit(batch).await.unwrap();
+            }
+            for id in ["a", "b", "c"] {
+                assert_eq!(store.load(invocation(id)).await, memory.load(invocation(id)).await);
+            }
+        });
+        prop_assert_eq!(home.published(&session("s")).len(), batches.len());
+    }
+}
+
+#[tokio::test]
+async fn a_recorded_run_outlives_the_journal_that_recorded_it() {
+    let home = Home::new();
+    let store = home.open();
+    let turn = store.accept(message("s", "1", "hello")).await.unwrap().turn;
+    let memory = MemoryJournal::default();
+    for entries in [
+        vec![begin("r", "main", None, "hello"), step("r", 1)],
+        vec![answer("r", 1, "", &["tool"]), intent("r", 1, 0, EffectClass::Once)],
+        vec![result("r", 1, 0, "42"), step("r", 2)],
+    ] {
+        store.commit(batch(&turn, entries.clone())).await.unwrap();
+        memory.commit(batch(&turn, entries)).await.unwrap();
+    }
+    store.close().await.unwrap();
+    let store = home.open();
+    assert_eq!(store.load(invocation("r")).await, memory.load(invocation("r")).await);
+    assert_eq!(store.load(invocation("unknown")).await, Ok(None));
+}

@@ -1,0 +1,286 @@
+//! The frames, without I/O.
+//!
+//! A frame is one JSON object, `{"frame": "<name>", …}`. Unknown fields are skipped and an unknown name makes the
+//! frame one that the receiver ignores, so that the two sides may be of different releases while a daemon is
+//! upgraded.
+
+use drupe_extension_api::{
+    ExtensionId,
+    control::{ExitRecord, ExtensionStatus},
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// The longest frame in bytes. A few hundred extensions fit, and a default socket buffer holds three of them, so
+/// that neither side waits for the other.
+pub const MAX_FRAME: usize = 64 * 1024;
+
+/// From the kernel to its supervisor.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "frame", rename_all = "snake_case")]
+pub enum Up {
+    /// The first frame: the process runs and has read nothing yet.
+    Hello {
+        /// The kernel's own process id.
+        pid: u32,
+        /// Its release.
+        version: String,
+    },
+    /// The kernel serves, and accepts on the control socket from now on. Sent again after each
+    /// [`Down::Reload`], whether the new configuration was accepted or refused.
+    Ready {
+        /// How long a drain may take, in milliseconds; the supervisor waits a little longer than that.
+        drain_timeout_ms: u64,
+        /// The text of the `drupe.yaml` that is in force, kept as the last good one; empty where there is no
+        /// file.
+        config: String,
+        /// The default model.
+        model: Option<String>,
+        /// Remarks for the operator.
+        #[serde(default)]
+        notices: Vec<String>,
+    },
+    /// The runtime and the main loop still turn. Never sent from a thread of its own.
+    Beat,
+    /// What `status` answers while no kernel serves. Sent when it changes.
+    Status {
+        /// Number of sessions.
+        sessions: u64,
+        /// Turns that wait.
+        queued_turns: u64,
+        /// Extensions and their states.
+        extensions: Vec<ExtensionStatus>,
+        /// How many extensions were left out because the frame has a bound.
+        #[serde(default)]
+        unlisted: u64,
+    },
+    /// Intake is closed; running turns end.
+    Draining,
+    /// The last frame of a clean stop; status 0 follows.
+    Stopping,
+    /// The last frame of a restart that somebody asked for; status 0 follows.
+    Restart {
+        /// For the log.
+        reason: String,
+    },
+    /// An extension is not to be loaded again until somebody releases it. Replaces an entry of the same id.
+    Quarantine {
+        /// Which, and why.
+        entry: QuarantineEntry,
+    },
+    /// The operator lifts a quarantine.
+    Release {
+        /// The extension.
+        id: ExtensionId,
+    },
+}
+
+/// From the supervisor to its kernel.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "frame", rename_all = "snake_case")]
+pub enum Down {
+    /// The first frame; the kernel does nothing before it.
+    Start {
+        /// Number of this start in this home, from 1.
+        generation: u64,
+        /// Whether to leave third-party extensions out.
+        safe_mode: bool,
+        /// The supervisor's process id.
+        supervisor_pid: u32,
+        /// Restarts since the supervisor began.
+        restarts: u32,
+        /// Extensions that must not be loaded.
+        #[serde(default)]
+        quarantine: Vec<QuarantineEntry>,
+        /// The last ends of kernels of this home, newest first.
+        #[serde(default)]
+        exits: Vec<ExitRecord>,
+        /// Remarks for the operator, such as a configuration that was refused.
+        #[serde(default)]
+        notices: Vec<String>,
+    },
+    /// Drain, then end with [`Up::Stopping`] and status 0.
+    Stop,
+    /// Read the configuration again.
+    Reload,
+}
+
+/// An extension that must not be loaded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuarantineEntry {
+    /// The extension.
+    pub id: ExtensionId,
+    /// Hash of the code that misbehaved: another build of it gets a new chance.
+    pub hash: String,
+    /// What it did, for people.
+    pub reason: String,
+}
+
+/// What can be sent over a link.
+pub trait Frame: Serialize + DeserializeOwned {
+    /// Gives up the least important part of a frame that is too large. Returns false when nothing is left to
+    /// give up.
+    fn shorten(&mut self) -> bool;
+
+    /// The bytes of the frame; none if it does not fit even when shortened.
+    fn encode(&self) -> Option<Vec<u8>>
+    where
+        Self: Clone,
+    {
+        let bytes = serde_json::to_vec(self).ok()?;
+        if bytes.len() <= MAX_FRAME {
+            return Some(bytes);
+        }
+        let mut shorter = self.clone();
+        while shorter.shorten() {
+            let bytes = serde_json::to_vec(&shorter).ok()?;
+            if bytes.len() <= MAX_FRAME {
+                return Some(bytes);
+            }
+        }
+        None
+    }
+
+    /// Reads a frame; none if it is not one that this release knows.
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() > MAX_FRAME {
+            return None;
+        }
+        serde_json::from_slice(bytes).ok()
+    }
+}
+
+impl Frame for Up {
+    fn shorten(&mut self) -> bool {
+        match self {
+            // Without a copy there is no last good configuration, but the kernel is ready all the same.
+            Self::Ready { config, notices, .. } if !config.is_empty() || !notices.is_empty() => {
+                if config.is_empty() {
+                    notices.pop();
+                } else {
+                    config.clear();
+                }
+                true
+            }
+            Self::Status { extensions, unlisted, .. } if !extensions.is_empty() => {
+                let kept = extensions.len() / 2;
+                *unlisted += (extensions.len() - kept) as u64;
+                extensions.truncate(kept);
+                true
+            }
+            Self::Restart { reason } => halve(reason),
+            Self::Quarantine { entry } => halve(&mut entry.reason),
+            _ => false,
+        }
+    }
+}
+
+impl Frame for Down {
+    fn shorten(&mut self) -> bool {
+        let Self::Start { exits, quarantine, notices, .. } = self else { return false };
+        // The oldest log lines go first, the quarantine last: it is what keeps a crash from coming back.
+        if let Some(exit) = exits.iter_mut().rev().find(|exit| !exit.last_lines.is_empty()) {
+            exit.last_lines.clear();
+            return true;
+        }
+        if exits.pop().is_some() || notices.pop().is_some() {
+            return true;
+        }
+        quarantine.iter_mut().fold(false, |any, entry| halve(&mut entry.reason) || any)
+    }
+}
+
+/// Cuts a text to half its length; false when it is short anyway.
+fn halve(text: &mut String) -> bool {
+    if text.len() < 64 {
+        return false;
+    }
+    text.truncate(text.floor_char_boundary(text.len() / 2));
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use drupe_extension_api::control::ExtensionState;
+    use jiff::Timestamp;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn extension(number: usize) -> ExtensionStatus {
+        ExtensionStatus {
+            id: format!("extension-{number}"),
+            version: None,
+            state: ExtensionState::Active,
+            reason: None,
+            capabilities: vec!["tool".into()],
+            isolation: None,
+            source: "x".repeat(100),
+            since: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    #[test]
+    fn a_long_list_of_extensions_is_cut_and_counted() {
+        let status = Up::Status {
+            sessions: 1,
+            queued_turns: 0,
+            extensions: (0..2_000).map(extension).collect(),
+            unlisted: 0,
+        };
+        let bytes = status.encode().expect("it shortens to a frame");
+        assert!(bytes.len() <= MAX_FRAME);
+        let Some(Up::Status { extensions, unlisted, .. }) = Up::decode(&bytes) else { panic!("a status") };
+        assert_eq!(extensions.len() as u64 + unlisted, 2_000);
+        assert!(!extensions.is_empty());
+    }
+
+    #[test]
+    fn a_start_gives_up_old_log_lines_before_its_quarantine() {
+        let id = ExtensionId::new("bad").expect("a valid id");
+        let exit = ExitRecord {
+            time: Timestamp::UNIX_EPOCH,
+            pid: 1,
+            generation: 1,
+            how: "signal 9 (SIGKILL)".into(),
+            crash: true,
+            last_lines: vec!["y".repeat(512); 40],
+        };
+        let start = Down::Start {
+            generation: 2,
+            safe_mode: false,
+            supervisor_pid: 1,
+            restarts: 1,
+            quarantine: vec![QuarantineEntry { id, hash: "h".into(), reason: "it crashed".into() }],
+            exits: vec![exit; 10],
+            notices: vec![],
+        };
+        let bytes = start.encode().expect("it shortens to a frame");
+        let Some(Down::Start { exits, quarantine, .. }) = Down::decode(&bytes) else { panic!("a start") };
+        assert_eq!(exits.len(), 10);
+        assert!(!exits[0].last_lines.is_empty() && exits[9].last_lines.is_empty());
+        assert_eq!(quarantine[0].reason, "it crashed");
+    }
+
+    #[test]
+    fn a_large_configuration_does_not_keep_a_kernel_from_being_ready() {
+        let ready =
+            Up::Ready { drain_timeout_ms: 1, config: "#".repeat(MAX_FRAME), model: None, notices: vec![] };
+        let bytes = ready.encode().expect("it shortens to a frame");
+        assert!(matches!(Up::decode(&bytes), Some(Up::Ready { config, .. }) if config.is_empty()));
+    }
+
+    #[test]
+    fn what_a_later_release_added_is_skipped() {
+        assert!(matches!(Up::decode(br#"{"frame":"beat","colour":"red"}"#), Some(Up::Beat)));
+        assert!(Up::decode(br#"{"frame":"levitate"}"#).is_none());
+        assert!(Down::decode(br#"{"frame":"beat"}"#).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_upset_the_reader(bytes in proptest::collection::vec(any::<u8>(), 0..512)) {
+            let _ = Up::decode(&bytes);
+            let _ = Down::decode(&bytes);
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! What supervisor and kernel say to each other, and where they and their clients meet.
+//!
+//! [`Up`] and [`Down`] are the frames, [`Link`] carries them over an inherited socket pair, [`Home`] names the
+//! files of a home that both sides and the command line need, and [`ControlToken`] is what a client of the
+//! control socket presents. Nothing here decides: when a kernel is started, stopped or blamed is the
+//! supervisor's, and no byte that arrives here is trusted.
+
+mod frame;
+mod home;
+mod token;
+mod transport;
+
+pub use frame::{Down, Frame, MAX_FRAME, QuarantineEntry, Up};
+pub use home::Home;
+pub use token::{ControlToken, TokenError};
+pub use transport::{KernelLink, Link, LinkError, Received, SupervisorLink, pair};

@@ -1,0 +1,216 @@
+//! Retries, waits and fallbacks, on a paused clock.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{collections::VecDeque, sync::Mutex};
+
+use drupe_agent::{AgentCard, StopReason, Usage};
+use drupe_extension_api::AgentId;
+
+use super::*;
+
+/// What a source does when it is asked.
+#[derive(Clone)]
+enum Act {
+    Answer(&'static str),
+    /// Some text, then a fault.
+    Fault(ModelFault),
+    Hang,
+}
+
+struct Fake {
+    profile: ModelProfile,
+    acts: Mutex<VecDeque<Act>>,
+    asked: Mutex<Vec<Duration>>,
+    since: Instant,
+}
+
+impl Source for Fake {
+    fn profile(&self) -> &ModelProfile {
+        &self.profile
+    }
+
+    fn supports(&self, _: &ModelParameters) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn attempt(&self, _: Arc<ModelRequest>) -> BoxStream<'static, Result<ModelEvent, Broken>> {
+        self.asked.lock().unwrap().push(self.since.elapsed());
+        let text = |t: &str| Ok(ModelEvent::Text(t.to_owned()));
+        match self.acts.lock().unwrap().pop_front().unwrap_or(Act::Answer("default")) {
+            Act::Hang => stream::pending().boxed(),
+            Act::Answer(words) => {
+                let done =
+                    ModelEvent::Done { usage: None, stop: StopReason::End, model: self.profile.name.clone() };
+                stream::iter(vec![text(words), Ok(done)]).boxed()
+            }
+            Act::Fault(fault) => {
+                let usage = Some(Usage { input_tokens: 3, ..Usage::default() });
+                stream::iter(vec![text("half"), Err(Broken { fault, usage })]).boxed()
+            }
+        }
+    }
+}
+
+fn fake(name: &str, acts: Vec<Act>) -> (Arc<Fake>, Link) {
+    let profile =
+        ModelProfile { name: name.to_owned(), context_window: 1_000, max_output_tokens: 100, price: None };
+    let source = Arc::new(Fake {
+        profile,
+        acts: Mutex::new(acts.into()),
+        asked: Mutex::new(Vec::new()),
+        since: Instant::now(),
+    });
+    let link = Link { source: source.clone(), gate: Gate::new(name, 4, Duration::from_secs(20)) };
+    (source, link)
+}
+
+fn request(timeout_ms: u64, max_retries: u32) -> ModelRequest {
+    ModelRequest {
+        agent: Arc::new(AgentCard {
+            id: AgentId::new("main").unwrap(),
+            name: String::new(),
+            description: String::new(),
+            offline: Vec::new(),
+            root: true,
+        }),
+        system: "".into(),
+        messages: Vec::new(),
+        tools: Arc::new([]),
+        parameters: Arc::default(),
+        max_output_tokens: 100,
+        output: None,
+        timeout_ms,
+        max_retries,
+    }
+}
+
+fn passing(message: &str) -> Act {
+    Act::Fault(ModelFault::transient(FailureClass::Network, message))
+}
+
+/// Plays a request and writes what came, an event a word.
+async fn play(links: Vec<Link>, timeout_ms: u64, max_retries: u32) -> String {
+    let events: Vec<ModelEvent> =
+        Chain::new(links).unwrap().stream(request(timeout_ms, max_retries)).collect().await;
+    let words = events.iter().map(|event| match event {
+        ModelEvent::Text(text) => text.clone(),
+        ModelEvent::Retry { model, usage, .. } => {
+            format!("retry({model},{})", usage.map_or(0, |u| u.total()))
+        }
+        ModelEvent::Done { model, .. } => format!("done({model})"),
+        ModelEvent::Failed(fault) => format!("failed({:?}: {})", fault.class, fault.message),
+        other => format!("{other:?}"),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_may_pass_is_repeated_and_announced_with_what_it_cost() {
+    let (source, link) = fake("p/m", vec![passing("one"), passing("two"), Act::Answer("whole")]);
+    assert_eq!(play(vec![link], 60_000, 2).await, "half retry(p/m,3) half retry(p/m,3) whole done(p/m)");
+    let asked = source.asked.lock().unwrap();
+    let waits = [asked[1] - asked[0], asked[2] - asked[1]];
+    assert!(waits[0] >= FIRST_WAIT && waits[0] <= FIRST_WAIT * 2 + Duration::from_millis(2), "{waits:?}");
+    assert!(waits[1] >= FIRST_WAIT * 2, "{waits:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_are_no_more_attempts_than_allowed() {
+    let (source, link) = fake("p/m", vec![passing("1"), passing("2"), passing("3"), passing("4")]);
+    assert_eq!(play(vec![link], 60_000, 1).await, "half retry(p/m,3) half failed(Network: 2)");
+    assert_eq!(source.asked.lock().unwrap().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fatal_failure_is_not_repeated() {
+    let (source, link) = fake("p/m", vec![Act::Fault(ModelFault::fatal(FailureClass::Auth, "no"))]);
+    assert_eq!(play(vec![link], 60_000, 5).await, "half failed(Auth: no)");
+    assert_eq!(source.asked.lock().unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_provider_is_given_the_time_it_asks_for() {
+    let slow =
+        ModelFault { retry_after_ms: Some(7_000), ..ModelFault::transient(FailureClass::RateLimit, "slow") };
+    let (source, link) = fake("p/m", vec![Act::Fault(slow)]);
+    assert_eq!(play(vec![link], 60_000, 1).await, "half retry(p/m,3) default done(p/m)");
+    let waited = source.asked.lock().unwrap()[1];
+    assert!(waited >= Duration::from_secs(7) && waited < Duration::from_millis(7_010), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_beyond_the_deadline_is_not_begun() {
+    let slow =
+        ModelFault { retry_after_ms: Some(90_000), ..ModelFault::transient(FailureClass::RateLimit, "slow") };
+    let (_, link) = fake("p/m", vec![Act::Fault(slow)]);
+    let begun = Instant::now();
+    assert_eq!(play(vec![link], 60_000, 3).await, "half failed(RateLimit: slow)");
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_model_takes_over_from_one_that_fails() {
+    let (_, first) = fake("a/x", vec![passing("1"), passing("2")]);
+    let (_, second) = fake("b/y", vec![Act::Fault(ModelFault::fatal(FailureClass::Auth, "no"))]);
+    let (_, third) = fake("c/z", vec![]);
+    let played = play(vec![first, second, third], 60_000, 1).await;
+    assert_eq!(played, "half retry(a/x,3) half retry(a/x,3) half retry(b/y,3) default done(c/z)");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_fails_as_a_whole_says_why_of_each() {
+    let (_, first) = fake("a/x", vec![Act::Fault(ModelFault::fatal(FailureClass::Config, "one"))]);
+    let (_, second) = fake("b/y", vec![Act::Fault(ModelFault::fatal(FailureClass::Auth, "two"))]);
+    let played = play(vec![first, second], 60_000, 1).await;
+    assert_eq!(played, "half retry(a/x,3) half failed(Auth: no model of the list answered: one; two)");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_hangs_ends_at_its_own_bound_and_the_request_at_its_deadline() {
+    let (source, link) = fake("p/m", vec![Act::Hang, Act::Hang, Act::Hang, Act::Hang]);
+    let begun = Instant::now();
+    let played = play(vec![link], 50_000, 9).await;
+    assert!(played.ends_with("failed(Timeout: `p/m` did not finish its answer in time)"), "{played}");
+    assert_eq!(source.asked.lock().unwrap().len(), 3);
+    assert!(begun.elapsed() <= Duration::from_millis(50_002));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_at_rest_is_passed_over_without_being_asked() {
+    let acts = (0..5).map(|_| passing("down")).collect();
+    let (source, link) = fake("a/x", acts);
+    let (_, other) = fake("b/y", vec![]);
+    play(vec![link.clone()], 60_000, 4).await;
+    assert_eq!(source.asked.lock().unwrap().len(), 5);
+    assert_eq!(play(vec![link.clone(), other], 60_000, 2).await, "retry(a/x,0) default done(b/y)");
+    assert_eq!(source.asked.lock().unwrap().len(), 5);
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    assert_eq!(play(vec![link], 60_000, 2).await, "default done(a/x)");
+}
+
+#[test]
+fn a_list_has_the_least_room_and_no_price_unless_all_have_one() {
+    let price = |input| Some(Price { input, cached: 1.0, output: 1.0 });
+    let profile = |name: &str, context_window, price| ModelProfile {
+        name: name.to_owned(),
+        context_window,
+        max_output_tokens: 10,
+        price,
+    };
+    let mut both = profile("a/x", 9, price(1.0));
+    narrow(&mut both, &profile("b/y", 5, price(2.0)));
+    assert_eq!(both, profile("a/x", 5, price(2.0)));
+    narrow(&mut both, &profile("c/z", 7, None));
+    assert_eq!(both, profile("a/x", 5, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn times_beyond_all_measure_do_no_harm() {
+    let slow = ModelFault {
+        retry_after_ms: Some(u64::MAX),
+        ..ModelFault::transient(FailureClass::RateLimit, "slow")
+    };
+    let (_, link) = fake("p/m", vec![Act::Fault(slow)]);
+    assert_eq!(play(vec![link], u64::MAX, 1).await, "half failed(RateLimit: slow)");
+}

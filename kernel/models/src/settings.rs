@@ -1,0 +1,113 @@
+//! What [`Models`](crate::Models) is made from: plain data, already parsed and free of references to the environment.
+
+use std::{collections::BTreeMap, fmt, path::PathBuf};
+
+use drupe_agent::model::Price;
+
+/// All providers, and how names lead to them.
+#[derive(Debug, Clone, Default)]
+pub struct ModelsSettings {
+    /// The providers, each with a name of its own.
+    pub providers: Vec<ProviderSettings>,
+    /// Names that stand for others, such as `default`, `fast` and `strong`; each for a list that is tried in order.
+    pub aliases: BTreeMap<String, Vec<String>>,
+    /// Taken in place of a name whose provider is not configured.
+    pub fallback: Option<String>,
+    /// What is known of models, by `provider/model` or by the model's bare name; goes before the catalogue.
+    pub profiles: BTreeMap<String, ProfileSettings>,
+    /// The shipped table of models, by bare name. A key that ends in `*` stands for all names that begin so; an
+    /// exact key goes first, then the longest.
+    pub catalogue: BTreeMap<String, CatalogueEntry>,
+    /// Providers that could be configured and are not, with the variable or key that each lacks.
+    pub missing: BTreeMap<String, String>,
+}
+
+/// One provider.
+#[derive(Debug, Clone)]
+pub struct ProviderSettings {
+    /// The part of a model's name before the first `/`.
+    pub name: String,
+    /// How it is reached.
+    pub kind: ProviderKind,
+    /// Time of one attempt, from the request to the end of the answer, in milliseconds.
+    pub timeout_ms: u64,
+    /// Time without a byte after which an attempt is given up, in milliseconds.
+    pub stall_timeout_ms: u64,
+    /// Requests at the same time; further ones wait.
+    pub concurrency: usize,
+    /// The model meant where the provider's name alone is given.
+    pub default_model: Option<String>,
+}
+
+impl ProviderSettings {
+    /// A provider with the default bounds: 10 minutes an attempt, 60 s without a byte, 64 requests at a time.
+    pub fn new(name: impl Into<String>, kind: ProviderKind) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            timeout_ms: 600_000,
+            stall_timeout_ms: 60_000,
+            concurrency: 64,
+            default_model: None,
+        }
+    }
+}
+
+/// How a provider is reached.
+#[derive(Clone)]
+pub enum ProviderKind {
+    /// Chat Completions over HTTP.
+    OpenAiChat {
+        /// Up to and without `/chat/completions`.
+        base_url: String,
+        /// Sent as a bearer token; none for servers that want no key.
+        api_key: Option<String>,
+        /// Further headers of every request.
+        headers: BTreeMap<String, String>,
+        /// PEM certificates trusted beside those of the system.
+        ca_file: Option<PathBuf>,
+    },
+    /// Answers from a file; see [`scripted`](crate::scripted).
+    Scripted {
+        /// The file.
+        file: PathBuf,
+    },
+    /// No language model; see [`offline`](crate::offline).
+    Offline,
+}
+
+/// Keys and headers may be secret: neither is ever shown.
+impl fmt::Debug for ProviderKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OpenAiChat { api_key, headers, ca_file, .. } => f
+                .debug_struct("OpenAiChat")
+                .field("api_key", &api_key.as_ref().map(|_| "[secret]"))
+                .field("headers", &headers.keys())
+                .field("ca_file", ca_file)
+                .finish_non_exhaustive(),
+            Self::Scripted { file } => f.debug_struct("Scripted").field("file", file).finish(),
+            Self::Offline => f.write_str("Offline"),
+        }
+    }
+}
+
+/// What the operator says of a model; what is left out comes from the catalogue.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ProfileSettings {
+    /// Tokens that request and answer may have together.
+    pub context_window: Option<u64>,
+    /// Tokens that one answer may have.
+    pub max_output_tokens: Option<u32>,
+    /// US dollars for a million tokens.
+    pub price: Option<Price>,
+}
+
+/// What the shipped table says of a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CatalogueEntry {
+    /// The provider meant where the model is named alone.
+    pub provider: String,
+    /// The model's numbers.
+    pub profile: ProfileSettings,
+}

@@ -1,0 +1,209 @@
+//! A model server on loopback: each request gets the next act.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::Notify,
+    task::JoinHandle,
+};
+
+/// What the server does with a request.
+#[derive(Debug)]
+pub enum Act {
+    /// Streams these pieces, each on its own, and ends well.
+    Stream(Vec<Vec<u8>>),
+    /// Streams these pieces and closes the connection in the middle of the answer.
+    Cut(Vec<Vec<u8>>),
+    /// Streams these pieces and then nothing, for as long as the client stays.
+    Stall(Vec<Vec<u8>>),
+    /// Reads the request and says nothing.
+    Silence,
+    /// Closes without a word.
+    Hangup,
+    /// A whole response.
+    Whole(String),
+    /// A line of so many bytes.
+    Flood(usize),
+}
+
+impl Act {
+    pub fn stream(events: &[&str]) -> Self {
+        Self::Stream(
+            events
+                .iter()
+                .map(|e| format!("data: {e}\n\n").into_bytes())
+                .chain([b"data: [DONE]\n\n".to_vec()])
+                .collect(),
+        )
+    }
+
+    pub fn status(status: u16, headers: &str, body: &str) -> Self {
+        Self::Whole(format!(
+            "HTTP/1.1 {status} Status\r\n{headers}content-length: {}\r\n\r\n{body}",
+            body.len()
+        ))
+    }
+}
+
+/// A chunk with this delta.
+pub fn delta(delta: &str) -> String {
+    format!(
+        r#"{{"id":"x","object":"chat.completion.chunk","model":"m","choices":[{{"index":0,"delta":{delta},"finish_reason":null}}]}}"#
+    )
+}
+
+/// The last chunk, with usage of twelve tokens.
+pub fn end(reason: &str) -> String {
+    format!(
+        r#"{{"choices":[{{"index":0,"delta":{{}},"finish_reason":"{reason}"}}],"usage":{{"prompt_tokens":7,"completion_tokens":5,"total_tokens":12}}}}"#
+    )
+}
+
+/// The bytes of a whole stream.
+pub fn sse(events: &[&str]) -> Vec<u8> {
+    let events = events.iter().map(|e| format!("data: {e}\n\n"));
+    (events.collect::<String>() + "data: [DONE]\n\n").into_bytes()
+}
+
+pub struct Server {
+    port: u16,
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+struct Shared {
+    acts: Mutex<VecDeque<Act>>,
+    requests: Mutex<Vec<String>>,
+    connections: AtomicUsize,
+    closed: Notify,
+}
+
+impl Server {
+    pub async fn start(acts: Vec<Act>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let shared = Arc::new(Shared {
+            acts: Mutex::new(acts.into()),
+            requests: Mutex::default(),
+            connections: AtomicUsize::new(0),
+            closed: Notify::new(),
+        });
+        let own = Arc::clone(&shared);
+        let task = tokio::spawn(async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                own.connections.fetch_add(1, Ordering::SeqCst);
+                let own = Arc::clone(&own);
+                tokio::spawn(async move {
+                    serve(socket, &own).await;
+                    own.closed.notify_one();
+                });
+            }
+        });
+        Self { port, shared, task }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/v1", self.port)
+    }
+
+    pub fn requests(&self) -> Vec<String> {
+        self.shared.requests.lock().unwrap().clone()
+    }
+
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::SeqCst)
+    }
+
+    /// Waits until a connection is over.
+    pub async fn closed(&self) {
+        self.shared.closed.notified().await;
+    }
+
+    /// Listens no more.
+    pub async fn stop(self) {
+        self.task.abort();
+        let _ = self.task.await;
+    }
+}
+
+/// Answers requests until either side closes.
+async fn serve(mut socket: TcpStream, shared: &Shared) -> Option<()> {
+    socket.set_nodelay(true).ok()?;
+    loop {
+        let request = read_request(&mut socket).await?;
+        shared.requests.lock().unwrap().push(request);
+        let act = shared.acts.lock().unwrap().pop_front()?;
+        let (pieces, stays) = match act {
+            Act::Hangup => return None,
+            Act::Silence => return gone(&mut socket).await,
+            Act::Whole(response) => {
+                socket.write_all(response.as_bytes()).await.ok()?;
+                continue;
+            }
+            Act::Flood(bytes) => {
+                head(&mut socket).await?;
+                piece(&mut socket, b"data: ").await?;
+                let block = vec![b'x'; 1 << 20];
+                for _ in 0..bytes >> 20 {
+                    piece(&mut socket, &block).await?;
+                }
+                return None;
+            }
+            Act::Stream(pieces) => (pieces, Some(true)),
+            Act::Stall(pieces) => (pieces, Some(false)),
+            Act::Cut(pieces) => (pieces, None),
+        };
+        head(&mut socket).await?;
+        for bytes in pieces {
+            piece(&mut socket, &bytes).await?;
+        }
+        match stays {
+            Some(true) => socket.write_all(b"0\r\n\r\n").await.ok()?,
+            Some(false) => return gone(&mut socket).await,
+            None => return None,
+        }
+    }
+}
+
+async fn head(socket: &mut TcpStream) -> Option<()> {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    socket.write_all(head.as_bytes()).await.ok()
+}
+
+async fn piece(socket: &mut TcpStream, bytes: &[u8]) -> Option<()> {
+    let chunk = [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
+    socket.write_all(&chunk).await.ok()
+}
+
+/// Waits for the client to go.
+async fn gone(socket: &mut TcpStream) -> Option<()> {
+    let mut rest = [0; 64];
+    while socket.read(&mut rest).await.ok()? > 0 {}
+    None
+}
+
+async fn read_request(socket: &mut TcpStream) -> Option<String> {
+    let mut bytes = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head
+                .lines()
+                .find_map(|l| l.to_lowercase().strip_prefix("content-length: ")?.parse::<usize>().ok());
+            if body.len() >= length.unwrap_or(0) {
+                return Some(text);
+            }
+        }
+        if socket.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The methods: one table for the control socket and for extensions that hold the right.
+
+use std::{path::PathBuf, sync::Arc};
+
+use drupe_extension_api::{
+    AgentId, AgentResponse, EventBody, ExtensionId, FailureClass, Fault, FaultCode, SessionId, Spend, TurnId,
+    control::{
+        ConfigValue, DaemonState, Named, PathArgument, Restart, Status, TurnArgument, TurnResult, method,
+    },
+    wire::Submit,
+};
+use drupe_journal::TurnDone;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::{
+    check,
+    ending::Why,
+    kernel::{Kernel, store_fault},
+};
+
+/// Who asks.
+#[derive(Debug, Clone, Copy)]
+pub enum Caller<'a> {
+    /// Somebody with the home's token.
+    Operator,
+    /// An extension with the right `control`.
+    Extension(&'a ExtensionId),
+}
+
+/// Answers one request, but for `hello` and `events.subscribe`, which belong to a connection.
+pub async fn call(
+    kernel: &Arc<Kernel>,
+    caller: Caller<'_>,
+    name: &str,
+    params: Value,
+) -> Result<Value, Fault> {
+    match name {
+        method::STATUS => give(status(kernel).await?),
+        method::STOP => {
+            operator_only(caller, name)?;
+            kernel.ending.request(Why::Stop, None);
+            give(())
+        }
+        method::RESTART => {
+            operator_only(caller, name)?;
+            let Restart { reason } = take_or_default(params)?;
+            restart(kernel, reason.unwrap_or_else(|| "the operator asked for it".into())).await?;
+            give(())
+        }
+        method::EXTENSIONS_LIST => give(kernel.extensions.statuses()),
+        method::EXTENSIONS_SHOW => give(kernel.extensions.detail(&take::<Named>(params)?.id)?),
+        method::EXTENSIONS_CHECK => {
+            let PathArgument { path } = take(params)?;
+            give(check::folder(&PathBuf::from(path), kernel.home.root()))
+        }
+        method::EXTENSIONS_ADD => {
+            let PathArgument { path } = take(params)?;
+            let by_agent = matches!(caller, Caller::Extension(_));
+            give(check::add(kernel, &PathBuf::from(path), by_agent)?)
+        }
+        method::AGENTS_LIST => give(agents(kernel)),
+        method::AGENTS_SHOW => {
+            let id = AgentId::new(take::<Named>(params)?.id)?;
+            kernel.offered(&id)?;
+            give(kernel.snapshot().agent(&id)?.detail(&id))
+        }
+        method::SESSIONS_LIST => give(kernel.store.sessions().await.map_err(store_fault)?),
+        method::SESSIONS_SHOW => {
+            let id = SessionId::new(take::<Named>(params)?.id)?;
+            let session = kernel.store.session(&id).await.map_err(store_fault)?;
+            give(session.ok_or_else(|| {
+                Fault::not_found(format!("there is no session `{id}`"))
+                    .help("`drupe session list` shows them")
+            })?)
+        }
+        method::TURN_SUBMIT => {
+            let mut submit: Submit = take(params)?;
+            if let Caller::Extension(id) = caller {
+                submit.channel = id.to_string();
+            }
+            give(kernel.submit(submit).await?)
+        }
+        method::TURN_WAIT => give(wait(kernel, &take::<TurnArgument>(params)?.turn).await?),
+        method::TURN_STOP => give(stop_turn(kernel, take::<TurnArgument>(params)?.turn).await?),
+        method::CONFIG_SHOW => give(config(kernel)),
+        _ => Err(Fault::unsupported(name)
+            .help("the daemon may be older than the client: `drupe restart` after an upgrade")),
+    }
+}
+
+fn take<T: DeserializeOwned>(params: Value) -> Result<T, Fault> {
+    serde_json::from_value(params)
+        .map_err(|error| Fault::invalid(format!("the parameters cannot be read: {error}")))
+}
+
+fn take_or_default<T: DeserializeOwned + Default>(params: Value) -> Result<T, Fault> {
+    if params.is_null() { Ok(T::default()) } else { take(params) }
+}
+
+fn give(value: impl Serialize) -> Result<Value, Fault> {
+    serde_json::to_value(value).map_err(Fault::internal)
+}
+
+fn operator_only(caller: Caller<'_>, name: &str) -> Result<(), Fault> {
+    match caller {
+        Caller::Operator => Ok(()),
+        Caller::Extension(id) => Err(Fault::denied(format!("extension `{id}` may not use `{name}`"))),
+    }
+}
+
+/// What the kernel is doing.
+pub async fn status(kernel: &Arc<Kernel>) -> Result<Status, Fault> {
+    let counts = kernel.store.counts().await.map_err(store_fault)?;
+    let start = &kernel.start;
+    let snapshot = kernel.snapshot();
+    let mut notices = start.notices.clone();
+    notices.extend(snapshot.notices.iter().cloned());
+    notices.extend(kernel.extensions.passed_over());
+    let state = if kernel.ending.decided().is_some() { DaemonState::Draining } else { DaemonState::Ready };
+    Ok(Status {
+        version: env!("CARGO_PKG_VERSION").into(),
+        state,
+        supervisor_pid: start.supervisor_pid,
+        kernel_pid: Some(std::process::id()),
+        generation: start.generation,
+        uptime_ms: u64::try_from(kernel.clock.now_ms() - start.began_ms).unwrap_or(0),
+        restarts: start.restarts,
+        safe_mode: start.safe_mode,
+        model: Some(snapshot.orchestrator.model().profile().name.clone()),
+        sessions: counts.sessions,
+        queued_turns: counts.queued_turns,
+        extensions: kernel.extensions.statuses(),
+        exits: start.exits.clone(),
+        notices,
+    })
+}
+
+fn agents(kernel: &Kernel) -> Vec<drupe_extension_api::control::AgentStatus> {
+    let snapshot = kernel.snapshot();
+    snapshot.agents.iter().filter(|(id, _)| kernel.offered(id).is_ok()).map(|(id, a)| a.status(id)).collect()
+}
+
+fn config(kernel: &Kernel) -> Vec<ConfigValue> {
+    let values = kernel.config.effective().into_iter();
+    values.map(|v| ConfigValue { key: v.key, value: v.value, origin: v.origin.to_string() }).collect()
+}
+
+/// A restart that the operator asks for: refused where the next kernel could not read its configuration.
+async fn restart(kernel: &Arc<Kernel>, reason: String) -> Result<(), Fault> {
+    if let Err(faults) = crate::settings::reread(&kernel.settings) {
+        let message =
+            format!("the configuration has faults, so the running kernel stays:\n{}", faults.render(false));
+        return Err(
+            Fault::new(FaultCode::NotConfigured, message.trim_end()).help("correct it, then restart again")
+        );
+    }
+    kernel.request_restart(reason, None).await
+}
+
+/// Waits until a turn has ended.
+async fn wait(kernel: &Arc<Kernel>, turn: &TurnId) -> Result<TurnResult, Fault> {
+    let unknown = || Fault::not_found(format!("there is no turn `{turn}`"));
+    let first = kernel.store.turn_result(turn).await.map_err(store_fault)?.ok_or_else(unknown)?;
+    if first.status.is_some() {
+        return Ok(first);
+    }
+    // Watched before it is read again, so that an end in between is seen by one of the two.
+    let mut events = kernel.bus.watch(&first.session);
+    loop {
+        let result = kernel.store.turn_result(turn).await.map_err(store_fault)?.ok_or_else(unknown)?;
+        if result.status.is_some() {
+            return Ok(result);
+        }
+        loop {
+            let event = tokio::select! {
+                event = events.recv() => event,
+                () = kernel.cancel.cancelled() => return Err(Fault::new(FaultCode::Unavailable, "the kernel is ending")),
+            };
+            match event {
+                Ok(event) if event.turn.as_ref() != Some(turn) => {}
+                Ok(event) if matches!(event.body, EventBody::TurnCompleted { .. }) => break,
+                Ok(_) => {}
+                Err(RecvError::Lagged(_)) => break,
+                Err(RecvError::Closed) => {
+                    return Err(Fault::new(FaultCode::Unavailable, "the kernel is ending"));
+                }
+            }
+        }
+    }
+}
+
+/// Stops a turn: one that runs is cancelled, one that waits gets its end here.
+async fn stop_turn(kernel: &Arc<Kernel>, turn: TurnId) -> Result<(), Fault> {
+    let Some(queued) = kernel.sessions.stop(&turn) else { return Ok(()) };
+    let response = AgentResponse::error(FailureClass::Cancelled, "stopped before it began");
+    let body = EventBody::TurnCompleted {
+        status: response.status,
+        error: response.error.clone(),
+        class: response.class,
+        spend: Spend::default(),
+    };
+    let done = TurnDone {
+        turn: queued.turn,
+        response,
+        spend: Spend::default(),
+        diagnostics: Vec::new(),
+        outbox: None,
+        snapshot: None,
+        events: vec![(None, body)],
+        end: None,
+    };
+    kernel.store.finish_turn(done).await.map_err(store_fault)?;
+    Ok(())
+}

@@ -1,0 +1,238 @@
+//! The control socket: one line of JSON a request, one or many a reply.
+//!
+//! The listening socket belongs to the supervisor and outlives this process. A connection must show the home's token
+//! first; requests of one connection are answered as they finish, not in order.
+
+use std::{os::unix::net::UnixListener as StdListener, sync::Arc, time::Duration};
+
+use drupe_extension_api::{
+    Event, Fault, FaultCode,
+    control::{
+        CONTROL_VERSION, EventsSubscribe, Hello, MAX_REQUEST, Reply, ReplyBody, Request, Welcome, method,
+    },
+};
+use drupe_link::ControlToken;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::{
+        UnixListener, UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::{Semaphore, broadcast::error::RecvError, mpsc},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::methods::{self, Caller};
+use crate::kernel::{Kernel, store_fault};
+
+/// Connections at a time; each costs a few kilobytes.
+const CONNECTIONS: usize = 1024;
+
+/// Replies that wait for a slow reader before requests of the connection wait too.
+const REPLIES: usize = 256;
+
+/// Time for a new connection to say who it is.
+const HELLO: Duration = Duration::from_secs(5);
+
+/// Time for the last replies of a connection that ends.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Events that are read from the journal at once.
+const PAGE: usize = 256;
+
+/// Serves the control socket until the kernel ends.
+pub async fn serve(kernel: Arc<Kernel>, listener: StdListener, token: ControlToken) -> std::io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = UnixListener::from_std(listener)?;
+    let token = Arc::new(token);
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        // Without room further clients wait in the backlog of the socket.
+        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return Ok(()) };
+        let stream = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = kernel.cancel.cancelled() => return Ok(()),
+        };
+        let stream = match stream {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a connection to the control socket failed");
+                // Out of descriptors, most likely: trying again at once would only spin.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let (kernel, token) = (Arc::clone(&kernel), Arc::clone(&token));
+        kernel.clone().tasks.spawn(async move {
+            connection(&kernel, stream, &token).await;
+            drop(permit);
+        });
+    }
+}
+
+async fn connection(kernel: &Arc<Kernel>, stream: UnixStream, token: &ControlToken) {
+    let (read, write) = stream.into_split();
+    let (replies, waiting) = mpsc::channel(REPLIES);
+    let cancel = kernel.cancel.child_token();
+    let _end = cancel.clone().drop_guard();
+    let reading = read_all(kernel, read, token, replies, &cancel);
+    let writing = write_all(write, waiting);
+    tokio::pin!(writing);
+    // A client that leaves takes its requests along; what it submitted is in the journal.
+    tokio::select! {
+        () = reading => cancel.cancel(),
+        () = &mut writing => return,
+        () = cancel.cancelled() => {}
+    }
+    // What was said last, such as a refusal, still goes out.
+    let _ = tokio::time::timeout(LAST_WORDS, writing).await;
+}
+
+/// Reads requests and has each answered, until the client leaves or breaks the rules.
+async fn read_all(
+    kernel: &Arc<Kernel>,
+    read: OwnedReadHalf,
+    token: &ControlToken,
+    replies: mpsc::Sender<Reply>,
+    cancel: &CancellationToken,
+) {
+    let mut lines = Lines { read: BufReader::new(read), line: Vec::new() };
+    let Ok(Ok(Some(first))) = tokio::time::timeout(HELLO, lines.next()).await else { return };
+    if !welcome(&first, token, &replies).await {
+        return;
+    }
+    loop {
+        let request = match lines.next().await {
+            Ok(Some(request)) => request,
+            Ok(None) => return,
+            Err(fault) => {
+                let _ = replies.send(Reply { id: 0, body: ReplyBody::Error(fault) }).await;
+                return;
+            }
+        };
+        let (kernel, replies, cancel) = (Arc::clone(kernel), replies.clone(), cancel.clone());
+        kernel
+            .clone()
+            .tasks
+            .spawn(async move { cancel.run_until_cancelled(answer(&kernel, request, &replies)).await });
+    }
+}
+
+/// Checks the token of the first request.
+async fn welcome(request: &Request, token: &ControlToken, replies: &mpsc::Sender<Reply>) -> bool {
+    let shown = serde_json::from_value::<Hello>(request.params.clone())
+        .ok()
+        .filter(|_| request.method == method::HELLO);
+    let good = shown.is_some_and(|hello| token.matches(&hello.token));
+    let body = if good {
+        let welcome = Welcome { version: CONTROL_VERSION, from: "kernel".into() };
+        ReplyBody::Result(serde_json::to_value(welcome).unwrap_or_default())
+    } else {
+        ReplyBody::Error(
+            Fault::denied("the first request must be `hello` with the home's token")
+                .help("read it from the home's `run/token`"),
+        )
+    };
+    replies.send(Reply { id: request.id, body }).await.is_ok() && good
+}
+
+async fn answer(kernel: &Arc<Kernel>, request: Request, replies: &mpsc::Sender<Reply>) {
+    let id = request.id;
+    let result = if request.method == method::EVENTS_SUBSCRIBE {
+        match serde_json::from_value(request.params) {
+            Ok(ask) => subscribe(kernel, id, ask, replies).await.map(|()| serde_json::Value::Null),
+            Err(error) => Err(Fault::invalid(error.to_string())),
+        }
+    } else {
+        methods::call(kernel, Caller::Operator, &request.method, request.params).await
+    };
+    let body = result.map_or_else(ReplyBody::Error, ReplyBody::Result);
+    // The client may be gone.
+    let _ = replies.send(Reply { id, body }).await;
+}
+
+/// Sends the kept events after a position, then those that happen. A reader that is too slow for live ones reads the
+/// kept ones again, and so misses deltas only.
+async fn subscribe(
+    kernel: &Arc<Kernel>,
+    id: u64,
+    ask: EventsSubscribe,
+    replies: &mpsc::Sender<Reply>,
+) -> Result<(), Fault> {
+    let mut live = kernel.bus.watch(&ask.session);
+    let mut after = ask.after;
+    let gone = |_| Fault::new(FaultCode::Cancelled, "the client is gone");
+    let send = async |event: Event| {
+        let body = ReplyBody::Event(Box::new(event));
+        replies.send(Reply { id, body }).await.map_err(gone)
+    };
+    'kept: loop {
+        loop {
+            let page = kernel.store.events_after(&ask.session, after, PAGE).await.map_err(store_fault)?;
+            let whole = page.len() < PAGE;
+            for event in page {
+                after = event.seq;
+                send(event).await?;
+            }
+            if whole {
+                break;
+            }
+        }
+        if !ask.follow {
+            return Ok(());
+        }
+        loop {
+            match live.recv().await {
+                Ok(event) if event.seq == 0 => send((*event).clone()).await?,
+                Ok(event) if event.seq > after => {
+                    after = event.seq;
+                    send((*event).clone()).await?;
+                }
+                Ok(_) => {}
+                Err(RecvError::Lagged(_)) => continue 'kept,
+                Err(RecvError::Closed) => return Ok(()),
+            }
+        }
+    }
+}
+
+struct Lines {
+    read: BufReader<OwnedReadHalf>,
+    line: Vec<u8>,
+}
+
+impl Lines {
+    /// The next request; none at the end of the stream.
+    async fn next(&mut self) -> Result<Option<Request>, Fault> {
+        self.line.clear();
+        let mut bounded = (&mut self.read).take(MAX_REQUEST as u64 + 1);
+        let read = bounded.read_until(b'\n', &mut self.line).await.map_err(Fault::from)?;
+        if read == 0 {
+            return Ok(None);
+        }
+        if self.line.len() > MAX_REQUEST {
+            return Err(Fault::invalid(format!("a request has at most {MAX_REQUEST} bytes")));
+        }
+        serde_json::from_slice(&self.line)
+            .map(Some)
+            .map_err(|error| Fault::invalid(format!("a request is one line of JSON: {error}")))
+    }
+}
+
+/// Writes replies, those that wait together in one write.
+async fn write_all(mut write: OwnedWriteHalf, mut waiting: mpsc::Receiver<Reply>) {
+    let mut buffer = Vec::new();
+    let mut batch = Vec::new();
+    while waiting.recv_many(&mut batch, REPLIES).await > 0 {
+        buffer.clear();
+        for reply in batch.drain(..) {
+            // A reply is plain data; it always has a form in JSON.
+            if serde_json::to_writer(&mut buffer, &reply).is_ok() {
+                buffer.push(b'\n');
+            }
+        }
+        if write.write_all(&buffer).await.is_err() {
+            return;
+        }
+    }
+}

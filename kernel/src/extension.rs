@@ -1,0 +1,200 @@
+//! The extensions of this kernel: what was found, what became of each, and what each provides.
+
+pub mod adapters;
+pub mod discovery;
+pub mod handles;
+pub mod host;
+pub mod instance;
+pub mod library;
+pub mod lifecycle;
+pub mod probe;
+pub mod state;
+pub mod tokens;
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use drupe_config::Manifest;
+use drupe_extension_api::{
+    ExtensionId, Fault,
+    control::{ExtensionDetail, ExtensionStatus, StateChange},
+    wire::Capability,
+};
+use jiff::Timestamp;
+
+use self::{
+    discovery::{Found, PassedOver},
+    state::{Action, Event, State},
+};
+use crate::wiring::Part;
+
+/// One folder, and what became of it.
+pub struct Record {
+    /// Where it is.
+    pub found: Found,
+    /// What it is, if its manifest can be read.
+    pub manifest: Option<Arc<Manifest>>,
+    /// Where in its life it is.
+    pub state: State,
+    /// The states that it went through.
+    pub history: Vec<StateChange>,
+    /// What it provides, once it is loaded.
+    pub part: Option<Part>,
+    /// Remarks that stop nothing.
+    pub notes: Vec<String>,
+}
+
+/// All records, by a key that is unique among folders.
+#[derive(Default)]
+pub struct Extensions {
+    records: Mutex<BTreeMap<Key, Record>>,
+    passed: Mutex<Vec<PassedOver>>,
+}
+
+/// The folder's name, then the folder: two folders of one name are two records.
+pub type Key = (String, PathBuf);
+
+impl Record {
+    /// A folder that was found.
+    pub fn new(found: Found, now: Timestamp) -> Self {
+        let first = StateChange { time: now, state: State::Discovered.shown().0, reason: None };
+        Self {
+            found,
+            manifest: None,
+            state: State::Discovered,
+            history: vec![first],
+            part: None,
+            notes: Vec::new(),
+        }
+    }
+
+    /// Its key.
+    pub fn key(&self) -> Key {
+        (self.found.name.clone(), self.found.folder.clone())
+    }
+
+    /// As clients see it.
+    pub fn status(&self) -> ExtensionStatus {
+        let (state, reason) = self.state.shown();
+        let native = self.manifest.as_ref().is_some_and(|m| m.entrypoint.is_some());
+        let mut capabilities: Vec<String> =
+            self.part.as_ref().map(|p| p.description.capabilities.clone()).unwrap_or_default();
+        if !native && self.manifest.as_ref().is_some_and(|m| m.agent.is_some()) {
+            capabilities.push(Capability::Agent.name().into());
+        }
+        let notes = (!self.notes.is_empty()).then(|| self.notes.join("; "));
+        ExtensionStatus {
+            id: self.found.name.clone(),
+            version: self.manifest.as_ref().map(|m| m.version.to_string()),
+            state,
+            reason: reason.map(str::to_owned).or(notes),
+            capabilities,
+            isolation: native.then(|| "inproc".to_owned()),
+            source: self.found.folder.display().to_string(),
+            since: self.history.last().map_or(Timestamp::UNIX_EPOCH, |c| c.time),
+        }
+    }
+
+    /// As clients see it, in full.
+    pub fn detail(&self) -> ExtensionDetail {
+        let manifest = self.manifest.as_ref();
+        let text = |get: fn(&Manifest) -> &String| manifest.map(|m| get(m).clone()).unwrap_or_default();
+        let tools = self.part.iter().flat_map(|p| &p.description.tools).map(|t| t.name.to_string()).collect();
+        let right = |r| serde_json::to_value(r).ok().and_then(|v| v.as_str().map(str::to_owned));
+        ExtensionDetail {
+            status: self.status(),
+            name: text(|m| &m.name),
+            summary: text(|m| &m.summary),
+            description: text(|m| &m.description),
+            tools,
+            depends_on: manifest.iter().flat_map(|m| &m.depends_on).map(ToString::to_string).collect(),
+            rights: manifest.iter().flat_map(|m| &m.rights).filter_map(right).collect(),
+            setup_instructions: manifest.and_then(|m| m.setup_instructions.clone()),
+            history: self.history.clone(),
+        }
+    }
+}
+
+impl Extensions {
+    /// Takes over what was found.
+    pub fn set(&self, records: Vec<Record>, passed: Vec<PassedOver>) {
+        *self.lock() = records.into_iter().map(|r| (r.key(), r)).collect();
+        *self.passed.lock().unwrap_or_else(PoisonError::into_inner) = passed;
+    }
+
+    /// What was passed over, as remarks.
+    pub fn passed_over(&self) -> Vec<String> {
+        let passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
+        passed.iter().map(|p| format!("`{}` was passed over: {}", p.path.display(), p.reason)).collect()
+    }
+
+    /// Lets something happen to an extension; what the driver does next.
+    pub fn step(&self, key: &Key, event: Event, now: Timestamp) -> (Action, Option<StateChange>) {
+        let mut records = self.lock();
+        let Some(record) = records.get_mut(key) else { return (Action::None, None) };
+        let before = record.state.clone();
+        let (state, action) = before.clone().step(event);
+        record.state = state;
+        if record.state == before {
+            return (action, None);
+        }
+        let (state, reason) = record.state.shown();
+        let change = StateChange { time: now, state, reason: reason.map(str::to_owned) };
+        record.history.push(change.clone());
+        (action, Some(change))
+    }
+
+    /// Reads or changes one record.
+    pub fn with<T>(&self, key: &Key, act: impl FnOnce(&mut Record) -> T) -> Option<T> {
+        self.lock().get_mut(key).map(act)
+    }
+
+    /// Reads all records, sorted by name.
+    pub fn read<T>(&self, act: impl FnMut(&Record) -> T) -> Vec<T> {
+        self.lock().values().map(act).collect()
+    }
+
+    /// What is loaded, sorted by id.
+    pub fn parts(&self) -> Vec<Part> {
+        let alive = |r: &Record| (!r.state.is_out()).then(|| r.part.clone()).flatten();
+        self.lock().values().filter_map(alive).collect()
+    }
+
+    /// As clients see them.
+    pub fn statuses(&self) -> Vec<ExtensionStatus> {
+        self.read(Record::status)
+    }
+
+    /// One in full.
+    pub fn detail(&self, name: &str) -> Result<ExtensionDetail, Fault> {
+        let records = self.lock();
+        let record = records.values().find(|r| r.found.name == name);
+        record.map(Record::detail).ok_or_else(|| {
+            Fault::not_found(format!("there is no extension `{name}`"))
+                .help("`drupe ext list` shows what there is")
+        })
+    }
+
+    /// Asks a running extension again what it is.
+    pub fn describe_again(&self, id: &ExtensionId, needed: Capability) -> Result<(), Fault> {
+        let mut records = self.lock();
+        let part = records.values_mut().find(|r| r.found.name == id.as_str() && !r.state.is_out());
+        let part = part
+            .and_then(|r| r.part.as_mut())
+            .ok_or_else(|| Fault::not_found(format!("`{id}` does not run")))?;
+        if !part.can(needed) {
+            return Err(Fault::denied(format!("extension `{id}` has no tools")));
+        }
+        if let Some(instance) = &part.instance {
+            part.description = instance.describe()?;
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Record>> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,156 @@
+//! What an extension provides, as the loop knows it: its tools as [`Tool`], its agent as [`Agent`].
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use drupe_agent::{Agent, Run, Task, Tool, ToolContext, ToolError, ToolOutput};
+use drupe_extension_api::{
+    AgentId, AgentResponse, DefinitionLimits, EffectId, ExtensionId, FailureClass, FaultCode, ToolResult,
+    ToolSpec,
+    wire::{self, AgentInvoke, CallContext, LookupResult, ToolCall, ToolLookup},
+};
+use futures_util::future::BoxFuture;
+use jiff::Timestamp;
+use serde_json::value::RawValue;
+
+use super::{
+    instance::{Header, Instance},
+    tokens::Tokens,
+};
+
+/// How long a tool may think about the outcome of an interrupted call.
+const LOOKUP: Duration = Duration::from_secs(10);
+
+/// A tool of a native extension.
+pub struct ExtensionTool {
+    pub(crate) owner: ExtensionId,
+    pub(crate) spec: Arc<ToolSpec>,
+    pub(crate) instance: Arc<Instance>,
+    pub(crate) tokens: Arc<Tokens>,
+}
+
+impl Tool for ExtensionTool {
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &self.spec
+    }
+
+    fn origin(&self) -> &str {
+        self.owner.as_str()
+    }
+
+    fn call(
+        &self,
+        params: Box<RawValue>,
+        context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let token = self.tokens.grant(self.owner.clone(), Arc::clone(&context.run));
+            let left = context.deadline.saturating_duration_since(tokio::time::Instant::now());
+            let payload = ToolCall {
+                name: self.spec.name.clone(),
+                params,
+                context: call_context(&context.run, context.effect.clone(), left),
+            };
+            let header = Header {
+                token: token.as_str(),
+                trace: context.run.scope.correlation.as_str(),
+                timeout: None,
+            };
+            let result: ToolResult = self.instance.call(wire::op::TOOL_CALL, &payload, header).await?;
+            Ok(ToolOutput::text(result.content))
+        })
+    }
+
+    fn lookup(&self, effect: EffectId) -> BoxFuture<'_, LookupResult> {
+        Box::pin(async move {
+            let payload = ToolLookup { name: self.spec.name.clone(), effect_id: effect };
+            let header = Header { timeout: Some(LOOKUP), ..Header::default() };
+            match self.instance.call(wire::op::TOOL_LOOKUP, &payload, header).await {
+                Ok(result) => result,
+                Err(fault) => {
+                    if fault.code != FaultCode::Unsupported {
+                        tracing::warn!(tool = %self.spec.name, %fault, "the outcome of a call could not be looked up");
+                    }
+                    LookupResult::Unknown
+                }
+            }
+        })
+    }
+}
+
+/// The agent that a native extension is.
+pub struct NativeAgent {
+    pub(crate) id: AgentId,
+    pub(crate) limits: DefinitionLimits,
+    pub(crate) instance: Arc<Instance>,
+    pub(crate) tokens: Arc<Tokens>,
+}
+
+impl Agent for NativeAgent {
+    fn id(&self) -> &AgentId {
+        &self.id
+    }
+
+    fn limits(&self) -> &DefinitionLimits {
+        &self.limits
+    }
+
+    fn invoke(&self, task: Task, run: Arc<Run>) -> BoxFuture<'_, AgentResponse> {
+        Box::pin(async move {
+            if let Err(fault) = run.commit().await {
+                return AgentResponse::error(FailureClass::Internal, fault.to_string());
+            }
+            let token = self.tokens.grant(self.id.clone().into(), Arc::clone(&run));
+            let deadline = run.budget.deadline();
+            let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+            let effect = drupe_agent::ids::effect(&run.scope.turn, &run.id, 0, 0);
+            let payload = AgentInvoke {
+                task: task.text,
+                context: task.context,
+                call: call_context(&run, effect, left),
+            };
+            let header =
+                Header { token: token.as_str(), trace: run.scope.correlation.as_str(), timeout: None };
+            let call = self.instance.call::<AgentResponse>(wire::op::AGENT_INVOKE, &payload, header);
+            let result = tokio::select! {
+                result = call => result,
+                () = run.cancel.cancelled() => {
+                    return AgentResponse::error(FailureClass::Cancelled, "it was cancelled");
+                }
+                () = tokio::time::sleep_until(deadline) => {
+                    let message = format!("agent `{}` did not finish within its time budget", self.id);
+                    return AgentResponse::error(FailureClass::Timeout, message);
+                }
+            };
+            result.unwrap_or_else(|fault| {
+                let class = match fault.code {
+                    FaultCode::Budget => FailureClass::Budget,
+                    FaultCode::NotConfigured => FailureClass::Config,
+                    FaultCode::Cancelled => FailureClass::Cancelled,
+                    FaultCode::Timeout => FailureClass::Timeout,
+                    _ => FailureClass::Tool,
+                };
+                AgentResponse::error(class, fault.to_string())
+            })
+        })
+    }
+}
+
+fn call_context(run: &Run, effect_id: EffectId, left: Duration) -> CallContext {
+    let left = jiff::SignedDuration::try_from(left).unwrap_or(jiff::SignedDuration::MAX);
+    CallContext {
+        session: run.scope.session.clone(),
+        turn: run.scope.turn.clone(),
+        agent: run.agent.clone(),
+        call_path: run.path.clone(),
+        base_folder: folder_text(&run.scope.base_folder),
+        deadline: Timestamp::now().checked_add(left).ok(),
+        remaining_tokens: Some(run.budget.remaining_tokens()),
+        correlation_id: run.scope.correlation.clone(),
+        effect_id,
+    }
+}
+
+/// A folder as text; one that is not UTF-8 was refused at the start.
+pub(crate) fn folder_text(folder: &PathBuf) -> String {
+    folder.display().to_string()
+}

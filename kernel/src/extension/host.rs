@@ -1,0 +1,315 @@
+//! The kernel as an extension sees it: the operations of the `Host` table.
+//!
+//! Each operation runs as a task of the kernel's own runtime, so that an extension may poll it from any thread, and is
+//! cancelled when the extension drops its future. What an extension may do here follows from its manifest (rights,
+//! `uses_tools`, `uses_agents`) and from the token of the call on whose behalf it asks.
+
+use std::{
+    collections::BTreeMap,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use abi_stable::{
+    sabi_trait::TD_Opaque,
+    std_types::{RString, RVec},
+};
+use async_ffi::{FfiFuture, FutureExt as _};
+use drupe_agent::{Agent, LoopAgent, Run, Task};
+use drupe_config::{Manifest, Right};
+use drupe_extension_abi::{CallHeader, Host, Host_TO, HostBox, Reply};
+use drupe_extension_api::{
+    AgentInvocationContext, ExtensionId, Fault, FaultCode, ToolCallRequest, ToolResult, ToolStatus,
+    wire::{
+        BusMessage, CallTool, ControlCall, Emit, HandleNext, InvokeAgent, Log, NotifyUser, RestartRequest,
+        RunAgent, Submit, Subscribe, host,
+    },
+};
+use futures_util::FutureExt;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use crate::{control, kernel::Kernel, wiring};
+
+/// The longest topic, in bytes.
+const TOPIC: usize = 128;
+
+/// The table of one extension. Clones are the same.
+#[derive(Clone)]
+struct Table(Arc<Owner>);
+
+struct Owner {
+    manifest: Arc<Manifest>,
+    kernel: Weak<Kernel>,
+    runtime: tokio::runtime::Handle,
+}
+
+/// The table for an extension, as it crosses the boundary.
+pub fn table(manifest: Arc<Manifest>, kernel: &Arc<Kernel>) -> HostBox {
+    let owner =
+        Owner { manifest, kernel: Arc::downgrade(kernel), runtime: tokio::runtime::Handle::current() };
+    Host_TO::from_value(Table(Arc::new(owner)), TD_Opaque)
+}
+
+impl Host for Table {
+    fn describe(&self) -> RVec<u8> {
+        let about = json!({
+            "payload_version": drupe_extension_api::wire::PAYLOAD_VERSION,
+            "release": env!("CARGO_PKG_VERSION"),
+        });
+        about.to_string().into_bytes().into()
+    }
+
+    fn call(&self, header: CallHeader, operation: RString, payload: RVec<u8>) -> FfiFuture<Reply> {
+        let owner = Arc::clone(&self.0);
+        let work = async move {
+            let result = AssertUnwindSafe(owner.perform(&header, &operation, &payload)).catch_unwind().await;
+            reply(
+                result.unwrap_or_else(|_| {
+                    Err(Fault::internal(format!("the kernel panicked in `{operation}`")))
+                }),
+            )
+        };
+        let task = AbortOnDrop(self.0.runtime.spawn(work));
+        async move {
+            let mut task = task;
+            match (&mut task.0).await {
+                Ok(reply) => reply,
+                Err(_) => reply(Err(Fault::new(FaultCode::Cancelled, "the kernel is ending"))),
+            }
+        }
+        .into_ffi()
+    }
+
+    fn close(&self) {
+        if let Some(kernel) = self.0.kernel.upgrade() {
+            kernel.handles.close_all(&self.0.manifest.id);
+        }
+    }
+}
+
+struct AbortOnDrop(tokio::task::JoinHandle<Reply>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn reply(result: Result<Vec<u8>, Fault>) -> Reply {
+    match result {
+        Ok(body) => Reply { status: Reply::OK, body: body.into() },
+        // A fault is plain text; it always has a form in JSON.
+        Err(fault) => {
+            Reply { status: Reply::FAULT, body: serde_json::to_vec(&fault).unwrap_or_default().into() }
+        }
+    }
+}
+
+fn read<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Fault> {
+    serde_json::from_slice(payload)
+        .map_err(|error| Fault::invalid(format!("the payload cannot be read: {error}")))
+}
+
+fn write(value: impl Serialize) -> Result<Vec<u8>, Fault> {
+    serde_json::to_vec(&value).map_err(Fault::internal)
+}
+
+impl Owner {
+    async fn perform(&self, header: &CallHeader, operation: &str, payload: &[u8]) -> Result<Vec<u8>, Fault> {
+        let kernel = self
+            .kernel
+            .upgrade()
+            .ok_or_else(|| Fault::new(FaultCode::Unavailable, "the kernel is ending"))?;
+        let id = &self.manifest.id;
+        match operation {
+            host::LOG => write(log(id, &read(payload)?)),
+            host::SLEEP => {
+                tokio::time::sleep(Duration::from_millis(read(payload)?)).await;
+                write(())
+            }
+            host::EMIT => write(self.emit(&kernel, read(payload)?)?),
+            host::SUBSCRIBE => {
+                let Subscribe { topic } = read(payload)?;
+                write(kernel.handles.open(id, topic, kernel.bus.topics())?)
+            }
+            host::HANDLE_NEXT => write(kernel.handles.next(id, read::<HandleNext>(payload)?).await?),
+            host::HANDLE_CLOSE => write(kernel.handles.close(id, read(payload)?)),
+            host::TOOL_CALL => {
+                write(self.call_tool(&kernel, &self.run(&kernel, header)?, read(payload)?).await?)
+            }
+            host::AGENT_RUN => {
+                write(self.run_agent(&kernel, &self.run(&kernel, header)?, read(payload)?).await?)
+            }
+            host::AGENT_INVOKE => {
+                write(self.invoke_agent(&kernel, &self.run(&kernel, header)?, read(payload)?).await?)
+            }
+            host::SUBMIT => {
+                self.right(Right::Submit, operation)?;
+                let submit = Submit { channel: id.to_string(), ..read(payload)? };
+                write(kernel.submit(submit).await?)
+            }
+            host::NOTIFY => {
+                let NotifyUser { text, session } = read(payload)?;
+                write(kernel.notify(session, text).await?)
+            }
+            host::RESTART => {
+                self.right(Right::Restart, operation)?;
+                let RestartRequest { reason } = read(payload)?;
+                let run = kernel.tokens.redeem(id, &header.parent_token).ok();
+                write(kernel.request_restart(reason, run.as_deref()).await?)
+            }
+            host::CONTROL => {
+                self.right(Right::Control, operation)?;
+                let ControlCall { method, params } = read(payload)?;
+                write(
+                    control::methods::call(&kernel, control::methods::Caller::Extension(id), &method, params)
+                        .await?,
+                )
+            }
+            host::TOOLS_CHANGED => write(kernel.rewire(id).await?),
+            _ => Err(Fault::unsupported(operation)),
+        }
+    }
+
+    fn run(&self, kernel: &Kernel, header: &CallHeader) -> Result<Arc<Run>, Fault> {
+        kernel.tokens.redeem(&self.manifest.id, &header.parent_token)
+    }
+
+    fn right(&self, right: Right, operation: &str) -> Result<(), Fault> {
+        if self.manifest.rights.contains(&right) {
+            return Ok(());
+        }
+        let name =
+            serde_json::to_value(right).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
+        tracing::warn!(extension = %self.manifest.id, operation, right = name, "refused: the manifest lacks the right");
+        let message = format!("extension `{}` may not use `{operation}`", self.manifest.id);
+        Err(Fault::denied(message).help(format!("its manifest needs `rights: [{name}]`")))
+    }
+
+    fn emit(&self, kernel: &Kernel, emit: Emit) -> Result<(), Fault> {
+        if emit.topic.is_empty() || emit.topic.len() > TOPIC {
+            return Err(Fault::invalid(format!("a topic has 1 to {TOPIC} bytes")));
+        }
+        let topic = format!("{}.{}", self.manifest.id, emit.topic);
+        kernel.bus.publish(BusMessage { topic, payload: emit.payload, skipped: 0 });
+        Ok(())
+    }
+
+    async fn call_tool(&self, kernel: &Kernel, run: &Arc<Run>, call: CallTool) -> Result<ToolResult, Fault> {
+        let snapshot = kernel.snapshot();
+        let registry = snapshot.resolved.get(&self.manifest.id).cloned().unwrap_or_default();
+        let limits = snapshot.orchestrator.definition().limits.clone();
+        let request = ToolCallRequest {
+            call_id: String::new(),
+            name: call.name.to_string(),
+            arguments: call.params.get().to_owned(),
+        };
+        let (status, content) =
+            drupe_agent::call_tool(run, &registry, &limits, request).await.map_err(Fault::internal)?;
+        match status {
+            ToolStatus::Ok => Ok(ToolResult { content }),
+            ToolStatus::Refused => Err(Fault::denied(content)),
+            ToolStatus::Cancelled => Err(Fault::new(FaultCode::Cancelled, content)),
+            ToolStatus::OutcomeUnknown => Err(Fault::new(FaultCode::OutcomeUnknown, content)),
+            ToolStatus::Error => Err(Fault::new(FaultCode::Other, content)),
+        }
+    }
+
+    /// Runs the loop on behalf of the extension's own agent, with its own tools and those that it lists.
+    async fn run_agent(
+        &self,
+        kernel: &Kernel,
+        run: &Arc<Run>,
+        ask: RunAgent,
+    ) -> Result<impl Serialize + use<>, Fault> {
+        let id = &self.manifest.id;
+        if ask.definition.id.as_str() != id.as_str() {
+            return Err(Fault::denied(format!(
+                "extension `{id}` can run its own agent only, not `{}`",
+                ask.definition.id
+            )));
+        }
+        let snapshot = kernel.snapshot();
+        let mut builder = drupe_agent::RegistryBuilder::default();
+        let mut add = |tool| builder.add(tool).map_err(|error| Fault::invalid(error.to_string()));
+        add(drupe_agent::refuse::tool())?;
+        let own = snapshot.tools.get(id).map(Vec::as_slice).unwrap_or_default();
+        for name in &ask.own_tools {
+            let tool = own.iter().find(|t| t.spec().name == *name);
+            add(Arc::clone(
+                tool.ok_or_else(|| Fault::not_found(format!("extension `{id}` has no tool `{name}`")))?,
+            ))?;
+        }
+        for tool in snapshot.resolved.get(id).iter().flat_map(|r| r.iter()) {
+            add(Arc::clone(tool))?;
+        }
+        let models = kernel.models.resolve_for(&ask.definition.models, &ask.definition.parameters);
+        let model = models.map_err(|error| Fault::new(FaultCode::NotConfigured, error.to_string()))?.model;
+        let agent: Arc<dyn Agent> =
+            Arc::new(LoopAgent::new(ask.definition, Arc::new(builder.build()), model, false));
+        let task = Task { text: ask.task, context: ask.context, history: Vec::new() };
+        Ok(run.invoke_own(&agent, task).await)
+    }
+
+    async fn invoke_agent(
+        &self,
+        kernel: &Kernel,
+        run: &Arc<Run>,
+        ask: InvokeAgent,
+    ) -> Result<impl Serialize + use<>, Fault> {
+        let listed = self.manifest.agent.as_ref().is_some_and(|a| a.uses_agents.contains(&ask.agent));
+        if !listed {
+            let message = format!(
+                "extension `{}` does not list agent `{}` in `uses_agents`",
+                self.manifest.id, ask.agent
+            );
+            return Err(Fault::denied(message));
+        }
+        let snapshot = kernel.snapshot();
+        let agent = Arc::clone(&snapshot.agent(&ask.agent)?.agent);
+        let context = AgentInvocationContext {
+            conversation_summary: ask.summary,
+            user_message: Some(run.scope.user_message.clone()),
+            correlation_id: Some(run.scope.correlation.clone()),
+        };
+        Ok(run.invoke_other(&agent, Task { text: ask.task, context, history: Vec::new() }).await)
+    }
+}
+
+fn log(extension: &ExtensionId, log: &Log) {
+    let message = log.message.as_str();
+    match log.level.as_str() {
+        "error" => tracing::error!(%extension, "{message}"),
+        "warn" => tracing::warn!(%extension, "{message}"),
+        "info" => tracing::info!(%extension, "{message}"),
+        "debug" => tracing::debug!(%extension, "{message}"),
+        _ => tracing::trace!(%extension, "{message}"),
+    }
+}
+
+/// The payload of `initialize`.
+pub fn initialize_payload(
+    kernel: &Kernel,
+    manifest: &Manifest,
+    part: &wiring::Part,
+    resolved_tools: Vec<drupe_extension_api::ToolSpec>,
+) -> Result<drupe_extension_api::wire::Initialize, String> {
+    let config = manifest.effective_config(&kernel.config).map_err(|faults| faults.render(false))?;
+    let secrets: BTreeMap<_, _> =
+        manifest.resolve_secrets(&kernel.config.overlay).map_err(|faults| faults.render(false))?;
+    let data = kernel.home.data(&manifest.id);
+    std::fs::create_dir_all(&data)
+        .map_err(|error| format!("`{}` cannot be made: {error}", data.display()))?;
+    Ok(drupe_extension_api::wire::Initialize {
+        id: manifest.id.clone(),
+        config,
+        secrets: secrets.into_iter().map(|(name, secret)| (name, Value::from(secret.expose()))).collect(),
+        data_folder: data.display().to_string(),
+        folder: manifest.folder.display().to_string(),
+        workspace: kernel.home.workspace().display().to_string(),
+        agent: part.is_agent().then(|| wiring::definition(part, &kernel.config)),
+        resolved_tools,
+    })
+}

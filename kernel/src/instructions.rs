@@ -1,0 +1,99 @@
+//! Renders instructions. A template sees the extension's own facts and reads its own folder; what users and tools say
+//! is never part of a template.
+
+use std::{fs, path::Path};
+
+use drupe_config::{ContextSource, Instructions};
+use minijinja::{AutoEscape, Environment, UndefinedBehavior};
+use serde::Serialize;
+
+/// Steps that rendering may take: a long prompt takes a few thousand.
+const FUEL: u64 = 200_000;
+
+/// The largest prompt or context file, in bytes.
+const LARGEST: u64 = 1024 * 1024;
+
+/// The text of instructions; `variables` fill a template.
+pub fn render(
+    instructions: &Instructions,
+    folder: &Path,
+    variables: &impl Serialize,
+) -> Result<String, String> {
+    match instructions {
+        Instructions::Inline(text) => Ok(text.clone()),
+        Instructions::File { path, template: false } => read(path),
+        Instructions::File { path, template: true } => template(&read(path)?, folder, variables)
+            .map_err(|reason| format!("`{}`: {reason}", path.display())),
+    }
+}
+
+/// Renders a template: undefined variables are errors, includes stay in `folder`, loops end.
+pub fn template(source: &str, folder: &Path, variables: &impl Serialize) -> Result<String, String> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment.set_fuel(Some(FUEL));
+    let root = folder.to_owned();
+    environment.set_loader(move |name| {
+        let inside = root
+            .join(name)
+            .canonicalize()
+            .ok()
+            .filter(|p| root.canonicalize().is_ok_and(|r| p.starts_with(r)));
+        Ok(inside.and_then(|path| read(&path).ok()))
+    });
+    environment.render_str(source, minijinja::value::Serde(variables)).map_err(|error| {
+        let line = error.line().map(|l| format!("line {l}: ")).unwrap_or_default();
+        format!("{line}{error}")
+    })
+}
+
+/// The texts of an agent's default context.
+pub fn context(sources: &[ContextSource]) -> Result<Vec<String>, String> {
+    let text = |source: &ContextSource| match source {
+        ContextSource::Inline(text) => Ok(text.clone()),
+        ContextSource::File(path) => read(path),
+    };
+    sources.iter().map(text).collect()
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    let size =
+        fs::metadata(path).map_err(|error| format!("`{}` cannot be read: {error}", path.display()))?.len();
+    if size > LARGEST {
+        return Err(format!("`{}` has {size} bytes; at most {LARGEST} are read", path.display()));
+    }
+    fs::read_to_string(path).map_err(|error| format!("`{}` cannot be read: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(source: &str) -> Result<String, String> {
+        template(source, Path::new("/nonexistent"), &json!({"name": "x", "user": "{{ name }}"}))
+    }
+
+    #[test]
+    fn variables_are_data_and_never_templates() {
+        assert_eq!(check("{{ user }}").as_deref(), Ok("{{ name }}"));
+    }
+
+    #[test]
+    fn an_undefined_variable_is_an_error() {
+        assert!(check("{{ nope }}").expect_err("strict").contains("undefined"));
+    }
+
+    #[test]
+    fn an_endless_template_runs_out_of_fuel() {
+        let endless = "{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}";
+        assert!(check(endless).expect_err("fuel").contains("fuel"));
+    }
+
+    #[test]
+    fn an_include_outside_the_folder_is_refused() {
+        assert!(check("{% include '/etc/hostname' %}").is_err());
+        assert!(check("{% include '../../etc/hostname' %}").is_err());
+    }
+}

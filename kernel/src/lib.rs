@@ -1,0 +1,28 @@
+//! The nano-kernel: finds extensions, loads and wires them, and answers messages through the one loop.
+//!
+//! It knows no feature by name. What it can do besides talking to a model lives in extensions; what lasts lives in the
+//! journal; whether it runs at all is the supervisor's business. One process is one kernel: it serves until its
+//! supervisor or the operator ends it, drains, and says how it ended.
+
+mod main_loop;
+pub use main_loop::{Arguments, main};
+
+pub mod boot;
+pub mod ending;
+pub mod kernel;
+
+pub mod extension;
+pub mod snapshot;
+pub mod wiring;
+
+pub mod channels;
+pub mod sessions;
+pub mod turn;
+
+pub mod bus;
+pub mod control;
+
+pub mod check;
+pub mod instructions;
+pub mod service;
+pub mod settings;

@@ -1,0 +1,342 @@
+//! The kernel process: from its arguments to its exit status.
+
+use std::{
+    collections::BTreeMap,
+    io::IsTerminal,
+    os::{fd::OwnedFd, unix::net::UnixListener},
+    path::PathBuf,
+    sync::{Arc, RwLock},
+    thread,
+    time::Duration,
+};
+
+use drupe_agent::{Clock, SystemClock};
+use drupe_config::{Config, Sources, load_config};
+use drupe_extension_api::AgentId;
+use drupe_journal::Store;
+use drupe_link::{ControlToken, Down, Home, KernelLink, Up};
+use drupe_models::Models;
+use tokio::sync::mpsc;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing_subscriber::EnvFilter;
+
+use crate::{
+    boot,
+    bus::Bus,
+    control,
+    ending::{Ending, Why},
+    extension::{Extensions, handles::Handles, tokens::Tokens},
+    kernel::{Folders, Kernel, Start},
+    sessions::Sessions,
+    settings, wiring,
+};
+
+/// `sysexits`: the configuration is wrong. A supervisor does not try again.
+const CONFIG: u8 = 78;
+/// `sysexits`: something failed that may go better next time.
+const FAILED: u8 = 70;
+/// `sysexits`: the journal cannot be used.
+const JOURNAL: u8 = 74;
+
+/// How often the supervisor hears that the runtime still turns.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// What the kernel process is given.
+#[derive(Debug)]
+pub struct Arguments {
+    /// The home.
+    pub home: PathBuf,
+    /// The link to the supervisor.
+    pub link: OwnedFd,
+    /// The listening control socket.
+    pub control: OwnedFd,
+    /// The configuration file; none for built-in defaults.
+    pub config: Option<PathBuf>,
+    /// The agents that surfaces offer; empty for all.
+    pub agents: Vec<AgentId>,
+    /// The process environment, read once at the entry.
+    pub environment: BTreeMap<String, String>,
+    /// Log lines for people rather than programs.
+    pub human_log: bool,
+}
+
+/// Runs a kernel to its end; gives the exit status of the process.
+pub fn main(arguments: Arguments) -> u8 {
+    // Besides the link: an end of the supervisor that no thread of this process lives to see.
+    let parent_death = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    let link = Arc::new(KernelLink::new(arguments.link));
+    let hello = Up::Hello { pid: std::process::id(), version: env!("CARGO_PKG_VERSION").into() };
+    let start = match link.send(&hello).map(|()| link.recv()) {
+        Ok(Ok(Some(Down::Start {
+            generation, safe_mode, supervisor_pid, restarts, exits, notices, ..
+        }))) => Start {
+            generation,
+            safe_mode,
+            supervisor_pid,
+            restarts,
+            exits,
+            notices,
+            agents: (!arguments.agents.is_empty()).then_some(arguments.agents),
+            began_ms: SystemClock.now_ms(),
+            exe: std::env::current_exe().unwrap_or_default(),
+        },
+        _ => return FAILED,
+    };
+    let sources = Sources {
+        file: arguments.config,
+        home: arguments.home.clone(),
+        environment: arguments.environment,
+        overrides: Vec::new(),
+    };
+    let loaded = load_config(&sources);
+    let filter = loaded.as_ref().map_or("info", |l| l.value.log.as_str());
+    logging(sources.environment.get("RUST_LOG").map_or(filter, String::as_str), arguments.human_log);
+    if let Err(error) = parent_death {
+        tracing::warn!(%error, "this kernel may outlive a supervisor that is killed");
+    }
+    let config = match loaded {
+        Ok(loaded) => {
+            loaded.warnings.iter().for_each(|w| tracing::warn!("{}", w.message));
+            loaded.value
+        }
+        Err(faults) => {
+            say(&faults.render(std::io::stderr().is_terminal()));
+            return CONFIG;
+        }
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            say(&format!("the runtime cannot start: {error}"));
+            return FAILED;
+        }
+    };
+    let status = match runtime.block_on(Box::pin(run(
+        arguments.home,
+        config,
+        sources,
+        start,
+        link,
+        arguments.control,
+    ))) {
+        Ok(()) => 0,
+        Err(failure) => {
+            say(&failure.message);
+            failure.status
+        }
+    };
+    // Threads of extensions may hang: what had to be written is written.
+    runtime.shutdown_background();
+    status
+}
+
+struct Failure {
+    status: u8,
+    message: String,
+}
+
+impl Failure {
+    fn new(status: u8, message: impl std::fmt::Display) -> Self {
+        Self { status, message: message.to_string() }
+    }
+}
+
+/// To the operator, who may be looking before there is a log.
+fn say(message: &str) {
+    use std::io::Write;
+    // Without a place to say it there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "{}", message.trim_end());
+}
+
+fn logging(filter: &str, human: bool) {
+    let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    if human {
+        builder.with_ansi(false).compact().init();
+    } else {
+        builder.json().init();
+    }
+}
+
+async fn run(
+    home: PathBuf,
+    config: Config,
+    sources: Sources,
+    start: Start,
+    link: Arc<KernelLink>,
+    control: OwnedFd,
+) -> Result<(), Failure> {
+    let mut down = listen(Arc::clone(&link));
+    let kernel = assemble(&home, config, sources, start)?;
+    boot::extensions(&kernel).await.map_err(|fault| Failure::new(CONFIG, fault))?;
+    let token = Home::new(&home)
+        .map_err(|e| Failure::new(FAILED, e))
+        .and_then(|home| ControlToken::read(&home).map_err(|error| Failure::new(FAILED, error)))?;
+    let listener = UnixListener::from(control);
+    let serving = kernel.tasks.spawn(control::server::serve(Arc::clone(&kernel), listener, token));
+    boot::take_up(&kernel).await.map_err(|fault| Failure::new(JOURNAL, fault))?;
+    let ready = || Up::Ready {
+        drain_timeout_ms: u64::try_from(kernel.config.drain_timeout.as_millis()).unwrap_or(u64::MAX),
+        config: kernel
+            .settings
+            .file
+            .as_ref()
+            .and_then(|f| std::fs::read_to_string(f).ok())
+            .unwrap_or_default(),
+        model: Some(kernel.snapshot().orchestrator.model().profile().name.clone()),
+        notices: kernel.snapshot().notices.clone(),
+    };
+    send(&link, &ready());
+    tracing::info!(generation = kernel.start.generation, "ready");
+    let mut beat = tokio::time::interval(BEAT);
+    beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut shown = String::new();
+    let mut serving = serving;
+    let why = loop {
+        tokio::select! {
+            why = kernel.ending.wait() => break why,
+            frame = down.recv() => match frame {
+                Some(Down::Reload) => {
+                    reload(&kernel).await;
+                    send(&link, &ready());
+                }
+                Some(Down::Stop) => kernel.ending.request(Why::Stop, None),
+                Some(Down::Start { .. }) => {}
+                None => return Err(Failure::new(FAILED, "the supervisor is gone")),
+            },
+            _ = beat.tick() => {
+                // Through a worker and back, so that a runtime that no longer turns is seen.
+                if kernel.tasks.spawn(std::future::ready(())).await.is_ok() {
+                    send(&link, &Up::Beat);
+                }
+                tell_status(&kernel, &link, &mut shown).await;
+            }
+            end = &mut serving => {
+                return Err(Failure::new(FAILED, format!("the control socket cannot be served: {end:?}")));
+            }
+        }
+    };
+    send(&link, &Up::Draining);
+    tracing::info!(?why, "draining");
+    // A stop that comes while a restart drains goes before it.
+    let draining = boot::drain(&kernel, why.clone());
+    tokio::pin!(draining);
+    loop {
+        tokio::select! {
+            () = &mut draining => break,
+            Some(Down::Stop) = down.recv() => kernel.ending.request(Why::Stop, None),
+            _ = beat.tick() => send(&link, &Up::Beat),
+        }
+    }
+    let why = kernel.ending.decided().unwrap_or(why);
+    kernel.store.clone().close().await.map_err(|error| Failure::new(JOURNAL, error))?;
+    let last = match why {
+        Why::Stop => Up::Stopping,
+        Why::Restart { reason } => Up::Restart { reason },
+    };
+    link.send(&last).map_err(|error| Failure::new(FAILED, error))
+}
+
+/// Makes the kernel with nothing loaded.
+fn assemble(
+    home: &std::path::Path,
+    config: Config,
+    sources: Sources,
+    start: Start,
+) -> Result<Arc<Kernel>, Failure> {
+    let folders = Folders::new(home);
+    for folder in [folders.extensions(), folders.workspace().clone(), home.join("data")] {
+        std::fs::create_dir_all(&folder).map_err(|error| {
+            Failure::new(FAILED, format!("`{}` cannot be made: {error}", folder.display()))
+        })?;
+    }
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let bus = Arc::new(Bus::default());
+    let told = Arc::clone(&bus);
+    let publish = Arc::new(move |event| told.event(event));
+    let storage = settings::storage(&config, &folders);
+    let store =
+        Store::open(&storage, Arc::clone(&clock), publish).map_err(|error| Failure::new(JOURNAL, error))?;
+    let models = Models::new(settings::models(&config)).map_err(|error| Failure::new(CONFIG, error))?;
+    let tokens = Arc::new(Tokens::default());
+    let prompt = boot::orchestrator_prompt(&config).map_err(|error| Failure::new(CONFIG, error))?;
+    let context = wiring::Context {
+        config: &config,
+        models: &models,
+        tokens: &tokens,
+        orchestrator: &prompt,
+        workspace: folders.workspace(),
+    };
+    let snapshot = boot::bare(&context).map_err(|reason| Failure::new(CONFIG, reason))?;
+    Ok(Arc::new(Kernel {
+        home: folders,
+        config: Arc::new(config),
+        settings: sources,
+        start,
+        store,
+        models,
+        bus,
+        clock,
+        tokens,
+        handles: Handles::default(),
+        extensions: Extensions::default(),
+        sessions: Sessions::default(),
+        ending: Ending::default(),
+        tasks: TaskTracker::new(),
+        cancel: CancellationToken::new(),
+        snapshot: RwLock::new(Arc::new(snapshot)),
+    }))
+}
+
+/// Hears the supervisor on a thread of its own, so that its end is noticed even when the runtime hangs.
+fn listen(link: Arc<KernelLink>) -> mpsc::UnboundedReceiver<Down> {
+    // Unbounded, but the supervisor sends a handful of frames in a kernel's life.
+    let (frames, heard) = mpsc::unbounded_channel();
+    let spawned = thread::Builder::new().name("link".into()).stack_size(64 * 1024).spawn(move || {
+        while let Ok(Some(frame)) = link.recv() {
+            if frames.send(frame).is_err() {
+                return;
+            }
+        }
+        // The supervisor is gone: nothing of this process may go on, however stuck it is.
+        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    });
+    if let Err(error) = spawned {
+        tracing::error!(%error, "the link to the supervisor is not heard");
+    }
+    heard
+}
+
+/// A frame that the supervisor does not take now is lost; the next one tells the same.
+fn send(link: &KernelLink, frame: &Up) {
+    if let Err(error) = link.try_send(frame) {
+        tracing::debug!(%error, "a frame was not sent to the supervisor");
+    }
+}
+
+/// Tells the supervisor what `status` shows, when it has changed.
+async fn tell_status(kernel: &Arc<Kernel>, link: &KernelLink, shown: &mut String) {
+    let Ok(status) = control::methods::status(kernel).await else { return };
+    let now = serde_json::to_string(&(status.sessions, status.queued_turns, &status.extensions))
+        .unwrap_or_default();
+    if now != *shown {
+        *shown = now;
+        let (sessions, queued_turns) = (status.sessions, status.queued_turns);
+        send(link, &Up::Status { sessions, queued_turns, extensions: status.extensions, unlisted: 0 });
+    }
+}
+
+/// A new configuration takes effect by a restart that drains; one that cannot be read changes nothing.
+async fn reload(kernel: &Arc<Kernel>) {
+    match settings::reread(&kernel.settings) {
+        Ok(_) => {
+            if let Err(fault) = kernel.request_restart("the configuration is read again".into(), None).await {
+                tracing::warn!(%fault, "the configuration is not read again");
+            }
+        }
+        Err(faults) => {
+            tracing::error!("the new configuration has faults, the old one stays:\n{}", faults.render(false))
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! One turn: from the accepted message to the recorded answer.
+
+use std::sync::{Arc, atomic::AtomicU32};
+
+use drupe_agent::{
+    Agent, Journal, LoopAgent, Task, TurnScope, ids,
+    run::{self, TurnOutcome},
+};
+use drupe_extension_api::{
+    AgentId, AgentInvocationContext, AgentResponse, CorrelationId, EventBody, FailureClass, Message, Preview,
+    SessionId, Spend,
+};
+use drupe_journal::{Outbound, QueuedTurn, StoreError, TurnDone};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::{channels, kernel::Kernel, snapshot::Snapshot};
+
+/// Earlier turns that the orchestrator is shown.
+const HISTORY: usize = 20;
+
+/// The most bytes of them; older ones are left out first.
+const HISTORY_BYTES: usize = 32 * 1024;
+
+/// Earlier turns that an agent which is addressed directly is told of.
+const SUMMARY: usize = 3;
+
+/// Who answers, with what.
+struct Plan {
+    agent: Arc<dyn Agent>,
+    task: Task,
+    limits: drupe_extension_api::DefinitionLimits,
+    selected_by: Option<&'static str>,
+}
+
+/// Answers a message, or goes on answering it where an earlier kernel was interrupted.
+pub async fn answer(
+    kernel: &Arc<Kernel>,
+    queued: QueuedTurn,
+    cancel: CancellationToken,
+    gate: Arc<Semaphore>,
+) -> Result<(), StoreError> {
+    let snapshot = kernel.snapshot();
+    let inbound = &queued.inbound;
+    let correlation = match &queued.correlation {
+        Some(correlation) => correlation.clone(),
+        None => CorrelationId::new(uuid::Uuid::now_v7().simple().to_string())
+            .map_err(|error| StoreError::Record(error.to_string()))?,
+    };
+    let root = ids::root_invocation(&queued.turn);
+    let mut events = Vec::new();
+    if queued.started {
+        kernel.store.close_open_items(&queued.turn).await?;
+    } else {
+        events.push((None, EventBody::TurnStarted { input: Preview::of(&inbound.text) }));
+    }
+    let plan = plan(kernel, &snapshot, &queued).await?;
+    if let (Ok(Plan { selected_by: Some(by), .. }), false) = (&plan, queued.started) {
+        events.push((None, EventBody::SubagentSelected { by: (*by).to_owned() }));
+    }
+    kernel.store.start_turn(queued.turn.clone(), root, correlation.clone(), events).await?;
+    let span = tracing::info_span!("turn", session = %inbound.session, turn = %queued.turn, correlation = %correlation);
+    let outcome = match plan {
+        Err(response) => TurnOutcome {
+            response,
+            spend: Spend::default(),
+            last: drupe_agent::Batch {
+                session: inbound.session.clone(),
+                turn: queued.turn.clone(),
+                entries: Vec::new(),
+                events: Vec::new(),
+            },
+        },
+        Ok(plan) => {
+            channels::stream(kernel, &snapshot, inbound);
+            let scope = Arc::new(TurnScope {
+                session: inbound.session.clone(),
+                turn: queued.turn.clone(),
+                correlation,
+                base_folder: kernel.home.workspace().clone(),
+                user_message: inbound.text.clone(),
+                journal: Arc::new(kernel.store.clone()) as Arc<dyn Journal>,
+                policy: Arc::new(drupe_agent::Allowlist),
+                observer: Arc::clone(&kernel.bus) as Arc<dyn drupe_agent::Observer>,
+                clock: Arc::clone(&kernel.clock),
+                gate,
+                resumed: queued.started,
+                invocations: AtomicU32::new(0),
+            });
+            let running = run::run_turn(scope, &plan.agent, plan.task, &plan.limits, cancel);
+            tracing::Instrument::instrument(running, span)
+                .await
+                .map_err(|fault| StoreError::Database(fault.to_string()))?
+        }
+    };
+    finish(kernel, &snapshot, queued, outcome).await
+}
+
+/// Decides who answers. An explicit choice that cannot be met is the turn's answer.
+async fn plan(
+    kernel: &Arc<Kernel>,
+    snapshot: &Snapshot,
+    queued: &QueuedTurn,
+) -> Result<Result<Plan, AgentResponse>, StoreError> {
+    let inbound = &queued.inbound;
+    let (addressed, text) = addressed(&inbound.text);
+    let chosen = match (&inbound.agent, addressed) {
+        (Some(agent), _) => Some((agent.clone(), "agent", inbound.text.as_str())),
+        (None, Some(Ok(agent))) => Some((agent, "@id", text)),
+        (None, Some(Err(reason))) => return Ok(Err(AgentResponse::error(FailureClass::Config, reason))),
+        (None, None) => {
+            let session = kernel.store.session(&inbound.session).await?;
+            session.and_then(|s| s.status.agent).map(|agent| (agent, "session", inbound.text.as_str()))
+        }
+    };
+    let mut plan = match chosen {
+        Some((id, by, text)) => {
+            let entry = match kernel.offered(&id).and_then(|()| snapshot.agent(&id)) {
+                Ok(entry) => entry,
+                Err(fault) => return Ok(Err(AgentResponse::error(FailureClass::Config, fault.to_string()))),
+            };
+            let context = AgentInvocationContext {
+                conversation_summary: summary(kernel, &inbound.session).await?,
+                user_message: None,
+                correlation_id: None,
+            };
+            Plan {
+                agent: Arc::clone(&entry.agent),
+                task: Task { text: text.to_owned(), context, history: Vec::new() },
+                limits: entry.limits.clone(),
+                selected_by: Some(by),
+            }
+        }
+        None => Plan {
+            agent: Arc::clone(&snapshot.orchestrator) as Arc<dyn Agent>,
+            task: Task {
+                history: history(kernel, &inbound.session).await?,
+                ..Task::new(inbound.text.as_str())
+            },
+            limits: snapshot.orchestrator.definition().limits.clone(),
+            selected_by: None,
+        },
+    };
+    if let Some(budget) = inbound.time_budget_ms {
+        plan.limits.time_budget_ms = plan.limits.time_budget_ms.min(budget);
+    }
+    if inbound.model.is_some() || inbound.output.is_some() {
+        match altered(kernel, snapshot, &plan, queued) {
+            Ok(agent) => plan.agent = agent,
+            Err(reason) => return Ok(Err(AgentResponse::error(FailureClass::Config, reason))),
+        }
+    }
+    Ok(Ok(plan))
+}
+
+/// The root with another model or form of answer, for this turn.
+fn altered(
+    kernel: &Kernel,
+    snapshot: &Snapshot,
+    plan: &Plan,
+    queued: &QueuedTurn,
+) -> Result<Arc<dyn Agent>, String> {
+    let id = plan.agent.id();
+    let looping: &LoopAgent =
+        if id == &snapshot.orchestrator.definition().id {
+            &snapshot.orchestrator
+        } else {
+            snapshot.agents.get(id).and_then(|a| a.looping.as_deref()).ok_or_else(|| {
+                format!("agent `{id}` is code: it takes neither a model nor a form of answer")
+            })?
+        };
+    let mut definition = looping.definition().clone();
+    let mut model = Arc::clone(looping.model());
+    if let Some(name) = &queued.inbound.model {
+        definition.models = vec![name.clone()];
+        model = kernel
+            .models
+            .resolve_for(&definition.models, &definition.parameters)
+            .map_err(|e| e.to_string())?
+            .model;
+    }
+    if let Some(output) = &queued.inbound.output {
+        if let Some(schema) = &output.schema {
+            jsonschema::validator_for(schema)
+                .map_err(|e| format!("the schema of the answer is not valid: {e}"))?;
+        }
+        definition.output = Some(output.clone());
+    }
+    let root = id == &snapshot.orchestrator.definition().id;
+    Ok(Arc::new(LoopAgent::new(definition, Arc::clone(looping.registry()), model, root)))
+}
+
+/// `@id …` at the start of a message: the agent, and the rest.
+fn addressed(text: &str) -> (Option<Result<AgentId, String>>, &str) {
+    let Some(rest) = text.trim_start().strip_prefix('@') else { return (None, text) };
+    let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+    let (name, task) = rest.split_at(end);
+    if name.is_empty() {
+        return (None, text);
+    }
+    let task = task.trim_start();
+    let agent = AgentId::new(name).map_err(|error| error.to_string());
+    match (&agent, task.is_empty()) {
+        (Ok(agent), true) => (Some(Err(format!("write a task after `@{agent}`"))), text),
+        _ => (Some(agent), task),
+    }
+}
+
+/// Earlier turns as messages, newest kept first where they are too long.
+async fn history(kernel: &Kernel, session: &SessionId) -> Result<Vec<Arc<Message>>, StoreError> {
+    let turns = kernel.store.conversation(session, HISTORY).await?;
+    let mut left = HISTORY_BYTES;
+    let kept = turns.iter().rev().take_while(|(input, answer)| {
+        let size = input.len() + answer.len();
+        let fits = size <= left;
+        left = left.saturating_sub(size);
+        fits
+    });
+    let kept: Vec<_> = kept.collect();
+    let messages = kept.into_iter().rev().flat_map(|(input, answer)| {
+        let asked = Message::User { content: input.clone() };
+        let said = Message::Assistant { content: answer.clone(), reasoning: None, tool_calls: Vec::new() };
+        [Arc::new(asked), Arc::new(said)]
+    });
+    Ok(messages.collect())
+}
+
+/// The latest turns in short, for an agent that is addressed directly.
+async fn summary(kernel: &Kernel, session: &SessionId) -> Result<Option<String>, StoreError> {
+    let turns = kernel.store.conversation(session, SUMMARY).await?;
+    let line = |(input, answer): &(String, String)| {
+        format!(
+            "- the user said: {}\n  the answer was: {}",
+            Preview::of(input).text,
+            Preview::of(answer).text
+        )
+    };
+    let text = turns.iter().map(line).collect::<Vec<_>>().join("\n");
+    Ok((!text.is_empty()).then_some(text))
+}
+
+/// Records the answer and what goes out, in one transaction, and has it delivered.
+async fn finish(
+    kernel: &Arc<Kernel>,
+    snapshot: &Snapshot,
+    queued: QueuedTurn,
+    outcome: TurnOutcome,
+) -> Result<(), StoreError> {
+    let TurnOutcome { response, spend, last } = outcome;
+    let inbound = queued.inbound;
+    let mut events = last.events;
+    let entries = drupe_agent::Batch { events: Vec::new(), entries: last.entries, ..last };
+    kernel.store.commit(entries).await.map_err(|e| StoreError::Database(e.to_string()))?;
+    events.push((
+        None,
+        EventBody::TurnCompleted {
+            status: response.status,
+            error: response.error.clone(),
+            class: response.class,
+            spend,
+        },
+    ));
+    let outbox = channels::carries(snapshot, &inbound.channel).then(|| Outbound {
+        channel: inbound.channel.clone(),
+        address: inbound.address.clone(),
+        text: response.content.clone(),
+    });
+    let done = TurnDone {
+        turn: queued.turn,
+        response,
+        spend,
+        diagnostics: Vec::new(),
+        outbox,
+        snapshot: None,
+        events,
+        end: None,
+    };
+    if kernel.store.finish_turn(done).await?.is_some() {
+        channels::deliver_soon(kernel);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_taken_only_from_the_start() {
+        let agent = |text| addressed(text).0.map(|a| a.map(|a| a.to_string()).map_err(|_| ()));
+        assert_eq!(agent("@haiku rust"), Some(Ok("haiku".into())));
+        assert_eq!(agent("  @haiku   rust"), Some(Ok("haiku".into())));
+        assert_eq!(agent("mail me @haiku"), None);
+        assert_eq!(agent("@ nothing"), None);
+        assert_eq!(agent("@haiku"), Some(Err(())));
+        assert_eq!(agent("@HAIKU x"), Some(Err(())));
+        assert_eq!(addressed("@haiku  on rust").1, "on rust");
+    }
+}

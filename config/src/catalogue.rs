@@ -91,17 +91,6 @@ pub struct ModelProfile {
 }
 
 impl ModelProfile {
-    /// These values where they are known, and `base` elsewhere.
-    pub fn over(&self, base: &Self) -> Self {
-        Self {
-            context_window: self.context_window.or(base.context_window),
-            max_output_tokens: self.max_output_tokens.or(base.max_output_tokens),
-            input_usd: self.input_usd.or(base.input_usd),
-            cached_usd: self.cached_usd.or(base.cached_usd),
-            output_usd: self.output_usd.or(base.output_usd),
-        }
-    }
-
     pub(crate) fn read(fields: Fields<'_>) -> Self {
         let profile = Self {
             context_window: fields.integer("context_window"),
@@ -116,17 +105,6 @@ impl ModelProfile {
 }
 
 impl Catalogue {
-    /// What is known about a bare name: the exact one, else the longest beginning that is listed.
-    pub fn lookup(&self, name: &str) -> Option<CatalogueEntry<'_>> {
-        let length = |model: &Model| match model.name.strip_suffix('*') {
-            Some(beginning) => name.starts_with(beginning).then_some(beginning.len()),
-            None => (model.name == name).then_some(usize::MAX),
-        };
-        let found = self.models.iter().filter_map(|model| Some((length(model)?, model)));
-        let (_, model) = found.max_by_key(|(length, _)| *length)?;
-        Some(model.entry())
-    }
-
     /// Every listed name, or beginning of one with `*` at its end, and what is known about it.
     pub fn entries(&self) -> impl Iterator<Item = (&str, CatalogueEntry<'_>)> {
         self.models.iter().map(|model| (model.name.as_str(), model.entry()))
@@ -164,16 +142,13 @@ mod tests {
             );
         }
         for provider in &catalogue.providers {
-            let entry = catalogue.lookup(&provider.default_model);
-            assert_eq!(entry.map(|entry| entry.provider), Some(provider.name.as_str()));
+            let fits = |name: &str| match name.strip_suffix('*') {
+                Some(beginning) => provider.default_model.starts_with(beginning),
+                None => provider.default_model == name,
+            };
+            let mut owners = catalogue.entries().filter(|(name, _)| fits(name)).peekable();
+            assert!(owners.peek().is_some(), "{} is not listed", provider.default_model);
+            assert!(owners.all(|(_, entry)| entry.provider == provider.name), "{}", provider.default_model);
         }
-    }
-
-    #[test]
-    fn the_longest_listed_beginning_wins_and_an_unknown_name_stays_unknown() {
-        let price = |name: &str| model_catalogue().lookup(name).and_then(|entry| entry.profile.input_usd);
-        assert_ne!(price("gpt-4o-mini"), price("gpt-4o"));
-        assert_eq!(price("gpt-4o-mini-2024-07-18"), price("gpt-4o-mini"));
-        assert_eq!(price("my-own-model"), None);
     }
 }

@@ -37,8 +37,8 @@ pub use overlay::{Overlay, Secret};
 pub use schema::{config_schema, manifest_schema};
 pub use settings::{
     AgentDefaults, Config, Durability, EffectiveValue, ExtensionOverride, ExtensionsConfig, JournalConfig,
-    ModelRef, ModelsConfig, OrchestratorConfig, Origin, ProviderConfig, ProviderKind, Resolution, Sources,
-    UnknownModel, default_file, load_config,
+    ModelsConfig, OrchestratorConfig, Origin, ProviderConfig, ProviderKind, Sources, default_file,
+    load_config,
 };
 
 /// The orchestrator's instructions where `orchestrator.instructions` says nothing: a minijinja template.

@@ -226,7 +226,8 @@ fn quoted(rest: &str, quote: char) -> Result<String, &'static str> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+    #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
     use super::*;
 
     #[test]

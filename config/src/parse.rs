@@ -293,7 +293,8 @@ fn float(text: &str) -> Option<Yaml> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+    #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
     use super::*;
     use crate::source::SourceOrigin;
 

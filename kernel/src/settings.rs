@@ -49,7 +49,7 @@ fn provider(name: &str, from: &ProviderConfig) -> ProviderSettings {
             base_url: from.base_url.clone().unwrap_or_default(),
             api_key: from.api_key.as_ref().map(|key| key.expose().to_owned()),
             headers: from.headers.iter().map(|(k, v)| (k.clone(), v.expose().to_owned())).collect(),
-            ca_file: None,
+            ca_file: from.ca_file.clone(),
         },
         drupe_config::ProviderKind::Scripted => {
             ProviderKind::Scripted { file: from.file.clone().unwrap_or_default() }

@@ -114,6 +114,7 @@ fn provider(provider: &ProviderConfig) -> Value {
         "base_url": provider.base_url,
         "api_key": provider.api_key,
         "headers": provider.headers,
+        "ca_file": provider.ca_file,
         "timeout_ms": provider.timeout.as_millis() as u64,
         "stall_timeout_ms": provider.stall_timeout.as_millis() as u64,
         "concurrency": provider.concurrency,

@@ -158,6 +158,11 @@ pub(super) static PROVIDER: Table = Table {
             "further headers of each request",
         )
         .default("{}"),
+        Key::new(
+            "ca_file",
+            Shape::Text(&forms::NON_EMPTY),
+            "PEM certificates that an `openai_chat` provider trusts beside those of the system, relative to this file",
+        ),
         Key::new("timeout_ms", Shape::Integer { min: 1, max: MAX_MILLIS }, "deadline of one request")
             .default("120000"),
         Key::new(

@@ -22,7 +22,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 pub(crate) use keys::CONFIG;
-pub use models::{ModelRef, ModelsConfig, Resolution, UnknownModel};
+pub use models::ModelsConfig;
 pub use providers::{ProviderConfig, ProviderKind};
 pub use read::load_config;
 

@@ -1,9 +1,9 @@
-//! `models`: which provider and model a name stands for.
+//! `models`: providers, names for their models, and what is known of them.
 //!
-//! Resolving a name asks nobody: it is decided by the configuration, the shipped catalogue and which keys are
-//! present. Whether the provider really has the model shows when it is asked.
+//! Which keys are present decides here what needs no configuration. Which model a name stands for does not: that
+//! is for whoever asks the models.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use super::{Origin, ProviderConfig, ProviderKind, keys::PROFILE, read::Reader};
 use crate::{
@@ -14,8 +14,6 @@ use crate::{
 
 /// The provider that needs nothing and is always there.
 const OFFLINE: &str = "offline";
-/// An alias that leads to itself is refused after so many steps.
-const MAX_ALIASES: usize = 8;
 
 /// Providers, aliases and prices.
 #[derive(Debug, Clone, Default)]
@@ -30,175 +28,23 @@ pub struct ModelsConfig {
     pub profiles: BTreeMap<String, ModelProfile>,
 }
 
-/// A model of a provider.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ModelRef {
-    /// A name of [`ModelsConfig::providers`].
-    pub provider: String,
-    /// As the provider calls it.
-    pub model: String,
-}
-
-impl fmt::Display for ModelRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.provider, self.model)
-    }
-}
-
-/// What a list of names stands for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resolution {
-    /// In order of preference; never empty.
-    pub models: Vec<ModelRef>,
-    /// What people should know: that the offline model or the fallback stands in.
-    pub notes: Vec<String>,
-}
-
-/// A name that stands for no model here.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnknownModel {
-    /// The name.
-    pub name: String,
-    /// Why.
-    pub reason: String,
-    /// The next step.
-    pub help: String,
-}
-
-impl fmt::Display for UnknownModel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "model `{}`: {}; {}", self.name, self.reason, self.help)
-    }
-}
-
-impl std::error::Error for UnknownModel {}
-
 impl ModelsConfig {
-    /// What names stand for: an alias, `provider/model`, a provider alone, or a bare name of the catalogue. With
-    /// no provider but the offline one, every name is the offline model, and a note says so.
-    ///
-    /// # Errors
-    /// The first name whose provider is not configured, or that nobody knows, where no fallback is set.
-    pub fn resolve(&self, names: &[String]) -> Result<Resolution, UnknownModel> {
-        let mut resolution = Resolution { models: Vec::new(), notes: Vec::new() };
-        for name in names {
-            self.resolve_name(name, 0, &mut resolution)?;
-        }
-        if resolution.models.is_empty() {
-            self.resolve_name("default", 0, &mut resolution)?;
-        }
-        let mut seen = std::collections::BTreeSet::new();
-        resolution.models.retain(|model| seen.insert(model.clone()));
-        Ok(resolution)
-    }
-
-    fn resolve_name(&self, name: &str, depth: usize, out: &mut Resolution) -> Result<(), UnknownModel> {
-        if depth > MAX_ALIASES {
-            return Err(unknown(name, "its alias leads in a circle", "correct `models.aliases`"));
-        }
-        if let Some(targets) = self.aliases.get(name) {
-            for target in targets {
-                self.resolve_name(target, depth + 1, out)?;
-            }
-            return Ok(());
-        }
-        match self.find(name) {
-            Ok(model) => out.models.push(model),
-            Err(_) if self.only_offline() => {
-                out.models.push(offline());
-                out.notes.push(format!(
-                    "no model provider is configured, so the offline model stands in for `{name}`; \
-                     set OPENAI_API_KEY or ANTHROPIC_API_KEY, or add a provider to `models.providers`"
-                ));
-            }
-            Err(error) => match &self.fallback {
-                Some(fallback) if fallback != name => {
-                    out.notes.push(format!("{error}; `models.fallback` stands in: `{fallback}`"));
-                    self.resolve_name(fallback, depth + 1, out)?;
-                }
-                _ => return Err(error),
-            },
-        }
-        Ok(())
-    }
-
-    fn find(&self, name: &str) -> Result<ModelRef, UnknownModel> {
-        let catalogue = model_catalogue();
-        if let Some((provider, model)) = name.split_once('/') {
-            if self.providers.contains_key(provider) {
-                return Ok(ModelRef { provider: provider.into(), model: model.into() });
-            }
-            return Err(missing_provider(name, provider));
-        }
-        if let Some(provider) = self.providers.get(name) {
-            return match self.default_model(name, provider) {
-                Some(model) => Ok(ModelRef { provider: name.into(), model }),
-                None => Err(unknown(
-                    name,
-                    "this provider has no `default_model`",
-                    "name a model: `provider/model`",
-                )),
-            };
-        }
-        match catalogue.lookup(name) {
-            Some(entry) if self.providers.contains_key(entry.provider) => {
-                Ok(ModelRef { provider: entry.provider.into(), model: name.into() })
-            }
-            Some(entry) => Err(missing_provider(name, entry.provider)),
-            None if name == "default" => Err(unknown(
-                name,
-                "no provider says which model is its default",
-                "set `models.aliases.default`, or `default_model` of a provider",
-            )),
-            None => Err(unknown(
-                name,
-                "neither an alias nor a model of the catalogue",
-                "name its provider, too: `provider/model`",
-            )),
-        }
-    }
-
     fn only_offline(&self) -> bool {
         self.providers.values().all(|provider| provider.kind == ProviderKind::Offline)
     }
+}
 
-    fn default_model(&self, name: &str, provider: &ProviderConfig) -> Option<String> {
-        let built_in = match provider.kind {
-            ProviderKind::OpenaiChat => {
-                model_catalogue().provider(name).map(|known| known.default_model.clone())
-            }
-            ProviderKind::Offline => Some(OFFLINE.into()),
-            // A script answers whatever it is called.
-            ProviderKind::Scripted => Some("script".into()),
-        };
-        provider.default_model.clone().or(built_in)
+/// Whether the provider's name alone says which model is meant.
+fn has_default_model(name: &str, provider: &ProviderConfig) -> bool {
+    match provider.kind {
+        ProviderKind::OpenaiChat => {
+            provider.default_model.is_some() || model_catalogue().provider(name).is_some()
+        }
+        // The rules are the default where nothing else is, and never before anything else.
+        ProviderKind::Offline => false,
+        // A script answers whatever it is called.
+        ProviderKind::Scripted => true,
     }
-
-    /// Size and prices of a model: the configured values over the shipped ones. What nobody knows stays unknown.
-    pub fn profile(&self, model: &ModelRef) -> ModelProfile {
-        let shipped = model_catalogue().lookup(&model.model).filter(|entry| entry.provider == model.provider);
-        let shipped = shipped.map(|entry| entry.profile.clone()).unwrap_or_default();
-        let bare = self.profiles.get(&model.model).cloned().unwrap_or_default();
-        let full = self.profiles.get(&model.to_string()).cloned().unwrap_or_default();
-        full.over(&bare.over(&shipped))
-    }
-}
-
-fn offline() -> ModelRef {
-    ModelRef { provider: OFFLINE.into(), model: OFFLINE.into() }
-}
-
-fn unknown(name: &str, reason: &str, help: &str) -> UnknownModel {
-    UnknownModel { name: name.into(), reason: reason.into(), help: help.into() }
-}
-
-fn missing_provider(name: &str, provider: &str) -> UnknownModel {
-    let reason = format!("its provider `{provider}` is not configured");
-    let help = match model_catalogue().provider(provider) {
-        Some(known) => format!("define {} or add `models.providers.{provider}`", known.key),
-        None => format!("add `models.providers.{provider}`"),
-    };
-    unknown(name, &reason, &help)
 }
 
 /// Adds what needs no configuration: the offline provider, those whose key is present, and `default`.
@@ -208,10 +54,8 @@ pub(super) fn add_implicit(
     origins: &mut BTreeMap<String, Origin>,
 ) {
     // The operator's own provider comes first where nothing says which model is the default.
-    let configured = models.providers.iter().find_map(|(name, provider)| {
-        let usable = provider.kind != ProviderKind::Offline && models.default_model(name, provider).is_some();
-        usable.then(|| name.clone())
-    });
+    let configured = models.providers.iter().find(|(name, provider)| has_default_model(name, provider));
+    let configured = configured.map(|(name, _)| name.clone());
     let mut present = None;
     for known in &model_catalogue().providers {
         let Some(key) = overlay.get(&known.key) else { continue };

@@ -24,6 +24,8 @@ pub struct ProviderConfig {
     pub api_key: Option<Secret>,
     /// Further headers of each request.
     pub headers: BTreeMap<String, Secret>,
+    /// PEM certificates trusted beside those of the system, absolute; for `openai_chat` only.
+    pub ca_file: Option<PathBuf>,
     /// Deadline of one request.
     pub timeout: Duration,
     /// A stream that is silent for so long is given up.
@@ -62,9 +64,15 @@ impl ProviderKind {
     /// The keys that mean something for it beside `kind` and `default_model`.
     fn keys(self) -> &'static [&'static str] {
         match self {
-            Self::OpenaiChat => {
-                &["base_url", "api_key", "headers", "timeout_ms", "stall_timeout_ms", "concurrency"]
-            }
+            Self::OpenaiChat => &[
+                "base_url",
+                "api_key",
+                "headers",
+                "ca_file",
+                "timeout_ms",
+                "stall_timeout_ms",
+                "concurrency",
+            ],
             Self::Offline => &[],
             Self::Scripted => &["file", "timeout_ms", "stall_timeout_ms", "concurrency"],
         }
@@ -88,6 +96,7 @@ impl ProviderConfig {
             base_url: None,
             api_key: None,
             headers: BTreeMap::new(),
+            ca_file: None,
             timeout: Duration::from_millis(120_000),
             stall_timeout: Duration::from_millis(60_000),
             concurrency: 16,
@@ -111,12 +120,13 @@ impl Reader<'_> {
             base_url: self.base_url(&fields),
             api_key: self.text(&fields, "api_key").map(Secret::new),
             headers: self.headers(&fields),
+            ca_file: self.file(&fields, "ca_file"),
             timeout: fields.integer("timeout_ms").map_or(base.timeout, Duration::from_millis),
             stall_timeout: fields
                 .integer("stall_timeout_ms")
                 .map_or(base.stall_timeout, Duration::from_millis),
             concurrency: fields.integer("concurrency").unwrap_or(base.concurrency),
-            file: self.script(&fields),
+            file: self.file(&fields, "file"),
             default_model: self.text(&fields, "default_model"),
             ..base
         };
@@ -189,8 +199,11 @@ impl Reader<'_> {
         headers
     }
 
-    fn script(&mut self, fields: &Fields<'_>) -> Option<PathBuf> {
-        let field = fields.get("file")?;
+    /// A file that can be read now. What it holds is left to whoever uses it.
+    fn file(&mut self, fields: &Fields<'_>, key: &str) -> Option<PathBuf> {
+        // An empty path was reported for its form, and would be the folder.
+        let field =
+            fields.get(key).filter(|field| field.node.text().is_some_and(|text| !text.trim().is_empty()))?;
         let path = files::lexical(&self.folder.join(self.expanded(&field)?));
         let mut reasons = crate::Diagnostics::default();
         if source::open(&path, Links::Followed, &mut reasons).is_none() {

@@ -1,6 +1,6 @@
-//! Which provider and model a name stands for.
+//! Providers, and the alias `default`: what needs no configuration.
 
-use drupe_config::{Config, ModelRef, load_config};
+use drupe_config::{Config, Origin, ProviderKind, load_config};
 
 use crate::home::Home;
 
@@ -12,92 +12,68 @@ fn config(file: &str, keys: &[&str]) -> Config {
     load_config(&sources).unwrap().value
 }
 
-/// The models of a name, then its notes; or what is wrong.
-fn check(file: &str, keys: &[&str], name: &str, expected: &str) {
-    let found = match config(file, keys).models.resolve(&[name.to_owned()]) {
-        Ok(resolution) => {
-            let models: Vec<_> = resolution.models.iter().map(ModelRef::to_string).collect();
-            let noted = if resolution.notes.is_empty() { "" } else { " (noted)" };
-            format!("{}{noted}", models.join(", "))
-        }
-        Err(error) => error.to_string(),
-    };
-    assert!(
-        found == expected || (expected.ends_with('…') && found.starts_with(expected.trim_end_matches('…'))),
-        "{name}: {found}"
-    );
+/// The providers that there are, and what `default` stands for.
+fn check(file: &str, keys: &[&str], providers: &[&str], default: Option<&str>) {
+    let models = config(file, keys).models;
+    assert_eq!(models.providers.keys().collect::<Vec<_>>(), providers, "{file} {keys:?}");
+    let found = models.aliases.get("default").map(|targets| targets.join(", "));
+    assert_eq!(found.as_deref(), default, "{file} {keys:?}");
 }
 
 const OLLAMA: &str = "models: {providers: {ollama: {kind: openai_chat, base_url: 'http://localhost:11434/v1', default_model: llama}}}";
 
 #[test]
-fn with_no_provider_every_name_is_the_offline_model() {
-    check("", &[], "default", "offline/offline");
-    check("", &[], "gpt-4o-mini", "offline/offline (noted)");
-    check("", &[], "openai/gpt-4o", "offline/offline (noted)");
-    check("", &[], "offline", "offline/offline");
+fn with_no_provider_the_offline_model_is_the_default() {
+    check("", &[], &["offline"], Some("offline"));
+    check("models: {providers: {rules: {kind: offline}}}", &[], &["offline", "rules"], Some("offline"));
 }
 
 #[test]
 fn a_key_alone_is_a_provider_with_a_default_model() {
-    check("", &["OPENAI_API_KEY"], "default", "openai/gpt-4.1-mini");
-    check("", &["ANTHROPIC_API_KEY"], "default", "anthropic/claude-sonnet-4-5");
-    check("", &["ANTHROPIC_API_KEY", "OPENAI_API_KEY"], "default", "openai/gpt-4.1-mini");
-    check("", &["ANTHROPIC_API_KEY"], "claude-opus-4-1", "anthropic/claude-opus-4-1");
-    let provider = &config("", &["OPENAI_API_KEY"]).models.providers["openai"];
+    check("", &["OPENAI_API_KEY"], &["offline", "openai"], Some("openai"));
+    check("", &["ANTHROPIC_API_KEY"], &["anthropic", "offline"], Some("anthropic"));
+    check("", &["ANTHROPIC_API_KEY", "OPENAI_API_KEY"], &["anthropic", "offline", "openai"], Some("openai"));
+    let config = config("", &["OPENAI_API_KEY"]);
+    let provider = &config.models.providers["openai"];
+    assert_eq!(provider.kind, ProviderKind::OpenaiChat);
     assert_eq!(provider.base_url.as_deref(), Some("https://api.openai.com/v1"));
+    assert_eq!(provider.default_model.as_deref(), Some("gpt-4.1-mini"));
+    let default = config.effective().into_iter().find(|value| value.key == "models.aliases.default").unwrap();
+    assert_eq!(default.origin, Origin::Environment("OPENAI_API_KEY".into()));
 }
 
 #[test]
 fn a_configured_provider_is_the_default_before_one_that_only_has_a_key() {
-    check(OLLAMA, &["OPENAI_API_KEY"], "default", "ollama/llama");
-    check(OLLAMA, &[], "ollama", "ollama/llama");
-    check(OLLAMA, &[], "ollama/a/b:c", "ollama/a/b:c");
+    check(OLLAMA, &[], &["offline", "ollama"], Some("ollama"));
+    check(OLLAMA, &["OPENAI_API_KEY"], &["offline", "ollama", "openai"], Some("ollama"));
+    let own = "models: {providers: {openai: {kind: openai_chat, base_url: 'http://proxy/v1'}}}";
+    check(own, &["OPENAI_API_KEY"], &["offline", "openai"], Some("openai"));
+    let kept = config(own, &["OPENAI_API_KEY"]).models.providers["openai"].clone();
+    assert_eq!((kept.base_url.as_deref(), kept.api_key), (Some("http://proxy/v1"), None));
 }
 
 #[test]
-fn a_missing_provider_is_named_with_its_variable_unless_there_is_a_fallback() {
-    check(
-        OLLAMA,
-        &[],
-        "gpt-4o",
-        "model `gpt-4o`: its provider `openai` is not configured; define OPENAI_API_KEY or add `models.providers.openai`",
-    );
-    check(
-        OLLAMA,
-        &[],
-        "what-is-this",
-        "model `what-is-this`: neither an alias nor a model of the catalogue…",
-    );
-    let fallback = OLLAMA.replace("models: {", "models: {fallback: ollama, ");
-    check(&fallback, &[], "gpt-4o", "ollama/llama (noted)");
-}
-
-#[test]
-fn an_alias_stands_for_a_list_and_repetitions_are_dropped() {
-    let aliases = "models: {aliases: {fast: gpt-4o-mini, any: [fast, gpt-4o, openai/gpt-4o-mini]}}";
-    check(aliases, &["OPENAI_API_KEY"], "any", "openai/gpt-4o-mini, openai/gpt-4o");
-}
-
-#[test]
-fn a_script_answers_under_any_name() {
+fn a_provider_that_has_no_default_model_is_not_the_default() {
+    let bare = OLLAMA.replace(", default_model: llama", "");
+    check(&bare, &[], &["offline", "ollama"], None);
+    check(&bare, &["OPENAI_API_KEY"], &["offline", "ollama", "openai"], Some("openai"));
     let script = "models: {providers: {script: {kind: scripted, file: flow.yaml}}}";
-    check(script, &[], "default", "script/script");
-    check(script, &[], "script/flow", "script/flow");
+    check(script, &[], &["offline", "script"], Some("script"));
 }
 
 #[test]
-fn prices_of_the_file_win_over_the_shipped_ones_and_the_unknown_stays_unknown() {
-    let file = "models: {profiles: {gpt-4o: {input_usd: 9}, openai/gpt-4o: {output_usd: 1}}}";
-    let models = config(file, &["OPENAI_API_KEY"]).models;
-    let profile = |provider: &str, model: &str| {
-        models.profile(&ModelRef { provider: provider.into(), model: model.into() })
-    };
-    let known = profile("openai", "gpt-4o");
-    assert_eq!(
-        (known.input_usd, known.output_usd, known.context_window),
-        (Some(9.0), Some(1.0), Some(128_000))
-    );
-    // Somebody else's model of the same name has somebody else's price.
-    assert_eq!(profile("other", "gpt-4o-mini").input_usd, None);
+fn a_default_that_is_written_stays() {
+    let file = "models: {aliases: {default: [fast, gpt-4o], fast: gpt-4o-mini}}";
+    check(file, &["OPENAI_API_KEY"], &["offline", "openai"], Some("fast, gpt-4o"));
+}
+
+#[test]
+fn an_authority_is_found_beside_the_file_and_by_its_absolute_path() {
+    let home = Home::new();
+    let authority = home.path().join("authority.pem");
+    for written in ["authority.pem", "./shared/../authority.pem", authority.to_str().unwrap()] {
+        let file = OLLAMA.replace("kind: openai_chat", &format!("kind: openai_chat, ca_file: '{written}'"));
+        let models = home.config(file).unwrap().value.models;
+        assert_eq!(models.providers["ollama"].ca_file.as_deref(), Some(authority.as_path()), "{written}");
+    }
 }

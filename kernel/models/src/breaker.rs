@@ -30,7 +30,7 @@ pub(crate) enum Outcome {
     Answered,
     /// It failed in a way that may pass.
     Failed,
-    /// The asker went away.
+    /// It says nothing of the provider's health: the asker went away, or was asked to slow down.
     Abandoned,
 }
 

@@ -92,6 +92,15 @@ impl Model for Chain {
     }
 }
 
+/// A provider that asks for a slower pace is well: to rest it would fail the many for what it says to the few.
+fn outcome(fault: &ModelFault) -> Outcome {
+    match fault.retriable {
+        true if fault.class == FailureClass::RateLimit => Outcome::Abandoned,
+        true => Outcome::Failed,
+        false => Outcome::Answered,
+    }
+}
+
 fn waits() -> ExponentialBackoff {
     ExponentialBuilder::new()
         .with_min_delay(FIRST_WAIT)
@@ -177,7 +186,7 @@ impl Asking {
     }
 
     fn failed(&mut self, attempt: Attempt, broken: Broken) -> ModelEvent {
-        attempt.place.end(if broken.fault.retriable { Outcome::Failed } else { Outcome::Answered });
+        attempt.place.end(outcome(&broken.fault));
         if !broken.fault.retriable || self.retries >= self.request.max_retries {
             return self.give_up(broken);
         }

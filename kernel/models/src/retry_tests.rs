@@ -214,3 +214,11 @@ async fn times_beyond_all_measure_do_no_harm() {
     let (_, link) = fake("p/m", vec![Act::Fault(slow)]);
     assert_eq!(play(vec![link], u64::MAX, 1).await, "half failed(RateLimit: slow)");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_asks_for_a_slower_pace_is_not_rested() {
+    let slow = || Act::Fault(ModelFault::transient(FailureClass::RateLimit, "slow"));
+    let (source, link) = fake("p/m", (0..8).map(|_| slow()).collect());
+    assert!(play(vec![link], 600_000, 9).await.ends_with("default done(p/m)"));
+    assert_eq!(source.asked.lock().unwrap().len(), 9);
+}

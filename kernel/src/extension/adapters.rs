@@ -1,6 +1,6 @@
 //! What an extension provides, as the loop knows it: its tools as [`Tool`], its agent as [`Agent`].
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use drupe_agent::{Agent, Run, Task, Tool, ToolContext, ToolError, ToolOutput};
 use drupe_extension_api::{
@@ -142,15 +142,10 @@ fn call_context(run: &Run, effect_id: EffectId, left: Duration) -> CallContext {
         turn: run.scope.turn.clone(),
         agent: run.agent.clone(),
         call_path: run.path.clone(),
-        base_folder: folder_text(&run.scope.base_folder),
+        base_folder: run.scope.base_folder.display().to_string(),
         deadline: Timestamp::now().checked_add(left).ok(),
         remaining_tokens: Some(run.budget.remaining_tokens()),
         correlation_id: run.scope.correlation.clone(),
         effect_id,
     }
-}
-
-/// A folder as text; one that is not UTF-8 was refused at the start.
-pub(crate) fn folder_text(folder: &PathBuf) -> String {
-    folder.display().to_string()
 }

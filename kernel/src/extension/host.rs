@@ -124,7 +124,10 @@ impl Owner {
             .ok_or_else(|| Fault::new(FaultCode::Unavailable, "the kernel is ending"))?;
         let id = &self.manifest.id;
         match operation {
-            host::LOG => write(log(id, &read(payload)?)),
+            host::LOG => {
+                log(id, &read(payload)?);
+                write(())
+            }
             host::SLEEP => {
                 tokio::time::sleep(Duration::from_millis(read(payload)?)).await;
                 write(())
@@ -135,7 +138,10 @@ impl Owner {
                 write(kernel.handles.open(id, topic, kernel.bus.topics())?)
             }
             host::HANDLE_NEXT => write(kernel.handles.next(id, read::<HandleNext>(payload)?).await?),
-            host::HANDLE_CLOSE => write(kernel.handles.close(id, read(payload)?)),
+            host::HANDLE_CLOSE => {
+                kernel.handles.close(id, read(payload)?);
+                write(())
+            }
             host::TOOL_CALL => {
                 write(self.call_tool(&kernel, &self.run(&kernel, header)?, read(payload)?).await?)
             }

@@ -57,6 +57,7 @@ pub struct PluginLibrary(PluginRef);
 
 impl PluginLibrary {
     /// Opens and checks a library. Runs its constructors.
+    #[expect(clippy::disallowed_methods, reason = "this is the loader")]
     pub fn open(path: &Path) -> Result<Self, LibraryError> {
         let owned = || path.to_owned();
         // SAFETY: opening runs the library's constructors. The probe process has run them before without a fault,

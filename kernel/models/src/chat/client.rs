@@ -103,15 +103,15 @@ impl ChatProvider {
             .pool_idle_timeout(IDLE)
             .tcp_keepalive(KEEP_ALIVE)
             .tcp_nodelay(true);
-        builder = match self.url.scheme() {
-            // Without redirects no certificate is ever looked at.
-            "http" => builder.tls_certs_only(Vec::new()),
-            _ => builder.tls_certs_merge(self.authorities.clone()),
-        };
         if is_loopback(&self.url) {
             // A proxy would look for the server on its own machine.
             builder = builder.no_proxy();
         }
+        builder = match self.url.scheme() {
+            // Without a proxy and without redirects no certificate is ever looked at, and reading them takes time.
+            "http" if is_loopback(&self.url) => builder.tls_certs_only(Vec::new()),
+            _ => builder.tls_certs_merge(self.authorities.clone()),
+        };
         builder.build()
     }
 

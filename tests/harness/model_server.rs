@@ -1,0 +1,154 @@
+//! A model server on loopback that speaks Chat Completions, streaming, over real HTTP.
+//!
+//! What it answers is decided by a function of the request, so that a test says what the model would do. It keeps every
+//! request body, and counts connections.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use serde_json::{Value, json};
+
+/// What the model says to one request.
+pub enum Say {
+    /// Words.
+    Text(String),
+    /// Tool calls: names with parameters.
+    Call(Vec<(String, Value)>),
+}
+
+/// A server; it ends with this value.
+pub struct ModelServer {
+    address: String,
+    requests: Arc<Mutex<Vec<Value>>>,
+    connections: Arc<AtomicUsize>,
+}
+
+impl ModelServer {
+    /// Listens on a free port of loopback.
+    pub fn start(model: impl Fn(&Value) -> Say + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = format!("http://{}/v1", listener.local_addr().expect("an address"));
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let connections = Arc::new(AtomicUsize::new(0));
+        let (kept, counted) = (Arc::clone(&requests), Arc::clone(&connections));
+        let model = Arc::new(model);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                counted.fetch_add(1, Ordering::SeqCst);
+                let (model, kept) = (Arc::clone(&model), Arc::clone(&kept));
+                thread::spawn(move || {
+                    let _ = serve(stream, &*model, &kept);
+                });
+            }
+        });
+        Self { address, requests, connections }
+    }
+
+    /// A configuration whose default model is this server's.
+    pub fn config(&self) -> String {
+        format!(
+            "models:\n  aliases: {{default: local/test}}\n  providers:\n    local:\n      kind: openai_chat\n      base_url: {}\n      api_key: none\n",
+            self.address
+        )
+    }
+
+    /// Request bodies so far.
+    pub fn requests(&self) -> Vec<Value> {
+        self.requests.lock().expect("no test panics while it holds this").clone()
+    }
+
+    /// Connections so far.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+}
+
+fn serve(stream: TcpStream, model: &dyn Fn(&Value) -> Say, kept: &Mutex<Vec<Value>>) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut stream = stream;
+    loop {
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line)? == 0 {
+                return Ok(());
+            }
+            let line = line.trim().to_ascii_lowercase();
+            if line.is_empty() {
+                break;
+            }
+            if let Some(value) = line.strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap_or(0);
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body)?;
+        let request: Value = serde_json::from_slice(&body).unwrap_or_default();
+        kept.lock().expect("no test panics while it holds this").push(request.clone());
+        let say = model(&request);
+        write!(stream, "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")?;
+        for event in events(&say) {
+            let data = format!("data: {event}\n\n");
+            write!(stream, "{:x}\r\n{data}\r\n", data.len())?;
+        }
+        write!(stream, "0\r\n\r\n")?;
+        stream.flush()?;
+    }
+}
+
+fn events(say: &Say) -> Vec<String> {
+    let chunk = |delta: Value, finish: Value| {
+        json!({"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "test",
+               "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
+        .to_string()
+    };
+    let mut out = vec![chunk(json!({"role": "assistant", "content": ""}), Value::Null)];
+    match say {
+        Say::Text(text) => {
+            let letters: Vec<char> = text.chars().collect();
+            for part in letters.chunks(7) {
+                out.push(chunk(json!({"content": part.iter().collect::<String>()}), Value::Null));
+            }
+            out.push(chunk(json!({}), json!("stop")));
+        }
+        Say::Call(calls) => {
+            for (index, (name, arguments)) in calls.iter().enumerate() {
+                let function = json!({"name": name, "arguments": ""});
+                let call = json!({"index": index, "id": format!("call_{index}"), "type": "function", "function": function});
+                out.push(chunk(json!({"tool_calls": [call]}), Value::Null));
+                let arguments = arguments.to_string();
+                let (left, right) = arguments.split_at(arguments.len() / 2);
+                for part in [left, right] {
+                    let call = json!({"index": index, "function": {"arguments": part}});
+                    out.push(chunk(json!({"tool_calls": [call]}), Value::Null));
+                }
+            }
+            out.push(chunk(json!({}), json!("tool_calls")));
+        }
+    }
+    let usage = json!({"prompt_tokens": 50, "completion_tokens": 10, "total_tokens": 60});
+    out.push(json!({"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "test", "choices": [], "usage": usage}).to_string());
+    out.push("[DONE]".into());
+    out
+}
+
+/// What a model that was asked sees last: the role and text of the latest message.
+pub fn latest(request: &Value) -> (String, String) {
+    let last = request["messages"].as_array().and_then(|m| m.last()).cloned().unwrap_or_default();
+    let field = |name: &str| last[name].as_str().unwrap_or_default().to_owned();
+    (field("role"), field("content"))
+}
+
+/// The names of the tools that a model was offered.
+pub fn offered(request: &Value) -> Vec<String> {
+    let tools = request["tools"].as_array().cloned().unwrap_or_default();
+    tools.iter().filter_map(|t| t["function"]["name"].as_str().map(str::to_owned)).collect()
+}

@@ -199,11 +199,16 @@ impl Kernel {
         self.store.record_events(session, None, vec![(None, body)]).await.map_err(store_fault)
     }
 
-    /// Records that somebody wants a restart. It happens when the turn that asked has ended.
-    pub async fn request_restart(&self, reason: String, by: Option<&Run>) -> Result<(), Fault> {
+    /// Records that somebody wants a restart. It happens when the turn that asked, if one did, has ended. One that no
+    /// person watches counts against the bound on such restarts.
+    pub async fn request_restart(
+        &self,
+        reason: String,
+        by: Option<&Run>,
+        unattended: bool,
+    ) -> Result<(), Fault> {
         let session = by.map(|run| run.scope.session.clone());
         let turn = by.map(|run| run.scope.turn.clone());
-        let unattended = by.is_some();
         let verdict = self.store.request_restart(reason.clone(), session, turn.clone(), unattended).await;
         match verdict.map_err(store_fault)? {
             RestartVerdict::Accepted => {

@@ -331,7 +331,9 @@ async fn tell_status(kernel: &Arc<Kernel>, link: &KernelLink, shown: &mut String
 async fn reload(kernel: &Arc<Kernel>) {
     match settings::reread(&kernel.settings) {
         Ok(_) => {
-            if let Err(fault) = kernel.request_restart("the configuration is read again".into(), None).await {
+            if let Err(fault) =
+                kernel.request_restart("the configuration is read again".into(), None, false).await
+            {
                 tracing::warn!(%fault, "the configuration is not read again");
             }
         }

@@ -4,12 +4,18 @@ use drupe_extension_api::prelude::*;
 use serde_json::json;
 
 /// The files of an agent with that purpose, as in "an agent that writes haikus".
-pub fn files(id: &ExtensionId, purpose: &str, uses_tools: &[String]) -> Result<Vec<(&'static str, String)>, Fault> {
+pub fn files(
+    id: &ExtensionId,
+    purpose: &str,
+    uses_tools: &[String],
+) -> Result<Vec<(&'static str, String)>, Fault> {
     let purpose = purpose.split_whitespace().collect::<Vec<_>>().join(" ");
     let purpose = purpose.trim_end_matches(['.', '!']);
     let mut letters = purpose.chars();
     let Some(first) = letters.next() else {
-        return Err(Fault::invalid("the purpose is empty").help("say what the agent does, such as `writes haikus`"));
+        return Err(
+            Fault::invalid("the purpose is empty").help("say what the agent does, such as `writes haikus`")
+        );
     };
     let sentence: String = first.to_uppercase().chain(letters).collect();
     let name = title(id.as_str());

@@ -112,8 +112,11 @@ impl ToolProvider for Builder {
         vec![
             Tool::new(TOOLS[0], "Shows the form of an agent's files.", Self::guide).read_only(),
             Tool::new(TOOLS[1], "Writes a first draft of an agent.", Self::draft).idempotent(),
-            Tool::new(TOOLS[2], "Writes a file of a draft.", Self::write).idempotent().item(ItemKind::FileChange),
-            Tool::new(TOOLS[3], "Replaces one passage in a file of a draft.", Self::patch).item(ItemKind::FileChange),
+            Tool::new(TOOLS[2], "Writes a file of a draft.", Self::write)
+                .idempotent()
+                .item(ItemKind::FileChange),
+            Tool::new(TOOLS[3], "Replaces one passage in a file of a draft.", Self::patch)
+                .item(ItemKind::FileChange),
             Tool::new(TOOLS[4], "Checks a draft; tells every fault.", Self::check).read_only(),
             Tool::new(TOOLS[5], "Makes a checked draft an extension.", Self::activate),
             Tool::new(TOOLS[6], "Asks for the restart that takes new agents in.", Self::restart).idempotent(),
@@ -146,7 +149,8 @@ impl Builder {
         let old = self.staging.read(&id, &input.file)?;
         let found = old.matches(&input.find).count();
         if input.find.is_empty() || found != 1 {
-            let message = format!("the passage stands {found} times in {}, and must stand there once", input.file);
+            let message =
+                format!("the passage stands {found} times in {}, and must stand there once", input.file);
             return Err(Fault::invalid(message).help("give more of the text around it"));
         }
         self.staging.write(&id, &input.file, &old.replacen(&input.find, &input.replace, 1))?;

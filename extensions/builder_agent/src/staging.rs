@@ -67,7 +67,8 @@ fn plain(file: &str) -> Result<&str, Fault> {
     let name = Path::new(file).file_name().and_then(|n| n.to_str());
     match name {
         Some(name) if name == file && !name.starts_with('.') && name.len() <= 64 => Ok(name),
-        _ => Err(Fault::invalid(format!("`{file}` is no plain file name")).help("such as `manifest.yaml` or `prompt.md`")),
+        _ => Err(Fault::invalid(format!("`{file}` is no plain file name"))
+            .help("such as `manifest.yaml` or `prompt.md`")),
     }
 }
 

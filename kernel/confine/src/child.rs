@@ -123,6 +123,7 @@ impl Confined {
     pub fn spawn(self) -> Result<Child, ConfineError> {
         let (own, theirs) = UnixStream::pair()?;
         self.write_spec(&own)?;
+        #[expect(clippy::disallowed_methods, reason = "this crate starts the child processes")]
         let mut command = Command::new(&self.exe);
         command.arg(VERB).arg("--spec").arg(theirs.as_raw_fd().to_string());
         // A group of its own: a Ctrl-C on the terminal is for the daemon, which decides what ends.

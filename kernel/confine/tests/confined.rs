@@ -1,5 +1,7 @@
 //! Real processes, confined.
 
+#![expect(clippy::disallowed_methods, reason = "a test starts the processes that it is about")]
+
 use std::{
     fs,
     net::TcpListener,

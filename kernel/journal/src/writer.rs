@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use drupe_agent::Clock;
 use drupe_extension_api::Event;
-use rusqlite::{CachedStatement, Connection};
+use rusqlite::{CachedStatement, Connection, config::DbConfig};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{Publish, StoreError};
@@ -146,6 +146,8 @@ impl Writer {
     ) -> Result<Self, StoreError> {
         // Every statement of this crate, with room for more.
         db.set_prepared_statement_cache_capacity(96);
+        // Otherwise a statement that a partial index might serve is planned anew for every value it is given.
+        db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         db.pragma_update(None, "synchronous", "OFF")?;
         Ok(Self { db, waits, set: None, clock, publish })
     }
@@ -236,19 +238,25 @@ impl Writer {
 
     fn inside<'j>(&self, jobs: &mut [&mut (dyn Job + 'j)]) -> Result<Vec<Arc<Event>>, StoreError> {
         let mut events = Vec::new();
+        // A request that has the transaction for itself needs nothing that keeps it from others.
+        let shared = jobs.len() > 1;
         for job in jobs {
-            self.execute("SAVEPOINT request")?;
+            if shared {
+                self.execute("SAVEPOINT request")?;
+            }
             let mut on = Writing { db: &self.db, clock: &*self.clock, events: Vec::new() };
             if job.run(&mut on) {
                 events.append(&mut on.events);
-            } else if self.db.is_autocommit() {
-                // SQLite itself ended the transaction, as it may when the disk is full: the work of the others is
-                // gone as well.
-                return Err(StoreError::Database("the transaction was rolled back".into()));
-            } else {
+            } else if shared && !self.db.is_autocommit() {
                 self.execute("ROLLBACK TO request")?;
+            } else {
+                // Either there is nothing else to keep, or SQLite itself ended the transaction, as it may when the
+                // disk is full: the work of the others is gone as well.
+                return Err(StoreError::Database("the transaction was rolled back".into()));
             }
-            self.execute("RELEASE request")?;
+            if shared {
+                self.execute("RELEASE request")?;
+            }
         }
         Ok(events)
     }

@@ -185,7 +185,7 @@ impl Frame for Down {
         if exits.pop().is_some() || notices.pop().is_some() {
             return true;
         }
-        quarantine.iter_mut().fold(false, |any, entry| halve(&mut entry.reason) || any)
+        quarantine.iter_mut().any(|entry| halve(&mut entry.reason))
     }
 }
 

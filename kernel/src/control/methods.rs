@@ -156,7 +156,7 @@ async fn restart(kernel: &Arc<Kernel>, reason: String) -> Result<(), Fault> {
             Fault::new(FaultCode::NotConfigured, message.trim_end()).help("correct it, then restart again")
         );
     }
-    kernel.request_restart(reason, None).await
+    kernel.request_restart(reason, None, false).await
 }
 
 /// Waits until a turn has ended.

@@ -62,6 +62,12 @@ impl Host for Table {
     }
 
     fn call(&self, header: CallHeader, operation: RString, payload: RVec<u8>) -> FfiFuture<Reply> {
+        // An extension does not wait for these: they are done when the call returns.
+        match operation.as_str() {
+            host::LOG => return done(read(&payload).map(|line| log(&self.0.manifest.id, &line))),
+            host::HANDLE_CLOSE => return done(read(&payload).map(|handle| self.0.close_handle(handle))),
+            _ => {}
+        }
         let owner = Arc::clone(&self.0);
         let work = async move {
             let result = AssertUnwindSafe(owner.perform(&header, &operation, &payload)).catch_unwind().await;
@@ -87,6 +93,10 @@ impl Host for Table {
             kernel.handles.close_all(&self.0.manifest.id);
         }
     }
+}
+
+fn done(result: Result<(), Fault>) -> FfiFuture<Reply> {
+    std::future::ready(reply(result.and_then(write))).into_ffi()
 }
 
 struct AbortOnDrop(tokio::task::JoinHandle<Reply>);
@@ -124,10 +134,6 @@ impl Owner {
             .ok_or_else(|| Fault::new(FaultCode::Unavailable, "the kernel is ending"))?;
         let id = &self.manifest.id;
         match operation {
-            host::LOG => {
-                log(id, &read(payload)?);
-                write(())
-            }
             host::SLEEP => {
                 tokio::time::sleep(Duration::from_millis(read(payload)?)).await;
                 write(())
@@ -138,10 +144,6 @@ impl Owner {
                 write(kernel.handles.open(id, topic, kernel.bus.topics())?)
             }
             host::HANDLE_NEXT => write(kernel.handles.next(id, read::<HandleNext>(payload)?).await?),
-            host::HANDLE_CLOSE => {
-                kernel.handles.close(id, read(payload)?);
-                write(())
-            }
             host::TOOL_CALL => {
                 write(self.call_tool(&kernel, &self.run(&kernel, header)?, read(payload)?).await?)
             }
@@ -164,7 +166,7 @@ impl Owner {
                 self.right(Right::Restart, operation)?;
                 let RestartRequest { reason } = read(payload)?;
                 let run = kernel.tokens.redeem(id, &header.parent_token).ok();
-                write(kernel.request_restart(reason, run.as_deref()).await?)
+                write(kernel.request_restart(reason, run.as_deref(), true).await?)
             }
             host::CONTROL => {
                 self.right(Right::Control, operation)?;
@@ -176,6 +178,12 @@ impl Owner {
             }
             host::TOOLS_CHANGED => write(kernel.rewire(id).await?),
             _ => Err(Fault::unsupported(operation)),
+        }
+    }
+
+    fn close_handle(&self, handle: u64) {
+        if let Some(kernel) = self.kernel.upgrade() {
+            kernel.handles.close(&self.manifest.id, handle);
         }
     }
 

@@ -136,6 +136,7 @@ struct Victim {
 }
 
 impl Victim {
+    #[expect(clippy::disallowed_methods, reason = "only a real process can really be killed")]
     fn start(orders: &str, path: &Path) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["tests::crash::victim", "--exact", "--ignored", "--nocapture"])

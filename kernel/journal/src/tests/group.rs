@@ -8,6 +8,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use drupe_agent::{Batch, Journal};
 use futures_util::future::{BoxFuture, join_all};
 
 use super::*;
@@ -203,6 +204,65 @@ async fn only_what_was_promised_waits_for_the_disk() {
     let store = home.open_as(&Storage::Process(home.path())).unwrap();
     let levels: [u32; 2] = [level(&store, Survives::Process).await, level(&store, Survives::Power).await];
     assert_eq!(levels, [off, off]);
+}
+
+/// Whether a request makes the transaction that it is part of wait for the disk.
+async fn check_waits(
+    store: &Store,
+    what: &str,
+    waits: bool,
+    request: impl Future<Output = ()> + Send + 'static,
+) {
+    let (probe, seen) = (store.clone(), Arc::new(Mutex::new(0)));
+    let level_seen = Arc::clone(&seen);
+    let probe: Request = Box::pin(async move {
+        *level_seen.lock().unwrap() = level(&probe, Survives::Process).await;
+        Ok(())
+    });
+    let request: Request = Box::pin(async move {
+        request.await;
+        Ok(())
+    });
+    together(store, vec![request, probe]).await;
+    assert_eq!(*seen.lock().unwrap(), if waits { 2 } else { 1 }, "{what}");
+}
+
+#[tokio::test]
+async fn each_request_waits_for_the_disk_if_it_promised_something() {
+    let home = Home::new();
+    let store = home.open();
+    let turn = store.accept(message("s", "1", "hello")).await.unwrap().turn;
+    let accept = accept(&store, "a", "hello");
+    check_waits(&store, "accept", true, async { accept.await.unwrap() }).await;
+
+    let batches = [
+        ("step", false, vec![step("r", 1)]),
+        ("answer", false, vec![answer("r", 1, "", &["tool"])]),
+        ("pure intent", false, vec![intent("r", 1, 0, EffectClass::Pure)]),
+        ("idempotent intent", false, vec![intent("r", 1, 1, EffectClass::Idempotent)]),
+        ("intent", true, vec![step("r", 1), intent("r", 1, 2, EffectClass::Once)]),
+        ("refused call", false, vec![intent("r", 1, 3, EffectClass::Once), result("r", 1, 3, "refused")]),
+        ("result", false, vec![result("r", 1, 2, "42")]),
+    ];
+    for (what, waits, entries) in batches {
+        let (store, turn) = (store.clone(), turn.clone());
+        let batch = Batch { session: session("s"), turn, entries, events: Vec::new() };
+        let committing = store.clone();
+        check_waits(&store, what, waits, async move { committing.commit(batch).await.unwrap() }).await;
+    }
+
+    let (one, id) = (store.clone(), crate::DeliveryId(1));
+    check_waits(
+        &store,
+        "finish",
+        true,
+        async move { assert!(one.finish_turn(done(&turn, "hi")).await.is_ok()) },
+    )
+    .await;
+    let one = store.clone();
+    check_waits(&store, "sending", true, async move { one.sending(id).await.unwrap() }).await;
+    let one = store.clone();
+    check_waits(&store, "sent", true, async move { one.sent(id, None).await.unwrap() }).await;
 }
 
 #[tokio::test]

@@ -116,11 +116,13 @@ async fn what_a_crash_left_open_is_completed_as_interrupted() {
     let turn = store.accept(message("s", "1", "hello")).await.unwrap().turn;
     let told = vec![item_started("a"), item_started("b"), item_completed("a"), item_started("c")];
     store.record_events(session("s"), Some(turn.clone()), told).await.unwrap();
+    let other = TurnId::new("another").unwrap();
+    store.record_events(session("s"), Some(other), vec![item_started("of another turn")]).await.unwrap();
     home.clock.advance(250);
     assert_eq!(store.close_open_items(&turn).await.unwrap(), 2);
     assert_eq!(store.close_open_items(&turn).await.unwrap(), 0);
 
-    let events = store.events_after(&session("s"), 5, 9).await.unwrap();
+    let events = store.events_after(&session("s"), 6, 9).await.unwrap();
     let closed: Vec<_> = events
         .iter()
         .map(|event| match &event.body {

@@ -1,0 +1,172 @@
+//! One call of the kernel, and what may be done on its behalf.
+
+use std::{fmt, future::IntoFuture, ops::Deref, sync::Arc};
+
+use serde::Serialize;
+use serde_json::value::to_raw_value;
+
+use super::{
+    guard::BoxFuture,
+    shared::{Origin, Shared},
+};
+use crate::{
+    AgentId, AgentInvocationContext, AgentResponse, Definition, Fault, ToolName, ToolResult,
+    wire::{CallContext, CallTool, InvokeAgent, RestartRequest, RunAgent, host},
+};
+
+/// One call: its [`CallContext`] (`call.session`, `call.agent`, `call.effect_id`, …), and the calls that may
+/// be made for it. These count towards the caller's budget and stand under its policy; they are possible
+/// while this call lives and refused afterwards.
+#[derive(Clone)]
+pub struct Call {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    shared: Arc<Shared>,
+    origin: Origin,
+    context: CallContext,
+    tool: Option<ToolName>,
+}
+
+impl Call {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        origin: Origin,
+        context: CallContext,
+        tool: Option<ToolName>,
+    ) -> Self {
+        Self { inner: Arc::new(Inner { shared, origin, context, tool }) }
+    }
+
+    /// The tool that was called; none where an agent was.
+    pub fn tool(&self) -> Option<&ToolName> {
+        self.inner.tool.as_ref()
+    }
+
+    /// Calls one of [`Host::resolved_tools`](super::Host::resolved_tools).
+    pub async fn call_tool(
+        &self,
+        name: &str,
+        params: &(impl Serialize + ?Sized),
+    ) -> Result<ToolResult, Fault> {
+        let call = CallTool { name: ToolName::new(name)?, params: to_raw_value(params)? };
+        self.inner.shared.request(&self.inner.origin, host::TOOL_CALL, &call).await
+    }
+
+    /// Runs the kernel's loop with an agent of the extension's own making. The run may use the tools that the
+    /// manifest's `uses_tools` names, and those of [`own_tools`](RunAgentCall::own_tools).
+    ///
+    /// ```
+    /// # use drupe_extension_api::prelude::*;
+    /// # async fn example(host: Host, call: Call) -> Result<AgentResponse, Fault> {
+    /// let Some(definition) = host.agent() else { return Err(Fault::invalid("no `agent` section")) };
+    /// call.run_agent(definition.clone(), "Write a haiku.").own_tools(["haiku_check"]).await
+    /// # }
+    /// ```
+    pub fn run_agent(&self, definition: Definition, task: impl Into<String>) -> RunAgentCall {
+        let context = AgentInvocationContext::default();
+        RunAgentCall { call: self.clone(), definition, task: task.into(), context, own_tools: Vec::new() }
+    }
+
+    /// Asks the supervisor for a restart, which comes when the turn of this call has ended; its outcome is told to
+    /// the session. Needs the right `restart`.
+    pub async fn request_restart(&self, reason: impl Into<String>) -> Result<(), Fault> {
+        let request = RestartRequest { reason: reason.into() };
+        self.inner.shared.request(&self.inner.origin, host::RESTART, &request).await
+    }
+
+    /// Calls another agent, one that the manifest's `uses_agents` names.
+    pub fn invoke_agent(&self, agent: &str, task: impl Into<String>) -> InvokeAgentCall {
+        InvokeAgentCall { call: self.clone(), agent: agent.to_owned(), task: task.into(), summary: None }
+    }
+}
+
+impl Deref for Call {
+    type Target = CallContext;
+
+    fn deref(&self) -> &CallContext {
+        &self.inner.context
+    }
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The token that the kernel gave stays out of logs.
+        f.debug_struct("Call").field("tool", &self.inner.tool).field("context", &self.inner.context).finish()
+    }
+}
+
+/// A run of the loop that is about to begin; `.await` begins it.
+#[must_use = "nothing runs until it is awaited"]
+#[derive(Debug)]
+pub struct RunAgentCall {
+    call: Call,
+    definition: Definition,
+    task: String,
+    context: AgentInvocationContext,
+    own_tools: Vec<String>,
+}
+
+impl RunAgentCall {
+    /// The extension's own tools that the run may use, by name.
+    pub fn own_tools<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.own_tools.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// What the run learns of the conversation.
+    pub fn context(mut self, context: AgentInvocationContext) -> Self {
+        self.context = context;
+        self
+    }
+
+    async fn run(self) -> Result<AgentResponse, Fault> {
+        let own_tools = self.own_tools.iter().map(ToolName::new).collect::<Result<_, _>>()?;
+        let Self { call, definition, task, context, .. } = self;
+        let run = RunAgent { definition, task, context, own_tools };
+        call.inner.shared.request(&call.inner.origin, host::AGENT_RUN, &run).await
+    }
+}
+
+impl IntoFuture for RunAgentCall {
+    type Output = Result<AgentResponse, Fault>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
+    }
+}
+
+/// A call of another agent that is about to begin; `.await` begins it.
+#[must_use = "nothing runs until it is awaited"]
+#[derive(Debug)]
+pub struct InvokeAgentCall {
+    call: Call,
+    agent: String,
+    task: String,
+    summary: Option<String>,
+}
+
+impl InvokeAgentCall {
+    /// What the agent learns of the conversation.
+    pub fn summary(mut self, summary: impl Into<String>) -> Self {
+        self.summary = Some(summary.into());
+        self
+    }
+
+    async fn run(self) -> Result<AgentResponse, Fault> {
+        let Self { call, agent, task, summary } = self;
+        let invoke = InvokeAgent { agent: AgentId::new(agent)?, task, summary };
+        call.inner.shared.request(&call.inner.origin, host::AGENT_INVOKE, &invoke).await
+    }
+}
+
+impl IntoFuture for InvokeAgentCall {
+    type Output = Result<AgentResponse, Fault>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
+    }
+}

@@ -1,0 +1,231 @@
+//! The kernel, as an extension sees it.
+//!
+//! What belongs to one call (its session, its budget, calling tools and agents) is on [`Call`](super::Call)
+//! and not here: a [`Host`] has no session.
+
+use std::{fmt, path::Path, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::{
+    Shutdown, Subscription,
+    shared::{Origin, Shared},
+};
+use crate::{
+    Definition, ExtensionId, Fault, FaultCode, SessionId, ToolSpec,
+    wire::{ControlCall, Emit, Initialize, NotifyUser, RestartRequest, Submit, Submitted, Subscribe, host},
+};
+
+/// The kernel, for one extension. Clones are cheap and the same.
+///
+/// Methods that need a right say so; without it in the manifest they end with
+/// [`FaultCode::Denied`](crate::FaultCode::Denied), and the attempt is recorded.
+#[derive(Clone)]
+pub struct Host {
+    pub(crate) shared: Arc<Shared>,
+    given: Arc<Initialize>,
+}
+
+/// How much a line of the log matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// Something failed.
+    Error,
+    /// Something is not as it should be.
+    Warn,
+    /// What the operator may want to know.
+    Info,
+    /// What the author may want to know.
+    Debug,
+    /// Everything else.
+    Trace,
+}
+
+impl Level {
+    /// Its name in [`Log`](crate::wire::Log).
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+/// What the extension was given at `initialize`.
+impl Host {
+    pub(crate) fn new(shared: Arc<Shared>, given: Initialize) -> Self {
+        Self { shared, given: Arc::new(given) }
+    }
+
+    /// The extension's id.
+    pub fn id(&self) -> &ExtensionId {
+        &self.given.id
+    }
+
+    /// The configuration as the author's type: the manifest's defaults with the operator's values over them.
+    pub fn config<T: DeserializeOwned>(&self) -> Result<T, Fault> {
+        serde_json::from_value(Value::Object(self.given.config.clone())).map_err(|e| {
+            Fault::invalid(format!("the configuration of `{}` cannot be used: {e}", self.id()))
+                .help(format!("see `extensions.{}` in drupe.yaml", self.id()))
+        })
+    }
+
+    /// A secret that the manifest lists under `secrets`.
+    pub fn secret(&self, name: &str) -> Result<&str, Fault> {
+        self.given.secrets.get(name).and_then(Value::as_str).ok_or_else(|| {
+            Fault::new(FaultCode::NotConfigured, format!("`{}` has no secret `{name}`", self.id()))
+                .help("list it under `secrets` in the manifest")
+        })
+    }
+
+    /// The folder that it may write; it exists, and outlives restarts and updates.
+    pub fn data_folder(&self) -> &Path {
+        Path::new(&self.given.data_folder)
+    }
+
+    /// Its own folder, to read.
+    pub fn folder(&self) -> &Path {
+        Path::new(&self.given.folder)
+    }
+
+    /// The root of the file tools.
+    pub fn workspace(&self) -> &Path {
+        Path::new(&self.given.workspace)
+    }
+
+    /// The `agent` section of the manifest with rendered instructions.
+    pub fn agent(&self) -> Option<&Definition> {
+        self.given.agent.as_ref()
+    }
+
+    /// The tools that `uses_tools` resolved to; [`Call::call_tool`](super::Call::call_tool) reaches these.
+    pub fn resolved_tools(&self) -> &[ToolSpec] {
+        &self.given.resolved_tools
+    }
+
+    /// Ends when the extension shall stop.
+    pub fn shutdown(&self) -> Shutdown {
+        self.shared.shutdown.shutdown()
+    }
+
+    /// The time.
+    pub fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+}
+
+/// The log. Lines bear the extension's id; a line never waits, and a kernel that is busy may drop it.
+impl Host {
+    /// Writes a line.
+    pub fn log(&self, level: Level, message: impl fmt::Display) {
+        self.shared.log(level.name(), &message.to_string());
+    }
+
+    /// Something failed.
+    pub fn error(&self, message: impl fmt::Display) {
+        self.log(Level::Error, message);
+    }
+
+    /// Something is not as it should be.
+    pub fn warn(&self, message: impl fmt::Display) {
+        self.log(Level::Warn, message);
+    }
+
+    /// What the operator may want to know.
+    pub fn info(&self, message: impl fmt::Display) {
+        self.log(Level::Info, message);
+    }
+
+    /// What the author may want to know.
+    pub fn debug(&self, message: impl fmt::Display) {
+        self.log(Level::Debug, message);
+    }
+}
+
+/// What the kernel does for it.
+impl Host {
+    /// Waits, on the kernel's clock; needs no runtime in the extension. Part of a millisecond counts as one.
+    pub async fn sleep(&self, time: Duration) -> Result<(), Fault> {
+        let milliseconds = time.as_nanos().div_ceil(1_000_000);
+        let milliseconds = u64::try_from(milliseconds).unwrap_or(u64::MAX);
+        self.shared.tell(host::SLEEP, &milliseconds).await
+    }
+
+    /// Publishes a message on this extension's topic `<id>.<topic>`.
+    pub async fn emit(&self, topic: &str, payload: &(impl Serialize + ?Sized)) -> Result<(), Fault> {
+        let emit = Emit { topic: topic.to_owned(), payload: serde_json::to_value(payload)? };
+        self.shared.tell(host::EMIT, &emit).await
+    }
+
+    /// Receives the messages of a whole topic, such as `kv.changed`, from now on.
+    pub async fn subscribe(&self, topic: &str) -> Result<Subscription, Fault> {
+        let subscribe = Subscribe { topic: topic.to_owned() };
+        let handle = self.shared.request(&Origin::default(), host::SUBSCRIBE, &subscribe).await?;
+        Ok(Subscription::new(self.shared.clone(), handle))
+    }
+
+    /// Shows a text to the user, in `session` or where the user was last.
+    pub async fn notify_user(
+        &self,
+        text: impl Into<String>,
+        session: Option<SessionId>,
+    ) -> Result<(), Fault> {
+        self.shared.tell(host::NOTIFY, &NotifyUser { text: text.into(), session }).await
+    }
+
+    /// Asks for a restart of the kernel after its running turns. Needs the right `restart`.
+    pub async fn request_restart(&self, reason: impl Into<String>) -> Result<(), Fault> {
+        self.shared.tell(host::RESTART, &RestartRequest { reason: reason.into() }).await
+    }
+
+    /// Hands an inbound message to the kernel; once this returns it will be answered, restarts included.
+    /// Needs the right `submit`.
+    pub async fn submit(&self, message: Submit) -> Result<Submitted, Fault> {
+        self.shared.request(&Origin::default(), host::SUBMIT, &message).await
+    }
+
+    /// Calls a method of the [control API](crate::control). Needs the right `control`.
+    pub async fn control(&self, method: &str, params: Value) -> Result<Value, Fault> {
+        let call = ControlCall { method: method.to_owned(), params };
+        self.shared.request(&Origin::default(), host::CONTROL, &call).await
+    }
+
+    /// Says that [`ToolProvider::tools`](super::ToolProvider::tools) would answer otherwise now.
+    pub async fn tools_changed(&self) -> Result<(), Fault> {
+        self.shared.tools_changed.store(true, std::sync::atomic::Ordering::Release);
+        self.shared.tell(host::TOOLS_CHANGED, &()).await
+    }
+
+    /// Does work that blocks, such as writing a file, on a thread where it holds nobody up. Once begun it
+    /// runs to its end, even where the call that waits for it is cancelled. A panic in it is a fault.
+    pub async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, Fault> {
+        super::blocking::run(self.shared.clone(), work).await
+    }
+
+    /// Runs a task beside the calls, on the extension's runtime, until it ends or the instance is closed.
+    /// A panic in it is logged and ends it alone.
+    #[cfg(feature = "runtime")]
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> Result<(), Fault> {
+        let no_thread = || Fault::new(FaultCode::Unavailable, "the system gives no thread for a runtime");
+        let runtime = self.shared.handle().ok_or_else(no_thread)?;
+        let task = super::guard::Guarded::new(self.shared.clone(), "a spawned task".into(), Box::pin(task));
+        // The guard has logged a panic.
+        runtime.spawn(async move { drop(task.await) });
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Configuration and secrets stay out of logs.
+        f.debug_struct("Host").field("id", self.id()).finish_non_exhaustive()
+    }
+}

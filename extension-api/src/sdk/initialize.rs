@@ -1,0 +1,102 @@
+//! From `initialize` on: the author's state with all that it said of itself.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use super::{Abilities, Exported, Host, Tool, guard, shared::Shared};
+use crate::{
+    AgentDescriptor, Fault, ToolName, ToolSpec,
+    wire::{Description, HookPoint, Initialize, PAYLOAD_VERSION, Schedule},
+};
+
+/// An extension that is initialized.
+pub(crate) struct Active<E> {
+    pub(crate) host: Host,
+    pub(crate) extension: Arc<E>,
+    tools: RwLock<Arc<Toolbox<E>>>,
+    agent: Option<AgentDescriptor>,
+    schedules: Vec<Schedule>,
+    hooks: Vec<HookPoint>,
+}
+
+/// The tools as they were described last.
+pub(crate) struct Toolbox<E> {
+    specs: Vec<ToolSpec>,
+    by_name: HashMap<ToolName, Tool<E>>,
+}
+
+impl<E> Toolbox<E> {
+    fn of(tools: Vec<Tool<E>>) -> Result<Self, Fault> {
+        let mut specs = Vec::with_capacity(tools.len());
+        let mut by_name = HashMap::with_capacity(tools.len());
+        for tool in tools {
+            let spec = tool.spec()?;
+            if by_name.insert(spec.name.clone(), tool).is_some() {
+                return Err(Fault::invalid(format!("tool `{}` is there twice", spec.name)));
+            }
+            specs.push(spec);
+        }
+        Ok(Self { specs, by_name })
+    }
+
+    pub(crate) fn get(&self, name: &ToolName) -> Result<&Tool<E>, Fault> {
+        self.by_name.get(name).ok_or_else(|| Fault::not_found(format!("there is no tool `{name}` here")))
+    }
+}
+
+impl<E: Exported> Active<E> {
+    /// Makes the state, then asks it what it is. A fault in that is a fault of `initialize`: an extension
+    /// that cannot say what it has cannot be wired.
+    pub(crate) async fn make(
+        shared: Arc<Shared>,
+        abilities: &Abilities<E>,
+        given: Initialize,
+    ) -> Result<Self, Fault> {
+        let host = Host::new(shared, given);
+        let extension = E::initialize(host.clone()).await?;
+        let tools = Toolbox::of(abilities.tools.map(|tools| tools(&extension)).unwrap_or_default())?;
+        let agent = abilities.agent.as_ref().map(|agent| (agent.descriptor)(&extension));
+        if let Some(agent) = agent.as_ref().filter(|agent| agent.id.as_str() != host.id().as_str()) {
+            let message = format!("the agent calls itself `{}`, its extension is `{}`", agent.id, host.id());
+            return Err(Fault::invalid(message));
+        }
+        let schedules = abilities.scheduler.as_ref().map(|s| (s.schedules)(&extension)).unwrap_or_default();
+        let hooks = abilities.hook.as_ref().map(|hook| (hook.points)(&extension)).unwrap_or_default();
+        let tools = RwLock::new(Arc::new(tools));
+        Ok(Self { host, extension: Arc::new(extension), tools, agent, schedules, hooks })
+    }
+
+    pub(crate) fn tools(&self) -> Arc<Toolbox<E>> {
+        self.tools.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks for the tools again. Where that fails, those of before stay, and the log says why.
+    pub(crate) fn refresh_tools(&self, abilities: &Abilities<E>) {
+        let Some(tools) = abilities.tools else { return };
+        let outcome = guard::catch(|| Toolbox::of(tools(&self.extension)));
+        match outcome.unwrap_or_else(|panic| Err(panic.fault("the list of tools"))) {
+            Ok(new) => *self.tools.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new),
+            Err(fault) => self.host.error(format!("the tools stay as they were: {fault}")),
+        }
+    }
+}
+
+/// What the extension says of itself; without `active`, only what the code tells.
+pub(crate) fn describe<E: Exported>(abilities: &Abilities<E>, active: Option<&Active<E>>) -> Description {
+    let code = Description {
+        payload_version: PAYLOAD_VERSION,
+        api_release: env!("CARGO_PKG_VERSION").to_owned(),
+        capabilities: abilities.names(),
+        ..Description::default()
+    };
+    let Some(active) = active else { return code };
+    Description {
+        tools: active.tools().specs.clone(),
+        agent: active.agent.clone(),
+        schedules: active.schedules.clone(),
+        hooks: active.hooks.clone(),
+        ..code
+    }
+}

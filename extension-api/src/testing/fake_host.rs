@@ -1,0 +1,367 @@
+//! The kernel's side of the boundary, played by a test.
+
+use std::{
+    future::{poll_fn, ready},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    task::{Poll, Waker},
+    time::Duration,
+};
+
+use drupe_extension_abi::{
+    self as abi, CallHeader, ExtensionBox, HostBox, Reply,
+    abi_stable::{
+        sabi_trait::TD_Opaque,
+        std_types::{RString, RVec},
+    },
+    async_ffi::{FfiFuture, FutureExt as _},
+};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    clock::Clock,
+    harness,
+    record::{Reader, Record, ScriptedRun, answer},
+};
+use crate::{
+    AgentResponse, Fault, ToolName, ToolResult, TurnId,
+    wire::{
+        CallTool, ControlCall, Emit, HandleItems, HandleNext, InvokeAgent, Log, NotifyUser, RestartRequest,
+        RunAgent, Submit, Submitted, Subscribe, host,
+    },
+};
+
+/// A kernel that records and answers. Clones are the same host.
+#[derive(Clone, Default)]
+pub struct FakeHost {
+    world: Arc<World>,
+}
+
+#[derive(Default)]
+struct World {
+    record: Mutex<Record>,
+    clock: Clock,
+    /// The extension, for runs that call its own tools.
+    extension: OnceLock<Weak<ExtensionBox>>,
+}
+
+/// What the extension did.
+impl FakeHost {
+    /// The lines of its log, as `level: message`.
+    pub fn logs(&self) -> Vec<String> {
+        self.record().logs.iter().map(|log| format!("{}: {}", log.level, log.message)).collect()
+    }
+
+    /// What it emitted: topics as the extension named them, and messages.
+    pub fn emitted(&self) -> Vec<(String, Value)> {
+        self.record().emitted.clone()
+    }
+
+    /// The inbound messages that it handed over.
+    pub fn submitted(&self) -> Vec<Submit> {
+        self.record().submitted.clone()
+    }
+
+    /// The texts that it showed to the user.
+    pub fn notified(&self) -> Vec<String> {
+        self.record().notified.iter().map(|notify| notify.text.clone()).collect()
+    }
+
+    /// The reasons for which it asked for a restart.
+    pub fn restarts(&self) -> Vec<String> {
+        self.record().restarts.clone()
+    }
+
+    /// Its calls of the control API.
+    pub fn control_calls(&self) -> Vec<ControlCall> {
+        self.record().control.clone()
+    }
+
+    /// Its calls of other extensions' tools.
+    pub fn tool_calls(&self) -> Vec<(ToolName, Value)> {
+        self.record().tool_calls.clone()
+    }
+
+    /// The runs of the loop that it asked for.
+    pub fn agent_runs(&self) -> Vec<RunAgent> {
+        self.record().agent_runs.clone()
+    }
+
+    /// What its own tools gave to scripted runs, in order.
+    pub fn own_tool_results(&self) -> Vec<Result<String, Fault>> {
+        self.record().own_tool_results.clone()
+    }
+
+    /// Its calls of other agents.
+    pub fn agent_calls(&self) -> Vec<InvokeAgent> {
+        self.record().agent_calls.clone()
+    }
+
+    /// How often it said that its tools changed.
+    pub fn tools_changed(&self) -> u32 {
+        self.record().tools_changed
+    }
+
+    /// The topics that it reads at the moment.
+    pub fn subscriptions(&self) -> Vec<String> {
+        self.record().subscriptions.values().map(|reader| reader.topic.clone()).collect()
+    }
+
+    /// Whether it gave the kernel back.
+    pub fn is_closed(&self) -> bool {
+        self.record().closed
+    }
+
+    /// How much time has passed for it.
+    pub fn elapsed(&self) -> Duration {
+        Duration::from_millis(self.world.clock.now())
+    }
+}
+
+/// What the test says.
+impl FakeHost {
+    /// Answers the next call of a control method that has no answer yet.
+    pub fn answer_control(&self, method: &str, answer: Result<Value, Fault>) -> &Self {
+        self.record().answers.control.entry(method.to_owned()).or_default().push_back(answer);
+        self
+    }
+
+    /// Answers the next call of another extension's tool that has no answer yet.
+    pub fn answer_tool(&self, name: &str, answer: Result<&str, Fault>) -> &Self {
+        let answer = answer.map(str::to_owned);
+        self.record().answers.tools.entry(name.to_owned()).or_default().push_back(answer);
+        self
+    }
+
+    /// Answers the next `run_agent` that has no answer yet.
+    pub fn answer_run(&self, response: AgentResponse) -> &Self {
+        self.script_run([], response)
+    }
+
+    /// Lets the next `run_agent` that has no answer yet call tools of the extension's own, as a model would,
+    /// and then answer. A tool that the run was not given is refused.
+    pub fn script_run<'a>(
+        &self,
+        calls: impl IntoIterator<Item = (&'a str, Value)>,
+        response: AgentResponse,
+    ) -> &Self {
+        let calls = calls.into_iter().map(|(tool, params)| (tool.to_owned(), params)).collect();
+        self.record().answers.runs.push_back(ScriptedRun { calls, response });
+        self
+    }
+
+    /// Answers the next call of an agent that has no answer yet.
+    pub fn answer_agent(&self, agent: &str, response: AgentResponse) -> &Self {
+        self.record().answers.agents.entry(agent.to_owned()).or_default().push_back(response);
+        self
+    }
+
+    /// Sends a message to those that read the topic.
+    pub fn publish(&self, topic: &str, payload: Value) {
+        let woken = self.record().publish(topic, payload);
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// Ends the topic for those that read it.
+    pub fn end_topic(&self, topic: &str) {
+        let mut woken = Vec::new();
+        for reader in self.record().subscriptions.values_mut().filter(|reader| reader.topic == topic) {
+            reader.ended = true;
+            woken.extend(reader.waker.take());
+        }
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// Stops the clock: sleeping takes until [`advance`](Self::advance). Otherwise a sleep ends as soon as
+    /// others have run, and turns the clock.
+    pub fn hold_clock(&self) {
+        self.world.clock.hold();
+    }
+
+    /// Lets time pass.
+    pub fn advance(&self, time: Duration) {
+        self.world.clock.advance(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    }
+}
+
+impl FakeHost {
+    pub(super) fn record(&self) -> MutexGuard<'_, Record> {
+        self.world.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The table that an extension is opened with, for tests that open a library themselves.
+    pub fn table(&self) -> HostBox {
+        abi::Host_TO::from_value(self.clone(), TD_Opaque)
+    }
+
+    pub(super) fn attach(&self, extension: &Arc<ExtensionBox>) {
+        // A host that already serves an extension keeps it: a harness opens one.
+        let _ = self.world.extension.set(Arc::downgrade(extension));
+    }
+
+    /// Operations that answer at once.
+    fn answer(&self, token: &str, operation: &str, payload: &[u8]) -> Result<Vec<u8>, Fault> {
+        let mut record = self.record();
+        match operation {
+            host::LOG => record.logs.push(read::<Log>(payload)?),
+            host::EMIT => {
+                let Emit { topic, payload } = read(payload)?;
+                record.emitted.push((topic, payload));
+            }
+            host::NOTIFY => record.notified.push(read::<NotifyUser>(payload)?),
+            host::RESTART => record.restarts.push(read::<RestartRequest>(payload)?.reason),
+            host::TOOLS_CHANGED => record.tools_changed += 1,
+            host::HANDLE_CLOSE => drop(record.subscriptions.remove(&read::<u64>(payload)?)),
+            host::SUBSCRIBE => {
+                let Subscribe { topic } = read(payload)?;
+                let handle = record.number();
+                let reader = Reader { topic, ready: Default::default(), ended: false, waker: None };
+                record.subscriptions.insert(handle, reader);
+                return write(&handle);
+            }
+            host::SUBMIT => return submit(&mut record, read(payload)?),
+            host::CONTROL => {
+                let call: ControlCall = read(payload)?;
+                let answered = answer(&mut record.answers.control, &call.method, "answer_control");
+                record.control.push(call);
+                return write(&answered?);
+            }
+            host::TOOL_CALL => {
+                record.check(token)?;
+                let CallTool { name, params } = read(payload)?;
+                let content = answer(&mut record.answers.tools, name.as_str(), "answer_tool");
+                record.tool_calls.push((name, read(params.get().as_bytes())?));
+                return write(&ToolResult { content: content? });
+            }
+            host::AGENT_INVOKE => {
+                record.check(token)?;
+                let call: InvokeAgent = read(payload)?;
+                let response =
+                    record.answers.agents.get_mut(call.agent.as_str()).and_then(|all| all.pop_front());
+                let missing =
+                    format!("the test has no answer for `{}`: use `FakeHost::answer_agent`", call.agent);
+                record.agent_calls.push(call);
+                return write(&response.ok_or_else(|| Fault::not_found(missing))?);
+            }
+            _ => return Err(Fault::unsupported(operation)),
+        }
+        write(&())
+    }
+
+    /// The items of a subscription; waits for the first.
+    async fn next(&self, next: HandleNext) -> Result<Vec<u8>, Fault> {
+        poll_fn(|cx| {
+            let mut record = self.record();
+            let Some(reader) = record.subscriptions.get_mut(&next.handle) else {
+                return Poll::Ready(Err(Fault::not_found(format!("there is no handle {}", next.handle))));
+            };
+            if reader.ready.is_empty() && !reader.ended {
+                reader.waker = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            let count = reader.ready.len().min(next.credit as usize);
+            let items = reader.ready.drain(..count).map(serde_json::to_value).collect::<Result<_, _>>()?;
+            let ended = reader.ended && reader.ready.is_empty();
+            Poll::Ready(write(&HandleItems { items, ended }))
+        })
+        .await
+    }
+
+    /// A run of the loop, as scripted.
+    async fn run(&self, token: String, run: RunAgent) -> Result<Vec<u8>, Fault> {
+        let script = {
+            let mut record = self.record();
+            record.check(&token)?;
+            record.agent_runs.push(run.clone());
+            record.answers.runs.pop_front()
+        };
+        let missing = "the test has no answer for `run_agent`: use `FakeHost::answer_run`";
+        let ScriptedRun { calls, response } = script.ok_or_else(|| Fault::not_found(missing))?;
+        for (tool, params) in calls {
+            let result = self.own_tool(&run, &tool, params).await;
+            self.record().own_tool_results.push(result);
+        }
+        write(&response)
+    }
+
+    async fn own_tool(&self, run: &RunAgent, tool: &str, params: Value) -> Result<String, Fault> {
+        if !run.own_tools.iter().any(|own| own.as_str() == tool) {
+            return Err(Fault::denied(format!("the run was not given `{tool}`")));
+        }
+        let Some(extension) = self.world.extension.get().and_then(Weak::upgrade) else {
+            return Err(Fault::internal("the extension is gone"));
+        };
+        let mut context = harness::context();
+        context.agent = run.definition.id.clone();
+        harness::call_tool(&extension, self, context, tool, &params).await
+    }
+}
+
+fn submit(record: &mut Record, message: Submit) -> Result<Vec<u8>, Fault> {
+    let known = record.submitted.iter().position(|m| m.external_id == message.external_id);
+    let position = known.unwrap_or(record.submitted.len());
+    if known.is_none() {
+        record.submitted.push(message);
+    }
+    let turn = TurnId::new(format!("turn-{}", position + 1))?;
+    write(&Submitted { turn, duplicate: known.is_some() })
+}
+
+fn read<T: serde::de::DeserializeOwned>(payload: &[u8]) -> Result<T, Fault> {
+    Ok(serde_json::from_slice(payload)?)
+}
+
+fn write(value: &impl Serialize) -> Result<Vec<u8>, Fault> {
+    Ok(serde_json::to_vec(value)?)
+}
+
+fn reply(outcome: Result<Vec<u8>, Fault>) -> Reply {
+    match outcome {
+        Ok(body) => Reply { status: Reply::OK, body: body.into() },
+        Err(fault) => {
+            Reply { status: Reply::FAULT, body: serde_json::to_vec(&fault).unwrap_or_default().into() }
+        }
+    }
+}
+
+impl abi::Host for FakeHost {
+    fn describe(&self) -> RVec<u8> {
+        br#"{"kernel":"fake"}"#.to_vec().into()
+    }
+
+    fn call(&self, header: CallHeader, operation: RString, payload: RVec<u8>) -> FfiFuture<Reply> {
+        let (this, token) = (self.clone(), header.parent_token.into_string());
+        match operation.as_str() {
+            host::SLEEP => match read::<u64>(&payload) {
+                Ok(milliseconds) => {
+                    let sleep = self.world.clock.sleep(milliseconds);
+                    async move {
+                        sleep.await;
+                        reply(write(&()))
+                    }
+                    .into_ffi()
+                }
+                Err(fault) => ready(reply(Err(fault))).into_ffi(),
+            },
+            host::HANDLE_NEXT => match read(&payload) {
+                Ok(next) => async move { reply(this.next(next).await) }.into_ffi(),
+                Err(fault) => ready(reply(Err(fault))).into_ffi(),
+            },
+            host::AGENT_RUN => match read(&payload) {
+                Ok(run) => async move { reply(this.run(token, run).await) }.into_ffi(),
+                Err(fault) => ready(reply(Err(fault))).into_ffi(),
+            },
+            operation => ready(reply(self.answer(&token, operation, &payload))).into_ffi(),
+        }
+    }
+
+    fn close(&self) {
+        self.record().closed = true;
+    }
+}
+
+impl std::fmt::Debug for FakeHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FakeHost").field("logs", &self.logs()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,100 @@
+//! What a [`FakeHost`](super::FakeHost) has seen, and what it was told to answer.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    task::Waker,
+};
+
+use serde_json::Value;
+
+use crate::{
+    AgentResponse, Fault, ToolName,
+    wire::{BusMessage, ControlCall, InvokeAgent, Log, NotifyUser, RunAgent, Submit},
+};
+
+#[derive(Default)]
+pub(super) struct Record {
+    pub(super) logs: Vec<Log>,
+    pub(super) emitted: Vec<(String, Value)>,
+    pub(super) submitted: Vec<Submit>,
+    pub(super) notified: Vec<NotifyUser>,
+    pub(super) restarts: Vec<String>,
+    pub(super) control: Vec<ControlCall>,
+    pub(super) tool_calls: Vec<(ToolName, Value)>,
+    pub(super) agent_runs: Vec<RunAgent>,
+    pub(super) own_tool_results: Vec<Result<String, Fault>>,
+    pub(super) agent_calls: Vec<InvokeAgent>,
+    pub(super) tools_changed: u32,
+    pub(super) closed: bool,
+    pub(super) answers: Answers,
+    pub(super) subscriptions: BTreeMap<u64, Reader>,
+    /// Tokens of the calls that live.
+    pub(super) tokens: BTreeSet<String>,
+    pub(super) next: u64,
+}
+
+/// Answers by what they answer, in the order in which they were given.
+#[derive(Default)]
+pub(super) struct Answers {
+    pub(super) control: HashMap<String, VecDeque<Result<Value, Fault>>>,
+    pub(super) tools: HashMap<String, VecDeque<Result<String, Fault>>>,
+    pub(super) runs: VecDeque<ScriptedRun>,
+    pub(super) agents: HashMap<String, VecDeque<AgentResponse>>,
+}
+
+/// What a run of the loop does: calls of the extension's own tools, then an answer.
+pub(super) struct ScriptedRun {
+    pub(super) calls: Vec<(String, Value)>,
+    pub(super) response: AgentResponse,
+}
+
+/// The reading end of a subscription.
+pub(super) struct Reader {
+    pub(super) topic: String,
+    pub(super) ready: VecDeque<BusMessage>,
+    pub(super) ended: bool,
+    pub(super) waker: Option<Waker>,
+}
+
+/// The next answer that was given for `name`, else a fault that says how to give one.
+pub(super) fn answer<T>(
+    answers: &mut HashMap<String, VecDeque<Result<T, Fault>>>,
+    name: &str,
+    method: &str,
+) -> Result<T, Fault> {
+    match answers.get_mut(name).and_then(VecDeque::pop_front) {
+        Some(answer) => answer,
+        None => {
+            Err(Fault::not_found(format!("the test has no answer for `{name}`: use `FakeHost::{method}`")))
+        }
+    }
+}
+
+impl Record {
+    pub(super) fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Fails unless the token belongs to a call that lives.
+    pub(super) fn check(&self, token: &str) -> Result<(), Fault> {
+        if self.tokens.contains(token) {
+            return Ok(());
+        }
+        Err(Fault::denied("this is possible only while the call lives that it is made for"))
+    }
+
+    pub(super) fn publish(&mut self, topic: &str, payload: Value) -> Vec<Waker> {
+        let mut woken = Vec::new();
+        for reader in self.subscriptions.values_mut().filter(|reader| reader.topic == topic && !reader.ended)
+        {
+            reader.ready.push_back(BusMessage {
+                topic: topic.to_owned(),
+                payload: payload.clone(),
+                skipped: 0,
+            });
+            woken.extend(reader.waker.take());
+        }
+        woken
+    }
+}

@@ -1,0 +1,163 @@
+//! Values under keys. Provides `kv_get`, `kv_set`, `kv_delete` and `kv_list`; each agent has a namespace of its
+//! own, unless the configuration says `namespace: shared`, and each turn has one that its agents share.
+//!
+//! It keeps no history and no expiry, and is no place for secrets: values reach models as they are.
+
+mod namespace;
+mod store;
+
+use std::sync::Arc;
+
+use drupe_extension_api::prelude::*;
+use namespace::{Bounds, matches};
+use serde_json::Value;
+use store::{Place, Store};
+
+struct Kv {
+    host: Host,
+    shared: bool,
+    store: Arc<Store>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Config {
+    namespace: Sharing,
+    max_value_bytes: usize,
+    max_keys: usize,
+    max_bytes: usize,
+}
+
+#[derive(Deserialize, PartialEq)]
+#[serde(rename_all = "snake_case")]
+enum Sharing {
+    Agent,
+    Shared,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { namespace: Sharing::Agent, max_value_bytes: 64 << 10, max_keys: 1000, max_bytes: 4 << 20 }
+    }
+}
+
+impl Extension for Kv {
+    async fn initialize(host: Host) -> Result<Self, Fault> {
+        let config: Config = host.config()?;
+        let bounds =
+            Bounds { value_bytes: config.max_value_bytes, keys: config.max_keys, bytes: config.max_bytes };
+        let store = Arc::new(Store::new(host.data_folder(), bounds));
+        Ok(Kv { shared: config.namespace == Sharing::Shared, host, store })
+    }
+}
+
+/// How long a value is kept, and who sees it.
+#[derive(Deserialize, JsonSchema, Default, Clone, Copy)]
+#[serde(rename_all = "snake_case")]
+enum Scope {
+    /// Until it is deleted.
+    #[default]
+    Kept,
+    /// Until the turn ends; all agents of the turn see it.
+    Turn,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Key {
+    /// The key, 1 to 256 bytes.
+    key: String,
+    /// `kept` (default), or `turn` for what all agents of this turn share.
+    #[serde(default)]
+    scope: Scope,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Set {
+    /// The key, 1 to 256 bytes.
+    key: String,
+    /// The value: text, or any JSON.
+    value: Value,
+    /// `kept` (default), or `turn` for what all agents of this turn share.
+    #[serde(default)]
+    scope: Scope,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct List {
+    /// Only keys of this form; `*` stands for any text. Without it, all keys.
+    #[serde(default)]
+    pattern: Option<String>,
+    /// `kept` (default), or `turn` for what all agents of this turn share.
+    #[serde(default)]
+    scope: Scope,
+}
+
+impl ToolProvider for Kv {
+    fn tools(&self) -> Vec<Tool<Self>> {
+        vec![
+            Tool::new("kv_get", "Gives the value stored under a key.", Kv::get).read_only(),
+            Tool::new("kv_set", "Stores a value under a key, in place of what was there.", Kv::set)
+                .idempotent(),
+            Tool::new("kv_delete", "Removes a key and its value.", Kv::delete).idempotent(),
+            Tool::new("kv_list", "Lists the keys that are stored.", Kv::list).read_only(),
+        ]
+    }
+}
+
+export!(Kv: Tool);
+
+impl Kv {
+    async fn get(&self, input: Key, call: Call) -> Result<Value, Fault> {
+        let key = input.key;
+        let missing =
+            Fault::not_found(format!("nothing is stored under `{key}`")).help("kv_list shows the keys");
+        let found = self.with(input.scope, &call, move |store, place| store.get(place, &key)).await?;
+        found.ok_or(missing)
+    }
+
+    async fn set(&self, input: Set, call: Call) -> Result<String, Fault> {
+        let Set { key, value, scope } = input;
+        let stored = format!("stored `{key}`");
+        self.with(scope, &call, move |store, place| store.set(place, key, value)).await?;
+        Ok(stored)
+    }
+
+    async fn delete(&self, input: Key, call: Call) -> Result<String, Fault> {
+        let Key { key, scope } = input;
+        let name = key.clone();
+        Ok(match self.with(scope, &call, move |store, place| store.delete(place, &key)).await? {
+            true => format!("deleted `{name}`"),
+            false => format!("nothing was stored under `{name}`"),
+        })
+    }
+
+    async fn list(&self, input: List, call: Call) -> Result<Vec<String>, Fault> {
+        let mut keys = self.with(input.scope, &call, |store, place| store.keys(place)).await?;
+        if let Some(pattern) = input.pattern {
+            keys.retain(|key| matches(&pattern, key));
+        }
+        Ok(keys)
+    }
+
+    /// Works on the store where waiting for a disk holds nobody up.
+    async fn with<T: Send + 'static>(
+        &self,
+        scope: Scope,
+        call: &Call,
+        work: impl FnOnce(&Store, &Place) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let place = match scope {
+            Scope::Turn => Place::Turn(call.turn.clone()),
+            Scope::Kept if self.shared => Place::Shared,
+            Scope::Kept => Place::Agent(call.agent.clone()),
+        };
+        let store = self.store.clone();
+        self.host.blocking(move || work(&store, &place)).await
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! Namespaces on disk, one JSON file each, and those of turns in memory.
+//!
+//! A file is replaced as a whole: written beside it, synced, renamed. A crash leaves the old or the new one.
+//! The store assumes that it alone writes its folder, which the kernel gives to one extension.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    fs::{self, File},
+    io::{ErrorKind, Write as _},
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use drupe_extension_api::{AgentId, Fault, TurnId};
+use serde_json::Value;
+
+use crate::namespace::{Bounds, Namespace};
+
+/// How many turns keep their namespace. Turns that run at the same time are far fewer; an older one has
+/// ended, or has not used its namespace for long.
+const TURNS: usize = 256;
+
+/// Which namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Place {
+    Agent(AgentId),
+    Shared,
+    Turn(TurnId),
+}
+
+/// All namespaces.
+#[derive(Debug)]
+pub struct Store {
+    folder: PathBuf,
+    bounds: Bounds,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    kept: HashMap<Place, Namespace>,
+    /// Oldest use first.
+    turns: VecDeque<(TurnId, Namespace)>,
+}
+
+impl Store {
+    pub fn new(folder: &Path, bounds: Bounds) -> Self {
+        Self { folder: folder.to_owned(), bounds, state: Mutex::default() }
+    }
+
+    pub fn get(&self, place: &Place, key: &str) -> Result<Option<Value>, Fault> {
+        Ok(self.lock().open(self, place)?.values().get(key).cloned())
+    }
+
+    pub fn keys(&self, place: &Place) -> Result<Vec<String>, Fault> {
+        Ok(self.lock().open(self, place)?.values().keys().cloned().collect())
+    }
+
+    pub fn set(&self, place: &Place, key: String, value: Value) -> Result<(), Fault> {
+        let mut state = self.lock();
+        let namespace = state.open(self, place)?;
+        namespace.admit(&key, &value, self.bounds)?;
+        if namespace.values().get(&key) == Some(&value) {
+            return Ok(());
+        }
+        self.change(place, namespace, &key, Some(value))
+    }
+
+    /// Whether there was something to delete.
+    pub fn delete(&self, place: &Place, key: &str) -> Result<bool, Fault> {
+        let mut state = self.lock();
+        let namespace = state.open(self, place)?;
+        if !namespace.values().contains_key(key) {
+            return Ok(false);
+        }
+        self.change(place, namespace, key, None)?;
+        Ok(true)
+    }
+
+    /// What could not be written did not happen.
+    fn change(
+        &self,
+        place: &Place,
+        namespace: &mut Namespace,
+        key: &str,
+        value: Option<Value>,
+    ) -> Result<(), Fault> {
+        let old = namespace.put(key, value);
+        let Some(file) = self.file(place) else { return Ok(()) };
+        write(&file, namespace.values()).map_err(|error| {
+            namespace.put(key, old);
+            Fault::new(Fault::from(error).code, format!("`{key}` could not be stored in {}", file.display()))
+        })
+    }
+
+    /// Where a namespace is kept; none for those of turns. An agent's id is a plain file name.
+    fn file(&self, place: &Place) -> Option<PathBuf> {
+        match place {
+            Place::Agent(agent) => Some(self.folder.join("agents").join(format!("{agent}.json"))),
+            Place::Shared => Some(self.folder.join("shared.json")),
+            Place::Turn(_) => None,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn open(&mut self, store: &Store, place: &Place) -> Result<&mut Namespace, Fault> {
+        if let Place::Turn(turn) = place {
+            return Ok(self.turn(turn));
+        }
+        if !self.kept.contains_key(place) {
+            let values = store.file(place).map_or(Ok(BTreeMap::new()), |file| read(&file))?;
+            self.kept.insert(place.clone(), Namespace::new(values));
+        }
+        self.kept.get_mut(place).ok_or_else(|| Fault::internal("a namespace was lost"))
+    }
+
+    fn turn(&mut self, turn: &TurnId) -> &mut Namespace {
+        let found = self.turns.iter().position(|(id, _)| id == turn);
+        let entry = found.and_then(|at| self.turns.remove(at));
+        if entry.is_none() && self.turns.len() == TURNS {
+            self.turns.pop_front();
+        }
+        self.turns.push_back(entry.unwrap_or_else(|| (turn.clone(), Namespace::default())));
+        let last = self.turns.len() - 1;
+        &mut self.turns[last].1
+    }
+}
+
+fn read(file: &Path) -> Result<BTreeMap<String, Value>, Fault> {
+    let text = match fs::read(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        Err(error) => return Err(error.into()),
+    };
+    serde_json::from_slice(&text).map_err(|e| {
+        Fault::internal(format!("{} is damaged: {e}", file.display()))
+            .help("restore it from a backup, or move it away")
+    })
+}
+
+fn write(file: &Path, values: &BTreeMap<String, Value>) -> std::io::Result<()> {
+    let folder = file.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let new = file.with_extension("new");
+    let mut out = File::create(&new)?;
+    out.write_all(&serde_json::to_vec(values)?)?;
+    out.sync_all()?;
+    drop(out);
+    fs::rename(&new, file)?;
+    // The new name is durable only with its folder.
+    File::open(folder)?.sync_all()
+}

@@ -1,0 +1,202 @@
+//! Fails in every way that an extension can, as the caller asks: for tests of whoever holds one.
+//!
+//! Tools named `panic_…`, `hang` and so on fail when they are called; the configuration makes a stage of its
+//! life fail. What it does well (`echo`, `sleep50`, `slow`, `big`) is there to be measured and cancelled.
+
+mod effect;
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use drupe_extension_api::prelude::*;
+use serde_json::Value;
+
+struct Faulty {
+    host: Host,
+    config: Config,
+    healthy: AtomicBool,
+}
+
+/// All `false` without configuration.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct Config {
+    /// `initialize` ends with a fault.
+    fail_initialize: bool,
+    /// `initialize` panics.
+    panic_initialize: bool,
+    /// `initialize` never ends.
+    hang_initialize: bool,
+    /// `start` ends with a fault.
+    fail_start: bool,
+    /// Naming the tools panics.
+    panic_describe_tools: bool,
+    /// `stop` never ends.
+    hang_stop: bool,
+    /// Health begins as bad.
+    unhealthy: bool,
+}
+
+impl Extension for Faulty {
+    async fn initialize(host: Host) -> Result<Self, Fault> {
+        let config: Config = host.config()?;
+        if config.fail_initialize {
+            return Err(Fault::new(FaultCode::NotConfigured, "the configuration says `fail_initialize`"));
+        }
+        assert!(!config.panic_initialize, "the configuration says `panic_initialize`");
+        if config.hang_initialize {
+            std::future::pending::<()>().await;
+        }
+        Ok(Faulty { healthy: AtomicBool::new(!config.unhealthy), host, config })
+    }
+
+    async fn start(&self) -> Result<(), Fault> {
+        match self.config.fail_start {
+            true => Err(Fault::new(FaultCode::Other, "the configuration says `fail_start`")),
+            false => Ok(()),
+        }
+    }
+
+    async fn stop(&self) -> Result<(), Fault> {
+        if self.config.hang_stop {
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    }
+
+    async fn health(&self) -> Result<(), Fault> {
+        match self.healthy.load(Ordering::Relaxed) {
+            true => Ok(()),
+            false => Err(Fault::new(FaultCode::Unavailable, "it was told to be unhealthy")),
+        }
+    }
+}
+
+impl ToolProvider for Faulty {
+    fn tools(&self) -> Vec<Tool<Self>> {
+        assert!(!self.config.panic_describe_tools, "the configuration says `panic_describe_tools`");
+        vec![
+            Tool::new("faulty_echo", "Gives back its parameters.", Faulty::echo).read_only(),
+            Tool::new("faulty_sleep50", "Takes 50 ms.", Faulty::sleep50).read_only(),
+            Tool::new("faulty_slow", "Takes some time.", Faulty::slow).read_only(),
+            Tool::new("faulty_big", "Gives a long text.", Faulty::big).read_only(),
+            Tool::new("faulty_error", "Ends with a fault.", Faulty::error),
+            Tool::new("faulty_hang", "Never ends; can be cancelled.", Faulty::hang),
+            Tool::new("faulty_panic", "Panics at once.", Faulty::panic),
+            Tool::new("faulty_panic_later", "Panics after it has waited.", Faulty::panic_later),
+            Tool::new("faulty_panic_task", "Panics in a task of its own.", Faulty::panic_task),
+            Tool::new("faulty_panic_drop", "Hangs, and panics when it is cancelled.", Faulty::panic_drop),
+            Tool::new("faulty_block", "Blocks the thread that polls it.", Faulty::block),
+            Tool::new("faulty_abort", "Ends the process by a signal.", Faulty::abort),
+            Tool::new("faulty_set_health", "Sets what health says.", Faulty::set_health).idempotent(),
+            Tool::new(
+                "faulty_effect_append",
+                "Appends a line to a file, then waits for another file.",
+                effect::append,
+            )
+            .once(),
+        ]
+    }
+}
+
+export!(Faulty: Tool);
+
+#[derive(Deserialize, JsonSchema)]
+struct Milliseconds {
+    /// How long.
+    ms: u64,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Bytes {
+    /// How many.
+    bytes: usize,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Healthy {
+    /// Whether it is well.
+    ok: bool,
+}
+
+/// Any object.
+#[derive(Deserialize, Serialize, JsonSchema)]
+struct Anything {
+    #[serde(flatten)]
+    rest: serde_json::Map<String, Value>,
+}
+
+struct PanicsInDrop;
+
+impl Drop for PanicsInDrop {
+    fn drop(&mut self) {
+        panic!("it was dropped");
+    }
+}
+
+impl Faulty {
+    async fn echo(&self, input: Anything, _: Call) -> Result<Anything, Fault> {
+        Ok(input)
+    }
+
+    async fn sleep50(&self, _: NoInput, _: Call) -> Result<&'static str, Fault> {
+        self.host.sleep(Duration::from_millis(50)).await?;
+        Ok("slept")
+    }
+
+    async fn slow(&self, input: Milliseconds, _: Call) -> Result<&'static str, Fault> {
+        self.host.sleep(Duration::from_millis(input.ms)).await?;
+        Ok("slept")
+    }
+
+    async fn big(&self, input: Bytes, _: Call) -> Result<String, Fault> {
+        Ok("x".repeat(input.bytes))
+    }
+
+    async fn error(&self, _: NoInput, _: Call) -> Result<(), Fault> {
+        Err(Fault::new(FaultCode::Other, "it was told to fail").help("do not call it"))
+    }
+
+    async fn hang(&self, _: NoInput, _: Call) -> Result<(), Fault> {
+        std::future::pending().await
+    }
+
+    async fn panic(&self, _: NoInput, _: Call) -> Result<(), Fault> {
+        panic!("it was told to panic")
+    }
+
+    async fn panic_later(&self, _: NoInput, _: Call) -> Result<(), Fault> {
+        self.host.sleep(Duration::from_millis(1)).await?;
+        panic!("it was told to panic later")
+    }
+
+    async fn panic_task(&self, _: NoInput, _: Call) -> Result<&'static str, Fault> {
+        self.host.spawn(async { panic!("a task was told to panic") })?;
+        Ok("spawned")
+    }
+
+    async fn panic_drop(&self, _: NoInput, _: Call) -> Result<(), Fault> {
+        let _held = PanicsInDrop;
+        std::future::pending().await
+    }
+
+    #[expect(clippy::unused_async, reason = "it is the point: it blocks where it should wait")]
+    async fn block(&self, input: Milliseconds, _: Call) -> Result<&'static str, Fault> {
+        std::thread::sleep(Duration::from_millis(input.ms));
+        Ok("blocked")
+    }
+
+    async fn abort(&self, _: NoInput, _: Call) -> Result<(), Fault> {
+        std::process::abort()
+    }
+
+    async fn set_health(&self, input: Healthy, _: Call) -> Result<(), Fault> {
+        self.healthy.store(input.ok, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

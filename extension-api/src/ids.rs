@@ -21,6 +21,21 @@ impl fmt::Display for InvalidId {
 
 impl std::error::Error for InvalidId {}
 
+/// Reads a text without an allocation of its own.
+struct Text<T>(fn(&str) -> Result<T, InvalidId>);
+
+impl<T> serde::de::Visitor<'_> for Text<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<T, E> {
+        (self.0)(value).map_err(E::custom)
+    }
+}
+
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $expected:literal, $check:expr) => {
         $(#[$doc])*
@@ -84,8 +99,7 @@ macro_rules! id {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let value = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-                Self::new(value).map_err(serde::de::Error::custom)
+                deserializer.deserialize_str(Text(|value| Self::new(value)))
             }
         }
     };

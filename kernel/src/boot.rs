@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use drupe_config::{Config, ORCHESTRATOR_PROMPT};
-use drupe_extension_api::{EventBody, Fault, FaultCode};
+use drupe_extension_api::{EventBody, Fault, FaultCode, control::ExtensionState};
 
 use crate::{
     channels,
     ending::Why,
     extension::{lifecycle, state::Event},
     instructions,
-    kernel::Kernel,
+    kernel::{Kernel, store_fault},
     snapshot::Snapshot,
     wiring::{self, Context, Prompt},
 };
@@ -81,26 +81,19 @@ pub async fn take_out(kernel: &Arc<Kernel>, name: &str, event: Event) {
 /// Takes up what an earlier kernel left: turns, deliveries, and the outcome of a restart that a session asked for.
 pub async fn take_up(kernel: &Arc<Kernel>) -> Result<(), Fault> {
     let store = &kernel.store;
-    if let Some(row) = store.take_restart().await.map_err(crate::kernel::store_fault)?
-        && let Some(session) = row.session
-    {
-        let mut reason = row.reason;
-        let out = kernel.extensions.read(|r| match &r.state {
-            crate::extension::state::State::Out(crate::extension::state::Out::Failed(why)) => {
-                Some(format!("`{}` failed: {}", r.found.name, why.lines().next().unwrap_or(why)))
+    while let Some(row) = store.take_restart().await.map_err(store_fault)? {
+        let Some(session) = row.session else { continue };
+        let failed = kernel.extensions.read(|r| match r.state.shown() {
+            (ExtensionState::Failed, Some(why)) => {
+                Some(format!("; `{}` failed: {}", r.found.name, why.lines().next().unwrap_or(why)))
             }
             _ => None,
         });
-        for line in out.into_iter().flatten() {
-            reason = format!("{reason}; {line}");
-        }
+        let reason = failed.into_iter().flatten().fold(row.reason, |text, line| text + &line);
         let body = EventBody::Lifecycle { state: "restarted".into(), reason: Some(reason) };
-        store
-            .record_events(session, row.turn, vec![(None, body)])
-            .await
-            .map_err(crate::kernel::store_fault)?;
+        store.record_events(session, row.turn, vec![(None, body)]).await.map_err(store_fault)?;
     }
-    for turn in store.unfinished().await.map_err(crate::kernel::store_fault)? {
+    for turn in store.unfinished().await.map_err(store_fault)? {
         kernel.sessions.push(kernel, turn);
     }
     channels::deliver_soon(kernel);

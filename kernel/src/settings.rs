@@ -1,8 +1,5 @@
 //! From the operator's configuration to what the parts of the kernel take.
 
-use std::collections::BTreeMap;
-
-use drupe_agent::Price;
 use drupe_config::{
     Config, Diagnostics, Durability, ModelProfile, ProviderConfig, Sources, load_config, model_catalogue,
 };
@@ -32,6 +29,7 @@ pub fn models(config: &Config) -> ModelsSettings {
         let profile = profile(&entry.profile);
         (name.to_owned(), CatalogueEntry { provider: entry.provider.to_owned(), profile })
     });
+    let defaults = catalogue.providers.iter().map(|p| (p.name.clone(), p.default_model.clone()));
     let unset = catalogue.providers.iter().filter(|p| !config.models.providers.contains_key(&p.name));
     ModelsSettings {
         providers: config.models.providers.iter().map(|(name, p)| provider(name, p)).collect(),
@@ -39,7 +37,8 @@ pub fn models(config: &Config) -> ModelsSettings {
         fallback: config.models.fallback.clone(),
         profiles: config.models.profiles.iter().map(|(name, p)| (name.clone(), profile(p))).collect(),
         catalogue: entries.collect(),
-        missing: unset.map(|p| (p.name.clone(), p.key.clone())).collect::<BTreeMap<_, _>>(),
+        defaults: defaults.collect(),
+        missing: unset.map(|p| (p.name.clone(), p.key.clone())).collect(),
     }
 }
 
@@ -69,15 +68,77 @@ fn provider(name: &str, from: &ProviderConfig) -> ProviderSettings {
 }
 
 fn profile(from: &ModelProfile) -> ProfileSettings {
-    let price = match (from.input_usd, from.output_usd) {
-        (Some(input), Some(output)) => {
-            Some(Price { input, cached: from.cached_usd.unwrap_or(input), output })
-        }
-        _ => None,
-    };
     ProfileSettings {
         context_window: from.context_window.map(u64::from),
         max_output_tokens: from.max_output_tokens,
-        price,
+        input_usd: from.input_usd,
+        cached_usd: from.cached_usd,
+        output_usd: from.output_usd,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use drupe_models::Models;
+
+    use super::*;
+
+    /// The models that variables and the command line configure, without a file.
+    fn made(keys: &[&str], set: &[(&str, &str)]) -> Models {
+        let sources = Sources {
+            file: None,
+            home: "/nonexistent".into(),
+            environment: keys.iter().map(|key| ((*key).to_owned(), "k".to_owned())).collect(),
+            overrides: set.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+        };
+        Models::new(models(&load_config(&sources).unwrap().value)).unwrap()
+    }
+
+    /// The model that `names` lead to, and the diagnostics.
+    fn check(keys: &[&str], set: &[(&str, &str)], names: &[&str]) -> (String, Vec<String>) {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let resolved = made(keys, set).resolve(&names).unwrap();
+        (resolved.model.profile().name.clone(), resolved.diagnostics)
+    }
+
+    #[test]
+    fn a_key_alone_leads_to_the_catalogues_default_model() {
+        for names in [&[][..], &["default"], &["openai"]] {
+            assert_eq!(
+                check(&["OPENAI_API_KEY"], &[], names),
+                ("openai/gpt-4.1-mini".to_owned(), Vec::new())
+            );
+        }
+    }
+
+    #[test]
+    fn a_provider_of_a_known_name_needs_no_default_model() {
+        let set = [
+            ("models.providers.openai.kind", "openai_chat"),
+            ("models.providers.openai.base_url", "http://127.0.0.1:9/v1"),
+        ];
+        assert_eq!(check(&[], &set, &[]), ("openai/gpt-4.1-mini".to_owned(), Vec::new()));
+    }
+
+    #[test]
+    fn without_a_key_the_offline_model_says_which_keys_there_are() {
+        let (model, diagnostics) = check(&[], &[], &[]);
+        assert_eq!(model, "offline/offline");
+        assert_eq!(
+            diagnostics,
+            [
+                "no model provider is configured: the offline model stands in for `default`; set OPENAI_API_KEY or \
+              ANTHROPIC_API_KEY, or add a provider under `models.providers`"
+            ]
+        );
+    }
+
+    #[test]
+    fn one_price_alone_can_be_corrected() {
+        let models = made(&["OPENAI_API_KEY"], &[("models.profiles.gpt-4o.input_usd", "1")]);
+        let price = models.profile("openai/gpt-4o").unwrap().price.unwrap();
+        assert_eq!((price.input, price.cached, price.output), (1.0, 1.25, 10.0));
     }
 }

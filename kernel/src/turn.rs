@@ -84,6 +84,7 @@ pub async fn answer(
                 observer: Arc::clone(&kernel.bus) as Arc<dyn drupe_agent::Observer>,
                 clock: Arc::clone(&kernel.clock),
                 gate,
+                tool_response_max_bytes: kernel.config.tool_response_max_bytes,
                 resumed: queued.started,
                 invocations: AtomicU32::new(0),
             });
@@ -249,8 +250,6 @@ async fn finish(
     let TurnOutcome { response, spend, last } = outcome;
     let inbound = queued.inbound;
     let mut events = last.events;
-    let entries = drupe_agent::Batch { events: Vec::new(), entries: last.entries, ..last };
-    kernel.store.commit(entries).await.map_err(|e| StoreError::Database(e.to_string()))?;
     events.push((
         None,
         EventBody::TurnCompleted {
@@ -273,7 +272,7 @@ async fn finish(
         outbox,
         snapshot: None,
         events,
-        end: None,
+        entries: last.entries,
     };
     if kernel.store.finish_turn(done).await?.is_some() {
         channels::deliver_soon(kernel);

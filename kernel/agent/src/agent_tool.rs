@@ -14,11 +14,9 @@ use crate::{
     agent::{Agent, Task},
     ids,
     run::Child,
+    share,
     tool::{Tool, ToolContext, ToolError, ToolOutput},
 };
-
-/// Share of the session's gate that a sub-agent takes, against 1 of a plain tool: it holds a model's stream.
-const WEIGHT: u32 = 4;
 
 /// Adapter from an agent to a tool.
 pub struct AgentTool {
@@ -65,7 +63,7 @@ impl AgentTool {
         let annotations = ToolAnnotations {
             // A run that was cut off goes on where its own records end, so calling it again is safe.
             effect: EffectClass::Idempotent,
-            weight: WEIGHT,
+            weight: share::AGENT,
             // Its own time budget ends it first, with a report.
             timeout_ms: Some(agent.limits().time_budget_ms.saturating_add(5_000)),
             ..ToolAnnotations::default()
@@ -107,14 +105,14 @@ impl Tool for AgentTool {
     fn call(
         &self,
         params: Box<RawValue>,
-        mut context: ToolContext,
+        context: ToolContext,
     ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let task = self.task(&params, &context)?;
             let child = Child {
                 id: ids::child_of_effect(&context.effect),
                 cancel: context.cancel.clone(),
-                permit: context.permit.take(),
+                share: Arc::clone(&context.share),
             };
             let response = context.run.invoke(&self.agent, task, child).await;
             Ok(output(&response, context.run.budget.remaining_tokens()))

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use drupe_extension_api::{AgentId, DefinitionLimits, Spend, Usage};
 use tokio::time::Instant;
 
-use crate::model::ModelProfile;
+use crate::model::{ModelProfile, Price};
 
 /// A node of the tree.
 #[derive(Debug, Clone)]
@@ -34,6 +34,8 @@ struct Node {
     reserved_usd: f64,
     /// Tokens of calls whose end was never seen.
     lost: u64,
+    /// US dollars that they may have cost.
+    lost_usd: f64,
 }
 
 /// Which limit.
@@ -197,15 +199,26 @@ impl Budget {
             nodes[at].reserved -= reservation.tokens;
             nodes[at].reserved_usd -= reservation.usd;
             nodes[at].lost += reservation.tokens;
+            nodes[at].lost_usd += reservation.usd;
         }
     }
 
-    /// Charges what an earlier process spent at this place.
-    pub fn recharge(&self, usage: Usage, cost_usd: Option<f64>, lost: u64) {
+    /// Charges what an attempt that was repeated has used, or what an earlier process spent at this place.
+    pub fn recharge(&self, usage: Usage, cost_usd: Option<f64>) {
         let mut nodes = self.nodes();
         for at in self.chain(&nodes).collect::<Vec<_>>() {
             nodes[at].charge(usage, cost_usd);
-            nodes[at].lost += lost;
+        }
+    }
+
+    /// Counts tokens as used whose end an earlier process never saw, at the dearest price of the model where it is
+    /// known.
+    pub fn recharge_lost(&self, tokens: u64, price: Option<Price>) {
+        let usd = price.map_or(0.0, |p| tokens as f64 * p.input.max(p.output) / 1_000_000.0);
+        let mut nodes = self.nodes();
+        for at in self.chain(&nodes).collect::<Vec<_>>() {
+            nodes[at].lost = nodes[at].lost.saturating_add(tokens);
+            nodes[at].lost_usd += usd;
         }
     }
 
@@ -221,17 +234,22 @@ impl Budget {
         }
     }
 
-    /// Counts one step; `own` is how many this run has taken before.
-    pub fn step(&self, own: u32) -> Result<(), Exceeded> {
-        let mut nodes = self.nodes();
+    /// Whether the run may take one more step; `own` is how many it has taken.
+    pub fn may_step(&self, own: u32) -> Result<(), Exceeded> {
+        let nodes = self.nodes();
         let node = &nodes[self.at];
         if own >= node.limits.max_turns {
             return Err(node.exceeded(Limit::Turns, own.into(), node.limits.max_turns.into()));
         }
+        Ok(())
+    }
+
+    /// Counts one step.
+    pub fn step(&self) {
+        let mut nodes = self.nodes();
         for at in self.chain(&nodes).collect::<Vec<_>>() {
             nodes[at].spend.turns += 1;
         }
-        Ok(())
     }
 
     /// Counts tool calls.
@@ -271,6 +289,7 @@ impl Node {
             reserved: 0,
             reserved_usd: 0.0,
             lost: 0,
+            lost_usd: 0.0,
         }
     }
 
@@ -300,7 +319,7 @@ impl Node {
                 Err(self.exceeded(Limit::UnknownPrice, 0, micro(allowed)))
             };
         }
-        let used = self.spend.cost_usd.unwrap_or(0.0);
+        let used = self.spend.cost_usd.unwrap_or(0.0) + self.lost_usd;
         if used + self.reserved_usd + usd > allowed {
             return Err(self.exceeded(Limit::Cost, micro(used), micro(allowed)));
         }
@@ -315,7 +334,6 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Price;
 
     fn limits(tokens: u64) -> DefinitionLimits {
         DefinitionLimits { max_tokens_per_invocation: tokens, ..DefinitionLimits::default() }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use drupe_extension_api::{EffectId, InvocationId, TurnId};
+use drupe_extension_api::{AgentId, EffectId, InvocationId, TurnId};
 use sha2::{Digest, Sha256};
 
 /// The root run of a turn.
@@ -24,18 +24,25 @@ pub fn child_of_effect(effect: &EffectId) -> InvocationId {
         .expect("a hex digest has the form of an id")
 }
 
-/// The `n`-th run that a native agent asks for within its own run.
-pub fn child_of_run(parent: &InvocationId, n: u32) -> InvocationId {
-    let place = digest(&["run", parent.as_str(), &n.to_string()]);
+/// The `n`-th run of an agent for the same task that a native agent asks for within its own run. What is asked for
+/// is a part of the place, since code may ask for several things at once, in any order.
+pub fn child_of_run(parent: &InvocationId, agent: &AgentId, task: &str, n: u32) -> InvocationId {
+    let place = digest(&["run", parent.as_str(), agent.as_str(), task, &n.to_string()]);
     InvocationId::new(format!("i-{place}")).expect("a hex digest has the form of an id")
 }
 
-/// 128 bits of SHA-256 over the parts, each closed by a zero byte; enough that no two places meet.
+/// The `n`-th call of a tool with the same arguments that a native agent makes within its own run.
+pub fn effect_of_run(parent: &InvocationId, tool: &str, arguments: &str, n: u32) -> EffectId {
+    let place = digest(&["call", parent.as_str(), tool, arguments, &n.to_string()]);
+    EffectId::new(format!("e-{place}")).expect("a hex digest has the form of an id")
+}
+
+/// 128 bits of SHA-256 over the parts, each after its length; enough that no two places meet.
 fn digest(parts: &[&str]) -> String {
     let mut hasher = Sha256::new();
     for part in parts {
+        hasher.update((part.len() as u64).to_le_bytes());
         hasher.update(part.as_bytes());
-        hasher.update([0]);
     }
     hex(&hasher.finalize()[..16])
 }

@@ -3,6 +3,9 @@
 //! Entries are committed *before* what they announce happens: the step before the model is asked, the intent
 //! before the tool runs. Ids are derived from their place (turn, invocation, step, index), so running the same
 //! task again with the same ids finds what was recorded, and repeats only what has no result.
+//!
+//! Whoever runs a task again closes, as interrupted, the items that the cut-off run left open in the stream of
+//! events; what is done again is started again there.
 
 use std::{
     collections::HashMap,
@@ -26,6 +29,13 @@ pub trait Journal: Send + Sync {
         &self,
         invocation: InvocationId,
     ) -> BoxFuture<'_, Result<Option<RecordedInvocation>, JournalFault>>;
+
+    /// The recorded result of a tool call, whole; none if `session` knows no such call, or it has no result yet.
+    fn output(
+        &self,
+        session: SessionId,
+        effect: EffectId,
+    ) -> BoxFuture<'_, Result<Option<String>, JournalFault>>;
 }
 
 /// The journal cannot record; the run must stop before it does anything further.
@@ -120,7 +130,7 @@ pub enum Entry {
         effect: EffectId,
         /// How.
         status: ToolStatus,
-        /// What the model reads.
+        /// What it gave, whole; the model may be shown less.
         content: String,
     },
     /// The loop added a message of its own after a step.
@@ -165,6 +175,8 @@ pub struct RecordedStep {
     pub attempt: u32,
     /// Tokens set aside for that attempt.
     pub reserved_tokens: u64,
+    /// Tokens set aside for attempts whose end was never seen, because another followed.
+    pub lost_tokens: u64,
     /// The assistant's message, if the model answered.
     pub answer: Option<Message>,
     /// Tokens spent.
@@ -197,6 +209,7 @@ impl RecordedInvocation {
             Entry::Begin { task, .. } => self.task = task,
             Entry::Step { step, attempt, reserved_tokens, .. } => {
                 let at = self.step(step);
+                at.lost_tokens = at.lost_tokens.saturating_add(at.reserved_tokens);
                 at.attempt = attempt;
                 at.reserved_tokens = reserved_tokens;
             }
@@ -222,12 +235,25 @@ impl RecordedInvocation {
         }
     }
 
+    /// Tokens of model calls of its own whose end was never seen.
+    pub fn lost_tokens(&self) -> u64 {
+        self.steps.iter().map(RecordedStep::lost).fold(0, u64::saturating_add)
+    }
+
     fn step(&mut self, step: u32) -> &mut RecordedStep {
         let at = self.steps.partition_point(|s| s.step < step);
         if self.steps.get(at).is_none_or(|s| s.step != step) {
             self.steps.insert(at, RecordedStep { step, ..RecordedStep::default() });
         }
         &mut self.steps[at]
+    }
+}
+
+impl RecordedStep {
+    /// Tokens of attempts whose end was never seen.
+    pub fn lost(&self) -> u64 {
+        let open = if self.answer.is_none() { self.reserved_tokens } else { 0 };
+        self.lost_tokens.saturating_add(open)
     }
 }
 
@@ -281,5 +307,18 @@ impl Journal for MemoryJournal {
             found.entry(invocation.clone()).or_default().apply(entry);
         }
         Box::pin(std::future::ready(Ok(found.remove(&invocation))))
+    }
+
+    fn output(
+        &self,
+        session: SessionId,
+        effect: EffectId,
+    ) -> BoxFuture<'_, Result<Option<String>, JournalFault>> {
+        let entries = self.batches().into_iter().filter(|b| b.session == session).flat_map(|b| b.entries);
+        let results = entries.filter_map(|entry| match entry {
+            Entry::Result { effect: of, content, .. } if of == effect => Some(content),
+            _ => None,
+        });
+        Box::pin(std::future::ready(Ok(results.last())))
     }
 }

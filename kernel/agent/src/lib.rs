@@ -15,16 +15,19 @@ pub mod agent;
 pub mod agent_tool;
 pub mod budget;
 pub mod clock;
+mod core_tools;
 mod dispatch;
 pub mod ids;
 pub mod journal;
+mod ledger;
 pub mod model;
 pub mod policy;
 pub mod prompt;
-pub mod refuse;
 pub mod registry;
+mod results;
 pub mod run;
 mod scripted;
+mod share;
 pub mod tool;
 pub mod turn_loop;
 
@@ -32,6 +35,7 @@ pub use agent::{Agent, LoopAgent, Task};
 pub use agent_tool::AgentTool;
 pub use budget::{Budget, Exceeded, Limit};
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use core_tools::{read_output, refuse};
 pub use dispatch::call_tool;
 pub use drupe_extension_api::{Definition, Usage};
 pub use journal::{
@@ -40,6 +44,10 @@ pub use journal::{
 pub use model::{AgentCard, Model, ModelEvent, ModelFault, ModelProfile, ModelRequest, Price, StopReason};
 pub use policy::{Allowlist, Decision, Policy, PolicyCall};
 pub use registry::{Registered, Registry, RegistryBuilder, RegistryError};
+pub use results::{KEPT_MAX_BYTES, TOOL_RESPONSE_MAX_BYTES};
 pub use run::{Observer, Run, Silent, TurnOutcome, TurnScope, run_turn};
 pub use scripted::ScriptedModel;
 pub use tool::{Tool, ToolContext, ToolError, ToolOutput};
+
+#[cfg(test)]
+mod tests;

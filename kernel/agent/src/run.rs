@@ -1,6 +1,11 @@
 //! One run of an agent: its place in the tree of a turn, and what it records.
+//!
+//! It deliberately does not know what an agent does while it runs.
+
+mod children;
 
 use std::{
+    collections::HashMap,
     path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -10,14 +15,11 @@ use std::{
 };
 
 use drupe_extension_api::{
-    AgentId, AgentRef, AgentResponse, CorrelationId, DefinitionLimits, Event, EventBody, FailureClass,
+    AgentId, AgentRef, AgentResponse, CorrelationId, DefinitionLimits, EffectId, Event, EventBody,
     InvocationId, Preview, ResponseStatus, SessionId, Spend, TurnId,
 };
 use jiff::Timestamp;
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::Instant,
-};
+use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -26,8 +28,11 @@ use crate::{
     clock::Clock,
     ids,
     journal::{Batch, Entry, Journal, JournalFault, RecordedInvocation},
+    ledger::Ledger,
     policy::Policy,
+    share::Share,
 };
+pub(crate) use children::Child;
 
 /// Agent runs of one turn, the root included. Deep enough for real work, small against a fan-out that goes wrong.
 pub const MAX_INVOCATIONS: u32 = 32;
@@ -71,6 +76,9 @@ pub struct TurnScope {
     pub clock: Arc<dyn Clock>,
     /// The session's gate of [`GATE`] weights.
     pub gate: Arc<Semaphore>,
+    /// Bytes of one tool result that a model is shown; [`TOOL_RESPONSE_MAX_BYTES`](crate::TOOL_RESPONSE_MAX_BYTES)
+    /// where nothing else is wanted.
+    pub tool_response_max_bytes: usize,
     /// Whether an earlier process may have begun this turn.
     pub resumed: bool,
     /// Runs that were begun.
@@ -95,10 +103,19 @@ pub struct Run {
     pub budget: Budget,
     /// Cancelled when it is to end.
     pub cancel: CancellationToken,
+    /// Its share of the session's gate.
+    pub(crate) share: Arc<Share>,
     started: Instant,
-    pending: Mutex<(Vec<Entry>, Vec<(Option<AgentRef>, EventBody)>)>,
-    permit: Mutex<Option<OwnedSemaphorePermit>>,
-    children: AtomicU32,
+    ledger: Mutex<Ledger>,
+    /// How often each thing was asked for outside the loop.
+    asked: Mutex<HashMap<String, u32>>,
+}
+
+/// Why a run must end now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Over {
+    Cancelled,
+    Timeout,
 }
 
 /// How a turn ended, with what the caller must commit: the last entries and events of the tree.
@@ -127,140 +144,34 @@ pub async fn run_turn(
         path: vec![agent.id().clone()],
         depth_left: limits.max_depth,
         budget: Budget::root(agent.id().clone(), limits, now),
-        cancel,
+        // Its own, so that what is left of the tree ends with it.
+        cancel: cancel.child_token(),
+        share: Share::none(&scope.gate),
         started: now,
-        pending: Mutex::default(),
-        permit: Mutex::default(),
-        children: AtomicU32::new(0),
+        ledger: Mutex::default(),
+        asked: Mutex::default(),
         id,
         scope,
     });
+    run.scope.invocations.fetch_add(1, Ordering::Relaxed);
     let response = run.whole(agent, task).await?;
     let spend = run.spend();
     let last = run.take_pending();
     Ok(TurnOutcome { response, spend, last })
 }
 
-/// What a child run is begun with.
-pub struct Child {
-    /// Its id, derived from its place.
-    pub id: InvocationId,
-    /// Cancelled when it is to end; a child of the parent's token.
-    pub cancel: CancellationToken,
-    /// The share of the gate that it holds while it does not wait for tools.
-    pub permit: Option<OwnedSemaphorePermit>,
-}
-
 impl Run {
-    /// Runs `agent` below this run, in the same tree, budget and policy. A cycle, a depth or a number of runs
-    /// beyond the limits is answered without any model call.
-    pub async fn invoke(self: &Arc<Self>, agent: &Arc<dyn Agent>, task: Task, child: Child) -> AgentResponse {
-        match self.begin_child(agent.id(), agent.limits(), child, false) {
-            Ok(run) => self.finish_child(run, agent, task).await,
-            Err(refusal) => refusal,
-        }
-    }
-
-    /// Runs `agent` below this run on behalf of the native agent that this run belongs to: the loop of the same
-    /// agent, and so no cycle.
-    pub async fn invoke_own(self: &Arc<Self>, agent: &Arc<dyn Agent>, task: Task) -> AgentResponse {
-        let n = self.children.fetch_add(1, Ordering::Relaxed);
-        let child =
-            Child { id: ids::child_of_run(&self.id, n), cancel: self.cancel.child_token(), permit: None };
-        match self.begin_child(agent.id(), agent.limits(), child, *agent.id() == self.agent) {
-            Ok(run) => self.finish_child(run, agent, task).await,
-            Err(refusal) => refusal,
-        }
-    }
-
-    /// Runs `agent` below this run on behalf of the native agent that this run belongs to.
-    pub async fn invoke_other(self: &Arc<Self>, agent: &Arc<dyn Agent>, task: Task) -> AgentResponse {
-        let n = self.children.fetch_add(1, Ordering::Relaxed);
-        let child =
-            Child { id: ids::child_of_run(&self.id, n), cancel: self.cancel.child_token(), permit: None };
-        self.invoke(agent, task, child).await
-    }
-
-    /// The next place for a tool call that a native agent asks for within this run.
-    pub fn next_place(&self) -> u32 {
-        self.children.fetch_add(1, Ordering::Relaxed)
-    }
-
-    fn begin_child(
-        self: &Arc<Self>,
-        agent: &AgentId,
-        limits: &DefinitionLimits,
-        child: Child,
-        same_agent: bool,
-    ) -> Result<Arc<Self>, AgentResponse> {
-        if self.path.contains(agent) && !same_agent {
-            let path: Vec<&str> = self.path.iter().map(AgentId::as_str).collect();
-            let message = format!(
-                "agent `{agent}` is already working on this ({}), so it cannot be called again",
-                path.join(" → ")
-            );
-            return Err(AgentResponse::error(FailureClass::Loop, message));
-        }
-        if self.depth_left == 0 {
-            let message = format!(
-                "agent `{agent}` would be deeper than `max_depth` allows (depth {})",
-                self.path.len()
-            );
-            return Err(AgentResponse::error(FailureClass::Budget, message));
-        }
-        if self.scope.invocations.load(Ordering::Relaxed) >= MAX_INVOCATIONS {
-            let message = format!(
-                "this turn has begun {MAX_INVOCATIONS} agent runs already, the most that are allowed"
-            );
-            return Err(AgentResponse::error(FailureClass::Budget, message));
-        }
-        let now = Instant::now();
-        let mut path = self.path.clone();
-        path.push(agent.clone());
-        Ok(Arc::new(Self {
-            scope: Arc::clone(&self.scope),
-            agent: agent.clone(),
-            parent: Some(self.id.clone()),
-            path,
-            depth_left: (self.depth_left - 1).min(limits.max_depth),
-            budget: self.budget.child(agent.clone(), limits, now),
-            cancel: child.cancel,
-            started: now,
-            pending: Mutex::default(),
-            permit: Mutex::new(child.permit),
-            children: AtomicU32::new(0),
-            id: child.id,
-        }))
-    }
-
-    async fn finish_child(
-        self: &Arc<Self>,
-        run: Arc<Self>,
-        agent: &Arc<dyn Agent>,
-        task: Task,
-    ) -> AgentResponse {
-        let response = run
-            .whole(agent, task)
-            .await
-            .unwrap_or_else(|fault| AgentResponse::error(FailureClass::Internal, fault.to_string()));
-        // The child's last records wait for the parent's next commit: nothing happens between the two.
-        let last = run.take_pending();
-        let mut pending = self.pending();
-        pending.0.extend(last.entries);
-        pending.1.extend(last.events);
-        response
-    }
-
     /// From begin to end, or what an earlier process recorded of it.
     async fn whole(
         self: &Arc<Self>,
         agent: &Arc<dyn Agent>,
         task: Task,
     ) -> Result<AgentResponse, JournalFault> {
-        self.scope.invocations.fetch_add(1, Ordering::Relaxed);
         let recorded = self.recorded().await?;
-        if let Some(RecordedInvocation { response: Some(response), spend, .. }) = recorded {
-            self.budget.recharge_run(&spend);
+        if let Some(RecordedInvocation { response: Some(response), .. }) = recorded {
+            self.recharge(self.id.clone(), true).await?;
+            // This run is among those that were recharged.
+            self.scope.invocations.fetch_sub(1, Ordering::Relaxed);
             return Ok(response);
         }
         self.budget.invocation();
@@ -277,13 +188,14 @@ impl Run {
             }
         }
         let mut response = agent.invoke(task, Arc::clone(self)).await;
-        self.permit.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.complete(&mut response);
         Ok(response)
     }
 
-    /// Makes the response true, and records the end.
+    /// Ends what it left running, makes the response true, and records the end.
     fn complete(&self, response: &mut AgentResponse) {
+        self.cancel.cancel();
+        self.ledger().close(&self.id, &self.place());
         let spend = self.spend();
         response.tokens_used = Some(spend.usage.total());
         response.turns_used.get_or_insert(spend.turns);
@@ -328,8 +240,7 @@ impl Run {
 
     /// Spent by it and all below it.
     pub fn spend(&self) -> Spend {
-        let elapsed_ms = u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Spend { elapsed_ms, ..self.budget.spend() }
+        Spend { elapsed_ms: millis(self.elapsed()), ..self.budget.spend() }
     }
 
     /// Its place in the tree, as events tell it.
@@ -342,14 +253,33 @@ impl Run {
         }
     }
 
+    /// Ends when the run must: it was cancelled, or its time is over.
+    pub(crate) async fn over(&self) -> Over {
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Over::Cancelled,
+            () = tokio::time::sleep_until(self.budget.deadline()) => Over::Timeout,
+        }
+    }
+
+    /// Milliseconds that it may take, by its own limit and those above.
+    pub(crate) fn allowed_ms(&self) -> u64 {
+        millis(self.budget.deadline().saturating_duration_since(self.started))
+    }
+
     /// Adds a record to the next commit.
     pub fn record(&self, entry: Entry) {
-        self.pending().0.push(entry);
+        self.ledger().record(entry);
+    }
+
+    /// A call whose intent an earlier process recorded gets its result now.
+    pub(crate) fn reopen(&self, step: u32, index: u32, effect: EffectId) {
+        self.ledger().open_call(step, index, effect);
     }
 
     /// Adds an event to the next commit.
     pub fn event(&self, body: EventBody) {
-        self.pending().1.push((Some(self.place()), body));
+        self.ledger().event(self.place(), body);
     }
 
     /// Commits what was recorded since the last time.
@@ -375,29 +305,25 @@ impl Run {
         });
     }
 
-    /// Gives back the run's share of the gate while it waits for tools; the weight that it had.
-    pub(crate) fn release_gate(&self) -> u32 {
-        let permit = self.permit.lock().unwrap_or_else(PoisonError::into_inner).take();
-        permit.map_or(0, |p| u32::try_from(p.num_permits()).unwrap_or(u32::MAX))
-    }
-
-    /// Takes its share of the gate again.
-    pub(crate) async fn enter_gate(&self, weight: u32) {
-        if weight == 0 {
-            return;
-        }
-        // The gate is never closed; were it, the run would go on without a share.
-        if let Ok(permit) = Arc::clone(&self.scope.gate).acquire_many_owned(weight).await {
-            *self.permit.lock().unwrap_or_else(PoisonError::into_inner) = Some(permit);
-        }
+    /// How often `thing` was asked for outside the loop before now.
+    pub(crate) fn times_asked(&self, thing: String) -> u32 {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = asked.entry(thing).or_default();
+        *count += 1;
+        *count - 1
     }
 
     fn take_pending(&self) -> Batch {
-        let (entries, events) = std::mem::take(&mut *self.pending());
+        let (entries, events) = self.ledger().take();
         Batch { session: self.scope.session.clone(), turn: self.scope.turn.clone(), entries, events }
     }
 
-    fn pending(&self) -> MutexGuard<'_, (Vec<Entry>, Vec<(Option<AgentRef>, EventBody)>)> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A duration as events and limits have it.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

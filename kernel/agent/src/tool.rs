@@ -5,10 +5,10 @@ use std::sync::Arc;
 use drupe_extension_api::{EffectId, Fault, FaultCode, ToolSpec, ToolStatus, wire::LookupResult};
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
-use tokio::{sync::OwnedSemaphorePermit, time::Instant};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::run::Run;
+use crate::{run::Run, share::Share};
 
 /// Something that a model can call.
 pub trait Tool: Send + Sync {
@@ -45,8 +45,8 @@ pub struct ToolContext {
     pub deadline: Instant,
     /// Whether an earlier process may have begun this very call.
     pub resumed: bool,
-    /// The share of the session's gate that the call holds. A call that waits for calls of its own gives it back.
-    pub permit: Option<OwnedSemaphorePermit>,
+    /// What the call holds of the session's gate.
+    pub(crate) share: Arc<Share>,
 }
 
 /// What a tool gave.
@@ -56,7 +56,8 @@ pub struct ToolOutput {
     pub content: String,
     /// How the call ended: `Ok`, or what a sub-agent says of itself.
     pub status: ToolStatus,
-    /// The run ends with a refusal for this reason.
+    /// The run ends with a refusal for this reason. Only a tool of effect class `pure` may set it: a refusal whose
+    /// run was cut off is found by calling the tool again.
     pub refuse: Option<String>,
 }
 

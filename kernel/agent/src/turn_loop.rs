@@ -13,12 +13,12 @@ use sha2::{Digest, Sha256};
 use crate::{
     agent::{LoopAgent, Task},
     budget::Exceeded,
-    ids,
+    dispatch, ids,
     journal::{Entry, JournalFault, RecordedStep},
     model::{AgentCard, ModelFault},
     prompt,
     registry::Registry,
-    run::Run,
+    run::{Run, millis},
 };
 
 /// Bytes of text that one token stands for at least, for estimates that err on the safe side: English prose has
@@ -136,7 +136,8 @@ impl Progress<'_> {
         let content = prompt::user_message(&task, &self.agent.definition.context);
         self.add(Arc::new(Message::User { content }));
         let mut attempt = 1;
-        for step in self.run.recorded().await?.map(|r| r.steps).unwrap_or_default() {
+        let recorded = self.run.recorded().await?.map(|r| r.steps).unwrap_or_default();
+        for step in recorded.into_iter().filter(|s| s.step != dispatch::OUTSIDE) {
             if step.answer.is_none() {
                 attempt = self.cut_off(&step);
                 break;
@@ -156,7 +157,7 @@ impl Progress<'_> {
 
     /// An earlier process asked the model and did not live to see the answer: what it had set aside counts as spent.
     fn cut_off(&mut self, step: &RecordedStep) -> u32 {
-        self.run.budget.recharge(drupe_extension_api::Usage::default(), Some(0.0), step.reserved_tokens);
+        self.run.budget.recharge_lost(step.lost(), self.agent.model.profile().price);
         let id = self.item_id(step.step, step.attempt);
         self.run
             .event(EventBody::StreamReset { id, reason: "a restart interrupted the model's answer".into() });
@@ -165,8 +166,9 @@ impl Progress<'_> {
 
     /// Takes over a step that an earlier process recorded.
     async fn replay(&mut self, step: RecordedStep) -> Result<Option<AgentResponse>, Stop> {
-        self.run.budget.step(self.steps)?;
-        self.run.budget.recharge(step.usage, step.cost_usd, 0);
+        self.run.budget.step();
+        self.run.budget.recharge(step.usage, step.cost_usd);
+        self.run.budget.recharge_lost(step.lost(), self.agent.model.profile().price);
         let Some(answer) = step.answer else { return Ok(None) };
         self.answered(answer, &step.effects, &step.notes).await
     }
@@ -176,7 +178,7 @@ impl Progress<'_> {
         self.check_end()?;
         let step = self.steps + 1;
         let profile = self.agent.model.profile();
-        self.run.budget.step(self.steps)?;
+        self.run.budget.may_step(self.steps)?;
         let input = (self.bytes / BYTES_PER_TOKEN) as u64;
         if input >= profile.context_window {
             return Err(Stop::Window { needed: input, window: profile.context_window });
@@ -184,6 +186,7 @@ impl Progress<'_> {
         let room = u32::try_from(profile.context_window - input).unwrap_or(u32::MAX);
         let most = self.agent.shared.parameters.max_output_tokens.unwrap_or(u32::MAX).min(room);
         let reservation = self.run.budget.reserve(input, Some(most), profile)?;
+        self.run.budget.step();
         self.run.record(Entry::Step {
             invocation: self.run.id.clone(),
             step,
@@ -259,11 +262,10 @@ impl Progress<'_> {
             ),
             Stop::Cancelled => (FailureClass::Cancelled, "it was cancelled".into()),
             Stop::Timeout => {
-                let allowed = self.agent.definition.limits.time_budget_ms;
-                (
-                    FailureClass::Timeout,
-                    format!("its time was over (`time_budget_ms` {allowed}, or its caller's)"),
-                )
+                let (limit, used) = ("time_budget_ms".to_owned(), millis(self.run.elapsed()));
+                let allowed = self.run.allowed_ms();
+                self.run.event(EventBody::BudgetExceeded { limit, used, allowed });
+                (FailureClass::Timeout, format!("its time was over (`time_budget_ms`: {allowed} ms)"))
             }
             Stop::Model(fault) => (fault.class, fault.message),
             Stop::Journal(fault) => (FailureClass::Internal, fault.to_string()),

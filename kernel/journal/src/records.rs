@@ -2,9 +2,9 @@
 //! which they were committed, and put together by [`RecordedInvocation::apply`].
 
 use drupe_agent::{Batch, Entry, Journal, JournalFault, RecordedInvocation};
-use drupe_extension_api::{EffectClass, EffectId, InvocationId, TurnId};
+use drupe_extension_api::{EffectClass, EffectId, InvocationId, SessionId, TurnId};
 use futures_util::future::BoxFuture;
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 
 use crate::{
     Store, StoreError, events,
@@ -22,6 +22,14 @@ impl Journal for Store {
         invocation: InvocationId,
     ) -> BoxFuture<'_, Result<Option<RecordedInvocation>, JournalFault>> {
         Box::pin(async move { Ok(self.read(move |db| load(db, &invocation)).await?) })
+    }
+
+    fn output(
+        &self,
+        session: SessionId,
+        effect: EffectId,
+    ) -> BoxFuture<'_, Result<Option<String>, JournalFault>> {
+        Box::pin(async move { Ok(self.read(move |db| output(db, &session, &effect)).await?) })
     }
 }
 
@@ -75,4 +83,22 @@ fn load(db: &Connection, invocation: &InvocationId) -> Result<Option<RecordedInv
         found.get_or_insert_with(RecordedInvocation::default).apply(entry?);
     }
     Ok(found)
+}
+
+/// Only the session's own turns are searched, the latest first: a handle is asked for soon after it was given, or
+/// never.
+fn output(db: &Connection, session: &SessionId, effect: &EffectId) -> Result<Option<String>, StoreError> {
+    let mut find = db.prepare_cached(
+        "SELECT entries.body
+         FROM turns JOIN invocations ON invocations.turn = turns.id
+         JOIN entries ON entries.invocation = invocations.id
+         WHERE turns.session = (SELECT number FROM sessions WHERE id = ?1)
+         AND entries.body ->> 'entry' = 'result' AND entries.body ->> 'effect' = ?2
+         ORDER BY turns.number DESC, entries.number DESC LIMIT 1",
+    )?;
+    let found = find.query_row([session.as_str(), effect.as_str()], |row| json(row, 0)).optional()?;
+    Ok(found.and_then(|entry| match entry {
+        Entry::Result { content, .. } => Some(content),
+        _ => None,
+    }))
 }

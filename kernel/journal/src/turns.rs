@@ -48,8 +48,8 @@ pub(crate) fn start(
 /// Records how a turn ended, and queues what goes out.
 pub(crate) fn finish(on: &mut Writing<'_>, done: &TurnDone) -> Result<Option<DeliveryId>, StoreError> {
     let open = open(on, &done.turn)?;
-    if let Some(end) = &done.end {
-        records::entry(on, &done.turn, end)?;
+    for entry in &done.entries {
+        records::entry(on, &done.turn, entry)?;
     }
     on.statement(
         "UPDATE turns SET finished_ms = ?2, response = ?3, spend = ?4, diagnostics = ?5, snapshot = ?6

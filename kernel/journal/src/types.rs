@@ -89,8 +89,8 @@ pub struct TurnDone {
     pub snapshot: Option<Vec<u8>>,
     /// Events that tell of the end.
     pub events: Vec<(Option<AgentRef>, EventBody)>,
-    /// The last entry of the root, where it was not committed before.
-    pub end: Option<Entry>,
+    /// The last entries of the tree, where they were not committed before.
+    pub entries: Vec<Entry>,
 }
 
 /// A message that goes out.

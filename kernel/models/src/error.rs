@@ -11,18 +11,20 @@ pub enum ModelsError {
         /// What is wrong.
         reason: String,
     },
-    /// The model's provider exists but lacks something.
-    #[error("model `{model}` needs provider `{provider}`, which is not configured{}", variable.as_ref().map(|v| format!(": set {v}")).unwrap_or_default())]
+    /// The model's provider is known but not configured.
+    #[error("model `{model}` needs provider `{provider}`, which is not configured: {}", cure(provider, variable.as_deref()))]
     NotConfigured {
         /// As it was written.
         model: String,
         /// Whose model it is.
         provider: String,
-        /// What to set.
+        /// The variable that configures it.
         variable: Option<String>,
     },
     /// No provider has this name.
-    #[error("model `{model}`: there is no provider `{provider}` (there are: {known})")]
+    #[error(
+        "model `{model}`: there is no provider `{provider}`: add `models.providers.{provider}`, or use one of {known}"
+    )]
     UnknownProvider {
         /// As it was written.
         model: String,
@@ -31,11 +33,32 @@ pub enum ModelsError {
         /// The names of those that exist.
         known: String,
     },
-    /// Neither an alias, nor a provider with a default model, nor in the catalogue.
-    #[error("model `{model}` is not in the catalogue: write `provider/model`")]
+    /// Neither an alias, nor a provider, nor in the catalogue.
+    #[error(
+        "model `{model}` is neither an alias nor in the catalogue: write `provider/model`, with one of the providers {known}"
+    )]
     UnknownModel {
         /// As it was written.
         model: String,
+        /// The names of the providers that exist.
+        known: String,
+    },
+    /// A provider is named alone, and nobody says which of its models is meant.
+    #[error(
+        "provider `{provider}` has no default_model: name a model, `{provider}/model`, or set \
+         `models.providers.{provider}.default_model`"
+    )]
+    NoModel {
+        /// The provider.
+        provider: String,
+    },
+    /// There is no model for a name, and none for the fallback either.
+    #[error("{error}; nor is there a model for the fallback: {fallback}")]
+    Fallback {
+        /// What is wrong with the name.
+        error: Box<ModelsError>,
+        /// What is wrong with the fallback.
+        fallback: Box<ModelsError>,
     },
     /// Aliases that stand for each other.
     #[error("alias `{alias}` stands for itself")]
@@ -45,7 +68,7 @@ pub enum ModelsError {
     },
     /// No model was named, and there is no default one.
     #[error(
-        "no model is named and there is no default: set the alias `default` or a provider's default model"
+        "no model is named and there is no default: set `models.aliases.default`, or the `default_model` of a provider"
     )]
     NoDefault,
     /// The provider cannot do what is asked for.
@@ -59,4 +82,10 @@ pub enum ModelsError {
     /// A scripted model's file cannot be used.
     #[error("{0}")]
     Script(String),
+}
+
+/// What configures a provider: the variable of its key where one does, else an entry.
+fn cure(provider: &str, variable: Option<&str>) -> String {
+    let entry = format!("add `models.providers.{provider}`");
+    variable.map_or_else(|| entry.clone(), |variable| format!("set {variable}, or {entry}"))
 }

@@ -3,9 +3,12 @@
 //! Everything that can be wrong with a name, a key or a parameter is said here, when an agent is loaded, and not
 //! when it is first asked.
 
+mod kept;
+mod search;
+
 use std::{
-    collections::{BTreeMap, HashMap},
-    path::{Path, PathBuf},
+    collections::BTreeMap,
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -20,9 +23,10 @@ use crate::{
     offline::OfflineSource,
     retry::{Chain, Link},
     scripted::{Script, ScriptedSource},
-    settings::{ModelsSettings, ProfileSettings, ProviderKind, ProviderSettings},
+    settings::{CatalogueEntry, ModelsSettings, ProfileSettings, ProviderKind, ProviderSettings},
     source::{self, Source},
 };
+use kept::Kept;
 
 /// Assumed of a model of which nothing is known: what small local models have, so that nothing overflows.
 const CONTEXT_WINDOW: u64 = 32_768;
@@ -31,6 +35,15 @@ const MAX_OUTPUT_TOKENS: u32 = 4_096;
 /// An answer of rules has no natural bound; this one never binds.
 const OFFLINE_WINDOW: u64 = 1_000_000;
 const FREE: Price = Price { input: 0.0, cached: 0.0, output: 0.0 };
+/// Below all that is said of a model that runs here. Cached input is left out, so that it follows a price that is
+/// set for other input.
+const COSTS_NOTHING: ProfileSettings = ProfileSettings {
+    context_window: None,
+    max_output_tokens: None,
+    input_usd: Some(0.0),
+    cached_usd: None,
+    output_usd: Some(0.0),
+};
 
 /// What names lead to.
 pub struct Resolved {
@@ -46,7 +59,7 @@ pub struct Models {
     providers: BTreeMap<String, Arc<Provider>>,
     offline: Link,
     /// Scripts named by path, so that each keeps its place whoever names it.
-    scripts: Mutex<HashMap<PathBuf, Link>>,
+    scripts: Mutex<Kept>,
 }
 
 struct Provider {
@@ -76,7 +89,7 @@ impl Models {
             source: Arc::new(OfflineSource::new(offline_profile("offline/offline"))),
             gate: free_gate("offline"),
         };
-        Ok(Self { settings, providers, offline, scripts: Mutex::new(HashMap::new()) })
+        Ok(Self { settings, providers, offline, scripts: Mutex::default() })
     }
 
     /// The model for `names`, tried in order; no names mean the default model. See [`resolve_for`](Self::resolve_for).
@@ -86,35 +99,19 @@ impl Models {
 
     /// The model for `names` that can do what `parameters` ask for.
     ///
-    /// With no provider configured every name leads to the offline model, with a diagnostic. A name whose provider
-    /// is not configured leads to the fallback if there is one; else it is left out where other names remain, with
-    /// a diagnostic, and is an error where none does. An unknown name is always an error.
+    /// With no provider configured every name leads to the offline model, with a diagnostic. A name that leads
+    /// nowhere, because its provider is not configured or nobody knows it, is left out where others remain, with a
+    /// diagnostic; where none does the fallback stands in for them, with a diagnostic, or it is an error. Without
+    /// a fallback a name that nobody knows is always an error. Repeated models are asked once.
     pub fn resolve_for(
         &self,
         names: &[String],
         parameters: &ModelParameters,
     ) -> Result<Resolved, ModelsError> {
-        let mut search = Search {
-            models: self,
-            links: Vec::new(),
-            diagnostics: Vec::new(),
-            missing: None,
-            trail: Vec::new(),
-        };
-        if names.is_empty() {
-            search.add_default()?;
-        }
-        for name in names {
-            search.add(name)?;
-        }
-        if search.links.is_empty()
-            && let Some(error) = search.missing
-        {
-            return Err(error);
-        }
-        let chain = Chain::new(search.links).ok_or(ModelsError::NoDefault)?;
+        let found = search::find(self, names)?;
+        let chain = Chain::new(found.links).ok_or(ModelsError::NoDefault)?;
         chain.supports(parameters).map_err(|(model, what)| ModelsError::Unsupported { model, what })?;
-        Ok(Resolved { model: Arc::new(chain), diagnostics: search.diagnostics })
+        Ok(Resolved { model: Arc::new(chain), diagnostics: found.diagnostics })
     }
 
     /// What is known of the model that an answer names as `provider/model`. For the price of an answer of one of
@@ -145,164 +142,49 @@ impl Models {
     fn profile_of(&self, provider: &Provider, model: &str) -> ModelProfile {
         let name = format!("{}/{model}", provider.settings.name);
         let profiles = &self.settings.profiles;
-        let said = [profiles.get(&name), profiles.get(model), self.catalogued(model).map(|(_, p)| p)];
-        let first = |get: fn(&ProfileSettings) -> Option<u64>| said.iter().flatten().find_map(|p| get(p));
-        let costs_nothing = !matches!(provider.backend, Backend::Chat(_));
+        let catalogued = self.catalogued(model, Some(&provider.settings.name)).map(|entry| entry.profile);
+        let layers = [
+            profiles.get(&name).copied(),
+            profiles.get(model).copied(),
+            catalogued,
+            (!matches!(provider.backend, Backend::Chat(_))).then_some(COSTS_NOTHING),
+        ];
+        let said = layers.into_iter().flatten().reduce(ProfileSettings::or).unwrap_or_default();
         ModelProfile {
-            context_window: first(|p| p.context_window).unwrap_or(CONTEXT_WINDOW),
-            max_output_tokens: first(|p| p.max_output_tokens.map(u64::from))
-                .and_then(|n| u32::try_from(n).ok())
-                .unwrap_or(MAX_OUTPUT_TOKENS),
-            price: said.iter().flatten().find_map(|p| p.price).or(costs_nothing.then_some(FREE)),
+            context_window: said.context_window.unwrap_or(CONTEXT_WINDOW),
+            max_output_tokens: said.max_output_tokens.unwrap_or(MAX_OUTPUT_TOKENS),
+            price: said.price(),
             name,
         }
     }
 
-    /// The catalogue's entry: the exact name, else the longest pattern.
-    fn catalogued(&self, model: &str) -> Option<(&str, &ProfileSettings)> {
-        let catalogue = &self.settings.catalogue;
-        let fits = |key: &str| key.strip_suffix('*').is_some_and(|start| model.starts_with(start));
-        catalogue
-            .get(model)
-            .or_else(|| {
-                catalogue.iter().filter(|(key, _)| fits(key)).max_by_key(|(key, _)| key.len()).map(|(_, e)| e)
-            })
-            .map(|entry| (entry.provider.as_str(), &entry.profile))
+    /// The catalogue's entry: the exact name, else the longest pattern. `of` leaves only one provider's: a name is
+    /// no promise that two providers run the same model, at the same price.
+    fn catalogued(&self, model: &str, of: Option<&str>) -> Option<&CatalogueEntry> {
+        let fits = |key: &str| match key.strip_suffix('*') {
+            Some(start) => model.starts_with(start),
+            None => model == key,
+        };
+        self.settings
+            .catalogue
+            .iter()
+            .filter(|(key, entry)| fits(key) && of.is_none_or(|provider| entry.provider == provider))
+            .max_by_key(|(key, _)| (!key.ends_with('*'), key.len()))
+            .map(|(_, entry)| entry)
     }
 
     fn script(&self, path: &Path) -> Result<Link, ModelsError> {
         let mut scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(link) = scripts.get(path) {
-            return Ok(link.clone());
+            return Ok(link);
         }
         let script = Arc::new(Script::read(path).map_err(|e| ModelsError::Script(e.to_string()))?);
         let file = path.file_name().map_or_else(|| path.to_string_lossy(), |name| name.to_string_lossy());
         let profile = offline_profile(&format!("scripted/{file}"));
         let link =
             Link { source: Arc::new(ScriptedSource::new(script, profile)), gate: free_gate("scripted") };
-        scripts.insert(path.to_owned(), link.clone());
+        scripts.keep(path.to_owned(), link.clone());
         Ok(link)
-    }
-}
-
-/// One walk from names to links.
-struct Search<'a> {
-    models: &'a Models,
-    links: Vec<Link>,
-    diagnostics: Vec<String>,
-    /// The first name whose provider is not configured.
-    missing: Option<ModelsError>,
-    trail: Vec<String>,
-}
-
-impl Search<'_> {
-    fn add_default(&mut self) -> Result<(), ModelsError> {
-        let models = self.models;
-        if models.settings.aliases.contains_key("default") {
-            return self.add("default");
-        }
-        let first = models.settings.providers.iter().find_map(|p| Some((p, p.default_model.as_deref()?)));
-        match first {
-            Some((provider, model)) => self.add(&format!("{}/{model}", provider.name)),
-            None if !models.configured() => self.offline("the default model"),
-            None => Err(ModelsError::NoDefault),
-        }
-    }
-
-    fn add(&mut self, name: &str) -> Result<(), ModelsError> {
-        let models = self.models;
-        if let Some(path) = name.strip_prefix("scripted:") {
-            self.links.push(models.script(Path::new(path))?);
-            return Ok(());
-        }
-        if let Some(targets) = models.settings.aliases.get(name) {
-            return self.alias(name, targets);
-        }
-        if let Some(provider) = models.providers.get(name) {
-            let offline = matches!(provider.backend, Backend::Offline).then_some("offline");
-            let model = provider.settings.default_model.as_deref().or(offline);
-            let model = model.ok_or_else(|| ModelsError::UnknownModel { model: name.to_owned() })?;
-            self.links.push(models.link(provider, model));
-            return Ok(());
-        }
-        if matches!(name, "offline" | "offline/offline") {
-            self.links.push(models.offline.clone());
-            return Ok(());
-        }
-        self.add_model(name)
-    }
-
-    fn alias(&mut self, name: &str, targets: &[String]) -> Result<(), ModelsError> {
-        if self.trail.iter().any(|n| n == name) {
-            return Err(ModelsError::AliasLoop { alias: name.to_owned() });
-        }
-        self.trail.push(name.to_owned());
-        for target in targets {
-            self.add(target)?;
-        }
-        self.trail.pop();
-        Ok(())
-    }
-
-    /// `provider/model`, or a bare name by the catalogue. A bare name may hold a `/` itself.
-    fn add_model(&mut self, name: &str) -> Result<(), ModelsError> {
-        let models = self.models;
-        let is_known = |p: &str| models.providers.contains_key(p) || models.settings.missing.contains_key(p);
-        let found = match name.split_once('/') {
-            Some((provider, model)) if is_known(provider) => Some((provider, model)),
-            _ => models.catalogued(name).map(|(provider, _)| (provider, name)),
-        };
-        if let Some((provider, model)) = found
-            && let Some(provider) = models.providers.get(provider)
-        {
-            self.links.push(models.link(provider, model));
-            return Ok(());
-        }
-        if !models.configured() {
-            return self.offline(name);
-        }
-        match (found, name.split_once('/')) {
-            (Some((provider, _)), _) => self.absent(name, provider),
-            (None, Some((provider, _))) => {
-                let known: Vec<&str> = models.providers.keys().map(String::as_str).collect();
-                let known = known.join(", ");
-                Err(ModelsError::UnknownProvider {
-                    model: name.to_owned(),
-                    provider: provider.to_owned(),
-                    known,
-                })
-            }
-            (None, None) => Err(ModelsError::UnknownModel { model: name.to_owned() }),
-        }
-    }
-
-    fn offline(&mut self, name: &str) -> Result<(), ModelsError> {
-        self.diagnostics
-            .push(format!("no model provider is configured: the offline model stands in for {name}"));
-        // A list of names would be a list of the same model.
-        if self.links.is_empty() {
-            self.links.push(self.models.offline.clone());
-        }
-        Ok(())
-    }
-
-    fn absent(&mut self, name: &str, provider: &str) -> Result<(), ModelsError> {
-        let variable = self.models.settings.missing.get(provider).cloned();
-        let error =
-            ModelsError::NotConfigured { model: name.to_owned(), provider: provider.to_owned(), variable };
-        match &self.models.settings.fallback {
-            Some(fallback) if !self.trail.iter().any(|n| n == "<fallback>") => {
-                self.diagnostics.push(format!("{error}; `{fallback}` stands in for it"));
-                self.trail.push("<fallback>".to_owned());
-                self.add(fallback)?;
-                self.trail.pop();
-            }
-            _ => {
-                self.diagnostics.push(error.to_string());
-                self.missing.get_or_insert(error);
-            }
-        }
-        Ok(())
     }
 }
 

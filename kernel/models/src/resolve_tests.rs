@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use crate::CatalogueEntry;
+use std::path::PathBuf;
 
 use super::*;
 
@@ -34,20 +34,27 @@ fn settings(providers: Vec<ProviderSettings>) -> ModelsSettings {
             ("gpt-mini".to_owned(), entry("openai", 200)),
             ("claude-*".to_owned(), entry("anthropic", 300)),
             ("org/weights".to_owned(), entry("local", 400)),
+            ("gem".to_owned(), entry("google", 500)),
         ]
         .into(),
-        missing: [("anthropic".to_owned(), "ANTHROPIC_API_KEY".to_owned())].into(),
+        missing: vec![("anthropic".to_owned(), "ANTHROPIC_API_KEY".to_owned())],
         ..ModelsSettings::default()
     }
 }
 
-/// Resolves a name and gives the model's name, or the error, and the number of diagnostics.
-fn check(settings: ModelsSettings, names: &[&str]) -> (String, usize) {
+/// Resolves names and gives the model's name, or the error, and the diagnostics.
+fn said(settings: ModelsSettings, names: &[&str]) -> (String, Vec<String>) {
     let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
     match Models::new(settings).and_then(|models| models.resolve(&names)) {
-        Ok(resolved) => (resolved.model.profile().name.clone(), resolved.diagnostics.len()),
-        Err(error) => (error.to_string(), 0),
+        Ok(resolved) => (resolved.model.profile().name.clone(), resolved.diagnostics),
+        Err(error) => (error.to_string(), Vec::new()),
     }
+}
+
+/// Likewise, with the number of diagnostics.
+fn check(settings: ModelsSettings, names: &[&str]) -> (String, usize) {
+    let (model, diagnostics) = said(settings, names);
+    (model, diagnostics.len())
 }
 
 fn both() -> ModelsSettings {
@@ -75,43 +82,185 @@ fn names_lead_to_models() {
 }
 
 #[test]
-fn names_that_lead_nowhere_say_why() {
+fn names_that_lead_nowhere_say_what_to_do() {
     for (name, error) in [
         (
             "claude-9",
-            "model `claude-9` needs provider `anthropic`, which is not configured: set ANTHROPIC_API_KEY",
+            "model `claude-9` needs provider `anthropic`, which is not configured: set ANTHROPIC_API_KEY, or add \
+             `models.providers.anthropic`",
         ),
         (
             "anthropic/x",
-            "model `anthropic/x` needs provider `anthropic`, which is not configured: set ANTHROPIC_API_KEY",
+            "model `anthropic/x` needs provider `anthropic`, which is not configured: set ANTHROPIC_API_KEY, or \
+             add `models.providers.anthropic`",
         ),
-        ("nobody/x", "model `nobody/x`: there is no provider `nobody` (there are: local, openai)"),
-        ("what", "model `what` is not in the catalogue: write `provider/model`"),
+        (
+            "anthropic",
+            "model `anthropic` needs provider `anthropic`, which is not configured: set ANTHROPIC_API_KEY, or add \
+             `models.providers.anthropic`",
+        ),
+        (
+            "gem",
+            "model `gem` needs provider `google`, which is not configured: add `models.providers.google`",
+        ),
+        (
+            "nobody/x",
+            "model `nobody/x`: there is no provider `nobody`: add `models.providers.nobody`, or use one of local, \
+             openai",
+        ),
+        (
+            "what",
+            "model `what` is neither an alias nor in the catalogue: write `provider/model`, with one of the \
+             providers local, openai",
+        ),
         ("round", "alias `round` stands for itself"),
-        ("openai", "model `openai` is not in the catalogue: write `provider/model`"),
+        (
+            "openai",
+            "provider `openai` has no default_model: name a model, `openai/model`, or set \
+             `models.providers.openai.default_model`",
+        ),
     ] {
         assert_eq!(check(both(), &[name]), (error.to_owned(), 0));
     }
 }
 
 #[test]
-fn without_a_provider_every_name_is_the_offline_model_and_says_so() {
-    for names in [&["gpt-mini"][..], &["nobody/x"], &["fast"], &["a", "b"], &["claude-1"]] {
-        let (model, diagnostics) = check(settings(Vec::new()), names);
-        assert_eq!(model, "offline/offline", "{names:?}");
-        assert!(diagnostics > 0, "{names:?}");
+fn a_provider_named_alone_is_its_default_model_or_else_the_catalogues() {
+    let script = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(script.path(), "- text: hello\n").unwrap();
+    let file = script.path().to_owned();
+    let settings = || ModelsSettings {
+        defaults: [("openai".to_owned(), "gpt-9".to_owned()), ("local".to_owned(), "no".to_owned())].into(),
+        aliases: BTreeMap::new(),
+        ..settings(vec![
+            ProviderSettings::new("rules", ProviderKind::Offline),
+            ProviderSettings::new("flow", ProviderKind::Scripted { file: file.clone() }),
+            chat("openai"),
+            ProviderSettings { default_model: Some("tiny".to_owned()), ..chat("local") },
+        ])
+    };
+    for (names, model) in [
+        (&["openai"][..], "openai/gpt-9"),
+        (&["local"], "local/tiny"),
+        (&["flow"], "flow/script"),
+        (&["rules"], "rules/offline"),
+        (&[], "flow/script"),
+    ] {
+        assert_eq!(check(settings(), names), (model.to_owned(), 0), "{names:?}");
     }
-    let none = ModelsSettings { aliases: BTreeMap::new(), ..settings(Vec::new()) };
-    assert_eq!(check(none, &[]), ("offline/offline".to_owned(), 1));
 }
 
 #[test]
-fn a_provider_that_is_not_configured_gives_way_to_the_fallback_or_to_the_rest_of_the_list() {
-    let fallback = ModelsSettings { fallback: Some("local".to_owned()), ..both() };
-    assert_eq!(check(fallback, &["claude-9"]), ("local/tiny".to_owned(), 1));
-    assert_eq!(check(both(), &["claude-9", "gpt-mini"]), ("openai/gpt-mini".to_owned(), 1));
-    let absent = ModelsSettings { fallback: Some("claude-9".to_owned()), ..both() };
-    assert!(check(absent, &["claude-9"]).0.contains("ANTHROPIC_API_KEY"));
+fn without_a_provider_every_name_is_the_offline_model_and_says_so() {
+    let rules = || settings(vec![ProviderSettings::new("offline", ProviderKind::Offline)]);
+    let implied =
+        || ModelsSettings { aliases: [("default".to_owned(), vec!["offline".to_owned()])].into(), ..rules() };
+    let keys = |names: &[&str]| names.iter().map(|n| (n.to_lowercase(), (*n).to_owned())).collect();
+    let none = || ModelsSettings { aliases: BTreeMap::new(), ..settings(Vec::new()) };
+    let cure = "or add a provider under `models.providers`";
+    for (settings, names, replaced, cure) in [
+        (settings(Vec::new()), &["gpt-mini"][..], "`gpt-mini`", format!("set ANTHROPIC_API_KEY, {cure}")),
+        (rules(), &["nobody/x"], "`nobody/x`", format!("set ANTHROPIC_API_KEY, {cure}")),
+        (rules(), &["fast"], "`openai/gpt-mini`, `local/tiny`", format!("set ANTHROPIC_API_KEY, {cure}")),
+        (
+            ModelsSettings { missing: keys(&["B_KEY", "A_KEY"]), ..rules() },
+            &["a", "b", "a"],
+            "`a`, `b`",
+            format!("set B_KEY or A_KEY, {cure}"),
+        ),
+        (
+            ModelsSettings { missing: Vec::new(), ..rules() },
+            &["claude-1"],
+            "`claude-1`",
+            "add a provider under `models.providers`".to_owned(),
+        ),
+        (implied(), &[], "`default`", format!("set ANTHROPIC_API_KEY, {cure}")),
+        (none(), &[], "`default`", format!("set ANTHROPIC_API_KEY, {cure}")),
+    ] {
+        let diagnostic =
+            format!("no model provider is configured: the offline model stands in for {replaced}; {cure}");
+        assert_eq!(said(settings, names), ("offline/offline".to_owned(), vec![diagnostic]), "{names:?}");
+    }
+    for settings in [rules(), none()] {
+        assert_eq!(check(settings, &["offline"]), ("offline/offline".to_owned(), 0));
+    }
+}
+
+#[test]
+fn the_fallback_stands_in_where_all_that_was_named_leads_nowhere() {
+    let fallback = |name: &str| ModelsSettings { fallback: Some(name.to_owned()), ..both() };
+    for names in
+        [&["claude-9"][..], &["what"], &["nobody/x"], &["openai"], &["anthropic"], &["what", "openai"]]
+    {
+        let (model, diagnostics) = said(fallback("local"), names);
+        assert_eq!((model.as_str(), diagnostics.len()), ("local/tiny", names.len()), "{names:?}");
+        for (name, diagnostic) in names.iter().zip(diagnostics) {
+            assert!(
+                diagnostic.contains(name) && diagnostic.ends_with("; `local` stands in for it"),
+                "{diagnostic}"
+            );
+        }
+    }
+    let nothing_named = ModelsSettings {
+        aliases: BTreeMap::new(),
+        fallback: Some("openai/gpt-9".to_owned()),
+        ..settings(vec![chat("openai")])
+    };
+    assert_eq!(check(nothing_named, &[]), ("openai/gpt-9".to_owned(), 1));
+    assert_eq!(check(fallback("local"), &["gpt-mini"]), ("openai/gpt-mini".to_owned(), 0));
+    // What is wrong beyond a name that leads nowhere is not papered over.
+    assert!(check(fallback("local"), &["round"]).0.contains("stands for itself"));
+    assert!(check(fallback("local"), &["scripted:/nonexistent.yaml"]).0.contains("/nonexistent.yaml"));
+}
+
+#[test]
+fn a_fallback_that_leads_nowhere_is_said_once() {
+    let fallback = |name: &str| ModelsSettings { fallback: Some(name.to_owned()), ..both() };
+    let (same, _) = check(fallback("claude-9"), &["claude-9"]);
+    assert_eq!(same, check(both(), &["claude-9"]).0);
+    let (other, _) = check(fallback("what"), &["claude-9"]);
+    assert!(
+        other.starts_with(&same)
+            && other.contains("; nor is there a model for the fallback: model `what` is neither"),
+        "{other}"
+    );
+}
+
+#[test]
+fn names_that_lead_nowhere_are_left_out_where_others_remain() {
+    let left_out = |settings, names: &[&str]| {
+        let (model, diagnostics) = said(settings, names);
+        assert!(diagnostics.iter().all(|d| d.ends_with("; it is left out")), "{diagnostics:?}");
+        (model, diagnostics.len())
+    };
+    assert_eq!(left_out(both(), &["claude-9", "gpt-mini"]), ("openai/gpt-mini".to_owned(), 1));
+    let fallback = || ModelsSettings { fallback: Some("offline".to_owned()), ..both() };
+    assert_eq!(left_out(fallback(), &["claude-9", "gpt-mini"]), ("openai/gpt-mini".to_owned(), 1));
+    assert_eq!(left_out(fallback(), &["what", "gpt-mini", "openai"]), ("openai/gpt-mini".to_owned(), 2));
+    // Nothing could stand in for it if the others fail: a slip of the pen is not passed over.
+    assert!(check(both(), &["what", "gpt-mini"]).0.contains("neither an alias"));
+}
+
+#[test]
+fn a_model_that_is_named_twice_is_asked_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = |folder: &str| {
+        let folder = dir.path().join(folder);
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("flow.yaml"), "- text: hello\n").unwrap();
+        format!("scripted:{}", folder.join("flow.yaml").display())
+    };
+    let (a, b) = (script("a"), script("b"));
+    let models = Models::new(both()).unwrap();
+    for (names, links) in [
+        (vec!["gpt-mini", "openai/gpt-mini", "fast"], 2),
+        (vec!["fast", "default", "local"], 2),
+        (vec!["offline", "offline/offline"], 1),
+        (vec![&a, &b, &a], 2),
+    ] {
+        let list: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
+        assert_eq!(search::find(&models, &list).unwrap().links.len(), links, "{names:?}");
+    }
 }
 
 #[test]
@@ -120,10 +269,75 @@ fn what_is_known_of_a_model_comes_from_the_operator_then_from_the_catalogue() {
     let said = |n| ProfileSettings { max_output_tokens: Some(n), ..ProfileSettings::default() };
     settings.profiles = [("openai/gpt-mini".to_owned(), said(7)), ("gpt-mini".to_owned(), said(8))].into();
     let models = Models::new(settings).unwrap();
-    let mini = models.profile("openai/gpt-mini").unwrap();
-    assert_eq!((mini.context_window, mini.max_output_tokens, mini.price), (200, 7, None));
-    let unknown = models.profile("local/unknown").unwrap();
-    assert_eq!((unknown.context_window, unknown.max_output_tokens), (CONTEXT_WINDOW, MAX_OUTPUT_TOKENS));
+    for (name, window, output) in [
+        ("openai/gpt-mini", 200, 7),
+        ("openai/gpt-9", 100, MAX_OUTPUT_TOKENS),
+        ("openai/unknown", CONTEXT_WINDOW, MAX_OUTPUT_TOKENS),
+        // Of the same name, and yet of another provider: only the operator's bare name speaks of it.
+        ("local/gpt-mini", CONTEXT_WINDOW, 8),
+        ("local/gpt-9", CONTEXT_WINDOW, MAX_OUTPUT_TOKENS),
+        ("local/org/weights", 400, MAX_OUTPUT_TOKENS),
+    ] {
+        let profile = models.profile(name).unwrap();
+        assert_eq!((profile.context_window, profile.max_output_tokens), (window, output), "{name}");
+    }
+}
+
+#[test]
+fn a_pattern_of_another_provider_does_not_hide_ones_own() {
+    let mut settings = both();
+    let own = CatalogueEntry {
+        provider: "local".to_owned(),
+        profile: ProfileSettings { context_window: Some(500), ..ProfileSettings::default() },
+    };
+    settings.catalogue.insert("g*".to_owned(), own);
+    let models = Models::new(settings).unwrap();
+    assert_eq!(models.profile("local/gpt-mini").unwrap().context_window, 500);
+    assert_eq!(models.profile("openai/gpt-mini").unwrap().context_window, 200);
+}
+
+#[test]
+fn prices_merge_one_by_one() {
+    let prices = |input_usd, cached_usd, output_usd| ProfileSettings {
+        input_usd,
+        cached_usd,
+        output_usd,
+        ..ProfileSettings::default()
+    };
+    let price = |input, cached, output| Some(Price { input, cached, output });
+    let (none, all) = (prices(None, None, None), prices(Some(2.0), Some(0.5), Some(8.0)));
+    for (exact, bare, shipped, expected) in [
+        (none, none, all, price(2.0, 0.5, 8.0)),
+        (prices(Some(1.0), None, None), none, all, price(1.0, 0.5, 8.0)),
+        (prices(None, None, Some(9.0)), prices(Some(3.0), None, Some(1.0)), all, price(3.0, 0.5, 9.0)),
+        (prices(Some(1.0), None, None), prices(None, None, Some(4.0)), none, price(1.0, 1.0, 4.0)),
+        (prices(Some(1.0), Some(0.1), None), none, none, None),
+        (prices(None, Some(0.1), Some(1.0)), none, none, None),
+        (none, none, none, None),
+    ] {
+        let mut settings = both();
+        settings.profiles = [("openai/gpt-mini".to_owned(), exact), ("gpt-mini".to_owned(), bare)].into();
+        settings.catalogue.get_mut("gpt-mini").unwrap().profile = shipped;
+        let models = Models::new(settings).unwrap();
+        assert_eq!(
+            models.profile("openai/gpt-mini").unwrap().price,
+            expected,
+            "{exact:?} {bare:?} {shipped:?}"
+        );
+    }
+}
+
+#[test]
+fn what_runs_here_is_free_unless_the_operator_says_otherwise() {
+    let priced = ProfileSettings { input_usd: Some(3.0), ..ProfileSettings::default() };
+    for (profiles, price) in [
+        (BTreeMap::new(), FREE),
+        ([("rules/x".to_owned(), priced)].into(), Price { input: 3.0, cached: 3.0, output: 0.0 }),
+    ] {
+        let rules = ProviderSettings::new("rules", ProviderKind::Offline);
+        let models = Models::new(ModelsSettings { profiles, ..settings(vec![rules]) }).unwrap();
+        assert_eq!(models.profile("rules/x").unwrap().price, Some(price));
+    }
 }
 
 #[test]

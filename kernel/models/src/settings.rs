@@ -11,15 +11,17 @@ pub struct ModelsSettings {
     pub providers: Vec<ProviderSettings>,
     /// Names that stand for others, such as `default`, `fast` and `strong`; each for a list that is tried in order.
     pub aliases: BTreeMap<String, Vec<String>>,
-    /// Taken in place of a name whose provider is not configured.
+    /// Taken where all that was named leads nowhere.
     pub fallback: Option<String>,
     /// What is known of models, by `provider/model` or by the model's bare name; goes before the catalogue.
     pub profiles: BTreeMap<String, ProfileSettings>,
     /// The shipped table of models, by bare name. A key that ends in `*` stands for all names that begin so; an
     /// exact key goes first, then the longest.
     pub catalogue: BTreeMap<String, CatalogueEntry>,
-    /// Providers that could be configured and are not, with the variable or key that each lacks.
-    pub missing: BTreeMap<String, String>,
+    /// The model of a provider that is named alone and has no `default_model`, by the provider's name.
+    pub defaults: BTreeMap<String, String>,
+    /// Providers that could be configured and are not, each with the variable that it lacks, in order of preference.
+    pub missing: Vec<(String, String)>,
 }
 
 /// One provider.
@@ -35,7 +37,7 @@ pub struct ProviderSettings {
     pub stall_timeout_ms: u64,
     /// Requests at the same time; further ones wait.
     pub concurrency: usize,
-    /// The model meant where the provider's name alone is given.
+    /// The model meant where the provider's name alone is given; goes before [`ModelsSettings::defaults`].
     pub default_model: Option<String>,
 }
 
@@ -92,15 +94,39 @@ impl fmt::Debug for ProviderKind {
     }
 }
 
-/// What the operator says of a model; what is left out comes from the catalogue.
+/// What the operator or the catalogue says of a model. Each number that the operator leaves out comes from the
+/// catalogue, so that one price can be corrected alone.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ProfileSettings {
     /// Tokens that request and answer may have together.
     pub context_window: Option<u64>,
     /// Tokens that one answer may have.
     pub max_output_tokens: Option<u32>,
-    /// US dollars for a million tokens.
-    pub price: Option<Price>,
+    /// US dollars for a million input tokens.
+    pub input_usd: Option<f64>,
+    /// US dollars for a million input tokens that the provider had cached; as other input where nobody says.
+    pub cached_usd: Option<f64>,
+    /// US dollars for a million output tokens.
+    pub output_usd: Option<f64>,
+}
+
+impl ProfileSettings {
+    /// This, and what it leaves out from `below`.
+    pub(crate) fn or(self, below: Self) -> Self {
+        Self {
+            context_window: self.context_window.or(below.context_window),
+            max_output_tokens: self.max_output_tokens.or(below.max_output_tokens),
+            input_usd: self.input_usd.or(below.input_usd),
+            cached_usd: self.cached_usd.or(below.cached_usd),
+            output_usd: self.output_usd.or(below.output_usd),
+        }
+    }
+
+    /// None unless both input and output are known: half a price would count as a small one.
+    pub(crate) fn price(&self) -> Option<Price> {
+        let (input, output) = self.input_usd.zip(self.output_usd)?;
+        Some(Price { input, cached: self.cached_usd.unwrap_or(input), output })
+    }
 }
 
 /// What the shipped table says of a model.

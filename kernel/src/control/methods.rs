@@ -209,7 +209,7 @@ async fn stop_turn(kernel: &Arc<Kernel>, turn: TurnId) -> Result<(), Fault> {
         outbox: None,
         snapshot: None,
         events: vec![(None, body)],
-        end: None,
+        entries: Vec::new(),
     };
     kernel.store.finish_turn(done).await.map_err(store_fault)?;
     Ok(())

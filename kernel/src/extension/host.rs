@@ -249,6 +249,7 @@ impl Owner {
         let mut builder = drupe_agent::RegistryBuilder::default();
         let mut add = |tool| builder.add(tool).map_err(|error| Fault::invalid(error.to_string()));
         add(drupe_agent::refuse::tool())?;
+        add(drupe_agent::read_output::tool())?;
         let own = snapshot.tools.get(id).map(Vec::as_slice).unwrap_or_default();
         for name in &ask.own_tools {
             let tool = own.iter().find(|t| t.spec().name == *name);

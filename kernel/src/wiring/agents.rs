@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use drupe_agent::{Agent, AgentTool, LoopAgent, Registered, Registry, RegistryBuilder, refuse};
+use drupe_agent::{Agent, AgentTool, LoopAgent, Registered, Registry, RegistryBuilder, read_output, refuse};
 use drupe_config::Config;
 use drupe_extension_api::{
     AgentId, Definition, DefinitionLimits, IntegrationMode, ToolName, wire::Capability,
@@ -124,6 +124,7 @@ fn registry(
     let mut builder = RegistryBuilder::default();
     let mut add = |tool| builder.add(tool).map_err(|error| part.fault(error.to_string()));
     add(refuse::tool())?;
+    add(read_output::tool())?;
     let section = part.manifest.agent.as_ref();
     for selector in section.iter().flat_map(|a| &a.uses_tools) {
         for tool in select(selector, tools).map_err(|reason| part.fault(reason))? {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
-use drupe_agent::{LoopAgent, RegistryBuilder};
+use drupe_agent::{LoopAgent, RegistryBuilder, read_output};
 use drupe_config::Scope;
 use drupe_extension_api::{AgentId, Definition, IntegrationMode};
 use jiff::Timestamp;
@@ -28,6 +28,7 @@ pub fn build(
     let settings = &context.config.orchestrator;
     let fault = |extension, reason| WireFault { extension, reason };
     let mut builder = RegistryBuilder::default();
+    builder.add(read_output::tool()).map_err(|e| fault(None, e.to_string()))?;
     match &settings.uses_tools {
         Some(listed) => {
             for selector in listed {

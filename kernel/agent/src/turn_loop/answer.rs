@@ -9,7 +9,7 @@ use crate::{
     dispatch,
     journal::{Entry, RecordedEffect},
     model::ModelFault,
-    prompt,
+    prompt, results,
 };
 
 impl Progress<'_> {
@@ -33,22 +33,27 @@ impl Progress<'_> {
         }
         let bounds =
             dispatch::Bounds { registry: &self.agent.registry, limits: &self.agent.definition.limits };
-        let calls = dispatch::plan(bounds, self.run, self.steps, tool_calls, effects).await;
-        self.tool_calls += calls.len();
-        if calls.iter().any(|c| matches!(c.plan, dispatch::Plan::Run { .. })) {
-            self.run.commit().await?;
-        }
-        let weight = self.run.release_gate();
-        let answers = dispatch::run_all(bounds, self.run, self.steps, calls).await?;
-        self.run.enter_gate(weight).await;
+        self.tool_calls += tool_calls.len();
+        let (run, step) = (self.run, self.steps);
+        // While others work or decide for it, the run holds no share of the gate.
+        let work = async {
+            let calls = dispatch::plan(bounds, run, step, tool_calls, effects).await?;
+            if calls.iter().any(|c| matches!(c.plan, dispatch::Plan::Run { .. })) {
+                run.commit().await?;
+            }
+            dispatch::run_all(bounds, run, step, calls).await
+        };
+        let answers = run.share.wait(work, run.over()).await?;
+        let most = run.scope.tool_response_max_bytes;
         let mut refusal = None;
         for answer in answers {
             refusal = refusal.or(answer.refuse);
+            let content = results::shown(&answer.content, most, &answer.effect).into_owned();
             self.add(Arc::new(Message::Tool {
                 call_id: answer.request.call_id,
                 name: answer.request.name,
                 status: answer.status,
-                content: answer.content,
+                content,
             }));
         }
         if let Some(reason) = refusal {

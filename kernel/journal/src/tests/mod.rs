@@ -108,7 +108,7 @@ fn done(turn: &TurnId, answer: &str) -> TurnDone {
         outbox: Some(Outbound { channel: "test".into(), address: Some("room".into()), text: answer.into() }),
         snapshot: Some(answer.as_bytes().to_vec()),
         events: vec![remark("done")],
-        end: None,
+        entries: Vec::new(),
     }
 }
 

@@ -9,6 +9,8 @@ use drupe_extension_api::{
 
 use super::*;
 
+mod shipped;
+
 fn spec(name: &str, description: &str, input_schema: Value) -> Arc<ToolSpec> {
     Arc::new(ToolSpec {
         name: ToolName::new(name).unwrap(),

@@ -12,7 +12,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::Notify,
-    task::JoinHandle,
+    task::JoinSet,
 };
 
 /// What the server does with a request.
@@ -76,7 +76,8 @@ pub fn sse(events: &[&str]) -> Vec<u8> {
 pub struct Server {
     port: u16,
     shared: Arc<Shared>,
-    task: JoinHandle<()>,
+    /// Accepts, and ends with this.
+    task: JoinSet<()>,
 }
 
 struct Shared {
@@ -97,11 +98,13 @@ impl Server {
             closed: Notify::new(),
         });
         let own = Arc::clone(&shared);
-        let task = tokio::spawn(async move {
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let mut connections = JoinSet::new();
             while let Ok((socket, _)) = listener.accept().await {
                 own.connections.fetch_add(1, Ordering::SeqCst);
                 let own = Arc::clone(&own);
-                tokio::spawn(async move {
+                connections.spawn(async move {
                     serve(socket, &own).await;
                     own.closed.notify_one();
                 });
@@ -128,9 +131,8 @@ impl Server {
     }
 
     /// Listens no more.
-    pub async fn stop(self) {
-        self.task.abort();
-        let _ = self.task.await;
+    pub async fn stop(mut self) {
+        self.task.shutdown().await;
     }
 }
 

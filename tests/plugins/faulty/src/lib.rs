@@ -19,7 +19,7 @@ struct Faulty {
     healthy: AtomicBool,
 }
 
-/// All `false` without configuration.
+/// Nothing fails without configuration.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 struct Config {
@@ -37,6 +37,8 @@ struct Config {
     hang_stop: bool,
     /// Health begins as bad.
     unhealthy: bool,
+    /// What the names of its tools begin with, in place of `faulty`.
+    prefix: Option<String>,
 }
 
 impl Extension for Faulty {
@@ -77,22 +79,24 @@ impl Extension for Faulty {
 impl ToolProvider for Faulty {
     fn tools(&self) -> Vec<Tool<Self>> {
         assert!(!self.config.panic_describe_tools, "the configuration says `panic_describe_tools`");
+        let prefix = self.config.prefix.as_deref().unwrap_or("faulty");
+        let name = |what: &str| format!("{prefix}_{what}");
         vec![
-            Tool::new("faulty_echo", "Gives back its parameters.", Faulty::echo).read_only(),
-            Tool::new("faulty_sleep50", "Takes 50 ms.", Faulty::sleep50).read_only(),
-            Tool::new("faulty_slow", "Takes some time.", Faulty::slow).read_only(),
-            Tool::new("faulty_big", "Gives a long text.", Faulty::big).read_only(),
-            Tool::new("faulty_error", "Ends with a fault.", Faulty::error),
-            Tool::new("faulty_hang", "Never ends; can be cancelled.", Faulty::hang),
-            Tool::new("faulty_panic", "Panics at once.", Faulty::panic),
-            Tool::new("faulty_panic_later", "Panics after it has waited.", Faulty::panic_later),
-            Tool::new("faulty_panic_task", "Panics in a task of its own.", Faulty::panic_task),
-            Tool::new("faulty_panic_drop", "Hangs, and panics when it is cancelled.", Faulty::panic_drop),
-            Tool::new("faulty_block", "Blocks the thread that polls it.", Faulty::block),
-            Tool::new("faulty_abort", "Ends the process by a signal.", Faulty::abort),
-            Tool::new("faulty_set_health", "Sets what health says.", Faulty::set_health).idempotent(),
+            Tool::new(name("echo"), "Gives back its parameters.", Faulty::echo).read_only(),
+            Tool::new(name("sleep50"), "Takes 50 ms.", Faulty::sleep50).read_only(),
+            Tool::new(name("slow"), "Takes some time.", Faulty::slow).read_only(),
+            Tool::new(name("big"), "Gives a long text.", Faulty::big).read_only(),
+            Tool::new(name("error"), "Ends with a fault.", Faulty::error),
+            Tool::new(name("hang"), "Never ends; can be cancelled.", Faulty::hang),
+            Tool::new(name("panic"), "Panics at once.", Faulty::panic),
+            Tool::new(name("panic_later"), "Panics after it has waited.", Faulty::panic_later),
+            Tool::new(name("panic_task"), "Panics in a task of its own.", Faulty::panic_task),
+            Tool::new(name("panic_drop"), "Hangs, and panics when it is cancelled.", Faulty::panic_drop),
+            Tool::new(name("block"), "Blocks the thread that polls it.", Faulty::block),
+            Tool::new(name("abort"), "Ends the process by a signal.", Faulty::abort),
+            Tool::new(name("set_health"), "Sets what health says.", Faulty::set_health).idempotent(),
             Tool::new(
-                "faulty_effect_append",
+                name("effect_append"),
                 "Appends a line to a file, then waits for another file.",
                 effect::append,
             )

@@ -1,0 +1,154 @@
+//! One call: its share of the gate, its time, its result.
+
+use std::{
+    pin::pin,
+    sync::{Arc, atomic::AtomicUsize},
+    time::Duration,
+};
+
+use drupe_extension_api::{EffectId, EventBody, Item, ItemKind, ItemOutcome, Preview, ToolStatus};
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::{Answered, Bounds, Call, Place, Plan, others_follow};
+use crate::{
+    journal::{Entry, JournalFault},
+    registry::Registered,
+    results,
+    run::{Over, Run},
+    share::Share,
+    tool::{ToolContext, ToolError, ToolOutput},
+};
+
+/// How long a cancelled call of the root may take to end by itself before it is dropped: a second less what
+/// recording it may take. Deeper calls have less, so that those above can still collect what they report.
+fn grace(depth: u32) -> Duration {
+    const ROOT_MS: u32 = 800;
+    const LEVEL_MS: u32 = 200;
+    const LEAST_MS: u32 = 100;
+    Duration::from_millis(ROOT_MS.saturating_sub(depth.saturating_mul(LEVEL_MS)).max(LEAST_MS).into())
+}
+
+/// Runs a call, or hands on how it was answered; commits its result unless it is the step's last. A refusal of the
+/// whole run is recorded with the run's end, since a result without it would let the run go on after a crash.
+pub(super) async fn one(
+    bounds: Bounds<'_>,
+    place: Place<'_>,
+    call: Call,
+    after: &AtomicUsize,
+) -> Result<(u32, Answered), JournalFault> {
+    let (tool, params, resumed) = match call.plan {
+        Plan::Answered { status, content } => {
+            let Call { index, effect, request, .. } = call;
+            return Ok((index, Answered { effect, request, status, content, refuse: None }));
+        }
+        Plan::Run { ref tool, ref params, resumed } => (Arc::clone(tool), params.clone(), resumed),
+    };
+    let began = Instant::now();
+    let result = execute(bounds, place.run, &tool, params, &call.effect, resumed, began).await;
+    let (status, content, refuse) = match result {
+        Ok(output) => (output.status, output.content, output.refuse),
+        Err(error) => (error.status, error.message, None),
+    };
+    let content = results::kept(content);
+    let followed = others_follow(after);
+    if refuse.is_none() {
+        finish(place, &call, tool.spec().annotations.item, status, &content, began.elapsed());
+        if followed {
+            place.run.commit().await?;
+        }
+    }
+    let Call { index, effect, request, .. } = call;
+    Ok((index, Answered { effect, request, status, content, refuse }))
+}
+
+async fn execute(
+    bounds: Bounds<'_>,
+    run: &Arc<Run>,
+    tool: &Registered,
+    params: Box<RawValue>,
+    effect: &EffectId,
+    resumed: bool,
+    began: Instant,
+) -> Result<ToolOutput, ToolError> {
+    let annotations = &tool.spec().annotations;
+    let held = match Share::take(&run.scope.gate, annotations.weight, run.over()).await {
+        Ok(held) => held,
+        Err(over) => return Err(stopped(over, began)),
+    };
+    let timeout = annotations.timeout_ms.unwrap_or(bounds.limits.tool_timeout_ms);
+    let deadline = (Instant::now() + Duration::from_millis(timeout)).min(run.budget.deadline());
+    let cancel = run.cancel.child_token();
+    let context = ToolContext {
+        run: Arc::clone(run),
+        effect: effect.clone(),
+        cancel: cancel.clone(),
+        deadline,
+        resumed,
+        share: held.share(),
+    };
+    let mut call = pin!(tool.tool().call(params, context));
+    let over = tokio::select! {
+        biased;
+        result = &mut call => return result,
+        () = run.cancel.cancelled() => Over::Cancelled,
+        () = tokio::time::sleep_until(deadline) => Over::Timeout,
+    };
+    cancel.cancel();
+    // What can end by itself, a sub-agent with its report for one, is given the time to; the rest is dropped.
+    let own = match tokio::time::timeout(grace(run.depth()), call).await {
+        Ok(Ok(output)) => return Ok(output),
+        Ok(Err(own)) => Some(own.message),
+        Err(_) => None,
+    };
+    let mut error = stopped(over, began);
+    if let Some(own) = own {
+        error.message = format!("{}: {own}", error.message);
+    }
+    Err(error)
+}
+
+/// What the model reads of a call that was stopped.
+pub(super) fn stopped(over: Over, began: Instant) -> ToolError {
+    let ms = began.elapsed().as_millis();
+    let message = match over {
+        Over::Cancelled => format!("cancelled after {ms} ms"),
+        Over::Timeout => format!("stopped after {ms} ms because its time was over"),
+    };
+    ToolError { status: ToolStatus::Cancelled, message }
+}
+
+/// Records how a call ended, and tells it.
+pub(super) fn finish(
+    place: Place<'_>,
+    call: &Call,
+    kind: ItemKind,
+    status: ToolStatus,
+    content: &str,
+    elapsed: Duration,
+) {
+    let run: &Run = place.run;
+    run.record(Entry::Result {
+        invocation: run.id.clone(),
+        step: place.step,
+        index: call.index,
+        effect: call.effect.clone(),
+        status,
+        content: content.to_owned(),
+    });
+    let outcome = match status {
+        ToolStatus::Ok => ItemOutcome::Ok,
+        ToolStatus::Error => ItemOutcome::Error,
+        ToolStatus::Refused => ItemOutcome::Refused,
+        ToolStatus::Cancelled => ItemOutcome::Cancelled,
+        ToolStatus::OutcomeUnknown => ItemOutcome::OutcomeUnknown,
+    };
+    let item = Item {
+        id: call.effect.to_string(),
+        kind,
+        name: Some(call.request.name.clone()),
+        input: None,
+        output: Some(Preview::of(content)),
+    };
+    run.event(EventBody::ItemCompleted { item, outcome, elapsed_ms: crate::run::millis(elapsed) });
+}

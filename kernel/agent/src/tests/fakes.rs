@@ -1,0 +1,263 @@
+//! Fakes that behave: a model that plays a script, and tools whose runs are counted.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use drupe_extension_api::{
+    AgentId, AgentResponse, DefinitionLimits, EffectClass, EffectId, Message, ToolAnnotations, ToolName, ToolSpec,
+    wire::LookupResult,
+};
+use futures_util::{StreamExt, future::BoxFuture, stream, stream::BoxStream};
+use serde_json::{json, value::RawValue};
+
+use crate::*;
+
+/// An answer of [`Plays`].
+#[derive(Clone)]
+pub enum Reply {
+    /// These events.
+    Gives(Vec<ModelEvent>),
+    /// These, and then nothing, for ever.
+    Hangs(Vec<ModelEvent>),
+}
+
+/// A text.
+pub fn say(text: &str) -> Reply {
+    Reply::Gives(ScriptedModel::say(text))
+}
+
+/// Tool calls.
+pub fn call(calls: &[(&str, &str)]) -> Reply {
+    Reply::Gives(ScriptedModel::call(calls))
+}
+
+/// Gives each agent its own answers: the n-th to a request that holds n answers already. So it goes on in the right
+/// place after a crash.
+pub struct Plays {
+    pub profile: ModelProfile,
+    pub scripts: HashMap<String, Vec<Reply>>,
+    pub requests: Mutex<Vec<ModelRequest>>,
+}
+
+impl Plays {
+    pub fn new(scripts: &[(&str, &[Reply])]) -> Self {
+        let profile = ModelProfile {
+            name: "plays/script".into(),
+            context_window: 1_000_000,
+            max_output_tokens: 100,
+            price: None,
+        };
+        let scripts = scripts.iter().map(|(agent, replies)| ((*agent).to_owned(), replies.to_vec())).collect();
+        Self { profile, scripts, requests: Mutex::default() }
+    }
+
+    pub fn requests(&self) -> Vec<ModelRequest> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How often an agent has asked.
+    pub fn asked_by(&self, agent: &str) -> usize {
+        self.requests().iter().filter(|r| r.agent.id.as_str() == agent).count()
+    }
+}
+
+impl Model for Plays {
+    fn profile(&self) -> &ModelProfile {
+        &self.profile
+    }
+
+    fn stream(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
+        let step = request.messages.iter().filter(|m| matches!(***m, Message::Assistant { .. })).count();
+        let script = self.scripts.get(request.agent.id.as_str());
+        let reply = script.and_then(|s| s.get(step).or(s.last())).cloned();
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+        match reply.expect("every agent of a case has a script") {
+            Reply::Gives(events) => stream::iter(events).boxed(),
+            Reply::Hangs(events) => stream::iter(events).chain(stream::pending()).boxed(),
+        }
+    }
+}
+
+/// What tools did to the world, which outlives a process.
+#[derive(Default)]
+pub struct World {
+    /// Effect, and how many commits the journal had when it ran.
+    pub runs: Mutex<Vec<(EffectId, usize)>>,
+    now: AtomicUsize,
+    /// The most that ran at once.
+    pub peak: AtomicUsize,
+}
+
+impl World {
+    pub fn runs(&self) -> Vec<(EffectId, usize)> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// What a tool does when it runs.
+#[derive(Clone)]
+pub enum Does {
+    Says(String),
+    Fails(&'static str),
+    /// Takes a while.
+    Sleeps(u64),
+    /// Never ends by itself, and does not hear that it is cancelled.
+    Hangs,
+    /// Ends when it is cancelled, with what it has done so far.
+    Listens,
+}
+
+/// A tool.
+#[derive(Clone)]
+pub struct Fake {
+    spec: Arc<ToolSpec>,
+    origin: &'static str,
+    does: Does,
+    world: Arc<World>,
+    journal: Option<Arc<MemoryJournal>>,
+    lookup: LookupResult,
+}
+
+impl Fake {
+    pub fn new(name: &str, does: Does) -> Self {
+        let spec = ToolSpec {
+            name: ToolName::new(name).expect("a valid name"),
+            description: "A tool.".into(),
+            input_schema: json!({
+                "type": "object",
+                "properties": {"n": {"type": "integer"}},
+                "additionalProperties": false,
+            }),
+            instructions: None,
+            annotations: ToolAnnotations::default(),
+        };
+        Self {
+            spec: Arc::new(spec),
+            origin: "fake",
+            does,
+            world: Arc::default(),
+            journal: None,
+            lookup: LookupResult::Unknown,
+        }
+    }
+
+    pub fn says(name: &str) -> Self {
+        Self::new(name, Does::Says(format!("{name} was here")))
+    }
+
+    pub fn class(self, effect: EffectClass) -> Self {
+        self.with(|a| a.effect = effect)
+    }
+
+    pub fn with(mut self, change: impl FnOnce(&mut ToolAnnotations)) -> Self {
+        change(&mut Arc::make_mut(&mut self.spec).annotations);
+        self
+    }
+
+    pub fn of(mut self, origin: &'static str) -> Self {
+        self.origin = origin;
+        self
+    }
+
+    pub fn lookup(mut self, result: LookupResult) -> Self {
+        self.lookup = result;
+        self
+    }
+
+    /// Its runs are counted there, against the commits of `journal`.
+    pub fn counted(mut self, world: &Arc<World>, journal: &Arc<MemoryJournal>) -> Self {
+        (self.world, self.journal) = (Arc::clone(world), Some(Arc::clone(journal)));
+        self
+    }
+
+    pub fn in_world(mut self, world: &Arc<World>) -> Self {
+        self.world = Arc::clone(world);
+        self
+    }
+
+    pub fn registered(self) -> Arc<Registered> {
+        Registered::new(Arc::new(self)).expect("a valid schema")
+    }
+
+    async fn act(&self, context: &ToolContext) -> Result<ToolOutput, ToolError> {
+        match &self.does {
+            Does::Says(text) => Ok(ToolOutput::text(text)),
+            Does::Fails(reason) => Err(ToolError::failed(*reason)),
+            Does::Sleeps(ms) => {
+                tokio::time::sleep(Duration::from_millis(*ms)).await;
+                Ok(ToolOutput::text("slept"))
+            }
+            Does::Hangs => std::future::pending().await,
+            Does::Listens => {
+                context.cancel.cancelled().await;
+                Err(ToolError::failed("half of it is done"))
+            }
+        }
+    }
+}
+
+struct Running<'a>(&'a World);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.now.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Tool for Fake {
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &self.spec
+    }
+
+    fn origin(&self) -> &str {
+        self.origin
+    }
+
+    fn call(&self, _: Box<RawValue>, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let commits = self.journal.as_ref().map_or(0, |j| j.batches().len());
+            let mut runs = self.world.runs.lock().unwrap_or_else(PoisonError::into_inner);
+            runs.push((context.effect.clone(), commits));
+            drop(runs);
+            let now = self.world.now.fetch_add(1, Ordering::Relaxed) + 1;
+            self.world.peak.fetch_max(now, Ordering::Relaxed);
+            let _running = Running(&self.world);
+            self.act(&context).await
+        })
+    }
+
+    fn lookup(&self, _: EffectId) -> BoxFuture<'_, LookupResult> {
+        Box::pin(std::future::ready(self.lookup.clone()))
+    }
+}
+
+/// What a native agent does with its run.
+type Code = dyn Fn(Task, Arc<Run>) -> BoxFuture<'static, AgentResponse> + Send + Sync;
+
+/// An agent that is code.
+pub struct Native {
+    pub id: AgentId,
+    pub limits: DefinitionLimits,
+    pub code: Box<Code>,
+}
+
+impl Agent for Native {
+    fn id(&self) -> &AgentId {
+        &self.id
+    }
+
+    fn limits(&self) -> &DefinitionLimits {
+        &self.limits
+    }
+
+    fn invoke(&self, task: Task, run: Arc<Run>) -> BoxFuture<'_, AgentResponse> {
+        (self.code)(task, run)
+    }
+}
+

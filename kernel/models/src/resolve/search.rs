@@ -1,0 +1,254 @@
+//! One walk from names to links.
+//!
+//! It reads no file but a script, and asks no provider.
+
+use std::path::Path;
+
+use super::{Backend, Models, Provider};
+use crate::{error::ModelsError, retry::Link};
+
+/// The model of a provider that is named alone, where rules answer.
+const OFFLINE: &str = "offline";
+/// Likewise for a script, which answers whatever it is called.
+const SCRIPT: &str = "script";
+
+/// Where a walk ended; with one link at least.
+pub(super) struct Found {
+    pub(super) links: Vec<Link>,
+    pub(super) diagnostics: Vec<String>,
+}
+
+/// The models for `names`, or the default model, or the fallback.
+pub(super) fn find(models: &Models, names: &[String]) -> Result<Found, ModelsError> {
+    let fallback = models.settings.fallback.as_deref();
+    let mut search = Search::new(models, fallback.is_some());
+    if names.is_empty() {
+        search.add_default()?;
+    }
+    for name in names {
+        search.add(name)?;
+    }
+    match fallback {
+        Some(fallback) if search.links.is_empty() => search.fall_back(fallback),
+        _ => search.end(),
+    }
+}
+
+struct Search<'a> {
+    models: &'a Models,
+    /// Whether a name that nobody knows may be left out: something can stand in for it.
+    lenient: bool,
+    /// By what makes each one model, so that none is asked twice.
+    links: Vec<(String, Link)>,
+    /// Why names lead nowhere.
+    absent: Vec<ModelsError>,
+    /// Names that the offline model stands in for.
+    replaced: Vec<String>,
+    /// The aliases that led here.
+    trail: Vec<String>,
+}
+
+impl<'a> Search<'a> {
+    fn new(models: &'a Models, lenient: bool) -> Self {
+        Self {
+            models,
+            lenient,
+            links: Vec::new(),
+            absent: Vec::new(),
+            replaced: Vec::new(),
+            trail: Vec::new(),
+        }
+    }
+
+    fn add_default(&mut self) -> Result<(), ModelsError> {
+        let models = self.models;
+        if models.settings.aliases.contains_key("default") {
+            return self.add("default");
+        }
+        let mut providers = models.settings.providers.iter().filter_map(|p| models.providers.get(&p.name));
+        // The rules are the default where nothing else is, and never before anything else.
+        let first = providers.find_map(|p| {
+            Some((p, models.default_of(p)?)).filter(|_| !matches!(p.backend, Backend::Offline))
+        });
+        match first {
+            Some((provider, model)) => self.push_model(provider, model),
+            None if !models.configured() => self.stand_in("default"),
+            None => return self.lost(ModelsError::NoDefault),
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, name: &str) -> Result<(), ModelsError> {
+        let models = self.models;
+        if let Some(path) = name.strip_prefix("scripted:") {
+            let link = models.script(Path::new(path))?;
+            self.push(name.to_owned(), link);
+            return Ok(());
+        }
+        if let Some(targets) = models.settings.aliases.get(name) {
+            return self.add_alias(name, targets);
+        }
+        let provider = models.providers.get(name);
+        let is_offline = provider
+            .map_or(matches!(name, "offline" | "offline/offline"), |p| matches!(p.backend, Backend::Offline));
+        if is_offline
+            && !models.configured()
+            && let Some(alias) = self.trail.first().cloned()
+        {
+            // Whoever names an alias did not ask for rules.
+            self.remark(&alias);
+        }
+        match provider {
+            Some(provider) => match models.default_of(provider) {
+                Some(model) => self.push_model(provider, model),
+                None => return self.lost(ModelsError::NoModel { provider: name.to_owned() }),
+            },
+            None if is_offline => self.push_offline(),
+            None => return self.add_model(name),
+        }
+        Ok(())
+    }
+
+    fn add_alias(&mut self, name: &str, targets: &[String]) -> Result<(), ModelsError> {
+        if self.trail.iter().any(|n| n == name) {
+            return Err(ModelsError::AliasLoop { alias: name.to_owned() });
+        }
+        self.trail.push(name.to_owned());
+        for target in targets {
+            self.add(target)?;
+        }
+        self.trail.pop();
+        Ok(())
+    }
+
+    /// `provider/model`, or a bare name by the catalogue. A bare name may hold a `/` itself.
+    fn add_model(&mut self, name: &str) -> Result<(), ModelsError> {
+        let models = self.models;
+        let is_known = |p: &str| models.providers.contains_key(p) || models.variable(p).is_some();
+        let (provider, model) = match name.split_once('/') {
+            Some((provider, model)) if is_known(provider) => (Some(provider), model),
+            _ if is_known(name) => (Some(name), ""),
+            _ => (models.catalogued(name, None).map(|entry| entry.provider.as_str()), name),
+        };
+        if let Some(provider) = provider.and_then(|p| models.providers.get(p)) {
+            self.push_model(provider, model);
+            return Ok(());
+        }
+        if !models.configured() {
+            self.stand_in(name);
+            return Ok(());
+        }
+        self.lost(self.reason(name, provider))
+    }
+
+    /// Why a name leads nowhere; `provider` is whose it would be.
+    fn reason(&self, name: &str, provider: Option<&str>) -> ModelsError {
+        let model = name.to_owned();
+        let known = || self.models.providers.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        match (provider, name.split_once('/')) {
+            (Some(provider), _) => {
+                let variable = self.models.variable(provider).map(str::to_owned);
+                ModelsError::NotConfigured { model, provider: provider.to_owned(), variable }
+            }
+            (None, Some((provider, _))) => {
+                ModelsError::UnknownProvider { model, provider: provider.to_owned(), known: known() }
+            }
+            (None, None) => ModelsError::UnknownModel { model, known: known() },
+        }
+    }
+
+    /// Leaves a name out, unless it can only be a mistake.
+    fn lost(&mut self, error: ModelsError) -> Result<(), ModelsError> {
+        if !self.lenient && !matches!(error, ModelsError::NotConfigured { .. }) {
+            return Err(error);
+        }
+        self.absent.push(error);
+        Ok(())
+    }
+
+    fn push(&mut self, key: String, link: Link) {
+        if self.links.iter().all(|(other, _)| *other != key) {
+            self.links.push((key, link));
+        }
+    }
+
+    fn push_model(&mut self, provider: &Provider, model: &str) {
+        self.push(format!("{}/{model}", provider.settings.name), self.models.link(provider, model));
+    }
+
+    fn push_offline(&mut self) {
+        self.push("offline/offline".to_owned(), self.models.offline.clone());
+    }
+
+    fn stand_in(&mut self, name: &str) {
+        self.remark(name);
+        self.push_offline();
+    }
+
+    fn remark(&mut self, name: &str) {
+        let name = format!("`{name}`");
+        if !self.replaced.contains(&name) {
+            self.replaced.push(name);
+        }
+    }
+
+    fn fall_back(self, fallback: &str) -> Result<Found, ModelsError> {
+        let mut other = Search::new(self.models, false);
+        let found = other.add(fallback).and_then(|()| other.end());
+        let diagnostics = self.absent.iter().map(|e| format!("{e}; `{fallback}` stands in for it"));
+        let diagnostics: Vec<_> = diagnostics.collect();
+        match (found, self.absent.into_iter().next()) {
+            (Ok(mut found), _) => {
+                found.diagnostics.splice(0..0, diagnostics);
+                Ok(found)
+            }
+            (Err(cause), Some(error)) if cause != error => {
+                Err(ModelsError::Fallback { error: error.into(), fallback: cause.into() })
+            }
+            (Err(cause), _) => Err(cause),
+        }
+    }
+
+    fn end(self) -> Result<Found, ModelsError> {
+        if self.links.is_empty() {
+            return Err(self.absent.into_iter().next().unwrap_or(ModelsError::NoDefault));
+        }
+        let mut diagnostics: Vec<_> = self.absent.iter().map(|e| format!("{e}; it is left out")).collect();
+        if !self.replaced.is_empty() {
+            diagnostics.push(format!(
+                "no model provider is configured: the offline model stands in for {}; {}",
+                self.replaced.join(", "),
+                self.models.next_step()
+            ));
+        }
+        Ok(Found { links: self.links.into_iter().map(|(_, link)| link).collect(), diagnostics })
+    }
+}
+
+impl Models {
+    /// The model of a provider that is named alone.
+    fn default_of<'a>(&'a self, provider: &'a Provider) -> Option<&'a str> {
+        let settings = &provider.settings;
+        settings.default_model.as_deref().or_else(|| match provider.backend {
+            Backend::Offline => Some(OFFLINE),
+            Backend::Scripted(_) => Some(SCRIPT),
+            Backend::Chat(_) => self.settings.defaults.get(&settings.name).map(String::as_str),
+        })
+    }
+
+    /// What would configure a provider that is not.
+    fn variable(&self, provider: &str) -> Option<&str> {
+        let mut missing = self.settings.missing.iter();
+        missing.find(|(name, _)| name == provider).map(|(_, variable)| variable.as_str())
+    }
+
+    /// What makes an end of the offline model.
+    fn next_step(&self) -> String {
+        let variables: Vec<_> = self.settings.missing.iter().map(|(_, variable)| variable.as_str()).collect();
+        let provider = "add a provider under `models.providers`";
+        match variables.is_empty() {
+            true => provider.to_owned(),
+            false => format!("set {}, or {provider}", variables.join(" or ")),
+        }
+    }
+}

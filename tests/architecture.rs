@@ -1,0 +1,167 @@
+//! The invariants of `docs/ARCHITECTURE.md`, checked against the sources as they are.
+
+#![expect(clippy::disallowed_methods, reason = "it asks cargo for the workspace's arrows")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+/// Who may depend on whom, our own crates only; development dependencies aside.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("drupe-extension-abi", &[]),
+    ("drupe-extension-api", &["drupe-extension-abi"]),
+    ("drupe-config", &["drupe-extension-api"]),
+    ("drupe-agent", &["drupe-extension-api"]),
+    ("drupe-models", &["drupe-agent", "drupe-extension-api"]),
+    ("drupe-journal", &["drupe-agent", "drupe-extension-api"]),
+    ("drupe-confine", &[]),
+    ("drupe-link", &["drupe-extension-api"]),
+    (
+        "drupe-kernel",
+        &[
+            "drupe-agent",
+            "drupe-config",
+            "drupe-confine",
+            "drupe-extension-abi",
+            "drupe-extension-api",
+            "drupe-journal",
+            "drupe-link",
+            "drupe-models",
+        ],
+    ),
+    ("drupe", &["drupe-config", "drupe-confine", "drupe-extension-api", "drupe-kernel", "drupe-link"]),
+];
+
+/// What every extension may depend on of ours.
+const EXTENSION: &[&str] = &["drupe-extension-api"];
+
+/// Where `unsafe` may stand, and why.
+const UNSAFE: &[&str] = &[
+    // The loader.
+    "kernel/src/extension/library.rs",
+    // Confinement: descriptors and what runs between fork and exec.
+    "kernel/confine/src/",
+    // The symbol that a library exports.
+    "extension-api/src/sdk/export.rs",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the supervisor is a folder of the workspace").to_owned()
+}
+
+/// Every production source, with its path from the root.
+fn sources() -> BTreeMap<String, String> {
+    fn walk(folder: &Path, root: &Path, found: &mut BTreeMap<String, String>) {
+        for entry in fs::read_dir(folder).expect("a folder").flatten() {
+            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+            let skipped = name.starts_with('.') || ["target", "tests", "benches", "examples", "sandbox"].contains(&name.as_str());
+            if path.is_dir() && !skipped {
+                walk(&path, root, found);
+            } else if name.ends_with(".rs") && name != "tests.rs" {
+                let text = fs::read_to_string(&path).expect("a source");
+                let shown = path.strip_prefix(root).expect("beneath the root").display().to_string();
+                found.insert(shown, text);
+            }
+        }
+    }
+    let mut found = BTreeMap::new();
+    walk(&root(), &root(), &mut found);
+    assert!(found.len() > 50, "the sources are found");
+    found
+}
+
+/// The lines of a source before its tests, without comments.
+fn production(text: &str) -> impl Iterator<Item = &str> {
+    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
+    code.lines().map(|line| line.split("//").next().unwrap_or(line))
+}
+
+#[test]
+fn crates_depend_only_as_the_house_is_drawn() {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo tells the workspace");
+    let mut seen = BTreeSet::new();
+    for package in metadata["packages"].as_array().expect("packages") {
+        let name = package["name"].as_str().expect("a name");
+        let folder = package["manifest_path"].as_str().expect("a path");
+        if folder.contains("/tests/") {
+            continue;
+        }
+        let allowed = match ARROWS.iter().find(|(n, _)| *n == name) {
+            Some((_, allowed)) => *allowed,
+            None if folder.contains("/extensions/") => EXTENSION,
+            None => panic!("`{name}` is not in the drawing"),
+        };
+        seen.insert(name.to_owned());
+        for dependency in package["dependencies"].as_array().expect("dependencies") {
+            let other = dependency["name"].as_str().expect("a name");
+            let ours = other.starts_with("drupe");
+            let normal = dependency["kind"].is_null();
+            assert!(!ours || !normal || allowed.contains(&other), "`{name}` must not depend on `{other}`");
+        }
+    }
+    for (name, _) in ARROWS {
+        assert!(seen.contains(*name), "`{name}` is drawn but not there");
+    }
+}
+
+#[test]
+fn unsafe_code_stands_only_where_it_must_and_says_why() {
+    for (path, text) in sources() {
+        let lines: Vec<&str> = production(&text).collect();
+        for (at, line) in lines.iter().enumerate() {
+            if !line.contains("unsafe ") || line.contains("unsafe_op") {
+                continue;
+            }
+            assert!(UNSAFE.iter().any(|allowed| path.starts_with(allowed)), "{path}:{}: unsafe code", at + 1);
+            let whole: Vec<&str> = text.lines().collect();
+            let explained = whole[at.saturating_sub(6)..=at].iter().any(|l| l.contains("SAFETY:"));
+            assert!(explained, "{path}:{}: unsafe code without `SAFETY:`", at + 1);
+        }
+    }
+}
+
+#[test]
+fn the_loop_does_not_branch_on_where_a_tool_comes_from() {
+    for (path, text) in sources().into_iter().filter(|(p, _)| p.starts_with("kernel/agent/src/")) {
+        for line in production(&text) {
+            let asks = line.contains(".origin()");
+            let decides = line.contains("if ") || line.contains("match ") || line.contains("==") || line.contains("!=");
+            assert!(!(asks && decides), "{path}: {line}");
+        }
+    }
+}
+
+#[test]
+fn only_the_entry_point_reads_the_environment() {
+    for (path, text) in sources() {
+        let entry = path.starts_with("supervisor/src/");
+        for line in production(&text) {
+            let reads = ["env::var(", "env::var_os(", "env::vars(", "env::vars_os("].iter().any(|c| line.contains(c));
+            assert!(!reads || entry, "{path}: {line}");
+        }
+    }
+}
+
+#[test]
+fn the_kernel_stays_small() {
+    let mut total = 0;
+    for (path, text) in sources() {
+        let lines = production(&text).count();
+        assert!(lines <= 500, "{path} has {lines} lines; is it one thing?");
+        if path.starts_with("kernel/src/") {
+            total += lines;
+        }
+    }
+    assert!(total < 6000, "the kernel has {total} lines");
+    println!("the kernel has {total} lines");
+}

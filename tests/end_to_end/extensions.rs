@@ -1,0 +1,198 @@
+//! What the operator sees of extensions that are not as they should be, while everything else runs.
+
+use serde_json::json;
+
+use crate::harness::{Daemon, built, model_server::{ModelServer, Say, latest}};
+
+/// A daemon whose model calls the tool that the user's message names, and repeats its result.
+fn with_tools(prepare: impl FnOnce(&Daemon)) -> (ModelServer, Daemon) {
+    let server = ModelServer::start(|request| {
+        let (role, text) = latest(request);
+        match (role.as_str(), text.split_once(' ')) {
+            ("user", Some((tool, parameters))) => {
+                Say::Call(vec![(tool.to_owned(), serde_json::from_str(parameters).expect("the test gives JSON"))])
+            }
+            _ => Say::Text(text),
+        }
+    });
+    let daemon = Daemon::home(&server.config());
+    prepare(&daemon);
+    let mut daemon = daemon;
+    daemon.run();
+    (server, daemon)
+}
+
+#[test]
+fn a_panic_is_an_error_of_that_call_and_of_nothing_else() {
+    let (_server, daemon) = with_tools(|d| d.plugin("faulty", "faulty", ""));
+    let before = daemon.until_ready();
+    for tool in ["faulty_panic", "faulty_panic_later"] {
+        let turn = daemon.turn("s", &format!("{tool} {{}}"));
+        let content = turn["content"].as_str().unwrap_or_default();
+        assert!(content.contains("panicked") && content.contains(tool), "{turn}");
+        assert!(content.contains("lib.rs:"), "the place is named: {turn}");
+    }
+    let spawned = daemon.turn("s", "faulty_panic_task {}");
+    assert_eq!(spawned["content"], "spawned");
+    crate::harness::until("the panic of the task is logged", || daemon.log().contains("a task was told to panic").then_some(()))
+        .expect("the panic of the task is logged");
+    let echo = daemon.turn("s", r#"faulty_echo {"a": 1}"#);
+    assert_eq!(echo["content"], r#"{"a":1}"#, "{echo}");
+    assert_eq!(daemon.until_ready()["kernel_pid"], before["kernel_pid"]);
+}
+
+#[test]
+fn a_panic_while_a_cancelled_call_is_dropped_harms_nothing() {
+    let (_server, daemon) = with_tools(|d| d.plugin("faulty", "faulty", ""));
+    let before = daemon.until_ready();
+    let turn = daemon.submit("s", "faulty_panic_drop {}");
+    crate::harness::until("the call runs", || {
+        let events = daemon.events("s");
+        events.iter().any(|e| e["kind"] == "interaction.item.started" && e["data"]["item"]["name"] == "faulty_panic_drop").then_some(())
+    })
+    .expect("the call runs");
+    daemon.client().ask("turn.stop", json!({"turn": turn})).expect("it is stopped");
+    let ended = daemon.wait(&turn);
+    assert_eq!((&ended["status"], &ended["class"]), (&json!("error"), &json!("cancelled")), "{ended}");
+    let echo = daemon.turn("s", r#"faulty_echo {"a": 2}"#);
+    assert_eq!(echo["content"], r#"{"a":2}"#, "{echo}");
+    assert_eq!(daemon.until_ready()["kernel_pid"], before["kernel_pid"]);
+}
+
+#[test]
+fn a_file_that_is_no_sound_plugin_is_refused_with_a_sentence_and_the_rest_runs() {
+    let (_server, daemon) = with_tools(|daemon| {
+        for id in ["text", "truncated", "abort", "layout", "missing", "library"] {
+            daemon.plugin(id, "faulty", "");
+        }
+        let file = |id: &str| daemon.path().join(format!("extensions/{id}/lib{id}.so"));
+        let sound = std::fs::read(file("truncated")).expect("a library");
+        std::fs::write(file("text"), "not a library").expect("a file");
+        std::fs::write(file("truncated"), &sound[..sound.len() / 3]).expect("a file");
+        std::fs::copy(built("ctor_abort"), file("abort")).expect("a file");
+        std::fs::copy(built("other_layout"), file("layout")).expect("a file");
+        std::fs::remove_file(file("missing")).expect("a file");
+        let libc = ["/lib/x86_64-linux-gnu/libm.so.6", "/lib64/libm.so.6", "/lib/aarch64-linux-gnu/libm.so.6"];
+        let libm = libc.into_iter().find(|f| std::path::Path::new(f).exists()).expect("some library of the system");
+        std::fs::copy(libm, file("library")).expect("a file");
+        daemon.plugin("faulty", "faulty", "");
+    });
+    let expected = [
+        ("text", "cannot be opened as a library"),
+        ("truncated", "build it again"),
+        ("abort", "signal 6"),
+        ("layout", "another layout"),
+        ("missing", "no library"),
+        ("library", "no drupe extension"),
+    ];
+    for (id, sentence) in expected {
+        let (state, reason) = daemon.extension(id);
+        println!("{id}: {state}: {reason}");
+        assert_eq!(state, "failed", "{id}: {reason}");
+        assert!(reason.contains(sentence) && reason.contains(&format!("lib{id}")), "{id}: {reason}");
+        assert!(reason.lines().count() < 4, "{id}: {reason}");
+    }
+    assert_eq!(daemon.extension("faulty").0, "active");
+    assert_eq!(daemon.turn("s", r#"faulty_echo {"a": 1}"#)["content"], r#"{"a":1}"#);
+    let status = daemon.until_ready();
+    assert_eq!(status["restarts"], 0, "{status}");
+}
+
+#[test]
+fn plugins_of_an_older_and_of_a_newer_payload_version_load_and_work() {
+    let (_server, daemon) = with_tools(|daemon| {
+        daemon.plugin("older", "older_payload", "");
+        daemon.plugin("newer", "newer_payload", "");
+    });
+    assert_eq!(daemon.extension("older").0, "active", "{:?}", daemon.extension("older"));
+    let (state, note) = daemon.extension("newer");
+    assert_eq!(state, "active");
+    assert!(note.contains("telepathy"), "{note}");
+    for tool in ["older_echo", "newer_echo"] {
+        let turn = daemon.turn("s", &format!(r#"{tool} {{"a": 1}}"#));
+        assert_eq!(turn["content"], r#"{"a":1}"#, "{turn}");
+    }
+}
+
+#[test]
+fn a_stage_that_fails_is_rolled_back_and_takes_its_dependents_along() {
+    let (_server, daemon) = with_tools(|daemon| {
+        daemon.plugin("a-fault", "faulty", "config: {fail_start: true}\n");
+        daemon.plugin("a-panic", "faulty", "config: {panic_initialize: true}\n");
+        daemon.plugin("a-tools", "faulty", "config: {panic_describe_tools: true}\n");
+        daemon.write("extensions/needs/manifest.yaml", "id: needs\nname: Needs\ndescription: Needs it.\ndepends_on: [a-panic]\nagent: {model: default, instructions: \"\"}\n");
+        daemon.write("extensions/lost/manifest.yaml", "id: lost\nname: Lost\ndescription: Needs what is not there.\ndepends_on: [nowhere]\nagent: {model: default, instructions: \"\"}\n");
+        for (id, other) in [("round", "about"), ("about", "round")] {
+            daemon.write(
+                &format!("extensions/{id}/manifest.yaml"),
+                &format!("id: {id}\nname: {id}\ndescription: Goes round.\ndepends_on: [{other}]\nagent: {{model: default, instructions: \"\"}}\n"),
+            );
+        }
+    });
+    let expected = [
+        ("a-fault", "failed", "fail_start"),
+        ("a-panic", "failed", "panic_initialize"),
+        ("a-tools", "failed", "panic_describe_tools"),
+        ("needs", "skipped", "a-panic"),
+        ("lost", "failed", "nowhere"),
+        ("round", "failed", "about → round"),
+        ("about", "failed", "about → round"),
+        ("kv", "active", ""),
+    ];
+    for (id, state, reason) in expected {
+        let found = daemon.extension(id);
+        assert!(found.0 == state && found.1.contains(reason), "{id}: {found:?}");
+    }
+}
+
+#[test]
+fn native_code_in_the_home_needs_to_say_that_it_runs_in_the_kernel() {
+    let (_server, daemon) = with_tools(|daemon| {
+        daemon.plugin("faulty", "faulty", "");
+        let manifest = daemon.path().join("extensions/faulty/manifest.yaml");
+        let text = std::fs::read_to_string(&manifest).expect("a manifest").replace("isolation: inproc\n", "");
+        std::fs::write(manifest, text).expect("a manifest");
+    });
+    let (state, reason) = daemon.extension("faulty");
+    assert_eq!(state, "failed");
+    assert!(reason.contains("isolation: inproc"), "{reason}");
+}
+
+#[test]
+fn two_extensions_with_the_same_tool_are_not_both_wired_and_the_error_names_both() {
+    let (_server, daemon) = with_tools(|daemon| {
+        daemon.plugin("one", "faulty", "");
+        daemon.plugin("two", "faulty", "");
+    });
+    let (one, two) = (daemon.extension("one"), daemon.extension("two"));
+    assert_eq!((one.0.as_str(), two.0.as_str()), ("active", "failed"), "{one:?} {two:?}");
+    assert!(two.1.contains("`one`") && two.1.contains("`two`"), "{two:?}");
+}
+
+#[test]
+fn a_home_extension_does_not_replace_a_shipped_one_unless_it_says_so() {
+    let (_server, daemon) = with_tools(|daemon| {
+        daemon.write("extensions/code_reviewer/manifest.yaml", "id: code_reviewer\nname: Mine\ndescription: My own.\nagent: {model: default, instructions: \"\"}\n");
+    });
+    let (state, reason) = daemon.extension("code_reviewer");
+    assert_eq!(state, "failed");
+    assert!(reason.contains("overrides: true"), "{reason}");
+    daemon.write("extensions/code_reviewer/manifest.yaml", "id: code_reviewer\nname: Mine\ndescription: My own.\noverrides: true\nagent: {model: default, instructions: \"\"}\n");
+    daemon.kill_kernel();
+    assert_eq!(daemon.extension("code_reviewer").0, "active");
+    let list = daemon.client().ask("agents.list", json!({})).expect("a list");
+    assert!(list.as_array().expect("a list").iter().any(|a| a["name"] == "Mine"), "{list}");
+}
+
+#[test]
+fn what_extensions_may_not_use_is_refused() {
+    let (_server, daemon) = with_tools(|daemon| {
+        daemon.write("extensions/secretive/manifest.yaml", "id: secretive\nname: S\ndescription: Wants a key.\nsecrets: [NO_SUCH_KEY]\nagent: {model: default, instructions: \"\"}\n");
+        daemon.write("extensions/leaving/manifest.yaml", "id: leaving\nname: L\ndescription: Reads outside.\nagent: {model: default, instructions: ../../../etc/passwd.md}\n");
+        daemon.write("extensions/scheduled/manifest.yaml", "id: scheduled\nname: L\ndescription: Has a time.\nschedules: [{name: x, cron: '* * * * *', task: y}]\nagent: {model: default, instructions: \"\"}\n");
+    });
+    for (id, needle) in [("secretive", "NO_SUCH_KEY"), ("leaving", "passwd"), ("scheduled", "not supported yet")] {
+        let (state, reason) = daemon.extension(id);
+        assert!(state == "failed" && reason.contains(needle), "{id}: {state}: {reason}");
+    }
+}

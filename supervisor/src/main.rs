@@ -1,0 +1,70 @@
+//! drupe: one binary, dispatched before anything else is done.
+//!
+//! A process is one of five things: a program to be confined, a probe of a library, a kernel, the supervisor, or a
+//! client of a daemon. The first three are started by drupe itself and never read the command line of people.
+
+mod cli;
+mod supervise;
+
+use std::{collections::BTreeMap, env, io, io::Write, path::Path, process::ExitCode};
+
+use clap::Parser;
+use supervise::KernelArguments;
+
+/// What drupe gives to a kernel that it starts.
+#[derive(Parser)]
+enum Kernel {
+    Kernel(KernelArguments),
+}
+
+fn main() -> ExitCode {
+    // A confined program must not pay for, or inherit, anything that is done for the others.
+    let mut args = env::args_os();
+    let verb = args.nth(1);
+    let verb = verb.as_deref().and_then(|verb| verb.to_str()).unwrap_or_default();
+    if verb == drupe_confine::VERB {
+        drupe_confine::main(args);
+    }
+    if verb == drupe_kernel::extension::probe::VERB
+        && let Some(library) = args.next()
+    {
+        return ExitCode::from(drupe_kernel::extension::probe::main(Path::new(&library)));
+    }
+    if verb == "kernel" {
+        let Kernel::Kernel(arguments) = Kernel::parse();
+        return ExitCode::from(run_kernel(arguments));
+    }
+    cli::main(environment())
+}
+
+/// The kernel's process: its two descriptors are taken before anything is opened.
+fn run_kernel(arguments: KernelArguments) -> u8 {
+    let descriptors = drupe_confine::inherited(arguments.link_fd)
+        .and_then(|link| Ok((link, drupe_confine::inherited(arguments.control_fd)?)));
+    let (link, control) = match descriptors {
+        Ok(descriptors) => descriptors,
+        Err(error) => {
+            // EX_USAGE
+            let _ = writeln!(io::stderr(), "drupe: `kernel` is started by the supervisor alone: {error}");
+            return 64;
+        }
+    };
+    drupe_kernel::main(drupe_kernel::Arguments {
+        link,
+        control,
+        config: arguments.config.or_else(|| drupe_config::default_file(&arguments.home)),
+        home: arguments.home,
+        agents: arguments.agents,
+        environment: environment(),
+        human_log: arguments.human_log,
+    })
+}
+
+/// The process environment. What is not text has no place in a configuration.
+#[expect(clippy::disallowed_methods, reason = "this is the entry point")]
+fn environment() -> BTreeMap<String, String> {
+    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    env::vars_os().filter_map(text).collect()
+}

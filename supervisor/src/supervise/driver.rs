@@ -1,0 +1,398 @@
+//! Performs what the state machine decides, and tells it what happened.
+//!
+//! One loop: wait until a descriptor or a deadline is due, look at everything without waiting, feed the events to
+//! [`State::step`], perform its actions. Whatever a kernel or a client sends, a round does a bounded amount of work.
+
+use std::{
+    collections::VecDeque,
+    hash::{BuildHasher, Hasher, RandomState},
+    io,
+    time::{Duration, Instant},
+};
+
+use drupe_extension_api::control::{ExitRecord, ExtensionStatus};
+use drupe_link::{Down, Home, Received, Up};
+use jiff::Timestamp;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::{
+    Failure, Options,
+    control::Control,
+    kernel::Kernel,
+    lock::HomeLock,
+    output::{Level, Output},
+    probe::Probe,
+    record::{Entry, Record},
+    signals::Signals,
+    state::{Action, Ending, Event, Launch, Phase, State},
+};
+
+mod status;
+
+/// Frames read a round, and the pause after a round that found so many: a kernel that floods the link is slowed down
+/// to what costs little.
+const FRAMES: usize = 64;
+const FLOOD_PAUSE: Duration = Duration::from_millis(10);
+/// Frames read of a kernel that has ended: more than a socket buffer holds.
+const LAST_FRAMES: usize = 4096;
+/// A round that begins this much later than planned means that the supervisor was stopped.
+const OVERSLEPT: Duration = Duration::from_secs(2);
+/// A longer drain timeout is taken for a mistake of the kernel.
+const LONGEST_DRAIN: Duration = Duration::from_secs(24 * 3_600);
+/// Remarks kept for `status`.
+const NOTICES: usize = 8;
+
+/// Everything that the supervisor holds.
+#[derive(Debug)]
+pub struct Driver {
+    options: Options,
+    home: Home,
+    #[expect(dead_code, reason = "the home is this daemon's as long as the lock is kept")]
+    lock: HomeLock,
+    signals: Signals,
+    control: Control,
+    probe: Probe,
+    record: Record,
+    kernel: Option<Kernel>,
+    /// The link has ended before the kernel has.
+    deaf: bool,
+    /// The link is not read until then.
+    muted: Option<Instant>,
+    known: Known,
+    notices: VecDeque<String>,
+    events: VecDeque<Event>,
+    /// The last write below `HOME/state` failed; said once, not for each line.
+    forgetful: bool,
+}
+
+/// What the last kernel said of itself, for `status`.
+#[derive(Debug, Default)]
+struct Known {
+    ready: bool,
+    model: Option<String>,
+    notices: Vec<String>,
+    sessions: u64,
+    queued_turns: u64,
+    extensions: Vec<ExtensionStatus>,
+    unlisted: u64,
+}
+
+impl Driver {
+    /// Takes possession of the home.
+    pub fn new(options: Options, output: &mut Output) -> Result<Self, Failure> {
+        let failed = |error| Failure::Home { path: options.home.display().to_string(), error };
+        let home = Home::create(&options.home).map_err(failed)?;
+        let lock = HomeLock::take(&home)?;
+        let signals = Signals::take().map_err(failed)?;
+        let control = Control::open(&home).map_err(failed)?;
+        let probe = Probe::new(home.socket(), control.token()).map_err(|error| failed(error.into()))?;
+        let mut driver = Self {
+            record: Record::open(&home),
+            options,
+            home,
+            lock,
+            signals,
+            control,
+            probe,
+            kernel: None,
+            deaf: false,
+            muted: None,
+            known: Known::default(),
+            notices: VecDeque::new(),
+            events: VecDeque::new(),
+            forgetful: false,
+        };
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let begin = Entry::Begin { time: Timestamp::now(), pid: std::process::id(), version };
+        driver.write(begin, output);
+        Ok(driver)
+    }
+
+    /// Supervises to the end. Returns the exit status.
+    pub fn run(mut self, output: &mut Output) -> u8 {
+        let seed = RandomState::new().build_hasher().finish();
+        let (mut state, actions) = State::begin(self.options.safe_mode, seed, Instant::now());
+        self.perform(actions, &state, output);
+        loop {
+            while let Some(event) = self.events.pop_front() {
+                let (next, actions) = state.step(event, Instant::now());
+                state = next;
+                self.perform(actions, &state, output);
+            }
+            if let Some(status) = state.done() {
+                return self.end(status, output);
+            }
+            self.wait(&state, output);
+            self.look(&state, output);
+        }
+    }
+
+    fn end(mut self, status: u8, output: &mut Output) -> u8 {
+        self.write(Entry::End { time: Timestamp::now(), status }, output);
+        if let Err(error) = self.control.close(&self.home) {
+            output.say(Level::Warn, &format!("the control socket could not be removed: {error}"));
+        }
+        status
+    }
+
+    /// Waits until something can be done.
+    fn wait(&mut self, state: &State, output: &Output) {
+        let now = Instant::now();
+        let planned = self.deadline(state).map(|deadline| deadline.saturating_duration_since(now));
+        let timeout = planned.and_then(|planned| Timespec::try_from(planned).ok());
+        let mut fds: Vec<_> =
+            self.signals.fds().into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        if let Some(kernel) = &self.kernel {
+            if !self.deaf && self.muted.is_none() {
+                fds.push(PollFd::new(&kernel.link, PollFlags::IN));
+            }
+            fds.extend(kernel.stderr().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        }
+        fds.extend(output.wanted().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::OUT)));
+        fds.extend(self.control.fds().map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags)));
+        fds.extend(self.probe.fd().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        // An error means that a signal came; it is found when everything is looked at.
+        let _ = poll(&mut fds, timeout.as_ref());
+        drop(fds);
+        let late = planned.and_then(|planned| now.elapsed().checked_sub(planned));
+        if let Some(late) = late.filter(|late| *late >= OVERSLEPT) {
+            self.events.push_back(Event::Overslept(late));
+        }
+    }
+
+    fn deadline(&self, state: &State) -> Option<Instant> {
+        let probe = matches!(state.phase, Phase::Running { .. }).then(|| self.probe.deadline());
+        let notify = self.options.notify.as_ref().and_then(|notify| notify.deadline());
+        [state.deadline(), self.control.deadline(), self.muted, probe, notify].into_iter().flatten().min()
+    }
+
+    /// Looks at everything without waiting, and turns it into events.
+    fn look(&mut self, state: &State, output: &mut Output) {
+        let now = Instant::now();
+        let signals = self.signals.received();
+        self.events.extend(std::iter::repeat_n(Event::Terminate, signals.terminate));
+        if signals.reload > 0 {
+            self.events.push_back(Event::Reload);
+        }
+        let exit = self.kernel.as_mut().and_then(Kernel::exit);
+        if self.muted.is_none_or(|until| until <= now) || exit.is_some() {
+            let frames = if exit.is_some() { LAST_FRAMES } else { FRAMES };
+            self.muted = (self.read_link(frames, output) == frames).then(|| now + FLOOD_PAUSE);
+        }
+        if let Some(kernel) = &mut self.kernel {
+            kernel.listen(output);
+        }
+        if let Some(exit) = exit {
+            self.events.push_back(Event::Exited(exit));
+        }
+        output.flush();
+        if matches!(state.phase, Phase::Running { .. })
+            && let Some(answered) = self.probe.turn(now)
+        {
+            self.events.push_back(Event::Probe(answered));
+        }
+        if let Some(notify) = &mut self.options.notify {
+            notify.beat(now);
+        }
+        let (control, view) = (
+            &mut self.control,
+            status::View {
+                kernel: self.kernel.as_ref(),
+                known: &self.known,
+                notices: &self.notices,
+                record: &self.record,
+            },
+        );
+        if control.turn(now, || view.status(state)) {
+            self.events.push_back(Event::Terminate);
+        }
+        self.events.push_back(Event::Tick);
+    }
+
+    /// Reads at most `most` frames; how many there were, garbage included.
+    fn read_link(&mut self, most: usize, output: &mut Output) -> usize {
+        for read in 0..most {
+            let Some(kernel) = &self.kernel else { return read };
+            match kernel.link.try_recv() {
+                Ok(Received::Frame(frame)) => self.hear(frame, output),
+                Ok(Received::Ignored) => {}
+                Ok(Received::Closed) => {
+                    self.deaf = true;
+                    return read;
+                }
+                Err(error) => {
+                    self.deaf = error.kind() != io::ErrorKind::WouldBlock;
+                    return read;
+                }
+            }
+        }
+        most
+    }
+
+    fn hear(&mut self, frame: Up, output: &mut Output) {
+        let event = match frame {
+            Up::Hello { .. } | Up::Beat => Event::Beat,
+            Up::Ready { drain_timeout_ms, config, model, notices } => {
+                self.known.model = model;
+                self.known.notices = notices;
+                let kept =
+                    if config.is_empty() { Ok(()) } else { self.record.keep_config(&self.home, &config) };
+                let good_config = !config.is_empty() && kept.is_ok();
+                self.remembered(kept, output);
+                let drain_timeout = Duration::from_millis(drain_timeout_ms).min(LONGEST_DRAIN);
+                Event::Ready { drain_timeout, good_config }
+            }
+            Up::Status { sessions, queued_turns, extensions, unlisted } => {
+                self.known =
+                    Known { sessions, queued_turns, extensions, unlisted, ..std::mem::take(&mut self.known) };
+                return;
+            }
+            Up::Draining => Event::Draining,
+            Up::Stopping => Event::Stopping,
+            Up::Restart { reason } => Event::Restart(reason),
+            Up::Quarantine { entry } => {
+                output
+                    .say(Level::Warn, &format!("extension `{}` is quarantined: {}", entry.id, entry.reason));
+                let kept = self.record.add_quarantine(entry);
+                return self.remembered(kept, output);
+            }
+            Up::Release { id } => {
+                let kept = self.record.release(&id);
+                return self.remembered(kept, output);
+            }
+        };
+        self.events.push_back(event);
+    }
+
+    fn perform(&mut self, actions: Vec<Action>, state: &State, output: &mut Output) {
+        for action in actions {
+            match action {
+                Action::Spawn(launch) => self.spawn(launch, state, output),
+                Action::SendStop => self.send(&Down::Stop),
+                Action::SendReload => self.send(&Down::Reload),
+                Action::Kill => {
+                    if let Some(kernel) = &mut self.kernel {
+                        output.say(Level::Warn, &format!("killing kernel {}", kernel.generation));
+                        kernel.kill();
+                    }
+                }
+                Action::Record(ending) => self.ended(ending, output),
+                Action::Note(text) => self.note(text, output),
+                Action::TellReady => self.ready(output),
+                Action::TellReloading => {
+                    output.say(Level::Info, "reading the configuration again");
+                    self.options.notify.iter().for_each(|notify| notify.reloading());
+                }
+                Action::TellStopping => {
+                    output.say(Level::Info, "stopping; a second signal ends it at once");
+                    self.options.notify.iter().for_each(|notify| notify.stopping());
+                }
+            }
+        }
+    }
+
+    fn spawn(&mut self, launch: Launch, state: &State, output: &mut Output) {
+        if !launch.good_config && !launch.safe_mode {
+            // What they speak of is over.
+            self.notices.clear();
+        }
+        let (generation, kept) = self.record.next_generation();
+        self.remembered(kept, output);
+        self.control.serve(true);
+        self.deaf = false;
+        self.muted = None;
+        self.known = Known::default();
+        let good = self.home.good_config();
+        let config = if launch.good_config { Some(good.as_path()) } else { self.options.config.as_deref() };
+        let listener = self.control.listener();
+        match Kernel::spawn(&self.options, self.home.path(), config, listener, generation) {
+            Ok(kernel) => {
+                let (pid, time, safe_mode) = (kernel.pid(), Timestamp::now(), launch.safe_mode);
+                self.kernel = Some(kernel);
+                self.send(&Down::Start {
+                    generation,
+                    safe_mode,
+                    supervisor_pid: std::process::id(),
+                    restarts: state.history.restarts,
+                    quarantine: self.record.quarantine().to_vec(),
+                    exits: self.record.exits(),
+                    notices: self.notices.iter().cloned().collect(),
+                });
+                self.write(Entry::Start { time, generation, pid, safe_mode }, output);
+                let mode = if safe_mode { " in safe mode" } else { "" };
+                output.say(Level::Info, &format!("kernel {generation} starts{mode} (process {pid})"));
+            }
+            Err(error) => {
+                self.events
+                    .push_back(Event::SpawnFailed(format!("`{}`: {error}", self.options.exe.display())));
+            }
+        }
+    }
+
+    fn ready(&mut self, output: &mut Output) {
+        self.control.serve(false);
+        self.probe.reset(Instant::now());
+        let Some(kernel) = &self.kernel else { return };
+        let generation = kernel.generation;
+        let text = format!("kernel {generation} is ready");
+        self.options.notify.iter().for_each(|notify| notify.ready(&text));
+        if !std::mem::replace(&mut self.known.ready, true) {
+            let after_ms = u64::try_from(kernel.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+            self.write(Entry::Ready { time: Timestamp::now(), generation, after_ms }, output);
+            output.say(Level::Info, &format!("{text} after {after_ms} ms"));
+        }
+    }
+
+    fn ended(&mut self, ending: Ending, output: &mut Output) {
+        let kernel = self.kernel.take();
+        self.control.serve(true);
+        self.known.ready = false;
+        let generation = kernel.as_ref().map_or(0, |kernel| kernel.generation);
+        let level = if ending.crash { Level::Warn } else { Level::Info };
+        let text = format!("kernel {generation} ended: {}", ending.how);
+        output.say(level, &text);
+        self.options.notify.iter().for_each(|notify| notify.status(&text));
+        let exit = ExitRecord {
+            time: Timestamp::now(),
+            pid: kernel.as_ref().map_or(0, Kernel::pid),
+            generation,
+            how: ending.how,
+            crash: ending.crash,
+            last_lines: kernel.as_ref().map(Kernel::last_lines).unwrap_or_default(),
+        };
+        self.write(Entry::Exit(exit), output);
+    }
+
+    fn note(&mut self, text: String, output: &mut Output) {
+        output.say(Level::Warn, &text);
+        self.write(Entry::Note { time: Timestamp::now(), text: text.clone() }, output);
+        if self.notices.len() == NOTICES {
+            self.notices.pop_front();
+        }
+        self.notices.push_back(text);
+    }
+
+    /// A kernel that does not read what it is sent is found by its silence.
+    fn send(&mut self, frame: &Down) {
+        if let Some(kernel) = &self.kernel {
+            let _ = kernel.link.try_send(frame);
+        }
+    }
+
+    fn write(&mut self, entry: Entry, output: &mut Output) {
+        let written = self.record.write(entry);
+        self.remembered(written, output);
+    }
+
+    fn remembered(&mut self, written: io::Result<()>, output: &mut Output) {
+        match written {
+            Ok(()) => self.forgetful = false,
+            Err(error) => {
+                if !std::mem::replace(&mut self.forgetful, true) {
+                    let folder = self.home.state();
+                    output.say(Level::Warn, &format!("`{}` cannot be written: {error}", folder.display()));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! `sd_notify`: what systemd is told. Datagrams, sent and forgotten; nothing here may hold the supervisor up.
+
+use std::{
+    ffi::OsString,
+    io,
+    os::{
+        linux::net::SocketAddrExt,
+        unix::{
+            ffi::OsStrExt,
+            net::{SocketAddr, UnixDatagram},
+        },
+    },
+    time::{Duration, Instant},
+};
+
+/// Where systemd listens, and how often it wants to hear that the supervisor lives.
+#[derive(Debug)]
+pub struct Notify {
+    socket: UnixDatagram,
+    address: SocketAddr,
+    /// Half of what systemd allows.
+    interval: Option<Duration>,
+    next: Instant,
+}
+
+impl Notify {
+    /// From the values of `NOTIFY_SOCKET` and `WATCHDOG_USEC`, which the entry point reads.
+    pub fn new(socket: &OsString, watchdog_usec: Option<u64>) -> io::Result<Self> {
+        let name = socket.as_bytes();
+        let address = match name.strip_prefix(b"@") {
+            Some(name) => SocketAddr::from_abstract_name(name)?,
+            None => SocketAddr::from_pathname(socket)?,
+        };
+        let socket = UnixDatagram::unbound()?;
+        socket.set_nonblocking(true)?;
+        let interval = watchdog_usec.filter(|usec| *usec > 0).map(|usec| Duration::from_micros(usec / 2));
+        Ok(Self { socket, address, interval, next: Instant::now() })
+    }
+
+    /// The kernel serves.
+    pub fn ready(&self, status: &str) {
+        self.send(&format!("READY=1\nSTATUS={status}"));
+    }
+
+    /// The configuration is being read again.
+    pub fn reloading(&self) {
+        self.send("RELOADING=1\nSTATUS=reading the configuration");
+    }
+
+    /// The daemon is ending.
+    pub fn stopping(&self) {
+        self.send("STOPPING=1\nSTATUS=letting turns end");
+    }
+
+    /// What is going on, for `systemctl status`.
+    pub fn status(&self, status: &str) {
+        self.send(&format!("STATUS={status}"));
+    }
+
+    /// When [`beat`](Self::beat) is due.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.interval.map(|_| self.next)
+    }
+
+    /// The supervisor lives; sent when it is due. The kernel has a watchdog of its own.
+    pub fn beat(&mut self, now: Instant) {
+        if let Some(interval) = self.interval
+            && self.next <= now
+        {
+            self.send("WATCHDOG=1");
+            self.next = now + interval;
+        }
+    }
+
+    fn send(&self, text: &str) {
+        // systemd may be restarting itself; it asks nobody to wait for it.
+        let _ = self.socket.send_to_addr(text.as_bytes(), &self.address);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test says what failed by its line")]
+
+    use super::*;
+
+    #[test]
+    fn states_and_beats_arrive_as_systemd_reads_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let systemd = UnixDatagram::bind(&path).unwrap();
+        systemd.set_nonblocking(true).unwrap();
+        let mut notify = Notify::new(&path.into(), Some(2_000_000)).unwrap();
+        let received = || {
+            let mut buffer = [0; 256];
+            let length = systemd.recv(&mut buffer).ok()?;
+            String::from_utf8(buffer[..length].to_vec()).ok()
+        };
+        notify.ready("kernel 1");
+        assert_eq!(received().unwrap(), "READY=1\nSTATUS=kernel 1");
+        let now = Instant::now();
+        notify.beat(now);
+        assert_eq!(received().unwrap(), "WATCHDOG=1");
+        notify.beat(now + Duration::from_millis(999));
+        assert_eq!(received(), None);
+        notify.beat(now + Duration::from_secs(1));
+        assert_eq!(received().unwrap(), "WATCHDOG=1");
+    }
+
+    #[test]
+    fn nobody_listening_is_no_fault() {
+        let folder = tempfile::tempdir().unwrap();
+        let notify = Notify::new(&folder.path().join("gone").into(), None).unwrap();
+        notify.stopping();
+        assert_eq!(notify.deadline(), None);
+    }
+}

@@ -1,0 +1,176 @@
+//! The standard error stream: the supervisor's own lines, and those of the kernel passed on.
+//!
+//! Whoever reads it may stop reading. Neither supervisor nor kernel waits for that: what does not fit into a bounded
+//! buffer is dropped and counted.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::{Duration, Instant},
+};
+
+use jiff::Timestamp;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// Enough for a burst of log lines, and little beside the 5 MB that a supervisor may take.
+const MOST_PENDING: usize = 64 * 1024;
+
+/// `PIPE_BUF`: a pipe that is ready for writing takes this much without blocking.
+const CHUNK: usize = 4096;
+
+/// How long the end of the supervisor waits for its reader.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How much a line matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// What happened.
+    Info,
+    /// What the operator should look at.
+    Warn,
+    /// What ends the daemon.
+    Error,
+}
+
+/// A bounded writer that never waits.
+#[derive(Debug)]
+pub struct Output {
+    sink: Option<OwnedFd>,
+    human: bool,
+    pending: Vec<u8>,
+    lost: usize,
+}
+
+impl Output {
+    /// Writes to the standard error stream.
+    pub fn stderr(human: bool) -> Self {
+        Self::new(io::stderr().as_fd().try_clone_to_owned().ok(), human)
+    }
+
+    fn new(sink: Option<OwnedFd>, human: bool) -> Self {
+        Self { sink, human, pending: Vec::new(), lost: 0 }
+    }
+
+    /// A line of the supervisor's own.
+    pub fn say(&mut self, level: Level, text: &str) {
+        let name = match level {
+            Level::Info => "INFO",
+            Level::Warn => "WARN",
+            Level::Error => "ERROR",
+        };
+        let now = Timestamp::now();
+        let line = if self.human {
+            format!("{now:.6} {name:>5} supervisor: {text}\n")
+        } else {
+            let fields = serde_json::json!({ "message": text });
+            let line = serde_json::json!({
+                "timestamp": format!("{now:.6}"), "level": name, "target": "supervisor", "fields": fields,
+            });
+            format!("{line}\n")
+        };
+        self.pass(line.as_bytes());
+    }
+
+    /// Bytes of the kernel.
+    pub fn pass(&mut self, bytes: &[u8]) {
+        if self.sink.is_none() {
+            return;
+        }
+        if self.pending.len() + bytes.len() > MOST_PENDING {
+            self.lost += bytes.len();
+            return;
+        }
+        if self.lost > 0 {
+            let lost = std::mem::take(&mut self.lost);
+            self.say(Level::Warn, &format!("{lost} bytes of the log are lost: nobody read it"));
+        }
+        self.pending.extend_from_slice(bytes);
+    }
+
+    /// What to wait for until it can be written to, if there is anything to write.
+    pub fn wanted(&self) -> Option<BorrowedFd<'_>> {
+        self.sink.as_ref().filter(|_| !self.pending.is_empty()).map(AsFd::as_fd)
+    }
+
+    /// Writes what can be written without waiting.
+    pub fn flush(&mut self) {
+        while self.flush_within(Duration::ZERO) {}
+    }
+
+    /// Writes the rest, and waits a moment for the reader.
+    pub fn finish(&mut self) {
+        let end = Instant::now() + PATIENCE;
+        while self.flush_within(end.saturating_duration_since(Instant::now())) {}
+    }
+
+    /// Writes one chunk; whether another one is worth trying.
+    fn flush_within(&mut self, patience: Duration) -> bool {
+        let Some(sink) = self.wanted() else { return false };
+        let mut fds = [PollFd::from_borrowed_fd(sink, PollFlags::OUT)];
+        let timeout = Timespec::try_from(patience).ok();
+        if poll(&mut fds, timeout.as_ref()).is_ok_and(|ready| ready == 0) {
+            return false;
+        }
+        match rustix::io::write(sink, &self.pending[..self.pending.len().min(CHUNK)]) {
+            Ok(written) => {
+                self.pending.drain(..written);
+                if self.pending.is_empty() {
+                    self.pending = Vec::new();
+                }
+                true
+            }
+            Err(rustix::io::Errno::INTR) => true,
+            Err(rustix::io::Errno::AGAIN) => false,
+            Err(_) => {
+                // The reader is gone for good: a closed terminal, a pager that was left.
+                self.sink = None;
+                self.pending = Vec::new();
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test says what failed by its line")]
+
+    use std::io::Read;
+
+    use super::*;
+
+    #[test]
+    fn a_reader_that_does_not_read_costs_lines_and_nothing_else() {
+        let (mut read, write) = io::pipe().unwrap();
+        let mut output = Output::new(Some(write.into()), true);
+        for _ in 0..1_000 {
+            output.pass(&[b'x'; 1_023]);
+            output.pass(b"\n");
+            output.flush();
+        }
+        assert!(output.pending.len() <= MOST_PENDING && output.lost > 0);
+        // The pipe holds as much as the buffer: read once for each.
+        let mut buffer = vec![0; 256 * 1024];
+        for _ in 0..2 {
+            let _ = read.read(&mut buffer).unwrap();
+            output.flush();
+        }
+        output.pass(b"after\n");
+        output.flush();
+        drop(output);
+        let mut rest = String::new();
+        read.read_to_string(&mut rest).unwrap();
+        let rest = rest.trim_start_matches(['x', '\n']);
+        assert!(rest.contains("bytes of the log are lost") && rest.ends_with("after\n"), "{rest}");
+    }
+
+    #[test]
+    fn a_reader_that_left_is_forgotten() {
+        let (read, write) = io::pipe().unwrap();
+        drop(read);
+        let mut output = Output::new(Some(write.into()), false);
+        output.say(Level::Info, "hello");
+        output.flush();
+        assert!(output.sink.is_none() && output.wanted().is_none());
+    }
+}

@@ -1,0 +1,129 @@
+//! Asks the kernel through the real control socket whether it serves.
+//!
+//! A beat says that the kernel's loop turns. It may do so and serve nobody: out of descriptors, or with an accept loop
+//! that has ended. So the supervisor is a client now and then.
+
+use std::{
+    io::{Read, Write},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::net::UnixStream,
+    },
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use drupe_extension_api::control::{CONTROL_VERSION, Hello, Request, method};
+use drupe_link::ControlToken;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
+/// Three failures in a row, each after the patience, are seen within 20 s of the fault.
+const INTERVAL: Duration = Duration::from_secs(4);
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The client.
+#[derive(Debug)]
+pub struct Probe {
+    path: PathBuf,
+    hello: Vec<u8>,
+    next: Instant,
+    asked: Option<(UnixStream, Instant)>,
+}
+
+impl Probe {
+    /// A client for a socket and its token.
+    pub fn new(path: PathBuf, token: &ControlToken) -> serde_json::Result<Self> {
+        let hello = Hello { token: token.reveal().to_owned(), version: CONTROL_VERSION };
+        let request = Request { id: 1, method: method::HELLO.into(), params: serde_json::to_value(hello)? };
+        let mut hello = serde_json::to_vec(&request)?;
+        hello.push(b'\n');
+        Ok(Self { path, hello, next: Instant::now(), asked: None })
+    }
+
+    /// Forgets a question and asks the next one in a while: another kernel serves, or none.
+    pub fn reset(&mut self, now: Instant) {
+        self.asked = None;
+        self.next = now + INTERVAL;
+    }
+
+    /// When [`turn`](Self::turn) has something to do, if nothing comes.
+    pub fn deadline(&self) -> Instant {
+        self.asked.as_ref().map_or(self.next, |(_, asked)| *asked + PATIENCE)
+    }
+
+    /// What to wait for.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.asked.as_ref().map(|(stream, _)| stream.as_fd())
+    }
+
+    /// Asks when it is time; whether the kernel answered, once that is known.
+    pub fn turn(&mut self, now: Instant) -> Option<bool> {
+        let Some((stream, asked)) = &mut self.asked else {
+            if now < self.next {
+                return None;
+            }
+            self.next = now + INTERVAL;
+            return match self.ask() {
+                Some(stream) => {
+                    self.asked = Some((stream, now));
+                    None
+                }
+                None => Some(false),
+            };
+        };
+        // Any answer will do: it takes the kernel's accept loop, its runtime and its parser to give one.
+        let answered = match stream.read(&mut [0; 256]) {
+            Ok(length) => length > 0,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock && now < *asked + PATIENCE => {
+                return None;
+            }
+            Err(_) => false,
+        };
+        self.asked = None;
+        Some(answered)
+    }
+
+    /// Connects without waiting: a full queue of connections is an answer, too.
+    fn ask(&self) -> Option<UnixStream> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
+        connect(&socket, &SocketAddrUnix::new(&self.path).ok()?).ok()?;
+        let mut stream = UnixStream::from(socket);
+        stream.write_all(&self.hello).ok()?;
+        Some(stream)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test says what failed by its line")]
+
+    use std::os::unix::net::UnixListener;
+
+    use drupe_link::Home;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_in_time_is_told_from_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::create(folder.path()).unwrap();
+        let token = ControlToken::create(&home).unwrap();
+        let mut probe = Probe::new(home.socket(), &token).unwrap();
+        let now = Instant::now();
+        assert_eq!(probe.turn(now), Some(false), "nobody listens");
+
+        let listener = UnixListener::bind(home.socket()).unwrap();
+        let later = now + INTERVAL;
+        assert_eq!(probe.turn(later), None);
+        let mut client = listener.accept().unwrap().0;
+        assert_eq!(probe.turn(later + Duration::from_millis(1)), None);
+        client.write_all(b"{\"id\":1,\"result\":null}\n").unwrap();
+        assert_eq!(probe.turn(later + Duration::from_millis(2)), Some(true));
+
+        let later = later + INTERVAL;
+        assert_eq!(probe.turn(later), None);
+        assert_eq!(probe.deadline(), later + PATIENCE);
+        assert_eq!(probe.turn(later + PATIENCE), Some(false), "nobody answers");
+    }
+}

@@ -1,0 +1,270 @@
+//! What the supervisor remembers: `HOME/state`.
+//!
+//! Plain files, because this must be readable when the journal is not. A write that fails costs the memory of one
+//! thing and never the supervision.
+
+use std::{
+    collections::VecDeque,
+    fs,
+    io::{self, Read, Seek, SeekFrom, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use drupe_extension_api::{ExtensionId, control::ExitRecord};
+use drupe_link::{Home, QuarantineEntry};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Exits that `status` shows.
+const EXITS: usize = 10;
+/// Size at which the log is set aside; one older log is kept.
+const LOG: u64 = 512 * 1024;
+/// What is read of a log at the start: ten exits with all their lines fit.
+const READ: u64 = 256 * 1024;
+/// A kernel gone mad must not fill the disk with quarantines.
+const QUARANTINES: usize = 256;
+
+/// One line of the log.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Entry {
+    /// The supervisor began.
+    Begin { time: Timestamp, pid: u32, version: String },
+    /// A kernel was started.
+    Start { time: Timestamp, generation: u64, pid: u32, safe_mode: bool },
+    /// It serves.
+    Ready { time: Timestamp, generation: u64, after_ms: u64 },
+    /// It ended.
+    Exit(ExitRecord),
+    /// A remark.
+    Note { time: Timestamp, text: String },
+    /// The supervisor ends.
+    End { time: Timestamp, status: u8 },
+}
+
+/// The memory of a home.
+#[derive(Debug)]
+pub struct Record {
+    folder: PathBuf,
+    generation: u64,
+    exits: VecDeque<ExitRecord>,
+    quarantine: Vec<QuarantineEntry>,
+}
+
+impl Record {
+    /// Reads what is there. Damaged lines and files are skipped: a memory with holes is better than no start.
+    pub fn open(home: &Home) -> Self {
+        let folder = home.state();
+        let mut record = Self { folder, generation: 0, exits: VecDeque::new(), quarantine: Vec::new() };
+        for log in [record.old_log(), record.log()] {
+            for line in tail(&log).unwrap_or_default().lines() {
+                match serde_json::from_str(line) {
+                    Ok(Entry::Exit(exit)) => record.remember(exit),
+                    Ok(Entry::Start { generation, .. }) => {
+                        record.generation = record.generation.max(generation)
+                    }
+                    _ => {}
+                }
+            }
+        }
+        // The log may have been deleted, the number torn by a power loss: the higher one is right.
+        let counter = fs::read_to_string(record.folder.join("generation")).ok();
+        let counter = counter.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+        record.generation = record.generation.max(counter);
+        let quarantine = fs::read(record.folder.join("quarantine.json")).ok();
+        record.quarantine =
+            quarantine.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+        record
+    }
+
+    /// The number of the next start.
+    pub fn next_generation(&mut self) -> (u64, io::Result<()>) {
+        self.generation += 1;
+        let written = self.replace("generation", format!("{}\n", self.generation).as_bytes());
+        (self.generation, written)
+    }
+
+    /// The number of the last start.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The last ends of kernels, newest first.
+    pub fn exits(&self) -> Vec<ExitRecord> {
+        self.exits.iter().cloned().collect()
+    }
+
+    /// Extensions that must not be loaded.
+    pub fn quarantine(&self) -> &[QuarantineEntry] {
+        &self.quarantine
+    }
+
+    /// Adds an extension to them, or replaces what is known of it.
+    pub fn add_quarantine(&mut self, entry: QuarantineEntry) -> io::Result<()> {
+        self.quarantine.retain(|known| known.id != entry.id);
+        if self.quarantine.len() >= QUARANTINES {
+            return Err(io::Error::other("the quarantine is full"));
+        }
+        self.quarantine.push(entry);
+        self.write_quarantine()
+    }
+
+    /// Takes one out of them.
+    pub fn release(&mut self, id: &ExtensionId) -> io::Result<()> {
+        self.quarantine.retain(|known| known.id != *id);
+        self.write_quarantine()
+    }
+
+    /// Keeps a configuration with which a kernel became ready.
+    pub fn keep_config(&self, home: &Home, text: &str) -> io::Result<()> {
+        if fs::read(home.good_config()).is_ok_and(|known| known == text.as_bytes()) {
+            return Ok(());
+        }
+        self.replace("drupe.good.yaml", text.as_bytes())
+    }
+
+    /// Writes a line.
+    pub fn write(&mut self, entry: Entry) -> io::Result<()> {
+        let mut line = serde_json::to_vec(&entry)?;
+        line.push(b'\n');
+        if let Entry::Exit(exit) = entry {
+            self.remember(exit);
+        }
+        let path = self.log();
+        if fs::metadata(&path).is_ok_and(|found| found.len() + line.len() as u64 > LOG) {
+            fs::rename(&path, self.old_log())?;
+        }
+        fs::OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?.write_all(&line)
+    }
+
+    fn remember(&mut self, exit: ExitRecord) {
+        self.exits.push_front(exit);
+        self.exits.truncate(EXITS);
+    }
+
+    fn write_quarantine(&self) -> io::Result<()> {
+        self.replace("quarantine.json", &serde_json::to_vec_pretty(&self.quarantine)?)
+    }
+
+    /// Replaces a file so that a reader, or a crash, finds the old or the new one.
+    fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let fresh = self.folder.join(format!("{name}.new"));
+        let options = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh);
+        options?.write_all(bytes)?;
+        fs::rename(&fresh, self.folder.join(name))
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.join("supervisor.log")
+    }
+
+    fn old_log(&self) -> PathBuf {
+        self.folder.join("supervisor.log.1")
+    }
+}
+
+/// The end of a file, from the beginning of a line.
+fn tail(path: &Path) -> io::Result<String> {
+    let mut file = fs::File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(READ)))?;
+    let mut bytes = Vec::new();
+    file.take(READ).read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    if length <= READ {
+        return Ok(text);
+    }
+    Ok(text.split_once('\n').map(|(_, whole)| whole.to_owned()).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test says what failed by its line")]
+
+    use super::*;
+
+    fn home() -> (tempfile::TempDir, Home) {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::create(folder.path()).unwrap();
+        (folder, home)
+    }
+
+    fn exit(generation: u64) -> Entry {
+        let how = "exit status 1".to_owned();
+        let last_lines = vec!["z".repeat(300); 40];
+        Entry::Exit(ExitRecord {
+            time: Timestamp::UNIX_EPOCH,
+            pid: 1,
+            generation,
+            how,
+            crash: true,
+            last_lines,
+        })
+    }
+
+    fn generations(record: &Record) -> Vec<u64> {
+        record.exits().iter().map(|exit| exit.generation).collect()
+    }
+
+    #[test]
+    fn the_last_ten_exits_survive_and_the_log_stays_small() {
+        let (_folder, home) = home();
+        let mut record = Record::open(&home);
+        for generation in 1..=200 {
+            record.write(exit(generation)).unwrap();
+        }
+        let newest: Vec<u64> = (191..=200).rev().collect();
+        assert_eq!(generations(&record), newest);
+        assert_eq!(generations(&Record::open(&home)), newest);
+        for log in ["supervisor.log", "supervisor.log.1"] {
+            assert!(fs::metadata(home.state().join(log)).unwrap().len() <= LOG);
+        }
+    }
+
+    #[test]
+    fn generations_go_on_whichever_file_is_lost() {
+        for lost in ["generation", "supervisor.log"] {
+            let (_folder, home) = home();
+            let mut record = Record::open(&home);
+            for expected in 1..=3 {
+                let (generation, written) = record.next_generation();
+                written.unwrap();
+                assert_eq!(generation, expected);
+                let start =
+                    Entry::Start { time: Timestamp::UNIX_EPOCH, generation, pid: 1, safe_mode: false };
+                record.write(start).unwrap();
+            }
+            fs::write(home.state().join(lost), "\0\0 damaged").unwrap();
+            assert_eq!(Record::open(&home).next_generation().0, 4, "without {lost}");
+        }
+    }
+
+    #[test]
+    fn a_quarantine_is_kept_replaced_and_lifted() {
+        let (_folder, home) = home();
+        let id = |id| ExtensionId::new(id).unwrap();
+        let entry =
+            |name, hash: &str| QuarantineEntry { id: id(name), hash: hash.into(), reason: "abort".into() };
+        let mut record = Record::open(&home);
+        record.add_quarantine(entry("a", "1")).unwrap();
+        record.add_quarantine(entry("b", "1")).unwrap();
+        record.add_quarantine(entry("a", "2")).unwrap();
+        let mut record = Record::open(&home);
+        assert_eq!(record.quarantine(), [entry("b", "1"), entry("a", "2")]);
+        record.release(&id("b")).unwrap();
+        assert_eq!(Record::open(&home).quarantine(), [entry("a", "2")]);
+    }
+
+    #[test]
+    fn a_disk_that_cannot_be_written_forgets_nothing_that_is_in_memory() {
+        let (_folder, home) = home();
+        let mut record = Record::open(&home);
+        fs::remove_dir_all(home.state()).unwrap();
+        assert!(record.write(exit(1)).is_err());
+        assert_eq!(generations(&record), [1]);
+        let (first, _) = record.next_generation();
+        let (second, written) = record.next_generation();
+        assert!(written.is_err() && second == first + 1);
+    }
+}

@@ -1,0 +1,373 @@
+//! What the supervisor decides, without doing anything.
+//!
+//! [`State::step`] is pure and total: time comes in as an argument, chance as a seed, and what is to be done goes out
+//! as [`Action`]s. The driver performs them and decides nothing. No process, file or socket is known here.
+
+mod ended;
+mod event;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use ended::{crashed, ended, spawn};
+pub use event::{Action, Ending, Event, Exit, Launch};
+
+/// Silence after which a running kernel hangs. It beats every second or so.
+const SILENCE: Duration = Duration::from_secs(10);
+/// The same before it is ready: a library that loads holds the runtime for a while.
+const START_SILENCE: Duration = Duration::from_secs(60);
+/// Whatever it says, a kernel that is not ready by now never will be.
+const LONGEST_START: Duration = Duration::from_secs(300);
+/// What a kernel gets beyond its drain timeout to stop its extensions and end.
+const GRACE: Duration = Duration::from_secs(5);
+/// Assumed until a kernel says otherwise.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
+/// A kernel that does not answer a reload is taken to have done it, so that systemd does not wait for ever.
+const RELOAD: Duration = Duration::from_secs(10);
+/// Probes of the control socket that may fail in a row.
+const MOST_FAILED_PROBES: u32 = 2;
+
+/// The exit statuses that have a meaning.
+pub mod status {
+    /// Another daemon serves the home.
+    pub const IN_USE: u8 = 69;
+    /// Not even safe mode works.
+    pub const HOPELESS: u8 = 70;
+    /// The configuration is refused.
+    pub const CONFIGURATION: u8 = 78;
+    /// The daemon was stopped by force; turns may have to be resumed.
+    pub const FORCED: u8 = 1;
+}
+
+/// Everything that the supervisor remembers to decide by.
+#[derive(Debug, Clone, PartialEq)]
+pub struct State {
+    /// What is going on.
+    pub phase: Phase,
+    /// What happened before.
+    pub history: History,
+}
+
+/// What is going on.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Phase {
+    /// A kernel was started and is not ready.
+    Starting(Kernel),
+    /// A kernel serves.
+    Running {
+        kernel: Kernel,
+        failed_probes: u32,
+        /// When a reload is taken to be done.
+        reloading: Option<Instant>,
+    },
+    /// The kernel ends by its own decision.
+    Draining { kernel: Kernel, until: Instant },
+    /// There is no kernel; the next one starts then.
+    Waiting { until: Instant },
+    /// The kernel ends because the operator wants it to.
+    Stopping { kernel: Kernel, until: Instant },
+    /// The supervisor ends with this status.
+    Done { status: u8 },
+}
+
+/// A kernel process.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kernel {
+    started: Instant,
+    /// The last sign of life.
+    sign: Instant,
+    ready: Option<Instant>,
+    farewell: Option<Farewell>,
+    killed: Option<&'static str>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Farewell {
+    Stopping,
+    Restart(String),
+}
+
+/// What happened before.
+#[derive(Debug, Clone, PartialEq)]
+pub struct History {
+    /// Starts after the first.
+    pub restarts: u32,
+    /// Whether kernels leave third-party extensions out.
+    pub safe_mode: bool,
+    safe_mode_asked: bool,
+    crashes: VecDeque<Instant>,
+    failures: u32,
+    safe_failures: u32,
+    good_config: bool,
+    on_good_config: bool,
+    drain_timeout: Duration,
+    seed: u64,
+}
+
+impl State {
+    /// The first start. `seed` spreads the restarts of many daemons on one machine.
+    pub fn begin(safe_mode: bool, seed: u64, now: Instant) -> (Self, Vec<Action>) {
+        let history = History {
+            restarts: 0,
+            safe_mode,
+            safe_mode_asked: safe_mode,
+            crashes: VecDeque::new(),
+            failures: 0,
+            safe_failures: 0,
+            good_config: false,
+            on_good_config: false,
+            drain_timeout: DRAIN_TIMEOUT,
+            seed: seed | 1,
+        };
+        let phase = Phase::Starting(Kernel::new(now));
+        let spawn = Action::Spawn(history.launch());
+        (Self { phase, history }, vec![spawn])
+    }
+
+    /// The status to end with, when it is over.
+    pub fn done(&self) -> Option<u8> {
+        match self.phase {
+            Phase::Done { status } => Some(status),
+            _ => None,
+        }
+    }
+
+    /// When the next [`Event::Tick`] changes something, if nothing else happens.
+    pub fn deadline(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Waiting { until } => Some(*until),
+            Phase::Starting(kernel) if kernel.killed.is_none() => {
+                Some((kernel.sign + START_SILENCE).min(kernel.started + LONGEST_START))
+            }
+            Phase::Running { kernel, reloading, .. } if kernel.killed.is_none() => {
+                let silent = kernel.sign + SILENCE;
+                Some(reloading.map_or(silent, |reloading| reloading.min(silent)))
+            }
+            Phase::Draining { kernel, until } | Phase::Stopping { kernel, until }
+                if kernel.killed.is_none() =>
+            {
+                Some(*until)
+            }
+            _ => None,
+        }
+    }
+
+    /// What follows from an event. The driver performs the actions in their order.
+    pub fn step(self, event: Event, now: Instant) -> (Self, Vec<Action>) {
+        let Self { phase, mut history } = self;
+        let mut actions = Vec::new();
+        let phase = match (phase, event) {
+            (done @ Phase::Done { .. }, _) => done,
+            (Phase::Waiting { until }, event) => wait(&mut history, until, event, now, &mut actions),
+            (phase, Event::Exited(exit)) => {
+                let stopping = matches!(phase, Phase::Stopping { .. });
+                match phase.into_kernel() {
+                    Some(kernel) => ended(&mut history, kernel, stopping, exit, now, &mut actions),
+                    None => Phase::Waiting { until: now },
+                }
+            }
+            (Phase::Stopping { .. }, Event::SpawnFailed(_)) => Phase::Done { status: status::FORCED },
+            (_, Event::SpawnFailed(reason)) => {
+                let how = format!("the kernel cannot be started: {reason}");
+                actions.push(Action::Record(Ending { how, crash: true }));
+                crashed(&mut history, None, now, &mut actions)
+            }
+            (phase, event) => live(&mut history, phase, event, now, &mut actions),
+        };
+        (Self { phase, history }, actions)
+    }
+}
+
+impl Phase {
+    fn kernel(&mut self) -> Option<&mut Kernel> {
+        match self {
+            Self::Starting(kernel)
+            | Self::Running { kernel, .. }
+            | Self::Draining { kernel, .. }
+            | Self::Stopping { kernel, .. } => Some(kernel),
+            Self::Waiting { .. } | Self::Done { .. } => None,
+        }
+    }
+
+    fn into_kernel(mut self) -> Option<Kernel> {
+        self.kernel().cloned()
+    }
+}
+
+impl Kernel {
+    fn new(now: Instant) -> Self {
+        Self { started: now, sign: now, ready: None, farewell: None, killed: None }
+    }
+
+    fn kill(&mut self, why: &'static str, actions: &mut Vec<Action>) {
+        if self.killed.is_none() {
+            self.killed = Some(why);
+            actions.push(Action::Kill);
+        }
+    }
+}
+
+/// Events without a kernel.
+fn wait(
+    history: &mut History,
+    until: Instant,
+    event: Event,
+    now: Instant,
+    actions: &mut Vec<Action>,
+) -> Phase {
+    match event {
+        Event::Terminate => {
+            actions.push(Action::TellStopping);
+            Phase::Done { status: 0 }
+        }
+        Event::Reload => {
+            // The operator has mended the file: the next start is to read it.
+            history.on_good_config = false;
+            Phase::Waiting { until }
+        }
+        Event::Tick if until <= now => spawn(history, now, actions),
+        _ => Phase::Waiting { until },
+    }
+}
+
+/// Events with a kernel, but for its end.
+fn live(
+    history: &mut History,
+    mut phase: Phase,
+    event: Event,
+    now: Instant,
+    actions: &mut Vec<Action>,
+) -> Phase {
+    if let (Some(kernel), Event::Beat | Event::Ready { .. }) = (phase.kernel(), &event) {
+        kernel.sign = now;
+    }
+    match event {
+        Event::Ready { drain_timeout, good_config } => {
+            history.drain_timeout = drain_timeout;
+            history.good_config |= good_config;
+            ready(phase, now, actions)
+        }
+        Event::Draining => drain(phase, now + history.drain_timeout + GRACE),
+        Event::Stopping => farewell(phase, Farewell::Stopping, now),
+        Event::Restart(reason) => farewell(phase, Farewell::Restart(reason), now),
+        Event::Terminate => terminate(history, phase, now, actions),
+        Event::Reload => {
+            if let Phase::Running { reloading, .. } = &mut phase {
+                *reloading = Some(now + RELOAD);
+                actions.push(Action::TellReloading);
+            }
+            if matches!(phase, Phase::Starting(_) | Phase::Running { .. }) {
+                actions.push(Action::SendReload);
+            }
+            phase
+        }
+        Event::Probe(answered) => {
+            if let Phase::Running { kernel, failed_probes, .. } = &mut phase {
+                *failed_probes = if answered { 0 } else { *failed_probes + 1 };
+                if *failed_probes > MOST_FAILED_PROBES {
+                    kernel.kill("it did not answer on the control socket", actions);
+                }
+            }
+            phase
+        }
+        Event::Overslept(by) => {
+            postpone(&mut phase, by);
+            phase
+        }
+        Event::Tick => tick(phase, now, actions),
+        Event::Beat | Event::Exited(_) | Event::SpawnFailed(_) => phase,
+    }
+}
+
+fn ready(phase: Phase, now: Instant, actions: &mut Vec<Action>) -> Phase {
+    match phase {
+        Phase::Starting(mut kernel) => {
+            kernel.ready = Some(now);
+            actions.push(Action::TellReady);
+            Phase::Running { kernel, failed_probes: 0, reloading: None }
+        }
+        Phase::Running { kernel, failed_probes, reloading } => {
+            if reloading.is_some() {
+                actions.push(Action::TellReady);
+            }
+            Phase::Running { kernel, failed_probes, reloading: None }
+        }
+        other => other,
+    }
+}
+
+fn drain(phase: Phase, until: Instant) -> Phase {
+    match phase {
+        Phase::Starting(kernel) | Phase::Running { kernel, .. } => Phase::Draining { kernel, until },
+        other => other,
+    }
+}
+
+fn farewell(phase: Phase, farewell: Farewell, now: Instant) -> Phase {
+    let mut phase = drain(phase, now + GRACE);
+    if let Some(kernel) = phase.kernel() {
+        kernel.farewell = Some(farewell);
+    }
+    phase
+}
+
+fn terminate(history: &History, phase: Phase, now: Instant, actions: &mut Vec<Action>) -> Phase {
+    match phase {
+        Phase::Stopping { mut kernel, until } => {
+            kernel.kill("the operator did not want to wait", actions);
+            Phase::Stopping { kernel, until }
+        }
+        other => match other.into_kernel() {
+            Some(kernel) => {
+                actions.extend([Action::TellStopping, Action::SendStop]);
+                Phase::Stopping { kernel, until: now + history.drain_timeout + GRACE }
+            }
+            None => Phase::Done { status: 0 },
+        },
+    }
+}
+
+/// A supervisor that was stopped has heard nothing meanwhile, which is not the kernel's fault.
+fn postpone(phase: &mut Phase, by: Duration) {
+    if let Some(kernel) = phase.kernel() {
+        kernel.sign += by;
+        kernel.started += by;
+    }
+    match phase {
+        Phase::Draining { until, .. } | Phase::Stopping { until, .. } => *until += by,
+        Phase::Running { reloading: Some(reloading), .. } => *reloading += by,
+        _ => {}
+    }
+}
+
+fn tick(mut phase: Phase, now: Instant, actions: &mut Vec<Action>) -> Phase {
+    match &mut phase {
+        Phase::Starting(kernel) => {
+            if now >= kernel.started + LONGEST_START {
+                kernel.kill("it was not ready within 5 minutes", actions);
+            } else if now >= kernel.sign + START_SILENCE {
+                kernel.kill("it gave no sign of life for 60 s while it started", actions);
+            }
+        }
+        Phase::Running { kernel, reloading, .. } => {
+            if now >= kernel.sign + SILENCE {
+                kernel.kill("no beat for 10 s", actions);
+            }
+            if reloading.is_some_and(|until| until <= now) {
+                *reloading = None;
+                actions.push(Action::TellReady);
+            }
+        }
+        Phase::Draining { kernel, until } | Phase::Stopping { kernel, until } => {
+            if now >= *until {
+                kernel.kill("it did not end in time", actions);
+            }
+        }
+        Phase::Waiting { .. } | Phase::Done { .. } => {}
+    }
+    phase
+}

@@ -1,0 +1,138 @@
+//! What the end of a kernel means, and what comes next.
+
+use std::time::{Duration, Instant};
+
+use super::{Action, Ending, Exit, Farewell, History, Kernel, Launch, Phase, status};
+
+/// More crashes than this within [`CRASH_WINDOW`] lead to safe mode.
+const MOST_CRASHES: usize = 5;
+const CRASH_WINDOW: Duration = Duration::from_secs(60);
+/// Failures in safe mode after which nothing is left to try.
+const MOST_SAFE_FAILURES: u32 = 3;
+/// A kernel that was ready for this long is healthy: what happened before it no longer counts.
+const HEALTHY: Duration = Duration::from_secs(60);
+const SHORTEST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// The kernel is gone: judges how, and what comes next.
+pub(super) fn ended(
+    history: &mut History,
+    kernel: Kernel,
+    stopping: bool,
+    exit: Exit,
+    now: Instant,
+    actions: &mut Vec<Action>,
+) -> Phase {
+    let clean = exit == Exit::Status(0);
+    let (how, orderly) = match (&kernel.farewell, clean) {
+        (Some(Farewell::Stopping), true) => ("stopped".to_owned(), true),
+        (Some(Farewell::Restart(reason)), true) => (format!("restart: {reason}"), true),
+        _ => (describe(exit, kernel.killed), false),
+    };
+    let refused = match exit {
+        Exit::Status(69) => Some(status::IN_USE),
+        Exit::Status(78) => Some(status::CONFIGURATION),
+        _ => None,
+    };
+    let crash = !orderly && refused.is_none() && !(stopping && kernel.killed.is_some());
+    actions.push(Action::Record(Ending { how, crash }));
+    if stopping {
+        return Phase::Done { status: if orderly { 0 } else { status::FORCED } };
+    }
+    match (&kernel.farewell, refused) {
+        (Some(Farewell::Stopping), _) if orderly => Phase::Done { status: 0 },
+        (Some(Farewell::Restart(_)), _) if orderly => restart(history, &kernel, now, actions),
+        (_, Some(status::CONFIGURATION)) if history.good_config && !history.on_good_config => {
+            history.on_good_config = true;
+            history.restarts += 1;
+            let note =
+                "the configuration is refused: going on with the last good one until a restart accepts it";
+            actions.push(Action::Note(note.into()));
+            spawn(history, now, actions)
+        }
+        (_, Some(status)) => Phase::Done { status },
+        _ => crashed(history, kernel.ready, now, actions),
+    }
+}
+
+/// Somebody asked for it: it is no crash, and it takes back what crashes led to.
+fn restart(history: &mut History, kernel: &Kernel, now: Instant, actions: &mut Vec<Action>) -> Phase {
+    history.restarts += 1;
+    history.safe_mode = history.safe_mode_asked;
+    history.on_good_config = false;
+    if kernel.ready.is_some() {
+        history.crashes.clear();
+        history.failures = 0;
+        history.safe_failures = 0;
+        return spawn(history, now, actions);
+    }
+    // Whoever asks again before it is ready would go round as fast as the machine can.
+    history.failures += 1;
+    Phase::Waiting { until: now + history.backoff() }
+}
+
+pub(super) fn crashed(
+    history: &mut History,
+    ready: Option<Instant>,
+    now: Instant,
+    actions: &mut Vec<Action>,
+) -> Phase {
+    if ready.is_some_and(|ready| now.duration_since(ready) >= HEALTHY) {
+        history.failures = 0;
+        history.safe_failures = 0;
+    }
+    history.restarts += 1;
+    history.failures += 1;
+    history.crashes.push_back(now);
+    history.crashes.retain(|crash| now.duration_since(*crash) < CRASH_WINDOW);
+    if history.safe_mode {
+        history.safe_failures += 1;
+        if history.safe_failures >= MOST_SAFE_FAILURES {
+            actions.push(Action::Note("safe mode failed three times: giving up".into()));
+            return Phase::Done { status: status::HOPELESS };
+        }
+    } else if history.crashes.len() > MOST_CRASHES {
+        history.safe_mode = true;
+        history.failures = 1;
+        let note = "more than 5 crashes in a minute: safe mode, without third-party extensions";
+        actions.push(Action::Note(note.into()));
+    }
+    Phase::Waiting { until: now + history.backoff() }
+}
+
+pub(super) fn spawn(history: &History, now: Instant, actions: &mut Vec<Action>) -> Phase {
+    actions.push(Action::Spawn(history.launch()));
+    Phase::Starting(Kernel::new(now))
+}
+
+impl History {
+    pub(super) fn launch(&self) -> Launch {
+        Launch { safe_mode: self.safe_mode, good_config: self.on_good_config }
+    }
+
+    /// 100 ms, doubled with each failure in a row up to 30 s, and up to a quarter more by chance.
+    fn backoff(&mut self) -> Duration {
+        let doublings = self.failures.saturating_sub(1).min(16);
+        let base = SHORTEST_WAIT.saturating_mul(1 << doublings).min(LONGEST_WAIT);
+        // xorshift64: even spread is all that is asked of it.
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        let jitter = base.mul_f64((self.seed % 1024) as f64 / 4096.0);
+        (base + jitter).min(LONGEST_WAIT)
+    }
+}
+
+fn describe(exit: Exit, killed: Option<&str>) -> String {
+    let how = match exit {
+        Exit::Status(status) => format!("exit status {status}"),
+        Exit::Signal(signal) => match signal_hook::low_level::signal_name(signal) {
+            Some(name) => format!("signal {signal} ({name})"),
+            None => format!("signal {signal}"),
+        },
+    };
+    match killed {
+        Some(why) => format!("{how}: {why}"),
+        None => how,
+    }
+}

@@ -1,5 +1,6 @@
 //! The invariants of `docs/ARCHITECTURE.md`, checked against the sources as they are.
 
+#![expect(clippy::print_stdout, reason = "figures are for whoever reads the output")]
 #![expect(clippy::disallowed_methods, reason = "it asks cargo for the workspace's arrows")]
 
 use std::{
@@ -51,7 +52,10 @@ const UNSAFE: &[&str] = &[
 ];
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the supervisor is a folder of the workspace").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the supervisor is a folder of the workspace")
+        .to_owned()
 }
 
 /// Every production source, with its path from the root.
@@ -59,7 +63,8 @@ fn sources() -> BTreeMap<String, String> {
     fn walk(folder: &Path, root: &Path, found: &mut BTreeMap<String, String>) {
         for entry in fs::read_dir(folder).expect("a folder").flatten() {
             let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
-            let skipped = name.starts_with('.') || ["target", "tests", "benches", "examples", "sandbox"].contains(&name.as_str());
+            let skipped = name.starts_with('.')
+                || ["target", "tests", "benches", "examples", "sandbox"].contains(&name.as_str());
             if path.is_dir() && !skipped {
                 walk(&path, root, found);
             } else if name.ends_with(".rs") && name != "tests.rs" {
@@ -135,7 +140,8 @@ fn the_loop_does_not_branch_on_where_a_tool_comes_from() {
     for (path, text) in sources().into_iter().filter(|(p, _)| p.starts_with("kernel/agent/src/")) {
         for line in production(&text) {
             let asks = line.contains(".origin()");
-            let decides = line.contains("if ") || line.contains("match ") || line.contains("==") || line.contains("!=");
+            let decides =
+                line.contains("if ") || line.contains("match ") || line.contains("==") || line.contains("!=");
             assert!(!(asks && decides), "{path}: {line}");
         }
     }
@@ -146,7 +152,8 @@ fn only_the_entry_point_reads_the_environment() {
     for (path, text) in sources() {
         let entry = path.starts_with("supervisor/src/");
         for line in production(&text) {
-            let reads = ["env::var(", "env::var_os(", "env::vars(", "env::vars_os("].iter().any(|c| line.contains(c));
+            let reads =
+                ["env::var(", "env::var_os(", "env::vars(", "env::vars_os("].iter().any(|c| line.contains(c));
             assert!(!reads || entry, "{path}: {line}");
         }
     }

@@ -6,6 +6,13 @@
 //! gives out and on which the other pulls items, so that the reader's pace bounds the writer. A handle ends
 //! when either side closes it, and with the instance that opened it.
 
+mod from_extension;
+
+pub use from_extension::{
+    BusMessage, CallTool, ControlCall, Emit, HandleItems, HandleNext, InvokeAgent, Log, NotifyUser,
+    RestartRequest, RunAgent, Submit, Submitted, Subscribe,
+};
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
@@ -383,161 +390,4 @@ pub struct Health {
     /// Why not, or a remark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-}
-
-/// Payload of [`host::LOG`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Log {
-    /// `error`, `warn`, `info`, `debug` or `trace`.
-    pub level: String,
-    /// The text.
-    pub message: String,
-}
-
-/// Payload of [`host::EMIT`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Emit {
-    /// The topic; the kernel puts the extension's id before it: `<id>.<topic>`.
-    pub topic: String,
-    /// The message.
-    pub payload: Value,
-}
-
-/// Payload of [`host::SUBSCRIBE`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Subscribe {
-    /// A whole topic.
-    pub topic: String,
-}
-
-/// One message of a topic.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct BusMessage {
-    /// The topic.
-    pub topic: String,
-    /// The message.
-    pub payload: Value,
-    /// How many were skipped before it because the reader was slow.
-    #[serde(default)]
-    pub skipped: u64,
-}
-
-/// Payload of [`host::HANDLE_NEXT`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct HandleNext {
-    /// The handle.
-    pub handle: u64,
-    /// The most items that the reader takes now.
-    pub credit: u32,
-}
-
-/// Items of a handle.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct HandleItems {
-    /// What came, in order; at least one unless `ended`.
-    pub items: Vec<Value>,
-    /// Nothing more will come.
-    pub ended: bool,
-}
-
-/// Payload of [`host::TOOL_CALL`].
-#[derive(Debug, Serialize, Deserialize)]
-pub struct CallTool {
-    /// One of the tools that `uses_tools` resolved to.
-    pub name: ToolName,
-    /// Its parameters.
-    pub params: Box<RawValue>,
-}
-
-/// Payload of [`host::AGENT_RUN`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct RunAgent {
-    /// What runs; its id is the caller's own.
-    pub definition: Definition,
-    /// What it shall do.
-    pub task: String,
-    /// What it learns of the conversation.
-    #[serde(default)]
-    pub context: AgentInvocationContext,
-    /// Those of the extension's own tools that the run may use.
-    #[serde(default)]
-    pub own_tools: Vec<ToolName>,
-}
-
-/// Payload of [`host::AGENT_INVOKE`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct InvokeAgent {
-    /// One of `uses_agents`.
-    pub agent: AgentId,
-    /// What it shall do.
-    pub task: String,
-    /// What it learns of the conversation.
-    #[serde(default)]
-    pub summary: Option<String>,
-}
-
-/// An inbound message.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Submit {
-    /// The channel; an extension can name only its own.
-    #[serde(default)]
-    pub channel: String,
-    /// The channel's id of the message: the same message twice gives one turn.
-    pub external_id: String,
-    /// The conversation; made where it does not exist.
-    pub session: SessionId,
-    /// Where in the channel the answer goes.
-    #[serde(default)]
-    pub address: Option<String>,
-    /// The text.
-    pub text: String,
-    /// The agent that shall answer.
-    #[serde(default)]
-    pub agent: Option<AgentId>,
-    /// The model that the root of the turn uses in place of its own.
-    #[serde(default)]
-    pub model: Option<String>,
-    /// The form of the answer.
-    #[serde(default)]
-    pub output: Option<crate::OutputSpec>,
-    /// Wall time of the turn, in milliseconds.
-    #[serde(default)]
-    pub time_budget_ms: Option<u64>,
-}
-
-/// An inbound message was accepted: it will be answered.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Submitted {
-    /// The turn that answers it.
-    pub turn: TurnId,
-    /// Whether the message had been accepted before.
-    #[serde(default)]
-    pub duplicate: bool,
-}
-
-/// Payload of [`host::NOTIFY`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct NotifyUser {
-    /// The text.
-    pub text: String,
-    /// The conversation to show it in; none means the user's latest.
-    #[serde(default)]
-    pub session: Option<SessionId>,
-}
-
-/// Payload of [`host::RESTART`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct RestartRequest {
-    /// For the operator and for the session that asked.
-    pub reason: String,
-}
-
-/// Payload of [`host::CONTROL`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ControlCall {
-    /// A method of the control API.
-    pub method: String,
-    /// Its parameters.
-    #[serde(default)]
-    pub params: Value,
 }

@@ -21,14 +21,25 @@ fn assistant_messages(request: &Value) -> usize {
 #[test]
 fn a_tool_that_an_agent_was_not_given_does_not_run_by_any_spelling() {
     let spellings = [
-        "files_write", "FILES_WRITE", "files.write", "files_write ", "files-write", "files/files_write", "fіles_write",
-        "files_write\u{200b}", "agent_builder_agent", "builder_write",
+        "files_write",
+        "FILES_WRITE",
+        "files.write",
+        "files_write ",
+        "files-write",
+        "files/files_write",
+        "fіles_write",
+        "files_write\u{200b}",
+        "agent_builder_agent",
+        "builder_write",
     ];
     let server = ModelServer::start(move |request| {
         let keeper = !offered(request).iter().any(|t| t.starts_with("agent_"));
         match (keeper, assistant_messages(request)) {
             (true, 0) => Say::Call(
-                spellings.iter().map(|s| call(s, json!({"path": "stolen.txt", "content": "x", "id": "a", "file": "b"}))).collect(),
+                spellings
+                    .iter()
+                    .map(|s| call(s, json!({"path": "stolen.txt", "content": "x", "id": "a", "file": "b"})))
+                    .collect(),
             ),
             (true, _) => Say::Text("I could not.".into()),
             (false, 0) => Say::Call(vec![call("agent_keeper", json!({"task": "write a file"}))]),
@@ -42,8 +53,12 @@ fn a_tool_that_an_agent_was_not_given_does_not_run_by_any_spelling() {
     let turn = daemon.turn("s", "keep this");
     assert_eq!(turn["status"], "success", "{turn}");
     assert!(turn["content"].as_str().is_some_and(|c| c.contains("I could not.")), "{turn}");
-    let tools: Vec<&Value> =
-        turn["transcript"].as_array().expect("a list").iter().filter(|e| e["agent"] == "keeper" && e["role"] == "tool").collect();
+    let tools: Vec<&Value> = turn["transcript"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter(|e| e["agent"] == "keeper" && e["role"] == "tool")
+        .collect();
     assert_eq!(tools.len(), 10, "{turn}");
     assert!(tools.iter().all(|t| t["status"] == "refused"), "{tools:?}");
     assert!(!daemon.path().join("workspace/stolen.txt").exists());
@@ -69,7 +84,8 @@ fn error_and_refused_reach_the_orchestrator_as_such_and_it_goes_on() {
     daemon.run();
     let turn = daemon.turn("s", "go");
     assert_eq!((&turn["status"], &turn["content"]), (&json!("success"), &json!("I went on.")), "{turn}");
-    let statuses: Vec<&Value> = turn["invocations"].as_array().expect("a list").iter().map(|i| &i["status"]).collect();
+    let statuses: Vec<&Value> =
+        turn["invocations"].as_array().expect("a list").iter().map(|i| &i["status"]).collect();
     assert_eq!(statuses, ["success", "refused", "error"], "{turn}");
     let told: Vec<Value> = turn["transcript"]
         .as_array()
@@ -90,7 +106,10 @@ fn an_agents_model_does_not_see_the_conversation_but_what_the_orchestrator_gives
         match (keeper, latest(request).0.as_str()) {
             (true, _) => Say::Text("kept".into()),
             (false, "tool") => Say::Text("done".into()),
-            (false, _) => Say::Call(vec![call("agent_keeper", json!({"task": "keep it", "context": "Ada asked before"}))]),
+            (false, _) => Say::Call(vec![call(
+                "agent_keeper",
+                json!({"task": "keep it", "context": "Ada asked before"}),
+            )]),
         }
     });
     let daemon = Daemon::home(&server.config());
@@ -99,9 +118,16 @@ fn an_agents_model_does_not_see_the_conversation_but_what_the_orchestrator_gives
     daemon.run();
     daemon.turn("s", "the first secret is 4711");
     daemon.turn("s", "now keep it");
-    let asked = server.requests().into_iter().rfind(|r| !offered(r).iter().any(|t| t.starts_with("agent_"))).expect("it ran");
+    let asked = server
+        .requests()
+        .into_iter()
+        .rfind(|r| !offered(r).iter().any(|t| t.starts_with("agent_")))
+        .expect("it ran");
     let text = asked["messages"].to_string();
-    assert!(text.contains("keep it") && text.contains("Ada asked before") && text.contains("now keep it"), "{text}");
+    assert!(
+        text.contains("keep it") && text.contains("Ada asked before") && text.contains("now keep it"),
+        "{text}"
+    );
     assert!(!text.contains("4711"), "{text}");
 }
 

@@ -53,7 +53,10 @@ fn nonsense_on_the_control_socket_harms_nobody() {
         ("turn.submit", json!({"external_id": "x", "session": "bad id with spaces", "text": "hi"})),
         ("turn.submit", json!({"external_id": "x", "session": "s", "text": "  "})),
         ("turn.submit", json!({"external_id": "x", "session": "s", "text": "hi", "agent": "nobody"})),
-        ("turn.submit", json!({"external_id": "x", "session": "s", "text": "hi", "model": "scripted:/nowhere.yaml"})),
+        (
+            "turn.submit",
+            json!({"external_id": "x", "session": "s", "text": "hi", "model": "scripted:/nowhere.yaml"}),
+        ),
         ("turn.wait", json!({"turn": "t-nowhere"})),
         ("sessions.show", json!({"id": "nowhere"})),
         ("extensions.show", json!({"id": "nowhere"})),
@@ -109,14 +112,23 @@ fn a_configuration_with_faults_ends_a_cold_start_and_never_a_running_daemon() {
     assert_eq!(daemon.until_ready()["kernel_pid"], before["kernel_pid"]);
     daemon.kill_kernel();
     let after = daemon.until_ready();
-    assert!(after["notices"].to_string().contains("configuration is refused"), "the operator is told: {after}");
+    assert!(
+        after["notices"].to_string().contains("configuration is refused"),
+        "the operator is told: {after}"
+    );
 }
 
 #[test]
 fn a_surface_that_was_limited_to_some_agents_offers_no_others() {
     let mut daemon = Daemon::home("");
-    daemon.write("extensions/one/manifest.yaml", "id: one\nname: One\ndescription: One.\nagent: {model: default, instructions: \"\"}\n");
-    daemon.write("extensions/two/manifest.yaml", "id: two\nname: Two\ndescription: Two.\nagent: {model: default, instructions: \"\"}\n");
+    daemon.write(
+        "extensions/one/manifest.yaml",
+        "id: one\nname: One\ndescription: One.\nagent: {model: default, instructions: \"\"}\n",
+    );
+    daemon.write(
+        "extensions/two/manifest.yaml",
+        "id: two\nname: Two\ndescription: Two.\nagent: {model: default, instructions: \"\"}\n",
+    );
     let mut command = daemon.command(&["run", "--agent", "one"]);
     command.stdin(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let mut child = command.spawn().expect("it starts");

@@ -1,6 +1,9 @@
 //! What survives: nothing is lost, nothing is silently done twice, nothing is left behind.
 
-use std::{fs, time::{Duration, Instant}};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -16,9 +19,10 @@ fn daemon() -> (ModelServer, Daemon) {
     let server = ModelServer::start(|request| {
         let (role, text) = latest(request);
         match (role.as_str(), text.split_once(' ')) {
-            ("user", Some((tool, parameters))) => {
-                Say::Call(vec![(tool.to_owned(), serde_json::from_str(parameters).expect("the test gives JSON"))])
-            }
+            ("user", Some((tool, parameters))) => Say::Call(vec![(
+                tool.to_owned(),
+                serde_json::from_str(parameters).expect("the test gives JSON"),
+            )]),
             _ => Say::Text(format!("result: {text}")),
         }
     });
@@ -66,7 +70,12 @@ fn an_effect_whose_result_was_never_recorded_is_not_run_again_and_everybody_is_t
     assert_eq!(lines(&daemon).len(), 1);
     assert!(ended["content"].as_str().is_some_and(|c| c.contains("outcome unknown")), "{ended}");
     let events = daemon.events("s");
-    assert!(events.iter().any(|e| e["kind"] == "interaction.diagnostic" && e["data"]["code"] == "outcome_unknown"), "{events:#?}");
+    assert!(
+        events
+            .iter()
+            .any(|e| e["kind"] == "interaction.diagnostic" && e["data"]["code"] == "outcome_unknown"),
+        "{events:#?}"
+    );
     assert_complete(&events);
 }
 
@@ -179,7 +188,9 @@ fn many_restarts_from_within_turns_neither_hang_nor_go_unreported() {
         let turn = daemon.turn(&session, "restart");
         assert_eq!(turn["status"], "success", "{turn}");
         if n < 3 {
-            let after = daemon.until_status("the next kernel", |s| s["state"] == "ready" && s["generation"] != before["generation"]);
+            let after = daemon.until_status("the next kernel", |s| {
+                s["state"] == "ready" && s["generation"] != before["generation"]
+            });
             assert_eq!(after["exits"][0]["crash"], false, "{after}");
             let events = daemon.events(&session);
             assert!(events.iter().any(|e| e["data"]["state"] == "restarted"), "{events:#?}");

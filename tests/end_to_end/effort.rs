@@ -2,7 +2,10 @@
 
 use serde_json::json;
 
-use crate::harness::{Daemon, model_server::{ModelServer, Say, latest}};
+use crate::harness::{
+    Daemon,
+    model_server::{ModelServer, Say, latest},
+};
 
 #[test]
 fn eight_tools_of_one_step_run_at_the_same_time() {
@@ -25,14 +28,23 @@ fn eight_tools_of_one_step_run_at_the_same_time() {
         .collect();
     let first_end = tools.iter().position(|k| k.ends_with("completed")).expect("one ends");
     assert_eq!((first_end, tools.len()), (8, 16), "{tools:?}");
-    let slowest = events.iter().filter(|e| e["kind"] == "interaction.item.completed").filter_map(|e| e["data"]["elapsed_ms"].as_u64()).max();
+    let slowest = events
+        .iter()
+        .filter(|e| e["kind"] == "interaction.item.completed")
+        .filter_map(|e| e["data"]["elapsed_ms"].as_u64())
+        .max();
     println!("the slowest of the eight took {slowest:?} ms");
 }
 
 #[test]
 fn a_turn_of_four_model_calls_uses_one_connection() {
     let server = ModelServer::start(|request| {
-        let answers = request["messages"].as_array().expect("messages").iter().filter(|m| m["role"] == "assistant").count();
+        let answers = request["messages"]
+            .as_array()
+            .expect("messages")
+            .iter()
+            .filter(|m| m["role"] == "assistant")
+            .count();
         match answers {
             0..=2 => Say::Call(vec![("kv_list".to_owned(), json!({}))]),
             _ => Say::Text("done".into()),

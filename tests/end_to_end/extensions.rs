@@ -2,16 +2,20 @@
 
 use serde_json::json;
 
-use crate::harness::{Daemon, built, model_server::{ModelServer, Say, latest}};
+use crate::harness::{
+    Daemon, built,
+    model_server::{ModelServer, Say, latest},
+};
 
 /// A daemon whose model calls the tool that the user's message names, and repeats its result.
 fn with_tools(prepare: impl FnOnce(&Daemon)) -> (ModelServer, Daemon) {
     let server = ModelServer::start(|request| {
         let (role, text) = latest(request);
         match (role.as_str(), text.split_once(' ')) {
-            ("user", Some((tool, parameters))) => {
-                Say::Call(vec![(tool.to_owned(), serde_json::from_str(parameters).expect("the test gives JSON"))])
-            }
+            ("user", Some((tool, parameters))) => Say::Call(vec![(
+                tool.to_owned(),
+                serde_json::from_str(parameters).expect("the test gives JSON"),
+            )]),
             _ => Say::Text(text),
         }
     });
@@ -34,8 +38,10 @@ fn a_panic_is_an_error_of_that_call_and_of_nothing_else() {
     }
     let spawned = daemon.turn("s", "faulty_panic_task {}");
     assert_eq!(spawned["content"], "spawned");
-    crate::harness::until("the panic of the task is logged", || daemon.log().contains("a task was told to panic").then_some(()))
-        .expect("the panic of the task is logged");
+    crate::harness::until("the panic of the task is logged", || {
+        daemon.log().contains("a task was told to panic").then_some(())
+    })
+    .expect("the panic of the task is logged");
     let echo = daemon.turn("s", r#"faulty_echo {"a": 1}"#);
     assert_eq!(echo["content"], r#"{"a":1}"#, "{echo}");
     assert_eq!(daemon.until_ready()["kernel_pid"], before["kernel_pid"]);
@@ -48,7 +54,12 @@ fn a_panic_while_a_cancelled_call_is_dropped_harms_nothing() {
     let turn = daemon.submit("s", "faulty_panic_drop {}");
     crate::harness::until("the call runs", || {
         let events = daemon.events("s");
-        events.iter().any(|e| e["kind"] == "interaction.item.started" && e["data"]["item"]["name"] == "faulty_panic_drop").then_some(())
+        events
+            .iter()
+            .any(|e| {
+                e["kind"] == "interaction.item.started" && e["data"]["item"]["name"] == "faulty_panic_drop"
+            })
+            .then_some(())
     })
     .expect("the call runs");
     daemon.client().ask("turn.stop", json!({"turn": turn})).expect("it is stopped");
@@ -72,8 +83,10 @@ fn a_file_that_is_no_sound_plugin_is_refused_with_a_sentence_and_the_rest_runs()
         std::fs::copy(built("ctor_abort"), file("abort")).expect("a file");
         std::fs::copy(built("other_layout"), file("layout")).expect("a file");
         std::fs::remove_file(file("missing")).expect("a file");
-        let libc = ["/lib/x86_64-linux-gnu/libm.so.6", "/lib64/libm.so.6", "/lib/aarch64-linux-gnu/libm.so.6"];
-        let libm = libc.into_iter().find(|f| std::path::Path::new(f).exists()).expect("some library of the system");
+        let libc =
+            ["/lib/x86_64-linux-gnu/libm.so.6", "/lib64/libm.so.6", "/lib/aarch64-linux-gnu/libm.so.6"];
+        let libm =
+            libc.into_iter().find(|f| std::path::Path::new(f).exists()).expect("some library of the system");
         std::fs::copy(libm, file("library")).expect("a file");
         daemon.plugin("faulty", "faulty", "");
     });
@@ -191,7 +204,9 @@ fn what_extensions_may_not_use_is_refused() {
         daemon.write("extensions/leaving/manifest.yaml", "id: leaving\nname: L\ndescription: Reads outside.\nagent: {model: default, instructions: ../../../etc/passwd.md}\n");
         daemon.write("extensions/scheduled/manifest.yaml", "id: scheduled\nname: L\ndescription: Has a time.\nschedules: [{name: x, cron: '* * * * *', task: y}]\nagent: {model: default, instructions: \"\"}\n");
     });
-    for (id, needle) in [("secretive", "NO_SUCH_KEY"), ("leaving", "passwd"), ("scheduled", "not supported yet")] {
+    for (id, needle) in
+        [("secretive", "NO_SUCH_KEY"), ("leaving", "passwd"), ("scheduled", "not supported yet")]
+    {
         let (state, reason) = daemon.extension(id);
         assert!(state == "failed" && reason.contains(needle), "{id}: {state}: {reason}");
     }

@@ -1,6 +1,7 @@
 //! The whole of drupe, as its users meet it: a real supervisor, a real kernel, real plugins, real SQLite, real sockets.
 //! Only the language model is played, by the offline model or by a server that speaks the real wire protocol.
 
+#![expect(clippy::print_stdout, reason = "figures are for whoever reads the output")]
 #![expect(clippy::disallowed_methods, reason = "tests start the program that they test")]
 
 #[path = "../harness/mod.rs"]

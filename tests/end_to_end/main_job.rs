@@ -17,13 +17,19 @@ fn check(daemon: &Daemon) -> Value {
     let after = daemon.until_status("a new kernel with the agent", |s| {
         s["state"] == "ready"
             && s["generation"] != before["generation"]
-            && s["extensions"].as_array().is_some_and(|e| e.iter().any(|e| e["id"] == "haiku" && e["state"] == "active"))
+            && s["extensions"]
+                .as_array()
+                .is_some_and(|e| e.iter().any(|e| e["id"] == "haiku" && e["state"] == "active"))
     });
     assert_eq!(after["supervisor_pid"], before["supervisor_pid"]);
     assert!(after["exits"].as_array().is_some_and(|e| e.iter().all(|e| e["crash"] == false)), "{after}");
     let told = daemon.events("wish");
-    let restarted = told.iter().find(|e| e["kind"] == "kernel.lifecycle" && e["data"]["state"] == "restarted");
-    assert!(restarted.is_some_and(|e| e["data"]["reason"].as_str().is_some_and(|r| r.contains("haiku"))), "{told:?}");
+    let restarted =
+        told.iter().find(|e| e["kind"] == "kernel.lifecycle" && e["data"]["state"] == "restarted");
+    assert!(
+        restarted.is_some_and(|e| e["data"]["reason"].as_str().is_some_and(|r| r.contains("haiku"))),
+        "{told:?}"
+    );
     made
 }
 
@@ -39,7 +45,10 @@ fn with_the_offline_model_the_builder_makes_an_agent_that_answers_after_the_rest
     assert_eq!(agents_of(&made), ["orchestrator", "builder_agent", "builder_agent"], "{made}");
     let direct = daemon.turn("direct", "@haiku rust");
     assert_eq!((&direct["status"], agents_of(&direct)), (&json!("success"), vec!["haiku"]), "{direct}");
-    assert!(direct["content"].as_str().is_some_and(|c| c.contains("rust") && c.contains("language model")), "{direct}");
+    assert!(
+        direct["content"].as_str().is_some_and(|c| c.contains("rust") && c.contains("language model")),
+        "{direct}"
+    );
     let routed = daemon.turn("routed", "please write some haikus about autumn");
     assert_eq!(agents_of(&routed), ["orchestrator", "haiku"], "{routed}");
 }
@@ -56,7 +65,10 @@ fn over_the_real_wire_format_a_model_makes_an_agent_that_answers_after_the_resta
         if has("builder_draft") {
             return match step {
                 0 => call("builder_draft", json!({"id": "haiku", "purpose": "writes haikus"})),
-                1 => call("builder_patch", json!({"id": "haiku", "file": "prompt.md", "find": "Do the task", "replace": "Do your task"})),
+                1 => call(
+                    "builder_patch",
+                    json!({"id": "haiku", "file": "prompt.md", "find": "Do the task", "replace": "Do your task"}),
+                ),
                 2 => call("builder_check", json!({"id": "haiku"})),
                 3 => call("builder_activate", json!({"id": "haiku"})),
                 4 => call("builder_restart", json!({"reason": "haiku was made"})),
@@ -81,13 +93,16 @@ fn over_the_real_wire_format_a_model_makes_an_agent_that_answers_after_the_resta
     let routed = daemon.turn("routed", "a haiku about autumn");
     assert_eq!(agents_of(&routed), ["orchestrator", "haiku"], "{routed}");
     assert!(routed["content"].as_str().is_some_and(|c| c.contains("five seven five")), "{routed}");
-    let prompt = std::fs::read_to_string(daemon.path().join("extensions/haiku/prompt.md")).expect("the prompt");
+    let prompt =
+        std::fs::read_to_string(daemon.path().join("extensions/haiku/prompt.md")).expect("the prompt");
     assert!(prompt.contains("Do your task"), "{prompt}");
 }
 
 #[test]
 fn with_a_script_the_builder_makes_an_agent_that_answers_after_the_restart() {
-    let daemon = Daemon::home("models:\n  aliases: {default: script}\n  providers:\n    script: {kind: scripted, file: flow.yaml}\n");
+    let daemon = Daemon::home(
+        "models:\n  aliases: {default: script}\n  providers:\n    script: {kind: scripted, file: flow.yaml}\n",
+    );
     daemon.write("flow.yaml", include_str!("../fixtures/make_haiku.yaml"));
     let mut daemon = daemon;
     daemon.run();
@@ -99,7 +114,12 @@ fn with_a_script_the_builder_makes_an_agent_that_answers_after_the_restart() {
 #[test]
 fn what_the_builder_makes_brings_nothing_that_needs_the_operators_agreement() {
     let server = ModelServer::start(|request| {
-        let step = request["messages"].as_array().expect("messages").iter().filter(|m| m["role"] == "assistant").count();
+        let step = request["messages"]
+            .as_array()
+            .expect("messages")
+            .iter()
+            .filter(|m| m["role"] == "assistant")
+            .count();
         let call = |name: &str, parameters: Value| Say::Call(vec![(name.to_owned(), parameters)]);
         if !offered(request).iter().any(|t| t == "builder_draft") {
             return match step {
@@ -120,7 +140,8 @@ fn what_the_builder_makes_brings_nothing_that_needs_the_operators_agreement() {
     daemon.turn("s", "make a spy");
     assert!(!daemon.path().join("extensions/spy").exists());
     assert!(!daemon.path().join("data/kv/manifest.yaml").exists());
-    let last = server.requests().into_iter().filter(|r| offered(r).iter().any(|t| t == "builder_draft")).next_back();
+    let last =
+        server.requests().into_iter().rfind(|r| offered(r).iter().any(|t| t == "builder_draft"));
     let results: Vec<String> = last.expect("the builder ran")["messages"]
         .as_array()
         .expect("messages")

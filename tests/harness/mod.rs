@@ -129,7 +129,8 @@ impl Daemon {
 
     /// A connection to the control socket, once a kernel answers.
     pub fn client(&self) -> Client {
-        until("a kernel answers", || Client::connect(self.path()).ok()).unwrap_or_else(|| panic!("{}", self.log()))
+        until("a kernel answers", || Client::connect(self.path()).ok())
+            .unwrap_or_else(|| panic!("{}", self.log()))
     }
 
     /// Waits until a kernel serves; its status.
@@ -173,7 +174,9 @@ impl Daemon {
 
     /// Waits for the end of a turn.
     pub fn wait(&self, turn: &str) -> Value {
-        let found = until("the turn ends", || Client::connect(self.path()).ok()?.ask("turn.wait", json!({"turn": turn})).ok());
+        let found = until("the turn ends", || {
+            Client::connect(self.path()).ok()?.ask("turn.wait", json!({"turn": turn})).ok()
+        });
         found.unwrap_or_else(|| panic!("{}", self.log()))
     }
 
@@ -194,7 +197,9 @@ impl Daemon {
         let pid = u32::try_from(before["kernel_pid"].as_u64().expect("a pid")).expect("a pid");
         let began = Instant::now();
         Self::signal(pid, rustix::process::Signal::KILL);
-        self.until_status("the next kernel", |s| s["state"] == "ready" && s["kernel_pid"] != before["kernel_pid"]);
+        self.until_status("the next kernel", |s| {
+            s["state"] == "ready" && s["kernel_pid"] != before["kernel_pid"]
+        });
         began.elapsed()
     }
 

@@ -94,7 +94,10 @@ fn serve(stream: TcpStream, model: &dyn Fn(&Value) -> Say, kept: &Mutex<Vec<Valu
         let request: Value = serde_json::from_slice(&body).unwrap_or_default();
         kept.lock().expect("no test panics while it holds this").push(request.clone());
         let say = model(&request);
-        write!(stream, "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")?;
+        write!(
+            stream,
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+        )?;
         for event in events(&say) {
             let data = format!("data: {event}\n\n");
             write!(stream, "{:x}\r\n{data}\r\n", data.len())?;

@@ -90,8 +90,10 @@ async fn execute(
     let mut call = pin!(tool.tool().call(params, context));
     let over = tokio::select! {
         biased;
-        result = &mut call => return result,
+        // Before the call: what ends because it hears of this has not ended by itself.
         () = run.cancel.cancelled() => Over::Cancelled,
+        // Before the deadline: a sub-agent whose time is over at the same moment says so better.
+        result = &mut call => return result,
         () = tokio::time::sleep_until(deadline) => Over::Timeout,
     };
     cancel.cancel();

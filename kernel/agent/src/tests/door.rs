@@ -137,7 +137,8 @@ impl Case {
         });
         let limits = self.agent.limits().clone();
         let task = Task::new("do it");
-        let outcome = run_turn(scope, &self.agent, task, &limits, self.cancel).await.expect("the journal records");
+        let outcome =
+            run_turn(scope, &self.agent, task, &limits, self.cancel).await.expect("the journal records");
         self.journal.commit(outcome.last).await.expect("the journal records");
         let batches = self.journal.batches();
         let seen = Seen {

@@ -10,8 +10,8 @@ use std::{
 };
 
 use drupe_extension_api::{
-    AgentId, AgentResponse, DefinitionLimits, EffectClass, EffectId, Message, ToolAnnotations, ToolName, ToolSpec,
-    wire::LookupResult,
+    AgentId, AgentResponse, DefinitionLimits, EffectClass, EffectId, Message, ToolAnnotations, ToolName,
+    ToolSpec, wire::LookupResult,
 };
 use futures_util::{StreamExt, future::BoxFuture, stream, stream::BoxStream};
 use serde_json::{json, value::RawValue};
@@ -53,7 +53,8 @@ impl Plays {
             max_output_tokens: 100,
             price: None,
         };
-        let scripts = scripts.iter().map(|(agent, replies)| ((*agent).to_owned(), replies.to_vec())).collect();
+        let scripts =
+            scripts.iter().map(|(agent, replies)| ((*agent).to_owned(), replies.to_vec())).collect();
         Self { profile, scripts, requests: Mutex::default() }
     }
 
@@ -95,6 +96,10 @@ pub struct World {
 }
 
 impl World {
+    fn note(&self, effect: &EffectId, commits: usize) {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner).push((effect.clone(), commits));
+    }
+
     pub fn runs(&self) -> Vec<(EffectId, usize)> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -222,9 +227,7 @@ impl Tool for Fake {
     fn call(&self, _: Box<RawValue>, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let commits = self.journal.as_ref().map_or(0, |j| j.batches().len());
-            let mut runs = self.world.runs.lock().unwrap_or_else(PoisonError::into_inner);
-            runs.push((context.effect.clone(), commits));
-            drop(runs);
+            self.world.note(&context.effect, commits);
             let now = self.world.now.fetch_add(1, Ordering::Relaxed) + 1;
             self.world.peak.fetch_max(now, Ordering::Relaxed);
             let _running = Running(&self.world);
@@ -260,4 +263,3 @@ impl Agent for Native {
         (self.code)(task, run)
     }
 }
-

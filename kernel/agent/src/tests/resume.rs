@@ -1,0 +1,266 @@
+//! Runs that are cut off after any commit, and go on.
+
+use std::{collections::HashMap, sync::Arc};
+
+use drupe_extension_api::{EffectClass, EffectId, EventBody, Message, Spend, ToolStatus, wire::LookupResult};
+use proptest::prelude::*;
+
+use super::*;
+use crate::*;
+
+const CLASSES: [(&str, EffectClass); 3] =
+    [("pure", EffectClass::Pure), ("idem", EffectClass::Idempotent), ("once", EffectClass::Once)];
+
+/// Scripts of a root and of the agent `sub` that it may call.
+#[derive(Debug, Clone)]
+struct Script {
+    root: Vec<Vec<String>>,
+    sub: Vec<Vec<String>>,
+}
+
+impl Script {
+    fn of(root: &[&[&str]], sub: &[&[&str]]) -> Self {
+        let own =
+            |steps: &[&[&str]]| steps.iter().map(|s| s.iter().map(|n| (*n).to_owned()).collect()).collect();
+        Self { root: own(root), sub: own(sub) }
+    }
+
+    fn replies(steps: &[Vec<String>], answer: &str) -> Vec<Reply> {
+        let step = |calls: &Vec<String>| {
+            let parameters = |name: &str| match name {
+                "agent_sub" => r#"{"task": "t"}"#,
+                "refuse" => r#"{"reason": "not mine"}"#,
+                _ => "{}",
+            };
+            let calls: Vec<(&str, &str)> = calls.iter().map(|n| (n.as_str(), parameters(n))).collect();
+            call(&calls)
+        };
+        steps.iter().map(step).chain([say(answer)]).collect()
+    }
+
+    fn case(&self, journal: &Arc<MemoryJournal>, world: &Arc<World>, resumed: bool) -> Case {
+        let (root, sub) = (Self::replies(&self.root, "done"), Self::replies(&self.sub, "a part"));
+        let model = Arc::new(Plays::new(&[("main", &root), ("sub", &sub)]));
+        let tool =
+            |(name, class): (&str, _)| Fake::says(name).class(class).counted(world, journal).registered();
+        let mut below: Vec<_> = CLASSES.map(tool).into();
+        below.push(refuse::tool());
+        let sub = looping(definition("sub"), &model, below.clone());
+        below.push(as_tool(&sub));
+        let root = looping(definition("main"), &model, below);
+        Case { journal: Arc::clone(journal), resumed, ..Case::new(root, &model) }
+    }
+}
+
+/// Effects whose intent is recorded and whose result is not.
+fn open_effects(journal: &MemoryJournal) -> HashMap<EffectId, EffectClass> {
+    let mut open = HashMap::new();
+    for entry in journal.batches().into_iter().flat_map(|b| b.entries) {
+        match entry {
+            Entry::Intent { effect, class, .. } => drop(open.insert(effect, class)),
+            Entry::Result { effect, .. } => drop(open.remove(&effect)),
+            _ => {}
+        }
+    }
+    open
+}
+
+/// What must be the same however often a run was cut off.
+fn sums(spend: Spend) -> Spend {
+    Spend { elapsed_ms: 0, ..spend }
+}
+
+/// Cuts the run after every commit and lets it go on, `again` times over.
+async fn check(script: &Script, again: u32) {
+    let (journal, world) = (Arc::default(), Arc::default());
+    let whole = script.case(&journal, &world, false).run().await;
+    cut_everywhere(script, &journal, &world.runs(), &whole, again).await;
+}
+
+async fn cut_everywhere(
+    script: &Script,
+    journal: &MemoryJournal,
+    ran: &[(EffectId, usize)],
+    whole: &Seen,
+    again: u32,
+) {
+    for commits in 0..=journal.batches().len() {
+        let cut = crashed(journal, commits).await;
+        let open = open_effects(&cut);
+        let known: Vec<EffectId> = cut
+            .batches()
+            .into_iter()
+            .flat_map(|b| b.entries)
+            .filter_map(|e| match e {
+                Entry::Result { effect, .. } => Some(effect),
+                _ => None,
+            })
+            .collect();
+        let world = Arc::new(World::default());
+        let seen = script.case(&cut, &world, true).run().await;
+        assert_eq!(seen.response.content, whole.response.content, "cut after {commits}");
+        assert_eq!(seen.response.status, whole.response.status);
+        assert_eq!(sums(seen.spend), sums(whole.spend), "cut after {commits}");
+        // What ran before the crash, and what runs after it.
+        let before = ran.iter().filter(|(_, at)| *at <= commits);
+        let mut runs: HashMap<EffectId, usize> = HashMap::new();
+        for (effect, _) in before.chain(&world.runs()) {
+            *runs.entry(effect.clone()).or_default() += 1;
+        }
+        let unknown: Vec<_> =
+            open.iter().filter(|(_, class)| **class == EffectClass::Once).map(|(e, _)| e).collect();
+        for (effect, _) in &world.runs() {
+            assert!(!known.contains(effect), "a recorded result is not made again");
+            assert!(!unknown.contains(&effect), "an effect of class once is not run again");
+        }
+        let classes: HashMap<_, _> = seen
+            .entries
+            .iter()
+            .filter_map(|e| match e {
+                Entry::Intent { effect, class, .. } => Some((effect.clone(), *class)),
+                _ => None,
+            })
+            .collect();
+        for (effect, count) in &runs {
+            let once = classes.get(effect) == Some(&EffectClass::Once);
+            assert!(!once || *count <= 1, "{effect} ran {count} times");
+        }
+        assert_eq!(
+            seen.diagnostics().iter().filter(|c| **c == "outcome_unknown").count() >= unknown.len(),
+            true
+        );
+        for effect in unknown {
+            let told = seen.entries.iter().any(|e| matches!(e, Entry::Result { effect: of, status: ToolStatus::OutcomeUnknown, .. } if of == effect));
+            assert!(told, "{effect} is recorded as unknown");
+        }
+        if again > 0 {
+            let log: Vec<_> = runs.into_keys().map(|e| (e, commits)).collect();
+            let after: Vec<_> = world.runs();
+            let log: Vec<_> = log
+                .into_iter()
+                .filter(|(e, _)| !after.iter().any(|(a, _)| a == e))
+                .chain(after.clone())
+                .collect();
+            Box::pin(cut_everywhere(script, &cut, &log, &seen, again - 1)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_run_goes_on_after_a_cut_at_any_commit() {
+    let script = Script::of(&[&["pure", "idem", "once"], &["agent_sub", "once"]], &[&["once", "pure"]]);
+    check(&script, 0).await;
+}
+
+#[tokio::test]
+async fn a_run_that_was_cut_off_twice_goes_on() {
+    check(&Script::of(&[&["once", "agent_sub"]], &[&["idem"]]), 1).await;
+}
+
+#[tokio::test]
+async fn refusals_are_found_again_after_a_cut() {
+    check(&Script::of(&[&["refuse", "once", "idem"]], &[]), 1).await;
+    check(&Script::of(&[&["agent_sub", "once"]], &[&["pure", "refuse", "once"]]), 0).await;
+}
+
+#[tokio::test]
+async fn forged_names_stay_refused_after_a_cut() {
+    check(&Script::of(&[&["shell", "once", "ONCE"], &["shell"]], &[]), 1).await;
+}
+
+fn steps(names: &'static [&'static str]) -> impl Strategy<Value = Vec<Vec<String>>> {
+    let name = proptest::sample::select(names).prop_map(str::to_owned);
+    proptest::collection::vec(proptest::collection::vec(name, 1..4), 0..3)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn any_script_goes_on_after_a_cut_at_any_commit(
+        root in steps(&["pure", "idem", "once", "shell", "agent_sub"]),
+        sub in steps(&["pure", "idem", "once", "shell"]),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        runtime.block_on(check(&Script { root, sub }, 0));
+    }
+}
+
+/// A case of one call, cut where only its intent is recorded; the tool is as given when the run goes on.
+async fn cut_in_call(tool: Option<Fake>) -> Seen {
+    let (journal, world) = (Arc::new(MemoryJournal::default()), Arc::default());
+    let script = [call(&[("once", "{}")]), say("done")];
+    let first =
+        Case { journal: Arc::clone(&journal), ..Case::of(&script, [Fake::says("once").registered()]) };
+    first.run().await;
+    let cut = crashed(&journal, 2).await;
+    assert_eq!(open_effects(&cut).len(), 1);
+    let tools = tool.map(|t| t.in_world(&world).registered());
+    let seen = Case { journal: cut, resumed: true, ..Case::of(&script, tools) }.run().await;
+    assert!(world.runs().is_empty(), "nothing runs again");
+    seen
+}
+
+#[tokio::test]
+async fn an_interrupted_call_is_looked_up_before_it_counts_as_unknown() {
+    let done = LookupResult::Done { content: "it was done".into() };
+    for (tool, status, says, unknown) in [
+        (Some(Fake::says("once").lookup(done)), ToolStatus::Ok, "it was done", false),
+        (
+            Some(Fake::says("once").lookup(LookupResult::NotDone)),
+            ToolStatus::Cancelled,
+            "call it again",
+            false,
+        ),
+        (Some(Fake::says("once")), ToolStatus::OutcomeUnknown, "not run again", true),
+        (None, ToolStatus::OutcomeUnknown, "the tool no longer exists", true),
+    ] {
+        let seen = cut_in_call(tool).await;
+        assert_eq!(seen.statuses(), [status]);
+        assert!(seen.told()[0].contains(says), "{:?}", seen.told());
+        assert_eq!(seen.diagnostics(), if unknown { vec!["outcome_unknown"] } else { vec![] });
+    }
+}
+
+#[tokio::test]
+async fn what_a_lost_answer_may_have_cost_is_not_refunded() {
+    let journal = Arc::new(MemoryJournal::default());
+    let mut small = definition("main");
+    small.limits.max_tokens_per_invocation = 250;
+    let script = [say("done")];
+    let case = |journal: &Arc<MemoryJournal>, resumed| Case {
+        journal: Arc::clone(journal),
+        resumed,
+        ..Case::defined(small.clone(), &script, [])
+    };
+    case(&journal, false).run().await;
+    // Twice the process dies between the question and the answer: each time 100 tokens and more are gone.
+    let cut = crashed(&journal, 1).await;
+    let seen = case(&cut, true).run().await;
+    assert_eq!(seen.response.content, "done");
+    assert!(seen.events.iter().any(|(_, e)| matches!(e, EventBody::StreamReset { .. })));
+    let cut = crashed(&cut, 3).await;
+    let seen = case(&cut, true).run().await;
+    let last = seen.model.requests().pop().map(|r| r.max_output_tokens);
+    assert!(last.is_none_or(|bound| bound < 50), "{last:?}");
+}
+
+#[tokio::test]
+async fn the_model_is_shown_the_same_bytes_after_a_cut() {
+    let text = "x".repeat(40_000);
+    let script = [call(&[("long", "{}")]), call(&[("long", "{}")]), say("done")];
+    let case = |journal: &Arc<MemoryJournal>, resumed| {
+        let tool = Fake::new("long", Does::Says(text.clone())).class(EffectClass::Pure).registered();
+        Case { journal: Arc::clone(journal), resumed, ..Case::of(&script, [tool]) }
+    };
+    let journal = Arc::new(MemoryJournal::default());
+    let last = |seen: Seen| -> Vec<Message> {
+        let request = seen.model.requests().pop().expect("the model was asked");
+        request.messages.iter().map(|m| (**m).clone()).collect()
+    };
+    let whole = last(case(&journal, false).run().await);
+    for commits in 0..journal.batches().len() {
+        let cut = crashed(&journal, commits).await;
+        assert_eq!(last(case(&cut, true).run().await), whole, "cut after {commits}");
+    }
+}

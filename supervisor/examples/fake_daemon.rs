@@ -1,0 +1,193 @@
+//! A daemon whose supervisor is the real one and whose kernel does what a test tells it: real processes, a real link,
+//! real sockets, and no extensions.
+//!
+//! `--script` lists what each kernel of the home does, by generation; the last entry holds for all that follow.
+
+#[path = "../src/supervise/mod.rs"]
+mod supervise;
+
+use std::{
+    ffi::OsString,
+    fs,
+    io::{BufRead, BufReader, Write},
+    os::unix::net::{UnixListener, UnixStream},
+    path::PathBuf,
+    process::exit,
+    sync::mpsc::{Receiver, Sender, channel},
+    thread,
+    time::Duration,
+};
+
+use clap::Parser;
+use drupe_extension_api::control::{CONTROL_VERSION, Reply, ReplyBody, Request, Welcome, method};
+use drupe_link::{Down, KernelLink, Received, Up};
+use rustix::event::{PollFd, PollFlags, poll};
+use supervise::{KernelArguments, Notify, Options};
+
+#[derive(Parser)]
+enum Verb {
+    Run {
+        #[arg(long)]
+        home: PathBuf,
+        #[arg(long)]
+        script: OsString,
+        #[arg(long)]
+        notify: Option<OsString>,
+    },
+    Kernel {
+        #[command(flatten)]
+        arguments: KernelArguments,
+        #[arg(long)]
+        script: String,
+    },
+}
+
+fn main() {
+    match Verb::parse() {
+        Verb::Run { home, script, notify } => {
+            let notify = notify.and_then(|socket| Notify::new(&socket, None).ok());
+            exit(i32::from(supervise::run(Options {
+                home,
+                config: None,
+                safe_mode: false,
+                agents: Vec::new(),
+                exe: std::env::current_exe().unwrap_or_default(),
+                notify,
+                human_log: true,
+                kernel_args: vec!["--script".into(), script],
+            })))
+        }
+        Verb::Kernel { arguments, script } => {
+            let link = drupe_confine::inherited(arguments.link_fd).expect("the link is inherited");
+            let control = drupe_confine::inherited(arguments.control_fd).expect("the socket is inherited");
+            run(&arguments, &script, &KernelLink::new(link), control.into());
+        }
+    }
+}
+
+fn run(arguments: &KernelArguments, script: &str, link: &KernelLink, control: UnixListener) {
+    let hello = Up::Hello { pid: std::process::id(), version: "0".into() };
+    link.send(&hello).expect("the supervisor listens");
+    let Ok(Some(Down::Start { generation, safe_mode, .. })) = link.recv() else { exit(1) };
+    let entries: Vec<_> = script.split(',').collect();
+    let entry = entries[(generation as usize - 1).min(entries.len() - 1)];
+    let (name, value) = entry.split_once(':').unwrap_or((entry, "0"));
+    match name {
+        "exit" => exit(value.parse().unwrap_or(1)),
+        "refuse" if arguments.config.is_none() => exit(78),
+        "crash" => crash(),
+        "fragile" if !safe_mode => crash(),
+        "hold" => hold(arguments, link),
+        "flood" => flood(link),
+        _ => {}
+    }
+    serve(link, control, name == "stubborn");
+}
+
+fn crash() {
+    let _ = writeln!(std::io::stderr(), "the fake kernel is about to crash");
+    std::process::abort();
+}
+
+/// Is not ready before a file appears.
+fn hold(arguments: &KernelArguments, link: &KernelLink) {
+    while !arguments.home.join("go").exists() {
+        link.send(&Up::Beat).expect("the supervisor listens");
+        poll_stop(link);
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Sends what is no frame, as fast as it is read.
+fn flood(link: &KernelLink) {
+    use rustix::net::{SendFlags, send};
+    let large = vec![b'x'; 70_000];
+    for round in 0..2_000 {
+        let garbage: &[u8] = match round % 4 {
+            0 => b"",
+            1 => b"{\"frame\":\"stopping",
+            2 => b"\xff\x00\xff",
+            _ => &large,
+        };
+        if send(link, garbage, SendFlags::NOSIGNAL).is_err() {
+            exit(1);
+        }
+    }
+}
+
+fn poll_stop(link: &KernelLink) {
+    match link.try_recv() {
+        Ok(Received::Frame(Down::Stop)) => leave(link, &Up::Stopping),
+        Ok(Received::Closed) => exit(1),
+        _ => {}
+    }
+}
+
+fn leave(link: &KernelLink, farewell: &Up) -> ! {
+    let _ = link.send(&Up::Draining);
+    let _ = link.send(farewell);
+    exit(0)
+}
+
+fn serve(link: &KernelLink, control: UnixListener, stubborn: bool) {
+    let (asked, asks): (Sender<Up>, Receiver<Up>) = channel();
+    // The supervisor must bear that its kernel changes what they share.
+    control.set_nonblocking(false).expect("a socket can block");
+    thread::spawn(move || {
+        loop {
+            // Whether accepting waits is not ours alone to say.
+            let _ = poll(&mut [PollFd::new(&control, PollFlags::IN)], None);
+            let Ok((stream, _)) = control.accept() else { continue };
+            stream.set_nonblocking(false).expect("a socket can block");
+            let asked = asked.clone();
+            thread::spawn(move || answer(stream, &asked));
+        }
+    });
+    let config = "# the good one".to_owned();
+    let ready = Up::Ready { drain_timeout_ms: 60_000, config, model: Some("fake".into()), notices: vec![] };
+    link.send(&ready).expect("the supervisor listens");
+    loop {
+        let _ = link.send(&Up::Beat);
+        match link.try_recv() {
+            Ok(Received::Frame(Down::Stop)) if !stubborn => leave(link, &Up::Stopping),
+            Ok(Received::Frame(Down::Reload)) => {
+                let _ = link.send(&ready);
+            }
+            Ok(Received::Closed) => exit(1),
+            _ => {}
+        }
+        if let Ok(farewell) = asks.recv_timeout(Duration::from_millis(20)) {
+            leave(link, &farewell);
+        }
+    }
+}
+
+fn answer(stream: UnixStream, asked: &Sender<Up>) {
+    let mut writer = stream.try_clone().expect("a socket can be copied");
+    for line in BufReader::new(stream).lines().map_while(Result::ok) {
+        let Ok(request) = serde_json::from_str::<Request>(&line) else { return };
+        let result = match request.method.as_str() {
+            method::HELLO => {
+                serde_json::to_value(Welcome { version: CONTROL_VERSION, from: "kernel".into() })
+                    .unwrap_or_default()
+            }
+            method::STATUS => std::process::id().into(),
+            // Proof for a test that the kernel holds nothing which it should not.
+            "descriptors" => descriptors().into(),
+            _ => serde_json::Value::Null,
+        };
+        let reply = Reply { id: request.id, body: ReplyBody::Result(result) };
+        let text = serde_json::to_string(&reply).unwrap_or_default();
+        if writer.write_all(format!("{text}\n").as_bytes()).is_err() {
+            return;
+        }
+        if request.method == method::RESTART {
+            let _ = asked.send(Up::Restart { reason: "a client asked".into() });
+        }
+    }
+}
+
+fn descriptors() -> Vec<String> {
+    let list = fs::read_dir("/proc/self/fd").into_iter().flatten().filter_map(Result::ok);
+    list.filter_map(|entry| Some(fs::read_link(entry.path()).ok()?.display().to_string())).collect()
+}

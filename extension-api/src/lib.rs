@@ -38,3 +38,8 @@ pub use ids::{
 pub use message::{Message, ToolCallRequest, ToolStatus, Usage};
 pub use offline::{OfflineAction, OfflineRule, OfflineTrigger};
 pub use tool::{EffectClass, ItemKind, ToolAnnotations, ToolResult, ToolSpec};
+
+/// The guide for authors, whose examples are tested.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/extensions.md")]
+mod extensions_guide {}

@@ -9,7 +9,7 @@
 mod from_extension;
 
 pub use from_extension::{
-    BusMessage, CallTool, ControlCall, Emit, HandleItems, HandleNext, InvokeAgent, Log, NotifyUser,
+    BusMessage, CallTool, ControlCall, Emit, HandleItems, HandleNext, InvokeAgent, Log, NotifyUser, Progress,
     RestartRequest, RunAgent, Submit, Submitted, Subscribe,
 };
 
@@ -73,6 +73,8 @@ pub mod host {
     pub const HANDLE_CLOSE: &str = "handle.close";
     /// [`CallTool`](super::CallTool) → [`ToolResult`](crate::ToolResult); needs a parent token.
     pub const TOOL_CALL: &str = "tool.call";
+    /// [`Progress`](super::Progress) → `null`, when watchers may be told of more; needs a parent token.
+    pub const PROGRESS: &str = "call.progress";
     /// [`RunAgent`](super::RunAgent) → [`AgentResponse`](crate::AgentResponse); needs a parent token.
     pub const AGENT_RUN: &str = "agent.run";
     /// [`InvokeAgent`](super::InvokeAgent) → [`AgentResponse`](crate::AgentResponse); needs a parent token.

@@ -211,3 +211,26 @@ fn what_extensions_may_not_use_is_refused() {
         assert!(state == "failed" && reason.contains(needle), "{id}: {state}: {reason}");
     }
 }
+
+#[test]
+fn a_tool_shows_its_output_while_it_runs_and_what_was_shown_is_not_kept() {
+    let (_server, daemon) = with_tools(|d| d.plugin("faulty", "faulty", ""));
+    let mut watcher = daemon.client();
+    watcher
+        .send("events.subscribe", json!({"session": "s", "after": 0, "follow": true}))
+        .expect("it is sent");
+    daemon.turn("s", "faulty_progress {}");
+    let mut shown = Vec::new();
+    loop {
+        let event = watcher.reply().expect("a reply")["event"].take();
+        match event["kind"].as_str().expect("a kind") {
+            "interaction.item.updated" if event["data"]["item"] == "tool_call" => {
+                shown.push(event["data"]["delta"].as_str().expect("a text").to_owned());
+            }
+            "interaction.turn.completed" => break,
+            _ => {}
+        }
+    }
+    assert_eq!(shown, ["one", "two", "three"]);
+    assert!(daemon.events("s").iter().all(|e| e["kind"] != "interaction.item.updated"));
+}

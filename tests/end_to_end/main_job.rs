@@ -140,8 +140,7 @@ fn what_the_builder_makes_brings_nothing_that_needs_the_operators_agreement() {
     daemon.turn("s", "make a spy");
     assert!(!daemon.path().join("extensions/spy").exists());
     assert!(!daemon.path().join("data/kv/manifest.yaml").exists());
-    let last =
-        server.requests().into_iter().rfind(|r| offered(r).iter().any(|t| t == "builder_draft"));
+    let last = server.requests().into_iter().rfind(|r| offered(r).iter().any(|t| t == "builder_draft"));
     let results: Vec<String> = last.expect("the builder ran")["messages"]
         .as_array()
         .expect("messages")

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     AgentId, AgentInvocationContext, AgentResponse, Definition, Fault, ToolName, ToolResult,
-    wire::{CallContext, CallTool, InvokeAgent, RestartRequest, RunAgent, host},
+    wire::{CallContext, CallTool, InvokeAgent, Progress, RestartRequest, RunAgent, host},
 };
 
 /// One call: its [`CallContext`] (`call.session`, `call.agent`, `call.effect_id`, …), and the calls that may
@@ -67,6 +67,12 @@ impl Call {
     pub fn run_agent(&self, definition: Definition, task: impl Into<String>) -> RunAgentCall {
         let context = AgentInvocationContext::default();
         RunAgentCall { call: self.clone(), definition, task: task.into(), context, own_tools: Vec::new() }
+    }
+
+    /// Shows a part of the output while the call goes on, to whoever watches; it is not kept.
+    pub async fn progress(&self, text: impl Into<String>) -> Result<(), Fault> {
+        let progress = Progress { effect_id: self.effect_id.clone(), text: text.into() };
+        self.inner.shared.request(&self.inner.origin, host::PROGRESS, &progress).await
     }
 
     /// Asks the supervisor for a restart, which comes when the turn of this call has ended; its outcome is told to

@@ -71,6 +71,16 @@ pub struct CallTool {
     pub params: Box<RawValue>,
 }
 
+/// Payload of [`host::PROGRESS`]. Awaiting its answer is the backpressure: an extension that tells faster than it
+/// is heard waits.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Progress {
+    /// The call that goes on.
+    pub effect_id: crate::EffectId,
+    /// What there is to see: a part of its output.
+    pub text: String,
+}
+
 /// Payload of [`host::AGENT_RUN`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunAgent {

@@ -68,6 +68,8 @@ pub(crate) struct Answered {
 pub(crate) struct Bounds<'a> {
     pub registry: &'a Registry,
     pub limits: &'a DefinitionLimits,
+    /// Why nothing that is new may run.
+    pub ended: Option<&'a str>,
 }
 
 /// The place of a call in its run.
@@ -88,7 +90,7 @@ pub async fn call_tool(
     limits: &DefinitionLimits,
     request: ToolCallRequest,
 ) -> Result<(ToolStatus, String), JournalFault> {
-    let bounds = Bounds { registry, limits };
+    let bounds = Bounds { registry, limits, ended: None };
     let place = Place { run, step: OUTSIDE };
     let nth = run.times_asked(format!("tool {} {}", request.name, request.arguments));
     let effect = ids::effect_of_run(&run.id, &request.name, &request.arguments, nth);
@@ -148,6 +150,9 @@ async fn planned(
 
 /// A call that was never recorded.
 async fn fresh(bounds: Bounds<'_>, run: &Run, index: u32, request: &ToolCallRequest) -> Plan {
+    if let Some(reason) = bounds.ended {
+        return Plan::refused(format!("not run: {reason}"));
+    }
     let most = bounds.limits.max_tool_calls_per_step;
     if index >= most {
         return Plan::refused(format!("not run: at most {most} tool calls are allowed in one step"));

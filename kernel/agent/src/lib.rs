@@ -10,6 +10,86 @@
 //!
 //! The records of a run ([`Entry`]) are committed before what they announce happens, so that a run that was cut
 //! off at any point is continued by running it again with the same ids: see [`journal`].
+//!
+//! # Example
+//!
+//! An agent with one tool, on a model that answers from a list:
+//!
+//! ```
+//! use std::sync::{Arc, atomic::AtomicU32};
+//!
+//! use drupe_agent::{
+//!     Agent, Allowlist, Definition, LoopAgent, MemoryJournal, Registered, RegistryBuilder, ScriptedModel, Silent,
+//!     SystemClock, TOOL_RESPONSE_MAX_BYTES, Task, Tool, ToolContext, ToolError, ToolOutput, TurnScope, run, run_turn,
+//! };
+//! use drupe_extension_api::ToolSpec;
+//! use futures_util::future::BoxFuture;
+//! use serde_json::{json, value::RawValue};
+//! use tokio::sync::Semaphore;
+//! use tokio_util::sync::CancellationToken;
+//!
+//! struct Dice(Arc<ToolSpec>);
+//!
+//! impl Tool for Dice {
+//!     fn spec(&self) -> &Arc<ToolSpec> {
+//!         &self.0
+//!     }
+//!
+//!     fn origin(&self) -> &str {
+//!         "example"
+//!     }
+//!
+//!     fn call(&self, _: Box<RawValue>, _: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+//!         Box::pin(async { Ok(ToolOutput::text("4")) })
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let spec: ToolSpec = serde_json::from_value(json!({
+//!     "name": "dice",
+//!     "description": "Rolls a die.",
+//!     "input_schema": {"type": "object", "additionalProperties": false},
+//! }))?;
+//! let mut tools = RegistryBuilder::default();
+//! tools.add(Registered::new(Arc::new(Dice(Arc::new(spec))))?)?;
+//!
+//! let definition: Definition = serde_json::from_value(json!({
+//!     "id": "player",
+//!     "instructions": "Play fair.",
+//!     "limits": {"max_turns": 4},
+//! }))?;
+//! let limits = definition.limits.clone();
+//! let model = ScriptedModel::new([ScriptedModel::call(&[("dice", "{}")]), ScriptedModel::say("I rolled a 4.")]);
+//! let agent: Arc<dyn Agent> =
+//!     Arc::new(LoopAgent::new(definition, Arc::new(tools.build()), Arc::new(model), true));
+//!
+//! let journal = Arc::new(MemoryJournal::default());
+//! let scope = TurnScope {
+//!     session: "a-session".parse()?,
+//!     turn: "a-turn".parse()?,
+//!     correlation: "a-turn".parse()?,
+//!     base_folder: ".".into(),
+//!     user_message: "Your move.".into(),
+//!     journal: journal.clone(),
+//!     policy: Arc::new(Allowlist),
+//!     observer: Arc::new(Silent),
+//!     clock: Arc::new(SystemClock),
+//!     gate: Arc::new(Semaphore::new(run::GATE)),
+//!     tool_response_max_bytes: TOOL_RESPONSE_MAX_BYTES,
+//!     resumed: false,
+//!     invocations: AtomicU32::new(0),
+//! };
+//! let outcome =
+//!     run_turn(Arc::new(scope), &agent, Task::new("Your move."), &limits, CancellationToken::new()).await?;
+//!
+//! assert_eq!(outcome.response.content, "I rolled a 4.");
+//! assert_eq!((outcome.spend.turns, outcome.spend.tool_calls), (2, 1));
+//! // All but the last records are committed; those are the caller's to commit with its own.
+//! assert!(!journal.batches().is_empty() && !outcome.last.entries.is_empty());
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod agent;
 pub mod agent_tool;

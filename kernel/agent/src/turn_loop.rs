@@ -2,6 +2,7 @@
 
 mod answer;
 mod ask;
+mod repeats;
 
 use std::sync::Arc;
 
@@ -78,6 +79,7 @@ enum Stop {
     Cancelled,
     Timeout,
     Model(ModelFault),
+    Loop(String),
     Journal(JournalFault),
 }
 
@@ -105,6 +107,7 @@ struct Progress<'a> {
     tool_calls: usize,
     last_text: Option<String>,
     repaired: bool,
+    repeats: repeats::Repeats,
 }
 
 /// Runs a task to its end. Never fails: what goes wrong is the response's status.
@@ -119,6 +122,7 @@ pub(crate) async fn run(agent: &LoopAgent, task: Task, run: Arc<Run>) -> AgentRe
         tool_calls: 0,
         last_text: None,
         repaired: false,
+        repeats: repeats::Repeats::default(),
     };
     let mut response = match progress.drive(task).await {
         Ok(response) => response,
@@ -268,6 +272,7 @@ impl Progress<'_> {
                 (FailureClass::Timeout, format!("its time was over (`time_budget_ms`: {allowed} ms)"))
             }
             Stop::Model(fault) => (fault.class, fault.message),
+            Stop::Loop(reason) => (FailureClass::Loop, reason),
             Stop::Journal(fault) => (FailureClass::Internal, fault.to_string()),
         };
         let report = prompt::report(&reason, self.steps, self.tool_calls, self.last_text.as_deref());

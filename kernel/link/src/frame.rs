@@ -4,10 +4,7 @@
 //! frame one that the receiver ignores, so that the two sides may be of different releases while a daemon is
 //! upgraded.
 
-use drupe_extension_api::{
-    ExtensionId,
-    control::{ExitRecord, ExtensionStatus},
-};
+use drupe_extension_api::control::{ExitRecord, ExtensionStatus};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// The longest frame in bytes. A few hundred extensions fit, and a default socket buffer holds three of them, so
@@ -62,16 +59,6 @@ pub enum Up {
         /// For the log.
         reason: String,
     },
-    /// An extension is not to be loaded again until somebody releases it. Replaces an entry of the same id.
-    Quarantine {
-        /// Which, and why.
-        entry: QuarantineEntry,
-    },
-    /// The operator lifts a quarantine.
-    Release {
-        /// The extension.
-        id: ExtensionId,
-    },
 }
 
 /// From the supervisor to its kernel.
@@ -88,9 +75,6 @@ pub enum Down {
         supervisor_pid: u32,
         /// Restarts since the supervisor began.
         restarts: u32,
-        /// Extensions that must not be loaded.
-        #[serde(default)]
-        quarantine: Vec<QuarantineEntry>,
         /// The last ends of kernels of this home, newest first.
         #[serde(default)]
         exits: Vec<ExitRecord>,
@@ -102,17 +86,6 @@ pub enum Down {
     Stop,
     /// Read the configuration again.
     Reload,
-}
-
-/// An extension that must not be loaded.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct QuarantineEntry {
-    /// The extension.
-    pub id: ExtensionId,
-    /// Hash of the code that misbehaved: another build of it gets a new chance.
-    pub hash: String,
-    /// What it did, for people.
-    pub reason: String,
 }
 
 /// What can be sent over a link.
@@ -168,7 +141,6 @@ impl Frame for Up {
                 true
             }
             Self::Restart { reason } => halve(reason),
-            Self::Quarantine { entry } => halve(&mut entry.reason),
             _ => false,
         }
     }
@@ -176,16 +148,13 @@ impl Frame for Up {
 
 impl Frame for Down {
     fn shorten(&mut self) -> bool {
-        let Self::Start { exits, quarantine, notices, .. } = self else { return false };
-        // The oldest log lines go first, the quarantine last: it is what keeps a crash from coming back.
+        let Self::Start { exits, notices, .. } = self else { return false };
+        // The oldest log lines go first: the newest exit is what a person asks about.
         if let Some(exit) = exits.iter_mut().rev().find(|exit| !exit.last_lines.is_empty()) {
             exit.last_lines.clear();
             return true;
         }
-        if exits.pop().is_some() || notices.pop().is_some() {
-            return true;
-        }
-        quarantine.iter_mut().any(|entry| halve(&mut entry.reason))
+        exits.pop().is_some() || notices.pop().is_some()
     }
 }
 
@@ -235,8 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_gives_up_old_log_lines_before_its_quarantine() {
-        let id = ExtensionId::new("bad").expect("a valid id");
+    fn a_start_gives_up_its_old_log_lines_first() {
         let exit = ExitRecord {
             time: Timestamp::UNIX_EPOCH,
             pid: 1,
@@ -250,15 +218,13 @@ mod tests {
             safe_mode: false,
             supervisor_pid: 1,
             restarts: 1,
-            quarantine: vec![QuarantineEntry { id, hash: "h".into(), reason: "it crashed".into() }],
             exits: vec![exit; 10],
             notices: vec![],
         };
         let bytes = start.encode().expect("it shortens to a frame");
-        let Some(Down::Start { exits, quarantine, .. }) = Down::decode(&bytes) else { panic!("a start") };
+        let Some(Down::Start { exits, .. }) = Down::decode(&bytes) else { panic!("a start") };
         assert_eq!(exits.len(), 10);
         assert!(!exits[0].last_lines.is_empty() && exits[9].last_lines.is_empty());
-        assert_eq!(quarantine[0].reason, "it crashed");
     }
 
     #[test]

@@ -20,10 +20,11 @@ use drupe_agent::{Agent, LoopAgent, Run, Task};
 use drupe_config::{Manifest, Right};
 use drupe_extension_abi::{CallHeader, Host, Host_TO, HostBox, Reply};
 use drupe_extension_api::{
-    AgentInvocationContext, ExtensionId, Fault, FaultCode, ToolCallRequest, ToolResult, ToolStatus,
+    AgentInvocationContext, EventBody, ExtensionId, Fault, FaultCode, ItemKind, ToolCallRequest, ToolResult,
+    ToolStatus,
     wire::{
-        BusMessage, CallTool, ControlCall, Emit, HandleNext, InvokeAgent, Log, NotifyUser, RestartRequest,
-        RunAgent, Submit, Subscribe, host,
+        BusMessage, CallTool, ControlCall, Emit, HandleNext, InvokeAgent, Log, NotifyUser, Progress,
+        RestartRequest, RunAgent, Submit, Subscribe, host,
     },
 };
 use futures_util::FutureExt;
@@ -147,6 +148,18 @@ impl Owner {
             host::TOOL_CALL => {
                 write(self.call_tool(&kernel, &self.run(&kernel, header)?, read(payload)?).await?)
             }
+            host::PROGRESS => {
+                let Progress { effect_id, text } = read(payload)?;
+                let run = self.run(&kernel, header)?;
+                run.live(EventBody::ItemUpdated {
+                    id: effect_id.to_string(),
+                    item: ItemKind::ToolCall,
+                    delta: text,
+                });
+                // Those who watch get their turn before the extension goes on.
+                tokio::task::yield_now().await;
+                write(())
+            }
             host::AGENT_RUN => {
                 write(self.run_agent(&kernel, &self.run(&kernel, header)?, read(payload)?).await?)
             }
@@ -166,7 +179,8 @@ impl Owner {
                 self.right(Right::Restart, operation)?;
                 let RestartRequest { reason } = read(payload)?;
                 let run = kernel.tokens.redeem(id, &header.parent_token).ok();
-                write(kernel.request_restart(reason, run.as_deref(), true).await?)
+                // Behind a turn stands the person who wrote; what an extension asks for by itself nobody watches.
+                write(kernel.request_restart(reason, run.as_deref(), run.is_none()).await?)
             }
             host::CONTROL => {
                 self.right(Right::Control, operation)?;

@@ -250,16 +250,6 @@ impl Driver {
             Up::Draining => Event::Draining,
             Up::Stopping => Event::Stopping,
             Up::Restart { reason } => Event::Restart(reason),
-            Up::Quarantine { entry } => {
-                output
-                    .say(Level::Warn, &format!("extension `{}` is quarantined: {}", entry.id, entry.reason));
-                let kept = self.record.add_quarantine(entry);
-                return self.remembered(kept, output);
-            }
-            Up::Release { id } => {
-                let kept = self.record.release(&id);
-                return self.remembered(kept, output);
-            }
         };
         self.events.push_back(event);
     }
@@ -314,7 +304,6 @@ impl Driver {
                     safe_mode,
                     supervisor_pid: std::process::id(),
                     restarts: state.history.restarts,
-                    quarantine: self.record.quarantine().to_vec(),
                     exits: self.record.exits(),
                     notices: self.notices.iter().cloned().collect(),
                 });

@@ -11,8 +11,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use drupe_extension_api::{ExtensionId, control::ExitRecord};
-use drupe_link::{Home, QuarantineEntry};
+use drupe_extension_api::control::ExitRecord;
+use drupe_link::Home;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -22,8 +22,6 @@ const EXITS: usize = 10;
 const LOG: u64 = 512 * 1024;
 /// What is read of a log at the start: ten exits with all their lines fit.
 const READ: u64 = 256 * 1024;
-/// A kernel gone mad must not fill the disk with quarantines.
-const QUARANTINES: usize = 256;
 
 /// One line of the log.
 #[derive(Debug, Serialize, Deserialize)]
@@ -49,14 +47,13 @@ pub struct Record {
     folder: PathBuf,
     generation: u64,
     exits: VecDeque<ExitRecord>,
-    quarantine: Vec<QuarantineEntry>,
 }
 
 impl Record {
     /// Reads what is there. Damaged lines and files are skipped: a memory with holes is better than no start.
     pub fn open(home: &Home) -> Self {
         let folder = home.state();
-        let mut record = Self { folder, generation: 0, exits: VecDeque::new(), quarantine: Vec::new() };
+        let mut record = Self { folder, generation: 0, exits: VecDeque::new() };
         for log in [record.old_log(), record.log()] {
             for line in tail(&log).unwrap_or_default().lines() {
                 match serde_json::from_str(line) {
@@ -72,9 +69,6 @@ impl Record {
         let counter = fs::read_to_string(record.folder.join("generation")).ok();
         let counter = counter.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
         record.generation = record.generation.max(counter);
-        let quarantine = fs::read(record.folder.join("quarantine.json")).ok();
-        record.quarantine =
-            quarantine.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
         record
     }
 
@@ -93,27 +87,6 @@ impl Record {
     /// The last ends of kernels, newest first.
     pub fn exits(&self) -> Vec<ExitRecord> {
         self.exits.iter().cloned().collect()
-    }
-
-    /// Extensions that must not be loaded.
-    pub fn quarantine(&self) -> &[QuarantineEntry] {
-        &self.quarantine
-    }
-
-    /// Adds an extension to them, or replaces what is known of it.
-    pub fn add_quarantine(&mut self, entry: QuarantineEntry) -> io::Result<()> {
-        self.quarantine.retain(|known| known.id != entry.id);
-        if self.quarantine.len() >= QUARANTINES {
-            return Err(io::Error::other("the quarantine is full"));
-        }
-        self.quarantine.push(entry);
-        self.write_quarantine()
-    }
-
-    /// Takes one out of them.
-    pub fn release(&mut self, id: &ExtensionId) -> io::Result<()> {
-        self.quarantine.retain(|known| known.id != *id);
-        self.write_quarantine()
     }
 
     /// Keeps a configuration with which a kernel became ready.
@@ -141,10 +114,6 @@ impl Record {
     fn remember(&mut self, exit: ExitRecord) {
         self.exits.push_front(exit);
         self.exits.truncate(EXITS);
-    }
-
-    fn write_quarantine(&self) -> io::Result<()> {
-        self.replace("quarantine.json", &serde_json::to_vec_pretty(&self.quarantine)?)
     }
 
     /// Replaces a file so that a reader, or a crash, finds the old or the new one.
@@ -238,22 +207,6 @@ mod tests {
             fs::write(home.state().join(lost), "\0\0 damaged").unwrap();
             assert_eq!(Record::open(&home).next_generation().0, 4, "without {lost}");
         }
-    }
-
-    #[test]
-    fn a_quarantine_is_kept_replaced_and_lifted() {
-        let (_folder, home) = home();
-        let id = |id| ExtensionId::new(id).unwrap();
-        let entry =
-            |name, hash: &str| QuarantineEntry { id: id(name), hash: hash.into(), reason: "abort".into() };
-        let mut record = Record::open(&home);
-        record.add_quarantine(entry("a", "1")).unwrap();
-        record.add_quarantine(entry("b", "1")).unwrap();
-        record.add_quarantine(entry("a", "2")).unwrap();
-        let mut record = Record::open(&home);
-        assert_eq!(record.quarantine(), [entry("b", "1"), entry("a", "2")]);
-        record.release(&id("b")).unwrap();
-        assert_eq!(Record::open(&home).quarantine(), [entry("a", "2")]);
     }
 
     #[test]

@@ -31,15 +31,19 @@ async fn check(
     seen
 }
 
+/// A model that never comes to an end, and never does the same twice.
+fn endless() -> Vec<Reply> {
+    (0..20).map(|n| call(&[("a", &format!(r#"{{"n": {n}}}"#))])).collect()
+}
+
 fn tool() -> Vec<Arc<Registered>> {
     vec![Fake::says("a").registered()]
 }
 
 #[tokio::test]
 async fn steps_are_bounded_and_the_report_says_how_far_it_came() {
-    let endless = [call(&[("a", "{}")])];
     let says = ["`max_turns`", "3 steps, 3 tool calls"];
-    let seen = check(limited(|l| l.max_turns = 3), &endless, tool(), FailureClass::Budget, &says).await;
+    let seen = check(limited(|l| l.max_turns = 3), &endless(), tool(), FailureClass::Budget, &says).await;
     assert_eq!(seen.model.requests().len(), 3);
     assert_eq!(seen.exceeded(), ["max_turns"]);
     assert_eq!((seen.response.turns_used, seen.spend.turns), (Some(3), 3));
@@ -48,8 +52,7 @@ async fn steps_are_bounded_and_the_report_says_how_far_it_came() {
 #[tokio::test]
 async fn tokens_are_reserved_before_the_model_is_asked() {
     let definition = limited(|l| l.max_tokens_per_invocation = 200);
-    let seen =
-        check(definition, &[call(&[("a", "{}")])], tool(), FailureClass::Budget, &["of 200 tokens"]).await;
+    let seen = check(definition, &endless(), tool(), FailureClass::Budget, &["of 200 tokens"]).await;
     assert_eq!(seen.exceeded(), ["max_tokens_per_invocation"]);
     assert!(seen.spend.usage.total() <= 200);
     for request in seen.model.requests() {
@@ -60,7 +63,7 @@ async fn tokens_are_reserved_before_the_model_is_asked() {
 #[tokio::test]
 async fn a_child_may_spend_no_more_than_its_parent_has_left() {
     let root = [call(&[("agent_sub", r#"{"task": "t"}"#)]), say("done")];
-    let model = Arc::new(Plays::new(&[("main", &root), ("sub", &[call(&[("a", "{}")])])]));
+    let model = Arc::new(Plays::new(&[("main", &root), ("sub", &endless())]));
     let sub = looping(definition("sub"), &model, tool());
     let root = looping(limited(|l| l.max_tokens_per_invocation = 260), &model, [as_tool(&sub)]);
     let seen = Case::new(root, &model).run().await;
@@ -72,7 +75,7 @@ async fn a_child_may_spend_no_more_than_its_parent_has_left() {
 #[tokio::test]
 async fn cost_is_bounded_and_an_unknown_price_is_not_guessed() {
     let definition = || limited(|l| l.max_cost_usd = Some(0.003));
-    let script = [call(&[("a", "{}")])];
+    let script = endless();
     check(definition(), &script, tool(), FailureClass::Budget, &["price of its model is unknown"]).await;
     let mut model = Plays::new(&[("main", &script)]);
     model.profile.price = Some(Price { input: 10.0, cached: 1.0, output: 20.0 });
@@ -277,4 +280,23 @@ async fn a_json_answer_is_checked_and_repaired_once() {
         }
         assert_eq!(seen.model.requests().len(), script.len().min(2));
     }
+}
+
+#[tokio::test]
+async fn the_same_call_over_and_over_is_warned_of_and_then_ends_the_run() {
+    let script = [call(&[("a", "{}")])];
+    let says = ["`a` with the same parameters 5 times in a row"];
+    let seen = check(definition("main"), &script, tool(), FailureClass::Loop, &says).await;
+    assert_eq!(seen.model.requests().len(), 5);
+    let results = recorded(&seen);
+    assert_eq!(results.iter().map(|(status, _)| *status).filter(|s| *s == ToolStatus::Ok).count(), 4);
+    assert!(results[4].1.starts_with("not run: "), "{results:?}");
+    let notes = seen.entries.iter().filter(|e| matches!(e, Entry::Note { step: 3, .. }));
+    assert_eq!(notes.count(), 1);
+    let last = seen.model.requests().pop().expect("it was asked");
+    let warned = last.messages.iter().filter(|m| match &***m {
+        drupe_extension_api::Message::User { content } => content.contains("3 times in a row"),
+        _ => false,
+    });
+    assert_eq!(warned.count(), 1);
 }

@@ -1,6 +1,9 @@
 //! Runs that are cut off after any commit, and go on.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use drupe_extension_api::{EffectClass, EffectId, EventBody, Message, Spend, ToolStatus, wire::LookupResult};
 use proptest::prelude::*;
@@ -55,7 +58,7 @@ impl Script {
 /// Effects whose intent is recorded and whose result is not.
 fn open_effects(journal: &MemoryJournal) -> HashMap<EffectId, EffectClass> {
     let mut open = HashMap::new();
-    for entry in journal.batches().into_iter().flat_map(|b| b.entries) {
+    for entry in entries(journal) {
         match entry {
             Entry::Intent { effect, class, .. } => drop(open.insert(effect, class)),
             Entry::Result { effect, .. } => drop(open.remove(&effect)),
@@ -70,80 +73,85 @@ fn sums(spend: Spend) -> Spend {
     Spend { elapsed_ms: 0, ..spend }
 }
 
-/// Cuts the run after every commit and lets it go on, `again` times over.
+/// Cuts the run after every commit and lets it go on; that run again, `again` times over.
 async fn check(script: &Script, again: u32) {
     let (journal, world) = (Arc::default(), Arc::default());
     let whole = script.case(&journal, &world, false).run().await;
-    cut_everywhere(script, &journal, &world.runs(), &whole, again).await;
+    cut_everywhere(script, &journal, 0, &world.runs(), &whole, again).await;
 }
 
+/// Cuts `journal` after each of its commits from `first` on; `ran` are the effects that ran while it was written,
+/// each with the commits that there were.
 async fn cut_everywhere(
     script: &Script,
     journal: &MemoryJournal,
+    first: usize,
     ran: &[(EffectId, usize)],
     whole: &Seen,
     again: u32,
 ) {
-    for commits in 0..=journal.batches().len() {
+    for commits in first..=journal.batches().len() {
         let cut = crashed(journal, commits).await;
-        let open = open_effects(&cut);
-        let known: Vec<EffectId> = cut
-            .batches()
-            .into_iter()
-            .flat_map(|b| b.entries)
-            .filter_map(|e| match e {
-                Entry::Result { effect, .. } => Some(effect),
-                _ => None,
-            })
-            .collect();
+        let (open, kept) = (open_effects(&cut), cut.batches().len());
+        let known = entries(&cut).filter_map(|e| result_of(&e)).collect();
         let world = Arc::new(World::default());
         let seen = script.case(&cut, &world, true).run().await;
         assert_eq!(seen.response.content, whole.response.content, "cut after {commits}");
-        assert_eq!(seen.response.status, whole.response.status);
+        assert_eq!(seen.response.status, whole.response.status, "cut after {commits}");
         assert_eq!(sums(seen.spend), sums(whole.spend), "cut after {commits}");
-        // What ran before the crash, and what runs after it.
-        let before = ran.iter().filter(|(_, at)| *at <= commits);
-        let mut runs: HashMap<EffectId, usize> = HashMap::new();
-        for (effect, _) in before.chain(&world.runs()) {
-            *runs.entry(effect.clone()).or_default() += 1;
-        }
-        let unknown: Vec<_> =
-            open.iter().filter(|(_, class)| **class == EffectClass::Once).map(|(e, _)| e).collect();
-        for (effect, _) in &world.runs() {
-            assert!(!known.contains(effect), "a recorded result is not made again");
-            assert!(!unknown.contains(&effect), "an effect of class once is not run again");
-        }
-        let classes: HashMap<_, _> = seen
-            .entries
-            .iter()
-            .filter_map(|e| match e {
-                Entry::Intent { effect, class, .. } => Some((effect.clone(), *class)),
-                _ => None,
-            })
-            .collect();
-        for (effect, count) in &runs {
-            let once = classes.get(effect) == Some(&EffectClass::Once);
-            assert!(!once || *count <= 1, "{effect} ran {count} times");
-        }
-        assert_eq!(
-            seen.diagnostics().iter().filter(|c| **c == "outcome_unknown").count() >= unknown.len(),
-            true
-        );
-        for effect in unknown {
-            let told = seen.entries.iter().any(|e| matches!(e, Entry::Result { effect: of, status: ToolStatus::OutcomeUnknown, .. } if of == effect));
-            assert!(told, "{effect} is recorded as unknown");
-        }
+        let before = ran.iter().filter(|(_, at)| *at <= commits).map(|(effect, _)| (effect.clone(), 0));
+        let runs: Vec<(EffectId, usize)> = before.chain(world.runs()).collect();
+        promises_are_kept(&seen, &known, &open, &world.runs(), &runs);
         if again > 0 {
-            let log: Vec<_> = runs.into_keys().map(|e| (e, commits)).collect();
-            let after: Vec<_> = world.runs();
-            let log: Vec<_> = log
-                .into_iter()
-                .filter(|(e, _)| !after.iter().any(|(a, _)| a == e))
-                .chain(after.clone())
-                .collect();
-            Box::pin(cut_everywhere(script, &cut, &log, &seen, again - 1)).await;
+            Box::pin(cut_everywhere(script, &cut, kept, &runs, &seen, again - 1)).await;
         }
     }
+}
+
+fn entries(journal: &MemoryJournal) -> impl Iterator<Item = Entry> {
+    journal.batches().into_iter().flat_map(|b| b.entries)
+}
+
+fn result_of(entry: &Entry) -> Option<EffectId> {
+    match entry {
+        Entry::Result { effect, .. } => Some(effect.clone()),
+        _ => None,
+    }
+}
+
+/// Of the effects that had a result (`known`) or only an intent (`open`) when the run was cut off, what ran
+/// `after` it, and in all `runs`.
+fn promises_are_kept(
+    seen: &Seen,
+    known: &HashSet<EffectId>,
+    open: &HashMap<EffectId, EffectClass>,
+    after: &[(EffectId, usize)],
+    runs: &[(EffectId, usize)],
+) {
+    let once = |effect: &EffectId| {
+        seen.entries
+            .iter()
+            .any(|e| matches!(e, Entry::Intent { effect: of, class: EffectClass::Once, .. } if of == effect))
+    };
+    for (effect, _) in runs.iter().filter(|(effect, _)| once(effect)) {
+        assert_eq!(runs.iter().filter(|(of, _)| of == effect).count(), 1, "{effect} ran more than once");
+    }
+    for (effect, _) in after {
+        assert!(!known.contains(effect), "{effect} has a result, and ran again");
+    }
+    for (effect, class) in open {
+        let unknown = seen.entries.iter().any(|e| {
+            matches!(e, Entry::Result { effect: of, status: ToolStatus::OutcomeUnknown, .. } if of == effect)
+        });
+        assert_eq!(unknown, *class == EffectClass::Once, "{effect}");
+        // What is harmless runs again, but for an agent, which goes on.
+        let ran = after.iter().any(|(of, _)| of == effect);
+        assert!(!ran || *class != EffectClass::Once, "{effect}");
+    }
+    let told = seen.diagnostics().into_iter().filter(|code| *code == "outcome_unknown").count();
+    let wanted =
+        seen.entries.iter().filter(|e| matches!(e, Entry::Result { status: ToolStatus::OutcomeUnknown, .. }));
+    assert_eq!(told, wanted.count(), "the user is told of every unknown outcome once");
 }
 
 #[tokio::test]
@@ -166,6 +174,12 @@ async fn refusals_are_found_again_after_a_cut() {
 #[tokio::test]
 async fn forged_names_stay_refused_after_a_cut() {
     check(&Script::of(&[&["shell", "once", "ONCE"], &["shell"]], &[]), 1).await;
+}
+
+#[tokio::test]
+async fn a_run_that_repeats_itself_ends_the_same_after_a_cut() {
+    check(&Script::of(&[&["once"][..]; 5], &[]), 0).await;
+    check(&Script::of(&[&["agent_sub"], &["pure"]], &[&["idem"][..]; 5]), 0).await;
 }
 
 fn steps(names: &'static [&'static str]) -> impl Strategy<Value = Vec<Vec<String>>> {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use drupe_extension_api::{AgentResponse, FailureClass, Format, Message};
+use drupe_extension_api::{AgentResponse, FailureClass, Format, Message, ToolCallRequest};
 
-use super::{Progress, Stop};
+use super::{Progress, Stop, repeats::Repeated};
 use crate::{
     dispatch,
     journal::{Entry, RecordedEffect},
@@ -31,13 +31,39 @@ impl Progress<'_> {
         if tool_calls.is_empty() {
             return self.last_answer(content, notes);
         }
-        let bounds =
-            dispatch::Bounds { registry: &self.agent.registry, limits: &self.agent.definition.limits };
-        self.tool_calls += tool_calls.len();
+        let repeated = self.repeats.step(tool_calls);
+        let ended = match &repeated {
+            Repeated::End(reason) => Some(reason.as_str()),
+            Repeated::Fine | Repeated::Warn(_) => None,
+        };
+        if let Some(refusal) = self.calls(tool_calls, effects, ended).await? {
+            return Ok(Some(AgentResponse::refused(refusal)));
+        }
+        self.check_end()?;
+        match repeated {
+            Repeated::Fine => Ok(None),
+            Repeated::Warn(warning) => {
+                self.note(warning, notes);
+                Ok(None)
+            }
+            Repeated::End(reason) => Err(Stop::Loop(reason)),
+        }
+    }
+
+    /// Runs the calls of a step; the reason, if one of them refuses the whole task.
+    async fn calls(
+        &mut self,
+        requests: &[ToolCallRequest],
+        effects: &[RecordedEffect],
+        ended: Option<&str>,
+    ) -> Result<Option<String>, Stop> {
+        self.tool_calls += requests.len();
         let (run, step) = (self.run, self.steps);
+        let limits = &self.agent.definition.limits;
+        let bounds = dispatch::Bounds { registry: &self.agent.registry, limits, ended };
         // While others work or decide for it, the run holds no share of the gate.
         let work = async {
-            let calls = dispatch::plan(bounds, run, step, tool_calls, effects).await?;
+            let calls = dispatch::plan(bounds, run, step, requests, effects).await?;
             if calls.iter().any(|c| matches!(c.plan, dispatch::Plan::Run { .. })) {
                 run.commit().await?;
             }
@@ -56,11 +82,20 @@ impl Progress<'_> {
                 content,
             }));
         }
-        if let Some(reason) = refusal {
-            return Ok(Some(AgentResponse::refused(reason)));
+        Ok(refusal)
+    }
+
+    /// Adds a message of the loop's own, and records it unless an earlier process did.
+    fn note(&mut self, content: String, recorded: &[Message]) {
+        let message = Message::User { content };
+        if recorded.is_empty() {
+            self.run.record(Entry::Note {
+                invocation: self.run.id.clone(),
+                step: self.steps,
+                message: message.clone(),
+            });
         }
-        self.check_end()?;
-        Ok(None)
+        self.add(Arc::new(message));
     }
 
     /// An answer without tool calls is the last, unless it is JSON that needs one repair.
@@ -82,15 +117,7 @@ impl Progress<'_> {
             }
             Err(faults) => {
                 self.repaired = true;
-                let message = Message::User { content: prompt::repair(&faults) };
-                if notes.is_empty() {
-                    self.run.record(Entry::Note {
-                        invocation: self.run.id.clone(),
-                        step: self.steps,
-                        message: message.clone(),
-                    });
-                }
-                self.add(Arc::new(message));
+                self.note(prompt::repair(&faults), notes);
                 Ok(None)
             }
         }

@@ -228,6 +228,7 @@ fn reason_of(stop: &Stop) -> String {
         Stop::Cancelled => "cancelled".into(),
         Stop::Timeout => "timeout".into(),
         Stop::Model(fault) => fault.message.clone(),
+        Stop::Loop(reason) => reason.clone(),
         Stop::Exceeded(_) | Stop::Window { .. } | Stop::Journal(_) => "error".into(),
     }
 }

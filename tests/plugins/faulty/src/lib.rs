@@ -94,6 +94,8 @@ impl ToolProvider for Faulty {
             Tool::new(name("panic_drop"), "Hangs, and panics when it is cancelled.", Faulty::panic_drop),
             Tool::new(name("block"), "Blocks the thread that polls it.", Faulty::block),
             Tool::new(name("abort"), "Ends the process by a signal.", Faulty::abort),
+            Tool::new(name("restart"), "Asks for a restart, not on behalf of the call.", Faulty::restart),
+            Tool::new(name("progress"), "Tells three parts of its output.", Faulty::progress).read_only(),
             Tool::new(name("set_health"), "Sets what health says.", Faulty::set_health).idempotent(),
             Tool::new(
                 name("effect_append"),
@@ -194,6 +196,18 @@ impl Faulty {
 
     async fn abort(&self, _: NoInput, _: Call) -> Result<(), Fault> {
         std::process::abort()
+    }
+
+    async fn restart(&self, _: NoInput, _: Call) -> Result<&'static str, Fault> {
+        self.host.request_restart("it felt like it").await?;
+        Ok("asked")
+    }
+
+    async fn progress(&self, _: NoInput, call: Call) -> Result<&'static str, Fault> {
+        for part in ["one", "two", "three"] {
+            call.progress(part).await?;
+        }
+        Ok("one two three")
     }
 
     async fn set_health(&self, input: Healthy, _: Call) -> Result<(), Fault> {

@@ -1,1 +1,234 @@
-//! The command line, as an operator types it.
+//! The command line, as an operator or a script uses it.
+
+use std::{io::Write, process::Stdio};
+
+use serde_json::{Value, json};
+
+use crate::harness::{Daemon, text};
+
+#[test]
+fn ask_starts_a_daemon_for_the_call_and_prints_the_answer_alone() {
+    let daemon = Daemon::home("");
+    let output = daemon.drupe(&["ask", "what can you do?"]);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{out}\n{err}");
+    assert!(out.contains("kv_set") && out.contains("builder_agent"), "{out}");
+    assert!(err.contains("offline model"), "{err}");
+    // It was started for the call, and ended with it.
+    assert_eq!(daemon.drupe(&["status"]).status.code(), Some(69));
+}
+
+#[test]
+fn ask_in_json_has_the_documented_shape() {
+    let daemon = Daemon::start("");
+    let answer =
+        daemon.json(&["ask", "kv_set key=a value=1", "--format", "json", "--session", "s", "--transcript"]);
+    for field in [
+        "status",
+        "content",
+        "tokens_used",
+        "turns_used",
+        "session",
+        "turn",
+        "usage",
+        "invocations",
+        "diagnostics",
+        "trace",
+        "transcript",
+    ] {
+        assert!(answer.get(field).is_some(), "`{field}` is missing: {answer}");
+    }
+    let run = &answer["invocations"][0];
+    for field in ["id", "agent", "parent", "depth", "status", "tokens_used", "turns_used"] {
+        assert!(run.get(field).is_some(), "`{field}` is missing: {run}");
+    }
+    let plain = daemon.json(&["ask", "kv_get key=a", "--format", "json", "--session", "s"]);
+    assert!(plain.get("transcript").is_none(), "{plain}");
+    assert!(plain["content"].as_str().is_some_and(|c| c.contains('1')), "{plain}");
+    let sessions = daemon.json(&["session", "list", "--json"]);
+    assert_eq!((&sessions[0]["id"], &sessions[0]["turns"]), (&json!("s"), &json!(2)), "{sessions}");
+    let session = daemon.json(&["session", "show", "s", "--json"]);
+    assert_eq!(session["turns"].as_array().map(Vec::len), Some(2), "{session}");
+}
+
+#[test]
+fn ask_reads_a_task_from_stdin_and_a_script_as_model_and_tells_failure_by_its_status() {
+    let daemon = Daemon::start("");
+    daemon.write("flow.yaml", "- expect: {contains: from a pipe}\n  text: heard\n- fault: {class: model, message: it broke, retriable: false}\n");
+    let mut child = daemon
+        .command(&["ask", "-", "--model", "scripted:flow.yaml"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("drupe runs");
+    child.stdin.take().expect("a pipe").write_all(b"from a pipe\n").expect("it reads");
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(text(&output.stdout).trim(), "heard", "{}", text(&output.stderr));
+    let failed = daemon.drupe(&["ask", "anything", "--model", "scripted:flow.yaml"]);
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(text(&failed.stderr).contains("it broke"), "{}", text(&failed.stderr));
+    assert_eq!(daemon.drupe(&["ask"]).status.code(), Some(2));
+}
+
+#[test]
+fn the_main_job_works_through_a_chat_over_a_pipe() {
+    let daemon = Daemon::start("");
+    let mut child = daemon
+        .command(&["chat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("drupe runs");
+    let lines = b"create an agent called haiku that writes haikus\n@haiku rust\n";
+    child.stdin.take().expect("a pipe").write_all(lines).expect("it reads");
+    let output = child.wait_with_output().expect("it ends");
+    let out = text(&output.stdout);
+    assert!(output.status.success(), "{out}\n{}", text(&output.stderr));
+    assert!(out.contains("`haiku` is made") && out.contains("rust"), "{out}\n{}", text(&output.stderr));
+    assert!(!daemon.log().contains("panicked"));
+}
+
+#[test]
+fn status_restart_and_stop_do_what_they_say() {
+    let mut daemon = Daemon::start("");
+    let status = daemon.json(&["status", "--json"]);
+    for field in [
+        "version",
+        "state",
+        "supervisor_pid",
+        "kernel_pid",
+        "generation",
+        "uptime_ms",
+        "restarts",
+        "safe_mode",
+        "model",
+        "sessions",
+        "extensions",
+    ] {
+        assert!(status.get(field).is_some(), "`{field}` is missing: {status}");
+    }
+    let extension = &status["extensions"][0];
+    for field in ["id", "version", "state", "capabilities", "isolation", "source"] {
+        assert!(extension.get(field).is_some(), "`{field}` is missing: {extension}");
+    }
+    let shown = daemon.says(&["status"]);
+    assert!(shown.contains("ready") && shown.contains("builder_agent"), "{shown}");
+    daemon.says(&["restart", "--reason", "a test"]);
+    let after = daemon.json(&["status", "--json"]);
+    assert_eq!((&after["state"], &after["restarts"]), (&json!("ready"), &json!(1)), "{after}");
+    assert!(after["exits"][0]["how"].as_str().is_some_and(|h| h.contains("a test")), "{after}");
+    daemon.says(&["stop"]);
+    assert_eq!(daemon.ended(), Some(0));
+    assert_eq!(daemon.drupe(&["status"]).status.code(), Some(69));
+}
+
+#[test]
+fn extensions_are_listed_shown_checked_and_made() {
+    let daemon = Daemon::home("");
+    daemon.says(&["ext", "new", "agent", "poet"]);
+    let again = daemon.drupe(&["ext", "new", "agent", "poet"]);
+    assert_eq!(again.status.code(), Some(1), "{}", text(&again.stderr));
+    let checked = daemon.json(&["ext", "check", "--json"]);
+    assert_eq!((&checked["ok"], &checked["diagnostics"]), (&json!(true), &json!([])), "{checked}");
+    let mut daemon = daemon;
+    daemon.run();
+    let answer = daemon.says(&["ask", "@poet hello"]);
+    assert!(answer.contains("hello"), "{answer}");
+    let list = daemon.json(&["ext", "list", "--json"]);
+    let poet = list.as_array().expect("a list").iter().find(|e| e["id"] == "poet").expect("it is listed");
+    assert_eq!((&poet["state"], &poet["capabilities"]), (&json!("active"), &json!(["agent"])), "{poet}");
+    assert!(daemon.says(&["ext", "show", "kv"]).contains("kv_get"));
+    assert_eq!(daemon.drupe(&["ext", "show", "nothing"]).status.code(), Some(1));
+    let agents = daemon.json(&["agent", "list", "--json"]);
+    let poet = agents.as_array().expect("a list").iter().find(|a| a["id"] == "poet").expect("it is listed");
+    for field in ["id", "name", "description", "mode", "model", "tools", "infer"] {
+        assert!(poet.get(field).is_some(), "`{field}` is missing: {poet}");
+    }
+    let detail = daemon.json(&["agent", "show", "poet", "--json"]);
+    let excluded = detail["excluded"].as_array().expect("a list");
+    assert!(
+        excluded
+            .iter()
+            .any(|e| e["tool"] == "kv_set" && e["reason"].as_str().is_some_and(|r| r.contains("uses_tools"))),
+        "{detail}"
+    );
+}
+
+#[test]
+fn every_fault_of_a_manifest_is_told_with_its_place() {
+    let daemon = Daemon::home("");
+    daemon.write(
+        "bad/manifest.yaml",
+        "id: wrong\nname: 5\nversion: one\nsummery: x\nscope: everyone\nrights: [fly]\ndepends_on: [wrong]\nenabled: perhaps\n\
+         agent:\n  model: \"\"\n  instructions: ../../outside.md\n  integration_mode: telepathy\n  limits: {max_turns: 0, max_turns2: 1}\n\
+         \x20 parameters: {temperature: 9}\n",
+    );
+    let output = daemon.drupe(&["ext", "check", "bad", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let diagnostics = report["diagnostics"].as_array().expect("a list");
+    let errors = diagnostics.iter().filter(|d| d["severity"] == "error");
+    assert!(errors.clone().count() >= 12, "{report:#}");
+    for one in errors {
+        assert!(one["line"].as_u64() > Some(0) && one["column"].as_u64() > Some(0), "{one}");
+        assert!(
+            !one["message"].as_str().unwrap_or_default().is_empty()
+                && one["file"].as_str().is_some_and(|f| f.ends_with("manifest.yaml")),
+            "{one}"
+        );
+    }
+    let shown = text(&daemon.drupe(&["ext", "check", "bad"]).stdout)
+        + &text(&daemon.drupe(&["ext", "check", "bad"]).stderr);
+    assert!(shown.contains("summery") && shown.contains("did you mean"), "{shown}");
+}
+
+#[test]
+fn a_manifest_that_holds_description_twice_loads_with_a_warning() {
+    let daemon = Daemon::home("");
+    daemon.write(
+        "extensions/twice/manifest.yaml",
+        "id: twice\nname: Twice\ndescription: Short.\ndescription: For the model that routes.\nagent: {model: default, instructions: \"\", usage: x, output: {format: text}}\n",
+    );
+    let output = daemon.drupe(&["ext", "check"]);
+    let shown = text(&output.stdout) + &text(&output.stderr);
+    assert!(output.status.success() && shown.contains("description"), "{shown}");
+    let mut daemon = daemon;
+    daemon.run();
+    let agents = daemon.json(&["agent", "show", "twice", "--json"]);
+    assert_eq!(agents["description"], "For the model that routes.", "{agents}");
+}
+
+#[test]
+fn the_configuration_is_shown_with_origins_and_without_secrets() {
+    let mut daemon = Daemon::home(
+        "orchestrator: {name: Ada}\nmodels: {providers: {own: {kind: openai_chat, base_url: \"http://127.0.0.1:9/v1\", api_key: \"${OWN_KEY}\"}}}\n",
+    );
+    daemon.variable("OWN_KEY", "sk-very-secret");
+    let shown = daemon.says(&["config", "show", "--json"]);
+    assert!(!shown.contains("very-secret"), "{shown}");
+    let values: Value = serde_json::from_str(&shown).expect("JSON");
+    let name = values
+        .as_array()
+        .expect("a list")
+        .iter()
+        .find(|v| v["key"] == "orchestrator.name")
+        .expect("it is there");
+    assert!(
+        name["value"] == "Ada" && name["origin"].as_str().is_some_and(|o| o.ends_with("drupe.yaml:1")),
+        "{name}"
+    );
+    assert!(daemon.says(&["config", "path"]).contains("drupe.yaml"));
+    let schema: Value = serde_json::from_str(&daemon.says(&["config", "schema"])).expect("JSON");
+    assert!(schema["properties"]["orchestrator"].is_object(), "{schema}");
+    daemon.write("drupe.yaml", "orchestrater: {}\n");
+    assert_eq!(daemon.drupe(&["config", "show"]).status.code(), Some(78));
+}
+
+#[test]
+fn completions_and_the_manual_are_printed() {
+    let daemon = Daemon::home("");
+    assert!(daemon.says(&["completions", "bash"]).contains("_drupe"));
+    assert!(daemon.says(&["man"]).contains(".TH"));
+}

@@ -14,21 +14,15 @@ use crate::harness::{
     unique, until,
 };
 
-/// A daemon whose model calls the tool that the user's message names, then repeats its result.
+/// A daemon with a plugin that fails, and a model that calls the tool that the user's message names.
 fn daemon() -> (ModelServer, Daemon) {
-    let server = ModelServer::start(|request| {
-        let (role, text) = latest(request);
-        match (role.as_str(), text.split_once(' ')) {
-            ("user", Some((tool, parameters))) => Say::Call(vec![(
-                tool.to_owned(),
-                serde_json::from_str(parameters).expect("the test gives JSON"),
-            )]),
-            _ => Say::Text(format!("result: {text}")),
-        }
-    });
-    let daemon = Daemon::home(&server.config());
-    daemon.plugin("faulty", "faulty", "");
-    let mut daemon = daemon;
+    faulty("")
+}
+
+fn faulty(manifest: &str) -> (ModelServer, Daemon) {
+    let server = ModelServer::obedient();
+    let mut daemon = Daemon::home(&server.config());
+    daemon.plugin("faulty", "faulty", manifest);
     daemon.run();
     (server, daemon)
 }
@@ -145,7 +139,7 @@ fn a_message_sent_while_the_kernel_restarts_is_answered_after_it_once() {
     let again = daemon.client().ask("turn.submit", submit).expect("it is taken in");
     assert_eq!((&again["turn"], &again["duplicate"]), (&first["turn"], &json!(true)));
     let turn = first["turn"].as_str().expect("an id");
-    assert_eq!(daemon.wait(turn)["content"], r#"result: {"a":1}"#);
+    assert_eq!(daemon.wait(turn)["content"], r#"{"a":1}"#);
     let session = daemon.client().ask("sessions.show", json!({"id": "s"})).expect("the session");
     assert_eq!(session["turns"].as_array().expect("turns").len(), 1);
     assert!(server.requests().len() >= 2);
@@ -210,26 +204,16 @@ fn many_restarts_from_within_turns_neither_hang_nor_go_unreported() {
 
 #[test]
 fn restarts_that_no_person_stands_behind_are_bounded() {
-    let (_server, daemon) = {
-        let server = ModelServer::start(|request| match latest(request).0.as_str() {
-            "user" => Say::Call(vec![("faulty_restart".into(), json!({}))]),
-            _ => Say::Text(latest(request).1),
-        });
-        let daemon = Daemon::home(&server.config());
-        daemon.plugin("faulty", "faulty", "rights: [restart]\n");
-        let mut daemon = daemon;
-        daemon.run();
-        (server, daemon)
-    };
+    let (_server, daemon) = faulty("rights: [restart]\n");
     for n in 0..3 {
         let before = daemon.until_ready();
-        daemon.submit(&format!("s{n}"), "go");
+        daemon.submit(&format!("s{n}"), "faulty_restart {}");
         daemon.until_status("the next kernel", |s| {
             s["state"] == "ready" && s["generation"] != before["generation"]
         });
     }
     let before = daemon.until_ready();
-    let turn = daemon.turn("last", "go");
+    let turn = daemon.turn("last", "faulty_restart {}");
     assert!(turn["content"].as_str().is_some_and(|c| c.contains("3 restarts were requested")), "{turn}");
     assert_eq!(daemon.until_ready()["generation"], before["generation"]);
 }

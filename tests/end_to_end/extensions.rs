@@ -2,23 +2,11 @@
 
 use serde_json::json;
 
-use crate::harness::{
-    Daemon, built,
-    model_server::{ModelServer, Say, latest},
-};
+use crate::harness::{Daemon, built, model_server::ModelServer};
 
-/// A daemon whose model calls the tool that the user's message names, and repeats its result.
+/// A daemon with what `prepare` puts into its home, and a model that calls the tool that the user's message names.
 fn with_tools(prepare: impl FnOnce(&Daemon)) -> (ModelServer, Daemon) {
-    let server = ModelServer::start(|request| {
-        let (role, text) = latest(request);
-        match (role.as_str(), text.split_once(' ')) {
-            ("user", Some((tool, parameters))) => Say::Call(vec![(
-                tool.to_owned(),
-                serde_json::from_str(parameters).expect("the test gives JSON"),
-            )]),
-            _ => Say::Text(text),
-        }
-    });
+    let server = ModelServer::obedient();
     let daemon = Daemon::home(&server.config());
     prepare(&daemon);
     let mut daemon = daemon;

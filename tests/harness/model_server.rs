@@ -51,6 +51,20 @@ impl ModelServer {
         Self { address, requests, connections }
     }
 
+    /// A model that calls the tool that the user's message names (`tool {parameters}`), and then repeats its result.
+    pub fn obedient() -> Self {
+        Self::start(|request| {
+            let (role, text) = latest(request);
+            match (role.as_str(), text.split_once(' ')) {
+                ("user", Some((tool, parameters))) => Say::Call(vec![(
+                    tool.to_owned(),
+                    serde_json::from_str(parameters).expect("the test gives JSON"),
+                )]),
+                _ => Say::Text(text),
+            }
+        })
+    }
+
     /// A configuration whose default model is this server's.
     pub fn config(&self) -> String {
         format!(

@@ -118,3 +118,25 @@ async fn a_recorded_run_outlives_the_journal_that_recorded_it() {
     assert_eq!(store.load(invocation("r")).await, memory.load(invocation("r")).await);
     assert_eq!(store.load(invocation("unknown")).await, Ok(None));
 }
+
+#[tokio::test]
+async fn a_result_is_found_whole_by_its_own_session_only() {
+    let home = Home::new();
+    let store = home.open();
+    let turn = store.accept(message("s", "1", "hello")).await.unwrap().turn;
+    store.accept(message("other", "2", "hello")).await.unwrap();
+    let long = "\u{0}🍑\n".repeat(10_000);
+    let entries = vec![
+        begin("r", "main", None, "hello"),
+        intent("r", 1, 0, EffectClass::Once),
+        intent("r", 1, 1, EffectClass::Once),
+        result("r", 1, 0, &long),
+    ];
+    store.commit(batch(&turn, entries)).await.unwrap();
+    for (session_id, index, expected) in
+        [("s", 0, Some(long)), ("s", 1, None), ("other", 0, None), ("none", 0, None)]
+    {
+        let found = store.output(session(session_id), effect("r", 1, index)).await;
+        assert_eq!(found, Ok(expected), "{session_id} {index}");
+    }
+}

@@ -1,0 +1,249 @@
+//! A client of the control socket: one connection, one line of JSON a request.
+//!
+//! Synchronous and small. [`Daemon`] is the way to ask one thing: it comes back while the kernel restarts. What lasts
+//! longer than a question (a turn, a subscription) reads a [`Client`] by itself and decides what a lost connection means.
+
+use std::{
+    io::{self, BufRead, BufReader, Write},
+    os::unix::net::UnixStream,
+    thread,
+    time::{Duration, Instant},
+};
+
+use drupe_extension_api::{
+    Fault, FaultCode,
+    control::{CONTROL_VERSION, Hello, Reply, ReplyBody, Request, Welcome, method},
+};
+use drupe_link::{ControlToken, Home, TokenError};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::{
+    console::Console,
+    failure::{Failure, status},
+    wait::Wait,
+};
+
+/// How long one read waits, so that its caller can look after other things.
+pub const TICK: Duration = Duration::from_millis(100);
+
+/// How long a daemon may take with an answer that needs no model. A kernel that hangs is replaced sooner.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long to come back while the kernel restarts: boots with many extensions and a failed attempt or two fit.
+const RESTART: Duration = Duration::from_secs(90);
+
+/// The first and the longest pause before another attempt.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(15), Duration::from_millis(250));
+
+/// Why a question has no answer.
+#[derive(Debug)]
+pub enum ClientError {
+    /// No daemon serves the home.
+    Absent,
+    /// There is one, but not for this user.
+    Forbidden(io::Error),
+    /// The connection ended. Whether the request took effect is not known.
+    Lost(String),
+    /// The daemon's answer.
+    Fault(Fault),
+}
+
+impl ClientError {
+    /// Whether the same may go well in a moment.
+    pub fn passes(&self) -> bool {
+        match self {
+            Self::Lost(_) => true,
+            Self::Fault(fault) => matches!(fault.code, FaultCode::Unavailable | FaultCode::Busy),
+            Self::Absent | Self::Forbidden(_) => false,
+        }
+    }
+
+    /// For people.
+    pub fn into_failure(self, home: &Home) -> Failure {
+        match self {
+            Self::Absent => Failure::absent(home),
+            Self::Forbidden(error) => {
+                let message = format!("the daemon of `{}` cannot be used: {error}", home.path().display());
+                Failure::new(77, message).help("run drupe as the user who started the daemon")
+            }
+            Self::Lost(reason) => {
+                let message = format!("the daemon of `{}` does not answer: {reason}", home.path().display());
+                Failure::new(status::LATER, message).help("`drupe status` shows what it is doing")
+            }
+            Self::Fault(fault) => fault.into(),
+        }
+    }
+}
+
+/// A connection to whoever serves the control socket at the moment.
+#[derive(Debug)]
+pub struct Client {
+    stream: BufReader<UnixStream>,
+    line: Vec<u8>,
+    next: u64,
+    /// Whether a kernel answers, and not the supervisor in its place.
+    pub kernel: bool,
+}
+
+impl Client {
+    /// Connects and says hello.
+    pub fn connect(home: &Home) -> Result<Self, ClientError> {
+        let stream = home.connect().map_err(unreachable)?;
+        // After the connection: a daemon that begins writes its token before it listens.
+        let token = ControlToken::read(home).map_err(|error| match error {
+            TokenError::Io(error) => unreachable(error),
+            error => ClientError::Lost(error.to_string()),
+        })?;
+        stream.set_read_timeout(Some(TICK)).map_err(lost)?;
+        stream.set_write_timeout(Some(PATIENCE)).map_err(lost)?;
+        let mut client = Self { stream: BufReader::new(stream), line: Vec::new(), next: 1, kernel: false };
+        let hello = Hello { token: token.reveal().to_owned(), version: CONTROL_VERSION };
+        let welcome: Welcome = client.call(method::HELLO, &hello)?;
+        client.kernel = welcome.from == "kernel";
+        Ok(client)
+    }
+
+    /// Sends a request; its number.
+    pub fn send(&mut self, method: &str, params: &impl Serialize) -> Result<u64, ClientError> {
+        let id = self.next;
+        self.next += 1;
+        let params = serde_json::to_value(params).map_err(|error| ClientError::Fault(error.into()))?;
+        let request = Request { id, method: method.to_owned(), params };
+        let mut line = serde_json::to_vec(&request).map_err(|error| ClientError::Fault(error.into()))?;
+        line.push(b'\n');
+        self.stream.get_mut().write_all(&line).map_err(lost)?;
+        Ok(id)
+    }
+
+    /// The next reply; none if there is none within a [`TICK`].
+    pub fn receive(&mut self) -> Result<Option<Reply>, ClientError> {
+        match self.stream.read_until(b'\n', &mut self.line) {
+            Ok(_) if self.line.last() == Some(&b'\n') => {
+                let reply = serde_json::from_slice(&self.line);
+                self.line.clear();
+                reply.map(Some).map_err(|error| {
+                    ClientError::Fault(Fault::internal(format!("a reply has an unknown form: {error}")))
+                })
+            }
+            Ok(_) => Err(ClientError::Lost("the connection ended".into())),
+            // What came so far stays in `line`.
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Ok(None)
+            }
+            Err(error) => Err(lost(error)),
+        }
+    }
+
+    /// Asks, and waits for the answer.
+    pub fn call<T: DeserializeOwned>(
+        &mut self,
+        method: &str,
+        params: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        let id = self.send(method, params)?;
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            match self.receive()? {
+                Some(Reply { id: of, body }) if of == id || of == 0 => return answer(body),
+                _ => {}
+            }
+        }
+        Err(ClientError::Lost(format!("`{method}` was not answered within {} s", PATIENCE.as_secs())))
+    }
+}
+
+/// The result that a reply holds.
+pub fn answer<T: DeserializeOwned>(body: ReplyBody) -> Result<T, ClientError> {
+    match body {
+        ReplyBody::Result(value) => serde_json::from_value(value).map_err(|error| {
+            let fault = Fault::internal(format!("the daemon's answer has an unknown form: {error}"));
+            ClientError::Fault(fault.help("after an upgrade, `drupe restart`"))
+        }),
+        ReplyBody::Error(fault) => Err(ClientError::Fault(fault)),
+        ReplyBody::Event(_) => Err(ClientError::Fault(Fault::internal("an event came in place of an answer"))),
+    }
+}
+
+fn lost(error: io::Error) -> ClientError {
+    ClientError::Lost(error.to_string())
+}
+
+fn unreachable(error: io::Error) -> ClientError {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ClientError::Absent,
+        io::ErrorKind::PermissionDenied => ClientError::Forbidden(error),
+        _ => lost(error),
+    }
+}
+
+/// The daemon of a home, for questions with one answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Daemon<'a> {
+    home: &'a Home,
+    console: Console,
+}
+
+impl<'a> Daemon<'a> {
+    /// Names it; whether it runs shows when it is asked.
+    pub fn new(home: &'a Home, console: Console) -> Self {
+        Self { home, console }
+    }
+
+    /// The home that it serves.
+    pub fn home(&self) -> &'a Home {
+        self.home
+    }
+
+    /// Asks once, whoever answers.
+    pub fn once<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        Client::connect(self.home)?.call(method, params)
+    }
+
+    /// Asks, again and again while the kernel restarts. For what may safely be asked twice.
+    pub fn call<T: DeserializeOwned>(&self, method: &str, params: &impl Serialize) -> Result<T, Failure> {
+        let mut wait = Wait::new(self.console, Some(RESTART));
+        let mut pauses = Pauses::default();
+        loop {
+            match self.once(method, params) {
+                Err(error) if error.passes() && !wait.over() => {
+                    wait.pause("waiting for the kernel", pauses.next());
+                }
+                answer => return answer.map_err(|error| error.into_failure(self.home)),
+            }
+        }
+    }
+
+    /// Asks for something without parameters.
+    pub fn get<T: DeserializeOwned>(&self, method: &str) -> Result<T, Failure> {
+        self.call(method, &Value::Null)
+    }
+}
+
+/// Pauses before further attempts, growing.
+#[derive(Debug)]
+pub struct Pauses(Duration);
+
+impl Default for Pauses {
+    fn default() -> Self {
+        Self(PAUSES.0)
+    }
+}
+
+impl Pauses {
+    /// The next one.
+    pub fn next(&mut self) -> Duration {
+        let now = self.0;
+        self.0 = (now * 2).min(PAUSES.1);
+        now
+    }
+
+    /// Sleeps for the next one.
+    pub fn sleep(&mut self) {
+        thread::sleep(self.next());
+    }
+}

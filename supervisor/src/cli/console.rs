@@ -1,0 +1,162 @@
+//! Where clients write: facts to the standard output, everything else to the standard error stream.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, IsTerminal, Write},
+};
+
+use serde::Serialize;
+
+use super::failure::Failure;
+
+/// What the two output streams can show.
+#[derive(Debug, Clone, Copy)]
+pub struct Console {
+    /// Whether the standard output shows colours.
+    pub colour: bool,
+    /// Whether the standard error stream shows colours.
+    pub colour_err: bool,
+    /// Whether somebody watches the standard error stream, so that progress is worth showing.
+    pub watched: bool,
+}
+
+/// The look of a piece of text on a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// As it is.
+    Plain,
+    /// What is there for those who look for it.
+    Dim,
+    /// A title.
+    Bold,
+    /// Went well.
+    Good,
+    /// Deserves a look.
+    Warning,
+    /// Went wrong.
+    Bad,
+}
+
+impl Style {
+    /// The text in this look.
+    pub fn paint(self, text: &str, colour: bool) -> String {
+        let code = match self {
+            Self::Plain => return text.to_owned(),
+            Self::Dim => "2",
+            Self::Bold => "1",
+            Self::Good => "32",
+            Self::Warning => "33",
+            Self::Bad => "31",
+        };
+        if colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+impl Console {
+    /// Looks at the streams of this process.
+    pub fn new(environment: &BTreeMap<String, String>) -> Self {
+        let set = |name: &str| environment.get(name).is_some_and(|value| !value.is_empty());
+        let dumb = environment.get("TERM").is_some_and(|term| term == "dumb");
+        let (out, err) = (io::stdout().is_terminal(), io::stderr().is_terminal());
+        let colours = !set("NO_COLOR") && !dumb;
+        Self { colour: out && colours, colour_err: err && colours, watched: err && !dumb }
+    }
+
+    /// Writes text to the standard output; a newline is added where it has none at its end.
+    pub fn print(&self, text: &str) -> Result<(), Failure> {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        if !text.ends_with('\n') {
+            out.write_all(b"\n")?;
+        }
+        Ok(out.flush()?)
+    }
+
+    /// Writes a value to the standard output.
+    pub fn json(&self, value: &impl Serialize) -> Result<(), Failure> {
+        self.print(&serde_json::to_string_pretty(value)?)
+    }
+
+    /// Writes a line to the standard error stream.
+    pub fn remark(&self, text: &str) {
+        // Without a place to say it there is nobody to tell.
+        let _ = writeln!(io::stderr(), "{text}");
+    }
+}
+
+/// Text of others without what a terminal would obey.
+pub fn plain(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+}
+
+/// The beginning of a text on one line, at most `most` characters long.
+pub fn short(text: &str, most: usize) -> String {
+    let line = plain(&text.split_whitespace().collect::<Vec<_>>().join(" "));
+    if line.chars().count() <= most {
+        return line;
+    }
+    let kept: String = line.chars().take(most.saturating_sub(1)).collect();
+    format!("{kept}…")
+}
+
+/// A length of time for people.
+pub fn duration(ms: u64) -> String {
+    let seconds = ms / 1000;
+    match seconds {
+        0 if ms < 100 => format!("{ms} ms"),
+        0..10 => format!("{}.{} s", seconds, ms % 1000 / 100),
+        10..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}
+
+/// Columns that line up; the last one is as long as it is.
+pub fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let cell = |row: &Vec<String>, column: usize| row.get(column).map_or(0, |cell| cell.chars().count());
+    let widths: Vec<usize> =
+        (0..columns).map(|column| rows.iter().map(|row| cell(row, column)).max().unwrap_or(0)).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (text, width) in row.iter().zip(&widths) {
+            line.push_str(&format!("{}  ", format_args!("{text:width$}")));
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_has_the_unit_that_people_would_choose() {
+        let check = |ms, text| assert_eq!(duration(ms), text);
+        check(0, "0 ms");
+        check(99, "99 ms");
+        check(100, "0.1 s");
+        check(9_999, "9.9 s");
+        check(59_999, "59 s");
+        check(61_000, "1 min 1 s");
+        check(3_600_000, "1 h 0 min");
+        check(90_000_000, "1 d 1 h");
+    }
+
+    #[test]
+    fn what_others_wrote_cannot_command_the_terminal() {
+        assert_eq!(plain("a\x1b[2Jb\u{9b}31m\r\n\tc\x07"), "a[2Jb31m\n\tc");
+        assert_eq!(short("a \n b\tc", 80), "a b c");
+        assert_eq!(short("äöüäöü", 4), "äöü…");
+    }
+
+    #[test]
+    fn columns_line_up_and_lines_have_no_blanks_at_their_end() {
+        let rows = [vec!["a".into(), "bb".into(), String::new()], vec!["ccc".into(), "d".into(), "e".into()]];
+        assert_eq!(table(&rows), "a    bb\nccc  d   e\n");
+    }
+}

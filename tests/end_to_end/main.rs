@@ -13,4 +13,5 @@ mod control;
 mod crashes;
 mod effort;
 mod extensions;
+mod keys;
 mod main_job;

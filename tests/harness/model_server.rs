@@ -55,13 +55,12 @@ impl ModelServer {
     pub fn obedient() -> Self {
         Self::start(|request| {
             let (role, text) = latest(request);
-            match (role.as_str(), text.split_once(' ')) {
-                ("user", Some((tool, parameters))) => Say::Call(vec![(
-                    tool.to_owned(),
-                    serde_json::from_str(parameters).expect("the test gives JSON"),
-                )]),
-                _ => Say::Text(text),
-            }
+            let task = text.rsplit_once("\n\nTask:\n").map_or(text.as_str(), |(_, task)| task);
+            let call = task.split_once(' ').and_then(|(tool, parameters)| {
+                let parameters: Value = serde_json::from_str(parameters).ok()?;
+                (role == "user" && parameters.is_object()).then(|| (tool.to_owned(), parameters))
+            });
+            call.map_or(Say::Text(task.to_owned()), |call| Say::Call(vec![call]))
         })
     }
 

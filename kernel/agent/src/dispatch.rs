@@ -99,7 +99,9 @@ pub async fn call_tool(
     // Code that waits for a tool holds no share of the gate meanwhile.
     let work = async {
         let call = planned(bounds, place, 0, effect, &request, known).await?;
-        run.budget.tool_calls(1);
+        if known.is_none() {
+            run.budget.tool_calls(1);
+        }
         run.commit().await?;
         let (_, answer) = one(bounds, place, call, &AtomicUsize::new(0)).await?;
         run.commit().await?;

@@ -175,7 +175,9 @@ impl Run {
             return Ok(response);
         }
         self.budget.invocation();
-        if recorded.is_none() {
+        if let Some(recorded) = &recorded {
+            self.recharge_outside(recorded).await?;
+        } else {
             self.record(Entry::Begin {
                 invocation: self.id.clone(),
                 agent: self.agent.clone(),

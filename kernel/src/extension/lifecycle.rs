@@ -275,7 +275,7 @@ async fn initialize(kernel: &Arc<Kernel>, manifest: &Arc<Manifest>, mut part: Pa
     Ok(part)
 }
 
-/// The tools that `uses_tools` names, as far as they are there; wiring complains about the rest.
+/// The tools that `uses_tools` names, sorted, as far as they are there; wiring complains about the rest.
 fn listed_tools(kernel: &Kernel, manifest: &Manifest) -> Vec<ToolSpec> {
     let parts = kernel.extensions.parts();
     let selectors = manifest.agent.iter().flat_map(|a| &a.uses_tools);
@@ -284,7 +284,9 @@ fn listed_tools(kernel: &Kernel, manifest: &Manifest) -> Vec<ToolSpec> {
         let all = part.into_iter().flat_map(|p| p.description.tools.clone());
         all.filter(|t| selector.tool.as_ref().is_none_or(|name| *name == t.name))
     });
-    tools.collect()
+    let mut tools: Vec<ToolSpec> = tools.collect();
+    tools.sort_by(|a, b| a.name.cmp(&b.name));
+    tools
 }
 
 /// The texts of an agent, rendered.

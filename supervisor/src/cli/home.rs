@@ -5,15 +5,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use super::failure::{Failure, status};
+
 /// `--home`, else `DRUPE_HOME`, else `sandbox/` of the checkout that one stands in, else the user's data folder.
 pub fn find(
     given: Option<&Path>,
     here: &Path,
     environment: &BTreeMap<String, String>,
-) -> anyhow::Result<PathBuf> {
+) -> Result<PathBuf, Failure> {
     let set = |name: &str| environment.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(home) = given.map(Path::to_owned).or_else(|| set("DRUPE_HOME")) {
-        return Ok(home);
+        return Ok(here.join(home));
     }
     // Both folders together are what makes it a checkout of drupe and not of something else.
     let checkout = here
@@ -23,6 +25,44 @@ pub fn find(
         return Ok(checkout.join("sandbox"));
     }
     let data = set("XDG_DATA_HOME").or_else(|| Some(set("HOME")?.join(".local/share")));
-    data.map(|data| data.join("drupe"))
-        .ok_or_else(|| anyhow::anyhow!("no home: set DRUPE_HOME or give `--home`"))
+    data.map(|data| data.join("drupe")).ok_or_else(|| {
+        Failure::new(status::CONFIG, "there is no home: HOME is not set")
+            .help("give `--home`, or set DRUPE_HOME")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn check(given: Option<&str>, here: &Path, variables: &[(&str, &str)], expected: &Path) {
+        let environment = variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        let found = find(given.map(Path::new), here, &environment).expect("a home");
+        assert_eq!(found, expected, "{given:?} {variables:?}");
+    }
+
+    #[test]
+    fn the_nearest_choice_wins() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let here = folder.path();
+        let variables = [("DRUPE_HOME", "/d"), ("XDG_DATA_HOME", "/x"), ("HOME", "/h")];
+        check(Some("given"), here, &variables, &here.join("given"));
+        check(None, here, &variables, Path::new("/d"));
+        check(None, here, &variables[1..], Path::new("/x/drupe"));
+        check(None, here, &variables[2..], Path::new("/h/.local/share/drupe"));
+        check(None, here, &[("DRUPE_HOME", ""), ("HOME", "/h")], Path::new("/h/.local/share/drupe"));
+        assert!(find(None, here, &BTreeMap::new()).is_err());
+    }
+
+    #[test]
+    fn a_checkout_has_a_home_of_its_own() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let deep = folder.path().join("supervisor/src/supervise");
+        fs::create_dir_all(&deep).expect("a folder");
+        check(None, &deep, &[("HOME", "/h")], Path::new("/h/.local/share/drupe"));
+        fs::create_dir(folder.path().join("sandbox")).expect("a folder");
+        check(None, &deep, &[("HOME", "/h")], &folder.path().join("sandbox"));
+    }
 }

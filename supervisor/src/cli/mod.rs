@@ -4,25 +4,58 @@
 //! is what the control API, or `drupe-config`, says. Clients write no logs; facts go to the standard output, everything
 //! else to the standard error stream.
 
-mod home;
+mod agent;
+mod ask;
+mod chat;
+mod config;
+mod ext;
+mod pages;
+mod restart;
 mod run;
+mod session;
+mod status;
+mod stop;
 
-use std::{collections::BTreeMap, io::Write, path::PathBuf, process::ExitCode};
+mod activity;
+mod client;
+mod console;
+mod failure;
+mod home;
+mod models;
+mod start;
+mod wait;
 
-use clap::{Args, Parser, Subcommand};
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use clap::{Args, CommandFactory, Parser, Subcommand, error::ErrorKind};
+use drupe_link::Home;
+
+use client::Daemon;
+use console::Console;
+use failure::Failure;
 
 /// An assistant that stays up.
-#[derive(Parser)]
+///
+/// Without a verb: starts the daemon if none runs for this home, then chats with it.
+#[derive(Debug, Parser)]
 #[command(name = "drupe", version, disable_help_subcommand = true)]
 struct CommandLine {
     #[command(flatten)]
     global: Global,
+    /// Without a verb: leave a daemon that was started for the chat running
+    #[arg(long)]
+    keep: bool,
     #[command(subcommand)]
-    verb: Verb,
+    verb: Option<Verb>,
 }
 
 /// What holds for every verb.
-#[derive(Args)]
+#[derive(Debug, Args)]
 struct Global {
     /// The home; by default DRUPE_HOME, `sandbox/` of the checkout, or the data folder of the user
     #[arg(long, global = true, value_name = "FOLDER")]
@@ -32,23 +65,151 @@ struct Global {
     config: Option<PathBuf>,
 }
 
-#[derive(Subcommand)]
+#[derive(Debug, Subcommand)]
 enum Verb {
     /// Run the daemon in the foreground
     Run(run::Run),
+    /// Chat with the running daemon
+    Chat(chat::Chat),
+    /// Ask one thing; the answer alone goes to the standard output
+    Ask(ask::Ask),
+    /// Show what the daemon is doing
+    Status(Facts),
+    /// Restart the kernel after its running turns
+    Restart(restart::Restart),
+    /// End the daemon after its running turns
+    Stop,
+    /// Extensions: list, show, check, make
+    #[command(subcommand)]
+    Ext(ext::Ext),
+    /// Agents: list, show
+    #[command(subcommand)]
+    Agent(agent::Agent),
+    /// Sessions: list, show
+    #[command(subcommand)]
+    Session(session::Session),
+    /// The configuration: show, schema, path
+    #[command(subcommand)]
+    Config(config::Config),
+    /// Print completions for a shell
+    Completions(pages::Completions),
+    /// Print a manual page
+    Man(pages::Man),
+}
+
+/// For verbs that print facts.
+#[derive(Debug, Clone, Copy, Args)]
+struct Facts {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What every verb is given.
+#[derive(Debug)]
+struct Context {
+    home: Home,
+    /// Absolute.
+    config: Option<PathBuf>,
+    environment: BTreeMap<String, String>,
+    here: PathBuf,
+    exe: PathBuf,
+    console: Console,
+}
+
+impl Context {
+    fn new(global: Global, environment: BTreeMap<String, String>, console: Console) -> Result<Self, Failure> {
+        let here = std::env::current_dir()
+            .map_err(|error| Failure::new(failure::status::IO, format!("the current folder is gone: {error}")))?;
+        let exe = std::env::current_exe()?;
+        let home = home::find(global.home.as_deref(), &here, &environment)?;
+        let home = Home::new(&home).map_err(|error| {
+            Failure::new(failure::status::CANNOT_CREATE, format!("`{}` is no home: {error}", home.display()))
+        })?;
+        let config = global.config.map(|file| here.join(file));
+        Ok(Self { home, config, environment, here, exe, console })
+    }
+
+    fn home(&self) -> &Home {
+        &self.home
+    }
+
+    fn daemon(&self) -> Daemon<'_> {
+        Daemon::new(&self.home, self.console)
+    }
 }
 
 /// Runs the command line of this process.
 pub fn main(environment: BTreeMap<String, String>) -> ExitCode {
+    let console = Console::new(&environment);
     let line = CommandLine::parse();
-    let outcome = match line.verb {
-        Verb::Run(run) => run.execute(&line.global, &environment),
-    };
-    match outcome {
-        Ok(status) => ExitCode::from(status),
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "drupe: {error:#}");
-            ExitCode::FAILURE
+    if line.keep && line.verb.is_some() {
+        let mut command = CommandLine::command();
+        command.error(ErrorKind::ArgumentConflict, "`--keep` goes without a verb, or after `ask`").exit();
+    }
+    let outcome = Context::new(line.global, environment, console)
+        .and_then(|context| execute(line.verb, line.keep, context));
+    ExitCode::from(outcome.unwrap_or_else(|failure| {
+        // Without a place to say it there is nobody to tell.
+        let _ = io::stderr().write_all(failure.render(console.colour_err).as_bytes());
+        failure.status
+    }))
+}
+
+fn execute(verb: Option<Verb>, keep: bool, context: Context) -> Result<u8, Failure> {
+    match verb {
+        None => chat::with_daemon(keep, &context),
+        Some(Verb::Run(run)) => run.execute(context),
+        Some(Verb::Chat(chat)) => chat.execute(&context),
+        Some(Verb::Ask(ask)) => ask.execute(&context),
+        Some(Verb::Status(facts)) => status::execute(&facts, &context),
+        Some(Verb::Restart(restart)) => restart.execute(&context),
+        Some(Verb::Stop) => stop::execute(&context),
+        Some(Verb::Ext(ext)) => ext.execute(&context),
+        Some(Verb::Agent(agent)) => agent.execute(&context),
+        Some(Verb::Session(session)) => session.execute(&context),
+        Some(Verb::Config(config)) => config.execute(&context),
+        Some(Verb::Completions(completions)) => completions.execute(&context, CommandLine::command()),
+        Some(Verb::Man(man)) => man.execute(&context, CommandLine::command()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn the_home_is_named_before_or_after_the_verb() {
+        for line in [["drupe", "--home", "/x", "status"], ["drupe", "status", "--home", "/x"]] {
+            let read = CommandLine::try_parse_from(line).expect("it is sound");
+            assert_eq!(read.global.home, Some(PathBuf::from("/x")));
+            assert!(matches!(read.verb, Some(Verb::Status(_))));
         }
+    }
+
+    #[test]
+    fn a_verb_that_is_almost_right_is_named() {
+        let error = CommandLine::try_parse_from(["drupe", "statsu"]).expect_err("there is no such verb");
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains("status"), "{error}");
+    }
+
+    #[test]
+    fn wrong_usage_is_refused() {
+        let check = |line: &[&str]| {
+            let line = ["drupe"].iter().chain(line);
+            assert_eq!(CommandLine::try_parse_from(line).expect_err("it is wrong").exit_code(), 2);
+        };
+        check(&["ask"]);
+        check(&["ask", "x", "--timeout", "0"]);
+        check(&["ask", "x", "--agent", "Not An Id"]);
+        check(&["ext"]);
+        check(&["run", "--agent", "../x"]);
+        check(&["completions", "cmd.exe"]);
     }
 }

@@ -36,6 +36,7 @@ const LOOK: Duration = Duration::from_millis(25);
 #[derive(Debug)]
 pub struct Started<'a> {
     context: &'a Context,
+    interrupt: Interrupt,
     child: Child,
     keep: bool,
 }
@@ -71,7 +72,7 @@ pub fn ensure<'a>(
     let child = command
         .spawn()
         .map_err(|error| Failure::new(status::SYSTEM, format!("the daemon cannot be started: {error}")))?;
-    let mut started = Started { context, child, keep: false };
+    let mut started = Started { context, interrupt: interrupt.clone(), child, keep: false };
     let mut wait = Wait::new(context.console, None);
     loop {
         let found = context.daemon().once::<Status>(method::STATUS, &Value::Null);
@@ -141,6 +142,10 @@ impl Started<'_> {
         while self.child.try_wait()?.is_none() {
             // One that does not listen yet is asked again.
             asked = asked || daemon.once::<Value>(method::STOP, &Value::Null).is_ok();
+            // It ends by itself once it was asked.
+            if asked && self.interrupt.came() {
+                return Ok(());
+            }
             wait.pause("stopping the daemon after its running turns", LOOK);
         }
         Ok(())

@@ -164,9 +164,7 @@ fn events(work: Work) -> Vec<u8> {
         });
         out.extend_from_slice(format!("data: {event}\n\n").as_bytes());
     };
-    let delta = |delta: serde_json::Value, finish: Option<&str>| {
-        json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish}])
-    };
+    let delta = |delta: serde_json::Value, finish: Option<&str>| json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish}]);
     let none = serde_json::Value::Null;
     let calls = work.calls();
     chunk(delta(json!({"role": "assistant", "content": ""}), None), none.clone());
@@ -216,7 +214,8 @@ mod tests {
     use super::*;
 
     fn asked(role: &str, content: &str) -> Option<Work> {
-        let body = json!({"messages": [{"role": "system", "content": "x"}, {"role": role, "content": content}]});
+        let body =
+            json!({"messages": [{"role": "system", "content": "x"}, {"role": role, "content": content}]});
         wanted(body.to_string().as_bytes()).ok()
     }
 

@@ -160,7 +160,8 @@ mod tests {
 
     #[test]
     fn a_name_with_spaces_and_parentheses_is_read_over() {
-        let stat = Stat::parse("7 (a b) c) S 3 7 7 0 -1 0 1 2 3 4 10 20 30 40 20 0 1 0 5 6 7").expect("a line");
+        let stat =
+            Stat::parse("7 (a b) c) S 3 7 7 0 -1 0 1 2 3 4 10 20 30 40 20 0 1 0 5 6 7").expect("a line");
         assert_eq!((stat.parent, stat.ticks), (3, 100));
         assert!(Stat::parse("7 (a) S 3").is_none());
     }

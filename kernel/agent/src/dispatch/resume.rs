@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use drupe_extension_api::{EffectClass, EventBody, ToolCallRequest, ToolStatus, wire::LookupResult};
 
-use super::{Bounds, Call, Place, Plan, started, unknown_tool};
+use super::{Bounds, Call, OUTSIDE, Place, Plan, started, unknown_tool};
 use crate::{
     ids,
     journal::{JournalFault, RecordedEffect},
@@ -21,8 +21,11 @@ pub(super) async fn plan(
     known: &RecordedEffect,
 ) -> Result<Plan, JournalFault> {
     if let Some((status, content)) = known.result.clone() {
-        // What the call set off will not run again, and so would not be charged.
-        place.run.recharge(ids::child_of_effect(&known.effect), true).await?;
+        // What the call set off will not run again, and so would not be charged. Calls outside the loop were charged
+        // when the run began again.
+        if place.step != OUTSIDE {
+            place.run.recharge(ids::child_of_effect(&known.effect), true).await?;
+        }
         return Ok(Plan::Answered { status, content });
     }
     let tool = bounds.registry.get(&request.name);

@@ -12,8 +12,9 @@ use tokio_util::sync::CancellationToken;
 use super::{MAX_INVOCATIONS, Run};
 use crate::{
     agent::{Agent, Task},
+    dispatch::OUTSIDE,
     ids,
-    journal::JournalFault,
+    journal::{JournalFault, RecordedInvocation},
     share::{self, Share},
 };
 
@@ -190,17 +191,33 @@ impl Run {
     }
 }
 
+impl Run {
+    /// Charges the calls that an earlier process made within this run outside the loop. The code that made them may
+    /// not ask for them again: the call on whose behalf it did may have its result.
+    pub(super) async fn recharge_outside(&self, recorded: &RecordedInvocation) -> Result<(), JournalFault> {
+        for effect in recorded.steps.iter().filter(|s| s.step == OUTSIDE).flat_map(|s| &s.effects) {
+            self.budget.tool_calls(1);
+            if effect.result.is_some() {
+                self.recharge(ids::child_of_effect(&effect.effect), true).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// What a run is recorded to have spent: the sum that it ended with, or that of its own steps.
-fn sum(recorded: &crate::journal::RecordedInvocation) -> Spend {
+fn sum(recorded: &RecordedInvocation) -> Spend {
     if recorded.response.is_some() {
         return recorded.spend;
     }
     let mut spend = Spend { invocations: 1, cost_usd: Some(0.0), ..Spend::default() };
-    for step in recorded.steps.iter().filter(|s| s.answer.is_some()) {
+    for step in recorded.steps.iter().filter(|s| s.answer.is_some() || s.step == OUTSIDE) {
         spend.usage += step.usage;
-        spend.turns += 1;
+        spend.turns += u32::from(step.answer.is_some());
         spend.tool_calls += u32::try_from(step.effects.len()).unwrap_or(u32::MAX);
-        spend.cost_usd = spend.cost_usd.zip(step.cost_usd).map(|(a, b)| a + b);
+        if step.answer.is_some() {
+            spend.cost_usd = spend.cost_usd.zip(step.cost_usd).map(|(a, b)| a + b);
+        }
     }
     spend
 }

@@ -10,8 +10,8 @@ use std::{
 };
 
 use drupe_extension_api::{
-    AgentId, AgentResponse, DefinitionLimits, EffectClass, EffectId, Message, ToolAnnotations, ToolName,
-    ToolSpec, wire::LookupResult,
+    AgentId, AgentResponse, DefinitionLimits, EffectClass, EffectId, Message, ToolAnnotations,
+    ToolCallRequest, ToolName, ToolSpec, wire::LookupResult,
 };
 use futures_util::{StreamExt, future::BoxFuture, stream, stream::BoxStream};
 use serde_json::{json, value::RawValue};
@@ -112,6 +112,8 @@ pub enum Does {
     Fails(&'static str),
     /// Takes a while.
     Sleeps(u64),
+    /// Runs a tool of its own, by the way that code goes.
+    Calls(Arc<Registry>, &'static str),
     /// Never ends by itself, and does not hear that it is cancelled.
     Hangs,
     /// Ends when it is cancelled, with what it has done so far.
@@ -197,6 +199,14 @@ impl Fake {
             Does::Sleeps(ms) => {
                 tokio::time::sleep(Duration::from_millis(*ms)).await;
                 Ok(ToolOutput::text("slept"))
+            }
+            Does::Calls(tools, name) => {
+                let request =
+                    ToolCallRequest { call_id: String::new(), name: (*name).into(), arguments: "{}".into() };
+                let limits = DefinitionLimits::default();
+                let ended = call_tool(&context.run, tools, &limits, request).await;
+                let (status, content) = ended.map_err(|fault| ToolError::failed(fault.to_string()))?;
+                Ok(ToolOutput::text(format!("{status:?}: {content}")))
             }
             Does::Hangs => std::future::pending().await,
             Does::Listens => {

@@ -96,10 +96,10 @@ async fn time_ends_a_model_s_stream_with_a_report() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn time_ends_a_model_that_never_pauses() {
-    let endless = vec![ModelEvent::Text("on and ".into()); 100];
-    let script = [Reply::Gives([endless, ScriptedModel::say("on")].concat())];
-    check(limited(|l| l.time_budget_ms = 0), &script, vec![], FailureClass::Timeout, &[]).await;
+async fn a_run_without_time_asks_no_model() {
+    let definition = limited(|l| l.time_budget_ms = 0);
+    let seen = check(definition, &[say("never")], vec![], FailureClass::Timeout, &[]).await;
+    assert!(seen.model.requests().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -48,6 +48,9 @@ impl Script {
             |(name, class): (&str, _)| Fake::says(name).class(class).counted(world, journal).registered();
         let mut below: Vec<_> = CLASSES.map(tool).into();
         below.push(refuse::tool());
+        let inner = registry([tool(("inner", EffectClass::Once))]);
+        let outer = Fake::new("outer", Does::Calls(inner, "inner")).class(EffectClass::Idempotent);
+        below.push(outer.counted(world, journal).registered());
         let sub = looping(definition("sub"), &model, below.clone());
         below.push(as_tool(&sub));
         let root = looping(definition("main"), &model, below);
@@ -163,6 +166,12 @@ async fn a_run_goes_on_after_a_cut_at_any_commit() {
 #[tokio::test]
 async fn a_run_that_was_cut_off_twice_goes_on() {
     check(&Script::of(&[&["once", "agent_sub"]], &[&["idem"]]), 1).await;
+}
+
+#[tokio::test]
+async fn calls_that_code_makes_within_a_run_are_found_again_after_a_cut() {
+    check(&Script::of(&[&["pure"], &["outer", "once"], &["idem"]], &[]), 1).await;
+    check(&Script::of(&[&["agent_sub"], &["once"]], &[&["outer"]]), 0).await;
 }
 
 #[tokio::test]

@@ -1,0 +1,97 @@
+//! `drupe agent`: who can be asked.
+
+use drupe_extension_api::{
+    IntegrationMode,
+    control::{AgentDetail, AgentStatus, Named, method},
+};
+
+use super::{
+    Context, Facts,
+    console::{Style, duration, plain, short, table},
+    failure::Failure,
+};
+
+/// The verbs of `drupe agent`.
+#[derive(Debug, clap::Subcommand)]
+pub enum Agent {
+    /// List the agents
+    List(Facts),
+    /// Show an agent in full
+    Show(Show),
+}
+
+/// Arguments of `drupe agent show`.
+#[derive(Debug, clap::Args)]
+pub struct Show {
+    /// Its id
+    id: String,
+    #[command(flatten)]
+    facts: Facts,
+}
+
+impl Agent {
+    /// Does it.
+    pub fn execute(self, context: &Context) -> Result<u8, Failure> {
+        match self {
+            Self::List(facts) => {
+                let list: Vec<AgentStatus> = context.daemon().get(method::AGENTS_LIST)?;
+                match facts.json {
+                    true => context.console.json(&list)?,
+                    false if list.is_empty() => context.console.remark("there are no agents"),
+                    false => context.console.print(&lines(&list))?,
+                }
+            }
+            Self::Show(Show { id, facts }) => {
+                let detail: AgentDetail = context.daemon().call(method::AGENTS_SHOW, &Named { id })?;
+                match facts.json {
+                    true => context.console.json(&detail)?,
+                    false => context.console.print(&render(&detail, context.console.colour))?,
+                }
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// A line an agent.
+pub fn lines(list: &[AgentStatus]) -> String {
+    let row = |agent: &AgentStatus| {
+        let model = agent.model.clone().unwrap_or_else(|| "its own".into());
+        vec![format!("@{}", agent.id), model, short(&agent.description, 90)]
+    };
+    table(&list.iter().map(row).collect::<Vec<_>>())
+}
+
+fn render(detail: &AgentDetail, colour: bool) -> String {
+    let AgentStatus { id, name, description, mode, model, tools, infer } = &detail.status;
+    let mut text = format!("{} {}\n", Style::Bold.paint(&format!("@{id}"), colour), plain(name));
+    let limits = &detail.limits;
+    let mut rows = Vec::new();
+    let mut row = |name: &str, value: &str| {
+        if !value.trim().is_empty() {
+            rows.push(vec![format!("  {name}"), plain(value.trim()).replace('\n', " ")]);
+        }
+    };
+    row("description", description);
+    row("usage", detail.usage.as_deref().unwrap_or_default());
+    row("model", model.as_deref().unwrap_or("its own"));
+    row("mode", if *mode == IntegrationMode::Tool { "tool" } else { "handoff" });
+    row("chosen by", if *infer { "you, and the orchestrator" } else { "you, and agents that list it" });
+    row("tools", &tools.join(", "));
+    row(
+        "a run may take",
+        &format!(
+            "{} steps, {} tokens, {}",
+            limits.max_turns,
+            limits.max_tokens_per_invocation,
+            duration(limits.time_budget_ms)
+        ),
+    );
+    text.push_str(&table(&rows));
+    if !detail.excluded.is_empty() {
+        text.push_str(&format!("{}\n", Style::Bold.paint("tools that it does not have", colour)));
+        let excluded = detail.excluded.iter().map(|one| vec![format!("  {}", plain(&one.tool)), plain(&one.reason)]);
+        text.push_str(&table(&excluded.collect::<Vec<_>>()));
+    }
+    text
+}

@@ -1,0 +1,110 @@
+//! `drupe config`: what holds, and who set it. Needs no daemon: it reads what the next kernel would read.
+
+use drupe_config::{DEFAULT_CONFIG, Sources, config_schema, default_file, load_config, manifest_schema};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    Context, Facts,
+    console::{Style, plain, table},
+    failure::{Failure, status},
+};
+
+/// The verbs of `drupe config`.
+#[derive(Debug, clap::Subcommand)]
+pub enum Config {
+    /// Show every value with its origin; secrets are masked
+    Show(Facts),
+    /// Print a JSON Schema, for editors
+    Schema(Schema),
+    /// Print the path of the configuration file
+    Path(Facts),
+    /// Print a commented configuration file with every default
+    Template,
+}
+
+/// Arguments of `drupe config schema`.
+#[derive(Debug, clap::Args)]
+pub struct Schema {
+    /// Of `drupe.yaml`, or of an extension's `manifest.yaml`
+    #[arg(value_enum, default_value = "config")]
+    of: Of,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Of {
+    Config,
+    Manifest,
+}
+
+/// What `config path --json` prints.
+#[derive(Debug, Serialize)]
+struct Place {
+    home: String,
+    file: String,
+    exists: bool,
+}
+
+impl Config {
+    /// Does it.
+    pub fn execute(self, context: &Context) -> Result<u8, Failure> {
+        match self {
+            Self::Show(facts) => show(facts, context)?,
+            Self::Schema(Schema { of: Of::Config }) => context.console.json(&config_schema())?,
+            Self::Schema(Schema { of: Of::Manifest }) => context.console.json(&manifest_schema())?,
+            Self::Path(facts) => path(facts, context)?,
+            Self::Template => context.console.print(DEFAULT_CONFIG)?,
+        }
+        Ok(0)
+    }
+}
+
+fn show(facts: Facts, context: &Context) -> Result<(), Failure> {
+    let home = context.home().path();
+    let sources = Sources {
+        file: context.config.clone().or_else(|| default_file(home)),
+        home: home.to_owned(),
+        environment: context.environment.clone(),
+        overrides: Vec::new(),
+    };
+    let loaded = load_config(&sources).map_err(|faults| {
+        context.console.remark(faults.render(context.console.colour_err).trim_end());
+        Failure::said(status::CONFIG)
+    })?;
+    if !loaded.warnings.is_empty() {
+        context.console.remark(loaded.warnings.render(context.console.colour_err).trim_end());
+    }
+    let values = loaded.value.effective();
+    if facts.json {
+        return context.console.json(&values);
+    }
+    let colour = context.console.colour;
+    let row = |value: &drupe_config::EffectiveValue| {
+        let shown = match &value.value {
+            Value::String(text) => plain(text).replace('\n', "\\n"),
+            other => other.to_string(),
+        };
+        vec![value.key.clone(), shown, format!("# {}", value.origin)]
+    };
+    let lines = table(&values.iter().map(row).collect::<Vec<_>>());
+    let painted = lines.lines().zip(&values).map(|(line, value)| {
+        let set = value.origin != drupe_config::Origin::Default;
+        let style = if set { Style::Bold } else { Style::Plain };
+        style.paint(line, colour) + "\n"
+    });
+    context.console.print(&painted.collect::<String>())
+}
+
+fn path(facts: Facts, context: &Context) -> Result<(), Failure> {
+    let home = context.home().path();
+    let file = context.config.clone().unwrap_or_else(|| home.join("drupe.yaml"));
+    let exists = file.symlink_metadata().is_ok();
+    if facts.json {
+        let (home, file) = (home.display().to_string(), file.display().to_string());
+        return context.console.json(&Place { home, file, exists });
+    }
+    if !exists {
+        context.console.remark("the file does not exist, so built-in defaults hold; `drupe config template` prints one");
+    }
+    context.console.print(&file.display().to_string())
+}

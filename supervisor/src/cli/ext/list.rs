@@ -1,0 +1,75 @@
+//! `drupe ext list` and `drupe ext show`.
+
+use drupe_extension_api::control::{ExtensionDetail, ExtensionStatus, Named, method};
+
+use crate::cli::{
+    Context, Facts,
+    console::{Style, plain, table},
+    failure::Failure,
+    status,
+};
+
+/// Lists them.
+pub fn execute(facts: Facts, context: &Context) -> Result<u8, Failure> {
+    let list: Vec<ExtensionStatus> = context.daemon().get(method::EXTENSIONS_LIST)?;
+    match facts.json {
+        true => context.console.json(&list)?,
+        false if list.is_empty() => context.console.remark("there are no extensions"),
+        false => context.console.print(&status::extensions(&list, context.console.colour))?,
+    }
+    Ok(0)
+}
+
+/// Arguments of `drupe ext show`.
+#[derive(Debug, clap::Args)]
+pub struct Show {
+    /// Its id
+    id: String,
+    #[command(flatten)]
+    facts: Facts,
+}
+
+impl Show {
+    /// Shows one in full.
+    pub fn execute(self, context: &Context) -> Result<u8, Failure> {
+        let detail: ExtensionDetail = context.daemon().call(method::EXTENSIONS_SHOW, &Named { id: self.id })?;
+        match self.facts.json {
+            true => context.console.json(&detail)?,
+            false => context.console.print(&render(&detail, context.console.colour))?,
+        }
+        Ok(0)
+    }
+}
+
+fn render(detail: &ExtensionDetail, colour: bool) -> String {
+    let ExtensionStatus { id, version, state, reason, capabilities, isolation, source, since } = &detail.status;
+    let version = version.as_deref().unwrap_or_default();
+    let mut text = format!("{} {}\n", Style::Bold.paint(&plain(id), colour), plain(version));
+    let mut rows = Vec::new();
+    let mut row = |name: &str, value: String| {
+        let value = plain(value.trim()).replace('\n', " ");
+        if !value.is_empty() {
+            rows.push(vec![format!("  {name}"), value]);
+        }
+    };
+    row("name", detail.name.clone());
+    row("summary", detail.summary.clone());
+    row("description", detail.description.clone());
+    row("state", format!("{} since {since}", status::word(*state)));
+    row("reason", reason.clone().unwrap_or_default());
+    row("can be", capabilities.join(", "));
+    row("tools", detail.tools.join(", "));
+    row("depends on", detail.depends_on.join(", "));
+    row("rights", detail.rights.join(", "));
+    row("code runs", isolation.clone().unwrap_or_else(|| "it has none".into()));
+    row("folder", source.clone());
+    row("set up", detail.setup_instructions.clone().unwrap_or_default());
+    text.push_str(&table(&rows));
+    text.push_str(&format!("{}\n", Style::Bold.paint("history", colour)));
+    let history = detail.history.iter().map(|change| {
+        let reason = change.reason.as_deref().map(|reason| plain(&reason.replace('\n', " ")));
+        vec![format!("  {}", change.time), status::word(change.state).to_owned(), reason.unwrap_or_default()]
+    });
+    text.push_str(&table(&history.collect::<Vec<_>>()));
+    text
+}

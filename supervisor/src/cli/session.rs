@@ -1,0 +1,190 @@
+//! `drupe session`: what was said, with the tree of sub-agent runs.
+
+use drupe_extension_api::{
+    InvocationId, Message, ResponseStatus,
+    control::{InvocationRecord, Named, SessionDetail, SessionStatus, TranscriptEntry, TurnResult, method},
+};
+
+use super::{
+    Context, Facts,
+    console::{Style, duration, plain, short, table},
+    failure::Failure,
+};
+
+/// Characters of a tool's result that are shown; `--json` has all.
+const RESULT: usize = 100;
+
+/// The verbs of `drupe session`.
+#[derive(Debug, clap::Subcommand)]
+pub enum Session {
+    /// List the sessions
+    List(Facts),
+    /// Show a session: its turns, with what agents and tools did
+    Show(Show),
+}
+
+/// Arguments of `drupe session show`.
+#[derive(Debug, clap::Args)]
+pub struct Show {
+    /// Its id
+    id: String,
+    #[command(flatten)]
+    facts: Facts,
+}
+
+impl Session {
+    /// Does it.
+    pub fn execute(self, context: &Context) -> Result<u8, Failure> {
+        match self {
+            Self::List(facts) => {
+                let list: Vec<SessionStatus> = context.daemon().get(method::SESSIONS_LIST)?;
+                match facts.json {
+                    true => context.console.json(&list)?,
+                    false if list.is_empty() => context.console.remark("there are no sessions yet"),
+                    false => context.console.print(&lines(&list))?,
+                }
+            }
+            Self::Show(Show { id, facts }) => {
+                let detail: SessionDetail = context.daemon().call(method::SESSIONS_SHOW, &Named { id })?;
+                match facts.json {
+                    true => context.console.json(&detail)?,
+                    false => context.console.print(&render(&detail, context.console.colour))?,
+                }
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// A line a session.
+pub fn lines(list: &[SessionStatus]) -> String {
+    let row = |session: &SessionStatus| {
+        let turns = format!("{} turns", session.turns);
+        // A tenth of a second is of no interest here.
+        let updated = session.updated.strftime("%Y-%m-%d %H:%M:%SZ").to_string();
+        vec![session.id.to_string(), turns, updated, short(&session.title, 60)]
+    };
+    table(&list.iter().map(row).collect::<Vec<_>>())
+}
+
+fn render(detail: &SessionDetail, colour: bool) -> String {
+    let SessionStatus { id, created, agent, .. } = &detail.status;
+    let agent = agent.as_ref().map(|agent| format!(", answered by @{agent}")).unwrap_or_default();
+    let mut text = format!("{} since {created}{agent}\n", Style::Bold.paint(id.as_str(), colour));
+    for turn in &detail.turns {
+        text.push_str(&format!("\n{}\n", Style::Bold.paint(&format!("› {}", plain(&turn.input)), colour)));
+        let root = turn.invocations.iter().find(|run| run.depth == 0);
+        if let Some(root) = root {
+            below(turn, root, colour, &mut text);
+        }
+        text.push_str(&ending(turn, colour));
+    }
+    text
+}
+
+/// The entries of a run, each child after the call that began it, as far as that shows: children come in their order.
+fn below(turn: &TurnResult, run: &InvocationRecord, colour: bool, text: &mut String) {
+    let indent = "  ".repeat(run.depth as usize + 1);
+    let mut children = turn.invocations.iter().filter(|child| child.parent.as_ref() == Some(&run.id));
+    for entry in entries(turn, &run.id) {
+        match &entry.message {
+            // The turn's own message is above it.
+            Message::User { .. } if run.depth == 0 => {}
+            Message::User { content } => {
+                text.push_str(&format!("{indent}{}\n", Style::Dim.paint(&format!("task: {}", short(content, RESULT)), colour)));
+            }
+            Message::Assistant { content, tool_calls, .. } => {
+                for line in plain(content).lines() {
+                    text.push_str(&format!("{indent}{line}\n"));
+                }
+                for call in tool_calls {
+                    let call = format!("→ {} {}", short(&call.name, RESULT), short(&call.arguments, RESULT));
+                    text.push_str(&format!("{indent}{}\n", Style::Dim.paint(&call, colour)));
+                }
+            }
+            Message::Tool { name, content, .. } => {
+                if let Some(child) = children.next() {
+                    head(turn, child, colour, text);
+                }
+                let result = format!("← {}: {}", short(name, RESULT), short(content, RESULT));
+                text.push_str(&format!("{indent}{}\n", Style::Dim.paint(&result, colour)));
+            }
+        }
+    }
+    for child in children {
+        head(turn, child, colour, text);
+    }
+}
+
+fn head(turn: &TurnResult, run: &InvocationRecord, colour: bool, text: &mut String) {
+    let indent = "  ".repeat(run.depth as usize);
+    let spent = format!("{} steps, {} tokens", run.turns_used, run.tokens_used);
+    text.push_str(&format!("{indent}{} {spent}\n", Style::Bold.paint(&format!("@{}", run.agent), colour)));
+    below(turn, run, colour, text);
+}
+
+fn entries<'a>(turn: &'a TurnResult, run: &'a InvocationId) -> impl Iterator<Item = &'a TranscriptEntry> {
+    turn.transcript.iter().filter(move |entry| &entry.invocation == run)
+}
+
+fn ending(turn: &TurnResult, colour: bool) -> String {
+    let spend = &turn.spend;
+    let (tokens, time) = (spend.usage.total(), duration(spend.elapsed_ms));
+    let (style, line) = match turn.status {
+        None => (Style::Warning, "it runs, or waits".to_owned()),
+        Some(ResponseStatus::Success) => (Style::Dim, format!("{time}, {tokens} tokens")),
+        Some(_) => {
+            let error = turn.error.as_deref().unwrap_or("failed");
+            (Style::Bad, format!("{} ({time}, {tokens} tokens)", plain(error)))
+        }
+    };
+    format!("  {}\n", style.paint(&line, colour))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_sub_agents_run_stands_within_the_call_that_began_it() {
+        let run = |id: &str, agent: &str, parent: Option<&str>, depth: u32| {
+            json!({
+                "id": id, "agent": agent, "parent": parent, "depth": depth, "status": "success", "usage": {},
+                "tokens_used": 7, "turns_used": 1,
+            })
+        };
+        let entry = |run: &str, rest: serde_json::Value| {
+            let mut entry = json!({"invocation": run, "agent": "a"});
+            for (key, value) in rest.as_object().expect("an object") {
+                entry[key] = value.clone();
+            }
+            entry
+        };
+        let call = json!([{"call_id": "c", "name": "agent_haiku", "arguments": "{\"task\":\"rust\"}"}]);
+        let detail = json!({
+            "id": "s", "created": "2026-01-01T00:00:00Z", "updated": "2026-01-01T00:00:00Z", "turns": 1, "agent": null,
+            "title": "x", "last_seq": 9,
+        });
+        let mut detail = detail;
+        detail["turns"] = json!([{
+            "session": "s", "turn": "t", "input": "a haiku", "status": "success", "content": "done", "spend": {},
+            "invocations": [run("i-0", "orchestrator", None, 0), run("i-1", "haiku", Some("i-0"), 1)],
+            "transcript": [
+                entry("i-0", json!({"role": "user", "content": "a haiku"})),
+                entry("i-0", json!({"role": "assistant", "content": "", "tool_calls": call})),
+                entry("i-1", json!({"role": "user", "content": "rust"})),
+                entry("i-1", json!({"role": "assistant", "content": "old crab"})),
+                entry("i-0", json!({"role": "tool", "call_id": "c", "name": "agent_haiku", "status": "ok", "content": "old crab"})),
+                entry("i-0", json!({"role": "assistant", "content": "done"})),
+            ],
+            "diagnostics": [], "trace": "c",
+        }]);
+        let parsed: Result<SessionDetail, _> = serde_json::from_value(detail);
+        let Ok(detail) = parsed else { panic!("{parsed:?}") };
+        let expected = "s since 2026-01-01T00:00:00Z\n\n› a haiku\n  → agent_haiku {\"task\":\"rust\"}\n  @haiku 1 steps, 7 \
+                        tokens\n    task: rust\n    old crab\n  ← agent_haiku: old crab\n  done\n  0 ms, 0 tokens\n";
+        assert_eq!(render(&detail, false), expected);
+    }
+}

@@ -1,0 +1,263 @@
+//! A daemon in a home of its own, and one connection to it.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    os::unix::net::{UnixDatagram, UnixStream},
+    path::Path,
+    process::{Child, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use drupe_link::{ControlToken, Home};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::{model::Model, process, turns::Work};
+
+/// Nothing takes longer, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What stands in a home's `drupe.yaml`.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// `journal.durability`.
+    pub durability: &'static str,
+    /// Whether the shipped extensions are on.
+    pub shipped: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { durability: "full", shipped: true }
+    }
+}
+
+/// A home, with a daemon where one was started.
+pub struct Daemon {
+    home: tempfile::TempDir,
+    supervisor: Option<Child>,
+    notices: UnixDatagram,
+}
+
+impl Daemon {
+    /// A home whose default model is this one.
+    pub fn home(model: &Model, settings: Settings) -> Result<Self> {
+        let home = tempfile::Builder::new().prefix("drupe-bench").tempdir()?;
+        let notices = UnixDatagram::bind(home.path().join("notices"))?;
+        notices.set_read_timeout(Some(PATIENCE))?;
+        // More requests at once than by default: many sessions shall wait for the daemon and not for a number.
+        let mut config = json!({
+            "journal": {"durability": settings.durability},
+            "models": {
+                "aliases": {"default": "bench/bench"},
+                "providers": {"bench": {
+                    "kind": "openai_chat",
+                    "base_url": format!("http://{}/v1", model.address()),
+                    "api_key": "none",
+                    "concurrency": 128,
+                }},
+            },
+        });
+        if !settings.shipped {
+            let off = shipped()?.into_iter().map(|id| (id, json!({"enabled": false})));
+            config["extensions"] = Value::Object(off.collect());
+        }
+        // JSON is YAML.
+        fs::write(home.path().join("drupe.yaml"), config.to_string())?;
+        Ok(Self { home, supervisor: None, notices })
+    }
+
+    /// Puts a copy of the test plugin there, whose tools begin with its id.
+    pub fn native(&self, id: &str) -> Result<()> {
+        let manifest = format!(
+            "id: {id}\nname: {id}\ndescription: Is there to be measured.\nentrypoint: lib{id}\nisolation: inproc\n\
+             config: {{prefix: {id}}}\n"
+        );
+        self.extension(id, &manifest)?;
+        let library = self.path().join(format!("extensions/{id}/lib{id}.so"));
+        fs::copy(process::built("libfaulty.so")?, library)?;
+        Ok(())
+    }
+
+    /// Puts an extension without code there.
+    pub fn extension(&self, id: &str, manifest: &str) -> Result<()> {
+        let folder = self.path().join("extensions").join(id);
+        fs::create_dir_all(&folder)?;
+        Ok(fs::write(folder.join("manifest.yaml"), manifest)?)
+    }
+
+    /// The home.
+    pub fn path(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// Starts the daemon and waits until it serves; how long that took.
+    pub fn start(&mut self) -> Result<Duration> {
+        let log = fs::File::options().create(true).append(true).open(self.path().join("bench.log"))?;
+        let mut command = process::command(&process::built("drupe")?);
+        command.arg("run").arg("--home").arg(self.path()).current_dir(self.path()).env_clear();
+        command.env("PATH", "/usr/bin:/bin").env("HOME", self.path());
+        // As under systemd: being told takes no processor time from what is measured, asking would.
+        command.env("NOTIFY_SOCKET", self.path().join("notices"));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let began = Instant::now();
+        self.supervisor = Some(command.spawn()?);
+        self.ready()?;
+        Ok(began.elapsed())
+    }
+
+    /// Starts it and sees to it that nothing was left out.
+    pub fn start_whole(&mut self) -> Result<()> {
+        self.start()?;
+        for extension in self.client()?.ask("extensions.list", &json!({}))?.as_array().into_iter().flatten() {
+            let state = extension["state"].as_str().unwrap_or_default();
+            ensure!(["active", "disabled"].contains(&state), "an extension is not active: {extension}");
+        }
+        Ok(())
+    }
+
+    /// Waits until a kernel is ready.
+    pub fn ready(&self) -> Result<()> {
+        let mut notice = [0; 4096];
+        loop {
+            let length = self.notices.recv(&mut notice).context("the daemon is not ready")?;
+            if notice[..length].starts_with(b"READY=1") {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Forgets what was told so far.
+    pub fn forget_notices(&self) -> Result<()> {
+        self.notices.set_nonblocking(true)?;
+        while self.notices.recv(&mut [0; 4096]).is_ok() {}
+        Ok(self.notices.set_nonblocking(false)?)
+    }
+
+    /// The supervisor's process.
+    pub fn supervisor(&self) -> Result<u32> {
+        Ok(self.supervisor.as_ref().context("no daemon was started")?.id())
+    }
+
+    /// The kernel's process.
+    pub fn kernel(&self) -> Result<u32> {
+        let status = self.client()?.ask("status", &json!({}))?;
+        Ok(u32::try_from(status["kernel_pid"].as_u64().context("a kernel")?)?)
+    }
+
+    /// A connection.
+    pub fn client(&self) -> Result<Client> {
+        Client::connect(self.path())
+    }
+
+    /// Ends it and waits for that.
+    pub fn stop(&mut self) -> Result<()> {
+        let Some(mut child) = self.supervisor.take() else { return Ok(()) };
+        signal(child.id(), Signal::TERM)?;
+        let status = child.wait()?;
+        ensure!(status.success(), "the daemon ended with {status}");
+        self.forget_notices()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It is killed where it does not end; the kernel follows its supervisor.
+        if let Some(mut child) = self.supervisor.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Sends a signal.
+pub fn signal(pid: u32, signal: Signal) -> Result<()> {
+    let pid = Pid::from_raw(i32::try_from(pid)?).context("a process")?;
+    Ok(kill_process(pid, signal)?)
+}
+
+/// The ids of the extensions that ship.
+fn shipped() -> Result<Vec<String>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../extensions");
+    let names = fs::read_dir(folder)?.flatten().filter(|entry| entry.path().is_dir());
+    Ok(names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
+}
+
+/// What a client says first.
+pub fn hello(home: &Path) -> Result<Value> {
+    let token = ControlToken::read(&Home::new(home)?)?;
+    Ok(json!({"id": 0, "method": "hello", "params": {"token": token.reveal(), "version": 1}}))
+}
+
+/// A message of a conversation of its own.
+pub fn submit(work: Work) -> Value {
+    let id = uuid::Uuid::new_v4().simple().to_string();
+    json!({"external_id": id, "session": id, "text": work.text()})
+}
+
+/// Refuses a turn that did not go well: measuring it would be measuring something else.
+pub fn check_turn(result: &Value, work: Work) -> Result<()> {
+    let (status, tools) = (&result["status"], result["transcript"].as_array().into_iter().flatten());
+    let tools = tools.filter(|entry| entry["role"] == "tool").count();
+    let calls = if work == Work::Delegate { 2 } else { work.calls().len() };
+    ensure!(status == "success" && tools == calls, "a turn of `{}` went wrong: {result}", work.name());
+    Ok(())
+}
+
+/// A connection to the control socket.
+pub struct Client {
+    stream: BufReader<UnixStream>,
+    next: u64,
+}
+
+impl Client {
+    fn connect(home: &Path) -> Result<Self> {
+        let stream = Home::new(home)?.connect()?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut client = Self { stream: BufReader::new(stream), next: 1 };
+        client.send(&hello(home)?)?;
+        client.answer()?;
+        Ok(client)
+    }
+
+    /// Asks, and waits for the answer.
+    pub fn ask(&mut self, method: &str, params: &Value) -> Result<Value> {
+        self.send(&json!({"id": self.next, "method": method, "params": params}))?;
+        self.next += 1;
+        self.answer()
+    }
+
+    /// One turn in a new conversation; how long it took until the whole result was there.
+    pub fn turn(&mut self, work: Work) -> Result<Duration> {
+        let message = submit(work);
+        let began = Instant::now();
+        let turn = self.ask("turn.submit", &message)?;
+        let result = self.ask("turn.wait", &json!({"turn": turn["turn"]}))?;
+        let took = began.elapsed();
+        check_turn(&result, work)?;
+        Ok(took)
+    }
+
+    fn send(&mut self, request: &Value) -> Result<()> {
+        Ok(self.stream.get_mut().write_all(format!("{request}\n").as_bytes())?)
+    }
+
+    fn answer(&mut self) -> Result<Value> {
+        let mut line = String::new();
+        if self.stream.read_line(&mut line)? == 0 {
+            bail!("the daemon closed the connection");
+        }
+        result(&line)
+    }
+}
+
+/// The result in a reply.
+pub fn result(line: &str) -> Result<Value> {
+    let mut reply: Value = serde_json::from_str(line)?;
+    match reply.get_mut("result") {
+        Some(result) => Ok(result.take()),
+        None => bail!("the daemon answered: {}", reply["error"]),
+    }
+}

@@ -51,8 +51,8 @@ pub fn is_call(item: &Item) -> bool {
 }
 
 impl Activity {
-    /// Takes an event in. Whether its end deserves a line: `false` for work that another entry stands for.
-    pub fn take(&mut self, event: &Event, now: Instant) -> bool {
+    /// Takes an event in. Gives the label of the work that it ends; none for work that another entry stands for.
+    pub fn take(&mut self, event: &Event, now: Instant) -> Option<String> {
         let depth = event.agent.as_ref().map_or(0, |agent| agent.depth);
         let run = event.agent.as_ref().map(|agent| agent.invocation.clone());
         if let Some(agent) = &event.agent {
@@ -71,23 +71,19 @@ impl Activity {
                 self.open.push(Open { key, label, depth, since: now, run, calls: None });
             }
             // Text that comes is progress enough.
-            EventBody::ItemUpdated { id, .. } => {
-                self.close(id);
-            }
-            EventBody::ItemCompleted { item, .. } => {
-                self.close(&item.id);
-            }
+            EventBody::ItemUpdated { id, .. } => return self.close(id),
+            EventBody::ItemCompleted { item, .. } => return self.close(&item.id),
             EventBody::SubagentStarted { task } => {
-                let Some(agent) = &event.agent else { return false };
+                let agent = event.agent.as_ref()?;
                 if self.stands_for(&agent.id, agent.parent.as_ref()) {
-                    return false;
+                    return None;
                 }
                 let label = format!("@{} {}", agent.id, short(&task.text, INPUT));
                 let key = agent.invocation.to_string();
                 self.open.push(Open { key, label, depth, since: now, run, calls: None });
             }
             EventBody::SubagentCompleted { .. } | EventBody::SubagentFailed { .. } => {
-                return event.agent.as_ref().is_some_and(|agent| self.close(agent.invocation.as_str()));
+                return self.close(event.agent.as_ref()?.invocation.as_str());
             }
             EventBody::TurnStarted { .. } | EventBody::TurnCompleted { .. } => {
                 self.open.clear();
@@ -95,7 +91,7 @@ impl Activity {
             }
             _ => {}
         }
-        true
+        None
     }
 
     /// Whether an entry for that sub-agent is there already.
@@ -108,10 +104,9 @@ impl Activity {
                 .any(|open| open.run.as_ref() == Some(parent) && open.calls.as_deref() == Some(agent.as_str()))
     }
 
-    fn close(&mut self, key: &str) -> bool {
-        let before = self.open.len();
-        self.open.retain(|open| open.key != key);
-        self.open.len() < before
+    fn close(&mut self, key: &str) -> Option<String> {
+        let at = self.open.iter().position(|open| open.key == key)?;
+        Some(self.open.remove(at).label)
     }
 
     /// A line for each, in the order in which they began.
@@ -156,10 +151,11 @@ mod tests {
         json!({"text": text, "bytes": text.len()})
     }
 
-    fn check(events: &[Event], lines: &[&str]) -> bool {
+    /// What is open after these events; the label that the last one ended.
+    fn check(events: &[Event], lines: &[&str]) -> Option<String> {
         let now = Instant::now();
         let mut activity = Activity::default();
-        let mut told = true;
+        let mut told = None;
         for event in events {
             told = activity.take(event, now);
         }
@@ -179,7 +175,7 @@ mod tests {
         let item = json!({"id": "e-1", "type": "tool_call", "name": "files_read"});
         let ended =
             event(root(), "interaction.item.completed", json!({"item": item, "outcome": "ok", "elapsed_ms": 3}));
-        assert!(check(&[began, ended], &[]));
+        assert!(check(&[began, ended], &[]).is_some_and(|label| label.starts_with("files_read")));
     }
 
     #[test]
@@ -199,8 +195,9 @@ mod tests {
         let began = event(child(), "interaction.subagent.started", json!({"task": text("rust")}));
         check(std::slice::from_ref(&began), &["  @haiku rust … 1.5 s"]);
         let data = json!({"content": text("x"), "spend": {}});
-        assert!(check(&[began, event(child(), "interaction.subagent.completed", data.clone())], &[]));
-        assert!(!check(&[event(child(), "interaction.subagent.completed", data)], &[]));
+        let ended = || event(child(), "interaction.subagent.completed", data.clone());
+        assert_eq!(check(&[began, ended()], &[]).as_deref(), Some("@haiku rust"));
+        assert_eq!(check(&[ended()], &[]), None);
     }
 
     #[test]

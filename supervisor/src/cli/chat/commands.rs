@@ -1,0 +1,109 @@
+//! What begins with a slash.
+
+use drupe_extension_api::SessionId;
+
+/// A command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// Stop the turn that runs.
+    Stop,
+    /// Ask the last message again.
+    Retry,
+    /// List the agents.
+    Agents,
+    /// Say who answers.
+    Who,
+    /// Begin a new session.
+    New,
+    /// List the sessions, or go to one.
+    Sessions(Option<SessionId>),
+    /// List the commands.
+    Help,
+    /// Leave.
+    Quit,
+}
+
+/// The words, with what they do.
+pub const COMMANDS: [(&str, &str); 8] = [
+    ("/stop", "stop the turn that runs"),
+    ("/retry", "ask the last message again"),
+    ("/agents", "list the agents; `@id …` asks one"),
+    ("/who", "say who answers"),
+    ("/new", "begin a new session"),
+    ("/sessions", "list the sessions; `/sessions ID` goes to one"),
+    ("/help", "show this"),
+    ("/quit", "leave (Ctrl-D)"),
+];
+
+/// The farthest that a word may be from one that was meant.
+const NEAR: usize = 2;
+
+/// Reads a line: none if it is no command, else the command or what is wrong with it.
+///
+/// Only `/` and letters make a command, so that a path is a message.
+pub fn parse(line: &str) -> Option<Result<Command, String>> {
+    let mut words = line.split_whitespace();
+    let word = words.next()?;
+    let name = word.strip_prefix('/').filter(|name| !name.is_empty())?;
+    if !name.chars().all(|c| c.is_ascii_alphabetic()) {
+        return None;
+    }
+    let rest: Vec<&str> = words.collect();
+    Some(match (name, rest.as_slice()) {
+        ("stop", []) => Ok(Command::Stop),
+        ("retry", []) => Ok(Command::Retry),
+        ("agents", []) => Ok(Command::Agents),
+        ("who", []) => Ok(Command::Who),
+        ("new", []) => Ok(Command::New),
+        ("sessions", []) => Ok(Command::Sessions(None)),
+        ("sessions", [id]) => {
+            SessionId::new(id).map(|id| Command::Sessions(Some(id))).map_err(|error| error.to_string())
+        }
+        ("help", []) => Ok(Command::Help),
+        ("quit" | "exit", []) => Ok(Command::Quit),
+        _ if COMMANDS.iter().any(|(known, _)| *known == word) => Err(format!("`{word}` takes nothing more")),
+        _ => Err(unknown(word)),
+    })
+}
+
+fn unknown(word: &str) -> String {
+    let distance = |known: &str| strsim::damerau_levenshtein(known, word);
+    match COMMANDS.iter().map(|(known, _)| *known).min_by_key(|known| distance(known)) {
+        Some(near) if distance(near) <= NEAR => format!("there is no `{word}`; did you mean `{near}`?"),
+        _ => format!("there is no `{word}`; `/help` shows the commands"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_of_the_list_is_one() {
+        for (word, _) in COMMANDS {
+            assert!(matches!(parse(word), Some(Ok(_))), "{word}");
+        }
+        assert_eq!(parse(" /quit "), Some(Ok(Command::Quit)));
+        let id = SessionId::new("other").expect("an id");
+        assert_eq!(parse("/sessions other"), Some(Ok(Command::Sessions(Some(id)))));
+    }
+
+    #[test]
+    fn messages_are_no_commands() {
+        for line in ["", "hello", "/etc/passwd holds what?", "/", "a /stop", "/2"] {
+            assert_eq!(parse(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_near_miss_is_named() {
+        let check = |line, part| {
+            let Some(Err(message)) = parse(line) else { panic!("{line}") };
+            assert!(message.contains(part), "{message}");
+        };
+        check("/agnets", "did you mean `/agents`?");
+        check("/session", "did you mean `/sessions`?");
+        check("/frobnicate", "`/help` shows");
+        check("/stop now", "takes nothing more");
+    }
+}

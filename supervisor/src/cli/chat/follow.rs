@@ -1,0 +1,160 @@
+//! Hears the events of a session, over restarts of the kernel, on a thread of its own.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc::Sender,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use drupe_extension_api::{
+    EventBody, Fault, ResponseStatus, SessionId, TurnId,
+    control::{EventsSubscribe, ReplyBody, TurnArgument, TurnResult, method},
+};
+use drupe_link::Home;
+
+use super::screen::Screen;
+use crate::cli::{
+    client::{Client, ClientError, Pauses},
+    console::Style,
+    failure::{Failure, status},
+};
+
+/// How long a daemon may be gone: its operator may be starting it anew.
+const GONE: Duration = Duration::from_secs(30);
+
+/// What the thread tells, besides what it shows.
+#[derive(Debug)]
+pub enum Told {
+    /// A turn has ended, with success or not.
+    Ended(TurnId, bool),
+    /// The daemon is gone, or does not let the session be heard.
+    Gone(Failure),
+}
+
+/// The thread. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Follower(Arc<AtomicBool>);
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What two threads draw on. A panic of one while it drew leaves nothing worse than a wrong line.
+pub fn locked(screen: &Mutex<Screen>) -> MutexGuard<'_, Screen> {
+    screen.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Follows a session from a position on.
+pub fn follow(
+    home: Home,
+    session: SessionId,
+    after: u64,
+    screen: Arc<Mutex<Screen>>,
+    told: Sender<Told>,
+) -> Result<Follower, Failure> {
+    let end = Arc::new(AtomicBool::new(false));
+    let following = Following { home, ask: EventsSubscribe { session, after, follow: true }, screen, told, end: Arc::clone(&end) };
+    thread::Builder::new()
+        .name("follow".into())
+        .spawn(move || following.run())
+        .map_err(|error| Failure::new(status::SYSTEM, format!("a thread cannot be started: {error}")))?;
+    Ok(Follower(end))
+}
+
+struct Following {
+    home: Home,
+    ask: EventsSubscribe,
+    screen: Arc<Mutex<Screen>>,
+    told: Sender<Told>,
+    end: Arc<AtomicBool>,
+}
+
+impl Following {
+    fn run(mut self) {
+        let mut pauses = Pauses::default();
+        let mut gone: Option<Instant> = None;
+        while !self.ended() {
+            let connected = Client::connect(&self.home).and_then(|client| {
+                // The supervisor answers while there is no kernel, and has no events.
+                if client.kernel { Ok(client) } else { Err(ClientError::Lost("no kernel".into())) }
+            });
+            let error = match connected {
+                Ok(client) => {
+                    (gone, pauses) = (None, Pauses::default());
+                    self.hear(client)
+                }
+                Err(error) => error,
+            };
+            if self.ended() {
+                return;
+            }
+            let wait = match &error {
+                ClientError::Absent => gone.get_or_insert_with(Instant::now).elapsed() < GONE,
+                error => error.passes(),
+            };
+            if !wait {
+                // Without a listener the chat has ended.
+                let _ = self.told.send(Told::Gone(error.into_failure(&self.home)));
+                return;
+            }
+            self.screen().lost();
+            pauses.sleep();
+        }
+    }
+
+    /// Hears on one connection, until it ends.
+    fn hear(&mut self, mut client: Client) -> ClientError {
+        if let Err(error) = client.send(method::EVENTS_SUBSCRIBE, &self.ask) {
+            return error;
+        }
+        self.screen().back();
+        while !self.ended() {
+            let event = match client.receive() {
+                Ok(None) => continue,
+                Ok(Some(reply)) => match reply.body {
+                    ReplyBody::Event(event) => event,
+                    ReplyBody::Result(_) => return ClientError::Lost("the subscription ended".into()),
+                    ReplyBody::Error(fault) => return ClientError::Fault(fault),
+                },
+                Err(error) => return error,
+            };
+            self.ask.after = self.ask.after.max(event.seq);
+            let whole = self.screen().event(&event);
+            if let Some(turn) = whole {
+                self.fetch(turn);
+            }
+            if let (EventBody::TurnCompleted { status, .. }, Some(turn)) = (&event.body, event.turn) {
+                // Without a listener the chat has ended.
+                let _ = self.told.send(Told::Ended(turn, *status == ResponseStatus::Success));
+            }
+        }
+        ClientError::Fault(Fault::internal("the chat has ended"))
+    }
+
+    /// Shows an answer that is longer than events are.
+    fn fetch(&self, turn: TurnId) {
+        let asked = Client::connect(&self.home)
+            .and_then(|mut client| client.call::<TurnResult>(method::TURN_WAIT, &TurnArgument { turn }));
+        match asked {
+            Ok(result) => self.screen().answer(&result.content),
+            Err(_) => {
+                let text = format!("the whole answer is in `drupe session show {}`", self.ask.session);
+                self.screen().say(Style::Dim, &text);
+            }
+        }
+    }
+
+    fn ended(&self) -> bool {
+        self.end.load(Ordering::Relaxed)
+    }
+
+    fn screen(&self) -> MutexGuard<'_, Screen> {
+        locked(&self.screen)
+    }
+}

@@ -45,6 +45,8 @@ pub mod method {
     pub const SESSIONS_LIST: &str = "sessions.list";
     /// [`Named`](super::Named) → [`SessionDetail`](super::SessionDetail).
     pub const SESSIONS_SHOW: &str = "sessions.show";
+    /// [`SessionSelect`](super::SessionSelect) → `null`; the agent that answers in a session from now on.
+    pub const SESSION_SELECT: &str = "session.select";
     /// [`Submit`](crate::wire::Submit) → [`Submitted`](crate::wire::Submitted).
     pub const TURN_SUBMIT: &str = "turn.submit";
     /// [`TurnArgument`](super::TurnArgument) → [`TurnResult`](super::TurnResult), when the turn has ended.
@@ -347,7 +349,8 @@ pub struct SessionStatus {
     pub created: Timestamp,
     /// When something happened in it last.
     pub updated: Timestamp,
-    /// Number of turns.
+    /// Number of turns; a [`SessionDetail`] has the turns themselves under this name.
+    #[serde(default)]
     pub turns: u64,
     /// The agent that the user chose for it.
     pub agent: Option<AgentId>,
@@ -365,6 +368,16 @@ pub struct SessionDetail {
     pub turns: Vec<TurnResult>,
     /// Position of its last event.
     pub last_seq: u64,
+}
+
+/// Chooses who answers in a session.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SessionSelect {
+    /// The session; made where it does not exist.
+    pub session: SessionId,
+    /// The agent; none gives the session back to the orchestrator.
+    #[serde(default)]
+    pub agent: Option<AgentId>,
 }
 
 /// Names a turn.

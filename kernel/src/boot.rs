@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use drupe_config::{Config, ORCHESTRATOR_PROMPT};
-use drupe_extension_api::{EventBody, Fault, FaultCode, control::ExtensionState};
+use drupe_extension_api::{EventBody, ExtensionId, Fault, FaultCode, control::ExtensionState};
 
 use crate::{
-    channels,
-    ending::Why,
     extension::{lifecycle, state::Event},
     instructions,
     kernel::{Kernel, store_fault},
@@ -35,11 +33,14 @@ pub fn bare(context: &Context<'_>) -> Result<Snapshot, String> {
     wiring::wire(&[], context).map_err(|fault| fault.reason)
 }
 
-/// Brings all extensions to work.
+/// Brings all extensions to work. Messages that they take in meanwhile wait behind those of earlier kernels.
 pub async fn extensions(kernel: &Arc<Kernel>) -> Result<(), Fault> {
     lifecycle::find(kernel);
     lifecycle::bring_up(kernel).await;
     wire_all(kernel).await?;
+    for turn in kernel.store.unfinished().await.map_err(store_fault)? {
+        kernel.sessions.push(kernel, turn);
+    }
     if lifecycle::start_all(kernel).await {
         wire_all(kernel).await?;
     }
@@ -48,16 +49,10 @@ pub async fn extensions(kernel: &Arc<Kernel>) -> Result<(), Fault> {
 
 /// Wires what is loaded. An extension that cannot be wired is taken out, and the rest wired without it.
 pub async fn wire_all(kernel: &Arc<Kernel>) -> Result<(), Fault> {
+    let _alone = kernel.wiring.lock().await;
     let prompt = orchestrator_prompt(&kernel.config).map_err(|e| Fault::new(FaultCode::NotConfigured, e))?;
     loop {
-        let context = Context {
-            config: &kernel.config,
-            models: &kernel.models,
-            tokens: &kernel.tokens,
-            orchestrator: &prompt,
-            workspace: kernel.home.workspace(),
-        };
-        match wiring::wire(&kernel.extensions.parts(), &context) {
+        match wiring::wire(&kernel.extensions.parts(), &context(kernel, &prompt)) {
             Ok(snapshot) => {
                 kernel.set_snapshot(snapshot);
                 return Ok(());
@@ -70,6 +65,40 @@ pub async fn wire_all(kernel: &Arc<Kernel>) -> Result<(), Fault> {
     }
 }
 
+/// Wires again after an extension announced other tools. If that cannot be wired, the announcement is refused.
+pub async fn rewire(kernel: &Arc<Kernel>, extension: &ExtensionId) -> Result<(), Fault> {
+    let _alone = kernel.wiring.lock().await;
+    let prompt = orchestrator_prompt(&kernel.config).map_err(|e| Fault::new(FaultCode::NotConfigured, e))?;
+    let (key, part) = kernel.extensions.announcer(extension)?;
+    let description = lifecycle::described(&part).await?;
+    let old = kernel.extensions.set_description(&key, description);
+    match wiring::wire(&kernel.extensions.parts(), &context(kernel, &prompt)) {
+        Ok(snapshot) => {
+            kernel.set_snapshot(snapshot);
+            Ok(())
+        }
+        Err(fault) => {
+            if let Some(old) = old {
+                kernel.extensions.set_description(&key, old);
+            }
+            Err(Fault::invalid(format!(
+                "the tools that `{extension}` announces cannot be used: {}",
+                fault.reason
+            )))
+        }
+    }
+}
+
+fn context<'a>(kernel: &'a Kernel, prompt: &'a Prompt) -> Context<'a> {
+    Context {
+        config: &kernel.config,
+        models: &kernel.models,
+        tokens: &kernel.tokens,
+        orchestrator: prompt,
+        workspace: kernel.home.workspace(),
+    }
+}
+
 /// Takes an extension out of a running kernel.
 pub async fn take_out(kernel: &Arc<Kernel>, name: &str, event: Event) {
     lifecycle::take_out(kernel, name, event).await;
@@ -78,7 +107,7 @@ pub async fn take_out(kernel: &Arc<Kernel>, name: &str, event: Event) {
     }
 }
 
-/// Takes up what an earlier kernel left: turns, deliveries, and the outcome of a restart that a session asked for.
+/// Takes up what an earlier kernel left: deliveries, turns, and the outcome of restarts that sessions asked for.
 pub async fn take_up(kernel: &Arc<Kernel>) -> Result<(), Fault> {
     let store = &kernel.store;
     while let Some(row) = store.take_restart().await.map_err(store_fault)? {
@@ -93,21 +122,17 @@ pub async fn take_up(kernel: &Arc<Kernel>) -> Result<(), Fault> {
         let body = EventBody::Lifecycle { state: "restarted".into(), reason: Some(reason) };
         store.record_events(session, row.turn, vec![(None, body)]).await.map_err(store_fault)?;
     }
-    for turn in store.unfinished().await.map_err(store_fault)? {
-        kernel.sessions.push(kernel, turn);
-    }
-    channels::deliver_soon(kernel);
+    kernel.deliveries.start(kernel);
+    kernel.sessions.open(kernel);
     Ok(())
 }
 
-/// Ends: running turns get their time, the rest is left to the next kernel; then extensions stop.
-pub async fn drain(kernel: &Arc<Kernel>, why: Why) {
+/// Ends: running turns get their time, the rest is left to the next kernel; their answers go out; then extensions stop,
+/// and at last nobody is served any more.
+pub async fn drain(kernel: &Arc<Kernel>) {
     let deadline = tokio::time::Instant::now() + kernel.config.drain_timeout;
     // Polling is what it takes: turns end in as many ways as there are, and a drain happens once a process.
     while kernel.sessions.running() > 0 && tokio::time::Instant::now() < deadline {
-        if why != Why::Stop && kernel.ending.decided() == Some(Why::Stop) {
-            break;
-        }
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
     let left = kernel.sessions.running();
@@ -115,9 +140,11 @@ pub async fn drain(kernel: &Arc<Kernel>, why: Why) {
         tracing::warn!(turns = left, "turns did not end in time; they go on after the next start");
     }
     kernel.cancel.cancel();
+    kernel.deliveries.finish().await;
     lifecycle::stop_all(kernel).await;
+    kernel.closing.cancel();
     kernel.tasks.close();
-    let rest = std::time::Duration::from_secs(5);
+    let rest = std::time::Duration::from_secs(3);
     if tokio::time::timeout(rest, kernel.tasks.wait()).await.is_err() {
         tracing::warn!("some tasks did not end");
     }

@@ -20,8 +20,8 @@ pub enum Why {
 /// What was asked for so far.
 pub struct Ending {
     decided: watch::Sender<Option<Why>>,
-    /// A restart that waits for the turn that asked for it.
-    waiting: Mutex<Option<(TurnId, Why)>>,
+    /// Restarts that wait for the turns that asked for them.
+    waiting: Mutex<Vec<(TurnId, Why)>>,
 }
 
 impl Default for Ending {
@@ -34,7 +34,7 @@ impl Ending {
     /// Ends at once, or when `after` has ended. The first reason stands, but a stop goes before a restart.
     pub fn request(&self, why: Why, after: Option<TurnId>) {
         match after {
-            Some(turn) => *self.lock() = Some((turn, why)),
+            Some(turn) => self.lock().push((turn, why)),
             None => {
                 self.decided.send_if_modified(|decided| {
                     let changes = decided.is_none() || (why == Why::Stop && *decided != Some(Why::Stop));
@@ -49,8 +49,11 @@ impl Ending {
 
     /// A turn has ended: what waited for it happens.
     pub fn turn_ended(&self, turn: &TurnId) {
-        let why = self.lock().take_if(|(of, _)| of == turn);
-        if let Some((_, why)) = why {
+        let why = {
+            let mut waiting = self.lock();
+            waiting.iter().position(|(of, _)| of == turn).map(|at| waiting.remove(at).1)
+        };
+        if let Some(why) = why {
             self.request(why, None);
         }
     }
@@ -73,7 +76,7 @@ impl Ending {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<(TurnId, Why)>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<(TurnId, Why)>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -21,12 +21,12 @@ use drupe_config::Manifest;
 use drupe_extension_api::{
     ExtensionId, Fault,
     control::{ExtensionDetail, ExtensionStatus, StateChange},
-    wire::Capability,
+    wire::{Capability, Description},
 };
 use jiff::Timestamp;
 
 use self::{
-    discovery::{Found, PassedOver},
+    discovery::{Found, Origin, PassedOver},
     state::{Action, Event, State},
 };
 use crate::wiring::Part;
@@ -157,10 +157,14 @@ impl Extensions {
         self.lock().values().map(act).collect()
     }
 
-    /// What is loaded, sorted by id.
+    /// What is loaded: shipped extensions first, then those of the home, then others, each sorted by id. Where two
+    /// cannot be wired together the later one is at fault.
     pub fn parts(&self) -> Vec<Part> {
-        let alive = |r: &Record| (!r.state.is_out()).then(|| r.part.clone()).flatten();
-        self.lock().values().filter_map(alive).collect()
+        let alive =
+            |r: &Record| (!r.state.is_out()).then(|| Some((r.found.origin, r.part.clone()?))).flatten();
+        let mut parts: Vec<(Origin, Part)> = self.lock().values().filter_map(alive).collect();
+        parts.sort_by(|(a, left), (b, right)| a.cmp(b).then_with(|| left.id().cmp(right.id())));
+        parts.into_iter().map(|(_, part)| part).collect()
     }
 
     /// As clients see them.
@@ -178,20 +182,23 @@ impl Extensions {
         })
     }
 
-    /// Asks a running extension again what it is.
-    pub fn describe_again(&self, id: &ExtensionId, needed: Capability) -> Result<(), Fault> {
-        let mut records = self.lock();
-        let part = records.values_mut().find(|r| r.found.name == id.as_str() && !r.state.is_out());
-        let part = part
-            .and_then(|r| r.part.as_mut())
-            .ok_or_else(|| Fault::not_found(format!("`{id}` does not run")))?;
-        if !part.can(needed) {
+    /// A running extension that has tools.
+    pub fn announcer(&self, id: &ExtensionId) -> Result<(Key, Part), Fault> {
+        let records = self.lock();
+        let record = records.values().find(|r| r.found.name == id.as_str() && !r.state.is_out());
+        let part = record.and_then(|r| Some((r.key(), r.part.clone()?)));
+        let (key, part) = part.ok_or_else(|| Fault::not_found(format!("extension `{id}` does not run")))?;
+        if !part.can(Capability::Tool) {
             return Err(Fault::denied(format!("extension `{id}` has no tools")));
         }
-        if let Some(instance) = &part.instance {
-            part.description = instance.describe()?;
-        }
-        Ok(())
+        Ok((key, part))
+    }
+
+    /// Replaces what an extension says of itself; what it said before.
+    pub fn set_description(&self, key: &Key, description: Description) -> Option<Description> {
+        let mut records = self.lock();
+        let part = records.get_mut(key).and_then(|r| r.part.as_mut())?;
+        Some(std::mem::replace(&mut part.description, description))
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Record>> {

@@ -10,7 +10,7 @@ use drupe_config::{Config, Sources};
 use drupe_extension_api::{
     AgentId, ExtensionId, Fault, FaultCode, SessionId,
     control::ExitRecord,
-    wire::{Capability, Submit, Submitted},
+    wire::{Submit, Submitted},
 };
 use drupe_journal::{Inbound, InboundKind, RestartVerdict, Store, StoreError};
 use drupe_models::Models;
@@ -18,6 +18,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     bus::Bus,
+    channels::Deliveries,
     ending::{Ending, Why},
     extension::{Extensions, handles::Handles, tokens::Tokens},
     sessions::Sessions,
@@ -32,6 +33,8 @@ pub struct Kernel {
     pub config: Arc<Config>,
     /// Where the configuration came from.
     pub settings: Sources,
+    /// The text of the configuration file that is in force.
+    pub config_text: String,
     /// How it was started.
     pub start: Start,
     /// What lasts.
@@ -54,8 +57,14 @@ pub struct Kernel {
     pub ending: Ending,
     /// Every task of the kernel.
     pub tasks: TaskTracker,
-    /// Cancelled when what still runs is to end now.
+    /// What goes out to people.
+    pub deliveries: Deliveries,
+    /// Cancelled when turns that still run are to be left to the next kernel.
     pub cancel: CancellationToken,
+    /// Cancelled when nothing more is served: after turns and extensions have ended.
+    pub closing: CancellationToken,
+    /// One wiring at a time.
+    pub(crate) wiring: tokio::sync::Mutex<()>,
     pub(crate) snapshot: RwLock<Arc<Snapshot>>,
 }
 
@@ -138,7 +147,19 @@ impl Kernel {
     }
 
     pub(crate) fn set_snapshot(&self, snapshot: Snapshot) {
-        *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+        let mut current = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *current, Arc::new(snapshot));
+        drop(current);
+        // It may hold the last reference to an instance, whose end is the extension's own code.
+        drop(old);
+    }
+
+    /// Does something that must not be left half done when whoever asked goes away.
+    pub async fn whole<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Fault>> + Send + 'static,
+    ) -> Result<T, Fault> {
+        self.tasks.spawn(work).await.unwrap_or_else(|error| Err(Fault::internal(error)))
     }
 
     /// Takes a message in. Once this returns it will be answered, whatever happens to this process.
@@ -167,11 +188,14 @@ impl Kernel {
             kind: InboundKind::User,
         };
         self.sessions.check_room()?;
-        let accepted = self.store.accept(inbound).await.map_err(store_fault)?;
-        if !accepted.duplicate {
-            self.sessions.enqueue(self, &accepted.turn).await?;
-        }
-        Ok(Submitted { turn: accepted.turn, duplicate: accepted.duplicate })
+        let kernel = Arc::clone(self);
+        self.whole(async move {
+            let accepted = kernel.store.accept(inbound).await.map_err(store_fault)?;
+            // A duplicate, too: its first sender may have gone before it was queued.
+            kernel.sessions.enqueue(&kernel, &accepted.turn).await?;
+            Ok(Submitted { turn: accepted.turn, duplicate: accepted.duplicate })
+        })
+        .await
     }
 
     /// Refuses an agent that `--agent` does not let surfaces offer.
@@ -199,35 +223,49 @@ impl Kernel {
         self.store.record_events(session, None, vec![(None, body)]).await.map_err(store_fault)
     }
 
-    /// Records that somebody wants a restart. It happens when the turn that asked, if one did, has ended. One that no
-    /// person watches counts against the bound on such restarts.
+    /// Records that somebody wants a restart. It happens when the turn that asked, if one did, has ended. Refused where
+    /// the next kernel could not read its configuration; one that no person watches counts against the bound on such
+    /// restarts.
     pub async fn request_restart(
-        &self,
+        self: &Arc<Self>,
         reason: String,
         by: Option<&Run>,
         unattended: bool,
     ) -> Result<(), Fault> {
+        if let Err(faults) = crate::settings::reread(&self.settings) {
+            let text = faults.render(false);
+            let message =
+                format!("the configuration has faults, so the running kernel stays:\n{}", text.trim_end());
+            return Err(Fault::new(FaultCode::NotConfigured, message).help("correct it, then restart again"));
+        }
         let session = by.map(|run| run.scope.session.clone());
         let turn = by.map(|run| run.scope.turn.clone());
-        let verdict = self.store.request_restart(reason.clone(), session, turn.clone(), unattended).await;
-        match verdict.map_err(store_fault)? {
-            RestartVerdict::Accepted => {
-                self.ending.request(Why::Restart { reason }, turn);
-                Ok(())
+        let kernel = Arc::clone(self);
+        self.whole(async move {
+            let verdict =
+                kernel.store.request_restart(reason.clone(), session, turn.clone(), unattended).await;
+            match verdict.map_err(store_fault)? {
+                RestartVerdict::Accepted => {
+                    // A turn that has ended meanwhile is not waited for.
+                    let after = turn.filter(|turn| kernel.sessions.has(turn));
+                    kernel.ending.request(Why::Restart { reason }, after);
+                    Ok(())
+                }
+                RestartVerdict::TooMany { count, window_ms } => {
+                    let minutes = window_ms / 60_000;
+                    let message = format!("{count} restarts were requested within {minutes} minutes already");
+                    Err(Fault::new(FaultCode::Busy, message)
+                        .help("the operator can restart with `drupe restart`"))
+                }
             }
-            RestartVerdict::TooMany { count, window_ms } => {
-                let message =
-                    format!("{count} restarts were requested within {} minutes already", window_ms / 60_000);
-                Err(Fault::new(FaultCode::Busy, message)
-                    .help("the operator can restart with `drupe restart`"))
-            }
-        }
+        })
+        .await
     }
 
-    /// An extension's tools have changed: wires everything again.
+    /// An extension's tools have changed: wires everything again. What cannot be wired is refused, and the old tools
+    /// stay: the one who announces bears the fault.
     pub async fn rewire(self: &Arc<Self>, extension: &ExtensionId) -> Result<(), Fault> {
-        self.extensions.describe_again(extension, Capability::Tool)?;
-        crate::boot::wire_all(self).await
+        crate::boot::rewire(self, extension).await
     }
 }
 

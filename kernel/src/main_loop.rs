@@ -23,6 +23,7 @@ use tracing_subscriber::EnvFilter;
 use crate::{
     boot,
     bus::Bus,
+    channels::Deliveries,
     control,
     ending::{Ending, Why},
     extension::{Extensions, handles::Handles, tokens::Tokens},
@@ -40,6 +41,9 @@ const JOURNAL: u8 = 74;
 
 /// How often the supervisor hears that the runtime still turns.
 const BEAT: Duration = Duration::from_secs(1);
+
+/// How often the supervisor's copy of the status is brought up to date; it is shown only while no kernel serves.
+const STATUS: Duration = Duration::from_secs(5);
 
 /// What the kernel process is given.
 #[derive(Debug)]
@@ -88,6 +92,9 @@ pub fn main(arguments: Arguments) -> u8 {
         environment: arguments.environment,
         overrides: Vec::new(),
     };
+    // Read before it is parsed: of a file that changes in between, the older text is kept.
+    let config_text =
+        sources.file.as_ref().and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
     let loaded = load_config(&sources);
     let filter = loaded.as_ref().map_or("info", |l| l.value.log.as_str());
     logging(sources.environment.get("RUST_LOG").map_or(filter, String::as_str), arguments.human_log);
@@ -112,10 +119,7 @@ pub fn main(arguments: Arguments) -> u8 {
         }
     };
     let status = match runtime.block_on(Box::pin(run(
-        arguments.home,
-        config,
-        sources,
-        start,
+        Plan { home: arguments.home, config, config_text, sources, start },
         link,
         arguments.control,
     ))) {
@@ -159,93 +163,93 @@ fn logging(filter: &str, human: bool) {
     }
 }
 
-async fn run(
+/// What a kernel is made from.
+struct Plan {
     home: PathBuf,
     config: Config,
+    config_text: String,
     sources: Sources,
     start: Start,
-    link: Arc<KernelLink>,
-    control: OwnedFd,
-) -> Result<(), Failure> {
+}
+
+async fn run(plan: Plan, link: Arc<KernelLink>, control: OwnedFd) -> Result<(), Failure> {
     let mut down = listen(Arc::clone(&link));
-    let kernel = assemble(&home, config, sources, start)?;
-    boot::extensions(&kernel).await.map_err(|fault| Failure::new(CONFIG, fault))?;
-    let token = Home::new(&home)
-        .map_err(|e| Failure::new(FAILED, e))
-        .and_then(|home| ControlToken::read(&home).map_err(|error| Failure::new(FAILED, error)))?;
+    let home = Home::new(&plan.home).map_err(|error| Failure::new(FAILED, error))?;
+    let token = ControlToken::read(&home).map_err(|error| Failure::new(FAILED, error))?;
+    let kernel = assemble(plan)?;
+    let mut beat = tokio::time::interval(BEAT);
+    beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut booting = std::pin::pin!(boot::extensions(&kernel));
+    loop {
+        tokio::select! {
+            booted = &mut booting => break booted.map_err(|fault| Failure::new(CONFIG, fault))?,
+            _ = beat.tick() => send_beat(&kernel, &link).await,
+            // Nothing has begun that would need a drain; the next kernel finds what was accepted.
+            Some(Down::Stop) = down.recv() => kernel.ending.request(Why::Stop, None),
+        }
+    }
     let listener = UnixListener::from(control);
-    let serving = kernel.tasks.spawn(control::server::serve(Arc::clone(&kernel), listener, token));
+    let mut serving = kernel.tasks.spawn(control::server::serve(Arc::clone(&kernel), listener, token));
     boot::take_up(&kernel).await.map_err(|fault| Failure::new(JOURNAL, fault))?;
     let ready = || Up::Ready {
         drain_timeout_ms: u64::try_from(kernel.config.drain_timeout.as_millis()).unwrap_or(u64::MAX),
-        config: kernel
-            .settings
-            .file
-            .as_ref()
-            .and_then(|f| std::fs::read_to_string(f).ok())
-            .unwrap_or_default(),
+        config: kernel.config_text.clone(),
         model: Some(kernel.snapshot().orchestrator.model().profile().name.clone()),
         notices: kernel.snapshot().notices.clone(),
     };
     send(&link, &ready());
     tracing::info!(generation = kernel.start.generation, "ready");
-    let mut beat = tokio::time::interval(BEAT);
-    beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut shown = String::new();
-    let mut serving = serving;
-    let why = loop {
+    kernel.tasks.spawn(tell_status(Arc::clone(&kernel), Arc::clone(&link)));
+    // Nothing in this loop waits for anything but the loop: what is slow has a task of its own.
+    loop {
         tokio::select! {
-            why = kernel.ending.wait() => break why,
+            _ = kernel.ending.wait() => break,
             frame = down.recv() => match frame {
                 Some(Down::Reload) => {
-                    reload(&kernel).await;
+                    let kernel = Arc::clone(&kernel);
+                    kernel.clone().tasks.spawn(async move { reload(&kernel).await });
                     send(&link, &ready());
                 }
                 Some(Down::Stop) => kernel.ending.request(Why::Stop, None),
                 Some(Down::Start { .. }) => {}
                 None => return Err(Failure::new(FAILED, "the supervisor is gone")),
             },
-            _ = beat.tick() => {
-                // Through a worker and back, so that a runtime that no longer turns is seen.
-                if kernel.tasks.spawn(std::future::ready(())).await.is_ok() {
-                    send(&link, &Up::Beat);
-                }
-                tell_status(&kernel, &link, &mut shown).await;
-            }
+            _ = beat.tick() => send_beat(&kernel, &link).await,
             end = &mut serving => {
                 return Err(Failure::new(FAILED, format!("the control socket cannot be served: {end:?}")));
             }
         }
-    };
+    }
     send(&link, &Up::Draining);
-    tracing::info!(?why, "draining");
-    // A stop that comes while a restart drains goes before it.
-    let draining = boot::drain(&kernel, why.clone());
-    tokio::pin!(draining);
+    tracing::info!(why = ?kernel.ending.decided(), "draining");
+    let mut draining = std::pin::pin!(boot::drain(&kernel));
     loop {
         tokio::select! {
             () = &mut draining => break,
+            // A stop that comes while a restart drains goes before it.
             Some(Down::Stop) = down.recv() => kernel.ending.request(Why::Stop, None),
             _ = beat.tick() => send(&link, &Up::Beat),
         }
     }
-    let why = kernel.ending.decided().unwrap_or(why);
-    kernel.store.clone().close().await.map_err(|error| Failure::new(JOURNAL, error))?;
-    let last = match why {
+    let last = match kernel.ending.wait().await {
         Why::Stop => Up::Stopping,
         Why::Restart { reason } => Up::Restart { reason },
     };
+    kernel.store.clone().close().await.map_err(|error| Failure::new(JOURNAL, error))?;
     link.send(&last).map_err(|error| Failure::new(FAILED, error))
 }
 
+/// Through a worker and back, so that a runtime that no longer turns is seen.
+async fn send_beat(kernel: &Kernel, link: &KernelLink) {
+    if kernel.tasks.spawn(std::future::ready(())).await.is_ok() {
+        send(link, &Up::Beat);
+    }
+}
+
 /// Makes the kernel with nothing loaded.
-fn assemble(
-    home: &std::path::Path,
-    config: Config,
-    sources: Sources,
-    start: Start,
-) -> Result<Arc<Kernel>, Failure> {
-    let folders = Folders::new(home);
+fn assemble(plan: Plan) -> Result<Arc<Kernel>, Failure> {
+    let Plan { home, config, config_text, sources, start } = plan;
+    let folders = Folders::new(&home);
     for folder in [folders.extensions(), folders.workspace().clone(), home.join("data")] {
         std::fs::create_dir_all(&folder).map_err(|error| {
             Failure::new(FAILED, format!("`{}` cannot be made: {error}", folder.display()))
@@ -273,6 +277,7 @@ fn assemble(
         home: folders,
         config: Arc::new(config),
         settings: sources,
+        config_text,
         start,
         store,
         models,
@@ -284,7 +289,10 @@ fn assemble(
         sessions: Sessions::default(),
         ending: Ending::default(),
         tasks: TaskTracker::new(),
+        deliveries: Deliveries::default(),
         cancel: CancellationToken::new(),
+        closing: CancellationToken::new(),
+        wiring: tokio::sync::Mutex::default(),
         snapshot: RwLock::new(Arc::new(snapshot)),
     }))
 }
@@ -308,22 +316,33 @@ fn listen(link: Arc<KernelLink>) -> mpsc::UnboundedReceiver<Down> {
     heard
 }
 
-/// A frame that the supervisor does not take now is lost; the next one tells the same.
+/// Sends without waiting. The supervisor reads all the time; a frame that it does not take is lost, and said.
 fn send(link: &KernelLink, frame: &Up) {
     if let Err(error) = link.try_send(frame) {
-        tracing::debug!(%error, "a frame was not sent to the supervisor");
+        tracing::warn!(%error, "a frame was not sent to the supervisor");
     }
 }
 
-/// Tells the supervisor what `status` shows, when it has changed.
-async fn tell_status(kernel: &Arc<Kernel>, link: &KernelLink, shown: &mut String) {
-    let Ok(status) = control::methods::status(kernel).await else { return };
-    let now = serde_json::to_string(&(status.sessions, status.queued_turns, &status.extensions))
-        .unwrap_or_default();
-    if now != *shown {
-        *shown = now;
-        let (sessions, queued_turns) = (status.sessions, status.queued_turns);
-        send(link, &Up::Status { sessions, queued_turns, extensions: status.extensions, unlisted: 0 });
+/// Tells the supervisor what `status` shows, when it has changed, until the kernel closes.
+async fn tell_status(kernel: Arc<Kernel>, link: Arc<KernelLink>) {
+    let mut shown = String::new();
+    loop {
+        if let Ok(status) = control::methods::status(&kernel).await {
+            let now = serde_json::to_string(&(status.sessions, status.queued_turns, &status.extensions));
+            let now = now.unwrap_or_default();
+            if now != shown {
+                shown = now;
+                let (sessions, queued_turns) = (status.sessions, status.queued_turns);
+                send(
+                    &link,
+                    &Up::Status { sessions, queued_turns, extensions: status.extensions, unlisted: 0 },
+                );
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(STATUS) => {}
+            () = kernel.closing.cancelled() => return,
+        }
     }
 }
 

@@ -37,7 +37,7 @@ pub fn supervise(kernel: &Arc<Kernel>, part: &Part) {
             let began = tokio::time::Instant::now();
             let result = tokio::select! {
                 result = running.call::<serde_json::Value>(op::SERVICE_RUN, &(), Header::default()) => result,
-                () = kernel.cancel.cancelled() => return,
+                () = kernel.closing.cancelled() => return,
             };
             drop(running);
             let Err(fault) = result else { return };
@@ -54,7 +54,7 @@ pub fn supervise(kernel: &Arc<Kernel>, part: &Part) {
             tracing::warn!(extension = %id, %fault, ?wait, "the service ended with a fault and is started again");
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
-                () = kernel.cancel.cancelled() => return,
+                () = kernel.closing.cancelled() => return,
             }
         }
     });

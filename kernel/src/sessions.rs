@@ -2,12 +2,18 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use drupe_agent::run::GATE;
 use drupe_extension_api::{Fault, FaultCode, SessionId, TurnId};
 use drupe_journal::QueuedTurn;
+use futures_util::FutureExt;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -16,10 +22,28 @@ use crate::{kernel::Kernel, kernel::store_fault, turn};
 /// Turns that may wait, over all sessions. Above it messages are refused before they are acknowledged.
 const MOST_WAITING: usize = 10_000;
 
+/// The first pause before a turn that could not be recorded is tried again, and the longest: a full disk is not freed
+/// within milliseconds.
+const RETRY: Duration = Duration::from_millis(250);
+const LONGEST_RETRY: Duration = Duration::from_secs(30);
+
 /// Turns that wait and run.
 #[derive(Default)]
 pub struct Sessions {
     active: Mutex<HashMap<SessionId, Active>>,
+    /// Whether turns may run: not before the extensions work.
+    open: AtomicBool,
+}
+
+/// What became of a turn that was to be stopped.
+#[derive(Debug)]
+pub enum Stopped {
+    /// It ran, and is cancelled.
+    Running,
+    /// It waited, and is taken from the queue.
+    Waiting(Box<QueuedTurn>),
+    /// It neither runs nor waits.
+    Neither,
 }
 
 struct Active {
@@ -41,7 +65,7 @@ impl Sessions {
         ))
     }
 
-    /// Queues a turn that was accepted.
+    /// Queues a turn that was accepted and is not answered.
     pub async fn enqueue(&self, kernel: &Arc<Kernel>, turn: &TurnId) -> Result<(), Fault> {
         if let Some(turn) = kernel.store.queued(turn).await.map_err(store_fault)? {
             self.push(kernel, turn);
@@ -49,7 +73,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Queues a turn. While the kernel ends it only stays in the journal, where the next kernel finds it.
+    /// Queues a turn, once. While the kernel ends it only stays in the journal, where the next kernel finds it.
     pub fn push(&self, kernel: &Arc<Kernel>, turn: QueuedTurn) {
         if kernel.ending.decided().is_some() {
             return;
@@ -57,30 +81,47 @@ impl Sessions {
         let session = turn.inbound.session.clone();
         let mut active = self.lock();
         match active.get_mut(&session) {
+            Some(known) if known.has(&turn.turn) => {}
             Some(known) => known.waiting.push_back(turn),
             None => {
                 let gate = Arc::new(Semaphore::new(GATE));
-                active
-                    .insert(session.clone(), Active { waiting: VecDeque::from([turn]), running: None, gate });
-                let kernel = Arc::clone(kernel);
-                kernel.clone().tasks.spawn(async move { work(&kernel, &session).await });
+                let waiting = VecDeque::from([turn]);
+                active.insert(session.clone(), Active { waiting, running: None, gate });
+                if self.open.load(Ordering::SeqCst) {
+                    spawn(kernel, session);
+                }
             }
         }
     }
 
-    /// Cancels a turn that runs, or takes it from the queue; whether there was one.
-    pub fn stop(&self, turn: &TurnId) -> Option<QueuedTurn> {
+    /// Lets turns run, those first that were queued so far.
+    pub fn open(&self, kernel: &Arc<Kernel>) {
+        let active = self.lock();
+        self.open.store(true, Ordering::SeqCst);
+        for session in active.keys() {
+            spawn(kernel, session.clone());
+        }
+    }
+
+    /// Cancels a turn that runs, or takes it from the queue.
+    pub fn stop(&self, turn: &TurnId) -> Stopped {
         let mut active = self.lock();
         for session in active.values_mut() {
             if let Some((_, cancel)) = session.running.as_ref().filter(|(running, _)| running == turn) {
                 cancel.cancel();
-                return None;
+                return Stopped::Running;
             }
-            if let Some(at) = session.waiting.iter().position(|t| t.turn == *turn) {
-                return session.waiting.remove(at);
+            let at = session.waiting.iter().position(|t| t.turn == *turn);
+            if let Some(queued) = at.and_then(|at| session.waiting.remove(at)) {
+                return Stopped::Waiting(Box::new(queued));
             }
         }
-        None
+        Stopped::Neither
+    }
+
+    /// Whether a turn runs or waits.
+    pub fn has(&self, turn: &TurnId) -> bool {
+        self.lock().values().any(|active| active.has(turn))
     }
 
     /// Turns that run now.
@@ -115,16 +156,57 @@ impl Sessions {
     }
 }
 
+impl Active {
+    fn has(&self, turn: &TurnId) -> bool {
+        self.running.as_ref().is_some_and(|(running, _)| running == turn)
+            || self.waiting.iter().any(|t| t.turn == *turn)
+    }
+}
+
+fn spawn(kernel: &Arc<Kernel>, session: SessionId) {
+    let kernel = Arc::clone(kernel);
+    kernel.clone().tasks.spawn(async move { work(&kernel, &session).await });
+}
+
 /// Works off the queue of one session.
 async fn work(kernel: &Arc<Kernel>, session: &SessionId) {
     while let Some((queued, cancel, gate)) = kernel.sessions.next(kernel, session) {
         let turn = queued.turn.clone();
-        let answered = turn::answer(kernel, queued, cancel, gate);
         // What is not finished when the kernel ends is gone on with by the next one.
-        let finished = kernel.cancel.run_until_cancelled(answered).await;
-        if let Some(Err(error)) = &finished {
-            tracing::error!(%turn, %error, "the turn could not be recorded; it is tried again after a restart");
-        }
+        kernel.cancel.run_until_cancelled(until_recorded(kernel, queued, cancel, gate)).await;
         kernel.ending.turn_ended(&turn);
+    }
+}
+
+/// Answers a turn. While the journal cannot record it the session waits: its messages are answered in order or not yet.
+async fn until_recorded(
+    kernel: &Arc<Kernel>,
+    queued: QueuedTurn,
+    cancel: CancellationToken,
+    gate: Arc<Semaphore>,
+) {
+    let mut next = Some(queued);
+    let mut wait = RETRY;
+    while let Some(queued) = next {
+        let turn = queued.turn.clone();
+        let answered = turn::answer(kernel, queued, cancel.clone(), Arc::clone(&gate));
+        let error = match AssertUnwindSafe(answered).catch_unwind().await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error,
+            Err(_) => match turn::give_up(kernel, &turn, "the kernel panicked while it answered").await {
+                Ok(()) => return,
+                Err(error) => error,
+            },
+        };
+        tracing::error!(%turn, %error, ?wait, "the turn could not be recorded; it is tried again");
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(LONGEST_RETRY);
+        next = match kernel.store.queued(&turn).await {
+            Ok(queued) => queued,
+            Err(error) => {
+                tracing::error!(%turn, %error, "the journal cannot be read");
+                return;
+            }
+        };
     }
 }

@@ -50,6 +50,8 @@ pub struct AgentEntry {
     pub limits: DefinitionLimits,
     /// It as a tool.
     pub tool: Arc<Registered>,
+    /// Whether its tasks are JSON, which its tool validates.
+    pub own_input: bool,
     /// Agents that it may call.
     pub uses_agents: Vec<AgentId>,
 }

@@ -8,7 +8,7 @@ use drupe_agent::{
 };
 use drupe_extension_api::{
     AgentId, AgentInvocationContext, AgentResponse, CorrelationId, EventBody, FailureClass, Message, Preview,
-    SessionId, Spend,
+    SessionId, Spend, TurnId,
 };
 use drupe_journal::{Outbound, QueuedTurn, StoreError, TurnDone};
 use tokio::sync::Semaphore;
@@ -21,6 +21,9 @@ const HISTORY: usize = 20;
 
 /// The most bytes of them; older ones are left out first.
 const HISTORY_BYTES: usize = 32 * 1024;
+
+/// The most bytes of one of their texts.
+const EXCERPT: usize = 8 * 1024;
 
 /// Earlier turns that an agent which is addressed directly is told of.
 const SUMMARY: usize = 3;
@@ -61,18 +64,9 @@ pub async fn answer(
     kernel.store.start_turn(queued.turn.clone(), root, correlation.clone(), events).await?;
     let span = tracing::info_span!("turn", session = %inbound.session, turn = %queued.turn, correlation = %correlation);
     let outcome = match plan {
-        Err(response) => TurnOutcome {
-            response,
-            spend: Spend::default(),
-            last: drupe_agent::Batch {
-                session: inbound.session.clone(),
-                turn: queued.turn.clone(),
-                entries: Vec::new(),
-                events: Vec::new(),
-            },
-        },
+        Err(response) => nothing_ran(&queued, response),
         Ok(plan) => {
-            channels::stream(kernel, &snapshot, inbound);
+            let _showing = channels::stream(kernel, &snapshot, &queued);
             let scope = Arc::new(TurnScope {
                 session: inbound.session.clone(),
                 turn: queued.turn.clone(),
@@ -94,7 +88,7 @@ pub async fn answer(
                 .map_err(|fault| StoreError::Database(fault.to_string()))?
         }
     };
-    finish(kernel, &snapshot, queued, outcome).await
+    finish(kernel, queued, outcome).await
 }
 
 /// Decides who answers. An explicit choice that cannot be met is the turn's answer.
@@ -110,8 +104,8 @@ async fn plan(
         (None, Some(Ok(agent))) => Some((agent, "@id", text)),
         (None, Some(Err(reason))) => return Ok(Err(AgentResponse::error(FailureClass::Config, reason))),
         (None, None) => {
-            let session = kernel.store.session(&inbound.session).await?;
-            session.and_then(|s| s.status.agent).map(|agent| (agent, "session", inbound.text.as_str()))
+            let selected = kernel.store.selected_agent(&inbound.session).await?;
+            selected.map(|agent| (agent, "session", inbound.text.as_str()))
         }
     };
     let mut plan = match chosen {
@@ -120,6 +114,12 @@ async fn plan(
                 Ok(entry) => entry,
                 Err(fault) => return Ok(Err(AgentResponse::error(FailureClass::Config, fault.to_string()))),
             };
+            if let Some(Err(reason)) = entry.own_input.then(|| entry.tool.parameters(text)) {
+                return Ok(Err(AgentResponse::error(
+                    FailureClass::Config,
+                    format!("agent `{id}` takes JSON: {reason}"),
+                )));
+            }
             let context = AgentInvocationContext {
                 conversation_summary: summary(kernel, &inbound.session).await?,
                 user_message: None,
@@ -212,18 +212,28 @@ async fn history(kernel: &Kernel, session: &SessionId) -> Result<Vec<Arc<Message
     let turns = kernel.store.conversation(session, HISTORY).await?;
     let mut left = HISTORY_BYTES;
     let kept = turns.iter().rev().take_while(|(input, answer)| {
-        let size = input.len() + answer.len();
+        let size = input.len().min(EXCERPT) + answer.len().min(EXCERPT);
         let fits = size <= left;
         left = left.saturating_sub(size);
         fits
     });
     let kept: Vec<_> = kept.collect();
     let messages = kept.into_iter().rev().flat_map(|(input, answer)| {
-        let asked = Message::User { content: input.clone() };
-        let said = Message::Assistant { content: answer.clone(), reasoning: None, tool_calls: Vec::new() };
+        let asked = Message::User { content: excerpt(input) };
+        let said = Message::Assistant { content: excerpt(answer), reasoning: None, tool_calls: Vec::new() };
         [Arc::new(asked), Arc::new(said)]
     });
     Ok(messages.collect())
+}
+
+/// A text of an earlier turn: whole, or its beginning and its end.
+fn excerpt(text: &str) -> String {
+    if text.len() <= EXCERPT {
+        return text.to_owned();
+    }
+    let half = EXCERPT / 2;
+    let (head, tail) = (text.floor_char_boundary(half), text.ceil_char_boundary(text.len() - half));
+    format!("{}\n… ({} bytes left out) …\n{}", &text[..head], tail - head, &text[tail..])
 }
 
 /// The latest turns in short, for an agent that is addressed directly.
@@ -240,13 +250,35 @@ async fn summary(kernel: &Kernel, session: &SessionId) -> Result<Option<String>,
     Ok((!text.is_empty()).then_some(text))
 }
 
-/// Records the answer and what goes out, in one transaction, and has it delivered.
-async fn finish(
+/// Ends a turn that cannot be answered, with an error.
+pub async fn give_up(kernel: &Arc<Kernel>, turn: &TurnId, reason: &str) -> Result<(), StoreError> {
+    let Some(queued) = kernel.store.queued(turn).await? else { return Ok(()) };
+    end(kernel, queued, AgentResponse::error(FailureClass::Internal, reason)).await
+}
+
+/// Ends a turn without any run of an agent.
+pub async fn end(
     kernel: &Arc<Kernel>,
-    snapshot: &Snapshot,
     queued: QueuedTurn,
-    outcome: TurnOutcome,
+    response: AgentResponse,
 ) -> Result<(), StoreError> {
+    kernel.store.close_open_items(&queued.turn).await?;
+    let outcome = nothing_ran(&queued, response);
+    finish(kernel, queued, outcome).await
+}
+
+fn nothing_ran(queued: &QueuedTurn, response: AgentResponse) -> TurnOutcome {
+    let last = drupe_agent::Batch {
+        session: queued.inbound.session.clone(),
+        turn: queued.turn.clone(),
+        entries: Vec::new(),
+        events: Vec::new(),
+    };
+    TurnOutcome { response, spend: Spend::default(), last }
+}
+
+/// Records the answer and what goes out, in one transaction, and has it delivered.
+async fn finish(kernel: &Arc<Kernel>, queued: QueuedTurn, outcome: TurnOutcome) -> Result<(), StoreError> {
     let TurnOutcome { response, spend, last } = outcome;
     let inbound = queued.inbound;
     let mut events = last.events;
@@ -259,7 +291,8 @@ async fn finish(
             spend,
         },
     ));
-    let outbox = channels::carries(snapshot, &inbound.channel).then(|| Outbound {
+    // Whether the channel is there at this moment does not matter: the row waits for it.
+    let outbox = (!inbound.channel.is_empty()).then(|| Outbound {
         channel: inbound.channel.clone(),
         address: inbound.address.clone(),
         text: response.content.clone(),
@@ -275,7 +308,7 @@ async fn finish(
         entries: last.entries,
     };
     if kernel.store.finish_turn(done).await?.is_some() {
-        channels::deliver_soon(kernel);
+        kernel.deliveries.wake();
     }
     Ok(())
 }

@@ -97,7 +97,7 @@ impl Part {
 /// The tools by the extension that has them.
 pub type Tools = BTreeMap<ExtensionId, Vec<Arc<Registered>>>;
 
-/// Wires the parts, sorted by id, together. On a fault nothing is wired: leave the extension out and try again.
+/// Wires the parts together. Of two that collide the later one is at fault. On a fault nothing is wired: leave the extension out and try again.
 pub fn wire(parts: &[Part], context: &Context<'_>) -> Result<Snapshot, WireFault> {
     let mut tools = Tools::new();
     for part in parts {

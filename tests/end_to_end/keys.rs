@@ -38,7 +38,10 @@ impl House {
         let before = self.server.requests().len();
         let turn = self.daemon.turn(&crate::harness::unique(), message);
         let requests = self.server.requests();
-        requests.get(before).cloned().unwrap_or_else(|| panic!("no model was asked: {turn}\n{}", self.daemon.log()))
+        requests
+            .get(before)
+            .cloned()
+            .unwrap_or_else(|| panic!("no model was asked: {turn}\n{}", self.daemon.log()))
     }
 
     fn system(&self, message: &str) -> String {
@@ -50,10 +53,18 @@ const PLAIN: &str = "  instructions: You are plain.\n";
 
 #[test]
 fn instructions_come_from_a_file_a_template_or_the_text_itself() {
-    let house = with("", &[("inline", PLAIN), ("file", "  instructions: prompt.md\n"), ("template", "  instructions: p.j2\n  uses_tools: [kv]\n")], |d| {
-        d.write("extensions/file/prompt.md", "From {{ nothing }} a file.");
-        d.write("extensions/template/p.j2", "I am {{ agent.name }} with {% for t in tools %}{{ t.name }} {% endfor %}and {{ config | length }}.");
-    });
+    let house = with(
+        "",
+        &[
+            ("inline", PLAIN),
+            ("file", "  instructions: prompt.md\n"),
+            ("template", "  instructions: p.j2\n  uses_tools: [kv]\n"),
+        ],
+        |d| {
+            d.write("extensions/file/prompt.md", "From {{ nothing }} a file.");
+            d.write("extensions/template/p.j2", "I am {{ agent.name }} with {% for t in tools %}{{ t.name }} {% endfor %}and {{ config | length }}.");
+        },
+    );
     assert_eq!(house.system("@inline x"), "You are plain.");
     assert_eq!(house.system("@file x"), "From {{ nothing }} a file.");
     assert_eq!(house.system("@template x"), "I am template with kv_delete kv_get kv_list kv_set and 0.");
@@ -65,14 +76,24 @@ fn context_parameters_and_models_reach_the_provider() {
     let house = house("", &[("one", agent)]);
     let request = house.request("@one hello");
     assert!(request["messages"].to_string().contains("The sky is green."), "{request}");
-    assert_eq!((&request["temperature"], &request["seed"], &request["stop"], &request["own"]), (&json!(0.25), &json!(7), &json!(["END"]), &json!(1)), "{request}");
+    assert_eq!(
+        (&request["temperature"], &request["seed"], &request["stop"], &request["own"]),
+        (&json!(0.25), &json!(7), &json!(["END"]), &json!(1)),
+        "{request}"
+    );
     assert!(request["max_tokens"] == 99 || request["max_completion_tokens"] == 99, "{request}");
     assert_eq!(request["model"], "test");
 }
 
 #[test]
 fn an_allowlist_can_name_one_tool_and_agents_that_may_be_called() {
-    let house = house("", &[("one", "  instructions: x\n  uses_tools: [kv/kv_get]\n  uses_agents: [two]\n"), ("two", "  instructions: x\n  tool_name: ask.two\n")]);
+    let house = house(
+        "",
+        &[
+            ("one", "  instructions: x\n  uses_tools: [kv/kv_get]\n  uses_agents: [two]\n"),
+            ("two", "  instructions: x\n  tool_name: ask.two\n"),
+        ],
+    );
     let tools = offered(&house.request("@one hello"));
     assert!(tools.contains(&"kv_get".to_owned()) && !tools.contains(&"kv_set".to_owned()), "{tools:?}");
     assert!(tools.iter().any(|t| t.starts_with("ask") && t.ends_with("two")), "{tools:?}");
@@ -82,7 +103,10 @@ fn an_allowlist_can_name_one_tool_and_agents_that_may_be_called() {
 fn an_agent_with_infer_false_is_reached_by_explicit_choice_only() {
     let house = house("", &[("hidden", "  instructions: x\n  infer: false\n"), ("shown", PLAIN)]);
     let tools = offered(&house.request("hello"));
-    assert!(tools.contains(&"agent_shown".to_owned()) && !tools.contains(&"agent_hidden".to_owned()), "{tools:?}");
+    assert!(
+        tools.contains(&"agent_shown".to_owned()) && !tools.contains(&"agent_hidden".to_owned()),
+        "{tools:?}"
+    );
     assert_eq!(house.daemon.turn("s", "@hidden hello")["content"], "hello");
 }
 
@@ -124,8 +148,10 @@ fn limits_stop_work_and_say_which() {
 
 #[test]
 fn a_configuration_reaches_the_extension_merged_and_checked() {
-    let schema = "config: {prefix: mine}\nconfig_schema: {type: object, properties: {prefix: {type: string}}}\n";
-    let merged = with("extensions: {faulty: {prefix: theirs}}\n", &[], |d| d.plugin("faulty", "faulty", schema));
+    let schema =
+        "config: {prefix: mine}\nconfig_schema: {type: object, properties: {prefix: {type: string}}}\n";
+    let merged =
+        with("extensions: {faulty: {prefix: theirs}}\n", &[], |d| d.plugin("faulty", "faulty", schema));
     assert!(offered(&merged.request("hello")).contains(&"theirs_echo".to_owned()));
     let wrong = with("extensions: {faulty: {prefix: 5}}\n", &[], |d| d.plugin("faulty", "faulty", schema));
     let (state, reason) = wrong.daemon.extension("faulty");
@@ -172,28 +198,50 @@ fn the_orchestrators_keys_shape_its_requests() {
     let house = house(config, &[("one", PLAIN)]);
     let request = house.request("hello");
     let system = request["messages"][0]["content"].as_str().unwrap_or_default();
-    assert!(system.starts_with("I am Ada.") && system.contains("Available tools:\n- kv_get:") && system.contains("Available agents:\n- "), "{system}");
+    assert!(
+        system.starts_with("I am Ada.")
+            && system.contains("Available tools:\n- kv_get:")
+            && system.contains("Available agents:\n- "),
+        "{system}"
+    );
     assert!(request["messages"].to_string().contains("It is Tuesday."), "{request}");
     assert_eq!(request["temperature"], 0.5);
     let tools = offered(&request);
-    assert!(tools.contains(&"kv_get".to_owned()) && !tools.contains(&"kv_set".to_owned()) && tools.contains(&"agent_one".to_owned()), "{tools:?}");
+    assert!(
+        tools.contains(&"kv_get".to_owned())
+            && !tools.contains(&"kv_set".to_owned())
+            && tools.contains(&"agent_one".to_owned()),
+        "{tools:?}"
+    );
     let stopped = house.daemon.turn("s", "kv_get {\"key\": \"a\"}");
     assert!(stopped["error"].as_str().is_some_and(|e| e.contains("max_turns")), "{stopped}");
 }
 
 #[test]
 fn defaults_hold_for_agents_that_say_nothing_else() {
-    let house = house("agents: {defaults: {parameters: {temperature: 0.75}, limits: {max_turns: 1}}}\n", &[("one", "  instructions: x\n  uses_tools: [kv]\n"), ("two", "  instructions: x\n  parameters: {temperature: 0.1}\n")]);
+    let house = house(
+        "agents: {defaults: {parameters: {temperature: 0.75}, limits: {max_turns: 1}}}\n",
+        &[
+            ("one", "  instructions: x\n  uses_tools: [kv]\n"),
+            ("two", "  instructions: x\n  parameters: {temperature: 0.1}\n"),
+        ],
+    );
     assert_eq!(house.request("@one hello")["temperature"], 0.75);
     assert_eq!(house.request("@two hello")["temperature"], 0.1);
-    assert!(house.daemon.turn("s", "@one kv_list {}")["error"].as_str().is_some_and(|e| e.contains("max_turns")));
+    assert!(
+        house.daemon.turn("s", "@one kv_list {}")["error"].as_str().is_some_and(|e| e.contains("max_turns"))
+    );
 }
 
 #[test]
 fn a_further_folder_of_extensions_is_searched() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::create_dir(folder.path().join("far")).expect("a folder");
-    std::fs::write(folder.path().join("far/manifest.yaml"), "id: far\nname: Far\ndescription: x\nagent: {model: default, instructions: \"\"}\n").expect("a file");
+    std::fs::write(
+        folder.path().join("far/manifest.yaml"),
+        "id: far\nname: Far\ndescription: x\nagent: {model: default, instructions: \"\"}\n",
+    )
+    .expect("a file");
     let house = house(&format!("extensions: {{paths: [{}]}}\n", folder.path().display()), &[]);
     assert_eq!(house.daemon.extension("far").0, "active");
 }
@@ -209,11 +257,19 @@ fn a_journal_in_memory_leaves_no_file() {
 fn a_long_result_is_shown_in_part_and_read_on_by_its_handle() {
     let server = ModelServer::start(|request| {
         let (role, text) = latest(request);
-        let answers = request["messages"].as_array().expect("messages").iter().filter(|m| m["role"] == "assistant").count();
+        let answers = request["messages"]
+            .as_array()
+            .expect("messages")
+            .iter()
+            .filter(|m| m["role"] == "assistant")
+            .count();
         match (role.as_str(), answers) {
             ("user", _) => Say::Call(vec![("faulty_big".into(), json!({"bytes": 50_000}))]),
             ("tool", 1) => {
-                let handle = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).find(|w| w.starts_with("e-")).unwrap_or_default();
+                let handle = text
+                    .split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'))
+                    .find(|w| w.starts_with("e-"))
+                    .unwrap_or_default();
                 Say::Call(vec![("read_output".into(), json!({"handle": handle, "offset": 1000}))])
             }
             _ => Say::Text(text.len().to_string()),
@@ -223,8 +279,20 @@ fn a_long_result_is_shown_in_part_and_read_on_by_its_handle() {
     daemon.plugin("faulty", "faulty", "");
     daemon.run();
     let turn = daemon.turn("s", "go");
-    let tools: Vec<&str> = turn["transcript"].as_array().expect("a list").iter().filter(|e| e["role"] == "tool").filter_map(|e| e["content"].as_str()).collect();
-    let seen: Vec<Value> = server.requests().last().expect("asked")["messages"].as_array().expect("messages").iter().filter(|m| m["role"] == "tool").cloned().collect();
+    let tools: Vec<&str> = turn["transcript"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter(|e| e["role"] == "tool")
+        .filter_map(|e| e["content"].as_str())
+        .collect();
+    let seen: Vec<Value> = server.requests().last().expect("asked")["messages"]
+        .as_array()
+        .expect("messages")
+        .iter()
+        .filter(|m| m["role"] == "tool")
+        .cloned()
+        .collect();
     assert!(seen.iter().all(|m| m["content"].as_str().is_some_and(|c| c.len() < 4096)), "{seen:?}");
     assert!(tools.len() == 2 && tools[1].contains("xxx"), "{turn}");
 }
@@ -232,13 +300,20 @@ fn a_long_result_is_shown_in_part_and_read_on_by_its_handle() {
 #[test]
 fn aliases_lists_and_a_fallback_lead_to_a_model() {
     let server = ModelServer::obedient();
-    let config = server.config().replace("aliases: {default: local/test}", "aliases: {default: local/test, fast: [local/quick]}\n  fallback: local/spare");
+    let config = server.config().replace(
+        "aliases: {default: local/test}",
+        "aliases: {default: local/test, fast: [local/quick]}\n  fallback: local/spare",
+    );
     let mut daemon = Daemon::home(&config);
     for (id, model) in [("one", "fast"), ("two", "nowhere/at-all"), ("three", "[gpt-4o, local/third]")] {
-        daemon.write(&format!("extensions/{id}/manifest.yaml"), &format!("id: {id}\nname: {id}\ndescription: x\nagent: {{model: {model}, instructions: \"\"}}\n"));
+        daemon.write(
+            &format!("extensions/{id}/manifest.yaml"),
+            &format!("id: {id}\nname: {id}\ndescription: x\nagent: {{model: {model}, instructions: \"\"}}\n"),
+        );
     }
     daemon.run();
     let house = House { server, daemon };
-    let models: Vec<Value> = ["@one x", "@two x", "@three x"].map(|m| house.request(m)["model"].clone()).into();
+    let models: Vec<Value> =
+        ["@one x", "@two x", "@three x"].map(|m| house.request(m)["model"].clone()).into();
     assert_eq!(models, ["quick", "spare", "third"]);
 }

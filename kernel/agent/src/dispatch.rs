@@ -5,9 +5,12 @@
 mod execute;
 mod resume;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use drupe_extension_api::{
@@ -24,7 +27,7 @@ use crate::{
     registry::{Registered, Registry},
     run::Run,
 };
-use execute::{finish, one, stopped};
+use execute::{finish, finish_held_back, one, stopped};
 
 /// One call of a step, ready to run or already answered.
 pub(crate) struct Call {
@@ -61,6 +64,15 @@ pub(crate) struct Answered {
     /// The whole result.
     pub content: String,
     pub refuse: Option<String>,
+    /// What is to be recorded of it after all others of its step.
+    pub held_back: Option<HeldBack>,
+}
+
+/// The end of a call that is recorded later than it came.
+pub(crate) struct HeldBack {
+    index: u32,
+    kind: ItemKind,
+    elapsed: Duration,
 }
 
 /// What bounds the tool calls of a run.
@@ -104,6 +116,7 @@ pub async fn call_tool(
         }
         run.commit().await?;
         let (_, answer) = one(bounds, place, call, &AtomicUsize::new(0)).await?;
+        finish_held_back(place, &answer);
         run.commit().await?;
         Ok((answer.status, answer.content))
     };
@@ -219,7 +232,8 @@ fn started(place: Place<'_>, call: &Call) {
     let item = Item { id: call.effect.to_string(), kind, name, input, output: None };
     place.run.event(EventBody::ItemStarted { item });
     if let Plan::Answered { status, content } = &call.plan {
-        finish(place, call, kind, *status, content, std::time::Duration::ZERO);
+        let end = HeldBack { index: call.index, kind, elapsed: Duration::ZERO };
+        finish(place, &call.effect, &call.request, &end, (*status, content));
     }
 }
 
@@ -252,7 +266,11 @@ pub(crate) async fn run_all(
             answers[index as usize] = Some(answer);
         }
     }
-    Ok(answers.into_iter().flatten().collect())
+    let answers: Vec<Answered> = answers.into_iter().flatten().collect();
+    for answer in &answers {
+        finish_held_back(Place { run, step }, answer);
+    }
+    Ok(answers)
 }
 
 /// Whether the caller of this is followed by others that end later.

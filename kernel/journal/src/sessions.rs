@@ -47,6 +47,18 @@ pub(crate) fn select_agent(
     Ok(())
 }
 
+/// The agent that was chosen for a session.
+pub(crate) fn selected_agent(db: &Connection, session: &SessionId) -> Result<Option<AgentId>, StoreError> {
+    let agent: Option<Option<String>> = db
+        .prepare_cached("SELECT agent FROM sessions WHERE id = ?1")?
+        .query_row([session.as_str()], |row| row.get(0))
+        .optional()?;
+    agent
+        .flatten()
+        .map(|id| AgentId::new(id).map_err(|error| StoreError::Record(error.to_string())))
+        .transpose()
+}
+
 /// Every session, the one with the latest change first.
 pub(crate) fn list(db: &Connection) -> Result<Vec<SessionStatus>, StoreError> {
     let mut all = db.prepare_cached(

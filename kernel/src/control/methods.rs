@@ -2,22 +2,25 @@
 
 use std::{path::PathBuf, sync::Arc};
 
+use drupe_config::{Manifest, Right};
 use drupe_extension_api::{
-    AgentId, AgentResponse, EventBody, ExtensionId, FailureClass, Fault, FaultCode, SessionId, Spend, TurnId,
+    AgentId, AgentResponse, EventBody, FailureClass, Fault, FaultCode, SessionId, TurnId,
     control::{
-        ConfigValue, DaemonState, Named, PathArgument, Restart, Status, TurnArgument, TurnResult, method,
+        ConfigValue, DaemonState, Named, PathArgument, Restart, SessionSelect, Status, TurnArgument,
+        TurnResult, method,
     },
-    wire::Submit,
+    wire::{Submit, Submitted},
 };
-use drupe_journal::TurnDone;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::{
-    check,
+    channels, check,
     ending::Why,
     kernel::{Kernel, store_fault},
+    sessions::Stopped,
+    turn,
 };
 
 /// Who asks.
@@ -26,7 +29,7 @@ pub enum Caller<'a> {
     /// Somebody with the home's token.
     Operator,
     /// An extension with the right `control`.
-    Extension(&'a ExtensionId),
+    Extension(&'a Manifest),
 }
 
 /// Answers one request, but for `hello` and `events.subscribe`, which belong to a connection.
@@ -46,8 +49,8 @@ pub async fn call(
         method::RESTART => {
             operator_only(caller, name)?;
             let Restart { reason } = take_or_default(params)?;
-            restart(kernel, reason.unwrap_or_else(|| "the operator asked for it".into())).await?;
-            give(())
+            let reason = reason.unwrap_or_else(|| "the operator asked for it".into());
+            give(kernel.request_restart(reason, None, false).await?)
         }
         method::EXTENSIONS_LIST => give(kernel.extensions.statuses()),
         method::EXTENSIONS_SHOW => give(kernel.extensions.detail(&take::<Named>(params)?.id)?),
@@ -58,7 +61,7 @@ pub async fn call(
         method::EXTENSIONS_ADD => {
             let PathArgument { path } = take(params)?;
             let by_agent = matches!(caller, Caller::Extension(_));
-            give(check::add(kernel, &PathBuf::from(path), by_agent)?)
+            give(check::add(kernel, PathBuf::from(path), by_agent).await?)
         }
         method::AGENTS_LIST => give(agents(kernel)),
         method::AGENTS_SHOW => {
@@ -76,11 +79,25 @@ pub async fn call(
             })?)
         }
         method::TURN_SUBMIT => {
-            let mut submit: Submit = take(params)?;
-            if let Caller::Extension(id) = caller {
-                submit.channel = id.to_string();
+            let submit: Submit = take(params)?;
+            match caller {
+                Caller::Operator
+                    if !submit.channel.is_empty()
+                        && !channels::carries(&kernel.snapshot(), &submit.channel) =>
+                {
+                    Err(Fault::not_found(format!("there is no channel `{}`", submit.channel)))
+                }
+                Caller::Operator => give(kernel.submit(submit).await?),
+                Caller::Extension(manifest) => give(submit_for(kernel, manifest, submit).await?),
             }
-            give(kernel.submit(submit).await?)
+        }
+        method::SESSION_SELECT => {
+            let SessionSelect { session, agent } = take(params)?;
+            if let Some(agent) = &agent {
+                kernel.offered(agent)?;
+                kernel.snapshot().agent(agent)?;
+            }
+            give(kernel.store.select_agent(&session, agent).await.map_err(store_fault)?)
         }
         method::TURN_WAIT => give(wait(kernel, &take::<TurnArgument>(params)?.turn).await?),
         method::TURN_STOP => give(stop_turn(kernel, take::<TurnArgument>(params)?.turn).await?),
@@ -88,6 +105,27 @@ pub async fn call(
         _ => Err(Fault::unsupported(name)
             .help("the daemon may be older than the client: `drupe restart` after an upgrade")),
     }
+}
+
+/// Takes a message in on behalf of an extension: through its own channel, in a conversation of its own.
+pub async fn submit_for(
+    kernel: &Arc<Kernel>,
+    manifest: &Manifest,
+    submit: Submit,
+) -> Result<Submitted, Fault> {
+    let id = &manifest.id;
+    if !manifest.rights.contains(&Right::Submit) {
+        let message = format!("extension `{id}` may not hand messages in");
+        return Err(Fault::denied(message).help("its manifest needs `rights: [submit]`"));
+    }
+    if !submit.session.as_str().strip_prefix(id.as_str()).is_some_and(|rest| rest.starts_with(':')) {
+        let message = format!("extension `{id}` may not speak in session `{}`", submit.session);
+        return Err(Fault::denied(message).help(format!("its own sessions begin with `{id}:`")));
+    }
+    // The answer of one that carries no messages is read from the session.
+    let channel =
+        if channels::carries(&kernel.snapshot(), id.as_str()) { id.to_string() } else { String::new() };
+    kernel.submit(Submit { channel, ..submit }).await
 }
 
 fn take<T: DeserializeOwned>(params: Value) -> Result<T, Fault> {
@@ -106,7 +144,9 @@ fn give(value: impl Serialize) -> Result<Value, Fault> {
 fn operator_only(caller: Caller<'_>, name: &str) -> Result<(), Fault> {
     match caller {
         Caller::Operator => Ok(()),
-        Caller::Extension(id) => Err(Fault::denied(format!("extension `{id}` may not use `{name}`"))),
+        Caller::Extension(manifest) => {
+            Err(Fault::denied(format!("extension `{}` may not use `{name}`", manifest.id)))
+        }
     }
 }
 
@@ -147,18 +187,6 @@ fn config(kernel: &Kernel) -> Vec<ConfigValue> {
     values.map(|v| ConfigValue { key: v.key, value: v.value, origin: v.origin.to_string() }).collect()
 }
 
-/// A restart that the operator asks for: refused where the next kernel could not read its configuration.
-async fn restart(kernel: &Arc<Kernel>, reason: String) -> Result<(), Fault> {
-    if let Err(faults) = crate::settings::reread(&kernel.settings) {
-        let message =
-            format!("the configuration has faults, so the running kernel stays:\n{}", faults.render(false));
-        return Err(
-            Fault::new(FaultCode::NotConfigured, message.trim_end()).help("correct it, then restart again")
-        );
-    }
-    kernel.request_restart(reason, None, false).await
-}
-
 /// Waits until a turn has ended.
 async fn wait(kernel: &Arc<Kernel>, turn: &TurnId) -> Result<TurnResult, Fault> {
     let unknown = || Fault::not_found(format!("there is no turn `{turn}`"));
@@ -176,7 +204,7 @@ async fn wait(kernel: &Arc<Kernel>, turn: &TurnId) -> Result<TurnResult, Fault> 
         loop {
             let event = tokio::select! {
                 event = events.recv() => event,
-                () = kernel.cancel.cancelled() => return Err(Fault::new(FaultCode::Unavailable, "the kernel is ending")),
+                () = kernel.closing.cancelled() => return Err(Fault::new(FaultCode::Unavailable, "the kernel is ending")),
             };
             match event {
                 Ok(event) if event.turn.as_ref() != Some(turn) => {}
@@ -193,24 +221,18 @@ async fn wait(kernel: &Arc<Kernel>, turn: &TurnId) -> Result<TurnResult, Fault> 
 
 /// Stops a turn: one that runs is cancelled, one that waits gets its end here.
 async fn stop_turn(kernel: &Arc<Kernel>, turn: TurnId) -> Result<(), Fault> {
-    let Some(queued) = kernel.sessions.stop(&turn) else { return Ok(()) };
-    let response = AgentResponse::error(FailureClass::Cancelled, "stopped before it began");
-    let body = EventBody::TurnCompleted {
-        status: response.status,
-        error: response.error.clone(),
-        class: response.class,
-        spend: Spend::default(),
-    };
-    let done = TurnDone {
-        turn: queued.turn,
-        response,
-        spend: Spend::default(),
-        diagnostics: Vec::new(),
-        outbox: None,
-        snapshot: None,
-        events: vec![(None, body)],
-        entries: Vec::new(),
-    };
-    kernel.store.finish_turn(done).await.map_err(store_fault)?;
-    Ok(())
+    match kernel.sessions.stop(&turn) {
+        Stopped::Running => Ok(()),
+        Stopped::Neither => match kernel.store.turn_result(&turn).await.map_err(store_fault)? {
+            Some(_) => Ok(()),
+            None => Err(Fault::not_found(format!("there is no turn `{turn}`"))),
+        },
+        Stopped::Waiting(queued) => {
+            let response = AgentResponse::error(FailureClass::Cancelled, "stopped before it began");
+            let ending = Arc::clone(kernel);
+            kernel
+                .whole(async move { turn::end(&ending, *queued, response).await.map_err(store_fault) })
+                .await
+        }
+    }
 }

@@ -28,6 +28,9 @@ use crate::kernel::{Kernel, store_fault};
 /// Connections at a time; each costs a few kilobytes.
 const CONNECTIONS: usize = 1024;
 
+/// Requests of one connection that are worked on at once.
+const REQUESTS: usize = 64;
+
 /// Replies that wait for a slow reader before requests of the connection wait too.
 const REPLIES: usize = 256;
 
@@ -51,7 +54,7 @@ pub async fn serve(kernel: Arc<Kernel>, listener: StdListener, token: ControlTok
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return Ok(()) };
         let stream = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = kernel.cancel.cancelled() => return Ok(()),
+            () = kernel.closing.cancelled() => return Ok(()),
         };
         let stream = match stream {
             Ok((stream, _)) => stream,
@@ -73,7 +76,7 @@ pub async fn serve(kernel: Arc<Kernel>, listener: StdListener, token: ControlTok
 async fn connection(kernel: &Arc<Kernel>, stream: UnixStream, token: &ControlToken) {
     let (read, write) = stream.into_split();
     let (replies, waiting) = mpsc::channel(REPLIES);
-    let cancel = kernel.cancel.child_token();
+    let cancel = kernel.closing.child_token();
     let _end = cancel.clone().drop_guard();
     let reading = read_all(kernel, read, token, replies, &cancel);
     let writing = write_all(write, waiting);
@@ -101,6 +104,7 @@ async fn read_all(
     if !welcome(&first, token, &replies).await {
         return;
     }
+    let room = Arc::new(Semaphore::new(REQUESTS));
     loop {
         let request = match lines.next().await {
             Ok(Some(request)) => request,
@@ -110,23 +114,29 @@ async fn read_all(
                 return;
             }
         };
+        // Beyond this many the client waits.
+        let Ok(room) = Arc::clone(&room).acquire_owned().await else { return };
         let (kernel, replies, cancel) = (Arc::clone(kernel), replies.clone(), cancel.clone());
-        kernel
-            .clone()
-            .tasks
-            .spawn(async move { cancel.run_until_cancelled(answer(&kernel, request, &replies)).await });
+        kernel.clone().tasks.spawn(async move {
+            cancel.run_until_cancelled(answer(&kernel, request, &replies)).await;
+            drop(room);
+        });
     }
 }
 
 /// Checks the token of the first request.
 async fn welcome(request: &Request, token: &ControlToken, replies: &mpsc::Sender<Reply>) -> bool {
-    let shown = serde_json::from_value::<Hello>(request.params.clone())
+    let hello = serde_json::from_value::<Hello>(request.params.clone())
         .ok()
         .filter(|_| request.method == method::HELLO);
-    let good = shown.is_some_and(|hello| token.matches(&hello.token));
+    let newer = hello.as_ref().is_some_and(|hello| hello.version > CONTROL_VERSION);
+    let good = hello.is_some_and(|hello| token.matches(&hello.token)) && !newer;
     let body = if good {
         let welcome = Welcome { version: CONTROL_VERSION, from: "kernel".into() };
         ReplyBody::Result(serde_json::to_value(welcome).unwrap_or_default())
+    } else if newer {
+        let fault = Fault::unsupported("a control API newer than the daemon");
+        ReplyBody::Error(fault.help("restart the daemon after an upgrade"))
     } else {
         ReplyBody::Error(
             Fault::denied("the first request must be `hello` with the home's token")

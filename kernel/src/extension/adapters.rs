@@ -1,11 +1,11 @@
 //! What an extension provides, as the loop knows it: its tools as [`Tool`], its agent as [`Agent`].
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use drupe_agent::{Agent, Run, Task, Tool, ToolContext, ToolError, ToolOutput};
 use drupe_extension_api::{
-    AgentId, AgentResponse, DefinitionLimits, EffectId, ExtensionId, FailureClass, FaultCode, ToolResult,
-    ToolSpec,
+    AgentId, AgentResponse, DefinitionLimits, EffectId, ExtensionId, FailureClass, Fault, FaultCode,
+    ToolResult, ToolSpec,
     wire::{self, AgentInvoke, CallContext, LookupResult, ToolCall, ToolLookup},
 };
 use futures_util::future::BoxFuture;
@@ -19,6 +19,9 @@ use super::{
 
 /// How long a tool may think about the outcome of an interrupted call.
 const LOOKUP: Duration = Duration::from_secs(10);
+
+/// How long an agent that is stopped may take to end by itself; less than its caller waits for it.
+const GRACE: Duration = Duration::from_millis(400);
 
 /// A tool of a native extension.
 pub struct ExtensionTool {
@@ -110,29 +113,34 @@ impl Agent for NativeAgent {
             };
             let header =
                 Header { token: token.as_str(), trace: run.scope.correlation.as_str(), timeout: None };
-            let call = self.instance.call::<AgentResponse>(wire::op::AGENT_INVOKE, &payload, header);
-            let result = tokio::select! {
-                result = call => result,
-                () = run.cancel.cancelled() => {
-                    return AgentResponse::error(FailureClass::Cancelled, "it was cancelled");
-                }
+            let mut call =
+                pin!(self.instance.call::<AgentResponse>(wire::op::AGENT_INVOKE, &payload, header));
+            let ended = tokio::select! {
+                result = &mut call => return result.unwrap_or_else(failed),
+                () = run.cancel.cancelled() => AgentResponse::error(FailureClass::Cancelled, "it was cancelled"),
                 () = tokio::time::sleep_until(deadline) => {
+                    run.cancel.cancel();
                     let message = format!("agent `{}` did not finish within its time budget", self.id);
-                    return AgentResponse::error(FailureClass::Timeout, message);
+                    AgentResponse::error(FailureClass::Timeout, message)
                 }
             };
-            result.unwrap_or_else(|fault| {
-                let class = match fault.code {
-                    FaultCode::Budget => FailureClass::Budget,
-                    FaultCode::NotConfigured => FailureClass::Config,
-                    FaultCode::Cancelled => FailureClass::Cancelled,
-                    FaultCode::Timeout => FailureClass::Timeout,
-                    _ => FailureClass::Tool,
-                };
-                AgentResponse::error(class, fault.to_string())
-            })
+            // Its own runs end by the same token, and record how; then it has nothing left to wait for.
+            let _ = tokio::time::timeout(GRACE, call).await;
+            ended
         })
     }
+}
+
+/// A fault of an agent's code as the response that it did not give.
+fn failed(fault: Fault) -> AgentResponse {
+    let class = match fault.code {
+        FaultCode::Budget => FailureClass::Budget,
+        FaultCode::NotConfigured => FailureClass::Config,
+        FaultCode::Cancelled => FailureClass::Cancelled,
+        FaultCode::Timeout => FailureClass::Timeout,
+        _ => FailureClass::Tool,
+    };
+    AgentResponse::error(class, fault.to_string())
 }
 
 fn call_context(run: &Run, effect_id: EffectId, left: Duration) -> CallContext {

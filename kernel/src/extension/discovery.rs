@@ -9,6 +9,9 @@ use std::{
 /// The most entries that are looked at in one folder of extensions.
 const MOST: usize = 4096;
 
+/// The most that are read, so that those with the first names are chosen among all but in a folder gone mad.
+const READ: usize = 65_536;
+
 /// Who put an extension there; later ones are third-party.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
@@ -70,7 +73,7 @@ pub fn discover(roots: &[(Origin, PathBuf)]) -> (Vec<Found>, Vec<PassedOver>) {
 /// The names in a folder, sorted. One that is not UTF-8 cannot be an id, and is shown as far as it can be.
 fn list(root: &Path) -> io::Result<Vec<String>> {
     let mut names: Vec<String> = fs::read_dir(root)?
-        .take(MOST + 1)
+        .take(READ)
         .map(|entry| entry.map(|e| e.file_name().to_string_lossy().into_owned()))
         .collect::<io::Result<_>>()?;
     names.sort();
@@ -138,13 +141,17 @@ pub fn settle(found: Vec<Found>, overrides: impl Fn(&Found) -> bool) -> Vec<(Fou
     settled
 }
 
-/// The extensions that ship: in the checkout that the program was built in, else installed beside it.
+/// The extensions that ship: those of the checkout that the program was built in, else those installed beside it.
 pub fn shipped(exe: &Path) -> Option<PathBuf> {
     let beside = exe.parent()?;
-    let checkout =
-        exe.ancestors().skip(1).find(|a| a.join("extension-api").is_dir() && a.join("extensions").is_dir());
+    // `<checkout>/target/<profile>/drupe`, and nothing looser: what is found here runs inside the kernel.
+    let target = exe.ancestors().skip(1).take(3).find(|a| a.file_name().is_some_and(|name| name == "target"));
+    let checkout = target
+        .and_then(Path::parent)
+        .filter(|c| c.join("extension-api").is_dir())
+        .map(|c| c.join("extensions"));
     let installed = [beside.join("extensions"), beside.join("../share/drupe/extensions")];
-    checkout.map(|c| c.join("extensions")).or_else(|| installed.into_iter().find(|f| f.is_dir()))
+    checkout.into_iter().chain(installed).find(|folder| folder.is_dir())
 }
 
 /// The file of an entrypoint: inside the extension's folder, for shipped ones also beside the program. Of several that

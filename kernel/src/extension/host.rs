@@ -24,7 +24,7 @@ use drupe_extension_api::{
     ToolStatus,
     wire::{
         BusMessage, CallTool, ControlCall, Emit, HandleNext, InvokeAgent, Log, NotifyUser, Progress,
-        RestartRequest, RunAgent, Submit, Subscribe, host,
+        RestartRequest, RunAgent, Subscribe, host,
     },
 };
 use futures_util::FutureExt;
@@ -78,7 +78,10 @@ impl Host for Table {
                 }),
             )
         };
-        let task = AbortOnDrop(self.0.runtime.spawn(work));
+        let task = match self.0.kernel.upgrade() {
+            Some(kernel) => AbortOnDrop(kernel.tasks.spawn_on(work, &self.0.runtime)),
+            None => return done(Err(Fault::new(FaultCode::Unavailable, "the kernel is ending"))),
+        };
         async move {
             let mut task = task;
             match (&mut task.0).await {
@@ -167,9 +170,7 @@ impl Owner {
                 write(self.invoke_agent(&kernel, &self.run(&kernel, header)?, read(payload)?).await?)
             }
             host::SUBMIT => {
-                self.right(Right::Submit, operation)?;
-                let submit = Submit { channel: id.to_string(), ..read(payload)? };
-                write(kernel.submit(submit).await?)
+                write(control::methods::submit_for(&kernel, &self.manifest, read(payload)?).await?)
             }
             host::NOTIFY => {
                 let NotifyUser { text, session } = read(payload)?;
@@ -186,8 +187,13 @@ impl Owner {
                 self.right(Right::Control, operation)?;
                 let ControlCall { method, params } = read(payload)?;
                 write(
-                    control::methods::call(&kernel, control::methods::Caller::Extension(id), &method, params)
-                        .await?,
+                    control::methods::call(
+                        &kernel,
+                        control::methods::Caller::Extension(&self.manifest),
+                        &method,
+                        params,
+                    )
+                    .await?,
                 )
             }
             host::TOOLS_CHANGED => write(kernel.rewire(id).await?),
@@ -228,7 +234,7 @@ impl Owner {
     async fn call_tool(&self, kernel: &Kernel, run: &Arc<Run>, call: CallTool) -> Result<ToolResult, Fault> {
         let snapshot = kernel.snapshot();
         let registry = snapshot.resolved.get(&self.manifest.id).cloned().unwrap_or_default();
-        let limits = snapshot.orchestrator.definition().limits.clone();
+        let limits = snapshot.agents.get(&run.agent).map(|agent| agent.limits.clone()).unwrap_or_default();
         let request = ToolCallRequest {
             call_id: String::new(),
             name: call.name.to_string(),

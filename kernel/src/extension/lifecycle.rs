@@ -2,16 +2,13 @@
 //!
 //! Every stage has a deadline of its own and fails that extension alone; what depends on it is skipped with the reason.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
-    sync::Arc,
-    time::Duration,
-};
+mod order;
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use drupe_config::{Isolation, Manifest, load_manifest};
 use drupe_extension_api::{
-    FaultCode, ToolSpec,
+    Fault, FaultCode, ToolSpec,
     wire::{self, Capability, Description, op},
 };
 use futures_util::future::join_all;
@@ -40,6 +37,7 @@ const STOP: Duration = Duration::from_secs(10);
 
 /// Finds all extensions, reads their manifests and decides which are not to be used at all.
 pub fn find(kernel: &Kernel) {
+    sweep(kernel);
     let mut roots = Vec::new();
     roots.extend(discovery::shipped(&kernel.start.exe).map(|folder| (Origin::Shipped, folder)));
     roots.push((Origin::Home, kernel.home.extensions()));
@@ -66,6 +64,17 @@ pub fn find(kernel: &Kernel) {
     kernel.extensions.set(records.into_iter().map(|(r, _)| r).collect(), passed);
     for (key, out) in outs {
         note(kernel, &key, Event::Rejected(out));
+    }
+}
+
+/// Removes what an earlier kernel left half done: copies of libraries, and folders that were being added.
+fn sweep(kernel: &Kernel) {
+    // What cannot be removed is harmless: it is hidden, or replaced by content.
+    let _ = std::fs::remove_dir_all(kernel.home.libraries());
+    for entry in std::fs::read_dir(kernel.home.extensions()).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(crate::check::ADDING) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
     }
 }
 
@@ -106,83 +115,17 @@ pub async fn bring_up(kernel: &Arc<Kernel>) {
         .flatten()
         .collect();
     while !waiting.is_empty() {
-        let ready = next_wave(kernel, &mut waiting);
+        let ready = order::next_wave(kernel, &mut waiting);
         if ready.is_empty() && !waiting.is_empty() {
-            circle(kernel, &mut waiting);
+            order::circle(kernel, &mut waiting);
         }
-        join_all(ready.into_iter().map(|(key, manifest)| one(kernel, key, manifest))).await;
+        // A task each: one that blocks its thread does not stop the clocks of the others.
+        let wave = ready.into_iter().map(|(key, manifest)| {
+            let kernel = Arc::clone(kernel);
+            kernel.clone().tasks.spawn(async move { one(&kernel, key, manifest).await })
+        });
+        join_all(wave).await;
     }
-}
-
-/// Takes those out of `waiting` whose dependencies are all there, and lets those fail that wait in vain.
-fn next_wave(kernel: &Kernel, waiting: &mut BTreeMap<Key, Arc<Manifest>>) -> Vec<(Key, Arc<Manifest>)> {
-    let states: BTreeMap<String, State> =
-        kernel.extensions.read(|r| (r.found.name.clone(), r.state.clone())).into_iter().collect();
-    let mut ready = Vec::new();
-    for (key, manifest) in waiting.clone() {
-        let mut event = None;
-        let mut wait = false;
-        for (dependency, field) in dependencies(&manifest) {
-            match states.get(&dependency) {
-                None => {
-                    let why = format!("`{field}` lists `{dependency}`, but there is no such extension");
-                    event = event.or(Some(Event::Rejected(Out::Failed(why))));
-                }
-                Some(state) if state.is_out() => {
-                    let (state, reason) = state.shown();
-                    let state = serde_json::to_value(state).ok().and_then(|s| s.as_str().map(str::to_owned));
-                    let reason =
-                        reason.map(|r| format!(": {}", r.lines().next().unwrap_or(r))).unwrap_or_default();
-                    let why = format!(
-                        "`{field}` lists `{dependency}`, which is {}{reason}",
-                        state.unwrap_or_default()
-                    );
-                    event = event.or(Some(Event::DependencyLost(why)));
-                }
-                Some(State::Initialized) => {}
-                Some(_) => wait = true,
-            }
-        }
-        if let Some(event) = event {
-            waiting.remove(&key);
-            note(kernel, &key, event);
-        } else if !wait {
-            waiting.remove(&key);
-            ready.push((key, manifest));
-        }
-    }
-    ready
-}
-
-fn dependencies(manifest: &Manifest) -> BTreeSet<(String, &'static str)> {
-    let agent = manifest.agent.as_ref();
-    let hard = manifest.depends_on.iter().map(|d| (d.to_string(), "depends_on"));
-    let tools =
-        agent.into_iter().flat_map(|a| &a.uses_tools).map(|t| (t.extension.to_string(), "agent.uses_tools"));
-    let agents = agent.into_iter().flat_map(|a| &a.uses_agents).map(|a| (a.to_string(), "agent.uses_agents"));
-    hard.chain(tools).chain(agents).collect()
-}
-
-/// Nothing can go on: those that wait for each other fail, each with the members of its circle.
-fn circle(kernel: &Kernel, waiting: &mut BTreeMap<Key, Arc<Manifest>>) {
-    let uses: BTreeMap<String, Vec<String>> = waiting
-        .iter()
-        .map(|((name, _), manifest)| {
-            (name.clone(), dependencies(manifest).into_iter().map(|(d, _)| d).collect())
-        })
-        .collect();
-    let Some(members) = wiring::cycle(&uses) else {
-        waiting.clear();
-        return;
-    };
-    let why = format!("dependencies go in a circle: {} → {}", members.join(" → "), members[0]);
-    waiting.retain(|key, _| {
-        let member = members.contains(&key.0);
-        if member {
-            note(kernel, key, Event::Rejected(Out::Failed(why.clone())));
-        }
-        !member
-    });
 }
 
 async fn one(kernel: &Arc<Kernel>, key: Key, manifest: Arc<Manifest>) {
@@ -210,7 +153,7 @@ async fn one(kernel: &Arc<Kernel>, key: Key, manifest: Arc<Manifest>) {
             });
             disagreement.map_or(Event::Done, Event::Failed)
         }
-        Err(Out::Disabled(why) | Out::Failed(why) | Out::Skipped(why)) => Event::Failed(why),
+        Err(out) => Event::Rejected(out),
     };
     if note(kernel, &key, event) == Action::Rollback {
         roll_back(kernel, &key).await;
@@ -271,8 +214,20 @@ async fn initialize(kernel: &Arc<Kernel>, manifest: &Arc<Manifest>, mut part: Pa
             _ => Out::Failed(format!("`initialize` failed: {fault}")),
         },
     )?;
-    part.description = instance.describe().map_err(|fault| Out::Failed(fault.to_string()))?;
+    part.description = described(&part).await.map_err(|fault| Out::Failed(fault.to_string()))?;
     Ok(part)
+}
+
+/// What an extension says of itself now. Its own code names its tools, so it gets a thread and a deadline.
+pub async fn described(part: &Part) -> Result<Description, Fault> {
+    let Some(instance) = part.instance.clone() else { return Ok(part.description.clone()) };
+    let asked = tokio::task::spawn_blocking(move || instance.describe());
+    match tokio::time::timeout(LOAD, asked).await {
+        Ok(described) => described.map_err(Fault::internal)?,
+        Err(_) => {
+            Err(Fault::new(FaultCode::Timeout, format!("extension `{}` did not describe itself", part.id())))
+        }
+    }
 }
 
 /// The tools that `uses_tools` names, sorted, as far as they are there; wiring complains about the rest.
@@ -316,20 +271,31 @@ fn prompt(kernel: &Kernel, manifest: &Manifest, tools: &[ToolSpec]) -> Result<Op
 /// Lets all that are initialized work, in order; those that fail are rolled back. Gives whether any did.
 pub async fn start_all(kernel: &Arc<Kernel>) -> bool {
     let mut any_failed = false;
-    for key in in_order(kernel, State::Initialized) {
-        let Some(part) = kernel.extensions.with(&key, |r| r.part.clone()).flatten() else { continue };
-        let event = match start(&part).await {
-            Ok(()) => Event::Done,
-            Err(why) => Event::Failed(why),
-        };
-        if note(kernel, &key, event) == Action::Rollback {
-            any_failed = true;
-            roll_back(kernel, &key).await;
-        } else if part.can(Capability::Service) {
-            crate::service::supervise(kernel, &part);
-        }
+    for wave in order::waves(kernel, &State::Initialized) {
+        let starting = wave.into_iter().map(|key| {
+            let kernel = Arc::clone(kernel);
+            kernel.clone().tasks.spawn(async move { start_one(&kernel, &key).await })
+        });
+        any_failed |= join_all(starting).await.into_iter().any(|started| !matches!(started, Ok(true)));
     }
     any_failed
+}
+
+/// Lets one work; false if it does not.
+async fn start_one(kernel: &Arc<Kernel>, key: &Key) -> bool {
+    // One whose dependency failed to start was taken out in between.
+    let initialized =
+        kernel.extensions.with(key, |r| r.part.clone().filter(|_| r.state == State::Initialized));
+    let Some(part) = initialized.flatten() else { return false };
+    if let Err(why) = start(&part).await {
+        take_out(kernel, &key.0, Event::Failed(why)).await;
+        return false;
+    }
+    note(kernel, key, Event::Done);
+    if part.can(Capability::Service) {
+        crate::service::supervise(kernel, &part);
+    }
+    true
 }
 
 async fn start(part: &Part) -> Result<(), String> {
@@ -348,10 +314,13 @@ async fn start(part: &Part) -> Result<(), String> {
 
 /// Stops all, in reverse order of dependency.
 pub async fn stop_all(kernel: &Arc<Kernel>) {
-    for key in in_order(kernel, State::Active).into_iter().rev() {
-        if note(kernel, &key, Event::Stop) == Action::Rollback {
-            roll_back(kernel, &key).await;
-        }
+    for wave in order::waves(kernel, &State::Active).into_iter().rev() {
+        let stopping = wave.into_iter().map(|key| async move {
+            if note(kernel, &key, Event::Stop) == Action::Rollback {
+                roll_back(kernel, &key).await;
+            }
+        });
+        join_all(stopping).await;
     }
 }
 
@@ -366,7 +335,7 @@ pub async fn take_out(kernel: &Arc<Kernel>, name: &str, event: Event) {
     // What depends on it cannot stay.
     let dependents = kernel.extensions.read(|r| {
         let manifest = r.manifest.as_ref().filter(|_| !r.state.is_out())?;
-        let field = dependencies(manifest).into_iter().find(|(d, _)| d == name)?.1;
+        let field = order::dependencies(manifest).into_iter().find(|(d, _)| d == name)?.1;
         Some((r.found.name.clone(), field))
     });
     for (dependent, field) in dependents.into_iter().flatten() {
@@ -387,28 +356,6 @@ async fn roll_back(kernel: &Arc<Kernel>, key: &Key) {
         tracing::warn!(extension = %part.id(), %fault, "did not stop in order");
     }
     kernel.handles.close_all(part.id());
-}
-
-/// Keys of those in a state, each after what it depends on.
-fn in_order(kernel: &Kernel, state: State) -> Vec<Key> {
-    let all = kernel.extensions.read(|r| {
-        let manifest = r.manifest.as_ref().filter(|_| r.state == state)?;
-        Some((r.key(), dependencies(manifest).into_iter().map(|(d, _)| d).collect::<BTreeSet<_>>()))
-    });
-    let mut rest: Vec<(Key, BTreeSet<String>)> = all.into_iter().flatten().collect();
-    let mut ordered: Vec<Key> = Vec::new();
-    while !rest.is_empty() {
-        let names: BTreeSet<String> = rest.iter().map(|((name, _), _)| name.clone()).collect();
-        let (ready, waiting): (Vec<_>, Vec<_>) =
-            rest.into_iter().partition(|(_, needs)| needs.is_disjoint(&names));
-        if ready.is_empty() {
-            ordered.extend(waiting.into_iter().map(|(key, _)| key));
-            break;
-        }
-        ordered.extend(ready.into_iter().map(|(key, _)| key));
-        rest = waiting;
-    }
-    ordered
 }
 
 /// Lets something happen to an extension, and tells of it.

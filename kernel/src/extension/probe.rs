@@ -14,8 +14,15 @@ use std::{
     time::Duration,
 };
 
+use abi_stable::{
+    sabi_trait::TD_Opaque,
+    std_types::{RString, RVec},
+};
+use async_ffi::{FfiFuture, FutureExt as _};
 use drupe_agent::ids::hex;
 use drupe_confine::{Confined, Outcome, Profile};
+use drupe_extension_abi::{CallHeader, Host, Host_TO, Reply};
+use drupe_extension_api::Fault;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -42,11 +49,31 @@ enum Verdict {
 /// The probe's own process: opens `library`, asks it to describe itself, prints the verdict.
 pub fn main(library: &Path) -> u8 {
     let verdict = match PluginLibrary::open(library) {
-        Ok(_) => Verdict::Sound,
+        Ok(library) => {
+            library.instance(Host_TO::from_value(Nobody, TD_Opaque)).describe();
+            Verdict::Sound
+        }
         Err(error) => Verdict::Refused(error.to_string()),
     };
     let text = serde_json::to_string(&verdict).unwrap_or_default();
     u8::from(writeln!(io::stdout(), "{text}").is_err())
+}
+
+/// The kernel of a library that is only looked at.
+#[derive(Clone)]
+struct Nobody;
+
+impl Host for Nobody {
+    fn describe(&self) -> RVec<u8> {
+        b"{}".as_slice().into()
+    }
+
+    fn call(&self, _: CallHeader, operation: RString, _: RVec<u8>) -> FfiFuture<Reply> {
+        let body = serde_json::to_vec(&Fault::unsupported(&operation)).unwrap_or_default();
+        std::future::ready(Reply { status: Reply::FAULT, body: body.into() }).into_ffi()
+    }
+
+    fn close(&self) {}
 }
 
 /// What tells one build of a file from another without reading it.

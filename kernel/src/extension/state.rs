@@ -37,7 +37,7 @@ pub enum Event {
     Done,
     /// It failed, for this reason.
     Failed(String),
-    /// It is not to be used, before its code was touched.
+    /// It is not to be used, before it has begun to work.
     Rejected(Out),
     /// Something that it depends on went out.
     DependencyLost(String),
@@ -70,6 +70,7 @@ impl State {
             (Self::Discovered, Event::Done) => (Self::Loaded, Action::Initialize),
             (Self::Loaded, Event::Done) => (Self::Initialized, Action::Start),
             (Self::Initialized, Event::Done) => (Self::Active, Action::None),
+            (Self::Loaded, Event::Rejected(out)) => (Self::Out(out), Action::Rollback),
             (Self::Loaded | Self::Initialized | Self::Active, Event::Failed(why)) => {
                 (Self::Out(Out::Failed(why)), Action::Rollback)
             }

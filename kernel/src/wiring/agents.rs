@@ -3,10 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use drupe_agent::{Agent, AgentTool, LoopAgent, Registered, Registry, RegistryBuilder, read_output, refuse};
-use drupe_config::Config;
+use drupe_config::{Config, InputSpec};
 use drupe_extension_api::{
-    AgentId, Definition, DefinitionLimits, IntegrationMode, ToolName, wire::Capability,
+    AgentId, Definition, DefinitionLimits, Format, IntegrationMode, ToolName, wire::Capability,
 };
+use serde_json::{Value, json};
 
 use super::{Context, Part, Prompt, Tools, WireFault, cycle, select};
 use crate::{extension::adapters::NativeAgent, snapshot::AgentEntry};
@@ -82,7 +83,9 @@ fn entry(
         }
     };
     let section = part.manifest.agent.as_ref();
-    let tool = agent_tool(id, part, &agent, &definition.description)?;
+    let input = section.and_then(|s| s.input.as_ref()).and_then(input_schema);
+    let own_input = input.is_some();
+    let tool = agent_tool(id, part, &agent, &definition.description, input)?;
     Ok(AgentEntry {
         agent,
         name: definition.name,
@@ -95,6 +98,7 @@ fn entry(
         usage: section.and_then(|s| s.usage.clone()),
         limits,
         tool,
+        own_input,
         uses_agents: section.map(|s| s.uses_agents.clone()).unwrap_or_default(),
     })
 }
@@ -104,15 +108,20 @@ fn agent_tool(
     part: &Part,
     agent: &Arc<dyn Agent>,
     description: &str,
+    input: Option<Value>,
 ) -> Result<Arc<Registered>, WireFault> {
     let section = part.manifest.agent.as_ref();
     let name = match section.and_then(|s| s.tool_name.clone()) {
         Some(name) => name,
         None => ToolName::new(format!("agent_{id}")).map_err(|error| part.fault(error.to_string()))?,
     };
-    let input = section.and_then(|s| s.input.as_ref()).and_then(|i| i.schema.clone());
     let tool = AgentTool::new(Arc::clone(agent), name, description.to_owned(), input);
     Registered::new(Arc::new(tool)).map_err(|error| part.fault(error.to_string()))
+}
+
+/// The schema of an agent's JSON input; any object where its manifest gives none.
+fn input_schema(input: &InputSpec) -> Option<Value> {
+    (input.format == Format::Json).then(|| input.schema.clone().unwrap_or_else(|| json!({"type": "object"})))
 }
 
 /// Exactly what the manifest lists, and the core tool that a sub-agent has.

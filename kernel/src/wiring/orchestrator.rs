@@ -66,14 +66,20 @@ pub fn build(
             }
         }
     }
-    for (id, agent) in agents {
-        if agent.infer && agent.mode == IntegrationMode::Tool {
-            builder
-                .add(Arc::clone(&agent.tool))
-                .map_err(|e| fault(Some(id.clone().into()), e.to_string()))?;
-        } else {
-            builder.exclude(agent.tool.spec().name.as_str(), format!("agent `{id}` has `infer: false`"));
-        }
+    for part in parts {
+        let id = AgentId::from(part.id().clone());
+        let Some(agent) = agents.get(&id) else { continue };
+        let why = match (agent.infer, agent.mode) {
+            (true, IntegrationMode::Tool) => {
+                builder.add(Arc::clone(&agent.tool)).map_err(|e| fault(Some(id.into()), e.to_string()))?;
+                continue;
+            }
+            (false, _) => format!("agent `{id}` has `infer: false`"),
+            (true, IntegrationMode::Handoff) => {
+                format!("agent `{id}` takes conversations over, which is not supported yet")
+            }
+        };
+        builder.exclude(agent.tool.spec().name.as_str(), why);
     }
     let registry = Arc::new(builder.build());
     let capabilities = capabilities(&registry, agents);

@@ -60,7 +60,8 @@ impl Activity {
         }
         match &event.body {
             EventBody::ItemStarted { item } if is_call(item) => {
-                let calls = item.name.as_deref().and_then(|name| name.strip_prefix("agent_")).map(str::to_owned);
+                let calls =
+                    item.name.as_deref().and_then(|name| name.strip_prefix("agent_")).map(str::to_owned);
                 let key = item.id.clone();
                 self.open.push(Open { key, label: label(item), depth, since: now, run, calls });
             }
@@ -98,10 +99,9 @@ impl Activity {
     fn stands_for(&self, agent: &AgentId, parent: Option<&InvocationId>) -> bool {
         let Some(parent) = parent else { return false };
         self.agents.get(parent) == Some(agent)
-            || self
-                .open
-                .iter()
-                .any(|open| open.run.as_ref() == Some(parent) && open.calls.as_deref() == Some(agent.as_str()))
+            || self.open.iter().any(|open| {
+                open.run.as_ref() == Some(parent) && open.calls.as_deref() == Some(agent.as_str())
+            })
     }
 
     fn close(&mut self, key: &str) -> Option<String> {
@@ -173,8 +173,11 @@ mod tests {
         let began = call(root(), "e-1", "files_read", "{\"path\":\n\"a\"}");
         check(std::slice::from_ref(&began), &["files_read {\"path\": \"a\"} … 1.5 s"]);
         let item = json!({"id": "e-1", "type": "tool_call", "name": "files_read"});
-        let ended =
-            event(root(), "interaction.item.completed", json!({"item": item, "outcome": "ok", "elapsed_ms": 3}));
+        let ended = event(
+            root(),
+            "interaction.item.completed",
+            json!({"item": item, "outcome": "ok", "elapsed_ms": 3}),
+        );
         assert!(check(&[began, ended], &[]).is_some_and(|label| label.starts_with("files_read")));
     }
 
@@ -182,8 +185,16 @@ mod tests {
     fn a_sub_agent_that_was_called_as_a_tool_is_one_line() {
         let began = [
             call(root(), "e-1", "agent_builder", "{\"task\":\"make haiku\"}"),
-            event(child("builder", "i-1", "i-0", 1), "interaction.subagent.started", json!({"task": text("make haiku")})),
-            event(child("builder", "i-2", "i-1", 2), "interaction.subagent.started", json!({"task": text("make haiku")})),
+            event(
+                child("builder", "i-1", "i-0", 1),
+                "interaction.subagent.started",
+                json!({"task": text("make haiku")}),
+            ),
+            event(
+                child("builder", "i-2", "i-1", 2),
+                "interaction.subagent.started",
+                json!({"task": text("make haiku")}),
+            ),
             call(child("builder", "i-2", "i-1", 2), "e-2", "builder_draft", "{}"),
         ];
         check(&began, &["@builder make haiku … 1.5 s", "    builder_draft {} … 1.5 s"]);
@@ -202,8 +213,11 @@ mod tests {
 
     #[test]
     fn a_model_thinks_until_its_text_comes() {
-        let began =
-            event(root(), "interaction.item.started", json!({"item": {"id": "m-1", "type": "agent_message"}}));
+        let began = event(
+            root(),
+            "interaction.item.started",
+            json!({"item": {"id": "m-1", "type": "agent_message"}}),
+        );
         check(std::slice::from_ref(&began), &["orchestrator is thinking … 1.5 s"]);
         let delta = json!({"id": "m-1", "item": "agent_message", "delta": "x"});
         check(&[began, event(root(), "interaction.item.updated", delta)], &[]);

@@ -90,7 +90,8 @@ fn render(detail: &AgentDetail, colour: bool) -> String {
     text.push_str(&table(&rows));
     if !detail.excluded.is_empty() {
         text.push_str(&format!("{}\n", Style::Bold.paint("tools that it does not have", colour)));
-        let excluded = detail.excluded.iter().map(|one| vec![format!("  {}", plain(&one.tool)), plain(&one.reason)]);
+        let excluded =
+            detail.excluded.iter().map(|one| vec![format!("  {}", plain(&one.tool)), plain(&one.reason)]);
         text.push_str(&table(&excluded.collect::<Vec<_>>()));
     }
     text

@@ -16,7 +16,8 @@ use drupe_extension_api::{
 use serde::Serialize;
 
 use super::{
-    Context, activity::Activity,
+    Context,
+    activity::Activity,
     client::{Client, ClientError, Pauses, answer},
     failure::{Failure, status},
     models::{self, offline_notice},
@@ -119,7 +120,9 @@ impl Ask {
             agent: self.agent.clone(),
             model: self.model.as_deref().map(|model| models::absolute(model, &context.here)),
             output: schema.map(|schema| OutputSpec { format: Format::Json, schema: Some(schema) }),
-            time_budget_ms: self.timeout.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)),
+            time_budget_ms: self
+                .timeout
+                .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)),
         })
     }
 
@@ -307,6 +310,9 @@ impl<'a> Waiting<'a> {
 
     /// Ctrl-C: the first stops the turn, the second leaves.
     fn heed(&mut self, client: Option<&mut Client>) -> Result<(), Failure> {
+        if self.interrupt.leaving() {
+            return Err(Failure::said(status::INTERRUPTED));
+        }
         if self.interrupt.came() {
             if self.stop.is_some() {
                 return Err(Failure::said(status::INTERRUPTED));
@@ -350,7 +356,8 @@ mod tests {
         });
         let result: TurnResult = serde_json::from_value(result).expect("a result");
         let object = |transcript| {
-            serde_json::to_value(Envelope::new(result.clone(), ResponseStatus::Success, transcript)).expect("an object")
+            serde_json::to_value(Envelope::new(result.clone(), ResponseStatus::Success, transcript))
+                .expect("an object")
         };
         let (bare, full) = (object(false), object(true));
         assert_eq!((&bare["tokens_used"], &bare["turns_used"]), (&9.into(), &2.into()));

@@ -161,7 +161,9 @@ pub fn answer<T: DeserializeOwned>(body: ReplyBody) -> Result<T, ClientError> {
             ClientError::Fault(fault.help("after an upgrade, `drupe restart`"))
         }),
         ReplyBody::Error(fault) => Err(ClientError::Fault(fault)),
-        ReplyBody::Event(_) => Err(ClientError::Fault(Fault::internal("an event came in place of an answer"))),
+        ReplyBody::Event(_) => {
+            Err(ClientError::Fault(Fault::internal("an event came in place of an answer")))
+        }
     }
 }
 
@@ -190,17 +192,8 @@ impl<'a> Daemon<'a> {
         Self { home, console }
     }
 
-    /// The home that it serves.
-    pub fn home(&self) -> &'a Home {
-        self.home
-    }
-
     /// Asks once, whoever answers.
-    pub fn once<T: DeserializeOwned>(
-        &self,
-        method: &str,
-        params: &impl Serialize,
-    ) -> Result<T, ClientError> {
+    pub fn once<T: DeserializeOwned>(&self, method: &str, params: &impl Serialize) -> Result<T, ClientError> {
         Client::connect(self.home)?.call(method, params)
     }
 

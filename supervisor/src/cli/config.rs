@@ -104,7 +104,9 @@ fn path(facts: Facts, context: &Context) -> Result<(), Failure> {
         return context.console.json(&Place { home, file, exists });
     }
     if !exists {
-        context.console.remark("the file does not exist, so built-in defaults hold; `drupe config template` prints one");
+        context
+            .console
+            .remark("the file does not exist, so built-in defaults hold; `drupe config template` prints one");
     }
     context.console.print(&file.display().to_string())
 }

@@ -123,7 +123,8 @@ mod tests {
 
     #[test]
     fn the_exit_status_follows_from_the_kind_of_fault() {
-        let check = |code, status| assert_eq!(Failure::from(Fault::new(code, "x")).status, status, "{code:?}");
+        let check =
+            |code, status| assert_eq!(Failure::from(Fault::new(code, "x")).status, status, "{code:?}");
         check(FaultCode::NotFound, 1);
         check(FaultCode::Denied, 1);
         check(FaultCode::NotConfigured, 78);

@@ -119,8 +119,9 @@ struct Context {
 
 impl Context {
     fn new(global: Global, environment: BTreeMap<String, String>, console: Console) -> Result<Self, Failure> {
-        let here = std::env::current_dir()
-            .map_err(|error| Failure::new(failure::status::IO, format!("the current folder is gone: {error}")))?;
+        let here = std::env::current_dir().map_err(|error| {
+            Failure::new(failure::status::IO, format!("the current folder is gone: {error}"))
+        })?;
         let exe = std::env::current_exe()?;
         let home = home::find(global.home.as_deref(), &here, &environment)?;
         let home = Home::new(&home).map_err(|error| {

@@ -5,6 +5,8 @@ use drupe_extension_api::{
     control::{InvocationRecord, Named, SessionDetail, SessionStatus, TranscriptEntry, TurnResult, method},
 };
 
+use serde_json::Value;
+
 use super::{
     Context, Facts,
     console::{Style, duration, plain, short, table},
@@ -37,19 +39,23 @@ impl Session {
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
         match self {
             Self::List(facts) => {
-                let list: Vec<SessionStatus> = context.daemon().get(method::SESSIONS_LIST)?;
-                match facts.json {
-                    true => context.console.json(&list)?,
-                    false if list.is_empty() => context.console.remark("there are no sessions yet"),
+                let said: Value = context.daemon().get(method::SESSIONS_LIST)?;
+                if facts.json {
+                    return context.console.json(&said).map(|()| 0);
+                }
+                let list: Vec<SessionStatus> = serde_json::from_value(said)?;
+                match list.is_empty() {
+                    true => context.console.remark("there are no sessions yet"),
                     false => context.console.print(&lines(&list))?,
                 }
             }
             Self::Show(Show { id, facts }) => {
-                let detail: SessionDetail = context.daemon().call(method::SESSIONS_SHOW, &Named { id })?;
-                match facts.json {
-                    true => context.console.json(&detail)?,
-                    false => context.console.print(&render(&detail, context.console.colour))?,
+                let said: Value = context.daemon().call(method::SESSIONS_SHOW, &Named { id })?;
+                if facts.json {
+                    return context.console.json(&said).map(|()| 0);
                 }
+                let detail: SessionDetail = serde_json::from_value(said)?;
+                context.console.print(&render(&detail, context.console.colour))?;
             }
         }
         Ok(0)
@@ -91,7 +97,10 @@ fn below(turn: &TurnResult, run: &InvocationRecord, colour: bool, text: &mut Str
             // The turn's own message is above it.
             Message::User { .. } if run.depth == 0 => {}
             Message::User { content } => {
-                text.push_str(&format!("{indent}{}\n", Style::Dim.paint(&format!("task: {}", short(content, RESULT)), colour)));
+                text.push_str(&format!(
+                    "{indent}{}\n",
+                    Style::Dim.paint(&format!("task: {}", short(content, RESULT)), colour)
+                ));
             }
             Message::Assistant { content, tool_calls, .. } => {
                 for line in plain(content).lines() {
@@ -163,11 +172,10 @@ mod tests {
             entry
         };
         let call = json!([{"call_id": "c", "name": "agent_haiku", "arguments": "{\"task\":\"rust\"}"}]);
-        let detail = json!({
-            "id": "s", "created": "2026-01-01T00:00:00Z", "updated": "2026-01-01T00:00:00Z", "turns": 1, "agent": null,
+        let mut detail = json!({
+            "id": "s", "created": "2026-01-01T00:00:00Z", "updated": "2026-01-01T00:00:00Z", "agent": null,
             "title": "x", "last_seq": 9,
         });
-        let mut detail = detail;
         detail["turns"] = json!([{
             "session": "s", "turn": "t", "input": "a haiku", "status": "success", "content": "done", "spend": {},
             "invocations": [run("i-0", "orchestrator", None, 0), run("i-1", "haiku", Some("i-0"), 1)],

@@ -84,12 +84,14 @@ pub fn ensure<'a>(
             wait.clear();
             started.keep = true;
             // Another client was faster: its daemon will do.
-            if ended.code() == Some(i32::from(status::ABSENT)) && context.daemon().get::<Status>(method::STATUS).is_ok() {
+            if ended.code() == Some(i32::from(status::ABSENT))
+                && context.daemon().get::<Status>(method::STATUS).is_ok()
+            {
                 return Ok(None);
             }
             return Err(ended_early(&path, from, ended));
         }
-        if interrupt.came() {
+        if interrupt.came() || interrupt.leaving() {
             return Err(Failure::said(status::INTERRUPTED));
         }
         wait.pause("starting the daemon (Ctrl-C gives up)", LOOK);
@@ -128,9 +130,9 @@ fn read_from(path: &PathBuf, from: u64) -> io::Result<String> {
 
 /// The message of a line of the log.
 fn readable(line: &str) -> String {
-    let message = serde_json::from_str::<Value>(line).ok().and_then(|entry| {
-        Some(entry.get("fields")?.get("message")?.as_str()?.to_owned())
-    });
+    let message = serde_json::from_str::<Value>(line)
+        .ok()
+        .and_then(|entry| Some(entry.get("fields")?.get("message")?.as_str()?.to_owned()));
     message.unwrap_or_else(|| line.to_owned())
 }
 

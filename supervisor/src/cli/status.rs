@@ -145,7 +145,10 @@ mod tests {
                 "isolation": null, "source": "/x", "since": "2026-01-01T00:00:00Z",
             })
         };
-        let list = serde_json::json!([extension("kv", "active", None), extension("slack", "failed", Some("no\nkey"))]);
+        let list = serde_json::json!([
+            extension("kv", "active", None),
+            extension("slack", "failed", Some("no\nkey"))
+        ]);
         let list: Vec<ExtensionStatus> = serde_json::from_value(list).expect("a list");
         let lines = extensions(&list, false);
         assert_eq!(lines, "  active  kv     1.0.0  tool, agent\n  failed  slack  1.0.0  no key\n");

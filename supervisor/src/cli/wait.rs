@@ -10,6 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
 use super::{
     console::{Console, duration},
     failure::{Failure, status},
@@ -18,23 +20,47 @@ use super::{
 /// What ends sooner than this is not worth a line.
 const SHOWN_AFTER: Duration = Duration::from_millis(300);
 
-/// Ctrl-C, as something to ask for in place of something that ends the process.
+/// Signals, as something to ask for in place of something that ends the process: a daemon that was started for a client
+/// is to be stopped by it.
 #[derive(Debug, Clone)]
-pub struct Interrupt(Arc<AtomicBool>);
+pub struct Interrupt {
+    /// Ctrl-C.
+    interrupt: Arc<AtomicBool>,
+    /// The terminal is closed, or somebody ends the process.
+    leave: Arc<AtomicBool>,
+}
 
 impl Interrupt {
-    /// Takes the signal over.
+    /// Takes the signals over.
     pub fn take() -> Result<Self, Failure> {
-        let flag = Arc::new(AtomicBool::new(false));
-        signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&flag))
-            .map_err(|error| Failure::new(status::SYSTEM, format!("Ctrl-C cannot be handled: {error}")))?;
-        Ok(Self(flag))
+        let taken = Self { interrupt: Arc::default(), leave: Arc::default() };
+        register(SIGINT, &taken.interrupt)?;
+        taken.also_leave(&taken.leave)?;
+        Ok(taken)
     }
 
-    /// Whether it came since this was last asked.
-    pub fn came(&self) -> bool {
-        self.0.swap(false, Ordering::Relaxed)
+    /// Has another flag set, too, when it is time to leave.
+    pub fn also_leave(&self, flag: &Arc<AtomicBool>) -> Result<(), Failure> {
+        register(SIGHUP, flag)?;
+        register(SIGTERM, flag)
     }
+
+    /// Whether Ctrl-C came since this was last asked.
+    pub fn came(&self) -> bool {
+        self.interrupt.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether it is time to leave.
+    pub fn leaving(&self) -> bool {
+        self.leave.load(Ordering::Relaxed)
+    }
+}
+
+fn register(signal: i32, flag: &Arc<AtomicBool>) -> Result<(), Failure> {
+    let registered = signal_hook::flag::register(signal, Arc::clone(flag));
+    registered
+        .map(|_| ())
+        .map_err(|error| Failure::new(status::SYSTEM, format!("signals cannot be handled: {error}")))
 }
 
 /// One wait: it knows when it began, shows itself where somebody watches, and leaves no trace.

@@ -6,11 +6,11 @@ use std::{
     time::Duration,
 };
 
-use drupe_extension_api::{EffectId, EventBody, Item, ItemKind, ItemOutcome, Preview, ToolStatus};
+use drupe_extension_api::{EffectId, EventBody, Item, ItemOutcome, Preview, ToolCallRequest, ToolStatus};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::{Answered, Bounds, Call, Place, Plan, others_follow};
+use super::{Answered, Bounds, Call, HeldBack, Place, Plan, others_follow};
 use crate::{
     journal::{Entry, JournalFault},
     registry::Registered,
@@ -40,7 +40,7 @@ pub(super) async fn one(
     let (tool, params, resumed) = match call.plan {
         Plan::Answered { status, content } => {
             let Call { index, effect, request, .. } = call;
-            return Ok((index, Answered { effect, request, status, content, refuse: None }));
+            return Ok((index, Answered { effect, request, status, content, refuse: None, held_back: None }));
         }
         Plan::Run { ref tool, ref params, resumed } => (Arc::clone(tool), params.clone(), resumed),
     };
@@ -52,14 +52,18 @@ pub(super) async fn one(
     };
     let content = results::kept(content);
     let followed = others_follow(after);
-    if refuse.is_none() {
-        finish(place, &call, tool.spec().annotations.item, status, &content, began.elapsed());
+    let Call { index, effect, request, .. } = call;
+    let end = HeldBack { index, kind: tool.spec().annotations.item, elapsed: began.elapsed() };
+    let held_back = if refuse.is_some() {
+        Some(end)
+    } else {
+        finish(place, &effect, &request, &end, (status, &content));
         if followed {
             place.run.commit().await?;
         }
-    }
-    let Call { index, effect, request, .. } = call;
-    Ok((index, Answered { effect, request, status, content, refuse }))
+        None
+    };
+    Ok((index, Answered { effect, request, status, content, refuse, held_back }))
 }
 
 async fn execute(
@@ -123,18 +127,17 @@ pub(super) fn stopped(over: Over, began: Instant) -> ToolError {
 /// Records how a call ended, and tells it.
 pub(super) fn finish(
     place: Place<'_>,
-    call: &Call,
-    kind: ItemKind,
-    status: ToolStatus,
-    content: &str,
-    elapsed: Duration,
+    effect: &EffectId,
+    request: &ToolCallRequest,
+    end: &HeldBack,
+    (status, content): (ToolStatus, &str),
 ) {
     let run: &Run = place.run;
     run.record(Entry::Result {
         invocation: run.id.clone(),
         step: place.step,
-        index: call.index,
-        effect: call.effect.clone(),
+        index: end.index,
+        effect: effect.clone(),
         status,
         content: content.to_owned(),
     });
@@ -146,11 +149,18 @@ pub(super) fn finish(
         ToolStatus::OutcomeUnknown => ItemOutcome::OutcomeUnknown,
     };
     let item = Item {
-        id: call.effect.to_string(),
-        kind,
-        name: Some(call.request.name.clone()),
+        id: effect.to_string(),
+        kind: end.kind,
+        name: Some(request.name.clone()),
         input: None,
         output: Some(Preview::of(content)),
     };
-    run.event(EventBody::ItemCompleted { item, outcome, elapsed_ms: crate::run::millis(elapsed) });
+    run.event(EventBody::ItemCompleted { item, outcome, elapsed_ms: crate::run::millis(end.elapsed) });
+}
+
+/// Does so for a call whose end was held back.
+pub(super) fn finish_held_back(place: Place<'_>, answer: &Answered) {
+    if let Some(end) = &answer.held_back {
+        finish(place, &answer.effect, &answer.request, end, (answer.status, &answer.content));
+    }
 }

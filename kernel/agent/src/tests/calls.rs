@@ -143,6 +143,7 @@ async fn refusing_ends_the_run_with_that_status() {
     assert_eq!(seen.response.status, ResponseStatus::Refused);
     assert_eq!(seen.response.class, Some(FailureClass::Refused));
     assert_eq!(seen.response.content, "not my field");
+    assert!(seen.entries.iter().any(|e| matches!(e, Entry::Result { status: ToolStatus::Ok, .. })));
     assert_eq!(seen.model.requests().len(), 1);
 }
 
@@ -227,4 +228,14 @@ async fn a_model_that_fails_is_the_run_s_error() {
     assert!(seen.response.content.contains("the key was refused"), "{}", seen.response.content);
     let attempts: Vec<_> = seen.events.iter().filter_map(|(_, e)| attempt(e)).collect();
     assert_eq!(attempts, [(1, "the key was refused".into())]);
+}
+
+#[tokio::test]
+async fn each_result_is_recorded_as_it_comes() {
+    let case = Case::of(&[call(&[("a", "{}"); 3]), say("done")], [Fake::says("a").registered()]);
+    let journal = Arc::clone(&case.journal);
+    case.run().await;
+    let results = |b: &Batch| b.entries.iter().filter(|e| matches!(e, Entry::Result { .. })).count();
+    let counts: Vec<usize> = journal.batches().iter().map(results).filter(|n| *n > 0).collect();
+    assert_eq!(counts, [1, 1, 1]);
 }

@@ -7,9 +7,10 @@ use std::{
 };
 
 use drupe_extension_api::{
-    AgentId, AgentRef, AgentResponse, CorrelationId, DefinitionLimits, EventBody, Item, ItemOutcome, Message,
-    ResponseStatus, SessionId, Spend, ToolStatus, TurnId,
+    AgentId, AgentRef, AgentResponse, CorrelationId, DefinitionLimits, EffectId, EventBody, InvocationId,
+    Item, ItemOutcome, Message, ResponseStatus, SessionId, Spend, ToolStatus, TurnId,
 };
+use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -74,6 +75,37 @@ pub struct Case {
     pub cancel: CancellationToken,
     pub invocations: u32,
     pub policy: Arc<dyn Policy>,
+    /// How long the journal takes for a commit.
+    pub commit_takes: Duration,
+}
+
+/// A journal that takes its time.
+struct Slow(Arc<MemoryJournal>, Duration);
+
+impl Journal for Slow {
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<(), JournalFault>> {
+        Box::pin(async move {
+            if !self.1.is_zero() {
+                tokio::time::sleep(self.1).await;
+            }
+            self.0.commit(batch).await
+        })
+    }
+
+    fn load(
+        &self,
+        invocation: InvocationId,
+    ) -> BoxFuture<'_, Result<Option<RecordedInvocation>, JournalFault>> {
+        self.0.load(invocation)
+    }
+
+    fn output(
+        &self,
+        session: SessionId,
+        effect: EffectId,
+    ) -> BoxFuture<'_, Result<Option<String>, JournalFault>> {
+        self.0.output(session, effect)
+    }
 }
 
 /// What came of it.
@@ -97,6 +129,7 @@ impl Case {
             cancel: CancellationToken::new(),
             invocations: 0,
             policy: Arc::new(Allowlist),
+            commit_takes: Duration::ZERO,
         }
     }
 
@@ -126,7 +159,7 @@ impl Case {
             correlation,
             base_folder: "/".into(),
             user_message: "do it".into(),
-            journal: Arc::clone(&self.journal) as Arc<dyn Journal>,
+            journal: Arc::new(Slow(Arc::clone(&self.journal), self.commit_takes)),
             policy: self.policy,
             observer: Arc::new(Silent),
             clock: Arc::new(ManualClock::at(0)),

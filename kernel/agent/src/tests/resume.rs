@@ -104,6 +104,8 @@ async fn cut_everywhere(
         assert_eq!(sums(seen.spend), sums(whole.spend), "cut after {commits}");
         let before = ran.iter().filter(|(_, at)| *at <= commits).map(|(effect, _)| (effect.clone(), 0));
         let runs: Vec<(EffectId, usize)> = before.chain(world.runs()).collect();
+        let notes = |seen: &Seen| seen.entries.iter().filter(|e| matches!(e, Entry::Note { .. })).count();
+        assert_eq!(notes(&seen), notes(whole), "cut after {commits}");
         promises_are_kept(&seen, &known, &open, &world.runs(), &runs);
         if again > 0 {
             Box::pin(cut_everywhere(script, &cut, kept, &runs, &seen, again - 1)).await;

@@ -189,6 +189,8 @@ async fn native_agents_that_fill_the_gate_and_call_tools_do_not_lock_up() {
                 name: "sleep".into(),
                 arguments: format!("{{\"n\": {n}}}"),
             };
+            // Until all that the gate admits have begun.
+            tokio::time::sleep(Duration::from_millis(10)).await;
             let calls = (0..3).map(|n| call_tool(&run, &tools, &limits, one(n)));
             let ended = join_all(calls).await;
             assert!(ended.iter().all(|r| r == &Ok((ToolStatus::Ok, "slept".into()))), "{ended:?}");

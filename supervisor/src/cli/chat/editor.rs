@@ -18,14 +18,14 @@ use drupe_extension_api::{
 };
 use drupe_link::Home;
 use reedline::{
-    ColumnarMenu, Completer, CompletionResult, Emacs, ExternalPrinter, FileBackedHistory, KeyCode, KeyModifiers,
-    MenuBuilder, Prompt, PromptEditMode, PromptHistorySearch, PromptHistorySearchStatus, Reedline, ReedlineEvent,
-    ReedlineMenu, Signal, Span, Suggestion, default_emacs_keybindings,
+    ColumnarMenu, Completer, CompletionResult, Emacs, ExternalPrinter, FileBackedHistory, KeyCode,
+    KeyModifiers, MenuBuilder, Prompt, PromptEditMode, PromptHistorySearch, PromptHistorySearchStatus,
+    Reedline, ReedlineEvent, ReedlineMenu, Signal, Span, Suggestion, default_emacs_keybindings,
 };
 use serde_json::Value;
 
 use super::commands::COMMANDS;
-use crate::cli::{client::Client, failure::Failure};
+use crate::cli::{client::Client, failure::Failure, wait::Interrupt};
 
 /// Lines of history that are kept.
 const HISTORY: usize = 2000;
@@ -57,10 +57,11 @@ pub struct Editor {
 
 impl Editor {
     /// An editor with the history of a home; without one where its file cannot be used.
-    pub fn new(home: &Home, colour: bool) -> Self {
+    pub fn new(home: &Home, colour: bool, interrupt: &Interrupt) -> Result<Self, Failure> {
         let printer = ExternalPrinter::new(WAITING);
         let sender = printer.sender();
         let broken = Arc::new(AtomicBool::new(false));
+        interrupt.also_leave(&broken)?;
         let mut keys = default_emacs_keybindings();
         let complete =
             ReedlineEvent::UntilFound(vec![ReedlineEvent::Menu(MENU.into()), ReedlineEvent::MenuNext]);
@@ -73,11 +74,12 @@ impl Editor {
             .with_completer(Box::new(Words { home: home.clone() }))
             .with_menu(ReedlineMenu::EngineCompleter(menu))
             .with_ansi_colors(colour)
+            .with_quick_completions(true)
             .use_bracketed_paste(true);
         if let Ok(history) = history(home.path()) {
             editor = editor.with_history(Box::new(history));
         }
-        Self { editor, sender, broken }
+        Ok(Self { editor, sender, broken })
     }
 
     /// Where lines go that are shown above the prompt.
@@ -86,7 +88,7 @@ impl Editor {
     }
 
     /// Makes [`read`](Self::read) give up.
-    pub fn breaker(&self) -> impl Fn() + Send + 'static {
+    pub fn breaker(&self) -> impl Fn() + Send + Sync + 'static {
         let broken = Arc::clone(&self.broken);
         move || broken.store(true, Ordering::Relaxed)
     }
@@ -153,7 +155,9 @@ impl Completer for Words {
         let start = before.rfind(char::is_whitespace).map_or(0, |at| at + 1);
         let word = &before[start..];
         let words = match word.chars().next() {
-            Some('/') if start == 0 => COMMANDS.iter().map(|(name, help)| ((*name).to_owned(), (*help).to_owned())).collect(),
+            Some('/') if start == 0 => {
+                COMMANDS.iter().map(|(name, help)| ((*name).to_owned(), (*help).to_owned())).collect()
+            }
             Some('@') => self.agents(),
             _ => Vec::new(),
         };

@@ -50,16 +50,24 @@ pub fn locked(screen: &Mutex<Screen>) -> MutexGuard<'_, Screen> {
     screen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Called when the daemon is gone for good.
+pub type OnGone = Arc<dyn Fn() + Send + Sync>;
+
+/// Where what is heard goes.
+pub struct Heard {
+    /// Shows it.
+    pub screen: Arc<Mutex<Screen>>,
+    /// For whoever waits for a turn.
+    pub told: Sender<Told>,
+    /// For whoever waits for something else.
+    pub on_gone: Option<OnGone>,
+}
+
 /// Follows a session from a position on.
-pub fn follow(
-    home: Home,
-    session: SessionId,
-    after: u64,
-    screen: Arc<Mutex<Screen>>,
-    told: Sender<Told>,
-) -> Result<Follower, Failure> {
+pub fn follow(home: Home, session: SessionId, after: u64, heard: Heard) -> Result<Follower, Failure> {
     let end = Arc::new(AtomicBool::new(false));
-    let following = Following { home, ask: EventsSubscribe { session, after, follow: true }, screen, told, end: Arc::clone(&end) };
+    let ask = EventsSubscribe { session, after, follow: true };
+    let following = Following { home, ask, heard, end: Arc::clone(&end) };
     thread::Builder::new()
         .name("follow".into())
         .spawn(move || following.run())
@@ -70,8 +78,7 @@ pub fn follow(
 struct Following {
     home: Home,
     ask: EventsSubscribe,
-    screen: Arc<Mutex<Screen>>,
-    told: Sender<Told>,
+    heard: Heard,
     end: Arc<AtomicBool>,
 }
 
@@ -100,7 +107,10 @@ impl Following {
             };
             if !wait {
                 // Without a listener the chat has ended.
-                let _ = self.told.send(Told::Gone(error.into_failure(&self.home)));
+                let _ = self.heard.told.send(Told::Gone(error.into_failure(&self.home)));
+                if let Some(on_gone) = &self.heard.on_gone {
+                    on_gone();
+                }
                 return;
             }
             self.screen().lost();
@@ -131,7 +141,7 @@ impl Following {
             }
             if let (EventBody::TurnCompleted { status, .. }, Some(turn)) = (&event.body, event.turn) {
                 // Without a listener the chat has ended.
-                let _ = self.told.send(Told::Ended(turn, *status == ResponseStatus::Success));
+                let _ = self.heard.told.send(Told::Ended(turn, *status == ResponseStatus::Success));
             }
         }
         ClientError::Fault(Fault::internal("the chat has ended"))
@@ -155,6 +165,6 @@ impl Following {
     }
 
     fn screen(&self) -> MutexGuard<'_, Screen> {
-        locked(&self.screen)
+        locked(&self.heard.screen)
     }
 }

@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use drupe_extension_api::{Event, EventBody, Item, ItemKind, ItemOutcome, Preview, ResponseStatus, Spend, TurnId};
+use drupe_extension_api::{
+    Event, EventBody, Item, ItemKind, ItemOutcome, Preview, ResponseStatus, Spend, TurnId,
+};
 
 use crate::cli::{
     activity::{self, Activity},
@@ -76,7 +78,9 @@ impl Renderer {
                 }
                 if let Some(error) = error.as_ref().filter(|_| !done) {
                     pieces.push(Piece::Line(Style::Bad, plain(error)));
-                    pieces.extend(class.map(|class| Piece::Line(Style::Dim, format!("help: {}", class.remedy()))));
+                    pieces.extend(
+                        class.map(|class| Piece::Line(Style::Dim, format!("help: {}", class.remedy()))),
+                    );
                 }
                 pieces.push(Piece::Line(Style::Dim, spent(spend)));
                 pieces
@@ -96,12 +100,10 @@ impl Renderer {
                 .map(|label| line(Style::Dim, format!("{}✓ {label} {}", indent(depth), spent(spend))))
                 .unwrap_or_default(),
             EventBody::SubagentFailed { error, .. } => ended
-                .map(|label| line(Style::Bad, format!("{}✗ {label}: {}", indent(depth), short(error, OUTPUT))))
+                .map(|label| {
+                    line(Style::Bad, format!("{}✗ {label}: {}", indent(depth), short(error, OUTPUT)))
+                })
                 .unwrap_or_default(),
-            EventBody::SubagentSelected { by } => match &event.agent {
-                Some(agent) => line(Style::Dim, format!("@{} answers", agent.id)),
-                None => line(Style::Dim, format!("the agent was chosen by {by}")),
-            },
             EventBody::StreamReset { id, reason } => {
                 self.shown(id).clear();
                 let text = format!("the answer begins anew: {}", short(reason, OUTPUT));
@@ -145,7 +147,9 @@ impl Renderer {
     fn message(&mut self, item: &Item) -> Vec<Piece> {
         let shown = std::mem::take(self.shown(&item.id));
         self.streaming = None;
-        let Some(output) = item.output.as_ref().filter(|output| output.bytes > 0) else { return vec![Piece::End] };
+        let Some(output) = item.output.as_ref().filter(|output| output.bytes > 0) else {
+            return vec![Piece::End];
+        };
         if output.truncated {
             // The rest is fetched with the end of the turn, unless it came live.
             self.answered = shown.len() == output.bytes;
@@ -186,7 +190,8 @@ fn call(item: &Item, label: &str, outcome: ItemOutcome, elapsed_ms: u64, depth: 
 }
 
 fn spent(spend: &Spend) -> String {
-    let cost = spend.cost_usd.filter(|cost| *cost > 0.0).map(|cost| format!(", ${cost:.4}")).unwrap_or_default();
+    let cost =
+        spend.cost_usd.filter(|cost| *cost > 0.0).map(|cost| format!(", ${cost:.4}")).unwrap_or_default();
     format!("({}, {} tokens{cost})", duration(spend.elapsed_ms), spend.usage.total())
 }
 
@@ -279,7 +284,8 @@ mod tests {
         };
         let began = event(1, "interaction.item.started", json!({"item": item("")}));
         let done = |outcome: &str| {
-            let data = json!({"item": item("no \u{1b}[2J such file"), "outcome": outcome, "elapsed_ms": 1500});
+            let data =
+                json!({"item": item("no \u{1b}[2J such file"), "outcome": outcome, "elapsed_ms": 1500});
             event(1, "interaction.item.completed", data)
         };
         check(&[began.clone(), done("ok")], "[  ✓ files_read {} 1.5 s]");
@@ -297,6 +303,9 @@ mod tests {
     #[test]
     fn an_answer_that_is_void_begins_anew() {
         let reset = event(0, "interaction.stream.reset", json!({"id": "m", "reason": "broken"}));
-        check(&[delta(0, "he"), reset, delta(0, "hi"), message(0, "hi", 2)], "he|[the answer begins anew: broken]hi|");
+        check(
+            &[delta(0, "he"), reset, delta(0, "hi"), message(0, "hi", 2)],
+            "he|[the answer begins anew: broken]hi|",
+        );
     }
 }

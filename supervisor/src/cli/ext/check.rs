@@ -76,7 +76,8 @@ fn folders(path: &Path, named: bool) -> Result<(Vec<PathBuf>, Vec<String>), Fail
         let message = format!("neither `{}` nor a folder in it holds `manifest.yaml`", path.display());
         return Err(Failure::new(66, message).help("`drupe ext new agent ID` makes one to begin with"));
     }
-    let passed = passed.into_iter().map(|over| format!("passed over: `{}`: {}", over.path.display(), over.reason));
+    let passed =
+        passed.into_iter().map(|over| format!("passed over: `{}`: {}", over.path.display(), over.reason));
     Ok((found.into_iter().map(|one| one.folder).collect(), passed.collect()))
 }
 

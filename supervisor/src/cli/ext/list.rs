@@ -32,7 +32,8 @@ pub struct Show {
 impl Show {
     /// Shows one in full.
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
-        let detail: ExtensionDetail = context.daemon().call(method::EXTENSIONS_SHOW, &Named { id: self.id })?;
+        let detail: ExtensionDetail =
+            context.daemon().call(method::EXTENSIONS_SHOW, &Named { id: self.id })?;
         match self.facts.json {
             true => context.console.json(&detail)?,
             false => context.console.print(&render(&detail, context.console.colour))?,
@@ -42,7 +43,8 @@ impl Show {
 }
 
 fn render(detail: &ExtensionDetail, colour: bool) -> String {
-    let ExtensionStatus { id, version, state, reason, capabilities, isolation, source, since } = &detail.status;
+    let ExtensionStatus { id, version, state, reason, capabilities, isolation, source, since } =
+        &detail.status;
     let version = version.as_deref().unwrap_or_default();
     let mut text = format!("{} {}\n", Style::Bold.paint(&plain(id), colour), plain(version));
     let mut rows = Vec::new();

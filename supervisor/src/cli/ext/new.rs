@@ -50,7 +50,10 @@ impl New {
         let files = write(&id, &folder)?;
         let faults = check(&folder, context.home().path());
         if !faults.is_empty() {
-            return Err(Failure::new(status::SOFTWARE, format!("what was made has faults:\n{}", faults.render(false))));
+            return Err(Failure::new(
+                status::SOFTWARE,
+                format!("what was made has faults:\n{}", faults.render(false)),
+            ));
         }
         if facts.json {
             context.console.json(&Made { id, files })?;
@@ -103,7 +106,7 @@ fn manifest(id: &ExtensionId) -> String {
     let title = title(id);
     format!(
         r##"# An agent: this file and the prompt beside it. `drupe ext check` says what is wrong with them.
-id: {id}
+id: "{id}"
 name: "{title}"
 version: 1.0.0
 summary: "What {title} does, in one line for people."
@@ -149,7 +152,7 @@ mod tests {
     #[test]
     fn what_is_made_has_no_fault_and_is_made_once() {
         let home = tempfile::tempdir().expect("a folder");
-        for id in ["haiku", "0-yes_no", "null", "true"] {
+        for id in ["haiku", "0-yes_no", "null", "123"] {
             let id = ExtensionId::new(id).expect("an id");
             let folder = home.path().join("extensions").join(id.as_str());
             let files = write(&id, &folder).expect("it is made");

@@ -91,6 +91,13 @@ pub(crate) fn resolve(
             .help("copy the file into the extension's folder");
         return None;
     }
+    if let Some(private) = private(&found, &folders) {
+        let message = format!("`{text}` is `{private}` of the home, which no agent may be shown");
+        faults
+            .error("path_private", at, &field.path, message)
+            .help("copy what the agent needs into its folder");
+        return None;
+    }
     let mut reasons = Diagnostics::default();
     source::read_text(&found, Links::Refused, &mut reasons);
     if let Some(reason) = reasons.iter().next() {
@@ -98,6 +105,18 @@ pub(crate) fn resolve(
         return None;
     }
     Some(found)
+}
+
+/// The part of the home that a path leads into and that is nobody's to read into a prompt: keys, tokens, the journal,
+/// other extensions' data. What lies in the extension's own folder, the first of `folders`, is its own.
+fn private(path: &Path, folders: &[PathBuf]) -> Option<String> {
+    const PRIVATE: [&str; 5] = [".env", "run", "state", "data", "drupe.yaml"];
+    let (own, home) = (folders.first()?, folders.last()?);
+    if path.starts_with(own) && own != home {
+        return None;
+    }
+    let first = path.strip_prefix(home).ok()?.components().next()?.as_os_str().to_str()?.to_owned();
+    (PRIVATE.contains(&first.as_str()) || first.starts_with("journal.db")).then_some(first)
 }
 
 /// A path without `.` and `..`, by its text alone.

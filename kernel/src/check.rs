@@ -165,3 +165,50 @@ fn copy(from: &Path, to: &PathBuf, room: &mut Room) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use drupe_config::{Sources, load_config};
+
+    use super::*;
+
+    fn check(agent: &str) -> Vec<String> {
+        let home = tempfile::tempdir().expect("a folder");
+        let folder = home.path().join("extensions/one");
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::write(home.path().join("shared.md"), "x").expect("a file");
+        fs::write(folder.join("own.md"), "x").expect("a file");
+        let manifest = format!("id: one\nname: One\ndescription: x\n{agent}");
+        fs::write(folder.join("manifest.yaml"), manifest).expect("a file");
+        let sources = Sources { home: home.path().to_owned(), ..Sources::default() };
+        let config = load_config(&sources).expect("defaults are valid").value;
+        let loaded =
+            load_manifest(&folder, home.path()).unwrap_or_else(|faults| panic!("{}", faults.render(false)));
+        immodest(&loaded.value, &config)
+    }
+
+    #[test]
+    fn what_an_agent_makes_brings_nothing_that_needs_agreement() {
+        let agent = |more: &str| format!("agent: {{model: default, instructions: own.md{more}}}\n");
+        for modest in
+            ["", ", uses_tools: [kv, files/files_read]", ", context: [own.md]", ", limits: {max_turns: 20}"]
+        {
+            assert_eq!(check(&agent(modest)), Vec::<String>::new(), "{modest}");
+        }
+        let cases = [
+            (agent(", uses_tools: [shell]"), "`shell`"),
+            (agent(", uses_agents: [ops]"), "`ops`"),
+            (agent(", tool_name: agent_kv"), "tool name"),
+            (agent(", context: [shared.md]"), "shared.md"),
+            (agent(", limits: {max_turns: 1000}"), "limits"),
+            (agent(", limits: {allow_unknown_price: true}"), "limits"),
+            (agent("") + "rights: [control]\n", "rights"),
+            (agent("") + "overrides: true\n", "shipped"),
+            (agent("") + "entrypoint: libx\nisolation: inproc\n", "native code"),
+        ];
+        for (manifest, named) in cases {
+            let needs = check(&manifest);
+            assert!(needs.len() == 1 && needs[0].contains(named), "{manifest}: {needs:?}");
+        }
+    }
+}

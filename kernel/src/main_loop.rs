@@ -93,8 +93,9 @@ pub fn main(arguments: Arguments) -> u8 {
         overrides: Vec::new(),
     };
     // Read before it is parsed: of a file that changes in between, the older text is kept.
-    let config_text =
-        sources.file.as_ref().and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
+    // Without a file the defaults are what was good, and a file with faults that is written later must not win.
+    let config_text = sources.file.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
+    let config_text = config_text.unwrap_or_else(|| "# built-in defaults: there was no file\n".into());
     let loaded = load_config(&sources);
     let filter = loaded.as_ref().map_or("info", |l| l.value.log.as_str());
     logging(sources.environment.get("RUST_LOG").map_or(filter, String::as_str), arguments.human_log);

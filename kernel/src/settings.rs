@@ -1,16 +1,22 @@
 //! From the operator's configuration to what the parts of the kernel take.
 
 use drupe_config::{
-    Config, Diagnostics, Durability, ModelProfile, ProviderConfig, Sources, load_config, model_catalogue,
+    Config, Diagnostics, Durability, ModelProfile, ProviderConfig, Sources, default_file, load_config,
+    model_catalogue,
 };
 use drupe_journal::Storage;
+use drupe_link::Home;
 use drupe_models::{CatalogueEntry, ModelsSettings, ProfileSettings, ProviderKind, ProviderSettings};
 
 use crate::kernel::Folders;
 
 /// Reads the configuration again, from the same sources.
 pub fn reread(sources: &Sources) -> Result<Config, Diagnostics> {
-    load_config(sources).map(|loaded| loaded.value)
+    // A file that was written since counts, and goes before the copy that stands in for one with faults.
+    let copy = Home::new(&sources.home).ok().map(|home| home.good_config());
+    let named = sources.file.clone().filter(|file| Some(file) != copy.as_ref());
+    let sources = Sources { file: named.or_else(|| default_file(&sources.home)), ..sources.clone() };
+    load_config(&sources).map(|loaded| loaded.value)
 }
 
 /// Where the journal is, and what it survives.

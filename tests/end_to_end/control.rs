@@ -143,3 +143,38 @@ fn a_surface_that_was_limited_to_some_agents_offers_no_others() {
     assert!(child.wait().expect("it ends").success());
     let _ = &mut daemon;
 }
+
+#[test]
+fn a_reload_that_is_refused_spoils_nothing() {
+    let daemon = Daemon::start("");
+    daemon.write("drupe.yaml", "orchestrater: {}\n");
+    Daemon::signal(daemon.supervisor_pid(), Signal::HUP);
+    crate::harness::until("it is refused", || daemon.log().contains("the old one stays").then_some(()))
+        .expect("it is refused");
+    daemon.kill_kernel();
+    let refused = daemon.turn("s", "create an agent called haiku that writes haikus");
+    assert!(refused["transcript"].to_string().contains("the configuration has faults"), "{refused}");
+    daemon.write("drupe.yaml", "orchestrator: {name: Ada}\n");
+    let before = daemon.until_ready();
+    Daemon::signal(daemon.supervisor_pid(), Signal::HUP);
+    daemon.until_status("the new configuration", |s| {
+        s["state"] == "ready" && s["generation"] != before["generation"]
+    });
+}
+
+#[test]
+fn the_agent_of_a_session_answers_until_another_is_chosen() {
+    let daemon = Daemon::home("");
+    daemon.write(
+        "extensions/one/manifest.yaml",
+        "id: one\nname: One\ndescription: One.\nagent: {model: default, instructions: \"\"}\n",
+    );
+    let mut daemon = daemon;
+    daemon.run();
+    let by = |turn: &Value| turn["invocations"][0]["agent"].clone();
+    daemon.client().ask("session.select", json!({"session": "s", "agent": "one"})).expect("it is chosen");
+    assert_eq!(by(&daemon.turn("s", "hello")), "one");
+    assert!(daemon.client().ask("session.select", json!({"session": "s", "agent": "two"})).is_err());
+    daemon.client().ask("session.select", json!({"session": "s"})).expect("it is given back");
+    assert_eq!(by(&daemon.turn("s", "hello")), "orchestrator");
+}

@@ -249,3 +249,62 @@ fn a_crash_loop_ends_in_safe_mode_which_answers_and_a_restart_leaves_it() {
     daemon.until_status("a whole kernel", |s| s["state"] == "ready" && s["safe_mode"] == false);
     assert_eq!(daemon.extension("faulty").0, "active");
 }
+
+#[test]
+fn a_client_that_leaves_right_after_it_wrote_gets_its_answer_all_the_same() {
+    const CLIENTS: usize = 30;
+    let (_server, daemon) = daemon();
+    for n in 0..CLIENTS {
+        let submit = json!({"external_id": format!("x{n}"), "session": format!("s{n}"), "text": "hello"});
+        daemon.client().send("turn.submit", submit).expect("it is sent");
+    }
+    // What was accepted is answered; what was not, is accepted when it comes again, and then answered once.
+    for n in 0..CLIENTS {
+        let submit = json!({"external_id": format!("x{n}"), "session": format!("s{n}"), "text": "hello"});
+        let turn = daemon.client().ask("turn.submit", submit).expect("it is taken in")["turn"].clone();
+        assert_eq!(daemon.wait(turn.as_str().expect("an id"))["content"], "hello");
+    }
+    let sessions = daemon.client().ask("sessions.list", json!({})).expect("a list");
+    assert!(sessions.as_array().expect("a list").iter().all(|s| s["turns"] == 1), "{sessions}");
+}
+
+#[test]
+fn a_native_agent_that_is_stopped_leaves_nothing_open() {
+    let (asked, told) = std::sync::mpsc::channel::<()>();
+    let asked = std::sync::Mutex::new(asked);
+    let server = ModelServer::start(move |_| {
+        let _ = asked.lock().expect("one at a time").send(());
+        // Longer than the test waits; the server's threads end with the test program.
+        std::thread::sleep(PATIENCE);
+        Say::Text("too late".into())
+    });
+    let daemon = Daemon::start(&server.config());
+    let turn = daemon.submit("s", "@builder_agent make an agent");
+    told.recv_timeout(PATIENCE).expect("the model is asked");
+    daemon.client().ask("turn.stop", json!({"turn": turn})).expect("it is stopped");
+    let ended = daemon.wait(&turn);
+    assert_eq!(ended["class"], "cancelled", "{ended}");
+    assert!(
+        ended["invocations"].as_array().expect("a list").iter().all(|i| i["status"] == "error"),
+        "{ended}"
+    );
+    assert_complete(&daemon.events("s"));
+}
+
+#[test]
+fn an_answer_that_goes_out_through_a_channel_is_not_cut_by_the_restart_that_it_asked_for() {
+    let daemon = Daemon::start("");
+    for n in 0..3 {
+        let before = daemon.until_ready();
+        let (session, external_id) = (format!("s{n}"), unique());
+        let wish = format!("create an agent called made{n} that makes things");
+        let submit =
+            json!({"external_id": external_id, "session": session, "channel": "terminal", "text": wish});
+        daemon.client().ask("turn.submit", submit).expect("it is taken in");
+        daemon.until_status("the next kernel", |s| {
+            s["state"] == "ready" && s["generation"] != before["generation"]
+        });
+        let events = daemon.events(&session);
+        assert!(events.iter().all(|e| e["data"]["code"] != "delivery.uncertain"), "{events:#?}");
+    }
+}

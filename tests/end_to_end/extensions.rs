@@ -122,6 +122,7 @@ fn a_stage_that_fails_is_rolled_back_and_takes_its_dependents_along() {
         daemon.plugin("a-panic", "faulty", "config: {panic_initialize: true}\n");
         daemon.plugin("a-tools", "faulty", "config: {panic_describe_tools: true}\n");
         daemon.write("extensions/needs/manifest.yaml", "id: needs\nname: Needs\ndescription: Needs it.\ndepends_on: [a-panic]\nagent: {model: default, instructions: \"\"}\n");
+        daemon.write("extensions/leans/manifest.yaml", "id: leans\nname: Leans\ndescription: Needs it.\ndepends_on: [a-fault]\nagent: {model: default, instructions: \"\"}\n");
         daemon.write("extensions/lost/manifest.yaml", "id: lost\nname: Lost\ndescription: Needs what is not there.\ndepends_on: [nowhere]\nagent: {model: default, instructions: \"\"}\n");
         for (id, other) in [("round", "about"), ("about", "round")] {
             daemon.write(
@@ -135,6 +136,7 @@ fn a_stage_that_fails_is_rolled_back_and_takes_its_dependents_along() {
         ("a-panic", "failed", "panic_initialize"),
         ("a-tools", "failed", "panic_describe_tools"),
         ("needs", "skipped", "a-panic"),
+        ("leans", "skipped", "a-fault"),
         ("lost", "failed", "nowhere"),
         ("round", "failed", "about → round"),
         ("about", "failed", "about → round"),
@@ -221,4 +223,45 @@ fn a_tool_shows_its_output_while_it_runs_and_what_was_shown_is_not_kept() {
     }
     assert_eq!(shown, ["one", "two", "three"]);
     assert!(daemon.events("s").iter().all(|e| e["kind"] != "interaction.item.updated"));
+}
+
+#[test]
+fn of_two_that_claim_a_name_the_shipped_one_stays() {
+    let (_server, daemon) = with_tools(|daemon| {
+        daemon.plugin("aaa", "faulty", "config: {prefix: kv}\n");
+        daemon.write(
+            "extensions/aab/manifest.yaml",
+            "id: aab\nname: A\ndescription: Wants another's name.\nagent: {model: default, instructions: \"\", tool_name: agent_builder_agent}\n",
+        );
+    });
+    // Both shipped ones keep their names; `kv` has no `kv_echo`, so that `aaa` collides with nobody.
+    assert_eq!(daemon.extension("builder_agent").0, "active");
+    let (state, reason) = daemon.extension("aab");
+    assert!(state == "failed" && reason.contains("builder_agent"), "{state}: {reason}");
+    assert_eq!((daemon.extension("kv").0.as_str(), daemon.extension("aaa").0.as_str()), ("active", "active"));
+}
+
+#[test]
+fn what_is_private_in_the_home_is_in_no_prompt() {
+    let (_server, daemon) = with_tools(|daemon| {
+        daemon.write("notes.md", "for everybody");
+        for (id, file) in
+            [("token", "run/token"), ("keys", ".env"), ("other", "data/other/x.md"), ("fine", "notes.md")]
+        {
+            daemon.write(file, "canary");
+            daemon.write(
+                &format!("extensions/{id}/manifest.yaml"),
+                &format!("id: {id}\nname: {id}\ndescription: Reads.\nagent: {{model: default, instructions: \"\", context: [{file}]}}\n"),
+            );
+        }
+        std::fs::remove_file(daemon.path().join(".env")).expect("it was written");
+    });
+    for id in ["token", "keys", "other"] {
+        let (state, reason) = daemon.extension(id);
+        assert!(
+            state == "failed" && (reason.contains("no agent may be shown") || reason.contains("no file")),
+            "{id}: {state}: {reason}"
+        );
+    }
+    assert_eq!(daemon.extension("fine").0, "active");
 }

@@ -27,7 +27,7 @@ pub enum Up {
     Ready {
         /// How long a drain may take, in milliseconds; the supervisor waits a little longer than that.
         drain_timeout_ms: u64,
-        /// The text of the `drupe.yaml` that is in force, kept as the last good one; empty where there is no
+        /// The text of the `drupe.yaml` that is in force, kept as the last good one; a comment where there is no
         /// file.
         config: String,
         /// The default model.

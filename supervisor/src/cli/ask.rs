@@ -92,7 +92,7 @@ impl Ask {
         {
             context.console.remark(notice);
         }
-        let accepted: Submitted = context.daemon().call(method::TURN_SUBMIT, &submit)?;
+        let accepted: Submitted = context.daemon().heeding(&interrupt).call(method::TURN_SUBMIT, &submit)?;
         let result = Waiting::new(context, &submit.session, accepted.turn, &interrupt).result()?;
         self.show(context, result)
     }

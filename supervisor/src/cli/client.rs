@@ -21,7 +21,7 @@ use serde_json::Value;
 use super::{
     console::Console,
     failure::{Failure, status},
-    wait::Wait,
+    wait::{Interrupt, Wait},
 };
 
 /// How long one read waits, so that its caller can look after other things.
@@ -184,12 +184,24 @@ fn unreachable(error: io::Error) -> ClientError {
 pub struct Daemon<'a> {
     home: &'a Home,
     console: Console,
+    interrupt: Option<&'a Interrupt>,
 }
 
 impl<'a> Daemon<'a> {
     /// Names it; whether it runs shows when it is asked.
     pub fn new(home: &'a Home, console: Console) -> Self {
-        Self { home, console }
+        Self { home, console, interrupt: None }
+    }
+
+    /// The home that it serves.
+    pub fn home(&self) -> &'a Home {
+        self.home
+    }
+
+    /// Gives up waiting for a kernel when the user does. For those who have taken the signals over.
+    #[must_use]
+    pub fn heeding(self, interrupt: &'a Interrupt) -> Self {
+        Self { interrupt: Some(interrupt), ..self }
     }
 
     /// Asks once, whoever answers.
@@ -204,6 +216,9 @@ impl<'a> Daemon<'a> {
         loop {
             match self.once(method, params) {
                 Err(error) if error.passes() && !wait.over() => {
+                    if self.interrupt.is_some_and(|interrupt| interrupt.came() || interrupt.leaving()) {
+                        return Err(Failure::said(status::INTERRUPTED));
+                    }
                     wait.pause("waiting for the kernel", pauses.next());
                 }
                 answer => return answer.map_err(|error| error.into_failure(self.home)),

@@ -15,7 +15,11 @@ mod screen;
 
 use std::{
     io::{self, BufRead, IsTerminal},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        mpsc::{Receiver, RecvTimeoutError, sync_channel},
+    },
+    thread,
 };
 
 use drupe_extension_api::{
@@ -26,6 +30,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 
 use super::{
     Context, agent,
+    client::{Daemon, TICK},
     console::Style,
     failure::{Failure, status},
     models::offline_notice,
@@ -93,17 +98,44 @@ fn over_a_pipe(
     }
     let screen = Arc::new(Mutex::new(Screen::new(context.console, Mode::Pipe)));
     let mut talk = Talk::join(context, interrupt, session, agent, Arc::clone(&screen), None)?;
+    let lines = lines()?;
     let mut status = 0;
-    for line in io::stdin().lock().lines() {
-        let line = line?;
-        match react(&mut talk, context, &screen, &line)? {
+    loop {
+        let line = match lines.recv_timeout(TICK) {
+            Ok(line) => line?,
+            Err(RecvTimeoutError::Disconnected) => return Ok(status),
+            Err(RecvTimeoutError::Timeout) if interrupt.came() || interrupt.leaving() => {
+                return Ok(status::INTERRUPTED);
+            }
+            Err(RecvTimeoutError::Timeout) => match talk.gone() {
+                Some(failure) => return Err(failure),
+                None => continue,
+            },
+        };
+        match react(&mut talk, &screen, &line)? {
             Next::Go(Some(false)) => status = status::FAILED,
             Next::Go(_) => {}
             Next::Leave => return Ok(status::INTERRUPTED),
-            Next::Quit => break,
+            Next::Quit => return Ok(status),
         }
     }
-    Ok(status)
+}
+
+/// The lines of the standard input, read on a thread of their own: reading waits for nothing else.
+fn lines() -> Result<Receiver<io::Result<String>>, Failure> {
+    let (sender, lines) = sync_channel(1);
+    let read = move || {
+        for line in io::stdin().lock().lines() {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    };
+    thread::Builder::new()
+        .name("lines".into())
+        .spawn(read)
+        .map_err(|error| Failure::new(status::SYSTEM, format!("a thread cannot be started: {error}")))?;
+    Ok(lines)
 }
 
 fn at_a_terminal(
@@ -114,7 +146,7 @@ fn at_a_terminal(
 ) -> Result<u8, Failure> {
     let mut editor = Editor::new(context.home(), context.console.colour, interrupt)?;
     let screen = Arc::new(Mutex::new(Screen::new(context.console, Mode::Free)));
-    greet(context, &session, &screen)?;
+    greet(&context.daemon().heeding(interrupt), &session, &screen)?;
     let on_gone = Arc::new(editor.breaker());
     let mut talk = Talk::join(context, interrupt, session, agent, Arc::clone(&screen), Some(on_gone))?;
     let mut leaving = false;
@@ -141,7 +173,7 @@ fn at_a_terminal(
         };
         leaving = false;
         let _quiet = Quiet::terminal();
-        match react(&mut talk, context, &screen, &line) {
+        match react(&mut talk, &screen, &line) {
             Ok(Next::Go(_)) => {}
             Ok(Next::Leave | Next::Quit) => return Ok(0),
             // What one message caused is no reason to end the conversation, unless there is nobody left to talk to.
@@ -151,12 +183,12 @@ fn at_a_terminal(
     }
 }
 
-fn greet(context: &Context, session: &SessionId, screen: &Mutex<Screen>) -> Result<(), Failure> {
-    let status: Status = context.daemon().get(method::STATUS)?;
+fn greet(daemon: &Daemon<'_>, session: &SessionId, screen: &Mutex<Screen>) -> Result<(), Failure> {
+    let status: Status = daemon.get(method::STATUS)?;
     let model = status.model.unwrap_or_else(|| "no model yet".into());
     let mut screen = locked(screen);
     screen.say(Style::Bold, &format!("drupe {} · {model} · session {session}", status.version));
-    if let Some(notice) = offline_notice(&context.daemon()) {
+    if let Some(notice) = offline_notice(daemon) {
         screen.say(Style::Warning, notice);
     }
     let help = "/help shows commands, @id asks an agent, Alt-Enter begins a new line, Ctrl-C stops a turn, Ctrl-D leaves";
@@ -175,12 +207,7 @@ enum Next {
 }
 
 /// Does what a line says.
-fn react(
-    talk: &mut Talk<'_>,
-    context: &Context,
-    screen: &Mutex<Screen>,
-    line: &str,
-) -> Result<Next, Failure> {
+fn react(talk: &mut Talk<'_>, screen: &Mutex<Screen>, line: &str) -> Result<Next, Failure> {
     let say = |style, text: &str| locked(screen).say(style, text.trim_end());
     let text = match commands::parse(line) {
         None if line.trim().is_empty() => return Ok(Next::Go(None)),
@@ -198,7 +225,7 @@ fn react(
             }
         },
         Some(Ok(command)) => {
-            obey(talk, context, &command, &say)?;
+            obey(talk, &command, &say)?;
             return Ok(Next::Go(None));
         }
     };
@@ -208,22 +235,17 @@ fn react(
     })
 }
 
-fn obey(
-    talk: &mut Talk<'_>,
-    context: &Context,
-    command: &Command,
-    say: &dyn Fn(Style, &str),
-) -> Result<(), Failure> {
+fn obey(talk: &mut Talk<'_>, command: &Command, say: &dyn Fn(Style, &str)) -> Result<(), Failure> {
     match command {
         Command::Stop => match talk.stop_running()? {
             true => say(Style::Dim, "the turn is being stopped"),
             false => say(Style::Dim, "no turn runs"),
         },
         Command::Agents => {
-            say(Style::Plain, &agent::lines(&context.daemon().get::<Vec<_>>(method::AGENTS_LIST)?))
+            say(Style::Plain, &agent::lines(&talk.daemon().get::<Vec<_>>(method::AGENTS_LIST)?))
         }
         Command::Who => {
-            let status: Status = context.daemon().get(method::STATUS)?;
+            let status: Status = talk.daemon().get(method::STATUS)?;
             let who = talk.agent.as_ref().map_or("the orchestrator".to_owned(), |agent| format!("@{agent}"));
             let model = status.model.unwrap_or_else(|| "no model yet".into());
             say(
@@ -239,7 +261,7 @@ fn obey(
             talk.go(fresh)?;
         }
         Command::Sessions(None) => {
-            let list: Vec<_> = context.daemon().get(method::SESSIONS_LIST)?;
+            let list: Vec<_> = talk.daemon().get(method::SESSIONS_LIST)?;
             say(Style::Plain, &session::lines(&list));
         }
         Command::Sessions(Some(id)) => {

@@ -1,16 +1,13 @@
 //! A conversation: messages go in once, and their turns are waited for, whatever happens to the kernel meanwhile.
 
-use std::{
-    sync::{
-        Arc, Mutex,
-        mpsc::{Receiver, RecvTimeoutError, channel},
-    },
-    time::Duration,
+use std::sync::{
+    Arc, Mutex,
+    mpsc::{Receiver, RecvTimeoutError, channel},
 };
 
 use drupe_extension_api::{
-    AgentId, FaultCode, SessionId, TurnId,
-    control::{Named, SessionDetail, TurnArgument, method},
+    AgentId, SessionId, TurnId,
+    control::{Named, SessionDetail, SessionStatus, TurnArgument, method},
     wire::{Submit, Submitted},
 };
 use serde_json::Value;
@@ -21,7 +18,7 @@ use super::{
 };
 use crate::cli::{
     Context,
-    client::{ClientError, Pauses, TICK},
+    client::{ClientError, Daemon, Pauses, TICK},
     console::{Style, plain},
     failure::{Failure, status},
     wait::Interrupt,
@@ -66,16 +63,22 @@ impl<'a> Talk<'a> {
         screen: Arc<Mutex<Screen>>,
         on_gone: Option<OnGone>,
     ) -> Result<Self, Failure> {
-        let (told, follower, last) = attach(context, &session, &screen, on_gone.clone())?;
+        let (told, follower, last) =
+            attach(&context.daemon().heeding(interrupt), &session, &screen, on_gone.clone())?;
         Ok(Self { agent, context, interrupt, session, screen, told, follower, last, on_gone })
     }
 
     /// Goes to another session.
     pub fn go(&mut self, session: SessionId) -> Result<(), Failure> {
         locked(&self.screen).reset();
-        let (told, follower, last) = attach(self.context, &session, &self.screen, self.on_gone.clone())?;
+        let (told, follower, last) = attach(&self.daemon(), &session, &self.screen, self.on_gone.clone())?;
         (self.told, self.follower, self.last, self.session) = (told, follower, last, session);
         Ok(())
+    }
+
+    /// The daemon that it goes through.
+    pub fn daemon(&self) -> Daemon<'a> {
+        self.context.daemon().heeding(self.interrupt)
     }
 
     /// The session.
@@ -140,7 +143,7 @@ impl<'a> Talk<'a> {
         };
         let mut pauses = Pauses::default();
         loop {
-            match self.context.daemon().once::<Submitted>(method::TURN_SUBMIT, &submit) {
+            match self.daemon().once::<Submitted>(method::TURN_SUBMIT, &submit) {
                 Ok(accepted) => return Ok(Some(accepted.turn)),
                 Err(error) if error.passes() => {}
                 Err(error) => return Err(error.into_failure(self.context.home())),
@@ -167,7 +170,7 @@ impl<'a> Talk<'a> {
     }
 
     fn stop(&self, turn: TurnId) -> Result<(), ClientError> {
-        self.context.daemon().once::<Value>(method::TURN_STOP, &TurnArgument { turn }).map(|_| ())
+        self.daemon().once::<Value>(method::TURN_STOP, &TurnArgument { turn }).map(|_| ())
     }
 
     /// Whether the daemon went away while nobody waited for a turn.
@@ -183,13 +186,13 @@ type Attached = (Receiver<Told>, Follower, Option<String>);
 
 /// Shows where a session stands, and follows it from there.
 fn attach(
-    context: &Context,
+    daemon: &Daemon<'_>,
     session: &SessionId,
     screen: &Arc<Mutex<Screen>>,
     on_gone: Option<OnGone>,
 ) -> Result<Attached, Failure> {
     let (mut after, mut last) = (0, None);
-    if let Some(detail) = detail(context, session)? {
+    if let Some(detail) = detail(daemon, session)? {
         after = detail.last_seq;
         if let Some(turn) = detail.turns.last() {
             last = Some(turn.input.clone());
@@ -203,26 +206,18 @@ fn attach(
     }
     let (sender, told) = channel();
     let heard = Heard { screen: Arc::clone(screen), told: sender, on_gone };
-    let follower = follow(context.home().clone(), session.clone(), after, heard)?;
+    let follower = follow(daemon.home().clone(), session.clone(), after, heard)?;
     Ok((told, follower, last))
 }
 
 /// The session, if it exists.
-fn detail(context: &Context, session: &SessionId) -> Result<Option<SessionDetail>, Failure> {
-    let named = Named { id: session.to_string() };
-    let (mut pauses, mut patience) = (Pauses::default(), Duration::from_secs(90));
-    loop {
-        match context.daemon().once(method::SESSIONS_SHOW, &named) {
-            Ok(detail) => return Ok(Some(detail)),
-            Err(ClientError::Fault(fault)) if fault.code == FaultCode::NotFound => return Ok(None),
-            Err(error) if error.passes() && !patience.is_zero() => {
-                let pause = pauses.next();
-                patience = patience.saturating_sub(pause);
-                std::thread::sleep(pause);
-            }
-            Err(error) => return Err(error.into_failure(context.home())),
-        }
+fn detail(daemon: &Daemon<'_>, session: &SessionId) -> Result<Option<SessionDetail>, Failure> {
+    // Asked as a list first: that it is not there is no failure.
+    let list: Vec<SessionStatus> = daemon.get(method::SESSIONS_LIST)?;
+    if !list.iter().any(|one| one.id == *session) {
+        return Ok(None);
     }
+    daemon.call(method::SESSIONS_SHOW, &Named { id: session.to_string() }).map(Some)
 }
 
 /// The first lines of a text.

@@ -2,7 +2,7 @@
 //!
 //! On the control socket each line is one JSON object. A client sends [`Request`]s; the first is
 //! [`method::HELLO`]. The daemon answers each with one [`Reply`] of the same `id`, or, for
-//! [`method::EVENTS_SUBSCRIBE`], with many, the last of which is `done`.
+//! [`method::EVENTS_SUBSCRIBE`], with many events, after which the result is `null`.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

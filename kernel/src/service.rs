@@ -1,8 +1,8 @@
-//! Background work of extensions: runs, and is started again when it ends with a fault.
+//! Background work of extensions: runs, and is started again when it ends by itself.
 
 use std::{sync::Arc, time::Duration};
 
-use drupe_extension_api::wire::op;
+use drupe_extension_api::{Fault, FaultCode, wire::op};
 
 use crate::{
     extension::{instance::Header, state::Event},
@@ -40,7 +40,12 @@ pub fn supervise(kernel: &Arc<Kernel>, part: &Part) {
                 () = kernel.closing.cancelled() => return,
             };
             drop(running);
-            let Err(fault) = result else { return };
+            let fault = match result {
+                Err(fault) => fault,
+                // One that returns while the kernel ends was told to.
+                Ok(_) if kernel.ending.decided().is_some() => return,
+                Ok(_) => Fault::new(FaultCode::Other, "it returned, though nothing had told it to stop"),
+            };
             if began.elapsed() >= RECOVERED {
                 faults = 0;
             }

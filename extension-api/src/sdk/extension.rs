@@ -34,7 +34,7 @@ pub trait Extension: Sized + Send + Sync + 'static {
         ready(Ok(()))
     }
 
-    /// Whether it can do its work; asked every 30 s. Two faults in a row restart the extension.
+    /// Whether it can do its work. A kernel that watches extensions asks it; the one of this release does not yet.
     fn health(&self) -> impl Future<Output = Result<(), Fault>> + Send {
         ready(Ok(()))
     }

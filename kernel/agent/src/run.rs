@@ -21,6 +21,7 @@ use drupe_extension_api::{
 use jiff::Timestamp;
 use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use crate::{
     agent::{Agent, Task},
@@ -189,7 +190,9 @@ impl Run {
                 self.event(EventBody::SubagentStarted { task: Preview::of(&task.text) });
             }
         }
-        let mut response = agent.invoke(task, Arc::clone(self)).await;
+        let path = self.path.iter().map(AgentId::as_str).collect::<Vec<_>>().join("/");
+        let span = tracing::info_span!("run", path);
+        let mut response = agent.invoke(task, Arc::clone(self)).instrument(span).await;
         self.complete(&mut response);
         Ok(response)
     }

@@ -269,7 +269,7 @@ impl<'a> Waiting<'a> {
                     return Err(failure.help("the answer will be in `drupe session show` of its session"));
                 }
             }
-            self.heed(None)?;
+            self.heed(None, &mut wait)?;
             wait.pause("the kernel is restarting", pauses.next());
         }
     }
@@ -301,7 +301,7 @@ impl<'a> Waiting<'a> {
                 }
                 None => {}
             }
-            if let Err(failure) = self.heed(Some(&mut client)) {
+            if let Err(failure) = self.heed(Some(&mut client), wait) {
                 return Ok(Err(failure));
             }
             wait.show(self.activity.latest().unwrap_or("waiting for the answer (Ctrl-C stops the turn)"));
@@ -309,7 +309,7 @@ impl<'a> Waiting<'a> {
     }
 
     /// Ctrl-C: the first stops the turn, the second leaves.
-    fn heed(&mut self, client: Option<&mut Client>) -> Result<(), Failure> {
+    fn heed(&mut self, client: Option<&mut Client>, wait: &mut Wait) -> Result<(), Failure> {
         if self.interrupt.leaving() {
             return Err(Failure::said(status::INTERRUPTED));
         }
@@ -318,6 +318,7 @@ impl<'a> Waiting<'a> {
                 return Err(Failure::said(status::INTERRUPTED));
             }
             self.stop = Some(false);
+            wait.clear();
             self.context.console.remark("stopping the turn; Ctrl-C again leaves at once");
         }
         if let (Some(false), Some(client)) = (self.stop, client)

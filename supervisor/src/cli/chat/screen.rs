@@ -109,6 +109,13 @@ impl Screen {
         self.draw();
     }
 
+    /// Shows what was said before, to somebody who comes back; a program has no use for it.
+    pub fn recall(&mut self, text: &str) {
+        if !matches!(self.mode, Mode::Pipe) {
+            self.say(Style::Dim, text);
+        }
+    }
+
     /// The time has gone on.
     pub fn tick(&mut self) {
         self.erase();

@@ -197,9 +197,9 @@ fn attach(
         if let Some(turn) = detail.turns.last() {
             last = Some(turn.input.clone());
             let mut screen = locked(screen);
-            screen.say(Style::Dim, &format!("› {}", beginning(&turn.input)));
+            screen.recall(&format!("› {}", beginning(&turn.input)));
             match turn.status {
-                Some(_) => screen.say(Style::Dim, &beginning(&turn.content)),
+                Some(_) => screen.recall(&beginning(&turn.content)),
                 None => screen.renderer.runs(turn.turn.clone()),
             }
         }

@@ -350,8 +350,7 @@ pub struct SessionStatus {
     /// When something happened in it last.
     pub updated: Timestamp,
     /// Number of turns; a [`SessionDetail`] has the turns themselves under this name.
-    #[serde(default)]
-    pub turns: u64,
+    pub turn_count: u64,
     /// The agent that the user chose for it.
     pub agent: Option<AgentId>,
     /// The beginning of its first message.

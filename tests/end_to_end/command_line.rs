@@ -46,7 +46,7 @@ fn ask_in_json_has_the_documented_shape() {
     assert!(plain.get("transcript").is_none(), "{plain}");
     assert!(plain["content"].as_str().is_some_and(|c| c.contains('1')), "{plain}");
     let sessions = daemon.json(&["session", "list", "--json"]);
-    assert_eq!((&sessions[0]["id"], &sessions[0]["turns"]), (&json!("s"), &json!(2)), "{sessions}");
+    assert_eq!((&sessions[0]["id"], &sessions[0]["turn_count"]), (&json!("s"), &json!(2)), "{sessions}");
     let session = daemon.json(&["session", "show", "s", "--json"]);
     assert_eq!(session["turns"].as_array().map(Vec::len), Some(2), "{session}");
 }

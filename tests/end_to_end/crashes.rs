@@ -265,7 +265,7 @@ fn a_client_that_leaves_right_after_it_wrote_gets_its_answer_all_the_same() {
         assert_eq!(daemon.wait(turn.as_str().expect("an id"))["content"], "hello");
     }
     let sessions = daemon.client().ask("sessions.list", json!({})).expect("a list");
-    assert!(sessions.as_array().expect("a list").iter().all(|s| s["turns"] == 1), "{sessions}");
+    assert!(sessions.as_array().expect("a list").iter().all(|s| s["turn_count"] == 1), "{sessions}");
 }
 
 #[test]

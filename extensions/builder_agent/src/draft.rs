@@ -22,8 +22,9 @@ pub fn files(
     // JSON strings are YAML strings: whatever the purpose holds, it stays inside its quotes.
     let quoted = |text: String| json!(text).to_string();
     let manifest = format!(
-        "id: {id}\nname: {}\nversion: 1.0.0\nsummary: {}\ndescription: {}\nagent:\n  model: default\n  instructions: \
+        "id: {}\nname: {}\nversion: 1.0.0\nsummary: {}\ndescription: {}\nagent:\n  model: default\n  instructions: \
          prompt.md\n  usage: {}\n  output:\n    format: text\n  uses_tools: {}\n",
+        quoted(id.to_string()),
         quoted(name.clone()),
         quoted(format!("{sentence}.")),
         quoted(format!("{sentence}. Use this agent for every request of that kind; not for anything else.")),
@@ -64,6 +65,12 @@ mod tests {
     fn no_purpose_leaves_its_quotes() {
         let text = manifest("says \"x\"\nrights: [control]\n# : {");
         assert!(!text.lines().any(|line| line.starts_with("rights")), "{text}");
+    }
+
+    #[test]
+    fn an_id_that_yaml_takes_for_something_else_stays_a_text() {
+        let id = ExtensionId::new("null").expect("a valid id");
+        assert!(files(&id, "does things", &[]).expect("a purpose")[0].1.starts_with("id: \"null\"\n"));
     }
 
     #[test]

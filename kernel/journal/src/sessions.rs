@@ -89,7 +89,7 @@ fn status(row: &Row<'_>) -> rusqlite::Result<SessionStatus> {
         id: id(row, 0)?,
         created: time(row, 1)?,
         updated: time(row, 2)?,
-        turns: count(row, 3)?,
+        turn_count: count(row, 3)?,
         agent: maybe_id(row, 4)?,
         title: row.get(5)?,
     })

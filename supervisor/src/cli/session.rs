@@ -65,7 +65,7 @@ impl Session {
 /// A line a session.
 pub fn lines(list: &[SessionStatus]) -> String {
     let row = |session: &SessionStatus| {
-        let turns = format!("{} turns", session.turns);
+        let turns = format!("{} turns", session.turn_count);
         // A tenth of a second is of no interest here.
         let updated = session.updated.strftime("%Y-%m-%d %H:%M:%SZ").to_string();
         vec![session.id.to_string(), turns, updated, short(&session.title, 60)]

@@ -121,7 +121,7 @@ async fn sessions_are_listed_by_their_latest_change() {
         store.accept(message(id, external_id, text)).await.unwrap();
     }
     let listed = store.sessions().await.unwrap();
-    let seen: Vec<_> = listed.iter().map(|s| (s.id.as_str(), s.turns, s.title.as_str())).collect();
+    let seen: Vec<_> = listed.iter().map(|s| (s.id.as_str(), s.turn_count, s.title.as_str())).collect();
     assert_eq!(seen, [("a", 2, "first"), ("b", 1, "second")]);
     assert_eq!(listed[0].updated.duration_since(listed[0].created).as_secs(), 2);
 

@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json, value::RawValue};
 
 use crate::{
     process::built,
-    report::{Row, Unit, median, part},
+    report::{Row, Unit, median},
 };
 
 /// Calls of one series; the median of the series' medians counts.
@@ -70,32 +70,52 @@ pub fn measure() -> Result<Vec<Row>> {
         };
         ask::<Value>(&instance, op::INITIALIZE, &initialize).await?;
         ask::<Value>(&instance, op::START, &()).await?;
-        let call = echo(path)?;
-        let (mut medians, mut slow) = (Vec::new(), Vec::new());
-        for _ in 0..SERIES {
-            let mut times = Vec::with_capacity(CALLS);
-            for _ in 0..CALLS {
-                let began = Instant::now();
-                let result = instance.call::<ToolResult>(op::TOOL_CALL, &call, header()).await;
-                times.push(began.elapsed().as_secs_f64() * 1e6);
-                let result = result.map_err(|fault| anyhow!("{fault}"))?;
-                ensure!(result.content.len() >= BYTES, "the echo is short: {}", result.content);
-            }
-            slow.push(part(&mut times, 0.99));
-            medians.push(median(times));
+        let mut medians = Vec::new();
+        for params in [json!({}), texts(), nested()] {
+            medians.push(series(&instance, &echo(params, path.clone())?).await?);
         }
-        let beside =
-            format!("99 of 100 within {}; {CALLS} calls × {SERIES}", Unit::Micros.show(median(slow)));
+        let show = |value| Unit::Micros.show(value);
+        let [empty, texts, nested] = medians[..] else { return Ok(Vec::new()) };
         Ok(vec![
-            Row::most(
-                "boundary call in process, 1 KiB of JSON each way, parsed",
-                median(medians),
-                Unit::Micros,
-                5.0,
-            )
-            .beside(beside),
+            Row::most("boundary call in process, 1 KiB of JSON each way, parsed", texts, Unit::Micros, 5.0)
+                .beside(format!(
+                    "without parameters {}; as forty small nested fields {}",
+                    show(empty),
+                    show(nested)
+                )),
         ])
     })
+}
+
+/// The median of the medians of some series.
+async fn series(instance: &Instance, call: &ToolCall) -> Result<f64> {
+    let mut medians = Vec::new();
+    for _ in 0..SERIES {
+        let mut times = Vec::with_capacity(CALLS);
+        for _ in 0..CALLS {
+            let began = Instant::now();
+            let result = instance.call::<ToolResult>(op::TOOL_CALL, call, header()).await;
+            times.push(began.elapsed().as_secs_f64() * 1e6);
+            let result = result.map_err(|fault| anyhow!("{fault}"))?;
+            ensure!(result.content.len() == call.params.get().len(), "a bad echo: {}", result.content);
+        }
+        medians.push(median(times));
+    }
+    Ok(median(medians))
+}
+
+/// As most tools are called: some texts.
+fn texts() -> Value {
+    let text = "a text of some length ".repeat(BYTES / 64);
+    let fields =
+        ["path", "title", "body", "note"].map(|name| (name.to_owned(), Value::from(&text[..BYTES / 4 - 12])));
+    Value::Object(fields.into_iter().collect())
+}
+
+/// As much in small pieces, the worst for a reader of JSON.
+fn nested() -> Value {
+    let pieces = (0..BYTES / 25).map(|at| (format!("field_{at:02}"), json!({"x": at % 10, "on": 1})));
+    Value::Object(pieces.collect())
 }
 
 async fn ask<R: serde::de::DeserializeOwned>(
@@ -113,20 +133,12 @@ fn header() -> Header<'static> {
     Header { token: "0123456789abcdef0123456789abcdef", trace: "0123456789abcdef", timeout: None }
 }
 
-/// A call as the kernel makes it, with parameters of several small fields.
-fn echo(folder: String) -> Result<ToolCall> {
-    let mut params = Map::new();
-    while serde_json::to_string(&params)?.len() < BYTES {
-        let at = params.len();
-        params.insert(
-            format!("field_{at}"),
-            json!({"name": "a value of some length", "number": at, "on": true}),
-        );
-    }
+/// A call as the kernel makes it.
+fn echo(params: Value, folder: String) -> Result<ToolCall> {
     let agent = AgentId::new("orchestrator")?;
     Ok(ToolCall {
         name: ToolName::new("faulty_echo")?,
-        params: RawValue::from_string(serde_json::to_string(&params)?)?,
+        params: RawValue::from_string(params.to_string())?,
         context: CallContext {
             session: SessionId::new("session")?,
             turn: TurnId::new("turn")?,
@@ -139,4 +151,17 @@ fn echo(folder: String) -> Result<ToolCall> {
             effect_id: EffectId::new("effect")?,
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_of_parameters_have_about_the_length_that_they_stand_for() {
+        for params in [texts(), nested()] {
+            let length = params.to_string().len();
+            assert!(length.abs_diff(BYTES) < BYTES / 10, "{length}: {params}");
+        }
+    }
 }

@@ -20,7 +20,7 @@ impl Home {
         home.write("extensions/demo/prompt.md", "You are a demo.");
         home.write("extensions/demo/prompt.jinja2", "You are {{ agent.id }}.");
         home.write("extensions/demo/facts.csv", "a,b\n");
-        home.write("shared.md", "Shared by all.");
+        home.write("common.md", "Shared by all.");
         home.write("authority.pem", "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n");
         symlink("/proc/version", home.demo().join("link.md")).unwrap();
         home

@@ -43,7 +43,7 @@ fn every_key_of_a_manifest_arrives_in_its_type() {
         agent.context,
         [
             ContextSource::File(root.join("extensions/demo/facts.csv")),
-            ContextSource::File(root.join("shared.md"))
+            ContextSource::File(root.join("common.md"))
         ]
     );
     assert_eq!(agent.models, ["default", "gpt-4o-mini"]);

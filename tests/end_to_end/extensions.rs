@@ -80,7 +80,7 @@ fn a_file_that_is_no_sound_plugin_is_refused_with_a_sentence_and_the_rest_runs()
     });
     let expected = [
         ("text", "cannot be opened as a library"),
-        ("truncated", "build it again"),
+        ("truncated", "truncated?"),
         ("abort", "signal 6"),
         ("layout", "another layout"),
         ("missing", "no library"),

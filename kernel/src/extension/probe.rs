@@ -149,15 +149,26 @@ fn ended(outcome: &Outcome) -> String {
     if outcome.timed_out {
         return format!("did not finish within {DEADLINE:?}");
     }
-    match (outcome.status.signal(), outcome.status.code()) {
-        (Some(signal), _) => {
-            let hint = if signal == 7 { " (is the file truncated?)" } else { "" };
-            let name =
-                rustix::process::Signal::from_named_raw(signal).map(|s| format!("{s:?}")).unwrap_or_default();
-            format!("crashed the process with signal {signal} {name}{hint}")
-        }
-        (None, code) => format!("ended the process with status {}", code.unwrap_or(-1)),
+    // A process that cannot die of its child's signal exits with 128 and the signal, as a shell does.
+    let exit = outcome.status.code();
+    match outcome.status.signal().or_else(|| exit.filter(|code| *code > 128).map(|code| code - 128)) {
+        Some(signal) => format!("crashed the process with {}", signal_name(signal)),
+        None => format!("ended the process with status {}", exit.unwrap_or(-1)),
     }
+}
+
+/// A signal as a person knows it.
+fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS: is the file truncated?",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        _ => return format!("signal {signal}"),
+    };
+    format!("signal {signal} ({name})")
 }
 
 fn copied(kernel: &Kernel, library: &Path) -> Result<PathBuf, String> {

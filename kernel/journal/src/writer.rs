@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use drupe_agent::Clock;
 use drupe_extension_api::Event;
-use rusqlite::{CachedStatement, Connection, config::DbConfig};
+use rusqlite::{CachedStatement, Connection};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{Publish, StoreError};
+use crate::{Publish, StoreError, open::keep_plans};
 
 /// The most requests in one transaction. It bounds how long the first of them waits for the last; a transaction
 /// of so many small ones takes a few milliseconds, about as long as the wait for the disk that they share.
@@ -146,8 +146,7 @@ impl Writer {
     ) -> Result<Self, StoreError> {
         // Every statement of this crate, with room for more.
         db.set_prepared_statement_cache_capacity(96);
-        // Otherwise a statement that a partial index might serve is planned anew for every value it is given.
-        db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+        keep_plans(&db)?;
         db.pragma_update(None, "synchronous", "OFF")?;
         Ok(Self { db, waits, set: None, clock, publish })
     }

@@ -16,6 +16,7 @@ use serde_json::Value;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::{
+    bus::Watch,
     channels, check,
     ending::Why,
     kernel::{Kernel, store_fault},
@@ -187,34 +188,33 @@ fn config(kernel: &Kernel) -> Vec<ConfigValue> {
     values.map(|v| ConfigValue { key: v.key, value: v.value, origin: v.origin.to_string() }).collect()
 }
 
-/// Waits until a turn has ended.
+/// Waits until a turn has ended; reads all of it once, at the end.
 async fn wait(kernel: &Arc<Kernel>, turn: &TurnId) -> Result<TurnResult, Fault> {
-    let unknown = || Fault::not_found(format!("there is no turn `{turn}`"));
-    let first = kernel.store.turn_result(turn).await.map_err(store_fault)?.ok_or_else(unknown)?;
-    if first.status.is_some() {
-        return Ok(first);
-    }
-    // Watched before it is read again, so that an end in between is seen by one of the two.
-    let mut events = kernel.bus.watch(&first.session);
-    loop {
-        let result = kernel.store.turn_result(turn).await.map_err(store_fault)?.ok_or_else(unknown)?;
-        if result.status.is_some() {
-            return Ok(result);
+    let mut watched = None;
+    while let Some(queued) = kernel.store.queued(turn).await.map_err(store_fault)? {
+        match &mut watched {
+            // Watched before it is looked at again, so that an end in between is seen by one of the two.
+            None => watched = Some(kernel.bus.watch(&queued.inbound.session)),
+            Some(events) => until_completed(kernel, events, turn).await?,
         }
-        loop {
-            let event = tokio::select! {
-                event = events.recv() => event,
-                () = kernel.closing.cancelled() => return Err(Fault::new(FaultCode::Unavailable, "the kernel is ending")),
-            };
-            match event {
-                Ok(event) if event.turn.as_ref() != Some(turn) => {}
-                Ok(event) if matches!(event.body, EventBody::TurnCompleted { .. }) => break,
-                Ok(_) => {}
-                Err(RecvError::Lagged(_)) => break,
-                Err(RecvError::Closed) => {
-                    return Err(Fault::new(FaultCode::Unavailable, "the kernel is ending"));
-                }
-            }
+    }
+    let result = kernel.store.turn_result(turn).await.map_err(store_fault)?;
+    result.ok_or_else(|| Fault::not_found(format!("there is no turn `{turn}`")))
+}
+
+/// Waits for the event that ends a turn, or until events were missed.
+async fn until_completed(kernel: &Kernel, events: &mut Watch, turn: &TurnId) -> Result<(), Fault> {
+    loop {
+        let event = tokio::select! {
+            event = events.recv() => event,
+            () = kernel.closing.cancelled() => return Err(Fault::new(FaultCode::Unavailable, "the kernel is ending")),
+        };
+        match event {
+            Ok(event) if event.turn.as_ref() != Some(turn) => {}
+            Ok(event) if matches!(event.body, EventBody::TurnCompleted { .. }) => return Ok(()),
+            Ok(_) => {}
+            Err(RecvError::Lagged(_)) => return Ok(()),
+            Err(RecvError::Closed) => return Err(Fault::new(FaultCode::Unavailable, "the kernel is ending")),
         }
     }
 }

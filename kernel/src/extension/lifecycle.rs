@@ -69,10 +69,10 @@ pub fn find(kernel: &Kernel) {
 
 /// Removes what an earlier kernel left half done: copies of libraries, and folders that were being added.
 fn sweep(kernel: &Kernel) {
-    // What cannot be removed is harmless: it is hidden, or replaced by content.
-    let _ = std::fs::remove_dir_all(kernel.home.libraries());
+    probe::sweep(kernel);
     for entry in std::fs::read_dir(kernel.home.extensions()).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(crate::check::ADDING) {
+            // What cannot be removed is hidden, and so harmless.
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }

@@ -90,6 +90,9 @@ struct Kept {
     identity: Identity,
     /// Why it is refused; none if it is sound.
     refused: Option<String>,
+    /// The copy that is opened in its place.
+    #[serde(default)]
+    copy: Option<PathBuf>,
 }
 
 impl Identity {
@@ -105,6 +108,24 @@ impl Identity {
     }
 }
 
+impl Kept {
+    /// Whether it still tells what to open, through a copy or not.
+    fn usable(&self, copy: bool) -> bool {
+        if copy { self.copy.as_ref().is_some_and(|copy| copy.is_file()) } else { self.copy.is_none() }
+    }
+}
+
+/// Removes copies that no verdict names any more. Before any library is opened: a copy may be in use later.
+pub fn sweep(kernel: &Kernel) {
+    let named: Vec<PathBuf> = kept(kernel).into_values().filter_map(|kept| kept.copy).collect();
+    for entry in fs::read_dir(kernel.home.libraries()).into_iter().flatten().flatten() {
+        if !named.contains(&entry.path()) {
+            // One that stays only costs its space.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
 /// The file to open in place of `library`, once it is known to be sound. With `copy` it is a copy named by its content,
 /// since an operator may replace the original while it is in use.
 pub async fn checked(kernel: &Arc<Kernel>, library: &Path, copy: bool) -> Result<PathBuf, String> {
@@ -112,17 +133,18 @@ pub async fn checked(kernel: &Arc<Kernel>, library: &Path, copy: bool) -> Result
     let work = move || {
         let identity =
             Identity::of(&library).map_err(|e| format!("`{}` cannot be read: {e}", library.display()))?;
-        let file = if copy { copied(&kernel, &library)? } else { library.clone() };
-        let kept = kept(&kernel).remove(&library).filter(|k| k.identity == identity);
-        let refused = match kept {
-            Some(kept) => kept.refused,
+        let kept = kept(&kernel).remove(&library).filter(|k| k.identity == identity && k.usable(copy));
+        let verdict = match kept {
+            Some(kept) => kept,
             None => {
-                let refused = probe(&kernel.start.exe, &file, &library);
-                keep(&kernel, library, Kept { identity, refused: refused.clone() });
-                refused
+                let copy = if copy { Some(copied(&kernel, &library)?) } else { None };
+                let refused = probe(&kernel.start.exe, copy.as_ref().unwrap_or(&library), &library);
+                let verdict = Kept { identity, refused, copy };
+                keep(&kernel, library.clone(), verdict.clone());
+                verdict
             }
         };
-        refused.map_or(Ok(file), Err)
+        verdict.refused.map_or_else(|| Ok(verdict.copy.unwrap_or(library)), Err)
     };
     tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())?
 }

@@ -174,7 +174,7 @@ mod tests {
         let call = json!([{"call_id": "c", "name": "agent_haiku", "arguments": "{\"task\":\"rust\"}"}]);
         let mut detail = json!({
             "id": "s", "created": "2026-01-01T00:00:00Z", "updated": "2026-01-01T00:00:00Z", "agent": null,
-            "title": "x", "last_seq": 9,
+            "title": "x", "turn_count": 1, "last_seq": 9,
         });
         detail["turns"] = json!([{
             "session": "s", "turn": "t", "input": "a haiku", "status": "success", "content": "done", "spend": {},

@@ -225,8 +225,6 @@ pub enum ExtensionState {
     Initialized,
     /// It works.
     Active,
-    /// It does not answer as it should.
-    Degraded,
     /// It cannot work.
     Failed,
     /// Something that it depends on is not there.

@@ -172,23 +172,12 @@ pub enum EventBody {
         /// Why the model stopped, or the failure.
         stop: String,
     },
-    /// The kernel's state changed, as a session sees it.
+    /// The kernel did what a session had asked for.
     #[serde(rename = "kernel.lifecycle")]
     Lifecycle {
-        /// `ready`, `draining`, `restarting`, `restarted`.
+        /// `restarted`.
         state: String,
         /// Why, where there is a reason.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        reason: Option<String>,
-    },
-    /// The state of an extension changed.
-    #[serde(rename = "kernel.extension")]
-    Extension {
-        /// Its id.
-        id: String,
-        /// The new state.
-        state: String,
-        /// Why.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },

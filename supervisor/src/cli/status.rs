@@ -109,7 +109,7 @@ pub fn extensions(list: &[ExtensionStatus], colour: bool) -> String {
     let painted = lines.lines().zip(list).map(|(line, extension)| {
         let style = match extension.state {
             ExtensionState::Failed => Style::Bad,
-            ExtensionState::Degraded | ExtensionState::Skipped => Style::Warning,
+            ExtensionState::Skipped => Style::Warning,
             ExtensionState::Disabled | ExtensionState::Stopped => Style::Dim,
             _ => Style::Plain,
         };
@@ -125,7 +125,6 @@ pub fn word(state: ExtensionState) -> &'static str {
         ExtensionState::Loaded => "loaded",
         ExtensionState::Initialized => "initialized",
         ExtensionState::Active => "active",
-        ExtensionState::Degraded => "degraded",
         ExtensionState::Failed => "failed",
         ExtensionState::Skipped => "skipped",
         ExtensionState::Disabled => "disabled",

@@ -117,10 +117,6 @@ impl Renderer {
                 let reason = reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
                 line(Style::Dim, format!("{state}{reason}"))
             }
-            EventBody::Extension { id, state, reason } => {
-                let reason = reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
-                line(Style::Warning, format!("extension {id} is {state}{reason}"))
-            }
             _ => Vec::new(),
         }
     }

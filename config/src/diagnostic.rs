@@ -81,6 +81,11 @@ impl Diagnostics {
         self.list.is_empty()
     }
 
+    /// Whether nothing more will be kept, so that there is no use in looking for more of the same.
+    pub(crate) fn is_full(&self) -> bool {
+        self.list.len() >= MAX_DIAGNOSTICS
+    }
+
     /// How many there are, a hundred at most; what is beyond shows as a number in the text for people.
     pub fn len(&self) -> usize {
         self.list.len()
@@ -188,7 +193,7 @@ impl Diagnostics {
 
     fn add(&mut self, located: Located) -> Help<'_> {
         self.error |= located.diagnostic.severity == Severity::Error;
-        if self.list.len() >= MAX_DIAGNOSTICS {
+        if self.is_full() {
             self.dropped += 1;
             return Help(&mut self.spare);
         }

@@ -6,8 +6,9 @@
 use std::{cell::RefCell, collections::BTreeSet};
 
 use crate::{
+    Diagnostics,
     shape::{Shape, Table},
-    tree::{Node, Yaml, join},
+    tree::{Node, Yaml, item, join},
 };
 
 /// The fields of one map.
@@ -82,7 +83,7 @@ impl<'a> Fields<'a> {
             Yaml::List(list) => list
                 .iter()
                 .enumerate()
-                .map(|(index, node)| Field { node, path: format!("{}[{index}]", field.path) })
+                .map(|(index, node)| Field { node, path: item(&field.path, index) })
                 .collect(),
             Yaml::Map(_) => Vec::new(),
             _ => vec![field],
@@ -136,6 +137,22 @@ impl<'a> Fields<'a> {
             );
         }
     }
+}
+
+/// The items of a list that may be no longer than `most`; of a longer one, which is a fault, the first.
+pub(crate) fn bounded_items<'a>(
+    fields: &Fields<'a>,
+    key: &str,
+    most: usize,
+    faults: &mut Diagnostics,
+) -> Vec<Field<'a>> {
+    let mut items = fields.items(key);
+    if let Some(extra) = items.get(most) {
+        let message = format!("`{}` has {} items; {most} are taken", join(&fields.path, key), items.len());
+        faults.error("too_many", &extra.node.at, &extra.path, message).help("split it, or remove some");
+        items.truncate(most);
+    }
+    items
 }
 
 static EMPTY: Table = Table { name: "nothing", keys: &[], rest: None };

@@ -51,11 +51,14 @@ pub(crate) fn instructions(
 /// Whether a text is a path: it has the ending of a prompt file, and no white space unless such a file exists.
 /// "Summarise README.md" is an instruction, `my prompt.md` may be a file.
 pub(crate) fn names_a_file(text: &str, roots: &Roots<'_>) -> bool {
+    ends_like_a_file(text)
+        && (!text.contains(char::is_whitespace) || roots.folders.iter().any(|root| root.join(text).is_file()))
+}
+
+/// Whether a text has the ending of a prompt file, and could be a path.
+pub(crate) fn ends_like_a_file(text: &str) -> bool {
     const ENDINGS: [&str; 4] = [".jinja2", ".j2", ".md", ".txt"];
-    if text.contains('\n') || text.len() > 255 || !ENDINGS.iter().any(|ending| text.ends_with(ending)) {
-        return false;
-    }
-    !text.contains(char::is_whitespace) || roots.folders.iter().any(|root| root.join(text).is_file())
+    !text.contains('\n') && text.len() <= 255 && ENDINGS.iter().any(|ending| text.ends_with(ending))
 }
 
 /// The file of that path in the first folder that has it.

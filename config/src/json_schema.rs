@@ -8,7 +8,9 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     Diagnostics,
+    expression::Expressions,
     fields::Field,
+    schema_bounds,
     shape::{Key, Shape, Table},
 };
 
@@ -77,6 +79,9 @@ fn of_shape(shape: &'static Shape) -> Value {
             let item = of_shape(item);
             json!({"anyOf": [item, {"type": "array", "items": item}]})
         }
+        Shape::WordOrList { word, item } => {
+            json!({"anyOf": [{"const": word}, {"type": ["array", "null"], "items": of_shape(item)}]})
+        }
         Shape::Map { key, value } => json!({
             "type": "object",
             "propertyNames": {"pattern": key.pattern.unwrap_or("")},
@@ -96,10 +101,54 @@ pub(crate) fn compile(schema: &Value) -> Result<Validator, String> {
         .map_err(|error| crate::tree::shorten(&error.to_string()))
 }
 
+/// Steps in which one value may be found valid or not: some milliseconds.
+const MAX_WORK: u64 = 1_000_000;
+/// Steps of which each may leave an error behind, with a copy of what it is about.
+const MAX_ERRORS_WORK: u64 = 40_000;
+
+/// Everything that a schema refuses in a value; of a large value under a large schema, the first thing only. `report`
+/// gets a JSON pointer to the place and a reason that shows no value.
+///
+/// # Errors
+/// Why it is not even tried.
+pub(crate) fn validate(
+    schema: &Value,
+    value: &Value,
+    mut report: impl FnMut(&str, String),
+) -> Result<(), String> {
+    let validator = compile(schema)?;
+    let work = u64::from(schema_bounds::steps(schema)?) * count(value);
+    if work > MAX_WORK {
+        return Err(format!("checking so much by this schema could take more than {MAX_WORK} steps"));
+    }
+    if validator.is_valid(value) {
+        return Ok(());
+    }
+    let mut one = |error: jsonschema::ValidationError<'_>| {
+        report(&error.instance_path().to_string(), crate::tree::shorten(&error.masked().to_string()));
+    };
+    if work > MAX_ERRORS_WORK {
+        validator.validate(value).err().into_iter().for_each(one);
+    } else {
+        validator.iter_errors(value).for_each(&mut one);
+    }
+    Ok(())
+}
+
+/// How many values there are in one, itself included.
+fn count(value: &Value) -> u64 {
+    match value {
+        Value::Array(list) => 1 + list.iter().map(count).sum::<u64>(),
+        Value::Object(map) => 1 + map.values().map(count).sum::<u64>(),
+        _ => 1,
+    }
+}
+
 /// A schema field, compiled to see that it is one.
-pub(crate) fn read(field: &Field<'_>, faults: &mut Diagnostics) -> Value {
+pub(crate) fn read(field: &Field<'_>, expressions: &mut Expressions, faults: &mut Diagnostics) -> Value {
     let schema = field.node.to_json();
-    if let Err(reason) = compile(&schema) {
+    let compiled = schema_bounds::check(&schema, expressions).and_then(|()| compile(&schema).map(drop));
+    if let Err(reason) = compiled {
         let message = format!("`{}` is not a JSON Schema: {reason}", field.path);
         faults
             .error("invalid_schema", &field.node.at, &field.path, message)

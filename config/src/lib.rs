@@ -18,9 +18,11 @@ mod shape;
 mod tree;
 
 mod agent_keys;
+mod expression;
 mod files;
 mod json_schema;
 mod schema;
+mod schema_bounds;
 
 mod catalogue;
 mod manifest;
@@ -31,15 +33,17 @@ pub use catalogue::{Catalogue, CatalogueEntry, CatalogueProvider, ModelProfile, 
 pub use diagnostic::{Diagnostic, Diagnostics, Loaded, Severity};
 pub use files::Instructions;
 pub use manifest::{
-    AgentSection, ContextSource, InputSpec, Isolation, Manifest, Right, Scope, ToolSelector, load_manifest,
+    AgentSection, ContextSource, InputSpec, Isolation, Manifest, Right, Scope, ToolSelector, load_agent_file,
+    load_manifest,
 };
 pub use overlay::{Overlay, Secret};
 pub use schema::{config_schema, manifest_schema};
 pub use settings::{
-    AgentDefaults, Config, Durability, EffectiveValue, ExtensionOverride, ExtensionsConfig, JournalConfig,
-    ModelsConfig, OrchestratorConfig, Origin, ProviderConfig, ProviderKind, Sources, default_file,
-    load_config,
+    AgentDefaults, ApprovalsConfig, Config, Durability, EffectiveValue, ExtensionOverride, ExtensionsConfig,
+    HostsConfig, JournalConfig, ModelsConfig, NativeReload, OrchestratorConfig, Origin, Preauthorized,
+    ProviderConfig, ProviderKind, ReloadConfig, SandboxConfig, Sources, default_file, load_config,
 };
+pub use source::read_text_file;
 
 /// The orchestrator's instructions where `orchestrator.instructions` says nothing: a minijinja template.
 pub const ORCHESTRATOR_PROMPT: &str = include_str!("../prompts/orchestrator.jinja2");

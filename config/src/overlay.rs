@@ -87,6 +87,11 @@ pub(crate) fn where_to_define(name: &str) -> String {
     format!("define `{name}` under `env:` of drupe.yaml, as `{name}=…` in HOME/.env, or in the environment")
 }
 
+/// No variable's name is longer.
+const MAX_NAME_BYTES: usize = 128;
+/// Of one text no more are reported.
+const MAX_UNRESOLVED: usize = 100;
+
 /// Puts the values of `${NAME}` into a text; `$${` stands for a literal `${`.
 ///
 /// What cannot be resolved comes back as a list of names or malformed parts.
@@ -97,7 +102,7 @@ pub(crate) fn expand<'a>(
     let mut output = String::with_capacity(text.len());
     let mut unresolved = Vec::new();
     let mut rest = text;
-    while let Some(start) = rest.find("${") {
+    while let Some(start) = rest.find("${").filter(|_| unresolved.len() < MAX_UNRESOLVED) {
         let (before, after) = (&rest[..start], &rest[start + 2..]);
         if let Some(escaped) = before.strip_suffix('$') {
             output.push_str(escaped);
@@ -106,8 +111,9 @@ pub(crate) fn expand<'a>(
             continue;
         }
         output.push_str(before);
-        let name =
-            after.split('}').next().filter(|name| after.len() > name.len() && forms::is_variable(name));
+        // A name ends soon or is none: to look further each time would cost the square of the length.
+        let near = &after[..after.floor_char_boundary(MAX_NAME_BYTES + 1)];
+        let name = near.split_once('}').map(|(name, _)| name).filter(|name| forms::is_variable(name));
         let Some(name) = name else {
             unresolved.push(Unresolved::Malformed);
             rest = after;

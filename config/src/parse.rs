@@ -18,12 +18,21 @@ use crate::{
 /// Deeper than any sensible file, shallow enough to be walked on a small stack.
 const MAX_DEPTH: usize = 64;
 /// A file of a mebibyte that holds sensible text has far fewer values.
-const MAX_VALUES: usize = 50_000;
+const MAX_VALUES: usize = 20_000;
 /// Values that are copied for aliases, in all: a bomb lives from this number.
 const MAX_COPIES: usize = 10_000;
+/// Text that is copied for aliases, in bytes: as much as a whole file may hold.
+const MAX_COPIED_BYTES: usize = 1024 * 1024;
+/// A key stands in the name of everything below it. Long texts belong into values.
+const MAX_KEY_BYTES: usize = 256;
 
 /// Parses one document. A file that cannot be parsed is one fault; there is no telling what follows it.
 pub(crate) fn document(source: &Arc<Source>, faults: &mut Diagnostics) -> Option<Node> {
+    beginning(source, source.text.len(), faults)
+}
+
+/// The same of the part before `end`, which lies between characters.
+pub(crate) fn beginning(source: &Arc<Source>, end: usize, faults: &mut Diagnostics) -> Option<Node> {
     let options = granit_parser::options! {
         emit_comments: false,
         flow_nesting_limit: MAX_DEPTH,
@@ -31,7 +40,7 @@ pub(crate) fn document(source: &Arc<Source>, faults: &mut Diagnostics) -> Option
         disallow_directives: true,
     };
     let mut builder = Builder::new(source);
-    for event in Parser::new_from_str_with_options(&source.text, options) {
+    for event in Parser::new_from_str_with_options(&source.text[..end], options) {
         let fault = match event {
             Ok((event, span)) => match builder.take(event, &span) {
                 Ok(()) => continue,
@@ -74,8 +83,30 @@ struct Open {
     at: At,
     anchor: usize,
     collected: Collected,
+    size: Size,
+}
+
+/// What copying a value costs.
+#[derive(Clone, Copy)]
+struct Size {
     values: usize,
+    /// Of texts and keys.
+    bytes: usize,
     height: usize,
+}
+
+impl Size {
+    const ONE: Self = Self { values: 1, bytes: 0, height: 1 };
+
+    fn of_text(text: &str) -> Self {
+        Self { bytes: text.len(), height: 0, ..Self::ONE }
+    }
+
+    fn add(&mut self, part: Self) {
+        self.values += part.values;
+        self.bytes += part.bytes;
+        self.height = self.height.max(part.height + 1);
+    }
 }
 
 enum Collected {
@@ -86,8 +117,7 @@ enum Collected {
 /// What an alias stands for.
 struct Anchored {
     node: Node,
-    values: usize,
-    height: usize,
+    size: Size,
 }
 
 struct Builder<'a> {
@@ -96,7 +126,7 @@ struct Builder<'a> {
     open: Vec<Open>,
     anchors: HashMap<usize, Anchored>,
     values: usize,
-    copies: usize,
+    copied: Size,
     documents: usize,
 }
 
@@ -108,7 +138,7 @@ impl<'a> Builder<'a> {
             open: Vec::new(),
             anchors: HashMap::new(),
             values: 0,
-            copies: 0,
+            copied: Size { values: 0, bytes: 0, height: 0 },
             documents: 0,
         }
     }
@@ -131,7 +161,7 @@ impl<'a> Builder<'a> {
                 let value = scalar(&text, style, tag.as_deref())?;
                 let node = Node { value, at: self.at(span) };
                 // A key keeps its spelling: `1: x` has the key "1".
-                self.finish(node, anchor, 1, 0, Some(&text))
+                self.finish(node, anchor, Size::of_text(&text), Some(&text))
             }
             Event::SequenceStart(_, anchor, tag) => {
                 self.begin(Collected::List(Vec::new()), anchor, tag.as_deref(), "seq", span)
@@ -157,7 +187,7 @@ impl<'a> Builder<'a> {
         if self.open.len() >= MAX_DEPTH {
             return Err(too_deep());
         }
-        self.open.push(Open { at: self.at(span), anchor, collected, values: 1, height: 1 });
+        self.open.push(Open { at: self.at(span), anchor, collected, size: Size::ONE });
         Ok(())
     }
 
@@ -170,7 +200,7 @@ impl<'a> Builder<'a> {
             Collected::List(list) => Yaml::List(list),
             Collected::Map(entries, _) => Yaml::Map(entries),
         };
-        self.finish(Node { value, at: open.at }, open.anchor, open.values, open.height, None)
+        self.finish(Node { value, at: open.at }, open.anchor, open.size, None)
     }
 
     /// A copy of what the anchor names, with the place of the alias.
@@ -179,17 +209,15 @@ impl<'a> Builder<'a> {
         let Some(anchored) = self.anchors.get(&anchor) else {
             return Err("an alias cannot stand within what it names".into());
         };
-        if self.open.len() + anchored.height > MAX_DEPTH {
+        let size = anchored.size;
+        if self.open.len() + size.height > MAX_DEPTH {
             return Err(too_deep());
         }
-        let (values, height) = (anchored.values, anchored.height);
-        self.copies += values;
-        if self.copies > MAX_COPIES {
-            return Err(too_many_copies());
-        }
+        self.copied.add(size);
+        check_copies(self.copied)?;
         let node = Node { at, ..anchored.node.clone() };
         let spelling = node.text().map(str::to_owned);
-        self.finish(node, 0, values, height, spelling.as_deref())
+        self.finish(node, 0, size, spelling.as_deref())
     }
 
     /// Puts a finished value where it belongs: a key, a value, an item, or the whole document.
@@ -197,8 +225,7 @@ impl<'a> Builder<'a> {
         &mut self,
         node: Node,
         anchor: usize,
-        values: usize,
-        height: usize,
+        size: Size,
         spelling: Option<&str>,
     ) -> Result<(), String> {
         self.values += 1;
@@ -206,24 +233,24 @@ impl<'a> Builder<'a> {
             return Err(format!("the file holds more than {MAX_VALUES} values"));
         }
         if anchor > 0 {
-            self.copies += values;
-            if self.copies > MAX_COPIES {
-                return Err(too_many_copies());
-            }
-            self.anchors.insert(anchor, Anchored { node: node.clone(), values, height });
+            self.copied.add(size);
+            check_copies(self.copied)?;
+            self.anchors.insert(anchor, Anchored { node: node.clone(), size });
         }
         let Some(parent) = self.open.last_mut() else {
             self.root = Some(node);
             return Ok(());
         };
-        parent.values += values;
-        parent.height = parent.height.max(height + 1);
+        parent.size.add(size);
         match &mut parent.collected {
             Collected::List(list) => list.push(node),
             Collected::Map(entries, key) => match key.take() {
                 Some((key, key_at)) => entries.push(Entry { key, key_at, value: node }),
                 None => {
                     let name = spelling.ok_or("a key must be text, not a list or a map")?;
+                    if name.len() > MAX_KEY_BYTES {
+                        return Err(format!("a key is longer than {MAX_KEY_BYTES} bytes"));
+                    }
                     *key = Some((name.to_owned(), node.at));
                 }
             },
@@ -236,8 +263,14 @@ fn too_deep() -> String {
     format!("more than {MAX_DEPTH} levels are nested")
 }
 
-fn too_many_copies() -> String {
-    format!("anchors and aliases stand for more than {MAX_COPIES} values")
+fn check_copies(copied: Size) -> Result<(), String> {
+    if copied.values > MAX_COPIES {
+        return Err(format!("anchors and aliases stand for more than {MAX_COPIES} values"));
+    }
+    if copied.bytes > MAX_COPIED_BYTES {
+        return Err(format!("anchors and aliases stand for more than {} KiB", MAX_COPIED_BYTES / 1024));
+    }
+    Ok(())
 }
 
 /// Tags would change what a value is; only those that say what it is already are taken.

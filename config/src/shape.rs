@@ -6,7 +6,7 @@
 
 use crate::{
     Diagnostics,
-    tree::{Entry, Node, Yaml, join},
+    tree::{self, Entry, Node, Yaml, join},
 };
 
 /// A form of text.
@@ -39,6 +39,11 @@ pub(crate) enum Shape {
     },
     List(&'static Shape),
     OneOrMany(&'static Shape),
+    /// A list, or one word in its place.
+    WordOrList {
+        word: &'static str,
+        item: &'static Shape,
+    },
     Map {
         key: &'static Text,
         value: &'static Shape,
@@ -108,6 +113,9 @@ impl Shape {
             Self::Choice { known, .. } => choices(known),
             Self::List(item) => format!("a list, each item {}", item.expected()),
             Self::OneOrMany(item) => format!("{}, or a list of such", item.expected()),
+            Self::WordOrList { word, item } => {
+                format!("the word `{word}`, or a list, each item {}", item.expected())
+            }
             Self::Map { value, .. } => format!("a map, each value {}", value.expected()),
             Self::Record(table) => format!("a map ({})", table.name),
             Self::Open => "a map".into(),
@@ -118,7 +126,7 @@ impl Shape {
     pub fn secret(&self) -> bool {
         match self {
             Self::Text(text) => text.secret,
-            Self::List(item) | Self::OneOrMany(item) => item.secret(),
+            Self::List(item) | Self::OneOrMany(item) | Self::WordOrList { item, .. } => item.secret(),
             Self::Map { value, .. } => value.secret(),
             // Whoever gives it meaning may keep a secret there.
             Self::Open => true,
@@ -158,9 +166,10 @@ impl Shape {
                 let message = format!("`{key}: {text}` is not supported yet, expected {}", self.expected());
                 faults.error("not_supported_yet", &node.at, path, message).help("choose a supported value");
             }
-            (Self::List(item) | Self::OneOrMany(item), Yaml::List(list)) => {
+            (Self::WordOrList { word, .. }, Yaml::Text(text)) if text == word => {}
+            (Self::List(item) | Self::OneOrMany(item) | Self::WordOrList { item, .. }, Yaml::List(list)) => {
                 for (index, value) in list.iter().enumerate() {
-                    item.check(value, &format!("{path}[{index}]"), faults);
+                    item.check(value, &tree::item(path, index), faults);
                 }
             }
             (Self::OneOrMany(item), Yaml::Text(_)) => item.check(node, path, faults),
@@ -172,7 +181,10 @@ impl Shape {
             }
             (Self::Record(table), Yaml::Map(entries)) => table.check(node, entries, path, faults),
             (Self::Open, Yaml::Map(_)) => check_numbers(node, path, faults),
-            (Self::List(_) | Self::Map { .. } | Self::Record(_) | Self::Open, Yaml::Null) => {
+            (
+                Self::List(_) | Self::WordOrList { .. } | Self::Map { .. } | Self::Record(_) | Self::Open,
+                Yaml::Null,
+            ) => {
                 // A key whose items are all commented out.
                 if let Self::Record(table) = self {
                     table.check(node, &[], path, faults);
@@ -191,7 +203,9 @@ impl Shape {
             (Self::Text(_) | Self::OneOrMany(_), Yaml::Integer(_) | Yaml::Float(_) | Yaml::Bool(_)) => {
                 Some("put it in quotes to make it text".into())
             }
-            (Self::List(_), Yaml::Text(_)) => Some("write a list: `[a, b]`, or a line `- a` for each".into()),
+            (Self::List(_) | Self::WordOrList { .. }, Yaml::Text(_)) => {
+                Some("write a list: `[a, b]`, or a line `- a` for each".into())
+            }
             _ => None,
         };
         let code = match (self, &node.value) {
@@ -262,7 +276,7 @@ fn check_numbers(node: &Node, path: &str, faults: &mut Diagnostics) {
         }
         Yaml::List(list) => {
             for (index, item) in list.iter().enumerate() {
-                check_numbers(item, &format!("{path}[{index}]"), faults);
+                check_numbers(item, &tree::item(path, index), faults);
             }
         }
         Yaml::Map(entries) => {

@@ -93,8 +93,12 @@ impl At {
         // The renderer panics at a line of 64 KiB, and nobody reads one.
         let from = line_start.max(text.floor_char_boundary(start.saturating_sub(MAX_SHOWN)));
         let to = line_end.min(text.floor_char_boundary(start + MAX_SHOWN));
-        let line = self.source.shown(from..to)?;
-        Some((line, (start - from, self.len.min(to - start))))
+        let mut line = self.source.shown(from..to)?;
+        // The renderer would take it for the end of one more line.
+        line.truncate(line.trim_end_matches('\r').len());
+        let offset = (start - from).min(line.len());
+        let len = self.len.min(line.len() - offset);
+        Some((line, (offset, len)))
     }
 }
 
@@ -106,6 +110,17 @@ const MAX_SHOWN: usize = 200;
 pub(crate) enum Links {
     Followed,
     Refused,
+}
+
+/// Reads a text file that a configuration or a manifest named, such as a prompt: whole and once.
+///
+/// It never waits: what is no regular file (a pipe, a device, a folder, a link) is refused before it is read.
+///
+/// # Errors
+/// What is wrong with it: not a regular file, unreadable, larger than a mebibyte, or not UTF-8.
+pub fn read_text_file(path: &Path) -> Result<String, Diagnostics> {
+    let mut faults = Diagnostics::default();
+    read_text(path, Links::Refused, &mut faults).ok_or(faults)
 }
 
 /// Reads a whole text file; what is wrong with it goes to `faults`.
@@ -125,6 +140,11 @@ pub(crate) fn open(path: &Path, links: Links, faults: &mut Diagnostics) -> Optio
         Err(rustix::io::Errno::LOOP) => {
             let message = format!("`{}` is a symbolic link, expected a regular file", path.display());
             faults.file_error("symlink", path, 0, message).help("put the file itself there");
+            return None;
+        }
+        Err(rustix::io::Errno::NOENT) if path.is_symlink() => {
+            let message = format!("`{}` is a symbolic link to nothing", path.display());
+            faults.file_error("broken_link", path, 0, message).help("create what it names, or remove it");
             return None;
         }
         Err(rustix::io::Errno::NOENT) => {
@@ -153,16 +173,25 @@ pub(crate) fn open(path: &Path, links: Links, faults: &mut Diagnostics) -> Optio
     }
 }
 
+fn too_large(path: &Path, faults: &mut Diagnostics) {
+    let message = format!("`{}` is larger than {} KiB", path.display(), MAX_FILE_BYTES / 1024);
+    faults.file_error("too_large", path, 0, message).help("split it, or move data out of it");
+}
+
 /// Reads what [`open`] gave.
 pub(crate) fn read_open(path: &Path, file: File, faults: &mut Diagnostics) -> Option<String> {
+    // A sparse file can claim terabytes and hold nothing; one that grows meanwhile is cut off below.
+    if file.metadata().is_ok_and(|metadata| metadata.len() > MAX_FILE_BYTES) {
+        too_large(path, faults);
+        return None;
+    }
     let mut bytes = Vec::new();
     if let Err(error) = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes) {
         faults.file_error("unreadable", path, 0, format!("`{}` cannot be read: {error}", path.display()));
         return None;
     }
     if bytes.len() as u64 > MAX_FILE_BYTES {
-        let message = format!("`{}` is larger than {} KiB", path.display(), MAX_FILE_BYTES / 1024);
-        faults.file_error("too_large", path, 0, message).help("split it, or move data out of it");
+        too_large(path, faults);
         return None;
     }
     match String::from_utf8(bytes) {

@@ -113,7 +113,7 @@ pub(crate) fn refuse_duplicates(node: &mut Node, path: &str, faults: &mut Diagno
     match &mut node.value {
         Yaml::List(list) => {
             for (index, item) in list.iter_mut().enumerate() {
-                refuse_duplicates(item, &format!("{path}[{index}]"), faults);
+                refuse_duplicates(item, &self::item(path, index), faults);
             }
         }
         Yaml::Map(entries) => {
@@ -135,7 +135,22 @@ pub(crate) fn refuse_duplicates(node: &mut Node, path: &str, faults: &mut Diagno
     }
 }
 
+/// A name that is longer is cut: it is for people, and every value below would carry it.
+const MAX_PATH_BYTES: usize = 300;
+
 /// A field's name with its parents.
 pub(crate) fn join(path: &str, key: &str) -> String {
-    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+    if path.is_empty() {
+        return key.to_owned();
+    }
+    if path.len() > MAX_PATH_BYTES { cut(path) } else { format!("{path}.{key}") }
+}
+
+/// An item's name with its parents.
+pub(crate) fn item(path: &str, index: usize) -> String {
+    if path.len() > MAX_PATH_BYTES { cut(path) } else { format!("{path}[{index}]") }
+}
+
+fn cut(path: &str) -> String {
+    if path.ends_with('…') { path.to_owned() } else { format!("{path}…") }
 }

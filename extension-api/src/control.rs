@@ -4,6 +4,13 @@
 //! [`method::HELLO`]. The daemon answers each with one [`Reply`] of the same `id`, or, for
 //! [`method::EVENTS_SUBSCRIBE`], with many events, after which the result is `null`.
 
+mod extensions;
+
+pub use extensions::{
+    Approval, ApprovalAnswer, ApprovalState, ExtensionDetail, ExtensionState, ExtensionStatus, Scaffold,
+    StateChange,
+};
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -35,8 +42,22 @@ pub mod method {
     pub const EXTENSIONS_SHOW: &str = "extensions.show";
     /// [`PathArgument`](super::PathArgument) → [`CheckReport`](super::CheckReport).
     pub const EXTENSIONS_CHECK: &str = "extensions.check";
-    /// [`PathArgument`](super::PathArgument): copies a checked folder to where extensions live. → `null`.
+    /// [`PathArgument`](super::PathArgument): copies a checked folder to where extensions live and takes it in. →
+    /// [`ExtensionStatus`](super::ExtensionStatus).
     pub const EXTENSIONS_ADD: &str = "extensions.add";
+    /// [`Named`](super::Named): turns an extension on, over its manifest. → [`ExtensionStatus`](super::ExtensionStatus).
+    pub const EXTENSIONS_ENABLE: &str = "extensions.enable";
+    /// [`Named`](super::Named): turns an extension off, over its manifest. → [`ExtensionStatus`](super::ExtensionStatus).
+    pub const EXTENSIONS_DISABLE: &str = "extensions.disable";
+    /// [`Named`](super::Named): lifts a quarantine and tries the extension again. →
+    /// [`ExtensionStatus`](super::ExtensionStatus).
+    pub const EXTENSIONS_RELEASE: &str = "extensions.release";
+    /// [`Scaffold`](super::Scaffold): writes the beginning of a native extension. → `null`.
+    pub const EXTENSIONS_SCAFFOLD: &str = "extensions.scaffold";
+    /// → list of [`Approval`](super::Approval), those that wait first.
+    pub const APPROVALS_LIST: &str = "approvals.list";
+    /// [`ApprovalAnswer`](super::ApprovalAnswer) → [`Approval`](super::Approval) as it is then.
+    pub const APPROVALS_ANSWER: &str = "approvals.answer";
     /// → list of [`AgentStatus`](super::AgentStatus).
     pub const AGENTS_LIST: &str = "agents.list";
     /// [`Named`](super::Named) → [`AgentDetail`](super::AgentDetail).
@@ -181,6 +202,18 @@ pub struct ExitRecord {
     /// Its last lines on the standard error stream.
     #[serde(default)]
     pub last_lines: Vec<String>,
+    /// The extensions whose code may have ended it; one alone was at fault.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blamed: Vec<Blamed>,
+}
+
+/// An extension whose code ran when a kernel, or its own process, ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blamed {
+    /// The extension.
+    pub extension: String,
+    /// What it was doing: an operation such as `tool.call`, `load`, or `thread` for a thread of its own.
+    pub operation: String,
 }
 
 /// Parameters of [`method::RESTART`].
@@ -188,86 +221,6 @@ pub struct ExitRecord {
 pub struct Restart {
     /// For the log and the sessions.
     #[serde(default)]
-    pub reason: Option<String>,
-}
-
-/// An extension and its state.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ExtensionStatus {
-    /// Its id, or the folder's name where it has none.
-    pub id: String,
-    /// Its version.
-    pub version: Option<String>,
-    /// Its state.
-    pub state: ExtensionState,
-    /// Why it is in that state.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// What it can do.
-    pub capabilities: Vec<String>,
-    /// Where its native code runs; none where it has none.
-    pub isolation: Option<String>,
-    /// Its folder.
-    pub source: String,
-    /// Since when it is in that state.
-    pub since: Timestamp,
-}
-
-/// The states of an extension.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ExtensionState {
-    /// Its folder was found.
-    Discovered,
-    /// Its code is open, or its agent is built.
-    Loaded,
-    /// It has its context.
-    Initialized,
-    /// It works.
-    Active,
-    /// It cannot work.
-    Failed,
-    /// Something that it depends on is not there.
-    Skipped,
-    /// The operator, or a missing configuration, turned it off.
-    Disabled,
-    /// It was stopped.
-    Stopped,
-}
-
-/// An extension in full.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ExtensionDetail {
-    /// Its state.
-    #[serde(flatten)]
-    pub status: ExtensionStatus,
-    /// For people.
-    pub name: String,
-    /// One line for people.
-    pub summary: String,
-    /// For models.
-    pub description: String,
-    /// Its tools.
-    pub tools: Vec<String>,
-    /// What it depends on.
-    pub depends_on: Vec<String>,
-    /// Its rights.
-    pub rights: Vec<String>,
-    /// Shown when something is missing.
-    pub setup_instructions: Option<String>,
-    /// The states that it went through, oldest first.
-    pub history: Vec<StateChange>,
-}
-
-/// One step of an extension's life.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct StateChange {
-    /// When.
-    pub time: Timestamp,
-    /// The new state.
-    pub state: ExtensionState,
-    /// Why.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 

@@ -37,6 +37,8 @@ pub enum FaultCode {
     Timeout,
     /// The extension panicked.
     Panicked,
+    /// The process that ran the extension ended during the call.
+    Crashed,
     /// A bound on concurrent work or queue length is reached.
     Busy,
     /// The other side is not there at the moment.

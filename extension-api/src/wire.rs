@@ -9,8 +9,8 @@
 mod from_extension;
 
 pub use from_extension::{
-    BusMessage, CallTool, ControlCall, Emit, HandleItems, HandleNext, InvokeAgent, Log, NotifyUser, Progress,
-    RestartRequest, RunAgent, Submit, Submitted, Subscribe,
+    BusMessage, CallTool, ControlCall, Emit, HandleItems, HandleNext, InvokeAgent, Log, NotifyUser,
+    ProcessOutput, Progress, RestartRequest, RunAgent, RunProcess, Submit, Submitted, Subscribe,
 };
 
 use jiff::Timestamp;
@@ -85,6 +85,8 @@ pub mod host {
     pub const NOTIFY: &str = "host.notify";
     /// [`RestartRequest`](super::RestartRequest) → `null`; needs the right `restart`.
     pub const RESTART: &str = "host.restart";
+    /// [`RunProcess`](super::RunProcess) → [`ProcessOutput`](super::ProcessOutput); needs the right `processes`.
+    pub const PROCESS_RUN: &str = "process.run";
     /// [`ControlCall`](super::ControlCall) → that method's result; needs the right `control`.
     pub const CONTROL: &str = "control.call";
     /// `null` → `null`; the tools that `describe` gives have changed.

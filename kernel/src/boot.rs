@@ -6,11 +6,15 @@ use drupe_config::{Config, ORCHESTRATOR_PROMPT};
 use drupe_extension_api::{EventBody, ExtensionId, Fault, FaultCode, control::ExtensionState};
 
 use crate::{
-    extension::{lifecycle, state::Event},
+    extension::{
+        lifecycle,
+        state::{Event, Out},
+        survey::{self, Seen, Survey},
+    },
     instructions,
     kernel::{Kernel, store_fault},
     snapshot::Snapshot,
-    wiring::{self, Context, Prompt},
+    wiring::{self, Context, Prompt, WireFault},
 };
 
 /// The orchestrator's own texts, unrendered: what it is told of tools is only known when they are wired.
@@ -35,7 +39,17 @@ pub fn bare(context: &Context<'_>) -> Result<Snapshot, String> {
 
 /// Brings all extensions to work. Messages that they take in meanwhile wait behind those of earlier kernels.
 pub async fn extensions(kernel: &Arc<Kernel>) -> Result<(), Fault> {
-    lifecycle::find(kernel);
+    let _change = kernel.changing.lock().await;
+    sweep(kernel);
+    let Survey { seen, passed } = survey::survey(kernel).await?;
+    kernel.extensions.set_passed_over(passed);
+    for Seen { record, out } in seen {
+        let key = record.key();
+        kernel.extensions.insert(record);
+        if let Some(out) = out {
+            lifecycle::note(kernel, &key, Event::Rejected(out));
+        }
+    }
     lifecycle::bring_up(kernel).await;
     wire_all(kernel).await?;
     for turn in kernel.store.unfinished().await.map_err(store_fault)? {
@@ -47,22 +61,69 @@ pub async fn extensions(kernel: &Arc<Kernel>) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Removes what an earlier kernel left: copies that nothing names, and folders that were being added.
+fn sweep(kernel: &Kernel) {
+    drupe_host::probe::sweep(&kernel.home.probes(&kernel.start.exe));
+    // Made again where they are needed.
+    let _ = std::fs::remove_dir_all(kernel.home.restored());
+    for entry in std::fs::read_dir(kernel.home.extensions()).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(crate::check::ADDING) {
+            // What cannot be removed is hidden, and so harmless.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Lets those begin to work that wait for it, in a kernel that serves. The caller holds `changing`.
+pub async fn settle(kernel: &Arc<Kernel>) {
+    lifecycle::bring_up(kernel).await;
+    rewire_rest(kernel).await;
+    if lifecycle::start_all(kernel).await {
+        rewire_rest(kernel).await;
+    }
+}
+
 /// Wires what is loaded. An extension that cannot be wired is taken out, and the rest wired without it.
 pub async fn wire_all(kernel: &Arc<Kernel>) -> Result<(), Fault> {
-    let _alone = kernel.wiring.lock().await;
-    let prompt = orchestrator_prompt(&kernel.config).map_err(|e| Fault::new(FaultCode::NotConfigured, e))?;
     loop {
-        match wiring::wire(&kernel.extensions.parts(), &context(kernel, &prompt)) {
-            Ok(snapshot) => {
-                kernel.set_snapshot(snapshot);
-                return Ok(());
-            }
+        match try_wiring(kernel).await {
+            Ok(()) => return Ok(()),
             Err(fault) => match fault.extension {
-                Some(id) => lifecycle::take_out(kernel, id.as_str(), Event::Failed(fault.reason)).await,
+                Some(id) => {
+                    let event = Event::Rejected(Out::Unwired(fault.reason));
+                    lifecycle::take_out(kernel, id.as_str(), event).await;
+                }
                 None => return Err(Fault::new(FaultCode::NotConfigured, fault.reason)),
             },
         }
     }
+}
+
+/// Takes an extension out of a kernel that serves: first nobody is offered it any more, then it ends. The caller holds
+/// `changing`.
+pub async fn withdraw(kernel: &Arc<Kernel>, name: &str, event: Event) {
+    let out = lifecycle::mark_out(kernel, name, event);
+    rewire_rest(kernel).await;
+    for key in out {
+        lifecycle::roll_back(kernel, &key).await;
+    }
+}
+
+/// Wires what is left after something went out.
+pub async fn rewire_rest(kernel: &Arc<Kernel>) {
+    if let Err(fault) = wire_all(kernel).await {
+        tracing::error!(%fault, "the extensions that are left cannot be wired; the old wiring stays");
+    }
+}
+
+/// Wires what is loaded, all of it or nothing.
+pub async fn try_wiring(kernel: &Arc<Kernel>) -> Result<(), WireFault> {
+    let _alone = kernel.wiring.lock().await;
+    let prompt =
+        orchestrator_prompt(&kernel.config).map_err(|reason| WireFault { extension: None, reason })?;
+    let snapshot = wiring::wire(&kernel.extensions.parts(), &context(kernel, &prompt))?;
+    kernel.set_snapshot(snapshot);
+    Ok(())
 }
 
 /// Wires again after an extension announced other tools. If that cannot be wired, the announcement is refused.
@@ -94,16 +155,9 @@ fn context<'a>(kernel: &'a Kernel, prompt: &'a Prompt) -> Context<'a> {
         config: &kernel.config,
         models: &kernel.models,
         tokens: &kernel.tokens,
+        live: &kernel.live,
         orchestrator: prompt,
         workspace: kernel.home.workspace(),
-    }
-}
-
-/// Takes an extension out of a running kernel.
-pub async fn take_out(kernel: &Arc<Kernel>, name: &str, event: Event) {
-    lifecycle::take_out(kernel, name, event).await;
-    if let Err(fault) = wire_all(kernel).await {
-        tracing::error!(%fault, "the extensions that are left cannot be wired; the old wiring stays");
     }
 }
 

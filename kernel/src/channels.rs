@@ -6,16 +6,13 @@ use drupe_extension_api::{
     EventBody, ExtensionId, FaultCode, ItemKind, TurnId,
     wire::{ChannelStream, Delivery, OutboundMessage, StreamPart, op},
 };
+use drupe_host::{Header, Instance};
 use drupe_journal::{Delivery as Due, QueuedTurn, StoreError};
 use futures_util::future::join_all;
 use tokio::sync::{Notify, broadcast::error::RecvError};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::{
-    extension::instance::{Header, Instance},
-    kernel::Kernel,
-    snapshot::Snapshot,
-};
+use crate::{kernel::Kernel, snapshot::Snapshot};
 
 /// How long a channel may take to send one message.
 const SEND: Duration = Duration::from_secs(30);

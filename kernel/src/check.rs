@@ -1,28 +1,32 @@
 //! Checks a folder before it becomes an extension, and makes it one.
 
 use std::{
-    fs, io,
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use drupe_config::{Config, ContextSource, Instructions, Manifest, load_manifest};
-use drupe_extension_api::{DefinitionLimits, Fault, control::CheckReport};
+use drupe_config::{
+    Config, ContextSource, Diagnostics, Instructions, Loaded, Manifest, Right, load_agent_file, load_manifest,
+};
+use drupe_extension_api::{
+    DefinitionLimits, ExtensionId, Fault,
+    control::{CheckReport, ExtensionState, ExtensionStatus},
+};
 
-use crate::kernel::Kernel;
+use crate::{extension::change, kernel::Kernel};
 
 /// How the name of a folder begins while it is being added.
 pub const ADDING: &str = ".adding-";
 
-/// The most files and folders that a folder may have to be copied.
-const ENTRIES: usize = 256;
+/// What an extension is: a folder with a manifest, or a single file that is an agent.
+pub fn load(path: &Path, home: &Path) -> Result<Loaded<Manifest>, Diagnostics> {
+    if path.is_file() { load_agent_file(path, home) } else { load_manifest(path, home) }
+}
 
-/// The most bytes that they may have together.
-const BYTES: u64 = 64 * 1024 * 1024;
-
-/// Every fault of a folder's manifest, as data and for people.
-pub fn folder(path: &Path, home: &Path) -> CheckReport {
-    let diagnostics = match load_manifest(path, home) {
+/// Every fault of an extension, as data and for people.
+pub fn report(path: &Path, home: &Path) -> CheckReport {
+    let diagnostics = match load(path, home) {
         Ok(loaded) => loaded.warnings,
         Err(faults) => faults,
     };
@@ -33,62 +37,62 @@ pub fn folder(path: &Path, home: &Path) -> CheckReport {
     }
 }
 
-/// Copies a folder to where the home's extensions live. It takes effect with the next start. What an agent made may
-/// only bring what needs no person's agreement.
-pub async fn add(kernel: &Arc<Kernel>, path: PathBuf, by_agent: bool) -> Result<(), Fault> {
-    let kernel = Arc::clone(kernel);
+/// Copies a folder, or the file of an agent, to where the home's extensions live, and takes it in. What it brings that needs the operator's
+/// agreement waits for that. What an agent made and does not come to work is taken back: its maker is told why, mends
+/// its draft and tries again.
+pub async fn add(kernel: &Arc<Kernel>, path: PathBuf, by_agent: bool) -> Result<ExtensionStatus, Fault> {
+    let adding = Arc::clone(kernel);
     let work = move || {
-        let staged = kernel.home.extensions().join(format!("{ADDING}{}", uuid::Uuid::new_v4().simple()));
-        let added = add_through(&kernel, &path, &staged, by_agent);
+        let staged = adding.home.extensions().join(format!("{ADDING}{}", uuid::Uuid::new_v4().simple()));
+        let added = add_through(&adding, &path, &staged);
         // It is hidden from discovery; a rest of it is swept at the next start.
         let _ = fs::remove_dir_all(&staged);
         added
     };
-    tokio::task::spawn_blocking(work).await.map_err(Fault::internal)?
+    let id = tokio::task::spawn_blocking(work).await.map_err(Fault::internal)??;
+    change::rescan(kernel).await?;
+    let status = kernel.extensions.status(id.as_str())?;
+    let hopeless = matches!(
+        status.state,
+        ExtensionState::Failed | ExtensionState::Skipped | ExtensionState::Quarantined
+    );
+    if by_agent && hopeless {
+        let made = Path::new(&status.source);
+        let removed = if made.is_file() { fs::remove_file(made) } else { fs::remove_dir_all(made) };
+        removed.map_err(|error| {
+            Fault::internal(format!("`{}` cannot be taken back: {error}", made.display()))
+        })?;
+        change::rescan(kernel).await?;
+    }
+    Ok(status)
 }
 
 /// Judges the copy and not the original, which its maker could change in between.
-fn add_through(kernel: &Kernel, path: &Path, staged: &Path, by_agent: bool) -> Result<(), Fault> {
-    let name =
-        path.file_name().ok_or_else(|| Fault::invalid(format!("`{}` is no folder", path.display())))?;
+fn add_through(kernel: &Kernel, path: &Path, staged: &Path) -> Result<ExtensionId, Fault> {
+    let name = path.file_name().ok_or_else(|| Fault::invalid(format!("`{}` has no name", path.display())))?;
     let copied = staged.join(name);
-    copy(path, &copied, &mut Room { entries: ENTRIES, bytes: BYTES })
+    drupe_folders::copy::copy(path, &copied)
         .map_err(|error| Fault::invalid(format!("`{}` cannot be copied: {error}", path.display())))?;
-    let loaded = load_manifest(&copied, kernel.home.root())
+    let loaded = load(&copied, kernel.home.root())
         .map_err(|faults| Fault::invalid(format!("the extension has faults:\n{}", faults.render(false))))?;
-    let manifest = loaded.value;
-    if by_agent {
-        modest(kernel, &manifest)?;
+    let id = loaded.value.id;
+    if !kernel.extensions.named(id.as_str()).is_empty() {
+        return Err(Fault::denied(format!("there is an extension `{id}` already")).help("choose another id"));
     }
-    if kernel.extensions.read(|r| r.found.name == manifest.id.as_str()).contains(&true) {
-        return Err(Fault::denied(format!("there is an extension `{}` already", manifest.id))
-            .help("choose another id"));
-    }
-    let target = kernel.home.extensions().join(manifest.id.as_str());
+    let ending = if copied.is_file() { ".md" } else { "" };
+    let target = kernel.home.extensions().join(format!("{id}{ending}"));
     if target.symlink_metadata().is_ok() {
         return Err(Fault::denied(format!("`{}` exists already", target.display())).help("choose another id"));
     }
     // The one moment at which the extension comes to exist, whole.
     fs::rename(&copied, &target)
-        .map_err(|error| Fault::internal(format!("`{}` cannot be made: {error}", target.display())))
+        .map_err(|error| Fault::internal(format!("`{}` cannot be made: {error}", target.display())))?;
+    Ok(id)
 }
 
-/// Refuses what would need the operator's agreement.
-fn modest(kernel: &Kernel, manifest: &Manifest) -> Result<(), Fault> {
-    let needs = immodest(manifest, &kernel.config);
-    if needs.is_empty() {
-        return Ok(());
-    }
-    let message = format!(
-        "extension `{}` wants {}, which needs the operator's agreement",
-        manifest.id,
-        needs.join(", ")
-    );
-    Err(Fault::denied(message).help("the operator can copy the folder into the home's `extensions`"))
-}
-
-/// What an extension brings beyond what an agent may give to another without asking.
-fn immodest(manifest: &Manifest, config: &Config) -> Vec<String> {
+/// What an extension brings that the operator must agree to, a phrase each: code, secrets, rights, and whatever gives an
+/// agent more than its own prompt and the tools that are open to all.
+pub fn immodest(manifest: &Manifest, config: &Config) -> Vec<String> {
     let mut needs = Vec::new();
     let mut want = |wants: bool, what: &dyn Fn() -> String| {
         if wants {
@@ -97,15 +101,18 @@ fn immodest(manifest: &Manifest, config: &Config) -> Vec<String> {
     };
     want(manifest.entrypoint.is_some(), &|| "native code".into());
     want(!manifest.secrets.is_empty(), &|| format!("the secrets {}", manifest.secrets.join(", ")));
-    want(!manifest.rights.is_empty(), &|| format!("the rights {:?}", manifest.rights));
-    want(manifest.overrides, &|| "to replace a shipped extension".into());
+    want(!manifest.rights.is_empty(), &|| {
+        let names: Vec<String> = manifest.rights.iter().map(name).collect();
+        format!("the rights {}", names.join(", "))
+    });
+    want(manifest.overrides, &|| "the place of a shipped extension".into());
     let Some(agent) = &manifest.agent else { return needs };
     for selector in &agent.uses_tools {
         let allowed = config.orchestrator.builder_may_use.contains(&selector.extension);
         want(!allowed, &|| format!("the tools of `{}`", selector.extension));
     }
     for other in &agent.uses_agents {
-        want(true, &|| format!("to call the agent `{other}`"));
+        want(true, &|| format!("calls of the agent `{other}`"));
     }
     want(agent.tool_name.is_some(), &|| "a tool name of its own choice".into());
     let files = agent.context.iter().filter_map(|source| match source {
@@ -117,7 +124,9 @@ fn immodest(manifest: &Manifest, config: &Config) -> Vec<String> {
         _ => None,
     };
     for file in files.chain(instructions) {
-        want(!file.starts_with(&manifest.folder), &|| format!("to read `{}`", file.display()));
+        want(!file.starts_with(&manifest.folder), &|| {
+            format!("the file `{}` from outside its folder", file.display())
+        });
     }
     let (asked, usual) = (
         agent.limits_over(&config.agents_defaults),
@@ -133,37 +142,9 @@ fn immodest(manifest: &Manifest, config: &Config) -> Vec<String> {
     needs
 }
 
-struct Room {
-    entries: usize,
-    bytes: u64,
-}
-
-fn copy(from: &Path, to: &PathBuf, room: &mut Room) -> io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        room.entries = room
-            .entries
-            .checked_sub(1)
-            .ok_or_else(|| io::Error::other(format!("it has more than {ENTRIES} files and folders")))?;
-        let (kind, target) = (entry.file_type()?, to.join(entry.file_name()));
-        if kind.is_dir() {
-            copy(&entry.path(), &target, room)?;
-        } else if kind.is_file() {
-            let bytes = entry.metadata()?.len();
-            room.bytes = room
-                .bytes
-                .checked_sub(bytes)
-                .ok_or_else(|| io::Error::other(format!("its files have more than {BYTES} bytes")))?;
-            fs::copy(entry.path(), &target)?;
-            // What is renamed into place later is to be whole after a power loss, too.
-            fs::File::open(&target)?.sync_all()?;
-        } else {
-            let message = format!("`{}` is neither a file nor a folder", entry.path().display());
-            return Err(io::Error::other(message));
-        }
-    }
-    Ok(())
+/// A right as manifests write it.
+pub fn name(right: &Right) -> String {
+    serde_json::to_value(right).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,15 +1,20 @@
 //! The extensions of this kernel: what was found, what became of each, and what each provides.
 
+pub mod state;
+pub mod survey;
+
 pub mod adapters;
-pub mod discovery;
 pub mod handles;
 pub mod host;
-pub mod instance;
-pub mod library;
 pub mod lifecycle;
-pub mod probe;
-pub mod state;
+pub mod live;
+pub mod place;
+pub mod process;
 pub mod tokens;
+
+pub mod change;
+pub mod generations;
+pub mod recovery;
 
 use std::{
     collections::BTreeMap,
@@ -17,16 +22,20 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use drupe_config::Manifest;
+use drupe_config::{Isolation, Manifest};
 use drupe_extension_api::{
     ExtensionId, Fault,
     control::{ExtensionDetail, ExtensionStatus, StateChange},
     wire::{Capability, Description},
 };
+use drupe_folders::{
+    content::Content,
+    discovery::{Found, Origin, PassedOver},
+};
 use jiff::Timestamp;
 
 use self::{
-    discovery::{Found, Origin, PassedOver},
+    recovery::Faults,
     state::{Action, Event, State},
 };
 use crate::wiring::Part;
@@ -43,8 +52,16 @@ pub struct Record {
     pub history: Vec<StateChange>,
     /// What it provides, once it is loaded.
     pub part: Option<Part>,
+    /// Its files and their hash; none where they cannot be read.
+    pub content: Option<Arc<Content>>,
+    /// Where its native code runs.
+    pub isolation: Option<Isolation>,
     /// Remarks that stop nothing.
     pub notes: Vec<String>,
+    /// Why what is on the disk now is not what runs.
+    pub pending: Option<String>,
+    /// How often it failed of late.
+    pub faults: Faults,
 }
 
 /// All records, by a key that is unique among folders.
@@ -67,8 +84,22 @@ impl Record {
             state: State::Discovered,
             history: vec![first],
             part: None,
+            content: None,
+            isolation: None,
             notes: Vec::new(),
+            pending: None,
+            faults: Faults::default(),
         }
+    }
+
+    /// The hash of its content; empty where it cannot be read.
+    pub fn hash(&self) -> &str {
+        self.content.as_ref().map_or("", |content| &content.hash)
+    }
+
+    /// Whether it has code of its own.
+    pub fn is_native(&self) -> bool {
+        self.manifest.as_ref().is_some_and(|m| m.entrypoint.is_some())
     }
 
     /// Its key.
@@ -79,20 +110,21 @@ impl Record {
     /// As clients see it.
     pub fn status(&self) -> ExtensionStatus {
         let (state, reason) = self.state.shown();
-        let native = self.manifest.as_ref().is_some_and(|m| m.entrypoint.is_some());
+        let native = self.is_native();
         let mut capabilities: Vec<String> =
             self.part.as_ref().map(|p| p.description.capabilities.clone()).unwrap_or_default();
         if !native && self.manifest.as_ref().is_some_and(|m| m.agent.is_some()) {
             capabilities.push(Capability::Agent.name().into());
         }
-        let notes = (!self.notes.is_empty()).then(|| self.notes.join("; "));
+        let notes: Vec<&str> = self.pending.iter().chain(&self.notes).map(String::as_str).collect();
+        let notes = (!notes.is_empty()).then(|| notes.join("; "));
         ExtensionStatus {
             id: self.found.name.clone(),
             version: self.manifest.as_ref().map(|m| m.version.to_string()),
             state,
             reason: reason.map(str::to_owned).or(notes),
             capabilities,
-            isolation: native.then(|| "inproc".to_owned()),
+            isolation: self.isolation.filter(|_| native).map(place::name),
             source: self.found.folder.display().to_string(),
             since: self.history.last().map_or(Timestamp::UNIX_EPOCH, |c| c.time),
         }
@@ -103,7 +135,6 @@ impl Record {
         let manifest = self.manifest.as_ref();
         let text = |get: fn(&Manifest) -> &String| manifest.map(|m| get(m).clone()).unwrap_or_default();
         let tools = self.part.iter().flat_map(|p| &p.description.tools).map(|t| t.name.to_string()).collect();
-        let right = |r| serde_json::to_value(r).ok().and_then(|v| v.as_str().map(str::to_owned));
         ExtensionDetail {
             status: self.status(),
             name: text(|m| &m.name),
@@ -111,7 +142,7 @@ impl Record {
             description: text(|m| &m.description),
             tools,
             depends_on: manifest.iter().flat_map(|m| &m.depends_on).map(ToString::to_string).collect(),
-            rights: manifest.iter().flat_map(|m| &m.rights).filter_map(right).collect(),
+            rights: manifest.iter().flat_map(|m| &m.rights).map(crate::check::name).collect(),
             setup_instructions: manifest.and_then(|m| m.setup_instructions.clone()),
             history: self.history.clone(),
         }
@@ -119,12 +150,6 @@ impl Record {
 }
 
 impl Extensions {
-    /// Takes over what was found.
-    pub fn set(&self, records: Vec<Record>, passed: Vec<PassedOver>) {
-        *self.lock() = records.into_iter().map(|r| (r.key(), r)).collect();
-        *self.passed.lock().unwrap_or_else(PoisonError::into_inner) = passed;
-    }
-
     /// What was passed over, as remarks.
     pub fn passed_over(&self) -> Vec<String> {
         let passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -145,6 +170,21 @@ impl Extensions {
         let change = StateChange { time: now, state, reason: reason.map(str::to_owned) };
         record.history.push(change.clone());
         (action, Some(change))
+    }
+
+    /// Takes a record in, in place of one of the same key, which is given back.
+    pub fn insert(&self, record: Record) -> Option<Record> {
+        self.lock().insert(record.key(), record)
+    }
+
+    /// Forgets a record.
+    pub fn remove(&self, key: &Key) {
+        self.lock().remove(key);
+    }
+
+    /// What was passed over, from now on.
+    pub fn set_passed_over(&self, passed: Vec<PassedOver>) {
+        *self.passed.lock().unwrap_or_else(PoisonError::into_inner) = passed;
     }
 
     /// Reads or changes one record.
@@ -180,6 +220,16 @@ impl Extensions {
             Fault::not_found(format!("there is no extension `{name}`"))
                 .help("`drupe ext list` shows what there is")
         })
+    }
+
+    /// As clients see the one of that name.
+    pub fn status(&self, name: &str) -> Result<ExtensionStatus, Fault> {
+        self.detail(name).map(|detail| detail.status)
+    }
+
+    /// The keys of the records of that name.
+    pub fn named(&self, name: &str) -> Vec<Key> {
+        self.lock().keys().filter(|(known, _)| known == name).cloned().collect()
     }
 
     /// A running extension that has tools.

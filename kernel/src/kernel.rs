@@ -12,7 +12,10 @@ use drupe_extension_api::{
     control::ExitRecord,
     wire::{Submit, Submitted},
 };
+use drupe_folders::{content::Contents, generation::Generations};
+use drupe_host::probe::Caches;
 use drupe_journal::{Inbound, InboundKind, RestartVerdict, Store, StoreError};
+use drupe_link::{KernelLink, Up, Verdicts};
 use drupe_models::Models;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -20,7 +23,7 @@ use crate::{
     bus::Bus,
     channels::Deliveries,
     ending::{Ending, Why},
-    extension::{Extensions, handles::Handles, tokens::Tokens},
+    extension::{Extensions, handles::Handles, live::Live, tokens::Tokens},
     sessions::Sessions,
     snapshot::Snapshot,
 };
@@ -63,8 +66,18 @@ pub struct Kernel {
     pub cancel: CancellationToken,
     /// Cancelled when nothing more is served: after turns and extensions have ended.
     pub closing: CancellationToken,
+    /// The instances that work now.
+    pub live: Arc<Live>,
+    /// Hashes of the extensions' files.
+    pub contents: Contents,
+    /// Sets of extensions that worked.
+    pub generations: Generations,
+    /// One change of the extensions at a time.
+    pub(crate) changing: tokio::sync::Mutex<()>,
     /// One wiring at a time.
     pub(crate) wiring: tokio::sync::Mutex<()>,
+    pub(crate) verdicts: RwLock<Verdicts>,
+    pub(crate) link: Arc<KernelLink>,
     pub(crate) snapshot: RwLock<Arc<Snapshot>>,
 }
 
@@ -83,6 +96,8 @@ pub struct Start {
     pub exits: Vec<ExitRecord>,
     /// Remarks for the operator.
     pub notices: Vec<String>,
+    /// The set of extensions to return to.
+    pub fallback: Option<String>,
     /// The agents that surfaces may offer; none for all.
     pub agents: Option<Vec<AgentId>>,
     /// When it began, in milliseconds since 1970.
@@ -134,9 +149,35 @@ impl Folders {
         self.root.join("run").join("libraries")
     }
 
-    /// Verdicts about libraries.
-    pub fn probes(&self) -> PathBuf {
-        self.root.join("data").join(".probes.json")
+    /// Verdicts about libraries, and how they are come by.
+    pub fn probes(&self, exe: &Path) -> Caches {
+        let verdicts_file = self.root.join("data").join(".probes.json");
+        Caches { verdicts_file, copies: self.libraries(), exe: exe.to_owned() }
+    }
+
+    /// Where an extension's compiler keeps what it fetched.
+    pub fn cargo(&self, extension: &ExtensionId) -> PathBuf {
+        self.root.join("data").join(".cargo").join(extension.as_str())
+    }
+
+    /// What native extensions are built with.
+    pub fn sdk(&self) -> PathBuf {
+        self.root.join("data").join(".sdk")
+    }
+
+    /// Hashes of the extensions' files.
+    pub fn contents(&self) -> PathBuf {
+        self.root.join("data").join(".contents.json")
+    }
+
+    /// Sets of extensions that worked.
+    pub fn generations(&self) -> PathBuf {
+        self.root.join("data").join(".generations")
+    }
+
+    /// Earlier versions of extensions that stand in for the present ones.
+    pub fn restored(&self) -> PathBuf {
+        self.root.join("run").join("restored")
     }
 }
 
@@ -152,6 +193,44 @@ impl Kernel {
         drop(current);
         // It may hold the last reference to an instance, whose end is the extension's own code.
         drop(old);
+    }
+
+    /// What the supervisor knows of extensions that crash.
+    pub fn verdicts(&self) -> Verdicts {
+        self.verdicts.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes over what the supervisor knows now.
+    pub fn set_verdicts(&self, verdicts: Verdicts) {
+        *self.verdicts.write().unwrap_or_else(PoisonError::into_inner) = verdicts;
+    }
+
+    /// An extension is given another chance.
+    pub fn forgive(&self, extension: &str) {
+        let mut verdicts = self.verdicts.write().unwrap_or_else(PoisonError::into_inner);
+        verdicts.quarantined.retain(|q| q.extension != extension);
+        drop(verdicts);
+        let reason = "the operator released it".to_owned();
+        self.tell_supervisor(&Up::Released { extension: extension.to_owned(), reason });
+    }
+
+    /// Sends a frame without waiting. The supervisor reads all the time; one that it does not take is lost, and said.
+    pub fn tell_supervisor(&self, frame: &Up) {
+        if let Err(error) = self.link.try_send(frame) {
+            tracing::warn!(%error, "a frame was not sent to the supervisor");
+        }
+    }
+
+    /// What tells the supervisor that this kernel serves; with the name of its set of extensions once that is kept.
+    pub fn ready_frame(&self, extensions: Option<String>) -> Up {
+        let snapshot = self.snapshot();
+        Up::Ready {
+            drain_timeout_ms: u64::try_from(self.config.drain_timeout.as_millis()).unwrap_or(u64::MAX),
+            config: self.config_text.clone(),
+            model: Some(snapshot.orchestrator.model().profile().name.clone()),
+            notices: snapshot.notices.clone(),
+            extensions,
+        }
     }
 
     /// Does something that must not be left half done when whoever asked goes away.
@@ -271,7 +350,11 @@ impl Kernel {
 
 /// A fault of the journal, as callers see it.
 pub fn store_fault(error: StoreError) -> Fault {
-    let mut fault = Fault::new(FaultCode::Unavailable, error.to_string());
-    fault.retriable = !matches!(error, StoreError::Corrupt { .. });
+    let code = match &error {
+        StoreError::Withdrawn { .. } | StoreError::AmbiguousApproval(_) => FaultCode::Invalid,
+        _ => FaultCode::Unavailable,
+    };
+    let mut fault = Fault::new(code, error.to_string());
+    fault.retriable &= !matches!(error, StoreError::Corrupt { .. });
     fault
 }

@@ -13,8 +13,9 @@ use std::{
 use drupe_agent::{Clock, SystemClock};
 use drupe_config::{Config, Sources, load_config};
 use drupe_extension_api::AgentId;
+use drupe_folders::{content::Contents, generation::Generations};
 use drupe_journal::Store;
-use drupe_link::{ControlToken, Down, Home, KernelLink, Up};
+use drupe_link::{ControlToken, Down, Home, KernelLink, Up, Verdicts};
 use drupe_models::Models;
 use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -26,7 +27,7 @@ use crate::{
     channels::Deliveries,
     control,
     ending::{Ending, Why},
-    extension::{Extensions, handles::Handles, tokens::Tokens},
+    extension::{Extensions, change, generations, handles::Handles, live::Live, recovery, tokens::Tokens},
     kernel::{Folders, Kernel, Start},
     sessions::Sessions,
     settings, wiring,
@@ -42,6 +43,9 @@ const JOURNAL: u8 = 74;
 /// How often the supervisor hears that the runtime still turns.
 const BEAT: Duration = Duration::from_secs(1);
 
+/// An extension that has a thread of the runtime for this long, within one poll, hangs.
+const STUCK: Duration = Duration::from_secs(5);
+
 /// How often the supervisor's copy of the status is brought up to date; it is shown only while no kernel serves.
 const STATUS: Duration = Duration::from_secs(5);
 
@@ -54,6 +58,8 @@ pub struct Arguments {
     pub link: OwnedFd,
     /// The listening control socket.
     pub control: OwnedFd,
+    /// The page in which it is noted whose code runs; none where the supervisor could make none.
+    pub blame: Option<OwnedFd>,
     /// The configuration file; none for built-in defaults.
     pub config: Option<PathBuf>,
     /// The agents that surfaces offer; empty for all.
@@ -68,22 +74,35 @@ pub struct Arguments {
 pub fn main(arguments: Arguments) -> u8 {
     // Besides the link: an end of the supervisor that no thread of this process lives to see.
     let parent_death = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    // Before anything that could fail: whatever ends this process from here on is noted.
+    let blame = arguments.blame.map_or(Ok(()), drupe_blame::install);
     let link = Arc::new(KernelLink::new(arguments.link));
     let hello = Up::Hello { pid: std::process::id(), version: env!("CARGO_PKG_VERSION").into() };
-    let start = match link.send(&hello).map(|()| link.recv()) {
+    let (start, verdicts) = match link.send(&hello).map(|()| link.recv()) {
         Ok(Ok(Some(Down::Start {
-            generation, safe_mode, supervisor_pid, restarts, exits, notices, ..
-        }))) => Start {
             generation,
             safe_mode,
             supervisor_pid,
             restarts,
             exits,
             notices,
-            agents: (!arguments.agents.is_empty()).then_some(arguments.agents),
-            began_ms: SystemClock.now_ms(),
-            exe: std::env::current_exe().unwrap_or_default(),
-        },
+            verdicts,
+            fallback,
+        }))) => {
+            let start = Start {
+                generation,
+                safe_mode,
+                supervisor_pid,
+                restarts,
+                exits,
+                notices,
+                fallback,
+                agents: (!arguments.agents.is_empty()).then_some(arguments.agents),
+                began_ms: SystemClock.now_ms(),
+                exe: std::env::current_exe().unwrap_or_default(),
+            };
+            (start, verdicts)
+        }
         _ => return FAILED,
     };
     let sources = Sources {
@@ -101,6 +120,9 @@ pub fn main(arguments: Arguments) -> u8 {
     logging(sources.environment.get("RUST_LOG").map_or(filter, String::as_str), arguments.human_log);
     if let Err(error) = parent_death {
         tracing::warn!(%error, "this kernel may outlive a supervisor that is killed");
+    }
+    if let Err(error) = blame {
+        tracing::warn!(%error, "should an extension end this process, it will not be known which");
     }
     let config = match loaded {
         Ok(loaded) => {
@@ -120,7 +142,7 @@ pub fn main(arguments: Arguments) -> u8 {
         }
     };
     let status = match runtime.block_on(Box::pin(run(
-        Plan { home: arguments.home, config, config_text, sources, start },
+        Plan { home: arguments.home, config, config_text, sources, start, verdicts },
         link,
         arguments.control,
     ))) {
@@ -130,6 +152,8 @@ pub fn main(arguments: Arguments) -> u8 {
             failure.status
         }
     };
+    // From here on an exit is in order, whoever calls it.
+    drupe_blame::disarm();
     // Threads of extensions may hang: what had to be written is written.
     runtime.shutdown_background();
     status
@@ -171,20 +195,21 @@ struct Plan {
     config_text: String,
     sources: Sources,
     start: Start,
+    verdicts: Verdicts,
 }
 
 async fn run(plan: Plan, link: Arc<KernelLink>, control: OwnedFd) -> Result<(), Failure> {
     let mut down = listen(Arc::clone(&link));
     let home = Home::new(&plan.home).map_err(|error| Failure::new(FAILED, error))?;
     let token = ControlToken::read(&home).map_err(|error| Failure::new(FAILED, error))?;
-    let kernel = assemble(plan)?;
+    let kernel = assemble(plan, Arc::clone(&link))?;
     let mut beat = tokio::time::interval(BEAT);
     beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut booting = std::pin::pin!(boot::extensions(&kernel));
     loop {
         tokio::select! {
             booted = &mut booting => break booted.map_err(|fault| Failure::new(CONFIG, fault))?,
-            _ = beat.tick() => send_beat(&kernel, &link).await,
+            _ = beat.tick() => send_beat(&kernel).await,
             // Nothing has begun that would need a drain; the next kernel finds what was accepted.
             Some(Down::Stop) = down.recv() => kernel.ending.request(Why::Stop, None),
         }
@@ -192,36 +217,40 @@ async fn run(plan: Plan, link: Arc<KernelLink>, control: OwnedFd) -> Result<(), 
     let listener = UnixListener::from(control);
     let mut serving = kernel.tasks.spawn(control::server::serve(Arc::clone(&kernel), listener, token));
     boot::take_up(&kernel).await.map_err(|fault| Failure::new(JOURNAL, fault))?;
-    let ready = || Up::Ready {
-        drain_timeout_ms: u64::try_from(kernel.config.drain_timeout.as_millis()).unwrap_or(u64::MAX),
-        config: kernel.config_text.clone(),
-        model: Some(kernel.snapshot().orchestrator.model().profile().name.clone()),
-        notices: kernel.snapshot().notices.clone(),
-    };
-    send(&link, &ready());
+    kernel.tell_supervisor(&kernel.ready_frame(None));
     tracing::info!(generation = kernel.start.generation, "ready");
-    kernel.tasks.spawn(tell_status(Arc::clone(&kernel), Arc::clone(&link)));
+    kernel.tasks.spawn(tell_status(Arc::clone(&kernel)));
+    kernel.tasks.spawn(recovery::watch_health(Arc::clone(&kernel)));
+    let keeping = Arc::clone(&kernel);
+    kernel.tasks.spawn(async move { generations::keep(&keeping).await });
+    // What changed while this kernel started is found by the first look.
+    let _watch = change::watch(&kernel);
     // Nothing in this loop waits for anything but the loop: what is slow has a task of its own.
     loop {
         tokio::select! {
             _ = kernel.ending.wait() => break,
             frame = down.recv() => match frame {
                 Some(Down::Reload) => {
-                    let kernel = Arc::clone(&kernel);
-                    kernel.clone().tasks.spawn(async move { reload(&kernel).await });
-                    send(&link, &ready());
+                    let reloading = Arc::clone(&kernel);
+                    kernel.tasks.spawn(async move { reload(&reloading).await });
+                    kernel.tell_supervisor(&kernel.ready_frame(None));
                 }
                 Some(Down::Stop) => kernel.ending.request(Why::Stop, None),
+                Some(Down::Verdicts(verdicts)) => {
+                    kernel.set_verdicts(verdicts);
+                    let kernel = Arc::clone(&kernel);
+                    kernel.clone().tasks.spawn(async move { recovery::judged(&kernel).await });
+                }
                 Some(Down::Start { .. }) => {}
                 None => return Err(Failure::new(FAILED, "the supervisor is gone")),
             },
-            _ = beat.tick() => send_beat(&kernel, &link).await,
+            _ = beat.tick() => send_beat(&kernel).await,
             end = &mut serving => {
                 return Err(Failure::new(FAILED, format!("the control socket cannot be served: {end:?}")));
             }
         }
     }
-    send(&link, &Up::Draining);
+    kernel.tell_supervisor(&Up::Draining);
     tracing::info!(why = ?kernel.ending.decided(), "draining");
     let mut draining = std::pin::pin!(boot::drain(&kernel));
     loop {
@@ -229,7 +258,7 @@ async fn run(plan: Plan, link: Arc<KernelLink>, control: OwnedFd) -> Result<(), 
             () = &mut draining => break,
             // A stop that comes while a restart drains goes before it.
             Some(Down::Stop) = down.recv() => kernel.ending.request(Why::Stop, None),
-            _ = beat.tick() => send(&link, &Up::Beat),
+            _ = beat.tick() => kernel.tell_supervisor(&Up::Beat),
         }
     }
     let last = match kernel.ending.wait().await {
@@ -240,16 +269,22 @@ async fn run(plan: Plan, link: Arc<KernelLink>, control: OwnedFd) -> Result<(), 
     link.send(&last).map_err(|error| Failure::new(FAILED, error))
 }
 
-/// Through a worker and back, so that a runtime that no longer turns is seen.
-async fn send_beat(kernel: &Kernel, link: &KernelLink) {
+/// Through a worker and back, so that a runtime that no longer turns is seen. One thread that an extension does not give
+/// back is enough: its work and whatever else is queued there is stuck.
+async fn send_beat(kernel: &Kernel) {
+    let stuck = drupe_blame::overdue(STUCK);
+    if let Some(running) = stuck.first() {
+        tracing::error!(extension = %running.extension, operation = running.operation.name(), "does not give its thread back");
+        return;
+    }
     if kernel.tasks.spawn(std::future::ready(())).await.is_ok() {
-        send(link, &Up::Beat);
+        kernel.tell_supervisor(&Up::Beat);
     }
 }
 
 /// Makes the kernel with nothing loaded.
-fn assemble(plan: Plan) -> Result<Arc<Kernel>, Failure> {
-    let Plan { home, config, config_text, sources, start } = plan;
+fn assemble(plan: Plan, link: Arc<KernelLink>) -> Result<Arc<Kernel>, Failure> {
+    let Plan { home, config, config_text, sources, start, verdicts } = plan;
     let folders = Folders::new(&home);
     for folder in [folders.extensions(), folders.workspace().clone(), home.join("data")] {
         std::fs::create_dir_all(&folder).map_err(|error| {
@@ -265,15 +300,19 @@ fn assemble(plan: Plan) -> Result<Arc<Kernel>, Failure> {
         Store::open(&storage, Arc::clone(&clock), publish).map_err(|error| Failure::new(JOURNAL, error))?;
     let models = Models::new(settings::models(&config)).map_err(|error| Failure::new(CONFIG, error))?;
     let tokens = Arc::new(Tokens::default());
+    let live = Arc::new(Live::default());
     let prompt = boot::orchestrator_prompt(&config).map_err(|error| Failure::new(CONFIG, error))?;
     let context = wiring::Context {
         config: &config,
         models: &models,
         tokens: &tokens,
+        live: &live,
         orchestrator: &prompt,
         workspace: folders.workspace(),
     };
     let snapshot = boot::bare(&context).map_err(|reason| Failure::new(CONFIG, reason))?;
+    let contents = Contents::open(folders.contents());
+    let generations = Generations::new(folders.generations());
     Ok(Arc::new(Kernel {
         home: folders,
         config: Arc::new(config),
@@ -293,6 +332,12 @@ fn assemble(plan: Plan) -> Result<Arc<Kernel>, Failure> {
         deliveries: Deliveries::default(),
         cancel: CancellationToken::new(),
         closing: CancellationToken::new(),
+        live,
+        contents,
+        generations,
+        changing: tokio::sync::Mutex::default(),
+        verdicts: RwLock::new(verdicts),
+        link,
         wiring: tokio::sync::Mutex::default(),
         snapshot: RwLock::new(Arc::new(snapshot)),
     }))
@@ -317,15 +362,8 @@ fn listen(link: Arc<KernelLink>) -> mpsc::UnboundedReceiver<Down> {
     heard
 }
 
-/// Sends without waiting. The supervisor reads all the time; a frame that it does not take is lost, and said.
-fn send(link: &KernelLink, frame: &Up) {
-    if let Err(error) = link.try_send(frame) {
-        tracing::warn!(%error, "a frame was not sent to the supervisor");
-    }
-}
-
 /// Tells the supervisor what `status` shows, when it has changed, until the kernel closes.
-async fn tell_status(kernel: Arc<Kernel>, link: Arc<KernelLink>) {
+async fn tell_status(kernel: Arc<Kernel>) {
     let mut shown = String::new();
     loop {
         if let Ok(status) = control::methods::status(&kernel).await {
@@ -334,10 +372,8 @@ async fn tell_status(kernel: Arc<Kernel>, link: Arc<KernelLink>) {
             if now != shown {
                 shown = now;
                 let (sessions, queued_turns) = (status.sessions, status.queued_turns);
-                send(
-                    &link,
-                    &Up::Status { sessions, queued_turns, extensions: status.extensions, unlisted: 0 },
-                );
+                let extensions = status.extensions;
+                kernel.tell_supervisor(&Up::Status { sessions, queued_turns, extensions, unlisted: 0 });
             }
         }
         tokio::select! {
@@ -348,7 +384,7 @@ async fn tell_status(kernel: Arc<Kernel>, link: Arc<KernelLink>) {
 }
 
 /// A new configuration takes effect by a restart that drains; one that cannot be read changes nothing.
-async fn reload(kernel: &Arc<Kernel>) {
+pub(crate) async fn reload(kernel: &Arc<Kernel>) {
     match settings::reread(&kernel.settings) {
         Ok(_) => {
             if let Err(fault) =

@@ -7,8 +7,7 @@ use drupe_extension_api::{
     AgentId, DefinitionLimits, ExtensionId, Fault, IntegrationMode,
     control::{AgentDetail, AgentStatus, Exclusion},
 };
-
-use crate::extension::instance::Instance;
+use drupe_host::Instance;
 
 /// Everything that is wired together.
 pub struct Snapshot {

@@ -28,6 +28,9 @@ const EXCERPT: usize = 8 * 1024;
 /// Earlier turns that an agent which is addressed directly is told of.
 const SUMMARY: usize = 3;
 
+/// Starts of a turn after which a further crash is taken to be its doing.
+const MOST_STARTS: u32 = 3;
+
 /// Who answers, with what.
 struct Plan {
     agent: Arc<dyn Agent>,
@@ -61,7 +64,8 @@ pub async fn answer(
     if let (Ok(Plan { selected_by: Some(by), .. }), false) = (&plan, queued.started) {
         events.push((None, EventBody::SubagentSelected { by: (*by).to_owned() }));
     }
-    kernel.store.start_turn(queued.turn.clone(), root, correlation.clone(), events).await?;
+    let starts = kernel.store.start_turn(queued.turn.clone(), root, correlation.clone(), events).await?;
+    let plan = if kills(kernel, starts) { Err(hopeless(starts)) } else { plan };
     let span = tracing::info_span!("turn", session = %inbound.session, turn = %queued.turn, correlation = %correlation);
     let outcome = match plan {
         Err(response) => nothing_ran(&queued, response),
@@ -311,6 +315,18 @@ async fn finish(kernel: &Arc<Kernel>, queued: QueuedTurn, outcome: TurnOutcome) 
         kernel.deliveries.wake();
     }
     Ok(())
+}
+
+/// Whether a turn was begun so often, and the last kernel crashed, that it is taken to be what crashes kernels.
+fn kills(kernel: &Kernel, starts: u32) -> bool {
+    starts > MOST_STARTS && kernel.start.exits.first().is_some_and(|exit| exit.crash)
+}
+
+fn hopeless(starts: u32) -> AgentResponse {
+    let message = format!(
+        "it was begun {starts} times and the kernel crashed, so it is not tried again; `drupe status` shows the crashes"
+    );
+    AgentResponse::error(FailureClass::Internal, message)
 }
 
 #[cfg(test)]

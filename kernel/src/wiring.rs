@@ -21,10 +21,11 @@ use drupe_extension_api::{
     ExtensionId,
     wire::{Capability, Description},
 };
+use drupe_host::Instance;
 use drupe_models::Models;
 
 use crate::{
-    extension::{adapters::ExtensionTool, instance::Instance, tokens::Tokens},
+    extension::{adapters::ExtensionTool, live::Live, tokens::Tokens},
     snapshot::Snapshot,
 };
 
@@ -58,6 +59,8 @@ pub struct Context<'a> {
     pub models: &'a Models,
     /// For calls into extensions.
     pub tokens: &'a Arc<Tokens>,
+    /// Where a call that a crash cut off finds the instance that came after.
+    pub live: &'a Arc<Live>,
     /// The orchestrator's own texts.
     pub orchestrator: &'a Prompt,
     /// The root of the file tools.
@@ -144,6 +147,7 @@ fn own_tools(part: &Part, context: &Context<'_>) -> Result<Vec<Arc<Registered>>,
             spec: Arc::new(spec.clone()),
             instance: Arc::clone(instance),
             tokens: Arc::clone(context.tokens),
+            live: Arc::clone(context.live),
         };
         own.push(Registered::new(Arc::new(tool)).map_err(|error| part.fault(error.to_string()))?);
     }

@@ -6,6 +6,9 @@
 #[path = "../src/supervise/mod.rs"]
 mod supervise;
 
+#[path = "fake_daemon/deaths.rs"]
+mod deaths;
+
 use std::{
     ffi::OsString,
     fs,
@@ -13,14 +16,18 @@ use std::{
     os::unix::net::{UnixListener, UnixStream},
     path::PathBuf,
     process::exit,
-    sync::mpsc::{Receiver, Sender, channel},
+    sync::{
+        Arc, Mutex,
+        mpsc::{Receiver, Sender, channel},
+    },
     thread,
     time::Duration,
 };
 
 use clap::Parser;
+use deaths::Death;
 use drupe_extension_api::control::{CONTROL_VERSION, Reply, ReplyBody, Request, Welcome, method};
-use drupe_link::{Down, KernelLink, Received, Up};
+use drupe_link::{Crashed, Down, KernelLink, Received, Up};
 use rustix::event::{PollFd, PollFlags, poll};
 use supervise::{KernelArguments, Notify, Options};
 
@@ -60,6 +67,9 @@ fn main() {
         Verb::Kernel { arguments, script } => {
             let link = drupe_confine::inherited(arguments.link_fd).expect("the link is inherited");
             let control = drupe_confine::inherited(arguments.control_fd).expect("the socket is inherited");
+            let page = arguments.blame_fd.expect("there is a page");
+            drupe_blame::install(drupe_confine::inherited(page).expect("the page is inherited"))
+                .expect("the page can be used");
             run(&arguments, &script, &KernelLink::new(link), control.into());
         }
     }
@@ -68,20 +78,26 @@ fn main() {
 fn run(arguments: &KernelArguments, script: &str, link: &KernelLink, control: UnixListener) {
     let hello = Up::Hello { pid: std::process::id(), version: "0".into() };
     link.send(&hello).expect("the supervisor listens");
-    let Ok(Some(Down::Start { generation, safe_mode, .. })) = link.recv() else { exit(1) };
+    let Ok(Some(start)) = link.recv() else { exit(1) };
+    let Down::Start { generation, safe_mode, verdicts, fallback, .. } = &start else { exit(1) };
     let entries: Vec<_> = script.split(',').collect();
-    let entry = entries[(generation as usize - 1).min(entries.len() - 1)];
+    let entry = entries[(*generation as usize - 1).min(entries.len() - 1)];
     let (name, value) = entry.split_once(':').unwrap_or((entry, "0"));
     match name {
         "exit" => exit(value.parse().unwrap_or(1)),
         "refuse" if arguments.config.is_none() => exit(78),
         "crash" => crash(),
         "fragile" if !safe_mode => crash(),
+        "stuck" if fallback.is_none() => crash(),
+        "loading" if verdicts.quarantined.len() < value.parse().unwrap_or(1) => {
+            Death::in_operation(&format!("bad-{}", verdicts.quarantined.len() + 1), "initialize").die()
+        }
         "hold" => hold(arguments, link),
         "flood" => flood(link),
         _ => {}
     }
-    serve(link, control, name == "stubborn");
+    let extensions = fallback.clone().or_else(|| Some(format!("set-{generation}")));
+    serve(link, control, &start, extensions, name == "stubborn");
 }
 
 fn crash() {
@@ -98,7 +114,7 @@ fn hold(arguments: &KernelArguments, link: &KernelLink) {
     }
 }
 
-/// Sends what is no frame, as fast as it is read.
+/// Sends what is no frame and what is no truth, as fast as it is read.
 fn flood(link: &KernelLink) {
     use rustix::net::{SendFlags, send};
     let large = vec![b'x'; 70_000];
@@ -111,6 +127,19 @@ fn flood(link: &KernelLink) {
         };
         if send(link, garbage, SendFlags::NOSIGNAL).is_err() {
             exit(1);
+        }
+    }
+    for number in 0..10_000 {
+        let crashed = Crashed {
+            extension: format!("invented-{number}"),
+            hash: "f".repeat(64),
+            operation: "load\u{1b}[2J".into(),
+            how: "h".repeat(2_000),
+            loading: true,
+        };
+        let released = Up::Released { extension: format!("other-{number}"), reason: "r".repeat(2_000) };
+        for frame in [Up::Crashed(crashed), released] {
+            link.send(&frame).expect("the supervisor listens");
         }
     }
 }
@@ -129,8 +158,16 @@ fn leave(link: &KernelLink, farewell: &Up) -> ! {
     exit(0)
 }
 
-fn serve(link: &KernelLink, control: UnixListener, stubborn: bool) {
-    let (asked, asks): (Sender<Up>, Receiver<Up>) = channel();
+/// What a client of the fake kernel may want of it.
+enum Ask {
+    Send(Up),
+    Die(Death),
+}
+
+fn serve(link: &KernelLink, control: UnixListener, start: &Down, extensions: Option<String>, stubborn: bool) {
+    let (asked, asks): (Sender<Ask>, Receiver<Ask>) = channel();
+    let told = Arc::new(Mutex::new(serde_json::to_value(start).unwrap_or_default()));
+    let known = told.clone();
     // The supervisor must bear that its kernel changes what they share.
     control.set_nonblocking(false).expect("a socket can block");
     thread::spawn(move || {
@@ -139,12 +176,18 @@ fn serve(link: &KernelLink, control: UnixListener, stubborn: bool) {
             let _ = poll(&mut [PollFd::new(&control, PollFlags::IN)], None);
             let Ok((stream, _)) = control.accept() else { continue };
             stream.set_nonblocking(false).expect("a socket can block");
-            let asked = asked.clone();
-            thread::spawn(move || answer(stream, &asked));
+            let (asked, known) = (asked.clone(), known.clone());
+            thread::spawn(move || answer(stream, &asked, &known));
         }
     });
     let config = "# the good one".to_owned();
-    let ready = Up::Ready { drain_timeout_ms: 60_000, config, model: Some("fake".into()), notices: vec![] };
+    let ready = Up::Ready {
+        drain_timeout_ms: 60_000,
+        config,
+        model: Some("fake".into()),
+        notices: vec![],
+        extensions,
+    };
     link.send(&ready).expect("the supervisor listens");
     loop {
         let _ = link.send(&Up::Beat);
@@ -153,16 +196,23 @@ fn serve(link: &KernelLink, control: UnixListener, stubborn: bool) {
             Ok(Received::Frame(Down::Reload)) => {
                 let _ = link.send(&ready);
             }
+            Ok(Received::Frame(Down::Verdicts(verdicts))) => {
+                told.lock().expect("no panic")["verdicts"] =
+                    serde_json::to_value(verdicts).unwrap_or_default();
+            }
             Ok(Received::Closed) => exit(1),
             _ => {}
         }
-        if let Ok(farewell) = asks.recv_timeout(Duration::from_millis(20)) {
-            leave(link, &farewell);
+        match asks.recv_timeout(Duration::from_millis(20)) {
+            Ok(Ask::Send(farewell @ Up::Restart { .. })) => leave(link, &farewell),
+            Ok(Ask::Send(frame)) => link.send(&frame).expect("the supervisor listens"),
+            Ok(Ask::Die(death)) => death.die(),
+            Err(_) => {}
         }
     }
 }
 
-fn answer(stream: UnixStream, asked: &Sender<Up>) {
+fn answer(stream: UnixStream, asked: &Sender<Ask>, told: &Mutex<serde_json::Value>) {
     let mut writer = stream.try_clone().expect("a socket can be copied");
     for line in BufReader::new(stream).lines().map_while(Result::ok) {
         let Ok(request) = serde_json::from_str::<Request>(&line) else { return };
@@ -172,6 +222,8 @@ fn answer(stream: UnixStream, asked: &Sender<Up>) {
                     .unwrap_or_default()
             }
             method::STATUS => std::process::id().into(),
+            // What the supervisor said at the start, with the latest verdicts.
+            "told" => told.lock().expect("no panic").clone(),
             // Proof for a test that the kernel holds nothing which it should not.
             "descriptors" => descriptors().into(),
             _ => serde_json::Value::Null,
@@ -181,9 +233,13 @@ fn answer(stream: UnixStream, asked: &Sender<Up>) {
         if writer.write_all(format!("{text}\n").as_bytes()).is_err() {
             return;
         }
-        if request.method == method::RESTART {
-            let _ = asked.send(Up::Restart { reason: "a client asked".into() });
-        }
+        let ask = match request.method.as_str() {
+            method::RESTART => Some(Ask::Send(Up::Restart { reason: "a client asked".into() })),
+            "send" => serde_json::from_value(request.params).ok().map(Ask::Send),
+            "die" => serde_json::from_value(request.params).ok().map(Ask::Die),
+            _ => None,
+        };
+        let _ = ask.map(|ask| asked.send(ask));
     }
 }
 

@@ -1,7 +1,8 @@
 //! drupe: one binary, dispatched before anything else is done.
 //!
-//! A process is one of five things: a program to be confined, a probe of a library, a kernel, the supervisor, or a
-//! client of a daemon. The first three are started by drupe itself and never read the command line of people.
+//! A process is one of six things: a program to be confined, a probe of a library, the process of an extension, a
+//! kernel, the supervisor, or a client of a daemon. The first four are started by drupe itself and never read the
+//! command line of people.
 
 mod cli;
 mod supervise;
@@ -25,10 +26,13 @@ fn main() -> ExitCode {
     if verb == drupe_confine::VERB {
         drupe_confine::main(args);
     }
-    if verb == drupe_kernel::extension::probe::VERB
+    if verb == drupe_host::probe::VERB
         && let Some(library) = args.next()
     {
-        return ExitCode::from(drupe_kernel::extension::probe::main(Path::new(&library)));
+        return ExitCode::from(drupe_host::probe::main(Path::new(&library)));
+    }
+    if verb == drupe_host::child::VERB {
+        return ExitCode::from(drupe_host::child::main(args));
     }
     if verb == "kernel" {
         let Kernel::Kernel(arguments) = Kernel::parse();
@@ -37,11 +41,14 @@ fn main() -> ExitCode {
     cli::main(environment())
 }
 
-/// The kernel's process: its two descriptors are taken before anything is opened.
+/// The kernel's process: its three descriptors are taken before anything is opened.
 fn run_kernel(arguments: KernelArguments) -> u8 {
     let descriptors = drupe_confine::inherited(arguments.link_fd)
-        .and_then(|link| Ok((link, drupe_confine::inherited(arguments.control_fd)?)));
-    let (link, control) = match descriptors {
+        .and_then(|link| Ok((link, drupe_confine::inherited(arguments.control_fd)?)))
+        .and_then(|(link, control)| {
+            Ok((link, control, arguments.blame_fd.map(drupe_confine::inherited).transpose()?))
+        });
+    let (link, control, blame) = match descriptors {
         Ok(descriptors) => descriptors,
         Err(error) => {
             // EX_USAGE
@@ -52,6 +59,7 @@ fn run_kernel(arguments: KernelArguments) -> u8 {
     drupe_kernel::main(drupe_kernel::Arguments {
         link,
         control,
+        blame,
         config: arguments.config.or_else(|| drupe_config::default_file(&arguments.home)),
         home: arguments.home,
         agents: arguments.agents,

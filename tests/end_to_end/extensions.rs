@@ -7,7 +7,7 @@ use crate::harness::{Daemon, built, model_server::ModelServer};
 /// A daemon with what `prepare` puts into its home, and a model that calls the tool that the user's message names.
 fn with_tools(prepare: impl FnOnce(&Daemon)) -> (ModelServer, Daemon) {
     let server = ModelServer::obedient();
-    let daemon = Daemon::home(&server.config());
+    let daemon = Daemon::home(&format!("{}approvals: {{preauthorized: all}}\n", server.config()));
     prepare(&daemon);
     let mut daemon = daemon;
     daemon.run();
@@ -149,16 +149,21 @@ fn a_stage_that_fails_is_rolled_back_and_takes_its_dependents_along() {
 }
 
 #[test]
-fn native_code_in_the_home_needs_to_say_that_it_runs_in_the_kernel() {
+fn native_code_in_the_home_runs_in_a_process_of_its_own_unless_its_manifest_says_otherwise() {
     let (_server, daemon) = with_tools(|daemon| {
-        daemon.plugin("faulty", "faulty", "");
-        let manifest = daemon.path().join("extensions/faulty/manifest.yaml");
+        daemon.plugin("inside", "faulty", "config: {prefix: inside}\n");
+        daemon.plugin("apart", "faulty", "config: {prefix: apart}\n");
+        let manifest = daemon.path().join("extensions/apart/manifest.yaml");
         let text = std::fs::read_to_string(&manifest).expect("a manifest").replace("isolation: inproc\n", "");
         std::fs::write(manifest, text).expect("a manifest");
     });
-    let (state, reason) = daemon.extension("faulty");
-    assert_eq!(state, "failed");
-    assert!(reason.contains("isolation: inproc"), "{reason}");
+    let list = daemon.client().ask("extensions.list", json!({})).expect("a list");
+    let of = |id: &str| {
+        list.as_array().and_then(|l| l.iter().find(|e| e["id"] == id)).cloned().unwrap_or_default()
+    };
+    for (id, isolation) in [("inside", "inproc"), ("apart", "process"), ("kv", "inproc")] {
+        assert_eq!((&of(id)["state"], &of(id)["isolation"]), (&json!("active"), &json!(isolation)), "{list}");
+    }
 }
 
 #[test]

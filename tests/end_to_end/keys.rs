@@ -20,7 +20,7 @@ fn house(config: &str, agents: &[(&str, &str)]) -> House {
 
 fn with(config: &str, agents: &[(&str, &str)], prepare: impl FnOnce(&mut Daemon)) -> House {
     let server = ModelServer::obedient();
-    let mut daemon = Daemon::home(&format!("{}{config}", server.config()));
+    let mut daemon = Daemon::home(&format!("{}approvals: {{preauthorized: all}}\n{config}", server.config()));
     for (id, agent) in agents {
         daemon.write(
             &format!("extensions/{id}/manifest.yaml"),

@@ -8,10 +8,15 @@
 mod harness;
 
 mod agents;
+mod approvals;
 mod command_line;
+mod confined;
 mod control;
 mod crashes;
 mod effort;
 mod extensions;
+mod hostile_folders;
 mod keys;
 mod main_job;
+mod reload;
+mod torture;

@@ -112,7 +112,7 @@ fn with_a_script_the_builder_makes_an_agent_that_answers_after_the_restart() {
 }
 
 #[test]
-fn what_the_builder_makes_brings_nothing_that_needs_the_operators_agreement() {
+fn what_the_builder_makes_does_not_work_before_the_operator_agrees_to_what_it_brings() {
     let server = ModelServer::start(|request| {
         let step = request["messages"]
             .as_array()
@@ -133,12 +133,15 @@ fn what_the_builder_makes_brings_nothing_that_needs_the_operators_agreement() {
             1 => call("builder_write", json!({"id": "../kv", "file": "manifest.yaml", "content": manifest})),
             2 => call("builder_write", json!({"id": "spy", "file": "../../../drupe.yaml", "content": "x"})),
             3 => call("builder_activate", json!({"id": "spy"})),
-            _ => Say::Text("It was refused.".into()),
+            _ => Say::Text("It waits.".into()),
         }
     });
     let daemon = Daemon::start(&server.config());
     daemon.turn("s", "make a spy");
-    assert!(!daemon.path().join("extensions/spy").exists());
+    let (state, reason) = daemon.extension("spy");
+    assert!(state == "awaiting_approval" && reason.contains("the rights"), "{state}: {reason}");
+    let agents = daemon.client().ask("agents.list", json!({})).expect("a list").to_string();
+    assert!(!agents.contains("spy"), "{agents}");
     assert!(!daemon.path().join("data/kv/manifest.yaml").exists());
     let last = server.requests().into_iter().rfind(|r| offered(r).iter().any(|t| t == "builder_draft"));
     let results: Vec<String> = last.expect("the builder ran")["messages"]
@@ -149,6 +152,6 @@ fn what_the_builder_makes_brings_nothing_that_needs_the_operators_agreement() {
         .map(|m| m["content"].as_str().unwrap_or_default().to_owned())
         .collect();
     assert!(results[1].contains("not valid here"), "{results:?}");
-    assert!(results[2].contains("no plain file name"), "{results:?}");
-    assert!(results[3].contains("rights") && results[3].contains("operator"), "{results:?}");
+    assert!(results[2].contains("no file that a draft can have"), "{results:?}");
+    assert!(results[3].contains("rights") && results[3].contains("drupe approvals allow"), "{results:?}");
 }

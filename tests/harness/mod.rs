@@ -13,6 +13,9 @@ use drupe_link::{ControlToken, Home};
 use serde_json::{Value, json};
 
 pub mod model_server;
+pub mod plugins;
+
+pub use plugins::built;
 
 /// Longer than anything here takes on a slow machine; a test that waits this long has failed.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -59,16 +62,6 @@ impl Daemon {
         let path = self.path().join(file);
         fs::create_dir_all(path.parent().expect("a file has a folder")).expect("a folder");
         fs::write(path, content).expect("a file");
-    }
-
-    /// Puts a test plugin into the home, with this manifest below `id`, `name`, `entrypoint` and `isolation`.
-    pub fn plugin(&self, id: &str, library: &str, manifest: &str) {
-        self.write(
-            &format!("extensions/{id}/manifest.yaml"),
-            &format!("id: {id}\nname: {id}\nentrypoint: lib{id}\nisolation: inproc\n{manifest}"),
-        );
-        let target = self.path().join(format!("extensions/{id}/lib{id}.so"));
-        fs::copy(built(library), target).expect("the plugin is built with the tests");
     }
 
     /// Starts the daemon and waits until it is ready.
@@ -303,12 +296,6 @@ pub fn until<T>(_what: &str, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-}
-
-/// The library of a plugin that was built with the tests, beside the test program.
-pub fn built(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("a test program");
-    test.parent().expect("it is in a folder").join(format!("lib{name}.so"))
 }
 
 /// A text that no other test has.

@@ -3,11 +3,16 @@
 use drupe_extension_api::{AgentId, ExtensionId, Format, IntegrationMode, OutputSpec, ToolName};
 use serde_json::Value;
 
-use super::{AgentSection, ContextSource, InputSpec, ToolSelector, offline, read::Reader};
+use super::{
+    AgentSection, ContextSource, InputSpec, ToolSelector,
+    keys::AGENT,
+    offline,
+    read::{Form, Reader},
+};
 use crate::{
     Diagnostics, Instructions, PartialLimits,
     agent_keys::read_parameters,
-    fields::{Field, Fields},
+    fields::{Field, Fields, bounded_items},
     files::{self, Roots},
     json_schema,
     tree::{self, Node, Yaml},
@@ -20,14 +25,18 @@ impl Reader<'_> {
         own: Option<&ExtensionId>,
         native: bool,
     ) -> Option<AgentSection> {
-        let agent = fields.within("agent");
-        let section = fields.get("agent");
+        let (agent, section) = match self.form {
+            Form::Folder => (fields.within("agent"), fields.get("agent")),
+            Form::File { agent } => {
+                (Fields::new(Some(agent), &AGENT, ""), Some(Field { node: agent, path: String::new() }))
+            }
+        };
         self.require_description(fields, section.as_ref());
         let section = section?;
         if !matches!(section.node.value, Yaml::Map(_)) {
             return None;
         }
-        if !native {
+        if !native && matches!(self.form, Form::Folder) {
             self.require(&agent, section.node, "model", "name a model or an alias: `model: default`");
             self.require(
                 &agent,
@@ -53,9 +62,9 @@ impl Reader<'_> {
             tool_name: agent.text("tool_name").and_then(|name| ToolName::new(name).ok()),
             infer: agent.bool("infer").unwrap_or(true),
             limits: PartialLimits::read(agent.within("limits")),
-            offline: offline::read(&agent, self.faults),
+            offline: offline::read(&agent, &mut self.expressions, self.faults),
         };
-        self.warn_undocumented(&value, section.node);
+        self.warn_undocumented(&value, section.node, agent.path());
         agent.done();
         Some(value)
     }
@@ -93,6 +102,10 @@ impl Reader<'_> {
 
     fn instructions(&mut self, agent: &Fields<'_>) -> Option<Instructions> {
         let field = agent.get("instructions")?;
+        if let Form::File { .. } = self.form {
+            self.refuse_file(&field);
+            return field.node.text().map(|text| Instructions::Inline(text.to_owned()));
+        }
         let mut faults = Diagnostics::default();
         let value = files::instructions(&field, &self.roots(), &mut faults);
         self.faults.extend(faults);
@@ -100,10 +113,34 @@ impl Reader<'_> {
     }
 
     fn context(&mut self, agent: &Fields<'_>) -> Vec<ContextSource> {
+        if let Form::File { .. } = self.form {
+            let field = agent.get("context");
+            field.iter().for_each(|field| self.refuse_file(field));
+            return agent
+                .text("context")
+                .map(|text| ContextSource::Inline(text.to_owned()))
+                .into_iter()
+                .collect();
+        }
         let mut faults = Diagnostics::default();
         let value = context(agent, &self.roots(), &mut faults);
         self.faults.extend(faults);
         value
+    }
+
+    /// A text that a folder's manifest would take for a file, or a list of files.
+    fn refuse_file(&mut self, field: &Field<'_>) {
+        let names_one = field
+            .node
+            .text()
+            .is_none_or(|text| files::ends_like_a_file(text) && !text.contains(char::is_whitespace));
+        if names_one {
+            let message =
+                format!("`{}` names a file, and an agent that is a single file has no others", field.path);
+            self.faults
+                .error("not_in_a_file", &field.node.at, &field.path, message)
+                .help("write the text itself, or make a folder with a `manifest.yaml`");
+        }
     }
 
     fn tools(&mut self, agent: &Fields<'_>, own: Option<&ExtensionId>) -> Vec<ToolSelector> {
@@ -130,12 +167,12 @@ impl Reader<'_> {
         let format = format(&fields);
         let schema = fields.get("schema");
         json_schema::check_format(schema.as_ref(), format, self.faults);
-        let schema = schema.map(|field| json_schema::read(&field, self.faults));
+        let schema = schema.map(|field| json_schema::read(&field, &mut self.expressions, self.faults));
         fields.done();
         (format, schema)
     }
 
-    fn warn_undocumented(&mut self, agent: &AgentSection, section: &Node) {
+    fn warn_undocumented(&mut self, agent: &AgentSection, section: &Node, path: &str) {
         let missing = match (&agent.usage, &agent.output) {
             (None, None) => "`usage` and no `output`",
             (None, Some(_)) => "`usage`",
@@ -144,10 +181,13 @@ impl Reader<'_> {
         };
         let message = format!("the agent has no {missing}");
         self.faults
-            .warning("undocumented_agent", &section.at, "agent", message)
+            .warning("undocumented_agent", &section.at, path, message)
             .help("`usage` shows people an example input; `output` says what form the answer has");
     }
 }
+
+/// Each is looked for and looked at, and all of them go into every request.
+const MAX_CONTEXT_FILES: usize = 64;
 
 /// Default context: one text, or a list of files; one text that names a file is that file.
 pub(crate) fn context(
@@ -158,8 +198,7 @@ pub(crate) fn context(
     let Some(field) = fields.get("context") else { return Vec::new() };
     match field.node.text() {
         Some(text) if !files::names_a_file(text, roots) => vec![ContextSource::Inline(text.to_owned())],
-        _ => fields
-            .items("context")
+        _ => bounded_items(fields, "context", MAX_CONTEXT_FILES, faults)
             .iter()
             .filter_map(|item| files::resolve(item, item.node.text()?, roots, faults))
             .map(ContextSource::File)

@@ -72,7 +72,7 @@ impl Manifest {
             Yaml::List(list) => Yaml::List(
                 list.iter()
                     .enumerate()
-                    .map(|(index, item)| self.resolve(item, &format!("{path}[{index}]"), overlay, faults))
+                    .map(|(index, item)| self.resolve(item, &tree::item(path, index), overlay, faults))
                     .collect(),
             ),
             Yaml::Map(entries) => Yaml::Map(
@@ -108,14 +108,17 @@ impl Manifest {
 
     fn check_schema(&self, merged: &Node, value: &Value, faults: &mut Diagnostics) {
         let Some(schema) = &self.config_schema else { return };
-        // It compiled when the manifest was loaded.
-        let Ok(validator) = json_schema::compile(schema) else { return };
-        for error in validator.iter_errors(value) {
-            let (at, field) = find(merged, &error.instance_path().to_string());
-            // The value may be a secret's.
-            let message = format!("`{field}`: {}", tree::shorten(&error.masked().to_string()));
-            let help = self.with_setup(format!("`config_schema` of `{}` asks for it", self.id));
-            faults.error("config_schema", &at, &field, message).help(help);
+        let help = self.with_setup(format!("`config_schema` of `{}` asks for it", self.id));
+        let tried = json_schema::validate(schema, value, |pointer, reason| {
+            let (at, field) = find(merged, pointer);
+            // The value may be a secret's, so that the reason does not show it.
+            faults.error("config_schema", &at, &field, format!("`{field}`: {reason}")).help(help.clone());
+        });
+        if let Err(reason) = tried {
+            let message = format!("`config` cannot be checked: {reason}");
+            faults
+                .error("config_schema", &merged.at, "config", message)
+                .help("make the schema or the configuration smaller");
         }
     }
 }

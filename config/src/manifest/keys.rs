@@ -28,8 +28,8 @@ pub(crate) static MANIFEST: Table = Table {
         ),
         Key::new(
             "isolation",
-            Shape::Choice { known: &["inproc"], later: &["process"] },
-            "where native code runs",
+            Shape::Choice { known: &["process", "inproc"], later: &[] },
+            "where native code runs: in a process of its own, or inside the kernel; absent: inside the kernel for shipped extensions only",
         ),
         Key::new(
             "depends_on",
@@ -60,8 +60,8 @@ pub(crate) static MANIFEST: Table = Table {
         Key::new(
             "rights",
             Shape::List(&Shape::Choice {
-                known: &["submit", "control", "restart"],
-                later: &["processes", "secure_input"],
+                known: &["submit", "control", "restart", "processes"],
+                later: &["secure_input"],
             }),
             "host services beyond the extension's own affairs",
         )
@@ -78,7 +78,7 @@ pub(crate) static MANIFEST: Table = Table {
     rest: None,
 };
 
-static AGENT: Table = Table {
+pub(super) static AGENT: Table = Table {
     name: "`agent`",
     keys: &[
         Key::new(

@@ -4,6 +4,8 @@
 //! needs the library (its capabilities) to the loader.
 
 mod agent;
+mod agent_file;
+mod dialect;
 mod effective;
 mod keys;
 mod offline;
@@ -19,6 +21,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 pub(crate) use agent::context as read_context;
+pub use agent_file::load_agent_file;
 pub(crate) use keys::MANIFEST;
 pub use read::load_manifest;
 
@@ -27,7 +30,7 @@ use crate::{AgentDefaults, Instructions, PartialLimits, agent_keys, source::At, 
 /// A validated manifest.
 #[derive(Debug, Clone)]
 pub struct Manifest {
-    /// Equals the name of the folder.
+    /// Equals the name of the folder, or of the file without its ending.
     pub id: ExtensionId,
     /// For people.
     pub name: String,
@@ -39,7 +42,7 @@ pub struct Manifest {
     pub description: String,
     /// File stem or path inside the folder of the native library; none for a declarative agent.
     pub entrypoint: Option<String>,
-    /// Where native code runs, where the manifest says it.
+    /// Where native code runs, where the manifest says it; what holds otherwise depends on where the extension lives.
     pub isolation: Option<Isolation>,
     /// Ordered before this one; never itself.
     pub depends_on: Vec<ExtensionId>,
@@ -61,7 +64,8 @@ pub struct Manifest {
     pub overrides: bool,
     /// Present for an agent.
     pub agent: Option<AgentSection>,
-    /// The folder that holds it, absolute, with links resolved.
+    /// The folder that holds it, absolute, with links resolved. Of an agent that is a single file, the file: nothing
+    /// lies beneath it.
     pub folder: PathBuf,
     /// For the faults that only show once the configuration is merged.
     located: Located,
@@ -79,7 +83,7 @@ struct Located {
 pub struct AgentSection {
     /// How the orchestrator uses it.
     pub integration_mode: IntegrationMode,
-    /// In order of preference; empty means the defaults' model, for native agents only.
+    /// In order of preference; empty means the defaults' model, for native agents and single files only.
     pub models: Vec<String>,
     /// The system prompt; always present for a declarative agent.
     pub instructions: Option<Instructions>,
@@ -166,6 +170,8 @@ pub struct InputSpec {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Isolation {
+    /// In a process of its own, confined.
+    Process,
     /// In the kernel's process.
     Inproc,
 }
@@ -191,4 +197,6 @@ pub enum Right {
     Control,
     /// Ask for a restart.
     Restart,
+    /// Start child processes, each confined.
+    Processes,
 }

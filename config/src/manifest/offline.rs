@@ -2,47 +2,58 @@
 
 use std::collections::BTreeSet;
 
-use drupe_extension_api::{OfflineAction, OfflineRule, OfflineTrigger};
-use regex::RegexBuilder;
-
 use super::{keys::OFFLINE, read::each_text};
 use crate::{
     Diagnostics,
-    fields::{Field, Fields},
+    expression::Expressions,
+    fields::{Field, Fields, bounded_items},
     shape::suggestion,
     source::At,
 };
+use drupe_extension_api::{OfflineAction, OfflineRule, OfflineTrigger};
 
-/// Enough for any expression over one message, and compiled in a moment.
-const MAX_COMPILED_BYTES: usize = 1 << 20;
+/// The rules are tried one after another, and names of one are known to those after it.
+const MAX_RULES: usize = 256;
 
-pub(super) fn read(agent: &Fields<'_>, faults: &mut Diagnostics) -> Vec<OfflineRule> {
+pub(super) fn read(
+    agent: &Fields<'_>,
+    expressions: &mut Expressions,
+    faults: &mut Diagnostics,
+) -> Vec<OfflineRule> {
     // A rule after a tool may use what the rule that called it has captured.
     let mut captured = BTreeSet::new();
     let mut rules = Vec::new();
-    for field in agent.items("offline") {
+    for field in bounded_items(agent, "offline", MAX_RULES, faults) {
         let fields = Fields::new(Some(field.node), &OFFLINE, &field.path);
-        let trigger = trigger(&field, &fields, faults);
-        let known = names(trigger.as_ref(), &mut captured);
+        let trigger = trigger(&field, &fields, expressions, faults);
+        let known = trigger.as_ref().map(|(trigger, groups)| names(trigger, groups, &mut captured));
         let action = action(&field, &fields, &known, faults);
         fields.done();
-        if let (Some(trigger), Some(action)) = (trigger, action) {
+        if let (Some((trigger, _)), Some(action)) = (trigger, action) {
             rules.push(OfflineRule { trigger, action });
         }
     }
     rules
 }
 
-fn trigger(rule: &Field<'_>, fields: &Fields<'_>, faults: &mut Diagnostics) -> Option<OfflineTrigger> {
+/// When a rule applies, and the names that its expression captures.
+fn trigger(
+    rule: &Field<'_>,
+    fields: &Fields<'_>,
+    expressions: &mut Expressions,
+    faults: &mut Diagnostics,
+) -> Option<(OfflineTrigger, Vec<String>)> {
     match (fields.get("when"), fields.get("after")) {
         (Some(when), None) => {
             let text = when.node.text()?;
-            match RegexBuilder::new(text).size_limit(MAX_COMPILED_BYTES).build() {
-                Ok(_) => Some(OfflineTrigger::When(text.to_owned())),
-                Err(error) => {
-                    let error = error.to_string();
-                    let reason = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
-                    let message = format!("`{}` is not a regular expression: {reason}", when.path);
+            match expressions.compile(text) {
+                Ok(regex) => {
+                    let groups = regex.capture_names().flatten().map(str::to_owned).collect();
+                    Some((OfflineTrigger::When(text.to_owned()), groups))
+                }
+                Err(refused) => {
+                    let message =
+                        format!("`{}` is not a regular expression: {}", when.path, refused.reason());
                     faults.error("invalid_regex", &when.node.at, &when.path, message).help(
                         "quote it with '…', so that YAML leaves backslashes alone; a group is `(?P<name>…)`",
                     );
@@ -50,7 +61,9 @@ fn trigger(rule: &Field<'_>, fields: &Fields<'_>, faults: &mut Diagnostics) -> O
                 }
             }
         }
-        (None, Some(after)) => after.node.text().map(|tool| OfflineTrigger::After(tool.to_owned())),
+        (None, Some(after)) => {
+            after.node.text().map(|tool| (OfflineTrigger::After(tool.to_owned()), Vec::new()))
+        }
         (when, _) => {
             let found = if when.is_some() { "both" } else { "neither" };
             let message = format!("a rule has either `when` or `after`, this one has {found}");
@@ -63,21 +76,19 @@ fn trigger(rule: &Field<'_>, fields: &Fields<'_>, faults: &mut Diagnostics) -> O
 }
 
 /// The names that a template of this rule may use.
-fn names(trigger: Option<&OfflineTrigger>, captured: &mut BTreeSet<String>) -> Option<BTreeSet<String>> {
+fn names(trigger: &OfflineTrigger, groups: &[String], captured: &mut BTreeSet<String>) -> BTreeSet<String> {
     let mut known = BTreeSet::from(["task".to_owned()]);
-    match trigger? {
-        OfflineTrigger::When(regex) => {
-            let regex = RegexBuilder::new(regex).size_limit(MAX_COMPILED_BYTES).build().ok()?;
-            let groups: Vec<String> = regex.capture_names().flatten().map(str::to_owned).collect();
+    match trigger {
+        OfflineTrigger::When(_) => {
             known.extend(groups.iter().cloned());
-            captured.extend(groups);
+            captured.extend(groups.iter().cloned());
         }
         OfflineTrigger::After(_) => {
             known.insert("result".to_owned());
             known.extend(captured.iter().cloned());
         }
     }
-    Some(known)
+    known
 }
 
 fn action(
@@ -126,7 +137,7 @@ fn action(
 
 fn check_template(text: &str, known: &BTreeSet<String>, at: &At, path: &str, faults: &mut Diagnostics) {
     let mut rest = text;
-    while let Some((_, after)) = rest.split_once("{{") {
+    while let Some((_, after)) = rest.split_once("{{").filter(|_| !faults.is_full()) {
         let Some((name, tail)) = after.split_once("}}") else {
             faults.error("bad_template", at, path, "`{{` is never closed").help("write `{{name}}`");
             return;

@@ -10,6 +10,7 @@ use drupe_extension_api::ExtensionId;
 use super::{Isolation, Located, MANIFEST, Manifest, Right, Scope};
 use crate::{
     Diagnostics, Loaded,
+    expression::Expressions,
     fields::{Field, Fields},
     json_schema,
     overlay::{self, Unresolved},
@@ -65,11 +66,11 @@ fn read_file(folder: &Path, home: &Path, faults: &mut Diagnostics) -> Option<Man
             return None;
         }
     };
-    Reader { faults, folder, home, node: &node }.manifest()
+    Reader::new(faults, folder, home, &node, Form::Folder).manifest()
 }
 
 /// Nothing else can be said about a form that this release does not know.
-fn too_new(node: &Node, faults: &mut Diagnostics) -> bool {
+pub(super) fn too_new(node: &Node, faults: &mut Diagnostics) -> bool {
     let Some(Node { value: Yaml::Integer(api), at }) = node.get("api") else { return false };
     if *api <= i128::from(API) {
         return false;
@@ -99,15 +100,35 @@ fn accept_two_descriptions(node: &mut Node, faults: &mut Diagnostics) {
     }
 }
 
+/// Where a manifest stands.
+pub(super) enum Form<'a> {
+    /// In a folder, with `agent` as a section.
+    Folder,
+    /// In a file of its own, with the keys of `agent` beside the others.
+    File { agent: &'a Node },
+}
+
 pub(super) struct Reader<'a> {
     pub faults: &'a mut Diagnostics,
+    pub expressions: Expressions,
     pub folder: PathBuf,
     pub home: &'a Path,
     node: &'a Node,
+    pub form: Form<'a>,
 }
 
-impl Reader<'_> {
-    fn manifest(mut self) -> Option<Manifest> {
+impl<'a> Reader<'a> {
+    pub fn new(
+        faults: &'a mut Diagnostics,
+        folder: PathBuf,
+        home: &'a Path,
+        node: &'a Node,
+        form: Form<'a>,
+    ) -> Self {
+        Self { faults, expressions: Expressions::new(), folder, home, node, form }
+    }
+
+    pub fn manifest(mut self) -> Option<Manifest> {
         let fields = Fields::new(Some(self.node), &MANIFEST, "");
         let id = fields.text("id").and_then(|id| ExtensionId::new(id).ok());
         self.check_id(&fields, id.as_ref());
@@ -129,10 +150,12 @@ impl Reader<'_> {
             summary: fields.owned("summary").unwrap_or_default(),
             description: fields.owned("description").unwrap_or_default(),
             entrypoint,
-            isolation: fields.text("isolation").map(|_| Isolation::Inproc),
+            isolation: fields.text("isolation").and_then(isolation),
             depends_on,
             config: config.as_ref().map(Node::to_json_map).unwrap_or_default(),
-            config_schema: fields.get("config_schema").map(|field| json_schema::read(&field, self.faults)),
+            config_schema: fields
+                .get("config_schema")
+                .map(|field| json_schema::read(&field, &mut self.expressions, self.faults)),
             setup_instructions: fields.owned("setup_instructions"),
             scope: if fields.text("scope") == Some("agents") { Scope::Agents } else { Scope::Shared },
             rights: rights(&fields),
@@ -155,17 +178,22 @@ impl Reader<'_> {
 
     fn check_id(&mut self, fields: &Fields<'_>, id: Option<&ExtensionId>) {
         let (Some(field), Some(id)) = (fields.get("id"), id) else { return };
-        let folder = self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if id.as_str() == "paths" {
-            // `extensions.paths` of drupe.yaml is the list of folders to search.
+        let (name, kind) = match self.form {
+            Form::Folder => (self.folder.file_name(), "folder"),
+            Form::File { .. } => (self.folder.file_stem(), "file"),
+        };
+        let name = name.unwrap_or_default().to_string_lossy().into_owned();
+        // In drupe.yaml, `extensions.paths` is the list of folders to search, `preauthorized: all` is everybody.
+        if matches!(id.as_str(), "paths" | "all") {
+            let message = format!("`{id}` cannot be the id of an extension");
             self.faults
-                .error("reserved_id", &field.node.at, "id", "`paths` cannot be the id of an extension")
-                .help("choose another id; drupe.yaml uses this word under `extensions`");
-        } else if id.as_str() != folder {
-            let message = format!("`id` is `{id}`, but the folder is called `{folder}`: they must be equal");
+                .error("reserved_id", &field.node.at, "id", message)
+                .help("choose another id; drupe.yaml uses this word for something else");
+        } else if id.as_str() != name {
+            let message = format!("`id` is `{id}`, but the {kind} is called `{name}`: they must be equal");
             self.faults
                 .error("id_mismatch", &field.node.at, "id", message)
-                .help(format!("rename the folder to `{id}`, or write `id: {folder}`"));
+                .help(format!("rename the {kind} to `{id}`, or write `id: {name}`"));
         }
     }
 
@@ -197,7 +225,7 @@ impl Reader<'_> {
 
     fn entrypoint(&mut self, fields: &Fields<'_>) -> Option<String> {
         let Some(field) = fields.get("entrypoint") else {
-            if fields.get("agent").is_none() {
+            if fields.get("agent").is_none() && matches!(self.form, Form::Folder) {
                 self.faults
                     .error(
                         "missing_key",
@@ -242,11 +270,20 @@ impl Reader<'_> {
     }
 }
 
+fn isolation(name: &str) -> Option<Isolation> {
+    match name {
+        "process" => Some(Isolation::Process),
+        "inproc" => Some(Isolation::Inproc),
+        _ => None,
+    }
+}
+
 fn rights(fields: &Fields<'_>) -> BTreeSet<Right> {
     let right = |name: &String| match name.as_str() {
         "submit" => Some(Right::Submit),
         "control" => Some(Right::Control),
         "restart" => Some(Right::Restart),
+        "processes" => Some(Right::Processes),
         _ => None,
     };
     fields.texts("rights").iter().filter_map(right).collect()
@@ -264,7 +301,7 @@ pub(super) fn each_text(node: &Node, path: &str, visit: &mut dyn FnMut(&str, &At
         Yaml::Text(text) => visit(text, &node.at, path),
         Yaml::List(list) => {
             for (index, item) in list.iter().enumerate() {
-                each_text(item, &format!("{path}[{index}]"), visit);
+                each_text(item, &tree::item(path, index), visit);
             }
         }
         Yaml::Map(entries) => {

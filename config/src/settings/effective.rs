@@ -41,6 +41,7 @@ impl Config {
             "log": self.log,
             "env": self.masked_env(),
             "drain_timeout_ms": self.drain_timeout.as_millis() as u64,
+            "health_interval_ms": self.health_interval.as_millis() as u64,
             "tool_response_max_bytes": self.tool_response_max_bytes,
             "orchestrator": {
                 "name": self.orchestrator.name,
@@ -67,6 +68,9 @@ impl Config {
             },
             "extensions": self.extensions_value(),
             "journal": {"durability": self.journal.durability},
+            "approvals": self.approvals,
+            "reload": self.reload,
+            "sandbox": self.sandbox,
         })
     }
 

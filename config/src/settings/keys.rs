@@ -33,6 +33,12 @@ pub(crate) static CONFIG: Table = Table {
         )
         .default("30000"),
         Key::new(
+            "health_interval_ms",
+            Shape::Integer { min: 100, max: 3_600_000 },
+            "how often extensions with code are asked how they are",
+        )
+        .default("30000"),
+        Key::new(
             "tool_response_max_bytes",
             Shape::Integer { min: 1024, max: 1024 * 1024 },
             "a tool's result above this is stored, and the model gets its head and tail",
@@ -47,13 +53,13 @@ pub(crate) static CONFIG: Table = Table {
             "folders to search, and the configuration of each extension",
         ),
         Key::new("journal", Shape::Record(&JOURNAL), "the record of what happened"),
+        Key::new("approvals", Shape::Record(&APPROVALS), "what may happen without being asked about"),
+        Key::new("reload", Shape::Record(&RELOAD), "what changed extensions do to a running daemon"),
+        Key::new("sandbox", Shape::Record(&SANDBOX), "how child processes are confined"),
         Key::later("mcp_servers"),
         Key::later("skills"),
-        Key::later("approvals"),
-        Key::later("sandbox"),
         Key::later("limits"),
         Key::later("inbox"),
-        Key::later("reload"),
         Key::later("tool_search"),
         Key::later("schedules"),
     ],
@@ -216,6 +222,70 @@ static JOURNAL: Table = Table {
         )
         .default("\"full\""),
         Key::later("backup"),
+    ],
+    rest: None,
+};
+
+static APPROVALS: Table = Table {
+    name: "`approvals`",
+    keys: &[
+        Key::new(
+            "preauthorized",
+            Shape::WordOrList { word: "all", item: &Shape::Text(&forms::ID) },
+            "extensions that may be activated without asking, or the word `all`",
+        )
+        .default("[]"),
+        Key::later("mode"),
+        Key::later("rules"),
+        Key::later("taint"),
+    ],
+    rest: None,
+};
+
+static RELOAD: Table = Table {
+    name: "`reload`",
+    keys: &[
+        Key::new(
+            "declarative",
+            Shape::Bool,
+            "whether changed folders without native code take effect while the daemon runs",
+        )
+        .default("true"),
+        Key::new(
+            "native",
+            Shape::Choice { known: &["announce", "restart"], later: &[] },
+            "what a changed native library leads to: a message, or a drained restart",
+        )
+        .default("\"announce\""),
+    ],
+    rest: None,
+};
+
+static SANDBOX: Table = Table {
+    name: "`sandbox`",
+    keys: &[
+        Key::new(
+            "allow_unconfined",
+            Shape::Bool,
+            "lets child processes run where the operating system cannot confine them",
+        )
+        .default("false"),
+        Key::new("hosts", Shape::Record(&HOSTS), "the processes that run extensions"),
+    ],
+    rest: None,
+};
+
+static HOSTS: Table = Table {
+    name: "`sandbox.hosts`",
+    keys: &[
+        Key::new("network", Shape::List(&Shape::Text(&forms::ID)), "extensions whose process may use TCP")
+            .default("[]"),
+        Key::new(
+            "memory_mb",
+            Shape::Integer { min: 16, max: 65536 },
+            "memory that each such process may use, in mebibytes",
+        )
+        .default("1024"),
     ],
     rest: None,
 };

@@ -9,6 +9,7 @@ mod layers;
 mod models;
 mod providers;
 mod read;
+mod trust;
 
 use std::{
     collections::BTreeMap,
@@ -25,6 +26,7 @@ pub(crate) use keys::CONFIG;
 pub use models::ModelsConfig;
 pub use providers::{ProviderConfig, ProviderKind};
 pub use read::load_config;
+pub use trust::{ApprovalsConfig, HostsConfig, NativeReload, Preauthorized, ReloadConfig, SandboxConfig};
 
 use crate::{ContextSource, Instructions, Overlay, PartialLimits, ToolSelector, tree::Node};
 
@@ -62,10 +64,18 @@ pub struct Config {
     pub extensions: ExtensionsConfig,
     /// The record of what happened.
     pub journal: JournalConfig,
+    /// What may happen without being asked about.
+    pub approvals: ApprovalsConfig,
+    /// What changed extensions do to a running daemon.
+    pub reload: ReloadConfig,
+    /// How child processes are confined.
+    pub sandbox: SandboxConfig,
     /// Log levels, in the form of `RUST_LOG`.
     pub log: String,
     /// How long running turns may go on when the daemon stops or restarts.
     pub drain_timeout: Duration,
+    /// How often extensions with code are asked how they are; by default every 30 s.
+    pub health_interval: Duration,
     /// A tool's result above this is stored, and the model gets its head and tail.
     pub tool_response_max_bytes: usize,
     /// Every variable that `${NAME}` can name.

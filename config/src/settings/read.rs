@@ -10,7 +10,7 @@ use drupe_extension_api::{DefinitionLimits, ExtensionId};
 
 use super::{
     AgentDefaults, CONFIG, Config, Durability, ExtensionOverride, ExtensionsConfig, JournalConfig,
-    OrchestratorConfig, Sources, layers, models,
+    OrchestratorConfig, Sources, layers, models, trust,
 };
 use crate::{
     Diagnostics, Loaded, Overlay, PartialLimits, Secret, ToolSelector,
@@ -123,8 +123,12 @@ impl Reader<'_> {
             models: self.models(&models),
             extensions: self.extensions(&extensions),
             journal: JournalConfig { durability: durability(journal.text("durability")) },
+            approvals: self.approvals(fields.within("approvals")),
+            reload: trust::reload(fields.within("reload")),
+            sandbox: trust::sandbox(fields.within("sandbox")),
             log: self.log(fields),
             drain_timeout: Duration::from_millis(fields.integer("drain_timeout_ms").unwrap_or(30_000)),
+            health_interval: Duration::from_millis(fields.integer("health_interval_ms").unwrap_or(30_000)),
             tool_response_max_bytes: fields.integer("tool_response_max_bytes").unwrap_or(12 * 1024),
             overlay: self.overlay.clone(),
             origins: BTreeMap::new(),

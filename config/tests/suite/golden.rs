@@ -1,11 +1,11 @@
-//! Every `tests/cases/*.yaml` with the diagnostics that it earns beside it, as `.diag`.
+//! Every file of `tests/cases` with the diagnostics that it earns beside it, as `.diag`.
 //!
 //! `DRUPE_BLESS=1 cargo test -p drupe-config` writes what is compared here; look at the difference before it is
 //! committed.
 
 use std::{fmt::Write, fs, path::Path};
 
-use drupe_config::{Diagnostics, config_schema, manifest_schema};
+use drupe_config::{Diagnostics, Loaded, config_schema, manifest_schema};
 use serde_json::Value;
 
 use crate::home::Home;
@@ -14,14 +14,18 @@ use crate::home::Home;
 fn every_case_earns_the_diagnostics_beside_it() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
     let mut names: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    names.retain(|path| path.extension().is_some_and(|ending| ending == "yaml"));
+    names.retain(|path| path.extension().is_some_and(|ending| ending != "diag"));
     names.sort();
     assert!(names.len() >= 20, "the cases are missing");
     let mut wrong = Vec::new();
     for path in names {
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
         let text = fs::read_to_string(&path).unwrap();
-        let found = if name.starts_with("manifest_") { manifest(&text) } else { config(&text) };
+        let found = match name.split('_').next() {
+            Some("manifest") => manifest(&text),
+            Some("agent") => agent(&text),
+            _ => config(&text),
+        };
         if !same(&path.with_extension("diag"), &found) {
             wrong.push(format!("--- {name} ---\n{found}"));
         }
@@ -51,6 +55,18 @@ fn manifest(text: &str) -> String {
     };
     agree(&manifest_schema(), text, accepted, &faults);
     home.anonymous(&report(accepted, &faults))
+}
+
+/// Of an agent that is a single file, also what it became.
+fn agent(text: &str) -> String {
+    let home = Home::new();
+    let (mut shown, faults) = match home.agent_file(text) {
+        Ok(Loaded { value: manifest, warnings }) => (format!("{manifest:#?}\n"), warnings),
+        Err(faults) => (String::new(), faults),
+    };
+    // Places within the file are for messages, and long.
+    shown.truncate(shown.find("    located: ").unwrap_or(0));
+    home.anonymous(&(report(!shown.is_empty(), &faults) + &shown))
 }
 
 fn config(text: &str) -> String {

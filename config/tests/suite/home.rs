@@ -6,7 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use drupe_config::{Config, Diagnostics, Loaded, Manifest, Sources, load_config, load_manifest};
+use drupe_config::{
+    Config, Diagnostics, Loaded, Manifest, Sources, load_agent_file, load_config, load_manifest,
+};
 
 pub struct Home {
     root: tempfile::TempDir,
@@ -46,6 +48,11 @@ impl Home {
     pub fn manifest(&self, text: impl AsRef<[u8]>) -> Result<Loaded<Manifest>, Diagnostics> {
         self.write("extensions/demo/manifest.yaml", text);
         load_manifest(&self.demo(), self.path())
+    }
+
+    pub fn agent_file(&self, text: impl AsRef<[u8]>) -> Result<Loaded<Manifest>, Diagnostics> {
+        self.write("extensions/demo.md", text);
+        load_agent_file(&self.path().join("extensions/demo.md"), self.path())
     }
 
     pub fn sources(&self, text: impl AsRef<[u8]>) -> Sources {

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod agent_files;
+mod files;
 mod golden;
 mod home;
 mod hostile;
@@ -9,3 +11,4 @@ mod manifests;
 mod models;
 mod schemas;
 mod settings;
+mod trust;

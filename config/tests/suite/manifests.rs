@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use drupe_config::{
-    AgentSection, Config, ContextSource, Instructions, Loaded, Manifest, Right, Scope, ToolSelector,
-    load_config,
+    AgentSection, Config, ContextSource, Instructions, Isolation, Loaded, Manifest, Right, Scope,
+    ToolSelector, load_config,
 };
 use drupe_extension_api::{Format, OfflineAction, OfflineTrigger, Reasoning};
 use serde_json::json;
@@ -30,7 +30,7 @@ fn every_key_of_a_manifest_arrives_in_its_type() {
     assert_eq!(manifest.id.as_str(), "demo");
     assert_eq!(manifest.version.to_string(), "2.1.0-beta.1");
     assert_eq!(manifest.scope, Scope::Agents);
-    assert_eq!(manifest.rights, [Right::Submit, Right::Control, Right::Restart].into());
+    assert_eq!(manifest.rights, [Right::Submit, Right::Control, Right::Restart, Right::Processes].into());
     assert_eq!(manifest.config["nested"], json!({"list": [1, 2.5, true, null, "text"]}));
     assert_eq!(manifest.secrets, ["DEMO_KEY"]);
     let agent = manifest.agent.unwrap();
@@ -153,4 +153,15 @@ fn the_configuration_cannot_hand_an_extension_a_secret_that_it_did_not_declare()
         with_config("extensions: {demo: {url: '${OTHER}'}}", &[("TOKEN", "t"), ("OTHER", "o")]);
     let faults = manifest.effective_config(&config).unwrap_err();
     assert_eq!(places(&faults), ["1:26 undeclared_secret config.url"]);
+}
+
+#[test]
+fn isolation_is_what_the_manifest_says_and_nothing_where_it_says_nothing() {
+    let check = |line: &str, expected: Option<Isolation>| {
+        let manifest = Home::new().manifest(format!("id: demo\nname: D\nentrypoint: x\n{line}")).unwrap();
+        assert_eq!(manifest.value.isolation, expected, "{line}");
+    };
+    check("isolation: process", Some(Isolation::Process));
+    check("isolation: inproc", Some(Isolation::Inproc));
+    check("", None);
 }

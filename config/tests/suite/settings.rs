@@ -111,6 +111,46 @@ fn without_a_file_everything_has_its_default() {
 }
 
 #[test]
+fn the_shipped_file_changes_nothing_and_its_comments_are_valid_keys() {
+    let home = Home::new();
+    let shipped = home.config(drupe_config::DEFAULT_CONFIG).unwrap();
+    assert!(shipped.warnings.is_empty());
+    let plain = |config: &drupe_config::Config| {
+        config.effective().into_iter().map(|value| (value.key, value.value)).collect::<Vec<_>>()
+    };
+    assert_eq!(plain(&shipped.value), plain(&home.config("").unwrap().value));
+
+    for name in ["my-prompt.md", "about-me.md"] {
+        home.write(name, "x");
+    }
+    std::fs::create_dir(home.path().join("my-extensions")).unwrap();
+    let text = uncommented(drupe_config::DEFAULT_CONFIG).replace("../my-extensions", "my-extensions");
+    let mut sources = home.sources(&text);
+    sources.environment.insert("OLLAMA_KEY".into(), "k".into());
+    let loaded = load_config(&sources).unwrap_or_else(|faults| panic!("{}\n{text}", faults.render(false)));
+    assert!(loaded.warnings.is_empty(), "{}", loaded.warnings.render(false));
+    for section in drupe_config::config_schema()["properties"].as_object().unwrap().keys() {
+        assert!(
+            text.lines().any(|line| line.starts_with(&format!("{section}:"))),
+            "`{section}` is not shown"
+        );
+    }
+}
+
+/// The file with its examples switched on: each comment that is a key.
+fn uncommented(text: &str) -> String {
+    let is_key = |line: &str| {
+        let name = line.trim_start().split_once(':').map_or("", |(name, _)| name);
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_./".contains(c))
+    };
+    let line = |line: &str| match line.strip_prefix("# ") {
+        Some(rest) if is_key(rest) => format!("{rest}\n"),
+        _ => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
+}
+
+#[test]
 fn declared_defaults_are_those_that_hold() {
     let home = Home::new();
     let config =

@@ -15,7 +15,10 @@ use super::{
 };
 use crate::{
     Definition, ExtensionId, Fault, FaultCode, SessionId, ToolSpec,
-    wire::{ControlCall, Emit, Initialize, NotifyUser, RestartRequest, Submit, Submitted, Subscribe, host},
+    wire::{
+        ControlCall, Emit, Initialize, NotifyUser, ProcessOutput, RestartRequest, RunProcess, Submit,
+        Submitted, Subscribe, host,
+    },
 };
 
 /// The kernel, for one extension. Clones are cheap and the same.
@@ -187,6 +190,12 @@ impl Host {
     /// Needs the right `submit`.
     pub async fn submit(&self, message: Submit) -> Result<Submitted, Fault> {
         self.shared.request(&Origin::default(), host::SUBMIT, &message).await
+    }
+
+    /// Runs a program, confined, to its end; see [`RunProcess`] for what it may do. Needs the right `processes`.
+    /// Dropping the future kills it.
+    pub async fn run_process(&self, process: &RunProcess) -> Result<ProcessOutput, Fault> {
+        self.shared.request(&Origin::default(), host::PROCESS_RUN, process).await
     }
 
     /// Calls a method of the [control API](crate::control). Needs the right `control`.

@@ -54,7 +54,7 @@ mod call;
 #[doc(hidden)]
 pub mod export;
 mod extension;
-mod guard;
+pub(crate) mod guard;
 mod host;
 mod initialize;
 mod operations;

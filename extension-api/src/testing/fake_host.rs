@@ -26,8 +26,8 @@ use super::{
 use crate::{
     AgentResponse, Fault, ToolName, ToolResult, TurnId,
     wire::{
-        CallTool, ControlCall, Emit, HandleItems, HandleNext, InvokeAgent, Log, NotifyUser, RestartRequest,
-        RunAgent, Submit, Submitted, Subscribe, host,
+        CallTool, Emit, HandleItems, HandleNext, InvokeAgent, Log, NotifyUser, RestartRequest, RunAgent,
+        Submit, Submitted, Subscribe, host,
     },
 };
 
@@ -70,11 +70,6 @@ impl FakeHost {
     /// The reasons for which it asked for a restart.
     pub fn restarts(&self) -> Vec<String> {
         self.record().restarts.clone()
-    }
-
-    /// Its calls of the control API.
-    pub fn control_calls(&self) -> Vec<ControlCall> {
-        self.record().control.clone()
     }
 
     /// Its calls of other extensions' tools.
@@ -120,12 +115,6 @@ impl FakeHost {
 
 /// What the test says.
 impl FakeHost {
-    /// Answers the next call of a control method that has no answer yet.
-    pub fn answer_control(&self, method: &str, answer: Result<Value, Fault>) -> &Self {
-        self.record().answers.control.entry(method.to_owned()).or_default().push_back(answer);
-        self
-    }
-
     /// Answers the next call of another extension's tool that has no answer yet.
     pub fn answer_tool(&self, name: &str, answer: Result<&str, Fault>) -> &Self {
         let answer = answer.map(str::to_owned);
@@ -220,18 +209,12 @@ impl FakeHost {
                 return write(&handle);
             }
             host::SUBMIT => return submit(&mut record, read(payload)?),
-            host::CONTROL => {
-                let call: ControlCall = read(payload)?;
-                let answered = answer(&mut record.answers.control, &call.method, "answer_control");
-                record.control.push(call);
-                return write(&answered?);
-            }
             host::TOOL_CALL => {
                 record.check(token)?;
                 let CallTool { name, params } = read(payload)?;
                 let content = answer(&mut record.answers.tools, name.as_str(), "answer_tool");
                 record.tool_calls.push((name, read(params.get().as_bytes())?));
-                return write(&ToolResult { content: content? });
+                return write(&ToolResult { content: content?? });
             }
             host::AGENT_INVOKE => {
                 record.check(token)?;
@@ -351,6 +334,12 @@ impl abi::Host for FakeHost {
                 Ok(run) => async move { reply(this.run(token, run).await) }.into_ffi(),
                 Err(fault) => ready(reply(Err(fault))).into_ffi(),
             },
+            host::CONTROL => {
+                ready(reply(read(&payload).and_then(|call| write(&self.control(call)?)))).into_ffi()
+            }
+            host::PROCESS_RUN => {
+                ready(reply(read(&payload).and_then(|run| write(&self.run_process(run)?)))).into_ffi()
+            }
             operation => ready(reply(self.answer(&token, operation, &payload))).into_ffi(),
         }
     }

@@ -24,7 +24,8 @@ use crate::{
     },
 };
 
-/// An extension that runs in a test. Dropping it closes the extension and removes its temporary folders.
+/// An extension that runs in a test. Dropping it closes the extension and removes its temporary folders; it panics
+/// where a function that the test gave the [`FakeHost`] for an answer panicked.
 pub struct Harness<E: Exported> {
     extension: Arc<ExtensionBox>,
     host: FakeHost,
@@ -179,6 +180,11 @@ impl<E: Exported> Harness<E> {
 impl<E: Exported> Drop for Harness<E> {
     fn drop(&mut self) {
         self.extension.close();
+        let failed = self.host.record().failed.take();
+        // An extension that made nothing of the fault must not let the test pass.
+        if let (Some(message), false) = (failed, std::thread::panicking()) {
+            panic!("{message}");
+        }
     }
 }
 

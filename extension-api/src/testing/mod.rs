@@ -25,6 +25,7 @@
 //! assert_eq!(counted, Ok("3".to_owned()));
 //! ```
 
+mod answers;
 mod clock;
 mod fake_host;
 mod harness;

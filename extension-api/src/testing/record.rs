@@ -9,7 +9,9 @@ use serde_json::Value;
 
 use crate::{
     AgentResponse, Fault, ToolName,
-    wire::{BusMessage, ControlCall, InvokeAgent, Log, NotifyUser, RunAgent, Submit},
+    wire::{
+        BusMessage, ControlCall, InvokeAgent, Log, NotifyUser, ProcessOutput, RunAgent, RunProcess, Submit,
+    },
 };
 
 #[derive(Default)]
@@ -24,8 +26,11 @@ pub(super) struct Record {
     pub(super) agent_runs: Vec<RunAgent>,
     pub(super) own_tool_results: Vec<Result<String, Fault>>,
     pub(super) agent_calls: Vec<InvokeAgent>,
+    pub(super) processes: Vec<RunProcess>,
     pub(super) tools_changed: u32,
     pub(super) closed: bool,
+    /// Why an answer of the test's could not be made.
+    pub(super) failed: Option<String>,
     pub(super) answers: Answers,
     pub(super) subscriptions: BTreeMap<u64, Reader>,
     /// Tokens of the calls that live.
@@ -36,11 +41,15 @@ pub(super) struct Record {
 /// Answers by what they answer, in the order in which they were given.
 #[derive(Default)]
 pub(super) struct Answers {
-    pub(super) control: HashMap<String, VecDeque<Result<Value, Fault>>>,
+    pub(super) control: HashMap<String, VecDeque<Prepared<Value, Value>>>,
     pub(super) tools: HashMap<String, VecDeque<Result<String, Fault>>>,
     pub(super) runs: VecDeque<ScriptedRun>,
     pub(super) agents: HashMap<String, VecDeque<AgentResponse>>,
+    pub(super) processes: HashMap<String, VecDeque<Prepared<RunProcess, ProcessOutput>>>,
 }
+
+/// An answer that is made when it is asked for.
+pub(super) type Prepared<A, T> = Box<dyn FnOnce(&A) -> Result<T, Fault> + Send>;
 
 /// What a run of the loop does: calls of the extension's own tools, then an answer.
 pub(super) struct ScriptedRun {
@@ -58,16 +67,13 @@ pub(super) struct Reader {
 
 /// The next answer that was given for `name`, else a fault that says how to give one.
 pub(super) fn answer<T>(
-    answers: &mut HashMap<String, VecDeque<Result<T, Fault>>>,
+    answers: &mut HashMap<String, VecDeque<T>>,
     name: &str,
     method: &str,
 ) -> Result<T, Fault> {
-    match answers.get_mut(name).and_then(VecDeque::pop_front) {
-        Some(answer) => answer,
-        None => {
-            Err(Fault::not_found(format!("the test has no answer for `{name}`: use `FakeHost::{method}`")))
-        }
-    }
+    let missing =
+        || Fault::not_found(format!("the test has no answer for `{name}`: use `FakeHost::{method}`"));
+    answers.get_mut(name).and_then(VecDeque::pop_front).ok_or_else(missing)
 }
 
 impl Record {

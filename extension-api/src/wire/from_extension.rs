@@ -173,3 +173,42 @@ pub struct ControlCall {
     #[serde(default)]
     pub params: Value,
 }
+
+/// Payload of [`host::PROCESS_RUN`]: a program that runs confined, to its end.
+///
+/// It reads the system's programs and libraries, the extension's own folder and data folder; it writes the
+/// data folder alone. Its environment is empty but for `env`. When the call ends, so does every process that
+/// it started.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RunProcess {
+    /// A name that is looked up among the system's programs and those of the operator's toolchains, or an absolute path.
+    pub program: String,
+    /// Its arguments.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// Where it runs: a folder beneath the data folder.
+    pub directory: String,
+    /// Its environment, beside `PATH` and `HOME`.
+    #[serde(default)]
+    pub env: std::collections::BTreeMap<String, String>,
+    /// Whether it may use TCP.
+    #[serde(default)]
+    pub network: bool,
+    /// When it is killed, in milliseconds; at most an hour.
+    pub timeout_ms: u64,
+    /// The most that is kept of each output stream, in bytes; at most 1 MiB.
+    pub max_output: u64,
+}
+
+/// How a program ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessOutput {
+    /// Its exit status; none if a signal ended it.
+    pub status: Option<i32>,
+    /// Whether it was killed because its time was over.
+    pub timed_out: bool,
+    /// The beginning of its standard output; what is not UTF-8 is replaced.
+    pub stdout: String,
+    /// The beginning of its standard error stream.
+    pub stderr: String,
+}

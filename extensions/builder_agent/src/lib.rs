@@ -1,35 +1,56 @@
-//! Makes new agents. An agent with tools of its own, which draft, check and activate declarative agents.
+//! Makes new extensions. An agent with tools of its own, which draft, check and activate declarative agents, and where
+//! there is a Rust toolchain write, compile and test native extensions, too.
 //!
 //! Drafts live in a staging folder of its own. What becomes of them is the kernel's decision: it checks them again and
-//! refuses what would need the operator's agreement. Native extensions are not made here.
+//! asks the operator where they bring what needs agreement. Nothing of a draft runs in here: cargo and the tests of a
+//! draft run confined, in processes of the kernel's.
 
+mod activation;
+mod compiler;
 mod draft;
+mod native;
+mod place;
 mod staging;
+mod toolchain;
+
+#[cfg(test)]
+mod tests;
+
+use std::{sync::Arc, time::Duration};
 
 use drupe_extension_api::{control::method, prelude::*};
 use serde_json::{Value, json};
 use staging::Staging;
+use toolchain::{PATIENCE, Toolchain};
 
 /// The tools that its runs may use.
-const TOOLS: [&str; 7] = [
+const TOOLS: [&str; 10] = [
     "builder_guide",
     "builder_draft",
+    "builder_draft_native",
     "builder_write",
     "builder_patch",
     "builder_check",
+    "builder_compile",
+    "builder_test",
     "builder_activate",
     "builder_restart",
 ];
 
+/// The deadline of a tool that runs cargo. Beyond cargo's own, asking whether there is one takes a while, and the fault
+/// that says why it was ended shall be heard.
+const DEADLINE: Duration = PATIENCE.saturating_add(Duration::from_secs(60));
+
 struct Builder {
     host: Host,
-    staging: Staging,
+    staging: Arc<Staging>,
+    toolchain: Toolchain,
 }
 
 impl Extension for Builder {
     async fn initialize(host: Host) -> Result<Self, Fault> {
-        let staging = Staging::new(host.data_folder().join("staging"))?;
-        Ok(Self { host, staging })
+        let staging = Arc::new(Staging::new(host.data_folder())?);
+        Ok(Self { host, staging, toolchain: Toolchain::default() })
     }
 }
 
@@ -53,14 +74,29 @@ impl AgentProvider for Builder {
     }
 }
 
+/// What the guide is asked for.
+#[derive(Deserialize, JsonSchema, Default)]
+#[serde(rename_all = "snake_case")]
+enum Topic {
+    /// Agents without code.
+    #[default]
+    Agent,
+    /// Extensions in Rust.
+    Native,
+}
+
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct Guide {
+    /// `agent` (default) for agents without code, `native` for extensions in Rust.
+    #[serde(default)]
+    topic: Topic,
+}
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Named {
-    /// Id of the new agent.
+    /// Id of the draft.
     id: String,
 }
 
@@ -79,9 +115,9 @@ struct Draft {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Write {
-    /// Id of the new agent.
+    /// Id of the draft.
     id: String,
-    /// A file of its folder, such as `manifest.yaml` or `prompt.md`.
+    /// A file of its folder, such as `manifest.yaml`, `prompt.md` or `src/lib.rs`.
     file: String,
     /// The whole content.
     content: String,
@@ -90,7 +126,7 @@ struct Write {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Patch {
-    /// Id of the new agent.
+    /// Id of the draft.
     id: String,
     /// A file of its folder.
     file: String,
@@ -100,33 +136,47 @@ struct Patch {
     replace: String,
 }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Reason {
-    /// Why, for the operator.
-    reason: String,
-}
-
 impl ToolProvider for Builder {
     fn tools(&self) -> Vec<Tool<Self>> {
+        let [guide, draft, draft_native, write, patch, check, compile, test, activate, restart] = TOOLS;
         vec![
-            Tool::new(TOOLS[0], "Shows the form of an agent's files.", Self::guide).read_only(),
-            Tool::new(TOOLS[1], "Writes a first draft of an agent.", Self::draft).idempotent(),
-            Tool::new(TOOLS[2], "Writes a file of a draft.", Self::write)
+            Tool::new(guide, "Shows the form of an extension's files.", Self::guide).read_only(),
+            Tool::new(draft, "Writes a first draft of an agent without code.", Self::draft).idempotent(),
+            Tool::new(draft_native, "Writes a first draft of an extension in Rust.", Self::draft_native),
+            Tool::new(write, "Writes a file of a draft.", Self::write)
                 .idempotent()
                 .item(ItemKind::FileChange),
-            Tool::new(TOOLS[3], "Replaces one passage in a file of a draft.", Self::patch)
+            Tool::new(patch, "Replaces one passage in a file of a draft.", Self::patch)
                 .item(ItemKind::FileChange),
-            Tool::new(TOOLS[4], "Checks a draft; tells every fault.", Self::check).read_only(),
-            Tool::new(TOOLS[5], "Makes a checked draft an extension.", Self::activate),
-            Tool::new(TOOLS[6], "Asks for the restart that takes new agents in.", Self::restart).idempotent(),
+            Tool::new(check, "Checks a draft's manifest; tells every fault.", Self::check).read_only(),
+            runs_cargo(Tool::new(
+                compile,
+                "Compiles a draft in Rust; tells the first errors.",
+                Self::compile,
+            )),
+            runs_cargo(Tool::new(test, "Runs the tests of a draft in Rust; tells what failed.", Self::test)),
+            Tool::new(activate, "Makes a checked draft an extension.", Self::activate),
+            Tool::new(restart, "Asks for the restart that takes new agents in.", Self::restart).idempotent(),
         ]
     }
 }
 
+/// May be repeated; fetches crates; takes long. What a crate's build says may come from strangers.
+fn runs_cargo(tool: Tool<Builder>) -> Tool<Builder> {
+    tool.idempotent()
+        .exclusive()
+        .outward()
+        .reads_untrusted()
+        .timeout(DEADLINE)
+        .item(ItemKind::CommandExecution)
+}
+
 impl Builder {
-    async fn guide(&self, _: Nothing, _: Call) -> Result<String, Fault> {
-        Ok(include_str!("guide.md").to_owned())
+    async fn guide(&self, input: Guide, _: Call) -> Result<&'static str, Fault> {
+        Ok(match input.topic {
+            Topic::Agent => include_str!("guide.md"),
+            Topic::Native => include_str!("native.md"),
+        })
     }
 
     async fn draft(&self, input: Draft, _: Call) -> Result<String, Fault> {
@@ -167,19 +217,11 @@ impl Builder {
             _ => Err(Fault::invalid(format!("the draft has faults:\n{rendered}"))),
         }
     }
-
-    async fn activate(&self, input: Named, _: Call) -> Result<String, Fault> {
-        let id = ExtensionId::new(&input.id)?;
-        let path = self.staging.folder(&id)?;
-        self.host.control(method::EXTENSIONS_ADD, json!({ "path": path })).await?;
-        self.staging.forget(&id)?;
-        Ok(format!("`{id}` is an extension now; it takes effect after a restart"))
-    }
-
-    async fn restart(&self, input: Reason, call: Call) -> Result<String, Fault> {
-        call.request_restart(input.reason).await?;
-        Ok("drupe restarts when this turn has ended".into())
-    }
 }
 
 export!(Builder: Agent, Tool);
+
+/// The page for authors of native extensions, whose example is tested.
+#[cfg(doctest)]
+#[doc = include_str!("native.md")]
+mod native_guide {}

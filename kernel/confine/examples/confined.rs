@@ -1,9 +1,17 @@
 //! The program that the tests of this crate start: it re-executes itself for the `confined` verb, as drupe does, and
 //! misbehaves on request.
 
-use std::{env, ffi::OsString, net::TcpStream, path::PathBuf, process::exit};
+use std::{
+    env,
+    ffi::OsString,
+    io::{self, Read},
+    net::TcpStream,
+    os::fd::{FromRawFd, OwnedFd},
+    path::PathBuf,
+    process::exit,
+};
 
-use drupe_confine::{Confined, Profile, VERB};
+use drupe_confine::{ConfineError, Confined, Profile, VERB};
 
 fn main() {
     let mut args = env::args_os().skip(1);
@@ -12,6 +20,7 @@ fn main() {
         VERB => drupe_confine::main(args),
         "connect" => exit(connect(args.next())),
         "parent" => parent(args.next()),
+        "standard" => exit(standard()),
         _ => exit(2),
     }
 }
@@ -22,7 +31,17 @@ fn connect(port: Option<OsString>) -> i32 {
     i32::from(TcpStream::connect(("127.0.0.1", port)).is_err())
 }
 
-/// Starts a script that leaves processes behind everywhere, then waits to be killed.
+/// Passes its own standard input by number: 0 if that is refused.
+fn standard() -> i32 {
+    // SAFETY: nothing else in this process uses the standard input, and it ends after this.
+    let input = unsafe { OwnedFd::from_raw_fd(0) };
+    let exe = env::current_exe().unwrap_or_default();
+    let (start, _) = Confined::new(&exe, Profile::read_only(), &exe).pass(input);
+    i32::from(!matches!(start.spawn(), Err(ConfineError::Refused(reason)) if reason.contains("descriptor 0")))
+}
+
+/// Starts a script that leaves processes behind everywhere, then waits to be killed. Should the test end before it
+/// does that, the end of the input ends this process as well.
 fn parent(folder: Option<OsString>) {
     let folder = PathBuf::from(folder.unwrap_or_default());
     let script =
@@ -32,8 +51,6 @@ fn parent(folder: Option<OsString>) {
     let child = Confined::new(exe, profile, "/bin/sh").arg("-c").arg(script).directory(folder);
     let child = child.env("PATH", "/usr/bin:/bin").spawn();
     if child.is_ok() {
-        loop {
-            std::thread::park();
-        }
+        let _ = io::stdin().read_to_end(&mut Vec::new());
     }
 }

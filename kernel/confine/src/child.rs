@@ -5,7 +5,7 @@ use std::{
     ffi::OsString,
     io::{self, BufRead, BufReader, Read, Write},
     os::{
-        fd::{AsRawFd, BorrowedFd, RawFd},
+        fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd},
         unix::{net::UnixStream, process::CommandExt},
     },
     path::PathBuf,
@@ -42,6 +42,7 @@ pub enum ConfineError {
 pub struct Confined {
     exe: PathBuf,
     spec: Spec,
+    passed: Vec<OwnedFd>,
     stdin: Stdio,
     stdout: Stdio,
     stderr: Stdio,
@@ -57,9 +58,17 @@ impl Confined {
             env: BTreeMap::new(),
             directory: None,
             deadline_ms: None,
+            passed: Vec::new(),
             profile,
         };
-        Self { exe: exe.into(), spec, stdin: Stdio::null(), stdout: Stdio::null(), stderr: Stdio::null() }
+        Self {
+            exe: exe.into(),
+            spec,
+            passed: Vec::new(),
+            stdin: Stdio::null(),
+            stdout: Stdio::null(),
+            stderr: Stdio::null(),
+        }
     }
 
     /// Adds an argument.
@@ -81,6 +90,20 @@ impl Confined {
     pub fn env(mut self, name: impl Into<String>, value: impl Into<OsString>) -> Self {
         self.spec.env.insert(name.into(), value.into());
         self
+    }
+
+    /// Hands a descriptor to the program, which takes it with [`inherited`](crate::inherited) under the number
+    /// returned. Besides these and the standard streams it gets none. The copy on this side is closed by `spawn`, and
+    /// no process between holds one: when the program closes its own, or ends, the other end of a socket sees it.
+    ///
+    /// A descriptor is a right that the profile does not bind. Of a local socket pass one end of a connected stream
+    /// pair: with one that is not connected the program could connect to any path.
+    #[must_use]
+    pub fn pass(mut self, descriptor: OwnedFd) -> (Self, RawFd) {
+        let number = descriptor.as_raw_fd();
+        self.spec.passed.push(number);
+        self.passed.push(descriptor);
+        (self, number)
     }
 
     /// Sets the folder to start in.
@@ -121,6 +144,11 @@ impl Confined {
     /// Starts it, and waits the few milliseconds until it is confined. An error means that the program's first
     /// instruction was not run.
     pub fn spawn(self) -> Result<Child, ConfineError> {
+        if let Some(number) = self.spec.passed.iter().find(|number| **number <= 2) {
+            return Err(ConfineError::Refused(format!(
+                "descriptor {number} is a standard stream; set it as one"
+            )));
+        }
         let (own, theirs) = UnixStream::pair()?;
         self.write_spec(&own)?;
         #[expect(clippy::disallowed_methods, reason = "this crate starts the child processes")]
@@ -129,9 +157,9 @@ impl Confined {
         // A group of its own: a Ctrl-C on the terminal is for the daemon, which decides what ends.
         command.env_clear().process_group(0);
         command.stdin(self.stdin).stdout(self.stdout).stderr(self.stderr);
-        keep_open_in_child(&mut command, theirs.as_raw_fd());
+        keep_open_in_child(&mut command, [&[theirs.as_raw_fd()], self.spec.passed.as_slice()].concat());
         let mut process = command.spawn()?;
-        drop(theirs);
+        drop((theirs, self.passed));
         let mut reports = BufReader::new(own);
         let enforcement = match read_start(&mut reports) {
             Ok(enforcement) => enforcement,
@@ -147,16 +175,12 @@ impl Confined {
     /// Runs it to its end with both output streams captured, at most `most` bytes of each: what is beyond is thrown
     /// away. Blocks; give it a [`deadline`](Self::deadline).
     pub fn run(self, most: usize) -> Result<Outcome, ConfineError> {
-        let mut child = self.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-        drop(child.stdin.take());
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        // Two pipes that fill up independently need two readers.
-        let errors = std::thread::Builder::new().spawn(move || capture(stderr, most))?;
-        let stdout = capture(stdout, most)?;
-        let stderr = errors.join().map_err(|_| io::Error::other("the reader of a pipe failed"))??;
-        let enforcement = child.enforcement();
-        let (status, timed_out) = child.wait()?;
-        Ok(Outcome { status, timed_out, stdout, stderr, enforcement })
+        self.spawn_captured()?.finish(most)
+    }
+
+    /// Starts it with both output streams to be captured by [`Child::finish`].
+    pub fn spawn_captured(self) -> Result<Child, ConfineError> {
+        self.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
     }
 
     /// Leaves the spec in the socket's buffer, where it waits for the process that is yet to be started.
@@ -173,14 +197,17 @@ impl Confined {
     }
 }
 
-/// Lets one descriptor through the next `exec` of the child, and of the child only: other threads of this process
-/// may start processes at the same time, which must not get it.
-fn keep_open_in_child(command: &mut Command, number: RawFd) {
+/// Lets descriptors through the next `exec` of the child, and of the child only: other threads of this process may
+/// start processes at the same time, which must not get them.
+fn keep_open_in_child(command: &mut Command, numbers: Vec<RawFd>) {
     let keep = move || {
-        // SAFETY: the descriptor is open in the parent until `spawn` returns, hence in its forked copy.
-        Ok(fcntl_setfd(unsafe { BorrowedFd::borrow_raw(number) }, FdFlags::empty())?)
+        for number in &numbers {
+            // SAFETY: the descriptor is open in the parent until `spawn` returns, hence in its forked copy.
+            fcntl_setfd(unsafe { BorrowedFd::borrow_raw(*number) }, FdFlags::empty())?;
+        }
+        Ok(())
     };
-    // SAFETY: the closure makes one system call; it does not allocate or lock.
+    // SAFETY: the closure makes system calls only; it does not allocate or lock.
     unsafe { command.pre_exec(keep) };
 }
 
@@ -253,6 +280,24 @@ impl Child {
         self.process.id()
     }
 
+    /// What ends it from elsewhere while somebody waits in [`finish`](Self::finish).
+    pub fn stopper(&self) -> io::Result<Stopper> {
+        Ok(Stopper(self.reports.get_ref().try_clone()?))
+    }
+
+    /// Waits for its end, at most `most` bytes of each piped output stream kept: what is beyond is thrown away. Blocks.
+    pub fn finish(mut self, most: usize) -> Result<Outcome, ConfineError> {
+        drop(self.stdin.take());
+        let (stdout, stderr) = (self.stdout.take(), self.stderr.take());
+        // Two pipes that fill up independently need two readers.
+        let errors = std::thread::Builder::new().spawn(move || capture(stderr, most))?;
+        let stdout = capture(stdout, most)?;
+        let stderr = errors.join().map_err(|_| io::Error::other("the reader of a pipe failed"))??;
+        let enforcement = self.enforcement();
+        let (status, timed_out) = self.wait()?;
+        Ok(Outcome { status, timed_out, stdout, stderr, enforcement })
+    }
+
     /// Waits for its end, and that of all descendants. The second value says whether its deadline passed.
     pub fn wait(&mut self) -> io::Result<(ExitStatus, bool)> {
         let timed_out = matches!(read_report(&mut self.reports), Some(Report::TimedOut));
@@ -268,6 +313,17 @@ impl Child {
     pub fn kill(mut self) -> io::Result<ExitStatus> {
         self.reports.get_ref().shutdown(std::net::Shutdown::Both)?;
         self.process.wait()
+    }
+}
+
+/// Kills a confined program with all its descendants when it is dropped; does nothing to one that has ended.
+#[derive(Debug)]
+pub struct Stopper(UnixStream);
+
+impl Drop for Stopper {
+    fn drop(&mut self) {
+        // An error means that the other side is gone already.
+        let _ = self.0.shutdown(std::net::Shutdown::Both);
     }
 }
 

@@ -31,19 +31,34 @@ pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Makes every descriptor but the standard streams close on `exec`: what the parent leaked is not for the program.
-pub(crate) fn close_all_on_exec() -> io::Result<()> {
-    for entry in std::fs::read_dir("/proc/self/fd")? {
-        let Some(number) = entry?.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()) else {
-            continue;
-        };
-        if number > 2 {
-            // SAFETY: a number from this list is not -1, and setting the flag changes nothing that an owner relies
-            // on. The list's own descriptor may be gone by then, which the call reports.
-            let _ = fcntl_setfd(unsafe { BorrowedFd::borrow_raw(number) }, FdFlags::CLOEXEC);
+/// Closes every descriptor but the standard streams and those in `kept`: what a parent leaked is not for this process.
+///
+/// To be called at the entry of a process, where nothing else owns a descriptor yet.
+pub(crate) fn close_all_but(kept: &BTreeSet<RawFd>) -> io::Result<()> {
+    let mut first = 3;
+    for number in kept.iter().filter_map(|number| u32::try_from(*number).ok()).filter(|number| *number > 2) {
+        if number > first {
+            close_range(first, number - 1, 0)?;
         }
+        first = number + 1;
+    }
+    close_range(first, u32::MAX, 0)
+}
+
+/// Lets `passed` and the standard streams, and nothing else, through the next `exec` of this process.
+pub(crate) fn keep_on_exec(passed: &[RawFd]) -> io::Result<()> {
+    close_range(3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC)?;
+    for number in passed {
+        // SAFETY: a caller passes numbers that are open here; of one that is not, the call reports an error.
+        fcntl_setfd(unsafe { BorrowedFd::borrow_raw(*number) }, FdFlags::empty())?;
     }
     Ok(())
+}
+
+fn close_range(first: u32, last: u32, flags: u32) -> io::Result<()> {
+    // SAFETY: the call takes three numbers and touches no memory. Which descriptors may go is up to the two callers.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 #[cfg(test)]

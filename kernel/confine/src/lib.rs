@@ -6,23 +6,34 @@
 //! or dies. Signals on the death of a parent are no way to do this: they follow the *thread* that spawned, and the
 //! threads of an async runtime come and go.
 //!
-//! This crate knows nothing of drupe's tools, plugins or policy; who may start what is decided elsewhere. It does
-//! not filter system calls: what Landlock cannot express (UDP, for one) stays open, and [`Enforcement`] says what
-//! the running kernel could do.
+//! The rights are taken by the kernel of the system: Landlock for files, TCP and signals, a filter of system calls for
+//! what Landlock does not know. [`support`] tells beforehand, [`Enforcement`] afterwards, what of it the running
+//! kernel enforces.
+//!
+//! This crate knows nothing of drupe's tools, plugins or policy; who may start what is decided elsewhere. It makes no
+//! namespaces and no control groups: both need a system that lets users have them.
 
-mod beneath;
 mod child;
-mod inherit;
 mod profile;
+mod support;
+mod system;
+
 mod reaper;
-mod restrict;
 mod spec;
 
+mod filter;
+mod restrict;
+mod syscalls;
+
+mod beneath;
+mod inherit;
+
 pub use beneath::{open_beneath, open_root};
-pub use child::{Child, ConfineError, Confined, Outcome};
+pub use child::{Child, ConfineError, Confined, Outcome, Stopper};
 pub use inherit::inherited;
 pub use profile::{Enforcement, Limits, Profile};
 pub use reaper::main;
+pub use support::{Support, support};
 
 /// The verb under which the binary must call [`main`].
 pub const VERB: &str = "confined";

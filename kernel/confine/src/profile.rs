@@ -4,16 +4,39 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::system;
+
 /// What a confined program may do. The default may read, write and reach nothing, and cannot even start: it needs
-/// its own file and libraries readable.
+/// its own file and libraries readable. [`program`](Self::program) is where most begin:
+///
+/// ```
+/// # use drupe_confine::{Limits, Profile};
+/// let profile = Profile::program()
+///     .read("/opt/tool")
+///     .write("/var/lib/tool")
+///     .network(true)
+///     .limits(Limits { data: Some(512 << 20), ..Limits::default() })
+///     .strict(true);
+/// ```
+///
+/// What no profile allows, whatever it says: local sockets but for connected pairs, UDP and any other protocol than
+/// TCP, memory and descriptors of other processes, signals to processes outside, `io_uring`, namespaces, mounts,
+/// shared memory and queues by number, keys, changes of limits, capabilities (also of root), more rights by a setuid
+/// file, 32-bit code. Two things no profile can hinder: a program sees *that* a file exists, with size, mode and times,
+/// and it can watch for changes of what its user may read.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Profile {
     /// Files and folders that it may read and execute, with all beneath them. One that does not exist is skipped.
+    /// A file that is replaced later by another of its name is not readable then; a folder's contents are.
     pub read: Vec<PathBuf>,
     /// Files and folders that it may also change, with all beneath them.
     pub write: Vec<PathBuf>,
-    /// Whether it may use TCP.
+    /// Whether it may use TCP, in either direction. Names are looked up by UDP usually; set `RES_OPTIONS=use-vc` in
+    /// its environment, and the C library of GNU does it by TCP.
     pub network: bool,
+    /// Whether it may change modes, owners, times and extended attributes of files by their path. Compilers and
+    /// unpackers must. The kernel binds this to no folder: it then holds for every file of its user, read or not.
+    pub attributes: bool,
     /// Bounds on what it uses.
     pub limits: Limits,
     /// Refuse to start it where the kernel cannot enforce all of the above. Without it as much as possible is
@@ -26,15 +49,76 @@ impl Profile {
     pub fn read_only() -> Self {
         Self { read: vec![PathBuf::from("/")], ..Self::default() }
     }
+
+    /// What any dynamically linked program needs to run: the system's programs and libraries, its names, hosts,
+    /// certificates and time zone, harmless devices, and figures about the machine. No home, no folder for temporary
+    /// files, no network.
+    ///
+    /// Of `/proc` only single files are in it. The folder as a whole would show the arguments of every process. (Their
+    /// memory, environment, descriptors and root stay hidden also then: Landlock keeps a confined process from what a
+    /// debugger could see.) `/proc/self` cannot be had without the rest, but for what needs no reading, like the link
+    /// `/proc/self/exe`.
+    pub fn program() -> Self {
+        let paths = |list: &[&str]| list.iter().map(PathBuf::from).collect();
+        Self { read: paths(system::READ), write: paths(system::WRITE), ..Self::default() }
+    }
+
+    /// Also reads and executes this file, or what is beneath this folder.
+    #[must_use]
+    pub fn read(mut self, path: impl Into<PathBuf>) -> Self {
+        self.read.push(path.into());
+        self
+    }
+
+    /// Also changes this file, or what is beneath this folder.
+    #[must_use]
+    pub fn write(mut self, path: impl Into<PathBuf>) -> Self {
+        self.write.push(path.into());
+        self
+    }
+
+    /// Sets [`network`](Self::network).
+    #[must_use]
+    pub fn network(mut self, allowed: bool) -> Self {
+        self.network = allowed;
+        self
+    }
+
+    /// Sets [`attributes`](Self::attributes).
+    #[must_use]
+    pub fn attributes(mut self, allowed: bool) -> Self {
+        self.attributes = allowed;
+        self
+    }
+
+    /// Sets [`limits`](Self::limits).
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Sets [`strict`](Self::strict).
+    #[must_use]
+    pub fn strict(mut self, strict: bool) -> Self {
+        self.strict = strict;
+        self
+    }
 }
 
 /// Bounds on what each process of a confined program uses. `None` leaves what is inherited; a bound above the
-/// inherited one is lowered to that. No process writes a core dump: it would hold secrets.
+/// inherited one is lowered to that. The program cannot change them. No process writes a core dump: it would hold
+/// secrets.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Limits {
     /// Seconds of CPU time.
     pub cpu_seconds: Option<u64>,
-    /// Bytes of address space.
+    /// Bytes of memory of its own that can be written: heap, stacks of threads, private mappings. Beyond it an
+    /// allocation fails, which ends most programs. This is the bound on memory to use.
+    pub data: Option<u64>,
+    /// Bytes of address space, with libraries, mapped files and what is only reserved. Runtimes that reserve far more
+    /// than they use (Go, JavaScript, sanitizers) do not start under a bound that would mean something; it is for
+    /// programs that map files without end.
     pub address_space: Option<u64>,
     /// Open files.
     pub open_files: Option<u64>,
@@ -42,6 +126,8 @@ pub struct Limits {
     pub file_size: Option<u64>,
     /// Processes of the whole user, the ones outside included.
     pub processes: Option<u64>,
+    /// How much it gives way to other processes, 0 to 19, as `nice` has it; never less than what is inherited.
+    pub nice: Option<u8>,
 }
 
 /// What the running kernel enforces for one program.
@@ -53,6 +139,8 @@ pub struct Enforcement {
     pub network: bool,
     /// Processes outside cannot be signalled, nor their abstract sockets reached.
     pub scope: bool,
+    /// System calls are filtered.
+    pub syscalls: bool,
     /// The version of Landlock in the kernel; 0 where there is none.
     pub landlock: i32,
 }
@@ -60,6 +148,17 @@ pub struct Enforcement {
 impl Enforcement {
     /// Whether everything that a [`Profile`] says is enforced.
     pub fn complete(&self) -> bool {
-        self.files && self.network && self.scope
+        self.open().is_empty()
+    }
+
+    /// What stays open, in words.
+    pub(crate) fn open(&self) -> Vec<&'static str> {
+        let all = [
+            (self.files, "files"),
+            (self.network, "TCP"),
+            (self.scope, "signals"),
+            (self.syscalls, "system calls"),
+        ];
+        all.into_iter().filter(|(enforced, _)| !enforced).map(|(_, name)| name).collect()
     }
 }

@@ -5,11 +5,12 @@
 //! comes back here and is killed. It ends as the program did.
 
 use std::{
+    collections::BTreeSet,
     ffi::OsString,
     fs,
     io::{self, BufRead, BufReader, Write},
     os::{
-        fd::{AsFd, RawFd},
+        fd::{AsFd, OwnedFd, RawFd},
         unix::{net::UnixStream, process::CommandExt},
     },
     process::{Command, Stdio},
@@ -26,7 +27,7 @@ use rustix::{
 use signal_hook::consts::SIGCHLD;
 
 use crate::{
-    inherit::{close_all_on_exec, inherited},
+    inherit::{close_all_but, inherited, keep_on_exec},
     restrict::restrict,
     spec::{MAX_SPEC, Report, Spec},
 };
@@ -41,14 +42,14 @@ const TIMED_OUT: i32 = 124;
 /// returns; the process must have no other thread and must have done nothing else before.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ! {
     std::process::exit(match prepare(args) {
-        Ok((spec, socket)) => run(&spec, socket),
+        Ok((spec, socket, passed)) => run(&spec, socket, passed),
         // There is nobody to tell: a person called the verb by hand, or the parent is gone.
         Err(_) => FAILED,
     })
 }
 
 /// Reads the spec from the socket and takes the reaper's place in the process tree.
-fn prepare(args: impl IntoIterator<Item = OsString>) -> io::Result<(Spec, UnixStream)> {
+fn prepare(args: impl IntoIterator<Item = OsString>) -> io::Result<(Spec, UnixStream, Vec<OwnedFd>)> {
     let args: Vec<_> = args.into_iter().collect();
     let number: RawFd = match args.as_slice() {
         [flag, number] if flag == "--spec" => number.to_str().and_then(|text| text.parse().ok()),
@@ -64,12 +65,13 @@ fn prepare(args: impl IntoIterator<Item = OsString>) -> io::Result<(Spec, UnixSt
     }
     set_child_subreaper(Some(getpid()))?;
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
-    close_all_on_exec()?;
-    Ok((spec, socket))
+    let passed = spec.passed.iter().map(|number| inherited(*number)).collect::<io::Result<Vec<_>>>()?;
+    close_all_but(&spec.passed.iter().copied().chain([number]).collect::<BTreeSet<_>>())?;
+    Ok((spec, socket, passed))
 }
 
 /// Starts the program, waits, and leaves no descendant. Returns the status to end with.
-fn run(spec: &Spec, socket: UnixStream) -> i32 {
+fn run(spec: &Spec, socket: UnixStream, passed: Vec<OwnedFd>) -> i32 {
     let started = changes().and_then(|changes| Ok((changes, start(spec, &socket)?)));
     let (changes, program) = match started {
         Ok(started) => started,
@@ -80,6 +82,8 @@ fn run(spec: &Spec, socket: UnixStream) -> i32 {
         }
     };
     report(&socket, &Report::Started);
+    // Else whoever holds the other end would not see that the program closed its own.
+    drop(passed);
     if let Ok(null) = fs::OpenOptions::new().read(true).write(true).open("/dev/null") {
         // Else a reader of the program's output would wait for this process, too.
         let _ = rustix::stdio::dup2_stdin(&null);
@@ -124,11 +128,12 @@ fn start(spec: &Spec, socket: &UnixStream) -> io::Result<Pid> {
     if let Some(directory) = &spec.directory {
         command.current_dir(directory);
     }
-    let (profile, socket) = (spec.profile.clone(), socket.try_clone()?);
+    let (profile, passed, socket) = (spec.profile.clone(), spec.passed.clone(), socket.try_clone()?);
     let become_program = move || {
         // Defence in depth: should the program kill this process, it dies with it. That this follows a thread is no
         // harm here, there is only one.
         set_parent_process_death_signal(Some(Signal::KILL))?;
+        keep_on_exec(&passed)?;
         match restrict(&profile) {
             Ok(enforcement) => report(&socket, &Report::Confined(enforcement)),
             Err(error) => {

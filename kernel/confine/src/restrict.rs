@@ -8,9 +8,12 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd,
     Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
 };
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::{
+    process::{Resource, Rlimit, getpriority_process, getrlimit, setpriority_process, setrlimit},
+    thread::{CapabilitySet, CapabilitySets, clear_ambient_capability_set, set_capabilities},
+};
 
-use crate::{Enforcement, Limits, Profile};
+use crate::{Enforcement, Limits, Profile, filter};
 
 /// The newest Landlock whose rights are asked for. An older kernel enforces those that it knows.
 const NEWEST: ABI = ABI::V6;
@@ -18,31 +21,54 @@ const NEWEST: ABI = ABI::V6;
 /// Applies a profile to the calling thread, which must be the only one.
 pub fn restrict(profile: &Profile) -> io::Result<Enforcement> {
     limit(&profile.limits)?;
+    drop_capabilities()?;
     rustix::thread::set_no_new_privs(true)?;
-    let enforcement = landlock(profile).map_err(io::Error::other)?;
-    if profile.strict && !enforcement.complete() {
-        return Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            format!(
-                "this kernel cannot confine the program as asked (Landlock version {}): {}",
-                enforcement.landlock,
-                missing(&enforcement)
-            ),
-        ));
-    }
+    let mut enforcement = landlock(profile).map_err(io::Error::other)?;
+    // Last: it refuses some of what is done above.
+    enforcement.syscalls = filter::install(profile).is_ok();
+    // A program that gets no socket has no TCP either, also where Landlock does not know of it.
+    enforcement.network |= enforcement.syscalls;
+    accept(profile, &enforcement)?;
     Ok(enforcement)
 }
 
-fn missing(enforcement: &Enforcement) -> String {
-    let all = [(enforcement.files, "files"), (enforcement.network, "TCP"), (enforcement.scope, "signals")];
-    let missing: Vec<_> = all.iter().filter(|(enforced, _)| !enforced).map(|(_, name)| *name).collect();
-    format!("{} would stay open", missing.join(", "))
+/// Refuses what is less than a strict profile asks for.
+fn accept(profile: &Profile, enforcement: &Enforcement) -> io::Result<()> {
+    let open = enforcement.open();
+    if !profile.strict || open.is_empty() {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::Unsupported,
+        format!(
+            "this kernel cannot confine the program as asked (Landlock version {}): {} would stay open",
+            enforcement.landlock,
+            open.join(", ")
+        ),
+    ))
+}
+
+/// The version of Landlock in the running kernel; 0 where there is none, or where it is not switched on.
+pub fn landlock_version() -> i32 {
+    const VERSION: u32 = 1;
+    // SAFETY: with this flag the kernel wants no attributes, and the call returns a number and changes nothing.
+    let version =
+        unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0_usize, VERSION) };
+    i32::try_from(version).unwrap_or(0).max(0)
+}
+
+/// Takes what root can do beyond the files that it owns. With `no_new_privs` no later program gets it back.
+fn drop_capabilities() -> io::Result<()> {
+    let none = CapabilitySet::empty();
+    clear_ambient_capability_set()?;
+    Ok(set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?)
 }
 
 fn limit(limits: &Limits) -> io::Result<()> {
     let all = [
         (Resource::Core, Some(0)),
         (Resource::Cpu, limits.cpu_seconds),
+        (Resource::Data, limits.data),
         (Resource::As, limits.address_space),
         (Resource::Nofile, limits.open_files),
         (Resource::Fsize, limits.file_size),
@@ -52,6 +78,9 @@ fn limit(limits: &Limits) -> io::Result<()> {
         let Some(value) = value else { continue };
         let value = getrlimit(resource).maximum.map_or(value, |most| most.min(value));
         setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })?;
+    }
+    if let Some(nice) = limits.nice {
+        setpriority_process(None, getpriority_process(None)?.max(i32::from(nice).min(19)))?;
     }
     Ok(())
 }
@@ -76,6 +105,7 @@ fn landlock(profile: &Profile) -> Result<Enforcement, RulesetError> {
         files: abi >= ABI::V1 as i32,
         network: profile.network || abi >= ABI::V4 as i32,
         scope: abi >= ABI::V6 as i32,
+        syscalls: false,
         landlock: abi,
     })
 }
@@ -93,4 +123,26 @@ fn allow(
         ruleset = ruleset.add_rule(PathBeneath::new(found, access))?;
     }
     Ok(ruleset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_strict_profile_is_refused_where_anything_would_stay_open() {
+        let all = Enforcement { files: true, network: true, scope: true, syscalls: true, landlock: 6 };
+        let strict = Profile::default().strict(true);
+        assert!(accept(&strict, &all).is_ok());
+        for (lacking, word) in [
+            (Enforcement { files: false, ..all }, "files"),
+            (Enforcement { network: false, ..all }, "TCP"),
+            (Enforcement { scope: false, ..all }, "signals"),
+            (Enforcement { syscalls: false, ..all }, "system calls"),
+        ] {
+            let refused = accept(&strict, &lacking).expect_err("it is not complete");
+            assert!(refused.to_string().contains(&format!("{word} would stay open")), "{refused}");
+            assert!(accept(&Profile::default(), &lacking).is_ok());
+        }
+    }
 }

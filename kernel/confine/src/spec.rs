@@ -1,7 +1,7 @@
 //! What goes over the socket between a [`Child`](crate::Child) and its reaper: one [`Spec`] down, then [`Report`]s
 //! up, a line each. When either end closes, the other side is gone.
 
-use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
+use std::{collections::BTreeMap, ffi::OsString, os::fd::RawFd, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +20,8 @@ pub struct Spec {
     /// The whole environment.
     pub env: BTreeMap<String, OsString>,
     pub directory: Option<PathBuf>,
+    /// Descriptors for the program, under the numbers that they have in every process on the way.
+    pub passed: Vec<RawFd>,
     pub deadline_ms: Option<u64>,
     pub profile: Profile,
 }

@@ -116,10 +116,15 @@ fn tcp_is_denied_unless_the_profile_allows_it() {
 
 #[test]
 fn limits_hold_and_no_core_is_written() {
-    let limits = Limits { open_files: Some(64), cpu_seconds: Some(1), ..Limits::default() };
+    let (file_size, processes) = (Some(123_456), Some(4321));
+    let limits =
+        Limits { open_files: Some(64), cpu_seconds: Some(1), file_size, processes, ..Limits::default() };
     let profile = Profile { limits, ..Profile::read_only() };
     let outcome = run(profile.clone(), "ulimit -n; ulimit -c; ulimit -t");
     assert_eq!(String::from_utf8_lossy(&outcome.stdout), "64\n0\n1\n");
+    let outcome = run(profile.clone(), "cat /proc/self/limits");
+    let list = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    assert!(list.contains(" 123456 ") && list.contains(" 4321 "), "{list}");
     let outcome = run(profile, "while :; do :; done");
     assert_eq!(outcome.status.signal(), Some(Signal::KILL.as_raw()));
     assert!(!outcome.timed_out);
@@ -171,9 +176,12 @@ fn dropping_the_child_kills_its_whole_tree() {
 #[test]
 fn the_tree_dies_with_a_killed_parent_double_forks_included() {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut parent = Command::new(exe()).arg("parent").arg(folder.path()).spawn().expect("it starts");
+    let mut parent = Command::new(exe());
+    let mut parent =
+        parent.arg("parent").arg(folder.path()).stdin(Stdio::piped()).spawn().expect("it starts");
     let all = descendants(folder.path());
     assert!(all.iter().all(|pid| alive(*pid)));
+    // Waiting closes its input; it must be dead by then, not end in order.
     parent.kill().expect("it runs");
     parent.wait().expect("it was killed");
     eventually("every descendant ends", || !all.iter().any(|pid| alive(*pid)));
@@ -200,4 +208,19 @@ fn the_verb_called_by_hand_does_nothing() {
         let status = Command::new(exe()).args(args).status().expect("it starts");
         assert_eq!(status.code(), Some(126));
     }
+}
+
+#[test]
+fn a_standard_stream_is_not_passed_by_number() {
+    let status = Command::new(exe()).arg("standard").stdin(Stdio::null()).status().expect("it starts");
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn what_this_system_can_enforce_is_known_beforehand() {
+    let support = drupe_confine::support();
+    let outcome = run(Profile::read_only(), "true");
+    assert_eq!(support.landlock, outcome.enforcement.landlock);
+    assert_eq!(support.seccomp, outcome.enforcement.syscalls);
+    assert_eq!(support.missing().is_none(), outcome.enforcement.complete());
 }

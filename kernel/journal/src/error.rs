@@ -52,6 +52,20 @@ pub enum StoreError {
         /// The state that it would have to be in.
         needed: &'static str,
     },
+    /// The name is the id of one approval and the extension of another.
+    #[error(
+        "`{0}` is the id of one approval and the name of an extension that waits for another; \
+         answer the other one by its own id first"
+    )]
+    AmbiguousApproval(String),
+    /// What the approval was asked for is gone, or has changed and was asked for anew.
+    #[error("approval `{approval}` was withdrawn: `{extension}` changed or is gone; list the approvals")]
+    Withdrawn {
+        /// The approval.
+        approval: String,
+        /// Its extension.
+        extension: String,
+    },
     /// A row cannot be read as what it should be, or a value cannot be written as a row.
     #[error("a record of the journal has the wrong form: {0}")]
     Record(String),

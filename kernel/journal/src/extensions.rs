@@ -1,4 +1,8 @@
-//! The lives of extensions, over all kernels of this home.
+//! The lives of extensions, over all kernels of this home, and what the operator set for them.
+//!
+//! A setting says what the operator wants; whether the extension then works is in its life.
+
+use std::collections::BTreeMap;
 
 use drupe_extension_api::control::StateChange;
 use rusqlite::Connection;
@@ -12,6 +16,9 @@ use crate::{
 /// How many steps of each extension are kept: about thirty starts, enough to see when a trouble began.
 const KEPT: u32 = 128;
 
+/// How many of them are shown: the last few starts, on one screen.
+const SHOWN: u32 = 20;
+
 /// Records one step, and lets go of the oldest.
 pub(crate) fn record(on: &Writing<'_>, extension: &str, change: &StateChange) -> Result<(), StoreError> {
     on.statement("INSERT INTO extension_states (extension, time_ms, state, reason) VALUES (?1, ?2, ?3, ?4)")?
@@ -24,13 +31,36 @@ pub(crate) fn record(on: &Writing<'_>, extension: &str, change: &StateChange) ->
     Ok(())
 }
 
-/// The steps of an extension that are kept, oldest first.
+/// The latest steps of an extension, oldest first.
 pub(crate) fn history(db: &Connection, extension: &str) -> Result<Vec<StateChange>, StoreError> {
-    let mut all = db.prepare_cached(
-        "SELECT time_ms, state, reason FROM extension_states WHERE extension = ?1 ORDER BY number",
+    let mut latest = db.prepare_cached(
+        "SELECT time_ms, state, reason FROM extension_states WHERE extension = ?1 ORDER BY number DESC LIMIT ?2",
     )?;
-    let found = all.query_map([extension], |row| {
+    let found = latest.query_map((extension, SHOWN), |row| {
         Ok(StateChange { time: time(row, 0)?, state: named(row, 1)?, reason: row.get(2)? })
     })?;
-    Ok(found.collect::<Result<_, _>>()?)
+    let mut found: Vec<_> = found.collect::<Result<_, _>>()?;
+    found.reverse();
+    Ok(found)
+}
+
+/// Turns an extension on or off; none leaves it to its manifest again.
+pub(crate) fn set_enabled(
+    on: &Writing<'_>,
+    extension: &str,
+    enabled: Option<bool>,
+) -> Result<(), StoreError> {
+    match enabled {
+        Some(enabled) => on
+            .statement("INSERT OR REPLACE INTO extension_settings (extension, enabled) VALUES (?1, ?2)")?
+            .execute((extension, enabled))?,
+        None => on.statement("DELETE FROM extension_settings WHERE extension = ?1")?.execute([extension])?,
+    };
+    Ok(())
+}
+
+/// What the operator turned on or off, by extension.
+pub(crate) fn enabled(db: &Connection) -> Result<BTreeMap<String, bool>, StoreError> {
+    let mut all = db.prepare_cached("SELECT extension, enabled FROM extension_settings")?;
+    Ok(all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?)
 }

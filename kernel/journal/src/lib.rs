@@ -12,10 +12,11 @@
 //! # Durability
 //!
 //! Everything survives the death of the process. What was promised to the outside survives a power loss as well:
-//! accepted messages, the intent to run a tool that must not run twice, finished turns, and deliveries. One
-//! connection writes, in one thread, and commits whatever has come in while it was busy as one transaction: many
+//! accepted messages, the intent to run a tool that must not run twice, finished turns, deliveries, and what the
+//! operator set or agreed to. One connection writes, in one thread, and commits whatever has come in while it was busy as one transaction: many
 //! sessions share one wait for the disk.
 
+mod activations;
 mod deliveries;
 mod error;
 mod events;

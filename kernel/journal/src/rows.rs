@@ -38,6 +38,12 @@ pub(crate) fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> 
     Timestamp::from_millisecond(row.get(column)?).map_err(|e| wrong(column, e))
 }
 
+/// A column that holds a time in milliseconds or nothing.
+pub(crate) fn maybe_time(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
+    let ms: Option<i64> = row.get(column)?;
+    ms.map(|ms| Timestamp::from_millisecond(ms).map_err(|e| wrong(column, e))).transpose()
+}
+
 /// A column that holds a count.
 pub(crate) fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     u64::try_from(row.get::<_, i64>(column)?).map_err(|e| wrong(column, e))

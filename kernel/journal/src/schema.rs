@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `meta` | a fact about the file, such as that a kernel has it open | `key` |
 //! | `sessions` | a conversation, the position of its last event, the agent that its user chose | `number`; `id` unique |
-//! | `turns` | what one message sets off: queued until `started_ms`, open until `finished_ms`; then its response, spend, remarks and snapshot | `number`, in order of acceptance; `id` unique |
+//! | `turns` | what one message sets off: queued until `started_ms`, begun `starts` times, open until `finished_ms`; then its response, spend, remarks and snapshot | `number`, in order of acceptance; `id` unique |
 //! | `inbox` | the message itself | the turn's number; (`channel`, `external_id`) unique |
 //! | `invocations` | a run of an agent within a turn | `number`, in order of their beginnings; `id` unique |
 //! | `entries` | one record of a run, as JSON | `number`, in order of commits |
@@ -12,6 +12,9 @@
 //! | `outbox` | an answer: `due` → `sending` → `sent`, or `uncertain`, which is never left | `number`; `key` unique |
 //! | `restarts` | a restart that was asked for, until it is consumed | `number` |
 //! | `extension_states` | one step of an extension's life | `number` |
+//! | `extension_settings` | an extension that the operator turned on or off, over its manifest | `extension` |
+//! | `activations` | the operator's agreement to activate an extension: `pending` → `allowed` or `denied`, or `withdrawn`; never deleted, as its number is its name | `number`; (`extension`, `hash`) unique; one `pending` an extension |
+//! | `audit` | one answer of the operator: who, about what, with which content, and which | `number` |
 //!
 //! Times are milliseconds since 1970. The key of `events` keeps each session's events side by side and in order
 //! without an index of its own.
@@ -19,7 +22,11 @@
 //! Versions only go forward. Each step is one transaction, and the file as it was is kept beside it as
 //! `<name>.before-v<N>`. A file of a newer release is refused, not read by guess.
 
-use std::path::Path;
+use std::{
+    fs::{self, OpenOptions},
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+};
 
 use rusqlite::Connection;
 
@@ -29,7 +36,8 @@ use crate::StoreError;
 pub(crate) const APPLICATION_ID: i32 = 0x6472_7570;
 
 /// What each version adds; the first makes an empty file version 1. Released steps are never changed.
-pub(crate) const STEPS: &[&str] = &["
+pub(crate) const STEPS: &[&str] = &[
+    "
 CREATE TABLE meta (
     key TEXT PRIMARY KEY,
     value TEXT NOT NULL
@@ -134,7 +142,39 @@ CREATE TABLE extension_states (
     reason TEXT
 ) STRICT;
 CREATE INDEX states_of_extension ON extension_states (extension, number);
-"];
+",
+    "
+ALTER TABLE turns ADD COLUMN starts INTEGER NOT NULL DEFAULT 0;
+UPDATE turns SET starts = 1 WHERE started_ms IS NOT NULL;
+
+CREATE TABLE extension_settings (
+    extension TEXT PRIMARY KEY,
+    enabled INTEGER NOT NULL CHECK (enabled IN (0, 1))
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE activations (
+    number INTEGER PRIMARY KEY,
+    extension TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    needs TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('pending', 'allowed', 'denied', 'withdrawn')),
+    asked_ms INTEGER NOT NULL,
+    answered_ms INTEGER,
+    UNIQUE (extension, hash)
+) STRICT;
+CREATE UNIQUE INDEX activations_pending ON activations (extension) WHERE state = 'pending';
+
+CREATE TABLE audit (
+    number INTEGER PRIMARY KEY,
+    time_ms INTEGER NOT NULL,
+    who TEXT NOT NULL,
+    what TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    outcome TEXT NOT NULL
+) STRICT;
+",
+];
 
 /// The version that this release reads and writes.
 pub fn version() -> u32 {
@@ -174,13 +214,17 @@ pub(crate) fn migrate(db: &mut Connection, steps: &[&str], path: Option<&Path>) 
 fn keep(db: &Connection, path: &Path, version: u32) -> Result<(), StoreError> {
     let mut copy = path.as_os_str().to_owned();
     copy.push(format!(".before-v{version}"));
-    match std::fs::remove_file(&copy) {
+    match fs::remove_file(&copy) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
     }
+    // SQLite would make it readable for everybody; a file that is there and empty keeps its mode.
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&copy)?;
     let copy =
         copy.into_string().map_err(|_| StoreError::Io("the journal's path is not valid UTF-8".into()))?;
     db.execute("VACUUM INTO ?1", [copy])?;
+    // The file itself is about to change: what it was must not be lost with the power.
+    file.sync_all()?;
     Ok(())
 }
 

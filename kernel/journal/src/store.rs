@@ -1,6 +1,7 @@
 //! The handle: every question and every record passes here.
 
 use std::{
+    collections::BTreeMap,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
@@ -9,14 +10,14 @@ use std::{
 use drupe_agent::Clock;
 use drupe_extension_api::{
     AgentId, AgentRef, CorrelationId, Event, EventBody, InvocationId, SessionId, TurnId,
-    control::{SessionDetail, SessionStatus, StateChange, TurnResult},
+    control::{Approval, ApprovalState, SessionDetail, SessionStatus, StateChange, TurnResult},
 };
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     Accepted, Counts, Delivery, DeliveryId, Inbound, QueuedTurn, RestartRow, RestartVerdict, Storage,
-    StoreError, TurnDone, deliveries, events, extensions, intake, open,
+    StoreError, TurnDone, activations, deliveries, events, extensions, intake, open,
     reader::{self, Question},
     restarts, results, sessions, turns,
     writer::{Command, Survives, Task, Waits, Writer, Writing},
@@ -83,14 +84,15 @@ impl Store {
         self.read(move |db| turns::queued(db, &turn)).await
     }
 
-    /// Notes that a turn begins or goes on. Its events bear the correlation id from here on.
+    /// Notes that a turn begins or goes on, and gives how often it has, this time included: whatever ended the earlier
+    /// ones, a crash or an orderly stop. Its events bear the correlation id from here on.
     pub async fn start_turn(
         &self,
         turn: TurnId,
         root: InvocationId,
         correlation: CorrelationId,
         events: Vec<(Option<AgentRef>, EventBody)>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<u32, StoreError> {
         self.write(Survives::Process, move |on| turns::start(on, &turn, &root, &correlation, &events)).await
     }
 
@@ -222,10 +224,67 @@ impl Store {
         self.write(Survives::Process, move |on| extensions::record(on, &extension, &change)).await
     }
 
-    /// The steps of an extension's life that are kept, oldest first.
+    /// The latest steps of an extension's life, over all kernels: at most twenty, oldest first.
     pub async fn extension_history(&self, extension: &str) -> Result<Vec<StateChange>, StoreError> {
         let extension = extension.to_owned();
         self.read(move |db| extensions::history(db, &extension)).await
+    }
+
+    /// Turns an extension on or off, over its manifest; none leaves it to its manifest again.
+    pub async fn set_enabled(&self, extension: String, enabled: Option<bool>) -> Result<(), StoreError> {
+        self.write(Survives::Power, move |on| extensions::set_enabled(on, &extension, enabled)).await
+    }
+
+    /// The extensions that the operator turned on or off; the others are left to their manifests.
+    pub async fn enabled(&self) -> Result<BTreeMap<String, bool>, StoreError> {
+        self.read(extensions::enabled).await
+    }
+
+    /// Asks the operator to agree that an extension is activated with the content of this hash. Asked again, it
+    /// gives what there is, with its answer if there is one; one that was withdrawn waits anew. What still waited
+    /// for another content of the extension is withdrawn, so call it for the content that is there now.
+    ///
+    /// `needs` says what the agreement is needed for, a phrase each.
+    pub async fn ask_activation(
+        &self,
+        extension: String,
+        hash: String,
+        needs: Vec<String>,
+    ) -> Result<Approval, StoreError> {
+        // The id is shown to people: after a loss of power it must not name another one.
+        self.write(Survives::Power, move |on| activations::ask(on, &extension, &hash, &needs)).await
+    }
+
+    /// How the agreement to this content stands; none where it was never asked for.
+    pub async fn activation(&self, extension: &str, hash: &str) -> Result<Option<ApprovalState>, StoreError> {
+        let (extension, hash) = (extension.to_owned(), hash.to_owned());
+        self.read(move |db| activations::state(db, &extension, &hash)).await
+    }
+
+    /// Records the operator's answer, and who gave it, under the approval's id or the extension that waits; gives
+    /// the approval as it is then. Under its id one may be answered again, which replaces the answer; each answer
+    /// is a row of the audit. Gives none where there is nothing to answer under that name.
+    ///
+    /// Refuses with [`StoreError::AmbiguousApproval`] or [`StoreError::Withdrawn`].
+    pub async fn answer_activation(
+        &self,
+        id_or_extension: &str,
+        allow: bool,
+        by: String,
+    ) -> Result<Option<Approval>, StoreError> {
+        let named = id_or_extension.to_owned();
+        self.write(Survives::Power, move |on| activations::answer(on, &named, allow, &by)).await
+    }
+
+    /// What waits for this extension is not there any more. Answers that were given still hold for their contents.
+    pub async fn withdraw_activation(&self, extension: &str) -> Result<(), StoreError> {
+        let extension = extension.to_owned();
+        self.write(Survives::Process, move |on| activations::withdraw(on, &extension)).await
+    }
+
+    /// Every approval: those that wait first, then the one that was asked for last first.
+    pub async fn activations(&self) -> Result<Vec<Approval>, StoreError> {
+        self.read(activations::list).await
     }
 
     /// Totals for `status`.

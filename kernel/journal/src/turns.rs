@@ -29,20 +29,23 @@ struct Open {
     session: SessionId,
 }
 
-/// Notes that a turn has begun. One that had begun before keeps its time.
+/// Notes that a turn has begun, and gives how often it has by now. One that had begun before keeps its time.
 pub(crate) fn start(
     on: &mut Writing<'_>,
     turn: &TurnId,
     root: &InvocationId,
     correlation: &CorrelationId,
     told: &[(Option<AgentRef>, EventBody)],
-) -> Result<(), StoreError> {
+) -> Result<u32, StoreError> {
     let open = open(on, turn)?;
-    on.statement(
-        "UPDATE turns SET started_ms = coalesce(started_ms, ?2), root = ?3, correlation = ?4 WHERE number = ?1",
-    )?
-    .execute((open.number, on.now_ms(), root.as_str(), correlation.as_str()))?;
-    events::record(on, &open.session, Some(turn), told)
+    let mut begin = on.statement(
+        "UPDATE turns SET started_ms = coalesce(started_ms, ?2), starts = starts + 1, root = ?3, correlation = ?4
+         WHERE number = ?1 RETURNING starts",
+    )?;
+    let starts =
+        begin.query_row((open.number, on.now_ms(), root.as_str(), correlation.as_str()), |row| row.get(0))?;
+    events::record(on, &open.session, Some(turn), told)?;
+    Ok(starts)
 }
 
 /// Records how a turn ended, and queues what goes out.

@@ -5,6 +5,7 @@
 //! upgraded.
 
 use drupe_extension_api::control::{ExitRecord, ExtensionStatus};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// The longest frame in bytes. A few hundred extensions fit, and a default socket buffer holds three of them, so
@@ -35,6 +36,18 @@ pub enum Up {
         /// Remarks for the operator.
         #[serde(default)]
         notices: Vec<String>,
+        /// Names the set of extensions that works; none where it was not kept.
+        #[serde(default)]
+        extensions: Option<String>,
+    },
+    /// The process of an extension has crashed, which the supervisor counts.
+    Crashed(Crashed),
+    /// An extension is to be counted as new: the operator released it, or its content has changed.
+    Released {
+        /// The extension.
+        extension: String,
+        /// For the log.
+        reason: String,
     },
     /// The runtime and the main loop still turn. Never sent from a thread of its own.
     Beat,
@@ -81,11 +94,58 @@ pub enum Down {
         /// Remarks for the operator, such as a configuration that was refused.
         #[serde(default)]
         notices: Vec<String>,
+        /// What must not be loaded, and what only in a process of its own.
+        #[serde(default)]
+        verdicts: Verdicts,
+        /// The set of extensions to return to, because starts with the present one did not become ready.
+        #[serde(default)]
+        fallback: Option<String>,
     },
+    /// The verdicts have changed.
+    Verdicts(Verdicts),
     /// Drain, then end with [`Up::Stopping`] and status 0.
     Stop,
     /// Read the configuration again.
     Reload,
+}
+
+/// What the supervisor knows of extensions that crash.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdicts {
+    /// Left out until they change or are released.
+    #[serde(default)]
+    pub quarantined: Vec<Quarantined>,
+    /// One of these ended a kernel: they run in processes of their own until it is known which.
+    #[serde(default)]
+    pub suspects: Vec<String>,
+}
+
+/// An extension that is left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quarantined {
+    /// The extension.
+    pub extension: String,
+    /// The hash of the content that crashed.
+    pub hash: String,
+    /// What it did, for people.
+    pub reason: String,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// A crash of an extension in a process of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Crashed {
+    /// The extension.
+    pub extension: String,
+    /// The hash of its content.
+    pub hash: String,
+    /// What it was doing.
+    pub operation: String,
+    /// How it ended.
+    pub how: String,
+    /// Whether it was not active yet.
+    pub loading: bool,
 }
 
 /// What can be sent over a link.
@@ -140,7 +200,8 @@ impl Frame for Up {
                 extensions.truncate(kept);
                 true
             }
-            Self::Restart { reason } => halve(reason),
+            Self::Crashed(crashed) => halve(&mut crashed.how) || halve(&mut crashed.operation),
+            Self::Restart { reason } | Self::Released { reason, .. } => halve(reason),
             _ => false,
         }
     }
@@ -148,13 +209,26 @@ impl Frame for Up {
 
 impl Frame for Down {
     fn shorten(&mut self) -> bool {
-        let Self::Start { exits, notices, .. } = self else { return false };
+        let (exits, notices, verdicts) = match self {
+            Self::Start { exits, notices, verdicts, .. } => (exits, notices, verdicts),
+            Self::Verdicts(verdicts) => return verdicts.shorten(),
+            Self::Stop | Self::Reload => return false,
+        };
         // The oldest log lines go first: the newest exit is what a person asks about.
         if let Some(exit) = exits.iter_mut().rev().find(|exit| !exit.last_lines.is_empty()) {
             exit.last_lines.clear();
             return true;
         }
-        exits.pop().is_some() || notices.pop().is_some()
+        exits.pop().is_some() || notices.pop().is_some() || verdicts.shorten()
+    }
+}
+
+impl Verdicts {
+    /// Gives up reasons, and never a name: what is left out must stay left out.
+    fn shorten(&mut self) -> bool {
+        let longest =
+            self.quarantined.iter_mut().map(|found| &mut found.reason).max_by_key(|text| text.len());
+        longest.is_some_and(halve)
     }
 }
 
@@ -170,7 +244,6 @@ fn halve(text: &mut String) -> bool {
 #[cfg(test)]
 mod tests {
     use drupe_extension_api::control::ExtensionState;
-    use jiff::Timestamp;
     use proptest::prelude::*;
 
     use super::*;
@@ -212,6 +285,7 @@ mod tests {
             how: "signal 9 (SIGKILL)".into(),
             crash: true,
             last_lines: vec!["y".repeat(512); 40],
+            blamed: vec![],
         };
         let start = Down::Start {
             generation: 2,
@@ -220,6 +294,8 @@ mod tests {
             restarts: 1,
             exits: vec![exit; 10],
             notices: vec![],
+            verdicts: Verdicts::default(),
+            fallback: None,
         };
         let bytes = start.encode().expect("it shortens to a frame");
         let Some(Down::Start { exits, .. }) = Down::decode(&bytes) else { panic!("a start") };
@@ -229,10 +305,61 @@ mod tests {
 
     #[test]
     fn a_large_configuration_does_not_keep_a_kernel_from_being_ready() {
-        let ready =
-            Up::Ready { drain_timeout_ms: 1, config: "#".repeat(MAX_FRAME), model: None, notices: vec![] };
+        let ready = Up::Ready {
+            drain_timeout_ms: 1,
+            config: "#".repeat(MAX_FRAME),
+            model: None,
+            notices: vec![],
+            extensions: None,
+        };
         let bytes = ready.encode().expect("it shortens to a frame");
         assert!(matches!(Up::decode(&bytes), Some(Up::Ready { config, .. }) if config.is_empty()));
+    }
+
+    #[test]
+    fn verdicts_give_up_their_reasons_and_no_name() {
+        let quarantined = |number| Quarantined {
+            extension: format!("{number:048}"),
+            hash: "f".repeat(64),
+            reason: "r".repeat(1_000),
+            since: Timestamp::UNIX_EPOCH,
+        };
+        let verdicts = Verdicts {
+            quarantined: (0..128).map(quarantined).collect(),
+            suspects: (0..300).map(|number| format!("{number:048}")).collect(),
+        };
+        let start = Down::Start {
+            generation: 2,
+            safe_mode: false,
+            supervisor_pid: 1,
+            restarts: 1,
+            exits: vec![],
+            notices: vec!["n".repeat(1_000)],
+            verdicts: verdicts.clone(),
+            fallback: Some("set".into()),
+        };
+        for frame in [start, Down::Verdicts(verdicts.clone())] {
+            let bytes = frame.encode().expect("it shortens to a frame");
+            let (Some(Down::Start { verdicts: read, .. }) | Some(Down::Verdicts(read))) =
+                Down::decode(&bytes)
+            else {
+                panic!("the frame that was sent")
+            };
+            assert_eq!(read.suspects, verdicts.suspects);
+            let names = |list: &[Quarantined]| list.iter().map(|q| q.extension.clone()).collect::<Vec<_>>();
+            assert_eq!(names(&read.quarantined), names(&verdicts.quarantined));
+        }
+    }
+
+    #[test]
+    fn frames_of_an_earlier_release_lack_what_is_new_and_are_read() {
+        let start = br#"{"frame":"start","generation":1,"safe_mode":false,"supervisor_pid":1,"restarts":0}"#;
+        let Some(Down::Start { verdicts, fallback: None, .. }) = Down::decode(start) else {
+            panic!("a start")
+        };
+        assert_eq!(verdicts, Verdicts::default());
+        let ready = br#"{"frame":"ready","drain_timeout_ms":1,"config":"","model":null}"#;
+        assert!(matches!(Up::decode(ready), Some(Up::Ready { extensions: None, .. })));
     }
 
     #[test]

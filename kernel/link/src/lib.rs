@@ -10,7 +10,7 @@ mod home;
 mod token;
 mod transport;
 
-pub use frame::{Down, Frame, MAX_FRAME, Up};
+pub use frame::{Crashed, Down, Frame, MAX_FRAME, Quarantined, Up, Verdicts};
 pub use home::Home;
 pub use token::{ControlToken, TokenError};
 pub use transport::{KernelLink, Link, LinkError, Received, SupervisorLink, pair};

@@ -6,8 +6,8 @@ use drupe_config::{Manifest, Right};
 use drupe_extension_api::{
     AgentId, AgentResponse, EventBody, FailureClass, Fault, FaultCode, SessionId, TurnId,
     control::{
-        ConfigValue, DaemonState, Named, PathArgument, Restart, SessionSelect, Status, TurnArgument,
-        TurnResult, method,
+        Approval, ApprovalAnswer, ConfigValue, DaemonState, ExtensionDetail, ExtensionStatus, Named,
+        PathArgument, Restart, Scaffold, SessionSelect, Status, TurnArgument, TurnResult, method,
     },
     wire::{Submit, Submitted},
 };
@@ -19,6 +19,7 @@ use crate::{
     bus::Watch,
     channels, check,
     ending::Why,
+    extension::change,
     kernel::{Kernel, store_fault},
     sessions::Stopped,
     turn,
@@ -54,15 +55,25 @@ pub async fn call(
             give(kernel.request_restart(reason, None, false).await?)
         }
         method::EXTENSIONS_LIST => give(kernel.extensions.statuses()),
-        method::EXTENSIONS_SHOW => give(kernel.extensions.detail(&take::<Named>(params)?.id)?),
+        method::EXTENSIONS_SHOW => give(show(kernel, take::<Named>(params)?.id).await?),
         method::EXTENSIONS_CHECK => {
             let PathArgument { path } = take(params)?;
-            give(check::folder(&PathBuf::from(path), kernel.home.root()))
+            give(check::report(&PathBuf::from(path), kernel.home.root()))
         }
         method::EXTENSIONS_ADD => {
             let PathArgument { path } = take(params)?;
             let by_agent = matches!(caller, Caller::Extension(_));
             give(check::add(kernel, PathBuf::from(path), by_agent).await?)
+        }
+        method::EXTENSIONS_SCAFFOLD => give(scaffold(kernel, caller, take(params)?).await?),
+        method::EXTENSIONS_ENABLE | method::EXTENSIONS_DISABLE | method::EXTENSIONS_RELEASE => {
+            operator_only(caller, name)?;
+            give(decide(kernel, name, take::<Named>(params)?.id).await?)
+        }
+        method::APPROVALS_LIST => give(kernel.store.activations().await.map_err(store_fault)?),
+        method::APPROVALS_ANSWER => {
+            operator_only(caller, name)?;
+            give(answer(kernel, take(params)?).await?)
         }
         method::AGENTS_LIST => give(agents(kernel)),
         method::AGENTS_SHOW => {
@@ -149,6 +160,67 @@ fn operator_only(caller: Caller<'_>, name: &str) -> Result<(), Fault> {
             Err(Fault::denied(format!("extension `{}` may not use `{name}`", manifest.id)))
         }
     }
+}
+
+/// An extension in full, with what happened to it in earlier kernels.
+async fn show(kernel: &Kernel, id: String) -> Result<ExtensionDetail, Fault> {
+    let mut detail = kernel.extensions.detail(&id)?;
+    let mut earlier = kernel.store.extension_history(&id).await.map_err(store_fault)?;
+    // What this kernel saw is not all written down yet.
+    let began = detail.history.first().map(|change| change.time);
+    earlier.retain(|change| began.is_none_or(|began| change.time < began));
+    earlier.append(&mut detail.history);
+    detail.history = earlier;
+    Ok(detail)
+}
+
+/// The operator turns an extension on or off, or gives it another chance.
+async fn decide(kernel: &Arc<Kernel>, name: &str, id: String) -> Result<ExtensionStatus, Fault> {
+    kernel.extensions.status(&id)?;
+    match name {
+        method::EXTENSIONS_RELEASE => change::release(kernel, &id).await?,
+        _ => {
+            let on = name == method::EXTENSIONS_ENABLE;
+            kernel.store.set_enabled(id.clone(), Some(on)).await.map_err(store_fault)?;
+            change::rescan(kernel).await?;
+        }
+    }
+    kernel.extensions.status(&id)
+}
+
+/// The operator agrees, or does not, to what an extension brings.
+async fn answer(kernel: &Arc<Kernel>, answer: ApprovalAnswer) -> Result<Approval, Fault> {
+    let ApprovalAnswer { id, allow } = answer;
+    let answered =
+        kernel.store.answer_activation(&id, allow, "operator".into()).await.map_err(store_fault)?;
+    let approval = answered.ok_or_else(|| {
+        Fault::not_found(format!("no approval `{id}` waits")).help("`drupe approvals` lists them")
+    })?;
+    change::rescan(kernel).await?;
+    Ok(approval)
+}
+
+/// Writes the beginning of a native extension; for an extension, into its own data folder alone.
+async fn scaffold(kernel: &Arc<Kernel>, caller: Caller<'_>, scaffold: Scaffold) -> Result<(), Fault> {
+    let Scaffold { id, path } = scaffold;
+    let path = PathBuf::from(path);
+    if let Caller::Extension(manifest) = caller {
+        let data = kernel.home.data(&manifest.id);
+        // A link on the way would lead the kernel where the extension cannot go.
+        let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+        let inside =
+            parent.zip(data.canonicalize().ok()).is_some_and(|(parent, data)| parent.starts_with(data));
+        if !inside {
+            let message = format!("extension `{}` may write into `{}` alone", manifest.id, data.display());
+            return Err(Fault::denied(message));
+        }
+    }
+    let sdk = kernel.home.sdk();
+    let write = move || {
+        let sdk = drupe_extension_source::unpack(&sdk)?;
+        drupe_extension_source::scaffold(&id, &path, &sdk).map_err(|e| Fault::invalid(e.to_string()))
+    };
+    tokio::task::spawn_blocking(write).await.map_err(Fault::internal)?
 }
 
 /// What the kernel is doing.

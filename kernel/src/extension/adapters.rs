@@ -4,21 +4,22 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use drupe_agent::{Agent, Run, Task, Tool, ToolContext, ToolError, ToolOutput};
 use drupe_extension_api::{
-    AgentId, AgentResponse, DefinitionLimits, EffectId, ExtensionId, FailureClass, Fault, FaultCode,
-    ToolResult, ToolSpec,
+    AgentId, AgentResponse, DefinitionLimits, EffectClass, EffectId, ExtensionId, FailureClass, Fault,
+    FaultCode, ToolResult, ToolSpec,
     wire::{self, AgentInvoke, CallContext, LookupResult, ToolCall, ToolLookup},
 };
+use drupe_host::{Header, Instance};
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 
-use super::{
-    instance::{Header, Instance},
-    tokens::Tokens,
-};
+use super::{live::Live, tokens::Tokens};
 
 /// How long a tool may think about the outcome of an interrupted call.
 const LOOKUP: Duration = Duration::from_secs(10);
+
+/// How long a call whose process ended waits for the next process; a restart takes some hundred milliseconds.
+const SUCCESSOR: Duration = Duration::from_secs(10);
 
 /// How long an agent that is stopped may take to end by itself; less than its caller waits for it.
 const GRACE: Duration = Duration::from_millis(400);
@@ -29,6 +30,73 @@ pub struct ExtensionTool {
     pub(crate) spec: Arc<ToolSpec>,
     pub(crate) instance: Arc<Instance>,
     pub(crate) tokens: Arc<Tokens>,
+    pub(crate) live: Arc<Live>,
+}
+
+impl ExtensionTool {
+    /// One call, of the instance that works now.
+    async fn once(
+        &self,
+        instance: &Arc<Instance>,
+        params: Box<RawValue>,
+        context: &ToolContext,
+    ) -> Result<ToolOutput, Fault> {
+        let token = self.tokens.grant(self.owner.clone(), Arc::clone(&context.run));
+        let left = context.deadline.saturating_duration_since(tokio::time::Instant::now());
+        let payload = ToolCall {
+            name: self.spec.name.clone(),
+            params,
+            context: call_context(&context.run, context.effect.clone(), left),
+        };
+        let header =
+            Header { token: token.as_str(), trace: context.run.scope.correlation.as_str(), timeout: None };
+        let result: ToolResult = instance.call(wire::op::TOOL_CALL, &payload, header).await?;
+        Ok(ToolOutput::text(result.content))
+    }
+
+    /// The process that ran the call is gone. What does no harm twice runs again in its successor; anything else only
+    /// where the successor knows that it did not happen.
+    async fn after_crash(
+        &self,
+        crash: Fault,
+        params: Box<RawValue>,
+        context: &ToolContext,
+    ) -> Result<ToolOutput, Fault> {
+        let unknown = |why: &str| {
+            let message = format!("{}; whether it took effect is not known: {why}", crash.message);
+            Fault::new(FaultCode::OutcomeUnknown, message)
+        };
+        let harmless = self.spec.annotations.effect != EffectClass::Once;
+        let waited = tokio::time::timeout(SUCCESSOR, self.live.replacement(&self.owner, &self.instance));
+        let Ok(Some(successor)) = waited.await else {
+            return Err(if harmless { crash } else { unknown("the extension did not come back in time") });
+        };
+        if !harmless {
+            match self.ask(&successor, context.effect.clone()).await {
+                LookupResult::Done { content } => return Ok(ToolOutput::text(content)),
+                LookupResult::NotDone => {}
+                LookupResult::Unknown => return Err(unknown("it is not tried again")),
+            }
+        }
+        self.once(&successor, params, context).await.map_err(|fault| match fault.code {
+            FaultCode::Crashed if !harmless => unknown("the process ended a second time"),
+            _ => fault,
+        })
+    }
+
+    async fn ask(&self, instance: &Instance, effect: EffectId) -> LookupResult {
+        let payload = ToolLookup { name: self.spec.name.clone(), effect_id: effect };
+        let header = Header { timeout: Some(LOOKUP), ..Header::default() };
+        match instance.call(wire::op::TOOL_LOOKUP, &payload, header).await {
+            Ok(result) => result,
+            Err(fault) => {
+                if fault.code != FaultCode::Unsupported {
+                    tracing::warn!(tool = %self.spec.name, %fault, "the outcome of a call could not be looked up");
+                }
+                LookupResult::Unknown
+            }
+        }
+    }
 }
 
 impl Tool for ExtensionTool {
@@ -46,37 +114,19 @@ impl Tool for ExtensionTool {
         context: ToolContext,
     ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let token = self.tokens.grant(self.owner.clone(), Arc::clone(&context.run));
-            let left = context.deadline.saturating_duration_since(tokio::time::Instant::now());
-            let payload = ToolCall {
-                name: self.spec.name.clone(),
-                params,
-                context: call_context(&context.run, context.effect.clone(), left),
-            };
-            let header = Header {
-                token: token.as_str(),
-                trace: context.run.scope.correlation.as_str(),
-                timeout: None,
-            };
-            let result: ToolResult = self.instance.call(wire::op::TOOL_CALL, &payload, header).await?;
-            Ok(ToolOutput::text(result.content))
+            // Only a process of its own can end without this one.
+            let kept = self.instance.process().map(|_| params.clone());
+            match (self.once(&self.instance, params, &context).await, kept) {
+                (Err(fault), Some(params)) if fault.code == FaultCode::Crashed => {
+                    Ok(self.after_crash(fault, params, &context).await?)
+                }
+                (result, _) => Ok(result?),
+            }
         })
     }
 
     fn lookup(&self, effect: EffectId) -> BoxFuture<'_, LookupResult> {
-        Box::pin(async move {
-            let payload = ToolLookup { name: self.spec.name.clone(), effect_id: effect };
-            let header = Header { timeout: Some(LOOKUP), ..Header::default() };
-            match self.instance.call(wire::op::TOOL_LOOKUP, &payload, header).await {
-                Ok(result) => result,
-                Err(fault) => {
-                    if fault.code != FaultCode::Unsupported {
-                        tracing::warn!(tool = %self.spec.name, %fault, "the outcome of a call could not be looked up");
-                    }
-                    LookupResult::Unknown
-                }
-            }
-        })
+        Box::pin(self.ask(&self.instance, effect))
     }
 }
 

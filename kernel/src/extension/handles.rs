@@ -17,26 +17,43 @@ use tokio::sync::broadcast::{self, error::RecvError, error::TryRecvError};
 /// Handles that one extension may hold at once; more is a leak.
 const MOST: usize = 256;
 
+/// Who holds a handle: an extension, and which of its instances.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// The extension.
+    pub extension: ExtensionId,
+    /// The instance: the next one of the same extension has another number.
+    pub instance: u64,
+}
+
 type Subscription = Arc<tokio::sync::Mutex<broadcast::Receiver<BusMessage>>>;
 
 /// The handles of all instances.
 #[derive(Default)]
 pub struct Handles {
     next: AtomicU64,
-    open: Mutex<HashMap<u64, (ExtensionId, Subscription, String)>>,
+    open: Mutex<HashMap<u64, (Holder, Subscription, String)>>,
 }
 
 impl Handles {
+    /// A holder for a new instance.
+    pub fn holder(&self, extension: ExtensionId) -> Holder {
+        Holder { extension, instance: self.next.fetch_add(1, Ordering::Relaxed) }
+    }
+
     /// A handle over the messages of one topic.
     pub fn open(
         &self,
-        owner: &ExtensionId,
+        owner: &Holder,
         topic: String,
         from: broadcast::Receiver<BusMessage>,
     ) -> Result<u64, Fault> {
         let mut open = self.lock();
         if open.values().filter(|(of, ..)| of == owner).count() >= MOST {
-            return Err(Fault::denied(format!("extension `{owner}` holds {MOST} handles; close some")));
+            return Err(Fault::denied(format!(
+                "extension `{}` holds {MOST} handles; close some",
+                owner.extension
+            )));
         }
         let handle = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         open.insert(handle, (owner.clone(), Arc::new(tokio::sync::Mutex::new(from)), topic));
@@ -44,7 +61,7 @@ impl Handles {
     }
 
     /// The next items: waits for the first, then takes what is there, up to the reader's credit.
-    pub async fn next(&self, owner: &ExtensionId, ask: HandleNext) -> Result<HandleItems, Fault> {
+    pub async fn next(&self, owner: &Holder, ask: HandleNext) -> Result<HandleItems, Fault> {
         let found = match self.lock().get(&ask.handle) {
             Some((of, from, topic)) if of == owner => (Arc::clone(from), topic.clone()),
             _ => return Err(Fault::not_found(format!("handle {} is not open", ask.handle))),
@@ -85,16 +102,16 @@ impl Handles {
     }
 
     /// Ends one handle.
-    pub fn close(&self, owner: &ExtensionId, handle: u64) {
+    pub fn close(&self, owner: &Holder, handle: u64) {
         self.lock().retain(|&at, (of, ..)| at != handle || of != owner);
     }
 
     /// Ends all handles of an instance.
-    pub fn close_all(&self, owner: &ExtensionId) {
+    pub fn close_all(&self, owner: &Holder) {
         self.lock().retain(|_, (of, ..)| of != owner);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, (ExtensionId, Subscription, String)>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, (Holder, Subscription, String)>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

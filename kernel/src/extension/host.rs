@@ -31,6 +31,7 @@ use futures_util::FutureExt;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
+use super::handles::Holder;
 use crate::{control, kernel::Kernel, wiring};
 
 /// The longest topic, in bytes.
@@ -42,14 +43,16 @@ struct Table(Arc<Owner>);
 
 struct Owner {
     manifest: Arc<Manifest>,
+    holder: Holder,
     kernel: Weak<Kernel>,
     runtime: tokio::runtime::Handle,
 }
 
 /// The table for an extension, as it crosses the boundary.
 pub fn table(manifest: Arc<Manifest>, kernel: &Arc<Kernel>) -> HostBox {
-    let owner =
-        Owner { manifest, kernel: Arc::downgrade(kernel), runtime: tokio::runtime::Handle::current() };
+    let holder = kernel.handles.holder(manifest.id.clone());
+    let runtime = tokio::runtime::Handle::current();
+    let owner = Owner { manifest, holder, kernel: Arc::downgrade(kernel), runtime };
     Host_TO::from_value(Table(Arc::new(owner)), TD_Opaque)
 }
 
@@ -94,7 +97,7 @@ impl Host for Table {
 
     fn close(&self) {
         if let Some(kernel) = self.0.kernel.upgrade() {
-            kernel.handles.close_all(&self.0.manifest.id);
+            kernel.handles.close_all(&self.0.holder);
         }
     }
 }
@@ -145,9 +148,11 @@ impl Owner {
             host::EMIT => write(self.emit(&kernel, read(payload)?)?),
             host::SUBSCRIBE => {
                 let Subscribe { topic } = read(payload)?;
-                write(kernel.handles.open(id, topic, kernel.bus.topics())?)
+                write(kernel.handles.open(&self.holder, topic, kernel.bus.topics())?)
             }
-            host::HANDLE_NEXT => write(kernel.handles.next(id, read::<HandleNext>(payload)?).await?),
+            host::HANDLE_NEXT => {
+                write(kernel.handles.next(&self.holder, read::<HandleNext>(payload)?).await?)
+            }
             host::TOOL_CALL => {
                 write(self.call_tool(&kernel, &self.run(&kernel, header)?, read(payload)?).await?)
             }
@@ -183,6 +188,10 @@ impl Owner {
                 // Behind a turn stands the person who wrote; what an extension asks for by itself nobody watches.
                 write(kernel.request_restart(reason, run.as_deref(), run.is_none()).await?)
             }
+            host::PROCESS_RUN => {
+                self.right(Right::Processes, operation)?;
+                write(super::process::run(&kernel, &self.manifest, read(payload)?).await?)
+            }
             host::CONTROL => {
                 self.right(Right::Control, operation)?;
                 let ControlCall { method, params } = read(payload)?;
@@ -203,7 +212,7 @@ impl Owner {
 
     fn close_handle(&self, handle: u64) {
         if let Some(kernel) = self.kernel.upgrade() {
-            kernel.handles.close(&self.manifest.id, handle);
+            kernel.handles.close(&self.holder, handle);
         }
     }
 
@@ -215,8 +224,7 @@ impl Owner {
         if self.manifest.rights.contains(&right) {
             return Ok(());
         }
-        let name =
-            serde_json::to_value(right).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
+        let name = crate::check::name(&right);
         tracing::warn!(extension = %self.manifest.id, operation, right = name, "refused: the manifest lacks the right");
         let message = format!("extension `{}` may not use `{operation}`", self.manifest.id);
         Err(Fault::denied(message).help(format!("its manifest needs `rights: [{name}]`")))

@@ -4,24 +4,22 @@
 
 mod order;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use drupe_config::{Isolation, Manifest, load_manifest};
+use drupe_config::{Isolation, Manifest};
 use drupe_extension_api::{
     Fault, FaultCode, ToolSpec,
+    control::ExtensionState,
     wire::{self, Capability, Description, op},
 };
+use drupe_folders::discovery::{self, Origin};
+use drupe_host::{Code, Header, probe};
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::{
-    Key, Record, discovery,
-    discovery::Origin,
-    host,
-    instance::{Header, Instance},
-    library::PluginLibrary,
-    probe,
+    Key, host, place, recovery,
     state::{Action, Event, Out, State},
 };
 use crate::{
@@ -34,73 +32,6 @@ const LOAD: Duration = Duration::from_secs(10);
 const INITIALIZE: Duration = Duration::from_secs(30);
 const START: Duration = Duration::from_secs(30);
 const STOP: Duration = Duration::from_secs(10);
-
-/// Finds all extensions, reads their manifests and decides which are not to be used at all.
-pub fn find(kernel: &Kernel) {
-    sweep(kernel);
-    let mut roots = Vec::new();
-    roots.extend(discovery::shipped(&kernel.start.exe).map(|folder| (Origin::Shipped, folder)));
-    roots.push((Origin::Home, kernel.home.extensions()));
-    roots.extend(kernel.config.extensions.paths.iter().map(|p| (Origin::Listed, p.clone())));
-    let (found, passed) = discovery::discover(&roots);
-    let manifest = |folder: &PathBuf| load_manifest(folder, kernel.home.root());
-    let settled = discovery::settle(found, |f| manifest(&f.folder).is_ok_and(|m| m.value.overrides));
-    let now = Timestamp::now();
-    let mut records = Vec::new();
-    for (found, clash) in settled {
-        let mut record = Record::new(found, now);
-        let mut out = clash.map(Out::Failed);
-        match manifest(&record.found.folder) {
-            Ok(loaded) => {
-                record.notes = loaded.warnings.iter().map(|w| w.message.clone()).collect();
-                out = out.or_else(|| rejected(kernel, &record, &loaded.value));
-                record.manifest = Some(Arc::new(loaded.value));
-            }
-            Err(faults) => out = out.or(Some(Out::Failed(faults.render(false).trim_end().to_owned()))),
-        }
-        records.push((record, out));
-    }
-    let outs: Vec<(Key, Out)> = records.iter().filter_map(|(r, out)| Some((r.key(), out.clone()?))).collect();
-    kernel.extensions.set(records.into_iter().map(|(r, _)| r).collect(), passed);
-    for (key, out) in outs {
-        note(kernel, &key, Event::Rejected(out));
-    }
-}
-
-/// Removes what an earlier kernel left half done: copies of libraries, and folders that were being added.
-fn sweep(kernel: &Kernel) {
-    probe::sweep(kernel);
-    for entry in std::fs::read_dir(kernel.home.extensions()).into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with(crate::check::ADDING) {
-            // What cannot be removed is hidden, and so harmless.
-            let _ = std::fs::remove_dir_all(entry.path());
-        }
-    }
-}
-
-/// Why an extension is not to be used, as far as its manifest tells.
-fn rejected(kernel: &Kernel, record: &Record, manifest: &Manifest) -> Option<Out> {
-    let third_party = record.found.origin != Origin::Shipped;
-    if !manifest.is_enabled(&kernel.config) {
-        return Some(Out::Disabled("turned off by `enabled: false`".into()));
-    }
-    if kernel.start.safe_mode && third_party {
-        return Some(Out::Disabled("safe mode leaves third-party extensions out".into()));
-    }
-    if manifest.id.as_str() == wiring::ORCHESTRATOR {
-        return Some(Out::Failed(format!("the id `{}` is the kernel's own agent's", wiring::ORCHESTRATOR)));
-    }
-    if let Err(faults) = manifest.resolve_secrets(&kernel.config.overlay) {
-        let why = format!("not configured: {}", faults.render(false).trim_end());
-        return Some(if third_party { Out::Failed(why) } else { Out::Disabled(why) });
-    }
-    if manifest.entrypoint.is_some() && third_party && manifest.isolation != Some(Isolation::Inproc) {
-        let why = "native code outside the shipped extensions would run in a process of its own, which is not supported \
-                   yet; if you trust it to run inside the kernel, write `isolation: inproc` into its manifest";
-        return Some(Out::Failed(why.into()));
-    }
-    None
-}
 
 /// Loads and initializes all, each after what it depends on; independent ones at the same time.
 pub async fn bring_up(kernel: &Arc<Kernel>) {
@@ -182,30 +113,44 @@ async fn load(kernel: &Arc<Kernel>, key: &Key, manifest: &Arc<Manifest>) -> Resu
             prompt: None,
         });
     };
-    let found =
-        kernel.extensions.with(key, |r| r.found.clone()).ok_or_else(|| failed("it is gone".into()))?;
-    let file = discovery::library(&found, entrypoint, &kernel.start.exe).map_err(failed)?;
-    let file = probe::checked(kernel, &file, found.origin != Origin::Shipped).await.map_err(failed)?;
+    let known = kernel.extensions.with(key, |r| Some((r.found.clone(), r.isolation?, r.content.clone()?)));
+    let Some((found, isolation, content)) = known.flatten() else {
+        return Err(failed("it is gone".into()));
+    };
+    let exe = &kernel.start.exe;
+    let file = discovery::library(&found, entrypoint, exe).map_err(failed)?;
+    let copy = found.origin != Origin::Shipped || isolation == Isolation::Process;
+    let checked = probe::checked(&kernel.home.probes(exe), &file, copy).await.map_err(failed)?;
+    // Whoever looked at it, and agreed to it, saw this and nothing that came later.
+    if !content.files.iter().any(|seen| seen.hash == checked.hash) {
+        return Err(failed(
+            "its library was replaced while it was loaded; `drupe ext release` tries again".into(),
+        ));
+    }
+    let hash = content.hash.clone();
+    let place = place::place(kernel, manifest, isolation).map_err(failed)?;
+    let code = Code { id: manifest.id.clone(), file: checked.file, hash: hash.clone() };
     let table = host::table(Arc::clone(manifest), kernel);
-    let id = manifest.id.clone();
-    let opened = tokio::task::spawn_blocking(move || {
-        let library = PluginLibrary::open(&file).map_err(|error| error.to_string())?;
-        let instance = Instance::new(id, library.instance(table));
-        let description = instance.describe().map_err(|fault| fault.to_string())?;
-        Ok::<_, String>((instance, description))
-    });
-    let (instance, description) = opened
-        .await
-        .map_err(|error| failed(format!("its library could not be opened: {error}")))?
-        .map_err(failed)?;
-    Ok(Part { manifest: Arc::clone(manifest), description, instance: Some(Arc::new(instance)), prompt: None })
+    let (instance, description) =
+        drupe_host::open(code, place, table).await.map_err(|error| failed(error.to_string()))?;
+    let instance = Arc::new(instance);
+    recovery::watch_process(kernel, key.clone(), hash, &instance);
+    Ok(Part { manifest: Arc::clone(manifest), description, instance: Some(instance), prompt: None })
+}
+
+/// An agent without code, with its texts rendered.
+pub fn declared(kernel: &Kernel, manifest: &Arc<Manifest>) -> Result<Part, String> {
+    let prompt = prompt(kernel, manifest, &listed_tools(kernel, manifest))?;
+    Ok(Part { manifest: Arc::clone(manifest), description: Description::default(), instance: None, prompt })
 }
 
 /// Renders its texts and gives it its context.
 async fn initialize(kernel: &Arc<Kernel>, manifest: &Arc<Manifest>, mut part: Part) -> Result<Part, Out> {
+    let Some(instance) = part.instance.clone() else {
+        return declared(kernel, manifest).map_err(Out::Failed);
+    };
     let tools = listed_tools(kernel, manifest);
     part.prompt = prompt(kernel, manifest, &tools).map_err(Out::Failed)?;
-    let Some(instance) = part.instance.clone() else { return Ok(part) };
     let payload = host::initialize_payload(kernel, manifest, &part, tools).map_err(Out::Failed)?;
     let header = Header { timeout: Some(INITIALIZE), ..Header::default() };
     instance.call::<serde_json::Value>(op::INITIALIZE, &payload, header).await.map_err(
@@ -218,12 +163,11 @@ async fn initialize(kernel: &Arc<Kernel>, manifest: &Arc<Manifest>, mut part: Pa
     Ok(part)
 }
 
-/// What an extension says of itself now. Its own code names its tools, so it gets a thread and a deadline.
+/// What an extension says of itself now. Its own code names its tools, so it gets a deadline.
 pub async fn described(part: &Part) -> Result<Description, Fault> {
-    let Some(instance) = part.instance.clone() else { return Ok(part.description.clone()) };
-    let asked = tokio::task::spawn_blocking(move || instance.describe());
-    match tokio::time::timeout(LOAD, asked).await {
-        Ok(described) => described.map_err(Fault::internal)?,
+    let Some(instance) = &part.instance else { return Ok(part.description.clone()) };
+    match tokio::time::timeout(LOAD, instance.describe()).await {
+        Ok(described) => described,
         Err(_) => {
             Err(Fault::new(FaultCode::Timeout, format!("extension `{}` did not describe itself", part.id())))
         }
@@ -292,8 +236,11 @@ async fn start_one(kernel: &Arc<Kernel>, key: &Key) -> bool {
         return false;
     }
     note(kernel, key, Event::Done);
+    if let Some(instance) = &part.instance {
+        kernel.live.works(part.id(), Arc::clone(instance));
+    }
     if part.can(Capability::Service) {
-        crate::service::supervise(kernel, &part);
+        crate::service::supervise(kernel, key, &part);
     }
     true
 }
@@ -324,14 +271,18 @@ pub async fn stop_all(kernel: &Arc<Kernel>) {
     }
 }
 
-/// Something took an extension out after it was loaded.
+/// Something takes an extension out, and all that depends on it; they are ended at once.
 pub async fn take_out(kernel: &Arc<Kernel>, name: &str, event: Event) {
-    let keys = kernel.extensions.read(|r| (r.found.name == name && !r.state.is_out()).then(|| r.key()));
-    for key in keys.into_iter().flatten() {
-        if note(kernel, &key, event.clone()) == Action::Rollback {
-            roll_back(kernel, &key).await;
-        }
+    for key in mark_out(kernel, name, event) {
+        roll_back(kernel, &key).await;
     }
+}
+
+/// The same, but what is out is left to be ended with [`roll_back`] once nobody is offered it any more.
+#[must_use = "what is marked is to be rolled back"]
+pub fn mark_out(kernel: &Kernel, name: &str, event: Event) -> Vec<Key> {
+    let mut out: Vec<Key> = kernel.extensions.named(name);
+    out.retain(|key| note(kernel, key, event.clone()) == Action::Rollback);
     // What depends on it cannot stay.
     let dependents = kernel.extensions.read(|r| {
         let manifest = r.manifest.as_ref().filter(|_| !r.state.is_out())?;
@@ -339,29 +290,53 @@ pub async fn take_out(kernel: &Arc<Kernel>, name: &str, event: Event) {
         Some((r.found.name.clone(), field))
     });
     for (dependent, field) in dependents.into_iter().flatten() {
-        let why = format!("`{field}` lists `{name}`, which went out");
-        Box::pin(take_out(kernel, &dependent, Event::DependencyLost(why))).await;
+        let why = format!("`{field}` lists `{name}`, which {}", went(kernel, name));
+        out.extend(mark_out(kernel, &dependent, Event::DependencyLost(why)));
+    }
+    out
+}
+
+/// What became of an extension, as the end of a sentence.
+fn went(kernel: &Kernel, name: &str) -> String {
+    let states = kernel.extensions.read(|r| (r.found.name == name).then(|| r.state.clone()));
+    match states.into_iter().flatten().next() {
+        Some(state) => {
+            let (state, reason) = state.shown();
+            let state = serde_json::to_value(state).ok().and_then(|s| s.as_str().map(str::to_owned));
+            let reason = reason.map(|r| format!(": {}", r.lines().next().unwrap_or(r))).unwrap_or_default();
+            format!("is {}{reason}", state.unwrap_or_default().replace('_', " "))
+        }
+        None => "was removed".into(),
     }
 }
 
-async fn roll_back(kernel: &Arc<Kernel>, key: &Key) {
+/// Ends the instance of an extension. Calls that run go on to their end: who made them holds the instance.
+pub async fn roll_back(kernel: &Arc<Kernel>, key: &Key) {
     let part = kernel
         .extensions
         .with(key, |r| r.part.as_mut().and_then(|p| p.instance.take().map(|i| (i, p.clone()))));
     let Some((instance, part)) = part.flatten() else { return };
     let header = Header { timeout: Some(STOP), ..Header::default() };
     if let Err(fault) = instance.call::<serde_json::Value>(op::STOP, &(), header).await
-        && fault.code != FaultCode::Unavailable
+        && !matches!(fault.code, FaultCode::Unavailable | FaultCode::Crashed)
     {
         tracing::warn!(extension = %part.id(), %fault, "did not stop in order");
     }
-    kernel.handles.close_all(part.id());
 }
 
 /// Lets something happen to an extension, and tells of it.
-fn note(kernel: &Kernel, key: &Key, event: Event) -> Action {
+pub fn note(kernel: &Kernel, key: &Key, event: Event) -> Action {
     let (action, change) = kernel.extensions.step(key, event, Timestamp::now());
     if let Some(change) = change {
+        if matches!(
+            change.state,
+            ExtensionState::Failed | ExtensionState::Quarantined | ExtensionState::Disabled
+        ) {
+            kernel.live.gone(&key.0);
+        }
+        if change.state == ExtensionState::Degraded {
+            kernel.live.away(&key.0);
+        }
         let state = change.state;
         match &change.reason {
             Some(reason) => tracing::warn!(extension = %key.0, ?state, "{reason}"),

@@ -5,6 +5,7 @@
 //! else to the standard error stream.
 
 mod agent;
+mod approvals;
 mod ask;
 mod chat;
 mod config;
@@ -79,9 +80,11 @@ enum Verb {
     Restart(restart::Restart),
     /// End the daemon after its running turns
     Stop,
-    /// Extensions: list, show, check, make
+    /// Extensions: list, show, check, make, add, turn on and off
     #[command(subcommand)]
     Ext(ext::Ext),
+    /// What waits for your agreement: list, allow, deny
+    Approvals(approvals::Approvals),
     /// Agents: list, show
     #[command(subcommand)]
     Agent(agent::Agent),
@@ -167,6 +170,7 @@ fn execute(verb: Option<Verb>, keep: bool, context: Context) -> Result<u8, Failu
         Some(Verb::Restart(restart)) => restart.execute(&context),
         Some(Verb::Stop) => stop::execute(&context),
         Some(Verb::Ext(ext)) => ext.execute(&context),
+        Some(Verb::Approvals(approvals)) => approvals.execute(&context),
         Some(Verb::Agent(agent)) => agent.execute(&context),
         Some(Verb::Session(session)) => session.execute(&context),
         Some(Verb::Config(config)) => config.execute(&context),

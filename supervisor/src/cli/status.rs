@@ -108,8 +108,10 @@ pub fn extensions(list: &[ExtensionStatus], colour: bool) -> String {
     let lines = table(&rows);
     let painted = lines.lines().zip(list).map(|(line, extension)| {
         let style = match extension.state {
-            ExtensionState::Failed => Style::Bad,
-            ExtensionState::Skipped => Style::Warning,
+            ExtensionState::Failed | ExtensionState::Quarantined => Style::Bad,
+            ExtensionState::Skipped | ExtensionState::Degraded | ExtensionState::AwaitingApproval => {
+                Style::Warning
+            }
             ExtensionState::Disabled | ExtensionState::Stopped => Style::Dim,
             _ => Style::Plain,
         };
@@ -125,6 +127,9 @@ pub fn word(state: ExtensionState) -> &'static str {
         ExtensionState::Loaded => "loaded",
         ExtensionState::Initialized => "initialized",
         ExtensionState::Active => "active",
+        ExtensionState::AwaitingApproval => "awaiting approval",
+        ExtensionState::Degraded => "degraded",
+        ExtensionState::Quarantined => "quarantined",
         ExtensionState::Failed => "failed",
         ExtensionState::Skipped => "skipped",
         ExtensionState::Disabled => "disabled",

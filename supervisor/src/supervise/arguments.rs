@@ -16,6 +16,9 @@ pub struct KernelArguments {
     /// Descriptor of the listening control socket.
     #[arg(long)]
     pub control_fd: RawFd,
+    /// Descriptor of the page that tells whose code ran when the kernel ended; none where there is no such page.
+    #[arg(long)]
+    pub blame_fd: Option<RawFd>,
     /// The configuration file.
     #[arg(long)]
     pub config: Option<PathBuf>,
@@ -33,6 +36,9 @@ impl KernelArguments {
         let mut args: Vec<OsString> = vec!["kernel".into(), "--home".into(), self.home.clone().into()];
         args.extend(["--link-fd".into(), self.link_fd.to_string().into()]);
         args.extend(["--control-fd".into(), self.control_fd.to_string().into()]);
+        if let Some(fd) = self.blame_fd {
+            args.extend(["--blame-fd".into(), fd.to_string().into()]);
+        }
         if let Some(config) = &self.config {
             args.extend(["--config".into(), config.clone().into()]);
         }
@@ -64,11 +70,13 @@ mod tests {
             home: "/a home".into(),
             link_fd: 7,
             control_fd: 8,
+            blame_fd: Some(9),
             config: Some("/etc/drupe.yaml".into()),
             agents: vec![agent("one"), agent("two")],
             human_log: true,
         };
-        let few = KernelArguments { config: None, agents: vec![], human_log: false, ..all.clone() };
+        let few =
+            KernelArguments { blame_fd: None, config: None, agents: vec![], human_log: false, ..all.clone() };
         for written in [all, few] {
             let args = [OsString::from("drupe")].into_iter().chain(written.to_args());
             let Verb::Kernel(read) = Verb::parse_from(args);

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use drupe_extension_api::control::{ExitRecord, ExtensionStatus};
+use drupe_extension_api::control::{Blamed, ExitRecord, ExtensionStatus};
 use drupe_link::{Down, Home, Received, Up};
 use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,6 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::{
     Failure, Options,
     control::Control,
+    judge::Culprit,
     kernel::Kernel,
     lock::HomeLock,
     output::{Level, Output},
@@ -27,7 +28,10 @@ use super::{
     state::{Action, Ending, Event, Launch, Phase, State},
 };
 
+mod blaming;
 mod status;
+
+use blaming::Blaming;
 
 /// Frames read a round, and the pause after a round that found so many: a kernel that floods the link is slowed down
 /// to what costs little.
@@ -53,7 +57,10 @@ pub struct Driver {
     control: Control,
     probe: Probe,
     record: Record,
+    blaming: Blaming,
     kernel: Option<Kernel>,
+    /// How it was started.
+    launch: Launch,
     /// The link has ended before the kernel has.
     deaf: bool,
     /// The link is not read until then.
@@ -86,8 +93,11 @@ impl Driver {
         let signals = Signals::take().map_err(failed)?;
         let control = Control::open(&home).map_err(failed)?;
         let probe = Probe::new(home.socket(), control.token()).map_err(|error| failed(error.into()))?;
+        let record = Record::open(&home);
+        let (blaming, remarks) = Blaming::open(&record);
         let mut driver = Self {
-            record: Record::open(&home),
+            record,
+            blaming,
             options,
             home,
             lock,
@@ -95,6 +105,7 @@ impl Driver {
             control,
             probe,
             kernel: None,
+            launch: Launch { safe_mode: false, good_config: false, good_extensions: false },
             deaf: false,
             muted: None,
             known: Known::default(),
@@ -105,13 +116,16 @@ impl Driver {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let begin = Entry::Begin { time: Timestamp::now(), pid: std::process::id(), version };
         driver.write(begin, output);
+        remarks.into_iter().for_each(|remark| driver.note(remark, output));
         Ok(driver)
     }
 
     /// Supervises to the end. Returns the exit status.
     pub fn run(mut self, output: &mut Output) -> u8 {
         let seed = RandomState::new().build_hasher().finish();
-        let (mut state, actions) = State::begin(self.options.safe_mode, seed, Instant::now());
+        let good_extensions = self.record.good_extensions().is_some();
+        let (mut state, actions) =
+            State::begin(self.options.safe_mode, good_extensions, seed, Instant::now());
         self.perform(actions, &state, output);
         loop {
             while let Some(event) = self.events.pop_front() {
@@ -179,6 +193,7 @@ impl Driver {
             let frames = if exit.is_some() { LAST_FRAMES } else { FRAMES };
             self.muted = (self.read_link(frames, output) == frames).then(|| now + FLOOD_PAUSE);
         }
+        self.settle(output);
         if let Some(kernel) = &mut self.kernel {
             kernel.listen(output);
         }
@@ -200,6 +215,7 @@ impl Driver {
                 kernel: self.kernel.as_ref(),
                 known: &self.known,
                 notices: &self.notices,
+                blaming: &self.blaming,
                 record: &self.record,
             },
         );
@@ -231,22 +247,26 @@ impl Driver {
 
     fn hear(&mut self, frame: Up, output: &mut Output) {
         let event = match frame {
-            Up::Hello { .. } | Up::Beat => Event::Beat,
-            Up::Ready { drain_timeout_ms, config, model, notices } => {
+            Up::Hello { .. } => Event::Hello,
+            Up::Beat => Event::Beat,
+            Up::Ready { drain_timeout_ms, config, model, notices, extensions } => {
                 self.known.model = model;
                 self.known.notices = notices;
                 let kept =
                     if config.is_empty() { Ok(()) } else { self.record.keep_config(&self.home, &config) };
                 let good_config = !config.is_empty() && kept.is_ok();
                 self.remembered(kept, output);
+                let good_extensions = self.keep_extensions(extensions, output);
                 let drain_timeout = Duration::from_millis(drain_timeout_ms).min(LONGEST_DRAIN);
-                Event::Ready { drain_timeout, good_config }
+                Event::Ready { drain_timeout, good_config, good_extensions }
             }
             Up::Status { sessions, queued_turns, extensions, unlisted } => {
                 self.known =
                     Known { sessions, queued_turns, extensions, unlisted, ..std::mem::take(&mut self.known) };
                 return;
             }
+            Up::Crashed(crashed) => return self.process_crashed(&crashed, output),
+            Up::Released { extension, reason } => return self.released(&extension, &reason, output),
             Up::Draining => Event::Draining,
             Up::Stopping => Event::Stopping,
             Up::Restart { reason } => Event::Restart(reason),
@@ -282,10 +302,12 @@ impl Driver {
     }
 
     fn spawn(&mut self, launch: Launch, state: &State, output: &mut Output) {
-        if !launch.good_config && !launch.safe_mode {
+        let plain = !launch.good_config && !launch.safe_mode && !launch.good_extensions;
+        if plain && state.history.restarts > 0 {
             // What they speak of is over.
             self.notices.clear();
         }
+        self.launch = launch;
         let (generation, kept) = self.record.next_generation();
         self.remembered(kept, output);
         self.control.serve(true);
@@ -294,19 +316,23 @@ impl Driver {
         self.known = Known::default();
         let good = self.home.good_config();
         let config = if launch.good_config { Some(good.as_path()) } else { self.options.config.as_deref() };
+        let page = self.blaming.fresh_page();
         let listener = self.control.listener();
-        match Kernel::spawn(&self.options, self.home.path(), config, listener, generation) {
+        match Kernel::spawn(&self.options, self.home.path(), config, listener, page, generation) {
             Ok(kernel) => {
                 let (pid, time, safe_mode) = (kernel.pid(), Timestamp::now(), launch.safe_mode);
                 self.kernel = Some(kernel);
-                self.send(&Down::Start {
+                let start = Down::Start {
                     generation,
                     safe_mode,
                     supervisor_pid: std::process::id(),
                     restarts: state.history.restarts,
                     exits: self.record.exits(),
-                    notices: self.notices.iter().cloned().collect(),
-                });
+                    notices: self.notices.iter().chain(self.blaming.last()).cloned().collect(),
+                    verdicts: self.blaming.told(),
+                    fallback: launch.good_extensions.then(|| self.record.good_extensions()).flatten(),
+                };
+                self.send(&start);
                 self.write(Entry::Start { time, generation, pid, safe_mode }, output);
                 let mode = if safe_mode { " in safe mode" } else { "" };
                 output.say(Level::Info, &format!("kernel {generation} starts{mode} (process {pid})"));
@@ -341,24 +367,36 @@ impl Driver {
         let text = format!("kernel {generation} ended: {}", ending.how);
         output.say(level, &text);
         self.options.notify.iter().for_each(|notify| notify.status(&text));
+        let blame = self.blaming.judge(&ending);
+        let blamed = |culprit: &Culprit| Blamed {
+            extension: culprit.extension.clone(),
+            operation: culprit.operation.clone(),
+        };
         let exit = ExitRecord {
             time: Timestamp::now(),
             pid: kernel.as_ref().map_or(0, Kernel::pid),
             generation,
-            how: ending.how,
+            how: ending.how.clone(),
             crash: ending.crash,
             last_lines: kernel.as_ref().map(Kernel::last_lines).unwrap_or_default(),
+            blamed: blame.culprits().iter().map(blamed).collect(),
         };
         self.write(Entry::Exit(exit), output);
+        self.blame(&blame, generation, &ending.how, output);
     }
 
     fn note(&mut self, text: String, output: &mut Output) {
-        output.say(Level::Warn, &text);
-        self.write(Entry::Note { time: Timestamp::now(), text: text.clone() }, output);
+        self.remark(&text, output);
         if self.notices.len() == NOTICES {
             self.notices.pop_front();
         }
         self.notices.push_back(text);
+    }
+
+    /// For the log alone.
+    fn remark(&mut self, text: &str, output: &mut Output) {
+        output.say(Level::Warn, text);
+        self.write(Entry::Note { time: Timestamp::now(), text: text.to_owned() }, output);
     }
 
     /// A kernel that does not read what it is sent is found by its silence.

@@ -39,12 +39,14 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Starts one. `config` is the file that it reads.
+    /// Starts one. `config` is the file that it reads, `control` its listening socket, `blame` the page in which it
+    /// notes whose code runs.
     pub fn spawn(
         options: &Options,
         home: &Path,
         config: Option<&Path>,
         control: BorrowedFd<'_>,
+        blame: Option<BorrowedFd<'_>>,
         generation: u64,
     ) -> io::Result<Self> {
         let (link, theirs) = pair()?;
@@ -52,6 +54,7 @@ impl Kernel {
             home: home.to_owned(),
             link_fd: theirs.as_raw_fd(),
             control_fd: control.as_raw_fd(),
+            blame_fd: blame.map(|page| page.as_raw_fd()),
             config: config.map(Path::to_owned),
             agents: options.agents.clone(),
             human_log: options.human_log,
@@ -68,9 +71,10 @@ impl Kernel {
         command.process_group(0);
         // Nobody else starts processes here, so the two need not be closed on `exec` for this moment.
         fcntl_setfd(&theirs, FdFlags::empty())?;
-        fcntl_setfd(control, FdFlags::empty())?;
+        let lent = || std::iter::once(control).chain(blame);
+        lent().try_for_each(|fd| fcntl_setfd(fd, FdFlags::empty()))?;
         let spawned = command.spawn();
-        fcntl_setfd(control, FdFlags::CLOEXEC)?;
+        lent().try_for_each(|fd| fcntl_setfd(fd, FdFlags::CLOEXEC))?;
         let mut child = spawned?;
         let stderr = child.stderr.take();
         if let Some(stderr) = &stderr {

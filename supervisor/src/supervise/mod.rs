@@ -3,12 +3,15 @@
 //! One thread, no async runtime, no plugins, no network. It writes below `HOME/state` and `HOME/run` and nowhere
 //! else. It must hold when the journal, the configuration and the kernel do not, so it reads none of them.
 //!
-//! [`state`] decides, [`driver`] does; the rest are the driver's hands.
+//! [`state`] decides about kernels, [`judge`] and [`ledger`] about extensions that end them, [`driver`] does; the rest
+//! are the driver's hands.
 
 mod arguments;
 mod control;
 mod driver;
+mod judge;
 mod kernel;
+mod ledger;
 mod lock;
 mod notify;
 mod output;

@@ -17,7 +17,8 @@ use drupe_extension_api::control::{CONTROL_VERSION, Hello, Request, method};
 use drupe_link::ControlToken;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-/// Three failures in a row, each after the patience, are seen within 20 s of the fault.
+/// Three failures in a row, each after the patience, are seen within 15 s of the fault: it begins just after an answer,
+/// the next three questions are asked 4, 8 and 12 s later, and the last of them is given up at 15 s.
 const INTERVAL: Duration = Duration::from_secs(4);
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -125,5 +126,36 @@ mod tests {
         assert_eq!(probe.turn(later), None);
         assert_eq!(probe.deadline(), later + PATIENCE);
         assert_eq!(probe.turn(later + PATIENCE), Some(false), "nobody answers");
+    }
+    #[test]
+    fn a_kernel_that_serves_nobody_is_found_within_15_s_whenever_it_begins() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::create(folder.path()).unwrap();
+        let token = ControlToken::create(&home).unwrap();
+        let listener = UnixListener::bind(home.socket()).unwrap();
+        let step = Duration::from_millis(100);
+        // A question is answered at once until the fault, and none after it.
+        for fault in (0..80).map(|tenth| step * tenth) {
+            let mut probe = Probe::new(home.socket(), &token).unwrap();
+            let begin = Instant::now();
+            let mut clients = Vec::new();
+            let (mut elapsed, mut failed) = (Duration::ZERO, 0);
+            while failed < 3 {
+                let asking = probe.asked.is_some();
+                match probe.turn(begin + elapsed) {
+                    Some(true) => failed = 0,
+                    Some(false) => failed += 1,
+                    None if !asking && probe.asked.is_some() => {
+                        clients.push(listener.accept().unwrap().0);
+                        if elapsed < fault {
+                            clients.last_mut().unwrap().write_all(b"{}\n").unwrap();
+                        }
+                    }
+                    None => {}
+                }
+                elapsed += step;
+            }
+            assert!(elapsed - step <= fault + Duration::from_secs(15), "{fault:?}: {elapsed:?}");
+        }
     }
 }

@@ -16,10 +16,17 @@ use drupe_link::Home;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::ledger::{self, Ledger};
+
 /// Exits that `status` shows.
 const EXITS: usize = 10;
 /// Size at which the log is set aside; one older log is kept.
 const LOG: u64 = 512 * 1024;
+/// The ledger of extensions that crash.
+const LEDGER: &str = "quarantine.json";
+/// The name of the last set of extensions with which a kernel became ready, and its longest.
+const GOOD_EXTENSIONS: &str = "extensions.good";
+const NAME: usize = 128;
 /// What is read of a log at the start: ten exits with all their lines fit.
 const READ: u64 = 256 * 1024;
 
@@ -97,6 +104,46 @@ impl Record {
         self.replace("drupe.good.yaml", text.as_bytes())
     }
 
+    /// Keeps the name of a set of extensions with which a kernel became ready: a word of at most 128 characters.
+    pub fn keep_extensions(&self, name: &str) -> io::Result<()> {
+        if self.good_extensions().is_some_and(|known| known == name) {
+            return Ok(());
+        }
+        self.replace(GOOD_EXTENSIONS, format!("{name}\n").as_bytes())
+    }
+
+    /// The last name that was kept; none if there is none that can be read.
+    pub fn good_extensions(&self) -> Option<String> {
+        let text = fs::read_to_string(self.folder.join(GOOD_EXTENSIONS)).ok()?;
+        let name = text.trim_end();
+        is_name(name).then(|| name.to_owned())
+    }
+
+    /// Keeps the ledger.
+    pub fn keep_ledger(&self, ledger: &Ledger) -> io::Result<()> {
+        self.replace(LEDGER, &ledger.to_bytes()?)
+    }
+
+    /// The ledger as it was kept; an empty one with a remark for the operator if that cannot be read.
+    pub fn ledger(&self) -> (Ledger, Option<String>) {
+        let path = self.folder.join(LEDGER);
+        let damaged = |error: &str| {
+            let path = path.display();
+            let text =
+                format!("`{path}` {error}: which extensions have crashed, and are quarantined, is forgotten");
+            (Ledger::default(), Some(text))
+        };
+        let mut bytes = Vec::new();
+        // One byte more than is accepted, so that a longer file is not mistaken for its beginning.
+        let read =
+            fs::File::open(&path).and_then(|file| file.take(ledger::FILE as u64 + 1).read_to_end(&mut bytes));
+        match read {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (Ledger::default(), None),
+            Err(error) => damaged(&format!("cannot be read ({error})")),
+            Ok(_) => Ledger::read(&bytes).map_or_else(|| damaged("is damaged"), |ledger| (ledger, None)),
+        }
+    }
+
     /// Writes a line.
     pub fn write(&mut self, entry: Entry) -> io::Result<()> {
         let mut line = serde_json::to_vec(&entry)?;
@@ -131,6 +178,11 @@ impl Record {
     fn old_log(&self) -> PathBuf {
         self.folder.join("supervisor.log.1")
     }
+}
+
+/// Whether it is a word that can stand in a message: what names a set of extensions is the kernel's affair.
+pub fn is_name(text: &str) -> bool {
+    (1..=NAME).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// The end of a file, from the beginning of a line.
@@ -169,6 +221,7 @@ mod tests {
             how,
             crash: true,
             last_lines,
+            blamed: Vec::new(),
         })
     }
 
@@ -207,6 +260,38 @@ mod tests {
             fs::write(home.state().join(lost), "\0\0 damaged").unwrap();
             assert_eq!(Record::open(&home).next_generation().0, 4, "without {lost}");
         }
+    }
+
+    #[test]
+    fn the_name_of_a_set_of_extensions_is_kept_and_what_is_none_is_not() {
+        let (_folder, home) = home();
+        let record = Record::open(&home);
+        assert_eq!(record.good_extensions(), None);
+        record.keep_extensions("set-1").unwrap();
+        assert_eq!(Record::open(&home).good_extensions(), Some("set-1".to_owned()));
+        for damaged in ["", "two words", "\0", &"x".repeat(NAME + 1)] {
+            fs::write(home.state().join(GOOD_EXTENSIONS), damaged).unwrap();
+            assert_eq!(record.good_extensions(), None, "{damaged:?}");
+        }
+    }
+
+    #[test]
+    fn a_ledger_that_cannot_be_read_is_an_empty_one_with_a_remark() {
+        let (_folder, home) = home();
+        let record = Record::open(&home);
+        assert_eq!(record.ledger(), (Ledger::default(), None));
+        record.keep_ledger(&Ledger::default()).unwrap();
+        assert_eq!(record.ledger(), (Ledger::default(), None));
+        let path = home.state().join(LEDGER);
+        for damaged in [b"{".to_vec(), b"\xff".to_vec(), vec![b' '; 2 * ledger::FILE]] {
+            fs::write(&path, damaged).unwrap();
+            let (found, remark) = record.ledger();
+            assert_eq!(found, Ledger::default());
+            assert!(remark.unwrap().contains("is damaged"));
+        }
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(record.ledger().1.unwrap().contains("cannot be read"));
     }
 
     #[test]

@@ -13,12 +13,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ended::{crashed, ended, spawn};
-pub use event::{Action, Ending, Event, Exit, Launch};
+use ended::{convicted, crashed, ended, spawn};
+pub use event::{Action, Ending, Event, Exit, Killed, Launch};
 
-/// Silence after which a running kernel hangs. It beats every second or so.
+/// Silence after which a kernel hangs. It beats every second or so, from soon after its start on.
 const SILENCE: Duration = Duration::from_secs(10);
-/// The same before it is ready: a library that loads holds the runtime for a while.
+/// The same before its first beat: reading a large journal after a crash comes earlier.
 const START_SILENCE: Duration = Duration::from_secs(60);
 /// Whatever it says, a kernel that is not ready by now never will be.
 const LONGEST_START: Duration = Duration::from_secs(300);
@@ -80,9 +80,11 @@ pub struct Kernel {
     started: Instant,
     /// The last sign of life.
     sign: Instant,
+    /// Whether it has begun to beat.
+    beats: bool,
     ready: Option<Instant>,
     farewell: Option<Farewell>,
-    killed: Option<&'static str>,
+    killed: Option<Killed>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -104,13 +106,18 @@ pub struct History {
     safe_failures: u32,
     good_config: bool,
     on_good_config: bool,
+    good_extensions: bool,
+    on_good_extensions: bool,
+    /// Starts in a row that were not ready when they ended, by nobody's certain fault.
+    unready: u32,
     drain_timeout: Duration,
     seed: u64,
 }
 
 impl State {
-    /// The first start. `seed` spreads the restarts of many daemons on one machine.
-    pub fn begin(safe_mode: bool, seed: u64, now: Instant) -> (Self, Vec<Action>) {
+    /// The first start. `good_extensions` says whether an earlier supervisor has kept the name of a set of extensions
+    /// that works; `seed` spreads the restarts of many daemons on one machine.
+    pub fn begin(safe_mode: bool, good_extensions: bool, seed: u64, now: Instant) -> (Self, Vec<Action>) {
         let history = History {
             restarts: 0,
             safe_mode,
@@ -120,6 +127,9 @@ impl State {
             safe_failures: 0,
             good_config: false,
             on_good_config: false,
+            good_extensions,
+            on_good_extensions: false,
+            unready: 0,
             drain_timeout: DRAIN_TIMEOUT,
             seed: seed | 1,
         };
@@ -141,7 +151,7 @@ impl State {
         match &self.phase {
             Phase::Waiting { until } => Some(*until),
             Phase::Starting(kernel) if kernel.killed.is_none() => {
-                Some((kernel.sign + START_SILENCE).min(kernel.started + LONGEST_START))
+                Some((kernel.sign + kernel.patience()).min(kernel.started + LONGEST_START))
             }
             Phase::Running { kernel, reloading, .. } if kernel.killed.is_none() => {
                 let silent = kernel.sign + SILENCE;
@@ -173,7 +183,7 @@ impl State {
             (Phase::Stopping { .. }, Event::SpawnFailed(_)) => Phase::Done { status: status::FORCED },
             (_, Event::SpawnFailed(reason)) => {
                 let how = format!("the kernel cannot be started: {reason}");
-                actions.push(Action::Record(Ending { how, crash: true }));
+                actions.push(Action::Record(Ending { how, crash: true, exit: None, killed: None }));
                 crashed(&mut history, None, now, &mut actions)
             }
             (phase, event) => live(&mut history, phase, event, now, &mut actions),
@@ -200,10 +210,15 @@ impl Phase {
 
 impl Kernel {
     fn new(now: Instant) -> Self {
-        Self { started: now, sign: now, ready: None, farewell: None, killed: None }
+        Self { started: now, sign: now, beats: false, ready: None, farewell: None, killed: None }
     }
 
-    fn kill(&mut self, why: &'static str, actions: &mut Vec<Action>) {
+    /// How long it may be silent before it is ready.
+    fn patience(&self) -> Duration {
+        if self.beats { SILENCE } else { START_SILENCE }
+    }
+
+    fn kill(&mut self, why: Killed, actions: &mut Vec<Action>) {
         if self.killed.is_none() {
             self.killed = Some(why);
             actions.push(Action::Kill);
@@ -220,6 +235,9 @@ fn wait(
     actions: &mut Vec<Action>,
 ) -> Phase {
     match event {
+        Event::Convicted { quarantined } => {
+            Phase::Waiting { until: convicted(history, until, quarantined, now) }
+        }
         Event::Terminate => {
             actions.push(Action::TellStopping);
             Phase::Done { status: 0 }
@@ -242,13 +260,16 @@ fn live(
     now: Instant,
     actions: &mut Vec<Action>,
 ) -> Phase {
-    if let (Some(kernel), Event::Beat | Event::Ready { .. }) = (phase.kernel(), &event) {
+    if let (Some(kernel), Event::Hello | Event::Beat | Event::Ready { .. }) = (phase.kernel(), &event) {
         kernel.sign = now;
+        kernel.beats |= event != Event::Hello;
     }
     match event {
-        Event::Ready { drain_timeout, good_config } => {
+        Event::Ready { drain_timeout, good_config, good_extensions } => {
             history.drain_timeout = drain_timeout;
             history.good_config |= good_config;
+            history.good_extensions |= good_extensions;
+            history.unready = 0;
             ready(phase, now, actions)
         }
         Event::Draining => drain(phase, now + history.drain_timeout + GRACE),
@@ -269,7 +290,7 @@ fn live(
             if let Phase::Running { kernel, failed_probes, .. } = &mut phase {
                 *failed_probes = if answered { 0 } else { *failed_probes + 1 };
                 if *failed_probes > MOST_FAILED_PROBES {
-                    kernel.kill("it did not answer on the control socket", actions);
+                    kernel.kill(Killed::Unserving, actions);
                 }
             }
             phase
@@ -279,7 +300,9 @@ fn live(
             phase
         }
         Event::Tick => tick(phase, now, actions),
-        Event::Beat | Event::Exited(_) | Event::SpawnFailed(_) => phase,
+        Event::Hello | Event::Beat | Event::Exited(_) | Event::SpawnFailed(_) | Event::Convicted { .. } => {
+            phase
+        }
     }
 }
 
@@ -318,7 +341,7 @@ fn farewell(phase: Phase, farewell: Farewell, now: Instant) -> Phase {
 fn terminate(history: &History, phase: Phase, now: Instant, actions: &mut Vec<Action>) -> Phase {
     match phase {
         Phase::Stopping { mut kernel, until } => {
-            kernel.kill("the operator did not want to wait", actions);
+            kernel.kill(Killed::Impatient, actions);
             Phase::Stopping { kernel, until }
         }
         other => match other.into_kernel() {
@@ -348,14 +371,14 @@ fn tick(mut phase: Phase, now: Instant, actions: &mut Vec<Action>) -> Phase {
     match &mut phase {
         Phase::Starting(kernel) => {
             if now >= kernel.started + LONGEST_START {
-                kernel.kill("it was not ready within 5 minutes", actions);
-            } else if now >= kernel.sign + START_SILENCE {
-                kernel.kill("it gave no sign of life for 60 s while it started", actions);
+                kernel.kill(Killed::Unready, actions);
+            } else if now >= kernel.sign + kernel.patience() {
+                kernel.kill(if kernel.beats { Killed::Silent } else { Killed::Lifeless }, actions);
             }
         }
         Phase::Running { kernel, reloading, .. } => {
             if now >= kernel.sign + SILENCE {
-                kernel.kill("no beat for 10 s", actions);
+                kernel.kill(Killed::Silent, actions);
             }
             if reloading.is_some_and(|until| until <= now) {
                 *reloading = None;
@@ -364,7 +387,7 @@ fn tick(mut phase: Phase, now: Instant, actions: &mut Vec<Action>) -> Phase {
         }
         Phase::Draining { kernel, until } | Phase::Stopping { kernel, until } => {
             if now >= *until {
-                kernel.kill("it did not end in time", actions);
+                kernel.kill(Killed::Undrained, actions);
             }
         }
         Phase::Waiting { .. } | Phase::Done { .. } => {}

@@ -3,6 +3,7 @@
 mod calls;
 mod life;
 mod panics;
+mod processes;
 
 use std::{
     pin::pin,

@@ -14,7 +14,7 @@ use drupe_extension_api::CorrelationId;
 
 use super::*;
 use crate::{
-    deliveries, intake, records, turns as turn_rows,
+    activations, deliveries, intake, records, turns as turn_rows,
     writer::{Survives, Writing},
 };
 
@@ -23,12 +23,13 @@ const REACHED: &str = "reached";
 
 type Commit = fn(&mut Writing<'_>) -> Result<(), StoreError>;
 
-/// The commits of one turn, in order.
-const LIFE: [(&str, Commit); 9] = [
+/// The commits of one turn, and of the operator after it, in order.
+const LIFE: [(&str, Commit); 11] = [
     ("accept", |on| intake::accept(on, &message("s", "1", "hello")).map(|_| ())),
     ("start", |on| {
         let turn = the_turn(on)?;
         turn_rows::start(on, &turn, &invocation("r"), &CorrelationId::new("c").unwrap(), &[remark("start")])
+            .map(|_| ())
     }),
     ("step", |on| record(on, vec![begin("r", "main", None, "hello"), step("r", 1)])),
     ("answer", |on| record(on, vec![answer("r", 1, "", &["tool"])])),
@@ -43,6 +44,8 @@ const LIFE: [(&str, Commit); 9] = [
         deliveries::sending(on, due[0].id)
     }),
     ("sent", |on| deliveries::sent(on, crate::DeliveryId(1), Some("remote"))),
+    ("ask", |on| activations::ask(on, "kv", "h1", &[]).map(|_| ())),
+    ("allow", |on| activations::answer(on, "kv", true, "operator").map(|_| ())),
 ];
 
 fn the_turn(on: &Writing<'_>) -> Result<TurnId, StoreError> {
@@ -56,28 +59,31 @@ fn record(on: &mut Writing<'_>, entries: Vec<Entry>) -> Result<(), StoreError> {
 
 /// How many commits of [`LIFE`] left their traces; anything in between is a failure.
 async fn traces(store: &Store) -> usize {
-    let seen: (u32, u32, u32, u32, Option<String>) = store
+    let seen: (u32, u32, u32, u32, Option<String>, Option<String>) = store
         .read(|db| {
             Ok(db.query_row(
                 "SELECT (SELECT count(*) FROM turns JOIN inbox ON inbox.turn = turns.number),
-                        (SELECT count(*) FROM turns WHERE started_ms IS NOT NULL),
+                        (SELECT coalesce(sum(starts), 0) FROM turns),
                         (SELECT count(*) FROM entries),
                         (SELECT count(*) FROM turns WHERE finished_ms IS NOT NULL),
-                        (SELECT state FROM outbox)",
+                        (SELECT state FROM outbox),
+                        (SELECT state || (SELECT count(*) FROM audit) FROM activations)",
                 [],
-                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)),
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?)),
             )?)
         })
         .await
         .unwrap();
-    match (seen.0, seen.1, seen.2, seen.3, seen.4.as_deref()) {
-        (0, 0, 0, 0, None) => 0,
-        (1, 0, 0, 0, None) => 1,
-        (1, 1, 0, 0, None) => 2,
-        (1, 1, entries @ 2..=5, 0, None) => entries as usize + 1,
-        (1, 1, 5, 1, Some("due")) => 7,
-        (1, 1, 5, 1, Some("uncertain")) => 8,
-        (1, 1, 5, 1, Some("sent")) => 9,
+    match (seen.0, seen.1, seen.2, seen.3, seen.4.as_deref(), seen.5.as_deref()) {
+        (0, 0, 0, 0, None, None) => 0,
+        (1, 0, 0, 0, None, None) => 1,
+        (1, 1, 0, 0, None, None) => 2,
+        (1, 1, entries @ 2..=5, 0, None, None) => entries as usize + 1,
+        (1, 1, 5, 1, Some("due"), None) => 7,
+        (1, 1, 5, 1, Some("uncertain"), None) => 8,
+        (1, 1, 5, 1, Some("sent"), None) => 9,
+        (1, 1, 5, 1, Some("sent"), Some("pending0")) => 10,
+        (1, 1, 5, 1, Some("sent"), Some("allowed1")) => 11,
         other => panic!("half a commit: {other:?}"),
     }
 }

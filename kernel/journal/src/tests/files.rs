@@ -1,8 +1,9 @@
 //! The file: made, migrated, damaged, set aside.
 
-use std::{fs, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use drupe_agent::Journal;
+use drupe_extension_api::control::{ApprovalState, ExtensionState};
 use rusqlite::Connection;
 
 use super::*;
@@ -40,7 +41,6 @@ fn check_damaged(home: &Home, what: &str) {
 
 #[tokio::test]
 async fn a_closed_journal_is_one_file_for_its_owner_alone() {
-    use std::os::unix::fs::PermissionsExt;
     let home = closed().await;
     let names: Vec<_> = fs::read_dir(home.folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names, ["journal.db"]);
@@ -115,6 +115,9 @@ async fn a_newer_journal_is_refused() {
 /// A journal as version 1 wrote it, with content.
 const VERSION_1: &str = include_str!("version_1.sql");
 
+/// The same of version 2.
+const VERSION_2: &str = include_str!("version_2.sql");
+
 fn tables(db: &Connection) -> Vec<(String, String)> {
     let mut all =
         db.prepare("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name").unwrap();
@@ -125,11 +128,15 @@ fn tables(db: &Connection) -> Vec<(String, String)> {
 
 #[test]
 fn the_released_steps_are_unchanged() {
-    let mut fresh = Connection::open_in_memory().unwrap();
-    schema::migrate(&mut fresh, &STEPS[..1], None).unwrap();
-    let released = Connection::open_in_memory().unwrap();
-    released.execute_batch(VERSION_1).unwrap();
-    assert_eq!(tables(&fresh), tables(&released));
+    let dumps = [VERSION_1, VERSION_2];
+    assert_eq!(dumps.len(), STEPS.len(), "a version without a dump of it");
+    for (dump, steps) in dumps.iter().zip(1..) {
+        let mut fresh = Connection::open_in_memory().unwrap();
+        schema::migrate(&mut fresh, &STEPS[..steps], None).unwrap();
+        let released = Connection::open_in_memory().unwrap();
+        released.execute_batch(dump).unwrap();
+        assert_eq!(tables(&fresh), tables(&released), "version {steps}");
+    }
 }
 
 #[tokio::test]
@@ -145,6 +152,60 @@ async fn a_journal_of_version_1_is_read_by_this_release() {
     assert_eq!(store.load(invocation("root")).await.unwrap().unwrap().steps.len(), 1);
     let events = store.events_after(&session("s"), 0, 9).await.unwrap();
     assert_eq!(events.iter().map(|e| e.seq).collect::<Vec<_>>(), [1, 2]);
+
+    assert_eq!(starts(&store).await, [1, 0]);
+    assert!(store.enabled().await.unwrap().is_empty());
+    assert!(store.activations().await.unwrap().is_empty());
+    let asked = store.ask_activation("kv".into(), "h1".into(), Vec::new()).await.unwrap();
+    assert_eq!(store.answer_activation(&asked.id, true, "operator".into()).await.unwrap().unwrap().id, "a1");
+    store.close().await.unwrap();
+    let kept = Connection::open(home.folder.path().join("journal.db.before-v2")).unwrap();
+    assert_eq!(schema::version_of(&kept).unwrap(), 1);
+}
+
+/// How often each turn was begun, in the order of their acceptance.
+async fn starts(store: &Store) -> Vec<u32> {
+    store
+        .read(|db| {
+            let mut all = db.prepare("SELECT starts FROM turns ORDER BY number")?;
+            Ok(all.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
+        })
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_journal_of_version_2_is_read_by_this_release() {
+    let home = Home::new();
+    Connection::open(home.path()).unwrap().execute_batch(VERSION_2).unwrap();
+    let store = home.open();
+    let detail = store.session(&session("s")).await.unwrap().unwrap();
+    assert_eq!((detail.turns.len(), detail.turns[0].content.as_str()), (3, "hi"));
+    let unfinished: Vec<_> = store.unfinished().await.unwrap().iter().map(|t| t.started).collect();
+    assert_eq!(unfinished, [true, false]);
+    assert_eq!(starts(&store).await, [1, 2, 0]);
+    let enabled: Vec<_> = store.enabled().await.unwrap().into_iter().collect();
+    assert_eq!(enabled, [("files".to_owned(), false), ("kv".to_owned(), true)]);
+    let approvals: Vec<_> = store
+        .activations()
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|a| (a.id, a.state, a.answered.map(|time| time.as_millisecond())))
+        .collect();
+    let expected = [
+        ("a3".to_owned(), ApprovalState::Pending, None),
+        ("a2".to_owned(), ApprovalState::Allowed, Some(1_700_000_000_000)),
+        ("a1".to_owned(), ApprovalState::Withdrawn, None),
+    ];
+    assert_eq!(approvals, expected);
+    assert_eq!(store.activation("kv", "h2").await.unwrap(), Some(ApprovalState::Allowed));
+    assert_eq!(store.extension_history("kv").await.unwrap()[0].state, ExtensionState::AwaitingApproval);
+    let audited: String = store
+        .read(|db| Ok(db.query_row("SELECT who || ' ' || outcome FROM audit", [], |row| row.get(0))?))
+        .await
+        .unwrap();
+    assert_eq!(audited, "operator allowed");
 }
 
 #[test]
@@ -157,7 +218,9 @@ fn a_migration_keeps_the_old_file_and_what_was_in_it() {
     let moved: u32 = db.query_row("SELECT count(*) FROM later", [], |row| row.get(0)).unwrap();
     assert_eq!((moved, schema::version_of(&db).unwrap()), (2, 2));
 
-    let kept = Connection::open(home.folder.path().join("journal.db.before-v2")).unwrap();
+    let kept = home.folder.path().join("journal.db.before-v2");
+    assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o600);
+    let kept = Connection::open(kept).unwrap();
     assert_eq!(schema::version_of(&kept).unwrap(), 1);
     let inbox: u32 = kept.query_row("SELECT count(*) FROM inbox", [], |row| row.get(0)).unwrap();
     assert_eq!(inbox, 2);

@@ -266,6 +266,28 @@ async fn each_request_waits_for_the_disk_if_it_promised_something() {
 }
 
 #[tokio::test]
+async fn what_the_operator_answers_waits_for_the_disk() {
+    let home = Home::new();
+    let store = home.open();
+    let one = store.clone();
+    let asking = async move {
+        one.ask_activation("kv".into(), "h1".into(), Vec::new()).await.unwrap();
+    };
+    check_waits(&store, "ask", true, asking).await;
+    let one = store.clone();
+    let answering = async move {
+        one.answer_activation("kv", true, "operator".into()).await.unwrap().unwrap();
+    };
+    check_waits(&store, "answer", true, answering).await;
+    let one = store.clone();
+    let setting = async move { one.set_enabled("kv".into(), Some(false)).await.unwrap() };
+    check_waits(&store, "set", true, setting).await;
+    let one = store.clone();
+    let withdrawing = async move { one.withdraw_activation("kv").await.unwrap() };
+    check_waits(&store, "withdraw", false, withdrawing).await;
+}
+
+#[tokio::test]
 async fn a_closed_journal_says_so_to_its_other_handles() {
     for storage in [Storage::Memory, Storage::Full(Home::new().path())] {
         let home = Home::new();

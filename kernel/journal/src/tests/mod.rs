@@ -5,6 +5,7 @@
 mod crash;
 mod files;
 mod group;
+mod operator;
 mod outbox;
 mod readings;
 mod records;

@@ -95,7 +95,7 @@ async fn a_restart_is_found_once_and_too_many_unattended_ones_are_refused() {
 }
 
 #[tokio::test]
-async fn the_latest_steps_of_an_extension_are_kept() {
+async fn the_latest_steps_of_an_extension_are_kept_and_the_last_few_shown() {
     let home = Home::new();
     let store = home.open_as(&Storage::Memory).unwrap();
     let change = |n: i64, state| StateChange {
@@ -107,9 +107,14 @@ async fn the_latest_steps_of_an_extension_are_kept() {
     for n in 0..200 {
         store.record_extension("kv".into(), change(n, ExtensionState::Active)).await.unwrap();
     }
-    let kept = store.extension_history("kv").await.unwrap();
-    assert_eq!((kept.len(), kept[0].time.as_millisecond()), (128, 72));
-    assert_eq!(kept[127].reason.as_deref(), Some("199"));
+    let shown = store.extension_history("kv").await.unwrap();
+    assert_eq!((shown.len(), shown[0].time.as_millisecond()), (20, 180));
+    assert_eq!(shown[19].reason.as_deref(), Some("199"));
+    let kept = store.read(|db| {
+        let sql = "SELECT count(*), min(time_ms) FROM extension_states WHERE extension = 'kv'";
+        Ok(db.query_row(sql, [], |row| Ok((row.get::<_, u32>(0)?, row.get::<_, i64>(1)?)))?)
+    });
+    assert_eq!(kept.await.unwrap(), (128, 72));
     let other = store.extension_history("other").await.unwrap();
     assert_eq!((other.len(), other[0].state), (1, ExtensionState::Failed));
 }

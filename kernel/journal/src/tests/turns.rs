@@ -56,6 +56,33 @@ async fn a_queued_turn_comes_back_whole_and_in_order() {
 }
 
 #[tokio::test]
+async fn the_starts_of_a_turn_are_counted_over_restarts() {
+    let home = Home::new();
+    let store = home.open();
+    let turn = store.accept(message("s", "1", "hello")).await.unwrap().turn;
+    let other = store.accept(message("t", "2", "hello")).await.unwrap().turn;
+    let start = |store: &Store, turn: &TurnId| {
+        let (store, turn) = (store.clone(), turn.clone());
+        async move { store.start_turn(turn, invocation("r"), correlation(), vec![remark("go")]).await.unwrap() }
+    };
+    assert_eq!(start(&store, &turn).await, 1);
+    assert_eq!(start(&store, &turn).await, 2);
+    store.close().await.unwrap();
+
+    let store = home.open();
+    home.clock.advance(1000);
+    assert_eq!((start(&store, &turn).await, start(&store, &other).await), (3, 1));
+    let began: Vec<i64> = store
+        .read(|db| {
+            let mut all = db.prepare("SELECT started_ms FROM turns ORDER BY number")?;
+            Ok(all.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
+        })
+        .await
+        .unwrap();
+    assert_eq!(began, [1_700_000_000_000, 1_700_000_001_000]);
+}
+
+#[tokio::test]
 async fn a_turn_is_finished_once() {
     let home = Home::new();
     let store = home.open();

@@ -7,7 +7,7 @@ use std::{
 
 use drupe_config::Manifest;
 
-use super::note;
+use super::{note, went};
 use crate::{
     extension::{
         Key,
@@ -29,20 +29,13 @@ pub fn next_wave(kernel: &Kernel, waiting: &mut BTreeMap<Key, Arc<Manifest>>) ->
             match states.get(&dependency) {
                 None => {
                     let why = format!("`{field}` lists `{dependency}`, but there is no such extension");
-                    event = event.or(Some(Event::Rejected(Out::Failed(why))));
+                    event = event.or(Some(Event::Rejected(Out::Unwired(why))));
                 }
                 Some(state) if state.is_out() => {
-                    let (state, reason) = state.shown();
-                    let state = serde_json::to_value(state).ok().and_then(|s| s.as_str().map(str::to_owned));
-                    let reason =
-                        reason.map(|r| format!(": {}", r.lines().next().unwrap_or(r))).unwrap_or_default();
-                    let why = format!(
-                        "`{field}` lists `{dependency}`, which is {}{reason}",
-                        state.unwrap_or_default()
-                    );
+                    let why = format!("`{field}` lists `{dependency}`, which {}", went(kernel, &dependency));
                     event = event.or(Some(Event::DependencyLost(why)));
                 }
-                Some(State::Initialized) => {}
+                Some(State::Initialized | State::Active) => {}
                 Some(_) => wait = true,
             }
         }

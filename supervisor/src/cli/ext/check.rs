@@ -5,8 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use drupe_config::{Diagnostics, Severity, load_manifest};
-use drupe_kernel::extension::discovery::{Origin, discover};
+use drupe_config::{Diagnostics, Severity};
+use drupe_folders::discovery::{Origin, discover};
 use serde::Serialize;
 
 use crate::cli::{
@@ -17,7 +17,7 @@ use crate::cli::{
 /// Arguments of `drupe ext check`.
 #[derive(Debug, clap::Args)]
 pub struct Check {
-    /// The folder of an extension, or a folder of such folders; by default the extensions of the home
+    /// The folder of an extension, the `.md` file of an agent, or a folder of such; by default the home's extensions
     path: Option<PathBuf>,
     #[command(flatten)]
     facts: Facts,
@@ -55,9 +55,9 @@ impl Check {
     }
 }
 
-/// Every fault of one folder, or its warnings.
-pub fn check(folder: &Path, home: &Path) -> Diagnostics {
-    load_manifest(folder, home).map_or_else(|faults| faults, |loaded| loaded.warnings)
+/// Every fault of one extension, or its warnings.
+pub fn check(path: &Path, home: &Path) -> Diagnostics {
+    drupe_kernel::check::load(path, home).map_or_else(|faults| faults, |loaded| loaded.warnings)
 }
 
 /// The folders to check below a path, and what is no extension there.
@@ -65,10 +65,14 @@ fn folders(path: &Path, named: bool) -> Result<(Vec<PathBuf>, Vec<String>), Fail
     if path.join("manifest.yaml").symlink_metadata().is_ok() {
         return Ok((vec![path.to_owned()], Vec::new()));
     }
+    if named && path.is_file() && path.extension().is_some_and(|ending| ending == "md") {
+        return Ok((vec![path.to_owned()], Vec::new()));
+    }
     // EX_NOINPUT
     if named && !path.is_dir() {
         let message = format!("`{}` is not a folder", path.display());
-        return Err(Failure::new(66, message).help("name the folder that holds `manifest.yaml`"));
+        return Err(Failure::new(66, message)
+            .help("name the folder that holds `manifest.yaml`, or the `.md` file of an agent"));
     }
     // The same eyes as the daemon's, so that what it would not find is not found here.
     let (found, passed) = discover(&[(Origin::Home, path.to_owned())]);

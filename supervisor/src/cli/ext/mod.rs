@@ -1,8 +1,11 @@
 //! `drupe ext`: extensions.
 
 mod check;
+mod decide;
 mod list;
 mod new;
+
+use drupe_extension_api::control::method;
 
 use super::{Context, failure::Failure};
 
@@ -18,6 +21,14 @@ pub enum Ext {
     /// Make a new extension
     #[command(subcommand)]
     New(new::New),
+    /// Copy a folder in, check it, and let it work or say why not
+    Add(decide::Add),
+    /// Turn an extension on
+    Enable(decide::Decide),
+    /// Turn an extension off
+    Disable(decide::Decide),
+    /// Lift a quarantine, and try the extension again
+    Release(decide::Decide),
 }
 
 impl Ext {
@@ -28,6 +39,10 @@ impl Ext {
             Self::Show(show) => show.execute(context),
             Self::Check(check) => check.execute(context),
             Self::New(new) => new.execute(context),
+            Self::Add(add) => add.execute(context),
+            Self::Enable(decide) => decide.execute(method::EXTENSIONS_ENABLE, context),
+            Self::Disable(decide) => decide.execute(method::EXTENSIONS_DISABLE, context),
+            Self::Release(decide) => decide.execute(method::EXTENSIONS_RELEASE, context),
         }
     }
 }

@@ -6,7 +6,8 @@ use std::{
 };
 
 use drupe_extension_api::ExtensionId;
-use drupe_kernel::extension::discovery;
+use drupe_folders::discovery;
+use drupe_kernel::kernel::Folders;
 use serde::Serialize;
 
 use super::check::check;
@@ -19,12 +20,14 @@ use crate::cli::{
 #[derive(Debug, clap::Subcommand)]
 pub enum New {
     /// Make an agent: a manifest and a prompt, no code
-    Agent(Agent),
+    Agent(One),
+    /// Make an extension in Rust: a crate with a tool and its test
+    Native(One),
 }
 
-/// Arguments of `drupe ext new agent`.
+/// Arguments of `drupe ext new agent` and `native`.
 #[derive(Debug, clap::Args)]
-pub struct Agent {
+pub struct One {
     /// Its id: lower-case letters, digits, `_` and `-`
     id: ExtensionId,
     #[command(flatten)]
@@ -41,13 +44,16 @@ struct Made {
 impl New {
     /// Makes it.
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
-        let Self::Agent(Agent { id, facts }) = self;
+        let (native, One { id, facts }) = match self {
+            Self::Agent(one) => (false, one),
+            Self::Native(one) => (true, one),
+        };
         let shipped = discovery::shipped(&context.exe).map(|folder| folder.join(id.as_str()));
         if let Some(folder) = shipped.filter(|folder| folder.is_dir()) {
             return Err(exists(&id, &folder));
         }
         let folder = context.home().path().join("extensions").join(id.as_str());
-        let files = write(&id, &folder)?;
+        let files = if native { write_native(&id, &folder)? } else { write(&id, &folder)? };
         let faults = check(&folder, context.home().path());
         if !faults.is_empty() {
             return Err(Failure::new(
@@ -62,9 +68,11 @@ impl New {
         for file in files {
             context.console.print(&file.display().to_string())?;
         }
-        context.console.remark(&format!(
-            "next: say in the two files what it does, then `drupe ext check`, `drupe restart`, and ask for `@{id} …`"
-        ));
+        context.console.remark(&if native {
+            format!("next: in that folder `cargo test` and `cargo build --release`, then `drupe restart` and `drupe approvals allow {id}`")
+        } else {
+            format!("next: say in the two files what it does, then `drupe ext check`, and ask for `@{id} …`")
+        });
         Ok(0)
     }
 }
@@ -93,6 +101,32 @@ fn write(id: &ExtensionId, folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     }
     fs::rename(&part, folder).map_err(failed)?;
     Ok(files.iter().map(|(name, _)| folder.join(name)).collect())
+}
+
+/// Writes the crate of a native extension, which builds against the source that this program carries.
+fn write_native(id: &ExtensionId, folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let root = folder.parent().unwrap_or(folder);
+    let home = root.parent().unwrap_or(root);
+    let failed = |error: &dyn std::fmt::Display| {
+        Failure::new(status::CANNOT_CREATE, format!("`{}` cannot be made: {error}", folder.display()))
+    };
+    if folder.symlink_metadata().is_ok() {
+        return Err(exists(id, folder));
+    }
+    drupe_link::Home::create(home).map_err(|error| failed(&error))?;
+    fs::create_dir_all(root).map_err(|error| failed(&error))?;
+    let sdk = Folders::new(home).sdk();
+    let sdk = drupe_extension_source::unpack(&sdk).map_err(|error| failed(&error))?;
+    let part = root.join(format!(".new-{}", uuid::Uuid::new_v4().simple()));
+    drupe_extension_source::scaffold(id, &part, &sdk).map_err(|error| failed(&error))?;
+    fs::rename(&part, folder).map_err(|error| failed(&error))?;
+    let mut files = Vec::new();
+    for within in [folder.to_owned(), folder.join("src")] {
+        let listed = fs::read_dir(&within).map_err(|error| failed(&error))?;
+        files.extend(listed.flatten().map(|entry| entry.path()).filter(|path| path.is_file()));
+    }
+    files.sort();
+    Ok(files)
 }
 
 /// `code_reviewer` → `Code reviewer`.

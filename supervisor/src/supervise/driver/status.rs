@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use drupe_extension_api::control::{DaemonState, Status};
 
-use super::Known;
+use super::{Known, blaming::Blaming};
 use crate::supervise::{
     kernel::Kernel,
     record::Record,
@@ -16,13 +16,16 @@ pub struct View<'a> {
     pub kernel: Option<&'a Kernel>,
     pub known: &'a Known,
     pub notices: &'a VecDeque<String>,
+    pub blaming: &'a Blaming,
     pub record: &'a Record,
 }
 
 impl View<'_> {
     /// The answer. Sessions and extensions are those that the last kernel named.
     pub fn status(&self, state: &State) -> Status {
-        let mut notices: Vec<String> = self.notices.iter().chain(&self.known.notices).cloned().collect();
+        let mut notices: Vec<String> = self.notices.iter().cloned().collect();
+        notices.extend(self.blaming.notices());
+        notices.extend(self.known.notices.iter().cloned());
         if self.known.unlisted > 0 {
             notices.push(format!("{} more extensions are not listed", self.known.unlisted));
         }

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Action, Ending, Exit, Farewell, History, Kernel, Launch, Phase, status};
+use signal_hook::consts::SIGKILL;
+
+use super::{Action, Ending, Exit, Farewell, History, Kernel, Killed, Launch, Phase, status};
 
 /// More crashes than this within [`CRASH_WINDOW`] lead to safe mode.
 const MOST_CRASHES: usize = 5;
@@ -11,6 +13,8 @@ const CRASH_WINDOW: Duration = Duration::from_secs(60);
 const MOST_SAFE_FAILURES: u32 = 3;
 /// A kernel that was ready for this long is healthy: what happened before it no longer counts.
 const HEALTHY: Duration = Duration::from_secs(60);
+/// Starts in a row that may end before they are ready.
+const MOST_UNREADY: u32 = 1;
 const SHORTEST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
@@ -35,7 +39,7 @@ pub(super) fn ended(
         _ => None,
     };
     let crash = !orderly && refused.is_none() && !(stopping && kernel.killed.is_some());
-    actions.push(Action::Record(Ending { how, crash }));
+    actions.push(Action::Record(Ending { how, crash, exit: Some(exit), killed: kernel.killed }));
     if stopping {
         return Phase::Done { status: if orderly { 0 } else { status::FORCED } };
     }
@@ -51,8 +55,24 @@ pub(super) fn ended(
             spawn(history, now, actions)
         }
         (_, Some(status)) => Phase::Done { status },
-        _ => crashed(history, kernel.ready, now, actions),
+        _ => {
+            if kernel.ready.is_none() {
+                history.unready += 1;
+            }
+            crashed(history, kernel.ready, now, actions)
+        }
     }
+}
+
+/// The crash is explained: there is no need for other extensions, nor to wait for one that is left out. Returns when
+/// the next kernel starts.
+pub(super) fn convicted(history: &mut History, until: Instant, quarantined: bool, now: Instant) -> Instant {
+    history.unready = 0;
+    if !quarantined {
+        return until;
+    }
+    history.failures = 0;
+    until.min(now + SHORTEST_WAIT)
 }
 
 /// Somebody asked for it: it is no crash, and it takes back what crashes led to.
@@ -60,6 +80,8 @@ fn restart(history: &mut History, kernel: &Kernel, now: Instant, actions: &mut V
     history.restarts += 1;
     history.safe_mode = history.safe_mode_asked;
     history.on_good_config = false;
+    history.on_good_extensions = false;
+    history.unready = 0;
     if kernel.ready.is_some() {
         history.crashes.clear();
         history.failures = 0;
@@ -100,14 +122,26 @@ pub(super) fn crashed(
     Phase::Waiting { until: now + history.backoff() }
 }
 
-pub(super) fn spawn(history: &History, now: Instant, actions: &mut Vec<Action>) -> Phase {
+pub(super) fn spawn(history: &mut History, now: Instant, actions: &mut Vec<Action>) -> Phase {
+    let stuck = history.unready > MOST_UNREADY && !history.safe_mode;
+    if stuck && history.good_extensions && !history.on_good_extensions {
+        history.on_good_extensions = true;
+        let note = "two starts in a row did not become ready: going on with the last good set of extensions until a \
+                    restart is asked for";
+        actions.push(Action::Note(note.into()));
+    }
     actions.push(Action::Spawn(history.launch()));
     Phase::Starting(Kernel::new(now))
 }
 
 impl History {
     pub(super) fn launch(&self) -> Launch {
-        Launch { safe_mode: self.safe_mode, good_config: self.on_good_config }
+        Launch {
+            safe_mode: self.safe_mode,
+            good_config: self.on_good_config,
+            // Safe mode leaves all of them out.
+            good_extensions: self.on_good_extensions && !self.safe_mode,
+        }
     }
 
     /// 100 ms, doubled with each failure in a row up to 30 s, and up to a quarter more by chance.
@@ -123,7 +157,7 @@ impl History {
     }
 }
 
-fn describe(exit: Exit, killed: Option<&str>) -> String {
+fn describe(exit: Exit, killed: Option<Killed>) -> String {
     let how = match exit {
         Exit::Status(status) => format!("exit status {status}"),
         Exit::Signal(signal) => match signal_hook::low_level::signal_name(signal) {
@@ -132,7 +166,10 @@ fn describe(exit: Exit, killed: Option<&str>) -> String {
         },
     };
     match killed {
-        Some(why) => format!("{how}: {why}"),
+        Some(killed) => format!("{how}: {}", killed.why()),
+        None if exit == Exit::Signal(SIGKILL) => {
+            format!("{how} of another process, or of the system for want of memory")
+        }
         None => how,
     }
 }

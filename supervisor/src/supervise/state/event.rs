@@ -11,8 +11,12 @@ pub enum Event {
         drain_timeout: Duration,
         /// Whether its configuration was kept as the last good one.
         good_config: bool,
+        /// Whether the name of its set of extensions was kept as the last good one.
+        good_extensions: bool,
     },
-    /// The kernel gave a sign of life.
+    /// The kernel process runs.
+    Hello,
+    /// The kernel's runtime and its main loop turn.
     Beat,
     /// The kernel lets its turns end.
     Draining,
@@ -22,6 +26,11 @@ pub enum Event {
     Restart(String),
     /// The kernel process is gone.
     Exited(Exit),
+    /// The crash that was recorded last is certainly one extension's fault.
+    Convicted {
+        /// Whether that extension is left out from now on.
+        quarantined: bool,
+    },
     /// The kernel process could not be made.
     SpawnFailed(String),
     /// Whether the control socket answered.
@@ -43,6 +52,45 @@ pub enum Exit {
     Status(i32),
     /// By a signal.
     Signal(i32),
+}
+
+/// Why the supervisor killed a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Killed {
+    /// It has stopped to beat.
+    Silent,
+    /// It never began to beat.
+    Lifeless,
+    /// It beats and does not become ready.
+    Unready,
+    /// It beats and does not serve.
+    Unserving,
+    /// It did not end in time.
+    Undrained,
+    /// The operator did not want to wait for its end.
+    Impatient,
+}
+
+impl Killed {
+    /// For people.
+    pub fn why(self) -> &'static str {
+        match self {
+            Self::Silent => "no beat for 10 s",
+            Self::Lifeless => "it gave no sign of life for 60 s while it started",
+            Self::Unready => "it was not ready within 5 minutes",
+            Self::Unserving => "it did not answer on the control socket",
+            Self::Undrained => "it did not end in time",
+            Self::Impatient => "the operator did not want to wait",
+        }
+    }
+
+    /// Whether code that holds a thread explains it.
+    pub fn hung(self) -> bool {
+        match self {
+            Self::Silent | Self::Lifeless | Self::Unready | Self::Undrained => true,
+            Self::Unserving | Self::Impatient => false,
+        }
+    }
 }
 
 /// What is to be done.
@@ -75,6 +123,8 @@ pub struct Launch {
     pub safe_mode: bool,
     /// With the last good configuration in place of the operator's.
     pub good_config: bool,
+    /// With the last good set of extensions in place of the present one.
+    pub good_extensions: bool,
 }
 
 /// How a kernel ended, for the record.
@@ -84,4 +134,8 @@ pub struct Ending {
     pub how: String,
     /// Whether it counts as a crash.
     pub crash: bool,
+    /// How the process ended; none where it never began.
+    pub exit: Option<Exit>,
+    /// Why it was killed, if it was.
+    pub killed: Option<Killed>,
 }

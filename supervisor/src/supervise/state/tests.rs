@@ -6,6 +6,12 @@ use proptest::prelude::*;
 
 use super::{event::*, *};
 
+mod extensions;
+
+const PLAIN: Launch = Launch { safe_mode: false, good_config: false, good_extensions: false };
+const SAFE: Launch = Launch { safe_mode: true, ..PLAIN };
+const GOOD_CONFIG: Launch = Launch { good_config: true, ..PLAIN };
+
 /// A state machine with a clock of its own.
 struct World {
     state: State,
@@ -16,7 +22,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let now = Instant::now();
-        let (state, actions) = State::begin(false, 7, now);
+        let (state, actions) = State::begin(false, false, 7, now);
         Self { state, now, actions }
     }
 
@@ -33,7 +39,11 @@ impl World {
     }
 
     fn ready(&mut self) -> &mut Self {
-        self.on(Event::Ready { drain_timeout: Duration::from_secs(30), good_config: true })
+        self.on(Event::Ready {
+            drain_timeout: Duration::from_secs(30),
+            good_config: true,
+            good_extensions: true,
+        })
     }
 
     /// Waits for the next kernel, which must come; returns how long that took.
@@ -41,7 +51,7 @@ impl World {
         let Phase::Waiting { until } = self.state.phase else { panic!("{:?}", self.state.phase) };
         let wait = until - self.now;
         self.after(wait);
-        assert!(matches!(self.actions[..], [Action::Spawn(_)]), "{:?}", self.actions);
+        self.launched();
         wait
     }
 
@@ -49,12 +59,22 @@ impl World {
         self.on(Event::Exited(Exit::Signal(11)))
     }
 
-    fn recorded(&self) -> &Ending {
+    /// How the end of a kernel was recorded, and whether as a crash.
+    fn recorded(&self) -> (&str, bool) {
         let found = self.actions.iter().find_map(|action| match action {
-            Action::Record(ending) => Some(ending),
+            Action::Record(ending) => Some((ending.how.as_str(), ending.crash)),
             _ => None,
         });
         found.expect("an exit is recorded")
+    }
+
+    /// How the kernel that starts now is started.
+    fn launched(&self) -> Launch {
+        let found = self.actions.iter().find_map(|action| match action {
+            Action::Spawn(launch) => Some(*launch),
+            _ => None,
+        });
+        found.expect("a kernel is started")
     }
 }
 
@@ -63,7 +83,7 @@ fn a_clean_stop_needs_the_frame_and_status_0() {
     let mut world = World::new();
     world.ready().on(Event::Stopping).on(Event::Exited(Exit::Status(0)));
     assert_eq!(world.state.done(), Some(0));
-    assert_eq!(world.recorded(), &Ending { how: "stopped".into(), crash: false });
+    assert_eq!(world.recorded(), ("stopped", false));
 
     for (frame, status) in [(false, 0), (true, 1), (false, 3)] {
         let mut world = World::new();
@@ -72,7 +92,7 @@ fn a_clean_stop_needs_the_frame_and_status_0() {
             world.on(Event::Stopping);
         }
         world.on(Event::Exited(Exit::Status(status)));
-        assert!(world.recorded().crash, "frame {frame}, status {status}");
+        assert!(world.recorded().1, "frame {frame}, status {status}");
         world.next_kernel();
     }
 }
@@ -86,8 +106,8 @@ fn a_requested_restart_is_immediate_and_no_crash() {
             .on(Event::Draining)
             .on(Event::Restart("new agent".into()))
             .on(Event::Exited(Exit::Status(0)));
-        assert_eq!(world.recorded(), &Ending { how: "restart: new agent".into(), crash: false });
-        assert!(world.actions.contains(&Action::Spawn(Launch { safe_mode: false, good_config: false })));
+        assert_eq!(world.recorded(), ("restart: new agent", false));
+        assert_eq!(world.launched(), PLAIN);
     }
     assert_eq!(world.state.history.restarts, 100);
 }
@@ -98,7 +118,7 @@ fn a_kernel_that_asks_for_restarts_before_it_is_ready_is_slowed_down() {
     let mut waited = Duration::ZERO;
     for _ in 0..10 {
         world.on(Event::Restart("again".into())).on(Event::Exited(Exit::Status(0)));
-        assert!(!world.recorded().crash);
+        assert!(!world.recorded().1);
         waited += world.next_kernel();
     }
     assert!(waited > Duration::from_secs(30));
@@ -110,7 +130,7 @@ fn configuration_and_home_faults_are_not_retried_at_a_cold_start() {
         let mut world = World::new();
         world.on(Event::Exited(Exit::Status(status)));
         assert_eq!(world.state.done().map(i32::from), Some(status));
-        assert!(!world.recorded().crash);
+        assert!(!world.recorded().1);
     }
 }
 
@@ -119,14 +139,14 @@ fn a_bad_configuration_never_takes_a_running_daemon_down() {
     let mut world = World::new();
     world.ready().on(Event::Restart("r".into())).on(Event::Exited(Exit::Status(0)));
     world.on(Event::Exited(Exit::Status(78)));
-    assert!(world.actions.contains(&Action::Spawn(Launch { safe_mode: false, good_config: true })));
+    assert_eq!(world.launched(), GOOD_CONFIG);
     assert!(world.actions.iter().any(|action| matches!(action, Action::Note(_))));
     // A crash keeps the good one, a requested restart tries the operator's again.
     world.ready().crash();
     world.next_kernel();
-    assert_eq!(world.actions, [Action::Spawn(Launch { safe_mode: false, good_config: true })]);
+    assert_eq!(world.actions, [Action::Spawn(GOOD_CONFIG)]);
     world.ready().on(Event::Restart("mended".into())).on(Event::Exited(Exit::Status(0)));
-    assert!(world.actions.contains(&Action::Spawn(Launch { safe_mode: false, good_config: false })));
+    assert_eq!(world.launched(), PLAIN);
     // Where not even the good one is accepted, it ends.
     world.on(Event::Exited(Exit::Status(78))).on(Event::Exited(Exit::Status(78)));
     assert_eq!(world.state.done(), Some(78));
@@ -149,7 +169,7 @@ fn five_crashes_in_a_minute_do_not_lead_to_safe_mode_and_six_do() {
         assert_eq!(world.state.history.safe_mode, crash > 5, "after crash {crash}");
         world.next_kernel();
     }
-    assert_eq!(world.actions, [Action::Spawn(Launch { safe_mode: true, good_config: false })]);
+    assert_eq!(world.actions, [Action::Spawn(SAFE)]);
 }
 
 #[test]
@@ -190,7 +210,7 @@ fn a_requested_restart_leaves_safe_mode() {
         world.next_kernel();
     }
     world.ready().on(Event::Restart("mended".into())).on(Event::Exited(Exit::Status(0)));
-    assert!(world.actions.contains(&Action::Spawn(Launch { safe_mode: false, good_config: false })));
+    assert_eq!(world.launched(), PLAIN);
 }
 
 #[test]
@@ -229,7 +249,7 @@ fn a_silent_kernel_is_killed_and_recorded_as_such() {
     world.after(Duration::from_secs(60));
     assert!(world.actions.is_empty(), "once is enough");
     world.on(Event::Exited(Exit::Signal(9)));
-    assert_eq!(world.recorded(), &Ending { how: "signal 9 (SIGKILL): no beat for 10 s".into(), crash: true });
+    assert_eq!(world.recorded(), ("signal 9 (SIGKILL): no beat for 10 s", true));
     world.next_kernel();
 }
 
@@ -240,6 +260,16 @@ fn a_kernel_has_longer_to_start_but_not_for_ever() {
     assert!(world.actions.is_empty());
     world.after(Duration::from_secs(1));
     assert_eq!(world.actions, [Action::Kill]);
+
+    let mut world = World::new();
+    world.on(Event::Hello).after(Duration::from_secs(59));
+    assert!(world.actions.is_empty(), "to have begun is not to beat");
+
+    let mut world = World::new();
+    world.on(Event::Beat).after(Duration::from_millis(9_999));
+    assert!(world.actions.is_empty());
+    world.after(Duration::from_millis(1));
+    assert_eq!(world.actions, [Action::Kill], "what has begun to beat goes on");
 
     let mut world = World::new();
     for _ in 0..299 {
@@ -270,7 +300,7 @@ fn a_stop_drains_and_a_second_one_ends_at_once() {
     world.on(Event::Terminate);
     assert_eq!(world.actions, [Action::Kill]);
     world.on(Event::Exited(Exit::Signal(9)));
-    assert!(!world.recorded().crash);
+    assert!(!world.recorded().1);
     assert_eq!(world.state.done(), Some(1));
 }
 
@@ -322,10 +352,24 @@ fn a_supervisor_that_was_stopped_does_not_blame_the_kernel() {
     assert_eq!(world.actions, [Action::Kill]);
 }
 
+#[test]
+fn a_kill_that_nobody_here_sent_is_recorded_as_such() {
+    let mut world = World::new();
+    world.ready().on(Event::Exited(Exit::Signal(9)));
+    let how = "signal 9 (SIGKILL) of another process, or of the system for want of memory";
+    assert_eq!(world.recorded(), (how, true));
+}
+
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        Just(Event::Ready { drain_timeout: Duration::from_secs(30), good_config: true }),
-        Just(Event::Ready { drain_timeout: Duration::ZERO, good_config: false }),
+        (any::<bool>(), any::<bool>()).prop_map(|(good_config, good_extensions)| Event::Ready {
+            drain_timeout: Duration::from_secs(30),
+            good_config,
+            good_extensions,
+        }),
+        Just(Event::Ready { drain_timeout: Duration::ZERO, good_config: false, good_extensions: false }),
+        Just(Event::Hello),
+        any::<bool>().prop_map(|quarantined| Event::Convicted { quarantined }),
         Just(Event::Beat),
         Just(Event::Draining),
         Just(Event::Stopping),
@@ -344,21 +388,24 @@ fn event() -> impl Strategy<Value = Event> {
 
 proptest! {
     /// Whatever happens in whatever order: never two kernels at once, every kernel's end is recorded once, a wait is
-    /// bounded, nothing follows the end, and a kernel that never answers is always ended.
+    /// bounded, nothing follows the end, a kernel that never answers is always ended, and none is told to return to a
+    /// set of extensions that nobody has kept.
     #[test]
     fn any_history_keeps_the_promises(
         history in proptest::collection::vec((event(), 0u64..40_000), 1..200),
         terminate_at in 0usize..200,
         safe_mode in any::<bool>(),
+        mut good_extensions in any::<bool>(),
     ) {
         let mut now = Instant::now();
-        let (mut state, actions) = State::begin(safe_mode, 1, now);
+        let (mut state, actions) = State::begin(safe_mode, good_extensions, 1, now);
         let mut alive = actions.iter().filter(|action| matches!(action, Action::Spawn(_))).count();
         prop_assert_eq!(alive, 1);
         for (index, (event, ms)) in history.into_iter().enumerate() {
             now += Duration::from_millis(ms);
             let event = if index == terminate_at { Event::Terminate } else { event };
             let ends = matches!(event, Event::Exited(_) | Event::SpawnFailed(_));
+            good_extensions |= matches!(event, Event::Ready { good_extensions: true, .. });
             // The driver reports an end only of a kernel that it has.
             if (ends && alive == 0) || state.done().is_some() {
                 continue;
@@ -371,6 +418,12 @@ proptest! {
             }
             alive += count(|action| matches!(action, Action::Spawn(_)));
             prop_assert!(alive <= 1);
+            for action in &actions {
+                if let Action::Spawn(launch) = action {
+                    prop_assert!(!launch.good_extensions || (good_extensions && !launch.safe_mode));
+                    prop_assert_eq!(launch.safe_mode, state.history.safe_mode);
+                }
+            }
             prop_assert!(count(|action| matches!(action, Action::Record(_))) <= usize::from(ends));
             prop_assert!(count(|action| matches!(action, Action::Kill)) <= alive);
             let has_kernel = !matches!(state.phase, Phase::Waiting { .. } | Phase::Done { .. });

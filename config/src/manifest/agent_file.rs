@@ -1,0 +1,174 @@
+//! An agent in a single file: `extensions/<id>.md`, a prompt with YAML frontmatter.
+//!
+//! It becomes the same [`Manifest`] as a folder does. It names no other file: what lies beside it belongs to other
+//! agents, so whoever needs files makes a folder.
+
+use std::{path::Path, sync::Arc};
+
+use drupe_extension_api::ExtensionId;
+
+use super::{
+    Manifest, dialect,
+    keys::{AGENT, MANIFEST},
+    read::{Form, Reader, too_new},
+};
+use crate::{
+    Diagnostics, Loaded, parse,
+    shape::Shape,
+    source::{self, At, Links, Source, SourceOrigin},
+    tree::{self, Entry, Node, Yaml},
+};
+
+static TOP: Shape = Shape::Record(&MANIFEST);
+static SECTION: Shape = Shape::Record(&AGENT);
+
+/// Reads an agent that is a single file: frontmatter between two lines `---`, then the prompt.
+///
+/// The frontmatter has the keys of a manifest, with those of `agent` beside them. Keys that other systems use for
+/// the same thing are taken, too:
+///
+/// | written | means |
+/// |---|---|
+/// | `prompt` | `instructions`, where no text follows the frontmatter |
+/// | `tools` | `uses_tools`; a list or a text with commas, of names such as `Read` or `read_file`. A name that has no counterpart is left out, with a warning |
+/// | `toolName` | `tool_name` |
+/// | `mcpServers`, `mcp-servers` | `mcp_servers` |
+/// | `max_turns`, `maxTurns`, `maxToolTurns`, `limits.maxToolTurns` | `limits.max_turns` |
+/// | `temperature`, `top_p`, `topP` | the same under `parameters` |
+/// | `model: inherit` | no `model` |
+/// | `color`, `icon` | nothing, with a warning |
+/// | any known key `likeThis` | the same key `like_this` |
+///
+/// `id` and `name` come from the file's name where they are absent, the model from `agents.defaults`. The manifest's
+/// `folder` is the file itself, so that nothing lies beneath it. `entrypoint` and `isolation` are refused, as are
+/// `instructions` and `context` that name files.
+///
+/// # Errors
+/// All faults at once, each with its line and column in the file.
+pub fn load_agent_file(path: &Path, home: &Path) -> Result<Loaded<Manifest>, Diagnostics> {
+    let mut faults = Diagnostics::default();
+    let manifest = read_file(path, home, &mut faults);
+    let faults = faults.sorted();
+    match manifest {
+        Some(value) if !faults.has_errors() => Ok(Loaded { value, warnings: faults }),
+        _ => Err(faults),
+    }
+}
+
+fn read_file(path: &Path, home: &Path, faults: &mut Diagnostics) -> Option<Manifest> {
+    let text = source::read_text(path, Links::Refused, faults)?;
+    let source = Source::new(SourceOrigin::File(path.to_owned()), text);
+    // Names of secrets, never their values, as in a manifest.
+    source.reveal_except(Vec::new());
+    let parts = Parts::of(&source, faults)?;
+    let mut root = parse::beginning(&source, parts.frontmatter_end, faults)?;
+    if root.is_null() {
+        root.value = Yaml::Map(Vec::new());
+    }
+    if too_new(&root, faults) {
+        return None;
+    }
+    if !matches!(root.value, Yaml::Map(_)) {
+        let message = format!("the frontmatter is {}, expected a map of keys", root.describe());
+        faults.error("wrong_type", &root.at, "", message).help("write `description: …`, a key a line");
+        return None;
+    }
+    tree::refuse_duplicates(&mut root, "", faults);
+    let (mut top, mut agent) = dialect::adopt(root, faults);
+    // Two spellings of one key.
+    tree::refuse_duplicates(&mut top, "", faults);
+    tree::refuse_duplicates(&mut agent, "", faults);
+    add_prompt(&mut agent, &parts, faults);
+    let id = id_of(path, &source, faults)?;
+    for key in ["id", "name"] {
+        add(&mut top, key, id.as_str(), &At::start_of(&source));
+    }
+    TOP.check(&top, "", faults);
+    SECTION.check(&agent, "", faults);
+    let path = match path.canonicalize() {
+        Ok(path) => path,
+        Err(error) => {
+            faults.file_error("unreadable", path, 0, format!("`{}`: {error}", path.display()));
+            return None;
+        }
+    };
+    Reader::new(faults, path, home, &top, Form::File { agent: &agent }).manifest()
+}
+
+/// The file's name is the id, as a folder's is.
+fn id_of(path: &Path, source: &Arc<Source>, faults: &mut Diagnostics) -> Option<ExtensionId> {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let id = ExtensionId::new(&*stem).ok();
+    if id.is_none() {
+        let message =
+            format!("the file's name without its ending is `{}`, which is no id", tree::shorten(&stem));
+        faults.error("invalid_id", &At::start_of(source), "id", message).help(
+            "rename the file: a lower-case letter or digit, then up to 47 of a-z, 0-9, `_` and `-`, then `.md`",
+        );
+    }
+    id
+}
+
+fn add(map: &mut Node, key: &str, text: &str, at: &At) {
+    let Yaml::Map(entries) = &mut map.value else { return };
+    if !entries.iter().any(|entry| entry.key == key) {
+        let value = Node { value: Yaml::Text(text.to_owned()), at: at.clone() };
+        entries.push(Entry { key: key.to_owned(), key_at: at.clone(), value });
+    }
+}
+
+/// The text after the frontmatter is the prompt, unless there is none and a key holds it.
+fn add_prompt(agent: &mut Node, parts: &Parts, faults: &mut Diagnostics) {
+    let written = agent.entries().iter().find(|entry| entry.key == "instructions");
+    match (written, parts.prompt.is_empty()) {
+        (None, false) => add(agent, "instructions", &parts.prompt, &parts.prompt_at),
+        (None, true) => faults
+            .error("empty_prompt", &parts.prompt_at, "instructions", "no prompt follows the frontmatter")
+            .help("write below the second `---` what the agent is and does"),
+        (Some(_), true) => {}
+        (Some(entry), false) => {
+            let message = "the prompt stands here and below the frontmatter";
+            faults.error("two_prompts", &entry.key_at, "instructions", message).help("keep one of them");
+        }
+    }
+}
+
+/// Where the two parts of the file lie.
+struct Parts {
+    /// In bytes; the line that closes the frontmatter begins there.
+    frontmatter_end: usize,
+    prompt: String,
+    prompt_at: At,
+}
+
+impl Parts {
+    fn of(source: &Arc<Source>, faults: &mut Diagnostics) -> Option<Self> {
+        let text = &source.text;
+        let is_fence = |line: &str| line.trim_end() == "---";
+        let first = text.split_inclusive('\n').next().unwrap_or_default();
+        if !is_fence(first.trim_start_matches(MARK)) {
+            faults
+                .error("no_frontmatter", &At::start_of(source), "", "the first line is not `---`")
+                .help("begin with `---`, then keys such as `description: …`, then `---`, then the prompt");
+            return None;
+        }
+        let mut start = first.len();
+        for (line, number) in text[start..].split_inclusive('\n').zip(3..) {
+            if is_fence(line) {
+                let end = start + line.len();
+                let prompt = text[end..].trim().replace("\r\n", "\n");
+                let prompt_at = At { line: number, start: end, ..At::start_of(source) };
+                return Some(Self { frontmatter_end: start, prompt, prompt_at });
+            }
+            start += line.len();
+        }
+        let at = At { len: first.trim_end().len(), ..At::start_of(source) };
+        faults
+            .error("open_frontmatter", &at, "", "the frontmatter that begins here has no end")
+            .help("close it with a line `---`, and write the prompt below");
+        None
+    }
+}
+
+/// Of byte order; some editors begin a file with it.
+const MARK: char = '\u{feff}';

@@ -1,0 +1,146 @@
+//! What clients ask of extensions, and learn of them.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+#[cfg(doc)]
+use super::method;
+use crate::ExtensionId;
+
+/// An extension and its state.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ExtensionStatus {
+    /// Its id, or the folder's name where it has none.
+    pub id: String,
+    /// Its version.
+    pub version: Option<String>,
+    /// Its state.
+    pub state: ExtensionState,
+    /// Why it is in that state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What it can do.
+    pub capabilities: Vec<String>,
+    /// Where its native code runs; none where it has none.
+    pub isolation: Option<String>,
+    /// Its folder.
+    pub source: String,
+    /// Since when it is in that state.
+    pub since: Timestamp,
+}
+
+/// The states of an extension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExtensionState {
+    /// Its folder was found.
+    Discovered,
+    /// Its code is open, or its agent is built.
+    Loaded,
+    /// It has its context.
+    Initialized,
+    /// It works.
+    Active,
+    /// It brings something that the operator must agree to first.
+    AwaitingApproval,
+    /// It failed while it worked, and is started again after a while.
+    Degraded,
+    /// It ended a kernel, or its own process, too often, and is left out until it changes or is released.
+    Quarantined,
+    /// It cannot work.
+    Failed,
+    /// Something that it depends on is not there.
+    Skipped,
+    /// The operator, or a missing configuration, turned it off.
+    Disabled,
+    /// It was stopped.
+    Stopped,
+}
+
+/// An extension in full.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ExtensionDetail {
+    /// Its state.
+    #[serde(flatten)]
+    pub status: ExtensionStatus,
+    /// For people.
+    pub name: String,
+    /// One line for people.
+    pub summary: String,
+    /// For models.
+    pub description: String,
+    /// Its tools.
+    pub tools: Vec<String>,
+    /// What it depends on.
+    pub depends_on: Vec<String>,
+    /// Its rights.
+    pub rights: Vec<String>,
+    /// Shown when something is missing.
+    pub setup_instructions: Option<String>,
+    /// The states that it went through, oldest first.
+    pub history: Vec<StateChange>,
+}
+
+/// One step of an extension's life.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct StateChange {
+    /// When.
+    pub time: Timestamp,
+    /// The new state.
+    pub state: ExtensionState,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Parameters of [`method::EXTENSIONS_SCAFFOLD`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Scaffold {
+    /// The new extension.
+    pub id: ExtensionId,
+    /// The folder to make, which must not exist; one of an extension's own, where an extension asks.
+    pub path: String,
+}
+
+/// Something that waits, or waited, for the operator's agreement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Approval {
+    /// Names it in [`method::APPROVALS_ANSWER`].
+    pub id: String,
+    /// The extension that is to be activated.
+    pub extension: String,
+    /// The content that the agreement holds for.
+    pub hash: String,
+    /// What it brings that needs agreement, a phrase each: `native code`, `the right control`.
+    pub needs: Vec<String>,
+    /// When it was asked.
+    pub asked: Timestamp,
+    /// How it was answered.
+    pub state: ApprovalState,
+    /// When it was answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered: Option<Timestamp>,
+}
+
+/// How an [`Approval`] stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalState {
+    /// Nobody has answered.
+    Pending,
+    /// The operator agreed.
+    Allowed,
+    /// The operator did not agree.
+    Denied,
+    /// What it asked for is not there any more.
+    Withdrawn,
+}
+
+/// Parameters of [`method::APPROVALS_ANSWER`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ApprovalAnswer {
+    /// The approval, or the extension of the one that waits.
+    pub id: String,
+    /// Whether the operator agrees.
+    pub allow: bool,
+}

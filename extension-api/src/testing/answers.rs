@@ -1,0 +1,142 @@
+//! What an extension asks of the machine and of the daemon: programs, and the control API. No program runs in a test
+//! and there is no daemon; each is answered as the test says, by a value or by a function that may also do what the
+//! program or the daemon would have done to files.
+
+use serde_json::Value;
+
+use super::{
+    FakeHost,
+    record::{Prepared, answer},
+};
+use crate::{
+    Fault, FaultCode,
+    sdk::guard,
+    wire::{ControlCall, ProcessOutput, RunProcess},
+};
+
+/// The control API.
+impl FakeHost {
+    /// Its calls of the control API.
+    pub fn control_calls(&self) -> Vec<ControlCall> {
+        self.record().control.clone()
+    }
+
+    /// Answers the next call of a control method that has no answer yet.
+    pub fn answer_control(&self, method: &str, answer: Result<Value, Fault>) -> &Self {
+        self.answer_control_with(method, |_| answer)
+    }
+
+    /// Answers the next call of a control method that has no answer yet, from its parameters. An assertion that fails
+    /// in there fails the test when the harness is dropped.
+    pub fn answer_control_with(
+        &self,
+        method: &str,
+        answer: impl FnOnce(&Value) -> Result<Value, Fault> + Send + 'static,
+    ) -> &Self {
+        self.record().answers.control.entry(method.to_owned()).or_default().push_back(Box::new(answer));
+        self
+    }
+
+    pub(super) fn control(&self, call: ControlCall) -> Result<Value, Fault> {
+        let mut record = self.record();
+        record.control.push(call.clone());
+        let prepared = answer(&mut record.answers.control, &call.method, "answer_control");
+        drop(record);
+        self.make(prepared?, &call.params)
+    }
+
+    /// Makes an answer; the record is free meanwhile, since the test's function may read it. A panic must not reach the
+    /// table, which would end the process without a word.
+    fn make<A, T>(&self, prepared: Prepared<A, T>, asked: &A) -> Result<T, Fault> {
+        guard::catch(|| prepared(asked)).unwrap_or_else(|panic| {
+            let message = format!("an answer of the test {panic}");
+            self.record().failed = Some(message.clone());
+            Err(Fault::new(FaultCode::Panicked, message))
+        })
+    }
+}
+
+/// Programs. A test names the program and says how it ends.
+///
+/// ```
+/// use drupe_extension_api::{prelude::*, testing::{FakeHost, Harness, block_on}, wire::RunProcess};
+/// use serde_json::json;
+/// # struct Clock { host: Host }
+/// # impl Extension for Clock {
+/// #     async fn initialize(host: Host) -> Result<Self, Fault> { Ok(Clock { host }) }
+/// # }
+/// # impl ToolProvider for Clock {
+/// #     fn tools(&self) -> Vec<Tool<Self>> { vec![Tool::new("clock_date", "The date.", Clock::date)] }
+/// # }
+/// impl Clock {
+///     async fn date(&self, _: NoInput, _: Call) -> Result<String, Fault> {
+///         let date = RunProcess {
+///             program: "date".into(),
+///             args: vec!["-u".into()],
+///             directory: self.host.data_folder().display().to_string(),
+///             env: Default::default(),
+///             network: false,
+///             timeout_ms: 1000,
+///             max_output: 1024,
+///         };
+///         Ok(self.host.run_process(&date).await?.stdout)
+///     }
+/// }
+/// # drupe_extension_api::abilities!(Clock: Tool);
+///
+/// block_on(async {
+///     let clock = Harness::<Clock>::start(json!({})).await?;
+///     clock.host().answer_process("date", Ok(FakeHost::ended(0, "Sunday", "")));
+///     assert_eq!(clock.call("clock_date", json!({})).await, Ok("Sunday".to_owned()));
+///     assert_eq!(clock.host().processes()[0].args, ["-u"]);
+///     Ok::<_, Fault>(())
+/// })
+/// # .expect("it works");
+/// ```
+impl FakeHost {
+    /// The programs that it ran, those without an answer too.
+    pub fn processes(&self) -> Vec<RunProcess> {
+        self.record().processes.clone()
+    }
+
+    /// Answers the next run of a program that has no answer yet. A fault stands for one that could not be started.
+    pub fn answer_process(&self, program: &str, answer: Result<ProcessOutput, Fault>) -> &Self {
+        self.answer_process_with(program, |_| answer)
+    }
+
+    /// Answers the next run of a program that has no answer yet, from how it was to run. An assertion that fails in
+    /// there fails the test when the harness is dropped.
+    pub fn answer_process_with(
+        &self,
+        program: &str,
+        answer: impl FnOnce(&RunProcess) -> Result<ProcessOutput, Fault> + Send + 'static,
+    ) -> &Self {
+        self.record().answers.processes.entry(program.to_owned()).or_default().push_back(Box::new(answer));
+        self
+    }
+
+    /// The end of a program with an exit status and what it wrote to its standard output and error streams. Other ends
+    /// (a signal, the end of its time) are made with [`ProcessOutput`] itself.
+    pub fn ended(status: i32, stdout: &str, stderr: &str) -> ProcessOutput {
+        ProcessOutput {
+            status: Some(status),
+            timed_out: false,
+            stdout: stdout.to_owned(),
+            stderr: stderr.to_owned(),
+        }
+    }
+
+    /// Gives the prepared answer, cut to what the extension wanted to keep, as a kernel cuts it.
+    pub(super) fn run_process(&self, process: RunProcess) -> Result<ProcessOutput, Fault> {
+        let mut record = self.record();
+        record.processes.push(process.clone());
+        let prepared = answer(&mut record.answers.processes, &process.program, "answer_process");
+        drop(record);
+        let mut output = self.make(prepared?, &process)?;
+        let most = usize::try_from(process.max_output).unwrap_or(usize::MAX);
+        for stream in [&mut output.stdout, &mut output.stderr] {
+            stream.truncate(stream.floor_char_boundary(most));
+        }
+        Ok(output)
+    }
+}

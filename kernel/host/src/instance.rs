@@ -1,0 +1,216 @@
+//! A running instance of an extension, as the kernel sees it: typed operations over the frozen table.
+
+use std::{
+    fmt,
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use drupe_extension_abi::{CallHeader, Reply};
+use drupe_extension_api::{ExtensionId, Fault, FaultCode, wire::Description};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{Ended, frame, inproc::Inproc, process::Process};
+
+/// An instance. Dropping it closes it; a process of its own is then killed. Prefer [`close`](Self::close).
+pub struct Instance {
+    id: ExtensionId,
+    side: Side,
+    next_call: AtomicU64,
+}
+
+pub(crate) enum Side {
+    Here(Arc<Inproc>),
+    There(Process),
+}
+
+/// What accompanies a call.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Header<'a> {
+    /// Lets the extension call back on behalf of this call.
+    pub token: &'a str,
+    /// The trace that the call belongs to.
+    pub trace: &'a str,
+    /// How long the caller waits; none for as long as it takes.
+    pub timeout: Option<Duration>,
+}
+
+impl Instance {
+    pub(crate) fn new(id: ExtensionId, side: Side) -> Self {
+        Self { id, side, next_call: AtomicU64::new(1) }
+    }
+
+    /// What it says of itself now. In process this runs on a blocking thread and goes on there when the future is
+    /// dropped.
+    pub async fn describe(&self) -> Result<Description, Fault> {
+        let body = match &self.side {
+            Side::Here(inproc) => inproc.describe().await,
+            Side::There(process) => process.describe().await,
+        };
+        description(&self.id, &body?)
+    }
+
+    /// Performs an operation. Dropping the future cancels it. A panic on the other side is a fault of this call; so is
+    /// the end of the process that ran it, as [`FaultCode::Crashed`]. Payload and result may have 16 MiB where a
+    /// process of its own runs it.
+    pub async fn call<R: DeserializeOwned>(
+        &self,
+        operation: &'static str,
+        payload: &impl Serialize,
+        header: Header<'_>,
+    ) -> Result<R, Fault> {
+        match &self.side {
+            Side::Here(inproc) => {
+                let header_out = CallHeader {
+                    call_id: self.next_call.fetch_add(1, Ordering::Relaxed),
+                    deadline_ms: header.timeout.map_or(0, deadline_ms),
+                    parent_token: header.token.into(),
+                    trace: header.trace.into(),
+                };
+                let payload = serde_json::to_vec(payload).map_err(Fault::internal)?;
+                let call = inproc.call(header_out, operation, payload);
+                let reply = self.in_time(operation, header.timeout, call).await?;
+                self.read(operation, reply.status, &reply.body)
+            }
+            Side::There(process) => {
+                let id = process.next_id();
+                let mut draft = frame::Draft::call(&frame::Call {
+                    id,
+                    deadline_ms: header.timeout.map_or(0, deadline_ms),
+                    token: header.token,
+                    trace: header.trace,
+                    operation,
+                    payload: &[],
+                })
+                .map_err(|error| self.unsendable(operation, error))?;
+                serde_json::to_writer(draft.payload(), payload).map_err(Fault::internal)?;
+                let bytes = draft.finish().map_err(|error| self.unsendable(operation, error))?;
+                let call = process.request(id, operation, bytes);
+                let reply = self.in_time(operation, header.timeout, call).await?;
+                self.read(operation, reply.status, &reply.body)
+            }
+        }
+    }
+
+    /// Resolves when the process of the extension has ended by itself or was killed for cause, also where it has done so
+    /// before. Waits for ever in process and after [`close`](Self::close).
+    pub async fn ended(&self) -> Ended {
+        match &self.side {
+            Side::Here(_) => pending().await,
+            Side::There(process) => process.ended().await,
+        }
+    }
+
+    /// The same for a task that must not hold the instance: none where the end was asked for, or there is no process.
+    pub fn ending(&self) -> impl Future<Output = Option<Ended>> + Send + use<> {
+        let ending = match &self.side {
+            Side::Here(_) => None,
+            Side::There(process) => Some(process.ending()),
+        };
+        async move { ending?.await }
+    }
+
+    /// The id of its process; none in process.
+    pub fn process(&self) -> Option<u32> {
+        match &self.side {
+            Side::Here(_) => None,
+            Side::There(process) => process.pid(),
+        }
+    }
+
+    /// How many calls are in flight: begun, and not known to have ended on the other side.
+    pub fn calls(&self) -> usize {
+        match &self.side {
+            Side::Here(inproc) => inproc.calls(),
+            Side::There(process) => process.calls(),
+        }
+    }
+
+    /// CPU time that its process has used, to 10 ms; none in process or once that has ended.
+    pub fn cpu_time(&self) -> Option<Duration> {
+        match &self.side {
+            Side::Here(_) => None,
+            Side::There(process) => process.cpu_time(),
+        }
+    }
+
+    /// Ends its process for a cause, which [`ended`](Self::ended) and the calls in flight then tell. Does nothing in
+    /// process: code there cannot be ended.
+    pub fn kill(&self, why: &str) {
+        match &self.side {
+            Side::Here(_) => {
+                tracing::warn!(extension = %self.id, why, "code in the kernel's own process cannot be ended");
+            }
+            Side::There(process) => process.kill(why),
+        }
+    }
+
+    /// Ends it in order: it is told, and its process ends, or is killed after 5 s. Later calls are refused; calls in
+    /// flight end with the process, and in process as they will. Closing again does nothing.
+    pub async fn close(&self) {
+        match &self.side {
+            Side::Here(inproc) => inproc.close().await,
+            Side::There(process) => process.close().await,
+        }
+    }
+
+    async fn in_time<T>(
+        &self,
+        operation: &str,
+        limit: Option<Duration>,
+        call: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        let Some(limit) = limit else { return call.await };
+        tokio::time::timeout(limit, call).await.unwrap_or_else(|_| {
+            let message = format!("extension `{}` did not finish `{operation}` within {limit:?}", self.id);
+            Err(Fault::new(FaultCode::Timeout, message))
+        })
+    }
+
+    fn read<R: DeserializeOwned>(&self, operation: &str, status: u32, body: &[u8]) -> Result<R, Fault> {
+        if status != Reply::OK {
+            return Err(fault(&self.id, operation, body));
+        }
+        serde_json::from_slice(body).map_err(|error| {
+            let id = &self.id;
+            Fault::invalid(format!(
+                "extension `{id}` answered `{operation}` with something unreadable: {error}"
+            ))
+        })
+    }
+
+    fn unsendable(&self, operation: &str, error: frame::TooLong) -> Fault {
+        Fault::invalid(format!("`{operation}` cannot be sent to extension `{}`: {error}", self.id))
+    }
+}
+
+impl fmt::Debug for Instance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Instance")
+            .field("id", &self.id)
+            .field("process", &self.process())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Reads the body of a reply that is a fault.
+pub(crate) fn fault(id: &ExtensionId, operation: &str, body: &[u8]) -> Fault {
+    serde_json::from_slice(body).unwrap_or_else(|_| {
+        Fault::internal(format!("extension `{id}` failed in `{operation}` without a readable fault"))
+    })
+}
+
+/// Reads what an extension says of itself.
+pub(crate) fn description(id: &ExtensionId, body: &[u8]) -> Result<Description, Fault> {
+    serde_json::from_slice(body)
+        .map_err(|error| Fault::invalid(format!("extension `{id}` describes itself badly: {error}")))
+}
+
+fn deadline_ms(timeout: Duration) -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from((now + timeout).as_millis()).unwrap_or(u64::MAX)
+}

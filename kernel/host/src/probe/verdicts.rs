@@ -1,0 +1,187 @@
+//! The verdicts so far, kept in a file: which library, as it was then, may be opened.
+//!
+//! A verdict holds for one content and for the program that gave it: another release of drupe asks again. The content's
+//! hash is looked up by what tells one build of a file from another without reading it.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::judge_copy;
+
+/// Where verdicts and copies are.
+#[derive(Debug, Clone)]
+pub struct Caches {
+    /// The file of the verdicts; one that cannot be read only costs a probe for each library.
+    pub verdicts_file: PathBuf,
+    /// The folder of the copies. Nothing else may be in it.
+    pub copies: PathBuf,
+    /// drupe's own program.
+    pub exe: PathBuf,
+}
+
+/// A library that is known to be sound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checked {
+    /// What to open.
+    pub file: PathBuf,
+    /// The content's SHA-256, in 64 hexadecimal digits.
+    pub hash: String,
+}
+
+/// What tells one build of a file from another without reading it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Identity {
+    size: u64,
+    inode: u64,
+    modified_ns: i128,
+    changed_ns: i128,
+}
+
+impl Identity {
+    fn of(file: &Path) -> io::Result<Self> {
+        let meta = fs::metadata(file)?;
+        let ns = |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+        Ok(Self {
+            size: meta.len(),
+            inode: meta.ino(),
+            modified_ns: ns(meta.mtime(), meta.mtime_nsec()),
+            changed_ns: ns(meta.ctime(), meta.ctime_nsec()),
+        })
+    }
+}
+
+/// What is known of one library.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Kept {
+    identity: Identity,
+    hash: String,
+    /// The program that gave the verdict.
+    judge: Identity,
+    /// Why it is refused; none if it is sound.
+    refused: Option<String>,
+}
+
+/// The file to open in place of `library`, and its content's hash, once it is known to be sound. With `copy` it is a
+/// copy named by its content, since an operator may replace the original while it is in use. An error says why it is
+/// refused, and what to do.
+pub async fn checked(caches: &Caches, library: &Path, copy: bool) -> Result<Checked, String> {
+    let (caches, library) = (caches.clone(), library.to_owned());
+    let work = move || check(&caches, &library, copy);
+    tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())?
+}
+
+/// The hash of a file's content, in 64 hexadecimal digits. Reads it as a whole.
+pub fn hash(file: &Path) -> io::Result<String> {
+    let mut digest = Sha256::new();
+    io::copy(&mut fs::File::open(file)?, &mut Digesting(&mut digest))?;
+    Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Removes copies that no verdict names any more. Before any library is opened: a copy may be in use later.
+pub fn sweep(caches: &Caches) {
+    let kept = kept(caches);
+    for entry in fs::read_dir(&caches.copies).into_iter().flatten().flatten() {
+        if !kept.values().any(|kept| entry.path() == caches.copy(&kept.hash)) {
+            // One that stays only costs its space.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+impl Caches {
+    fn copy(&self, hash: &str) -> PathBuf {
+        self.copies.join(format!("{hash}.so"))
+    }
+}
+
+fn check(caches: &Caches, library: &Path, copy: bool) -> Result<Checked, String> {
+    let failed = |what: &str, error: &io::Error| format!("`{}` cannot be {what}: {error}", library.display());
+    let identity = Identity::of(library).map_err(|error| failed("read", &error))?;
+    let judge = Identity::of(&caches.exe)
+        .map_err(|error| format!("`{}` cannot be read: {error}", caches.exe.display()))?;
+    let known = kept(caches).remove(library).filter(|kept| kept.identity == identity);
+    let made = |hash: &String| !copy || caches.copy(hash).is_file();
+    let hash = match known.as_ref().map(|kept| kept.hash.clone()).filter(made) {
+        Some(hash) => hash,
+        None if copy => copied(caches, library).map_err(|error| failed("copied", &error))?,
+        None => hash(library).map_err(|error| failed("read", &error))?,
+    };
+    let file = if copy { caches.copy(&hash) } else { library.to_owned() };
+    let refused = match known.filter(|kept| kept.judge == judge && kept.hash == hash) {
+        Some(kept) => kept.refused,
+        None => {
+            let refused = judge_copy(&caches.exe, &file, library).err();
+            let verdict = Kept { identity, hash: hash.clone(), judge, refused: refused.clone() };
+            keep(caches, library.to_owned(), verdict);
+            refused
+        }
+    };
+    refused.map_or_else(|| Ok(Checked { file, hash }), Err)
+}
+
+/// Copies a library to where its hash says, and gives the hash of what was copied.
+fn copied(caches: &Caches, library: &Path) -> io::Result<String> {
+    /// Several libraries are copied at once, perhaps the same one twice.
+    static PARTS: AtomicU64 = AtomicU64::new(0);
+    fs::create_dir_all(&caches.copies)?;
+    let number = PARTS.fetch_add(1, Ordering::Relaxed);
+    let part = caches.copies.join(format!(".{}-{number}", std::process::id()));
+    fs::copy(library, &part)?;
+    let hash = hash(&part)?;
+    let copy = caches.copy(&hash);
+    // One that is there may be in use; it has the same content.
+    if copy.is_file() {
+        fs::remove_file(&part)?
+    } else {
+        fs::rename(&part, copy)?
+    }
+    Ok(hash)
+}
+
+fn kept(caches: &Caches) -> BTreeMap<PathBuf, Kept> {
+    let read = fs::read(&caches.verdicts_file).ok();
+    read.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+}
+
+fn keep(caches: &Caches, library: PathBuf, verdict: Kept) {
+    // Several libraries are probed at once, each of which adds its line to the same file.
+    static WRITING: Mutex<()> = Mutex::new(());
+    let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = kept(caches);
+    all.retain(|file, _| file.exists());
+    all.insert(library, verdict);
+    let file = &caches.verdicts_file;
+    let part = file.with_extension("part");
+    let written = serde_json::to_vec(&all).map_err(io::Error::other).and_then(|bytes| {
+        fs::create_dir_all(file.parent().unwrap_or(file))?;
+        fs::write(&part, bytes)?;
+        fs::rename(&part, file)
+    });
+    if let Err(error) = written {
+        tracing::warn!(%error, "verdicts about libraries could not be kept; they are probed again at the next start");
+    }
+}
+
+struct Digesting<'a>(&'a mut Sha256);
+
+impl io::Write for Digesting<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,134 @@
+//! The operating system's side of a process: its start, its end, what it has used.
+
+use std::{
+    fs,
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    process::{ChildStderr, Stdio},
+    time::Duration,
+};
+
+use drupe_confine::{Child, Confined};
+
+use crate::{Code, HostProcess, OpenError, child, ended};
+
+/// How long a process may take to be gone after it closed its socket: what it started is killed meanwhile.
+const LEAVING: Duration = Duration::from_secs(1);
+
+/// How often its end is looked for then. It takes a few milliseconds, and nothing waits for the exact one.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Ticks per second in `/proc`, the same on every machine that Linux runs on.
+const TICKS: u64 = 100;
+
+/// A process that runs. Dropping it kills it, on a thread of its own: that waits.
+pub struct Running {
+    child: Option<Child>,
+    program: Option<u32>,
+}
+
+impl Running {
+    /// Starts the process, which finds `socket` open. Dropping the future kills it.
+    pub async fn start(code: &Code, place: HostProcess, socket: UnixStream) -> Result<Self, OpenError> {
+        let id = code.id.clone();
+        let (confined, number) =
+            Confined::new(&place.exe, place.profile, &place.exe).pass(OwnedFd::from(socket));
+        let mut confined = confined
+            .arg(child::VERB)
+            .args(["--fd", &number.to_string()])
+            .arg("--library")
+            .arg(&code.file)
+            .args(["--id", id.as_str()])
+            .directory(place.directory)
+            .stderr(Stdio::piped());
+        for (name, value) in place.env {
+            confined = confined.env(name, value);
+        }
+        let started = tokio::task::spawn_blocking(move || {
+            let child = confined.spawn()?;
+            let program = only_child(child.id());
+            Ok(Self { child: Some(child), program })
+        });
+        match started.await {
+            Ok(started) => started.map_err(|reason| OpenError::Process { id, reason }),
+            Err(error) => Err(OpenError::Io { id, reason: std::io::Error::other(error) }),
+        }
+    }
+
+    /// The process that runs the extension's code, beneath the one that confines it.
+    pub fn program(&self) -> Option<u32> {
+        self.program
+    }
+
+    /// Its standard error stream, once.
+    pub fn stderr(&mut self) -> Option<ChildStderr> {
+        self.child.as_mut()?.stderr.take()
+    }
+
+    /// How it ended, after it closed its socket.
+    pub async fn left(&mut self) -> String {
+        let look = async {
+            loop {
+                match self.child.as_mut()?.try_wait() {
+                    Ok(Some(status)) => return Some(ended::how(status)),
+                    Ok(None) => tokio::time::sleep(LOOK).await,
+                    Err(_) => return None,
+                }
+            }
+        };
+        match tokio::time::timeout(LEAVING, look).await {
+            Ok(Some(how)) => how,
+            Ok(None) | Err(_) => {
+                self.kill().await;
+                "killed: it closed its socket and did not end".into()
+            }
+        }
+    }
+
+    /// Kills it with all that it started, and waits until they are gone.
+    pub async fn kill(&mut self) {
+        if let Some(child) = self.child.take() {
+            // An error means that it is gone.
+            let _ = tokio::task::spawn_blocking(move || child.kill()).await;
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = self.child.take() {
+            // Without a thread the closure is dropped here, and the child with it.
+            let _ = std::thread::Builder::new().name("end-host".into()).spawn(move || drop(child));
+        }
+    }
+}
+
+/// The one process that a reaper has started; none where the system keeps no list.
+fn only_child(reaper: u32) -> Option<u32> {
+    let list = fs::read_to_string(format!("/proc/{reaper}/task/{reaper}/children")).ok()?;
+    list.split_whitespace().next()?.parse().ok()
+}
+
+/// CPU time of a process with all its threads, in user and system mode.
+pub fn cpu_time(process: u32) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    ticks(&stat).map(|ticks| Duration::from_millis(ticks * 1000 / TICKS))
+}
+
+fn ticks(stat: &str) -> Option<u64> {
+    // The name in parentheses may hold anything; times are the 14th and 15th field, the state after it is the third.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let (user, system) = (fields.next()?.parse::<u64>().ok()?, fields.next()?.parse::<u64>().ok()?);
+    user.checked_add(system)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_is_user_and_system_time_whatever_the_name_holds() {
+        let stat = "7 (a) R (b) S 1 7 7 0 -1 4194560 100 0 0 0 12 30 5 6 20 0 1 0 100 2 3";
+        assert_eq!(ticks(stat), Some(42));
+        assert_eq!(ticks("7 (a) S 1"), None);
+    }
+}

@@ -1,0 +1,12 @@
+//! Real libraries in real processes, and in this one.
+
+#![expect(clippy::unwrap_used, reason = "a test says what failed by its line")]
+
+mod callbacks;
+mod calls;
+mod ends;
+mod inproc;
+mod kernel;
+mod probing;
+mod rogue;
+mod setup;

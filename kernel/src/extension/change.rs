@@ -1,0 +1,247 @@
+//! Takes changes of the extensions' folders into a running kernel: what is new begins to work, what is gone ends, what
+//! changed takes the place of what was there. A change that is not usable changes nothing, and the extension says why.
+//!
+//! Native code is never replaced in place: its library stays what it was until a restart.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Weak},
+};
+
+use drupe_config::NativeReload;
+use drupe_extension_api::Fault;
+use drupe_folders::watch::{self, Changes, Watch};
+use tokio::sync::mpsc;
+
+use super::{
+    Key, generations, lifecycle,
+    recovery::Faults,
+    state::{Event, Out, State},
+    survey::{self, Seen, Survey},
+};
+use crate::{boot, kernel::Kernel, main_loop};
+
+/// Watches the folders and the configuration file, and takes their changes in, as long as the result is kept.
+pub fn watch(kernel: &Arc<Kernel>) -> Option<Watch> {
+    if kernel.start.fallback.is_some() {
+        return None;
+    }
+    // One waiting change is as good as many: each looks at everything.
+    let (tell, told) = mpsc::channel::<Changes>(1);
+    let changed = move |changes| drop(tell.try_send(changes));
+    let mut folders: Vec<_> = survey::roots(kernel).into_iter().map(|(_, folder)| folder).collect();
+    if !kernel.config.reload.declarative {
+        folders.clear();
+    }
+    let file = drupe_config::default_file(kernel.home.root());
+    let files =
+        kernel.settings.file.clone().or(file).unwrap_or_else(|| kernel.home.root().join("drupe.yaml"));
+    match watch::watch(folders, vec![files], changed) {
+        Ok(watch) => {
+            kernel.tasks.spawn(follow(Arc::downgrade(kernel), told));
+            Some(watch)
+        }
+        Err(error) => {
+            tracing::warn!(%error, "changes of extensions are not noticed; `drupe restart` takes them in");
+            None
+        }
+    }
+}
+
+async fn follow(kernel: Weak<Kernel>, mut told: mpsc::Receiver<Changes>) {
+    while let Some(changes) = told.recv().await {
+        let Some(kernel) = kernel.upgrade() else { return };
+        if kernel.ending.decided().is_some() {
+            return;
+        }
+        if !changes.files.is_empty() {
+            main_loop::reload(&kernel).await;
+        }
+        if changes.roots
+            && let Err(fault) = rescan(&kernel).await
+        {
+            tracing::warn!(%fault, "changes of extensions were not taken in");
+        }
+    }
+}
+
+/// Compares what is on the disk with what is there, and carries the difference out.
+pub async fn rescan(kernel: &Arc<Kernel>) -> Result<(), Fault> {
+    compare(kernel, None).await
+}
+
+/// The same, and tries one again that failed while it worked, unless other content took its place meanwhile.
+pub async fn retry(kernel: &Arc<Kernel>, key: &Key) -> Result<(), Fault> {
+    compare(kernel, Some(key)).await
+}
+
+async fn compare(kernel: &Arc<Kernel>, retried: Option<&Key>) -> Result<(), Fault> {
+    let _change = kernel.changing.lock().await;
+    let Survey { seen, passed } = survey::survey(kernel).await?;
+    kernel.extensions.set_passed_over(passed);
+    let now: BTreeSet<Key> = seen.iter().map(|s| s.record.key()).collect();
+    for key in kernel.extensions.read(super::Record::key) {
+        if !now.contains(&key) {
+            gone(kernel, &key).await;
+        }
+    }
+    let mut swaps = Vec::new();
+    for one in seen {
+        let key = one.record.key();
+        match kernel.extensions.with(&key, |r| decide(r, &one)).unwrap_or(Step::Arrive) {
+            Step::Stay => {}
+            Step::Arrive => arrive(kernel, &key, one),
+            Step::Leave(out) => {
+                boot::withdraw(kernel, &key.0, Event::Rejected(out)).await;
+                let record = replaced(kernel, &key, one);
+                kernel.extensions.insert(record);
+            }
+            Step::Settled => drop(kernel.extensions.with(&key, |r| r.pending = None)),
+            Step::Announce => announce(kernel, &key).await,
+            Step::Swap => swaps.push((key, one)),
+            Step::Refuse(why) => pending(kernel, &key, format!("its change is not in use: {why}")),
+        }
+    }
+    if let Some(key) = retried {
+        lifecycle::note(kernel, key, Event::Retry);
+    }
+    again(kernel);
+    boot::settle(kernel).await;
+    // Last, so that they find those that came with them.
+    for (key, one) in swaps {
+        swap(kernel, &key, one).await;
+    }
+    generations::keep(kernel).await;
+    Ok(())
+}
+
+/// What a difference between the disk and the kernel leads to.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    /// Nothing that matters is different.
+    Stay,
+    /// It begins its life, or goes on being out for another reason.
+    Arrive,
+    /// It stops working.
+    Leave(Out),
+    /// It works, and is again what is on the disk.
+    Settled,
+    /// Its code waits for a restart.
+    Announce,
+    /// It takes the place of the one that works.
+    Swap,
+    /// It cannot be used, and the one that works goes on.
+    Refuse(String),
+}
+
+fn decide(record: &super::Record, seen: &Seen) -> Step {
+    let same = record.hash() == seen.record.hash();
+    let native = record.is_native() || seen.record.is_native();
+    match (&record.state, &seen.out) {
+        (State::Stopped, _) => Step::Stay,
+        (State::Out(known), Some(out)) if known == out => Step::Stay,
+        // What failed as it is fails again. Those that wait for others are looked at by themselves.
+        (State::Out(Out::Failed(_) | Out::Unwired(_) | Out::Skipped(_)) | State::Degraded(_), None)
+            if same =>
+        {
+            Step::Stay
+        }
+        (State::Out(_) | State::Degraded(_), _) => Step::Arrive,
+        (_, Some(out @ (Out::Disabled(_) | Out::Quarantined(_)))) => Step::Leave(out.clone()),
+        (_, Some(out)) => Step::Refuse(State::Out(out.clone()).shown().1.unwrap_or_default().to_owned()),
+        (_, None) if same => Step::Settled,
+        (_, None) if native => Step::Announce,
+        (_, None) => Step::Swap,
+    }
+}
+
+/// The folder is not there any more.
+async fn gone(kernel: &Arc<Kernel>, key: &Key) {
+    let event = Event::Rejected(Out::Disabled("its folder was removed".into()));
+    boot::withdraw(kernel, &key.0, event).await;
+    kernel.extensions.remove(key);
+    tracing::info!(extension = %key.0, "removed");
+}
+
+/// A record that keeps what happened before.
+fn replaced(kernel: &Kernel, key: &Key, seen: Seen) -> super::Record {
+    let mut record = seen.record;
+    kernel.extensions.with(key, |old| {
+        record.state = old.state.clone();
+        record.history.clone_from(&old.history);
+        record.faults = old.faults;
+    });
+    record
+}
+
+/// One that does not work yet begins its life, or goes on being out for the present reason.
+fn arrive(kernel: &Kernel, key: &Key, seen: Seen) {
+    let out = seen.out.clone();
+    let record = replaced(kernel, key, seen);
+    kernel.extensions.insert(record);
+    lifecycle::note(kernel, key, Event::Again);
+    if let Some(out) = out {
+        lifecycle::note(kernel, key, Event::Rejected(out));
+    }
+}
+
+/// Puts a changed agent in the place of the one that works. Runs that have begun keep the old one.
+async fn swap(kernel: &Arc<Kernel>, key: &Key, seen: Seen) {
+    let Some(manifest) = seen.record.manifest.clone() else { return };
+    let part = match lifecycle::declared(kernel, &manifest) {
+        Ok(part) => part,
+        Err(why) => return pending(kernel, key, format!("its change is not in use: {why}")),
+    };
+    let mut record = replaced(kernel, key, seen);
+    record.part = Some(part);
+    let Some(old) = kernel.extensions.insert(record) else { return };
+    if let Err(fault) = boot::try_wiring(kernel).await {
+        kernel.extensions.insert(old);
+        return pending(kernel, key, format!("its change is not in use: {}", fault.reason));
+    }
+    tracing::info!(extension = %key.0, "its change is in use");
+}
+
+/// A changed native library, or its manifest, waits for a restart.
+async fn announce(kernel: &Arc<Kernel>, key: &Key) {
+    if kernel.config.reload.native == NativeReload::Restart {
+        let reason = format!("extension `{}` has changed", key.0);
+        match kernel.request_restart(reason, None, true).await {
+            Ok(()) => return,
+            Err(fault) => tracing::warn!(extension = %key.0, %fault, "its change waits for a restart"),
+        }
+    }
+    pending(kernel, key, "its files have changed; `drupe restart` takes them in".into());
+}
+
+fn pending(kernel: &Kernel, key: &Key, why: String) {
+    let news = kernel.extensions.with(key, |r| r.pending.replace(why.clone()) != Some(why.clone()));
+    if news == Some(true) {
+        tracing::warn!(extension = %key.0, "{why}");
+    }
+}
+
+/// Gives those another chance that others kept from working: the others may have changed.
+fn again(kernel: &Kernel) {
+    let waiting = kernel
+        .extensions
+        .read(|r| matches!(r.state, State::Out(Out::Skipped(_) | Out::Unwired(_))).then(|| r.key()));
+    for key in waiting.into_iter().flatten() {
+        lifecycle::note(kernel, &key, Event::Again);
+    }
+}
+
+/// Tries an extension again, whatever became of it.
+pub async fn release(kernel: &Arc<Kernel>, name: &str) -> Result<(), Fault> {
+    kernel.forgive(name);
+    for key in kernel.extensions.named(name) {
+        kernel.extensions.with(&key, |r| r.faults = Faults::default());
+        let out = Out::Unwired("it is about to be tried again".into());
+        if kernel.extensions.with(&key, |r| matches!(r.state, State::Out(_) | State::Degraded(_)))
+            == Some(true)
+        {
+            lifecycle::note(kernel, &key, Event::Rejected(out));
+        }
+    }
+    rescan(kernel).await
+}

@@ -1,0 +1,93 @@
+//! The set of extensions that works: kept once a kernel is ready with it, and returned to when a later one does not get
+//! that far.
+//!
+//! Only what operators and agents put there is kept; shipped extensions come with the program.
+
+use std::sync::Arc;
+
+use drupe_folders::{
+    content::Content,
+    discovery::{Found, Kind, Origin},
+};
+
+use super::{
+    state::{Out, State},
+    survey::{self, Seen},
+};
+use crate::kernel::Kernel;
+
+/// Keeps what works now, and tells the supervisor its name. Not while an older set stands in: that one is kept.
+pub async fn keep(kernel: &Arc<Kernel>) {
+    if kernel.start.safe_mode || kernel.start.fallback.is_some() {
+        return;
+    }
+    let working = kernel.extensions.read(|r| {
+        let third_party = r.found.origin != Origin::Shipped && r.state == State::Active;
+        let kept = (r.found.name.clone(), r.content.clone()?, r.found.kind);
+        (third_party && r.pending.is_none()).then_some(kept)
+    });
+    let set: Vec<(String, Arc<Content>, Kind)> = working.into_iter().flatten().collect();
+    let keeping = Arc::clone(kernel);
+    let kept = tokio::task::spawn_blocking(move || {
+        let set: Vec<(String, &Content, Kind)> =
+            set.iter().map(|(id, content, kind)| (id.clone(), content.as_ref(), *kind)).collect();
+        let name = keeping.generations.keep(&set)?;
+        keeping.generations.prune(&[name.as_str()])?;
+        Ok::<_, std::io::Error>(name)
+    });
+    match kept.await {
+        Ok(Ok(name)) => kernel.tell_supervisor(&kernel.ready_frame(Some(name))),
+        Ok(Err(error)) => tracing::warn!(%error, "the set of extensions that works was not kept"),
+        Err(error) => tracing::warn!(%error, "the set of extensions that works was not kept"),
+    }
+}
+
+/// Puts the last set that worked in place of what is on the disk, where the supervisor says so.
+pub fn apply_fallback(kernel: &Kernel, seen: &mut [Seen]) {
+    let Some(name) = &kernel.start.fallback else { return };
+    let set = match kernel.generations.read(name) {
+        Ok(set) => set,
+        Err(error) => {
+            tracing::error!(%error, "the last set of extensions that worked cannot be read");
+            return;
+        }
+    };
+    for one in seen.iter_mut().filter(|s| s.record.found.origin != Origin::Shipped) {
+        let id = one.record.found.name.clone();
+        match set.entries.get(&id) {
+            Some(entry) if entry.hash == one.record.hash() => {}
+            Some(entry) => one.restore(kernel, name, entry.kind),
+            None => {
+                let why = "left out: starts with it did not become ready, and the last set of extensions that did is \
+                           in use; mend it, then `drupe restart`";
+                one.out = Some(Out::Failed(why.into()));
+            }
+        }
+    }
+}
+
+impl Seen {
+    /// Takes the kept copy of an extension.
+    fn restore(&mut self, kernel: &Kernel, set: &str, kind: Kind) {
+        let name = self.record.found.name.clone();
+        let restored = kernel.generations.restore(set, &name, &kernel.home.restored());
+        let copy = restored.map_err(|error| error.to_string()).and_then(|folder| {
+            let found = Found { folder, kind, ..self.record.found.clone() };
+            let loaded = survey::manifest(kernel, &found)?;
+            let content = survey::content(kernel, &found, &loaded.value)?;
+            Ok((found, loaded.value, content))
+        });
+        match copy {
+            Ok((found, manifest, content)) => {
+                self.record.found = found;
+                self.record.manifest = Some(Arc::new(manifest));
+                self.record.content = Some(Arc::new(content));
+                self.record.pending = Some(
+                    "an earlier version stands in: starts with the present one did not become ready".into(),
+                );
+                self.out = None;
+            }
+            Err(why) => self.out = Some(Out::Failed(format!("its earlier version cannot be used: {why}"))),
+        }
+    }
+}

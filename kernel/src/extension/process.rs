@@ -1,0 +1,170 @@
+//! Programs that an extension with the right runs: confined, bounded, and gone with the call.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use drupe_config::Manifest;
+use drupe_confine::{Confined, Limits, Outcome, Profile};
+use drupe_extension_api::{
+    Fault, FaultCode,
+    wire::{ProcessOutput, RunProcess},
+};
+
+use crate::kernel::Kernel;
+
+/// The longest that a program may run.
+const LONGEST: u64 = 3_600_000;
+
+/// The most that is kept of an output stream.
+const MOST: u64 = 1024 * 1024;
+
+/// Memory of each process: a linker of a large program needs some of it.
+const MEMORY: u64 = 4 * 1024 * 1024 * 1024;
+
+/// Runs it to its end. Dropping the future kills it.
+pub async fn run(kernel: &Kernel, manifest: &Manifest, ask: RunProcess) -> Result<ProcessOutput, Fault> {
+    if ask.timeout_ms == 0 || ask.timeout_ms > LONGEST || ask.max_output > MOST {
+        let message = format!("`timeout_ms` is 1 to {LONGEST}, `max_output` at most {MOST}");
+        return Err(Fault::invalid(message));
+    }
+    let data = kernel.home.data(&manifest.id).canonicalize()?;
+    let directory = Path::new(&ask.directory).canonicalize()?;
+    if !directory.starts_with(&data) {
+        let message = format!("`{}` is not beneath the data folder `{}`", ask.directory, data.display());
+        return Err(Fault::denied(message));
+    }
+    let toolchains = Toolchains::of(kernel, manifest)?;
+    let program = toolchains.find(&ask.program)?;
+    let temporary = data.join("tmp");
+    std::fs::create_dir_all(&temporary)?;
+    let mut confined =
+        Confined::new(&kernel.start.exe, profile(kernel, manifest, &data, &toolchains, ask.network), program)
+            .args(&ask.args)
+            .directory(directory)
+            .deadline(Duration::from_millis(ask.timeout_ms))
+            .env("PATH", &toolchains.path)
+            .env("HOME", &data)
+            .env("TMPDIR", &temporary)
+            .env("CARGO_HOME", &toolchains.own_cargo)
+            .env("RUSTUP_HOME", &toolchains.rustup);
+    if ask.network {
+        confined = confined.env("RES_OPTIONS", "use-vc");
+    }
+    for (name, value) in &ask.env {
+        confined = confined.env(name, value);
+    }
+    let most = usize::try_from(ask.max_output).unwrap_or(usize::MAX);
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let running = tokio::task::spawn_blocking(move || {
+        let child = confined.spawn_captured()?;
+        // Whoever waits holds it; when they go, so does the program.
+        let _ = tell.send(child.stopper());
+        child.finish(most)
+    });
+    let _stopper = told.await;
+    let outcome = running.await.map_err(Fault::internal)?;
+    let outcome = outcome.map_err(|error| Fault::new(FaultCode::Unavailable, error.to_string()))?;
+    Ok(output(&outcome))
+}
+
+fn profile(
+    kernel: &Kernel,
+    manifest: &Manifest,
+    data: &Path,
+    toolchains: &Toolchains,
+    network: bool,
+) -> Profile {
+    let limits = Limits { data: Some(MEMORY), ..Limits::default() };
+    let mut profile = Profile::program()
+        .read(&manifest.folder)
+        .read(kernel.home.sdk())
+        .read(&toolchains.rustup)
+        .write(data)
+        .network(network)
+        // Compilers set modes and times.
+        .attributes(true)
+        .limits(limits)
+        .strict(!kernel.config.sandbox.allow_unconfined);
+    // Not the credentials.
+    for readable in ["bin", "config.toml"] {
+        profile = profile.read(toolchains.cargo.join(readable));
+    }
+    // What was fetched is shared with the operator: cargo compares it with its checksums before use.
+    for shared in SHARED {
+        profile = profile.write(toolchains.cargo.join("registry").join(shared));
+    }
+    profile.write(&toolchains.own_cargo)
+}
+
+/// What of the operator's registry is shared. Unpacked sources are not: cargo would use them unseen.
+const SHARED: [&str; 2] = ["index", "cache"];
+
+/// Where the operator's programs and compilers are.
+struct Toolchains {
+    path: String,
+    cargo: PathBuf,
+    /// The extension's own cargo home.
+    own_cargo: PathBuf,
+    rustup: PathBuf,
+}
+
+impl Toolchains {
+    fn of(kernel: &Kernel, manifest: &Manifest) -> Result<Self, Fault> {
+        let environment = &kernel.settings.environment;
+        let home = PathBuf::from(environment.get("HOME").map_or("/", String::as_str));
+        let folder =
+            |name: &str, usual: &str| environment.get(name).map_or_else(|| home.join(usual), PathBuf::from);
+        let (cargo, rustup) = (folder("CARGO_HOME", ".cargo"), folder("RUSTUP_HOME", ".rustup"));
+        let usual = environment.get("PATH").map_or("/usr/local/bin:/usr/bin:/bin", String::as_str);
+        let path = format!("{}:{usual}", cargo.join("bin").display());
+        let own_cargo = kernel.home.cargo(&manifest.id);
+        share(&cargo, &own_cargo)?;
+        Ok(Self { path, cargo, own_cargo, rustup })
+    }
+
+    /// The file of a program.
+    fn find(&self, program: &str) -> Result<PathBuf, Fault> {
+        if program.starts_with('/') {
+            return Ok(PathBuf::from(program));
+        }
+        let plain = !program.is_empty() && !program.contains('/');
+        let found =
+            self.path.split(':').map(|folder| Path::new(folder).join(program)).find(|file| file.is_file());
+        found.filter(|_| plain).ok_or_else(|| {
+            Fault::not_found(format!("there is no program `{program}`"))
+                .help("install it, or give its whole path")
+        })
+    }
+}
+
+/// Makes a cargo home that uses what the operator's has fetched. A program that ran before may have put links in its
+/// way: what is there is left alone.
+fn share(cargo: &Path, own: &Path) -> Result<(), Fault> {
+    let registry = own.join("registry");
+    std::fs::create_dir_all(own)?;
+    match std::fs::create_dir(&registry) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error.into()),
+        _ => {}
+    }
+    if !registry.symlink_metadata()?.is_dir() {
+        return Err(Fault::denied(format!("`{}` is no folder; remove it", registry.display())));
+    }
+    let shared = SHARED.map(|name| (cargo.join("registry").join(name), registry.join(name)));
+    for (theirs, ours) in shared.into_iter().chain([(cargo.join("config.toml"), own.join("config.toml"))]) {
+        if theirs.exists() && ours.symlink_metadata().is_err() {
+            std::os::unix::fs::symlink(theirs, ours)?;
+        }
+    }
+    Ok(())
+}
+
+fn output(outcome: &Outcome) -> ProcessOutput {
+    ProcessOutput {
+        status: outcome.status.code(),
+        timed_out: outcome.timed_out,
+        stdout: String::from_utf8_lossy(&outcome.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&outcome.stderr).into_owned(),
+    }
+}

@@ -1,0 +1,199 @@
+//! What is on the disk now: every extension's manifest and content, and whether it may be used at all.
+//!
+//! It changes nothing. Boot takes all of it in; a reload compares it with what is there ([`change`](super::change)). So
+//! a folder dropped by hand, an edit and what the builder made pass the same gate.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use drupe_config::{Config, Loaded, Manifest};
+use drupe_extension_api::{
+    Fault,
+    control::{Approval, ApprovalState},
+};
+use drupe_folders::{
+    content::Content,
+    discovery::{Found, Origin, PassedOver, discover, library, settle, shipped},
+};
+use drupe_link::{Quarantined, Up};
+use jiff::Timestamp;
+
+use super::{Record, generations, place, state::Out};
+use crate::{
+    check,
+    kernel::{Kernel, store_fault},
+    wiring,
+};
+
+/// One extension as it is on the disk, and why it is not to be used, if it is not.
+pub struct Seen {
+    /// A new record of it.
+    pub record: Record,
+    /// Why it is out.
+    pub out: Option<Out>,
+}
+
+/// Everything that is on the disk.
+pub struct Survey {
+    /// The extensions.
+    pub seen: Vec<Seen>,
+    /// What is no extension.
+    pub passed: Vec<PassedOver>,
+}
+
+/// Looks at everything.
+pub async fn survey(kernel: &Arc<Kernel>) -> Result<Survey, Fault> {
+    let looking = Arc::clone(kernel);
+    // Many small reads: off the threads that answer people.
+    let looked = tokio::task::spawn_blocking(move || look(&looking));
+    let Survey { mut seen, passed } = looked.await.map_err(Fault::internal)?;
+    let enabled = kernel.store.enabled().await.map_err(store_fault)?;
+    for Seen { record, out } in &mut seen {
+        if let (None, Some(manifest)) = (&out, record.manifest.clone()) {
+            *out = rejected(kernel, record, &manifest, &enabled).await?;
+        }
+    }
+    for approval in kernel.store.activations().await.map_err(store_fault)? {
+        let waits = |s: &Seen| {
+            s.record.found.name == approval.extension && matches!(s.out, Some(Out::AwaitingApproval(_)))
+        };
+        if approval.state == ApprovalState::Pending && !seen.iter().any(waits) {
+            kernel.store.withdraw_activation(&approval.extension).await.map_err(store_fault)?;
+        }
+    }
+    Ok(Survey { seen, passed })
+}
+
+fn look(kernel: &Kernel) -> Survey {
+    let (found, passed) = discover(&roots(kernel));
+    let mut read = BTreeMap::new();
+    for one in &found {
+        read.insert(one.folder.clone(), manifest(kernel, one));
+    }
+    let overrides = |f: &Found| matches!(read.get(&f.folder), Some(Ok(m)) if m.value.overrides);
+    let settled = settle(found, overrides);
+    let now = Timestamp::now();
+    let mut seen = Vec::new();
+    for (found, clash) in settled {
+        let mut record = Record::new(found, now);
+        let mut out = clash.map(Out::Failed);
+        match read.remove(&record.found.folder) {
+            Some(Ok(loaded)) => {
+                record.notes = loaded.warnings.iter().map(|w| w.message.clone()).collect();
+                match content(kernel, &record.found, &loaded.value) {
+                    Ok(content) => record.content = Some(Arc::new(content)),
+                    Err(why) => out = out.or(Some(Out::Failed(why))),
+                }
+                record.manifest = Some(Arc::new(loaded.value));
+            }
+            Some(Err(why)) => out = out.or(Some(Out::Failed(why))),
+            None => {}
+        }
+        seen.push(Seen { record, out });
+    }
+    generations::apply_fallback(kernel, &mut seen);
+    for Seen { record, .. } in &mut seen {
+        record.isolation = record.manifest.as_ref().map(|m| place::isolation(kernel, record.found.origin, m));
+    }
+    if let Err(error) = kernel.contents.save() {
+        tracing::debug!(%error, "the hashes of files were not kept; they are made again at the next start");
+    }
+    Survey { seen, passed }
+}
+
+/// The folders that are searched.
+pub fn roots(kernel: &Kernel) -> Vec<(Origin, std::path::PathBuf)> {
+    let shipped = shipped(&kernel.start.exe).map(|folder| (Origin::Shipped, folder));
+    let listed = kernel.config.extensions.paths.iter().map(|path| (Origin::Listed, path.clone()));
+    shipped.into_iter().chain([(Origin::Home, kernel.home.extensions())]).chain(listed).collect()
+}
+
+/// What a folder, or a file, says that it is.
+pub fn manifest(kernel: &Kernel, found: &Found) -> Result<Loaded<Manifest>, String> {
+    let loaded = check::load(&found.folder, kernel.home.root());
+    loaded.map_err(|faults| faults.render(false).trim_end().to_owned())
+}
+
+/// The files of an extension, its library among them wherever that is.
+pub fn content(kernel: &Kernel, found: &Found, manifest: &Manifest) -> Result<Content, String> {
+    let library = manifest.entrypoint.as_ref().and_then(|e| library(found, e, &kernel.start.exe).ok());
+    kernel.contents.of(found, library.as_deref()).map_err(|error| error.to_string())
+}
+
+/// Why an extension is not to be used, as far as its manifest and the operator's decisions tell.
+async fn rejected(
+    kernel: &Kernel,
+    record: &Record,
+    manifest: &Manifest,
+    enabled: &BTreeMap<String, bool>,
+) -> Result<Option<Out>, Fault> {
+    let third_party = record.found.origin != Origin::Shipped;
+    match enabled.get(manifest.id.as_str()) {
+        Some(false) => return Ok(Some(Out::Disabled("turned off by `drupe ext disable`".into()))),
+        None if !manifest.is_enabled(&kernel.config) => {
+            return Ok(Some(Out::Disabled("turned off by `enabled: false`".into())));
+        }
+        _ => {}
+    }
+    if kernel.start.safe_mode && third_party {
+        return Ok(Some(Out::Disabled("safe mode leaves third-party extensions out".into())));
+    }
+    if manifest.id.as_str() == wiring::ORCHESTRATOR {
+        let why = format!("the id `{}` is the kernel's own agent's", wiring::ORCHESTRATOR);
+        return Ok(Some(Out::Failed(why)));
+    }
+    if let Some(out) = quarantined(kernel, record) {
+        return Ok(Some(out));
+    }
+    if let Err(faults) = manifest.resolve_secrets(&kernel.config.overlay) {
+        let why = format!("not configured: {}", faults.render(false).trim_end());
+        return Ok(Some(if third_party { Out::Failed(why) } else { Out::Disabled(why) }));
+    }
+    if third_party { unapproved(kernel, record, manifest).await } else { Ok(None) }
+}
+
+/// What the supervisor holds against it. Other content than that which crashed is given a chance.
+fn quarantined(kernel: &Kernel, record: &Record) -> Option<Out> {
+    let name = record.found.name.as_str();
+    let verdict = kernel.verdicts().quarantined.iter().find(|q| q.extension == name).cloned()?;
+    if verdict.hash == record.hash() {
+        return Some(Out::Quarantined(quarantine(&verdict)));
+    }
+    let reason = "its content has changed".to_owned();
+    kernel.tell_supervisor(&Up::Released { extension: name.to_owned(), reason });
+    None
+}
+
+/// A quarantine in words.
+pub fn quarantine(verdict: &Quarantined) -> String {
+    let id = &verdict.extension;
+    format!("{}; replace it, or try it again with `drupe ext release {id}`", verdict.reason)
+}
+
+/// Whether the operator must agree first. Asks once for a content.
+async fn unapproved(kernel: &Kernel, record: &Record, manifest: &Manifest) -> Result<Option<Out>, Fault> {
+    let id = &manifest.id;
+    let needs = needs(manifest, &kernel.config);
+    if needs.is_empty() {
+        return Ok(None);
+    }
+    let brings = needs.join(", ");
+    let asked = kernel.store.ask_activation(id.to_string(), record.hash().to_owned(), needs).await;
+    let Approval { id: approval, state, .. } = asked.map_err(store_fault)?;
+    Ok(match state {
+        ApprovalState::Allowed => None,
+        ApprovalState::Denied => Some(Out::Disabled(format!(
+            "the operator did not agree that it brings {brings}; `drupe approvals allow {approval}` takes that back"
+        ))),
+        ApprovalState::Pending | ApprovalState::Withdrawn => Some(Out::AwaitingApproval(format!(
+            "it brings {brings}; `drupe approvals allow {approval}` lets it work"
+        ))),
+    })
+}
+
+/// What the operator must agree to before it works.
+fn needs(manifest: &Manifest, config: &Config) -> Vec<String> {
+    if config.approvals.preauthorized.contains(&manifest.id) {
+        return Vec::new();
+    }
+    check::immodest(manifest, config)
+}

@@ -9,7 +9,6 @@ pub mod host;
 pub mod lifecycle;
 pub mod live;
 pub mod place;
-pub mod process;
 pub mod tokens;
 
 pub mod change;
@@ -153,7 +152,9 @@ impl Extensions {
     /// What was passed over, as remarks.
     pub fn passed_over(&self) -> Vec<String> {
         let passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
-        passed.iter().map(|p| format!("`{}` was passed over: {}", p.path.display(), p.reason)).collect()
+        // Whoever named it may have meant to draw on a terminal.
+        let shown = |p: &PassedOver| p.path.display().to_string().escape_debug().to_string();
+        passed.iter().map(|p| format!("`{}` was passed over: {}", shown(p), p.reason)).collect()
     }
 
     /// Lets something happen to an extension; what the driver does next.

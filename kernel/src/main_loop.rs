@@ -43,8 +43,9 @@ const JOURNAL: u8 = 74;
 /// How often the supervisor hears that the runtime still turns.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// An extension that has a thread of the runtime for this long, within one poll, hangs.
-const STUCK: Duration = Duration::from_secs(5);
+/// An extension that has a thread of the runtime for this long, within one poll, holds up the beat. It is ended once the
+/// beat was missing for as long as the supervisor bears it.
+const STUCK: Duration = Duration::from_secs(1);
 
 /// How often the supervisor's copy of the status is brought up to date; it is shown only while no kernel serves.
 const STATUS: Duration = Duration::from_secs(5);
@@ -152,8 +153,10 @@ pub fn main(arguments: Arguments) -> u8 {
             failure.status
         }
     };
-    // From here on an exit is in order, whoever calls it.
-    drupe_blame::disarm();
+    if status == 0 {
+        // From here on an exit is in order, whoever calls it.
+        drupe_blame::disarm();
+    }
     // Threads of extensions may hang: what had to be written is written.
     runtime.shutdown_background();
     status
@@ -205,6 +208,9 @@ async fn run(plan: Plan, link: Arc<KernelLink>, control: OwnedFd) -> Result<(), 
     let kernel = assemble(plan, Arc::clone(&link))?;
     let mut beat = tokio::time::interval(BEAT);
     beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let looking = Arc::clone(&kernel);
+    let watched = tokio::task::spawn_blocking(move || change::watch(&looking));
+    let watched = watched.await.map_err(|error| Failure::new(FAILED, error))?;
     let mut booting = std::pin::pin!(boot::extensions(&kernel));
     loop {
         tokio::select! {
@@ -223,8 +229,9 @@ async fn run(plan: Plan, link: Arc<KernelLink>, control: OwnedFd) -> Result<(), 
     kernel.tasks.spawn(recovery::watch_health(Arc::clone(&kernel)));
     let keeping = Arc::clone(&kernel);
     kernel.tasks.spawn(async move { generations::keep(&keeping).await });
-    // What changed while this kernel started is found by the first look.
-    let _watch = change::watch(&kernel);
+    if let Some(watched) = watched {
+        kernel.tasks.spawn(change::follow(Arc::clone(&kernel), watched));
+    }
     // Nothing in this loop waits for anything but the loop: what is slow has a task of its own.
     loop {
         tokio::select! {

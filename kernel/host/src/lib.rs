@@ -24,6 +24,7 @@ mod open;
 mod outbox;
 pub mod probe;
 mod process;
+pub mod program;
 
 pub use ended::Ended;
 pub use instance::{Header, Instance};

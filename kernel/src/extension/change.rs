@@ -5,13 +5,17 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Weak},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use drupe_config::NativeReload;
 use drupe_extension_api::Fault;
 use drupe_folders::watch::{self, Changes, Watch};
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
 
 use super::{
     Key, generations, lifecycle,
@@ -21,26 +25,41 @@ use super::{
 };
 use crate::{boot, kernel::Kernel, main_loop};
 
-/// Watches the folders and the configuration file, and takes their changes in, as long as the result is kept.
-pub fn watch(kernel: &Arc<Kernel>) -> Option<Watch> {
+/// What was told of and is not taken in yet. Each look sees everything, so many changes are as good as one.
+#[derive(Default)]
+struct Told {
+    roots: AtomicBool,
+    configuration: AtomicBool,
+    any: Notify,
+}
+
+/// Watches the folders and the configuration file, as long as it is kept.
+pub struct Watched {
+    told: Arc<Told>,
+    configuration: PathBuf,
+    _watch: Watch,
+}
+
+/// Begins to watch: before the first look, so that nothing is missed between the two.
+pub fn watch(kernel: &Kernel) -> Option<Watched> {
     if kernel.start.fallback.is_some() {
         return None;
     }
-    // One waiting change is as good as many: each looks at everything.
-    let (tell, told) = mpsc::channel::<Changes>(1);
-    let changed = move |changes| drop(tell.try_send(changes));
     let mut folders: Vec<_> = survey::roots(kernel).into_iter().map(|(_, folder)| folder).collect();
     if !kernel.config.reload.declarative {
         folders.clear();
     }
     let file = drupe_config::default_file(kernel.home.root());
-    let files =
-        kernel.settings.file.clone().or(file).unwrap_or_else(|| kernel.home.root().join("drupe.yaml"));
-    match watch::watch(folders, vec![files], changed) {
-        Ok(watch) => {
-            kernel.tasks.spawn(follow(Arc::downgrade(kernel), told));
-            Some(watch)
-        }
+    let file = kernel.settings.file.clone().or(file).unwrap_or_else(|| kernel.home.root().join("drupe.yaml"));
+    let told = Arc::new(Told::default());
+    let tell = Arc::clone(&told);
+    let changed = move |changes: Changes| {
+        tell.roots.fetch_or(changes.roots, Ordering::AcqRel);
+        tell.configuration.fetch_or(!changes.files.is_empty(), Ordering::AcqRel);
+        tell.any.notify_one();
+    };
+    match watch::watch(folders, vec![file.clone()], changed) {
+        Ok(watch) => Some(Watched { told, configuration: file, _watch: watch }),
         Err(error) => {
             tracing::warn!(%error, "changes of extensions are not noticed; `drupe restart` takes them in");
             None
@@ -48,16 +67,20 @@ pub fn watch(kernel: &Arc<Kernel>) -> Option<Watch> {
     }
 }
 
-async fn follow(kernel: Weak<Kernel>, mut told: mpsc::Receiver<Changes>) {
-    while let Some(changes) = told.recv().await {
-        let Some(kernel) = kernel.upgrade() else { return };
-        if kernel.ending.decided().is_some() {
-            return;
+/// Takes in what the watch tells of, until the kernel ends.
+pub async fn follow(kernel: Arc<Kernel>, watched: Watched) {
+    loop {
+        tokio::select! {
+            () = watched.told.any.notified() => {}
+            _ = kernel.ending.wait() => return,
         }
-        if !changes.files.is_empty() {
+        let configuration = watched.told.configuration.swap(false, Ordering::AcqRel);
+        // An editor that saves what was there wants no restart.
+        let text = std::fs::read_to_string(&watched.configuration).ok();
+        if configuration && text.as_ref() != Some(&kernel.config_text) {
             main_loop::reload(&kernel).await;
         }
-        if changes.roots
+        if watched.told.roots.swap(false, Ordering::AcqRel)
             && let Err(fault) = rescan(&kernel).await
         {
             tracing::warn!(%fault, "changes of extensions were not taken in");

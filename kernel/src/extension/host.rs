@@ -23,10 +23,11 @@ use drupe_extension_api::{
     AgentInvocationContext, EventBody, ExtensionId, Fault, FaultCode, ItemKind, ToolCallRequest, ToolResult,
     ToolStatus,
     wire::{
-        BusMessage, CallTool, ControlCall, Emit, HandleNext, InvokeAgent, Log, NotifyUser, Progress,
-        RestartRequest, RunAgent, Subscribe, host,
+        BusMessage, CallTool, ControlCall, Emit, HandleNext, InvokeAgent, Log, NotifyUser, ProcessOutput,
+        Progress, RestartRequest, RunAgent, RunProcess, Subscribe, host,
     },
 };
+use drupe_host::program;
 use futures_util::FutureExt;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -190,7 +191,7 @@ impl Owner {
             }
             host::PROCESS_RUN => {
                 self.right(Right::Processes, operation)?;
-                write(super::process::run(&kernel, &self.manifest, read(payload)?).await?)
+                write(self.run_program(&kernel, read(payload)?).await?)
             }
             host::CONTROL => {
                 self.right(Right::Control, operation)?;
@@ -237,6 +238,20 @@ impl Owner {
         let topic = format!("{}.{}", self.manifest.id, emit.topic);
         kernel.bus.publish(BusMessage { topic, payload: emit.payload, skipped: 0 });
         Ok(())
+    }
+
+    async fn run_program(&self, kernel: &Kernel, ask: RunProcess) -> Result<ProcessOutput, Fault> {
+        let (id, home) = (&self.manifest.id, &kernel.home);
+        let surroundings = program::Surroundings {
+            exe: &kernel.start.exe,
+            folder: &self.manifest.folder,
+            data: &home.data(id),
+            sdk: &home.sdk(),
+            cargo: &home.cargo(id),
+            environment: &kernel.settings.environment,
+            strict: !kernel.config.sandbox.allow_unconfined,
+        };
+        program::run(surroundings, ask).await
     }
 
     async fn call_tool(&self, kernel: &Kernel, run: &Arc<Run>, call: CallTool) -> Result<ToolResult, Fault> {

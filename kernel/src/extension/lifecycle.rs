@@ -13,7 +13,7 @@ use drupe_extension_api::{
     wire::{self, Capability, Description, op},
 };
 use drupe_folders::discovery::{self, Origin};
-use drupe_host::{Code, Header, probe};
+use drupe_host::{Code, Header, OpenError, probe};
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use serde_json::json;
@@ -131,8 +131,11 @@ async fn load(kernel: &Arc<Kernel>, key: &Key, manifest: &Arc<Manifest>) -> Resu
     let place = place::place(kernel, manifest, isolation).map_err(failed)?;
     let code = Code { id: manifest.id.clone(), file: checked.file, hash: hash.clone() };
     let table = host::table(Arc::clone(manifest), kernel);
-    let (instance, description) =
-        drupe_host::open(code, place, table).await.map_err(|error| failed(error.to_string()))?;
+    let opened = drupe_host::open(code, place, table).await;
+    if let Err(OpenError::Ended { ended, .. }) = &opened {
+        recovery::tell_crash(kernel, &key.0, &hash, ended, true);
+    }
+    let (instance, description) = opened.map_err(|error| failed(error.to_string()))?;
     let instance = Arc::new(instance);
     recovery::watch_process(kernel, key.clone(), hash, &instance);
     Ok(Part { manifest: Arc::clone(manifest), description, instance: Some(instance), prompt: None })

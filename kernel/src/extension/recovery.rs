@@ -134,12 +134,23 @@ pub fn watch_process(kernel: &Arc<Kernel>, key: Key, hash: String, instance: &Ar
 
 async fn process_ended(kernel: &Weak<Kernel>, key: Key, hash: String, ended: Ended) {
     let Some(kernel) = kernel.upgrade() else { return };
-    let loading = kernel.extensions.with(&key, |r| r.state != State::Active).unwrap_or(true);
-    let Ended { how, operation, .. } = ended;
-    let why = format!("its process ended in `{operation}`: {how}");
-    let crashed = Crashed { extension: key.0.clone(), hash, operation, how, loading };
-    kernel.tell_supervisor(&Up::Crashed(crashed));
-    broke(&kernel, &key, why).await;
+    let loading = kernel
+        .extensions
+        .with(&key, |r| matches!(r.state, State::Discovered | State::Loaded | State::Initialized));
+    let loading = loading == Some(true);
+    tell_crash(&kernel, &key.0, &hash, &ended, loading);
+    broke(&kernel, &key, format!("its process ended in `{}`: {}", ended.operation, ended.how)).await;
+}
+
+/// Tells the supervisor, which counts.
+pub fn tell_crash(kernel: &Kernel, extension: &str, hash: &str, ended: &Ended, loading: bool) {
+    kernel.tell_supervisor(&Up::Crashed(Crashed {
+        extension: extension.to_owned(),
+        hash: hash.to_owned(),
+        operation: ended.operation.clone(),
+        how: ended.how.clone(),
+        loading,
+    }));
 }
 
 /// What the supervisor now knows of extensions that crash.

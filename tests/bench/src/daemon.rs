@@ -49,6 +49,7 @@ impl Daemon {
         notices.set_read_timeout(Some(PATIENCE))?;
         // More requests at once than by default: many sessions shall wait for the daemon and not for a number.
         let mut config = json!({
+            "approvals": {"preauthorized": "all"},
             "journal": {"durability": settings.durability},
             "models": {
                 "aliases": {"default": "bench/bench"},
@@ -69,16 +70,28 @@ impl Daemon {
         Ok(Self { home, supervisor: None, notices })
     }
 
-    /// Puts a copy of the test plugin there, whose tools begin with its id.
-    pub fn native(&self, id: &str) -> Result<()> {
+    /// Puts a copy of the test plugin there, whose tools begin with its id, to run where `isolation` says. Each copy has
+    /// bytes of its own: libraries of one content are one file to the daemon, and one mapping to the system.
+    pub fn native(&self, id: &str, isolation: &str) -> Result<()> {
         let manifest = format!(
-            "id: {id}\nname: {id}\ndescription: Is there to be measured.\nentrypoint: lib{id}\nisolation: inproc\n\
-             config: {{prefix: {id}}}\n"
+            "id: {id}\nname: {id}\ndescription: Is there to be measured.\nentrypoint: lib{id}\n\
+             isolation: {isolation}\nconfig: {{prefix: {id}}}\n"
         );
         self.extension(id, &manifest)?;
         let library = self.path().join(format!("extensions/{id}/lib{id}.so"));
-        fs::copy(process::built("libfaulty.so")?, library)?;
-        Ok(())
+        fs::copy(process::built("libfaulty.so")?, &library)?;
+        // Behind the sections, where no loader looks.
+        Ok(fs::File::options().append(true).open(library)?.write_all(id.as_bytes())?)
+    }
+
+    /// Puts an agent without code there, with nothing that the operator would have to agree to.
+    pub fn agent(&self, id: &str) -> Result<()> {
+        let manifest = format!(
+            "id: {id}\nname: Agent {id}\ndescription: Knows everything about {id}. Ask it nothing else.\nagent:\n  \
+             model: default\n  instructions: You know everything about {id}. Answer in one sentence.\n  \
+             uses_tools: [kv]\n"
+        );
+        self.extension(id, &manifest)
     }
 
     /// Puts an extension without code there.
@@ -108,14 +121,14 @@ impl Daemon {
         Ok(began.elapsed())
     }
 
-    /// Starts it and sees to it that nothing was left out.
-    pub fn start_whole(&mut self) -> Result<()> {
-        self.start()?;
+    /// Starts it and sees to it that nothing was left out; how long the start took.
+    pub fn start_whole(&mut self) -> Result<Duration> {
+        let took = self.start()?;
         for extension in self.client()?.ask("extensions.list", &json!({}))?.as_array().into_iter().flatten() {
             let state = extension["state"].as_str().unwrap_or_default();
             ensure!(["active", "disabled"].contains(&state), "an extension is not active: {extension}");
         }
-        Ok(())
+        Ok(took)
     }
 
     /// Waits until a kernel is ready.

@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{
-    Effort, Row, SOON, print_head,
+    Effort, Row, print_head,
     scene::{Scene, told_unknown},
+    soon,
 };
 use crate::harness::until;
 
@@ -98,7 +99,7 @@ fn crashes(isolation: &'static str, act: &str, expected: &str) {
     }
     .print();
     assert!(misses * 20 <= runs, "{act} {isolation}: named {named} times of {runs}");
-    assert!(slowest < SOON, "{act} {isolation}: {slowest:?}");
+    assert!(slowest < soon(), "{act} {isolation}: {slowest:?}");
 }
 
 #[test]

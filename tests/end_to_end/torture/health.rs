@@ -6,7 +6,7 @@ use super::{Effort, Row, print_head, scene::Scene};
 use crate::harness::until;
 
 /// How often they are asked.
-const OFTEN: &str = "extensions: {health_interval_ms: 200}\n";
+const OFTEN: &str = "health_interval_ms: 200\n";
 
 #[test]
 fn an_extension_that_is_not_well_is_taken_out_and_tried_again_while_others_work() {

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::{
-    Effort, Row, SOON, print_head,
+    Effort, Row, print_head,
     scene::{Outcome, Scene},
+    soon,
 };
 use crate::harness::plugins::switch;
 
@@ -92,7 +93,7 @@ fn quarantined(scene: &Scene, act: &str, place: &str, operation: &str) {
     assert_eq!(named, format!("torture: {operation}"), "{act} in {place}, {isolation}: {status}");
     let lost = "it alone is quarantined";
     Row { what: act, place, isolation, how: &how, named: &named, ready, lost }.print();
-    assert!(ready.is_none_or(|ready| ready < SOON), "{act} in {place}: {ready:?}");
+    assert!(ready.is_none_or(|ready| ready < soon()), "{act} in {place}: {ready:?}");
 }
 
 #[test]

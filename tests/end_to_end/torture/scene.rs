@@ -95,19 +95,23 @@ impl Scene {
         self.last_end()
     }
 
-    /// How the last kernel ended, by the supervisor's record.
+    /// How the last kernel ended, by the supervisor's record. The next one is ready, or about to be.
     pub fn last_end(&self) -> Outcome {
-        let log = fs::read_to_string(self.daemon.path().join("state/supervisor.log")).expect("a record");
-        let entries: Vec<Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        let last = entries.iter().rposition(|entry| entry["event"] == "exit").expect("a kernel has ended");
-        let exit = &entries[last];
-        let ready = entries[last..].iter().find(|entry| entry["event"] == "ready");
+        let found = until("the next kernel's start is recorded", || {
+            let log = fs::read_to_string(self.daemon.path().join("state/supervisor.log")).ok()?;
+            let entries: Vec<Value> =
+                log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+            let last = entries.iter().rposition(|entry| entry["event"] == "exit")?;
+            let ready = entries[last..].iter().find(|entry| entry["event"] == "ready")?;
+            Some((entries[last].clone(), ready.clone()))
+        });
+        let (exit, ready) = found.unwrap_or_else(|| panic!("{}", self.daemon.log()));
         let blamed = exit["blamed"].as_array().cloned().unwrap_or_default();
         let named = blamed.iter().map(|b| format!("{}: {}", text(b, "extension"), text(b, "operation")));
         Outcome {
-            how: Some(text(exit, "how")),
+            how: Some(text(&exit, "how")),
             named: named.collect(),
-            ready: ready.map(|ready| since(&text(exit, "time"), &text(ready, "time"))),
+            ready: Some(since(&text(&exit, "time"), &text(&ready, "time"))),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Effort, Row, SOON, print_head, scene::Scene};
+use super::{Effort, Row, print_head, scene::Scene, soon};
 
 #[test]
 fn a_crash_in_a_thread_of_an_extensions_own_is_blamed_on_it_while_another_waits() {
@@ -45,7 +45,7 @@ fn crashes(isolation: &'static str, place: &str, act: &str, expected: &str) {
         named == "torture: thread" || !scene.in_process() && named == "torture: tool.call",
         "{act} in a {place}, {isolation}: {named}"
     );
-    assert!(outcome.ready < Some(SOON), "{act} in a {place}, {isolation}: {:?}", outcome.ready);
+    assert!(outcome.ready < Some(soon()), "{act} in a {place}, {isolation}: {:?}", outcome.ready);
 }
 
 #[test]

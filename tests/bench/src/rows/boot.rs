@@ -1,5 +1,7 @@
 //! How long until the daemon serves: from its start, by a restart, after a crash.
 
+mod many;
+
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -26,7 +28,7 @@ pub fn measure() -> Result<Vec<Row>> {
     for native in [0, NATIVE] {
         let mut daemon = Daemon::home(&model, Settings::default())?;
         for at in 0..native {
-            daemon.native(&format!("native{at}"))?;
+            daemon.native(&format!("native{at}"), "inproc")?;
         }
         let with = match native {
             0 => "shipped extensions".to_owned(),
@@ -38,6 +40,7 @@ pub fn measure() -> Result<Vec<Row>> {
         rows.push(kills(&daemon, &with)?);
         daemon.stop()?;
     }
+    many::measure(&model, &mut rows)?;
     Ok(rows)
 }
 
@@ -93,6 +96,7 @@ fn kills(daemon: &Daemon, with: &str) -> Result<Row> {
     Ok(Row::most(what, median(times), Unit::Millis, 2000.0).beside(beside))
 }
 
+/// For the table.
 fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }

@@ -1,6 +1,7 @@
-//! What one call to an extension in the same process costs: bytes over the frozen table, JSON on both sides.
+//! What one call to an extension costs, in the same process and in one of its own: bytes over the frozen table or over
+//! a socket, JSON on both sides.
 
-use std::time::Instant;
+use std::{collections::BTreeMap, path::Path, time::Instant};
 
 use abi_stable::{
     sabi_trait::TD_Opaque,
@@ -8,23 +9,22 @@ use abi_stable::{
 };
 use anyhow::{Result, anyhow, ensure};
 use async_ffi::{FfiFuture, FutureExt};
-use drupe_extension_abi::{CallHeader, Host, Host_TO, HostBox, Reply};
+use drupe_blame::Page;
+use drupe_confine::Profile;
+use drupe_extension_abi::{CallHeader, Host, Host_TO, Reply};
 use drupe_extension_api::{
     AgentId, CorrelationId, EffectId, ExtensionId, Fault, SessionId, ToolName, ToolResult, TurnId,
     wire::{CallContext, Initialize, ToolCall, op},
 };
-use drupe_kernel::extension::{
-    instance::{Header, Instance},
-    library::PluginLibrary,
-};
+use drupe_host::{Code, Header, HostProcess, Instance, Place};
 use serde_json::{Map, Value, json, value::RawValue};
 
 use crate::{
     process::built,
-    report::{Row, Unit, median},
+    report::{Row, Unit, median, part},
 };
 
-/// Calls of one series; the median of the series' medians counts.
+/// Calls of one series; of the series' figures the median counts.
 const CALLS: usize = 20_000;
 const SERIES: usize = 5;
 
@@ -51,45 +51,73 @@ impl Host for Nothing {
 
 /// Measures.
 pub fn measure() -> Result<Vec<Row>> {
-    let host: HostBox = Host_TO::from_value(Nothing, TD_Opaque);
-    let table = PluginLibrary::open(&built("libfaulty.so")?)?.instance(host);
-    let instance = Instance::new(ExtensionId::new("faulty")?, table);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    // As in the kernel, where each entry into an extension's code is noted.
+    drupe_blame::install(Page::create()?.fd().try_clone_to_owned()?)?;
+    // As in the kernel: whoever calls runs on a worker, and so does what reads from a process.
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let mut rows = Vec::new();
+    for (place, target) in [("in process", 5.0), ("to a process of its own", 60.0)] {
         let folder = tempfile::tempdir()?;
-        let path = folder.path().display().to_string();
-        let initialize = Initialize {
-            id: ExtensionId::new("faulty")?,
-            config: Map::new(),
-            secrets: Map::new(),
-            data_folder: path.clone(),
-            folder: path.clone(),
-            workspace: path.clone(),
-            agent: None,
-            resolved_tools: Vec::new(),
-        };
-        ask::<Value>(&instance, op::INITIALIZE, &initialize).await?;
-        ask::<Value>(&instance, op::START, &()).await?;
-        let mut medians = Vec::new();
-        for params in [json!({}), texts(), nested()] {
-            medians.push(series(&instance, &echo(params, path.clone())?).await?);
-        }
+        let path = folder.path().to_owned();
+        let measured = runtime.spawn(async move { calls(&path, place == "in process").await });
+        let [empty, texts, nested] = runtime.block_on(measured)??;
         let show = |value| Unit::Micros.show(value);
-        let [empty, texts, nested] = medians[..] else { return Ok(Vec::new()) };
-        Ok(vec![
-            Row::most("boundary call in process, 1 KiB of JSON each way, parsed", texts, Unit::Micros, 5.0)
-                .beside(format!(
-                    "without parameters {}; as forty small nested fields {}",
-                    show(empty),
-                    show(nested)
-                )),
-        ])
-    })
+        let what = format!("boundary call {place}, 1 KiB of JSON each way, parsed");
+        rows.push(Row::most(what, texts.median, Unit::Micros, target).beside(format!(
+            "99 of 100 within {}; without parameters {}; as forty small nested fields {}",
+            show(texts.p99),
+            show(empty.median),
+            show(nested.median)
+        )));
+    }
+    Ok(rows)
 }
 
-/// The median of the medians of some series.
-async fn series(instance: &Instance, call: &ToolCall) -> Result<f64> {
-    let mut medians = Vec::new();
+/// Microseconds of the calls of some series.
+struct Taken {
+    median: f64,
+    p99: f64,
+}
+
+/// Calls without parameters, with some texts, and with many small fields.
+async fn calls(folder: &Path, here: bool) -> Result<[Taken; 3]> {
+    let id = ExtensionId::new("faulty")?;
+    let code = Code { id: id.clone(), file: built("libfaulty.so")?, hash: "0".repeat(64) };
+    let host = Host_TO::from_value(Nothing, TD_Opaque);
+    let place = if here { Place::Inproc } else { apart(&code, folder)? };
+    let (instance, _) = drupe_host::open(code, place, host).await?;
+    let path = folder.display().to_string();
+    let initialize = Initialize {
+        id,
+        config: Map::new(),
+        secrets: Map::new(),
+        data_folder: path.clone(),
+        folder: path.clone(),
+        workspace: path.clone(),
+        agent: None,
+        resolved_tools: Vec::new(),
+    };
+    ask::<Value>(&instance, op::INITIALIZE, &initialize).await?;
+    ask::<Value>(&instance, op::START, &()).await?;
+    let taken = [
+        series(&instance, &echo(json!({}), path.clone())?).await?,
+        series(&instance, &echo(texts(), path.clone())?).await?,
+        series(&instance, &echo(nested(), path)?).await?,
+    ];
+    instance.close().await;
+    Ok(taken)
+}
+
+/// A process as the kernel starts one; what the machine cannot enforce is left out.
+fn apart(code: &Code, folder: &Path) -> Result<Place> {
+    let exe = built("drupe")?;
+    let profile = Profile::program().read(&exe).read(&code.file).write(folder);
+    Ok(Place::Process(HostProcess { exe, profile, env: BTreeMap::new(), directory: folder.to_owned() }))
+}
+
+/// The medians of the figures of some series.
+async fn series(instance: &Instance, call: &ToolCall) -> Result<Taken> {
+    let (mut medians, mut p99s) = (Vec::new(), Vec::new());
     for _ in 0..SERIES {
         let mut times = Vec::with_capacity(CALLS);
         for _ in 0..CALLS {
@@ -99,9 +127,10 @@ async fn series(instance: &Instance, call: &ToolCall) -> Result<f64> {
             let result = result.map_err(|fault| anyhow!("{fault}"))?;
             ensure!(result.content.len() == call.params.get().len(), "a bad echo: {}", result.content);
         }
+        p99s.push(part(&mut times, 0.99));
         medians.push(median(times));
     }
-    Ok(median(medians))
+    Ok(Taken { median: median(medians), p99: median(p99s) })
 }
 
 /// As most tools are called: some texts.

@@ -44,7 +44,7 @@ struct Asked {
 fn request(model: &Model, shipped: bool, native: usize) -> Result<Asked> {
     let mut daemon = Daemon::home(model, Settings { shipped, ..Settings::default() })?;
     for at in 0..native {
-        daemon.native(&format!("native{at}"))?;
+        daemon.native(&format!("native{at}"), "inproc")?;
     }
     daemon.start_whole()?;
     daemon.client()?.turn(Work::Echo)?;

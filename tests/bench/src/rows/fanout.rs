@@ -23,7 +23,7 @@ pub fn measure() -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for durability in ["full", "memory"] {
         let mut daemon = Daemon::home(&model, Settings { durability, ..Settings::default() })?;
-        daemon.native("faulty")?;
+        daemon.native("faulty", "inproc")?;
         daemon.start_whole()?;
         let fsync = if durability == "full" { fsync_ms(daemon.path())? } else { 0.0 };
         let mut client = daemon.client()?;

@@ -1,18 +1,35 @@
-//! Programs that an extension with the right runs: confined, bounded, and gone with the call.
+//! Programs that an extension runs: confined, bounded, and gone with the call. Whether it may is decided elsewhere.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use drupe_config::Manifest;
 use drupe_confine::{Confined, Limits, Outcome, Profile};
 use drupe_extension_api::{
     Fault, FaultCode,
     wire::{ProcessOutput, RunProcess},
 };
 
-use crate::kernel::Kernel;
+/// Where the programs of one extension run.
+#[derive(Debug)]
+pub struct Surroundings<'a> {
+    /// drupe's own program.
+    pub exe: &'a Path,
+    /// The extension's own folder, to read.
+    pub folder: &'a Path,
+    /// The folder that they may write.
+    pub data: &'a Path,
+    /// What native extensions are built with, to read.
+    pub sdk: &'a Path,
+    /// Where cargo keeps what it fetched and unpacked for this extension.
+    pub cargo: &'a Path,
+    /// The operator's environment, in which programs and toolchains are looked up; it is not handed on.
+    pub environment: &'a BTreeMap<String, String>,
+    /// Whether to refuse where the system cannot confine as asked.
+    pub strict: bool,
+}
 
 /// The longest that a program may run.
 const LONGEST: u64 = 3_600_000;
@@ -24,31 +41,36 @@ const MOST: u64 = 1024 * 1024;
 const MEMORY: u64 = 4 * 1024 * 1024 * 1024;
 
 /// Runs it to its end. Dropping the future kills it.
-pub async fn run(kernel: &Kernel, manifest: &Manifest, ask: RunProcess) -> Result<ProcessOutput, Fault> {
+///
+/// # Errors
+///
+/// `invalid` for bounds that are out of range, `denied` for a directory that is not beneath the data folder,
+/// `not_found` for a program that is not there, `unavailable` where it cannot be started confined.
+pub async fn run(at: Surroundings<'_>, ask: RunProcess) -> Result<ProcessOutput, Fault> {
     if ask.timeout_ms == 0 || ask.timeout_ms > LONGEST || ask.max_output > MOST {
         let message = format!("`timeout_ms` is 1 to {LONGEST}, `max_output` at most {MOST}");
         return Err(Fault::invalid(message));
     }
-    let data = kernel.home.data(&manifest.id).canonicalize()?;
+    let data = at.data.canonicalize()?;
     let directory = Path::new(&ask.directory).canonicalize()?;
     if !directory.starts_with(&data) {
         let message = format!("`{}` is not beneath the data folder `{}`", ask.directory, data.display());
         return Err(Fault::denied(message));
     }
-    let toolchains = Toolchains::of(kernel, manifest)?;
+    let toolchains = Toolchains::of(&at)?;
     let program = toolchains.find(&ask.program)?;
     let temporary = data.join("tmp");
     std::fs::create_dir_all(&temporary)?;
-    let mut confined =
-        Confined::new(&kernel.start.exe, profile(kernel, manifest, &data, &toolchains, ask.network), program)
-            .args(&ask.args)
-            .directory(directory)
-            .deadline(Duration::from_millis(ask.timeout_ms))
-            .env("PATH", &toolchains.path)
-            .env("HOME", &data)
-            .env("TMPDIR", &temporary)
-            .env("CARGO_HOME", &toolchains.own_cargo)
-            .env("RUSTUP_HOME", &toolchains.rustup);
+    let profile = profile(&at, &data, &toolchains, ask.network);
+    let mut confined = Confined::new(at.exe, profile, program)
+        .args(&ask.args)
+        .directory(directory)
+        .deadline(Duration::from_millis(ask.timeout_ms))
+        .env("PATH", &toolchains.path)
+        .env("HOME", &data)
+        .env("TMPDIR", &temporary)
+        .env("CARGO_HOME", &toolchains.own_cargo)
+        .env("RUSTUP_HOME", &toolchains.rustup);
     if ask.network {
         confined = confined.env("RES_OPTIONS", "use-vc");
     }
@@ -69,24 +91,18 @@ pub async fn run(kernel: &Kernel, manifest: &Manifest, ask: RunProcess) -> Resul
     Ok(output(&outcome))
 }
 
-fn profile(
-    kernel: &Kernel,
-    manifest: &Manifest,
-    data: &Path,
-    toolchains: &Toolchains,
-    network: bool,
-) -> Profile {
+fn profile(at: &Surroundings<'_>, data: &Path, toolchains: &Toolchains, network: bool) -> Profile {
     let limits = Limits { data: Some(MEMORY), ..Limits::default() };
     let mut profile = Profile::program()
-        .read(&manifest.folder)
-        .read(kernel.home.sdk())
+        .read(at.folder)
+        .read(at.sdk)
         .read(&toolchains.rustup)
         .write(data)
         .network(network)
         // Compilers set modes and times.
         .attributes(true)
         .limits(limits)
-        .strict(!kernel.config.sandbox.allow_unconfined);
+        .strict(at.strict);
     // Not the credentials.
     for readable in ["bin", "config.toml"] {
         profile = profile.read(toolchains.cargo.join(readable));
@@ -111,15 +127,15 @@ struct Toolchains {
 }
 
 impl Toolchains {
-    fn of(kernel: &Kernel, manifest: &Manifest) -> Result<Self, Fault> {
-        let environment = &kernel.settings.environment;
+    fn of(at: &Surroundings<'_>) -> Result<Self, Fault> {
+        let environment = at.environment;
         let home = PathBuf::from(environment.get("HOME").map_or("/", String::as_str));
         let folder =
             |name: &str, usual: &str| environment.get(name).map_or_else(|| home.join(usual), PathBuf::from);
         let (cargo, rustup) = (folder("CARGO_HOME", ".cargo"), folder("RUSTUP_HOME", ".rustup"));
         let usual = environment.get("PATH").map_or("/usr/local/bin:/usr/bin:/bin", String::as_str);
         let path = format!("{}:{usual}", cargo.join("bin").display());
-        let own_cargo = kernel.home.cargo(&manifest.id);
+        let own_cargo = at.cargo.to_owned();
         share(&cargo, &own_cargo)?;
         Ok(Self { path, cargo, own_cargo, rustup })
     }

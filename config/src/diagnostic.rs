@@ -7,7 +7,7 @@ use std::{fmt, path::PathBuf};
 
 use serde::{Serialize, Serializer};
 
-use crate::source::At;
+use crate::{source::At, visible::visible};
 
 /// How grave a [`Diagnostic`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -164,7 +164,7 @@ impl Diagnostics {
             line,
             column: u32::from(line > 0),
             field: String::new(),
-            message: message.into(),
+            message: visible(&message.into(), false),
             help: None,
         };
         self.add(Located { diagnostic, at: None })
@@ -184,8 +184,8 @@ impl Diagnostics {
             file: at.source.name(),
             line: at.line,
             column: at.column,
-            field: field.to_owned(),
-            message,
+            field: visible(field, false),
+            message: visible(&message, false),
             help: None,
         };
         self.add(Located { diagnostic, at: Some(at.clone()) })
@@ -217,17 +217,18 @@ pub(crate) struct Help<'a>(&'a mut Option<String>);
 
 impl Help<'_> {
     pub(crate) fn help(self, text: impl Into<String>) {
-        *self.0 = Some(text.into());
+        *self.0 = Some(visible(&text.into(), true));
     }
 
     pub(crate) fn help_if(self, text: Option<String>) {
-        *self.0 = text;
+        *self.0 = text.map(|text| visible(&text, true));
     }
 }
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}: {}", self.file.display(), self.line, self.column, self.message)?;
+        let file = visible(&self.file.to_string_lossy(), false);
+        write!(f, "{file}:{}:{}: {}", self.line, self.column, self.message)?;
         match &self.help {
             Some(help) => write!(f, " ({help})"),
             None => Ok(()),
@@ -307,7 +308,7 @@ impl<'a> Report<'a> {
         let shown = located.at.as_ref().and_then(|at| at.shown_line());
         let (text, span) = shown.map_or((None, (0, 0)), |(text, span)| (Some(text), span));
         let line = text.map(|text| ShownLine {
-            name: diagnostic.file.display().to_string(),
+            name: visible(&diagnostic.file.to_string_lossy(), false),
             text,
             number: diagnostic.line as usize,
             column: diagnostic.column as usize,
@@ -319,7 +320,7 @@ impl<'a> Report<'a> {
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.line.is_none() {
-            write!(f, "{}", self.diagnostic.file.display())?;
+            f.write_str(&visible(&self.diagnostic.file.to_string_lossy(), false))?;
             if self.diagnostic.line > 0 {
                 write!(f, ":{}:{}", self.diagnostic.line, self.diagnostic.column)?;
             }

@@ -11,6 +11,7 @@
 mod diagnostic;
 mod overlay;
 mod source;
+mod visible;
 
 mod fields;
 mod parse;

@@ -87,9 +87,7 @@ pub(crate) fn where_to_define(name: &str) -> String {
     format!("define `{name}` under `env:` of drupe.yaml, as `{name}=…` in HOME/.env, or in the environment")
 }
 
-/// No variable's name is longer.
-const MAX_NAME_BYTES: usize = 128;
-/// Of one text no more are reported.
+/// Of one text no more are reported, and no more are looked for: each search may go to its end.
 const MAX_UNRESOLVED: usize = 100;
 
 /// Puts the values of `${NAME}` into a text; `$${` stands for a literal `${`.
@@ -111,9 +109,7 @@ pub(crate) fn expand<'a>(
             continue;
         }
         output.push_str(before);
-        // A name ends soon or is none: to look further each time would cost the square of the length.
-        let near = &after[..after.floor_char_boundary(MAX_NAME_BYTES + 1)];
-        let name = near.split_once('}').map(|(name, _)| name).filter(|name| forms::is_variable(name));
+        let name = after.split_once('}').map(|(name, _)| name).filter(|name| forms::is_variable(name));
         let Some(name) = name else {
             unresolved.push(Unresolved::Malformed);
             rest = after;

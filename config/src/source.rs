@@ -13,7 +13,7 @@ use std::{
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::Diagnostics;
+use crate::{Diagnostics, visible::masked};
 
 /// The most that a configuration file, a manifest or a file that one names may hold.
 pub(crate) const MAX_FILE_BYTES: u64 = 1024 * 1024;
@@ -93,9 +93,10 @@ impl At {
         // The renderer panics at a line of 64 KiB, and nobody reads one.
         let from = line_start.max(text.floor_char_boundary(start.saturating_sub(MAX_SHOWN)));
         let to = line_end.min(text.floor_char_boundary(start + MAX_SHOWN));
-        let mut line = self.source.shown(from..to)?;
-        // The renderer would take it for the end of one more line.
-        line.truncate(line.trim_end_matches('\r').len());
+        let mut line = masked(&self.source.shown(from..to)?);
+        if text[..to].ends_with('\r') {
+            line.pop();
+        }
         let offset = (start - from).min(line.len());
         let len = self.len.min(line.len() - offset);
         Some((line, (offset, len)))

@@ -17,6 +17,9 @@ use crate::{
     wiring::{self, Context, Prompt, WireFault},
 };
 
+/// How long all extensions together may take to stop: the supervisor bears a little more after the drain.
+const STOP: std::time::Duration = std::time::Duration::from_secs(12);
+
 /// The orchestrator's own texts, unrendered: what it is told of tools is only known when they are wired.
 pub fn orchestrator_prompt(config: &Config) -> Result<Prompt, String> {
     let settings = &config.orchestrator;
@@ -195,7 +198,9 @@ pub async fn drain(kernel: &Arc<Kernel>) {
     }
     kernel.cancel.cancel();
     kernel.deliveries.finish().await;
-    lifecycle::stop_all(kernel).await;
+    if tokio::time::timeout(STOP, lifecycle::stop_all(kernel)).await.is_err() {
+        tracing::warn!("some extensions did not stop in time; the process ends without them");
+    }
     kernel.closing.cancel();
     kernel.tasks.close();
     let rest = std::time::Duration::from_secs(3);

@@ -61,6 +61,8 @@ pub struct Record {
     pub pending: Option<String>,
     /// How often it failed of late.
     pub faults: Faults,
+    /// Whether its present instance came to work.
+    pub worked: bool,
 }
 
 /// All records, by a key that is unique among folders.
@@ -88,6 +90,7 @@ impl Record {
             notes: Vec::new(),
             pending: None,
             faults: Faults::default(),
+            worked: false,
         }
     }
 

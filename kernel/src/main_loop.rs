@@ -216,8 +216,7 @@ async fn run(plan: Plan, link: Arc<KernelLink>, control: OwnedFd) -> Result<(), 
         tokio::select! {
             booted = &mut booting => break booted.map_err(|fault| Failure::new(CONFIG, fault))?,
             _ = beat.tick() => send_beat(&kernel).await,
-            // Nothing has begun that would need a drain; the next kernel finds what was accepted.
-            Some(Down::Stop) = down.recv() => kernel.ending.request(Why::Stop, None),
+            Some(frame) = down.recv() => heard(&kernel, frame),
         }
     }
     let listener = UnixListener::from(control);
@@ -238,17 +237,10 @@ async fn run(plan: Plan, link: Arc<KernelLink>, control: OwnedFd) -> Result<(), 
             _ = kernel.ending.wait() => break,
             frame = down.recv() => match frame {
                 Some(Down::Reload) => {
-                    let reloading = Arc::clone(&kernel);
-                    kernel.tasks.spawn(async move { reload(&reloading).await });
+                    heard(&kernel, Down::Reload);
                     kernel.tell_supervisor(&kernel.ready_frame(None));
                 }
-                Some(Down::Stop) => kernel.ending.request(Why::Stop, None),
-                Some(Down::Verdicts(verdicts)) => {
-                    kernel.set_verdicts(verdicts);
-                    let kernel = Arc::clone(&kernel);
-                    kernel.clone().tasks.spawn(async move { recovery::judged(&kernel).await });
-                }
-                Some(Down::Start { .. }) => {}
+                Some(frame) => heard(&kernel, frame),
                 None => return Err(Failure::new(FAILED, "the supervisor is gone")),
             },
             _ = beat.tick() => send_beat(&kernel).await,
@@ -274,6 +266,21 @@ async fn run(plan: Plan, link: Arc<KernelLink>, control: OwnedFd) -> Result<(), 
     };
     kernel.store.clone().close().await.map_err(|error| Failure::new(JOURNAL, error))?;
     link.send(&last).map_err(|error| Failure::new(FAILED, error))
+}
+
+/// Does what the supervisor says. While the kernel starts, too: a stop then finds nothing that would need a drain, and a
+/// verdict waits for the start's turn to change the extensions.
+fn heard(kernel: &Arc<Kernel>, frame: Down) {
+    let task = Arc::clone(kernel);
+    match frame {
+        Down::Stop => kernel.ending.request(Why::Stop, None),
+        Down::Reload => drop(kernel.tasks.spawn(async move { reload(&task).await })),
+        Down::Verdicts(verdicts) => {
+            kernel.set_verdicts(verdicts);
+            kernel.tasks.spawn(async move { recovery::judged(&task).await });
+        }
+        Down::Start { .. } => {}
+    }
 }
 
 /// Through a worker and back, so that a runtime that no longer turns is seen. One thread that an extension does not give

@@ -28,7 +28,8 @@ fn pending(daemon: &Daemon, id: &str) -> Value {
 }
 
 fn answer(daemon: &Daemon, id: &Value, allow: bool) -> Result<Value, String> {
-    daemon.client().ask("approvals.answer", json!({"id": id, "allow": allow}))
+    let answered = daemon.client().ask("approvals.answer", json!({"id": id, "allow": allow}));
+    answered.map_err(|error| format!("{error}\n{}", daemon.log()))
 }
 
 fn restart(daemon: &Daemon) {

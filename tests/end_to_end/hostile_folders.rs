@@ -49,7 +49,8 @@ impl Told {
     /// Something of this name in the folder of extensions does not work, and `why` is in what is said of it.
     fn refuses(&self, name: &str, why: &str) {
         let folder = format!("extensions/{name}");
-        let remark = self.notices.iter().find(|n| n.contains(&format!("{folder}`")));
+        let shown = format!("extensions/{}`", name.escape_debug());
+        let remark = self.notices.iter().find(|n| n.contains(&shown));
         let listed = self.list.iter().find(|e| e["source"].as_str().is_some_and(|s| s.ends_with(&folder)));
         let said = match (remark, listed) {
             (Some(remark), _) => remark.clone(),

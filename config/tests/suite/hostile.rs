@@ -197,3 +197,53 @@ fn arbitrary_yaml_never_panics() {
         })
         .unwrap();
 }
+
+#[test]
+fn lists_whose_items_each_cost_something_are_bounded() {
+    let agent =
+        "id: demo\nname: D\ndescription: d\nagent: {model: m, instructions: '', usage: u, output: {}, ";
+    let check = |key: &str, item: &str, most: usize| {
+        let of = |count| format!("{agent}{key}: [{}]}}\n", format!("{item},").repeat(count));
+        let home = Home::new();
+        assert!(home.manifest(of(most)).is_ok(), "{most} of {key}");
+        let faults = home.manifest(of(most + 1)).unwrap_err();
+        let fault = faults.iter().next().unwrap();
+        assert_eq!((fault.code, fault.field.as_str()), ("too_many", format!("agent.{key}[{most}]").as_str()));
+    };
+    check("context", "prompt.md", 64);
+    check("offline", "{when: x, say: y}", 256);
+}
+
+#[test]
+fn a_configuration_too_large_for_its_schema_is_refused_rather_than_tried() {
+    let home = Home::new();
+    let text = |items: usize| {
+        let consts: String = (0..500).map(|number| format!("{{const: k{number}}},")).collect();
+        format!(
+            "id: demo\nname: D\nentrypoint: x\nconfig: {{a: [{}]}}\nconfig_schema: {{properties: {{a: {{items: {{anyOf: [{consts}]}}}}}}}}\n",
+            "1,".repeat(items)
+        )
+    };
+    let config = home.config("").unwrap().value;
+    let messages = |items: usize| -> Vec<String> {
+        let manifest = home.manifest(text(items)).unwrap().value;
+        let faults = manifest.effective_config(&config).unwrap_err();
+        faults.iter().map(|fault| format!("{} {}", fault.field, fault.message)).collect()
+    };
+    // Every fault, the first one, none at all.
+    assert_eq!(messages(20).len(), 20);
+    assert_eq!(messages(1_000).len(), 1);
+    let refused = messages(5_000);
+    assert!(refused.len() == 1 && refused[0].contains("steps"), "{refused:?}");
+}
+
+#[test]
+fn what_a_file_says_cannot_steer_the_terminal_that_shows_it() {
+    let text = "id: demo\nname: Demo\nentrypoint: x\n\"k\\x1b[2J\": \u{202e}1\nscope: \"\\x1b]0;t\\x07\"\nversion: \u{85}\u{2028}\n";
+    let faults = Home::new().manifest(text).unwrap_err();
+    let shown = format!("{}{faults}", faults.render(false));
+    assert!(shown.contains("\\u{1b}"), "{shown}");
+    let acts =
+        |letter: char| letter != '\n' && (letter.is_control() || ('\u{2028}'..='\u{202e}').contains(&letter));
+    assert!(!shown.chars().any(acts), "{shown:?}");
+}

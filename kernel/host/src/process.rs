@@ -55,7 +55,8 @@ struct Shared {
     /// Why it shall be killed; the first cause counts.
     cause: Mutex<Option<String>>,
     killed: Notify,
-    closing: AtomicBool,
+    /// Whether the end was asked for.
+    closing: Arc<AtomicBool>,
 }
 
 /// A result that came over the socket.
@@ -82,7 +83,7 @@ impl Process {
             program: running.program(),
             cause: Mutex::default(),
             killed: Notify::new(),
-            closing: AtomicBool::new(false),
+            closing: Arc::default(),
         });
         let (tell_end, ended) = watch::channel(None);
         let driver = Driver::new(Arc::clone(&shared), Inbox::new(reading), host, running, tell_end);
@@ -142,11 +143,10 @@ impl Process {
 
     /// How it ends; none where that was asked for. Holds nothing of the process.
     pub fn ending(&self) -> impl Future<Output = Option<Ended>> + Send + use<> {
-        let (mut ended, shared) = (self.ended.clone(), Arc::downgrade(&self.shared));
+        let (mut ended, asked) = (self.ended.clone(), Arc::clone(&self.shared.closing));
         async move {
             let end = ended.wait_for(Option::is_some).await.ok().and_then(|end| end.clone());
-            let asked = shared.upgrade().is_none_or(|shared| shared.closing.load(Ordering::Acquire));
-            end.filter(|_| !asked)
+            end.filter(|_| !asked.load(Ordering::Acquire))
         }
     }
 

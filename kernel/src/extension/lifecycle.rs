@@ -113,6 +113,7 @@ async fn load(kernel: &Arc<Kernel>, key: &Key, manifest: &Arc<Manifest>) -> Resu
             prompt: None,
         });
     };
+    kernel.extensions.with(key, |r| r.worked = false);
     let known = kernel.extensions.with(key, |r| Some((r.found.clone(), r.isolation?, r.content.clone()?)));
     let Some((found, isolation, content)) = known.flatten() else {
         return Err(failed("it is gone".into()));
@@ -238,6 +239,7 @@ async fn start_one(kernel: &Arc<Kernel>, key: &Key) -> bool {
         take_out(kernel, &key.0, Event::Failed(why)).await;
         return false;
     }
+    kernel.extensions.with(key, |r| r.worked = true);
     note(kernel, key, Event::Done);
     if let Some(instance) = &part.instance {
         kernel.live.works(part.id(), Arc::clone(instance));

@@ -134,10 +134,8 @@ pub fn watch_process(kernel: &Arc<Kernel>, key: Key, hash: String, instance: &Ar
 
 async fn process_ended(kernel: &Weak<Kernel>, key: Key, hash: String, ended: Ended) {
     let Some(kernel) = kernel.upgrade() else { return };
-    let loading = kernel
-        .extensions
-        .with(&key, |r| matches!(r.state, State::Discovered | State::Loaded | State::Initialized));
-    let loading = loading == Some(true);
+    // Its state tells no more: what waited for the process may have noted the failure already.
+    let loading = kernel.extensions.with(&key, |r| !r.worked).unwrap_or_default();
     tell_crash(&kernel, &key.0, &hash, &ended, loading);
     broke(&kernel, &key, format!("its process ended in `{}`: {}", ended.operation, ended.how)).await;
 }
@@ -159,7 +157,11 @@ pub async fn judged(kernel: &Arc<Kernel>) {
     for verdict in kernel.verdicts().quarantined {
         for key in kernel.extensions.named(&verdict.extension) {
             let same = kernel.extensions.with(&key, |r| {
-                r.hash() == verdict.hash && !matches!(r.state, State::Out(Out::Quarantined(_)))
+                let kept_out = matches!(
+                    r.state,
+                    State::Out(Out::Quarantined(_) | Out::Disabled(_) | Out::AwaitingApproval(_))
+                );
+                r.hash() == verdict.hash && !kept_out
             });
             if same == Some(true) {
                 let event = Event::Rejected(Out::Quarantined(super::survey::quarantine(&verdict)));

@@ -61,7 +61,7 @@ fn list(facts: Facts, context: &Context) -> Result<u8, Failure> {
 impl Answer {
     fn give(self, allow: bool, context: &Context) -> Result<u8, Failure> {
         let answer = ApprovalAnswer { id: self.id, allow };
-        let approval: Approval = context.daemon().call(method::APPROVALS_ANSWER, &answer)?;
+        let approval: Approval = context.daemon().decide(method::APPROVALS_ANSWER, &answer)?;
         match self.facts.json {
             true => context.console.json(&approval)?,
             false => context.console.print(&table(&[row(&approval)]))?,

@@ -30,6 +30,9 @@ pub const TICK: Duration = Duration::from_millis(100);
 /// How long a daemon may take with an answer that needs no model. A kernel that hangs is replaced sooner.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long an extension may take to begin its work: each of its stages has a deadline of up to 30 s.
+const DECISION: Duration = Duration::from_secs(120);
+
 /// How long to come back while the kernel restarts: boots with many extensions and a failed attempt or two fit.
 const RESTART: Duration = Duration::from_secs(90);
 
@@ -141,15 +144,25 @@ impl Client {
         method: &str,
         params: &impl Serialize,
     ) -> Result<T, ClientError> {
+        self.call_within(PATIENCE, method, params)
+    }
+
+    /// The same with another patience.
+    fn call_within<T: DeserializeOwned>(
+        &mut self,
+        patience: Duration,
+        method: &str,
+        params: &impl Serialize,
+    ) -> Result<T, ClientError> {
         let id = self.send(method, params)?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + patience;
         while Instant::now() < deadline {
             match self.receive()? {
                 Some(Reply { id: of, body }) if of == id || of == 0 => return answer(body),
                 _ => {}
             }
         }
-        Err(ClientError::Lost(format!("`{method}` was not answered within {} s", PATIENCE.as_secs())))
+        Err(ClientError::Lost(format!("`{method}` was not answered within {} s", patience.as_secs())))
     }
 }
 
@@ -207,6 +220,19 @@ impl<'a> Daemon<'a> {
     /// Asks once, whoever answers.
     pub fn once<T: DeserializeOwned>(&self, method: &str, params: &impl Serialize) -> Result<T, ClientError> {
         Client::connect(self.home)?.call(method, params)
+    }
+
+    /// Asks once for what must not be repeated by itself: it lets extensions begin to work, which takes a while, and
+    /// which may end the kernel.
+    pub fn decide<T: DeserializeOwned>(&self, method: &str, params: &impl Serialize) -> Result<T, Failure> {
+        let decided = Client::connect(self.home).and_then(|mut c| c.call_within(DECISION, method, params));
+        decided.map_err(|error| match error {
+            ClientError::Lost(reason) => {
+                let message = format!("the kernel ended while it did that: {reason}");
+                Failure::new(status::FAILED, message).help("`drupe status` shows what became of it")
+            }
+            error => error.into_failure(self.home),
+        })
     }
 
     /// Asks, again and again while the kernel restarts. For what may safely be asked twice.

@@ -23,7 +23,7 @@ const START_SILENCE: Duration = Duration::from_secs(60);
 /// Whatever it says, a kernel that is not ready by now never will be.
 const LONGEST_START: Duration = Duration::from_secs(300);
 /// What a kernel gets beyond its drain timeout to stop its extensions and end.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_secs(18);
 /// Assumed until a kernel says otherwise.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// A kernel that does not answer a reload is taken to have done it, so that systemd does not wait for ever.

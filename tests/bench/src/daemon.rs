@@ -6,6 +6,7 @@ use std::{
     os::unix::net::{UnixDatagram, UnixStream},
     path::Path,
     process::{Child, Stdio},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -18,6 +19,9 @@ use crate::{model::Model, process, turns::Work};
 
 /// Nothing takes longer, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A file that changed less than this before it was read is read again at the next start, in case it changes again.
+const SETTLED: Duration = Duration::from_millis(2100);
 
 /// What stands in a home's `drupe.yaml`.
 #[derive(Debug, Clone, Copy)]
@@ -99,6 +103,11 @@ impl Daemon {
         let folder = self.path().join("extensions").join(id);
         fs::create_dir_all(&folder)?;
         Ok(fs::write(folder.join("manifest.yaml"), manifest)?)
+    }
+
+    /// Waits until what was put there is old enough that its hash is remembered.
+    pub fn settle(&self) {
+        thread::sleep(SETTLED);
     }
 
     /// The home.

@@ -9,8 +9,9 @@ use libfuzzer_sys::fuzz_target;
 
 mod home;
 
-static CONFIG: LazyLock<Config> =
-    LazyLock::new(|| load_config(&Sources { home: home::path(), ..Sources::default() }).expect("no file").value);
+static CONFIG: LazyLock<Config> = LazyLock::new(|| {
+    load_config(&Sources { home: home::path(), ..Sources::default() }).expect("no file").value
+});
 
 fuzz_target!(|bytes: &[u8]| {
     home::write("extensions/demo/manifest.yaml", bytes);

@@ -141,6 +141,11 @@ pub(super) fn finish(
         status,
         content: content.to_owned(),
     });
+    if status == ToolStatus::OutcomeUnknown {
+        // The model reads it in the result; the user is told, too.
+        let (code, message) = ("outcome_unknown".to_owned(), content.to_owned());
+        run.event(EventBody::Diagnostic { code, message });
+    }
     let outcome = match status {
         ToolStatus::Ok => ItemOutcome::Ok,
         ToolStatus::Error => ItemOutcome::Error,

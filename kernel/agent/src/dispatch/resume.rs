@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use drupe_extension_api::{EffectClass, EventBody, ToolCallRequest, ToolStatus, wire::LookupResult};
+use drupe_extension_api::{EffectClass, ToolCallRequest, ToolStatus, wire::LookupResult};
 
 use super::{Bounds, Call, OUTSIDE, Place, Plan, started, unknown_tool};
 use crate::{
@@ -80,8 +80,5 @@ fn unknown(request: &ToolCallRequest, why: &str) -> Plan {
 /// Opens the call again and, where it is answered, closes it.
 pub(super) fn announce(place: Place<'_>, call: &Call, known: &RecordedEffect) {
     place.run.reopen(place.step, known.index, known.effect.clone());
-    if let Plan::Answered { status: ToolStatus::OutcomeUnknown, content } = &call.plan {
-        place.run.event(EventBody::Diagnostic { code: "outcome_unknown".into(), message: content.clone() });
-    }
     started(place, call);
 }

@@ -121,9 +121,9 @@ impl Driver {
         self.receiving.answers.close();
         let operation = shared.calls.oldest().unwrap_or_else(|| Ended::without_call(&how)).to_owned();
         let ended = Ended { how, operation, stderr_tail };
+        // First those who watch, of whom nobody may be left: callers may drop the instance, and this task with it.
+        let _ = self.told.send(Some(ended.clone()));
         shared.calls.end_all(&ended);
-        // Nobody may be left who listens.
-        let _ = self.told.send(Some(ended));
     }
 }
 

@@ -27,7 +27,7 @@ impl Add {
             Failure::new(exit::FAILED, format!("`{}` cannot be read: {error}", path.display()))
         })?;
         let path = path.display().to_string();
-        let now = context.daemon().call(method::EXTENSIONS_ADD, &PathArgument { path })?;
+        let now = context.daemon().decide(method::EXTENSIONS_ADD, &PathArgument { path })?;
         tell(context, self.facts, &now)
     }
 }
@@ -44,7 +44,7 @@ pub struct Decide {
 impl Decide {
     /// Lets the daemon do it.
     pub fn execute(self, method: &'static str, context: &Context) -> Result<u8, Failure> {
-        let now = context.daemon().call(method, &Named { id: self.id })?;
+        let now = context.daemon().decide(method, &Named { id: self.id })?;
         tell(context, self.facts, &now)
     }
 }

@@ -308,7 +308,7 @@ fn a_stop_drains_and_a_second_one_ends_at_once() {
 fn a_drain_that_takes_too_long_is_ended() {
     for event in [Event::Terminate, Event::Draining] {
         let mut world = World::new();
-        world.ready().on(event).after(Duration::from_millis(34_999));
+        world.ready().on(event).after(Duration::from_millis(47_999));
         assert!(world.actions.is_empty());
         world.after(Duration::from_millis(1));
         assert_eq!(world.actions, [Action::Kill]);

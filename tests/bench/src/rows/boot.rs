@@ -30,6 +30,7 @@ pub fn measure() -> Result<Vec<Row>> {
         for at in 0..native {
             daemon.native(&format!("native{at}"), "inproc")?;
         }
+        daemon.settle();
         let with = match native {
             0 => "shipped extensions".to_owned(),
             _ => format!("shipped and {native} native extensions"),

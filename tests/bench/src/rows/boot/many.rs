@@ -1,7 +1,5 @@
 //! Starts with many extensions in the home: the first one of a home, and those after it.
 
-use std::{thread, time::Duration};
-
 use anyhow::Result;
 
 use super::milliseconds;
@@ -13,9 +11,6 @@ use crate::{
 
 /// Homes for each number of extensions; each is started twice.
 const HOMES: usize = 5;
-
-/// A file that changed less than this before it was read is read again at the next start, in case it changes again.
-const SETTLED: Duration = Duration::from_millis(2100);
 
 /// How much longer than without them a thousand agents may take.
 const THOUSAND_AGENTS_MS: f64 = 500.0;
@@ -97,7 +92,7 @@ fn starts(model: &Model, kind: Kind, count: usize) -> Result<Taken> {
         for at in 0..count {
             kind.put(&daemon, at)?;
         }
-        thread::sleep(SETTLED);
+        daemon.settle();
         for times in [&mut first, &mut later] {
             times.push(milliseconds(daemon.start_whole()?));
             daemon.stop()?;

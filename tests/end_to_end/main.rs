@@ -18,5 +18,6 @@ mod extensions;
 mod hostile_folders;
 mod keys;
 mod main_job;
+mod native_builder;
 mod reload;
 mod torture;

@@ -21,6 +21,7 @@ mod tree;
 mod agent_keys;
 mod expression;
 mod files;
+pub mod instructions;
 mod json_schema;
 mod schema;
 mod schema_bounds;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use drupe_config::{Config, ORCHESTRATOR_PROMPT};
+use drupe_config::{Config, ORCHESTRATOR_PROMPT, instructions};
 use drupe_extension_api::{EventBody, ExtensionId, Fault, FaultCode, control::ExtensionState};
 
 use crate::{
@@ -11,7 +11,6 @@ use crate::{
         state::{Event, Out},
         survey::{self, Seen, Survey},
     },
-    instructions,
     kernel::{Kernel, store_fault},
     snapshot::Snapshot,
     wiring::{self, Context, Prompt, WireFault},
@@ -27,9 +26,7 @@ pub fn orchestrator_prompt(config: &Config) -> Result<Prompt, String> {
         None => ORCHESTRATOR_PROMPT.to_owned(),
         Some(drupe_config::Instructions::Inline(text)) => text.clone(),
         Some(drupe_config::Instructions::File { path, .. }) => {
-            std::fs::read_to_string(path).map_err(|error| {
-                format!("`orchestrator.instructions`: `{}` cannot be read: {error}", path.display())
-            })?
+            instructions::read(path).map_err(|why| format!("`orchestrator.instructions`: {why}"))?
         }
     };
     Ok(Prompt { instructions, context: instructions::context(&settings.context)? })

@@ -23,6 +23,5 @@ pub mod bus;
 pub mod control;
 
 pub mod check;
-pub mod instructions;
 pub mod service;
 pub mod settings;

@@ -6,7 +6,7 @@ mod order;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use drupe_config::{Isolation, Manifest};
+use drupe_config::{Isolation, Manifest, instructions};
 use drupe_extension_api::{
     Fault, FaultCode, ToolSpec,
     control::ExtensionState,
@@ -23,7 +23,6 @@ use super::{
     state::{Action, Event, Out, State},
 };
 use crate::{
-    instructions,
     kernel::Kernel,
     wiring::{self, Part, Prompt},
 };

@@ -3,13 +3,13 @@
 use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
 use drupe_agent::{LoopAgent, RegistryBuilder, read_output};
-use drupe_config::Scope;
+use drupe_config::{Scope, instructions};
 use drupe_extension_api::{AgentId, Definition, IntegrationMode};
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::{Context, Part, Tools, WireFault, select};
-use crate::{instructions, snapshot::AgentEntry};
+use crate::snapshot::AgentEntry;
 
 /// The id of the orchestrator; no extension may take it.
 pub const ID: &str = "orchestrator";

@@ -1,17 +1,15 @@
 //! Renders instructions. A template sees the extension's own facts and reads its own folder; what users and tools say
 //! is never part of a template.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
-use drupe_config::{ContextSource, Instructions};
 use minijinja::{AutoEscape, Environment, UndefinedBehavior};
 use serde::Serialize;
 
+use crate::{ContextSource, Instructions, read_text_file};
+
 /// Steps that rendering may take: a long prompt takes a few thousand.
 const FUEL: u64 = 200_000;
-
-/// The largest prompt or context file, in bytes.
-const LARGEST: u64 = 1024 * 1024;
 
 /// The text of instructions; `variables` fill a template.
 pub fn render(
@@ -57,13 +55,9 @@ pub fn context(sources: &[ContextSource]) -> Result<Vec<String>, String> {
     sources.iter().map(text).collect()
 }
 
-fn read(path: &Path) -> Result<String, String> {
-    let size =
-        fs::metadata(path).map_err(|error| format!("`{}` cannot be read: {error}", path.display()))?.len();
-    if size > LARGEST {
-        return Err(format!("`{}` has {size} bytes; at most {LARGEST} are read", path.display()));
-    }
-    fs::read_to_string(path).map_err(|error| format!("`{}` cannot be read: {error}", path.display()))
+/// The text of a prompt file. What is no regular file, or larger than 1 MiB, is refused and never opened for long.
+pub fn read(path: &Path) -> Result<String, String> {
+    read_text_file(path).map_err(|faults| faults.render(false).trim_end().to_owned())
 }
 
 #[cfg(test)]

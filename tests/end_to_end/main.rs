@@ -15,6 +15,7 @@ mod control;
 mod crashes;
 mod effort;
 mod extensions;
+mod generations;
 mod hostile_folders;
 mod keys;
 mod main_job;

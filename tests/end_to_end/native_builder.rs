@@ -76,7 +76,8 @@ fn builds(id: &str, step: usize) -> Say {
 fn model() -> ModelServer {
     ModelServer::start(|request| {
         let messages = request["messages"].as_array().expect("messages");
-        let steps = messages.iter().filter(|m| m["role"] == "assistant" && !m["tool_calls"].is_null()).count();
+        let steps =
+            messages.iter().filter(|m| m["role"] == "assistant" && !m["tool_calls"].is_null()).count();
         let (role, text) = latest(request);
         if offered(request).iter().any(|tool| tool == "builder_draft_native") {
             let task = messages.iter().find(|m| m["role"] == "user").map(|m| m["content"].to_string());
@@ -99,7 +100,8 @@ fn long_turn(daemon: &Daemon, session: &str, text: &str) -> Value {
     let turn = daemon.submit(session, text);
     let began = Instant::now();
     while began.elapsed() < PATIENCE {
-        let asked = Client::connect(daemon.path()).and_then(|mut c| c.ask("turn.wait", json!({"turn": turn})));
+        let asked =
+            Client::connect(daemon.path()).and_then(|mut c| c.ask("turn.wait", json!({"turn": turn})));
         if let Ok(ended) = asked {
             println!("{text}: {:.1} s", began.elapsed().as_secs_f64());
             return ended;
@@ -132,7 +134,11 @@ fn the_builder_mends_what_does_not_compile_and_what_never_gets_ready_is_taken_ba
     let said = results(&made);
     println!("{said:#?}");
     assert!(said.len() == 6, "{made:#}\n{}", daemon.log());
-    assert!(said[2].contains("to_upper") && said[2].contains("src/lib.rs"), "the compiler's words: {}", said[2]);
+    assert!(
+        said[2].contains("to_upper") && said[2].contains("src/lib.rs"),
+        "the compiler's words: {}",
+        said[2]
+    );
     assert_eq!(daemon.extension("loud"), ("active".into(), String::new()), "{said:#?}");
     assert_eq!(daemon.turn("use", "shout hello")["content"], "HELLO");
 

@@ -76,7 +76,7 @@ pub async fn follow(kernel: Arc<Kernel>, watched: Watched) {
         }
         let configuration = watched.told.configuration.swap(false, Ordering::AcqRel);
         // An editor that saves what was there wants no restart.
-        let text = std::fs::read_to_string(&watched.configuration).ok();
+        let text = drupe_config::read_text_file(&watched.configuration).ok();
         if configuration && text.as_ref() != Some(&kernel.config_text) {
             main_loop::reload(&kernel).await;
         }

@@ -232,3 +232,58 @@ fn completions_and_the_manual_are_printed() {
     assert!(daemon.says(&["completions", "bash"]).contains("_drupe"));
     assert!(daemon.says(&["man"]).contains(".TH"));
 }
+
+#[test]
+fn extensions_are_added_turned_off_and_on_and_agreed_to_by_their_verbs() {
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let write = |id: &str, more: &str| {
+        let folder = elsewhere.path().join(id);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let manifest = format!(
+            "id: {id}\nname: {id}\ndescription: Says what it is.\n{more}agent:\n  model: default\n  instructions: x\n  usage: x\n  \
+             output: {{format: text}}\n  offline: [{{when: '.*', say: I am {id}}}]\n"
+        );
+        std::fs::write(folder.join("manifest.yaml"), manifest).expect("a file");
+        folder.display().to_string()
+    };
+    let daemon = Daemon::start("");
+    let before = daemon.until_ready();
+    let added = daemon.json(&["ext", "add", &write("modest", ""), "--json"]);
+    assert_eq!((&added["id"], &added["state"]), (&json!("modest"), &json!("active")), "{added}");
+    assert_eq!(daemon.turn("s", "@modest x")["content"], "I am modest");
+    let twice = daemon.drupe(&["ext", "add", &write("modest", "")]);
+    assert!(!twice.status.success() && text(&twice.stderr).contains("already"), "{}", text(&twice.stderr));
+
+    assert_eq!(daemon.json(&["ext", "disable", "modest", "--json"])["state"], "disabled");
+    assert_eq!(daemon.turn("s", "@modest x")["status"], "error");
+    daemon.says(&["restart"]);
+    assert_eq!(daemon.extension("modest").0, "disabled", "it is remembered");
+    assert_eq!(daemon.json(&["ext", "enable", "modest", "--json"])["state"], "active");
+
+    let asks = daemon.json(&["ext", "add", &write("mighty", "rights: [control]\n"), "--json"]);
+    assert_eq!(asks["state"], "awaiting_approval", "{asks}");
+    let waiting = daemon.json(&["approvals", "--json"]);
+    assert_eq!((&waiting[0]["extension"], &waiting[0]["state"]), (&json!("mighty"), &json!("pending")));
+    assert_eq!(daemon.json(&["approvals", "deny", "mighty", "--json"])["state"], "denied");
+    assert_eq!(daemon.extension("mighty").0, "disabled");
+    let id = waiting[0]["id"].as_str().expect("an id");
+    assert_eq!(daemon.json(&["approvals", "allow", id, "--json"])["state"], "allowed");
+    assert_eq!(daemon.extension("mighty").0, "active");
+    assert!(daemon.says(&["approvals"]).contains("the rights control"));
+
+    let unknown = daemon.drupe(&["ext", "release", "nobody"]);
+    assert!(!unknown.status.success() && text(&unknown.stderr).contains("no extension `nobody`"));
+    assert_eq!(daemon.json(&["ext", "release", "modest", "--json"])["state"], "active");
+    assert_eq!(daemon.until_ready()["restarts"], json!(1), "{before}");
+}
+
+#[test]
+fn a_native_extension_is_begun_with_files_that_pass_the_check() {
+    let daemon = Daemon::home("");
+    let made = daemon.json(&["ext", "new", "native", "words", "--json"]);
+    assert!(made["files"].to_string().contains("src/lib.rs"), "{made}");
+    let checked = daemon.json(&["ext", "check", "--json"]);
+    assert_eq!(checked["ok"], true, "{checked}");
+    let twice = daemon.drupe(&["ext", "new", "native", "words"]);
+    assert!(!twice.status.success() && text(&twice.stderr).contains("already"));
+}

@@ -1,7 +1,7 @@
 //! Ends, blocks or starves whatever runs it, where and how the caller asks: for tests of what contains an extension.
 //!
-//! Every way of failing is an [`Act`], and every place where code of an extension runs has a switch for one: the
-//! library's constructor (a text in the file, [`constructor`]), `initialize`, `start`, `stop` and a thread of its own
+//! Every way of failing is an `Act`, and every place where code of an extension runs has a switch for one: the
+//! library's constructor (a text in the file, `constructor`), `initialize`, `start`, `stop` and a thread of its own
 //! (configuration), a call and a thread of a call (tools). What happened before a failure is left in the data folder,
 //! so that a test sees what was lost and what was done twice. `torture_try` does one thing that a confined process must
 //! not, and says which error the system gave.

@@ -32,7 +32,6 @@ const ARROWS: &[(&str, &[&str])] = &[
             "drupe-agent",
             "drupe-blame",
             "drupe-config",
-            "drupe-confine",
             "drupe-extension-abi",
             "drupe-extension-api",
             "drupe-extension-source",

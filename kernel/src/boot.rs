@@ -104,7 +104,7 @@ pub async fn wire_all(kernel: &Arc<Kernel>) -> Result<(), Fault> {
 pub async fn withdraw(kernel: &Arc<Kernel>, name: &str, event: Event) {
     let out = lifecycle::mark_out(kernel, name, event);
     rewire_rest(kernel).await;
-    for key in out {
+    for key in out.into_iter().rev() {
         lifecycle::roll_back(kernel, &key).await;
     }
 }
@@ -128,20 +128,21 @@ pub async fn try_wiring(kernel: &Arc<Kernel>) -> Result<(), WireFault> {
 
 /// Wires again after an extension announced other tools. If that cannot be wired, the announcement is refused.
 pub async fn rewire(kernel: &Arc<Kernel>, extension: &ExtensionId) -> Result<(), Fault> {
+    let (key, part) = kernel.extensions.announcer(extension)?;
+    // Its own code answers this: nobody else waits meanwhile.
+    let description = lifecycle::described(&part).await?;
     let _alone = kernel.wiring.lock().await;
     let prompt = orchestrator_prompt(&kernel.config).map_err(|e| Fault::new(FaultCode::NotConfigured, e))?;
-    let (key, part) = kernel.extensions.announcer(extension)?;
-    let description = lifecycle::described(&part).await?;
-    let old = kernel.extensions.set_description(&key, description);
+    let Some(old) = kernel.extensions.set_description(&key, &part, description) else {
+        return Err(Fault::not_found(format!("this instance of `{extension}` does not work any more")));
+    };
     match wiring::wire(&kernel.extensions.parts(), &context(kernel, &prompt)) {
         Ok(snapshot) => {
             kernel.set_snapshot(snapshot);
             Ok(())
         }
         Err(fault) => {
-            if let Some(old) = old {
-                kernel.extensions.set_description(&key, old);
-            }
+            kernel.extensions.set_description(&key, &part, old);
             Err(Fault::invalid(format!(
                 "the tools that `{extension}` announces cannot be used: {}",
                 fault.reason

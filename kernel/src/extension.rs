@@ -31,12 +31,10 @@ use drupe_folders::{
     content::Content,
     discovery::{Found, Origin, PassedOver},
 };
+use drupe_host::Faults;
 use jiff::Timestamp;
 
-use self::{
-    recovery::Faults,
-    state::{Action, Event, State},
-};
+use self::state::{Action, Event, State};
 use crate::wiring::Part;
 
 /// One folder, and what became of it.
@@ -248,10 +246,10 @@ impl Extensions {
         Ok((key, part))
     }
 
-    /// Replaces what an extension says of itself; what it said before.
-    pub fn set_description(&self, key: &Key, description: Description) -> Option<Description> {
+    /// Replaces what an instance says of itself; what it said before, or none if another one works now.
+    pub fn set_description(&self, key: &Key, of: &Part, description: Description) -> Option<Description> {
         let mut records = self.lock();
-        let part = records.get_mut(key).and_then(|r| r.part.as_mut())?;
+        let part = records.get_mut(key).and_then(|r| r.part.as_mut()).filter(|part| part.is(of))?;
         Some(std::mem::replace(&mut part.description, description))
     }
 

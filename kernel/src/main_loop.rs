@@ -12,7 +12,7 @@ use std::{
 
 use drupe_agent::{Clock, SystemClock};
 use drupe_config::{Config, Sources, load_config};
-use drupe_extension_api::AgentId;
+use drupe_extension_api::{AgentId, FaultCode};
 use drupe_folders::{content::Contents, generation::Generations};
 use drupe_journal::Store;
 use drupe_link::{ControlToken, Down, Home, KernelLink, Up, Verdicts};
@@ -214,7 +214,14 @@ async fn run(plan: Plan, link: Arc<KernelLink>, control: OwnedFd) -> Result<(), 
     let mut booting = std::pin::pin!(boot::extensions(&kernel));
     loop {
         tokio::select! {
-            booted = &mut booting => break booted.map_err(|fault| Failure::new(CONFIG, fault))?,
+            booted = &mut booting => break booted.map_err(|fault| {
+                let status = match fault.code {
+                    FaultCode::NotConfigured => CONFIG,
+                    FaultCode::Unavailable => JOURNAL,
+                    _ => FAILED,
+                };
+                Failure::new(status, fault)
+            })?,
             _ = beat.tick() => send_beat(&kernel).await,
             Some(frame) = down.recv() => heard(&kernel, frame),
         }
@@ -227,7 +234,10 @@ async fn run(plan: Plan, link: Arc<KernelLink>, control: OwnedFd) -> Result<(), 
     kernel.tasks.spawn(tell_status(Arc::clone(&kernel)));
     kernel.tasks.spawn(recovery::watch_health(Arc::clone(&kernel)));
     let keeping = Arc::clone(&kernel);
-    kernel.tasks.spawn(async move { generations::keep(&keeping).await });
+    kernel.tasks.spawn(async move {
+        let _change = keeping.changing.lock().await;
+        generations::keep(&keeping).await;
+    });
     if let Some(watched) = watched {
         kernel.tasks.spawn(change::follow(Arc::clone(&kernel), watched));
     }

@@ -3,13 +3,10 @@
 use std::{sync::Arc, time::Instant};
 
 use drupe_extension_api::{Fault, FaultCode, wire::op};
-use drupe_host::Header;
+use drupe_host::{Faults, Header, Instance};
 
 use crate::{
-    extension::{
-        Key,
-        recovery::{self, Faults},
-    },
+    extension::{Key, recovery, state::State},
     kernel::Kernel,
     wiring::Part,
 };
@@ -34,13 +31,19 @@ pub fn supervise(kernel: &Arc<Kernel>, key: &Key, part: &Part) {
                 Ok(_) if kernel.ending.decided().is_some() => return,
                 Ok(_) => Fault::new(FaultCode::Other, "it returned, though nothing had told it to stop"),
             };
-            // What its process did is heard elsewhere.
-            if fault.code == FaultCode::Crashed {
+            // What its process did is heard elsewhere; one that was taken out was told to end.
+            let works = kernel.extensions.with(&key, |r| {
+                let present = r.part.as_ref().and_then(|p| p.instance.as_ref());
+                r.state == State::Active
+                    && present.is_some_and(|p| std::ptr::eq(Arc::as_ptr(p), instance.as_ptr()))
+            });
+            if fault.code == FaultCode::Crashed || works != Some(true) {
                 return;
             }
             let Some(wait) = faults.again(Instant::now()) else {
                 let why = format!("its service failed {} times in a row, at last with: {fault}", faults.count());
-                return recovery::broke(&kernel, &key, why).await;
+                let this = |present: &Arc<Instance>| std::ptr::eq(Arc::as_ptr(present), instance.as_ptr());
+                return recovery::broke(&kernel, &key, this, why).await;
             };
             tracing::warn!(extension = %id, %fault, ?wait, "the service ended with a fault and is started again");
             tokio::select! {

@@ -82,6 +82,11 @@ impl Part {
         &self.manifest.id
     }
 
+    /// Whether both are the same instance.
+    pub fn is(&self, other: &Self) -> bool {
+        self.instance.as_ref().zip(other.instance.as_ref()).is_some_and(|(a, b)| Arc::ptr_eq(a, b))
+    }
+
     fn fault(&self, reason: String) -> WireFault {
         WireFault { extension: Some(self.id().clone()), reason }
     }

@@ -130,6 +130,14 @@ impl Instance {
         }
     }
 
+    /// How many calls have begun so far.
+    pub fn begun(&self) -> u64 {
+        match &self.side {
+            Side::Here(_) => self.next_call.load(Ordering::Relaxed),
+            Side::There(process) => process.begun(),
+        }
+    }
+
     /// CPU time that its process has used, to 10 ms; none in process or once that has ended.
     pub fn cpu_time(&self) -> Option<Duration> {
         match &self.side {

@@ -13,8 +13,10 @@
 //! It starts nothing again, holds no policy and knows no manifest: what runs where, how often it is tried and what an
 //! extension may do is the kernel's business. It never unloads a library.
 
+mod bounds;
 pub mod child;
 mod ended;
+mod faults;
 pub mod frame;
 mod inbox;
 mod inproc;
@@ -26,7 +28,9 @@ pub mod probe;
 mod process;
 pub mod program;
 
+pub use bounds::Bounds;
 pub use ended::Ended;
+pub use faults::Faults;
 pub use instance::{Header, Instance};
 pub use library::{LibraryError, PluginLibrary};
 pub use open::{Code, HostProcess, OpenError, Place, open};

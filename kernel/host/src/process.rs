@@ -172,6 +172,10 @@ impl Process {
         self.shared.calls.count()
     }
 
+    pub fn begun(&self) -> u64 {
+        self.next_id.load(Ordering::Relaxed)
+    }
+
     pub fn cpu_time(&self) -> Option<Duration> {
         spawn::cpu_time(self.shared.program.filter(|_| self.has_ended().is_none())?)
     }
@@ -182,6 +186,10 @@ impl Process {
 
     pub async fn close(&self) {
         let shared = &*self.shared;
+        // One that has ended by itself stays one that did, for those who are about to hear of it.
+        if self.has_ended().is_some() {
+            return;
+        }
         let first = !shared.closing.swap(true, Ordering::AcqRel);
         let mut ended = self.ended.clone();
         if first {

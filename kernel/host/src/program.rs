@@ -93,7 +93,7 @@ pub async fn run(at: Surroundings<'_>, ask: RunProcess) -> Result<ProcessOutput,
 
 fn profile(at: &Surroundings<'_>, data: &Path, toolchains: &Toolchains, network: bool) -> Profile {
     let limits = Limits { data: Some(MEMORY), ..Limits::default() };
-    let mut profile = Profile::program()
+    let profile = Profile::program()
         .read(at.folder)
         .read(at.sdk)
         .read(&toolchains.rustup)
@@ -104,18 +104,15 @@ fn profile(at: &Surroundings<'_>, data: &Path, toolchains: &Toolchains, network:
         .limits(limits)
         .strict(at.strict);
     // Not the credentials.
-    for readable in ["bin", "config.toml"] {
-        profile = profile.read(toolchains.cargo.join(readable));
-    }
-    // What was fetched is shared with the operator: cargo compares it with its checksums before use.
-    for shared in SHARED {
-        profile = profile.write(toolchains.cargo.join("registry").join(shared));
-    }
-    profile.write(&toolchains.own_cargo)
+    profile.read(toolchains.cargo.join("bin")).write(&toolchains.own_cargo)
 }
 
-/// What of the operator's registry is shared. Unpacked sources are not: cargo would use them unseen.
-const SHARED: [&str; 2] = ["index", "cache"];
+/// What of the operator's registry is copied, so that nothing need be fetched twice. It is never shared: cargo does not
+/// look at the checksums of what it finds there.
+const COPIED: [&str; 2] = ["index", "cache"];
+
+/// The most bytes that are copied; what is left out is fetched.
+const MOST_COPIED: u64 = 512 * 1024 * 1024;
 
 /// Where the operator's programs and compilers are.
 struct Toolchains {
@@ -136,7 +133,7 @@ impl Toolchains {
         let usual = environment.get("PATH").map_or("/usr/local/bin:/usr/bin:/bin", String::as_str);
         let path = format!("{}:{usual}", cargo.join("bin").display());
         let own_cargo = at.cargo.to_owned();
-        share(&cargo, &own_cargo)?;
+        seed(&cargo, &own_cargo)?;
         Ok(Self { path, cargo, own_cargo, rustup })
     }
 
@@ -155,22 +152,39 @@ impl Toolchains {
     }
 }
 
-/// Makes a cargo home that uses what the operator's has fetched. A program that ran before may have put links in its
-/// way: what is there is left alone.
-fn share(cargo: &Path, own: &Path) -> Result<(), Fault> {
-    let registry = own.join("registry");
-    std::fs::create_dir_all(own)?;
-    match std::fs::create_dir(&registry) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error.into()),
-        _ => {}
+/// Makes a cargo home with what the operator's has fetched. A program that ran before may have put links in its way:
+/// what is there is left alone.
+fn seed(cargo: &Path, own: &Path) -> Result<(), Fault> {
+    if own.symlink_metadata().is_ok() {
+        return Ok(());
     }
-    if !registry.symlink_metadata()?.is_dir() {
-        return Err(Fault::denied(format!("`{}` is no folder; remove it", registry.display())));
+    // Complete, or not there: a copy that was interrupted is made again.
+    let part = own.with_extension("part");
+    let _ = std::fs::remove_dir_all(&part);
+    std::fs::create_dir_all(part.join("registry"))?;
+    let mut room = MOST_COPIED;
+    for name in COPIED {
+        copy(&cargo.join("registry").join(name), &part.join("registry").join(name), &mut room)?;
     }
-    let shared = SHARED.map(|name| (cargo.join("registry").join(name), registry.join(name)));
-    for (theirs, ours) in shared.into_iter().chain([(cargo.join("config.toml"), own.join("config.toml"))]) {
-        if theirs.exists() && ours.symlink_metadata().is_err() {
-            std::os::unix::fs::symlink(theirs, ours)?;
+    if let Ok(settings) = std::fs::read(cargo.join("config.toml")) {
+        std::fs::write(part.join("config.toml"), settings)?;
+    }
+    Ok(std::fs::rename(part, own)?)
+}
+
+/// Copies regular files as far as there is room. What cannot be read is left out.
+fn copy(from: &Path, to: &Path, room: &mut u64) -> Result<(), Fault> {
+    let Ok(entries) = std::fs::read_dir(from) else { return Ok(()) };
+    std::fs::create_dir_all(to)?;
+    for entry in entries.flatten() {
+        let (Ok(kind), target) = (entry.file_type(), to.join(entry.file_name())) else { continue };
+        if kind.is_dir() {
+            copy(&entry.path(), &target, room)?;
+        } else if let Some(left) = entry.metadata().ok().and_then(|m| room.checked_sub(m.len()))
+            && kind.is_file()
+        {
+            *room = left;
+            std::fs::copy(entry.path(), target)?;
         }
     }
     Ok(())

@@ -3,7 +3,7 @@
 //! The listening socket belongs to the supervisor and outlives this process. A connection must show the home's token
 //! first; requests of one connection are answered as they finish, not in order.
 
-use std::{os::unix::net::UnixListener as StdListener, sync::Arc, time::Duration};
+use std::{os::unix::net::UnixListener as StdListener, pin::pin, sync::Arc, time::Duration};
 
 use drupe_extension_api::{
     Event, Fault, FaultCode,
@@ -118,7 +118,17 @@ async fn read_all(
         let Ok(room) = Arc::clone(&room).acquire_owned().await else { return };
         let (kernel, replies, cancel) = (Arc::clone(kernel), replies.clone(), cancel.clone());
         kernel.clone().tasks.spawn(async move {
-            cancel.run_until_cancelled(answer(&kernel, request, &replies)).await;
+            let follows = request.method == method::EVENTS_SUBSCRIBE;
+            let mut answering = pin!(answer(&kernel, request, &replies));
+            tokio::select! {
+                () = &mut answering => {}
+                () = cancel.cancelled() => {
+                    // What asked for the end is told that it was heard; a subscription has nothing left to say.
+                    if !follows {
+                        let _ = tokio::time::timeout(LAST_WORDS, answering).await;
+                    }
+                }
+            }
             drop(room);
         });
     }

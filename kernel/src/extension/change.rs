@@ -15,11 +15,11 @@ use std::{
 use drupe_config::NativeReload;
 use drupe_extension_api::Fault;
 use drupe_folders::watch::{self, Changes, Watch};
+use drupe_host::Faults;
 use tokio::sync::Notify;
 
 use super::{
     Key, generations, lifecycle,
-    recovery::Faults,
     state::{Event, Out, State},
     survey::{self, Seen, Survey},
 };
@@ -171,6 +171,7 @@ fn decide(record: &super::Record, seen: &Seen) -> Step {
         }
         (State::Out(_) | State::Degraded(_), _) => Step::Arrive,
         (_, Some(out @ (Out::Disabled(_) | Out::Quarantined(_)))) => Step::Leave(out.clone()),
+        (_, Some(out @ Out::Denied(_))) if same => Step::Leave(out.clone()),
         (_, Some(out)) => Step::Refuse(State::Out(out.clone()).shown().1.unwrap_or_default().to_owned()),
         (_, None) if same => Step::Settled,
         (_, None) if native => Step::Announce,
@@ -181,7 +182,10 @@ fn decide(record: &super::Record, seen: &Seen) -> Step {
 /// The folder is not there any more.
 async fn gone(kernel: &Arc<Kernel>, key: &Key) {
     let event = Event::Rejected(Out::Disabled("its folder was removed".into()));
-    boot::withdraw(kernel, &key.0, event).await;
+    // Another of its name may be the one that works.
+    if kernel.extensions.with(key, |r| r.state.is_out()) == Some(false) {
+        boot::withdraw(kernel, &key.0, event).await;
+    }
     kernel.extensions.remove(key);
     tracing::info!(extension = %key.0, "removed");
 }

@@ -22,9 +22,11 @@ pub async fn keep(kernel: &Arc<Kernel>) {
         return;
     }
     let working = kernel.extensions.read(|r| {
-        let third_party = r.found.origin != Origin::Shipped && r.state == State::Active;
+        // What runs, not what lies on the disk and waits; and what is away for a moment is still part of it.
+        let works = matches!(r.state, State::Active | State::Degraded(_));
+        let third_party = r.found.origin != Origin::Shipped && works;
         let kept = (r.found.name.clone(), r.content.clone()?, r.found.kind);
-        (third_party && r.pending.is_none()).then_some(kept)
+        third_party.then_some(kept)
     });
     let set: Vec<(String, Arc<Content>, Kind)> = working.into_iter().flatten().collect();
     let keeping = Arc::clone(kernel);

@@ -32,6 +32,9 @@ const INITIALIZE: Duration = Duration::from_secs(30);
 const START: Duration = Duration::from_secs(30);
 const STOP: Duration = Duration::from_secs(10);
 
+/// How long calls may go on in an instance that was stopped while the kernel goes on.
+const LINGER: Duration = Duration::from_secs(30);
+
 /// Loads and initializes all, each after what it depends on; independent ones at the same time.
 pub async fn bring_up(kernel: &Arc<Kernel>) {
     let mut waiting: BTreeMap<Key, Arc<Manifest>> = kernel
@@ -179,8 +182,11 @@ pub async fn described(part: &Part) -> Result<Description, Fault> {
 
 /// The tools that `uses_tools` names, sorted, as far as they are there; wiring complains about the rest.
 fn listed_tools(kernel: &Kernel, manifest: &Manifest) -> Vec<ToolSpec> {
+    let mut selectors = manifest.agent.iter().flat_map(|a| &a.uses_tools).peekable();
+    if selectors.peek().is_none() {
+        return Vec::new();
+    }
     let parts = kernel.extensions.parts();
-    let selectors = manifest.agent.iter().flat_map(|a| &a.uses_tools);
     let tools = selectors.flat_map(|selector| {
         let part = parts.iter().find(|p| *p.id() == selector.extension);
         let all = part.into_iter().flat_map(|p| p.description.tools.clone());
@@ -277,12 +283,12 @@ pub async fn stop_all(kernel: &Arc<Kernel>) {
 
 /// Something takes an extension out, and all that depends on it; they are ended at once.
 pub async fn take_out(kernel: &Arc<Kernel>, name: &str, event: Event) {
-    for key in mark_out(kernel, name, event) {
+    for key in mark_out(kernel, name, event).into_iter().rev() {
         roll_back(kernel, &key).await;
     }
 }
 
-/// The same, but what is out is left to be ended with [`roll_back`] once nobody is offered it any more.
+/// The same, but what is out, each before those that depend on it, is left to be ended with [`roll_back`] once nobody is offered it any more.
 #[must_use = "what is marked is to be rolled back"]
 pub fn mark_out(kernel: &Kernel, name: &str, event: Event) -> Vec<Key> {
     let mut out: Vec<Key> = kernel.extensions.named(name);
@@ -326,20 +332,33 @@ pub async fn roll_back(kernel: &Arc<Kernel>, key: &Key) {
     {
         tracing::warn!(extension = %part.id(), %fault, "did not stop in order");
     }
+    // Calls of running turns end as they began; what goes on after that is not waited for.
+    let closing = Arc::clone(kernel);
+    kernel.tasks.spawn(async move {
+        let deadline = tokio::time::Instant::now() + LINGER;
+        while instance.calls() > 0 && tokio::time::Instant::now() < deadline {
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(200)) => {}
+                () = closing.closing.cancelled() => return,
+            }
+        }
+        instance.close().await;
+    });
 }
 
 /// Lets something happen to an extension, and tells of it.
 pub fn note(kernel: &Kernel, key: &Key, event: Event) -> Action {
     let (action, change) = kernel.extensions.step(key, event, Timestamp::now());
     if let Some(change) = change {
-        if matches!(
-            change.state,
-            ExtensionState::Failed | ExtensionState::Quarantined | ExtensionState::Disabled
-        ) {
-            kernel.live.gone(&key.0);
-        }
-        if change.state == ExtensionState::Degraded {
-            kernel.live.away(&key.0);
+        match change.state {
+            ExtensionState::Degraded => kernel.live.away(&key.0),
+            ExtensionState::Failed
+            | ExtensionState::Quarantined
+            | ExtensionState::Disabled
+            | ExtensionState::Skipped
+            | ExtensionState::AwaitingApproval
+            | ExtensionState::Stopped => kernel.live.gone(&key.0),
+            _ => {}
         }
         let state = change.state;
         match &change.reason {

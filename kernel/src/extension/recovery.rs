@@ -12,31 +12,15 @@ use drupe_extension_api::{
     FaultCode,
     wire::{Capability, Health, op},
 };
-use drupe_host::{Ended, Header, Instance};
+use drupe_host::{Ended, Faults, Header, Instance};
 use drupe_link::{Crashed, Up};
 use futures_util::future::join_all;
 
 use super::{
-    Key, change,
+    Key, change, lifecycle,
     state::{Event, Out, State},
 };
 use crate::{boot, kernel::Kernel};
-
-/// Waits before an extension, or its service, is started again; the last repeats.
-const BACKOFF: [Duration; 6] = [
-    Duration::from_millis(100),
-    Duration::from_secs(1),
-    Duration::from_secs(2),
-    Duration::from_secs(5),
-    Duration::from_secs(15),
-    Duration::from_secs(60),
-];
-
-/// What worked for this long has recovered: its next fault counts as the first.
-const RECOVERED: Duration = Duration::from_secs(300);
-
-/// Faults in a row after which it is not tried again by itself.
-const MOST: u32 = 8;
 
 /// How long an extension may think about how it is.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -44,100 +28,82 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// Bad answers in a row that break it: one may be bad luck.
 const UNWELL: u32 = 2;
 
-/// CPU time that the process of an extension may use between two looks while nobody calls it.
-const IDLE_CPU: Duration = Duration::from_secs(10);
+/// The process of an extension may use the time between two looks divided by this as CPU time while nobody calls it.
+const IDLE_SHARE: f64 = 3.0;
 
-/// How often something failed of late.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Faults {
-    count: u32,
-    last: Option<Instant>,
-    /// Bad answers about its health, in a row.
-    unwell: u32,
-    /// CPU time of its process at the last look.
-    cpu: Option<Duration>,
-}
-
-impl Faults {
-    /// Another one: how long to wait before it is tried again; none if it is hopeless.
-    pub fn again(&mut self, now: Instant) -> Option<Duration> {
-        if self.last.is_some_and(|last| now.duration_since(last) >= RECOVERED) {
-            self.count = 0;
-        }
-        self.last = Some(now);
-        self.count += 1;
-        (self.unwell, self.cpu) = (0, None);
-        let at = usize::try_from(self.count - 1).unwrap_or(usize::MAX);
-        (self.count < MOST).then(|| BACKOFF[at.min(BACKOFF.len() - 1)])
-    }
-
-    /// How many in a row.
-    pub fn count(&self) -> u32 {
-        self.count
-    }
-
-    /// The CPU time since the last look.
-    fn used(&mut self, cpu: Option<Duration>) -> Duration {
-        let before = std::mem::replace(&mut self.cpu, cpu);
-        cpu.zip(before).map_or(Duration::ZERO, |(now, before)| now.saturating_sub(before))
-    }
-}
-
-/// Something that worked does not any more.
-pub async fn broke(kernel: &Arc<Kernel>, key: &Key, why: String) {
+/// Something that worked does not any more; `instance` tells which, so that an earlier one takes nothing with it.
+pub async fn broke(kernel: &Arc<Kernel>, key: &Key, instance: impl Fn(&Arc<Instance>) -> bool, why: String) {
     let change = kernel.changing.lock().await;
-    let working = kernel.extensions.with(key, |r| r.state == State::Active);
+    let working = kernel.extensions.with(key, |r| {
+        let present = r.part.as_ref().and_then(|p| p.instance.as_ref());
+        r.state == State::Active && present.is_some_and(&instance)
+    });
     if working != Some(true) || kernel.ending.decided().is_some() {
         return;
     }
     let wait = kernel.extensions.with(key, |r| r.faults.again(Instant::now())).flatten();
     let event = match wait {
         Some(_) => Event::Broke(why),
-        None => Event::Failed(format!("it failed {MOST} times in a row, at last: {why}")),
+        None => Event::Failed(format!("it failed {} times in a row, at last: {why}", Faults::MOST)),
     };
     boot::withdraw(kernel, &key.0, event).await;
     drop(change);
     if let Some(wait) = wait {
-        let (kernel, key) = (Arc::clone(kernel), key.clone());
-        kernel.clone().tasks.spawn(async move {
-            tokio::select! {
-                () = tokio::time::sleep(wait) => retry(&kernel, &key).await,
-                () = kernel.closing.cancelled() => {}
-            }
-        });
+        retry_after(kernel, key, wait);
     }
 }
 
+fn retry_after(kernel: &Arc<Kernel>, key: &Key, wait: Duration) {
+    let (kernel, key) = (Arc::clone(kernel), key.clone());
+    kernel.clone().tasks.spawn(async move {
+        tokio::select! {
+            () = tokio::time::sleep(wait) => retry(&kernel, &key).await,
+            () = kernel.closing.cancelled() => {}
+        }
+    });
+}
+
+/// Tries one again that worked before. One that fails on the way waits longer for the next attempt.
 async fn retry(kernel: &Arc<Kernel>, key: &Key) {
     if kernel.ending.decided().is_some() {
         return;
     }
     // What is on the disk may not be what worked.
     if let Err(fault) = change::retry(kernel, key).await {
-        tracing::warn!(extension = %key.0, %fault, "it is not tried again");
+        tracing::warn!(extension = %key.0, %fault, "it could not be tried again");
+    }
+    let _change = kernel.changing.lock().await;
+    let wait = kernel.extensions.with(key, |r| match r.state.clone() {
+        State::Out(Out::Failed(why)) | State::Degraded(why) => Some((r.faults.again(Instant::now())?, why)),
+        _ => None,
+    });
+    if let Some((wait, why)) = wait.flatten() {
+        lifecycle::note(kernel, key, Event::Broke(why));
+        retry_after(kernel, key, wait);
     }
 }
 
 /// Tells the supervisor when the process of an instance ends, and takes the extension out.
 pub fn watch_process(kernel: &Arc<Kernel>, key: Key, hash: String, instance: &Arc<Instance>) {
-    if instance.process().is_none() {
-        return;
-    }
-    let (kernel, ended) = (Arc::downgrade(kernel), instance.ending());
-    let Some(tasks) = kernel.upgrade().map(|kernel| kernel.tasks.clone()) else { return };
-    tasks.spawn(async move {
+    let Some(process) = instance.process() else { return };
+    let (weak, ended) = (Arc::downgrade(kernel), instance.ending());
+    kernel.tasks.spawn(async move {
         if let Some(ended) = ended.await {
-            process_ended(&kernel, key, hash, ended).await;
+            process_ended(&weak, key, process, hash, ended).await;
         }
     });
 }
 
-async fn process_ended(kernel: &Weak<Kernel>, key: Key, hash: String, ended: Ended) {
+async fn process_ended(kernel: &Weak<Kernel>, key: Key, process: u32, hash: String, ended: Ended) {
     let Some(kernel) = kernel.upgrade() else { return };
     // Its state tells no more: what waited for the process may have noted the failure already.
-    let loading = kernel.extensions.with(&key, |r| !r.worked).unwrap_or_default();
-    tell_crash(&kernel, &key.0, &hash, &ended, loading);
-    broke(&kernel, &key, format!("its process ended in `{}`: {}", ended.operation, ended.how)).await;
+    let loading = kernel.extensions.with(&key, |r| {
+        let present = r.part.as_ref().and_then(|p| p.instance.as_ref());
+        !r.worked && present.is_none_or(|present| present.process() == Some(process))
+    });
+    tell_crash(&kernel, &key.0, &hash, &ended, loading.unwrap_or_default());
+    let why = format!("its process ended in `{}`: {}", ended.operation, ended.how);
+    broke(&kernel, &key, |present| present.process() == Some(process), why).await;
 }
 
 /// Tells the supervisor, which counts.
@@ -159,7 +125,9 @@ pub async fn judged(kernel: &Arc<Kernel>) {
             let same = kernel.extensions.with(&key, |r| {
                 let kept_out = matches!(
                     r.state,
-                    State::Out(Out::Quarantined(_) | Out::Disabled(_) | Out::AwaitingApproval(_))
+                    State::Out(
+                        Out::Quarantined(_) | Out::Disabled(_) | Out::Denied(_) | Out::AwaitingApproval(_)
+                    )
                 );
                 r.hash() == verdict.hash && !kept_out
             });
@@ -189,10 +157,15 @@ pub async fn watch_health(kernel: Arc<Kernel>) {
 }
 
 async fn look(kernel: &Arc<Kernel>, key: Key, instance: Arc<Instance>) {
-    let used = kernel.extensions.with(&key, |r| r.faults.used(instance.cpu_time())).unwrap_or_default();
+    let (used, calls) = kernel
+        .extensions
+        .with(&key, |r| r.faults.since(instance.cpu_time(), instance.begun()))
+        .unwrap_or_default();
     let serves =
         kernel.extensions.with(&key, |r| r.part.as_ref().is_some_and(|p| p.can(Capability::Service)));
-    if used > IDLE_CPU && instance.calls() == usize::from(serves == Some(true)) {
+    // The last look was a call, too.
+    let idle = calls <= 1 && instance.calls() == 0 && serves == Some(false);
+    if idle && used > kernel.config.health_interval.div_f64(IDLE_SHARE) {
         instance.kill(&format!("it used {} s of CPU time while nobody called it", used.as_secs()));
         return;
     }
@@ -205,32 +178,14 @@ async fn look(kernel: &Arc<Kernel>, key: Key, instance: Arc<Instance>) {
         Err(fault) if fault.code == FaultCode::Unsupported => None,
         Err(fault) => Some(fault.to_string()),
     };
-    let unwell = kernel.extensions.with(&key, |r| {
-        r.faults.unwell = if why.is_some() { r.faults.unwell + 1 } else { 0 };
-        r.faults.unwell
-    });
+    let unwell = kernel.extensions.with(&key, |r| r.faults.answered(why.is_none()));
     if let (Some(why), Some(UNWELL..)) = (why, unwell) {
         if hangs && instance.process().is_some() {
             // Its end is heard, and counts as a crash.
             instance.kill("it did not say how it is, twice in a row");
         } else {
-            broke(kernel, &key, format!("not well, twice in a row: {why}")).await;
+            let why = format!("not well, twice in a row: {why}");
+            broke(kernel, &key, |present| Arc::ptr_eq(present, &instance), why).await;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn faults_in_a_row_wait_longer_and_end_hopeless() {
-        let (mut faults, start) = (Faults::default(), Instant::now());
-        let waits: Vec<_> = (0..MOST).map(|n| faults.again(start + Duration::from_secs(n.into()))).collect();
-        assert_eq!(waits[0], Some(BACKOFF[0]));
-        assert!(waits.windows(2).all(|pair| pair[1].is_none() || pair[0] <= pair[1]), "{waits:?}");
-        assert_eq!(waits.iter().filter(|wait| wait.is_none()).count(), 1);
-        let late = faults.again(start + RECOVERED * 2);
-        assert_eq!(late, Some(BACKOFF[0]), "it had recovered");
     }
 }

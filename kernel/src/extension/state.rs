@@ -34,6 +34,8 @@ pub enum Out {
     Disabled(String),
     /// It brings something that the operator has not agreed to.
     AwaitingApproval(String),
+    /// It brings something that the operator does not want.
+    Denied(String),
     /// It crashed too often.
     Quarantined(String),
 }
@@ -82,6 +84,7 @@ impl State {
             (Self::Loaded, Event::Done) => (Self::Initialized, Action::Start),
             (Self::Initialized, Event::Done) => (Self::Active, Action::None),
             (Self::Active, Event::Broke(why)) => (Self::Degraded(why), Action::Rollback),
+            (Self::Out(Out::Failed(_)), Event::Broke(why)) => (Self::Degraded(why), Action::None),
             (Self::Degraded(_), Event::Retry) => (Self::Discovered, Action::Load),
             (Self::Degraded(_) | Self::Out(_), Event::Again) => (Self::Discovered, Action::Load),
             (Self::Degraded(_) | Self::Out(_), Event::Rejected(out)) => (Self::Out(out), Action::None),
@@ -111,7 +114,7 @@ impl State {
             Self::Degraded(why) => (ExtensionState::Degraded, Some(why)),
             Self::Out(Out::Failed(why) | Out::Unwired(why)) => (ExtensionState::Failed, Some(why)),
             Self::Out(Out::Skipped(why)) => (ExtensionState::Skipped, Some(why)),
-            Self::Out(Out::Disabled(why)) => (ExtensionState::Disabled, Some(why)),
+            Self::Out(Out::Disabled(why) | Out::Denied(why)) => (ExtensionState::Disabled, Some(why)),
             Self::Out(Out::AwaitingApproval(why)) => (ExtensionState::AwaitingApproval, Some(why)),
             Self::Out(Out::Quarantined(why)) => (ExtensionState::Quarantined, Some(why)),
         }

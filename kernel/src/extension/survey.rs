@@ -52,6 +52,7 @@ pub async fn survey(kernel: &Arc<Kernel>) -> Result<Survey, Fault> {
             *out = rejected(kernel, record, &manifest, &enabled).await?;
         }
     }
+    let seen = one_of_a_name(seen);
     for approval in kernel.store.activations().await.map_err(store_fault)? {
         let waits = |s: &Seen| {
             s.record.found.name == approval.extension && matches!(s.out, Some(Out::AwaitingApproval(_)))
@@ -65,31 +66,8 @@ pub async fn survey(kernel: &Arc<Kernel>) -> Result<Survey, Fault> {
 
 fn look(kernel: &Kernel) -> Survey {
     let (found, passed) = discover(&roots(kernel));
-    let mut read = BTreeMap::new();
-    for one in &found {
-        read.insert(one.folder.clone(), manifest(kernel, one));
-    }
-    let overrides = |f: &Found| matches!(read.get(&f.folder), Some(Ok(m)) if m.value.overrides);
-    let settled = settle(found, overrides);
     let now = Timestamp::now();
-    let mut seen = Vec::new();
-    for (found, clash) in settled {
-        let mut record = Record::new(found, now);
-        let mut out = clash.map(Out::Failed);
-        match read.remove(&record.found.folder) {
-            Some(Ok(loaded)) => {
-                record.notes = loaded.warnings.iter().map(|w| w.message.clone()).collect();
-                match content(kernel, &record.found, &loaded.value) {
-                    Ok(content) => record.content = Some(Arc::new(content)),
-                    Err(why) => out = out.or(Some(Out::Failed(why))),
-                }
-                record.manifest = Some(Arc::new(loaded.value));
-            }
-            Some(Err(why)) => out = out.or(Some(Out::Failed(why))),
-            None => {}
-        }
-        seen.push(Seen { record, out });
-    }
+    let mut seen: Vec<Seen> = found.into_iter().map(|found| read(kernel, Record::new(found, now))).collect();
     generations::apply_fallback(kernel, &mut seen);
     for Seen { record, .. } in &mut seen {
         record.isolation = record.manifest.as_ref().map(|m| place::isolation(kernel, record.found.origin, m));
@@ -98,6 +76,54 @@ fn look(kernel: &Kernel) -> Survey {
         tracing::debug!(%error, "the hashes of files were not kept; they are made again at the next start");
     }
     Survey { seen, passed }
+}
+
+/// Reads what one is. Manifest and hash are of one moment: what is agreed to is what was read.
+fn read(kernel: &Kernel, mut record: Record) -> Seen {
+    let hash = |found: &Found| kernel.contents.of(found, None).map(|c| c.hash).map_err(|e| e.to_string());
+    for _ in 0..3 {
+        let before = hash(&record.found);
+        let loaded = match manifest(kernel, &record.found) {
+            Ok(loaded) => loaded,
+            Err(why) => return Seen { record, out: Some(Out::Failed(why)) },
+        };
+        let content = content(kernel, &record.found, &loaded.value);
+        if before != hash(&record.found) {
+            continue;
+        }
+        record.notes = loaded.warnings.iter().map(|w| w.message.clone()).collect();
+        record.manifest = Some(Arc::new(loaded.value));
+        return match content {
+            Ok(content) => {
+                record.content = Some(Arc::new(content));
+                Seen { record, out: None }
+            }
+            Err(why) => Seen { record, out: Some(Out::Failed(why)) },
+        };
+    }
+    Seen { record, out: Some(Out::Failed("it is being written".into())) }
+}
+
+/// Of several of one name at most one is used. Only one that may work takes the place of a shipped one, and only where
+/// its manifest says so: nothing that the operator has not agreed to turns off what ships.
+fn one_of_a_name(seen: Vec<Seen>) -> Vec<Seen> {
+    let shipped = |s: &Seen| s.record.found.origin == Origin::Shipped;
+    let usable = seen.iter().filter(|s| shipped(s) || s.out.is_none()).map(|s| s.record.found.clone());
+    let overrides = |f: &Found| {
+        let of = seen.iter().find(|s| s.record.found == *f).and_then(|s| s.record.manifest.as_ref());
+        of.is_some_and(|manifest| manifest.overrides)
+    };
+    let settled = settle(usable.collect(), overrides);
+    let verdict = |s: &Seen| settled.iter().find(|(found, _)| *found == s.record.found);
+    let kept: Vec<(bool, Option<String>)> = seen
+        .iter()
+        .map(|s| match verdict(s) {
+            Some((_, clash)) => (true, clash.clone().filter(|_| !shipped(s))),
+            None => (!shipped(s), None),
+        })
+        .collect();
+    let judged = seen.into_iter().zip(kept).filter(|(_, (kept, _))| *kept);
+    judged.map(|(one, (_, clash))| Seen { out: one.out.or(clash.map(Out::Failed)), ..one }).collect()
 }
 
 /// The folders that are searched.
@@ -181,7 +207,7 @@ async fn unapproved(kernel: &Kernel, record: &Record, manifest: &Manifest) -> Re
     let Approval { id: approval, state, .. } = asked.map_err(store_fault)?;
     Ok(match state {
         ApprovalState::Allowed => None,
-        ApprovalState::Denied => Some(Out::Disabled(format!(
+        ApprovalState::Denied => Some(Out::Denied(format!(
             "the operator did not agree that it brings {brings}; `drupe approvals allow {approval}` takes that back"
         ))),
         ApprovalState::Pending | ApprovalState::Withdrawn => Some(Out::AwaitingApproval(format!(

@@ -106,8 +106,10 @@ fn crashes(isolation: &'static str, act: &str, expected: &str) {
 fn a_panic_in_a_call_and_memory_that_is_there_end_nothing() {
     print_head();
     for (isolation, act) in [("inproc", "panic"), ("process", "panic"), ("inproc", "allocate")] {
-        if act == "allocate" && available_memory() < ENOUGH {
-            println!("| allocate | call | inproc | not tried: this machine has less than 8 GiB left | | | |");
+        // Four gigabytes are touched within one poll: a machine that is short of memory takes longer than a kernel may be
+        // silent, so the suite that runs everywhere leaves it out.
+        if act == "allocate" && (available_memory() < ENOUGH || std::env::var("DRUPE_TORTURE").is_err()) {
+            println!("| allocate | call | inproc | not tried: it needs 8 GiB, and `DRUPE_TORTURE` | | | |");
             continue;
         }
         let scene = Scene::run(isolation, "");

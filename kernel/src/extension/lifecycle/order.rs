@@ -19,8 +19,13 @@ use crate::{
 
 /// Takes those out of `waiting` whose dependencies are all there, and lets those fail that wait in vain.
 pub fn next_wave(kernel: &Kernel, waiting: &mut BTreeMap<Key, Arc<Manifest>>) -> Vec<(Key, Arc<Manifest>)> {
-    let states: BTreeMap<String, State> =
-        kernel.extensions.read(|r| (r.found.name.clone(), r.state.clone())).into_iter().collect();
+    let mut states: BTreeMap<String, State> = BTreeMap::new();
+    for (name, state) in kernel.extensions.read(|r| (r.found.name.clone(), r.state.clone())) {
+        // Of several of one name, the one that is used counts.
+        if states.get(&name).is_none_or(State::is_out) {
+            states.insert(name, state);
+        }
+    }
     let mut ready = Vec::new();
     for (key, manifest) in waiting.clone() {
         let mut event = None;

@@ -124,7 +124,7 @@ impl Record {
             state,
             reason: reason.map(str::to_owned).or(notes),
             capabilities,
-            isolation: self.isolation.filter(|_| native).map(place::name),
+            isolation: self.isolation.filter(|_| native).map(|i| i.name().to_owned()),
             source: self.found.folder.display().to_string(),
             since: self.history.last().map_or(Timestamp::UNIX_EPOCH, |c| c.time),
         }
@@ -207,11 +207,6 @@ impl Extensions {
         let mut parts: Vec<(Origin, Part)> = self.lock().values().filter_map(alive).collect();
         parts.sort_by(|(a, left), (b, right)| a.cmp(b).then_with(|| left.id().cmp(right.id())));
         parts.into_iter().map(|(_, part)| part).collect()
-    }
-
-    /// As clients see them.
-    pub fn statuses(&self) -> Vec<ExtensionStatus> {
-        self.read(Record::status)
     }
 
     /// One in full.

@@ -340,12 +340,6 @@ impl Kernel {
         })
         .await
     }
-
-    /// An extension's tools have changed: wires everything again. What cannot be wired is refused, and the old tools
-    /// stay: the one who announces bears the fault.
-    pub async fn rewire(self: &Arc<Self>, extension: &ExtensionId) -> Result<(), Fault> {
-        crate::boot::rewire(self, extension).await
-    }
 }
 
 /// A fault of the journal, as callers see it.

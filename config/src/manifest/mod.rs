@@ -176,6 +176,17 @@ pub enum Isolation {
     Inproc,
 }
 
+impl Isolation {
+    /// The word in manifests.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Inproc => "inproc",
+            Self::Process => "process",
+        }
+    }
+}
+
 /// Who is offered an extension's tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

@@ -19,7 +19,7 @@ use crate::{
     bus::Watch,
     channels, check,
     ending::Why,
-    extension::change,
+    extension::{Record, change},
     kernel::{Kernel, store_fault},
     sessions::Stopped,
     turn,
@@ -54,7 +54,7 @@ pub async fn call(
             let reason = reason.unwrap_or_else(|| "the operator asked for it".into());
             give(kernel.request_restart(reason, None, false).await?)
         }
-        method::EXTENSIONS_LIST => give(kernel.extensions.statuses()),
+        method::EXTENSIONS_LIST => give(kernel.extensions.read(Record::status)),
         method::EXTENSIONS_SHOW => give(show(kernel, take::<Named>(params)?.id).await?),
         method::EXTENSIONS_CHECK => {
             let PathArgument { path } = take(params)?;
@@ -244,7 +244,7 @@ pub async fn status(kernel: &Arc<Kernel>) -> Result<Status, Fault> {
         model: Some(snapshot.orchestrator.model().profile().name.clone()),
         sessions: counts.sessions,
         queued_turns: counts.queued_turns,
-        extensions: kernel.extensions.statuses(),
+        extensions: kernel.extensions.read(Record::status),
         exits: start.exits.clone(),
         notices,
     })

@@ -206,7 +206,7 @@ impl Owner {
                     .await?,
                 )
             }
-            host::TOOLS_CHANGED => write(kernel.rewire(id).await?),
+            host::TOOLS_CHANGED => write(crate::boot::rewire(&kernel, id).await?),
             _ => Err(Fault::unsupported(operation)),
         }
     }

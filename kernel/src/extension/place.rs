@@ -6,14 +6,6 @@ use drupe_host::{Bounds, HostProcess, Place};
 
 use crate::kernel::Kernel;
 
-/// What an isolation is called.
-pub fn name(isolation: Isolation) -> String {
-    match isolation {
-        Isolation::Inproc => "inproc".into(),
-        _ => "process".into(),
-    }
-}
-
 /// What its manifest asks for, else what its origin is trusted with; one that may have ended a kernel runs apart.
 pub fn isolation(kernel: &Kernel, origin: Origin, manifest: &Manifest) -> Isolation {
     if kernel.verdicts().suspects.iter().any(|suspect| suspect == manifest.id.as_str()) {

@@ -1,12 +1,12 @@
 //! Renders instructions. A template sees the extension's own facts and reads its own folder; what users and tools say
 //! is never part of a template.
 
-use std::path::Path;
+use std::{io, path::Path};
 
 use minijinja::{AutoEscape, Environment, UndefinedBehavior};
 use serde::Serialize;
 
-use crate::{ContextSource, Instructions, read_text_file};
+use crate::{ContextSource, Instructions, read_text_file, source::MAX_FILE_BYTES};
 
 /// Steps that rendering may take: a long prompt takes a few thousand.
 const FUEL: u64 = 200_000;
@@ -40,10 +40,36 @@ pub fn template(source: &str, folder: &Path, variables: &impl Serialize) -> Resu
             .filter(|p| root.canonicalize().is_ok_and(|r| p.starts_with(r)));
         Ok(inside.and_then(|path| read(&path).ok()))
     });
-    environment.render_str(source, minijinja::value::Serde(variables)).map_err(|error| {
-        let line = error.line().map(|l| format!("line {l}: ")).unwrap_or_default();
-        format!("{line}{error}")
-    })
+    let mut output = Bounded(Vec::new());
+    environment
+        .template_from_str(source)
+        .and_then(|template| {
+            template.render_captured_to(minijinja::value::Serde(variables), &mut output).map(drop)
+        })
+        .map_err(|error| {
+            let line = error.line().map(|l| format!("line {l}: ")).unwrap_or_default();
+            let cause =
+                std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+            format!("{line}{error}{cause}")
+        })?;
+    String::from_utf8(output.0).map_err(|error| error.to_string())
+}
+
+/// Takes a rendered prompt as long as it is no longer than a file may be: fuel counts steps, not what each writes.
+struct Bounded(Vec<u8>);
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > MAX_FILE_BYTES as usize {
+            return Err(io::Error::other(format!("the text is longer than {} KiB", MAX_FILE_BYTES / 1024)));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The texts of an agent's default context.
@@ -83,6 +109,13 @@ mod tests {
     fn an_endless_template_runs_out_of_fuel() {
         let endless = "{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}";
         assert!(check(endless).expect_err("fuel").contains("fuel"));
+    }
+
+    #[test]
+    fn a_template_that_writes_without_end_is_stopped_early() {
+        let endless = "{% set a = 'x' * 100000 %}{% for i in range(20000) %}{{ a }}{% endfor %}";
+        assert!(check(endless).expect_err("bounded").contains("longer than 1024 KiB"));
+        assert_eq!(check("{{ 'x' * 1000000 }}").map(|text| text.len()), Ok(1_000_000));
     }
 
     #[test]

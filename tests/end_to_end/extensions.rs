@@ -182,9 +182,15 @@ fn a_home_extension_does_not_replace_a_shipped_one_unless_it_says_so() {
     let (_server, daemon) = with_tools(|daemon| {
         daemon.write("extensions/code_reviewer/manifest.yaml", "id: code_reviewer\nname: Mine\ndescription: My own.\nagent: {model: default, instructions: \"\"}\n");
     });
-    let (state, reason) = daemon.extension("code_reviewer");
-    assert_eq!(state, "failed");
-    assert!(reason.contains("overrides: true"), "{reason}");
+    let list = daemon.client().ask("extensions.list", json!({})).expect("a list");
+    let of = |state: &str| {
+        let all = list.as_array().into_iter().flatten();
+        all.filter(|e| e["id"] == "code_reviewer" && e["state"] == state).cloned().collect::<Vec<_>>()
+    };
+    let (active, failed) = (of("active"), of("failed"));
+    assert_eq!((active.len(), failed.len()), (1, 1), "the shipped one goes on: {list}");
+    assert!(failed[0]["reason"].to_string().contains("overrides: true"), "{failed:?}");
+    assert!(failed[0]["source"].to_string().contains("/extensions/code_reviewer"), "{failed:?}");
     daemon.write("extensions/code_reviewer/manifest.yaml", "id: code_reviewer\nname: Mine\ndescription: My own.\noverrides: true\nagent: {model: default, instructions: \"\"}\n");
     daemon.kill_kernel();
     assert_eq!(daemon.extension("code_reviewer").0, "active");

@@ -38,6 +38,10 @@ pub(crate) static LIMITS: Table = Table {
         Key::new("tool_timeout_ms", integer(1, MAX_MILLIS), "deadline of a tool call whose tool names none")
             .default("60000"),
         Key::new("max_depth", integer(0, 16), "levels of agents below this one").default("3"),
+        Key::new("max_tool_calls", integer(1, 10_000), "tool calls of a run, those of sub-agents included")
+            .default("200"),
+        Key::new("max_invocations", integer(1, 256), "runs of agents: this one and all below it")
+            .default("32"),
         Key::new("max_cost_usd", Shape::Number { min: 0.0, max: 1e6 }, "what a run may cost, in US dollars"),
         Key::new(
             "allow_unknown_price",
@@ -95,6 +99,12 @@ pub struct PartialLimits {
     /// Levels of agents below this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_depth: Option<u32>,
+    /// Tool calls, those of sub-agents included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tool_calls: Option<u32>,
+    /// Runs of agents: this one and all below it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_invocations: Option<u32>,
     /// Cost in US dollars.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cost_usd: Option<f64>,
@@ -117,6 +127,8 @@ impl PartialLimits {
             max_retries: self.max_retries.unwrap_or(base.max_retries),
             tool_timeout_ms: self.tool_timeout_ms.unwrap_or(base.tool_timeout_ms),
             max_depth: self.max_depth.unwrap_or(base.max_depth),
+            max_tool_calls: self.max_tool_calls.unwrap_or(base.max_tool_calls),
+            max_invocations: self.max_invocations.unwrap_or(base.max_invocations),
             max_cost_usd: self.max_cost_usd.or(base.max_cost_usd),
             allow_unknown_price: self.allow_unknown_price.unwrap_or(base.allow_unknown_price),
         }
@@ -132,6 +144,8 @@ impl PartialLimits {
             max_retries: fields.integer("max_retries"),
             tool_timeout_ms: fields.integer("tool_timeout_ms"),
             max_depth: fields.integer("max_depth"),
+            max_tool_calls: fields.integer("max_tool_calls"),
+            max_invocations: fields.integer("max_invocations"),
             max_cost_usd: fields.number("max_cost_usd"),
             allow_unknown_price: fields.bool("allow_unknown_price"),
         };

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
-use crate::fields::Fields;
+use crate::{ProviderKind, fields::Fields};
 
 const TEXT: &str = include_str!("../models.yaml");
 
@@ -27,10 +27,18 @@ pub struct Catalogue {
 pub struct CatalogueProvider {
     /// Its name in `provider/model`.
     pub name: String,
+    /// The protocol that it speaks by itself.
+    pub kind: ProviderKind,
     /// The variable that holds its key.
     pub key: String,
-    /// Address of its Chat Completions.
+    /// Another variable that may hold it where the first is absent.
+    #[serde(default)]
+    pub other_key: Option<String>,
+    /// Where it is reached, up to and with the version.
     pub base_url: String,
+    /// The variable that names another address.
+    #[serde(default)]
+    pub address: Option<String>,
     /// The model where nobody says which.
     pub default_model: String,
 }
@@ -46,6 +54,17 @@ struct Model {
     input_usd: f64,
     cached_usd: f64,
     output_usd: f64,
+    #[serde(default = "yes")]
+    tools: bool,
+    #[serde(default)]
+    reasoning: bool,
+    #[serde(default = "yes")]
+    sampling: bool,
+}
+
+/// What nearly every model can do is said of those that cannot.
+fn yes() -> bool {
+    true
 }
 
 impl Model {
@@ -56,6 +75,9 @@ impl Model {
             input_usd: Some(self.input_usd),
             cached_usd: Some(self.cached_usd),
             output_usd: Some(self.output_usd),
+            tools: Some(self.tools),
+            reasoning: Some(self.reasoning),
+            sampling: Some(self.sampling),
         };
         CatalogueEntry { provider: &self.provider, profile }
     }
@@ -66,11 +88,11 @@ impl Model {
 pub struct CatalogueEntry<'a> {
     /// A name of [`Catalogue::providers`].
     pub provider: &'a str,
-    /// Size and prices.
+    /// Size, prices and abilities.
     pub profile: ModelProfile,
 }
 
-/// Size and prices of a model; what is unknown is absent, and never zero.
+/// Size, prices and abilities of a model; what is unknown is absent, and never zero.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ModelProfile {
     /// Tokens that it can hold.
@@ -88,6 +110,15 @@ pub struct ModelProfile {
     /// US dollars for a million output tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_usd: Option<f64>,
+    /// Whether it can call tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<bool>,
+    /// Whether it takes a degree of reasoning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<bool>,
+    /// Whether it takes a temperature and `top_p`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<bool>,
 }
 
 impl ModelProfile {
@@ -98,6 +129,9 @@ impl ModelProfile {
             input_usd: fields.number("input_usd"),
             cached_usd: fields.number("cached_usd"),
             output_usd: fields.number("output_usd"),
+            tools: fields.bool("tools"),
+            reasoning: fields.bool("reasoning"),
+            sampling: fields.bool("sampling"),
         };
         fields.done();
         profile
@@ -113,6 +147,11 @@ impl Catalogue {
     /// A provider by its name.
     pub fn provider(&self, name: &str) -> Option<&CatalogueProvider> {
         self.providers.iter().find(|provider| provider.name == name)
+    }
+
+    /// The provider whose own protocol this is.
+    pub fn of_kind(&self, kind: ProviderKind) -> Option<&CatalogueProvider> {
+        self.providers.iter().find(|provider| provider.kind == kind)
     }
 }
 

@@ -35,15 +35,16 @@ pub use catalogue::{Catalogue, CatalogueEntry, CatalogueProvider, ModelProfile, 
 pub use diagnostic::{Diagnostic, Diagnostics, Loaded, Severity};
 pub use files::Instructions;
 pub use manifest::{
-    AgentSection, ContextSource, InputSpec, Isolation, Manifest, Right, Scope, ToolSelector, load_agent_file,
-    load_manifest,
+    AgentSection, ContextSource, InputSpec, Isolation, Manifest, Right, Scope, Subscription, ToolSelector,
+    load_agent_file, load_manifest,
 };
 pub use overlay::{Overlay, Secret};
 pub use schema::{config_schema, manifest_schema};
 pub use settings::{
-    AgentDefaults, ApprovalsConfig, Config, Durability, EffectiveValue, ExtensionOverride, ExtensionsConfig,
-    HostsConfig, JournalConfig, ModelsConfig, NativeReload, OrchestratorConfig, Origin, Preauthorized,
-    ProviderConfig, ProviderKind, ReloadConfig, SandboxConfig, Sources, default_file, load_config,
+    AgentDefaults, ApprovalsConfig, ConcurrencyConfig, Config, Durability, EffectiveValue, ExtensionOverride,
+    ExtensionsConfig, HostsConfig, InboxConfig, JournalConfig, LimitsConfig, ModelsConfig, NativeReload,
+    OrchestratorConfig, Origin, Preauthorized, ProviderConfig, ProviderKind, ReloadConfig, SandboxConfig,
+    ScopeLimitsConfig, Sources, ToolSearchConfig, default_file, load_config,
 };
 pub use source::read_text_file;
 

@@ -375,12 +375,28 @@ pub(crate) mod forms {
         },
         Some("^[A-Za-z0-9-]{1,64}$"),
     );
+    /// Topics that are kept for those who follow them: of an extension, with its id before, and these of the kernel.
+    pub static TOPIC: Text = form(
+        "a topic: `<extension>.<topic>`, `agent_invoked`, `agent_result` or `agent_error`",
+        is_topic,
+        Some(r"^(agent_invoked|agent_result|agent_error|[a-z0-9][a-z0-9_-]{0,47}\.[^\x00-\x1f]{1,128})$"),
+    );
     pub static VERSION: Text = form(
         "a semantic version such as `1.0.0`",
         |text| semver::Version::parse(text).is_ok(),
         Some(r"^[0-9]+\.[0-9]+\.[0-9]+([-+].*)?$"),
     );
     pub static SECRET: Text = Text { expected: "text", check: |_| true, pattern: None, secret: true };
+
+    fn is_topic(text: &str) -> bool {
+        let of_an_extension = |(id, topic): (&str, &str)| {
+            ExtensionId::new(id).is_ok()
+                && (1..=128).contains(&topic.len())
+                && !topic.contains(|letter: char| letter < ' ')
+        };
+        ["agent_invoked", "agent_result", "agent_error"].contains(&text)
+            || text.split_once('.').is_some_and(of_an_extension)
+    }
 
     pub fn is_variable(text: &str) -> bool {
         text.len() <= 128

@@ -5,10 +5,16 @@
 //! [`method::EVENTS_SUBSCRIBE`], with many events, after which the result is `null`.
 
 mod extensions;
+mod insight;
 
 pub use extensions::{
     Approval, ApprovalAnswer, ApprovalState, ExtensionDetail, ExtensionState, ExtensionStatus, Scaffold,
     StateChange,
+};
+
+pub use insight::{
+    CallKind, Cited, DeadMessage, Explanation, ItemArgument, ItemText, Numbered, TraceArgument, TraceNode, TurnTrace,
+    UsageBy, UsageQuery, UsageRow,
 };
 
 use jiff::Timestamp;
@@ -74,6 +80,23 @@ pub mod method {
     pub const TURN_WAIT: &str = "turn.wait";
     /// [`TurnArgument`](super::TurnArgument) → `null`; cancels it.
     pub const TURN_STOP: &str = "turn.stop";
+    /// [`Named`](super::Named): cancels the session's running turn and those that wait. → number of turns.
+    pub const SESSIONS_STOP: &str = "sessions.stop";
+    /// [`TraceArgument`](super::TraceArgument) → list of [`TurnTrace`](super::TurnTrace), oldest first.
+    pub const TRACE_SHOW: &str = "trace.show";
+    /// [`UsageQuery`](super::UsageQuery) → list of [`UsageRow`](super::UsageRow).
+    pub const USAGE_SHOW: &str = "usage.show";
+    /// [`Named`](super::Named): a turn, session, run, tool call, extension, limit or message of the bus. →
+    /// [`Explanation`](super::Explanation).
+    pub const WHY: &str = "why";
+    /// [`ItemArgument`](super::ItemArgument) → [`ItemText`](super::ItemText): what a preview shows the beginning of.
+    pub const ITEMS_SHOW: &str = "items.show";
+    /// → list of [`DeadMessage`](super::DeadMessage).
+    pub const BUS_DEAD: &str = "bus.dead";
+    /// [`Numbered`](super::Numbered): delivers a dead message again. → `null`.
+    pub const BUS_RETRY: &str = "bus.retry";
+    /// [`Numbered`](super::Numbered): forgets a dead message. → `null`.
+    pub const BUS_DROP: &str = "bus.drop";
     /// [`EventsSubscribe`](super::EventsSubscribe) → [`Event`](crate::Event)s.
     pub const EVENTS_SUBSCRIBE: &str = "events.subscribe";
     /// → list of [`ConfigValue`](super::ConfigValue).
@@ -175,6 +198,9 @@ pub struct Status {
     /// Turns that wait.
     #[serde(default)]
     pub queued_turns: u64,
+    /// What is used of the bounds for a day, and of those for an agent and a session by whoever has used most.
+    #[serde(default)]
+    pub budgets: Vec<crate::BudgetUse>,
     /// Extensions and their states.
     #[serde(default)]
     pub extensions: Vec<ExtensionStatus>,
@@ -335,6 +361,9 @@ pub struct SessionSelect {
 pub struct TurnArgument {
     /// The turn.
     pub turn: TurnId,
+    /// Leaves `invocations` and `transcript` of the result empty.
+    #[serde(default)]
+    pub brief: bool,
 }
 
 /// Parameters of [`method::EVENTS_SUBSCRIBE`].

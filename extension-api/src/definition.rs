@@ -130,6 +130,10 @@ pub struct DefinitionLimits {
     pub tool_timeout_ms: u64,
     /// Levels of agents below this one.
     pub max_depth: u32,
+    /// Tool calls, those of sub-agents included.
+    pub max_tool_calls: u32,
+    /// Runs of agents: this one and all below it.
+    pub max_invocations: u32,
     /// Cost in US dollars.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cost_usd: Option<f64>,
@@ -148,6 +152,8 @@ impl Default for DefinitionLimits {
             max_retries: 2,
             tool_timeout_ms: 60_000,
             max_depth: 3,
+            max_tool_calls: 200,
+            max_invocations: 32,
             max_cost_usd: None,
             allow_unknown_price: false,
         }

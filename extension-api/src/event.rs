@@ -74,14 +74,14 @@ pub enum EventBody {
         /// What.
         item: Item,
     },
-    /// A live part of an item's text; never kept.
+    /// A live part of an item's text, which is not kept; or, of a `todo_list`, the whole plan, which is.
     #[serde(rename = "interaction.item.updated")]
     ItemUpdated {
         /// The item's id.
         id: String,
         /// What it is.
         item: ItemKind,
-        /// The text that came.
+        /// The text that came; of a `todo_list` the whole plan as JSON.
         delta: String,
     },
     /// An item ended, whatever the way.
@@ -101,6 +101,17 @@ pub enum EventBody {
         id: String,
         /// Why.
         reason: String,
+    },
+    /// Live: the reader was too slow, so deltas were left out. Items that it shows in part are whole in the journal.
+    #[serde(rename = "interaction.stream.skipped")]
+    StreamSkipped,
+    /// A further message was taken into the turn that was running.
+    #[serde(rename = "interaction.turn.steered")]
+    TurnSteered {
+        /// The message.
+        input: Preview,
+        /// The turn that it would have set off.
+        from: TurnId,
     },
     /// An agent was chosen explicitly.
     #[serde(rename = "interaction.subagent.selected")]
@@ -135,16 +146,12 @@ pub enum EventBody {
         /// Spent by it and those below it.
         spend: Spend,
     },
+    /// Most of a limit is used; told once for each limit and each run, session or day.
+    #[serde(rename = "interaction.budget.warning")]
+    BudgetWarning(BudgetUse),
     /// A limit stopped work.
     #[serde(rename = "interaction.budget.exceeded")]
-    BudgetExceeded {
-        /// Which limit.
-        limit: String,
-        /// How much was used.
-        used: u64,
-        /// How much is allowed.
-        allowed: u64,
-    },
+    BudgetExceeded(BudgetUse),
     /// Something that the user should know and that stops nothing.
     #[serde(rename = "interaction.diagnostic")]
     Diagnostic {
@@ -171,6 +178,9 @@ pub enum EventBody {
         latency_ms: u64,
         /// Why the model stopped, or the failure.
         stop: String,
+        /// US dollars; absent where the price is unknown.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cost_usd: Option<f64>,
     },
     /// The kernel did what a session had asked for.
     #[serde(rename = "kernel.lifecycle")]
@@ -181,6 +191,38 @@ pub enum EventBody {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
+}
+
+/// How much of a limit is used.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BudgetUse {
+    /// The key that sets the limit, such as `max_turns`.
+    pub limit: String,
+    /// For what the limit holds.
+    #[serde(default)]
+    pub scope: LimitScope,
+    /// How much was used: of costs, in millionths of a US dollar; of time, in milliseconds.
+    pub used: u64,
+    /// How much is allowed.
+    pub allowed: u64,
+    /// When the limit begins anew; none where it does not by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resets: Option<Timestamp>,
+}
+
+/// For what a limit holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitScope {
+    /// One run of an agent and all below it.
+    #[default]
+    Run,
+    /// A conversation.
+    Session,
+    /// One agent, for a day (UTC).
+    Agent,
+    /// Everything, for a day (UTC).
+    Day,
 }
 
 /// Something with a beginning and an end within a turn.
@@ -230,6 +272,9 @@ pub struct Preview {
     pub truncated: bool,
     /// The size of all, in bytes.
     pub bytes: usize,
+    /// Under which all of it can be read, where it was cut and is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handle: Option<String>,
 }
 
 impl Preview {
@@ -239,7 +284,13 @@ impl Preview {
     /// The beginning of `text`, cut between characters.
     pub fn of(text: &str) -> Self {
         let end = text.floor_char_boundary(Self::MAX);
-        Self { text: text[..end].to_owned(), truncated: end < text.len(), bytes: text.len() }
+        Self { text: text[..end].to_owned(), truncated: end < text.len(), bytes: text.len(), handle: None }
+    }
+
+    /// The same of a text that can be read whole under `handle`.
+    pub fn kept(text: &str, handle: &str) -> Self {
+        let preview = Self::of(text);
+        Self { handle: preview.truncated.then(|| handle.to_owned()), ..preview }
     }
 }
 

@@ -30,12 +30,12 @@ pub use agent::{
     AgentDescriptor, AgentInvocationContext, AgentResponse, FailureClass, IntegrationMode, ResponseStatus,
 };
 pub use definition::{Definition, DefinitionLimits, Format, ModelParameters, OutputSpec, Reasoning};
-pub use event::{AgentRef, Event, EventBody, Item, ItemOutcome, Preview, Spend};
+pub use event::{AgentRef, BudgetUse, Event, EventBody, Item, ItemOutcome, LimitScope, Preview, Spend};
 pub use fault::{Fault, FaultCode};
 pub use ids::{
     AgentId, CorrelationId, EffectId, ExtensionId, InvalidId, InvocationId, SessionId, ToolName, TurnId,
 };
-pub use message::{Message, ToolCallRequest, ToolStatus, Usage};
+pub use message::{Message, ProviderItems, ToolCallRequest, ToolStatus, Usage};
 pub use offline::{OfflineAction, OfflineRule, OfflineTrigger};
 pub use tool::{EffectClass, ItemKind, ToolAnnotations, ToolResult, ToolSpec};
 

@@ -1,6 +1,7 @@
 //! Entries of a transcript.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::ToolName;
 
@@ -24,6 +25,9 @@ pub enum Message {
         /// The tools that it wants to run, in its order.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCallRequest>,
+        /// What the provider wants to get back with the next request.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        provider_items: Option<ProviderItems>,
     },
     /// The result of one tool call.
     Tool {
@@ -36,6 +40,15 @@ pub enum Message {
         /// What the model reads.
         content: String,
     },
+}
+
+/// What a provider wants to get back unchanged with the next request, such as reasoning that it has signed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProviderItems {
+    /// The provider's kind; others leave the items out.
+    pub kind: String,
+    /// The items in the provider's own form.
+    pub items: Value,
 }
 
 /// One tool call, as the model asked for it.

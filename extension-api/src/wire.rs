@@ -10,7 +10,7 @@ mod from_extension;
 
 pub use from_extension::{
     BusMessage, CallTool, ControlCall, Emit, HandleItems, HandleNext, InvokeAgent, Log, NotifyUser,
-    ProcessOutput, Progress, RestartRequest, RunAgent, RunProcess, Submit, Submitted, Subscribe,
+    ProcessOutput, Progress, QueueMode, RestartRequest, RunAgent, RunProcess, Submit, Submitted, Subscribe,
 };
 
 use jiff::Timestamp;

@@ -4,16 +4,19 @@ use std::sync::Arc;
 
 use drupe_config::{Config, ORCHESTRATOR_PROMPT, instructions};
 use drupe_extension_api::{EventBody, ExtensionId, Fault, FaultCode, control::ExtensionState};
+use drupe_wiring::{self as wiring, Context, Prompt, Snapshot, WireFault};
+
+use drupe_journal::StoreError;
 
 use crate::{
+    events,
     extension::{
         lifecycle,
         state::{Event, Out},
         survey::{self, Seen, Survey},
     },
     kernel::{Kernel, store_fault},
-    snapshot::Snapshot,
-    wiring::{self, Context, Prompt, WireFault},
+    settings,
 };
 
 /// How long all extensions together may take to stop: the supervisor bears a little more after the drain.
@@ -123,6 +126,9 @@ pub async fn try_wiring(kernel: &Arc<Kernel>) -> Result<(), WireFault> {
         orchestrator_prompt(&kernel.config).map_err(|reason| WireFault { extension: None, reason })?;
     let snapshot = wiring::wire(&kernel.extensions.parts(), &context(kernel, &prompt))?;
     kernel.set_snapshot(snapshot);
+    if let Err(error) = events::reconcile(kernel).await {
+        tracing::error!(%error, "the topics that agents follow are not known to the journal");
+    }
     Ok(())
 }
 
@@ -177,8 +183,20 @@ pub async fn take_up(kernel: &Arc<Kernel>) -> Result<(), Fault> {
         let body = EventBody::Lifecycle { state: "restarted".into(), reason: Some(reason) };
         store.record_events(session, row.turn, vec![(None, body)]).await.map_err(store_fault)?;
     }
+    seed_quotas(kernel).await.map_err(store_fault)?;
     kernel.deliveries.start(kernel);
+    let delivering = Arc::clone(kernel);
+    kernel.tasks.spawn(async move { delivering.topics.run(delivering.cancel.clone()).await });
     kernel.sessions.open(kernel);
+    Ok(())
+}
+
+/// What this day has used so far counts on, whatever ended the kernels before.
+async fn seed_quotas(kernel: &Kernel) -> Result<(), StoreError> {
+    let now_ms = kernel.clock.now_ms();
+    let (all, agents) = kernel.store.used_on(now_ms).await?;
+    let agents = agents.into_iter().map(|(agent, used)| (agent, settings::counted(used)));
+    kernel.quotas.seed_day(now_ms, settings::counted(all), agents);
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use drupe_bus::Watched;
 use drupe_extension_api::{
     EventBody, ExtensionId, FaultCode, ItemKind, TurnId,
     wire::{ChannelStream, Delivery, OutboundMessage, StreamPart, op},
@@ -9,10 +10,12 @@ use drupe_extension_api::{
 use drupe_host::{Header, Instance};
 use drupe_journal::{Delivery as Due, QueuedTurn, StoreError};
 use futures_util::future::join_all;
-use tokio::sync::{Notify, broadcast::error::RecvError};
+use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::{kernel::Kernel, snapshot::Snapshot};
+use drupe_wiring::Snapshot;
+
+use crate::kernel::Kernel;
 
 /// How long a channel may take to send one message.
 const SEND: Duration = Duration::from_secs(30);
@@ -156,9 +159,8 @@ pub fn stream(kernel: &Arc<Kernel>, snapshot: &Snapshot, queued: &QueuedTurn) ->
                 () = ended.cancelled() => break,
             };
             let part = match event {
-                Ok(event) => part_of(&event, &turn),
-                Err(RecvError::Lagged(_)) => None,
-                Err(RecvError::Closed) => break,
+                Watched::Event(event) => part_of(&event, &turn),
+                Watched::Skipped => None,
             };
             if let Some(part) = part
                 && let Err(fault) = send(part).await

@@ -105,6 +105,9 @@ pub fn immodest(manifest: &Manifest, config: &Config) -> Vec<String> {
         let names: Vec<String> = manifest.rights.iter().map(name).collect();
         format!("the rights {}", names.join(", "))
     });
+    for followed in &manifest.subscribe {
+        want(true, &|| format!("work at each message of `{}`", followed.topic));
+    }
     want(manifest.overrides, &|| "the place of a shipped extension".into());
     let Some(agent) = &manifest.agent else { return needs };
     for selector in &agent.uses_tools {
@@ -136,6 +139,8 @@ pub fn immodest(manifest: &Manifest, config: &Config) -> Vec<String> {
         || asked.max_tokens_per_invocation > 2 * usual.max_tokens_per_invocation
         || asked.time_budget_ms > 2 * usual.time_budget_ms
         || asked.max_depth > usual.max_depth
+        || asked.max_tool_calls > 2 * usual.max_tool_calls
+        || asked.max_invocations > 2 * usual.max_invocations
         || asked.allow_unknown_price && !usual.allow_unknown_price
         || usual.max_cost_usd.is_some_and(|usual| asked.max_cost_usd.is_none_or(|asked| asked > usual));
     want(more, &|| "more than twice the usual limits".into());
@@ -183,6 +188,7 @@ mod tests {
             (agent(", context: [shared.md]"), "shared.md"),
             (agent(", limits: {max_turns: 1000}"), "limits"),
             (agent(", limits: {allow_unknown_price: true}"), "limits"),
+            (agent("") + "subscribe: [{topic: kv.changed, task: look}]\n", "kv.changed"),
             (agent("") + "rights: [control]\n", "rights"),
             (agent("") + "overrides: true\n", "shipped"),
             (agent("") + "entrypoint: libx\nisolation: inproc\n", "native code"),

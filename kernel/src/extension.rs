@@ -3,13 +3,10 @@
 pub mod state;
 pub mod survey;
 
-pub mod adapters;
 pub mod handles;
 pub mod host;
 pub mod lifecycle;
-pub mod live;
 pub mod place;
-pub mod tokens;
 
 pub mod change;
 pub mod generations;
@@ -35,7 +32,7 @@ use drupe_host::Faults;
 use jiff::Timestamp;
 
 use self::state::{Action, Event, State};
-use crate::wiring::Part;
+use drupe_wiring::Part;
 
 /// One folder, and what became of it.
 pub struct Record {

@@ -5,7 +5,8 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use drupe_agent::{Clock, Run};
+use drupe_agent::{Chain, Clock, Ratios, Run};
+use drupe_bus::Bus;
 use drupe_config::{Config, Sources};
 use drupe_extension_api::{
     AgentId, ExtensionId, Fault, FaultCode, SessionId,
@@ -15,17 +16,17 @@ use drupe_extension_api::{
 use drupe_folders::{content::Contents, generation::Generations};
 use drupe_host::probe::Caches;
 use drupe_journal::{Inbound, InboundKind, RestartVerdict, Store, StoreError};
+use drupe_limits::{Gates, Quotas};
 use drupe_link::{KernelLink, Up, Verdicts};
 use drupe_models::Models;
+use drupe_wiring::{Snapshot, live::Live, tokens::Tokens};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    bus::Bus,
     channels::Deliveries,
     ending::{Ending, Why},
-    extension::{Extensions, handles::Handles, live::Live, tokens::Tokens},
+    extension::{Extensions, handles::Handles},
     sessions::Sessions,
-    snapshot::Snapshot,
 };
 
 /// A running kernel.
@@ -62,6 +63,14 @@ pub struct Kernel {
     pub tasks: TaskTracker,
     /// What goes out to people.
     pub deliveries: Deliveries,
+    /// Messages of topics on their way to agents and extensions.
+    pub topics: drupe_bus::Deliveries,
+    /// What days, sessions and agents may spend, and have spent.
+    pub quotas: Arc<Quotas>,
+    /// How much may run at once.
+    pub gates: Arc<Gates>,
+    /// Bytes of a token, by model.
+    pub ratios: Arc<Ratios>,
     /// Cancelled when turns that still run are to be left to the next kernel.
     pub cancel: CancellationToken,
     /// Cancelled when nothing more is served: after turns and extensions have ended.
@@ -265,13 +274,23 @@ impl Kernel {
             output: submit.output,
             time_budget_ms: submit.time_budget_ms,
             kind: InboundKind::User,
+            queue: submit.queue.unwrap_or(self.config.inbox.queue),
+            chain: Chain::default(),
+            correlation: None,
         };
+        self.take_in(inbound).await
+    }
+
+    /// Records a message and queues its turn, both or neither.
+    pub(crate) async fn take_in(self: &Arc<Self>, inbound: Inbound) -> Result<Submitted, Fault> {
         self.sessions.check_room()?;
         let kernel = Arc::clone(self);
         self.whole(async move {
             let accepted = kernel.store.accept(inbound).await.map_err(store_fault)?;
             // A duplicate, too: its first sender may have gone before it was queued.
-            kernel.sessions.enqueue(&kernel, &accepted.turn).await?;
+            if let Some(queued) = accepted.queued {
+                kernel.sessions.push(&kernel, queued);
+            }
             Ok(Submitted { turn: accepted.turn, duplicate: accepted.duplicate })
         })
         .await

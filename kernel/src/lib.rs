@@ -12,15 +12,13 @@ pub mod ending;
 pub mod kernel;
 
 pub mod extension;
-pub mod snapshot;
-pub mod wiring;
 
 pub mod channels;
 pub mod sessions;
 pub mod turn;
 
-pub mod bus;
 pub mod control;
+pub mod events;
 
 pub mod check;
 pub mod service;

@@ -11,26 +11,28 @@ use std::{
 };
 
 use drupe_agent::{Clock, SystemClock};
+use drupe_bus::Bus;
 use drupe_config::{Config, Sources, load_config};
 use drupe_extension_api::{AgentId, FaultCode};
 use drupe_folders::{content::Contents, generation::Generations};
 use drupe_journal::Store;
 use drupe_link::{ControlToken, Down, Home, KernelLink, Up, Verdicts};
 use drupe_models::Models;
+use drupe_wiring::{self as wiring, live::Live, tokens::Tokens};
 use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing_subscriber::EnvFilter;
 
 use crate::{
     boot,
-    bus::Bus,
     channels::Deliveries,
     control,
     ending::{Ending, Why},
-    extension::{Extensions, change, generations, handles::Handles, live::Live, recovery, tokens::Tokens},
+    events::ToAgents,
+    extension::{Extensions, change, generations, handles::Handles, recovery},
     kernel::{Folders, Kernel, Start},
     sessions::Sessions,
-    settings, wiring,
+    settings,
 };
 
 /// `sysexits`: the configuration is wrong. A supervisor does not try again.
@@ -317,11 +319,9 @@ fn assemble(plan: Plan, link: Arc<KernelLink>) -> Result<Arc<Kernel>, Failure> {
     }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let bus = Arc::new(Bus::default());
-    let told = Arc::clone(&bus);
-    let publish = Arc::new(move |event| told.event(event));
     let storage = settings::storage(&config, &folders);
-    let store =
-        Store::open(&storage, Arc::clone(&clock), publish).map_err(|error| Failure::new(JOURNAL, error))?;
+    let store = Store::open(&storage, Arc::clone(&clock), bus.publisher())
+        .map_err(|error| Failure::new(JOURNAL, error))?;
     let models = Models::new(settings::models(&config)).map_err(|error| Failure::new(CONFIG, error))?;
     let tokens = Arc::new(Tokens::default());
     let live = Arc::new(Live::default());
@@ -337,7 +337,18 @@ fn assemble(plan: Plan, link: Arc<KernelLink>) -> Result<Arc<Kernel>, Failure> {
     let snapshot = boot::bare(&context).map_err(|reason| Failure::new(CONFIG, reason))?;
     let contents = Contents::open(folders.contents());
     let generations = Generations::new(folders.generations());
-    Ok(Arc::new(Kernel {
+    let (quotas, gates) = settings::limits(&config);
+    let queue = Arc::new(store.clone());
+    Ok(Arc::new_cyclic(|kernel| Kernel {
+        topics: drupe_bus::Deliveries::new(
+            queue,
+            Arc::clone(&bus),
+            Arc::new(ToAgents(kernel.clone())),
+            Arc::clone(&clock),
+        ),
+        quotas: Arc::new(quotas),
+        gates: Arc::new(gates),
+        ratios: Arc::default(),
         home: folders,
         config: Arc::new(config),
         settings: sources,

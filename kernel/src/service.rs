@@ -4,11 +4,11 @@ use std::{sync::Arc, time::Instant};
 
 use drupe_extension_api::{Fault, FaultCode, wire::op};
 use drupe_host::{Faults, Header, Instance};
+use drupe_wiring::Part;
 
 use crate::{
     extension::{Key, recovery, state::State},
     kernel::Kernel,
-    wiring::Part,
 };
 
 /// Runs an extension's service until the kernel ends. One that cannot be kept running breaks its extension.

@@ -10,14 +10,16 @@ use std::{
     time::Duration,
 };
 
-use drupe_agent::run::GATE;
-use drupe_extension_api::{Fault, FaultCode, SessionId, TurnId};
+use drupe_agent::{Steered, Steering, run::GATE};
+use drupe_extension_api::{
+    AgentResponse, FailureClass, Fault, FaultCode, SessionId, TurnId, wire::QueueMode,
+};
 use drupe_journal::QueuedTurn;
 use futures_util::FutureExt;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::{kernel::Kernel, kernel::store_fault, turn};
+use crate::{kernel::Kernel, turn};
 
 /// Turns that may wait, over all sessions. Above it messages are refused before they are acknowledged.
 const MOST_WAITING: usize = 10_000;
@@ -48,8 +50,16 @@ pub enum Stopped {
 
 struct Active {
     waiting: VecDeque<QueuedTurn>,
-    running: Option<(TurnId, CancellationToken)>,
+    running: Option<Running>,
     gate: Arc<Semaphore>,
+}
+
+struct Running {
+    turn: TurnId,
+    cancel: CancellationToken,
+    steering: Arc<Steering>,
+    /// Turns whose messages it was given to take in. What it does not take is queued again when it has ended.
+    given: Vec<TurnId>,
 }
 
 impl Sessions {
@@ -65,15 +75,8 @@ impl Sessions {
         ))
     }
 
-    /// Queues a turn that was accepted and is not answered.
-    pub async fn enqueue(&self, kernel: &Arc<Kernel>, turn: &TurnId) -> Result<(), Fault> {
-        if let Some(turn) = kernel.store.queued(turn).await.map_err(store_fault)? {
-            self.push(kernel, turn);
-        }
-        Ok(())
-    }
-
-    /// Queues a turn, once. While the kernel ends it only stays in the journal, where the next kernel finds it.
+    /// Queues a turn, once, or has the running one take its message in or end. While the kernel ends it only stays in the
+    /// journal, where the next kernel finds it.
     pub fn push(&self, kernel: &Arc<Kernel>, turn: QueuedTurn) {
         if kernel.ending.decided().is_some() {
             return;
@@ -82,7 +85,7 @@ impl Sessions {
         let mut active = self.lock();
         match active.get_mut(&session) {
             Some(known) if known.has(&turn.turn) => {}
-            Some(known) => known.waiting.push_back(turn),
+            Some(known) => known.take(turn),
             None => {
                 let gate = Arc::new(Semaphore::new(GATE));
                 let waiting = VecDeque::from([turn]);
@@ -107,8 +110,8 @@ impl Sessions {
     pub fn stop(&self, turn: &TurnId) -> Stopped {
         let mut active = self.lock();
         for session in active.values_mut() {
-            if let Some((_, cancel)) = session.running.as_ref().filter(|(running, _)| running == turn) {
-                cancel.cancel();
+            if let Some(running) = session.running.as_ref().filter(|running| running.turn == *turn) {
+                running.cancel.cancel();
                 return Stopped::Running;
             }
             let at = session.waiting.iter().position(|t| t.turn == *turn);
@@ -129,24 +132,62 @@ impl Sessions {
         self.lock().values().filter(|a| a.running.is_some()).count()
     }
 
+    /// The turns of a session that run or wait, the running one first.
+    pub fn of(&self, session: &SessionId) -> Vec<TurnId> {
+        let active = self.lock();
+        let Some(known) = active.get(session) else { return Vec::new() };
+        let running = known.running.iter().flat_map(|r| std::iter::once(&r.turn).chain(&r.given));
+        running.chain(known.waiting.iter().map(|t| &t.turn)).cloned().collect()
+    }
+
     /// The next turn of a session; forgets the session when there is none.
-    fn next(
-        &self,
-        kernel: &Kernel,
-        session: &SessionId,
-    ) -> Option<(QueuedTurn, CancellationToken, Arc<Semaphore>)> {
+    fn next(&self, kernel: &Kernel, session: &SessionId) -> Option<(QueuedTurn, turn::Within)> {
         let mut active = self.lock();
         let known = active.get_mut(session)?;
         known.running = None;
         match known.waiting.pop_front().filter(|_| kernel.ending.decided().is_none()) {
             Some(turn) => {
-                let cancel = CancellationToken::new();
-                known.running = Some((turn.turn.clone(), cancel.clone()));
-                Some((turn, cancel, Arc::clone(&known.gate)))
+                let (cancel, steering) = (CancellationToken::new(), Arc::<Steering>::default());
+                known.running = Some(Running {
+                    turn: turn.turn.clone(),
+                    cancel: cancel.clone(),
+                    steering: Arc::clone(&steering),
+                    given: Vec::new(),
+                });
+                Some((turn, turn::Within { cancel, gate: Arc::clone(&known.gate), steering }))
             }
             None => {
                 active.remove(session);
+                kernel.quotas.close_session(session);
                 None
+            }
+        }
+    }
+
+    /// The running turn of a session has ended: it takes no more in. Gives the turns whose messages it was given.
+    fn ended(&self, session: &SessionId) -> Vec<TurnId> {
+        let mut active = self.lock();
+        let Some(running) = active.get_mut(session).and_then(|known| known.running.as_mut()) else {
+            return Vec::new();
+        };
+        running.steering.close();
+        std::mem::take(&mut running.given)
+    }
+
+    /// Those of `given` that were not taken in are answered next, in their order.
+    async fn give_back(&self, kernel: &Kernel, session: &SessionId, given: Vec<TurnId>) {
+        for turn in given.into_iter().rev() {
+            match kernel.store.queued(&turn).await {
+                Ok(Some(queued)) => {
+                    if let Some(known) = self.lock().get_mut(session) {
+                        known.waiting.push_front(queued);
+                    }
+                }
+                Ok(None) => {}
+                // It is in the journal, where the next kernel finds it.
+                Err(error) => {
+                    tracing::error!(%turn, %error, "a message that was not taken in cannot be read")
+                }
             }
         }
     }
@@ -158,8 +199,27 @@ impl Sessions {
 
 impl Active {
     fn has(&self, turn: &TurnId) -> bool {
-        self.running.as_ref().is_some_and(|(running, _)| running == turn)
+        self.running.as_ref().is_some_and(|r| r.turn == *turn || r.given.contains(turn))
             || self.waiting.iter().any(|t| t.turn == *turn)
+    }
+
+    /// Takes a further turn: queued, or as its message asks.
+    fn take(&mut self, queued: QueuedTurn) {
+        let Some(running) = &mut self.running else { return self.waiting.push_back(queued) };
+        match queued.inbound.queue {
+            QueueMode::Followup => {}
+            QueueMode::Interrupt => running.cancel.cancel(),
+            // A message that wants something of its own cannot be a part of another's answer.
+            QueueMode::Steer if turn::wants_its_own(&queued.inbound) => {}
+            QueueMode::Steer => {
+                let steered = Steered { turn: queued.turn.clone(), text: queued.inbound.text.clone() };
+                if running.steering.push(steered).is_ok() {
+                    running.given.push(queued.turn);
+                    return;
+                }
+            }
+        }
+        self.waiting.push_back(queued);
     }
 }
 
@@ -170,26 +230,29 @@ fn spawn(kernel: &Arc<Kernel>, session: SessionId) {
 
 /// Works off the queue of one session.
 async fn work(kernel: &Arc<Kernel>, session: &SessionId) {
-    while let Some((queued, cancel, gate)) = kernel.sessions.next(kernel, session) {
+    while let Some((queued, within)) = kernel.sessions.next(kernel, session) {
         let turn = queued.turn.clone();
-        // What is not finished when the kernel ends is gone on with by the next one.
-        kernel.cancel.run_until_cancelled(until_recorded(kernel, queued, cancel, gate)).await;
+        // What is not finished when the kernel ends is gone on with by the next one. In a box, because a task is moved
+        // whole when it is spawned.
+        let answering = Box::pin(until_recorded(kernel, queued, within));
+        kernel.cancel.run_until_cancelled(answering).await;
+        let given = kernel.sessions.ended(session);
+        kernel.sessions.give_back(kernel, session, given).await;
         kernel.ending.turn_ended(&turn);
     }
 }
 
 /// Answers a turn. While the journal cannot record it the session waits: its messages are answered in order or not yet.
-async fn until_recorded(
-    kernel: &Arc<Kernel>,
-    queued: QueuedTurn,
-    cancel: CancellationToken,
-    gate: Arc<Semaphore>,
-) {
+async fn until_recorded(kernel: &Arc<Kernel>, queued: QueuedTurn, within: turn::Within) {
+    // Beyond the configured number turns wait in the order in which they came.
+    let Some(_room) = within.cancel.run_until_cancelled(kernel.gates.turn()).await else {
+        return Box::pin(stopped_waiting(kernel, queued)).await;
+    };
     let mut next = Some(queued);
     let mut wait = RETRY;
     while let Some(queued) = next {
         let turn = queued.turn.clone();
-        let answered = turn::answer(kernel, queued, cancel.clone(), Arc::clone(&gate));
+        let answered = Box::pin(turn::answer(kernel, queued, within.clone()));
         let error = match AssertUnwindSafe(answered).catch_unwind().await {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error,
@@ -208,5 +271,14 @@ async fn until_recorded(
                 return;
             }
         };
+    }
+}
+
+/// Ends a turn that was stopped before there was room for it.
+async fn stopped_waiting(kernel: &Arc<Kernel>, queued: QueuedTurn) {
+    let turn = queued.turn.clone();
+    let response = AgentResponse::error(FailureClass::Cancelled, "stopped before it began");
+    if let Err(error) = turn::end(kernel, queued, response).await {
+        tracing::error!(%turn, %error, "a stopped turn could not be recorded; the next start does it");
     }
 }

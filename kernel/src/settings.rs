@@ -1,12 +1,15 @@
 //! From the operator's configuration to what the parts of the kernel take.
 
 use drupe_config::{
-    Config, Diagnostics, Durability, ModelProfile, ProviderConfig, Sources, default_file, load_config,
-    model_catalogue,
+    Config, Diagnostics, Durability, ModelProfile, ProviderConfig, ScopeLimitsConfig, Sources, default_file,
+    load_config, model_catalogue,
 };
 use drupe_journal::Storage;
+use drupe_limits::{Counted, Gates, QuotaLimits, Quotas, ScopeLimits};
 use drupe_link::Home;
-use drupe_models::{CatalogueEntry, ModelsSettings, ProfileSettings, ProviderKind, ProviderSettings};
+use drupe_models::{
+    CatalogueEntry, Endpoint, ModelsSettings, ProfileSettings, ProviderKind, ProviderSettings,
+};
 
 use crate::kernel::Folders;
 
@@ -26,6 +29,30 @@ pub fn storage(config: &Config, home: &Folders) -> Storage {
         Durability::Process => Storage::Process(home.journal()),
         Durability::Memory => Storage::Memory,
     }
+}
+
+/// What may be spent and how much may run at once, with nothing counted yet.
+pub fn limits(config: &Config) -> (Quotas, Gates) {
+    let scope = |from: &ScopeLimitsConfig| ScopeLimits {
+        max_tokens: from.max_tokens,
+        max_cost_usd: Some(from.max_cost_usd),
+        max_invocations: from.max_invocations,
+    };
+    let limits = &config.limits;
+    let quotas = QuotaLimits {
+        day: scope(&limits.day),
+        session: scope(&limits.session),
+        agent: scope(&limits.agent),
+        warn_at: limits.warn_at,
+    };
+    let gates = Gates::new(limits.concurrency.turns, limits.concurrency.runs_of_one_agent);
+    (Quotas::new(quotas), gates)
+}
+
+/// What the journal counted, as quotas take it.
+pub fn counted(used: drupe_journal::Counted) -> Counted {
+    let drupe_journal::Counted { tokens, cost_usd, invocations } = used;
+    Counted { tokens, cost_usd, invocations }
 }
 
 /// The models, as the configuration and the shipped catalogue describe them.
@@ -49,18 +76,20 @@ pub fn models(config: &Config) -> ModelsSettings {
 }
 
 fn provider(name: &str, from: &ProviderConfig) -> ProviderSettings {
+    use drupe_config::ProviderKind as Kind;
+    let endpoint = || Endpoint {
+        base_url: from.base_url.clone().unwrap_or_default(),
+        api_key: from.api_key.as_ref().map(|key| key.expose().to_owned()),
+        headers: from.headers.iter().map(|(k, v)| (k.clone(), v.expose().to_owned())).collect(),
+        ca_file: from.ca_file.clone(),
+    };
     let kind = match from.kind {
-        drupe_config::ProviderKind::OpenaiChat => ProviderKind::OpenAiChat {
-            base_url: from.base_url.clone().unwrap_or_default(),
-            api_key: from.api_key.as_ref().map(|key| key.expose().to_owned()),
-            headers: from.headers.iter().map(|(k, v)| (k.clone(), v.expose().to_owned())).collect(),
-            ca_file: from.ca_file.clone(),
-        },
-        drupe_config::ProviderKind::Scripted => {
-            ProviderKind::Scripted { file: from.file.clone().unwrap_or_default() }
-        }
-        // The rest is the model that needs nothing.
-        _ => ProviderKind::Offline,
+        Kind::Openai => ProviderKind::OpenAi(endpoint()),
+        Kind::OpenaiChat => ProviderKind::OpenAiChat(endpoint()),
+        Kind::Anthropic => ProviderKind::Anthropic(endpoint()),
+        Kind::Gemini => ProviderKind::Gemini(endpoint()),
+        Kind::Scripted => ProviderKind::Scripted { file: from.file.clone().unwrap_or_default() },
+        Kind::Offline => ProviderKind::Offline,
     };
     let ms = |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     ProviderSettings {
@@ -80,6 +109,9 @@ fn profile(from: &ModelProfile) -> ProfileSettings {
         input_usd: from.input_usd,
         cached_usd: from.cached_usd,
         output_usd: from.output_usd,
+        tools: from.tools,
+        reasoning: from.reasoning,
+        sampling: from.sampling,
     }
 }
 

@@ -1,20 +1,22 @@
 //! One turn: from the accepted message to the recorded answer.
 
-use std::sync::{Arc, atomic::AtomicU32};
+use std::sync::Arc;
 
 use drupe_agent::{
-    Agent, Journal, LoopAgent, Task, TurnScope, ids,
+    Agent, Journal, LoopAgent, Steering, Task, TurnScope, ids,
     run::{self, TurnOutcome},
 };
 use drupe_extension_api::{
     AgentId, AgentInvocationContext, AgentResponse, CorrelationId, EventBody, FailureClass, Message, Preview,
-    SessionId, Spend, TurnId,
+    Spend, TurnId, wire::TurnContext,
 };
-use drupe_journal::{Outbound, QueuedTurn, StoreError, TurnDone};
+use drupe_journal::{Counted, Inbound, Outbound, QueuedTurn, StoreError, TurnDone, TurnStart};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::{channels, kernel::Kernel, snapshot::Snapshot};
+use drupe_wiring::Snapshot;
+
+use crate::{channels, kernel::Kernel};
 
 /// Earlier turns that the orchestrator is shown.
 const HISTORY: usize = 20;
@@ -39,13 +41,19 @@ struct Plan {
     selected_by: Option<&'static str>,
 }
 
+/// What a turn runs with that its session has.
+#[derive(Clone)]
+pub struct Within {
+    /// Cancelled when it is to end.
+    pub cancel: CancellationToken,
+    /// The session's gate.
+    pub gate: Arc<Semaphore>,
+    /// Messages that it may take in.
+    pub steering: Arc<Steering>,
+}
+
 /// Answers a message, or goes on answering it where an earlier kernel was interrupted.
-pub async fn answer(
-    kernel: &Arc<Kernel>,
-    queued: QueuedTurn,
-    cancel: CancellationToken,
-    gate: Arc<Semaphore>,
-) -> Result<(), StoreError> {
+pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) -> Result<(), StoreError> {
     let snapshot = kernel.snapshot();
     let inbound = &queued.inbound;
     let correlation = match &queued.correlation {
@@ -53,46 +61,87 @@ pub async fn answer(
         None => CorrelationId::new(uuid::Uuid::now_v7().simple().to_string())
             .map_err(|error| StoreError::Record(error.to_string()))?,
     };
-    let root = ids::root_invocation(&queued.turn);
-    let mut events = Vec::new();
     if queued.started {
         kernel.store.close_open_items(&queued.turn).await?;
-    } else {
-        events.push((None, EventBody::TurnStarted { input: Preview::of(&inbound.text) }));
     }
+    open_session(kernel, &queued).await?;
     let plan = plan(kernel, &snapshot, &queued).await?;
-    if let (Ok(Plan { selected_by: Some(by), .. }), false) = (&plan, queued.started) {
-        events.push((None, EventBody::SubagentSelected { by: (*by).to_owned() }));
-    }
-    let starts = kernel.store.start_turn(queued.turn.clone(), root, correlation.clone(), events).await?;
-    let plan = if kills(kernel, starts) { Err(hopeless(starts)) } else { plan };
-    let span = tracing::info_span!("turn", session = %inbound.session, turn = %queued.turn, correlation = %correlation);
-    let outcome = match plan {
-        Err(response) => nothing_ran(&queued, response),
-        Ok(plan) => {
-            let _showing = channels::stream(kernel, &snapshot, &queued);
-            let scope = Arc::new(TurnScope {
-                session: inbound.session.clone(),
-                turn: queued.turn.clone(),
-                correlation,
-                base_folder: kernel.home.workspace().clone(),
-                user_message: inbound.text.clone(),
-                journal: Arc::new(kernel.store.clone()) as Arc<dyn Journal>,
-                policy: Arc::new(drupe_agent::Allowlist),
-                observer: Arc::clone(&kernel.bus) as Arc<dyn drupe_agent::Observer>,
-                clock: Arc::clone(&kernel.clock),
-                gate,
-                tool_response_max_bytes: kernel.config.tool_response_max_bytes,
-                resumed: queued.started,
-                invocations: AtomicU32::new(0),
-            });
-            let running = run::run_turn(scope, &plan.agent, plan.task, &plan.limits, cancel);
-            tracing::Instrument::instrument(running, span)
-                .await
-                .map_err(|fault| StoreError::Database(fault.to_string()))?
-        }
+    let mut start = TurnStart {
+        turn: queued.turn.clone(),
+        session: inbound.session.clone(),
+        root: ids::root_invocation(&queued.turn),
+        correlation: correlation.clone(),
+        events: Vec::new(),
     };
-    finish(kernel, queued, outcome).await
+    if !queued.started {
+        start.events.push((None, EventBody::TurnStarted { input: Preview::of(&inbound.text) }));
+        if let Ok(Plan { selected_by: Some(by), .. }) = &plan {
+            start.events.push((None, EventBody::SubagentSelected { by: (*by).to_owned() }));
+        }
+    }
+    let mut plan = match plan {
+        Ok(plan) => plan,
+        Err(response) => return nothing_ran(kernel, queued, start, response).await,
+    };
+    if !snapshot.contexts.is_empty()
+        && Arc::ptr_eq(&plan.agent, &(snapshot.orchestrator.clone() as Arc<dyn Agent>))
+    {
+        let context = TurnContext { session: inbound.session.clone(), message: inbound.text.clone() };
+        let gathered = snapshot.contexts.gather(&context, kernel.config.orchestrator.context_tokens).await;
+        plan.task.notes = gathered.notes;
+        let told = |message| (None, EventBody::Diagnostic { code: "context".into(), message });
+        start.events.extend(gathered.remarks.into_iter().map(told));
+    }
+    let journal: Arc<dyn Journal>;
+    let mut fresh = None;
+    if queued.started {
+        let starts = kernel.store.start_turn(start.clone()).await?;
+        if kills(kernel, starts) {
+            return nothing_ran(kernel, queued, start, hopeless(starts)).await;
+        }
+        journal = Arc::new(kernel.store.clone());
+    } else {
+        // Its beginning is one transaction with the first thing that it does.
+        let beginning = kernel.store.beginning(start);
+        journal = Arc::clone(&beginning) as Arc<dyn Journal>;
+        fresh = Some(beginning);
+    }
+    let span = tracing::info_span!("turn", session = %inbound.session, turn = %queued.turn, correlation = %correlation);
+    let _showing = channels::stream(kernel, &snapshot, &queued);
+    let scope = Arc::new(TurnScope {
+        correlation,
+        base_folder: kernel.home.workspace().clone(),
+        observer: Arc::clone(&kernel.bus) as Arc<dyn drupe_agent::Observer>,
+        clock: Arc::clone(&kernel.clock),
+        gate: within.gate,
+        tool_response_max_bytes: kernel.config.tool_response_max_bytes,
+        resumed: queued.started,
+        chain: inbound.chain.clone(),
+        quotas: Arc::clone(&kernel.quotas),
+        gates: Arc::clone(&kernel.gates),
+        hooks: Arc::clone(&snapshot.hooks) as Arc<dyn drupe_agent::Hooks>,
+        topics: Arc::clone(&kernel.bus) as Arc<dyn drupe_agent::Topics>,
+        steering: within.steering,
+        ratios: Arc::clone(&kernel.ratios),
+        ..TurnScope::new(inbound.session.clone(), queued.turn.clone(), inbound.text.clone(), journal)
+    });
+    let running = run::run_turn(scope, &plan.agent, plan.task, &plan.limits, within.cancel);
+    let outcome = tracing::Instrument::instrument(running, span)
+        .await
+        .map_err(|fault| StoreError::Database(fault.to_string()))?;
+    let start = fresh.and_then(|beginning| beginning.rest());
+    // What it did not take in is still in the journal: its session looks there.
+    let TurnOutcome { response, spend, diagnostics, last, unread: _ } = outcome;
+    finish(kernel, queued, start, Left { response, spend, diagnostics, last: Some(last) }).await
+}
+
+/// What the session has used so far counts against its limits.
+async fn open_session(kernel: &Kernel, queued: &QueuedTurn) -> Result<(), StoreError> {
+    let session = &queued.inbound.session;
+    let new = queued.earlier_turns == 0 && !queued.started;
+    let used = if new { Counted::default() } else { kernel.store.used_by_session(session).await? };
+    kernel.quotas.open_session(session, crate::settings::counted(used));
+    Ok(())
 }
 
 /// Decides who answers. An explicit choice that cannot be met is the turn's answer.
@@ -107,10 +156,7 @@ async fn plan(
         (Some(agent), _) => Some((agent.clone(), "agent", inbound.text.as_str())),
         (None, Some(Ok(agent))) => Some((agent, "@id", text)),
         (None, Some(Err(reason))) => return Ok(Err(AgentResponse::error(FailureClass::Config, reason))),
-        (None, None) => {
-            let selected = kernel.store.selected_agent(&inbound.session).await?;
-            selected.map(|agent| (agent, "session", inbound.text.as_str()))
-        }
+        (None, None) => queued.selected.clone().map(|agent| (agent, "session", inbound.text.as_str())),
     };
     let mut plan = match chosen {
         Some((id, by, text)) => {
@@ -125,23 +171,20 @@ async fn plan(
                 )));
             }
             let context = AgentInvocationContext {
-                conversation_summary: summary(kernel, &inbound.session).await?,
+                conversation_summary: summary(kernel, queued).await?,
                 user_message: None,
                 correlation_id: None,
             };
             Plan {
                 agent: Arc::clone(&entry.agent),
-                task: Task { text: text.to_owned(), context, history: Vec::new() },
+                task: Task { text: text.to_owned(), context, ..Task::default() },
                 limits: entry.limits.clone(),
                 selected_by: Some(by),
             }
         }
         None => Plan {
             agent: Arc::clone(&snapshot.orchestrator) as Arc<dyn Agent>,
-            task: Task {
-                history: history(kernel, &inbound.session).await?,
-                ..Task::new(inbound.text.as_str())
-            },
+            task: Task { history: history(kernel, queued).await?, ..Task::new(inbound.text.as_str()) },
             limits: snapshot.orchestrator.definition().limits.clone(),
             selected_by: None,
         },
@@ -195,6 +238,12 @@ fn altered(
     Ok(Arc::new(LoopAgent::new(definition, Arc::clone(looping.registry()), model, root)))
 }
 
+/// Whether a message says who shall answer it, or how.
+pub fn wants_its_own(inbound: &Inbound) -> bool {
+    let chosen = inbound.agent.is_some() || inbound.model.is_some() || inbound.output.is_some();
+    chosen || inbound.time_budget_ms.is_some() || addressed(&inbound.text).0.is_some()
+}
+
 /// `@id …` at the start of a message: the agent, and the rest.
 fn addressed(text: &str) -> (Option<Result<AgentId, String>>, &str) {
     let Some(rest) = text.trim_start().strip_prefix('@') else { return (None, text) };
@@ -212,8 +261,11 @@ fn addressed(text: &str) -> (Option<Result<AgentId, String>>, &str) {
 }
 
 /// Earlier turns as messages, newest kept first where they are too long.
-async fn history(kernel: &Kernel, session: &SessionId) -> Result<Vec<Arc<Message>>, StoreError> {
-    let turns = kernel.store.conversation(session, HISTORY).await?;
+async fn history(kernel: &Kernel, queued: &QueuedTurn) -> Result<Vec<Arc<Message>>, StoreError> {
+    if queued.earlier_turns == 0 {
+        return Ok(Vec::new());
+    }
+    let turns = kernel.store.conversation(&queued.inbound.session, HISTORY).await?;
     let mut left = HISTORY_BYTES;
     let kept = turns.iter().rev().take_while(|(input, answer)| {
         let size = input.len().min(EXCERPT) + answer.len().min(EXCERPT);
@@ -224,7 +276,12 @@ async fn history(kernel: &Kernel, session: &SessionId) -> Result<Vec<Arc<Message
     let kept: Vec<_> = kept.collect();
     let messages = kept.into_iter().rev().flat_map(|(input, answer)| {
         let asked = Message::User { content: excerpt(input) };
-        let said = Message::Assistant { content: excerpt(answer), reasoning: None, tool_calls: Vec::new() };
+        let said = Message::Assistant {
+            content: excerpt(answer),
+            reasoning: None,
+            tool_calls: Vec::new(),
+            provider_items: None,
+        };
         [Arc::new(asked), Arc::new(said)]
     });
     Ok(messages.collect())
@@ -241,8 +298,11 @@ fn excerpt(text: &str) -> String {
 }
 
 /// The latest turns in short, for an agent that is addressed directly.
-async fn summary(kernel: &Kernel, session: &SessionId) -> Result<Option<String>, StoreError> {
-    let turns = kernel.store.conversation(session, SUMMARY).await?;
+async fn summary(kernel: &Kernel, queued: &QueuedTurn) -> Result<Option<String>, StoreError> {
+    if queued.earlier_turns == 0 {
+        return Ok(None);
+    }
+    let turns = kernel.store.conversation(&queued.inbound.session, SUMMARY).await?;
     let line = |(input, answer): &(String, String)| {
         format!(
             "- the user said: {}\n  the answer was: {}",
@@ -267,25 +327,42 @@ pub async fn end(
     response: AgentResponse,
 ) -> Result<(), StoreError> {
     kernel.store.close_open_items(&queued.turn).await?;
-    let outcome = nothing_ran(&queued, response);
-    finish(kernel, queued, outcome).await
+    finish(kernel, queued, None, without_a_run(response)).await
 }
 
-fn nothing_ran(queued: &QueuedTurn, response: AgentResponse) -> TurnOutcome {
-    let last = drupe_agent::Batch {
-        session: queued.inbound.session.clone(),
-        turn: queued.turn.clone(),
-        entries: Vec::new(),
-        events: Vec::new(),
-    };
-    TurnOutcome { response, spend: Spend::default(), last }
+/// Ends a turn whose answer is clear before any agent runs.
+async fn nothing_ran(
+    kernel: &Arc<Kernel>,
+    queued: QueuedTurn,
+    start: TurnStart,
+    response: AgentResponse,
+) -> Result<(), StoreError> {
+    let start = (!queued.started).then_some(start);
+    finish(kernel, queued, start, without_a_run(response)).await
+}
+
+/// What a turn leaves to be recorded.
+struct Left {
+    response: AgentResponse,
+    spend: Spend,
+    diagnostics: Vec<String>,
+    last: Option<drupe_agent::Batch>,
+}
+
+fn without_a_run(response: AgentResponse) -> Left {
+    Left { response, spend: Spend::default(), diagnostics: Vec::new(), last: None }
 }
 
 /// Records the answer and what goes out, in one transaction, and has it delivered.
-async fn finish(kernel: &Arc<Kernel>, queued: QueuedTurn, outcome: TurnOutcome) -> Result<(), StoreError> {
-    let TurnOutcome { response, spend, last } = outcome;
+async fn finish(
+    kernel: &Arc<Kernel>,
+    queued: QueuedTurn,
+    start: Option<TurnStart>,
+    left: Left,
+) -> Result<(), StoreError> {
+    let Left { response, spend, diagnostics, last } = left;
     let inbound = queued.inbound;
-    let mut events = last.events;
+    let (entries, mut events, messages) = last.map(|b| (b.entries, b.events, b.messages)).unwrap_or_default();
     events.push((
         None,
         EventBody::TurnCompleted {
@@ -305,11 +382,13 @@ async fn finish(kernel: &Arc<Kernel>, queued: QueuedTurn, outcome: TurnOutcome) 
         turn: queued.turn,
         response,
         spend,
-        diagnostics: Vec::new(),
+        diagnostics,
         outbox,
         snapshot: None,
         events,
-        entries: last.entries,
+        entries,
+        messages,
+        start,
     };
     if kernel.store.finish_turn(done).await?.is_some() {
         kernel.deliveries.wake();

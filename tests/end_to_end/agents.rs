@@ -137,7 +137,8 @@ fn five_tool_extensions_behind_an_agent_shrink_the_orchestrators_request() {
         .into_iter()
         .map(|scope| {
             let server = ModelServer::start(|_| Say::Text("hello".into()));
-            let daemon = Daemon::home(&server.config());
+            // All schemas are sent, however many there are: what is measured is who gets them.
+            let daemon = Daemon::home(&(server.config() + "tool_search: {threshold: 1000}\n"));
             let names: Vec<String> = (0..5).map(|n| format!("many{n}")).collect();
             for name in &names {
                 daemon.plugin(name, "faulty", &format!("scope: {scope}\nconfig: {{prefix: {name}}}\n"));

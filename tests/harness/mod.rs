@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 pub mod model_server;
 pub mod plugins;
+pub mod wire;
 
 pub use plugins::built;
 

@@ -15,12 +15,29 @@ use std::{
 
 use serde_json::{Value, json};
 
+use super::wire::Wire;
+
 /// What the model says to one request.
 pub enum Say {
     /// Words.
     Text(String),
     /// Tool calls: names with parameters.
     Call(Vec<(String, Value)>),
+    /// Words that the model was not let finish.
+    Length(String),
+    /// No answer at all.
+    Fail(Wire),
+}
+
+impl Say {
+    /// How long it is.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Text(text) | Self::Length(text) => text.len(),
+            Self::Call(calls) => calls.iter().map(|(name, arguments)| name.len() + arguments.to_string().len()).sum(),
+            Self::Fail(_) => 0,
+        }
+    }
 }
 
 /// A server; it ends with this value.
@@ -31,8 +48,20 @@ pub struct ModelServer {
 }
 
 impl ModelServer {
-    /// Listens on a free port of loopback.
+    /// Listens on a free port of loopback. It reports the same few tokens for each request.
     pub fn start(model: impl Fn(&Value) -> Say + Send + Sync + 'static) -> Self {
+        Self::listen(model, |_, _| (50, 10))
+    }
+
+    /// One that reports a token for each four bytes of the request and of the answer.
+    pub fn measuring(model: impl Fn(&Value) -> Say + Send + Sync + 'static) -> Self {
+        Self::listen(model, |request, say| (request as u64 / 4, say.bytes() as u64 / 4))
+    }
+
+    fn listen(
+        model: impl Fn(&Value) -> Say + Send + Sync + 'static,
+        tokens: fn(request: usize, say: &Say) -> (u64, u64),
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = format!("http://{}/v1", listener.local_addr().expect("an address"));
         let requests = Arc::new(Mutex::new(Vec::new()));
@@ -44,7 +73,7 @@ impl ModelServer {
                 counted.fetch_add(1, Ordering::SeqCst);
                 let (model, kept) = (Arc::clone(&model), Arc::clone(&kept));
                 thread::spawn(move || {
-                    let _ = serve(stream, &*model, &kept);
+                    let _ = serve(stream, &*model, &kept, tokens);
                 });
             }
         });
@@ -83,7 +112,12 @@ impl ModelServer {
     }
 }
 
-fn serve(stream: TcpStream, model: &dyn Fn(&Value) -> Say, kept: &Mutex<Vec<Value>>) -> std::io::Result<()> {
+fn serve(
+    stream: TcpStream,
+    model: &dyn Fn(&Value) -> Say,
+    kept: &Mutex<Vec<Value>>,
+    tokens: fn(usize, &Say) -> (u64, u64),
+) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut stream = stream;
@@ -107,11 +141,14 @@ fn serve(stream: TcpStream, model: &dyn Fn(&Value) -> Say, kept: &Mutex<Vec<Valu
         let request: Value = serde_json::from_slice(&body).unwrap_or_default();
         kept.lock().expect("no test panics while it holds this").push(request.clone());
         let say = model(&request);
+        if let Say::Fail(wire) = &say {
+            return wire.play(&mut stream);
+        }
         write!(
             stream,
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
         )?;
-        for event in events(&say) {
+        for event in events(&say, tokens(length, &say)) {
             let data = format!("data: {event}\n\n");
             write!(stream, "{:x}\r\n{data}\r\n", data.len())?;
         }
@@ -120,7 +157,7 @@ fn serve(stream: TcpStream, model: &dyn Fn(&Value) -> Say, kept: &Mutex<Vec<Valu
     }
 }
 
-fn events(say: &Say) -> Vec<String> {
+fn events(say: &Say, (input, output): (u64, u64)) -> Vec<String> {
     let chunk = |delta: Value, finish: Value| {
         json!({"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "test",
                "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
@@ -128,13 +165,15 @@ fn events(say: &Say) -> Vec<String> {
     };
     let mut out = vec![chunk(json!({"role": "assistant", "content": ""}), Value::Null)];
     match say {
-        Say::Text(text) => {
+        Say::Text(text) | Say::Length(text) => {
             let letters: Vec<char> = text.chars().collect();
             for part in letters.chunks(7) {
                 out.push(chunk(json!({"content": part.iter().collect::<String>()}), Value::Null));
             }
-            out.push(chunk(json!({}), json!("stop")));
+            let whole = matches!(say, Say::Text(_));
+            out.push(chunk(json!({}), json!(if whole { "stop" } else { "length" })));
         }
+        Say::Fail(_) => {}
         Say::Call(calls) => {
             for (index, (name, arguments)) in calls.iter().enumerate() {
                 let function = json!({"name": name, "arguments": ""});
@@ -150,7 +189,7 @@ fn events(say: &Say) -> Vec<String> {
             out.push(chunk(json!({}), json!("tool_calls")));
         }
     }
-    let usage = json!({"prompt_tokens": 50, "completion_tokens": 10, "total_tokens": 60});
+    let usage = json!({"prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output});
     out.push(json!({"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "test", "choices": [], "usage": usage}).to_string());
     out.push("[DONE]".into());
     out

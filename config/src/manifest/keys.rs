@@ -70,10 +70,30 @@ pub(crate) static MANIFEST: Table = Table {
         Key::new("overrides", Shape::Bool, "lets it replace a shipped extension of the same id")
             .default("false"),
         Key::new("agent", Shape::Record(&AGENT), "makes the extension an agent"),
+        Key::new(
+            "subscribe",
+            Shape::List(&Shape::Record(&SUBSCRIPTION)),
+            "messages upon which the agent is run",
+        )
+        .default("[]"),
         Key::later("schedules"),
-        Key::later("subscribe"),
         Key::later("mcp_servers"),
         Key::later("skills"),
+    ],
+    rest: None,
+};
+
+pub(super) static SUBSCRIPTION: Table = Table {
+    name: "the subscription",
+    keys: &[
+        Key::new(
+            "topic",
+            Shape::Text(&forms::TOPIC),
+            "which messages: `<extension>.<topic>`, `agent_invoked`, `agent_result` or `agent_error`",
+        )
+        .required(),
+        Key::new("task", Shape::Text(&forms::NON_EMPTY), "what the agent is to do on each message")
+            .required(),
     ],
     rest: None,
 };

@@ -10,6 +10,7 @@ mod effective;
 mod keys;
 mod offline;
 mod read;
+mod subscriptions;
 
 use std::{collections::BTreeSet, fmt, path::PathBuf};
 
@@ -24,6 +25,7 @@ pub(crate) use agent::context as read_context;
 pub use agent_file::load_agent_file;
 pub(crate) use keys::MANIFEST;
 pub use read::load_manifest;
+pub use subscriptions::Subscription;
 
 use crate::{AgentDefaults, Instructions, PartialLimits, agent_keys, source::At, tree::Node};
 
@@ -58,6 +60,8 @@ pub struct Manifest {
     pub scope: Scope,
     /// Host services beyond its own affairs.
     pub rights: BTreeSet<Right>,
+    /// Messages upon which the agent is run, each topic once; empty where there is no agent.
+    pub subscribe: Vec<Subscription>,
     /// Whether it is to be loaded; `extensions.<id>.enabled` of `drupe.yaml` overrides it.
     pub enabled: bool,
     /// Lets it replace a shipped extension of the same id.

@@ -139,6 +139,7 @@ impl<'a> Reader<'a> {
         }
         let entrypoint = self.entrypoint(&fields);
         let depends_on = self.others(&fields, "depends_on", id.as_ref());
+        let subscribe = self.subscriptions(&fields);
         let agent = self.agent(&fields, id.as_ref(), entrypoint.is_some());
         let manifest = Manifest {
             id: id?,
@@ -159,6 +160,7 @@ impl<'a> Reader<'a> {
             setup_instructions: fields.owned("setup_instructions"),
             scope: if fields.text("scope") == Some("agents") { Scope::Agents } else { Scope::Shared },
             rights: rights(&fields),
+            subscribe,
             enabled: fields.bool("enabled").unwrap_or(true),
             overrides: fields.bool("overrides").unwrap_or(false),
             agent,

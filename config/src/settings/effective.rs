@@ -53,6 +53,7 @@ impl Config {
                     list.iter().map(ToolSelector::to_string).collect::<Vec<_>>()
                 }),
                 "context": self.orchestrator.context.iter().map(context).collect::<Vec<_>>(),
+                "context_tokens": self.orchestrator.context_tokens,
                 "builder_may_use": self.orchestrator.builder_may_use,
             },
             "agents": {"defaults": {
@@ -71,6 +72,9 @@ impl Config {
             "approvals": self.approvals,
             "reload": self.reload,
             "sandbox": self.sandbox,
+            "limits": self.limits,
+            "inbox": self.inbox,
+            "tool_search": self.tool_search,
         })
     }
 

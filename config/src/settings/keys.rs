@@ -2,6 +2,7 @@
 
 use crate::{
     agent_keys::{LIMITS, MAX_MILLIS, PARAMETERS},
+    settings::limits,
     shape::{Key, Shape, Table, forms},
 };
 
@@ -56,11 +57,15 @@ pub(crate) static CONFIG: Table = Table {
         Key::new("approvals", Shape::Record(&APPROVALS), "what may happen without being asked about"),
         Key::new("reload", Shape::Record(&RELOAD), "what changed extensions do to a running daemon"),
         Key::new("sandbox", Shape::Record(&SANDBOX), "how child processes are confined"),
+        Key::new(
+            "limits",
+            Shape::Record(&limits::TABLE),
+            "what days, sessions and agents may spend, and how much goes on at once",
+        ),
+        Key::new("inbox", Shape::Record(&INBOX), "messages that wait"),
+        Key::new("tool_search", Shape::Record(&TOOL_SEARCH), "what an agent with many tools is sent"),
         Key::later("mcp_servers"),
         Key::later("skills"),
-        Key::later("limits"),
-        Key::later("inbox"),
-        Key::later("tool_search"),
         Key::later("schedules"),
     ],
     rest: None,
@@ -86,6 +91,12 @@ static ORCHESTRATOR: Table = Table {
         ),
         Key::new("context", MODEL, "given to the model before the task, as data: a text, or a list of files")
             .default("[]"),
+        Key::new(
+            "context_tokens",
+            Shape::Integer { min: 0, max: 100_000 },
+            "what texts that extensions add to its context may take, together",
+        )
+        .default("2000"),
         Key::new(
             "builder_may_use",
             Shape::List(&Shape::Text(&forms::ID)),
@@ -146,8 +157,8 @@ pub(super) static PROVIDER: Table = Table {
         Key::new(
             "kind",
             Shape::Choice {
-                known: &["openai_chat", "offline", "scripted"],
-                later: &["openai", "anthropic", "gemini"],
+                known: &["openai", "openai_chat", "anthropic", "gemini", "offline", "scripted"],
+                later: &[],
             },
             "the protocol it speaks",
         )
@@ -155,7 +166,7 @@ pub(super) static PROVIDER: Table = Table {
         Key::new(
             "base_url",
             Shape::Text(&forms::NON_EMPTY),
-            "address of an `openai_chat` provider, up to `/v1`",
+            "its address, up to the version such as `/v1`; `openai_chat` needs it, others have their own",
         ),
         Key::new("api_key", Shape::Text(&forms::SECRET), "its key, best as `${NAME}`"),
         Key::new(
@@ -167,7 +178,7 @@ pub(super) static PROVIDER: Table = Table {
         Key::new(
             "ca_file",
             Shape::Text(&forms::NON_EMPTY),
-            "PEM certificates that an `openai_chat` provider trusts beside those of the system, relative to this file",
+            "PEM certificates trusted beside those of the system, relative to this file",
         ),
         Key::new("timeout_ms", Shape::Integer { min: 1, max: MAX_MILLIS }, "deadline of one request")
             .default("120000"),
@@ -197,6 +208,9 @@ pub(super) static PROFILE: Table = Table {
         Key::new("input_usd", PRICE, "US dollars for a million input tokens"),
         Key::new("cached_usd", PRICE, "US dollars for a million input tokens that it remembers"),
         Key::new("output_usd", PRICE, "US dollars for a million output tokens"),
+        Key::new("tools", Shape::Bool, "whether it can call tools"),
+        Key::new("reasoning", Shape::Bool, "whether it takes `parameters.reasoning`"),
+        Key::new("sampling", Shape::Bool, "whether it takes `parameters.temperature` and `parameters.top_p`"),
     ],
     rest: None,
 };
@@ -210,6 +224,31 @@ static EXTENSIONS: Table = Table {
     )
     .default("[]")],
     rest: Some((&forms::ID, &Shape::Open)),
+};
+
+static INBOX: Table = Table {
+    name: "`inbox`",
+    keys: &[
+        Key::new(
+            "queue",
+            Shape::Choice { known: &["followup", "steer", "interrupt"], later: &[] },
+            "a message during a turn waits for its own, is taken into it, or stops it",
+        )
+        .default("\"followup\""),
+        Key::later("max_age"),
+    ],
+    rest: None,
+};
+
+static TOOL_SEARCH: Table = Table {
+    name: "`tool_search`",
+    keys: &[Key::new(
+        "threshold",
+        Shape::Integer { min: 1, max: 1000 },
+        "with more tools than this, schemas are sent once the agent asks for them",
+    )
+    .default("40")],
+    rest: None,
 };
 
 static JOURNAL: Table = Table {

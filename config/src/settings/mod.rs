@@ -6,6 +6,7 @@
 mod effective;
 mod keys;
 mod layers;
+mod limits;
 mod models;
 mod providers;
 mod read;
@@ -18,11 +19,12 @@ use std::{
     time::Duration,
 };
 
-use drupe_extension_api::{DefinitionLimits, ExtensionId, ModelParameters};
+use drupe_extension_api::{DefinitionLimits, ExtensionId, ModelParameters, wire::QueueMode};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 pub(crate) use keys::CONFIG;
+pub use limits::{ConcurrencyConfig, LimitsConfig, ScopeLimitsConfig};
 pub use models::ModelsConfig;
 pub use providers::{ProviderConfig, ProviderKind};
 pub use read::load_config;
@@ -70,6 +72,12 @@ pub struct Config {
     pub reload: ReloadConfig,
     /// How child processes are confined.
     pub sandbox: SandboxConfig,
+    /// What days, sessions and agents may spend, and how much goes on at the same time.
+    pub limits: LimitsConfig,
+    /// Messages that wait.
+    pub inbox: InboxConfig,
+    /// What an agent with many tools is sent.
+    pub tool_search: ToolSearchConfig,
     /// Log levels, in the form of `RUST_LOG`.
     pub log: String,
     /// How long running turns may go on when the daemon stops or restarts.
@@ -103,6 +111,9 @@ pub struct OrchestratorConfig {
     pub uses_tools: Option<Vec<ToolSelector>>,
     /// Given to the model before the task, as data.
     pub context: Vec<ContextSource>,
+    /// Tokens that the texts of extensions which add to its context may take together; 0 to 100,000, by default
+    /// 2,000.
+    pub context_tokens: u32,
     /// Extensions whose tools an agent from the builder may use without being asked about.
     pub builder_may_use: Vec<ExtensionId>,
 }
@@ -136,6 +147,20 @@ pub struct ExtensionOverride {
     pub config: Map<String, Value>,
     /// The same with places, for faults that show later.
     pub(crate) node: Option<Node>,
+}
+
+/// Messages that wait.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct InboxConfig {
+    /// What becomes of a message during a turn of its session, where the message itself does not say.
+    pub queue: QueueMode,
+}
+
+/// What an agent with many tools is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct ToolSearchConfig {
+    /// With more tools than this, schemas are sent once the agent asks for them; 1 to 1000, by default 40.
+    pub threshold: usize,
 }
 
 /// The record of what happened.

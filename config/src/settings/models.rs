@@ -5,15 +5,18 @@
 
 use std::collections::BTreeMap;
 
-use super::{Origin, ProviderConfig, ProviderKind, keys::PROFILE, read::Reader};
+use super::{Origin, ProviderConfig, ProviderKind, keys::PROFILE, providers, read::Reader};
 use crate::{
-    Overlay,
-    catalogue::{ModelProfile, model_catalogue},
+    Diagnostics, Overlay, Secret,
+    catalogue::{CatalogueProvider, ModelProfile, model_catalogue},
     fields::Fields,
+    source::{At, Source, SourceOrigin},
 };
 
 /// The provider that needs nothing and is always there.
 const OFFLINE: &str = "offline";
+/// The host of OpenAI itself; those of its regions end so, too.
+const OPENAI: &str = "api.openai.com";
 
 /// Providers, aliases and prices.
 #[derive(Debug, Clone, Default)]
@@ -22,7 +25,7 @@ pub struct ModelsConfig {
     pub aliases: BTreeMap<String, Vec<String>>,
     /// The model in place of one whose provider is missing.
     pub fallback: Option<String>,
-    /// By name: those of the file, `openai` and `anthropic` where their keys are present, and `offline`.
+    /// By name: those of the file, `openai`, `anthropic` and `gemini` where their keys are present, and `offline`.
     pub providers: BTreeMap<String, ProviderConfig>,
     /// Sizes and prices over the shipped ones, by `provider/model` or by the bare name.
     pub profiles: BTreeMap<String, ModelProfile>,
@@ -37,7 +40,7 @@ impl ModelsConfig {
 /// Whether the provider's name alone says which model is meant.
 fn has_default_model(name: &str, provider: &ProviderConfig) -> bool {
     match provider.kind {
-        ProviderKind::OpenaiChat => {
+        ProviderKind::Openai | ProviderKind::OpenaiChat | ProviderKind::Anthropic | ProviderKind::Gemini => {
             provider.default_model.is_some() || model_catalogue().provider(name).is_some()
         }
         // The rules are the default where nothing else is, and never before anything else.
@@ -52,41 +55,90 @@ pub(super) fn add_implicit(
     models: &mut ModelsConfig,
     overlay: &Overlay,
     origins: &mut BTreeMap<String, Origin>,
+    faults: &mut Diagnostics,
 ) {
     // The operator's own provider comes first where nothing says which model is the default.
     let configured = models.providers.iter().find(|(name, provider)| has_default_model(name, provider));
     let configured = configured.map(|(name, _)| name.clone());
     let mut present = None;
     for known in &model_catalogue().providers {
-        let Some(key) = overlay.get(&known.key) else { continue };
         if models.providers.contains_key(&known.name) {
             continue;
         }
-        let provider = ProviderConfig {
-            base_url: Some(known.base_url.clone()),
+        let Some((variable, key)) = key_of(known, overlay) else { continue };
+        let mut provider = ProviderConfig {
             api_key: Some(key.clone()),
             default_model: Some(known.default_model.clone()),
-            ..ProviderConfig::new(ProviderKind::OpenaiChat)
+            ..ProviderConfig::new(known.kind)
+        };
+        let mut set = |field: &str, variable: &str| {
+            let key = format!("models.providers.{}.{field}", known.name);
+            origins.insert(key, Origin::Environment(variable.to_owned()));
         };
         for field in ["kind", "base_url", "api_key", "default_model"] {
-            let key = format!("models.providers.{}.{field}", known.name);
-            origins.insert(key, Origin::Environment(known.key.clone()));
+            set(field, variable);
+        }
+        if let Some((variable, text)) = other_address(known, overlay) {
+            set("base_url", variable);
+            move_to(&mut provider, variable, text, faults);
+            if provider.kind != known.kind {
+                set("kind", variable);
+            }
         }
         models.providers.insert(known.name.clone(), provider);
-        present.get_or_insert(known);
+        present.get_or_insert((known, variable));
     }
     models.providers.entry(OFFLINE.into()).or_insert_with(|| ProviderConfig::new(ProviderKind::Offline));
     if !models.aliases.contains_key("default") {
         if configured.is_none()
-            && let Some(known) = present
+            && let Some((_, variable)) = present
         {
-            origins.insert("models.aliases.default".into(), Origin::Environment(known.key.clone()));
+            origins.insert("models.aliases.default".into(), Origin::Environment(variable.to_owned()));
         }
-        let target = configured.or(present.map(|known| known.name.clone()));
+        let target = configured.or(present.map(|(known, _)| known.name.clone()));
         let offline_only = models.only_offline();
         if let Some(name) = target.or(offline_only.then(|| OFFLINE.into())) {
             models.aliases.insert("default".into(), vec![name]);
         }
+    }
+}
+
+/// The variable that holds the key of a provider, and the key. An empty one is what remains of one that was unset.
+fn key_of<'a>(known: &'a CatalogueProvider, overlay: &'a Overlay) -> Option<(&'a str, &'a Secret)> {
+    let names = [Some(&known.key), known.other_key.as_ref()];
+    names.into_iter().flatten().find_map(|name| Some((name.as_str(), non_empty(overlay, name)?)))
+}
+
+fn other_address<'a>(known: &'a CatalogueProvider, overlay: &'a Overlay) -> Option<(&'a str, &'a str)> {
+    let name = known.address.as_deref()?;
+    Some((name, non_empty(overlay, name)?.expose()))
+}
+
+fn non_empty<'a>(overlay: &'a Overlay, name: &str) -> Option<&'a Secret> {
+    overlay.get(name).filter(|value| !value.expose().trim().is_empty())
+}
+
+/// Puts a provider to the address that a variable names, as the vendors' own clients read it.
+fn move_to(provider: &mut ProviderConfig, variable: &str, text: &str, faults: &mut Diagnostics) {
+    let Some((url, host)) = providers::address(text.trim()) else {
+        // Its text is not shown: it may hold a key.
+        let source = Source::new(SourceOrigin::Environment(variable.to_owned()), String::new());
+        let message =
+            format!("`{variable}` is no address: expected `http://host` or `https://host`, without a key");
+        faults
+            .error("invalid_url", &At::start_of(&source), variable, message)
+            .help("correct it, or unset it: the key would go to another address than you mean");
+        return;
+    };
+    match provider.kind {
+        // Others who speak like OpenAI speak Chat Completions, and few of them Responses.
+        ProviderKind::Openai if host != OPENAI && !host.ends_with(".api.openai.com") => {
+            provider.kind = ProviderKind::OpenaiChat;
+            provider.base_url = Some(url);
+        }
+        // This one is written without the version.
+        ProviderKind::Anthropic if !url.ends_with("/v1") => provider.base_url = Some(format!("{url}/v1")),
+        _ => provider.base_url = Some(url),
     }
 }
 

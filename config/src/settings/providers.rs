@@ -2,11 +2,12 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{keys::PROVIDER, read::Reader};
 use crate::{
     Secret,
+    catalogue::model_catalogue,
     fields::{Field, Fields},
     files,
     shape::choices,
@@ -18,13 +19,14 @@ use crate::{
 pub struct ProviderConfig {
     /// The protocol.
     pub kind: ProviderKind,
-    /// Address up to and with `/v1`, without a slash at the end; always present for `openai_chat`.
+    /// Address up to and with the version such as `/v1`, without a slash at the end; always present for a provider
+    /// that is reached over HTTP.
     pub base_url: Option<String>,
-    /// Sent as bearer token, where there is one.
+    /// Sent in the way of the protocol, where there is one.
     pub api_key: Option<Secret>,
     /// Further headers of each request.
     pub headers: BTreeMap<String, Secret>,
-    /// PEM certificates trusted beside those of the system, absolute; for `openai_chat` only.
+    /// PEM certificates trusted beside those of the system, absolute.
     pub ca_file: Option<PathBuf>,
     /// Deadline of one request.
     pub timeout: Duration,
@@ -39,12 +41,17 @@ pub struct ProviderConfig {
 }
 
 /// The protocol of a provider.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum ProviderKind {
-    /// Chat Completions over HTTP.
+    /// OpenAI's Responses.
+    Openai,
+    /// Chat Completions, which many servers speak.
     OpenaiChat,
+    /// Anthropic's Messages.
+    Anthropic,
+    /// Google's Gemini.
+    Gemini,
     /// The built-in rules.
     Offline,
     /// A script, for tests.
@@ -54,6 +61,9 @@ pub enum ProviderKind {
 impl ProviderKind {
     fn parse(text: &str) -> Option<Self> {
         match text {
+            "openai" => Some(Self::Openai),
+            "anthropic" => Some(Self::Anthropic),
+            "gemini" => Some(Self::Gemini),
             "openai_chat" => Some(Self::OpenaiChat),
             "offline" => Some(Self::Offline),
             "scripted" => Some(Self::Scripted),
@@ -64,7 +74,7 @@ impl ProviderKind {
     /// The keys that mean something for it beside `kind` and `default_model`.
     fn keys(self) -> &'static [&'static str] {
         match self {
-            Self::OpenaiChat => &[
+            Self::Openai | Self::OpenaiChat | Self::Anthropic | Self::Gemini => &[
                 "base_url",
                 "api_key",
                 "headers",
@@ -82,18 +92,19 @@ impl ProviderKind {
     fn needs(self) -> Option<&'static str> {
         match self {
             Self::OpenaiChat => Some("base_url"),
-            Self::Offline => None,
+            Self::Openai | Self::Anthropic | Self::Gemini | Self::Offline => None,
             Self::Scripted => Some("file"),
         }
     }
 }
 
 impl ProviderConfig {
-    /// One that says nothing but its protocol.
+    /// One that says nothing but its protocol: at the address, and with the default model, that the protocol has.
     pub(super) fn new(kind: ProviderKind) -> Self {
+        let own = model_catalogue().of_kind(kind);
         Self {
             kind,
-            base_url: None,
+            base_url: own.map(|own| own.base_url.clone()),
             api_key: None,
             headers: BTreeMap::new(),
             ca_file: None,
@@ -101,7 +112,7 @@ impl ProviderConfig {
             stall_timeout: Duration::from_millis(60_000),
             concurrency: 16,
             file: None,
-            default_model: None,
+            default_model: own.map(|own| own.default_model.clone()),
         }
     }
 }
@@ -117,7 +128,7 @@ impl Reader<'_> {
         let kind = fields.text("kind").and_then(ProviderKind::parse);
         let base = ProviderConfig::new(kind.unwrap_or(ProviderKind::Offline));
         let provider = ProviderConfig {
-            base_url: self.base_url(&fields),
+            base_url: self.base_url(&fields).or(base.base_url),
             api_key: self.text(&fields, "api_key").map(Secret::new),
             headers: self.headers(&fields),
             ca_file: self.file(&fields, "ca_file"),
@@ -127,7 +138,7 @@ impl Reader<'_> {
                 .map_or(base.stall_timeout, Duration::from_millis),
             concurrency: fields.integer("concurrency").unwrap_or(base.concurrency),
             file: self.file(&fields, "file"),
-            default_model: self.text(&fields, "default_model"),
+            default_model: self.text(&fields, "default_model").or(base.default_model),
             ..base
         };
         fields.done();
@@ -146,6 +157,15 @@ impl Reader<'_> {
             };
             let message = format!("`{path}` is missing: a provider of this kind needs it");
             self.faults.error("missing_key", &field.node.at, &path, message).help(help);
+        }
+        // A server of the operator's own, or a header, may do without.
+        let own = model_catalogue().of_kind(kind);
+        if let Some(own) = own.filter(|_| !["api_key", "base_url", "headers"].into_iter().any(has)) {
+            let path = format!("{}.api_key", field.path);
+            let message = format!("`{path}` is missing: nobody is answered without it at {}", own.base_url);
+            self.faults
+                .error("missing_key", &field.node.at, &path, message)
+                .help(format!("add `api_key: ${{{}}}`", own.key));
         }
         let common = ["kind", "default_model"];
         for entry in field.node.entries() {
@@ -166,21 +186,15 @@ impl Reader<'_> {
     fn base_url(&mut self, fields: &Fields<'_>) -> Option<String> {
         let field = fields.get("base_url")?;
         let url = self.expanded(&field)?;
-        let url = url.trim_end_matches('/');
-        let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
-        let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
-        if host.is_empty()
-            || url.contains(|c: char| c.is_whitespace() || c.is_control())
-            || host.contains('@')
-        {
+        let address = address(&url);
+        if address.is_none() {
             let message =
                 format!("`{}` is no address: expected `http://host/v1` or `https://host/v1`", field.path);
             self.faults
                 .error("invalid_url", &field.node.at, &field.path, message)
                 .help("a key belongs into `api_key`, not into the address");
-            return None;
         }
-        Some(url.to_owned())
+        address.map(|(address, _)| address)
     }
 
     fn headers(&mut self, fields: &Fields<'_>) -> BTreeMap<String, Secret> {
@@ -216,4 +230,13 @@ impl Reader<'_> {
         }
         Some(path)
     }
+}
+
+/// An address without slashes at its end, and its host; nothing where it is none, or where it holds a key.
+pub(super) fn address(text: &str) -> Option<(String, &str)> {
+    let url = text.trim_end_matches('/');
+    let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"))?;
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let spaced = url.contains(|c: char| c.is_whitespace() || c.is_control());
+    (!host.is_empty() && !host.contains('@') && !spaced).then(|| (url.to_owned(), host))
 }

@@ -6,11 +6,11 @@ use std::{
     time::Duration,
 };
 
-use drupe_extension_api::{DefinitionLimits, ExtensionId};
+use drupe_extension_api::{DefinitionLimits, ExtensionId, wire::QueueMode};
 
 use super::{
-    AgentDefaults, CONFIG, Config, Durability, ExtensionOverride, ExtensionsConfig, JournalConfig,
-    OrchestratorConfig, Sources, layers, models, trust,
+    AgentDefaults, CONFIG, Config, Durability, ExtensionOverride, ExtensionsConfig, InboxConfig,
+    JournalConfig, OrchestratorConfig, Sources, ToolSearchConfig, layers, limits, models, trust,
 };
 use crate::{
     Diagnostics, Loaded, Overlay, PartialLimits, Secret, ToolSelector,
@@ -56,7 +56,7 @@ fn read_layers(sources: &Sources, faults: &mut Diagnostics) -> Option<Config> {
     fields.done();
     layers::origins(&root, "", &mut config.origins);
     layers::written(&root, "", &mut config.written);
-    models::add_implicit(&mut config.models, &overlay, &mut config.origins);
+    models::add_implicit(&mut config.models, &overlay, &mut config.origins, faults);
     Some(config)
 }
 
@@ -117,6 +117,8 @@ impl Reader<'_> {
         let models = fields.within("models");
         let extensions = fields.within("extensions");
         let journal = fields.within("journal");
+        let inbox = fields.within("inbox");
+        let tool_search = fields.within("tool_search");
         let config = Config {
             orchestrator: self.orchestrator(&orchestrator),
             agents_defaults: self.defaults(agents.within("defaults")),
@@ -126,6 +128,9 @@ impl Reader<'_> {
             approvals: self.approvals(fields.within("approvals")),
             reload: trust::reload(fields.within("reload")),
             sandbox: trust::sandbox(fields.within("sandbox")),
+            limits: limits::read(fields.within("limits")),
+            inbox: InboxConfig { queue: queue(inbox.text("queue")) },
+            tool_search: ToolSearchConfig { threshold: tool_search.integer("threshold").unwrap_or(40) },
             log: self.log(fields),
             drain_timeout: Duration::from_millis(fields.integer("drain_timeout_ms").unwrap_or(30_000)),
             health_interval: Duration::from_millis(fields.integer("health_interval_ms").unwrap_or(30_000)),
@@ -134,7 +139,7 @@ impl Reader<'_> {
             origins: BTreeMap::new(),
             written: BTreeMap::new(),
         };
-        for part in [orchestrator, agents, models, extensions, journal] {
+        for part in [orchestrator, agents, models, extensions, journal, inbox, tool_search] {
             part.done();
         }
         config
@@ -157,6 +162,7 @@ impl Reader<'_> {
             uses_tools: selectors
                 .map(|list| list.iter().filter_map(|text| ToolSelector::parse(text)).collect()),
             context,
+            context_tokens: fields.integer("context_tokens").unwrap_or(2_000),
             builder_may_use: may_use.iter().filter_map(|id| ExtensionId::new(id).ok()).collect(),
         }
     }
@@ -273,6 +279,14 @@ fn durability(text: Option<&str>) -> Durability {
         Some("process") => Durability::Process,
         Some("memory") => Durability::Memory,
         _ => Durability::Full,
+    }
+}
+
+fn queue(text: Option<&str>) -> QueueMode {
+    match text {
+        Some("steer") => QueueMode::Steer,
+        Some("interrupt") => QueueMode::Interrupt,
+        _ => QueueMode::Followup,
     }
 }
 

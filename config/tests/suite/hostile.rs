@@ -212,6 +212,13 @@ fn lists_whose_items_each_cost_something_are_bounded() {
     };
     check("context", "prompt.md", 64);
     check("offline", "{when: x, say: y}", 256);
+    let follow = |count: usize| {
+        let items: String = (0..count).map(|n| format!("{{topic: kv.t{n}, task: t}},")).collect();
+        format!("subscribe: [{items}]\n{agent}}}\n")
+    };
+    let home = Home::new();
+    assert_eq!(home.manifest(follow(32)).unwrap().value.subscribe.len(), 32);
+    assert_eq!(home.manifest(follow(33)).unwrap_err().iter().next().unwrap().field, "subscribe[32]");
 }
 
 #[test]

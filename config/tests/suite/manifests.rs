@@ -33,7 +33,10 @@ fn every_key_of_a_manifest_arrives_in_its_type() {
     assert_eq!(manifest.rights, [Right::Submit, Right::Control, Right::Restart, Right::Processes].into());
     assert_eq!(manifest.config["nested"], json!({"list": [1, 2.5, true, null, "text"]}));
     assert_eq!(manifest.secrets, ["DEMO_KEY"]);
+    let followed: Vec<_> = manifest.subscribe.iter().map(|s| (s.topic.as_str(), s.task.as_str())).collect();
+    assert_eq!(followed, [("kv.changed", "Say what changed."), ("agent_error", "Find out why.")]);
     let agent = manifest.agent.unwrap();
+    assert_eq!((agent.limits.max_tool_calls, agent.limits.max_invocations), (Some(10), Some(1)));
     let root = home.path().canonicalize().unwrap();
     assert_eq!(
         agent.instructions,
@@ -70,11 +73,13 @@ fn agent_of(home: &Home, limits: &str) -> AgentSection {
 #[test]
 fn limits_and_parameters_of_a_manifest_win_over_the_defaults_and_those_over_the_built_in_ones() {
     let home = Home::new();
-    let defaults = "agents: {defaults: {model: [a, b], limits: {max_turns: 4, max_retries: 1}, parameters: {seed: 1, top_p: 0.5, extra: {x: 1}}}}";
+    let defaults = "agents: {defaults: {model: [a, b], limits: {max_turns: 4, max_retries: 1, max_tool_calls: 9, max_invocations: 3}, parameters: {seed: 1, top_p: 0.5, extra: {x: 1}}}}";
     let defaults = home.config(defaults).unwrap().value.agents_defaults;
-    let agent = agent_of(&home, "limits: {max_turns: 7}, parameters: {seed: 2, extra: {y: 2}}");
+    let agent =
+        agent_of(&home, "limits: {max_turns: 7, max_tool_calls: 5}, parameters: {seed: 2, extra: {y: 2}}");
     let limits = agent.limits_over(&defaults);
     assert_eq!((limits.max_turns, limits.max_retries, limits.max_depth), (7, 1, 3));
+    assert_eq!((limits.max_tool_calls, limits.max_invocations), (5, 3));
     let parameters = agent.parameters_over(&defaults);
     assert_eq!((parameters.seed, parameters.top_p), (Some(2), Some(0.5)));
     assert_eq!(json!(parameters.extra), json!({"x": 1, "y": 2}));

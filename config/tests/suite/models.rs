@@ -32,10 +32,18 @@ fn with_no_provider_the_offline_model_is_the_default() {
 fn a_key_alone_is_a_provider_with_a_default_model() {
     check("", &["OPENAI_API_KEY"], &["offline", "openai"], Some("openai"));
     check("", &["ANTHROPIC_API_KEY"], &["anthropic", "offline"], Some("anthropic"));
+    check("", &["GEMINI_API_KEY"], &["gemini", "offline"], Some("gemini"));
+    check("", &["GOOGLE_API_KEY"], &["gemini", "offline"], Some("gemini"));
     check("", &["ANTHROPIC_API_KEY", "OPENAI_API_KEY"], &["anthropic", "offline", "openai"], Some("openai"));
+    check(
+        "",
+        &["ANTHROPIC_API_KEY", "GEMINI_API_KEY"],
+        &["anthropic", "gemini", "offline"],
+        Some("anthropic"),
+    );
     let config = config("", &["OPENAI_API_KEY"]);
     let provider = &config.models.providers["openai"];
-    assert_eq!(provider.kind, ProviderKind::OpenaiChat);
+    assert_eq!(provider.kind, ProviderKind::Openai);
     assert_eq!(provider.base_url.as_deref(), Some("https://api.openai.com/v1"));
     assert_eq!(provider.default_model.as_deref(), Some("gpt-4.1-mini"));
     let default = config.effective().into_iter().find(|value| value.key == "models.aliases.default").unwrap();
@@ -76,4 +84,104 @@ fn an_authority_is_found_beside_the_file_and_by_its_absolute_path() {
         let models = home.config(file).unwrap().value.models;
         assert_eq!(models.providers["ollama"].ca_file.as_deref(), Some(authority.as_path()), "{written}");
     }
+}
+
+/// The kind and the address of the one provider that these variables configure.
+fn implicit(variables: &[(&str, &str)]) -> (ProviderKind, String) {
+    let home = Home::new();
+    let mut sources = home.sources("");
+    sources.environment = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    let providers = load_config(&sources).unwrap().value.models.providers;
+    let found = providers.into_values().find(|provider| provider.kind != ProviderKind::Offline).unwrap();
+    assert_eq!(found.api_key.map(|key| key.expose().to_owned()).as_deref(), Some("k"));
+    (found.kind, found.base_url.unwrap())
+}
+
+#[test]
+fn each_key_speaks_its_vendors_own_protocol_at_its_own_address() {
+    for (key, kind, address) in [
+        ("OPENAI_API_KEY", ProviderKind::Openai, "https://api.openai.com/v1"),
+        ("ANTHROPIC_API_KEY", ProviderKind::Anthropic, "https://api.anthropic.com/v1"),
+        ("GEMINI_API_KEY", ProviderKind::Gemini, "https://generativelanguage.googleapis.com/v1beta"),
+        ("GOOGLE_API_KEY", ProviderKind::Gemini, "https://generativelanguage.googleapis.com/v1beta"),
+    ] {
+        assert_eq!(implicit(&[(key, "k")]), (kind, address.to_owned()), "{key}");
+    }
+    let both = implicit(&[("GEMINI_API_KEY", "k"), ("GOOGLE_API_KEY", "other")]);
+    assert_eq!(both.0, ProviderKind::Gemini);
+    implicit(&[("GEMINI_API_KEY", " "), ("GOOGLE_API_KEY", "k")]);
+}
+
+#[test]
+fn an_address_in_the_environment_is_honoured_and_a_foreign_one_of_openai_means_chat_completions() {
+    for (variable, key, written, kind, address) in [
+        ("OPENAI_BASE_URL", "OPENAI_API_KEY", "", ProviderKind::Openai, "https://api.openai.com/v1"),
+        (
+            "OPENAI_BASE_URL",
+            "OPENAI_API_KEY",
+            "https://eu.api.openai.com/v1/",
+            ProviderKind::Openai,
+            "https://eu.api.openai.com/v1",
+        ),
+        (
+            "OPENAI_BASE_URL",
+            "OPENAI_API_KEY",
+            "http://localhost:8000/v1",
+            ProviderKind::OpenaiChat,
+            "http://localhost:8000/v1",
+        ),
+        (
+            "OPENAI_BASE_URL",
+            "OPENAI_API_KEY",
+            "https://notapi.openai.com/v1",
+            ProviderKind::OpenaiChat,
+            "https://notapi.openai.com/v1",
+        ),
+        (
+            "ANTHROPIC_BASE_URL",
+            "ANTHROPIC_API_KEY",
+            "https://gateway.example.org/a",
+            ProviderKind::Anthropic,
+            "https://gateway.example.org/a/v1",
+        ),
+        (
+            "ANTHROPIC_BASE_URL",
+            "ANTHROPIC_API_KEY",
+            "https://gateway.example.org/v1",
+            ProviderKind::Anthropic,
+            "https://gateway.example.org/v1",
+        ),
+    ] {
+        assert_eq!(implicit(&[(key, "k"), (variable, written)]), (kind, address.to_owned()), "{written}");
+    }
+}
+
+#[test]
+fn an_address_in_the_environment_that_is_none_is_a_fault_and_is_not_shown() {
+    let home = Home::new();
+    let mut sources = home.sources("");
+    for written in ["localhost:8000", "https://user:hidden@host/v1", "https://"] {
+        sources.environment = [("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", written)]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into();
+        let faults = load_config(&sources).unwrap_err();
+        let shown = faults.render(false);
+        assert!(faults.len() == 1 && shown.contains("OPENAI_BASE_URL"), "{shown}");
+        assert!(!shown.contains("hidden"), "{shown}");
+    }
+}
+
+#[test]
+fn what_a_model_can_do_is_known_of_those_that_ship() {
+    let catalogue = drupe_config::model_catalogue();
+    let can = |name: &str| {
+        let (_, entry) = catalogue.entries().find(|(listed, _)| *listed == name).unwrap();
+        (entry.profile.tools, entry.profile.reasoning, entry.profile.sampling)
+    };
+    assert_eq!(can("gpt-5*"), (Some(true), Some(true), Some(false)));
+    assert_eq!(can("gpt-4.1*"), (Some(true), Some(false), Some(true)));
+    assert_eq!(can("claude-opus-4*"), (Some(true), Some(true), Some(true)));
+    let file = "models: {profiles: {m: {tools: false, sampling: true}}}";
+    let own = &config(file, &[]).models.profiles["m"];
+    assert_eq!((own.tools, own.reasoning, own.sampling), (Some(false), None, Some(true)));
 }

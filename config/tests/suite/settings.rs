@@ -126,7 +126,9 @@ fn the_shipped_file_changes_nothing_and_its_comments_are_valid_keys() {
     std::fs::create_dir(home.path().join("my-extensions")).unwrap();
     let text = uncommented(drupe_config::DEFAULT_CONFIG).replace("../my-extensions", "my-extensions");
     let mut sources = home.sources(&text);
-    sources.environment.insert("OLLAMA_KEY".into(), "k".into());
+    for key in ["OLLAMA_KEY", "CLAUDE_KEY"] {
+        sources.environment.insert(key.into(), "k".into());
+    }
     let loaded = load_config(&sources).unwrap_or_else(|faults| panic!("{}\n{text}", faults.render(false)));
     assert!(loaded.warnings.is_empty(), "{}", loaded.warnings.render(false));
     for section in drupe_config::config_schema()["properties"].as_object().unwrap().keys() {

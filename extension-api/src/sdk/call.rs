@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     AgentId, AgentInvocationContext, AgentResponse, Definition, Fault, ToolName, ToolResult,
-    wire::{CallContext, CallTool, InvokeAgent, Progress, RestartRequest, RunAgent, host},
+    wire::{CallContext, CallTool, Emit, InvokeAgent, Progress, RestartRequest, RunAgent, host},
 };
 
 /// One call: its [`CallContext`] (`call.session`, `call.agent`, `call.effect_id`, …), and the calls that may
@@ -73,6 +73,13 @@ impl Call {
     pub async fn progress(&self, text: impl Into<String>) -> Result<(), Fault> {
         let progress = Progress { effect_id: self.effect_id.clone(), text: text.into() };
         self.inner.shared.request(&self.inner.origin, host::PROGRESS, &progress).await
+    }
+
+    /// Publishes a message on this extension's topic `<id>.<topic>`, as set off by this call: it bears the turn's
+    /// correlation id, and what it sets off counts as set off by the turn.
+    pub async fn emit(&self, topic: &str, payload: &(impl Serialize + ?Sized)) -> Result<(), Fault> {
+        let emit = Emit { topic: topic.to_owned(), payload: serde_json::to_value(payload)? };
+        self.inner.shared.request(&self.inner.origin, host::EMIT, &emit).await
     }
 
     /// Asks the supervisor for a restart, which comes when the turn of this call has ended; its outcome is told to

@@ -167,7 +167,17 @@ impl Host {
 
     /// Receives the messages of a whole topic, such as `kv.changed`, from now on.
     pub async fn subscribe(&self, topic: &str) -> Result<Subscription, Fault> {
-        let subscribe = Subscribe { topic: topic.to_owned() };
+        self.follow(topic, false).await
+    }
+
+    /// The same, and messages wait while the extension is away: each comes at least once. What a
+    /// [`Subscription`] gave counts as done when the next message is asked for.
+    pub async fn subscribe_durable(&self, topic: &str) -> Result<Subscription, Fault> {
+        self.follow(topic, true).await
+    }
+
+    async fn follow(&self, topic: &str, durable: bool) -> Result<Subscription, Fault> {
+        let subscribe = Subscribe { topic: topic.to_owned(), durable };
         let handle = self.shared.request(&Origin::default(), host::SUBSCRIBE, &subscribe).await?;
         Ok(Subscription::new(self.shared.clone(), handle))
     }

@@ -202,7 +202,7 @@ impl FakeHost {
             host::TOOLS_CHANGED => record.tools_changed += 1,
             host::HANDLE_CLOSE => drop(record.subscriptions.remove(&read::<u64>(payload)?)),
             host::SUBSCRIBE => {
-                let Subscribe { topic } = read(payload)?;
+                let Subscribe { topic, durable: _ } = read(payload)?;
                 let handle = record.number();
                 let reader = Reader { topic, ready: Default::default(), ended: false, waker: None };
                 record.subscriptions.insert(handle, reader);

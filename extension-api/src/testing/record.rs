@@ -97,6 +97,8 @@ impl Record {
             reader.ready.push_back(BusMessage {
                 topic: topic.to_owned(),
                 payload: payload.clone(),
+                correlation_id: None,
+                id: None,
                 skipped: 0,
             });
             woken.extend(reader.waker.take());

@@ -30,6 +30,10 @@ pub struct Emit {
 pub struct Subscribe {
     /// A whole topic.
     pub topic: String,
+    /// Whether messages wait for this extension while it is away, and come again until they are done with: those that
+    /// one [`host::HANDLE_NEXT`] gave count as done when the next one asks.
+    #[serde(default)]
+    pub durable: bool,
 }
 
 /// One message of a topic.
@@ -39,6 +43,12 @@ pub struct BusMessage {
     pub topic: String,
     /// The message.
     pub payload: Value,
+    /// Links it to the turn that set it off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<crate::CorrelationId>,
+    /// Of a durable subscription: the message's number, the same each time it comes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<u64>,
     /// How many were skipped before it because the reader was slow.
     #[serde(default)]
     pub skipped: u64,
@@ -135,6 +145,23 @@ pub struct Submit {
     /// Wall time of the turn, in milliseconds.
     #[serde(default)]
     pub time_budget_ms: Option<u64>,
+    /// What becomes of it while another turn of the session runs; none takes `inbox.queue` of the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueMode>,
+}
+
+/// What becomes of a message that arrives while another turn of its session runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QueueMode {
+    /// It is answered when its turn comes.
+    #[default]
+    Followup,
+    /// The running turn takes it in at its next step; it gets no answer of its own. Where no turn runs, or the running
+    /// one ends first, it is answered like any other.
+    Steer,
+    /// The running turn is stopped, and the message is answered when its turn comes.
+    Interrupt,
 }
 
 /// An inbound message was accepted: it will be answered.

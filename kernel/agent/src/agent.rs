@@ -33,6 +33,8 @@ pub struct Task {
     pub text: String,
     /// What it learns of the conversation.
     pub context: AgentInvocationContext,
+    /// Texts that stand before the task, delimited as data, after `context`.
+    pub notes: Vec<String>,
     /// Earlier messages of the conversation; only the root of a turn gets them.
     pub history: Vec<Arc<Message>>,
 }
@@ -62,7 +64,7 @@ impl LoopAgent {
             offline: definition.offline.clone(),
             root,
         };
-        let shared = turn_loop::Shared::new(&definition, &registry, card);
+        let shared = turn_loop::Shared::new(&definition, &registry, card, model.profile().tools);
         Self { definition: Arc::new(definition), registry, model, shared }
     }
 

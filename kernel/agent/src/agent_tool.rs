@@ -1,6 +1,6 @@
 //! An agent as a tool: what every agent is to every other.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use drupe_extension_api::{
     AgentInvocationContext, AgentResponse, EffectClass, ResponseStatus, ToolAnnotations, ToolName, ToolSpec,
@@ -45,21 +45,26 @@ struct Answer<'a> {
     remaining_tokens: u64,
 }
 
+/// The input of an agent without a schema of its own, and the same compiled.
+static TASK_INPUT: LazyLock<(Value, Arc<jsonschema::Validator>)> = LazyLock::new(|| {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "task": {"type": "string", "description": "What the agent shall do, complete in itself."},
+            "context": {"type": "string", "description": "What it needs to know of the conversation."},
+        },
+        "required": ["task"],
+        "additionalProperties": false,
+    });
+    let validator = jsonschema::validator_for(&schema).expect("the schema is valid");
+    (schema, Arc::new(validator))
+});
+
 impl AgentTool {
     /// The agent under that name. Without an `input` schema it takes `{task, context?}`.
     pub fn new(agent: Arc<dyn Agent>, name: ToolName, description: String, input: Option<Value>) -> Self {
         let own_input = input.is_some();
-        let input_schema = input.unwrap_or_else(|| {
-            json!({
-                "type": "object",
-                "properties": {
-                    "task": {"type": "string", "description": "What the agent shall do, complete in itself."},
-                    "context": {"type": "string", "description": "What it needs to know of the conversation."},
-                },
-                "required": ["task"],
-                "additionalProperties": false,
-            })
-        });
+        let input_schema = input.unwrap_or_else(|| TASK_INPUT.0.clone());
         let annotations = ToolAnnotations {
             // A run that was cut off goes on where its own records end, so calling it again is safe.
             effect: EffectClass::Idempotent,
@@ -88,7 +93,7 @@ impl AgentTool {
                 user_message: Some(scope.user_message.clone()),
                 correlation_id: Some(scope.correlation.clone()),
             },
-            history: Vec::new(),
+            ..Task::default()
         })
     }
 }
@@ -100,6 +105,10 @@ impl Tool for AgentTool {
 
     fn origin(&self) -> &str {
         self.agent.id().as_str()
+    }
+
+    fn validator(&self) -> Option<Arc<jsonschema::Validator>> {
+        (!self.own_input).then(|| Arc::clone(&TASK_INPUT.1))
     }
 
     fn call(

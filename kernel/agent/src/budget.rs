@@ -5,102 +5,25 @@
 //! reserved; afterwards the reservation is replaced by what was really used. So a tree overshoots by at most one
 //! reserved call.
 
+mod exceeded;
+mod node;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use drupe_extension_api::{AgentId, DefinitionLimits, Spend, Usage};
+use drupe_extension_api::{AgentId, BudgetUse, DefinitionLimits, Spend, Usage};
 use tokio::time::Instant;
 
-use crate::model::{ModelProfile, Price};
+use crate::model::ModelProfile;
+pub use exceeded::{Exceeded, Limit};
+use node::Node;
 
 /// A node of the tree.
 #[derive(Debug, Clone)]
 pub struct Budget {
     tree: Arc<Mutex<Vec<Node>>>,
     at: usize,
+    began: Instant,
     deadline: Instant,
-}
-
-#[derive(Debug)]
-struct Node {
-    parent: Option<usize>,
-    agent: AgentId,
-    limits: DefinitionLimits,
-    spend: Spend,
-    /// A price was unknown, so `spend.cost_usd` is no sum.
-    unknown_cost: bool,
-    /// Tokens set aside for calls that run.
-    reserved: u64,
-    /// US dollars set aside for them.
-    reserved_usd: f64,
-    /// Tokens of calls whose end was never seen.
-    lost: u64,
-    /// US dollars that they may have cost.
-    lost_usd: f64,
-}
-
-/// Which limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limit {
-    /// `max_turns`.
-    Turns,
-    /// `max_tokens_per_invocation`.
-    Tokens,
-    /// `max_cost_usd`.
-    Cost,
-    /// A price is unknown where a cost limit holds.
-    UnknownPrice,
-}
-
-impl Limit {
-    /// The key that sets it.
-    pub fn key(self) -> &'static str {
-        match self {
-            Self::Turns => "max_turns",
-            Self::Tokens => "max_tokens_per_invocation",
-            Self::Cost => "max_cost_usd",
-            Self::UnknownPrice => "allow_unknown_price",
-        }
-    }
-}
-
-/// A limit that stops work.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub struct Exceeded {
-    /// Which.
-    pub limit: Limit,
-    /// Whose.
-    pub agent: AgentId,
-    /// How much was used, in the limit's unit; for cost in millionths of a dollar.
-    pub used: u64,
-    /// How much is allowed.
-    pub allowed: u64,
-}
-
-impl std::fmt::Display for Exceeded {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { limit, agent, used, allowed } = self;
-        match limit {
-            Limit::Turns => {
-                write!(f, "agent `{agent}` has used {used} of the {allowed} steps of `max_turns`")
-            }
-            Limit::Tokens => write!(
-                f,
-                "agent `{agent}` has used {used} of {allowed} tokens (`max_tokens_per_invocation`), and the next model \
-                 call does not fit"
-            ),
-            Limit::Cost => write!(
-                f,
-                "agent `{agent}` has used ${:.4} of ${:.4} (`max_cost_usd`), and the next model call may cost more",
-                *used as f64 / 1e6,
-                *allowed as f64 / 1e6
-            ),
-            Limit::UnknownPrice => write!(
-                f,
-                "agent `{agent}` has a cost limit (`max_cost_usd`), but the price of its model is unknown; set \
-                 `allow_unknown_price: true` or give the price under `models.profiles`"
-            ),
-        }
-    }
 }
 
 /// What is set aside for one model call.
@@ -111,14 +34,16 @@ pub struct Reservation {
     pub tokens: u64,
     /// The most that the answer may have.
     pub max_output_tokens: u32,
-    usd: f64,
+    /// US dollars; 0 where the price is unknown.
+    pub usd: f64,
 }
 
 impl Budget {
     /// The root of a tree.
     pub fn root(agent: AgentId, limits: &DefinitionLimits, now: Instant) -> Self {
         let deadline = now + std::time::Duration::from_millis(limits.time_budget_ms);
-        Self { tree: Arc::new(Mutex::new(vec![Node::new(None, agent, limits)])), at: 0, deadline }
+        let tree = Arc::new(Mutex::new(vec![Node::new(None, agent, limits)]));
+        Self { tree, at: 0, began: now, deadline }
     }
 
     /// A node below this one: bounded by its own limits, and by what all above it have left.
@@ -127,7 +52,7 @@ impl Budget {
         let mut nodes = self.nodes();
         nodes.push(Node::new(Some(self.at), agent, limits));
         let deadline = self.deadline.min(now + std::time::Duration::from_millis(limits.time_budget_ms));
-        Self { tree: Arc::clone(&self.tree), at: nodes.len() - 1, deadline }
+        Self { tree: Arc::clone(&self.tree), at: nodes.len() - 1, began: now, deadline }
     }
 
     /// When its time is over.
@@ -143,9 +68,7 @@ impl Budget {
 
     /// What it and all below it have spent.
     pub fn spend(&self) -> Spend {
-        let nodes = self.nodes();
-        let node = &nodes[self.at];
-        Spend { cost_usd: (!node.unknown_cost).then_some(node.spend.cost_usd.unwrap_or(0.0)), ..node.spend }
+        self.nodes()[self.at].spend()
     }
 
     /// Sets the worst case of a model call aside: `input` tokens, and an answer as long as `max_output`, the model
@@ -157,115 +80,147 @@ impl Budget {
         model: &ModelProfile,
     ) -> Result<Reservation, Exceeded> {
         let mut nodes = self.nodes();
-        let chain: Vec<usize> = self.chain(&nodes).collect();
         let mut output =
             u64::from(max_output.unwrap_or(model.max_output_tokens).min(model.max_output_tokens));
-        for &at in &chain {
+        for at in self.chain(&nodes) {
             let left = nodes[at].left();
             if left <= input {
-                let node = &nodes[at];
-                return Err(node.exceeded(Limit::Tokens, node.used(), node.limits.max_tokens_per_invocation));
+                return Err(nodes[at].out_of_tokens());
             }
             output = output.min(left - input);
         }
         let worst = Usage { input_tokens: input, output_tokens: output, ..Usage::default() };
         let usd = model.price.map_or(0.0, |price| price.cost(&worst));
-        for &at in &chain {
+        for at in self.chain(&nodes) {
             nodes[at].check_cost(usd, model.price.is_some())?;
         }
-        for &at in &chain {
-            nodes[at].reserved += input + output;
-            nodes[at].reserved_usd += usd;
-        }
+        self.each(&mut nodes, |node| {
+            node.reserved += input + output;
+            node.reserved_usd += usd;
+        });
         let max_output_tokens = u32::try_from(output).unwrap_or(u32::MAX);
         Ok(Reservation { tokens: input + output, max_output_tokens, usd })
     }
 
     /// Replaces a reservation by what the call has used; no cost stands for an unknown price.
     pub fn settle(&self, reservation: Reservation, usage: Usage, cost_usd: Option<f64>) {
-        let mut nodes = self.nodes();
-        for at in self.chain(&nodes).collect::<Vec<_>>() {
-            let node = &mut nodes[at];
-            node.reserved -= reservation.tokens;
-            node.reserved_usd -= reservation.usd;
+        self.all(|node| {
+            node.release(&reservation);
             node.charge(usage, cost_usd);
-        }
+        });
     }
 
     /// Ends a reservation whose use is not known: all of it counts as used.
     pub fn lose(&self, reservation: Reservation) {
-        let mut nodes = self.nodes();
-        for at in self.chain(&nodes).collect::<Vec<_>>() {
-            nodes[at].reserved -= reservation.tokens;
-            nodes[at].reserved_usd -= reservation.usd;
-            nodes[at].lost += reservation.tokens;
-            nodes[at].lost_usd += reservation.usd;
-        }
+        self.all(|node| {
+            node.release(&reservation);
+            node.lost += reservation.tokens;
+            node.lost_usd += reservation.usd;
+        });
     }
 
     /// Charges what an attempt that was repeated has used, or what an earlier process spent at this place.
     pub fn recharge(&self, usage: Usage, cost_usd: Option<f64>) {
-        let mut nodes = self.nodes();
-        for at in self.chain(&nodes).collect::<Vec<_>>() {
-            nodes[at].charge(usage, cost_usd);
-        }
+        self.all(|node| node.charge(usage, cost_usd));
     }
 
-    /// Counts tokens as used whose end an earlier process never saw, at the dearest price of the model where it is
-    /// known.
-    pub fn recharge_lost(&self, tokens: u64, price: Option<Price>) {
-        let usd = price.map_or(0.0, |p| tokens as f64 * p.input.max(p.output) / 1_000_000.0);
-        let mut nodes = self.nodes();
-        for at in self.chain(&nodes).collect::<Vec<_>>() {
-            nodes[at].lost = nodes[at].lost.saturating_add(tokens);
-            nodes[at].lost_usd += usd;
-        }
+    /// Counts tokens as used whose end an earlier process never saw.
+    pub fn recharge_lost(&self, tokens: u64, usd: f64) {
+        self.all(|node| {
+            node.lost = node.lost.saturating_add(tokens);
+            node.lost_usd += usd;
+        });
     }
 
     /// Charges a whole run that ended in an earlier process, or that reports its own spending.
     pub fn recharge_run(&self, spend: &Spend) {
-        let mut nodes = self.nodes();
-        for at in self.chain(&nodes).collect::<Vec<_>>() {
-            let node = &mut nodes[at];
+        self.all(|node| {
             node.charge(spend.usage, spend.cost_usd);
             node.spend.turns += spend.turns;
             node.spend.tool_calls += spend.tool_calls;
             node.spend.invocations += spend.invocations;
-        }
+        });
+    }
+
+    /// The limit that what is used and set aside has passed. Only what nobody could reserve, such as an attempt
+    /// that failed and is repeated, passes one.
+    pub fn overdrawn(&self) -> Option<Exceeded> {
+        let nodes = self.nodes();
+        self.chain(&nodes).find_map(|at| nodes[at].overdrawn())
     }
 
     /// Whether the run may take one more step; `own` is how many it has taken.
     pub fn may_step(&self, own: u32) -> Result<(), Exceeded> {
         let nodes = self.nodes();
         let node = &nodes[self.at];
-        if own >= node.limits.max_turns {
-            return Err(node.exceeded(Limit::Turns, own.into(), node.limits.max_turns.into()));
-        }
-        Ok(())
+        let most = node.limits.max_turns;
+        if own < most { Ok(()) } else { Err(node.exceeded(Limit::Turns, own.into(), most.into())) }
     }
 
     /// Counts one step.
     pub fn step(&self) {
-        let mut nodes = self.nodes();
-        for at in self.chain(&nodes).collect::<Vec<_>>() {
-            nodes[at].spend.turns += 1;
-        }
+        self.all(|node| node.spend.turns += 1);
     }
 
-    /// Counts tool calls.
-    pub fn tool_calls(&self, count: u32) {
+    /// Counts one tool call, unless it would pass a limit of this run or of one above it.
+    pub fn tool_call(&self) -> Result<(), Exceeded> {
         let mut nodes = self.nodes();
-        for at in self.chain(&nodes).collect::<Vec<_>>() {
-            nodes[at].spend.tool_calls += count;
-        }
+        self.calls_left(&nodes)?;
+        self.each(&mut nodes, |node| node.spend.tool_calls += 1);
+        Ok(())
     }
 
-    /// Counts a run.
-    pub fn invocation(&self) {
-        let mut nodes = self.nodes();
-        for at in self.chain(&nodes).collect::<Vec<_>>() {
-            nodes[at].spend.invocations += 1;
+    /// Whether one more tool call would pass no limit of this run or of one above it.
+    pub fn may_call_tools(&self) -> Result<(), Exceeded> {
+        self.calls_left(&self.nodes())
+    }
+
+    fn calls_left(&self, nodes: &[Node]) -> Result<(), Exceeded> {
+        for at in self.chain(nodes) {
+            let (node, used) = (&nodes[at], nodes[at].spend.tool_calls);
+            let most = node.limits.max_tool_calls;
+            if used >= most {
+                return Err(node.exceeded(Limit::ToolCalls, used.into(), most.into()));
+            }
         }
+        Ok(())
+    }
+
+    /// Counts a tool call that an earlier process made.
+    pub fn count_tool_call(&self) {
+        self.all(|node| node.spend.tool_calls += 1);
+    }
+
+    /// Counts this run, unless it would pass a limit of its own or of one above it.
+    pub fn invocation(&self) -> Result<(), Exceeded> {
+        let mut nodes = self.nodes();
+        for at in self.chain(&nodes) {
+            let (node, used) = (&nodes[at], nodes[at].spend.invocations);
+            let most = node.limits.max_invocations;
+            if used >= most {
+                return Err(node.exceeded(Limit::Invocations, used.into(), most.into()));
+            }
+        }
+        self.each(&mut nodes, |node| node.spend.invocations += 1);
+        Ok(())
+    }
+
+    /// Takes back that this run was counted: it does not begin.
+    pub fn take_back_invocation(&self) {
+        self.all(|node| node.spend.invocations -= 1);
+    }
+
+    /// Counts this run, which an earlier process began.
+    pub fn count_invocation(&self) {
+        self.all(|node| node.spend.invocations += 1);
+    }
+
+    /// The limits of this run of which most is used, each told once. `own` is how many steps it has taken.
+    pub fn warnings(&self, own: u32, now: Instant) -> Vec<BudgetUse> {
+        let ms = |from: Instant, to: Instant| crate::run::millis(to.saturating_duration_since(from));
+        let time = (ms(self.began, now), ms(self.began, self.deadline));
+        let mut nodes = self.nodes();
+        nodes[self.at].warnings(own, time)
     }
 
     fn nodes(&self) -> MutexGuard<'_, Vec<Node>> {
@@ -276,64 +231,25 @@ impl Budget {
     fn chain<'a>(&self, nodes: &'a [Node]) -> impl Iterator<Item = usize> + use<'a> {
         std::iter::successors(Some(self.at), |&at| nodes[at].parent)
     }
-}
 
-impl Node {
-    fn new(parent: Option<usize>, agent: AgentId, limits: &DefinitionLimits) -> Self {
-        Self {
-            parent,
-            agent,
-            limits: limits.clone(),
-            spend: Spend::default(),
-            unknown_cost: false,
-            reserved: 0,
-            reserved_usd: 0.0,
-            lost: 0,
-            lost_usd: 0.0,
+    /// Changes this node and all above it at once.
+    fn all(&self, change: impl FnMut(&mut Node)) {
+        self.each(&mut self.nodes(), change);
+    }
+
+    fn each(&self, nodes: &mut [Node], mut change: impl FnMut(&mut Node)) {
+        let mut next = Some(self.at);
+        while let Some(at) = next {
+            change(&mut nodes[at]);
+            next = nodes[at].parent;
         }
-    }
-
-    fn used(&self) -> u64 {
-        self.spend.usage.total() + self.lost
-    }
-
-    fn left(&self) -> u64 {
-        self.limits.max_tokens_per_invocation.saturating_sub(self.used() + self.reserved)
-    }
-
-    fn charge(&mut self, usage: Usage, cost_usd: Option<f64>) {
-        self.spend.usage += usage;
-        match cost_usd {
-            Some(cost) => *self.spend.cost_usd.get_or_insert(0.0) += cost,
-            None => self.unknown_cost |= usage.total() > 0,
-        }
-    }
-
-    fn check_cost(&self, usd: f64, price_known: bool) -> Result<(), Exceeded> {
-        let Some(allowed) = self.limits.max_cost_usd else { return Ok(()) };
-        let micro = |usd: f64| (usd * 1e6) as u64;
-        if !price_known {
-            return if self.limits.allow_unknown_price {
-                Ok(())
-            } else {
-                Err(self.exceeded(Limit::UnknownPrice, 0, micro(allowed)))
-            };
-        }
-        let used = self.spend.cost_usd.unwrap_or(0.0) + self.lost_usd;
-        if used + self.reserved_usd + usd > allowed {
-            return Err(self.exceeded(Limit::Cost, micro(used), micro(allowed)));
-        }
-        Ok(())
-    }
-
-    fn exceeded(&self, limit: Limit, used: u64, allowed: u64) -> Exceeded {
-        Exceeded { limit, agent: self.agent.clone(), used, allowed }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Price;
 
     fn limits(tokens: u64) -> DefinitionLimits {
         DefinitionLimits { max_tokens_per_invocation: tokens, ..DefinitionLimits::default() }
@@ -344,7 +260,13 @@ mod tests {
     }
 
     fn model(price: Option<Price>) -> ModelProfile {
-        ModelProfile { name: "m/m".into(), context_window: 100_000, max_output_tokens: 1_000, price }
+        ModelProfile {
+            name: "m/m".into(),
+            context_window: 100_000,
+            max_output_tokens: 1_000,
+            price,
+            tools: true,
+        }
     }
 
     #[test]
@@ -379,5 +301,52 @@ mod tests {
         budget.lose(budget.reserve(1, None, &model(None)).expect("allowed"));
         let dear = Price { input: 1.0, cached: 1.0, output: 100.0 };
         assert_eq!(budget.reserve(1, None, &model(Some(dear))).expect_err("refused").limit, Limit::Cost);
+    }
+
+    #[test]
+    fn counts_are_charged_to_all_above_and_bounded_by_each_of_them() {
+        let parent_limits =
+            DefinitionLimits { max_tool_calls: 2, max_invocations: 3, ..DefinitionLimits::default() };
+        let parent = Budget::root(agent("p"), &parent_limits, Instant::now());
+        parent.invocation().expect("the first");
+        let child = parent.child(agent("c"), &limits(50_000), Instant::now());
+        child.invocation().expect("the second");
+        child.tool_call().expect("the first");
+        parent.tool_call().expect("the second");
+        let error = child.tool_call().expect_err("one too many");
+        assert_eq!(
+            (error.limit, error.agent.as_str(), error.used, error.allowed),
+            (Limit::ToolCalls, "p", 2, 2)
+        );
+        let other = parent.child(agent("o"), &limits(50_000), Instant::now());
+        other.invocation().expect("the third");
+        assert_eq!(other.invocation().expect_err("one too many").limit, Limit::Invocations);
+        assert_eq!((parent.spend().tool_calls, parent.spend().invocations), (2, 3));
+        assert_eq!((child.spend().tool_calls, child.spend().invocations), (1, 1));
+    }
+
+    #[test]
+    fn most_of_a_limit_is_told_once() {
+        let mut few = limits(1_000);
+        (few.max_turns, few.max_tool_calls, few.max_cost_usd) = (5, 1, Some(0.01));
+        let now = Instant::now();
+        let budget = Budget::root(agent("p"), &few, now);
+        let told = |own, ms| {
+            let at = now + std::time::Duration::from_millis(ms);
+            budget.warnings(own, at).into_iter().map(|w| (w.limit, w.used, w.allowed)).collect::<Vec<_>>()
+        };
+        let text = |limit: &str, used, allowed| vec![(limit.to_owned(), used, allowed)];
+        assert_eq!(told(3, 10), []);
+        assert_eq!(told(4, 10), text("max_turns", 4, 5));
+        budget.recharge(Usage { input_tokens: 799, ..Usage::default() }, Some(0.001));
+        assert_eq!(told(5, 10), []);
+        budget.recharge_lost(1, 0.007);
+        assert_eq!(
+            told(5, 10),
+            [text("max_tokens_per_invocation", 800, 1_000), text("max_cost_usd", 8_000, 10_000)].concat()
+        );
+        assert_eq!(told(5, 96_000), text("time_budget_ms", 96_000, 120_000));
+        budget.tool_call().expect("the only one");
+        assert_eq!(told(5, 120_000), [], "a limit of one has no most");
     }
 }

@@ -15,12 +15,14 @@ use std::{
 
 use drupe_extension_api::{
     DefinitionLimits, EffectClass, EffectId, EventBody, Item, ItemKind, Preview, ToolCallRequest, ToolStatus,
+    wire::HookPoint,
 };
 use futures_util::{StreamExt, stream};
-use serde_json::value::RawValue;
+use serde_json::{json, value::RawValue};
 use tokio::time::Instant;
 
 use crate::{
+    budget::Exceeded,
     ids,
     journal::{Entry, JournalFault, RecordedEffect},
     policy::{Decision, PolicyCall},
@@ -110,9 +112,13 @@ pub async fn call_tool(
     let known = recorded.iter().flat_map(|s| &s.effects).find(|e| e.effect == effect);
     // Code that waits for a tool holds no share of the gate meanwhile.
     let work = async {
-        let call = planned(bounds, place, 0, effect, &request, known).await?;
-        if known.is_none() {
-            run.budget.tool_calls(1);
+        // Calls of an earlier process were charged when the run began again.
+        let (call, exceeded) = match known {
+            Some(known) => (resume::call(bounds, place, effect, &request, known).await?, None),
+            None => planned(bounds, place, 0, effect, &request, None).await?,
+        };
+        if let Some(exceeded) = exceeded {
+            run.event(EventBody::BudgetExceeded(exceeded.told()));
         }
         run.commit().await?;
         let (_, answer) = one(bounds, place, call, &AtomicUsize::new(0)).await?;
@@ -124,22 +130,25 @@ pub async fn call_tool(
 }
 
 /// Decides for each call of a step whether it can run, and records what is about to happen. The caller commits.
+/// With the limit that no further call may pass, if one met it.
 pub(crate) async fn plan(
     bounds: Bounds<'_>,
     run: &Arc<Run>,
     step: u32,
     requests: &[ToolCallRequest],
     recorded: &[RecordedEffect],
-) -> Result<Vec<Call>, JournalFault> {
+) -> Result<(Vec<Call>, Option<Exceeded>), JournalFault> {
     let mut calls = Vec::with_capacity(requests.len());
+    let mut exceeded = None;
     for (index, request) in (0u32..).zip(requests) {
         let effect = ids::effect(&run.scope.turn, &run.id, step, index);
         let known = recorded.iter().find(|e| e.effect == effect);
-        calls.push(planned(bounds, Place { run, step }, index, effect, request, known).await?);
+        let place = Place { run, step };
+        let (call, limit) = planned(bounds, place, index, effect, request, known).await?;
+        calls.push(call);
+        exceeded = exceeded.or(limit);
     }
-    // Those of an earlier process count as well: what it spent is spent.
-    run.budget.tool_calls(u32::try_from(calls.len()).unwrap_or(u32::MAX));
-    Ok(calls)
+    Ok((calls, exceeded))
 }
 
 async fn planned(
@@ -149,18 +158,28 @@ async fn planned(
     effect: EffectId,
     request: &ToolCallRequest,
     known: Option<&RecordedEffect>,
-) -> Result<Call, JournalFault> {
-    let plan = match known {
-        Some(known) => resume::plan(bounds, place, request, known).await?,
-        None => fresh(bounds, place.run, index, request).await,
+) -> Result<(Call, Option<Exceeded>), JournalFault> {
+    // What an earlier process spent is spent; what it refused for a limit is refused for it again.
+    let counted = match known {
+        None => place.run.budget.tool_call(),
+        Some(known) if known.over_limit => place.run.budget.may_call_tools(),
+        Some(_) => {
+            place.run.budget.count_tool_call();
+            Ok(())
+        }
+    };
+    let plan = match (known, &counted) {
+        (Some(known), _) => resume::plan(bounds, place, request, known).await?,
+        (None, Err(exceeded)) => Plan::refused(format!("not run: {exceeded}")),
+        (None, Ok(())) => fresh(bounds, place.run, index, request).await,
     };
     let call = Call { index, effect, request: request.clone(), plan };
     match known {
-        None => announce(place, &call),
+        None => announce(place, &call, counted.is_err()),
         Some(known) if known.result.is_none() => resume::announce(place, &call, known),
         Some(_) => {}
     }
-    Ok(call)
+    Ok((call, counted.err()))
 }
 
 /// A call that was never recorded.
@@ -177,7 +196,7 @@ async fn fresh(bounds: Bounds<'_>, run: &Run, index: u32, request: &ToolCallRequ
     };
     let params = match tool.parameters(&request.arguments) {
         Ok(params) => params,
-        Err(reason) => return Plan::refused(reason),
+        Err(reason) => return Plan::refused(reason + &schema_hint(bounds.registry, tool)),
     };
     let began = Instant::now();
     let decision = tokio::select! {
@@ -189,23 +208,48 @@ async fn fresh(bounds: Bounds<'_>, run: &Run, index: u32, request: &ToolCallRequ
         decision = run.scope.policy.decide(PolicyCall { run, spec: tool.spec(), params: params.get() }) => decision,
     };
     match decision {
-        Decision::Allow => Plan::Run { tool: Arc::clone(tool), params, resumed: false },
-        Decision::Deny(reason) => Plan::refused(reason),
+        Decision::Allow => {}
+        Decision::Deny(reason) => return Plan::refused(reason),
+    }
+    let facts = || json!({"tool": request.name, "params": Preview::of(params.get())});
+    match run.ask_before(HookPoint::BeforeTool, facts).await {
+        None => Plan::Run { tool: Arc::clone(tool), params, resumed: false },
+        Some(reason) => Plan::refused(format!("not run: {reason}")),
     }
 }
 
+/// The schema of a deferred tool, which the model may never have seen.
+fn schema_hint(registry: &Registry, tool: &Registered) -> String {
+    /// Bytes of a schema that are shown; `search_tools` gives it whole.
+    const SHOWN: usize = 4_096;
+    let spec = tool.spec();
+    if !registry.deferred().iter().any(|deferred| deferred.name == spec.name) {
+        return String::new();
+    }
+    let schema = spec.input_schema.to_string();
+    let shown = &schema[..schema.floor_char_boundary(SHOWN)];
+    let cut = if shown.len() < schema.len() { "… (cut)" } else { "" };
+    format!("\nIts schema: {shown}{cut}")
+}
+
 fn unknown_tool(registry: &Registry, name: &str) -> String {
-    let names: Vec<&str> = registry.specs().iter().map(|s| s.name.as_str()).collect();
-    let have = if names.is_empty() {
-        "you have no tools".to_owned()
-    } else {
-        format!("you have: {}", names.join(", "))
+    /// Names that still can be read.
+    const SHOWN: usize = 40;
+    /// Bytes of a name that nobody has.
+    const NAME: usize = 100;
+    let specs = registry.offered();
+    let names: Vec<&str> = specs.iter().take(SHOWN).map(|s| s.name.as_str()).collect();
+    let more = registry.specs().len() - names.len();
+    let have = match (names.is_empty(), more) {
+        (true, _) => "you have no tools".to_owned(),
+        (false, 0) => format!("you have: {}", names.join(", ")),
+        (false, more) => format!("you have: {} and {more} more", names.join(", ")),
     };
-    format!("there is no tool `{}` for you; {have}", Preview::of(name).text)
+    format!("there is no tool `{}` for you; {have}", &name[..name.floor_char_boundary(NAME)])
 }
 
 /// Records the intent of a call, or the refusal that it met.
-fn announce(place: Place<'_>, call: &Call) {
+fn announce(place: Place<'_>, call: &Call, over_limit: bool) {
     let class = match &call.plan {
         Plan::Run { tool, .. } => tool.spec().annotations.effect,
         Plan::Answered { .. } => EffectClass::Pure,
@@ -217,6 +261,7 @@ fn announce(place: Place<'_>, call: &Call) {
         effect: call.effect.clone(),
         tool: call.request.name.clone(),
         class,
+        over_limit,
     });
     started(place, call);
 }
@@ -227,7 +272,7 @@ fn started(place: Place<'_>, call: &Call) {
         Plan::Run { tool, .. } => tool.spec().annotations.item,
         Plan::Answered { .. } => ItemKind::ToolCall,
     };
-    let input = Some(Preview::of(&call.request.arguments));
+    let input = Some(Preview::kept(&call.request.arguments, call.effect.as_str()));
     let name = Some(call.request.name.clone());
     let item = Item { id: call.effect.to_string(), kind, name, input, output: None };
     place.run.event(EventBody::ItemStarted { item });

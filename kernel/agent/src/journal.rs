@@ -7,17 +7,19 @@
 //! Whoever runs a task again closes, as interrupted, the items that the cut-off run left open in the stream of
 //! events; what is done again is started again there.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+mod memory;
+mod recorded;
 
 use drupe_extension_api::{
-    AgentId, AgentRef, AgentResponse, EffectClass, EffectId, EventBody, InvocationId, Message, SessionId,
-    Spend, ToolStatus, TurnId, Usage,
+    AgentId, AgentRef, AgentResponse, EffectClass, EffectId, EventBody, FailureClass, InvocationId, Message,
+    SessionId, Spend, ToolStatus, TurnId, Usage,
 };
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
+
+use crate::topics::TopicMessage;
+pub use memory::MemoryJournal;
+pub use recorded::{RecordedEffect, RecordedInvocation, RecordedStep};
 
 /// Where records go. One commit is one transaction: all of it or nothing.
 pub trait Journal: Send + Sync {
@@ -54,6 +56,8 @@ pub struct Batch {
     pub entries: Vec<Entry>,
     /// Events that tell of it; the journal numbers and then publishes them.
     pub events: Vec<(Option<AgentRef>, EventBody)>,
+    /// Messages for topics, published when the batch is recorded.
+    pub messages: Vec<TopicMessage>,
 }
 
 /// One record.
@@ -102,6 +106,64 @@ pub enum Entry {
         usage: Usage,
         /// US dollars, where the price is known.
         cost_usd: Option<f64>,
+        /// Whether some of `usage` is an estimate because the provider reported none.
+        #[serde(default)]
+        estimated: bool,
+    },
+    /// A model call of the step gave no answer, or an earlier process did not live to see it.
+    Failed {
+        /// The run.
+        invocation: InvocationId,
+        /// The step.
+        step: u32,
+        /// The attempt of its [`Entry::Step`].
+        attempt: u32,
+        /// The model that was asked.
+        model: String,
+        /// The kind of failure.
+        class: FailureClass,
+        /// What happened.
+        message: String,
+        /// Tokens that are known to be spent.
+        usage: Usage,
+        /// US dollars for them, where the price is known.
+        cost_usd: Option<f64>,
+        /// Tokens that may be spent and count as such.
+        lost_tokens: u64,
+        /// US dollars that those may have cost.
+        lost_usd: f64,
+    },
+    /// The transcript was made smaller before the step, since it would not have fitted the model's window.
+    Compacted {
+        /// The run.
+        invocation: InvocationId,
+        /// The step before which it happened.
+        step: u32,
+        /// How.
+        compaction: Compaction,
+        /// The model that was asked for a summary; empty where none was.
+        #[serde(default)]
+        model: String,
+        /// Tokens spent on it.
+        #[serde(default)]
+        usage: Usage,
+        /// US dollars, where the price is known.
+        #[serde(default)]
+        cost_usd: Option<f64>,
+        /// Whether `usage` is an estimate because the provider reported none.
+        #[serde(default)]
+        estimated: bool,
+    },
+    /// A further message of the user was taken into the run. The turn that it would have set off ends with this.
+    Steered {
+        /// The run.
+        invocation: InvocationId,
+        /// The step after which it stands.
+        step: u32,
+        /// The message's own turn.
+        turn: TurnId,
+        /// The message.
+        message: Message,
     },
     /// A tool call is about to run, or was refused before it could.
     Intent {
@@ -117,6 +179,9 @@ pub enum Entry {
         tool: String,
         /// What may happen to it after a crash.
         class: EffectClass,
+        /// Whether it was refused because `max_tool_calls` is used up; it does not count as a call then.
+        #[serde(default)]
+        over_limit: bool,
     },
     /// A tool call ended.
     Result {
@@ -153,108 +218,24 @@ pub enum Entry {
     },
 }
 
-/// What is recorded of an invocation.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct RecordedInvocation {
-    /// Its task.
-    pub task: String,
-    /// Its steps, in order.
-    pub steps: Vec<RecordedStep>,
-    /// How it ended, if it did.
-    pub response: Option<AgentResponse>,
-    /// What it and all below it had spent when it ended.
-    pub spend: Spend,
-}
-
-/// What is recorded of a step.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct RecordedStep {
-    /// From 1.
-    pub step: u32,
-    /// The last attempt that began.
-    pub attempt: u32,
-    /// Tokens set aside for that attempt.
-    pub reserved_tokens: u64,
-    /// Tokens set aside for attempts whose end was never seen, because another followed.
-    pub lost_tokens: u64,
-    /// The assistant's message, if the model answered.
-    pub answer: Option<Message>,
-    /// Tokens spent.
-    pub usage: Usage,
-    /// US dollars.
-    pub cost_usd: Option<f64>,
-    /// The tool calls that were intended, by their place.
-    pub effects: Vec<RecordedEffect>,
-    /// Messages that the loop added.
-    pub notes: Vec<Message>,
-}
-
-/// What is recorded of a tool call.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RecordedEffect {
-    /// Its place in the step.
-    pub index: u32,
-    /// Its id.
-    pub effect: EffectId,
-    /// What may happen to it after a crash.
-    pub class: EffectClass,
-    /// How it ended, if it did.
-    pub result: Option<(ToolStatus, String)>,
-}
-
-impl RecordedInvocation {
-    /// Adds one entry that belongs to this invocation; entries come in the order of their commits.
-    pub fn apply(&mut self, entry: Entry) {
-        match entry {
-            Entry::Begin { task, .. } => self.task = task,
-            Entry::Step { step, attempt, reserved_tokens, .. } => {
-                let at = self.step(step);
-                at.lost_tokens = at.lost_tokens.saturating_add(at.reserved_tokens);
-                at.attempt = attempt;
-                at.reserved_tokens = reserved_tokens;
-            }
-            Entry::Answer { step, message, usage, cost_usd, .. } => {
-                let at = self.step(step);
-                at.answer = Some(message);
-                at.usage = usage;
-                at.cost_usd = cost_usd;
-            }
-            Entry::Intent { step, index, effect, class, .. } => {
-                self.step(step).effects.push(RecordedEffect { index, effect, class, result: None });
-            }
-            Entry::Result { step, effect, status, content, .. } => {
-                if let Some(known) = self.step(step).effects.iter_mut().find(|e| e.effect == effect) {
-                    known.result = Some((status, content));
-                }
-            }
-            Entry::Note { step, message, .. } => self.step(step).notes.push(message),
-            Entry::End { response, spend, .. } => {
-                self.response = Some(response);
-                self.spend = spend;
-            }
-        }
-    }
-
-    /// Tokens of model calls of its own whose end was never seen.
-    pub fn lost_tokens(&self) -> u64 {
-        self.steps.iter().map(RecordedStep::lost).fold(0, u64::saturating_add)
-    }
-
-    fn step(&mut self, step: u32) -> &mut RecordedStep {
-        let at = self.steps.partition_point(|s| s.step < step);
-        if self.steps.get(at).is_none_or(|s| s.step != step) {
-            self.steps.insert(at, RecordedStep { step, ..RecordedStep::default() });
-        }
-        &mut self.steps[at]
-    }
-}
-
-impl RecordedStep {
-    /// Tokens of attempts whose end was never seen.
-    pub fn lost(&self) -> u64 {
-        let open = if self.answer.is_none() { self.reserved_tokens } else { 0 };
-        self.lost_tokens.saturating_add(open)
-    }
+/// How a transcript was made smaller. Steps are counted from 1; the conversation before a run is step 0.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "how", rename_all = "snake_case")]
+pub enum Compaction {
+    /// The results of tools that were called before this step are replaced by their sizes and handles.
+    Elided {
+        /// The step.
+        before: u32,
+    },
+    /// All that stands before this step, apart from the task, is replaced by a summary.
+    Summarised {
+        /// The step.
+        before: u32,
+        /// The summary.
+        summary: String,
+    },
+    /// The model is asked for its last answer, without tools.
+    Forced,
 }
 
 impl Entry {
@@ -264,61 +245,13 @@ impl Entry {
             Self::Begin { invocation, .. }
             | Self::Step { invocation, .. }
             | Self::Answer { invocation, .. }
+            | Self::Failed { invocation, .. }
+            | Self::Compacted { invocation, .. }
+            | Self::Steered { invocation, .. }
             | Self::Intent { invocation, .. }
             | Self::Result { invocation, .. }
             | Self::Note { invocation, .. }
             | Self::End { invocation, .. } => invocation,
         }
-    }
-}
-
-/// A journal without a file, for runs that need not outlive the process.
-#[derive(Debug, Default)]
-pub struct MemoryJournal {
-    batches: Mutex<Vec<Batch>>,
-}
-
-impl MemoryJournal {
-    /// All that was committed, in order.
-    pub fn batches(&self) -> Vec<Batch> {
-        self.batches.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// A journal that holds only the first `commits` of this one, as after a crash.
-    pub fn cut(&self, commits: usize) -> Arc<Self> {
-        Arc::new(Self { batches: Mutex::new(self.batches().into_iter().take(commits).collect()) })
-    }
-}
-
-impl Journal for MemoryJournal {
-    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<(), JournalFault>> {
-        self.batches.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn load(
-        &self,
-        invocation: InvocationId,
-    ) -> BoxFuture<'_, Result<Option<RecordedInvocation>, JournalFault>> {
-        let mut found: HashMap<InvocationId, RecordedInvocation> = HashMap::new();
-        for entry in
-            self.batches().into_iter().flat_map(|b| b.entries).filter(|e| *e.invocation() == invocation)
-        {
-            found.entry(invocation.clone()).or_default().apply(entry);
-        }
-        Box::pin(std::future::ready(Ok(found.remove(&invocation))))
-    }
-
-    fn output(
-        &self,
-        session: SessionId,
-        effect: EffectId,
-    ) -> BoxFuture<'_, Result<Option<String>, JournalFault>> {
-        let entries = self.batches().into_iter().filter(|b| b.session == session).flat_map(|b| b.entries);
-        let results = entries.filter_map(|entry| match entry {
-            Entry::Result { effect: of, content, .. } if of == effect => Some(content),
-            _ => None,
-        });
-        Box::pin(std::future::ready(Ok(results.last())))
     }
 }

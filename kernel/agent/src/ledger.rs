@@ -5,16 +5,25 @@
 
 use drupe_extension_api::{AgentRef, EffectId, EventBody, InvocationId, Item, ItemOutcome, ToolStatus};
 
-use crate::journal::Entry;
+use crate::{journal::Entry, topics::TopicMessage};
 
 /// What the model reads of a call that was dropped while it ran.
 const DROPPED: &str = "stopped before it ended";
 
-/// Entries and events of one run that are not committed yet.
+/// What is taken to be committed.
+#[derive(Default)]
+pub(crate) struct Taken {
+    pub entries: Vec<Entry>,
+    pub events: Vec<(Option<AgentRef>, EventBody)>,
+    pub messages: Vec<TopicMessage>,
+}
+
+/// Entries, events and messages of one run that are not committed yet.
 #[derive(Default)]
 pub(crate) struct Ledger {
     entries: Vec<Entry>,
     events: Vec<(Option<AgentRef>, EventBody)>,
+    messages: Vec<TopicMessage>,
     open_items: Vec<Item>,
     open_calls: Vec<(u32, u32, EffectId)>,
 }
@@ -69,14 +78,24 @@ impl Ledger {
         }
     }
 
+    /// Adds a message for a topic.
+    pub(crate) fn message(&mut self, message: TopicMessage) {
+        self.messages.push(message);
+    }
+
     /// Takes what is to be committed; what is open stays open.
-    pub(crate) fn take(&mut self) -> (Vec<Entry>, Vec<(Option<AgentRef>, EventBody)>) {
-        (std::mem::take(&mut self.entries), std::mem::take(&mut self.events))
+    pub(crate) fn take(&mut self) -> Taken {
+        Taken {
+            entries: std::mem::take(&mut self.entries),
+            events: std::mem::take(&mut self.events),
+            messages: std::mem::take(&mut self.messages),
+        }
     }
 
     /// Takes over what another run has not committed.
-    pub(crate) fn adopt(&mut self, (entries, events): (Vec<Entry>, Vec<(Option<AgentRef>, EventBody)>)) {
-        self.entries.extend(entries);
-        self.events.extend(events);
+    pub(crate) fn adopt(&mut self, taken: Taken) {
+        self.entries.extend(taken.entries);
+        self.events.extend(taken.events);
+        self.messages.extend(taken.messages);
     }
 }

@@ -4,8 +4,8 @@
 //! dispatches the tool calls that it asked for, and goes on until there is an answer or a limit. Orchestrator,
 //! declarative agents, native agents and their children all run here, and to each other they are tools.
 //!
-//! This crate does no I/O: what it needs from outside are the traits [`Model`], [`Tool`], [`Journal`],
-//! [`Policy`], [`Observer`] and [`Clock`]. It deliberately does not know where a tool comes from, what a
+//! This crate does no I/O: what it needs from outside are the traits [`Model`], [`Tool`], [`Journal`], [`Policy`],
+//! [`Hooks`], [`Topics`], [`Observer`] and [`Clock`]. It deliberately does not know where a tool comes from, what a
 //! session is for, or that there is a kernel.
 //!
 //! The records of a run ([`Entry`]) are committed before what they announce happens, so that a run that was cut
@@ -16,16 +16,15 @@
 //! An agent with one tool, on a model that answers from a list:
 //!
 //! ```
-//! use std::sync::{Arc, atomic::AtomicU32};
+//! use std::sync::Arc;
 //!
 //! use drupe_agent::{
-//!     Agent, Allowlist, Definition, LoopAgent, MemoryJournal, Registered, RegistryBuilder, ScriptedModel, Silent,
-//!     SystemClock, TOOL_RESPONSE_MAX_BYTES, Task, Tool, ToolContext, ToolError, ToolOutput, TurnScope, run, run_turn,
+//!     Agent, Definition, LoopAgent, MemoryJournal, Registered, RegistryBuilder, ScriptedModel, Task, Tool,
+//!     ToolContext, ToolError, ToolOutput, TurnScope, run_turn,
 //! };
 //! use drupe_extension_api::ToolSpec;
 //! use futures_util::future::BoxFuture;
 //! use serde_json::{json, value::RawValue};
-//! use tokio::sync::Semaphore;
 //! use tokio_util::sync::CancellationToken;
 //!
 //! struct Dice(Arc<ToolSpec>);
@@ -65,21 +64,8 @@
 //!     Arc::new(LoopAgent::new(definition, Arc::new(tools.build()), Arc::new(model), true));
 //!
 //! let journal = Arc::new(MemoryJournal::default());
-//! let scope = TurnScope {
-//!     session: "a-session".parse()?,
-//!     turn: "a-turn".parse()?,
-//!     correlation: "a-turn".parse()?,
-//!     base_folder: ".".into(),
-//!     user_message: "Your move.".into(),
-//!     journal: journal.clone(),
-//!     policy: Arc::new(Allowlist),
-//!     observer: Arc::new(Silent),
-//!     clock: Arc::new(SystemClock),
-//!     gate: Arc::new(Semaphore::new(run::GATE)),
-//!     tool_response_max_bytes: TOOL_RESPONSE_MAX_BYTES,
-//!     resumed: false,
-//!     invocations: AtomicU32::new(0),
-//! };
+//! let scope =
+//!     TurnScope::new("a-session".parse()?, "a-turn".parse()?, "Your move.".into(), journal.clone());
 //! let outcome =
 //!     run_turn(Arc::new(scope), &agent, Task::new("Your move."), &limits, CancellationToken::new()).await?;
 //!
@@ -97,37 +83,48 @@ pub mod budget;
 pub mod clock;
 mod core_tools;
 mod dispatch;
+pub mod hooks;
 pub mod ids;
 pub mod journal;
 mod ledger;
 pub mod model;
 pub mod policy;
 pub mod prompt;
+mod ratios;
 pub mod registry;
 mod results;
 pub mod run;
+mod scope;
 mod scripted;
 mod share;
+mod steering;
 pub mod tool;
+pub mod topics;
 pub mod turn_loop;
 
 pub use agent::{Agent, LoopAgent, Task};
 pub use agent_tool::AgentTool;
 pub use budget::{Budget, Exceeded, Limit};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use core_tools::{read_output, refuse};
+pub use core_tools::{read_output, refuse, search_tools, update_plan};
 pub use dispatch::call_tool;
 pub use drupe_extension_api::{Definition, Usage};
+pub use hooks::{HookAnswer, Hooks, NoHooks};
 pub use journal::{
-    Batch, Entry, Journal, JournalFault, MemoryJournal, RecordedEffect, RecordedInvocation, RecordedStep,
+    Batch, Compaction, Entry, Journal, JournalFault, MemoryJournal, RecordedEffect, RecordedInvocation,
+    RecordedStep,
 };
 pub use model::{AgentCard, Model, ModelEvent, ModelFault, ModelProfile, ModelRequest, Price, StopReason};
 pub use policy::{Allowlist, Decision, Policy, PolicyCall};
+pub use ratios::Ratios;
 pub use registry::{Registered, Registry, RegistryBuilder, RegistryError};
 pub use results::{KEPT_MAX_BYTES, TOOL_RESPONSE_MAX_BYTES};
-pub use run::{Observer, Run, Silent, TurnOutcome, TurnScope, run_turn};
+pub use run::{Run, TurnOutcome, run_turn};
+pub use scope::{Observer, Silent, TurnScope};
 pub use scripted::ScriptedModel;
+pub use steering::{Steered, Steering};
 pub use tool::{Tool, ToolContext, ToolError, ToolOutput};
+pub use topics::{Chain, MAX_HOPS, NoTopics, TopicMessage, Topics};
 
 #[cfg(test)]
 mod tests;

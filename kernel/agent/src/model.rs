@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use drupe_extension_api::{
-    AgentId, FailureClass, Message, ModelParameters, OfflineRule, OutputSpec, ToolCallRequest, ToolSpec,
-    Usage,
+    AgentId, FailureClass, Message, ModelParameters, OfflineRule, OutputSpec, ProviderItems, ToolCallRequest,
+    ToolSpec, Usage,
 };
 use futures_util::stream::BoxStream;
 
@@ -32,6 +32,8 @@ pub struct ModelProfile {
     pub max_output_tokens: u32,
     /// US dollars for a million input, cached and output tokens; none where unknown.
     pub price: Option<Price>,
+    /// Whether it can call tools. One that cannot is asked without any.
+    pub tools: bool,
 }
 
 /// US dollars for a million tokens.
@@ -64,9 +66,11 @@ pub struct ModelRequest {
     /// The system prompt.
     pub system: Arc<str>,
     /// The transcript.
-    pub messages: Vec<Arc<Message>>,
-    /// The tools on offer, sorted by name. The same list for each step of a run.
+    pub messages: Arc<Vec<Arc<Message>>>,
+    /// The tools on offer, sorted by name. The same list for each step of a run, until it looks up deferred ones.
     pub tools: Arc<[Arc<ToolSpec>]>,
+    /// Tools that the system prompt names and whose schemas are not sent, sorted by name. They may be called.
+    pub deferred: Arc<[Arc<ToolSpec>]>,
     /// How the model is asked.
     pub parameters: Arc<ModelParameters>,
     /// The most tokens that the answer may have.
@@ -103,6 +107,8 @@ pub enum ModelEvent {
     Reasoning(String),
     /// One whole tool call; never a part of one.
     ToolCall(ToolCallRequest),
+    /// What the provider wants to get back with the next request; the last one counts.
+    ProviderItems(ProviderItems),
     /// An attempt failed and another follows: all that came so far is void.
     Retry {
         /// What failed.

@@ -1,16 +1,21 @@
 //! The tools of one invocation: what is not in here does not run, by whatever spelling.
+//!
+//! With many tools, all but the loop's own are deferred: the model knows them by a line each, and looks up what it
+//! needs. They stay in here and run like all others.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use drupe_extension_api::{ToolName, ToolSpec, control::Exclusion};
 use serde_json::{Value, value::RawValue};
 
-use crate::tool::Tool;
+use crate::{core_tools::search_tools, tool::Tool};
 
 /// A tool with its compiled schema; shared by all registries that hold it.
 pub struct Registered {
     tool: Arc<dyn Tool>,
-    validator: jsonschema::Validator,
+    validator: Arc<jsonschema::Validator>,
+    /// The loop's own; never deferred.
+    core: bool,
 }
 
 /// Why tools cannot be registered.
@@ -43,6 +48,9 @@ pub enum RegistryError {
 impl Registered {
     /// Compiles the tool's schema.
     pub fn new(tool: Arc<dyn Tool>) -> Result<Arc<Self>, RegistryError> {
+        if let Some(validator) = tool.validator() {
+            return Ok(Self::shared(tool, validator, false));
+        }
         let spec = tool.spec();
         let validator =
             jsonschema::validator_for(&spec.input_schema).map_err(|error| RegistryError::Schema {
@@ -50,9 +58,25 @@ impl Registered {
                 origin: tool.origin().to_owned(),
                 reason: error.to_string(),
             })?;
-        Ok(Arc::new(Self { tool, validator }))
+        Ok(Self::shared(tool, Arc::new(validator), false))
     }
 
+    /// A tool of the loop's own.
+    pub(crate) fn core(tool: Arc<dyn Tool>) -> Result<Arc<Self>, RegistryError> {
+        let Self { tool, validator, .. } = &*Self::new(tool)?;
+        Ok(Self::shared(Arc::clone(tool), Arc::clone(validator), true))
+    }
+
+    /// A tool whose compiled schema others have, too.
+    pub(crate) fn shared(
+        tool: Arc<dyn Tool>,
+        validator: Arc<jsonschema::Validator>,
+        core: bool,
+    ) -> Arc<Self> {
+        Arc::new(Self { tool, validator, core })
+    }
+
+    /// The tool.
     /// The tool.
     pub fn tool(&self) -> &Arc<dyn Tool> {
         &self.tool
@@ -74,9 +98,9 @@ impl Registered {
             .validator
             .iter_errors(&value)
             .take(SHOWN)
-            .map(|fault| match fault.instance_path().as_str() {
-                "" => fault.to_string(),
-                path => format!("{path}: {fault}"),
+            .map(|error| match error.instance_path().as_str() {
+                "" => fault(&error),
+                path => format!("{path}: {}", fault(&error)),
             })
             .collect();
         if !faults.is_empty() {
@@ -90,11 +114,24 @@ impl Registered {
     }
 }
 
+/// What does not fit a schema, bounded: it quotes the value, which may be of any size.
+pub(crate) fn fault(error: &jsonschema::ValidationError<'_>) -> String {
+    const SHOWN: usize = 500;
+    let mut text = error.to_string();
+    if text.len() > SHOWN {
+        text.truncate(text.floor_char_boundary(SHOWN));
+        text.push('…');
+    }
+    text
+}
+
 /// An immutable set of tools, sorted by name.
 #[derive(Default)]
 pub struct Registry {
     tools: BTreeMap<ToolName, Arc<Registered>>,
     specs: Arc<[Arc<ToolSpec>]>,
+    offered: Arc<[Arc<ToolSpec>]>,
+    deferred: Arc<[Arc<ToolSpec>]>,
     excluded: Vec<Exclusion>,
 }
 
@@ -104,9 +141,19 @@ impl Registry {
         self.tools.get(name)
     }
 
-    /// What models are told, sorted by name; the same list for the registry's whole life.
+    /// All tools as models are told of them, sorted by name; the same list for the registry's whole life.
     pub fn specs(&self) -> &Arc<[Arc<ToolSpec>]> {
         &self.specs
+    }
+
+    /// The tools that a model gets from the first step on, sorted by name.
+    pub fn offered(&self) -> &Arc<[Arc<ToolSpec>]> {
+        &self.offered
+    }
+
+    /// The tools that a model gets when it has looked them up, sorted by name.
+    pub fn deferred(&self) -> &Arc<[Arc<ToolSpec>]> {
+        &self.deferred
     }
 
     /// The tools that are not in here, and why.
@@ -125,6 +172,7 @@ impl Registry {
 pub struct RegistryBuilder {
     tools: BTreeMap<ToolName, Arc<Registered>>,
     excluded: Vec<Exclusion>,
+    defer_above: Option<usize>,
 }
 
 impl RegistryBuilder {
@@ -133,11 +181,7 @@ impl RegistryBuilder {
         let name = tool.spec().name.clone();
         match self.tools.get(&name) {
             Some(known) if Arc::ptr_eq(known, &tool) => Ok(()),
-            Some(known) => Err(RegistryError::Duplicate {
-                name,
-                first: known.tool.origin().to_owned(),
-                second: tool.tool.origin().to_owned(),
-            }),
+            Some(known) => Err(duplicate(name, known, &tool)),
             None => {
                 self.tools.insert(name, tool);
                 Ok(())
@@ -150,10 +194,43 @@ impl RegistryBuilder {
         self.excluded.push(Exclusion { tool: tool.into(), reason: reason.into() });
     }
 
-    /// The registry.
-    pub fn build(mut self) -> Registry {
-        self.excluded.sort_by(|a, b| a.tool.cmp(&b.tool));
-        let specs = self.tools.values().map(|t| Arc::clone(t.spec())).collect();
-        Registry { tools: self.tools, specs, excluded: self.excluded }
+    /// With more than `threshold` tools, the loop's own not counted, all but the loop's own are deferred, and
+    /// `search_tools` joins. Without a threshold none ever is.
+    pub fn defer_above(&mut self, threshold: usize) {
+        self.defer_above = Some(threshold);
     }
+
+    /// The registry.
+    ///
+    /// A tool that is named like `search_tools` gives way to it where tools are deferred: without it nobody could
+    /// look them up. It is then among [`Registry::excluded`].
+    pub fn build(mut self) -> Registry {
+        let own = self.tools.values().filter(|tool| !tool.core).count();
+        let mut deferred = Vec::new();
+        if self.defer_above.is_some_and(|threshold| own > threshold) {
+            if self.tools.remove(search_tools::NAME).is_some() {
+                self.exclude(search_tools::NAME, "its name is needed to look up deferred tools");
+            }
+            deferred
+                .extend(self.tools.values().filter(|tool| !tool.core).map(|tool| Arc::clone(tool.spec())));
+        }
+        let deferred: Arc<[_]> = deferred.into();
+        if !deferred.is_empty() {
+            let search = search_tools::tool(Arc::clone(&deferred));
+            self.tools.insert(search.spec().name.clone(), search);
+        }
+        self.excluded.sort_by(|a, b| a.tool.cmp(&b.tool));
+        let specs: Arc<[_]> = self.tools.values().map(|tool| Arc::clone(tool.spec())).collect();
+        let offered = if deferred.is_empty() {
+            Arc::clone(&specs)
+        } else {
+            self.tools.values().filter(|tool| tool.core).map(|tool| Arc::clone(tool.spec())).collect()
+        };
+        Registry { tools: self.tools, specs, offered, deferred, excluded: self.excluded }
+    }
+}
+
+fn duplicate(name: ToolName, first: &Registered, second: &Registered) -> RegistryError {
+    let (first, second) = (first.tool.origin().to_owned(), second.tool.origin().to_owned());
+    RegistryError::Duplicate { name, first, second }
 }

@@ -3,8 +3,6 @@
 //! What a model sees follows from what was recorded, the bound and the call's id, and from nothing else: so a run
 //! that goes on after a crash shows it the same bytes. It deliberately does not summarise.
 
-use std::borrow::Cow;
-
 use drupe_extension_api::EffectId;
 
 /// Bytes of one result that a model is shown where nothing else is set: about 3,000 tokens.
@@ -18,6 +16,7 @@ pub(crate) fn kept(mut content: String) -> String {
     let size = content.len();
     if size > KEPT_MAX_BYTES {
         content.truncate(content.floor_char_boundary(KEPT_MAX_BYTES));
+        content.shrink_to_fit();
         content.push_str(&format!("\n[cut here: only {} of {size} bytes were kept]", content.len()));
     }
     content
@@ -25,10 +24,10 @@ pub(crate) fn kept(mut content: String) -> String {
 
 /// The result as a model sees it: whole, or head and tail and the handle by which the rest can be read. At most
 /// `most` bytes, unless those do not even hold the last line.
-pub(crate) fn shown<'a>(content: &'a str, most: usize, handle: &EffectId) -> Cow<'a, str> {
+pub(crate) fn shown(content: String, most: usize, handle: &EffectId) -> String {
     const GAP: &str = "\n[…]\n";
     if content.len() <= most {
-        return Cow::Borrowed(content);
+        return content;
     }
     // The offset has at most as many digits as the size.
     let size = content.len();
@@ -42,7 +41,7 @@ pub(crate) fn shown<'a>(content: &'a str, most: usize, handle: &EffectId) -> Cow
     // Errors stand at the end of an output more often than at its beginning, but what it is about stands there.
     let head = content.floor_char_boundary(room * 2 / 3);
     let tail = content.ceil_char_boundary(size - (room - room * 2 / 3));
-    Cow::Owned(format!("{}{GAP}{}{}", &content[..head], &content[tail..], line(head)))
+    format!("{}{GAP}{}{}", &content[..head], &content[tail..], line(head))
 }
 
 #[cfg(test)]
@@ -57,13 +56,13 @@ mod tests {
 
     #[test]
     fn a_short_result_is_shown_as_it_is() {
-        assert_eq!(shown("äöü", 6, &handle()), "äöü");
+        assert_eq!(shown("äöü".into(), 6, &handle()), "äöü");
     }
 
     #[test]
     fn a_long_result_shows_its_ends_its_size_and_its_handle() {
         let text = format!("first{}last", "x".repeat(1_000));
-        let view = shown(&text, 300, &handle());
+        let view = shown(text.clone(), 300, &handle());
         assert!(view.starts_with("first") && view.contains("xlast\n["), "{view}");
         assert!(view.contains("1009 bytes") && view.contains("\"e-1\""), "{view}");
         assert!(view.len() <= 300, "{}", view.len());
@@ -74,6 +73,10 @@ mod tests {
         let text = kept("é".repeat(KEPT_MAX_BYTES / 2 + 1));
         assert!(text.ends_with(&format!("of {} bytes were kept]", KEPT_MAX_BYTES + 2)));
         assert!(text.len() < KEPT_MAX_BYTES + 100);
+        assert!(
+            kept("x".repeat(KEPT_MAX_BYTES * 4)).capacity() < KEPT_MAX_BYTES * 3,
+            "the rest is given back"
+        );
         let whole = "x".repeat(KEPT_MAX_BYTES);
         assert_eq!(kept(whole.clone()), whole);
     }
@@ -81,9 +84,9 @@ mod tests {
     proptest! {
         #[test]
         fn a_view_is_bounded_and_cut_between_characters(text in "[aé🍑\n]{0,400}", most in 150usize..600) {
-            let view = shown(&text, most, &handle());
+            let view = shown(text.clone(), most, &handle());
             prop_assert!(view.len() <= most);
-            prop_assert_eq!(shown(&text, most, &handle()), view);
+            prop_assert_eq!(shown(text.clone(), most, &handle()), view);
         }
     }
 }

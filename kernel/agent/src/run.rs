@@ -2,89 +2,36 @@
 //!
 //! It deliberately does not know what an agent does while it runs.
 
+mod asking;
 mod children;
+mod life;
+mod shown;
 
 use std::{
     collections::HashMap,
-    path::PathBuf,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use drupe_extension_api::{
-    AgentId, AgentRef, AgentResponse, CorrelationId, DefinitionLimits, EffectId, Event, EventBody,
-    InvocationId, Preview, ResponseStatus, SessionId, Spend, TurnId,
+    AgentId, AgentRef, AgentResponse, DefinitionLimits, EffectId, Event, EventBody, InvocationId, Spend,
 };
 use jiff::Timestamp;
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
 
+pub use crate::scope::{GATE, Observer, Silent, TurnScope};
 use crate::{
     agent::{Agent, Task},
     budget::Budget,
-    clock::Clock,
     ids,
-    journal::{Batch, Entry, Journal, JournalFault, RecordedInvocation},
-    ledger::Ledger,
-    policy::Policy,
+    journal::{Batch, Entry, JournalFault, RecordedInvocation},
+    ledger::{Ledger, Taken},
     share::Share,
+    steering::Steered,
 };
 pub(crate) use children::Child;
-
-/// Agent runs of one turn, the root included. Deep enough for real work, small against a fan-out that goes wrong.
-pub const MAX_INVOCATIONS: u32 = 32;
-
-/// Weights of the session's gate.
-pub const GATE: usize = 16;
-
-/// Watches a run while it happens.
-pub trait Observer: Send + Sync {
-    /// A part of an item's text, or a reset; never recorded. Must not block.
-    fn live(&self, event: Event);
-}
-
-/// An observer that looks away.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct Silent;
-
-impl Observer for Silent {
-    fn live(&self, _: Event) {}
-}
-
-/// What all runs of one turn share.
-pub struct TurnScope {
-    /// The conversation.
-    pub session: SessionId,
-    /// The turn.
-    pub turn: TurnId,
-    /// Links everything of the turn.
-    pub correlation: CorrelationId,
-    /// The root of relative paths.
-    pub base_folder: PathBuf,
-    /// The message that set the turn off.
-    pub user_message: String,
-    /// Where records go.
-    pub journal: Arc<dyn Journal>,
-    /// Decides about tool calls.
-    pub policy: Arc<dyn Policy>,
-    /// Watches.
-    pub observer: Arc<dyn Observer>,
-    /// Tells the time.
-    pub clock: Arc<dyn Clock>,
-    /// The session's gate of [`GATE`] weights.
-    pub gate: Arc<Semaphore>,
-    /// Bytes of one tool result that a model is shown; [`TOOL_RESPONSE_MAX_BYTES`](crate::TOOL_RESPONSE_MAX_BYTES)
-    /// where nothing else is wanted.
-    pub tool_response_max_bytes: usize,
-    /// Whether an earlier process may have begun this turn.
-    pub resumed: bool,
-    /// Runs that were begun.
-    pub invocations: AtomicU32,
-}
+use shown::Shown;
 
 /// One run of an agent.
 pub struct Run {
@@ -110,6 +57,7 @@ pub struct Run {
     ledger: Mutex<Ledger>,
     /// How often each thing was asked for outside the loop.
     asked: Mutex<HashMap<String, u32>>,
+    shown: Mutex<Shown>,
 }
 
 /// Why a run must end now.
@@ -125,6 +73,10 @@ pub struct TurnOutcome {
     pub response: AgentResponse,
     /// Spent by the whole tree.
     pub spend: Spend,
+    /// Code and text of each diagnostic of the turn.
+    pub diagnostics: Vec<String>,
+    /// Further messages of the user that the turn did not take in: they are to be answered like any other.
+    pub unread: Vec<Steered>,
     /// Not yet committed, so that it can be one transaction with the caller's own records.
     pub last: Batch,
 }
@@ -151,83 +103,19 @@ pub async fn run_turn(
         started: now,
         ledger: Mutex::default(),
         asked: Mutex::default(),
+        shown: Mutex::default(),
         id,
         scope,
     });
-    run.scope.invocations.fetch_add(1, Ordering::Relaxed);
-    let response = run.whole(agent, task).await?;
-    let spend = run.spend();
-    let last = run.take_pending();
-    Ok(TurnOutcome { response, spend, last })
+    // One box for the whole tree of futures: whoever awaits this is spared its size.
+    let response = Box::pin(run.root(agent, task)).await?;
+    let unread = run.scope.steering.close();
+    let diagnostics =
+        std::mem::take(&mut *run.scope.diagnostics.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok(TurnOutcome { response, spend: run.spend(), diagnostics, unread, last: run.take_pending() })
 }
 
 impl Run {
-    /// From begin to end, or what an earlier process recorded of it.
-    async fn whole(
-        self: &Arc<Self>,
-        agent: &Arc<dyn Agent>,
-        task: Task,
-    ) -> Result<AgentResponse, JournalFault> {
-        let recorded = self.recorded().await?;
-        if let Some(RecordedInvocation { response: Some(response), .. }) = recorded {
-            self.recharge(self.id.clone(), true).await?;
-            // This run is among those that were recharged.
-            self.scope.invocations.fetch_sub(1, Ordering::Relaxed);
-            return Ok(response);
-        }
-        self.budget.invocation();
-        if let Some(recorded) = &recorded {
-            self.recharge_outside(recorded).await?;
-        } else {
-            self.record(Entry::Begin {
-                invocation: self.id.clone(),
-                agent: self.agent.clone(),
-                parent: self.parent.clone(),
-                depth: self.depth(),
-                task: task.text.clone(),
-            });
-            if self.parent.is_some() {
-                self.event(EventBody::SubagentStarted { task: Preview::of(&task.text) });
-            }
-        }
-        let path = self.path.iter().map(AgentId::as_str).collect::<Vec<_>>().join("/");
-        let span = tracing::info_span!("run", path);
-        let mut response = agent.invoke(task, Arc::clone(self)).instrument(span).await;
-        self.complete(&mut response);
-        Ok(response)
-    }
-
-    /// Ends what it left running, makes the response true, and records the end.
-    fn complete(&self, response: &mut AgentResponse) {
-        self.cancel.cancel();
-        self.ledger().close(&self.id, &self.place());
-        let spend = self.spend();
-        response.tokens_used = Some(spend.usage.total());
-        response.turns_used.get_or_insert(spend.turns);
-        if response.status == ResponseStatus::Success {
-            (response.error, response.class) = (None, None);
-        } else {
-            response.error.get_or_insert_with(|| response.content.clone());
-        }
-        if response.content.trim().is_empty() {
-            response.content = response.error.clone().unwrap_or_else(|| "(no text)".into());
-        }
-        if self.parent.is_some() {
-            self.event(match (response.status, &response.error) {
-                (ResponseStatus::Success, _) => {
-                    EventBody::SubagentCompleted { content: Preview::of(&response.content), spend }
-                }
-                (status, error) => EventBody::SubagentFailed {
-                    status,
-                    error: error.clone().unwrap_or_default(),
-                    class: response.class,
-                    spend,
-                },
-            });
-        }
-        self.record(Entry::End { invocation: self.id.clone(), response: response.clone(), spend });
-    }
-
     /// What an earlier process recorded of this run.
     pub async fn recorded(&self) -> Result<Option<RecordedInvocation>, JournalFault> {
         if self.scope.resumed { self.scope.journal.load(self.id.clone()).await } else { Ok(None) }
@@ -284,13 +172,17 @@ impl Run {
 
     /// Adds an event to the next commit.
     pub fn event(&self, body: EventBody) {
+        if let EventBody::Diagnostic { code, message } = &body {
+            let mut diagnostics = self.scope.diagnostics.lock().unwrap_or_else(PoisonError::into_inner);
+            diagnostics.push(format!("{code}: {message}"));
+        }
         self.ledger().event(self.place(), body);
     }
 
     /// Commits what was recorded since the last time.
     pub async fn commit(&self) -> Result<(), JournalFault> {
         let batch = self.take_pending();
-        if batch.entries.is_empty() && batch.events.is_empty() {
+        if batch.entries.is_empty() && batch.events.is_empty() && batch.messages.is_empty() {
             return Ok(());
         }
         self.scope.journal.commit(batch).await
@@ -319,8 +211,9 @@ impl Run {
     }
 
     fn take_pending(&self) -> Batch {
-        let (entries, events) = self.ledger().take();
-        Batch { session: self.scope.session.clone(), turn: self.scope.turn.clone(), entries, events }
+        let Taken { entries, events, messages } = self.ledger().take();
+        let (session, turn) = (self.scope.session.clone(), self.scope.turn.clone());
+        Batch { session, turn, entries, events, messages }
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {

@@ -25,6 +25,7 @@ impl ScriptedModel {
             context_window: 1_000_000,
             max_output_tokens: 1_000,
             price: None,
+            tools: true,
         };
         Self { profile, answers: Mutex::new(answers.into_iter().collect()), requests: Mutex::default() }
     }

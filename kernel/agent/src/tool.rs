@@ -31,6 +31,18 @@ pub trait Tool: Send + Sync {
         let _ = effect;
         Box::pin(std::future::ready(LookupResult::Unknown))
     }
+
+    /// The compiled schema of its parameters, where many tools have the same: a compiled schema is many times the
+    /// size of its text. None has it compiled.
+    fn validator(&self) -> Option<Arc<jsonschema::Validator>> {
+        None
+    }
+
+    /// A call that an earlier process made and recorded with `content` is taken over into `run` without running
+    /// again. For tools that keep something in the run itself; must not record anything.
+    fn replayed(&self, params: &str, content: &str, run: &Run) {
+        let _ = (params, content, run);
+    }
 }
 
 /// What is particular to one call.

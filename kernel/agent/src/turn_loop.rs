@@ -2,29 +2,31 @@
 
 mod answer;
 mod ask;
+mod guard;
 mod repeats;
+mod stop;
+mod stream;
+mod transcript;
 
 use std::sync::Arc;
 
 use drupe_extension_api::{
-    AgentResponse, Definition, EventBody, FailureClass, Item, ItemKind, Message, ModelParameters, OutputSpec,
+    AgentResponse, Definition, EventBody, FailureClass, Message, ModelParameters, OutputSpec, ToolSpec, Usage,
 };
-use sha2::{Digest, Sha256};
 
 use crate::{
     agent::{LoopAgent, Task},
-    budget::Exceeded,
-    dispatch, ids,
-    journal::{Entry, JournalFault, RecordedStep},
-    model::{AgentCard, ModelFault},
+    core_tools::search_tools,
+    dispatch,
+    journal::{Entry, RecordedStep},
+    model::AgentCard,
     prompt,
     registry::Registry,
-    run::{Run, millis},
+    run::Run,
 };
-
-/// Bytes of text that one token stands for at least, for estimates that err on the safe side: English prose has
-/// about 4, code and JSON about 3.
-const BYTES_PER_TOKEN: usize = 3;
+use ask::Question;
+use stop::Stop;
+use transcript::{BEFORE, Base, Transcript};
 
 /// What each run of one agent uses, made once.
 pub(crate) struct Shared {
@@ -33,65 +35,50 @@ pub(crate) struct Shared {
     parameters: Arc<ModelParameters>,
     output: Option<Arc<OutputSpec>>,
     output_schema: Option<jsonschema::Validator>,
-    /// Bytes of system prompt and tools.
-    base_bytes: usize,
-    /// Hash over system prompt and tools.
-    base_hash: Sha256,
+    /// What a run begins with.
+    offer: Offer,
+    base: Base,
+}
+
+/// The tools that a request tells of.
+#[derive(Clone, Default)]
+struct Offer {
+    tools: Arc<[Arc<ToolSpec>]>,
+    deferred: Arc<[Arc<ToolSpec>]>,
 }
 
 impl Shared {
-    pub(crate) fn new(definition: &Definition, registry: &Registry, card: AgentCard) -> Self {
+    /// For a model that can call tools, or one that cannot and hears of none.
+    pub(crate) fn new(definition: &Definition, registry: &Registry, card: AgentCard, tools: bool) -> Self {
+        let offer = if tools {
+            Offer { tools: Arc::clone(registry.offered()), deferred: Arc::clone(registry.deferred()) }
+        } else {
+            Offer::default()
+        };
         let mut system = definition.instructions.clone();
-        let mut hash = Sha256::new();
-        let mut base_bytes = 0;
-        for spec in registry.specs().iter() {
-            if let Some(text) = &spec.instructions {
-                system.push_str("\n\n");
-                system.push_str(text);
-            }
-            let schema = spec.input_schema.to_string();
-            base_bytes += spec.name.as_str().len() + spec.description.len() + schema.len();
-            for part in [spec.name.as_str(), &spec.description, &schema] {
-                hash.update(part);
+        for text in offer.tools.iter().filter_map(|spec| spec.instructions.as_ref()) {
+            system.push_str("\n\n");
+            system.push_str(text);
+        }
+        if !offer.deferred.is_empty() {
+            system.push_str("\n\nTools that you can look up with `search_tools`:");
+            for spec in offer.deferred.iter() {
+                system.push('\n');
+                system.push_str(&search_tools::line(spec));
             }
         }
-        hash.update(&system);
-        base_bytes += system.len();
         let schema = definition.output.as_ref().and_then(|o| o.schema.as_ref());
         Self {
             card: Arc::new(card),
+            base: Base::new(&system, &offer.tools),
             system: system.into(),
             parameters: Arc::new(definition.parameters.clone()),
             output: definition.output.clone().map(Arc::new),
             // A schema that does not compile was refused when the definition was made; were it not, the answer is
             // only checked for being JSON.
             output_schema: schema.and_then(|s| jsonschema::validator_for(s).ok()),
-            base_bytes,
-            base_hash: hash,
+            offer,
         }
-    }
-}
-
-/// Why a run ends without the model's answer.
-enum Stop {
-    Exceeded(Exceeded),
-    Window { needed: u64, window: u64 },
-    Cancelled,
-    Timeout,
-    Model(ModelFault),
-    Loop(String),
-    Journal(JournalFault),
-}
-
-impl From<Exceeded> for Stop {
-    fn from(error: Exceeded) -> Self {
-        Self::Exceeded(error)
-    }
-}
-
-impl From<JournalFault> for Stop {
-    fn from(error: JournalFault) -> Self {
-        Self::Journal(error)
     }
 }
 
@@ -99,9 +86,12 @@ impl From<JournalFault> for Stop {
 struct Progress<'a> {
     agent: &'a LoopAgent,
     run: &'a Arc<Run>,
-    messages: Vec<Arc<Message>>,
-    bytes: usize,
-    hash: Sha256,
+    transcript: Transcript,
+    offer: Offer,
+    /// How many deferred tools the offer holds.
+    brought: usize,
+    /// The model is asked without tools from now on.
+    forced: bool,
     /// Steps that have an answer.
     steps: u32,
     tool_calls: usize,
@@ -115,9 +105,10 @@ pub(crate) async fn run(agent: &LoopAgent, task: Task, run: Arc<Run>) -> AgentRe
     let mut progress = Progress {
         agent,
         run: &run,
-        messages: Vec::new(),
-        bytes: agent.shared.base_bytes,
-        hash: agent.shared.base_hash.clone(),
+        transcript: Transcript::new(agent.shared.base.clone()),
+        offer: agent.shared.offer.clone(),
+        brought: 0,
+        forced: false,
         steps: 0,
         tool_calls: 0,
         last_text: None,
@@ -135,79 +126,138 @@ pub(crate) async fn run(agent: &LoopAgent, task: Task, run: Arc<Run>) -> AgentRe
 impl Progress<'_> {
     async fn drive(&mut self, mut task: Task) -> Result<AgentResponse, Stop> {
         for message in std::mem::take(&mut task.history) {
-            self.add(message);
+            self.transcript.add(BEFORE, message);
         }
         let content = prompt::user_message(&task, &self.agent.definition.context);
-        self.add(Arc::new(Message::User { content }));
+        self.transcript.add_task(Arc::new(Message::User { content }));
         let mut attempt = 1;
         let recorded = self.run.recorded().await?.map(|r| r.steps).unwrap_or_default();
-        for step in recorded.into_iter().filter(|s| s.step != dispatch::OUTSIDE) {
+        let mut recorded = recorded.into_iter().filter(|s| s.step != dispatch::OUTSIDE).peekable();
+        while let Some(step) = recorded.next() {
+            self.compacted(&step.compactions);
             if step.answer.is_none() {
-                attempt = self.cut_off(&step);
+                attempt = self.cut_off(&step)?;
                 break;
             }
-            if let Some(response) = self.replay(step).await? {
+            if let Some(response) = self.replay(step, recorded.peek().is_none()).await? {
                 return Ok(response);
             }
         }
         loop {
             let answer = self.step(attempt).await?;
             attempt = 1;
-            if let Some(response) = self.answered(answer, &[], &[]).await? {
+            if let Some(response) = self.answered(answer, None, true).await? {
                 return Ok(response);
             }
         }
     }
 
     /// An earlier process asked the model and did not live to see the answer: what it had set aside counts as spent.
-    fn cut_off(&mut self, step: &RecordedStep) -> u32 {
-        self.run.budget.recharge_lost(step.lost(), self.agent.model.profile().price);
-        let id = self.item_id(step.step, step.attempt);
-        self.run
-            .event(EventBody::StreamReset { id, reason: "a restart interrupted the model's answer".into() });
-        step.attempt + 1
+    fn cut_off(&mut self, step: &RecordedStep) -> Result<u32, Stop> {
+        self.run.budget.recharge(step.usage, step.cost_usd);
+        self.run.budget.recharge_lost(step.lost_tokens, step.lost_usd);
+        let lost = step.reserved_tokens;
+        if lost > 0 {
+            self.lose(step, lost)?;
+        }
+        // It was told with what is recorded.
+        let _ = self.run.budget.warnings(step.step, tokio::time::Instant::now());
+        Ok(step.attempt + 1)
     }
 
-    /// Takes over a step that an earlier process recorded.
-    async fn replay(&mut self, step: RecordedStep) -> Result<Option<AgentResponse>, Stop> {
+    fn lose(&mut self, step: &RecordedStep, lost: u64) -> Result<(), Stop> {
+        const REASON: &str = "a restart interrupted the model's answer";
+        let profile = self.agent.model.profile();
+        // Nobody knows which part of it was the answer's.
+        let lost_usd = profile.price.map(|price| lost as f64 * price.input.max(price.output) / 1e6);
+        self.run.budget.recharge_lost(lost, lost_usd.unwrap_or(0.0));
+        self.run.record(Entry::Failed {
+            invocation: self.run.id.clone(),
+            step: step.step,
+            attempt: step.attempt,
+            model: step.model.clone(),
+            class: FailureClass::Internal,
+            message: REASON.into(),
+            usage: Usage::default(),
+            cost_usd: Some(0.0),
+            lost_tokens: lost,
+            lost_usd: lost_usd.unwrap_or(0.0),
+        });
+        let id = self.item_id(step.step, step.attempt);
+        self.run.event(EventBody::StreamReset { id, reason: REASON.into() });
+        self.charge_quotas(lost, lost_usd)
+    }
+
+    /// Takes over a step that an earlier process recorded; `last` if it recorded no further one.
+    async fn replay(&mut self, mut step: RecordedStep, last: bool) -> Result<Option<AgentResponse>, Stop> {
         self.run.budget.step();
         self.run.budget.recharge(step.usage, step.cost_usd);
-        self.run.budget.recharge_lost(step.lost(), self.agent.model.profile().price);
-        let Some(answer) = step.answer else { return Ok(None) };
-        self.answered(answer, &step.effects, &step.notes).await
+        self.run.budget.recharge_lost(step.lost_tokens, step.lost_usd);
+        // Of these limits it was told with what is recorded.
+        let _ = self.run.budget.warnings(step.step, tokio::time::Instant::now());
+        let Some(answer) = step.answer.take() else { return Ok(None) };
+        self.answered(answer, Some(&step), last).await
     }
 
     /// Asks the model once; records before and after.
-    async fn step(&mut self, attempt: u32) -> Result<Message, Stop> {
+    async fn step(&mut self, mut attempt: u32) -> Result<Message, Stop> {
         self.check_end()?;
         let step = self.steps + 1;
-        let profile = self.agent.model.profile();
         self.run.budget.may_step(self.steps)?;
-        let input = (self.bytes / BYTES_PER_TOKEN) as u64;
-        if input >= profile.context_window {
-            return Err(Stop::Window { needed: input, window: profile.context_window });
-        }
-        let room = u32::try_from(profile.context_window - input).unwrap_or(u32::MAX);
-        let most = self.agent.shared.parameters.max_output_tokens.unwrap_or(u32::MAX).min(room);
-        let reservation = self.run.budget.reserve(input, Some(most), profile)?;
-        self.run.budget.step();
-        self.run.record(Entry::Step {
-            invocation: self.run.id.clone(),
+        self.offer();
+        self.guard(step, &mut attempt).await?;
+        let room = self.agent.model.profile().context_window.saturating_sub(self.input_tokens());
+        let most = self.agent.shared.parameters.max_output_tokens.unwrap_or(u32::MAX);
+        let question = Question {
             step,
             attempt,
-            model: profile.name.clone(),
-            request_hash: ids::hex(&self.hash.clone().finalize()),
-            reserved_tokens: reservation.tokens,
+            item: Some(self.item_id(step, attempt)),
+            system: Arc::clone(&self.agent.shared.system),
+            messages: self.transcript.messages(),
+            offer: self.offer.clone(),
+            bytes: self.transcript.bytes(),
+            hash: self.transcript.hash(),
+            max_output_tokens: most.min(u32::try_from(room).unwrap_or(u32::MAX)),
+        };
+        let given = self.put(question).await?;
+        let message = Message::Assistant {
+            content: given.text,
+            reasoning: given.reasoning,
+            tool_calls: given.calls,
+            provider_items: given.provider_items,
+        };
+        self.run.record(Entry::Answer {
+            invocation: self.run.id.clone(),
+            step,
+            message: message.clone(),
+            model: given.model,
+            usage: given.usage,
+            cost_usd: given.cost_usd,
+            estimated: given.estimated,
         });
-        let id = self.item_id(step, attempt);
-        let item =
-            Item { id: id.clone(), kind: ItemKind::AgentMessage, name: None, input: None, output: None };
-        self.run.event(EventBody::ItemStarted { item });
-        if let Err(fault) = self.run.commit().await {
-            self.run.budget.lose(reservation);
-            return Err(fault.into());
+        self.warn(step);
+        Ok(message)
+    }
+
+    /// Brings what is on offer up to what was looked up, and to what may still be asked for.
+    fn offer(&mut self) {
+        let names = self.run.brought();
+        let silent = self.forced && !self.offer.tools.is_empty();
+        if names.len() == self.brought && !silent {
+            return;
         }
-        self.ask(step, attempt, &id, reservation).await
+        self.brought = names.len();
+        let all = &self.agent.shared.offer;
+        self.offer = if self.forced {
+            Offer::default()
+        } else {
+            let (found, deferred): (Vec<_>, Vec<_>) =
+                all.deferred.iter().cloned().partition(|spec| names.contains(&spec.name));
+            let mut tools: Vec<_> = all.tools.iter().cloned().chain(found).collect();
+            tools.sort_by(|a, b| a.name.cmp(&b.name));
+            Offer { tools: tools.into(), deferred: deferred.into() }
+        };
+        self.transcript.rebase(Base::new(&self.agent.shared.system, &self.offer.tools));
     }
 
     fn check_end(&self) -> Result<(), Stop> {
@@ -222,60 +272,5 @@ impl Progress<'_> {
 
     fn item_id(&self, step: u32, attempt: u32) -> String {
         format!("{}.{step}.{attempt}", self.run.id)
-    }
-
-    fn add(&mut self, message: Arc<Message>) {
-        // What an entry costs beyond its texts: roles, ids and punctuation.
-        const FRAME: usize = 12;
-        let mut part = |text: &str| {
-            self.bytes += text.len();
-            self.hash.update(text);
-            self.hash.update([0]);
-        };
-        match &*message {
-            Message::User { content } => part(content),
-            Message::Assistant { content, tool_calls, .. } => {
-                part(content);
-                for call in tool_calls {
-                    part(&call.name);
-                    part(&call.arguments);
-                }
-            }
-            Message::Tool { content, .. } => part(content),
-        }
-        self.bytes += FRAME;
-        self.messages.push(message);
-    }
-
-    /// The report of a run that stops early.
-    fn stopped(&mut self, stop: Stop) -> AgentResponse {
-        let (class, reason) = match stop {
-            Stop::Exceeded(error) => {
-                self.run.event(EventBody::BudgetExceeded {
-                    limit: error.limit.key().into(),
-                    used: error.used,
-                    allowed: error.allowed,
-                });
-                (FailureClass::Budget, error.to_string())
-            }
-            Stop::Window { needed, window } => (
-                FailureClass::Budget,
-                format!(
-                    "the conversation needs about {needed} tokens, but the model's window holds {window}"
-                ),
-            ),
-            Stop::Cancelled => (FailureClass::Cancelled, "it was cancelled".into()),
-            Stop::Timeout => {
-                let (limit, used) = ("time_budget_ms".to_owned(), millis(self.run.elapsed()));
-                let allowed = self.run.allowed_ms();
-                self.run.event(EventBody::BudgetExceeded { limit, used, allowed });
-                (FailureClass::Timeout, format!("its time was over (`time_budget_ms`: {allowed} ms)"))
-            }
-            Stop::Model(fault) => (fault.class, fault.message),
-            Stop::Loop(reason) => (FailureClass::Loop, reason),
-            Stop::Journal(fault) => (FailureClass::Internal, fault.to_string()),
-        };
-        let report = prompt::report(&reason, self.steps, self.tool_calls, self.last_text.as_deref());
-        AgentResponse { content: report, ..AgentResponse::error(class, reason) }
     }
 }

@@ -13,11 +13,13 @@ use std::{
 };
 
 mod events;
+mod names;
 mod pending;
 mod plan;
 mod polling;
 
 use events::Events;
+use names::Names;
 use pending::{Pending, Shared, Woken};
 use polling::Polling;
 
@@ -103,8 +105,8 @@ struct Wanted {
 
 /// How changes are learnt.
 enum Source {
-    /// The system tells.
-    Events(Events),
+    /// The system tells of what is in the roots.
+    Events(Events, Names),
     /// By looking, time and again.
     Polling(Polling),
 }
@@ -112,7 +114,7 @@ enum Source {
 impl Source {
     fn start(wanted: &Arc<Wanted>, shared: &Arc<Shared>) -> Self {
         match Events::start(wanted, shared) {
-            Ok(events) => Self::Events(events),
+            Ok(events) => Self::Events(events, Names::start(Arc::clone(wanted))),
             Err(error) => Self::fall_back(&error, wanted, polling::INTERVAL),
         }
     }
@@ -126,30 +128,37 @@ impl Source {
         Self::Polling(Polling::start(Arc::clone(wanted), interval))
     }
 
-    /// When to look, where nobody tells.
+    /// When to look at what nobody tells of.
     fn tick(&self, shared: &Shared) -> Option<Duration> {
         match self {
-            Self::Events(_) => None,
+            Self::Events(..) => Some(names::INTERVAL),
             Self::Polling(polling) => Some(polling.interval(shared.is_waiting())),
         }
     }
 
     fn look(&mut self, shared: &Shared) {
-        if let Self::Polling(polling) = self {
-            polling.look(shared);
+        match self {
+            Self::Events(events, names) => names.look(events, shared),
+            Self::Polling(polling) => polling.look(shared),
         }
     }
 
     /// Sees to it that what is there now is watched.
     fn renew(self, pending: &Pending, wanted: &Arc<Wanted>, shared: &Arc<Shared>) -> Self {
-        let Self::Events(mut events) = self else { return self };
+        let Self::Events(mut events, mut names) = self else { return self };
         // The new watches are there before the old ones go.
-        if pending.rebuild || pending.recheck && events.is_outdated(wanted) {
-            return Self::start(wanted, shared);
-        }
-        match events.add(&pending.folders) {
-            Ok(()) => Self::Events(events),
-            Err(error) => Self::fall_back(&error, wanted, polling::INTERVAL),
+        let renewed = match pending.rebuild {
+            true => Events::start(wanted, shared),
+            false => events.add(&pending.folders).map(|()| events),
+        };
+        match renewed {
+            Ok(events) => Self::Events(events, names),
+            Err(error) => {
+                let polling = Self::fall_back(&error, wanted, polling::INTERVAL);
+                // What changed before the first look of the other kind.
+                names.look_at_files(shared);
+                polling
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 //! One that was `sending` when the process ended, or whose channel cannot tell, is `uncertain`: the user is told,
 //! and it is never sent again.
 
-use drupe_extension_api::{EventBody, SessionId};
+use drupe_extension_api::EventBody;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::{
@@ -13,27 +13,23 @@ use crate::{
     writer::Writing,
 };
 
-/// Queues a message; `key` is unique, so that nothing is answered twice.
-pub(crate) fn queue(
-    on: &Writing<'_>,
-    key: &str,
-    session: i64,
-    message: &Outbound,
-) -> Result<DeliveryId, StoreError> {
+/// Queues the answer of a turn. A turn has one, so that nothing is answered twice.
+pub(crate) fn queue(on: &Writing<'_>, turn: i64, message: &Outbound) -> Result<DeliveryId, StoreError> {
     on.statement(
-        "INSERT INTO outbox (key, session, channel, address, text, created_ms, updated_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)",
+        "INSERT INTO outbox (turn, channel, address, text, created_ms, updated_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
     )?
-    .execute((key, session, &message.channel, &message.address, &message.text, on.now_ms()))?;
-    Ok(DeliveryId(on.db.last_insert_rowid()))
+    .execute((turn, &message.channel, &message.address, &message.text, on.now_ms()))?;
+    Ok(DeliveryId(turn))
 }
 
 /// What waits to be sent, the oldest first.
 pub(crate) fn due(db: &Connection) -> Result<Vec<Delivery>, StoreError> {
     let mut all = db.prepare_cached(
-        "SELECT outbox.number, key, sessions.id, channel, address, text, attempts, outbox.created_ms
-         FROM outbox JOIN sessions ON sessions.number = outbox.session
-         WHERE state = 'due' ORDER BY outbox.number",
+        "SELECT outbox.turn, turns.id, sessions.id, outbox.channel, outbox.address, outbox.text, attempts,
+                outbox.created_ms
+         FROM outbox JOIN turns ON turns.number = outbox.turn JOIN sessions ON sessions.number = turns.session
+         WHERE state IN ('due', 'sending') AND state = 'due' ORDER BY outbox.turn",
     )?;
     Ok(all.query_map([], delivery)?.collect::<Result<_, _>>()?)
 }
@@ -42,7 +38,7 @@ pub(crate) fn due(db: &Connection) -> Result<Vec<Delivery>, StoreError> {
 pub(crate) fn sending(on: &Writing<'_>, delivery: DeliveryId) -> Result<(), StoreError> {
     let mut step = on.statement(
         "UPDATE outbox SET state = 'sending', attempts = attempts + 1, updated_ms = ?2
-         WHERE number = ?1 AND state = 'due'",
+         WHERE turn = ?1 AND state = 'due'",
     )?;
     moved(step.execute((delivery.0, on.now_ms()))?, delivery, "due")
 }
@@ -55,7 +51,7 @@ pub(crate) fn sent(
 ) -> Result<(), StoreError> {
     let mut step = on.statement(
         "UPDATE outbox SET state = 'sent', remote_id = ?3, why = NULL, updated_ms = ?2
-         WHERE number = ?1 AND state = 'sending'",
+         WHERE turn = ?1 AND state = 'sending'",
     )?;
     moved(step.execute((delivery.0, on.now_ms(), remote_id))?, delivery, "sending")
 }
@@ -63,7 +59,7 @@ pub(crate) fn sent(
 /// From `sending` back to `due`: the channel is sure that nothing went out.
 pub(crate) fn not_sent(on: &Writing<'_>, delivery: DeliveryId, why: &str) -> Result<(), StoreError> {
     let mut step = on.statement(
-        "UPDATE outbox SET state = 'due', why = ?3, updated_ms = ?2 WHERE number = ?1 AND state = 'sending'",
+        "UPDATE outbox SET state = 'due', why = ?3, updated_ms = ?2 WHERE turn = ?1 AND state = 'sending'",
     )?;
     moved(step.execute((delivery.0, on.now_ms(), why))?, delivery, "sending")
 }
@@ -72,13 +68,14 @@ pub(crate) fn not_sent(on: &Writing<'_>, delivery: DeliveryId, why: &str) -> Res
 pub(crate) fn uncertain(on: &mut Writing<'_>, delivery: DeliveryId, why: &str) -> Result<(), StoreError> {
     let mut step = on.statement(
         "UPDATE outbox SET state = 'uncertain', why = ?3, updated_ms = ?2
-         WHERE number = ?1 AND state = 'sending'
-         RETURNING (SELECT id FROM sessions WHERE number = outbox.session), channel",
+         WHERE turn = ?1 AND state = 'sending'
+         RETURNING (SELECT session FROM turns WHERE number = outbox.turn), channel",
     )?;
-    let (session, channel): (SessionId, String) = step
-        .query_row((delivery.0, on.now_ms(), why), |row| Ok((id(row, 0)?, row.get(1)?)))
+    let (session, channel): (i64, String) = step
+        .query_row((delivery.0, on.now_ms(), why), |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?
         .ok_or(StoreError::Delivery { delivery, needed: "sending" })?;
+    let session = events::session_of(on.db, session)?;
     let message = format!("an answer may not have reached `{channel}`, and is not sent again: {why}");
     let told = EventBody::Diagnostic { code: "delivery.uncertain".into(), message };
     events::record(on, &session, None, &[(None, told)])
@@ -86,7 +83,9 @@ pub(crate) fn uncertain(on: &mut Writing<'_>, delivery: DeliveryId, why: &str) -
 
 /// At the start: whatever was being sent when the last process ended may have arrived or not.
 pub(crate) fn doubt_all(on: &mut Writing<'_>) -> Result<(), StoreError> {
-    let mut open = on.statement("SELECT number FROM outbox WHERE state = 'sending' ORDER BY number")?;
+    let mut open = on.statement(
+        "SELECT turn FROM outbox WHERE state IN ('due', 'sending') AND state = 'sending' ORDER BY turn",
+    )?;
     let found: Vec<i64> = open.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     found
         .into_iter()

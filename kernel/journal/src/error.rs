@@ -66,6 +66,9 @@ pub enum StoreError {
         /// Its extension.
         extension: String,
     },
+    /// A day that is none.
+    #[error("`{0}` is not a day; write it as 2026-03-01")]
+    Day(String),
     /// A row cannot be read as what it should be, or a value cannot be written as a row.
     #[error("a record of the journal has the wrong form: {0}")]
     Record(String),

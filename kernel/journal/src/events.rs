@@ -1,20 +1,16 @@
-//! The events of a session: numbered where they are committed, so that no number is ever given twice or skipped.
-//!
-//! Parts of a text that is still being made are live only: they pass through, unnumbered, and leave no row.
+//! The events of a session: numbered where they are committed, and read back from any position.
 
-use drupe_extension_api::{AgentRef, CorrelationId, Event, EventBody, Item, ItemOutcome, SessionId, TurnId};
+use drupe_extension_api::{AgentRef, Event, EventBody, Item, ItemOutcome, SessionId, TurnId};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::{
     StoreError,
-    rows::{json, maybe_id, signed, timestamp},
-    sessions,
+    log::{self, Commit, POSITIONS, Told, commits},
+    rows::{id, signed, timestamp},
+    turns,
     writer::Writing,
 };
-
-/// The key of an event is its session's number in the upper half and its position in the lower one.
-const POSITIONS: i64 = 1 << 32;
 
 /// The most events of one answer, whatever a reader asks for: some megabytes at worst.
 const LIMIT: usize = 4096;
@@ -24,34 +20,13 @@ pub(crate) fn record(
     on: &mut Writing<'_>,
     session: &SessionId,
     turn: Option<&TurnId>,
-    told: &[(Option<AgentRef>, EventBody)],
+    told: &[Told],
 ) -> Result<(), StoreError> {
     if told.is_empty() {
         return Ok(());
     }
-    let now = on.now_ms();
-    let kept = told.iter().filter(|(_, body)| !live(body)).count();
-    let (number, mut seq) = take_positions(on, session, kept, now)?;
-    let correlation = turn.map(|turn| correlation(on, turn)).transpose()?.flatten();
-    for (agent, body) in told {
-        let mut event = Event {
-            seq: 0,
-            time: timestamp(now),
-            session: session.clone(),
-            turn: turn.cloned(),
-            correlation_id: correlation.clone(),
-            agent: agent.clone(),
-            body: body.clone(),
-        };
-        if !live(body) {
-            seq += 1;
-            event.seq = seq.unsigned_abs();
-            on.statement("INSERT INTO events (id, body) VALUES (?1, ?2)")?
-                .execute((number * POSITIONS + seq, serde_json::to_string(&event)?))?;
-        }
-        on.publish(event);
-    }
-    Ok(())
+    let turn = turn.map(|turn| turns::known(on, turn)).transpose()?;
+    log::append(on, session, turn.as_ref(), [told, &[]], [&[]; 2])
 }
 
 /// The events of a session after a position.
@@ -63,34 +38,37 @@ pub(crate) fn after(
 ) -> Result<Vec<Event>, StoreError> {
     let mut find = db.prepare_cached("SELECT number FROM sessions WHERE id = ?1")?;
     match find.query_row([session.as_str()], |row| row.get(0)).optional()? {
-        Some(number) => read(db, number, signed(position), limit.min(LIMIT)),
+        Some(number) => read(db, number, session, signed(position), limit.min(LIMIT)),
         None => Ok(Vec::new()),
     }
 }
 
+/// The events of one turn.
+pub(crate) fn of_turn(db: &Connection, turn: i64, session: &SessionId) -> Result<Vec<Event>, StoreError> {
+    let mut rows = db.prepare_cached(commits!(
+        "WHERE turns.number = ?1 AND log.turn = ?1 AND events IS NOT NULL
+         AND log.id > turns.session * 4294967296 + turns.after_seq
+         AND log.id <= turns.session * 4294967296 + coalesce(turns.until_seq, 4294967295) ORDER BY log.id"
+    ))?;
+    let mut events = Vec::new();
+    for commit in rows.query_map([turn], Commit::read)? {
+        events.extend(commit?.events(session));
+    }
+    Ok(events)
+}
+
 /// Completes what the turn began and did not complete, because the process ended in between; gives their number.
 pub(crate) fn close_open_items(on: &mut Writing<'_>, turn: &TurnId) -> Result<usize, StoreError> {
-    let mut find = on.statement(
-        "SELECT sessions.number, sessions.id, after_seq FROM turns JOIN sessions ON sessions.number = turns.session
-         WHERE turns.id = ?1",
-    )?;
-    let (number, session, after_seq): (i64, SessionId, i64) = find
-        .query_row([turn.as_str()], |row| Ok((row.get(0)?, crate::rows::id(row, 1)?, row.get(2)?)))
-        .optional()?
-        .ok_or_else(|| StoreError::UnknownTurn(turn.clone()))?;
+    let turn = turns::known(on, turn)?;
     let mut open = Vec::new();
-    let mut position = after_seq;
-    loop {
-        let page = read(on.db, number, position, LIMIT)?;
-        let Some(last) = page.last() else { break };
-        position = signed(last.seq);
-        for event in page.into_iter().filter(|event| event.turn.as_ref() == Some(turn)) {
-            follow(&mut open, event);
-        }
+    for event in of_turn(on.db, turn.number, &turn.session)? {
+        follow(&mut open, event);
     }
     let now = timestamp(on.now_ms());
     let told: Vec<_> = open.into_iter().map(|started| started.interrupted(now)).collect();
-    record(on, &session, Some(turn), &told)?;
+    if !told.is_empty() {
+        log::append(on, &turn.session.clone(), Some(&turn), [&told, &[]], [&[]; 2])?;
+    }
     Ok(told.len())
 }
 
@@ -102,7 +80,7 @@ struct Started {
 }
 
 impl Started {
-    fn interrupted(self, now: Timestamp) -> (Option<AgentRef>, EventBody) {
+    fn interrupted(self, now: Timestamp) -> Told {
         let elapsed_ms = u64::try_from(now.duration_since(self.since).as_millis()).unwrap_or(0);
         (
             self.agent,
@@ -123,42 +101,34 @@ fn follow(open: &mut Vec<Started>, event: Event) {
     }
 }
 
-fn read(db: &Connection, number: i64, position: i64, limit: usize) -> Result<Vec<Event>, StoreError> {
-    let first = number * POSITIONS;
-    let mut some =
-        db.prepare_cached("SELECT body FROM events WHERE id > ?1 AND id < ?2 ORDER BY id LIMIT ?3")?;
-    let after = first + position.min(POSITIONS - 1);
-    let found = some.query_map((after, first + POSITIONS, signed(limit as u64)), |row| json(row, 0))?;
-    Ok(found.collect::<Result<_, _>>()?)
-}
-
-/// Sets `kept` positions aside; gives the session's number and the last position before them.
-fn take_positions(
-    on: &Writing<'_>,
+fn read(
+    db: &Connection,
+    number: i64,
     session: &SessionId,
-    kept: usize,
-    now: i64,
-) -> Result<(i64, i64), StoreError> {
-    let mut take = on.statement(
-        "UPDATE sessions SET last_seq = last_seq + ?2, updated_ms = ?3 WHERE id = ?1 RETURNING number, last_seq",
-    )?;
-    let kept = signed(kept as u64);
-    let mut taken = || {
-        take.query_row((session.as_str(), kept, now), |row| Ok((row.get(0)?, row.get::<_, i64>(1)? - kept)))
-            .optional()
-    };
-    if let Some(found) = taken()? {
-        return Ok(found);
+    position: i64,
+    limit: usize,
+) -> Result<Vec<Event>, StoreError> {
+    let first = number * POSITIONS;
+    let wanted = first + position.saturating_add(1).min(POSITIONS - 1);
+    // The first one may stand in the middle of its row.
+    let mut rows = db.prepare_cached(commits!(
+        "WHERE log.id >= coalesce((SELECT max(id) FROM log WHERE id > ?1 AND id <= ?2), ?2) AND log.id < ?3
+         AND events IS NOT NULL ORDER BY log.id"
+    ))?;
+    let mut events = Vec::new();
+    for commit in rows.query_map((first, wanted, first + POSITIONS), Commit::read)? {
+        let left = limit - events.len();
+        events.extend(commit?.events(session).filter(|event| signed(event.seq) > position).take(left));
+        if events.len() == limit {
+            break;
+        }
     }
-    sessions::ensure(on, session)?;
-    taken()?.ok_or_else(|| StoreError::Database(format!("session `{session}` has no row")))
+    Ok(events)
 }
 
-fn correlation(on: &Writing<'_>, turn: &TurnId) -> Result<Option<CorrelationId>, StoreError> {
-    let mut find = on.statement("SELECT correlation FROM turns WHERE id = ?1")?;
-    Ok(find.query_row([turn.as_str()], |row| maybe_id(row, 0)).optional()?.flatten())
-}
-
-fn live(body: &EventBody) -> bool {
-    matches!(body, EventBody::ItemUpdated { .. })
+/// The session of a number, for rows that name it so.
+pub(crate) fn session_of(db: &Connection, number: i64) -> Result<SessionId, StoreError> {
+    Ok(db
+        .prepare_cached("SELECT id FROM sessions WHERE number = ?1")?
+        .query_row([number], |row| id(row, 0))?)
 }

@@ -13,15 +13,22 @@
 //!
 //! Everything survives the death of the process. What was promised to the outside survives a power loss as well:
 //! accepted messages, the intent to run a tool that must not run twice, finished turns, deliveries, and what the
-//! operator set or agreed to. One connection writes, in one thread, and commits whatever has come in while it was busy as one transaction: many
-//! sessions share one wait for the disk.
+//! operator set or agreed to. One connection writes, and one request or group at a
+//! time has it: what waits for the disk, or comes while it is in use, goes to a thread, which commits whatever has come
+//! in meanwhile as one transaction, so that many sessions share one wait. What need not wait is committed by the
+//! caller itself while the connection is free, since waking a thread costs more than such a commit.
 
 mod activations;
+mod beginning;
+mod bus;
+mod cache;
 mod deliveries;
 mod error;
 mod events;
 mod extensions;
+mod find;
 mod intake;
+mod log;
 mod open;
 mod reader;
 mod records;
@@ -34,15 +41,18 @@ mod store;
 mod transcript;
 mod turns;
 mod types;
+mod usage;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
+pub use beginning::Beginning;
+pub use bus::MOST_WAITING;
 pub use error::StoreError;
 pub use open::{Storage, set_aside};
 pub use store::{Publish, Store};
 pub use types::{
-    Accepted, Counts, Delivery, DeliveryId, Inbound, InboundKind, Outbound, QueuedTurn, RestartRow,
-    RestartVerdict, TurnDone,
+    Accepted, Counted, Counts, Delivery, DeliveryId, DeliveryRow, DueMessage, Found, Inbound, InboundKind,
+    MessageRow, Outbound, Published, QueuedTurn, RestartRow, RestartVerdict, TurnDone, TurnRows, TurnStart,
 };

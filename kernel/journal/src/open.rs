@@ -73,6 +73,8 @@ pub(crate) fn read_only(path: &Path) -> Result<Connection, StoreError> {
     )?;
     db.busy_timeout(BUSY)?;
     keep_plans(&db)?;
+    db.set_prepared_statement_cache_capacity(48);
+    db.pragma_update(None, "cache_size", -512)?;
     Ok(db)
 }
 
@@ -165,6 +167,10 @@ fn log_ahead(db: &Connection) -> Result<(), StoreError> {
     }
     db.pragma_update(None, "synchronous", "NORMAL")?;
     db.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
+    // In kibibytes: the pages at the ends of a few tables are all that is written again and again.
+    db.pragma_update(None, "cache_size", -1024)?;
+    // What a savepoint may have to bring back.
+    db.pragma_update(None, "temp_store", "MEMORY")?;
     Ok(())
 }
 

@@ -1,9 +1,11 @@
-//! A connection that only reads, in a thread of its own, so that a long answer delays no commit.
+//! A connection that only reads, with a thread for answers that take long: they delay no commit, and no task.
+
+use std::sync::Mutex;
 
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::StoreError;
+use crate::{StoreError, store::lock};
 
 /// What the reader's thread is told.
 pub(crate) enum Question {
@@ -28,13 +30,17 @@ impl Question {
 }
 
 /// Serves until it is told to stop, or nobody is left to ask.
-pub(crate) fn serve(db: Connection, mut questions: mpsc::Receiver<Question>) {
-    db.set_prepared_statement_cache_capacity(32);
+pub(crate) fn serve(reader: &Mutex<Option<Connection>>, mut questions: mpsc::Receiver<Question>) {
     while let Some(question) = questions.blocking_recv() {
+        let mut db = lock(reader);
         match question {
-            Question::Ask(ask) => ask(&db),
+            Question::Ask(ask) => {
+                if let Some(db) = &*db {
+                    ask(db);
+                }
+            }
             Question::Stop(reply) => {
-                drop(db);
+                *db = None;
                 let _ = reply.send(());
                 return;
             }
@@ -43,7 +49,7 @@ pub(crate) fn serve(db: Connection, mut questions: mpsc::Receiver<Question>) {
 }
 
 /// All statements of one answer see the same commits.
-fn consistently<T>(
+pub(crate) fn consistently<T>(
     db: &Connection,
     ask: impl FnOnce(&Connection) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {

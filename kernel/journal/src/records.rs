@@ -1,20 +1,19 @@
-//! The loop's records, one row each. What they mean is the loop's business: they are read back in the order in
-//! which they were committed, and put together by [`RecordedInvocation::apply`].
+//! The loop's records. What they mean is the loop's business: they are read back in the order in which they were
+//! committed, and put together by [`RecordedInvocation::apply`].
 
 use drupe_agent::{Batch, Entry, Journal, JournalFault, RecordedInvocation};
-use drupe_extension_api::{EffectClass, EffectId, InvocationId, SessionId, TurnId};
+use drupe_extension_api::{EffectClass, EffectId, InvocationId, SessionId};
 use futures_util::future::BoxFuture;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 
 use crate::{
-    Store, StoreError, events,
-    rows::json,
+    Store, StoreError, TurnStart, bus, find, log, turns, usage,
     writer::{Survives, Writing},
 };
 
 impl Journal for Store {
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<(), JournalFault>> {
-        Box::pin(async move { Ok(self.write(survives(&batch), move |on| write(on, &batch)).await?) })
+        Box::pin(async move { Ok(self.write(survives(&batch), move |on| write(on, None, &batch)).await?) })
     }
 
     fn load(
@@ -29,13 +28,13 @@ impl Journal for Store {
         session: SessionId,
         effect: EffectId,
     ) -> BoxFuture<'_, Result<Option<String>, JournalFault>> {
-        Box::pin(async move { Ok(self.read(move |db| output(db, &session, &effect)).await?) })
+        Box::pin(async move { Ok(self.read(move |db| find::output(db, &session, &effect)).await?) })
     }
 }
 
 /// Only a tool that must not run twice needs its intent on the disk before it runs. A call that has its result
 /// in the same batch was refused: nothing will run.
-fn survives(batch: &Batch) -> Survives {
+pub(crate) fn survives(batch: &Batch) -> Survives {
     let ended = |effect: &EffectId| {
         batch
             .entries
@@ -48,57 +47,40 @@ fn survives(batch: &Batch) -> Survives {
     if runs_once { Survives::Power } else { Survives::Process }
 }
 
-/// Records a batch.
-pub(crate) fn write(on: &mut Writing<'_>, batch: &Batch) -> Result<(), StoreError> {
-    for record in &batch.entries {
-        entry(on, &batch.turn, record)?;
+/// Records a batch, and before it that its turn begins, where it does.
+pub(crate) fn write(
+    on: &mut Writing<'_>,
+    start: Option<&TurnStart>,
+    batch: &Batch,
+) -> Result<(), StoreError> {
+    let turn = match start {
+        Some(start) => turns::begin(on, start)?.0,
+        None => turns::known(on, &batch.turn)?,
+    };
+    usage::count_entries(on, &turn, &batch.entries)?;
+    let before = start.map_or(&[][..], |start| &start.events);
+    log::append(on, &turn.session, Some(&turn), [before, &batch.events], [&batch.entries, &[]])?;
+    for entry in &batch.entries {
+        if let Entry::Steered { turn: taken, .. } = entry {
+            turns::taken_in(on, &turn, taken)?;
+        }
     }
-    events::record(on, &batch.session, Some(&batch.turn), &batch.events)
+    batch.messages.iter().try_for_each(|message| bus::publish(on, message))
 }
 
-/// Records one entry of a turn.
-pub(crate) fn entry(on: &Writing<'_>, turn: &TurnId, entry: &Entry) -> Result<(), StoreError> {
-    if let Entry::Begin { invocation, agent, parent, depth, .. } = entry {
-        on.statement(
-            "INSERT INTO invocations (id, turn, agent, parent, depth) VALUES (?1, ?2, ?3, ?4, ?5)
-             ON CONFLICT (id) DO NOTHING",
-        )?
-        .execute((
-            invocation.as_str(),
-            turn.as_str(),
-            agent.as_str(),
-            parent.as_ref().map(InvocationId::as_str),
-            depth,
-        ))?;
-    }
-    on.statement("INSERT INTO entries (invocation, body) VALUES (?1, ?2)")?
-        .execute((entry.invocation().as_str(), serde_json::to_string(entry)?))?;
-    Ok(())
-}
-
+/// Only turns without an answer are searched: nobody goes on with another one.
 fn load(db: &Connection, invocation: &InvocationId) -> Result<Option<RecordedInvocation>, StoreError> {
-    let mut all = db.prepare_cached("SELECT body FROM entries WHERE invocation = ?1 ORDER BY number")?;
+    let mut rows = db.prepare_cached(
+        "SELECT entries FROM turns JOIN log
+         ON log.id > turns.session * 4294967296 + turns.after_seq AND log.id < (turns.session + 1) * 4294967296
+         WHERE turns.finished_ms IS NULL AND log.turn = turns.number AND instr(entries, ?1) > 0
+         ORDER BY log.id",
+    )?;
     let mut found = None;
-    for entry in all.query_map([invocation.as_str()], |row| json(row, 0))? {
-        found.get_or_insert_with(RecordedInvocation::default).apply(entry?);
+    for entries in rows.query_map([invocation.as_str()], |row| log::recorded(row, 0))? {
+        for entry in entries?.into_iter().filter(|entry| entry.invocation() == invocation) {
+            found.get_or_insert_with(RecordedInvocation::default).apply(entry);
+        }
     }
     Ok(found)
-}
-
-/// Only the session's own turns are searched, the latest first: a handle is asked for soon after it was given, or
-/// never.
-fn output(db: &Connection, session: &SessionId, effect: &EffectId) -> Result<Option<String>, StoreError> {
-    let mut find = db.prepare_cached(
-        "SELECT entries.body
-         FROM turns JOIN invocations ON invocations.turn = turns.id
-         JOIN entries ON entries.invocation = invocations.id
-         WHERE turns.session = (SELECT number FROM sessions WHERE id = ?1)
-         AND entries.body ->> 'entry' = 'result' AND entries.body ->> 'effect' = ?2
-         ORDER BY turns.number DESC, entries.number DESC LIMIT 1",
-    )?;
-    let found = find.query_row([session.as_str(), effect.as_str()], |row| json(row, 0)).optional()?;
-    Ok(found.and_then(|entry| match entry {
-        Entry::Result { content, .. } => Some(content),
-        _ => None,
-    }))
 }

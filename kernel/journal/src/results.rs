@@ -10,23 +10,23 @@ use drupe_extension_api::{
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::{
-    StoreError,
-    rows::{id, json, maybe_id, maybe_json, signed},
+    StoreError, log,
+    rows::{id, maybe_json, signed},
     sessions,
     transcript::{self, Invocation},
+    turns,
 };
 
-/// What a turn gave so far.
-pub(crate) fn turn(db: &Connection, turn: &TurnId) -> Result<Option<TurnResult>, StoreError> {
+/// What a turn gave so far; in brief, without its runs and what they saw.
+pub(crate) fn turn(db: &Connection, turn: &TurnId, brief: bool) -> Result<Option<TurnResult>, StoreError> {
     let mut one = db.prepare_cached(
-        "SELECT sessions.id, text, response, spend, diagnostics, correlation
-         FROM turns JOIN inbox ON inbox.turn = turns.number JOIN sessions ON sessions.number = turns.session
-         WHERE turns.id = ?1",
+        "SELECT sessions.id, text, response, spend, diagnostics, correlation, turns.number
+         FROM turns JOIN sessions ON sessions.number = turns.session WHERE turns.id = ?1",
     )?;
     let found = one
         .query_row([turn.as_str()], |row| {
             let response: Option<AgentResponse> = maybe_json(row, 2)?;
-            Ok(TurnResult {
+            let result = TurnResult {
                 session: id(row, 0)?,
                 turn: turn.clone(),
                 input: row.get(1)?,
@@ -39,28 +39,27 @@ pub(crate) fn turn(db: &Connection, turn: &TurnId) -> Result<Option<TurnResult>,
                 transcript: Vec::new(),
                 diagnostics: maybe_json(row, 4)?.unwrap_or_default(),
                 trace: row.get::<_, Option<String>>(5)?.unwrap_or_else(|| turn.to_string()),
-            })
+            };
+            Ok((result, row.get::<_, i64>(6)?))
         })
         .optional()?;
-    let Some(mut result) = found else { return Ok(None) };
-    let runs = invocations(db, turn)?;
-    result.invocations = transcript::records(&runs);
-    result.transcript = transcript::flat(runs);
+    let Some((mut result, number)) = found else { return Ok(None) };
+    if !brief {
+        let runs = invocations(db, number)?;
+        result.invocations = transcript::records(&runs);
+        result.transcript = transcript::flat(runs);
+    }
     Ok(Some(result))
 }
 
 /// A session with all its turns.
 pub(crate) fn session(db: &Connection, session: &SessionId) -> Result<Option<SessionDetail>, StoreError> {
-    let Some((status, last_seq)) = sessions::find(db, session)? else { return Ok(None) };
-    let mut all = db.prepare_cached(
-        "SELECT id FROM turns WHERE session = (SELECT number FROM sessions WHERE id = ?1) ORDER BY number",
-    )?;
-    let ids: Vec<TurnId> = all.query_map([session.as_str()], |row| id(row, 0))?.collect::<Result<_, _>>()?;
-    let mut turns = Vec::with_capacity(ids.len());
-    for id in &ids {
-        turns.extend(turn(db, id)?);
+    let Some((status, _, last_seq)) = sessions::find(db, session)? else { return Ok(None) };
+    let mut results = Vec::new();
+    for id in turns::of_session(db, session)? {
+        results.extend(turn(db, &id, false)?);
     }
-    Ok(Some(SessionDetail { status, turns, last_seq }))
+    Ok(Some(SessionDetail { status, turns: results, last_seq }))
 }
 
 /// The latest finished turns as pairs of message and answer, oldest first.
@@ -70,9 +69,9 @@ pub(crate) fn conversation(
     max_turns: usize,
 ) -> Result<Vec<(String, String)>, StoreError> {
     let mut latest = db.prepare_cached(
-        "SELECT text, response ->> 'content' FROM turns JOIN inbox ON inbox.turn = turns.number
+        "SELECT text, response ->> 'content' FROM turns
          WHERE session = (SELECT number FROM sessions WHERE id = ?1) AND finished_ms IS NOT NULL
-         ORDER BY turns.number DESC LIMIT ?2",
+         ORDER BY number DESC LIMIT ?2",
     )?;
     let pairs = latest
         .query_map((session.as_str(), signed(max_turns as u64)), |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -82,27 +81,18 @@ pub(crate) fn conversation(
 }
 
 /// The runs of a turn, in the order in which they began.
-fn invocations(db: &Connection, turn: &TurnId) -> Result<Vec<Invocation>, StoreError> {
+fn invocations(db: &Connection, turn: i64) -> Result<Vec<Invocation>, StoreError> {
     let mut runs = Vec::new();
     let mut places: HashMap<InvocationId, usize> = HashMap::new();
-    let mut began = db
-        .prepare_cached("SELECT id, agent, parent, depth FROM invocations WHERE turn = ?1 ORDER BY number")?;
-    let found = began.query_map([turn.as_str()], |row| {
-        Ok((id::<InvocationId>(row, 0)?, id(row, 1)?, maybe_id(row, 2)?, row.get(3)?))
-    })?;
-    for run in found {
-        let (id, agent, parent, depth) = run?;
-        places.insert(id.clone(), runs.len());
-        runs.push(Invocation::new(id, agent, parent, depth));
-    }
-    let mut all = db.prepare_cached(
-        "SELECT entries.number, body FROM invocations JOIN entries ON entries.invocation = invocations.id
-         WHERE turn = ?1 ORDER BY entries.number",
-    )?;
-    for row in all.query_map([turn.as_str()], |row| Ok((row.get(0)?, json::<Entry>(row, 1)?)))? {
-        let (number, entry) = row?;
+    for (row, entry) in log::entries_of(db, turn)? {
+        if let Entry::Begin { invocation, agent, parent, depth, .. } = &entry {
+            places.entry(invocation.clone()).or_insert_with(|| {
+                runs.push(Invocation::new(invocation.clone(), agent.clone(), parent.clone(), *depth));
+                runs.len() - 1
+            });
+        }
         if let Some(place) = places.get(entry.invocation()) {
-            runs[*place].add(number, entry);
+            runs[*place].add(row, entry);
         }
     }
     Ok(runs)

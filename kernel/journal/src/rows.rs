@@ -70,6 +70,7 @@ pub(crate) fn named<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqli
     serde_json::from_value(serde_json::Value::String(name)).map_err(|e| wrong(column, e))
 }
 
-fn wrong(column: usize, error: impl Error + Send + Sync + 'static) -> rusqlite::Error {
+/// A column that holds something else.
+pub(crate) fn wrong(column: usize, error: impl Error + Send + Sync + 'static) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error))
 }

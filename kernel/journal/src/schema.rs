@@ -3,21 +3,22 @@
 //! | table | a row is | key |
 //! |---|---|---|
 //! | `meta` | a fact about the file, such as that a kernel has it open | `key` |
-//! | `sessions` | a conversation, the position of its last event, the agent that its user chose | `number`; `id` unique |
-//! | `turns` | what one message sets off: queued until `started_ms`, begun `starts` times, open until `finished_ms`; then its response, spend, remarks and snapshot | `number`, in order of acceptance; `id` unique |
-//! | `inbox` | the message itself | the turn's number; (`channel`, `external_id`) unique |
-//! | `invocations` | a run of an agent within a turn | `number`, in order of their beginnings; `id` unique |
-//! | `entries` | one record of a run, as JSON | `number`, in order of commits |
-//! | `events` | one event, as JSON | session number × 2³² + seq |
-//! | `outbox` | an answer: `due` → `sending` → `sent`, or `uncertain`, which is never left | `number`; `key` unique |
+//! | `sessions` | a conversation, the agent that its user chose | `number`; `id` unique |
+//! | `turns` | a message and what it sets off: queued until `started_ms`, begun `starts` times, open until `finished_ms`; then its response, spend, remarks and snapshot. Its log is after `after_seq` and up to `until_seq` | `number`, in order of acceptance; `id` unique; (`channel`, `external_id`) unique |
+//! | `log` | what one commit recorded: events and entries of runs, as JSON arrays; takes as many `positions` as it has events, at least one | session number × 2³² + position of its first event |
+//! | `usage` | sums of runs, model calls, tokens and cost | `day` (since 1970, UTC), `session`, `agent`, `model` |
+//! | `outbox` | an answer: `due` → `sending` → `sent`, or `uncertain`, which is never left | its turn's number |
+//! | `followers` | a durable subscription | `subscriber`, `topic` |
+//! | `messages` | a message of a topic, for as long as there is a delivery of it | `number` |
+//! | `deliveries` | such a message on its way to one subscriber, waiting or `dead` | `number`, in order of publication |
 //! | `restarts` | a restart that was asked for, until it is consumed | `number` |
 //! | `extension_states` | one step of an extension's life | `number` |
 //! | `extension_settings` | an extension that the operator turned on or off, over its manifest | `extension` |
 //! | `activations` | the operator's agreement to activate an extension: `pending` → `allowed` or `denied`, or `withdrawn`; never deleted, as its number is its name | `number`; (`extension`, `hash`) unique; one `pending` an extension |
 //! | `audit` | one answer of the operator: who, about what, with which content, and which | `number` |
 //!
-//! Times are milliseconds since 1970. The key of `events` keeps each session's events side by side and in order
-//! without an index of its own.
+//! Times are milliseconds since 1970. The key of `log` keeps what a session recorded side by side and in order without
+//! an index of its own.
 //!
 //! Versions only go forward. Each step is one transaction, and the file as it was is kept beside it as
 //! `<name>.before-v<N>`. A file of a newer release is refused, not read by guess.
@@ -174,6 +175,7 @@ CREATE TABLE audit (
     outcome TEXT NOT NULL
 ) STRICT;
 ",
+    include_str!("schema/version_3.sql"),
 ];
 
 /// The version that this release reads and writes.

@@ -5,40 +5,100 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::{
     Counts, StoreError,
-    rows::{count, id, maybe_id, time},
+    cache::Session,
+    log::POSITIONS,
+    rows::{count, id, maybe_id, signed, time},
     writer::Writing,
 };
 
 /// The longest title, in characters: a line of a list.
 const TITLE: usize = 80;
 
-/// The number of a session; makes it where it does not exist.
-pub(crate) fn ensure(on: &Writing<'_>, session: &SessionId) -> Result<i64, StoreError> {
-    let mut known = on.statement("SELECT number FROM sessions WHERE id = ?1")?;
-    if let Some(number) = known.query_row([session.as_str()], |row| row.get(0)).optional()? {
-        return Ok(number);
+/// What is known of a session; none where it does not exist.
+fn known<'a>(on: &'a mut Writing<'_>, session: &SessionId) -> Result<Option<&'a mut Session>, StoreError> {
+    if on.cache.sessions.get(session).is_none() {
+        let mut find = on.statement("SELECT number, turns, agent FROM sessions WHERE id = ?1")?;
+        let found = find.query_row([session.as_str()], |row| {
+            Ok((row.get::<_, i64>(0)?, count(row, 1)?, maybe_id::<AgentId>(row, 2)?))
+        });
+        let Some((number, turns, agent)) = found.optional()? else { return Ok(None) };
+        let known = Session { number, last_seq: last_seq(on.db, number)?, turns, agent };
+        on.cache.sessions.insert(session.clone(), known);
     }
-    on.statement("INSERT INTO sessions (id, created_ms, updated_ms) VALUES (?1, ?2, ?2)")?
-        .execute((session.as_str(), on.now_ms()))?;
-    Ok(on.db.last_insert_rowid())
+    Ok(on.cache.sessions.get(session))
 }
 
-/// Counts a turn, and takes the session's title from its first message. Gives the position of its last event.
-pub(crate) fn add_turn(on: &Writing<'_>, session: i64, text: &str) -> Result<i64, StoreError> {
-    let title: String = text.lines().next().unwrap_or_default().chars().take(TITLE).collect();
-    let mut add = on.statement(
-        "UPDATE sessions SET turns = turns + 1, updated_ms = ?2, title = iif(turns = 0, ?3, title)
-         WHERE number = ?1 RETURNING last_seq",
+/// What is known of a session; makes it where it does not exist.
+pub(crate) fn known_or_new<'a>(
+    on: &'a mut Writing<'_>,
+    session: &SessionId,
+) -> Result<&'a mut Session, StoreError> {
+    if known(on, session)?.is_none() {
+        make(on, session, 0, "")?;
+    }
+    known(on, session)?.ok_or_else(|| StoreError::Database(format!("session `{session}` has no row")))
+}
+
+/// Counts a turn, and takes the session's title from its first message. Gives what was known before.
+pub(crate) fn add_turn(on: &mut Writing<'_>, session: &SessionId, text: &str) -> Result<Session, StoreError> {
+    let now = on.now_ms();
+    let Some(found) = known(on, session)? else {
+        make(on, session, 1, &title(text))?;
+        let made = known_or_new(on, session)?;
+        return Ok(Session { turns: 0, ..made.clone() });
+    };
+    let before = found.clone();
+    found.turns += 1;
+    if before.turns == 0 {
+        on.statement("UPDATE sessions SET turns = 1, updated_ms = ?2, title = ?3 WHERE number = ?1")?
+            .execute((before.number, now, title(text)))?;
+    } else {
+        on.statement("UPDATE sessions SET turns = ?3, updated_ms = ?2 WHERE number = ?1")?.execute((
+            before.number,
+            now,
+            signed(before.turns + 1),
+        ))?;
+    }
+    Ok(before)
+}
+
+/// Notes a change, for lists.
+pub(crate) fn touch(on: &Writing<'_>, number: i64) -> Result<(), StoreError> {
+    on.statement("UPDATE sessions SET updated_ms = ?2 WHERE number = ?1")?.execute((number, on.now_ms()))?;
+    Ok(())
+}
+
+fn make(on: &mut Writing<'_>, session: &SessionId, turns: u64, title: &str) -> Result<(), StoreError> {
+    on.statement(
+        "INSERT INTO sessions (id, created_ms, updated_ms, turns, title) VALUES (?1, ?2, ?2, ?3, ?4)",
+    )?
+    .execute((session.as_str(), on.now_ms(), signed(turns), title))?;
+    let number = on.db.last_insert_rowid();
+    on.cache.sessions.insert(session.clone(), Session { number, last_seq: 0, turns, agent: None });
+    Ok(())
+}
+
+fn title(text: &str) -> String {
+    text.lines().next().unwrap_or_default().chars().take(TITLE).collect()
+}
+
+/// The position of the last event of a session.
+fn last_seq(db: &Connection, number: i64) -> Result<i64, StoreError> {
+    let mut last = db.prepare_cached(
+        "SELECT id + positions - 1 FROM log WHERE id > ?1 AND id < ?2 ORDER BY id DESC LIMIT 1",
     )?;
-    Ok(add.query_row((session, on.now_ms(), title), |row| row.get(0))?)
+    let range = (number * POSITIONS, (number + 1) * POSITIONS);
+    Ok(last.query_row(range, |row| row.get::<_, i64>(0)).optional()?.map_or(0, |id| id % POSITIONS))
 }
 
 pub(crate) fn select_agent(
-    on: &Writing<'_>,
+    on: &mut Writing<'_>,
     session: &SessionId,
     agent: Option<&AgentId>,
 ) -> Result<(), StoreError> {
-    let number = ensure(on, session)?;
+    let known = known_or_new(on, session)?;
+    known.agent = agent.cloned();
+    let number = known.number;
     on.statement("UPDATE sessions SET agent = ?2, updated_ms = ?3 WHERE number = ?1")?.execute((
         number,
         agent.map(AgentId::as_str),
@@ -49,14 +109,8 @@ pub(crate) fn select_agent(
 
 /// The agent that was chosen for a session.
 pub(crate) fn selected_agent(db: &Connection, session: &SessionId) -> Result<Option<AgentId>, StoreError> {
-    let agent: Option<Option<String>> = db
-        .prepare_cached("SELECT agent FROM sessions WHERE id = ?1")?
-        .query_row([session.as_str()], |row| row.get(0))
-        .optional()?;
-    agent
-        .flatten()
-        .map(|id| AgentId::new(id).map_err(|error| StoreError::Record(error.to_string())))
-        .transpose()
+    let mut find = db.prepare_cached("SELECT agent FROM sessions WHERE id = ?1")?;
+    Ok(find.query_row([session.as_str()], |row| maybe_id(row, 0)).optional()?.flatten())
 }
 
 /// Every session, the one with the latest change first.
@@ -68,12 +122,17 @@ pub(crate) fn list(db: &Connection) -> Result<Vec<SessionStatus>, StoreError> {
     Ok(all.query_map([], status)?.collect::<Result<_, _>>()?)
 }
 
-/// One session, with the position of its last event.
-pub(crate) fn find(db: &Connection, session: &SessionId) -> Result<Option<(SessionStatus, u64)>, StoreError> {
+/// One session, with its number and the position of its last event.
+pub(crate) fn find(
+    db: &Connection,
+    session: &SessionId,
+) -> Result<Option<(SessionStatus, i64, u64)>, StoreError> {
     let mut one = db.prepare_cached(
-        "SELECT id, created_ms, updated_ms, turns, agent, title, last_seq FROM sessions WHERE id = ?1",
+        "SELECT id, created_ms, updated_ms, turns, agent, title, number FROM sessions WHERE id = ?1",
     )?;
-    Ok(one.query_row([session.as_str()], |row| Ok((status(row)?, count(row, 6)?))).optional()?)
+    let found = one.query_row([session.as_str()], |row| Ok((status(row)?, row.get(6)?))).optional()?;
+    let Some((status, number)) = found else { return Ok(None) };
+    Ok(Some((status, number, last_seq(db, number)?.unsigned_abs())))
 }
 
 pub(crate) fn counts(db: &Connection) -> Result<Counts, StoreError> {

@@ -3,29 +3,29 @@
 use std::{
     collections::BTreeMap,
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
     thread,
 };
 
 use drupe_agent::Clock;
 use drupe_extension_api::{
-    AgentId, AgentRef, CorrelationId, Event, EventBody, InvocationId, SessionId, TurnId,
+    AgentId, AgentRef, Event, EventBody, SessionId, TurnId,
     control::{Approval, ApprovalState, SessionDetail, SessionStatus, StateChange, TurnResult},
 };
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    Accepted, Counts, Delivery, DeliveryId, Inbound, QueuedTurn, RestartRow, RestartVerdict, Storage,
-    StoreError, TurnDone, activations, deliveries, events, extensions, intake, open,
+    Accepted, Counts, Delivery, DeliveryId, Inbound, Published, QueuedTurn, RestartRow, RestartVerdict,
+    Storage, StoreError, TurnDone, TurnStart, activations, deliveries, events, extensions, intake, open,
     reader::{self, Question},
     restarts, results, sessions, turns,
-    writer::{Command, Survives, Task, Waits, Writer, Writing},
+    writer::{self, Command, Survives, Task, Waits, Writer, Writing},
 };
 
-/// Gets every event after it was committed, in order of `seq` within a session. Called by whoever commits: it
+/// Gets what a commit makes known, after it; events in order of `seq` within a session. Called by whoever commits: it
 /// must be quick, and must not ask the journal anything.
-pub type Publish = Arc<dyn Fn(Arc<Event>) + Send + Sync>;
+pub type Publish = Arc<dyn Fn(Published) + Send + Sync>;
 
 /// Requests that wait before intake refuses and the rest waits with its caller: some transactions' worth.
 const QUEUE: usize = 2048;
@@ -38,11 +38,18 @@ pub struct Store {
 
 enum Engine {
     /// Without a file nothing waits, and the caller does the work itself.
-    Direct(Mutex<Option<Writer>>),
-    Threads {
-        commands: mpsc::Sender<Command>,
-        questions: mpsc::Sender<Question>,
-    },
+    Direct(Arc<Mutex<Option<Writer>>>),
+    Files(Files),
+}
+
+/// The connections, and the threads that use them for whoever must not wait. What need not wait for the disk is done
+/// by the caller itself while the connection is free: that costs less than to wake a thread and be woken by it.
+struct Files {
+    writer: Arc<Mutex<Option<Writer>>>,
+    reader: Arc<Mutex<Option<Connection>>>,
+    commands: mpsc::Sender<Command>,
+    questions: mpsc::Sender<Question>,
+    waits: Waits,
 }
 
 impl Store {
@@ -56,10 +63,10 @@ impl Store {
         let engine = match storage {
             Storage::Memory => {
                 let writer = Writer::new(open::memory()?, Waits::Never, clock, publish)?;
-                Engine::Direct(Mutex::new(Some(writer)))
+                Engine::Direct(Arc::new(Mutex::new(Some(writer))))
             }
-            Storage::Full(path) => threads(path, Waits::WherePromised, clock, publish)?,
-            Storage::Process(path) => threads(path, Waits::Never, clock, publish)?,
+            Storage::Full(path) => files(path, Waits::WherePromised, clock, publish)?,
+            Storage::Process(path) => files(path, Waits::Never, clock, publish)?,
         };
         Ok(Self { engine: Arc::new(engine) })
     }
@@ -67,7 +74,7 @@ impl Store {
     /// Takes a message in. Refuses with [`StoreError::Busy`] where too much waits already; whatever the error,
     /// nothing is acknowledged and the same message may come again.
     pub async fn accept(&self, inbound: Inbound) -> Result<Accepted, StoreError> {
-        if matches!(&*self.engine, Engine::Threads { commands, .. } if commands.capacity() == 0) {
+        if matches!(&*self.engine, Engine::Files(files) if files.commands.capacity() == 0) {
             return Err(StoreError::Busy);
         }
         self.write(Survives::Power, move |on| intake::accept(on, &inbound)).await
@@ -81,19 +88,13 @@ impl Store {
     /// A turn that has no answer yet.
     pub async fn queued(&self, turn: &TurnId) -> Result<Option<QueuedTurn>, StoreError> {
         let turn = turn.clone();
-        self.read(move |db| turns::queued(db, &turn)).await
+        self.read_few(move |db| turns::queued(db, &turn)).await
     }
 
     /// Notes that a turn begins or goes on, and gives how often it has, this time included: whatever ended the earlier
-    /// ones, a crash or an orderly stop. Its events bear the correlation id from here on.
-    pub async fn start_turn(
-        &self,
-        turn: TurnId,
-        root: InvocationId,
-        correlation: CorrelationId,
-        events: Vec<(Option<AgentRef>, EventBody)>,
-    ) -> Result<u32, StoreError> {
-        self.write(Survives::Process, move |on| turns::start(on, &turn, &root, &correlation, &events)).await
+    /// ones, a crash or an orderly stop. See [`beginning`](Self::beginning) for one that has not begun before.
+    pub async fn start_turn(&self, start: TurnStart) -> Result<u32, StoreError> {
+        self.write(Survives::Process, move |on| turns::start(on, &start)).await
     }
 
     /// Records how a turn ended, and queues its answer; gives the number of that delivery. A second end of the
@@ -111,7 +112,7 @@ impl Store {
     /// What the session's latest finished turn left as its state.
     pub async fn snapshot(&self, session: &SessionId) -> Result<Option<Vec<u8>>, StoreError> {
         let session = session.clone();
-        self.read(move |db| turns::snapshot(db, &session)).await
+        self.read_few(move |db| turns::snapshot(db, &session)).await
     }
 
     /// Answers that wait to be sent, the oldest first.
@@ -150,10 +151,13 @@ impl Store {
         self.read(move |db| results::session(db, &session)).await
     }
 
-    /// What a turn gave so far.
-    pub async fn turn_result(&self, turn: &TurnId) -> Result<Option<TurnResult>, StoreError> {
+    /// What a turn gave so far; in `brief` without its runs and what they saw.
+    pub async fn turn_result(&self, turn: &TurnId, brief: bool) -> Result<Option<TurnResult>, StoreError> {
         let turn = turn.clone();
-        self.read(move |db| results::turn(db, &turn)).await
+        if brief {
+            return self.read_few(move |db| results::turn(db, &turn, true)).await;
+        }
+        self.read(move |db| results::turn(db, &turn, false)).await
     }
 
     /// Messages and answers of the latest finished turns, oldest first.
@@ -163,7 +167,7 @@ impl Store {
         max_turns: usize,
     ) -> Result<Vec<(String, String)>, StoreError> {
         let session = session.clone();
-        self.read(move |db| results::conversation(db, &session, max_turns)).await
+        self.read_few(move |db| results::conversation(db, &session, max_turns)).await
     }
 
     /// Chooses the agent that answers in a session; none gives it back to the orchestrator.
@@ -175,7 +179,7 @@ impl Store {
     /// The agent that was chosen for a session, if one was.
     pub async fn selected_agent(&self, session: &SessionId) -> Result<Option<AgentId>, StoreError> {
         let session = session.clone();
-        self.read(move |db| sessions::selected_agent(db, &session)).await
+        self.read_few(move |db| sessions::selected_agent(db, &session)).await
     }
 
     /// Events after a position, in order; fewer than `limit` where a bound on one answer is reached, none only at
@@ -297,7 +301,7 @@ impl Store {
     pub async fn close(self) -> Result<(), StoreError> {
         match &*self.engine {
             Engine::Direct(writer) => lock(writer).take().ok_or(StoreError::Closed)?.close(),
-            Engine::Threads { commands, questions } => {
+            Engine::Files(Files { commands, questions, .. }) => {
                 // The reader first: the last connection to go removes the log.
                 let (reply, stopped) = oneshot::channel();
                 questions.send(Question::Stop(reply)).await.map_err(|_| StoreError::Closed)?;
@@ -316,14 +320,20 @@ impl Store {
     {
         match &*self.engine {
             Engine::Direct(writer) => lock(writer).as_mut().ok_or(StoreError::Closed)?.alone(survives, work),
-            Engine::Threads { commands, .. } => {
+            Engine::Files(files) => {
+                if (survives == Survives::Process || files.waits == Waits::Never)
+                    && let Some(mut writer) = free(&files.writer)
+                {
+                    return writer.as_mut().ok_or(StoreError::Closed)?.alone(survives, work);
+                }
                 let (command, answer) = Task::posted(survives, work);
-                commands.send(command).await.map_err(|_| StoreError::Closed)?;
+                files.commands.send(command).await.map_err(|_| StoreError::Closed)?;
                 answer.await.unwrap_or(Err(StoreError::Closed))
             }
         }
     }
 
+    /// Asks what may take a while to answer.
     pub(crate) async fn read<T, F>(&self, ask: F) -> Result<T, StoreError>
     where
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
@@ -331,27 +341,52 @@ impl Store {
     {
         match &*self.engine {
             Engine::Direct(writer) => ask(&lock(writer).as_ref().ok_or(StoreError::Closed)?.db),
-            Engine::Threads { questions, .. } => {
+            Engine::Files(files) => {
                 let (question, answer) = Question::posted(ask);
-                questions.send(question).await.map_err(|_| StoreError::Closed)?;
+                files.questions.send(question).await.map_err(|_| StoreError::Closed)?;
                 answer.await.unwrap_or(Err(StoreError::Closed))
             }
         }
     }
+
+    /// Asks what a few rows answer, on the way of a turn.
+    async fn read_few<T, F>(&self, ask: F) -> Result<T, StoreError>
+    where
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        T: Send + 'static,
+    {
+        if let Engine::Files(files) = &*self.engine
+            && let Some(reader) = free(&files.reader)
+        {
+            return reader::consistently(reader.as_ref().ok_or(StoreError::Closed)?, ask);
+        }
+        self.read(ask).await
+    }
 }
 
-fn threads(path: &Path, waits: Waits, clock: Arc<dyn Clock>, publish: Publish) -> Result<Engine, StoreError> {
+fn files(path: &Path, waits: Waits, clock: Arc<dyn Clock>, publish: Publish) -> Result<Engine, StoreError> {
     let mut writer = Writer::new(open::file(path)?, waits, clock, publish)?;
     writer.alone(Survives::Process, deliveries::doubt_all)?;
-    let reading = open::read_only(path)?;
+    let writer = Arc::new(Mutex::new(Some(writer)));
+    let reader = Arc::new(Mutex::new(Some(open::read_only(path)?)));
     let (commands, inbox) = mpsc::channel(QUEUE);
     let (questions, asked) = mpsc::channel(QUEUE);
-    thread::Builder::new().name("journal-writer".into()).spawn(move || writer.serve(inbox))?;
-    thread::Builder::new().name("journal-reader".into()).spawn(move || reader::serve(reading, asked))?;
-    Ok(Engine::Threads { commands, questions })
+    let (writes, reads) = (Arc::clone(&writer), Arc::clone(&reader));
+    thread::Builder::new().name("journal-writer".into()).spawn(move || writer::serve(&writes, inbox))?;
+    thread::Builder::new().name("journal-reader".into()).spawn(move || reader::serve(&reads, asked))?;
+    Ok(Engine::Files(Files { writer, reader, commands, questions, waits }))
+}
+
+/// A connection that nobody uses at this moment.
+fn free<T>(connection: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match connection.try_lock() {
+        Ok(free) => Some(free),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }
 
 /// A panic in a request leaves at most an open transaction, which the next request rolls back.
-fn lock(writer: &Mutex<Option<Writer>>) -> MutexGuard<'_, Option<Writer>> {
-    writer.lock().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn lock<T>(connection: &Mutex<T>) -> MutexGuard<'_, T> {
+    connection.lock().unwrap_or_else(PoisonError::into_inner)
 }

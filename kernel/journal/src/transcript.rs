@@ -80,7 +80,12 @@ impl Invocation {
                     Message::Tool { call_id, name, status, content },
                 );
             }
-            Entry::Note { step, message, .. } => {
+            Entry::Failed { step, usage, .. } => {
+                self.steps = self.steps.max(step);
+                self.usage += usage;
+            }
+            Entry::Compacted { usage, .. } => self.usage += usage,
+            Entry::Note { step, message, .. } | Entry::Steered { step, message, .. } => {
                 self.notes += 1;
                 self.see(number, (step, Part::Note, self.notes), message);
             }

@@ -1,77 +1,181 @@
 //! Turns: queued, begun, finished. A finished turn stays as it is.
 
-use drupe_extension_api::{AgentRef, CorrelationId, EventBody, InvocationId, SessionId, TurnId};
+use drupe_extension_api::{
+    AgentResponse, CorrelationId, EventBody, Preview, ResponseStatus, SessionId, Spend, TurnId,
+    wire::QueueMode,
+};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::{
-    DeliveryId, Inbound, QueuedTurn, StoreError, TurnDone, deliveries, events, records,
-    rows::{id, maybe_id, maybe_json, named, time},
+    DeliveryId, Inbound, QueuedTurn, StoreError, TurnDone, TurnStart, bus,
+    cache::Turn,
+    deliveries, log,
+    rows::{count, id, maybe_id, maybe_json, named, signed, time},
+    sessions, usage,
     writer::Writing,
 };
+
+/// The columns that [`inbound`] reads, before others.
+macro_rules! messages {
+    ($($rest:tt)*) => {
+        concat!(
+            "SELECT sessions.id, channel, external_id, kind, address, text, turns.agent, model, output,
+                    time_budget_ms, queue, chain, correlation, ",
+            $($rest)*
+        )
+    };
+}
+pub(crate) use messages;
+
+/// The column after those of [`inbound`].
+pub(crate) const AFTER_MESSAGE: usize = 13;
 
 /// The columns that [`queued_row`] reads, of turns without an answer.
 macro_rules! unanswered {
     ($rest:literal) => {
-        concat!(
-            "SELECT turns.id, sessions.id, channel, external_id, kind, address, text, inbox.agent, model, output,
-                    time_budget_ms, accepted_ms, started_ms IS NOT NULL, root, correlation
-             FROM turns JOIN inbox ON inbox.turn = turns.number JOIN sessions ON sessions.number = turns.session
+        messages!(
+            "turns.id, accepted_ms, starts > 0, root, correlation, sessions.agent,
+             (SELECT count(*) FROM turns AS earlier
+              WHERE earlier.session = turns.session AND earlier.number < turns.number)
+             FROM turns JOIN sessions ON sessions.number = turns.session
              WHERE finished_ms IS NULL ",
             $rest
         )
     };
 }
 
-/// What is needed of a turn in order to change it.
-struct Open {
-    number: i64,
-    session_number: i64,
-    session: SessionId,
+/// What is known of a turn.
+pub(crate) fn known(on: &mut Writing<'_>, turn: &TurnId) -> Result<Turn, StoreError> {
+    if let Some(known) = on.cache.turns.get(turn) {
+        return Ok(known.clone());
+    }
+    let mut find = on.statement(
+        "SELECT turns.number, sessions.number, sessions.id, correlation, finished_ms IS NOT NULL
+         FROM turns JOIN sessions ON sessions.number = turns.session WHERE turns.id = ?1",
+    )?;
+    let found = find.query_row([turn.as_str()], |row| {
+        Ok(Turn {
+            id: turn.clone(),
+            number: row.get(0)?,
+            session_number: row.get(1)?,
+            session: id(row, 2)?,
+            correlation: maybe_id(row, 3)?,
+            finished: row.get(4)?,
+        })
+    });
+    let known = found.optional()?.ok_or_else(|| StoreError::UnknownTurn(turn.clone()))?;
+    on.cache.turns.insert(turn.clone(), known.clone());
+    Ok(known)
 }
 
-/// Notes that a turn has begun, and gives how often it has by now. One that had begun before keeps its time.
-pub(crate) fn start(
-    on: &mut Writing<'_>,
-    turn: &TurnId,
-    root: &InvocationId,
-    correlation: &CorrelationId,
-    told: &[(Option<AgentRef>, EventBody)],
-) -> Result<u32, StoreError> {
-    let open = open(on, turn)?;
+/// A turn that has no answer yet.
+fn open(on: &mut Writing<'_>, turn: &TurnId) -> Result<Turn, StoreError> {
+    let known = known(on, turn)?;
+    if known.finished { Err(StoreError::Finished(turn.clone())) } else { Ok(known) }
+}
+
+/// Notes that a turn has begun, and gives how often it has by now. One that had begun before keeps its time, and the
+/// position from which its records are read.
+pub(crate) fn begin(on: &mut Writing<'_>, start: &TurnStart) -> Result<(Turn, u32), StoreError> {
+    let mut turn = open(on, &start.turn)?;
+    let after_seq = sessions::known_or_new(on, &turn.session)?.last_seq;
     let mut begin = on.statement(
-        "UPDATE turns SET started_ms = coalesce(started_ms, ?2), starts = starts + 1, root = ?3, correlation = ?4
+        "UPDATE turns SET started_ms = coalesce(started_ms, ?2), starts = starts + 1, root = ?3, correlation = ?4,
+                          after_seq = iif(starts = 0, ?5, after_seq)
          WHERE number = ?1 RETURNING starts",
     )?;
-    let starts =
-        begin.query_row((open.number, on.now_ms(), root.as_str(), correlation.as_str()), |row| row.get(0))?;
-    events::record(on, &open.session, Some(turn), told)?;
+    let starts = begin.query_row(
+        (turn.number, on.now_ms(), start.root.as_str(), start.correlation.as_str(), after_seq),
+        |row| row.get(0),
+    )?;
+    turn.correlation = Some(start.correlation.clone());
+    on.cache.turns.insert(turn.id.clone(), turn.clone());
+    Ok((turn, starts))
+}
+
+/// Notes that a turn goes on, and tells of it.
+pub(crate) fn start(on: &mut Writing<'_>, start: &TurnStart) -> Result<u32, StoreError> {
+    let (turn, starts) = begin(on, start)?;
+    log::append(on, &turn.session, Some(&turn), [&start.events, &[]], [&[]; 2])?;
     Ok(starts)
 }
 
 /// Records how a turn ended, and queues what goes out.
 pub(crate) fn finish(on: &mut Writing<'_>, done: &TurnDone) -> Result<Option<DeliveryId>, StoreError> {
-    let open = open(on, &done.turn)?;
-    for entry in &done.entries {
-        records::entry(on, &done.turn, entry)?;
+    let turn = match &done.start {
+        Some(start) => begin(on, start)?.0,
+        None => open(on, &done.turn)?,
+    };
+    usage::count_entries(on, &turn, &done.entries)?;
+    let before = done.start.as_ref().map_or(&[][..], |start| &start.events);
+    log::append(on, &turn.session, Some(&turn), [before, &done.events], [&done.entries, &[]])?;
+    let end = End {
+        response: &done.response,
+        spend: &done.spend,
+        diagnostics: &done.diagnostics,
+        snapshot: done.snapshot.as_deref(),
+    };
+    close(on, &turn, &end)?;
+    done.messages.iter().try_for_each(|message| bus::publish(on, message))?;
+    match &done.outbox {
+        Some(message) => Ok(Some(deliveries::queue(on, turn.number, message)?)),
+        None => Ok(None),
     }
+}
+
+/// Ends a turn whose message another one took in: it gets no answer of its own. One that has ended already stays as
+/// it is.
+pub(crate) fn taken_in(on: &mut Writing<'_>, by: &Turn, turn: &TurnId) -> Result<(), StoreError> {
+    let mut turn = known(on, turn)?;
+    if turn.finished {
+        return Ok(());
+    }
+    let after_seq = sessions::known_or_new(on, &turn.session)?.last_seq;
+    turn.correlation = by.correlation.clone();
+    let mut begin = on.statement(
+        "UPDATE turns SET started_ms = coalesce(started_ms, ?2), correlation = coalesce(correlation, ?3),
+                          after_seq = iif(starts = 0, ?4, after_seq) WHERE number = ?1 RETURNING text",
+    )?;
+    let correlation = turn.correlation.as_ref().map(CorrelationId::as_str);
+    let text: String =
+        begin.query_row((turn.number, on.now_ms(), correlation, after_seq), |row| row.get(0))?;
+    let response = AgentResponse::success(format!("turn `{}` took this message in while it ran", by.id));
+    let spend = Spend::default();
+    let told = [
+        (None, EventBody::TurnStarted { input: Preview::kept(&text, turn.id.as_str()) }),
+        (None, EventBody::TurnCompleted { status: ResponseStatus::Success, error: None, class: None, spend }),
+    ];
+    log::append(on, &turn.session, Some(&turn), [&told, &[]], [&[]; 2])?;
+    close(on, &turn, &End { response: &response, spend: &spend, diagnostics: &[], snapshot: None })
+}
+
+/// How a turn ends.
+struct End<'a> {
+    response: &'a AgentResponse,
+    spend: &'a Spend,
+    diagnostics: &'a [String],
+    snapshot: Option<&'a [u8]>,
+}
+
+fn close(on: &mut Writing<'_>, turn: &Turn, end: &End<'_>) -> Result<(), StoreError> {
+    let until_seq = sessions::known_or_new(on, &turn.session)?.last_seq;
     on.statement(
-        "UPDATE turns SET finished_ms = ?2, response = ?3, spend = ?4, diagnostics = ?5, snapshot = ?6
+        "UPDATE turns SET finished_ms = ?2, response = ?3, spend = ?4, diagnostics = ?5, snapshot = ?6,
+                          until_seq = ?7
          WHERE number = ?1",
     )?
     .execute((
-        open.number,
+        turn.number,
         on.now_ms(),
-        serde_json::to_string(&done.response)?,
-        serde_json::to_string(&done.spend)?,
-        serde_json::to_string(&done.diagnostics)?,
-        &done.snapshot,
+        serde_json::to_string(end.response)?,
+        serde_json::to_string(end.spend)?,
+        serde_json::to_string(end.diagnostics)?,
+        end.snapshot,
+        until_seq,
     ))?;
-    let delivery = match &done.outbox {
-        Some(message) => Some(deliveries::queue(on, done.turn.as_str(), open.session_number, message)?),
-        None => None,
-    };
-    events::record(on, &open.session, Some(&done.turn), &done.events)?;
-    Ok(delivery)
+    sessions::touch(on, turn.session_number)?;
+    on.cache.turns.insert(turn.id.clone(), Turn { finished: true, ..turn.clone() });
+    Ok(())
 }
 
 /// Turns without an answer, in the order in which they were accepted.
@@ -95,43 +199,78 @@ pub(crate) fn snapshot(db: &Connection, session: &SessionId) -> Result<Option<Ve
     Ok(latest.query_row([session.as_str()], |row| row.get(0)).optional()?)
 }
 
-fn open(on: &Writing<'_>, turn: &TurnId) -> Result<Open, StoreError> {
-    let mut find = on.statement(
-        "SELECT turns.number, sessions.number, sessions.id, finished_ms IS NULL
-         FROM turns JOIN sessions ON sessions.number = turns.session WHERE turns.id = ?1",
+/// The turns of a session, in order.
+pub(crate) fn of_session(db: &Connection, session: &SessionId) -> Result<Vec<TurnId>, StoreError> {
+    let mut all = db.prepare_cached(
+        "SELECT id FROM turns WHERE session = (SELECT number FROM sessions WHERE id = ?1) ORDER BY number",
     )?;
-    let found = find
-        .query_row([turn.as_str()], |row| {
-            let open = Open { number: row.get(0)?, session_number: row.get(1)?, session: id(row, 2)? };
-            Ok((open, row.get::<_, bool>(3)?))
-        })
-        .optional()?;
-    match found {
-        Some((open, true)) => Ok(open),
-        Some((_, false)) => Err(StoreError::Finished(turn.clone())),
-        None => Err(StoreError::UnknownTurn(turn.clone())),
-    }
+    Ok(all.query_map([session.as_str()], |row| id(row, 0))?.collect::<Result<_, _>>()?)
+}
+
+/// The message of a turn.
+pub(crate) fn inbound(row: &Row<'_>) -> rusqlite::Result<Inbound> {
+    Ok(Inbound {
+        session: id(row, 0)?,
+        channel: row.get(1)?,
+        external_id: row.get(2)?,
+        kind: named(row, 3)?,
+        address: row.get(4)?,
+        text: row.get(5)?,
+        agent: maybe_id(row, 6)?,
+        model: row.get(7)?,
+        output: maybe_json(row, 8)?,
+        time_budget_ms: row.get::<_, Option<i64>>(9)?.map(i64::unsigned_abs),
+        queue: named::<QueueMode>(row, 10)?,
+        chain: maybe_json(row, 11)?.unwrap_or_default(),
+        correlation: maybe_id(row, 12)?,
+    })
 }
 
 fn queued_row(row: &Row<'_>) -> rusqlite::Result<QueuedTurn> {
-    let inbound = Inbound {
-        session: id(row, 1)?,
-        channel: row.get(2)?,
-        external_id: row.get(3)?,
-        kind: named(row, 4)?,
-        address: row.get(5)?,
-        text: row.get(6)?,
-        agent: maybe_id(row, 7)?,
-        model: row.get(8)?,
-        output: maybe_json(row, 9)?,
-        time_budget_ms: row.get::<_, Option<i64>>(10)?.map(i64::unsigned_abs),
-    };
     Ok(QueuedTurn {
-        turn: id(row, 0)?,
-        inbound,
-        accepted: time(row, 11)?,
-        started: row.get(12)?,
-        root: maybe_id(row, 13)?,
-        correlation: maybe_id(row, 14)?,
+        inbound: inbound(row)?,
+        turn: id(row, AFTER_MESSAGE)?,
+        accepted: time(row, AFTER_MESSAGE + 1)?,
+        started: row.get(AFTER_MESSAGE + 2)?,
+        root: maybe_id(row, AFTER_MESSAGE + 3)?,
+        correlation: maybe_id(row, AFTER_MESSAGE + 4)?,
+        selected: maybe_id(row, AFTER_MESSAGE + 5)?,
+        earlier_turns: count(row, AFTER_MESSAGE + 6)?,
     })
+}
+
+/// Queues a turn for a message.
+pub(crate) fn insert(
+    on: &mut Writing<'_>,
+    turn: &Turn,
+    inbound: &Inbound,
+    after_seq: i64,
+) -> Result<i64, StoreError> {
+    let chain = (inbound.chain != drupe_agent::Chain::default())
+        .then(|| serde_json::to_string(&inbound.chain))
+        .transpose()?;
+    let mut insert = on.statement(
+        "INSERT INTO turns (id, session, after_seq, channel, external_id, kind, queue, address, text, agent, model,
+                            output, time_budget_ms, chain, accepted_ms, correlation)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+    )?;
+    insert.execute(rusqlite::params![
+        turn.id.as_str(),
+        turn.session_number,
+        after_seq,
+        inbound.channel,
+        inbound.external_id,
+        crate::rows::name_of(&inbound.kind)?,
+        crate::rows::name_of(&inbound.queue)?,
+        inbound.address,
+        inbound.text,
+        inbound.agent.as_ref().map(|agent| agent.as_str()),
+        inbound.model,
+        inbound.output.as_ref().map(serde_json::to_string).transpose()?,
+        inbound.time_budget_ms.map(signed),
+        chain,
+        on.now_ms(),
+        inbound.correlation.as_ref().map(CorrelationId::as_str),
+    ])?;
+    Ok(on.db.last_insert_rowid())
 }

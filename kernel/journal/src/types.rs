@@ -1,14 +1,15 @@
 //! What goes into the journal and comes out of it, beyond the types of the contract.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
-use drupe_agent::Entry;
+use drupe_agent::{Chain, Entry, TopicMessage};
 use drupe_extension_api::{
-    AgentId, AgentRef, AgentResponse, CorrelationId, EventBody, InvocationId, OutputSpec, SessionId, Spend,
-    TurnId,
+    AgentId, AgentRef, AgentResponse, CorrelationId, EffectId, Event, EventBody, InvocationId, OutputSpec,
+    SessionId, Spend, TurnId, wire::QueueMode,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// A message that shall be answered.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +34,12 @@ pub struct Inbound {
     pub time_budget_ms: Option<u64>,
     /// Who wrote it.
     pub kind: InboundKind,
+    /// What becomes of it while another turn of the session runs.
+    pub queue: QueueMode,
+    /// What set it off through events; empty where a person did.
+    pub chain: Chain,
+    /// Links it to the turn that set it off; none for one that links what it sets off anew.
+    pub correlation: Option<CorrelationId>,
 }
 
 /// Who wrote a message.
@@ -42,17 +49,19 @@ pub enum InboundKind {
     /// A person, or a program in the name of one.
     #[default]
     User,
-    /// The kernel itself, such as after a restart that a session had asked for.
-    Kernel,
+    /// Nobody: a message of a topic that an agent follows.
+    Event,
 }
 
 /// A message was taken in: it will be answered, whatever happens to this process.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Accepted {
     /// The turn that answers it.
     pub turn: TurnId,
     /// Whether it had been taken in before; nothing new was queued then.
     pub duplicate: bool,
+    /// The turn as it waits or runs; none where it has its answer already.
+    pub queued: Option<QueuedTurn>,
 }
 
 /// A turn that has no answer yet.
@@ -70,6 +79,25 @@ pub struct QueuedTurn {
     pub root: Option<InvocationId>,
     /// Links what it set off, once it had begun.
     pub correlation: Option<CorrelationId>,
+    /// The agent that was chosen for the session when this was read.
+    pub selected: Option<AgentId>,
+    /// Turns of the session before this one.
+    pub earlier_turns: u64,
+}
+
+/// A turn begins, or goes on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TurnStart {
+    /// The turn.
+    pub turn: TurnId,
+    /// Its session.
+    pub session: SessionId,
+    /// The root of its tree.
+    pub root: InvocationId,
+    /// Links what it sets off; its events bear it from here on.
+    pub correlation: CorrelationId,
+    /// Events that tell of it.
+    pub events: Vec<(Option<AgentRef>, EventBody)>,
 }
 
 /// How a turn ended.
@@ -91,6 +119,10 @@ pub struct TurnDone {
     pub events: Vec<(Option<AgentRef>, EventBody)>,
     /// The last entries of the tree, where they were not committed before.
     pub entries: Vec<Entry>,
+    /// Messages for topics that go with them.
+    pub messages: Vec<TopicMessage>,
+    /// Its beginning, where that is not recorded yet: see [`Beginning::rest`](crate::Beginning::rest).
+    pub start: Option<TurnStart>,
 }
 
 /// A message that goes out.
@@ -167,4 +199,135 @@ pub struct Counts {
     pub sessions: u64,
     /// Turns that are accepted and have not begun.
     pub queued_turns: u64,
+}
+
+/// What a commit makes known, once it is one.
+#[derive(Debug, Clone)]
+pub enum Published {
+    /// An event of a session.
+    Event(Arc<Event>),
+    /// A message of a topic.
+    Message(Arc<TopicMessage>),
+    /// Messages of durable topics wait to be delivered.
+    Due,
+}
+
+/// What was used.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Counted {
+    /// Tokens of all kinds, those of calls whose end was never seen included.
+    pub tokens: u64,
+    /// US dollars, where the price is known.
+    pub cost_usd: f64,
+    /// Runs of agents.
+    pub invocations: u64,
+}
+
+/// What an id names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// A conversation.
+    Session(SessionId),
+    /// A turn.
+    Turn(TurnId),
+    /// A run of an agent.
+    Run {
+        /// Its turn.
+        turn: TurnId,
+        /// The run.
+        invocation: InvocationId,
+    },
+    /// A tool call.
+    Call {
+        /// Its turn.
+        turn: TurnId,
+        /// The call.
+        effect: EffectId,
+    },
+    /// A message of the bus that waits or was given up.
+    Message(u64),
+}
+
+/// Everything that is recorded of a turn.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TurnRows {
+    /// Its number, in the order of acceptance.
+    pub number: i64,
+    /// The message that set it off.
+    pub inbound: Inbound,
+    /// The turn.
+    pub turn: TurnId,
+    /// When the message was taken in.
+    pub accepted: Timestamp,
+    /// When it first began.
+    pub started: Option<Timestamp>,
+    /// When it ended.
+    pub finished: Option<Timestamp>,
+    /// How often it was begun; 0 for one that waits, or was taken in by another.
+    pub starts: u32,
+    /// The root of its tree.
+    pub root: Option<InvocationId>,
+    /// Links what it set off.
+    pub correlation: Option<CorrelationId>,
+    /// How it ended.
+    pub response: Option<AgentResponse>,
+    /// Spent by the whole tree.
+    pub spend: Option<Spend>,
+    /// What its runs recorded, in order, each with the key of its row; entries of one commit share one.
+    pub entries: Vec<(i64, Entry)>,
+    /// Its events, in order.
+    pub events: Vec<Event>,
+    /// What went out, or shall.
+    pub deliveries: Vec<DeliveryRow>,
+}
+
+/// An answer on its way out, or sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeliveryRow {
+    /// Its number.
+    pub number: i64,
+    /// Through which channel.
+    pub channel: String,
+    /// `due`, `sending`, `sent` or `uncertain`.
+    pub state: String,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// Why it was not sent, or may not have arrived.
+    pub why: Option<String>,
+    /// The channel's id of what was sent.
+    pub remote_id: Option<String>,
+}
+
+/// A message of a durable topic that waits for a subscriber.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DueMessage {
+    /// Its number, the same each time it comes; another one for each subscriber.
+    pub id: u64,
+    /// Who shall get it.
+    pub subscriber: String,
+    /// The topic.
+    pub topic: String,
+    /// The message.
+    pub payload: Value,
+    /// What set it off.
+    pub chain: Chain,
+    /// Links it to the turn that set it off.
+    pub correlation: Option<CorrelationId>,
+    /// How often it was tried before.
+    pub attempts: u32,
+    /// When it was published.
+    pub published: Timestamp,
+}
+
+/// A message of a durable topic, and how it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MessageRow {
+    /// The message.
+    pub message: DueMessage,
+    /// Whether it was given up.
+    pub dead: bool,
+    /// Why it could not be delivered the last time.
+    pub why: Option<String>,
+    /// From when on it is tried.
+    pub due: Timestamp,
 }

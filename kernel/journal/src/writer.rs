@@ -1,24 +1,30 @@
 //! The one place that writes: requests in, transactions out.
 //!
-//! Requests that came in while the last transaction was being committed are committed together, each behind a
-//! savepoint, so that one that fails takes nothing along. If the transaction itself fails, each is tried alone:
+//! Requests that came in while the last transaction was being committed are committed together. If one of them
+//! fails, which is rare, all are carried out again, each behind a savepoint, so that it takes nothing along. If the
+//! transaction itself fails, each is tried alone:
 //! a full disk refuses the message that does not fit, not its neighbours. A request is answered after its
 //! commit, and its events are published between the two.
 //!
 //! The writer does not know what its requests do.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use drupe_agent::Clock;
-use drupe_extension_api::Event;
 use rusqlite::{CachedStatement, Connection};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{Publish, StoreError, open::keep_plans};
+use crate::{Publish, Published, StoreError, cache::Cache, open::keep_plans, store::lock};
 
 /// The most requests in one transaction. It bounds how long the first of them waits for the last; a transaction
 /// of so many small ones takes a few milliseconds, about as long as the wait for the disk that they share.
 const GROUP: usize = 256;
+
+/// Requests after which the log is written back. Each leaves some pages in it: a few megabytes.
+const LOGGED: u32 = 512;
+
+/// The largest memory for serialised rows that is kept for the next one.
+const BUFFER: usize = 64 * 1024;
 
 /// What a request must outlive, once it is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,11 +44,12 @@ pub(crate) enum Waits {
     Never,
 }
 
-/// A request at work: the connection, the time, and the events that it leaves.
+/// A request at work: the connection, the time, what is remembered of rows, and what shall be published.
 pub(crate) struct Writing<'a> {
     pub db: &'a Connection,
+    pub cache: &'a mut Cache,
     clock: &'a dyn Clock,
-    events: Vec<Arc<Event>>,
+    published: &'a mut Vec<Published>,
 }
 
 impl<'a> Writing<'a> {
@@ -56,9 +63,19 @@ impl<'a> Writing<'a> {
         Ok(self.db.prepare_cached(sql)?)
     }
 
-    /// Has an event published, if and when this request is committed.
-    pub fn publish(&mut self, event: Event) {
-        self.events.push(Arc::new(event));
+    /// Has something published, if and when this request is committed.
+    pub fn publish(&mut self, what: Published) {
+        self.published.push(what);
+    }
+
+    /// Memory to serialise into; give it back with [`give_back`](Self::give_back).
+    pub fn buffers(&mut self) -> [Vec<u8>; 2] {
+        std::mem::take(&mut self.cache.buffers)
+    }
+
+    pub fn give_back(&mut self, buffers: [Vec<u8>; 2]) {
+        self.cache.buffers =
+            buffers.map(|buffer| if buffer.capacity() > BUFFER { Vec::new() } else { buffer });
     }
 }
 
@@ -128,6 +145,34 @@ pub(crate) enum Command {
     Stop(oneshot::Sender<Result<(), StoreError>>),
 }
 
+/// Serves until it is told to stop, or nobody is left to ask.
+pub(crate) fn serve(writer: &Mutex<Option<Writer>>, mut commands: mpsc::Receiver<Command>) {
+    while let Some(command) = commands.blocking_recv() {
+        let mut at_work = lock(writer);
+        let mut jobs = Vec::new();
+        let mut next = Some(command);
+        while let Some(command) = next.take() {
+            match command {
+                Command::Job(job) => jobs.push(job),
+                Command::Stop(reply) => {
+                    if let Some(mut writer) = at_work.take() {
+                        writer.group(jobs);
+                        let _ = reply.send(writer.close());
+                    }
+                    return;
+                }
+            }
+            if jobs.len() < GROUP {
+                next = commands.try_recv().ok();
+            }
+        }
+        if let Some(writer) = &mut *at_work {
+            writer.group(jobs);
+            writer.check_point();
+        }
+    }
+}
+
 /// The connection that writes.
 pub(crate) struct Writer {
     pub db: Connection,
@@ -135,6 +180,19 @@ pub(crate) struct Writer {
     set: Option<Survives>,
     clock: Arc<dyn Clock>,
     publish: Publish,
+    cache: Cache,
+    published: Vec<Published>,
+    /// Requests since the log was last written back.
+    logged: u32,
+}
+
+/// How the requests of one transaction are kept apart.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Apart {
+    /// Not at all: that one of them fails is rare, and then all are carried out again.
+    No,
+    /// Each behind a savepoint.
+    Savepoints,
 }
 
 impl Writer {
@@ -148,29 +206,12 @@ impl Writer {
         db.set_prepared_statement_cache_capacity(96);
         keep_plans(&db)?;
         db.pragma_update(None, "synchronous", "OFF")?;
-        Ok(Self { db, waits, set: None, clock, publish })
-    }
-
-    /// Serves until it is told to stop, or nobody is left to ask.
-    pub fn serve(mut self, mut commands: mpsc::Receiver<Command>) {
-        while let Some(command) = commands.blocking_recv() {
-            let mut jobs = Vec::new();
-            let mut next = Some(command);
-            while let Some(command) = next.take() {
-                match command {
-                    Command::Job(job) => jobs.push(job),
-                    Command::Stop(reply) => {
-                        self.group(jobs);
-                        let _ = reply.send(self.close());
-                        return;
-                    }
-                }
-                if jobs.len() < GROUP {
-                    next = commands.try_recv().ok();
-                }
-            }
-            self.group(jobs);
+        if waits == Waits::WherePromised {
+            // Writing the log back waits for the disk, which is the thread's to do: see `check_point`.
+            db.pragma_update(None, "wal_autocheckpoint", 0)?;
         }
+        let (cache, published) = (Cache::default(), Vec::new());
+        Ok(Self { db, waits, set: None, clock, publish, cache, published, logged: 0 })
     }
 
     /// Carries one request out, here and now.
@@ -213,51 +254,86 @@ impl Writer {
 
     /// All of `jobs` in one transaction. After an error none of them is recorded.
     fn together<'j>(&mut self, jobs: &mut [&mut (dyn Job + 'j)]) -> Result<(), StoreError> {
+        self.logged = self.logged.saturating_add(u32::try_from(jobs.len()).unwrap_or(u32::MAX));
         let survives = jobs.iter().map(|job| job.survives()).max().unwrap_or(Survives::Process);
-        if !self.db.is_autocommit() {
-            // A request panicked in the middle of its transaction.
-            self.execute("ROLLBACK")?;
-        }
         self.promise(survives)?;
-        self.execute("BEGIN IMMEDIATE")?;
-        let committed = self.inside(jobs).and_then(|events| self.execute("COMMIT").map(|()| events));
-        match committed {
-            Ok(events) => {
-                events.into_iter().for_each(|event| (self.publish)(event));
-                Ok(())
-            }
-            Err(error) => {
-                if !self.db.is_autocommit() {
-                    self.execute("ROLLBACK")?;
-                }
-                Err(error)
+        let mut committed = self.transaction(jobs, Apart::No);
+        if committed.is_err() && jobs.len() > 1 {
+            committed = self.transaction(jobs, Apart::Savepoints);
+        }
+        committed?;
+        let mut due = false;
+        for what in self.published.drain(..) {
+            // Once is enough for all of them.
+            match what {
+                Published::Due => due = true,
+                what => (self.publish)(what),
             }
         }
+        if due {
+            (self.publish)(Published::Due);
+        }
+        Ok(())
     }
 
-    fn inside<'j>(&self, jobs: &mut [&mut (dyn Job + 'j)]) -> Result<Vec<Arc<Event>>, StoreError> {
-        let mut events = Vec::new();
-        // A request that has the transaction for itself needs nothing that keeps it from others.
-        let shared = jobs.len() > 1;
+    fn transaction<'j>(&mut self, jobs: &mut [&mut (dyn Job + 'j)], apart: Apart) -> Result<(), StoreError> {
+        if !self.db.is_autocommit() {
+            // A request panicked in the middle of its transaction.
+            self.cache.clear();
+            self.execute("ROLLBACK")?;
+        }
+        self.published.clear();
+        self.execute("BEGIN IMMEDIATE")?;
+        let committed = self.inside(jobs, apart).and_then(|()| self.execute("COMMIT"));
+        if committed.is_err() {
+            self.cache.clear();
+            self.published.clear();
+            if !self.db.is_autocommit() {
+                self.execute("ROLLBACK")?;
+            }
+        }
+        committed
+    }
+
+    fn inside<'j>(&mut self, jobs: &mut [&mut (dyn Job + 'j)], apart: Apart) -> Result<(), StoreError> {
         for job in jobs {
-            if shared {
+            if apart == Apart::Savepoints {
                 self.execute("SAVEPOINT request")?;
             }
-            let mut on = Writing { db: &self.db, clock: &*self.clock, events: Vec::new() };
-            if job.run(&mut on) {
-                events.append(&mut on.events);
-            } else if shared && !self.db.is_autocommit() {
+            let said = self.published.len();
+            let mut on = Writing {
+                db: &self.db,
+                cache: &mut self.cache,
+                clock: &*self.clock,
+                published: &mut self.published,
+            };
+            if !job.run(&mut on) {
+                self.cache.clear();
+                self.published.truncate(said);
+                if apart == Apart::No || self.db.is_autocommit() {
+                    // Nothing keeps the others apart from it; or SQLite itself ended the transaction, as it may when
+                    // the disk is full: the work of the others is gone as well.
+                    return Err(StoreError::Database("the transaction was rolled back".into()));
+                }
                 self.execute("ROLLBACK TO request")?;
-            } else {
-                // Either there is nothing else to keep, or SQLite itself ended the transaction, as it may when the
-                // disk is full: the work of the others is gone as well.
-                return Err(StoreError::Database("the transaction was rolled back".into()));
             }
-            if shared {
+            if apart == Apart::Savepoints {
                 self.execute("RELEASE request")?;
             }
         }
-        Ok(events)
+        Ok(())
+    }
+
+    /// Writes the log back into the file, where it has grown: here, where nobody waits for it but the next group.
+    fn check_point(&mut self) {
+        if self.waits == Waits::Never || self.logged < LOGGED {
+            return;
+        }
+        self.logged = 0;
+        // The log is whole whether or not it is written back; the next time may do.
+        if let Err(error) = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
+            tracing::warn!(%error, "the journal's log could not be written back; it grows");
+        }
     }
 
     /// Sets what the next commit waits for. A commit that waits makes all earlier ones safe, too.

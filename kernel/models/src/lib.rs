@@ -3,7 +3,9 @@
 //! A [`Models`] is made once from plain settings and turns names (`provider/model`, an alias, a bare name that the
 //! catalogue knows, `scripted:file`, `offline`) into models that retry, fall back and rest a failing provider:
 //!
-//! - `chat`: providers that speak Chat Completions over HTTP;
+//! - `wire`: one request over HTTP, and what all APIs have in common;
+//! - `chat`, `responses`, `messages`, `gemini`: Chat Completions, OpenAI's Responses, Anthropic's Messages and
+//!   Google's Gemini API, each with no more than its own request and events;
 //! - [`offline`]: rules and word matching, for when there is no provider;
 //! - [`scripted`]: answers from a file, for tests;
 //! - `retry`: what is done about failures, the same for all of them.
@@ -23,10 +25,22 @@ mod retry;
 
 mod breaker;
 
+mod wire;
+
 mod chat;
+mod gemini;
+mod messages;
+mod responses;
+
 pub mod offline;
 pub mod scripted;
 
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod samples;
+
 pub use error::ModelsError;
 pub use resolve::{Models, Resolved};
-pub use settings::{CatalogueEntry, ModelsSettings, ProfileSettings, ProviderKind, ProviderSettings};
+pub use settings::{
+    CatalogueEntry, Endpoint, ModelsSettings, ProfileSettings, ProviderKind, ProviderSettings,
+};

@@ -15,16 +15,21 @@ use std::{
 
 use drupe_agent::{Model, ModelProfile, model::Price};
 use drupe_extension_api::ModelParameters;
+use reqwest::Url;
 
 use crate::{
     breaker::Gate,
-    chat::ChatProvider,
+    chat::ChatApi,
     error::ModelsError,
+    gemini::GeminiApi,
+    messages::MessagesApi,
     offline::OfflineSource,
+    responses::ResponsesApi,
     retry::{Chain, Link},
     scripted::{Script, ScriptedSource},
-    settings::{CatalogueEntry, ModelsSettings, ProfileSettings, ProviderKind, ProviderSettings},
+    settings::{CatalogueEntry, Endpoint, ModelsSettings, ProfileSettings, ProviderKind, ProviderSettings},
     source::{self, Source},
+    wire::{Api, Facts, WireProvider},
 };
 use kept::Kept;
 
@@ -43,6 +48,9 @@ const COSTS_NOTHING: ProfileSettings = ProfileSettings {
     input_usd: Some(0.0),
     cached_usd: None,
     output_usd: Some(0.0),
+    tools: None,
+    reasoning: None,
+    sampling: None,
 };
 
 /// What names lead to.
@@ -66,10 +74,12 @@ struct Provider {
     settings: ProviderSettings,
     gate: Arc<Gate>,
     backend: Backend,
+    /// The catalogue's models of this provider, for whoever misspelled one.
+    known: Arc<[String]>,
 }
 
 enum Backend {
-    Chat(Arc<ChatProvider>),
+    Wire(Arc<WireProvider>),
     Scripted(Arc<Script>),
     Offline,
 }
@@ -79,7 +89,7 @@ impl Models {
     pub fn new(settings: ModelsSettings) -> Result<Self, ModelsError> {
         let mut providers = BTreeMap::new();
         for provider in &settings.providers {
-            let built = Arc::new(Provider::new(provider.clone())?);
+            let built = Arc::new(Provider::new(provider.clone(), known(&settings, &provider.name))?);
             if providers.insert(provider.name.clone(), built).is_some() {
                 let reason = "is configured twice".to_owned();
                 return Err(ModelsError::Provider { provider: provider.name.clone(), reason });
@@ -121,7 +131,7 @@ impl Models {
         if provider == "offline" {
             return Some(self.offline.source.profile().clone());
         }
-        self.providers.get(provider).map(|p| self.profile_of(p, model))
+        self.providers.get(provider).map(|p| profile(p, model, &self.said_of(p, model)))
     }
 
     /// Whether any provider can be asked at all, other than the offline model.
@@ -130,16 +140,26 @@ impl Models {
     }
 
     fn link(&self, provider: &Provider, model: &str) -> Link {
-        let profile = self.profile_of(provider, model);
+        let said = self.said_of(provider, model);
+        let profile = profile(provider, model, &said);
         let source: Arc<dyn Source> = match &provider.backend {
-            Backend::Chat(chat) => Arc::new(chat.model(model, profile)),
+            Backend::Wire(wire) => {
+                let facts = Facts {
+                    model: model.to_owned(),
+                    max_output_tokens: profile.max_output_tokens,
+                    reasoning: said.reasoning,
+                    sampling: said.sampling,
+                };
+                Arc::new(wire.model(facts, profile, Arc::clone(&provider.known)))
+            }
             Backend::Scripted(script) => Arc::new(ScriptedSource::new(Arc::clone(script), profile)),
             Backend::Offline => Arc::new(OfflineSource::new(profile)),
         };
         Link { source, gate: Arc::clone(&provider.gate) }
     }
 
-    fn profile_of(&self, provider: &Provider, model: &str) -> ModelProfile {
+    /// All that is said of a model, the operator's words first.
+    fn said_of(&self, provider: &Provider, model: &str) -> ProfileSettings {
         let name = format!("{}/{model}", provider.settings.name);
         let profiles = &self.settings.profiles;
         let catalogued = self.catalogued(model, Some(&provider.settings.name)).map(|entry| entry.profile);
@@ -147,15 +167,9 @@ impl Models {
             profiles.get(&name).copied(),
             profiles.get(model).copied(),
             catalogued,
-            (!matches!(provider.backend, Backend::Chat(_))).then_some(COSTS_NOTHING),
+            (!matches!(provider.backend, Backend::Wire(_))).then_some(COSTS_NOTHING),
         ];
-        let said = layers.into_iter().flatten().reduce(ProfileSettings::or).unwrap_or_default();
-        ModelProfile {
-            context_window: said.context_window.unwrap_or(CONTEXT_WINDOW),
-            max_output_tokens: said.max_output_tokens.unwrap_or(MAX_OUTPUT_TOKENS),
-            price: said.price(),
-            name,
-        }
+        layers.into_iter().flatten().reduce(ProfileSettings::or).unwrap_or_default()
     }
 
     /// The catalogue's entry: the exact name, else the longest pattern. `of` leaves only one provider's: a name is
@@ -189,7 +203,7 @@ impl Models {
 }
 
 impl Provider {
-    fn new(settings: ProviderSettings) -> Result<Self, ModelsError> {
+    fn new(settings: ProviderSettings, known: Arc<[String]>) -> Result<Self, ModelsError> {
         let wrong = |reason: String| ModelsError::Provider { provider: settings.name.clone(), reason };
         if settings.name.is_empty() || settings.name.contains(['/', ':']) {
             return Err(wrong("the name must not be empty or hold `/` or `:`".to_owned()));
@@ -197,17 +211,39 @@ impl Provider {
         if settings.timeout_ms == 0 || settings.stall_timeout_ms == 0 || settings.concurrency == 0 {
             return Err(wrong("timeouts and concurrency must be above zero".to_owned()));
         }
-        let backend = match &settings.kind {
-            ProviderKind::OpenAiChat { .. } => {
-                Backend::Chat(Arc::new(ChatProvider::new(&settings).map_err(wrong)?))
-            }
-            ProviderKind::Scripted { file } => {
-                Backend::Scripted(Arc::new(Script::read(file).map_err(|e| wrong(e.to_string()))?))
-            }
-            ProviderKind::Offline => Backend::Offline,
+        let wire = |endpoint: &Endpoint, api: fn(&Url) -> Box<dyn Api>| {
+            WireProvider::new(endpoint, settings.stall_timeout_ms, api)
+                .map(|wire| Backend::Wire(Arc::new(wire)))
         };
+        let backend = match &settings.kind {
+            ProviderKind::OpenAiChat(endpoint) => wire(endpoint, |url| Box::new(ChatApi::at(url))),
+            ProviderKind::OpenAi(endpoint) => wire(endpoint, |_| Box::new(ResponsesApi)),
+            ProviderKind::Anthropic(endpoint) => wire(endpoint, |_| Box::new(MessagesApi)),
+            ProviderKind::Gemini(endpoint) => wire(endpoint, |_| Box::new(GeminiApi)),
+            ProviderKind::Scripted { file } => Script::read(file)
+                .map(|script| Backend::Scripted(Arc::new(script)))
+                .map_err(|e| e.to_string()),
+            ProviderKind::Offline => Ok(Backend::Offline),
+        };
+        let backend = backend.map_err(wrong)?;
         let gate = Gate::new(&settings.name, settings.concurrency, source::milliseconds(settings.timeout_ms));
-        Ok(Self { settings, gate, backend })
+        Ok(Self { gate, backend, known, settings })
+    }
+}
+
+/// The catalogue's names of a provider's models; of a pattern what it begins with.
+fn known(settings: &ModelsSettings, provider: &str) -> Arc<[String]> {
+    let own = settings.catalogue.iter().filter(|(_, entry)| entry.provider == provider);
+    own.map(|(name, _)| name.trim_end_matches('*').to_owned()).collect()
+}
+
+fn profile(provider: &Provider, model: &str, said: &ProfileSettings) -> ModelProfile {
+    ModelProfile {
+        name: format!("{}/{model}", provider.settings.name),
+        context_window: said.context_window.unwrap_or(CONTEXT_WINDOW),
+        max_output_tokens: said.max_output_tokens.unwrap_or(MAX_OUTPUT_TOKENS),
+        price: said.price(),
+        tools: said.tools.unwrap_or(true),
     }
 }
 
@@ -218,6 +254,7 @@ fn offline_profile(name: &str) -> ModelProfile {
         context_window: OFFLINE_WINDOW,
         max_output_tokens,
         price: Some(FREE),
+        tools: true,
     }
 }
 

@@ -6,14 +6,12 @@ use std::path::PathBuf;
 
 use super::*;
 
+fn local() -> Endpoint {
+    Endpoint { base_url: "http://127.0.0.1:9/v1".to_owned(), ..Endpoint::default() }
+}
+
 fn chat(name: &str) -> ProviderSettings {
-    let kind = ProviderKind::OpenAiChat {
-        base_url: "http://127.0.0.1:9/v1".to_owned(),
-        api_key: None,
-        headers: BTreeMap::new(),
-        ca_file: None,
-    };
-    ProviderSettings::new(name, kind)
+    ProviderSettings::new(name, ProviderKind::OpenAiChat(local()))
 }
 
 fn settings(providers: Vec<ProviderSettings>) -> ModelsSettings {
@@ -342,11 +340,8 @@ fn what_runs_here_is_free_unless_the_operator_says_otherwise() {
 
 #[test]
 fn settings_that_cannot_work_are_refused() {
-    let https = |ca_file: Option<PathBuf>| ProviderKind::OpenAiChat {
-        base_url: "https://h".to_owned(),
-        api_key: None,
-        headers: BTreeMap::new(),
-        ca_file,
+    let https = |ca_file: Option<PathBuf>| {
+        ProviderKind::OpenAi(Endpoint { base_url: "https://h".to_owned(), ca_file, ..Endpoint::default() })
     };
     for (provider, part) in [
         (ProviderSettings { stall_timeout_ms: 0, ..chat("p") }, "above zero"),
@@ -372,6 +367,26 @@ fn a_parameter_that_the_provider_lacks_is_an_error_at_load() {
         matches!(&error, ModelsError::Unsupported { model, .. } if model == "openai/gpt-mini"),
         "{error}"
     );
+}
+
+#[test]
+fn what_a_model_cannot_is_said_by_the_operator_before_the_catalogue() {
+    let mut settings = both();
+    let unable = ProfileSettings { tools: Some(false), sampling: Some(false), ..ProfileSettings::default() };
+    settings.catalogue.get_mut("gpt-mini").unwrap().profile = unable;
+    let able = ProfileSettings { sampling: Some(true), ..ProfileSettings::default() };
+    let parameters = ModelParameters { temperature: Some(1.0), ..ModelParameters::default() };
+    let resolve = |settings: &ModelsSettings| {
+        let models = Models::new(settings.clone()).unwrap();
+        let resolved = models.resolve_for(&["openai/gpt-mini".to_owned()], &parameters);
+        (resolved.map(|_| ()), models.profile("openai/gpt-mini").unwrap().tools)
+    };
+    let (refused, tools) = resolve(&settings);
+    let text = refused.unwrap_err().to_string();
+    assert!(text.contains("`openai/gpt-mini`") && text.contains("`sampling: true`"), "{text}");
+    assert!(!tools);
+    settings.profiles.insert("gpt-mini".to_owned(), able);
+    assert_eq!(resolve(&settings), (Ok(()), false));
 }
 
 #[test]

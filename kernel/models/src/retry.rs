@@ -36,7 +36,8 @@ pub(crate) struct Link {
 ///
 /// Each is asked at most `1 + max_retries` times, all together within the request's `timeout_ms`. A failure that
 /// may pass is repeated after a wait: exponential with jitter, or what the provider asks for where that is longer.
-/// Any other failure, a wait beyond the deadline, and a provider at rest lead to the next model at once.
+/// Any other failure, a wait beyond the deadline, and a provider at rest lead to the next model at once. So does the
+/// middle of the time that was left when a model's turn came: one that hangs must not use up the time of the others.
 pub(crate) struct Chain {
     profile: ModelProfile,
     links: Arc<[Link]>,
@@ -69,6 +70,7 @@ fn narrow(profile: &mut ModelProfile, other: &ModelProfile) {
         cached: a.cached.max(b.cached),
         output: a.output.max(b.output),
     });
+    profile.tools &= other.tools;
 }
 
 impl Model for Chain {
@@ -81,6 +83,7 @@ impl Model for Chain {
         let run = Box::new(Asking {
             links: Arc::clone(&self.links),
             deadline: now + milliseconds(request.timeout_ms),
+            began: now,
             request: Arc::new(request),
             at: 0,
             retries: 0,
@@ -115,6 +118,8 @@ struct Asking {
     links: Arc<[Link]>,
     request: Arc<ModelRequest>,
     deadline: Instant,
+    /// When the turn of the model at `at` came.
+    began: Instant,
     at: usize,
     retries: u32,
     waits: ExponentialBackoff,
@@ -192,12 +197,20 @@ impl Asking {
         }
         let asked = milliseconds(broken.fault.retry_after_ms.unwrap_or(0));
         let until = Instant::now() + self.waits.next().unwrap_or(LONGEST_WAIT).max(asked);
-        if until >= self.deadline {
+        if until >= self.last_retry() {
             return self.give_up(broken);
         }
         self.retries += 1;
         self.stage = Stage::Waiting(until);
         self.retry(broken)
+    }
+
+    /// Up to when this model may be asked once more.
+    fn last_retry(&self) -> Instant {
+        match self.at + 1 < self.links.len() {
+            true => self.began + self.deadline.saturating_duration_since(self.began) / 2,
+            false => self.deadline,
+        }
     }
 
     /// Done with this model: on to the next one, or to the end.
@@ -206,6 +219,7 @@ impl Asking {
             let event = self.retry(broken.clone());
             self.given_up.push(broken.fault.message);
             self.at += 1;
+            self.began = Instant::now();
             self.retries = 0;
             self.waits = waits();
             self.stage = Stage::Ready;

@@ -53,8 +53,13 @@ impl Source for Fake {
 }
 
 fn fake(name: &str, acts: Vec<Act>) -> (Arc<Fake>, Link) {
-    let profile =
-        ModelProfile { name: name.to_owned(), context_window: 1_000, max_output_tokens: 100, price: None };
+    let profile = ModelProfile {
+        name: name.to_owned(),
+        context_window: 1_000,
+        max_output_tokens: 100,
+        price: None,
+        tools: true,
+    };
     let source = Arc::new(Fake {
         profile,
         acts: Mutex::new(acts.into()),
@@ -75,8 +80,9 @@ fn request(timeout_ms: u64, max_retries: u32) -> ModelRequest {
             root: true,
         }),
         system: "".into(),
-        messages: Vec::new(),
-        tools: Arc::new([]),
+        messages: Arc::default(),
+        tools: Arc::default(),
+        deferred: Arc::default(),
         parameters: Arc::default(),
         max_output_tokens: 100,
         output: None,
@@ -150,6 +156,51 @@ async fn a_wait_beyond_the_deadline_is_not_begun() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_wait_beyond_the_deadline_leads_to_the_next_model_at_once() {
+    let slow =
+        ModelFault { retry_after_ms: Some(90_000), ..ModelFault::transient(FailureClass::RateLimit, "slow") };
+    let (_, first) = fake("a/x", vec![Act::Fault(slow)]);
+    let (_, second) = fake("b/y", vec![]);
+    let begun = Instant::now();
+    assert_eq!(play(vec![first, second], 60_000, 3).await, "half retry(a/x,3) default done(b/y)");
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_hangs_leaves_time_to_the_next() {
+    let (first, one) = fake("a/x", vec![Act::Hang, Act::Hang, Act::Hang]);
+    let (_, two) = fake("b/y", vec![]);
+    assert_eq!(play(vec![one, two], 50_000, 9).await, "retry(a/x,0) retry(a/x,0) default done(b/y)");
+    assert_eq!(first.asked.lock().unwrap().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_askers_do_not_come_back_at_the_same_time() {
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..8 {
+        seen.insert(waits().next());
+    }
+    assert!(seen.len() > 1, "{seen:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_its_rest_a_provider_is_probed_by_one_request_alone() {
+    let (source, link) = fake("a/x", (0..5).map(|_| passing("down")).chain([Act::Hang]).collect());
+    play(vec![link.clone()], 60_000, 4).await;
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    let (_, other) = fake("b/y", vec![]);
+    let probe = play(vec![link.clone()], 10_000, 0);
+    let beside = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        play(vec![link, other], 60_000, 0).await
+    };
+    let (probe, beside) = tokio::join!(probe, beside);
+    assert!(probe.starts_with("failed(Timeout"), "{probe}");
+    assert_eq!(beside, "retry(a/x,0) default done(b/y)");
+    assert_eq!(source.asked.lock().unwrap().len(), 6);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_next_model_takes_over_from_one_that_fails() {
     let (_, first) = fake("a/x", vec![passing("1"), passing("2")]);
     let (_, second) = fake("b/y", vec![Act::Fault(ModelFault::fatal(FailureClass::Auth, "no"))]);
@@ -197,6 +248,7 @@ fn a_list_has_the_least_room_and_no_price_unless_all_have_one() {
         context_window,
         max_output_tokens: 10,
         price,
+        tools: true,
     };
     let mut both = profile("a/x", 9, price(1.0));
     narrow(&mut both, &profile("b/y", 5, price(2.0)));

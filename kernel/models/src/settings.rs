@@ -56,19 +56,16 @@ impl ProviderSettings {
 }
 
 /// How a provider is reached.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub enum ProviderKind {
-    /// Chat Completions over HTTP.
-    OpenAiChat {
-        /// Up to and without `/chat/completions`.
-        base_url: String,
-        /// Sent as a bearer token; none for servers that want no key.
-        api_key: Option<String>,
-        /// Further headers of every request.
-        headers: BTreeMap<String, String>,
-        /// PEM certificates trusted beside those of the system.
-        ca_file: Option<PathBuf>,
-    },
+    /// OpenAI's Responses API: `/responses`.
+    OpenAi(Endpoint),
+    /// Chat Completions, which OpenAI and many other servers speak: `/chat/completions`.
+    OpenAiChat(Endpoint),
+    /// Anthropic's Messages API: `/messages`.
+    Anthropic(Endpoint),
+    /// Google's Gemini API: `/models/…:streamGenerateContent`.
+    Gemini(Endpoint),
     /// Answers from a file; see [`scripted`](crate::scripted).
     Scripted {
         /// The file.
@@ -78,19 +75,27 @@ pub enum ProviderKind {
     Offline,
 }
 
-/// Keys and headers may be secret: neither is ever shown.
-impl fmt::Debug for ProviderKind {
+/// An HTTP server, and what it wants to see.
+#[derive(Clone, Default)]
+pub struct Endpoint {
+    /// Up to and without the path that the kind adds, such as `https://api.openai.com/v1`.
+    pub base_url: String,
+    /// Sent in the header that the kind has for it; none for servers that want no key.
+    pub api_key: Option<String>,
+    /// Further headers of every request; they go before those that the kind sets.
+    pub headers: BTreeMap<String, String>,
+    /// PEM certificates trusted beside those of the system.
+    pub ca_file: Option<PathBuf>,
+}
+
+/// Keys and headers may be secret, and so may a part of the address: none is ever shown.
+impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OpenAiChat { api_key, headers, ca_file, .. } => f
-                .debug_struct("OpenAiChat")
-                .field("api_key", &api_key.as_ref().map(|_| "[secret]"))
-                .field("headers", &headers.keys())
-                .field("ca_file", ca_file)
-                .finish_non_exhaustive(),
-            Self::Scripted { file } => f.debug_struct("Scripted").field("file", file).finish(),
-            Self::Offline => f.write_str("Offline"),
-        }
+        f.debug_struct("Endpoint")
+            .field("api_key", &self.api_key.as_ref().map(|_| "[secret]"))
+            .field("headers", &self.headers.keys())
+            .field("ca_file", &self.ca_file)
+            .finish_non_exhaustive()
     }
 }
 
@@ -108,6 +113,12 @@ pub struct ProfileSettings {
     pub cached_usd: Option<f64>,
     /// US dollars for a million output tokens.
     pub output_usd: Option<f64>,
+    /// Whether the model can call tools; it can where nobody says otherwise.
+    pub tools: Option<bool>,
+    /// Whether the model can be told how much to reason. Where nobody says, it is told and may refuse.
+    pub reasoning: Option<bool>,
+    /// Whether the model takes temperature and nucleus sampling. Where nobody says, it is told and may refuse.
+    pub sampling: Option<bool>,
 }
 
 impl ProfileSettings {
@@ -119,6 +130,9 @@ impl ProfileSettings {
             input_usd: self.input_usd.or(below.input_usd),
             cached_usd: self.cached_usd.or(below.cached_usd),
             output_usd: self.output_usd.or(below.output_usd),
+            tools: self.tools.or(below.tools),
+            reasoning: self.reasoning.or(below.reasoning),
+            sampling: self.sampling.or(below.sampling),
         }
     }
 

@@ -2,21 +2,21 @@
 
 use std::{path::PathBuf, sync::Arc};
 
+use drupe_bus::{Watch, Watched};
 use drupe_config::{Manifest, Right};
 use drupe_extension_api::{
     AgentId, AgentResponse, EventBody, FailureClass, Fault, FaultCode, SessionId, TurnId,
     control::{
         Approval, ApprovalAnswer, ConfigValue, DaemonState, ExtensionDetail, ExtensionStatus, Named,
-        PathArgument, Restart, Scaffold, SessionSelect, Status, TurnArgument, TurnResult, method,
+        Numbered, PathArgument, Restart, Scaffold, SessionSelect, Status, TurnArgument, TurnResult, method,
     },
     wire::{Submit, Submitted},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use tokio::sync::broadcast::error::RecvError;
 
+use super::insight;
 use crate::{
-    bus::Watch,
     channels, check,
     ending::Why,
     extension::{Record, change},
@@ -33,6 +33,8 @@ pub enum Caller<'a> {
     /// An extension with the right `control`.
     Extension(&'a Manifest),
 }
+
+// What is large and rare is in a box: each request is a task, which is as large as the largest of its branches.
 
 /// Answers one request, but for `hello` and `events.subscribe`, which belong to a connection.
 pub async fn call(
@@ -52,7 +54,7 @@ pub async fn call(
             operator_only(caller, name)?;
             let Restart { reason } = take_or_default(params)?;
             let reason = reason.unwrap_or_else(|| "the operator asked for it".into());
-            give(kernel.request_restart(reason, None, false).await?)
+            give(Box::pin(kernel.request_restart(reason, None, false)).await?)
         }
         method::EXTENSIONS_LIST => give(kernel.extensions.read(Record::status)),
         method::EXTENSIONS_SHOW => give(show(kernel, take::<Named>(params)?.id).await?),
@@ -63,23 +65,23 @@ pub async fn call(
         method::EXTENSIONS_ADD => {
             let PathArgument { path } = take(params)?;
             let by_agent = matches!(caller, Caller::Extension(_));
-            give(check::add(kernel, PathBuf::from(path), by_agent).await?)
+            give(Box::pin(check::add(kernel, PathBuf::from(path), by_agent)).await?)
         }
-        method::EXTENSIONS_SCAFFOLD => give(scaffold(kernel, caller, take(params)?).await?),
+        method::EXTENSIONS_SCAFFOLD => give(Box::pin(scaffold(kernel, caller, take(params)?)).await?),
         method::EXTENSIONS_ENABLE | method::EXTENSIONS_DISABLE | method::EXTENSIONS_RELEASE => {
             operator_only(caller, name)?;
-            give(decide(kernel, name, take::<Named>(params)?.id).await?)
+            give(Box::pin(decide(kernel, name, take::<Named>(params)?.id)).await?)
         }
         method::APPROVALS_LIST => give(kernel.store.activations().await.map_err(store_fault)?),
         method::APPROVALS_ANSWER => {
             operator_only(caller, name)?;
-            give(answer(kernel, take(params)?).await?)
+            give(Box::pin(answer(kernel, take(params)?)).await?)
         }
         method::AGENTS_LIST => give(agents(kernel)),
         method::AGENTS_SHOW => {
             let id = AgentId::new(take::<Named>(params)?.id)?;
             kernel.offered(&id)?;
-            give(kernel.snapshot().agent(&id)?.detail(&id))
+            give(kernel.snapshot().detail(&id)?)
         }
         method::SESSIONS_LIST => give(kernel.store.sessions().await.map_err(store_fault)?),
         method::SESSIONS_SHOW => {
@@ -111,9 +113,26 @@ pub async fn call(
             }
             give(kernel.store.select_agent(&session, agent).await.map_err(store_fault)?)
         }
-        method::TURN_WAIT => give(wait(kernel, &take::<TurnArgument>(params)?.turn).await?),
-        method::TURN_STOP => give(stop_turn(kernel, take::<TurnArgument>(params)?.turn).await?),
+        method::SESSIONS_STOP => {
+            let id = SessionId::new(take::<Named>(params)?.id)?;
+            let turns = kernel.sessions.of(&id);
+            for turn in turns.iter().rev() {
+                Box::pin(stop_turn(kernel, turn.clone())).await?;
+            }
+            give(turns.len())
+        }
+        method::TURN_WAIT => give(wait(kernel, take(params)?).await?),
+        method::TURN_STOP => give(Box::pin(stop_turn(kernel, take::<TurnArgument>(params)?.turn)).await?),
         method::CONFIG_SHOW => give(config(kernel)),
+        method::TRACE_SHOW => give(Box::pin(insight::trace(kernel, take(params)?)).await?),
+        method::USAGE_SHOW => give(kernel.store.usage(take_or_default(params)?).await.map_err(store_fault)?),
+        method::WHY => give(Box::pin(insight::why(kernel, &take::<Named>(params)?.id)).await?),
+        method::ITEMS_SHOW => give(insight::item(kernel, take(params)?).await?),
+        method::BUS_DEAD => give(kernel.store.dead_messages().await.map_err(store_fault)?),
+        method::BUS_RETRY | method::BUS_DROP => {
+            operator_only(caller, name)?;
+            give(insight::dead(kernel, name == method::BUS_RETRY, take::<Numbered>(params)?.id).await?)
+        }
         _ => Err(Fault::unsupported(name)
             .help("the daemon may be older than the client: `drupe restart` after an upgrade")),
     }
@@ -163,7 +182,7 @@ fn operator_only(caller: Caller<'_>, name: &str) -> Result<(), Fault> {
 }
 
 /// An extension in full, with what happened to it in earlier kernels.
-async fn show(kernel: &Kernel, id: String) -> Result<ExtensionDetail, Fault> {
+pub(super) async fn show(kernel: &Kernel, id: String) -> Result<ExtensionDetail, Fault> {
     let mut detail = kernel.extensions.detail(&id)?;
     let mut earlier = kernel.store.extension_history(&id).await.map_err(store_fault)?;
     // What this kernel saw is not all written down yet.
@@ -244,6 +263,7 @@ pub async fn status(kernel: &Arc<Kernel>) -> Result<Status, Fault> {
         model: Some(snapshot.orchestrator.model().profile().name.clone()),
         sessions: counts.sessions,
         queued_turns: counts.queued_turns,
+        budgets: kernel.quotas.standing(kernel.clock.now_ms()).into_iter().map(|b| b.used).collect(),
         extensions: kernel.extensions.read(Record::status),
         exits: start.exits.clone(),
         notices,
@@ -255,13 +275,14 @@ fn agents(kernel: &Kernel) -> Vec<drupe_extension_api::control::AgentStatus> {
     snapshot.agents.iter().filter(|(id, _)| kernel.offered(id).is_ok()).map(|(id, a)| a.status(id)).collect()
 }
 
-fn config(kernel: &Kernel) -> Vec<ConfigValue> {
+pub(super) fn config(kernel: &Kernel) -> Vec<ConfigValue> {
     let values = kernel.config.effective().into_iter();
     values.map(|v| ConfigValue { key: v.key, value: v.value, origin: v.origin.to_string() }).collect()
 }
 
 /// Waits until a turn has ended; reads all of it once, at the end.
-async fn wait(kernel: &Arc<Kernel>, turn: &TurnId) -> Result<TurnResult, Fault> {
+async fn wait(kernel: &Arc<Kernel>, ask: TurnArgument) -> Result<TurnResult, Fault> {
+    let TurnArgument { turn, brief } = &ask;
     let mut watched = None;
     while let Some(queued) = kernel.store.queued(turn).await.map_err(store_fault)? {
         match &mut watched {
@@ -270,7 +291,7 @@ async fn wait(kernel: &Arc<Kernel>, turn: &TurnId) -> Result<TurnResult, Fault> 
             Some(events) => until_completed(kernel, events, turn).await?,
         }
     }
-    let result = kernel.store.turn_result(turn).await.map_err(store_fault)?;
+    let result = kernel.store.turn_result(turn, *brief).await.map_err(store_fault)?;
     result.ok_or_else(|| Fault::not_found(format!("there is no turn `{turn}`")))
 }
 
@@ -282,11 +303,13 @@ async fn until_completed(kernel: &Kernel, events: &mut Watch, turn: &TurnId) -> 
             () = kernel.closing.cancelled() => return Err(Fault::new(FaultCode::Unavailable, "the kernel is ending")),
         };
         match event {
-            Ok(event) if event.turn.as_ref() != Some(turn) => {}
-            Ok(event) if matches!(event.body, EventBody::TurnCompleted { .. }) => return Ok(()),
-            Ok(_) => {}
-            Err(RecvError::Lagged(_)) => return Ok(()),
-            Err(RecvError::Closed) => return Err(Fault::new(FaultCode::Unavailable, "the kernel is ending")),
+            Watched::Event(event) => {
+                let ends = matches!(event.body, EventBody::TurnCompleted { .. });
+                if ends && event.turn.as_ref() == Some(turn) {
+                    return Ok(());
+                }
+            }
+            Watched::Skipped => return Ok(()),
         }
     }
 }
@@ -295,7 +318,7 @@ async fn until_completed(kernel: &Kernel, events: &mut Watch, turn: &TurnId) -> 
 async fn stop_turn(kernel: &Arc<Kernel>, turn: TurnId) -> Result<(), Fault> {
     match kernel.sessions.stop(&turn) {
         Stopped::Running => Ok(()),
-        Stopped::Neither => match kernel.store.turn_result(&turn).await.map_err(store_fault)? {
+        Stopped::Neither => match kernel.store.turn_result(&turn, true).await.map_err(store_fault)? {
             Some(_) => Ok(()),
             None => Err(Fault::not_found(format!("there is no turn `{turn}`"))),
         },

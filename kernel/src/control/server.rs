@@ -5,8 +5,9 @@
 
 use std::{os::unix::net::UnixListener as StdListener, pin::pin, sync::Arc, time::Duration};
 
+use drupe_bus::Watched;
 use drupe_extension_api::{
-    Event, Fault, FaultCode,
+    Event, EventBody, Fault, FaultCode, SessionId,
     control::{
         CONTROL_VERSION, EventsSubscribe, Hello, MAX_REQUEST, Reply, ReplyBody, Request, Welcome, method,
     },
@@ -18,7 +19,7 @@ use tokio::{
         UnixListener, UnixStream,
         unix::{OwnedReadHalf, OwnedWriteHalf},
     },
-    sync::{Semaphore, broadcast::error::RecvError, mpsc},
+    sync::{Semaphore, mpsc},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -203,16 +204,33 @@ async fn subscribe(
         }
         loop {
             match live.recv().await {
-                Ok(event) if event.seq == 0 => send((*event).clone()).await?,
-                Ok(event) if event.seq > after => {
+                Watched::Event(event) if event.seq == 0 => send((*event).clone()).await?,
+                Watched::Event(event) if event.seq > after => {
                     after = event.seq;
                     send((*event).clone()).await?;
                 }
-                Ok(_) => {}
-                Err(RecvError::Lagged(_)) => continue 'kept,
-                Err(RecvError::Closed) => return Ok(()),
+                Watched::Event(_) => {}
+                Watched::Skipped => {
+                    send(skipped(kernel, &ask.session)).await?;
+                    continue 'kept;
+                }
             }
         }
+    }
+}
+
+/// Tells a reader that it was too slow for what is not kept.
+fn skipped(kernel: &Kernel, session: &SessionId) -> Event {
+    let time = jiff::Timestamp::from_millisecond(kernel.clock.now_ms()).unwrap_or_default();
+    let session = session.clone();
+    Event {
+        seq: 0,
+        time,
+        session,
+        turn: None,
+        correlation_id: None,
+        agent: None,
+        body: EventBody::StreamSkipped,
     }
 }
 

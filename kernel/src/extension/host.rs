@@ -23,8 +23,8 @@ use drupe_extension_api::{
     AgentInvocationContext, EventBody, ExtensionId, Fault, FaultCode, ItemKind, ToolCallRequest, ToolResult,
     ToolStatus,
     wire::{
-        BusMessage, CallTool, ControlCall, Emit, HandleNext, InvokeAgent, Log, NotifyUser, ProcessOutput,
-        Progress, RestartRequest, RunAgent, RunProcess, Subscribe, host,
+        CallTool, ControlCall, HandleNext, InvokeAgent, Log, NotifyUser, ProcessOutput, Progress,
+        RestartRequest, RunAgent, RunProcess, Subscribe, host,
     },
 };
 use drupe_host::program;
@@ -32,11 +32,13 @@ use futures_util::FutureExt;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use super::handles::Holder;
-use crate::{control, kernel::Kernel, wiring};
+use super::handles::{Holder, Messages};
+use drupe_wiring as wiring;
 
-/// The longest topic, in bytes.
-const TOPIC: usize = 128;
+use crate::{
+    control, events,
+    kernel::{Kernel, store_fault},
+};
 
 /// The table of one extension. Clones are the same.
 #[derive(Clone)]
@@ -146,16 +148,31 @@ impl Owner {
                 tokio::time::sleep(Duration::from_millis(read(payload)?)).await;
                 write(())
             }
-            host::EMIT => write(self.emit(&kernel, read(payload)?)?),
+            host::EMIT => {
+                // Said on behalf of a call, or by itself.
+                let run = match header.parent_token.is_empty() {
+                    true => None,
+                    false => Some(self.run(&kernel, header)?),
+                };
+                write(events::publish(&kernel, &self.holder, run, read(payload)?).await?)
+            }
             host::SUBSCRIBE => {
-                let Subscribe { topic } = read(payload)?;
-                write(kernel.handles.open(&self.holder, topic, kernel.bus.topics())?)
+                let Subscribe { topic, durable } = read(payload)?;
+                let messages = match durable {
+                    true => {
+                        let pull = kernel.topics.pull(id, &topic).await.map_err(store_fault)?;
+                        Messages::Durable(Arc::new(pull))
+                    }
+                    false => Messages::Live(Arc::new(kernel.bus.subscribe(&topic))),
+                };
+                write(kernel.handles.open(&self.holder, messages)?)
             }
             host::HANDLE_NEXT => {
                 write(kernel.handles.next(&self.holder, read::<HandleNext>(payload)?).await?)
             }
             host::TOOL_CALL => {
-                write(self.call_tool(&kernel, &self.run(&kernel, header)?, read(payload)?).await?)
+                let run = self.run(&kernel, header)?;
+                write(Box::pin(self.call_tool(&kernel, &run, read(payload)?)).await?)
             }
             host::PROGRESS => {
                 let Progress { effect_id, text } = read(payload)?;
@@ -170,10 +187,12 @@ impl Owner {
                 write(())
             }
             host::AGENT_RUN => {
-                write(self.run_agent(&kernel, &self.run(&kernel, header)?, read(payload)?).await?)
+                let run = self.run(&kernel, header)?;
+                write(Box::pin(self.run_agent(&kernel, &run, read(payload)?)).await?)
             }
             host::AGENT_INVOKE => {
-                write(self.invoke_agent(&kernel, &self.run(&kernel, header)?, read(payload)?).await?)
+                let run = self.run(&kernel, header)?;
+                write(Box::pin(self.invoke_agent(&kernel, &run, read(payload)?)).await?)
             }
             host::SUBMIT => {
                 write(control::methods::submit_for(&kernel, &self.manifest, read(payload)?).await?)
@@ -191,7 +210,7 @@ impl Owner {
             }
             host::PROCESS_RUN => {
                 self.right(Right::Processes, operation)?;
-                write(self.run_program(&kernel, read(payload)?).await?)
+                write(Box::pin(self.run_program(&kernel, read(payload)?)).await?)
             }
             host::CONTROL => {
                 self.right(Right::Control, operation)?;
@@ -206,7 +225,7 @@ impl Owner {
                     .await?,
                 )
             }
-            host::TOOLS_CHANGED => write(crate::boot::rewire(&kernel, id).await?),
+            host::TOOLS_CHANGED => write(Box::pin(crate::boot::rewire(&kernel, id)).await?),
             _ => Err(Fault::unsupported(operation)),
         }
     }
@@ -229,15 +248,6 @@ impl Owner {
         tracing::warn!(extension = %self.manifest.id, operation, right = name, "refused: the manifest lacks the right");
         let message = format!("extension `{}` may not use `{operation}`", self.manifest.id);
         Err(Fault::denied(message).help(format!("its manifest needs `rights: [{name}]`")))
-    }
-
-    fn emit(&self, kernel: &Kernel, emit: Emit) -> Result<(), Fault> {
-        if emit.topic.is_empty() || emit.topic.len() > TOPIC {
-            return Err(Fault::invalid(format!("a topic has 1 to {TOPIC} bytes")));
-        }
-        let topic = format!("{}.{}", self.manifest.id, emit.topic);
-        kernel.bus.publish(BusMessage { topic, payload: emit.payload, skipped: 0 });
-        Ok(())
     }
 
     async fn run_program(&self, kernel: &Kernel, ask: RunProcess) -> Result<ProcessOutput, Fault> {
@@ -289,10 +299,13 @@ impl Owner {
             )));
         }
         let snapshot = kernel.snapshot();
-        let mut builder = drupe_agent::RegistryBuilder::default();
-        let mut add = |tool| builder.add(tool).map_err(|error| Fault::invalid(error.to_string()));
-        add(drupe_agent::refuse::tool())?;
-        add(drupe_agent::read_output::tool())?;
+        let models = kernel.models.resolve_for(&ask.definition.models, &ask.definition.parameters);
+        let model = models.map_err(|error| Fault::new(FaultCode::NotConfigured, error.to_string()))?.model;
+        let mut offer = wiring::Offer::new(Some(model.profile()), &kernel.config);
+        let mut add = |tool| offer.add(tool).map_err(|error| Fault::invalid(error.to_string()));
+        for core in wiring::core_tools() {
+            add(core)?;
+        }
         let own = snapshot.tools.get(id).map(Vec::as_slice).unwrap_or_default();
         for name in &ask.own_tools {
             let tool = own.iter().find(|t| t.spec().name == *name);
@@ -303,11 +316,8 @@ impl Owner {
         for tool in snapshot.resolved.get(id).iter().flat_map(|r| r.iter()) {
             add(Arc::clone(tool))?;
         }
-        let models = kernel.models.resolve_for(&ask.definition.models, &ask.definition.parameters);
-        let model = models.map_err(|error| Fault::new(FaultCode::NotConfigured, error.to_string()))?.model;
-        let agent: Arc<dyn Agent> =
-            Arc::new(LoopAgent::new(ask.definition, Arc::new(builder.build()), model, false));
-        let task = Task { text: ask.task, context: ask.context, history: Vec::new() };
+        let agent: Arc<dyn Agent> = Arc::new(LoopAgent::new(ask.definition, offer.build(), model, false));
+        let task = Task { text: ask.task, context: ask.context, ..Task::default() };
         Ok(run.invoke_own(&agent, task).await)
     }
 
@@ -332,7 +342,7 @@ impl Owner {
             user_message: Some(run.scope.user_message.clone()),
             correlation_id: Some(run.scope.correlation.clone()),
         };
-        Ok(run.invoke_other(&agent, Task { text: ask.task, context, history: Vec::new() }).await)
+        Ok(run.invoke_other(&agent, Task { text: ask.task, context, ..Task::default() }).await)
     }
 }
 

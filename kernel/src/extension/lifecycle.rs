@@ -6,14 +6,16 @@ mod order;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use drupe_agent::{Chain, TopicMessage};
 use drupe_config::{Isolation, Manifest, instructions};
 use drupe_extension_api::{
     Fault, FaultCode, ToolSpec,
     control::ExtensionState,
-    wire::{self, Capability, Description, op},
+    wire::{Capability, Description, op},
 };
 use drupe_folders::discovery::{self, Origin};
 use drupe_host::{Code, Header, OpenError, probe};
+use drupe_wiring::{self as wiring, Part, Prompt};
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use serde_json::json;
@@ -22,10 +24,7 @@ use super::{
     Key, host, place, recovery,
     state::{Action, Event, Out, State},
 };
-use crate::{
-    kernel::Kernel,
-    wiring::{self, Part, Prompt},
-};
+use crate::kernel::Kernel;
 
 const LOAD: Duration = Duration::from_secs(10);
 const INITIALIZE: Duration = Duration::from_secs(30);
@@ -97,7 +96,7 @@ async fn one(kernel: &Arc<Kernel>, key: Key, manifest: Arc<Manifest>) {
 fn unused(capability: &str) -> Option<String> {
     match Capability::from_name(capability) {
         None => Some(format!("its capability `{capability}` is not known to this release")),
-        Some(Capability::Scheduler | Capability::Context | Capability::Hook) => {
+        Some(Capability::Scheduler) => {
             Some(format!("its capability `{capability}` is not used by this release yet"))
         }
         Some(_) => None,
@@ -366,7 +365,13 @@ pub fn note(kernel: &Kernel, key: &Key, event: Event) -> Action {
             None => tracing::debug!(extension = %key.0, ?state, "extension"),
         }
         let payload = json!({"id": key.0, "state": change.state, "reason": change.reason});
-        kernel.bus.publish(wire::BusMessage { topic: "kernel.extension".into(), payload, skipped: 0 });
+        let topic = "kernel.extension".to_owned();
+        kernel.bus.message(Arc::new(TopicMessage {
+            topic,
+            payload,
+            chain: Chain::default(),
+            correlation: None,
+        }));
         let (store, name) = (kernel.store.clone(), key.0.clone());
         kernel.tasks.spawn(async move {
             if let Err(error) = store.record_extension(name, change).await {

@@ -15,13 +15,13 @@ use drupe_folders::{
     discovery::{Found, Origin, PassedOver, discover, library, settle, shipped},
 };
 use drupe_link::{Quarantined, Up};
+use drupe_wiring as wiring;
 use jiff::Timestamp;
 
 use super::{Record, generations, place, state::Out};
 use crate::{
     check,
     kernel::{Kernel, store_fault},
-    wiring,
 };
 
 /// One extension as it is on the disk, and why it is not to be used, if it is not.
@@ -163,8 +163,9 @@ async fn rejected(
     if kernel.start.safe_mode && third_party {
         return Ok(Some(Out::Disabled("safe mode leaves third-party extensions out".into())));
     }
-    if manifest.id.as_str() == wiring::ORCHESTRATOR {
-        let why = format!("the id `{}` is the kernel's own agent's", wiring::ORCHESTRATOR);
+    // Their names stand before those of topics and sessions.
+    if [wiring::ORCHESTRATOR, "kernel", "event"].contains(&manifest.id.as_str()) {
+        let why = format!("the id `{}` is the kernel's own", manifest.id);
         return Ok(Some(Out::Failed(why)));
     }
     if let Some(out) = quarantined(kernel, record) {

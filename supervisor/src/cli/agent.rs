@@ -9,6 +9,7 @@ use super::{
     Context, Facts,
     console::{Style, duration, plain, short, table},
     failure::Failure,
+    figures::{count, money},
 };
 
 /// The verbs of `drupe agent`.
@@ -38,14 +39,14 @@ impl Agent {
                 match facts.json {
                     true => context.console.json(&list)?,
                     false if list.is_empty() => context.console.remark("there are no agents"),
-                    false => context.console.print(&lines(&list))?,
+                    false => context.console.draw(&lines(&list))?,
                 }
             }
             Self::Show(Show { id, facts }) => {
                 let detail: AgentDetail = context.daemon().call(method::AGENTS_SHOW, &Named { id })?;
                 match facts.json {
                     true => context.console.json(&detail)?,
-                    false => context.console.print(&render(&detail, context.console.colour))?,
+                    false => context.console.draw(&render(&detail, context.console.colour))?,
                 }
             }
         }
@@ -78,12 +79,15 @@ fn render(detail: &AgentDetail, colour: bool) -> String {
     row("mode", if *mode == IntegrationMode::Tool { "tool" } else { "handoff" });
     row("chosen by", if *infer { "you, and the orchestrator" } else { "you, and agents that list it" });
     row("tools", &tools.join(", "));
+    let cost = limits.max_cost_usd.map(|usd| format!(", {}", money(usd))).unwrap_or_default();
     row(
         "a run may take",
         &format!(
-            "{} steps, {} tokens, {}",
+            "{} steps, {} tokens, {} tool calls, {} runs of agents, {}{cost}",
             limits.max_turns,
-            limits.max_tokens_per_invocation,
+            count(limits.max_tokens_per_invocation),
+            count(limits.max_tool_calls.into()),
+            count(limits.max_invocations.into()),
             duration(limits.time_budget_ms)
         ),
     );

@@ -53,7 +53,7 @@ fn list(facts: Facts, context: &Context) -> Result<u8, Failure> {
     match facts.json {
         true => context.console.json(&list)?,
         false if list.is_empty() => context.console.remark("nothing waits for an answer, and nothing did"),
-        false => context.console.print(&table(&list.iter().map(row).collect::<Vec<_>>()))?,
+        false => context.console.draw(&table(&list.iter().map(row).collect::<Vec<_>>()))?,
     }
     Ok(0)
 }
@@ -64,7 +64,7 @@ impl Answer {
         let approval: Approval = context.daemon().decide(method::APPROVALS_ANSWER, &answer)?;
         match self.facts.json {
             true => context.console.json(&approval)?,
-            false => context.console.print(&table(&[row(&approval)]))?,
+            false => context.console.draw(&table(&[row(&approval)]))?,
         }
         Ok(0)
     }

@@ -93,7 +93,9 @@ impl Ask {
             context.console.remark(notice);
         }
         let accepted: Submitted = context.daemon().heeding(&interrupt).call(method::TURN_SUBMIT, &submit)?;
-        let result = Waiting::new(context, &submit.session, accepted.turn, &interrupt).result()?;
+        // Runs and transcripts may be long: only the object holds them.
+        let turn = TurnArgument { turn: accepted.turn, brief: self.format == Shape::Text };
+        let result = Waiting::new(context, &submit.session, turn, &interrupt).result()?;
         self.show(context, result)
     }
 
@@ -123,6 +125,7 @@ impl Ask {
             time_budget_ms: self
                 .timeout
                 .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)),
+            queue: None,
         })
     }
 
@@ -243,9 +246,13 @@ struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    fn new(context: &'a Context, session: &'a SessionId, turn: TurnId, interrupt: &'a Interrupt) -> Self {
-        let (turn, activity) = (TurnArgument { turn }, Activity::default());
-        Self { context, session, turn, interrupt, seen: 0, activity, stop: None }
+    fn new(
+        context: &'a Context,
+        session: &'a SessionId,
+        turn: TurnArgument,
+        interrupt: &'a Interrupt,
+    ) -> Self {
+        Self { context, session, turn, interrupt, seen: 0, activity: Activity::default(), stop: None }
     }
 
     fn result(mut self) -> Result<TurnResult, Failure> {

@@ -11,8 +11,8 @@ use std::{
 };
 
 use drupe_extension_api::{
-    Fault, FaultCode,
-    control::{CONTROL_VERSION, Hello, Reply, ReplyBody, Request, Welcome, method},
+    Event, Fault, FaultCode, SessionId,
+    control::{CONTROL_VERSION, EventsSubscribe, Hello, Reply, ReplyBody, Request, Welcome, method},
 };
 use drupe_link::{ControlToken, Home, TokenError};
 use serde::{Serialize, de::DeserializeOwned};
@@ -166,6 +166,24 @@ impl Client {
     }
 }
 
+impl Client {
+    /// The events of a subscription that does not follow, up to its end.
+    fn all_events(&mut self) -> Result<Vec<Event>, ClientError> {
+        let mut events = Vec::new();
+        let mut heard = Instant::now();
+        while heard.elapsed() < PATIENCE {
+            let Some(reply) = self.receive()? else { continue };
+            heard = Instant::now();
+            match reply.body {
+                ReplyBody::Event(event) => events.push(*event),
+                ReplyBody::Result(_) => return Ok(events),
+                ReplyBody::Error(fault) => return Err(ClientError::Fault(fault)),
+            }
+        }
+        Err(ClientError::Lost(format!("the events did not end within {} s", PATIENCE.as_secs())))
+    }
+}
+
 /// The result that a reply holds.
 pub fn answer<T: DeserializeOwned>(body: ReplyBody) -> Result<T, ClientError> {
     match body {
@@ -237,10 +255,14 @@ impl<'a> Daemon<'a> {
 
     /// Asks, again and again while the kernel restarts. For what may safely be asked twice.
     pub fn call<T: DeserializeOwned>(&self, method: &str, params: &impl Serialize) -> Result<T, Failure> {
+        self.persist(|| self.once(method, params))
+    }
+
+    fn persist<T>(&self, ask: impl Fn() -> Result<T, ClientError>) -> Result<T, Failure> {
         let mut wait = Wait::new(self.console, Some(RESTART));
         let mut pauses = Pauses::default();
         loop {
-            match self.once(method, params) {
+            match ask() {
                 Err(error) if error.passes() && !wait.over() => {
                     if self.interrupt.is_some_and(|interrupt| interrupt.came() || interrupt.leaving()) {
                         return Err(Failure::said(status::INTERRUPTED));
@@ -250,6 +272,16 @@ impl<'a> Daemon<'a> {
                 answer => return answer.map_err(|error| error.into_failure(self.home)),
             }
         }
+    }
+
+    /// The kept events of a session. Asked anew as a whole where the kernel goes away in the middle.
+    pub fn events(&self, session: &SessionId) -> Result<Vec<Event>, Failure> {
+        let ask = EventsSubscribe { session: session.clone(), after: 0, follow: false };
+        self.persist(|| {
+            let mut client = Client::connect(self.home)?;
+            client.send(method::EVENTS_SUBSCRIBE, &ask)?;
+            client.all_events()
+        })
     }
 
     /// Asks for something without parameters.

@@ -1,11 +1,15 @@
 //! Where clients write: facts to the standard output, everything else to the standard error stream.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     io::{self, IsTerminal, Write},
+    ops::Range,
+    os::fd::BorrowedFd,
 };
 
 use serde::Serialize;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::failure::Failure;
 
@@ -18,6 +22,10 @@ pub struct Console {
     pub colour_err: bool,
     /// Whether somebody watches the standard error stream, so that progress is worth showing.
     pub watched: bool,
+    /// Whether the standard output is a terminal that shows no more than ASCII.
+    pub bare: bool,
+    /// The same of the standard error stream.
+    pub bare_err: bool,
 }
 
 /// The look of a piece of text on a terminal.
@@ -59,7 +67,29 @@ impl Console {
         let dumb = environment.get("TERM").is_some_and(|term| term == "dumb");
         let (out, err) = (io::stdout().is_terminal(), io::stderr().is_terminal());
         let colours = !set("NO_COLOR") && !dumb;
-        Self { colour: out && colours, colour_err: err && colours, watched: err && !dumb }
+        let bare = !utf8(environment);
+        Self {
+            colour: out && colours,
+            colour_err: err && colours,
+            watched: err && !dumb,
+            bare: out && bare,
+            bare_err: err && bare,
+        }
+    }
+
+    /// Columns of the standard output, where it is a terminal.
+    pub fn columns() -> Option<usize> {
+        columns(rustix::stdio::stdout())
+    }
+
+    /// The same of the standard error stream.
+    pub fn columns_err() -> Option<usize> {
+        columns(rustix::stdio::stderr())
+    }
+
+    /// Writes what was drawn for people to the standard output.
+    pub fn draw(&self, text: &str) -> Result<(), Failure> {
+        self.print(&signs(text, self.bare))
     }
 
     /// Writes text to the standard output; a newline is added where it has none at its end.
@@ -80,8 +110,44 @@ impl Console {
     /// Writes a line to the standard error stream.
     pub fn remark(&self, text: &str) {
         // Without a place to say it there is nobody to tell.
-        let _ = writeln!(io::stderr(), "{text}");
+        let _ = writeln!(io::stderr(), "{}", signs(text, self.bare_err));
     }
+}
+
+fn columns(stream: BorrowedFd<'_>) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(stream).ok()?;
+    (size.ws_col > 0).then(|| size.ws_col.into())
+}
+
+/// Whether the locale's characters are UTF-8. Where none is set it is `C`, whose are not.
+fn utf8(environment: &BTreeMap<String, String>) -> bool {
+    let set = ["LC_ALL", "LC_CTYPE", "LANG"].iter().filter_map(|name| environment.get(*name));
+    let locale = set.into_iter().find(|value| !value.is_empty()).map(|value| value.to_ascii_lowercase());
+    locale.is_some_and(|locale| locale.contains("utf-8") || locale.contains("utf8"))
+}
+
+/// Text of ours with its signs in ASCII, where that is all that a terminal shows. What others wrote stays.
+pub fn signs(text: &str, bare: bool) -> Cow<'_, str> {
+    if !bare || text.is_ascii() {
+        return Cow::Borrowed(text);
+    }
+    let mut drawn = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '…' => drawn.push_str("..."),
+            '→' => drawn.push_str("->"),
+            '←' => drawn.push_str("<-"),
+            '›' | '▸' => drawn.push('>'),
+            '✓' | '├' | '└' => drawn.push('+'),
+            '✗' => drawn.push('x'),
+            '│' => drawn.push('|'),
+            '─' | '·' => drawn.push('-'),
+            '○' => drawn.push('o'),
+            '↵' => drawn.push('/'),
+            other => drawn.push(other),
+        }
+    }
+    Cow::Owned(drawn)
 }
 
 /// Text of others without what a terminal would obey.
@@ -112,17 +178,45 @@ pub fn duration(ms: u64) -> String {
     }
 }
 
+/// Columns that a text takes on a terminal.
+pub fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// The beginning of a text that takes at most so many columns.
+pub fn cut(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let mut left = columns.saturating_sub(1);
+    let fits = |c: &char| {
+        let wide = c.width().unwrap_or(0);
+        let fits = wide <= left;
+        left = left.saturating_sub(wide);
+        fits
+    };
+    let kept: String = text.chars().take_while(fits).collect();
+    format!("{kept}…")
+}
+
 /// Columns that line up; the last one is as long as it is.
 pub fn table(rows: &[Vec<String>]) -> String {
+    figures(rows, 0..0)
+}
+
+/// The same with figures, which end below each other, in some of the columns.
+pub fn figures(rows: &[Vec<String>], right: Range<usize>) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let cell = |row: &Vec<String>, column: usize| row.get(column).map_or(0, |cell| cell.chars().count());
+    let cell = |row: &Vec<String>, column: usize| row.get(column).map_or(0, |cell| width(cell));
     let widths: Vec<usize> =
         (0..columns).map(|column| rows.iter().map(|row| cell(row, column)).max().unwrap_or(0)).collect();
     let mut text = String::new();
     for row in rows {
         let mut line = String::new();
-        for (text, width) in row.iter().zip(&widths) {
-            line.push_str(&format!("{}  ", format_args!("{text:width$}")));
+        for (column, (cell, most)) in row.iter().zip(&widths).enumerate() {
+            let room = " ".repeat(most - width(cell));
+            let parts = if right.contains(&column) { [&room, cell] } else { [cell, &room] };
+            line.push_str(&format!("{}{}  ", parts[0], parts[1]));
         }
         text.push_str(line.trim_end());
         text.push('\n');
@@ -158,5 +252,32 @@ mod tests {
     fn columns_line_up_and_lines_have_no_blanks_at_their_end() {
         let rows = [vec!["a".into(), "bb".into(), String::new()], vec!["ccc".into(), "d".into(), "e".into()]];
         assert_eq!(table(&rows), "a    bb\nccc  d   e\n");
+    }
+
+    #[test]
+    fn wide_characters_take_their_columns() {
+        let rows = [vec!["漢字".into(), "1".into()], vec!["a".into(), "12".into()]];
+        assert_eq!(table(&rows), "漢字  1\na     12\n");
+        assert_eq!(figures(&rows, 1..2), "漢字   1\na     12\n");
+        let check = |text, columns, expected| assert_eq!(cut(text, columns), expected);
+        check("abc", 3, "abc");
+        check("abcd", 3, "ab…");
+        check("漢字漢", 5, "漢字…");
+        check("漢字漢", 4, "漢…");
+        check("abc", 0, "…");
+    }
+
+    #[test]
+    fn a_terminal_without_utf_8_is_shown_ascii_signs() {
+        let check = |locale: &[(&str, &str)], expected| {
+            let environment = locale.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+            assert_eq!(utf8(&environment), expected, "{locale:?}");
+        };
+        check(&[("LANG", "en_GB.UTF-8")], true);
+        check(&[("LANG", "en_GB.UTF-8"), ("LC_ALL", "C")], false);
+        check(&[("LC_ALL", ""), ("LC_CTYPE", "C.utf8"), ("LANG", "C")], true);
+        check(&[], false);
+        assert_eq!(signs("✓ a → b …", true), "+ a -> b ...");
+        assert_eq!(signs("✓ a", false), "✓ a");
     }
 }

@@ -7,6 +7,7 @@
 mod agent;
 mod approvals;
 mod ask;
+mod bus;
 mod chat;
 mod config;
 mod ext;
@@ -16,11 +17,15 @@ mod run;
 mod session;
 mod status;
 mod stop;
+mod trace;
+mod usage;
+mod why;
 
 mod activity;
 mod client;
 mod console;
 mod failure;
+mod figures;
 mod home;
 mod models;
 mod start;
@@ -88,9 +93,18 @@ enum Verb {
     /// Agents: list, show
     #[command(subcommand)]
     Agent(agent::Agent),
-    /// Sessions: list, show
+    /// Sessions: list, show, export, stop
     #[command(subcommand)]
     Session(session::Session),
+    /// Show what a session's turns set off: model calls, tool calls, sub-agents
+    Trace(trace::Trace),
+    /// Show what was used: tokens and cost
+    Usage(usage::Usage),
+    /// Say why something ended as it did
+    Why(why::Why),
+    /// Messages between extensions that were given up
+    #[command(subcommand)]
+    Bus(bus::Bus),
     /// The configuration: show, schema, path
     #[command(subcommand)]
     Config(config::Config),
@@ -173,6 +187,10 @@ fn execute(verb: Option<Verb>, keep: bool, context: Context) -> Result<u8, Failu
         Some(Verb::Approvals(approvals)) => approvals.execute(&context),
         Some(Verb::Agent(agent)) => agent.execute(&context),
         Some(Verb::Session(session)) => session.execute(&context),
+        Some(Verb::Trace(trace)) => trace.execute(&context),
+        Some(Verb::Usage(usage)) => usage.execute(&context),
+        Some(Verb::Why(why)) => why.execute(&context),
+        Some(Verb::Bus(bus)) => bus.execute(&context),
         Some(Verb::Config(config)) => config.execute(&context),
         Some(Verb::Completions(completions)) => completions.execute(&context, CommandLine::command()),
         Some(Verb::Man(man)) => man.execute(&context, CommandLine::command()),
@@ -180,41 +198,6 @@ fn execute(verb: Option<Verb>, keep: bool, context: Context) -> Result<u8, Failu
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_command_line_is_sound() {
-        CommandLine::command().debug_assert();
-    }
-
-    #[test]
-    fn the_home_is_named_before_or_after_the_verb() {
-        for line in [["drupe", "--home", "/x", "status"], ["drupe", "status", "--home", "/x"]] {
-            let read = CommandLine::try_parse_from(line).expect("it is sound");
-            assert_eq!(read.global.home, Some(PathBuf::from("/x")));
-            assert!(matches!(read.verb, Some(Verb::Status(_))));
-        }
-    }
-
-    #[test]
-    fn a_verb_that_is_almost_right_is_named() {
-        let error = CommandLine::try_parse_from(["drupe", "statsu"]).expect_err("there is no such verb");
-        assert_eq!(error.exit_code(), 2);
-        assert!(error.to_string().contains("status"), "{error}");
-    }
-
-    #[test]
-    fn wrong_usage_is_refused() {
-        let check = |line: &[&str]| {
-            let line = ["drupe"].iter().chain(line);
-            assert_eq!(CommandLine::try_parse_from(line).expect_err("it is wrong").exit_code(), 2);
-        };
-        check(&["ask"]);
-        check(&["ask", "x", "--timeout", "0"]);
-        check(&["ask", "x", "--agent", "Not An Id"]);
-        check(&["ext"]);
-        check(&["run", "--agent", "../x"]);
-        check(&["completions", "cmd.exe"]);
-    }
-}
+mod fake;
+#[cfg(test)]
+mod tests;

@@ -1,16 +1,19 @@
 //! `drupe session`: what was said, with the tree of sub-agent runs.
 
+mod export;
+
 use drupe_extension_api::{
     InvocationId, Message, ResponseStatus,
     control::{InvocationRecord, Named, SessionDetail, SessionStatus, TranscriptEntry, TurnResult, method},
 };
-
+use serde::Serialize;
 use serde_json::Value;
 
 use super::{
     Context, Facts,
-    console::{Style, duration, plain, short, table},
+    console::{Style, plain, short, table},
     failure::Failure,
+    figures::{count, spent},
 };
 
 /// Characters of a tool's result that are shown; `--json` has all.
@@ -23,15 +26,26 @@ pub enum Session {
     List(Facts),
     /// Show a session: its turns, with what agents and tools did
     Show(Show),
+    /// Print everything about a session, or write it to a file: transcripts, events, traces
+    Export(export::Export),
+    /// Stop a session's running turn and those that wait
+    Stop(Show),
 }
 
-/// Arguments of `drupe session show`.
+/// Arguments of `drupe session show` and `drupe session stop`.
 #[derive(Debug, clap::Args)]
 pub struct Show {
     /// Its id
     id: String,
     #[command(flatten)]
     facts: Facts,
+}
+
+/// What `session stop --json` prints.
+#[derive(Debug, Serialize)]
+struct Stopped {
+    /// Turns.
+    stopped: u64,
 }
 
 impl Session {
@@ -46,7 +60,7 @@ impl Session {
                 let list: Vec<SessionStatus> = serde_json::from_value(said)?;
                 match list.is_empty() {
                     true => context.console.remark("there are no sessions yet"),
-                    false => context.console.print(&lines(&list))?,
+                    false => context.console.draw(&lines(&list))?,
                 }
             }
             Self::Show(Show { id, facts }) => {
@@ -55,7 +69,17 @@ impl Session {
                     return context.console.json(&said).map(|()| 0);
                 }
                 let detail: SessionDetail = serde_json::from_value(said)?;
-                context.console.print(&render(&detail, context.console.colour))?;
+                context.console.draw(&render(&detail, context.console.colour))?;
+            }
+            Self::Export(export) => return export.execute(context),
+            Self::Stop(Show { id, facts }) => {
+                let stopped: u64 = context.daemon().call(method::SESSIONS_STOP, &Named { id })?;
+                match (facts.json, stopped) {
+                    (true, _) => context.console.json(&Stopped { stopped })?,
+                    (false, 0) => context.console.remark("no turn ran or waited"),
+                    (false, 1) => context.console.remark("1 turn is being stopped"),
+                    (false, many) => context.console.remark(&format!("{many} turns are being stopped")),
+                }
             }
         }
         Ok(0)
@@ -127,7 +151,7 @@ fn below(turn: &TurnResult, run: &InvocationRecord, colour: bool, text: &mut Str
 
 fn head(turn: &TurnResult, run: &InvocationRecord, colour: bool, text: &mut String) {
     let indent = "  ".repeat(run.depth as usize);
-    let spent = format!("{} steps, {} tokens", run.turns_used, run.tokens_used);
+    let spent = format!("{} steps, {} tokens", run.turns_used, count(run.tokens_used));
     text.push_str(&format!("{indent}{} {spent}\n", Style::Bold.paint(&format!("@{}", run.agent), colour)));
     below(turn, run, colour, text);
 }
@@ -137,14 +161,13 @@ fn entries<'a>(turn: &'a TurnResult, run: &'a InvocationId) -> impl Iterator<Ite
 }
 
 fn ending(turn: &TurnResult, colour: bool) -> String {
-    let spend = &turn.spend;
-    let (tokens, time) = (spend.usage.total(), duration(spend.elapsed_ms));
+    let spent = spent(&turn.spend);
     let (style, line) = match turn.status {
         None => (Style::Warning, "it runs, or waits".to_owned()),
-        Some(ResponseStatus::Success) => (Style::Dim, format!("{time}, {tokens} tokens")),
+        Some(ResponseStatus::Success) => (Style::Dim, spent),
         Some(_) => {
             let error = turn.error.as_deref().unwrap_or("failed");
-            (Style::Bad, format!("{} ({time}, {tokens} tokens)", plain(error)))
+            (Style::Bad, format!("{} ({spent})", plain(error)))
         }
     };
     format!("  {}\n", style.paint(&line, colour))

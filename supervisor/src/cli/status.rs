@@ -1,14 +1,21 @@
 //! `drupe status`: what the daemon is doing.
 
-use drupe_extension_api::control::{DaemonState, ExtensionState, ExtensionStatus, Status, method};
+use drupe_extension_api::{
+    BudgetUse,
+    control::{DaemonState, ExtensionState, ExtensionStatus, Status, method},
+};
 use serde_json::Value;
 
 use super::{
     Context, Facts,
     client::{ClientError, Pauses},
-    console::{Style, duration, plain, table},
+    console::{Style, duration, figures, plain, table},
     failure::Failure,
+    figures::{amount, moment, percent},
 };
+
+/// Hundredths of a limit from which on it deserves a look.
+const MOST: u64 = 80;
 
 /// Exits that are shown: enough to see a pattern.
 const EXITS: usize = 3;
@@ -21,7 +28,7 @@ pub fn execute(facts: &Facts, context: &Context) -> Result<u8, Failure> {
     let status = ask(context)?;
     match facts.json {
         true => context.console.json(&status)?,
-        false => context.console.print(&render(&status, context))?,
+        false => context.console.draw(&render(&status, context))?,
     }
     Ok(0)
 }
@@ -70,6 +77,10 @@ fn render(status: &Status, context: &Context) -> String {
         rows.push(row("safe mode", "extensions of the home are left out".into()));
     }
     text.push_str(&table(&rows));
+    if !status.budgets.is_empty() {
+        text.push_str(&format!("{}\n", Style::Bold.paint("used of the limits", colour)));
+        text.push_str(&budgets(&status.budgets, colour));
+    }
     if !status.extensions.is_empty() {
         text.push_str(&format!("{}\n", Style::Bold.paint("extensions", colour)));
         text.push_str(&extensions(&status.extensions, colour));
@@ -87,6 +98,24 @@ fn render(status: &Status, context: &Context) -> String {
     });
     titled(&mut text, "last ends of kernels", exits.collect());
     text
+}
+
+/// One line a limit: how much is used, and when it begins anew.
+fn budgets(list: &[BudgetUse], colour: bool) -> String {
+    let row = |budget: &BudgetUse| {
+        let anew = budget.resets.map(|time| format!("anew at {}", moment(time))).unwrap_or_default();
+        vec![format!("  {}", plain(&budget.limit)), format!("{} %", percent(budget)), amount(budget), anew]
+    };
+    let lines = figures(&list.iter().map(row).collect::<Vec<_>>(), 1..2);
+    let painted = lines.lines().zip(list).map(|(line, budget)| {
+        let style = match percent(budget) {
+            100.. => Style::Bad,
+            MOST.. => Style::Warning,
+            _ => Style::Plain,
+        };
+        style.paint(line, colour) + "\n"
+    });
+    painted.collect()
 }
 
 /// One line an extension: state, name, abilities, and why, where there is a reason.
@@ -157,5 +186,28 @@ mod tests {
         let lines = extensions(&list, false);
         assert_eq!(lines, "  active  kv     1.0.0  tool, agent\n  failed  slack  1.0.0  no key\n");
         assert!(extensions(&list, true).contains("\x1b[31m"));
+    }
+
+    #[test]
+    fn a_limit_is_a_line_that_stands_out_when_most_of_it_is_used() {
+        let limit = |limit: &str, used: u64, rest: Value| {
+            let mut budget =
+                serde_json::json!({"limit": limit, "used": used, "allowed": 20_000, "scope": "day"});
+            if !rest.is_null() {
+                budget["resets"] = rest;
+            }
+            serde_json::from_value(budget).expect("it is one")
+        };
+        let list = [
+            limit("limits.day.max_tokens", 16_000, "2026-03-02T00:00:00Z".into()),
+            limit("limits.session.max_invocations", 5, Value::Null),
+        ];
+        let expected =
+            "  limits.day.max_tokens           80 %  16,000 of 20,000 tokens  anew at 2026-03-02 00:00 UTC
+  limits.session.max_invocations   0 %  5 of 20,000 runs
+";
+        assert_eq!(budgets(&list, false), expected);
+        let lines = budgets(&list, true);
+        assert_eq!(lines.lines().map(|line| line.contains("\x1b[33m")).collect::<Vec<_>>(), [true, false]);
     }
 }

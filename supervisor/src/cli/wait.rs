@@ -13,12 +13,15 @@ use std::{
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::{
-    console::{Console, duration},
+    console::{Console, cut, duration, signs, width},
     failure::{Failure, status},
 };
 
 /// What ends sooner than this is not worth a line.
 const SHOWN_AFTER: Duration = Duration::from_millis(300);
+
+/// Columns of `…` where it is not one.
+const SIGN: usize = 3;
 
 /// Signals, as something to ask for in place of something that ends the process: a daemon that was started for a client
 /// is to be stopped by it.
@@ -97,7 +100,11 @@ impl Wait {
         let time = duration(u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX));
         let mut err = io::stderr().lock();
         // Progress that cannot be shown is no reason to stop.
-        let _ = write!(err, "\r\x1b[2K{what} … {time}").and_then(|()| err.flush());
+        // A line that wrapped would leave its first row behind; the sign for what is cut off may take three columns.
+        let room = Console::columns_err()
+            .map_or(usize::MAX, |columns| columns.saturating_sub(width(&time) + 2 * SIGN + 2));
+        let line = format!("{} … {time}", cut(what, room));
+        let _ = write!(err, "\r\x1b[2K{}", signs(&line, self.console.bare_err)).and_then(|()| err.flush());
     }
 
     /// Shows `what`, then sleeps for a moment.

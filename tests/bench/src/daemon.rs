@@ -15,7 +15,7 @@ use drupe_link::{ControlToken, Home};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::{model::Model, process, turns::Work};
+use crate::{process, settings::Settings, turns::Work};
 
 /// Nothing takes longer, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -23,55 +23,23 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A file that changed less than this before it was read is read again at the next start, in case it changes again.
 const SETTLED: Duration = Duration::from_millis(2100);
 
-/// What stands in a home's `drupe.yaml`.
-#[derive(Debug, Clone, Copy)]
-pub struct Settings {
-    /// `journal.durability`.
-    pub durability: &'static str,
-    /// Whether the shipped extensions are on.
-    pub shipped: bool,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { durability: "full", shipped: true }
-    }
-}
-
 /// A home, with a daemon where one was started.
 pub struct Daemon {
     home: tempfile::TempDir,
+    settings: Settings,
     supervisor: Option<Child>,
     notices: UnixDatagram,
 }
 
 impl Daemon {
-    /// A home whose default model is this one.
-    pub fn home(model: &Model, settings: Settings) -> Result<Self> {
+    /// A home whose default model listens at this host and port.
+    pub fn home(address: &str, settings: Settings) -> Result<Self> {
         let home = tempfile::Builder::new().prefix("drupe-bench").tempdir()?;
         let notices = UnixDatagram::bind(home.path().join("notices"))?;
         notices.set_read_timeout(Some(PATIENCE))?;
-        // More requests at once than by default: many sessions shall wait for the daemon and not for a number.
-        let mut config = json!({
-            "approvals": {"preauthorized": "all"},
-            "journal": {"durability": settings.durability},
-            "models": {
-                "aliases": {"default": "bench/bench"},
-                "providers": {"bench": {
-                    "kind": "openai_chat",
-                    "base_url": format!("http://{}/v1", model.address()),
-                    "api_key": "none",
-                    "concurrency": 128,
-                }},
-            },
-        });
-        if !settings.shipped {
-            let off = shipped()?.into_iter().map(|id| (id, json!({"enabled": false})));
-            config["extensions"] = Value::Object(off.collect());
-        }
         // JSON is YAML.
-        fs::write(home.path().join("drupe.yaml"), config.to_string())?;
-        Ok(Self { home, supervisor: None, notices })
+        fs::write(home.path().join("drupe.yaml"), settings.config(address)?.to_string())?;
+        Ok(Self { home, settings, supervisor: None, notices })
     }
 
     /// Puts a copy of the test plugin there, whose tools begin with its id, to run where `isolation` says. Each copy has
@@ -86,6 +54,18 @@ impl Daemon {
         fs::copy(process::built("libfaulty.so")?, &library)?;
         // Behind the sections, where no loader looks.
         Ok(fs::File::options().append(true).open(library)?.write_all(id.as_bytes())?)
+    }
+
+    /// Puts the extension there that has a tool of 50 ms and so many others.
+    pub fn tools(&self, id: &str, records: usize) -> Result<()> {
+        let manifest = format!(
+            "id: {id}\nname: {id}\ndescription: Is there to be measured.\nentrypoint: lib{id}\n\
+             isolation: inproc\nconfig: {{records: {records}}}\n"
+        );
+        self.extension(id, &manifest)?;
+        let library = format!("lib{id}.so");
+        fs::copy(process::built(&library)?, self.path().join("extensions").join(id).join(&library))?;
+        Ok(())
     }
 
     /// Puts an agent without code there, with nothing that the operator would have to agree to.
@@ -118,14 +98,17 @@ impl Daemon {
     /// Starts the daemon and waits until it serves; how long that took.
     pub fn start(&mut self) -> Result<Duration> {
         let log = fs::File::options().create(true).append(true).open(self.path().join("bench.log"))?;
-        let mut command = process::command(&process::built("drupe")?);
+        let drupe = self.settings.drupe.clone().map_or_else(|| process::built("drupe"), Ok)?;
+        let mut command = process::command(&drupe);
         command.arg("run").arg("--home").arg(self.path()).current_dir(self.path()).env_clear();
         command.env("PATH", "/usr/bin:/bin").env("HOME", self.path());
         // As under systemd: being told takes no processor time from what is measured, asking would.
         command.env("NOTIFY_SOCKET", self.path().join("notices"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let began = Instant::now();
+        let held = self.settings.cores.hold()?;
         self.supervisor = Some(command.spawn()?);
+        drop(held);
         self.ready()?;
         Ok(began.elapsed())
     }
@@ -200,23 +183,20 @@ pub fn signal(pid: u32, signal: Signal) -> Result<()> {
     Ok(kill_process(pid, signal)?)
 }
 
-/// The ids of the extensions that ship.
-fn shipped() -> Result<Vec<String>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../extensions");
-    let names = fs::read_dir(folder)?.flatten().filter(|entry| entry.path().is_dir());
-    Ok(names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
-}
-
 /// What a client says first.
 pub fn hello(home: &Path) -> Result<Value> {
     let token = ControlToken::read(&Home::new(home)?)?;
     Ok(json!({"id": 0, "method": "hello", "params": {"token": token.reveal(), "version": 1}}))
 }
 
-/// A message of a conversation of its own.
-pub fn submit(work: Work) -> Value {
-    let id = uuid::Uuid::new_v4().simple().to_string();
-    json!({"external_id": id, "session": id, "text": work.text()})
+/// A name that nothing else has.
+pub fn unique() -> String {
+    uuid::Uuid::new_v4().simple().to_string()
+}
+
+/// A message in that conversation.
+pub fn submit_in(session: &str, text: &str) -> Value {
+    json!({"external_id": unique(), "session": session, "text": text})
 }
 
 /// Refuses a turn that did not go well: measuring it would be measuring something else.
@@ -253,7 +233,7 @@ impl Client {
 
     /// One turn in a new conversation; how long it took until the whole result was there.
     pub fn turn(&mut self, work: Work) -> Result<Duration> {
-        let message = submit(work);
+        let message = submit_in(&unique(), work.text());
         let began = Instant::now();
         let turn = self.ask("turn.submit", &message)?;
         let result = self.ask("turn.wait", &json!({"turn": turn["turn"]}))?;

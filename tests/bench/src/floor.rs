@@ -16,7 +16,7 @@ use serde_json::{json, value::RawValue};
 use tokio::task::JoinSet;
 
 use crate::{
-    process::{Role, own_cpu_ms},
+    process::{Cores, Role, own_cpu_ms},
     report::part,
     turns::Work,
 };
@@ -31,8 +31,12 @@ pub struct Taken {
     pub cpu_ms: f64,
     /// Turns a second.
     pub a_second: f64,
+    /// Wall time that half of the turns stay below.
+    pub p50_ms: f64,
     /// Wall time that 99 of 100 turns stay below.
     pub p99_ms: f64,
+    /// Wall time of the fastest.
+    pub min_ms: f64,
 }
 
 impl Taken {
@@ -43,7 +47,9 @@ impl Taken {
         Self {
             cpu_ms: cpu_ms / turns,
             a_second: turns / wall.as_secs_f64(),
+            p50_ms: part(&mut each_ms, 0.5),
             p99_ms: part(&mut each_ms, 0.99),
+            min_ms: part(&mut each_ms, 0.0),
         }
     }
 }
@@ -59,7 +65,7 @@ pub fn measure_at_once(address: &str, work: Work, sessions: usize, turns: usize)
 }
 
 fn run(arguments: &[&str]) -> Result<Taken> {
-    Ok(serde_json::from_str(&Role::start(arguments)?.line()?)?)
+    Ok(serde_json::from_str(&Role::start(Cores::Measured, arguments)?.line()?)?)
 }
 
 /// Runs the turns and prints what they took.

@@ -1,30 +1,37 @@
-//! Many conversations with one daemon at once, each over a connection of its own.
+//! Conversations with a daemon: many at once, each over a connection of its own, or watched as their answers come.
 
-use std::{path::Path, time::Instant};
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
-use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
-    net::UnixStream,
-    task::JoinSet,
-};
+use anyhow::{Result, ensure};
+use tokio::{runtime::Runtime, task::JoinSet};
 
 use crate::{
+    connection::{Connection, watch},
     daemon::{self, Daemon},
     floor::Taken,
     process::cpu_ms,
     turns::Work,
 };
 
+/// Sessions that are watched over one connection. A watcher of real answers is there before the first word: its
+/// beginning is not part of a turn.
+const WATCHED: usize = 32;
+
+/// Time for subscriptions to stand.
+const STANDING: Duration = Duration::from_millis(50);
+
+/// What one thread needs for connections.
+pub fn runtime() -> Result<Runtime> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
+}
+
 /// Runs so many conversations at once, each for so many turns.
 pub fn measure(daemon: &Daemon, work: Work, sessions: usize, turns: usize) -> Result<Taken> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let root = daemon.supervisor()?;
-    runtime.block_on(async {
+    runtime()?.block_on(async {
         let mut clients = Vec::new();
         for _ in 0..sessions {
-            clients.push(Talk::connect(daemon.path()).await?);
+            clients.push(Connection::open(daemon.path()).await?);
         }
         let (clients, _) = at_once(clients, work, turns / 10 + 1).await?;
         let (cpu, began) = (cpu_ms(root)?, Instant::now());
@@ -33,15 +40,13 @@ pub fn measure(daemon: &Daemon, work: Work, sessions: usize, turns: usize) -> Re
     })
 }
 
-async fn at_once(clients: Vec<Talk>, work: Work, turns: usize) -> Result<(Vec<Talk>, Vec<f64>)> {
+async fn at_once(clients: Vec<Connection>, work: Work, turns: usize) -> Result<(Vec<Connection>, Vec<f64>)> {
     let mut all = JoinSet::new();
-    for mut client in clients {
+    for client in clients {
         all.spawn(async move {
             let mut each = Vec::with_capacity(turns);
             for _ in 0..turns {
-                let began = Instant::now();
-                client.turn(work).await?;
-                each.push(began.elapsed().as_secs_f64() * 1e3);
+                each.push(client.turn(work).await?.as_secs_f64() * 1e3);
             }
             anyhow::Ok((client, each))
         });
@@ -55,28 +60,31 @@ async fn at_once(clients: Vec<Talk>, work: Work, turns: usize) -> Result<(Vec<Ta
     Ok((clients, each))
 }
 
-struct Talk(BufReader<UnixStream>);
-
-impl Talk {
-    async fn connect(home: &Path) -> Result<Self> {
-        let stream = drupe_link::Home::new(home)?.connect()?;
-        stream.set_nonblocking(true)?;
-        let mut talk = Self(BufReader::new(UnixStream::from_std(stream)?));
-        talk.exchange(&daemon::hello(home)?).await?;
-        Ok(talk)
+/// So many turns one after another whose answers are watched, each in a session of its own. The processor time of
+/// beginning to watch is left out.
+pub async fn watched(daemon: &Daemon, work: Work, turns: usize) -> Result<Taken> {
+    let root = daemon.supervisor()?;
+    let (mut cpu, mut wall, mut each) = (0.0, Duration::ZERO, Vec::with_capacity(turns));
+    while each.len() < turns {
+        let connection = Connection::open(daemon.path()).await?;
+        let mut sessions = Vec::new();
+        for _ in 0..WATCHED.min(turns - each.len()) {
+            let session = daemon::unique();
+            let events = connection.follow(&session).await?;
+            sessions.push((session, events));
+        }
+        tokio::time::sleep(STANDING).await;
+        let before = cpu_ms(root)?;
+        for (session, events) in &mut sessions {
+            let began = Instant::now();
+            connection.ask("turn.submit", &daemon::submit_in(session, work.text())).await?;
+            let text = watch(events).await?;
+            let took = began.elapsed();
+            ensure!(!text.is_empty(), "an answer came without being streamed");
+            wall += took;
+            each.push(took.as_secs_f64() * 1e3);
+        }
+        cpu += cpu_ms(root)? - before;
     }
-
-    async fn turn(&mut self, work: Work) -> Result<()> {
-        let submit = json!({"id": 1, "method": "turn.submit", "params": daemon::submit(work)});
-        let turn = self.exchange(&submit).await?;
-        let wait = json!({"id": 2, "method": "turn.wait", "params": {"turn": turn["turn"]}});
-        daemon::check_turn(&self.exchange(&wait).await?, work)
-    }
-
-    async fn exchange(&mut self, request: &Value) -> Result<Value> {
-        self.0.get_mut().write_all(format!("{request}\n").as_bytes()).await?;
-        let mut line = String::new();
-        self.0.read_line(&mut line).await?;
-        daemon::result(&line)
-    }
+    Ok(Taken::new(cpu, wall, each))
 }

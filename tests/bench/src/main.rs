@@ -5,13 +5,16 @@
 //! test. The same program is started again as the model and as the floor, so that what they use is not counted as the
 //! daemon's, nor the daemon's as theirs.
 
+mod connection;
 mod daemon;
 mod floor;
 mod load;
 mod model;
+mod peer;
 mod process;
 mod report;
 mod rows;
+mod settings;
 mod turns;
 
 use anyhow::{Context, Result, bail};
@@ -24,6 +27,7 @@ fn main() -> Result<()> {
     match arguments.first().map(String::as_str) {
         Some(model::ROLE) => model::main(&arguments[1..]),
         Some(floor::ROLE) => floor::main(&arguments[1..]),
+        Some(peer::ROLE) => peer::main(&arguments[1..]),
         _ => {
             let as_built = arguments.iter().any(|argument| argument == AS_BUILT);
             let wanted: Vec<String> = arguments.into_iter().filter(|argument| argument != AS_BUILT).collect();

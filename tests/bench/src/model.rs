@@ -13,13 +13,19 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use crate::{process::Role, turns::Work};
+use crate::{
+    process::{Cores, Role},
+    turns::Work,
+};
 
 /// The argument that makes this program a model.
 pub const ROLE: &str = "--as-model";
 
 /// What it answers in the end: 64 characters, streamed four at a time.
 const ANSWER: &str = "The value of alpha is forty-two, as it was said to be from afar.";
+
+/// How often it says so where a long answer is asked for: that is 256 pieces.
+const LONG: usize = 16;
 
 /// No request is longer; one that is shows a fault of the measurement.
 const LONGEST: usize = 8 * 1024 * 1024;
@@ -33,7 +39,7 @@ pub struct Model {
 impl Model {
     /// Starts one that takes so long to begin each answer.
     pub fn start(latency: Duration) -> Result<Self> {
-        let mut role = Role::start(&[ROLE, &latency.as_millis().to_string()])?;
+        let mut role = Role::start(Cores::Beside, &[ROLE, &latency.as_millis().to_string()])?;
         let address = role.line()?;
         Ok(Self { _role: role, address })
     }
@@ -144,8 +150,12 @@ struct Answers(HashMap<&'static str, Vec<u8>>);
 
 impl Default for Answers {
     fn default() -> Self {
-        let all = [Work::Echo, Work::Tool, Work::Delegate, Work::Slow, Work::Fanout];
-        Self(all.into_iter().map(|work| (work.name(), http("text/event-stream", &events(work)))).collect())
+        Self(
+            Work::ALL
+                .into_iter()
+                .map(|work| (work.name(), http("text/event-stream", &events(work))))
+                .collect(),
+        )
     }
 }
 
@@ -175,7 +185,8 @@ fn events(work: Work) -> Vec<u8> {
         chunk(delta(json!({"tool_calls": [more]}), None), none.clone());
     }
     if calls.is_empty() {
-        for text in ANSWER.as_bytes().chunks(4) {
+        let answer = ANSWER.repeat(if work == Work::Stream { LONG } else { 1 });
+        for text in answer.as_bytes().chunks(4) {
             chunk(delta(json!({"content": String::from_utf8_lossy(text)}), None), none.clone());
         }
     }

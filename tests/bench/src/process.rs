@@ -5,16 +5,18 @@ use std::{
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::OnceLock,
     time::Instant,
 };
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Builds drupe with its extensions as `cargo build --release` at the root does, then the plugin that is measured: in
-/// two steps, so that the features which the plugin needs are not turned on in the product.
+/// Builds drupe with its extensions as `cargo build --release` at the root does, then the plugins that are measured: in
+/// two steps, so that the features which the plugins need are not turned on in the product.
 pub fn build() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    for only in [&[][..], &["-p", "drupe-test-faulty"]] {
+    for only in [&[][..], &["-p", "drupe-test-faulty", "-p", "drupe-test-bench-tools"]] {
         let status = command(Path::new(env!("CARGO")))
             .args(["build", "--release", "--quiet"])
             .args(only)
@@ -47,8 +49,9 @@ pub struct Role {
 }
 
 impl Role {
-    /// Starts it.
-    pub fn start(arguments: &[&str]) -> Result<Self> {
+    /// Starts it there.
+    pub fn start(cores: Cores, arguments: &[&str]) -> Result<Self> {
+        let _held = cores.hold()?;
         let mut child = command(&std::env::current_exe()?)
             .args(arguments)
             .stdin(Stdio::null())
@@ -73,6 +76,54 @@ impl Drop for Role {
         // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Where threads and processes run that are started from now on by this thread, and this thread itself.
+///
+/// A floor that shares a core with its model takes a third of the time of one that does not, and the system decides
+/// which it is: comparing needs a core for the model and whoever asks, and one for what is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cores {
+    /// On any that this program may use.
+    Any,
+    /// On the first: the model, and clients.
+    Beside,
+    /// On the second: what is measured.
+    Measured,
+}
+
+impl Cores {
+    /// Keeps to them until the value is dropped. With fewer than two cores there is nothing to choose.
+    pub fn hold(self) -> Result<Held> {
+        // The first call finds this thread as the program was started.
+        static ALL: OnceLock<CpuSet> = OnceLock::new();
+        let before = sched_getaffinity(None)?;
+        let all = ALL.get_or_init(|| before);
+        let mut cores = (0..CpuSet::MAX_CPU).filter(|core| all.is_set(*core));
+        let chosen = match (self, cores.next(), cores.next()) {
+            (Self::Beside, Some(first), Some(_)) => only(first),
+            (Self::Measured, Some(_), Some(second)) => only(second),
+            _ => *all,
+        };
+        sched_setaffinity(None, &chosen)?;
+        Ok(Held(before))
+    }
+}
+
+fn only(core: usize) -> CpuSet {
+    let mut set = CpuSet::new();
+    set.set(core);
+    set
+}
+
+/// Gives the cores from before back.
+pub struct Held(CpuSet);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // They were allowed before.
+        let _ = sched_setaffinity(None, &self.0);
     }
 }
 
@@ -104,9 +155,11 @@ pub fn cpu_ms(root: u32) -> Result<f64> {
     Ok(milliseconds(ticks))
 }
 
-/// Processor time of this process so far, in milliseconds.
+/// Processor time of this process so far, in milliseconds: to the nanosecond, as a floor takes few ticks.
+#[expect(clippy::cast_precision_loss, reason = "minutes at most")]
 pub fn own_cpu_ms() -> f64 {
-    milliseconds(Stat::of(std::process::id()).map_or(0, |stat| stat.ticks))
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
 }
 
 #[expect(clippy::cast_precision_loss, reason = "ticks of minutes at most")]
@@ -171,5 +224,17 @@ mod tests {
         let own = std::process::id();
         assert_eq!(tree(own).expect("a tree").first(), Some(&own));
         assert!(pss_mb(own).expect("memory") > 0.0);
+    }
+
+    #[test]
+    fn one_core_is_held_and_the_others_are_given_back() {
+        let now = || sched_getaffinity(None).expect("cores");
+        let before = now();
+        {
+            let _beside = Cores::Beside.hold().expect("a core");
+            let _measured = Cores::Measured.hold().expect("a core");
+            assert_eq!(now().count(), 1);
+        }
+        assert_eq!(now(), before);
     }
 }

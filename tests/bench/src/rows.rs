@@ -5,8 +5,12 @@ mod boundary;
 mod bytes;
 mod cpu;
 mod fanout;
+mod growth;
+mod journal;
+mod live;
 mod memory;
 mod sessions;
+mod stream;
 
 use anyhow::Result;
 
@@ -23,5 +27,9 @@ pub const ALL: &[(&str, Measure)] = &[
     ("boot", boot::measure),
     ("bytes", bytes::measure),
     ("cpu", cpu::measure),
+    ("stream", stream::measure),
     ("sessions", sessions::measure),
+    ("live", live::measure),
+    ("journal", journal::measure),
+    ("growth", growth::measure),
 ];

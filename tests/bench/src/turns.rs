@@ -13,6 +13,8 @@ pub enum Work {
     Slow,
     /// Two model calls, eight tools of 50 ms in one step.
     Fanout,
+    /// One model call, whose answer is longer and comes in 256 pieces.
+    Stream,
 }
 
 /// The agent of [`Work::Delegate`], and its manifest.
@@ -25,7 +27,8 @@ pub const KEEPER: (&str, &str) = (
 impl Work {
     /// In the order in which a message is searched for them: an agent is told its caller's message too, and what it
     /// shall do itself is a [`Work::Tool`].
-    const ALL: [Self; 5] = [Self::Tool, Self::Delegate, Self::Slow, Self::Fanout, Self::Echo];
+    pub const ALL: [Self; 6] =
+        [Self::Tool, Self::Delegate, Self::Slow, Self::Fanout, Self::Stream, Self::Echo];
 
     /// What the user says.
     pub fn text(self) -> &'static str {
@@ -35,6 +38,7 @@ impl Work {
             Self::Delegate => "bench-delegate: let somebody look up alpha.",
             Self::Slow => "bench-slow: wait.",
             Self::Fanout => "bench-fanout: wait eight times.",
+            Self::Stream => "bench-stream: tell a story.",
         }
     }
 
@@ -56,7 +60,7 @@ impl Work {
     pub fn calls(self) -> Vec<(&'static str, String)> {
         let wait = ("faulty_sleep50", "{}".to_owned());
         match self {
-            Self::Echo => Vec::new(),
+            Self::Echo | Self::Stream => Vec::new(),
             Self::Tool => vec![("kv_get", r#"{"key":"alpha"}"#.to_owned())],
             Self::Delegate => vec![("agent_keeper", format!("{{\"task\":\"{}\"}}", Self::Tool.text()))],
             Self::Slow => vec![wait],

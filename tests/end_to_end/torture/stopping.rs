@@ -26,7 +26,7 @@ fn stops(isolation: &'static str, act: &str) {
     let mut scene = Scene::run(isolation, &format!("config: {{stop: {act}}}\n"));
     let before = scene.daemon.until_ready();
     let began = Instant::now();
-    scene.daemon.client().ask("restart", json!({})).expect("it is agreed");
+    let agreed = scene.daemon.client().ask("restart", json!({}));
     let after = scene.daemon.until_status("the next kernel", |s| {
         s["state"] == "ready" && s["kernel_pid"] != before["kernel_pid"]
     });
@@ -37,6 +37,8 @@ fn stops(isolation: &'static str, act: &str) {
     let named: Vec<&str> = blamed.iter().filter_map(|b| b["extension"].as_str()).collect();
     let crashes = ["abort", "segfault", "overflow", "exit", "loop", "deadlock"].contains(&act);
     let kernel = crashes && isolation == "inproc";
+    // A process that ends in the middle of its stop may end before its answer is on the way.
+    assert!(agreed.is_ok() || kernel, "{act} in `stop`, {isolation}: {agreed:?}");
     assert_eq!(exit["crash"], kernel, "{act} in `stop`, {isolation}: {after}");
     Row {
         what: act,

@@ -70,7 +70,7 @@ pub fn tool() -> Arc<Registered> {
                 ..ToolAnnotations::default()
             },
         };
-        Registered::new(Arc::new(ReadOutput(Arc::new(spec)))).expect("the schema is valid")
+        Registered::core(Arc::new(ReadOutput(Arc::new(spec)))).expect("the schema is valid")
     });
     Arc::clone(&TOOL)
 }

@@ -41,7 +41,7 @@ pub fn tool() -> Arc<Registered> {
                 ..ToolAnnotations::default()
             },
         };
-        Registered::new(Arc::new(Refuse(Arc::new(spec)))).expect("the schema is valid")
+        Registered::core(Arc::new(Refuse(Arc::new(spec)))).expect("the schema is valid")
     });
     Arc::clone(&TOOL)
 }

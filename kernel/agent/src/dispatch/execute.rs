@@ -6,8 +6,10 @@ use std::{
     time::Duration,
 };
 
-use drupe_extension_api::{EffectId, EventBody, Item, ItemOutcome, Preview, ToolCallRequest, ToolStatus};
-use serde_json::value::RawValue;
+use drupe_extension_api::{
+    EffectId, EventBody, Item, ItemOutcome, Preview, ToolCallRequest, ToolStatus, wire::HookPoint,
+};
+use serde_json::{json, value::RawValue};
 use tokio::time::Instant;
 
 use super::{Answered, Bounds, Call, HeldBack, Place, Plan, others_follow};
@@ -55,15 +57,23 @@ pub(super) async fn one(
     let Call { index, effect, request, .. } = call;
     let end = HeldBack { index, kind: tool.spec().annotations.item, elapsed: began.elapsed() };
     let held_back = if refuse.is_some() {
+        tell_after(place.run, &request, &end, status).await;
         Some(end)
     } else {
         finish(place, &effect, &request, &end, (status, &content));
+        tell_after(place.run, &request, &end, status).await;
         if followed {
             place.run.commit().await?;
         }
         None
     };
     Ok((index, Answered { effect, request, status, content, refuse, held_back }))
+}
+
+async fn tell_after(run: &Run, request: &ToolCallRequest, end: &HeldBack, status: ToolStatus) {
+    let facts =
+        || json!({"tool": request.name, "status": status, "elapsed_ms": crate::run::millis(end.elapsed)});
+    run.ask_after(HookPoint::AfterTool, facts).await;
 }
 
 async fn execute(
@@ -158,7 +168,7 @@ pub(super) fn finish(
         kind: end.kind,
         name: Some(request.name.clone()),
         input: None,
-        output: Some(Preview::of(content)),
+        output: Some(Preview::kept(content, effect.as_str())),
     };
     run.event(EventBody::ItemCompleted { item, outcome, elapsed_ms: crate::run::millis(end.elapsed) });
 }

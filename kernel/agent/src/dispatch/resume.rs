@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use drupe_extension_api::{EffectClass, ToolCallRequest, ToolStatus, wire::LookupResult};
+use drupe_extension_api::{EffectClass, EffectId, ToolCallRequest, ToolStatus, wire::LookupResult};
 
 use super::{Bounds, Call, OUTSIDE, Place, Plan, started, unknown_tool};
 use crate::{
@@ -26,6 +26,9 @@ pub(super) async fn plan(
         if place.step != OUTSIDE {
             place.run.recharge(ids::child_of_effect(&known.effect), true).await?;
         }
+        if let Some(tool) = bounds.registry.get(&request.name).filter(|_| status == ToolStatus::Ok) {
+            tool.tool().replayed(&request.arguments, &content, place.run);
+        }
         return Ok(Plan::Answered { status, content });
     }
     let tool = bounds.registry.get(&request.name);
@@ -42,6 +45,22 @@ pub(super) async fn plan(
         (EffectClass::Once, Some(tool)) => look_up(place, tool, request, known).await,
         (EffectClass::Once, None) => unknown(request, ", and the tool no longer exists"),
     })
+}
+
+/// A call that an earlier process made outside the loop.
+pub(super) async fn call(
+    bounds: Bounds<'_>,
+    place: Place<'_>,
+    effect: EffectId,
+    request: &ToolCallRequest,
+    known: &RecordedEffect,
+) -> Result<Call, JournalFault> {
+    let plan = plan(bounds, place, request, known).await?;
+    let call = Call { index: known.index, effect, request: request.clone(), plan };
+    if known.result.is_none() {
+        announce(place, &call, known);
+    }
+    Ok(call)
 }
 
 async fn look_up(

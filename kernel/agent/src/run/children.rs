@@ -1,17 +1,20 @@
 //! Runs below a run: how they begin, end, and count when an earlier process ran them.
 
-use std::sync::{Arc, Mutex, atomic::Ordering};
+use std::sync::{Arc, Mutex};
 
-use drupe_extension_api::{
-    AgentId, AgentResponse, DefinitionLimits, EventBody, FailureClass, InvocationId, Spend,
-};
+use drupe_extension_api::{AgentId, AgentResponse, FailureClass, InvocationId, Spend, wire::HookPoint};
+use drupe_limits::GatePermit;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{MAX_INVOCATIONS, Run};
+use super::{
+    Run,
+    life::{Entered, Refusal, already, outcome},
+};
 use crate::{
     agent::{Agent, Task},
+    budget::{Exceeded, Limit},
     dispatch::OUTSIDE,
     ids,
     journal::{JournalFault, RecordedInvocation},
@@ -28,7 +31,7 @@ pub(crate) struct Child {
     pub share: Arc<Share>,
 }
 
-/// A run that has begun. Where it is dropped before it has reported, that is its report.
+/// A run below another. Where it has begun and is dropped before it has reported, that is its report.
 struct Begun<'a> {
     parent: &'a Run,
     child: Arc<Run>,
@@ -56,10 +59,17 @@ impl Run {
         task: Task,
         child: Child,
     ) -> AgentResponse {
-        match self.begin_child(agent.id(), agent.limits(), child, false) {
-            Ok(run) => self.finish_child(run, agent, task).await,
-            Err(refusal) => refusal,
+        if let Err(refusal) = self.may_call(agent.id(), false) {
+            return self.refused(refusal);
         }
+        let share = Arc::clone(&child.share);
+        // Whoever waits for the agent holds no share of the gate meanwhile.
+        let Some(permit) = share.wait(self.agent_gate(agent.id(), &child.cancel), self.over()).await else {
+            return self.refused(stopped());
+        };
+        let response = self.run_child(agent, task, child, false).await;
+        drop(permit);
+        response
     }
 
     /// Runs `agent` below this run on behalf of the native agent that this run belongs to: the loop of the same
@@ -82,89 +92,104 @@ impl Run {
     ) -> AgentResponse {
         let nth = self.times_asked(format!("agent {} {}", agent.id(), task.text));
         let id = ids::child_of_run(&self.id, agent.id(), &task.text, nth);
+        if let Err(refusal) = self.may_call(agent.id(), same_agent) {
+            return self.refused(refusal);
+        }
         let work = async {
-            let held = match Share::take(&self.scope.gate, share::AGENT, self.over()).await {
-                Ok(held) => held,
-                Err(_) => {
-                    return AgentResponse::error(FailureClass::Cancelled, "it was stopped before it began");
-                }
+            // The loop of the same agent is within the place that the agent has.
+            let permit = match same_agent {
+                true => None,
+                false => match self.agent_gate(agent.id(), &self.cancel).await {
+                    Some(permit) => Some(permit),
+                    None => return self.refused(stopped()),
+                },
+            };
+            let Ok(held) = Share::take(&self.scope.gate, share::AGENT, self.over()).await else {
+                return self.refused(stopped());
             };
             let child = Child { id, cancel: self.cancel.child_token(), share: held.share() };
-            match self.begin_child(agent.id(), agent.limits(), child, same_agent) {
-                Ok(run) => self.finish_child(run, agent, task).await,
-                Err(refusal) => refusal,
-            }
+            let response = self.run_child(agent, task, child, same_agent).await;
+            drop(permit);
+            response
         };
         self.share.wait(work, self.over()).await
     }
 
-    fn begin_child(
+    /// Waits for a place among the runs of that agent; none if this run must end first.
+    async fn agent_gate(&self, agent: &AgentId, cancel: &CancellationToken) -> Option<GatePermit> {
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => None,
+            _ = self.over() => None,
+            permit = self.scope.gates.agent(agent) => Some(permit),
+        }
+    }
+
+    /// Whether the call makes no circle and stands not too deep.
+    fn may_call(&self, agent: &AgentId, same_agent: bool) -> Result<(), Refusal> {
+        if same_agent {
+            return Ok(());
+        }
+        if self.path.contains(agent) {
+            return Err(Refusal::new(FailureClass::Loop, already(agent, &self.path)));
+        }
+        let ancestors = &self.scope.chain.ancestors;
+        if ancestors.contains(agent) {
+            return Err(Refusal::new(FailureClass::Loop, already(agent, ancestors)));
+        }
+        if self.depth_left == 0 {
+            let depth = u64::from(self.depth());
+            let exceeded =
+                Exceeded { limit: Limit::Depth, agent: agent.clone(), used: depth + 1, allowed: depth };
+            return Err(Refusal::limit(exceeded.told(), exceeded.to_string()));
+        }
+        Ok(())
+    }
+
+    /// Runs a child that may be called.
+    async fn run_child(
         self: &Arc<Self>,
-        agent: &AgentId,
-        limits: &DefinitionLimits,
+        agent: &Arc<dyn Agent>,
+        task: Task,
         child: Child,
         same_agent: bool,
-    ) -> Result<Arc<Self>, AgentResponse> {
-        if self.path.contains(agent) && !same_agent {
-            let path: Vec<&str> = self.path.iter().map(AgentId::as_str).collect();
-            let message = format!(
-                "agent `{agent}` is already working on this ({}), so it cannot be called again",
-                path.join(" → ")
-            );
-            return Err(AgentResponse::error(FailureClass::Loop, message));
-        }
-        let depth_left = match (same_agent, self.depth_left) {
-            (true, left) => left,
-            (false, 0) => {
-                let depth = u64::from(self.depth());
-                let message =
-                    format!("agent `{agent}` would be deeper than `max_depth` allows (depth {depth})");
-                return Err(self.exceeded("max_depth", depth, message));
-            }
-            (false, left) => left - 1,
-        };
-        let more = |begun| (begun < MAX_INVOCATIONS).then_some(begun + 1);
-        if self.scope.invocations.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
-            let message = format!(
-                "this turn has begun {MAX_INVOCATIONS} agent runs already, the most that are allowed"
-            );
-            return Err(self.exceeded("max_invocations", MAX_INVOCATIONS.into(), message));
-        }
+    ) -> AgentResponse {
+        let limits = agent.limits();
         let now = Instant::now();
         let mut path = self.path.clone();
-        path.push(agent.clone());
-        Ok(Arc::new(Self {
+        path.push(agent.id().clone());
+        let run = Arc::new(Self {
             scope: Arc::clone(&self.scope),
-            agent: agent.clone(),
+            agent: agent.id().clone(),
             parent: Some(self.id.clone()),
             path,
-            depth_left: depth_left.min(limits.max_depth),
-            budget: self.budget.child(agent.clone(), limits, now),
+            depth_left: (self.depth_left - u32::from(!same_agent)).min(limits.max_depth),
+            budget: self.budget.child(agent.id().clone(), limits, now),
             cancel: child.cancel,
             share: child.share,
             started: now,
             ledger: Mutex::default(),
             asked: Mutex::default(),
+            shown: Mutex::default(),
             id: child.id,
-        }))
-    }
-
-    /// A limit on the tree stops a run before it begins; all of it is used.
-    fn exceeded(&self, limit: &str, allowed: u64, message: String) -> AgentResponse {
-        self.event(EventBody::BudgetExceeded { limit: limit.into(), used: allowed, allowed });
-        AgentResponse::error(FailureClass::Budget, message)
-    }
-
-    async fn finish_child(
-        self: &Arc<Self>,
-        run: Arc<Self>,
-        agent: &Arc<dyn Agent>,
-        task: Task,
-    ) -> AgentResponse {
-        let mut begun = Begun { parent: self, child: Arc::clone(&run), reported: false };
-        let response = run.whole(agent, task).await;
+        });
+        let mut begun = Begun { parent: self, child: Arc::clone(&run), reported: true };
+        match run.enter().await {
+            Err(fault) => return AgentResponse::error(FailureClass::Internal, fault.to_string()),
+            Ok(Entered::Ended(response)) => return response,
+            Ok(Entered::Begun) => {}
+            Ok(Entered::New) => {
+                if let Err(refusal) = run.admit(&task).await {
+                    return self.refused(refusal);
+                }
+                run.begin(&task);
+            }
+        }
+        begun.reported = false;
+        let response = run.work(agent, task).await;
         begun.reported = true;
-        response.unwrap_or_else(|fault| AgentResponse::error(FailureClass::Internal, fault.to_string()))
+        run.ask_after(HookPoint::AfterAgent, || outcome(&response)).await;
+        response
     }
 
     /// Charges what a run and all below it spent in an earlier process. Those below one that ended are in its sum,
@@ -176,10 +201,9 @@ impl Run {
     ) -> BoxFuture<'_, Result<(), JournalFault>> {
         Box::pin(async move {
             let Some(recorded) = self.scope.journal.load(invocation).await? else { return Ok(()) };
-            self.budget.recharge_lost(recorded.lost_tokens(), None);
+            self.budget.recharge_lost(recorded.lost_tokens(), recorded.lost_usd());
             if in_no_sum {
                 let spend = sum(&recorded);
-                self.scope.invocations.fetch_add(spend.invocations, Ordering::Relaxed);
                 self.budget.recharge_run(&spend);
             }
             let ended = recorded.response.is_some();
@@ -196,7 +220,7 @@ impl Run {
     /// not ask for them again: the call on whose behalf it did may have its result.
     pub(super) async fn recharge_outside(&self, recorded: &RecordedInvocation) -> Result<(), JournalFault> {
         for effect in recorded.steps.iter().filter(|s| s.step == OUTSIDE).flat_map(|s| &s.effects) {
-            self.budget.tool_calls(1);
+            self.budget.count_tool_call();
             if effect.result.is_some() {
                 self.recharge(ids::child_of_effect(&effect.effect), true).await?;
             }
@@ -205,19 +229,22 @@ impl Run {
     }
 }
 
+fn stopped() -> Refusal {
+    Refusal::new(FailureClass::Cancelled, "it was stopped before it began")
+}
+
 /// What a run is recorded to have spent: the sum that it ended with, or that of its own steps.
 fn sum(recorded: &RecordedInvocation) -> Spend {
     if recorded.response.is_some() {
         return recorded.spend;
     }
     let mut spend = Spend { invocations: 1, cost_usd: Some(0.0), ..Spend::default() };
-    for step in recorded.steps.iter().filter(|s| s.answer.is_some() || s.step == OUTSIDE) {
+    for step in &recorded.steps {
         spend.usage += step.usage;
         spend.turns += u32::from(step.answer.is_some());
-        spend.tool_calls += u32::try_from(step.effects.len()).unwrap_or(u32::MAX);
-        if step.answer.is_some() {
-            spend.cost_usd = spend.cost_usd.zip(step.cost_usd).map(|(a, b)| a + b);
-        }
+        let calls = step.effects.iter().filter(|effect| !effect.over_limit).count();
+        spend.tool_calls += u32::try_from(calls).unwrap_or(u32::MAX);
+        spend.cost_usd = spend.cost_usd.zip(step.cost_usd).map(|(a, b)| a + b);
     }
     spend
 }

@@ -1,14 +1,10 @@
 //! The door: a turn, and what holds for every turn whatever happens in it.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, atomic::AtomicU32},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use drupe_extension_api::{
-    AgentId, AgentRef, AgentResponse, CorrelationId, DefinitionLimits, EffectId, EventBody, InvocationId,
-    Item, ItemOutcome, Message, ResponseStatus, SessionId, Spend, ToolStatus, TurnId,
+    AgentId, AgentRef, AgentResponse, DefinitionLimits, EffectId, EventBody, InvocationId, Item, ItemOutcome,
+    Message, ResponseStatus, SessionId, Spend, ToolStatus, TurnId,
 };
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
@@ -73,8 +69,9 @@ pub struct Case {
     pub resumed: bool,
     pub max_bytes: usize,
     pub cancel: CancellationToken,
-    pub invocations: u32,
     pub policy: Arc<dyn Policy>,
+    /// What else is particular to the turn.
+    pub scope: Box<dyn FnOnce(&mut TurnScope)>,
     /// How long the journal takes for a commit.
     pub commit_takes: Duration,
 }
@@ -114,6 +111,9 @@ pub struct Seen {
     pub spend: Spend,
     pub events: Vec<(Option<AgentRef>, EventBody)>,
     pub entries: Vec<Entry>,
+    pub messages: Vec<TopicMessage>,
+    /// Diagnostics as the outcome has them, and messages of the user that were not taken in.
+    pub outcome: (Vec<String>, Vec<Steered>),
     pub model: Arc<Plays>,
     pub elapsed: Duration,
 }
@@ -127,8 +127,8 @@ impl Case {
             resumed: false,
             max_bytes: TOOL_RESPONSE_MAX_BYTES,
             cancel: CancellationToken::new(),
-            invocations: 0,
             policy: Arc::new(Allowlist),
+            scope: Box::new(|_| {}),
             commit_takes: Duration::ZERO,
         }
     }
@@ -151,23 +151,19 @@ impl Case {
     pub async fn run(self) -> Seen {
         let began = tokio::time::Instant::now();
         let gate = Arc::new(Semaphore::new(run::GATE));
-        let id = |text: &str| (SessionId::new(text), TurnId::new(text), CorrelationId::new(text));
-        let (Ok(session), Ok(turn), Ok(correlation)) = id("s") else { panic!("valid ids") };
-        let scope = Arc::new(TurnScope {
-            session,
-            turn,
-            correlation,
+        let (session, turn) = (SessionId::new("s").expect("valid"), TurnId::new("s").expect("valid"));
+        let journal = Arc::new(Slow(Arc::clone(&self.journal), self.commit_takes));
+        let mut scope = TurnScope {
             base_folder: "/".into(),
-            user_message: "do it".into(),
-            journal: Arc::new(Slow(Arc::clone(&self.journal), self.commit_takes)),
             policy: self.policy,
-            observer: Arc::new(Silent),
             clock: Arc::new(ManualClock::at(0)),
             gate: Arc::clone(&gate),
             tool_response_max_bytes: self.max_bytes,
             resumed: self.resumed,
-            invocations: AtomicU32::new(self.invocations),
-        });
+            ..TurnScope::new(session, turn, "do it".into(), journal)
+        };
+        (self.scope)(&mut scope);
+        let scope = Arc::new(scope);
         let limits = self.agent.limits().clone();
         let task = Task::new("do it");
         let outcome =
@@ -178,7 +174,9 @@ impl Case {
             response: outcome.response,
             spend: outcome.spend,
             events: batches.iter().flat_map(|b| b.events.clone()).collect(),
+            messages: batches.iter().flat_map(|b| b.messages.clone()).collect(),
             entries: batches.into_iter().flat_map(|b| b.entries).collect(),
+            outcome: (outcome.diagnostics, outcome.unread),
             model: self.model,
             elapsed: began.elapsed(),
         };
@@ -210,6 +208,10 @@ impl Seen {
         for request in self.model.requests() {
             assert_valid(&request.messages);
         }
+        let told = self.diagnostics();
+        // Those of an earlier process stand in its events only.
+        let own: Vec<&str> = self.outcome.0.iter().filter_map(|d| d.split(':').next()).collect();
+        assert!(told.ends_with(&own), "{told:?} does not end with {own:?}");
         assert!(!self.response.content.trim().is_empty());
         let success = self.response.status == ResponseStatus::Success;
         assert_eq!(success, self.response.error.is_none());
@@ -241,7 +243,17 @@ impl Seen {
         self.events
             .iter()
             .filter_map(|(_, event)| match event {
-                EventBody::BudgetExceeded { limit, .. } => Some(limit.as_str()),
+                EventBody::BudgetExceeded(used) => Some(used.limit.as_str()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    pub fn warned(&self) -> Vec<&str> {
+        self.events
+            .iter()
+            .filter_map(|(_, event)| match event {
+                EventBody::BudgetWarning(used) => Some(used.limit.as_str()),
                 _ => None,
             })
             .collect()
@@ -298,7 +310,9 @@ pub async fn crashed(journal: &MemoryJournal, commits: usize) -> Arc<MemoryJourn
         (None, body)
     };
     let events = open_items(&events).into_iter().map(close).collect();
-    cut.commit(Batch { entries: Vec::new(), events, ..first }).await.expect("a journal in memory records");
+    cut.commit(Batch { entries: Vec::new(), events, messages: Vec::new(), ..first })
+        .await
+        .expect("a journal in memory records");
     cut
 }
 

@@ -42,8 +42,12 @@ pub fn call(calls: &[(&str, &str)]) -> Reply {
 pub struct Plays {
     pub profile: ModelProfile,
     pub scripts: HashMap<String, Vec<Reply>>,
+    /// Answers before the scripts do, by what the request says.
+    pub by_request: Option<Box<ByRequest>>,
     pub requests: Mutex<Vec<ModelRequest>>,
 }
+
+type ByRequest = dyn Fn(&ModelRequest) -> Option<Reply> + Send + Sync;
 
 impl Plays {
     pub fn new(scripts: &[(&str, &[Reply])]) -> Self {
@@ -52,10 +56,11 @@ impl Plays {
             context_window: 1_000_000,
             max_output_tokens: 100,
             price: None,
+            tools: true,
         };
         let scripts =
             scripts.iter().map(|(agent, replies)| ((*agent).to_owned(), replies.to_vec())).collect();
-        Self { profile, scripts, requests: Mutex::default() }
+        Self { profile, scripts, by_request: None, requests: Mutex::default() }
     }
 
     pub fn requests(&self) -> Vec<ModelRequest> {
@@ -76,7 +81,8 @@ impl Model for Plays {
     fn stream(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
         let step = request.messages.iter().filter(|m| matches!(***m, Message::Assistant { .. })).count();
         let script = self.scripts.get(request.agent.id.as_str());
-        let reply = script.and_then(|s| s.get(step).or(s.last())).cloned();
+        let own = self.by_request.as_ref().and_then(|answer| answer(&request));
+        let reply = own.or_else(|| script.and_then(|s| s.get(step).or(s.last())).cloned());
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request);
         match reply.expect("every agent of a case has a script") {
             Reply::Gives(events) => stream::iter(events).boxed(),
@@ -109,6 +115,8 @@ impl World {
 #[derive(Clone)]
 pub enum Does {
     Says(String),
+    /// As many bytes.
+    Fills(usize),
     Fails(&'static str),
     /// Takes a while.
     Sleeps(u64),
@@ -158,6 +166,11 @@ impl Fake {
         Self::new(name, Does::Says(format!("{name} was here")))
     }
 
+    pub fn described(mut self, text: &str) -> Self {
+        Arc::make_mut(&mut self.spec).description = text.into();
+        self
+    }
+
     pub fn class(self, effect: EffectClass) -> Self {
         self.with(|a| a.effect = effect)
     }
@@ -195,6 +208,7 @@ impl Fake {
     async fn act(&self, context: &ToolContext) -> Result<ToolOutput, ToolError> {
         match &self.does {
             Does::Says(text) => Ok(ToolOutput::text(text)),
+            Does::Fills(size) => Ok(ToolOutput::text("x".repeat(*size))),
             Does::Fails(reason) => Err(ToolError::failed(*reason)),
             Does::Sleeps(ms) => {
                 tokio::time::sleep(Duration::from_millis(*ms)).await;

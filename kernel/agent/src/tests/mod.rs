@@ -1,12 +1,21 @@
 //! The loop as a whole, through one door: [`Case::run`] runs a turn and asserts what holds for every turn.
 
+mod ancestry;
+mod budget;
 mod calls;
+mod context;
 mod door;
+mod events;
 mod fakes;
+mod hooks;
 mod limits;
 mod outputs;
 mod resume;
+mod search;
+mod steering;
+mod stress;
 mod tree;
 
 use door::*;
 use fakes::*;
+use resume::same_after_any_cut;

@@ -58,6 +58,25 @@ impl Script {
     }
 }
 
+/// Runs a case whole, and again after a cut at each commit: the answer, the sums and what the root's model is shown
+/// last are the same. `case` makes it anew for a journal, which may hold records; gives the whole run.
+pub async fn same_after_any_cut(case: impl Fn(&Arc<MemoryJournal>, bool) -> Case) -> Seen {
+    let journal = Arc::new(MemoryJournal::default());
+    let whole = case(&journal, false).run().await;
+    for commits in 0..journal.batches().len() {
+        let cut = crashed(&journal, commits).await;
+        let seen = case(&cut, true).run().await;
+        assert_eq!(seen.response.content, whole.response.content, "cut after {commits}");
+        assert_eq!(sums(seen.spend), sums(whole.spend), "cut after {commits}");
+        let last = |seen: &Seen| seen.model.requests().pop().map(|r| (r.messages, r.tools));
+        if let Some(last) = last(&seen) {
+            let whole = whole.model.requests().pop().map(|r| (r.messages, r.tools));
+            assert_eq!(Some(last), whole, "cut after {commits}");
+        }
+    }
+    whole
+}
+
 /// Effects whose intent is recorded and whose result is not.
 fn open_effects(journal: &MemoryJournal) -> HashMap<EffectId, EffectClass> {
     let mut open = HashMap::new();

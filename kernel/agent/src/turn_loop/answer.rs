@@ -1,88 +1,128 @@
-//! What follows from a model's answer: tool calls, a repair, or the end.
+//! What follows from a model's answer: tool calls, a repair, a further message of the user, or the end.
 
 use std::sync::Arc;
 
-use drupe_extension_api::{AgentResponse, FailureClass, Format, Message, ToolCallRequest};
+use drupe_extension_api::{
+    AgentResponse, EventBody, FailureClass, Format, Message, Preview, ToolCallRequest, TurnId,
+};
 
 use super::{Progress, Stop, repeats::Repeated};
 use crate::{
     dispatch,
-    journal::{Entry, RecordedEffect},
+    journal::{Entry, RecordedStep},
     model::ModelFault,
-    prompt, results,
+    prompt, registry, results,
 };
 
 impl Progress<'_> {
-    /// Acts on an answer; the response, if it was the last. `effects` and `notes` are what an earlier process
-    /// recorded after it.
+    /// Acts on an answer; the response, if it was the last. `recorded` is what an earlier process recorded of the
+    /// step; `last`, unless a further step is recorded.
     pub(super) async fn answered(
         &mut self,
         answer: Message,
-        effects: &[RecordedEffect],
-        notes: &[Message],
+        recorded: Option<&RecordedStep>,
+        last: bool,
     ) -> Result<Option<AgentResponse>, Stop> {
         self.steps += 1;
         let answer = Arc::new(answer);
-        self.add(Arc::clone(&answer));
+        self.transcript.add(self.steps, Arc::clone(&answer));
         let Message::Assistant { content, tool_calls, .. } = &*answer else { return Ok(None) };
         if !content.is_empty() {
             self.last_text = Some(content.clone());
         }
+        let notes = recorded.map(|r| &r.notes[..]).unwrap_or_default();
+        let steered = recorded.map(|r| &r.steered[..]).unwrap_or_default();
         if tool_calls.is_empty() {
-            return self.last_answer(content, notes);
+            let response = self.last_answer(content, notes)?;
+            let more = self.steer(steered, last, response.is_some());
+            return Ok(response.filter(|_| !more));
         }
         let repeated = self.repeats.step(tool_calls);
         let ended = match &repeated {
             Repeated::End(reason) => Some(reason.as_str()),
             Repeated::Fine | Repeated::Warn(_) => None,
         };
-        if let Some(refusal) = self.calls(tool_calls, effects, ended).await? {
+        if let Some(refusal) = self.calls(tool_calls, recorded, ended).await? {
             return Ok(Some(AgentResponse::refused(refusal)));
         }
         self.check_end()?;
         match repeated {
-            Repeated::Fine => Ok(None),
-            Repeated::Warn(warning) => {
-                self.note(warning, notes);
-                Ok(None)
-            }
-            Repeated::End(reason) => Err(Stop::Loop(reason)),
+            Repeated::Fine => {}
+            Repeated::Warn(warning) => self.note(warning, notes),
+            Repeated::End(reason) => return Err(Stop::Loop(reason)),
         }
+        self.steer(steered, last, false);
+        Ok(None)
     }
 
     /// Runs the calls of a step; the reason, if one of them refuses the whole task.
     async fn calls(
         &mut self,
         requests: &[ToolCallRequest],
-        effects: &[RecordedEffect],
+        recorded: Option<&RecordedStep>,
         ended: Option<&str>,
     ) -> Result<Option<String>, Stop> {
         self.tool_calls += requests.len();
         let (run, step) = (self.run, self.steps);
+        let effects = recorded.map(|r| &r.effects[..]).unwrap_or_default();
         let limits = &self.agent.definition.limits;
         let bounds = dispatch::Bounds { registry: &self.agent.registry, limits, ended };
         // While others work or decide for it, the run holds no share of the gate.
         let work = async {
-            let calls = dispatch::plan(bounds, run, step, requests, effects).await?;
+            let (calls, exceeded) = dispatch::plan(bounds, run, step, requests, effects).await?;
             if calls.iter().any(|c| matches!(c.plan, dispatch::Plan::Run { .. })) {
                 run.commit().await?;
             }
-            dispatch::run_all(bounds, run, step, calls).await
+            Ok::<_, Stop>((dispatch::run_all(bounds, run, step, calls).await?, exceeded))
         };
-        let answers = run.share.wait(work, run.over()).await?;
+        let (answers, exceeded) = run.share.wait(work, run.over()).await?;
         let most = run.scope.tool_response_max_bytes;
         let mut refusal = None;
         for answer in answers {
             refusal = refusal.or(answer.refuse);
-            let content = results::shown(&answer.content, most, &answer.effect).into_owned();
-            self.add(Arc::new(Message::Tool {
+            let size = answer.content.len();
+            let message = Message::Tool {
                 call_id: answer.request.call_id,
                 name: answer.request.name,
                 status: answer.status,
-                content,
-            }));
+                content: results::shown(answer.content, most, &answer.effect),
+            };
+            self.transcript.add_result(step, answer.effect, size, Arc::new(message));
         }
-        Ok(refusal)
+        match (refusal, exceeded) {
+            (None, Some(exceeded)) => Err(exceeded.into()),
+            (refusal, _) => Ok(refusal),
+        }
+    }
+
+    /// Takes further messages of the user in, between two steps of the root: those that an earlier process took in
+    /// here, or else those that wait. `ends` if the run would end now: once it does, it takes none any more. Whether
+    /// there were any.
+    fn steer(&mut self, recorded: &[(TurnId, Message)], last: bool, ends: bool) -> bool {
+        for (_, message) in recorded {
+            self.transcript.add(self.steps, Arc::new(message.clone()));
+        }
+        // What the records go on after was decided by then. Without a further step nobody could answer.
+        let open = last && self.run.parent.is_none() && self.run.budget.may_step(self.steps).is_ok();
+        if !open || !recorded.is_empty() {
+            return !recorded.is_empty();
+        }
+        let steering = &self.run.scope.steering;
+        let waiting = if ends { steering.take_or_close() } else { steering.take() };
+        let any = !waiting.is_empty();
+        for steered in waiting {
+            let input = Preview::of(&steered.text);
+            let message = Message::User { content: steered.text };
+            self.run.record(Entry::Steered {
+                invocation: self.run.id.clone(),
+                step: self.steps,
+                turn: steered.turn.clone(),
+                message: message.clone(),
+            });
+            self.run.event(EventBody::TurnSteered { input, from: steered.turn });
+            self.transcript.add(self.steps, Arc::new(message));
+        }
+        any
     }
 
     /// Adds a message of the loop's own, and records it unless an earlier process did.
@@ -95,7 +135,7 @@ impl Progress<'_> {
                 message: message.clone(),
             });
         }
-        self.add(Arc::new(message));
+        self.transcript.add(self.steps, Arc::new(message));
     }
 
     /// An answer without tool calls is the last, unless it is JSON that needs one repair.
@@ -130,7 +170,8 @@ impl Progress<'_> {
         let text = text.strip_suffix("```").unwrap_or(text).trim();
         let value: serde_json::Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let Some(schema) = &self.agent.shared.output_schema else { return Ok(text.to_owned()) };
-        let faults: Vec<String> = schema.iter_errors(&value).take(3).map(|f| f.to_string()).collect();
+        let faults: Vec<String> =
+            schema.iter_errors(&value).take(3).map(|fault| registry::fault(&fault)).collect();
         if faults.is_empty() { Ok(text.to_owned()) } else { Err(faults.join("; ")) }
     }
 }

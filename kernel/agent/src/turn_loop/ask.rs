@@ -1,241 +1,255 @@
-//! One request to the model: its stream, and what it cost.
+//! One request to the model: what is set aside for it, what is recorded of it, and what it cost.
 
-use std::pin::pin;
+use std::sync::Arc;
 
-use drupe_extension_api::{EventBody, Item, ItemKind, ItemOutcome, Message, Preview, ToolCallRequest, Usage};
-use futures_util::StreamExt;
+use drupe_extension_api::{
+    EventBody, Item, ItemKind, ItemOutcome, Message, ProviderItems, ToolCallRequest, Usage, wire::HookPoint,
+};
+use drupe_limits::{Hold, Spender};
+use serde_json::json;
 use tokio::time::Instant;
 
-use super::{Progress, Stop};
+use super::{
+    Progress, Stop,
+    stream::{Asked, Collected, Ended},
+};
 use crate::{
     budget::Reservation,
     journal::Entry,
-    model::{ModelEvent, ModelRequest, StopReason},
-    run::{Over, millis},
+    model::{ModelRequest, StopReason},
+    run::millis,
 };
 
 /// Time for one model request where the agent names none.
 const REQUEST_TIMEOUT_MS: u64 = 120_000;
 
-/// What came of a stream so far.
-#[derive(Default)]
-struct Collected {
-    text: String,
-    reasoning: String,
-    calls: Vec<ToolCallRequest>,
-    /// Attempts that failed before this one.
-    failed: u32,
-    /// What they have used, and cost where that is known.
-    failed_usage: Usage,
-    failed_cost: Option<f64>,
+/// What the model is asked.
+pub(super) struct Question {
+    pub step: u32,
+    pub attempt: u32,
+    /// The item of a step's answer; none for what nobody is shown, which is no step either.
+    pub item: Option<String>,
+    pub system: Arc<str>,
+    pub messages: Arc<Vec<Arc<Message>>>,
+    pub offer: super::Offer,
+    /// Size of all that is sent.
+    pub bytes: usize,
+    /// Hash over it, in hex.
+    pub hash: String,
+    pub max_output_tokens: u32,
 }
 
-/// The attempts of one step.
-#[derive(Clone, Copy)]
-struct Asked<'a> {
-    step: u32,
-    /// The first of them; those before were an earlier process's.
-    attempt: u32,
-    item: &'a str,
-    began: Instant,
+/// What it answered.
+pub(super) struct Given {
+    pub text: String,
+    pub reasoning: Option<String>,
+    pub calls: Vec<ToolCallRequest>,
+    pub provider_items: Option<ProviderItems>,
+    pub model: String,
+    /// What all attempts have used.
+    pub usage: Usage,
+    pub cost_usd: Option<f64>,
+    pub estimated: bool,
 }
 
-/// How the stream ended.
-struct Ended {
-    usage: Option<Usage>,
-    stop: StopReason,
-    model: String,
+/// What is set aside for a request, in the run's tree and in the quotas.
+struct Reserved {
+    own: Reservation,
+    hold: Hold,
 }
 
 impl Progress<'_> {
-    /// Asks the model and records its answer in the run's next commit.
-    pub(super) async fn ask(
-        &mut self,
-        step: u32,
-        attempt: u32,
-        item: &str,
-        reservation: Reservation,
-    ) -> Result<Message, Stop> {
-        let asked = Asked { step, attempt, item, began: Instant::now() };
-        let mut got = Collected { failed_cost: Some(0.0), ..Collected::default() };
-        let ended = self.stream(asked, reservation.max_output_tokens, &mut got).await;
-        let latency_ms = millis(asked.began.elapsed());
-        let ended = match ended {
-            Ok(ended) => ended,
+    /// Asks the model. What it used is charged and told, whatever the way in which it ends; a failure is recorded,
+    /// an answer is the caller's to record.
+    pub(super) async fn put(&mut self, question: Question) -> Result<Given, Stop> {
+        let item = question.item.clone();
+        let (step, attempt, bytes) = (question.step, question.attempt, question.bytes);
+        self.before_model(&question).await?;
+        let reserved = self.reserve(&question)?;
+        let max_output_tokens = reserved.own.max_output_tokens;
+        self.announce(&question, &reserved);
+        if let Err(fault) = self.run.commit().await {
+            self.run.budget.lose(reserved.own);
+            return Err(fault.into());
+        }
+        let asked = Asked { step, attempt, item: item.as_deref(), bytes, began: Instant::now() };
+        let mut got = Collected::new();
+        let events = self.agent.model.stream(self.request(question, max_output_tokens));
+        let given = match self.read(asked, events, &mut got).await {
+            Ok(ended) => Ok(self.answered_by(asked, got, ended, reserved)),
             Err(stop) => {
-                self.run.budget.lose(reservation);
-                let model = self.agent.model.profile().name.clone();
-                self.attempt(asked, got.failed, model, None, &reason_of(&stop));
-                self.item_done(item, &got.text, outcome_of(&stop), latency_ms);
-                return Err(stop);
+                self.failed(asked, got, &stop, reserved);
+                Err(stop)
             }
         };
+        self.after_model(asked, &given).await;
+        given
+    }
+
+    fn reserve(&self, question: &Question) -> Result<Reserved, Stop> {
+        let scope = &self.run.scope;
+        let profile = self.agent.model.profile();
+        let input = scope.ratios.tokens(&profile.name, question.bytes);
+        let own = self.run.budget.reserve(input, Some(question.max_output_tokens), profile)?;
+        let usd = profile.price.map(|_| own.usd);
+        match scope.quotas.reserve(self.spender(), own.tokens, usd, scope.clock.now_ms()) {
+            Ok(hold) => Ok(Reserved { own, hold }),
+            Err(error) => {
+                self.run.budget.settle(own, Usage::default(), Some(0.0));
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Records that the model is about to be asked.
+    fn announce(&mut self, question: &Question, reserved: &Reserved) {
+        if question.item.is_some() {
+            self.run.budget.step();
+            self.warn(question.step);
+        }
+        self.run.record(Entry::Step {
+            invocation: self.run.id.clone(),
+            step: question.step,
+            attempt: question.attempt,
+            model: self.model_name().to_owned(),
+            request_hash: question.hash.clone(),
+            reserved_tokens: reserved.own.tokens,
+        });
+        if let Some(id) = &question.item {
+            let kind = ItemKind::AgentMessage;
+            let item = Item { id: id.clone(), kind, name: None, input: None, output: None };
+            self.run.event(EventBody::ItemStarted { item });
+        }
+    }
+
+    fn request(&self, question: Question, max_output_tokens: u32) -> ModelRequest {
+        let shared = &self.agent.shared;
+        let left = millis(self.run.budget.deadline().saturating_duration_since(Instant::now()));
+        ModelRequest {
+            agent: shared.card.clone(),
+            system: question.system,
+            messages: question.messages,
+            tools: question.offer.tools,
+            deferred: question.offer.deferred,
+            parameters: shared.parameters.clone(),
+            max_output_tokens,
+            output: shared.output.clone().filter(|_| question.item.is_some()),
+            timeout_ms: shared.parameters.timeout_ms.unwrap_or(REQUEST_TIMEOUT_MS).min(left),
+            max_retries: self.agent.definition.limits.max_retries,
+        }
+    }
+
+    /// Charges and tells an answer.
+    fn answered_by(&self, asked: Asked<'_>, got: Collected, ended: Ended, reserved: Reserved) -> Given {
         let estimated = ended.usage.is_none();
-        let mut usage = ended.usage.unwrap_or_else(|| self.estimate(&got));
+        if let Some(usage) = ended.usage {
+            self.run.scope.ratios.observe(&ended.model, asked.bytes, usage.input_tokens);
+        }
+        let mut usage = ended.usage.unwrap_or_else(|| self.estimate(asked.bytes, &got));
         let cost_usd = self.cost(&usage);
-        self.run.budget.settle(reservation, usage, cost_usd);
-        self.attempt(asked, got.failed, ended.model.clone(), Some((usage, estimated)), ended.stop.name());
+        self.run.budget.settle(reserved.own, usage, cost_usd);
+        self.tell(self.run.scope.quotas.settle(reserved.hold, usage.total(), cost_usd));
+        self.attempt(asked, &got, ended.model.clone(), (usage, estimated), ended.stop.name());
         if ended.stop == StopReason::Length {
             let message = format!("the answer of {} was cut off at its bound on tokens", ended.model);
-            self.run.event(EventBody::Diagnostic { code: "answer_cut".into(), message });
+            self.diagnostic("answer_cut", &message);
         }
-        // The step's record holds what all of its attempts have used.
+        self.items_done(asked, &got, ItemOutcome::Ok);
+        // The record holds what all of the attempts have used.
         usage += got.failed_usage;
         let cost_usd = cost_usd.zip(got.failed_cost).map(|(last, failed)| last + failed);
-        self.item_done(item, &got.text, ItemOutcome::Ok, latency_ms);
-        let message = Message::Assistant {
-            content: got.text,
+        Given {
+            text: got.text,
             reasoning: Some(got.reasoning).filter(|r| !r.is_empty()),
-            tool_calls: got.calls,
-        };
-        self.run.record(Entry::Answer {
-            invocation: self.run.id.clone(),
-            step,
-            message: message.clone(),
+            calls: got.calls,
+            provider_items: got.provider_items,
             model: ended.model,
             usage,
             cost_usd,
-        });
-        Ok(message)
-    }
-
-    async fn stream(
-        &self,
-        asked: Asked<'_>,
-        max_output_tokens: u32,
-        got: &mut Collected,
-    ) -> Result<Ended, Stop> {
-        let shared = &self.agent.shared;
-        let left = millis(self.run.budget.deadline().saturating_duration_since(Instant::now()));
-        let mut events = self.agent.model.stream(ModelRequest {
-            agent: shared.card.clone(),
-            system: shared.system.clone(),
-            messages: self.messages.clone(),
-            tools: self.agent.registry.specs().clone(),
-            parameters: shared.parameters.clone(),
-            max_output_tokens,
-            output: shared.output.clone(),
-            timeout_ms: shared.parameters.timeout_ms.unwrap_or(REQUEST_TIMEOUT_MS).min(left),
-            max_retries: self.agent.definition.limits.max_retries,
-        });
-        let mut over = pin!(self.run.over());
-        loop {
-            // Whether it is over comes first: a model that never pauses must not outrun its time.
-            let event = tokio::select! {
-                biased;
-                over = &mut over => return Err(match over {
-                    Over::Cancelled => Stop::Cancelled,
-                    Over::Timeout => Stop::Timeout,
-                }),
-                event = events.next() => event,
-            };
-            match event {
-                Some(ModelEvent::Text(delta)) => {
-                    got.text.push_str(&delta);
-                    self.delta(asked.item, ItemKind::AgentMessage, delta);
-                }
-                Some(ModelEvent::Reasoning(delta)) => {
-                    got.reasoning.push_str(&delta);
-                    self.delta(asked.item, ItemKind::Reasoning, delta);
-                }
-                Some(ModelEvent::ToolCall(call)) => got.calls.push(call),
-                Some(ModelEvent::Retry { fault, model, usage }) => {
-                    self.retry(asked, got, &fault.message, model, usage);
-                }
-                Some(ModelEvent::Done { usage, stop, model }) => return Ok(Ended { usage, stop, model }),
-                Some(ModelEvent::Failed(fault)) => return Err(Stop::Model(fault)),
-                None => {
-                    let message = "the model's stream ended without an end";
-                    let fault =
-                        crate::model::ModelFault::fatal(drupe_extension_api::FailureClass::Internal, message);
-                    return Err(Stop::Model(fault));
-                }
-            }
+            estimated: estimated || got.failed_estimated,
         }
     }
 
-    /// An attempt failed, and another follows.
-    fn retry(&self, asked: Asked<'_>, got: &mut Collected, fault: &str, model: String, usage: Option<Usage>) {
-        let used = usage.unwrap_or_default();
-        let cost = self.cost(&used);
-        self.run.budget.recharge(used, cost);
-        let live = EventBody::StreamReset { id: asked.item.to_owned(), reason: fault.to_owned() };
-        self.run.live(live);
-        let message = format!("an attempt with {model} failed and is repeated: {fault}");
-        self.run.event(EventBody::Diagnostic { code: "model_retry".into(), message });
-        self.attempt(asked, got.failed, model, usage.map(|usage| (usage, false)), fault);
-        let mut failed_usage = got.failed_usage;
-        failed_usage += used;
-        let failed_cost = got.failed_cost.zip(cost).map(|(a, b)| a + b);
-        *got = Collected { failed: got.failed + 1, failed_usage, failed_cost, ..Collected::default() };
-    }
-
-    /// The record of one attempt; usage that nobody reported is no usage, and marked as estimated.
-    fn attempt(
-        &self,
-        asked: Asked<'_>,
-        failed: u32,
-        model: String,
-        usage: Option<(Usage, bool)>,
-        stop: &str,
-    ) {
-        let (usage, estimated) = usage.unwrap_or((Usage::default(), true));
-        self.run.event(EventBody::ModelAttempt {
-            step: asked.step,
-            attempt: asked.attempt + failed,
-            model,
-            usage,
-            estimated,
-            latency_ms: millis(asked.began.elapsed()),
-            stop: Preview::of(stop).text,
-        });
-    }
-
-    fn cost(&self, usage: &Usage) -> Option<f64> {
-        self.agent.model.profile().price.map(|price| price.cost(usage))
-    }
-
-    fn delta(&self, id: &str, item: ItemKind, delta: String) {
-        self.run.live(EventBody::ItemUpdated { id: id.to_owned(), item, delta });
-    }
-
-    fn item_done(&self, id: &str, text: &str, outcome: ItemOutcome, elapsed_ms: u64) {
-        let item = Item {
-            id: id.to_owned(),
-            kind: ItemKind::AgentMessage,
-            name: None,
-            input: None,
-            output: Some(Preview::of(text)),
+    /// Charges, records and tells a failure. What may have been used counts as used.
+    fn failed(&self, asked: Asked<'_>, got: Collected, stop: &Stop, reserved: Reserved) {
+        let Reserved { own, hold } = reserved;
+        let quotas = &self.run.scope.quotas;
+        let (lost_tokens, lost_usd) = if got.is_empty() && stop.used_nothing() {
+            self.run.budget.settle(own, Usage::default(), Some(0.0));
+            self.tell(quotas.settle(hold, 0, Some(0.0)));
+            (0, 0.0)
+        } else {
+            let lost = (own.tokens, own.usd);
+            self.run.budget.lose(own);
+            self.tell(quotas.lose(hold));
+            lost
         };
-        self.run.event(EventBody::ItemCompleted { item, outcome, elapsed_ms });
+        let (model, message) = (self.model_name().to_owned(), stop.reason());
+        // An attempt that a limit stopped before it was sent is none.
+        if !matches!(stop, Stop::Exceeded(_) | Stop::Quota(_)) {
+            self.attempt(asked, &got, model.clone(), (Usage::default(), true), &message);
+        }
+        self.items_done(asked, &got, stop.outcome());
+        self.run.record(Entry::Failed {
+            invocation: self.run.id.clone(),
+            step: asked.step,
+            attempt: asked.attempt,
+            model,
+            class: stop.class(),
+            message,
+            usage: got.failed_usage,
+            cost_usd: got.failed_cost,
+            lost_tokens,
+            lost_usd,
+        });
     }
 
-    /// Usage for a provider that reports none.
-    fn estimate(&self, got: &Collected) -> Usage {
-        let tokens = |bytes: usize| (bytes / super::BYTES_PER_TOKEN) as u64;
-        let calls: usize = got.calls.iter().map(|c| c.name.len() + c.arguments.len()).sum();
-        Usage {
-            input_tokens: tokens(self.bytes),
-            output_tokens: tokens(got.text.len() + got.reasoning.len() + calls),
-            ..Usage::default()
+    /// Charges the quotas for what no reservation stands for.
+    pub(super) fn charge_quotas(&self, tokens: u64, usd: Option<f64>) -> Result<(), Stop> {
+        let scope = &self.run.scope;
+        let hold = scope.quotas.reserve(self.spender(), 0, None, scope.clock.now_ms())?;
+        self.tell(scope.quotas.settle(hold, tokens, usd));
+        Ok(())
+    }
+
+    fn spender(&self) -> Spender<'_> {
+        Spender { session: &self.run.scope.session, agent: &self.run.agent }
+    }
+
+    /// Tells what most is used of.
+    fn tell(&self, warnings: Vec<drupe_extension_api::BudgetUse>) {
+        for warning in warnings {
+            self.run.event(EventBody::BudgetWarning(warning));
         }
     }
-}
 
-/// For the record of an attempt that gave no answer.
-fn reason_of(stop: &Stop) -> String {
-    match stop {
-        Stop::Cancelled => "cancelled".into(),
-        Stop::Timeout => "timeout".into(),
-        Stop::Model(fault) => fault.message.clone(),
-        Stop::Loop(reason) => reason.clone(),
-        Stop::Exceeded(_) | Stop::Window { .. } | Stop::Journal(_) => "error".into(),
+    /// Tells of which limits of the run most is used, with `steps` begun.
+    pub(super) fn warn(&self, steps: u32) {
+        self.tell(self.run.budget.warnings(steps, Instant::now()));
     }
-}
 
-fn outcome_of(stop: &Stop) -> ItemOutcome {
-    match stop {
-        Stop::Cancelled | Stop::Timeout => ItemOutcome::Cancelled,
-        _ => ItemOutcome::Error,
+    async fn before_model(&self, question: &Question) -> Result<(), Stop> {
+        let facts = || {
+            let tokens = self.run.scope.ratios.tokens(self.model_name(), question.bytes);
+            json!({"step": question.step, "model": self.model_name(), "tokens": tokens})
+        };
+        match self.run.ask_before(HookPoint::BeforeModel, facts).await {
+            Some(reason) => Err(Stop::Blocked(reason)),
+            None => Ok(()),
+        }
+    }
+
+    async fn after_model(&self, asked: Asked<'_>, given: &Result<Given, Stop>) {
+        let facts = || match given {
+            Ok(given) => json!({
+                "step": asked.step, "model": given.model, "status": "success", "usage": given.usage,
+                "tool_calls": given.calls.len(),
+            }),
+            Err(stop) => json!({
+                "step": asked.step, "model": self.model_name(), "status": "error", "class": stop.class(),
+                "error": stop.reason(),
+            }),
+        };
+        self.run.ask_after(HookPoint::AfterModel, facts).await;
     }
 }

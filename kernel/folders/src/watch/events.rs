@@ -1,4 +1,5 @@
-//! Watches folders through the system.
+//! Watches folders through the system: the roots and what is in them. Single files, and whether the roots are still where
+//! they were, is for [`names`](super::names).
 //!
 //! Each folder has a watch of its own: one for a whole tree would include what Cargo builds, which can be thousands of
 //! folders, and would miss what is made in a new folder before it is watched.
@@ -36,8 +37,7 @@ impl Events {
             }
         }
         let events = Self::of(Plan::of(wanted), shared)?;
-        let plan = Arc::clone(&events.plan);
-        shared.add(|pending| plan.note_loss(pending));
+        shared.add(Plan::note_loss);
         Ok(events)
     }
 
@@ -47,16 +47,13 @@ impl Events {
         let note = move |event: notify::Result<notify::Event>| {
             shared.add(|pending| match event {
                 Ok(event) if !event.need_rescan() => meaning.note(&event, pending),
-                Ok(_) | Err(_) => meaning.note_loss(pending),
+                Ok(_) | Err(_) => Plan::note_loss(pending),
             });
         };
         let watcher = RecommendedWatcher::new(note, Config::default().with_follow_symlinks(false))?;
         let mut events = Self { watcher, plan: Arc::clone(&plan) };
         let mut room = MOST;
-        for folder in plan.folders() {
-            events.watch(folder)?;
-        }
-        for tree in &plan.trees {
+        for tree in plan.trees() {
             events.descend(tree, tree, &mut room)?;
         }
         Ok(events)
@@ -73,7 +70,7 @@ impl Events {
         for path in paths {
             // Nothing that a link leads to: it is watched under its own name or not at all.
             let is_folder = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
-            for tree in plan.trees.iter().filter(|tree| is_folder && path.starts_with(tree)) {
+            for tree in plan.trees().filter(|tree| is_folder && path.starts_with(tree)) {
                 self.descend(tree, path, &mut room)?;
             }
         }

@@ -27,8 +27,6 @@ pub(super) struct Pending {
     pub folders: BTreeSet<PathBuf>,
     /// All watches are to be made anew.
     pub rebuild: bool,
-    /// Links may lead to other places than before.
-    pub recheck: bool,
     since: Option<(Instant, Instant)>,
     ended: bool,
 }
@@ -43,7 +41,7 @@ impl Pending {
     }
 
     fn is_empty(&self) -> bool {
-        !(self.roots || self.rebuild || self.recheck) && self.files.is_empty() && self.folders.is_empty()
+        !(self.roots || self.rebuild) && self.files.is_empty() && self.folders.is_empty()
     }
 }
 

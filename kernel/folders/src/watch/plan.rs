@@ -1,9 +1,10 @@
-//! What the watched paths mean at present, links resolved, and what an event therefore says. Touches no watch.
+//! Where the roots are at present, links resolved, and what an event in them therefore says. Touches no watch.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    ffi::OsString,
+    collections::BTreeMap,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use notify::{
@@ -13,78 +14,43 @@ use notify::{
 
 use super::{Wanted, is_left_out, pending::Pending};
 
-/// Whose name is watched in a folder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Whose {
-    Root,
-    File(usize),
-}
+/// Which folder it is, whatever its name: one that was made anew is another, even where it got the same number.
+type Folder = (u64, u64, Option<SystemTime>);
 
 #[derive(Debug, PartialEq, Eq, Default)]
 pub(super) struct Plan {
     /// Folders that are watched with all that is in them.
-    pub trees: BTreeSet<PathBuf>,
-    /// Folders in which single names are of interest.
-    names: BTreeMap<PathBuf, BTreeSet<(OsString, Whose)>>,
+    trees: BTreeMap<PathBuf, Folder>,
 }
 
 impl Plan {
     pub(super) fn of(wanted: &Wanted) -> Self {
-        let mut plan = Self::default();
-        let roots = wanted.roots.iter().map(|path| (path, Whose::Root));
-        let files = wanted.files.iter().enumerate().map(|(at, path)| (path, Whose::File(at)));
-        for (path, whose) in roots.chain(files) {
-            plan.name(path, whose);
-            let Ok(real) = path.canonicalize() else { continue };
-            // Where it is a link, what it leads to can change, too.
-            plan.name(&real, whose);
-            if whose == Whose::Root && real.is_dir() {
-                plan.trees.insert(real);
-            }
-        }
-        plan
+        let trees = wanted.roots.iter().filter_map(|root| {
+            let real = root.canonicalize().ok()?;
+            let meta = real.metadata().ok().filter(|meta| meta.is_dir())?;
+            Some((real, (meta.dev(), meta.ino(), meta.created().ok())))
+        });
+        Self { trees: trees.collect() }
     }
 
-    /// Watches a name in the folder that it is in, or as far on the way there as there is a folder.
-    fn name(&mut self, path: &Path, whose: Whose) {
-        for path in path.ancestors() {
-            let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return };
-            if let Some(folder) = folder.canonicalize().ok().filter(|folder| folder.is_dir()) {
-                self.names.entry(folder).or_default().insert((name.to_owned(), whose));
-                return;
-            }
-        }
-    }
-
-    /// The folders in which names are of interest.
-    pub(super) fn folders(&self) -> impl Iterator<Item = &PathBuf> {
-        self.names.keys()
+    /// The folders that are watched with all that is in them.
+    pub(super) fn trees(&self) -> impl Iterator<Item = &PathBuf> {
+        self.trees.keys()
     }
 
     /// Adds up what an event says.
     pub(super) fn note(&self, event: &Event, pending: &mut Pending) {
         let Some(change) = Change::of(event) else { return };
         for path in &event.paths {
-            self.note_in_trees(path, change, pending);
-            let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { continue };
-            for (_, whose) in self.names.get(folder).into_iter().flatten().filter(|(own, _)| own == name) {
-                self.note_name(*whose, change, pending);
-            }
-            // The folder itself went.
-            if change == Change::Place {
-                for (_, whose) in self.names.get(path).into_iter().flatten() {
-                    self.note_name(*whose, change, pending);
-                    pending.rebuild = true;
-                }
-            }
+            self.note_path(path, change, pending);
         }
     }
 
-    fn note_in_trees(&self, path: &Path, change: Change, pending: &mut Pending) {
-        for within in self.trees.iter().filter_map(|tree| path.strip_prefix(tree).ok()) {
+    fn note_path(&self, path: &Path, change: Change, pending: &mut Pending) {
+        for within in self.trees().filter_map(|tree| path.strip_prefix(tree).ok()) {
             if within.as_os_str().is_empty() {
-                // When it comes or goes, the folder above tells, too.
                 pending.roots = true;
+                pending.rebuild |= change == Change::Place;
             } else if !is_left_out(within) {
                 pending.roots = true;
                 if change != Change::Bytes {
@@ -94,24 +60,9 @@ impl Plan {
         }
     }
 
-    fn note_name(&self, whose: Whose, change: Change, pending: &mut Pending) {
-        match whose {
-            Whose::Root => {
-                pending.roots = true;
-                pending.rebuild |= change == Change::Place;
-            }
-            Whose::File(at) => {
-                pending.files.insert(at);
-                pending.recheck |= change == Change::Place;
-            }
-        }
-    }
-
     /// Events were lost: anything may have happened.
-    pub(super) fn note_loss(&self, pending: &mut Pending) {
-        for (_, whose) in self.names.values().flatten() {
-            self.note_name(*whose, Change::Place, pending);
-        }
+    pub(super) fn note_loss(pending: &mut Pending) {
+        pending.roots = true;
         pending.rebuild = true;
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct Polling {
 
 impl Polling {
     pub(super) fn start(wanted: Arc<Wanted>, interval: Duration) -> Self {
-        let (roots, files) = picture(&wanted);
+        let (roots, files) = (roots_now(&wanted), files_now(&wanted));
         Self { wanted, interval, roots, files }
     }
 
@@ -40,24 +40,34 @@ impl Polling {
     }
 
     pub(super) fn look(&mut self, shared: &Shared) {
-        let (roots, files) = picture(&self.wanted);
-        shared_changes(shared, self.roots != roots, &self.files, &files);
-        (self.roots, self.files) = (roots, files);
+        let roots = roots_now(&self.wanted);
+        shared.add(|pending| pending.roots |= self.roots != roots);
+        self.roots = roots;
+        look_at_files(&self.wanted, &mut self.files, shared);
     }
 }
 
-fn shared_changes(shared: &Shared, roots: bool, before: &[u64], now: &[u64]) {
-    let changed = || (0..now.len()).filter(|at| before.get(*at) != now.get(*at));
-    if roots || changed().next().is_some() {
-        shared.add(|pending| {
-            pending.roots |= roots;
-            pending.files.extend(changed());
-        });
-    }
+/// Tells which of the files are others than at the last look.
+pub(super) fn look_at_files(wanted: &Wanted, before: &mut Vec<u64>, shared: &Shared) {
+    let now = files_now(wanted);
+    shared.add(|pending| {
+        pending.files.extend((0..now.len()).filter(|at| before.get(*at) != now.get(*at)));
+    });
+    *before = now;
 }
 
-/// A number each, for all roots and for every file, that is another one after a change.
-fn picture(wanted: &Wanted) -> (u64, Vec<u64>) {
+/// A number for each file that is another one after a change.
+pub(super) fn files_now(wanted: &Wanted) -> Vec<u64> {
+    let files = wanted.files.iter().map(|file| {
+        let mut hash = DefaultHasher::new();
+        fs::metadata(file).ok().map(|meta| Identity::of(&meta)).hash(&mut hash);
+        hash.finish()
+    });
+    files.collect()
+}
+
+/// A number for all roots that is another one after a change.
+fn roots_now(wanted: &Wanted) -> u64 {
     let mut roots = DefaultHasher::new();
     let mut room = MOST;
     for root in &wanted.roots {
@@ -68,12 +78,7 @@ fn picture(wanted: &Wanted) -> (u64, Vec<u64>) {
             look_through(&root, &root, &mut room, &mut roots);
         }
     }
-    let files = wanted.files.iter().map(|file| {
-        let mut hash = DefaultHasher::new();
-        fs::metadata(file).ok().map(|meta| Identity::of(&meta)).hash(&mut hash);
-        hash.finish()
-    });
-    (roots.finish(), files.collect())
+    roots.finish()
 }
 
 fn look_through(root: &Path, folder: &Path, room: &mut usize, hash: &mut DefaultHasher) {

@@ -285,12 +285,11 @@ fn a_change_is_told_after_quiet_and_at_the_latest_after_its_time() {
 }
 
 #[test]
-fn a_loss_of_events_means_that_everything_changed_and_is_watched_anew() {
+fn a_loss_of_events_means_that_everything_in_the_roots_changed_and_is_watched_anew() {
     let place = Place::new(Source::start, with_one);
     let shared = &place.watch.as_ref().expect("it watches").shared;
-    let wanted = Wanted { roots: vec![place.path("extensions")], files: vec![place.path("drupe.yaml")] };
-    shared.add(|pending| plan::Plan::of(&wanted).note_loss(pending));
-    assert_eq!(place.next(), Changes { roots: true, files: vec![place.path("drupe.yaml")] });
+    shared.add(plan::Plan::note_loss);
+    assert_eq!(place.next(), Changes { roots: true, files: vec![] });
     place.write("extensions/one/manifest.yaml");
     place.roots();
 }

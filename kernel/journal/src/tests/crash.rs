@@ -9,14 +9,12 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
-use drupe_agent::Batch;
-use drupe_extension_api::CorrelationId;
-
 use super::*;
 use crate::{
     activations, deliveries, intake, records, turns as turn_rows,
     writer::{Survives, Writing},
 };
+use drupe_agent::Batch;
 
 /// Says that the point has been reached at which the victim is to be killed.
 const REACHED: &str = "reached";
@@ -28,8 +26,7 @@ const LIFE: [(&str, Commit); 11] = [
     ("accept", |on| intake::accept(on, &message("s", "1", "hello")).map(|_| ())),
     ("start", |on| {
         let turn = the_turn(on)?;
-        turn_rows::start(on, &turn, &invocation("r"), &CorrelationId::new("c").unwrap(), &[remark("start")])
-            .map(|_| ())
+        turn_rows::start(on, &start(&turn, "s", vec![remark("start")])).map(|_| ())
     }),
     ("step", |on| record(on, vec![begin("r", "main", None, "hello"), step("r", 1)])),
     ("answer", |on| record(on, vec![answer("r", 1, "", &["tool"])])),
@@ -54,7 +51,8 @@ fn the_turn(on: &Writing<'_>) -> Result<TurnId, StoreError> {
 
 fn record(on: &mut Writing<'_>, entries: Vec<Entry>) -> Result<(), StoreError> {
     let turn = the_turn(on)?;
-    records::write(on, &Batch { session: session("s"), turn, entries, events: vec![remark("entry")] })
+    let (session, events) = (session("s"), vec![remark("entry")]);
+    records::write(on, None, &Batch { session, turn, entries, events, messages: Vec::new() })
 }
 
 /// How many commits of [`LIFE`] left their traces; anything in between is a failure.
@@ -62,9 +60,9 @@ async fn traces(store: &Store) -> usize {
     let seen: (u32, u32, u32, u32, Option<String>, Option<String>) = store
         .read(|db| {
             Ok(db.query_row(
-                "SELECT (SELECT count(*) FROM turns JOIN inbox ON inbox.turn = turns.number),
+                "SELECT (SELECT count(*) FROM turns),
                         (SELECT coalesce(sum(starts), 0) FROM turns),
-                        (SELECT count(*) FROM entries),
+                        (SELECT coalesce(sum(json_array_length(entries)), 0) FROM log),
                         (SELECT count(*) FROM turns WHERE finished_ms IS NOT NULL),
                         (SELECT state FROM outbox),
                         (SELECT state || (SELECT count(*) FROM audit) FROM activations)",

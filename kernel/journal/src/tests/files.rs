@@ -2,8 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
-use drupe_agent::Journal;
-use drupe_extension_api::control::{ApprovalState, ExtensionState};
+use drupe_extension_api::control::{ApprovalState, ExtensionState, UsageBy, UsageQuery};
 use rusqlite::Connection;
 
 use super::*;
@@ -118,6 +117,9 @@ const VERSION_1: &str = include_str!("version_1.sql");
 /// The same of version 2.
 const VERSION_2: &str = include_str!("version_2.sql");
 
+/// The same of version 3.
+const VERSION_3: &str = include_str!("version_3.sql");
+
 fn tables(db: &Connection) -> Vec<(String, String)> {
     let mut all =
         db.prepare("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name").unwrap();
@@ -128,7 +130,7 @@ fn tables(db: &Connection) -> Vec<(String, String)> {
 
 #[test]
 fn the_released_steps_are_unchanged() {
-    let dumps = [VERSION_1, VERSION_2];
+    let dumps = [VERSION_1, VERSION_2, VERSION_3];
     assert_eq!(dumps.len(), STEPS.len(), "a version without a dump of it");
     for (dump, steps) in dumps.iter().zip(1..) {
         let mut fresh = Connection::open_in_memory().unwrap();
@@ -149,17 +151,21 @@ async fn a_journal_of_version_1_is_read_by_this_release() {
     assert_eq!((detail.turns[0].content.as_str(), detail.turns[0].transcript.len()), ("hi", 2));
     assert_eq!(store.unfinished().await.unwrap()[0].inbound.text, "and again");
     assert_eq!(store.due_deliveries().await.unwrap()[0].message.text, "hi");
-    assert_eq!(store.load(invocation("root")).await.unwrap().unwrap().steps.len(), 1);
+    let rows = store.turn_rows(&detail.turns[0].turn).await.unwrap().unwrap();
+    assert_eq!((rows.entries.len(), rows.events.len(), rows.deliveries.len()), (3, 2, 1));
+    assert_eq!(rows.events[0].time.as_millisecond(), 1_700_000_000_000);
     let events = store.events_after(&session("s"), 0, 9).await.unwrap();
     assert_eq!(events.iter().map(|e| e.seq).collect::<Vec<_>>(), [1, 2]);
 
+    let used = store.used_by_session(&session("s")).await.unwrap();
+    assert_eq!((used.tokens, used.invocations), (15, 1));
     assert_eq!(starts(&store).await, [1, 0]);
     assert!(store.enabled().await.unwrap().is_empty());
     assert!(store.activations().await.unwrap().is_empty());
     let asked = store.ask_activation("kv".into(), "h1".into(), Vec::new()).await.unwrap();
     assert_eq!(store.answer_activation(&asked.id, true, "operator".into()).await.unwrap().unwrap().id, "a1");
     store.close().await.unwrap();
-    let kept = Connection::open(home.folder.path().join("journal.db.before-v2")).unwrap();
+    let kept = Connection::open(home.folder.path().join("journal.db.before-v3")).unwrap();
     assert_eq!(schema::version_of(&kept).unwrap(), 1);
 }
 
@@ -206,6 +212,16 @@ async fn a_journal_of_version_2_is_read_by_this_release() {
         .await
         .unwrap();
     assert_eq!(audited, "operator allowed");
+
+    let rows = store.turn_rows(&detail.turns[0].turn).await.unwrap().unwrap();
+    assert_eq!((rows.entries.len(), rows.events.len(), rows.deliveries[0].state.as_str()), (3, 2, "due"));
+    let query = UsageQuery { by: UsageBy::Model, ..UsageQuery::default() };
+    let used = store.usage(query).await.unwrap().remove(0);
+    assert_eq!((used.key.as_str(), used.calls, used.unpriced_tokens), ("offline/test", 1, 15));
+    // What is recorded from here on stands after what was.
+    store.record_events(session("s"), None, vec![remark("new")]).await.unwrap();
+    let events = store.events_after(&session("s"), 1, 9).await.unwrap();
+    assert_eq!(events.iter().map(|e| e.seq).collect::<Vec<_>>(), [2, 3]);
 }
 
 #[test]

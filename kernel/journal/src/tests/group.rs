@@ -20,7 +20,7 @@ type Request = BoxFuture<'static, Result<(), StoreError>>;
 async fn together(store: &Store, requests: Vec<Request>) -> Vec<Result<(), StoreError>> {
     let (held, is_held) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
-    let hold = store.write(Survives::Process, move |_| {
+    let hold = store.write(Survives::Power, move |_| {
         held.send(()).unwrap();
         // An error means that the test has ended.
         let _ = released.recv();
@@ -68,6 +68,21 @@ async fn sixty_four_sessions_share_one_commit() {
 }
 
 #[tokio::test]
+async fn the_log_is_written_back_when_it_has_grown() {
+    let home = Home::new();
+    let store = home.open();
+    let mut sizes = Vec::new();
+    for round in 0..6 {
+        let requests = (0..600).map(|n| accept(&store, &format!("s-{round}-{n}"), "hello")).collect();
+        let answers = tokio::task::unconstrained(together(&store, requests)).await;
+        assert!(answers.iter().all(Result::is_ok));
+        sizes.push(std::fs::metadata(home.folder.path().join("journal.db-wal")).unwrap().len());
+    }
+    // Once it is written back, what is logged next stands where the old stood.
+    assert!(sizes[5] < 3 * sizes[0], "{sizes:?}");
+}
+
+#[tokio::test]
 async fn a_request_that_fails_takes_nothing_along() {
     let home = Home::new();
     let store = home.open();
@@ -76,13 +91,13 @@ async fn a_request_that_fails_takes_nothing_along() {
         let (store, turn) = (store.clone(), turn.clone());
         Box::pin(async move { store.finish_turn(done(&turn, answer)).await.map(|_| ()) })
     };
-    // The key of this delivery is taken: a unique constraint fails after other rows were written.
-    let (clash, taken) = (store.clone(), turn.to_string());
+    // The number of this delivery is taken: a unique constraint fails after other rows were written.
+    let clash = store.clone();
     let clash: Request = Box::pin(async move {
         let clash = clash.write(Survives::Process, move |on| {
-            let number = crate::sessions::ensure(on, &session("never"))?;
+            crate::sessions::known_or_new(on, &session("never"))?;
             let message = Outbound { channel: "test".into(), address: None, text: "twice".into() };
-            crate::deliveries::queue(on, &taken, number, &message).map(|_| ())
+            crate::deliveries::queue(on, 1, &message).map(|_| ())
         });
         clash.await
     });
@@ -103,6 +118,9 @@ async fn a_request_that_fails_takes_nothing_along() {
     assert_eq!(sessions.len(), 3);
     assert_eq!(store.due_deliveries().await.unwrap()[0].message.text, "first");
     assert_eq!(home.published(&session("s")), [1]);
+    // Nothing of what was rolled back is remembered either.
+    store.accept(message("never", "n", "new")).await.unwrap();
+    assert!(store.session(&session("never")).await.unwrap().is_some());
 }
 
 #[tokio::test]
@@ -246,7 +264,7 @@ async fn each_request_waits_for_the_disk_if_it_promised_something() {
     ];
     for (what, waits, entries) in batches {
         let (store, turn) = (store.clone(), turn.clone());
-        let batch = Batch { session: session("s"), turn, entries, events: Vec::new() };
+        let batch = Batch { session: session("s"), turn, entries, events: Vec::new(), messages: Vec::new() };
         let committing = store.clone();
         check_waits(&store, what, waits, async move { committing.commit(batch).await.unwrap() }).await;
     }

@@ -2,40 +2,55 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod bus;
 mod crash;
 mod files;
+mod find;
 mod group;
 mod operator;
 mod outbox;
 mod readings;
 mod records;
+mod steering;
 mod turns;
+mod usage;
 
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex},
 };
 
-use drupe_agent::{Entry, ManualClock};
+use drupe_agent::{Chain, Entry, ManualClock};
 use drupe_extension_api::{
-    AgentRef, AgentResponse, EffectClass, EffectId, Event, EventBody, InvocationId, Item, ItemKind,
-    ItemOutcome, Message, SessionId, Spend, ToolCallRequest, ToolStatus, TurnId, Usage,
+    AgentRef, AgentResponse, CorrelationId, EffectClass, EffectId, Event, EventBody, InvocationId, Item,
+    ItemKind, ItemOutcome, Message, SessionId, Spend, ToolCallRequest, ToolStatus, TurnId, Usage,
+    wire::QueueMode,
 };
 use tempfile::TempDir;
 
-use crate::{Inbound, InboundKind, Outbound, Storage, Store, StoreError, TurnDone};
+use crate::{Inbound, InboundKind, Outbound, Published, Storage, Store, StoreError, TurnDone, TurnStart};
 
 /// A folder with a journal, a clock that stands still, and what was published.
 struct Home {
     folder: TempDir,
     clock: Arc<ManualClock>,
     published: Arc<Mutex<Vec<Arc<Event>>>>,
+    /// Topics of the messages that were published.
+    messages: Arc<Mutex<Vec<String>>>,
+    /// How often it was said that messages wait to be delivered.
+    due: Arc<Mutex<u32>>,
 }
 
 impl Home {
     fn new() -> Self {
         let clock = Arc::new(ManualClock::at(1_700_000_000_000));
-        Self { folder: tempfile::tempdir().unwrap(), clock, published: Arc::default() }
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            clock,
+            published: Arc::default(),
+            messages: Arc::default(),
+            due: Arc::default(),
+        }
     }
 
     fn path(&self) -> PathBuf {
@@ -52,7 +67,13 @@ impl Home {
 
     fn open_as(&self, storage: &Storage) -> Result<Store, StoreError> {
         let published = Arc::clone(&self.published);
-        Store::open(storage, self.clock.clone(), Arc::new(move |event| published.lock().unwrap().push(event)))
+        let (messages, due) = (Arc::clone(&self.messages), Arc::clone(&self.due));
+        let publish = move |what| match what {
+            Published::Event(event) => published.lock().unwrap().push(event),
+            Published::Message(message) => messages.lock().unwrap().push(message.topic.clone()),
+            Published::Due => *due.lock().unwrap() += 1,
+        };
+        Store::open(storage, self.clock.clone(), Arc::new(publish))
     }
 
     /// Positions of the published events of a session.
@@ -81,6 +102,9 @@ fn message(id: &str, external_id: &str, text: &str) -> Inbound {
         output: None,
         time_budget_ms: None,
         kind: InboundKind::User,
+        queue: QueueMode::Followup,
+        chain: Chain::default(),
+        correlation: None,
     }
 }
 
@@ -110,6 +134,18 @@ fn done(turn: &TurnId, answer: &str) -> TurnDone {
         snapshot: Some(answer.as_bytes().to_vec()),
         events: vec![remark("done")],
         entries: Vec::new(),
+        messages: Vec::new(),
+        start: None,
+    }
+}
+
+fn start(turn: &TurnId, session_id: &str, events: Vec<(Option<AgentRef>, EventBody)>) -> TurnStart {
+    TurnStart {
+        turn: turn.clone(),
+        session: session(session_id),
+        root: invocation("root"),
+        correlation: CorrelationId::new("c-1").unwrap(),
+        events,
     }
 }
 
@@ -147,10 +183,12 @@ fn answer(id: &str, step: u32, text: &str, calls: &[&str]) -> Entry {
             content: text.into(),
             reasoning: None,
             tool_calls: calls.iter().map(call).collect(),
+            provider_items: None,
         },
         model: "offline/test".into(),
         usage: Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() },
         cost_usd: None,
+        estimated: false,
     }
 }
 
@@ -162,6 +200,7 @@ fn intent(id: &str, step: u32, index: u32, class: EffectClass) -> Entry {
         effect: effect(id, step, index),
         tool: "tool".into(),
         class,
+        over_limit: false,
     }
 }
 
@@ -174,6 +213,12 @@ fn result(id: &str, step: u32, index: u32, content: &str) -> Entry {
         status: ToolStatus::Ok,
         content: content.into(),
     }
+}
+
+/// `turn` is taken in.
+fn steered(id: &str, turn: &TurnId) -> Entry {
+    let message = Message::User { content: "and more".into() };
+    Entry::Steered { invocation: invocation(id), step: 1, turn: turn.clone(), message }
 }
 
 fn effect(id: &str, step: u32, index: u32) -> EffectId {

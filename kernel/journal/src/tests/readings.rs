@@ -6,7 +6,13 @@ use drupe_extension_api::{FailureClass, ResponseStatus};
 use super::*;
 
 async fn commit(store: &Store, turn: &TurnId, entries: Vec<Entry>) {
-    let batch = Batch { session: session("s"), turn: turn.clone(), entries, events: Vec::new() };
+    let batch = Batch {
+        session: session("s"),
+        turn: turn.clone(),
+        entries,
+        events: Vec::new(),
+        messages: Vec::new(),
+    };
     store.commit(batch).await.unwrap();
 }
 
@@ -39,7 +45,7 @@ async fn a_transcript_shows_each_run_as_its_model_saw_it() {
     let home = Home::new();
     let store = home.open();
     let turn = two_agents(&store).await;
-    let result = store.turn_result(&turn).await.unwrap().unwrap();
+    let result = store.turn_result(&turn, false).await.unwrap().unwrap();
     let lines: Vec<_> = result
         .transcript
         .iter()
@@ -71,7 +77,7 @@ async fn runs_form_a_tree_in_which_tokens_are_summed_once() {
     let home = Home::new();
     let store = home.open();
     let turn = two_agents(&store).await;
-    let runs = store.turn_result(&turn).await.unwrap().unwrap().invocations;
+    let runs = store.turn_result(&turn, false).await.unwrap().unwrap().invocations;
     let seen: Vec<_> = runs
         .iter()
         .map(|r| (r.agent.as_str(), r.parent.as_ref().map(|p| p.as_str()), r.depth, r.status, r.tokens_used))
@@ -86,7 +92,7 @@ async fn a_result_tells_how_the_turn_ended() {
     let home = Home::new();
     let store = home.open();
     let turn = two_agents(&store).await;
-    let running = store.turn_result(&turn).await.unwrap().unwrap();
+    let running = store.turn_result(&turn, false).await.unwrap().unwrap();
     assert_eq!(
         (running.status, running.content.as_str(), running.input.as_str()),
         (None, "", "hello\nsecond line")
@@ -99,7 +105,7 @@ async fn a_result_tells_how_the_turn_ended() {
     let done = TurnDone { response, spend, diagnostics, outbox: None, entries: vec![end], ..done(&turn, "") };
     assert_eq!(store.finish_turn(done).await.unwrap(), None);
 
-    let result = store.turn_result(&turn).await.unwrap().unwrap();
+    let result = store.turn_result(&turn, false).await.unwrap().unwrap();
     assert_eq!((result.status, result.class), (Some(ResponseStatus::Error), Some(FailureClass::Budget)));
     assert_eq!(
         (result.content.as_str(), result.error.as_deref()),
@@ -109,7 +115,7 @@ async fn a_result_tells_how_the_turn_ended() {
     assert_eq!(result.invocations[0].status, Some(ResponseStatus::Error));
     assert_eq!(result.trace, turn.to_string());
     assert!(store.due_deliveries().await.unwrap().is_empty());
-    assert!(store.turn_result(&TurnId::new("unknown").unwrap()).await.unwrap().is_none());
+    assert!(store.turn_result(&TurnId::new("unknown").unwrap(), false).await.unwrap().is_none());
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ fn texts() -> impl Strategy<Value = String> {
 }
 
 fn usages() -> impl Strategy<Value = Usage> {
-    (any::<u64>(), any::<u64>()).prop_map(|(input_tokens, output_tokens)| Usage {
+    (0..1u64 << 62, 0..1u64 << 62).prop_map(|(input_tokens, output_tokens)| Usage {
         input_tokens,
         output_tokens,
         ..Usage::default()
@@ -48,8 +48,21 @@ fn entries() -> impl Strategy<Value = Entry> {
         (place.clone(), texts(), usages(), costs()).prop_map(|((id, step, _), text, usage, cost_usd)| {
             let tool_calls =
                 vec![ToolCallRequest { call_id: text.clone(), name: text.clone(), arguments: text.clone() }];
-            let message = Message::Assistant { content: text.clone(), reasoning: Some(text), tool_calls };
-            Entry::Answer { invocation: invocation(id), step, message, model: "p/m".into(), usage, cost_usd }
+            let message = Message::Assistant {
+                content: text.clone(),
+                reasoning: Some(text),
+                tool_calls,
+                provider_items: None,
+            };
+            Entry::Answer {
+                invocation: invocation(id),
+                step,
+                message,
+                model: "p/m".into(),
+                usage,
+                cost_usd,
+                estimated: true,
+            }
         });
     let intents =
         (place.clone(), classes()).prop_map(|((id, step, index), class)| intent(id, step, index, class));
@@ -72,7 +85,13 @@ fn entries() -> impl Strategy<Value = Entry> {
 }
 
 fn batch(turn: &TurnId, entries: Vec<Entry>) -> Batch {
-    Batch { session: session("s"), turn: turn.clone(), entries, events: vec![remark("committed")] }
+    Batch {
+        session: session("s"),
+        turn: turn.clone(),
+        entries,
+        events: vec![remark("committed")],
+        messages: Vec::new(),
+    }
 }
 
 proptest! {
@@ -86,8 +105,9 @@ proptest! {
         let (home, memory) = (Home::new(), MemoryJournal::default());
         let store = home.open_as(&Storage::Memory).unwrap();
         runtime.block_on(async {
+            let turn = store.accept(message("s", "1", "hello")).await.unwrap().turn;
             for entries in &batches {
-                let batch = batch(&TurnId::new("t").unwrap(), entries.clone());
+                let batch = batch(&turn, entries.clone());
                 store.commit(batch.clone()).await.unwrap();
                 memory.commit(batch).await.unwrap();
             }

@@ -1,6 +1,6 @@
 //! Intake, and a turn's way to its end.
 
-use drupe_extension_api::{CorrelationId, OutputSpec};
+use drupe_extension_api::OutputSpec;
 
 use super::*;
 use crate::{Accepted, Counts};
@@ -15,7 +15,7 @@ async fn a_message_that_comes_twice_gives_one_turn() {
     let store = home.open();
     let first = store.accept(message("s", "1", "hello")).await.unwrap();
     let again = store.accept(message("s", "1", "hello")).await.unwrap();
-    assert_eq!(again, Accepted { turn: first.turn.clone(), duplicate: true });
+    assert_eq!(again, Accepted { duplicate: true, ..first.clone() });
 
     let other_channel = Inbound { channel: "other".into(), ..message("s", "1", "hello") };
     assert!(!store.accept(other_channel).await.unwrap().duplicate);
@@ -23,7 +23,7 @@ async fn a_message_that_comes_twice_gives_one_turn() {
 
     let store = home.open();
     let after_restart = store.accept(message("s", "1", "hello")).await.unwrap();
-    assert_eq!(after_restart, Accepted { turn: first.turn, duplicate: true });
+    assert_eq!(after_restart, Accepted { duplicate: true, ..first });
     assert_eq!(store.counts().await.unwrap(), Counts { sessions: 1, queued_turns: 2 });
 }
 
@@ -36,12 +36,14 @@ async fn a_queued_turn_comes_back_whole_and_in_order() {
         model: Some("p/m".into()),
         output: Some(OutputSpec { format: drupe_extension_api::Format::Json, schema: None }),
         time_budget_ms: Some(5),
-        kind: InboundKind::Kernel,
+        kind: InboundKind::Event,
+        queue: QueueMode::Steer,
+        chain: Chain { hops: 2, ancestors: vec!["other".parse().unwrap()] },
         ..message("s", "1", "one")
     };
     let first = store.accept(full.clone()).await.unwrap().turn;
     let second = store.accept(message("t", "2", "two")).await.unwrap().turn;
-    store.start_turn(second.clone(), invocation("root"), correlation(), vec![remark("go")]).await.unwrap();
+    store.start_turn(start(&second, "t", vec![remark("go")])).await.unwrap();
     store.close().await.unwrap();
 
     let store = home.open();
@@ -61,17 +63,17 @@ async fn the_starts_of_a_turn_are_counted_over_restarts() {
     let store = home.open();
     let turn = store.accept(message("s", "1", "hello")).await.unwrap().turn;
     let other = store.accept(message("t", "2", "hello")).await.unwrap().turn;
-    let start = |store: &Store, turn: &TurnId| {
-        let (store, turn) = (store.clone(), turn.clone());
-        async move { store.start_turn(turn, invocation("r"), correlation(), vec![remark("go")]).await.unwrap() }
+    let go = |store: &Store, turn: &TurnId| {
+        let (store, start) = (store.clone(), start(turn, "s", vec![remark("go")]));
+        async move { store.start_turn(start).await.unwrap() }
     };
-    assert_eq!(start(&store, &turn).await, 1);
-    assert_eq!(start(&store, &turn).await, 2);
+    assert_eq!(go(&store, &turn).await, 1);
+    assert_eq!(go(&store, &turn).await, 2);
     store.close().await.unwrap();
 
     let store = home.open();
     home.clock.advance(1000);
-    assert_eq!((start(&store, &turn).await, start(&store, &other).await), (3, 1));
+    assert_eq!((go(&store, &turn).await, go(&store, &other).await), (3, 1));
     let began: Vec<i64> = store
         .read(|db| {
             let mut all = db.prepare("SELECT started_ms FROM turns ORDER BY number")?;
@@ -90,8 +92,8 @@ async fn a_turn_is_finished_once() {
     assert!(store.finish_turn(done(&turn, "hi")).await.unwrap().is_some());
     let again = store.finish_turn(done(&turn, "hi again")).await;
     assert_eq!(again, Err(StoreError::Finished(turn.clone())));
-    let start = store.start_turn(turn.clone(), invocation("r"), correlation(), Vec::new()).await;
-    assert_eq!(start, Err(StoreError::Finished(turn.clone())));
+    let again = store.start_turn(start(&turn, "s", Vec::new())).await;
+    assert_eq!(again, Err(StoreError::Finished(turn.clone())));
 
     assert_eq!(store.queued(&turn).await.unwrap(), None);
     assert!(store.unfinished().await.unwrap().is_empty());
@@ -106,10 +108,7 @@ async fn events_of_a_turn_bear_its_correlation_id_and_continue_at_any_position()
     let home = Home::new();
     let store = home.open();
     let turn = store.accept(message("s", "1", "hello")).await.unwrap().turn;
-    store
-        .start_turn(turn.clone(), invocation("root"), correlation(), vec![remark("1"), remark("2")])
-        .await
-        .unwrap();
+    store.start_turn(start(&turn, "s", vec![remark("1"), remark("2")])).await.unwrap();
     store.record_events(session("s"), None, vec![remark("3")]).await.unwrap();
     store.finish_turn(done(&turn, "hi")).await.unwrap();
 
@@ -143,7 +142,7 @@ async fn what_a_crash_left_open_is_completed_as_interrupted() {
     let turn = store.accept(message("s", "1", "hello")).await.unwrap().turn;
     let told = vec![item_started("a"), item_started("b"), item_completed("a"), item_started("c")];
     store.record_events(session("s"), Some(turn.clone()), told).await.unwrap();
-    let other = TurnId::new("another").unwrap();
+    let other = store.accept(message("s", "2", "hello")).await.unwrap().turn;
     store.record_events(session("s"), Some(other), vec![item_started("of another turn")]).await.unwrap();
     home.clock.advance(250);
     assert_eq!(store.close_open_items(&turn).await.unwrap(), 2);

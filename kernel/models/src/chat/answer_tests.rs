@@ -1,27 +1,9 @@
 //! Answers put together from events.
 
-use super::*;
+use crate::{chat::ChatApi, samples};
 
-/// Feeds events, and writes what came out: texts, then calls, then the reason to stop.
 fn check(events: &[&str]) -> Result<String, String> {
-    let mut answer = Answer::new(3);
-    let mut out = Vec::new();
-    for event in events {
-        answer
-            .take(event.as_bytes(), &mut out)
-            .map_err(|f| format!("{}{}", f.message, if f.retriable { " (again)" } else { "" }))?;
-    }
-    if !answer.whole() {
-        return Err("not whole".to_owned());
-    }
-    let (calls, stop) = answer.finish(&[]).map_err(|f| f.message)?;
-    let texts = out.iter().map(|event| match event {
-        ModelEvent::Text(text) => format!("{text};"),
-        ModelEvent::Reasoning(text) => format!("({text});"),
-        other => format!("{other:?};"),
-    });
-    let calls = calls.iter().map(|c| format!("{}:{}{};", c.call_id, c.name, c.arguments));
-    Ok(texts.chain(calls).collect::<String>() + stop.name())
+    samples::read(&ChatApi::default(), events)
 }
 
 fn delta(delta: &str) -> String {
@@ -40,14 +22,14 @@ fn all(deltas: &[&str], reason: &str) -> Result<String, String> {
 
 #[test]
 fn deltas_become_text_reasoning_and_calls() {
-    let cases: [(&[&str], &str, &str); 10] = [
+    let cases: [(&[&str], &str, &str); 11] = [
         (
             &[r#"{"role":"assistant","content":""}"#, r#"{"content":"a"}"#, r#"{"content":"b"}"#],
             "stop",
             "ab;end",
         ),
         (&[r#"{"reasoning_content":"x"}"#, r#"{"content":"a"}"#], "stop", "(x);a;end"),
-        (&[r#"{"reasoning":"x","reasoning_content":"x"}"#], "stop", "(x);end"),
+        (&[r#"{"reasoning":"x","reasoning_content":"x","content":"a"}"#], "stop", "(x);a;end"),
         (&[r#"{"refusal":"I won't"}"#], "stop", "I won't;filter"),
         (&[r#"{"content":"cut"}"#], "length", "cut;length"),
         (
@@ -80,9 +62,21 @@ fn deltas_become_text_reasoning_and_calls() {
             "length",
         ),
         (
-            &[r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]}"#],
+            &[
+                r#"{"content":"no"}"#,
+                r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]}"#,
+            ],
             "content_filter",
-            "filter",
+            "no;filter",
+        ),
+        // The second of two calls with one id gets an id of its own.
+        (
+            &[
+                r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]}"#,
+                r#"{"tool_calls":[{"index":1,"id":"a","function":{"name":"f","arguments":"{}"}}]}"#,
+            ],
+            "stop",
+            "a:f{};a_1:f{};tool_calls",
         ),
     ];
     for (deltas, reason, expected) in cases {
@@ -99,6 +93,12 @@ fn what_is_no_answer_is_a_fault() {
         ),
         (&[r#"{"choices":[{"delta":{"content":"a"}}]}"#], "not whole"),
         (&[], "not whole"),
+        (&["[DONE]"], "its answer is empty"),
+        (&[r#"{"choices":[{"finish_reason":"stop"}]}"#], "its answer is empty"),
+        (
+            &[r#"{"choices":[{"finish_reason":"content_filter"}]}"#],
+            "the provider's filter stopped the answer: rephrase the task",
+        ),
         (
             &[r#"{"error":{"message":"overloaded","code":503}}"#],
             "503 Service Unavailable: overloaded (again)",
@@ -130,16 +130,12 @@ fn usage_is_read_with_and_without_details() {
     for (usage, expected) in [
         (
             r#"{"prompt_tokens":10,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":4},"completion_tokens_details":{"reasoning_tokens":2}}"#,
-            (10, 4, 5, 2),
+            [10, 4, 5, 2],
         ),
-        (r#"{"prompt_tokens":10,"completion_tokens":5,"prompt_cache_hit_tokens":3}"#, (10, 3, 5, 0)),
-        (r#"{"prompt_tokens":1,"prompt_tokens_details":null}"#, (1, 0, 0, 0)),
+        (r#"{"prompt_tokens":10,"completion_tokens":5,"prompt_cache_hit_tokens":3}"#, [10, 3, 5, 0]),
+        (r#"{"prompt_tokens":1,"prompt_tokens_details":null}"#, [1, 0, 0, 0]),
     ] {
-        let mut answer = Answer::new(1);
-        let taken = answer.take(format!(r#"{{"choices":[],"usage":{usage}}}"#).as_bytes(), &mut Vec::new());
-        assert_eq!(taken, Ok(()));
-        let found =
-            answer.usage.map(|u| (u.input_tokens, u.cached_tokens, u.output_tokens, u.reasoning_tokens));
-        assert_eq!(found, Some(expected));
+        let event = format!(r#"{{"choices":[],"usage":{usage}}}"#);
+        assert_eq!(samples::usage(&ChatApi::default(), &[&event]), Some(expected));
     }
 }

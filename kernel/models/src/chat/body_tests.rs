@@ -1,74 +1,24 @@
 //! Requests as they go out.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-use drupe_agent::AgentCard;
-use drupe_extension_api::{AgentId, ToolAnnotations, ToolName, ToolStatus};
+use drupe_extension_api::{ModelParameters, Reasoning};
 
 use super::*;
+use crate::{
+    chat::{ChatApi, RESERVED},
+    samples::{self, body, facts, refused},
+};
 
-fn spec(name: &str, input_schema: Value) -> Arc<ToolSpec> {
-    Arc::new(ToolSpec {
-        name: ToolName::new(name).unwrap(),
-        description: format!("does {name}"),
-        input_schema,
-        instructions: None,
-        annotations: ToolAnnotations::default(),
-    })
-}
-
-fn request(messages: Vec<Message>, tools: Vec<Arc<ToolSpec>>, parameters: ModelParameters) -> ModelRequest {
-    ModelRequest {
-        agent: Arc::new(AgentCard {
-            id: AgentId::new("main").unwrap(),
-            name: String::new(),
-            description: String::new(),
-            offline: Vec::new(),
-            root: true,
-        }),
-        system: "be brief".into(),
-        messages: messages.into_iter().map(Arc::new).collect(),
-        tools: tools.into(),
-        parameters: Arc::new(parameters),
-        max_output_tokens: 100,
-        output: None,
-        timeout_ms: 1_000,
-        max_retries: 0,
-    }
-}
-
-fn body(request: &ModelRequest, dialect: Dialect) -> Value {
-    let tools = ToolLists::default().json(&request.tools).unwrap();
-    serde_json::from_slice(&write("m", request, tools.as_deref(), dialect).unwrap()).unwrap()
-}
+const COMMON: ChatApi = ChatApi { dialect: Dialect::Common };
+const OPENAI: ChatApi = ChatApi { dialect: Dialect::OpenAi };
+const MISTRAL: ChatApi = ChatApi { dialect: Dialect::Mistral };
+const DEEPSEEK: ChatApi = ChatApi { dialect: Dialect::DeepSeek };
 
 #[test]
 fn a_transcript_is_written_as_providers_read_it() {
-    let call = |name: &str, arguments: &str| ToolCallRequest {
-        call_id: "c".to_owned(),
-        name: name.to_owned(),
-        arguments: arguments.to_owned(),
-    };
-    let messages = vec![
-        Message::User { content: "hi \"you\"".to_owned() },
-        Message::Assistant {
-            content: String::new(),
-            reasoning: Some("hm".to_owned()),
-            tool_calls: vec![call("kv.get", r#"{"b": 1, "a": 2}"#), call("x", "{broken"), call("y", "")],
-        },
-        Message::Tool {
-            call_id: "c".to_owned(),
-            name: "kv.get".to_owned(),
-            status: ToolStatus::Ok,
-            content: "red".to_owned(),
-        },
-    ];
-    let request =
-        request(messages, vec![spec("kv.get", json!({"type": "object"}))], ModelParameters::default());
-    let written = body(&request, Dialect::Common);
-    let function = |name: &str, arguments: &str| json!({"id": "c", "type": "function", "function": {"name": name, "arguments": arguments}});
+    let request = samples::transcript(None);
+    let function = |id: &str, name: &str, arguments: &str| json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}});
     assert_eq!(
-        written,
+        body(&COMMON, &facts("m"), &request),
         json!({
             "model": "m",
             "stream": true,
@@ -77,21 +27,22 @@ fn a_transcript_is_written_as_providers_read_it() {
             "messages": [
                 {"role": "system", "content": "be brief"},
                 {"role": "user", "content": "hi \"you\""},
-                {"role": "assistant", "content": "", "tool_calls": [
-                    function("kv_dot_get", r#"{"b": 1, "a": 2}"#),
-                    function("x", r#"{"invalid":"{broken"}"#),
-                    function("y", "{}"),
+                {"role": "assistant", "content": "so", "tool_calls": [
+                    function("c1", "kv_dot_get", r#"{"b": 1, "a": 2}"#),
+                    function("c2", "x", r#"{"invalid":"{broken"}"#),
+                    function("c3", "y", "{}"),
                 ]},
-                {"role": "tool", "tool_call_id": "c", "content": "red"},
+                {"role": "tool", "tool_call_id": "c1", "content": "red"},
+                {"role": "tool", "tool_call_id": "c2", "content": "no"},
+                {"role": "tool", "tool_call_id": "c3", "content": ""},
+                {"role": "user", "content": "go on"},
             ],
             "tools": [{"type": "function", "function": {
                 "name": "kv_dot_get", "description": "does kv.get", "parameters": {"type": "object", "properties": {}},
             }}],
         })
     );
-    assert_eq!(own_name("kv_dot_get".to_owned(), &request.tools), "kv.get");
-    assert_eq!(own_name("unknown".to_owned(), &request.tools), "unknown");
-    let deepseek = body(&request, Dialect::DeepSeek);
+    let deepseek = body(&DEEPSEEK, &facts("m"), &request);
     assert_eq!(deepseek.pointer("/messages/2/reasoning_content"), Some(&json!("hm")));
 }
 
@@ -106,10 +57,10 @@ fn every_parameter_reaches_the_provider_under_its_name() {
         extra: [("service_tier".to_owned(), json!("flex"))].into_iter().collect(),
         ..ModelParameters::default()
     };
-    let mut request = request(Vec::new(), Vec::new(), parameters);
+    let mut request = samples::request(Vec::new(), Vec::new(), parameters);
     request.output =
         Some(Arc::new(OutputSpec { format: Format::Json, schema: Some(json!({"type": "object"})) }));
-    let openai = body(&request, Dialect::OpenAi);
+    let openai = body(&OPENAI, &facts("m"), &request);
     for (key, value) in [
         ("temperature", json!(0.5)),
         ("top_p", json!(0.9)),
@@ -123,11 +74,11 @@ fn every_parameter_reaches_the_provider_under_its_name() {
     }
     assert_eq!(openai.pointer("/response_format/json_schema/schema"), Some(&json!({"type": "object"})));
     assert!(openai.get("tools").is_none());
-    assert_eq!(body(&request, Dialect::Mistral).get("random_seed"), Some(&json!(7)));
-    assert_eq!(
-        body(&request, Dialect::DeepSeek).pointer("/response_format/type"),
-        Some(&json!("json_object"))
-    );
+    assert_eq!(body(&MISTRAL, &facts("m"), &request).get("random_seed"), Some(&json!(7)));
+    let deepseek = body(&DEEPSEEK, &facts("m"), &request);
+    assert_eq!(deepseek.pointer("/response_format/type"), Some(&json!("json_object")));
+    let words = deepseek.pointer("/messages/1/content").and_then(Value::as_str).unwrap_or_default();
+    assert!(words.ends_with(r#"{"type":"object"}"#), "{words}");
 }
 
 #[test]
@@ -136,31 +87,43 @@ fn what_cannot_be_asked_is_refused_and_not_dropped() {
         extra: [(key.to_owned(), json!(1))].into_iter().collect(),
         ..Default::default()
     };
-    for key in RESERVED.iter().chain(&["max_tokens"]) {
-        assert!(check(&extra(key), Dialect::Common).is_err(), "{key}");
+    for key in RESERVED {
+        assert_ne!(refused(&COMMON, &facts("m"), &extra(key)), "", "{key}");
     }
-    let twice = ModelParameters { seed: Some(1), ..extra("seed") };
-    assert!(check(&twice, Dialect::Common).is_err());
-    assert!(check(&extra("seed"), Dialect::Common).is_ok());
     let stops = ModelParameters { stop: vec![String::new(); 5], ..Default::default() };
-    assert!(check(&stops, Dialect::OpenAi).is_err());
-    assert!(check(&stops, Dialect::Common).is_ok());
-    assert!(
-        check(&ModelParameters { top_p: Some(f64::NAN), ..Default::default() }, Dialect::Common).is_err()
-    );
+    let cases = [
+        (OPENAI, ModelParameters { seed: Some(1), ..extra("seed") }, true),
+        (OPENAI, extra("seed"), false),
+        (OPENAI, stops.clone(), true),
+        (COMMON, stops, false),
+        (COMMON, ModelParameters { top_p: Some(f64::NAN), ..Default::default() }, true),
+        (COMMON, ModelParameters { temperature: Some(2.1), ..Default::default() }, true),
+    ];
+    for (api, parameters, is_refused) in cases {
+        let text = refused(&api, &facts("m"), &parameters);
+        assert_eq!(!text.is_empty(), is_refused, "{parameters:?}: {text}");
+    }
 }
 
 #[test]
-fn a_tool_list_is_written_once_and_never_mistaken_for_another() {
-    let lists = ToolLists::default();
-    let one: Arc<[_]> = vec![spec("a", json!({}))].into();
-    let first = lists.json(&one).unwrap().unwrap();
-    assert!(Arc::ptr_eq(&first, &lists.json(&Arc::clone(&one)).unwrap().unwrap()));
-    for n in 0..200 {
-        let other: Arc<[_]> = vec![spec(&format!("t{n}"), json!({}))].into();
-        let json = lists.json(&other).unwrap().unwrap();
-        assert!(json.get().contains(&format!("\"t{n}\"")));
+fn what_the_model_cannot_is_refused_with_the_key_that_says_so() {
+    let mut plain = facts("m");
+    (plain.reasoning, plain.sampling) = (Some(false), Some(false));
+    let with = |set: fn(&mut ModelParameters)| {
+        let mut parameters = ModelParameters::default();
+        set(&mut parameters);
+        refused(&COMMON, &plain, &parameters)
+    };
+    for (text, part) in [
+        (with(|p| p.reasoning = Some(Reasoning::Low)), "`reasoning: true`"),
+        (with(|p| p.temperature = Some(0.0)), "`temperature`: the model takes none"),
+        (with(|p| p.top_p = Some(1.0)), "`sampling: true`"),
+    ] {
+        assert!(text.contains(part), "{text}");
     }
-    assert!(lists.0.lock().unwrap().len() <= KEPT_TOOL_LISTS);
-    assert!(lists.json(&Vec::new().into()).unwrap().is_none());
+    assert_eq!(with(|p| p.reasoning = Some(Reasoning::None)), "");
+    let none = ModelParameters { reasoning: Some(Reasoning::None), ..Default::default() };
+    let request = samples::request(Vec::new(), Vec::new(), none);
+    assert!(body(&COMMON, &plain, &request).get("reasoning_effort").is_none());
+    assert_eq!(body(&COMMON, &facts("m"), &request).get("reasoning_effort"), Some(&json!("none")));
 }

@@ -1,15 +1,11 @@
 //! The shapes that the text of an answer has on the wire.
 
-use std::{borrow::Cow, fmt};
+use std::fmt;
 
 use serde::{
     Deserialize, Deserializer,
     de::{SeqAccess, Visitor},
 };
-
-/// Text that is only looked at. A type of its own because serde borrows inside an `Option` for no other.
-#[derive(Default, Deserialize)]
-pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
 /// A delta's content: text for most, a list of typed parts for Mistral's models that reason.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 use reqwest::Url;
 
 /// A way of speaking Chat Completions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// OpenAI itself and Azure: the newer names.
     OpenAi,
@@ -14,6 +14,7 @@ pub(crate) enum Dialect {
     /// DeepSeek and Moonshot: the reasoning of a tool call goes back with it, and JSON has no schema.
     DeepSeek,
     /// Ollama, llama.cpp, vLLM, LM Studio, OpenRouter, Groq and the rest.
+    #[default]
     Common,
 }
 

@@ -1,59 +1,74 @@
-//! Providers that speak Chat Completions: OpenAI, and the many servers that took over its form.
+//! Chat Completions: OpenAI, and the many servers that took over its form.
 //!
-//! The wire code is ours: [`body`] writes the request, [`frames`] splits the byte stream into events, [`answer`]
-//! puts the events together, [`fault`] judges what went wrong, [`exchange`] joins them to one HTTP request. What
-//! differs between servers is in [`dialect`] and nowhere else. Nothing here retries.
+//! What differs between servers is in [`dialect`] and nowhere else.
 
 mod dialect;
 
 mod body;
 
-mod frames;
-
 mod content;
 
 mod answer;
 
-mod fault;
-
-mod client;
-
-mod exchange;
-
 use std::sync::Arc;
 
-use drupe_agent::{ModelEvent, ModelProfile, ModelRequest};
-use drupe_extension_api::ModelParameters;
-use futures_util::stream::BoxStream;
+use drupe_agent::ModelRequest;
+use drupe_extension_api::ToolSpec;
+use reqwest::Url;
+use serde_json::value::RawValue;
 
-use crate::source::{Broken, Source};
+use crate::wire::{Api, Facts, Names, Reader, Takes, ToolList};
+use dialect::Dialect;
 
-pub(crate) use client::ChatProvider;
+/// Keys that are always set, and that no `extra` may.
+const RESERVED: &[&str] =
+    &["model", "messages", "stream", "stream_options", "tools", "n", "max_tokens", "max_completion_tokens"];
 
-/// One model of a [`ChatProvider`].
-pub(crate) struct ChatSource {
-    provider: Arc<ChatProvider>,
-    /// The model's name as the provider knows it.
-    model: String,
-    profile: ModelProfile,
+#[derive(Default)]
+pub(crate) struct ChatApi {
+    dialect: Dialect,
 }
 
-impl ChatProvider {
-    pub(crate) fn model(self: &Arc<Self>, model: &str, profile: ModelProfile) -> ChatSource {
-        ChatSource { provider: Arc::clone(self), model: model.to_owned(), profile }
+impl ChatApi {
+    pub(crate) fn at(base: &Url) -> Self {
+        Self { dialect: Dialect::of(base) }
     }
 }
 
-impl Source for ChatSource {
-    fn profile(&self) -> &ModelProfile {
-        &self.profile
+impl Api for ChatApi {
+    fn kind(&self) -> &'static str {
+        "openai_chat"
     }
 
-    fn supports(&self, parameters: &ModelParameters) -> Result<(), String> {
-        body::check(parameters, self.provider.dialect)
+    fn key_header(&self) -> (&'static str, &'static str) {
+        ("authorization", "Bearer ")
     }
 
-    fn attempt(&self, request: Arc<ModelRequest>) -> BoxStream<'static, Result<ModelEvent, Broken>> {
-        exchange::start(Arc::clone(&self.provider), &self.model, &self.profile.name, &request)
+    fn path(&self, _: &str) -> (String, Option<&'static str>) {
+        ("/chat/completions".to_owned(), None)
+    }
+
+    fn takes(&self, _: &Facts) -> Takes {
+        Takes {
+            api: "Chat Completions",
+            temperature: 0.0..=2.0,
+            seed: Some(self.dialect.seed()),
+            stop: Some(("stop", self.dialect.max_stops())),
+            reasoning: "reasoning_effort",
+            sampling: ["temperature", "top_p"],
+            reserved: RESERVED,
+        }
+    }
+
+    fn tools(&self, specs: &[Arc<ToolSpec>], names: &Names) -> serde_json::Result<Box<RawValue>> {
+        body::tools(specs, names)
+    }
+
+    fn body(&self, model: &Facts, request: &ModelRequest, tools: &ToolList) -> serde_json::Result<Vec<u8>> {
+        body::write(model, request, tools, self.dialect)
+    }
+
+    fn reader(&self) -> Box<dyn Reader> {
+        Box::new(answer::Chunks)
     }
 }

@@ -19,7 +19,7 @@ mod rules;
 
 mod texts;
 
-use std::sync::Arc;
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use drupe_agent::{ModelEvent, ModelFault, ModelProfile, ModelRequest, StopReason, Usage, prompt::task_of};
 use drupe_extension_api::{Format, Message, ModelParameters, OutputSpec, ToolCallRequest, ToolSpec};
@@ -31,6 +31,11 @@ use serde_json::{Map, Value, json};
 
 use crate::source::{self, Broken, Source};
 use rules::Patterns;
+
+/// The tool that looks up others.
+const SEARCH: &str = "search_tools";
+/// Tools of the loop itself, which no sentence of a person is about; called by name they work like any other.
+const OF_THE_LOOP: [&str; 3] = ["read_output", "refuse", "update_plan"];
 
 /// The offline model, under whatever name it was asked for.
 pub(crate) struct OfflineSource {
@@ -106,12 +111,23 @@ fn reply(request: &ModelRequest, patterns: &Patterns) -> Result<Reply, ModelFaul
             Reply::Found(texts::outcome(name, *status, content))
         }
         Some(Message::User { content }) => asked(request, task_of(content)),
-        _ => Reply::Found(texts::nothing(&request.tools)),
+        _ => Reply::Found(texts::nothing(&tools(request))),
     })
 }
 
+/// All tools that may be called, sorted by name. Those that a language model would have to look up first are there
+/// like the others, for their schemas cost nothing here; so there is nothing to look up.
+fn tools(request: &ModelRequest) -> Cow<'_, [Arc<ToolSpec>]> {
+    if request.deferred.is_empty() {
+        return Cow::Borrowed(&request.tools);
+    }
+    let all = request.tools.iter().chain(request.deferred.iter());
+    let all: BTreeMap<&str, &Arc<ToolSpec>> = all.map(|tool| (tool.name.as_str(), tool)).collect();
+    all.into_iter().filter(|(name, _)| *name != SEARCH).map(|(_, tool)| Arc::clone(tool)).collect()
+}
+
 fn asked(request: &ModelRequest, task: &str) -> Reply {
-    let tools = &request.tools;
+    let tools = &*tools(request);
     match command::parse(task, tools) {
         Some(Ok((tool, arguments))) => return Reply::Call { tool, arguments },
         Some(Err(text)) => return Reply::Found(text),
@@ -123,7 +139,9 @@ fn asked(request: &ModelRequest, task: &str) -> Reply {
     if asks_for_help(task) {
         return Reply::Found(texts::abilities(tools));
     }
-    match route::best(task, tools) {
+    let routed: Vec<_> =
+        tools.iter().filter(|tool| !OF_THE_LOOP.contains(&tool.name.as_str())).cloned().collect();
+    match route::best(task, &routed) {
         Some(tool) => use_tool(tool, task),
         None => Reply::Found(texts::nothing(tools)),
     }

@@ -59,8 +59,9 @@ fn request(messages: Vec<Message>, tools: Vec<Arc<ToolSpec>>, root: bool) -> Mod
             root,
         }),
         system: "".into(),
-        messages: messages.into_iter().map(Arc::new).collect(),
+        messages: Arc::new(messages.into_iter().map(Arc::new).collect()),
         tools: tools.into(),
+        deferred: Arc::default(),
         parameters: Arc::default(),
         max_output_tokens: 100,
         output: None,
@@ -110,6 +111,38 @@ fn commands_call_tools_and_other_texts_do_not() {
     for text in ["kv_get", "kv_get wrong=1", "kv_get {\"key\": "] {
         assert!(check(text).contains("kv_get key=<string>"), "{text}: {}", check(text));
     }
+}
+
+#[test]
+fn deferred_tools_are_as_good_as_offered_ones_and_are_never_looked_up() {
+    let all = tools();
+    let (offered, deferred) = all.split_at(2);
+    let mut offered = offered.to_vec();
+    let query = object(json!({"query": {"type": "string"}}), &["query"]);
+    offered.push(spec("search_tools", "Looks up tools that are listed by name only.", query));
+    let ask = |text: &str| {
+        let mut request = request(vec![user(text)], offered.clone(), true);
+        request.deferred = deferred.into();
+        play(&request)
+    };
+    for text in
+        ["kv_get key=colour", "read the stored value key=colour", "help", "create an agent called x", "hm"]
+    {
+        assert_eq!(ask(text), check(text), "{text}");
+    }
+    for text in ["search_tools query=x", "look up tools listed by name query=x"] {
+        assert!(!ask(text).starts_with("search_tools"), "{}", ask(text));
+    }
+}
+
+#[test]
+fn no_sentence_goes_to_a_tool_of_the_loop_that_is_still_called_by_its_name() {
+    let steps = object(json!({"items": {"type": "string"}}), &["items"]);
+    let mut offered = tools();
+    offered.push(spec("update_plan", "Shows the user your plan for a task of several steps.", steps));
+    let ask = |text: &str| play(&request(vec![user(text)], offered.clone(), true));
+    assert!(!ask("please update your plan with several steps").starts_with("update_plan"));
+    assert!(ask("update_plan items=x").starts_with("update_plan"));
 }
 
 #[test]
@@ -230,7 +263,12 @@ fn builder() -> Vec<OfflineRule> {
 #[test]
 fn rules_act_in_order_and_fill_templates_from_task_and_result() {
     let text = "Create an agent called haiku that writes {{result}}";
-    let assistant = || Message::Assistant { content: String::new(), reasoning: None, tool_calls: Vec::new() };
+    let assistant = || Message::Assistant {
+        content: String::new(),
+        reasoning: None,
+        tool_calls: Vec::new(),
+        provider_items: None,
+    };
     let written = json!({"path": "haiku/manifest.yaml", "parts": ["writes {{result}}", 1, {"task": text}]});
     assert_eq!(ruled(builder(), vec![user(text)]), format!("write {written}"));
     let mut messages = vec![user(text), assistant(), result("write", ToolStatus::Ok, "ok")];
@@ -282,6 +320,7 @@ fn every_answer_counts_its_tokens_and_calls_have_ids_of_their_own() {
         context_window: 1,
         max_output_tokens: 1,
         price: None,
+        tools: true,
     });
     let events = source.events(&request(vec![user("kv_list")], tools(), true)).unwrap();
     let usage = events.iter().find_map(|e| match e {

@@ -232,7 +232,7 @@ impl Models {
         settings.default_model.as_deref().or_else(|| match provider.backend {
             Backend::Offline => Some(OFFLINE),
             Backend::Scripted(_) => Some(SCRIPT),
-            Backend::Chat(_) => self.settings.defaults.get(&settings.name).map(String::as_str),
+            Backend::Wire(_) => self.settings.defaults.get(&settings.name).map(String::as_str),
         })
     }
 

@@ -12,7 +12,12 @@ fn user(content: &str) -> Message {
 }
 
 fn answered(n: usize) -> Vec<Message> {
-    let one = Message::Assistant { content: String::new(), reasoning: None, tool_calls: Vec::new() };
+    let one = Message::Assistant {
+        content: String::new(),
+        reasoning: None,
+        tool_calls: Vec::new(),
+        provider_items: None,
+    };
     std::iter::once(user("go")).chain(std::iter::repeat_n(one, n)).collect()
 }
 
@@ -26,8 +31,9 @@ fn request(agent: &str, messages: Vec<Message>) -> Arc<ModelRequest> {
             root: true,
         }),
         system: "".into(),
-        messages: messages.into_iter().map(Arc::new).collect(),
-        tools: Arc::new([]),
+        messages: Arc::new(messages.into_iter().map(Arc::new).collect()),
+        tools: Arc::default(),
+        deferred: Arc::default(),
         parameters: Arc::default(),
         max_output_tokens: 100,
         output: None,
@@ -37,8 +43,13 @@ fn request(agent: &str, messages: Vec<Message>) -> Arc<ModelRequest> {
 }
 
 fn source(yaml: &str) -> ScriptedSource {
-    let profile =
-        ModelProfile { name: "scripted/t".to_owned(), context_window: 1, max_output_tokens: 1, price: None };
+    let profile = ModelProfile {
+        name: "scripted/t".to_owned(),
+        context_window: 1,
+        max_output_tokens: 1,
+        price: None,
+        tools: true,
+    };
     ScriptedSource::new(Arc::new(Script::parse("t.yaml", yaml).unwrap()), profile)
 }
 

@@ -16,7 +16,7 @@ use tokio::{
 };
 
 /// What the server does with a request.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Act {
     /// Streams these pieces, each on its own, and ends well.
     Stream(Vec<Vec<u8>>),
@@ -28,49 +28,23 @@ pub enum Act {
     Silence,
     /// Closes without a word.
     Hangup,
+    /// Breaks the connection off without a word.
+    Reset,
     /// A whole response.
     Whole(String),
     /// A line of so many bytes.
     Flood(usize),
+    /// This piece again and again, for as long as the client stays.
+    Endless(Vec<u8>),
 }
 
 impl Act {
-    pub fn stream(events: &[&str]) -> Self {
-        Self::Stream(
-            events
-                .iter()
-                .map(|e| format!("data: {e}\n\n").into_bytes())
-                .chain([b"data: [DONE]\n\n".to_vec()])
-                .collect(),
-        )
-    }
-
     pub fn status(status: u16, headers: &str, body: &str) -> Self {
         Self::Whole(format!(
             "HTTP/1.1 {status} Status\r\n{headers}content-length: {}\r\n\r\n{body}",
             body.len()
         ))
     }
-}
-
-/// A chunk with this delta.
-pub fn delta(delta: &str) -> String {
-    format!(
-        r#"{{"id":"x","object":"chat.completion.chunk","model":"m","choices":[{{"index":0,"delta":{delta},"finish_reason":null}}]}}"#
-    )
-}
-
-/// The last chunk, with usage of twelve tokens.
-pub fn end(reason: &str) -> String {
-    format!(
-        r#"{{"choices":[{{"index":0,"delta":{{}},"finish_reason":"{reason}"}}],"usage":{{"prompt_tokens":7,"completion_tokens":5,"total_tokens":12}}}}"#
-    )
-}
-
-/// The bytes of a whole stream.
-pub fn sse(events: &[&str]) -> Vec<u8> {
-    let events = events.iter().map(|e| format!("data: {e}\n\n"));
-    (events.collect::<String>() + "data: [DONE]\n\n").into_bytes()
 }
 
 pub struct Server {
@@ -145,6 +119,10 @@ async fn serve(mut socket: TcpStream, shared: &Shared) -> Option<()> {
         let act = shared.acts.lock().unwrap().pop_front()?;
         let (pieces, stays) = match act {
             Act::Hangup => return None,
+            Act::Reset => {
+                socket.set_zero_linger().ok()?;
+                return None;
+            }
             Act::Silence => return gone(&mut socket).await,
             Act::Whole(response) => {
                 socket.write_all(response.as_bytes()).await.ok()?;
@@ -158,6 +136,13 @@ async fn serve(mut socket: TcpStream, shared: &Shared) -> Option<()> {
                     piece(&mut socket, &block).await?;
                 }
                 return None;
+            }
+            Act::Endless(bytes) => {
+                head(&mut socket).await?;
+                loop {
+                    piece(&mut socket, &bytes).await?;
+                    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                }
             }
             Act::Stream(pieces) => (pieces, Some(true)),
             Act::Stall(pieces) => (pieces, Some(false)),

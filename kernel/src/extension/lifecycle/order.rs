@@ -6,6 +6,7 @@ use std::{
 };
 
 use drupe_config::Manifest;
+use drupe_wiring as wiring;
 
 use super::{note, went};
 use crate::{
@@ -14,7 +15,6 @@ use crate::{
         state::{Event, Out, State},
     },
     kernel::Kernel,
-    wiring,
 };
 
 /// Takes those out of `waiting` whose dependencies are all there, and lets those fail that wait in vain.

@@ -1,6 +1,6 @@
 //! What begins with a slash.
 
-use drupe_extension_api::SessionId;
+use drupe_extension_api::{SessionId, wire::QueueMode};
 
 /// A command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,6 +9,14 @@ pub enum Command {
     Stop,
     /// Ask the last message again.
     Retry,
+    /// Show the plan.
+    Plan,
+    /// Show what the session used.
+    Usage,
+    /// Show what a turn set off: the last one, or that one.
+    Trace(Option<i64>),
+    /// Say, or choose, what becomes of messages that are typed while a turn runs.
+    Queue(Option<QueueMode>),
     /// List the agents.
     Agents,
     /// Say who answers.
@@ -24,15 +32,26 @@ pub enum Command {
 }
 
 /// The words, with what they do.
-pub const COMMANDS: [(&str, &str); 8] = [
+pub const COMMANDS: [(&str, &str); 12] = [
     ("/stop", "stop the turn that runs"),
     ("/retry", "ask the last message again"),
+    ("/plan", "show the plan"),
+    ("/usage", "show what this session used"),
+    ("/trace", "show what the last turn set off; `/trace N` the N-th"),
+    ("/queue", "what becomes of messages typed while a turn runs: `followup`, `steer`, `interrupt`"),
     ("/agents", "list the agents; `@id …` asks one"),
     ("/who", "say who answers"),
     ("/new", "begin a new session"),
     ("/sessions", "list the sessions; `/sessions ID` goes to one"),
     ("/help", "show this"),
     ("/quit", "leave (Ctrl-D)"),
+];
+
+/// Ways to treat a message that is typed while a turn runs.
+pub const QUEUE: [(&str, QueueMode, &str); 3] = [
+    ("followup", QueueMode::Followup, "it is answered after the turn"),
+    ("steer", QueueMode::Steer, "the turn takes it in at its next step"),
+    ("interrupt", QueueMode::Interrupt, "it stops the turn and is answered at once"),
 ];
 
 /// The farthest that a word may be from one that was meant.
@@ -52,6 +71,12 @@ pub fn parse(line: &str) -> Option<Result<Command, String>> {
     Some(match (name, rest.as_slice()) {
         ("stop", []) => Ok(Command::Stop),
         ("retry", []) => Ok(Command::Retry),
+        ("plan", []) => Ok(Command::Plan),
+        ("usage", []) => Ok(Command::Usage),
+        ("trace", []) => Ok(Command::Trace(None)),
+        ("trace", [number]) => trace(number),
+        ("queue", []) => Ok(Command::Queue(None)),
+        ("queue", [mode]) => queue(mode),
         ("agents", []) => Ok(Command::Agents),
         ("who", []) => Ok(Command::Who),
         ("new", []) => Ok(Command::New),
@@ -64,6 +89,23 @@ pub fn parse(line: &str) -> Option<Result<Command, String>> {
         _ if COMMANDS.iter().any(|(known, _)| *known == word) => Err(format!("`{word}` takes nothing more")),
         _ => Err(unknown(word)),
     })
+}
+
+fn trace(number: &str) -> Result<Command, String> {
+    match number.parse() {
+        Ok(0) | Err(_) => Err(format!("`{number}` is no turn: 1 is the first one, -1 the last one")),
+        Ok(number) => Ok(Command::Trace(Some(number))),
+    }
+}
+
+fn queue(mode: &str) -> Result<Command, String> {
+    match QUEUE.iter().find(|(name, ..)| *name == mode) {
+        Some((_, mode, _)) => Ok(Command::Queue(Some(*mode))),
+        None => {
+            let known: Vec<_> = QUEUE.iter().map(|(name, _, help)| format!("`{name}` ({help})")).collect();
+            Err(format!("`{mode}` is none of {}", known.join(", ")))
+        }
+    }
 }
 
 fn unknown(word: &str) -> String {
@@ -86,6 +128,10 @@ mod tests {
         assert_eq!(parse(" /quit "), Some(Ok(Command::Quit)));
         let id = SessionId::new("other").expect("an id");
         assert_eq!(parse("/sessions other"), Some(Ok(Command::Sessions(Some(id)))));
+        assert_eq!(parse("/trace -2"), Some(Ok(Command::Trace(Some(-2)))));
+        for (name, mode, _) in QUEUE {
+            assert_eq!(parse(&format!("/queue {name}")), Some(Ok(Command::Queue(Some(mode)))));
+        }
     }
 
     #[test]
@@ -105,5 +151,8 @@ mod tests {
         check("/session", "did you mean `/sessions`?");
         check("/frobnicate", "`/help` shows");
         check("/stop now", "takes nothing more");
+        check("/trace 0", "1 is the first one");
+        check("/trace last", "1 is the first one");
+        check("/queue later", "`interrupt` (it stops");
     }
 }

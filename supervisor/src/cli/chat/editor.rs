@@ -14,24 +14,34 @@ use std::{
 
 use drupe_extension_api::{
     AgentId,
-    control::{AgentStatus, method},
+    control::{AgentStatus, SessionStatus, method},
 };
 use drupe_link::Home;
 use reedline::{
-    ColumnarMenu, Completer, CompletionResult, Emacs, ExternalPrinter, FileBackedHistory, KeyCode,
-    KeyModifiers, MenuBuilder, Prompt, PromptEditMode, PromptHistorySearch, PromptHistorySearchStatus,
-    Reedline, ReedlineEvent, ReedlineMenu, Signal, Span, Suggestion, default_emacs_keybindings,
+    ColumnarMenu, Completer, CompletionResult, EditCommand, Emacs, ExternalPrinter, FileBackedHistory,
+    KeyCode, KeyModifiers, MenuBuilder, Prompt, PromptEditMode, PromptHistorySearch,
+    PromptHistorySearchStatus, Reedline, ReedlineEvent, ReedlineMenu, Signal, Span, Suggestion,
+    default_emacs_keybindings,
 };
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::commands::COMMANDS;
-use crate::cli::{client::Client, failure::Failure, wait::Interrupt};
+use super::commands::{COMMANDS, QUEUE};
+use crate::cli::{
+    client::Client,
+    console::{Console, short, signs},
+    failure::Failure,
+    wait::Interrupt,
+};
 
 /// Lines of history that are kept.
 const HISTORY: usize = 2000;
 
 /// Lines that can wait for the editor to show them: more than a screen, less than a flood.
 const WAITING: usize = 4096;
+
+/// Characters of a session's title beside its id.
+const TITLE: usize = 40;
 
 const MENU: &str = "completion";
 
@@ -53,11 +63,13 @@ pub struct Editor {
     editor: Reedline,
     sender: SyncSender<String>,
     broken: Arc<AtomicBool>,
+    /// Whether the terminal shows no more than ASCII.
+    bare: bool,
 }
 
 impl Editor {
     /// An editor with the history of a home; without one where its file cannot be used.
-    pub fn new(home: &Home, colour: bool, interrupt: &Interrupt) -> Result<Self, Failure> {
+    pub fn new(home: &Home, console: Console, interrupt: &Interrupt) -> Result<Self, Failure> {
         let printer = ExternalPrinter::new(WAITING);
         let sender = printer.sender();
         let broken = Arc::new(AtomicBool::new(false));
@@ -73,13 +85,13 @@ impl Editor {
             .with_edit_mode(Box::new(Emacs::new(keys)))
             .with_completer(Box::new(Words { home: home.clone() }))
             .with_menu(ReedlineMenu::EngineCompleter(menu))
-            .with_ansi_colors(colour)
+            .with_ansi_colors(console.colour)
             .with_quick_completions(true)
             .use_bracketed_paste(true);
         if let Ok(history) = history(home.path()) {
             editor = editor.with_history(Box::new(history));
         }
-        Ok(Self { editor, sender, broken })
+        Ok(Self { editor, sender, broken, bare: console.bare })
     }
 
     /// Where lines go that are shown above the prompt.
@@ -93,9 +105,17 @@ impl Editor {
         move || broken.store(true, Ordering::Relaxed)
     }
 
+    /// Puts text where somebody types.
+    pub fn insert(&mut self, text: &str) {
+        if !text.is_empty() {
+            self.editor.run_edit_commands(&[EditCommand::InsertString(text.to_owned())]);
+        }
+    }
+
     /// Lets somebody type.
     pub fn read(&mut self, agent: Option<&AgentId>) -> Result<Typed, Failure> {
-        let prompt = Question { agent: agent.map(|agent| format!("@{agent} ")).unwrap_or_default() };
+        let agent = agent.map(|agent| format!("@{agent} ")).unwrap_or_default();
+        let prompt = Question { agent, bare: self.bare };
         let signal = self.editor.read_line(&prompt).map_err(io::Error::other)?;
         Ok(match signal {
             Signal::Success(line) => Typed::Line(line),
@@ -116,6 +136,7 @@ fn history(home: &Path) -> Result<FileBackedHistory, Failure> {
 
 struct Question {
     agent: String,
+    bare: bool,
 }
 
 impl Prompt for Question {
@@ -128,11 +149,11 @@ impl Prompt for Question {
     }
 
     fn render_prompt_indicator(&self, _: PromptEditMode) -> Cow<'_, str> {
-        Cow::Borrowed("› ")
+        signs("› ", self.bare)
     }
 
     fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {
-        Cow::Borrowed("… ")
+        signs("… ", self.bare)
     }
 
     fn render_prompt_history_search_indicator(&self, search: PromptHistorySearch) -> Cow<'_, str> {
@@ -154,11 +175,15 @@ impl Completer for Words {
         let before = line.get(..position).unwrap_or(line);
         let start = before.rfind(char::is_whitespace).map_or(0, |at| at + 1);
         let word = &before[start..];
-        let words = match word.chars().next() {
-            Some('/') if start == 0 => {
+        let words = match (before[..start].trim_end(), word.chars().next()) {
+            ("", Some('/')) => {
                 COMMANDS.iter().map(|(name, help)| ((*name).to_owned(), (*help).to_owned())).collect()
             }
-            Some('@') => self.agents(),
+            ("/queue", _) => {
+                QUEUE.iter().map(|(name, _, help)| ((*name).to_owned(), (*help).to_owned())).collect()
+            }
+            ("/sessions", _) => self.sessions(),
+            (_, Some('@')) => self.agents(),
             _ => Vec::new(),
         };
         CompletionResult::fresh(suggestions(words, word, Span::new(start, position)))
@@ -168,9 +193,19 @@ impl Completer for Words {
 impl Words {
     /// Those that there are now: a restart may have brought one. None while the kernel is away.
     fn agents(&self) -> Vec<(String, String)> {
-        let list = Client::connect(&self.home)
-            .and_then(|mut client| client.call::<Vec<AgentStatus>>(method::AGENTS_LIST, &Value::Null));
-        list.unwrap_or_default().into_iter().map(|agent| (format!("@{}", agent.id), agent.name)).collect()
+        let list: Vec<AgentStatus> = self.list(method::AGENTS_LIST);
+        list.into_iter().map(|agent| (format!("@{}", agent.id), agent.name)).collect()
+    }
+
+    fn sessions(&self) -> Vec<(String, String)> {
+        let list: Vec<SessionStatus> = self.list(method::SESSIONS_LIST);
+        list.into_iter().map(|session| (session.id.to_string(), short(&session.title, TITLE))).collect()
+    }
+
+    fn list<T: DeserializeOwned>(&self, method: &str) -> Vec<T> {
+        Client::connect(&self.home)
+            .and_then(|mut client| client.call(method, &Value::Null))
+            .unwrap_or_default()
     }
 }
 

@@ -12,11 +12,14 @@ use std::{
 
 use drupe_extension_api::{
     EventBody, Fault, ResponseStatus, SessionId, TurnId,
-    control::{EventsSubscribe, ReplyBody, TurnArgument, TurnResult, method},
+    control::{EventsSubscribe, ItemArgument, ItemText, ReplyBody, TurnArgument, TurnResult, method},
 };
 use drupe_link::Home;
 
-use super::screen::Screen;
+use super::{
+    render::{Fetch, Piece},
+    screen::Screen,
+};
 use crate::cli::{
     client::{Client, ClientError, Pauses},
     console::Style,
@@ -135,9 +138,10 @@ impl Following {
                 Err(error) => return error,
             };
             self.ask.after = self.ask.after.max(event.seq);
-            let whole = self.screen().event(&event);
-            if let Some(turn) = whole {
-                self.fetch(turn);
+            let mut left = self.screen().event(&event);
+            while let Some(Piece::Fetch(what)) = left.first().cloned() {
+                self.fetch(&what);
+                left = self.screen().show(left.split_off(1));
             }
             if let (EventBody::TurnCompleted { status, .. }, Some(turn)) = (&event.body, event.turn) {
                 // Without a listener the chat has ended.
@@ -147,14 +151,23 @@ impl Following {
         ClientError::Fault(Fault::internal("the chat has ended"))
     }
 
-    /// Shows an answer that is longer than events are.
-    fn fetch(&self, turn: TurnId) {
-        let asked = Client::connect(&self.home)
-            .and_then(|mut client| client.call::<TurnResult>(method::TURN_WAIT, &TurnArgument { turn }));
-        match asked {
-            Ok(result) => self.screen().answer(&result.content),
-            Err(_) => {
-                let text = format!("the whole answer is in `drupe session show {}`", self.ask.session);
+    /// Shows a text that the events do not hold: it is longer than they are, or came too fast.
+    fn fetch(&self, what: &Fetch) {
+        let session = &self.ask.session;
+        let text = Client::connect(&self.home).and_then(|mut client| match what {
+            Fetch::Item(id, _) => {
+                let item = ItemArgument { session: session.clone(), id: id.clone() };
+                client.call::<ItemText>(method::ITEMS_SHOW, &item).map(|text| text.output)
+            }
+            Fetch::Answer(turn) => {
+                let turn = TurnArgument { turn: turn.clone(), brief: true };
+                client.call::<TurnResult>(method::TURN_WAIT, &turn).map(|result| Some(result.content))
+            }
+        });
+        match text {
+            Ok(Some(text)) => self.screen().fetched(what, &text),
+            Ok(None) | Err(_) => {
+                let text = format!("the whole answer is in `drupe session show {session}`");
                 self.screen().say(Style::Dim, &text);
             }
         }

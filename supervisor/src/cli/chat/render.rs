@@ -1,18 +1,21 @@
 //! What a conversation looks like: events and the time come in, pieces of text come out. Pure.
 
-use std::time::Instant;
+use std::{collections::BTreeSet, time::Instant};
 
-use drupe_extension_api::{
-    Event, EventBody, Item, ItemKind, ItemOutcome, Preview, ResponseStatus, Spend, TurnId,
-};
+use drupe_extension_api::{Event, EventBody, Item, ItemKind, ItemOutcome, Preview, ResponseStatus, TurnId};
 
+use super::plan::Plan;
 use crate::cli::{
     activity::{self, Activity},
     console::{Style, duration, plain, short},
+    figures::{exceeded, spent, warning},
 };
 
 /// Characters of a failed call's output that are shown.
 const OUTPUT: usize = 160;
+
+/// Characters of a model's reasoning that are shown.
+const REASONING: usize = 160;
 
 /// Something to show.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,8 +26,17 @@ pub enum Piece {
     End,
     /// A line about what happens.
     Line(Style, String),
-    /// The whole answer of that turn, which the events do not hold.
-    Whole(TurnId),
+    /// What the events do not hold and is to be fetched.
+    Fetch(Fetch),
+}
+
+/// Text that the events do not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fetch {
+    /// All of an item, of which this much was shown.
+    Item(String, String),
+    /// The answer of a turn.
+    Answer(TurnId),
 }
 
 /// The state of a conversation, as far as its look depends on it.
@@ -33,11 +45,24 @@ pub struct Renderer {
     activity: Activity,
     /// The message that streams: its id, and what of it was shown.
     streaming: Option<(String, String)>,
+    /// Whether parts of the message that streams were left out: it is shown whole at its end.
+    gap: bool,
+    /// The message that the model is asked for.
+    asked: Option<String>,
+    /// What the model reasoned before its message.
+    reasoning: String,
+    /// Whether that was shown.
+    thought: bool,
     running: Option<TurnId>,
+    /// Turns whose messages the running one took in.
+    steered: BTreeSet<TurnId>,
     /// A message of this client: its author sees it already.
     own: Option<Preview>,
     /// Whether the last message of the turn was shown whole.
     answered: bool,
+    plan: Option<Plan>,
+    /// Whether the plan is worked off.
+    planning: bool,
 }
 
 impl Renderer {
@@ -51,67 +76,97 @@ impl Renderer {
         self.running = Some(turn);
     }
 
+    /// Tells that parts of what streams were missed: what of it is still to come makes no sense by itself.
+    pub fn missed(&mut self) {
+        self.gap = self.running.is_some();
+    }
+
     /// The turn that runs.
     pub fn running(&self) -> Option<&TurnId> {
         self.running.as_ref()
     }
 
-    /// A line for each thing that goes on.
-    pub fn live(&self, now: Instant) -> Vec<String> {
-        self.activity.lines(now)
+    /// The last plan that was told.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.plan.as_ref()
+    }
+
+    /// A line for each thing that goes on, with its figures within so many columns.
+    pub fn live(&self, now: Instant, columns: usize) -> Vec<String> {
+        let mut lines = match &self.plan {
+            Some(plan) if self.planning => plan.live(),
+            _ => Vec::new(),
+        };
+        lines.extend(self.activity.lines(now, columns));
+        if self.gap && self.streaming.is_some() {
+            lines.push("this was too fast to be shown; the answer comes whole at its end".into());
+        }
+        lines
     }
 
     /// Takes an event in; what to show of it.
     pub fn take(&mut self, event: &Event, now: Instant) -> Vec<Piece> {
+        if let Some(pieces) = self.steering(event) {
+            return pieces;
+        }
         let ended = self.activity.take(event, now);
         let depth = event.agent.as_ref().map_or(0, |agent| agent.depth);
-        let line = |style, text: String| vec![Piece::Line(style, plain(&text))];
+        let line = |style, text: String| vec![Piece::Line(style, plain(&format!("{}{text}", indent(depth))))];
         match &event.body {
             EventBody::TurnStarted { input } => self.begin(event, input),
-            EventBody::TurnCompleted { status, error, class, spend } => {
-                let mut pieces = vec![Piece::End];
-                self.running = None;
-                self.streaming = None;
-                let done = *status == ResponseStatus::Success;
-                if let (true, false, Some(turn)) = (done, self.answered, &event.turn) {
-                    pieces.push(Piece::Whole(turn.clone()));
+            EventBody::TurnCompleted { .. } => self.complete(event),
+            EventBody::ItemStarted { item } | EventBody::ItemCompleted { item, .. }
+                if item.kind == ItemKind::TodoList =>
+            {
+                self.planned(event)
+            }
+            EventBody::ItemUpdated { item: ItemKind::TodoList, .. } => self.planned(event),
+            EventBody::ItemStarted { item } if item.kind == ItemKind::AgentMessage && depth == 0 => {
+                self.asked = Some(item.id.clone());
+                (self.gap, self.thought) = (false, false);
+                self.reasoning.clear();
+                Vec::new()
+            }
+            // Whole, where nobody heard its parts.
+            EventBody::ItemCompleted { item, .. } if item.kind == ItemKind::Reasoning && depth == 0 => {
+                let text = item.output.as_ref().map(|output| output.text.as_str()).unwrap_or_default();
+                if self.reasoning.is_empty() {
+                    self.reasons(text);
                 }
-                if let Some(error) = error.as_ref().filter(|_| !done) {
-                    pieces.push(Piece::Line(Style::Bad, plain(error)));
-                    pieces.extend(
-                        class.map(|class| Piece::Line(Style::Dim, format!("help: {}", class.remedy()))),
-                    );
-                }
-                pieces.push(Piece::Line(Style::Dim, spent(spend)));
-                pieces
+                Vec::new()
+            }
+            EventBody::ItemUpdated { item: ItemKind::Reasoning, delta, .. } if depth == 0 => {
+                self.reasons(delta);
+                Vec::new()
             }
             EventBody::ItemUpdated { id, item: ItemKind::AgentMessage, delta } if depth == 0 => {
-                self.shown(id).push_str(delta);
-                vec![Piece::Text(plain(delta))]
+                self.delta(id, delta)
             }
             EventBody::ItemCompleted { item, .. } if item.kind == ItemKind::AgentMessage && depth == 0 => {
-                self.message(item)
+                let mut pieces = self.thought();
+                pieces.extend(self.message(item));
+                pieces
             }
             EventBody::ItemCompleted { item, outcome, elapsed_ms } if activity::is_call(item) => {
+                if activity::is_plan(item) && *outcome == ItemOutcome::Ok {
+                    return Vec::new();
+                }
                 let label = ended.unwrap_or_else(|| activity::label(item));
-                call(item, &label, *outcome, *elapsed_ms, depth)
+                line(outcome_style(*outcome), call(item, &label, *outcome, *elapsed_ms))
             }
             EventBody::SubagentCompleted { spend, .. } => ended
-                .map(|label| line(Style::Dim, format!("{}✓ {label} {}", indent(depth), spent(spend))))
+                .map(|label| line(Style::Dim, format!("✓ {label} ({})", spent(spend))))
                 .unwrap_or_default(),
             EventBody::SubagentFailed { error, .. } => ended
-                .map(|label| {
-                    line(Style::Bad, format!("{}✗ {label}: {}", indent(depth), short(error, OUTPUT)))
-                })
+                .map(|label| line(Style::Bad, format!("✗ {label}: {}", short(error, OUTPUT))))
                 .unwrap_or_default(),
-            EventBody::StreamReset { id, reason } => {
-                self.shown(id).clear();
-                let text = format!("the answer begins anew: {}", short(reason, OUTPUT));
-                vec![Piece::End, Piece::Line(Style::Dim, text)]
+            EventBody::StreamReset { id, reason } if depth == 0 => self.void(id, reason),
+            EventBody::StreamSkipped => {
+                self.missed();
+                Vec::new()
             }
-            EventBody::BudgetExceeded { limit, used, allowed } => {
-                line(Style::Warning, format!("the limit `{limit}` is reached: {used} of {allowed}"))
-            }
+            EventBody::BudgetWarning(budget) => line(Style::Warning, warning(budget)),
+            EventBody::BudgetExceeded(budget) => line(Style::Warning, exceeded(budget)),
             EventBody::Diagnostic { message, .. } => line(Style::Warning, message.clone()),
             EventBody::Lifecycle { state, reason } => {
                 let reason = reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
@@ -121,14 +176,117 @@ impl Renderer {
         }
     }
 
+    /// What is about a message that the running turn takes in: its own turn begins and ends without anything to show.
+    fn steering(&mut self, event: &Event) -> Option<Vec<Piece>> {
+        let turn = event.turn.as_ref();
+        match &event.body {
+            EventBody::TurnSteered { input, from } => {
+                self.steered.insert(from.clone());
+                let text = format!("› {} (taken in by the running turn)", plain(&input.text));
+                Some(vec![Piece::End, Piece::Line(Style::Bold, text)])
+            }
+            // Turns of a session come one after the other.
+            EventBody::TurnStarted { .. } if self.running.is_some() && self.running.as_ref() != turn => {
+                self.steered.extend(turn.cloned());
+                Some(Vec::new())
+            }
+            EventBody::TurnStarted { .. } | EventBody::TurnCompleted { .. } => {
+                turn.is_some_and(|turn| self.steered.contains(turn)).then(Vec::new)
+            }
+            _ => None,
+        }
+    }
+
     fn begin(&mut self, event: &Event, input: &Preview) -> Vec<Piece> {
+        let again = self.running.is_some();
         self.running.clone_from(&event.turn);
         self.answered = false;
         self.streaming = None;
-        if self.own.take_if(|own| own == input).is_some() {
+        self.gap = false;
+        self.planning = false;
+        // A turn that goes on after a restart was shown before.
+        if self.own.take_if(|own| own.text == input.text && own.bytes == input.bytes).is_some() || again {
             return Vec::new();
         }
         vec![Piece::End, Piece::Line(Style::Bold, format!("› {}", plain(&input.text)))]
+    }
+
+    fn complete(&mut self, event: &Event) -> Vec<Piece> {
+        let EventBody::TurnCompleted { status, error, class, spend } = &event.body else { return Vec::new() };
+        let mut pieces = vec![Piece::End];
+        self.running = None;
+        self.streaming = None;
+        self.gap = false;
+        self.planning = false;
+        self.steered.clear();
+        let done = *status == ResponseStatus::Success;
+        if let (true, false, Some(turn)) = (done, self.answered, &event.turn) {
+            pieces.push(Piece::Fetch(Fetch::Answer(turn.clone())));
+        }
+        if let Some(error) = error.as_ref().filter(|_| !done) {
+            pieces.push(Piece::Line(Style::Bad, plain(error)));
+            pieces.extend(class.map(|class| Piece::Line(Style::Dim, format!("help: {}", class.remedy()))));
+        }
+        pieces.push(Piece::Line(Style::Dim, format!("({})", spent(spend))));
+        pieces
+    }
+
+    /// The root's plan is live while it is worked off, and shown once at its end; those of sub-agents are theirs.
+    fn planned(&mut self, event: &Event) -> Vec<Piece> {
+        if event.agent.as_ref().is_some_and(|agent| agent.depth > 0) {
+            return Vec::new();
+        }
+        if let Some(plan) = Plan::of(event) {
+            self.plan = Some(plan);
+        }
+        self.planning = !matches!(event.body, EventBody::ItemCompleted { .. });
+        match &self.plan {
+            Some(plan) if !self.planning => {
+                let lines = plan.lines().into_iter().map(|line| Piece::Line(Style::Dim, line));
+                [Piece::End].into_iter().chain(lines).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn reasons(&mut self, delta: &str) {
+        // Its beginning is shown.
+        if self.reasoning.chars().count() < REASONING * 2 {
+            self.reasoning.push_str(delta);
+        }
+    }
+
+    /// What the model reasoned, in short, once and before what it says.
+    fn thought(&mut self) -> Vec<Piece> {
+        let shown = std::mem::replace(&mut self.thought, !self.reasoning.is_empty());
+        match self.reasoning.trim() {
+            text if shown || text.is_empty() => Vec::new(),
+            text => vec![Piece::End, Piece::Line(Style::Dim, format!("thought: {}", short(text, REASONING)))],
+        }
+    }
+
+    fn delta(&mut self, id: &str, delta: &str) -> Vec<Piece> {
+        if self.gap {
+            return Vec::new();
+        }
+        let mut pieces = self.thought();
+        self.shown(id).push_str(delta);
+        pieces.push(Piece::Text(plain(delta)));
+        pieces
+    }
+
+    /// The model is asked again: what it said so far does not count.
+    fn void(&mut self, id: &str, reason: &str) -> Vec<Piece> {
+        self.reasoning.clear();
+        // Its reasoning is an item of its own, of which nothing more is to be said.
+        if self.asked.as_ref().is_some_and(|asked| asked != id) {
+            return Vec::new();
+        }
+        let shown = self.streaming.take().is_some_and(|(_, shown)| !shown.is_empty());
+        (self.gap, self.thought) = (false, false);
+        let what =
+            if shown { "✗ the answer above is void, it begins anew" } else { "the model is asked again" };
+        vec![Piece::End, Piece::Line(Style::Warning, format!("{what}: {}", short(reason, OUTPUT)))]
     }
 
     /// What of a message was shown; it begins here if another one streamed before.
@@ -142,23 +300,30 @@ impl Renderer {
     /// A message that is complete: what of it did not stream is shown now.
     fn message(&mut self, item: &Item) -> Vec<Piece> {
         let shown = std::mem::take(self.shown(&item.id));
-        self.streaming = None;
+        (self.streaming, self.asked, self.gap) = (None, None, false);
         let Some(output) = item.output.as_ref().filter(|output| output.bytes > 0) else {
             return vec![Piece::End];
         };
-        if output.truncated {
-            // The rest is fetched with the end of the turn, unless it came live.
-            self.answered = shown.len() == output.bytes;
-            return vec![Piece::End];
-        }
         self.answered = true;
-        let mut pieces = match output.text.strip_prefix(shown.as_str()) {
-            Some("") => Vec::new(),
-            Some(rest) => vec![Piece::Text(plain(rest))],
-            None => vec![Piece::End, Piece::Text(plain(&output.text))],
-        };
+        if output.truncated {
+            if shown.len() == output.bytes {
+                return vec![Piece::End];
+            }
+            let handle = output.handle.clone().unwrap_or_else(|| item.id.clone());
+            return vec![Piece::Fetch(Fetch::Item(handle, shown)), Piece::End];
+        }
+        let mut pieces = rest(&shown, &output.text);
         pieces.push(Piece::End);
         pieces
+    }
+}
+
+/// What is to be shown of a text of which a part was.
+pub fn rest(shown: &str, text: &str) -> Vec<Piece> {
+    match text.strip_prefix(shown) {
+        Some("") => Vec::new(),
+        Some(rest) => vec![Piece::Text(plain(rest))],
+        None => vec![Piece::End, Piece::Text(plain(text))],
     }
 }
 
@@ -166,142 +331,32 @@ fn indent(depth: u32) -> String {
     "  ".repeat(depth as usize)
 }
 
-fn call(item: &Item, label: &str, outcome: ItemOutcome, elapsed_ms: u64, depth: u32) -> Vec<Piece> {
-    let (style, mark, word) = match outcome {
-        ItemOutcome::Ok => (Style::Dim, "✓", ""),
-        ItemOutcome::Error => (Style::Bad, "✗", "failed"),
-        ItemOutcome::Refused => (Style::Warning, "✗", "refused"),
-        ItemOutcome::Cancelled => (Style::Warning, "✗", "stopped"),
-        ItemOutcome::Interrupted => (Style::Warning, "✗", "interrupted"),
-        ItemOutcome::OutcomeUnknown => (Style::Warning, "?", "nobody knows whether it happened"),
+fn outcome_style(outcome: ItemOutcome) -> Style {
+    match outcome {
+        ItemOutcome::Ok => Style::Dim,
+        ItemOutcome::Error => Style::Bad,
+        _ => Style::Warning,
+    }
+}
+
+fn call(item: &Item, label: &str, outcome: ItemOutcome, elapsed_ms: u64) -> String {
+    let (mark, word) = match outcome {
+        ItemOutcome::Ok => ("✓", ""),
+        ItemOutcome::Error => ("✗", "failed"),
+        ItemOutcome::Refused => ("✗", "refused"),
+        ItemOutcome::Cancelled => ("✗", "stopped"),
+        ItemOutcome::Interrupted => ("✗", "interrupted"),
+        ItemOutcome::OutcomeUnknown => ("?", "nobody knows whether it happened"),
     };
-    let mut text = format!("{}{mark} {label} {}", indent(depth), duration(elapsed_ms));
+    let mut text = format!("{mark} {label} {}", duration(elapsed_ms));
     if !word.is_empty() {
         text.push_str(&format!(": {word}"));
         if let Some(output) = &item.output {
             text.push_str(&format!(": {}", short(&output.text, OUTPUT)));
         }
     }
-    vec![Piece::Line(style, plain(&text))]
-}
-
-fn spent(spend: &Spend) -> String {
-    let cost =
-        spend.cost_usd.filter(|cost| *cost > 0.0).map(|cost| format!(", ${cost:.4}")).unwrap_or_default();
-    format!("({}, {} tokens{cost})", duration(spend.elapsed_ms), spend.usage.total())
+    text
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn event(depth: u32, kind: &str, data: Value) -> Event {
-        let agent = json!({"id": "a", "invocation": format!("i-{depth}"), "depth": depth});
-        let event = json!({
-            "seq": 1, "time": "2026-01-01T00:00:00Z", "session": "s", "turn": "t", "agent": agent, "kind": kind,
-            "data": data,
-        });
-        serde_json::from_value(event).expect("an event")
-    }
-
-    fn started(text: &str) -> Event {
-        event(0, "interaction.turn.started", json!({"input": {"text": text, "bytes": text.len()}}))
-    }
-
-    fn delta(depth: u32, text: &str) -> Event {
-        event(depth, "interaction.item.updated", json!({"id": "m", "item": "agent_message", "delta": text}))
-    }
-
-    fn message(depth: u32, text: &str, bytes: usize) -> Event {
-        let output = json!({"text": text, "bytes": bytes, "truncated": bytes > text.len()});
-        let item = json!({"id": "m", "type": "agent_message", "output": output});
-        event(depth, "interaction.item.completed", json!({"item": item, "outcome": "ok", "elapsed_ms": 1}))
-    }
-
-    fn completed() -> Event {
-        event(0, "interaction.turn.completed", json!({"status": "success", "spend": {}}))
-    }
-
-    /// The pieces as one text: `|` for an end, `[…]` for a line, `<turn>` for a whole answer.
-    fn check(events: &[Event], expected: &str) {
-        let mut renderer = Renderer::default();
-        renderer.expect("mine");
-        let pieces = events.iter().flat_map(|event| renderer.take(event, Instant::now()));
-        let shown: String = pieces
-            .map(|piece| match piece {
-                Piece::Text(text) => text,
-                Piece::End => "|".into(),
-                Piece::Line(_, text) => format!("[{text}]"),
-                Piece::Whole(turn) => format!("<{turn}>"),
-            })
-            .collect();
-        assert_eq!(shown, expected);
-    }
-
-    const SPENT: &str = "[(0 ms, 0 tokens)]";
-
-    #[test]
-    fn text_streams_and_is_shown_once() {
-        let events = [started("mine"), delta(0, "he"), delta(0, "llo"), message(0, "hello", 5), completed()];
-        check(&events, &format!("hello||{SPENT}"));
-    }
-
-    #[test]
-    fn what_did_not_stream_is_shown_when_it_is_complete() {
-        check(&[started("mine"), message(0, "hello", 5), completed()], &format!("hello||{SPENT}"));
-        check(&[delta(0, "he"), message(0, "hello", 5)], "hello|");
-        check(&[delta(0, "other"), message(0, "hello", 5)], "other|hello|");
-    }
-
-    #[test]
-    fn an_answer_that_the_events_do_not_hold_is_fetched() {
-        check(&[started("mine"), completed()], &format!("|<t>{SPENT}"));
-        check(&[started("mine"), message(0, "hel", 5), completed()], &format!("||<t>{SPENT}"));
-        check(&[delta(0, "hello"), message(0, "hel", 5), completed()], &format!("hello||{SPENT}"));
-    }
-
-    #[test]
-    fn the_messages_of_others_are_shown_and_my_own_are_not() {
-        check(&[started("mine"), started("mine"), started("yours")], "|[› mine]|[› yours]");
-    }
-
-    #[test]
-    fn the_words_of_sub_agents_are_not_the_answer() {
-        check(&[delta(1, "draft"), message(1, "draft", 5)], "");
-    }
-
-    #[test]
-    fn a_call_ends_with_a_line_and_a_failure_with_its_reason() {
-        let item = |output: &str| {
-            json!({"id": "e", "type": "tool_call", "name": "files_read", "input": {"text": "{}", "bytes": 2},
-                   "output": {"text": output, "bytes": output.len()}})
-        };
-        let began = event(1, "interaction.item.started", json!({"item": item("")}));
-        let done = |outcome: &str| {
-            let data =
-                json!({"item": item("no \u{1b}[2J such file"), "outcome": outcome, "elapsed_ms": 1500});
-            event(1, "interaction.item.completed", data)
-        };
-        check(&[began.clone(), done("ok")], "[  ✓ files_read {} 1.5 s]");
-        check(&[began, done("error")], "[  ✗ files_read {} 1.5 s: failed: no [2J such file]");
-        check(&[done("refused")], "[  ✗ files_read {} 1.5 s: refused: no [2J such file]");
-    }
-
-    #[test]
-    fn a_turn_that_fails_says_why_and_what_to_do() {
-        let data = json!({"status": "error", "error": "no key", "class": "auth", "spend": {}});
-        let failed = event(0, "interaction.turn.completed", data);
-        check(&[started("mine"), failed], &format!("|[no key][help: check the provider's key]{SPENT}"));
-    }
-
-    #[test]
-    fn an_answer_that_is_void_begins_anew() {
-        let reset = event(0, "interaction.stream.reset", json!({"id": "m", "reason": "broken"}));
-        check(
-            &[delta(0, "he"), reset, delta(0, "hi"), message(0, "hi", 2)],
-            "he|[the answer begins anew: broken]hi|",
-        );
-    }
-}
+mod tests;

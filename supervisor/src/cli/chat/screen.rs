@@ -1,7 +1,8 @@
 //! Where a conversation is drawn: a terminal that is free, a terminal with somebody typing in it, or a pipe.
 //!
 //! Only the drawing: what is drawn comes from [`Renderer`]. One screen is shared by the thread that hears events and the
-//! one that reads the keyboard.
+//! one that reads the keyboard. On a free terminal what goes on stands below the text, also below a line that is not
+//! finished yet; each change is one write.
 
 use std::{
     io::{self, Write},
@@ -9,13 +10,16 @@ use std::{
     time::Instant,
 };
 
-use drupe_extension_api::{Event, TurnId};
+use drupe_extension_api::Event;
 
-use super::render::{Piece, Renderer};
-use crate::cli::console::{Console, Style, duration, plain};
+use super::{
+    render::{Fetch, Piece, Renderer, rest},
+    row::Row,
+};
+use crate::cli::console::{Console, Style, cut, duration, plain, signs, width};
 
 /// Live lines at a time: a wide fan-out must not fill the screen.
-const LIVE: usize = 8;
+const LIVE: usize = 12;
 
 /// Columns where the terminal does not say.
 const COLUMNS: usize = 80;
@@ -31,17 +35,38 @@ pub enum Mode {
     Editor(SyncSender<String>),
 }
 
+/// Where text goes.
+pub struct Paper {
+    /// The terminal, or the standard output.
+    pub out: Box<dyn Write + Send>,
+    /// How wide it is now.
+    pub columns: fn() -> usize,
+    /// The time.
+    pub now: fn() -> Instant,
+}
+
+impl Default for Paper {
+    fn default() -> Self {
+        let columns = || Console::columns().unwrap_or(COLUMNS);
+        Self { out: Box::new(io::stdout()), columns, now: Instant::now }
+    }
+}
+
 /// A screen.
-#[derive(Debug)]
 pub struct Screen {
     /// What is shown.
     pub renderer: Renderer,
     console: Console,
     mode: Mode,
-    /// Whether the cursor is at the beginning of a line.
-    fresh: bool,
+    paper: Paper,
+    /// What is to be written with the next write.
+    frame: String,
+    /// The unfinished line, as far as it stands in the last row.
+    row: Row,
     /// Live lines below the text.
     drawn: usize,
+    /// What is being typed below them, where somebody may type.
+    typed: Option<String>,
     /// Text that waits for the end of its line, while the editor has the terminal.
     partial: String,
     /// Since when the kernel is away.
@@ -50,9 +75,24 @@ pub struct Screen {
 
 impl Screen {
     /// An empty one.
-    pub fn new(console: Console, mode: Mode) -> Self {
-        let renderer = Renderer::default();
-        Self { renderer, console, mode, fresh: true, drawn: 0, partial: String::new(), lost: None }
+    pub fn new(console: Console, mode: Mode, paper: Paper) -> Self {
+        Self {
+            renderer: Renderer::default(),
+            console,
+            mode,
+            paper,
+            frame: String::new(),
+            row: Row::default(),
+            drawn: 0,
+            typed: None,
+            partial: String::new(),
+            lost: None,
+        }
+    }
+
+    /// Whether there is a terminal.
+    pub fn has_terminal(&self) -> bool {
+        !matches!(self.mode, Mode::Pipe)
     }
 
     /// Forgets the conversation, for another one.
@@ -60,6 +100,7 @@ impl Screen {
         self.erase();
         self.renderer = Renderer::default();
         self.end();
+        self.flush();
     }
 
     /// Gives the terminal to somebody else, or takes it back.
@@ -70,36 +111,52 @@ impl Screen {
         if !partial.is_empty() {
             self.text(&partial);
         }
-        if matches!(self.mode, Mode::Editor(_)) && !self.fresh {
-            self.write("\n");
-            self.fresh = true;
+        if matches!(self.mode, Mode::Editor(_)) && !self.row.is_empty() {
+            self.put("\n");
         }
+        self.flush();
     }
 
-    /// Shows an event. Gives the turn whose answer must be fetched to be shown.
-    pub fn event(&mut self, event: &Event) -> Option<TurnId> {
-        let pieces = self.renderer.take(event, Instant::now());
+    /// Leaves the terminal to whoever comes next, on a line of its own.
+    pub fn close(&mut self) {
         self.erase();
-        let mut whole = None;
-        for piece in pieces {
+        self.end();
+        self.flush();
+    }
+
+    /// Shows an event. Gives what remains to be shown after the text that its first piece names was fetched.
+    pub fn event(&mut self, event: &Event) -> Vec<Piece> {
+        let pieces = self.renderer.take(event, (self.paper.now)());
+        self.show(pieces)
+    }
+
+    /// Shows pieces, up to one whose text must be fetched.
+    pub fn show(&mut self, pieces: Vec<Piece>) -> Vec<Piece> {
+        self.erase();
+        let mut pieces = pieces.into_iter();
+        let mut left = Vec::new();
+        while let Some(piece) = pieces.next() {
             match piece {
                 Piece::Text(text) => self.text(&text),
                 Piece::End => self.end(),
                 Piece::Line(style, text) => self.line(style, &text),
-                Piece::Whole(turn) => whole = Some(turn),
+                Piece::Fetch(_) => {
+                    left = std::iter::once(piece).chain(pieces).collect();
+                    break;
+                }
             }
         }
         self.draw();
-        whole
+        left
     }
 
-    /// Shows a whole answer.
-    pub fn answer(&mut self, text: &str) {
-        self.erase();
-        self.end();
-        self.text(&plain(text));
-        self.end();
-        self.draw();
+    /// Shows a text that was fetched.
+    pub fn fetched(&mut self, what: &Fetch, text: &str) {
+        let pieces = match what {
+            Fetch::Item(_, shown) => rest(shown, text),
+            Fetch::Answer(_) => vec![Piece::End, Piece::Text(plain(text)), Piece::End],
+        };
+        self.show(pieces);
     }
 
     /// Shows a line that is no event.
@@ -111,9 +168,16 @@ impl Screen {
 
     /// Shows what was said before, to somebody who comes back; a program has no use for it.
     pub fn recall(&mut self, text: &str) {
-        if !matches!(self.mode, Mode::Pipe) {
+        if self.has_terminal() {
             self.say(Style::Dim, text);
         }
+    }
+
+    /// Shows what is being typed; none where nobody may.
+    pub fn set_typed(&mut self, typed: Option<String>) {
+        self.erase();
+        self.typed = typed;
+        self.draw();
     }
 
     /// The time has gone on.
@@ -125,7 +189,7 @@ impl Screen {
     /// The kernel is away.
     pub fn lost(&mut self) {
         if self.lost.is_none() {
-            self.lost = Some(Instant::now());
+            self.lost = Some((self.paper.now)());
             self.say(Style::Dim, "restarting…");
         }
     }
@@ -133,15 +197,14 @@ impl Screen {
     /// A kernel is there.
     pub fn back(&mut self) {
         if let Some(since) = self.lost.take() {
-            let ms = since.elapsed().as_millis();
+            // What is kept is heard again from where it was left; what streamed meanwhile is not.
+            self.renderer.missed();
+            let ms = ((self.paper.now)() - since).as_millis();
             self.say(Style::Dim, &format!("back after {ms} ms"));
         }
     }
 
     fn text(&mut self, text: &str) {
-        if text.is_empty() {
-            return;
-        }
         if let Mode::Editor(_) = self.mode {
             self.partial.push_str(text);
             if let Some((lines, rest)) = self.partial.rsplit_once('\n') {
@@ -151,8 +214,7 @@ impl Screen {
             }
             return;
         }
-        self.write(text);
-        self.fresh = text.ends_with('\n');
+        self.put(text);
     }
 
     fn end(&mut self) {
@@ -161,9 +223,8 @@ impl Screen {
             if !partial.is_empty() {
                 self.send(partial);
             }
-        } else if !self.fresh {
-            self.write("\n");
-            self.fresh = true;
+        } else if !self.row.is_empty() {
+            self.put("\n");
         }
     }
 
@@ -171,8 +232,15 @@ impl Screen {
         self.end();
         match self.mode {
             Mode::Editor(_) => self.send(style.paint(text, self.console.colour)),
-            Mode::Free => self.write(&(style.paint(text, self.console.colour) + "\n")),
-            Mode::Pipe => self.console.remark(&style.paint(text, self.console.colour_err)),
+            Mode::Free => {
+                let line = style.paint(text, self.console.colour) + "\n";
+                self.frame.push_str(&signs(&line, self.console.bare));
+            }
+            Mode::Pipe => {
+                // The two streams may be one file.
+                self.flush();
+                self.console.remark(&style.paint(text, self.console.colour_err));
+            }
         }
     }
 
@@ -181,17 +249,19 @@ impl Screen {
             // The editor takes empty messages for none.
             let text = if text.is_empty() { " ".into() } else { text };
             // A full queue: the editor has not come round for many lines, and waiting for it could be for ever.
-            let _ = editor.try_send(text);
+            let _ = editor.try_send(signs(&text, self.console.bare).into_owned());
         }
     }
 
-    /// Draws what goes on, below the text; not within a line that is still being written.
-    fn draw(&mut self) {
-        if !matches!(self.mode, Mode::Free) || !self.fresh {
-            return;
-        }
-        let now = Instant::now();
-        let mut lines = self.renderer.live(now);
+    /// What goes on, then what is being typed.
+    fn live(&self, columns: usize) -> Vec<String> {
+        let now = (self.paper.now)();
+        // A line that wrapped would be two to erase.
+        let room = columns.saturating_sub(1);
+        let bare = self.console.bare;
+        // The sign for what is cut off is three in ASCII, and may stand twice.
+        let least = if bare { room.saturating_sub(2) } else { room };
+        let mut lines = self.renderer.live(now, if bare { room.saturating_sub(4) } else { room });
         let more = lines.len().saturating_sub(LIVE);
         lines.truncate(LIVE);
         if more > 0 {
@@ -201,38 +271,72 @@ impl Screen {
             let time = duration(u64::try_from((now - since).as_millis()).unwrap_or(u64::MAX));
             lines.push(format!("waiting for the kernel … {time}"));
         }
-        if lines.is_empty() {
-            return;
+        let look = |line: &String| {
+            let line = signs(line, bare);
+            let line = if width(&line) > room { cut(&line, least) } else { line.into_owned() };
+            Style::Dim.paint(&signs(&line, bare), self.console.colour)
+        };
+        let mut lines: Vec<String> = lines.iter().map(look).collect();
+        if let Some(typed) = &self.typed {
+            // Its end is where one types.
+            let mut shown = typed.replace('\n', "↵");
+            while width(&shown) + 2 > room && !shown.is_empty() {
+                shown.remove(0);
+            }
+            lines.push(signs(&format!("› {shown}"), bare).into_owned());
         }
-        let columns = columns();
-        let mut text = String::new();
-        for line in &lines {
-            // A line that wrapped would be two to erase.
-            let cut: String = line.chars().take(columns.saturating_sub(1)).collect();
-            text.push_str(&Style::Dim.paint(&cut, self.console.colour));
-            text.push('\n');
-        }
-        self.write(&text);
-        self.drawn = lines.len();
+        lines
     }
 
+    /// Draws what goes on below the text, and writes it all.
+    fn draw(&mut self) {
+        if matches!(self.mode, Mode::Free) {
+            let lines = self.live((self.paper.columns)());
+            if !lines.is_empty() && !self.row.is_empty() {
+                self.frame.push('\n');
+            }
+            self.frame.push_str(&lines.join("\n"));
+            self.drawn = lines.len();
+        }
+        self.flush();
+    }
+
+    /// Takes away what was drawn below the text: the cursor stands at its end.
     fn erase(&mut self) {
         let drawn = std::mem::take(&mut self.drawn);
-        if drawn > 0 {
-            self.write(&format!("\x1b[{drawn}A\r\x1b[J"));
+        if drawn == 0 {
+            return;
+        }
+        let up = drawn - usize::from(self.row.is_empty());
+        if up > 0 {
+            self.frame.push_str(&format!("\x1b[{up}A"));
+        }
+        self.frame.push_str("\r\x1b[J");
+        // The unfinished line shares its row with what is erased.
+        self.frame.push_str(self.row.text());
+    }
+
+    /// Text for the terminal or pipe.
+    fn put(&mut self, text: &str) {
+        if matches!(self.mode, Mode::Free) {
+            let text = text.replace('\t', "    ");
+            let columns = (self.paper.columns)();
+            self.row.add(&text, columns);
+            self.frame.push_str(&text);
+        } else {
+            self.row.add(text, COLUMNS);
+            self.frame.push_str(text);
         }
     }
 
-    fn write(&self, text: &str) {
-        let mut out = io::stdout().lock();
-        // A terminal that is gone ends the chat by its own signal.
-        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    fn flush(&mut self) {
+        let frame = std::mem::take(&mut self.frame);
+        if !frame.is_empty() {
+            // A terminal that is gone ends the chat by its own signal.
+            let _ = self.paper.out.write_all(frame.as_bytes()).and_then(|()| self.paper.out.flush());
+        }
     }
 }
 
-fn columns() -> usize {
-    match rustix::termios::tcgetwinsize(rustix::stdio::stdout()) {
-        Ok(size) if size.ws_col > 0 => size.ws_col.into(),
-        _ => COLUMNS,
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -1,19 +1,23 @@
 //! A conversation: messages go in once, and their turns are waited for, whatever happens to the kernel meanwhile.
 
-use std::sync::{
-    Arc, Mutex,
-    mpsc::{Receiver, RecvTimeoutError, channel},
+use std::{
+    sync::{
+        Arc, Mutex,
+        mpsc::{Receiver, RecvTimeoutError, channel},
+    },
+    time::{Duration, Instant},
 };
 
 use drupe_extension_api::{
     AgentId, SessionId, TurnId,
-    control::{Named, SessionDetail, SessionStatus, TurnArgument, method},
-    wire::{Submit, Submitted},
+    control::{Named, SessionDetail, SessionStatus, TurnArgument, TurnResult, method},
+    wire::{QueueMode, Submit, Submitted},
 };
 use serde_json::Value;
 
 use super::{
     follow::{Follower, Heard, OnGone, Told, follow, locked},
+    keyboard::{Keyboard, Pressed},
     screen::Screen,
 };
 use crate::cli::{
@@ -27,22 +31,29 @@ use crate::cli::{
 /// The channel whose messages come from a terminal.
 const CHANNEL: &str = "terminal";
 
+/// How long a key is waited for before the events are looked at: short enough that nobody sees it.
+const KEY: Duration = Duration::from_millis(30);
+
 /// Lines of the last answer that are shown to somebody who comes back.
 const LINES: usize = 12;
 
 /// How a turn went, for whoever waits for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// It ended, with success or not.
     Ended(bool),
     /// It goes on; the user does not want to wait.
     Left,
+    /// It goes on, and somebody typed a line.
+    Typed(String),
 }
 
 /// A conversation in one session.
 pub struct Talk<'a> {
     /// The agent that shall answer.
     pub agent: Option<AgentId>,
+    /// What becomes of messages while a turn runs; none leaves it to the configuration.
+    pub queue: Option<QueueMode>,
     context: &'a Context,
     interrupt: &'a Interrupt,
     session: SessionId,
@@ -51,6 +62,12 @@ pub struct Talk<'a> {
     follower: Follower,
     last: Option<String>,
     on_gone: Option<OnGone>,
+    /// Turns whose end is awaited.
+    waiting: Vec<TurnId>,
+    /// The turn that is to be stopped, and whether a kernel has heard it.
+    stop: Option<(TurnId, bool)>,
+    /// Whether a turn that was awaited failed.
+    failed: bool,
 }
 
 impl<'a> Talk<'a> {
@@ -63,22 +80,43 @@ impl<'a> Talk<'a> {
         screen: Arc<Mutex<Screen>>,
         on_gone: Option<OnGone>,
     ) -> Result<Self, Failure> {
-        let (told, follower, last) =
+        let Attached { told, follower, last, waiting } =
             attach(&context.daemon().heeding(interrupt), &session, &screen, on_gone.clone())?;
-        Ok(Self { agent, context, interrupt, session, screen, told, follower, last, on_gone })
+        Ok(Self {
+            agent,
+            queue: None,
+            context,
+            interrupt,
+            session,
+            screen,
+            told,
+            follower,
+            last,
+            on_gone,
+            waiting,
+            stop: None,
+            failed: false,
+        })
     }
 
     /// Goes to another session.
     pub fn go(&mut self, session: SessionId) -> Result<(), Failure> {
         locked(&self.screen).reset();
-        let (told, follower, last) = attach(&self.daemon(), &session, &self.screen, self.on_gone.clone())?;
-        (self.told, self.follower, self.last, self.session) = (told, follower, last, session);
+        let attached = attach(&self.daemon(), &session, &self.screen, self.on_gone.clone())?;
+        (self.told, self.follower, self.last) = (attached.told, attached.follower, attached.last);
+        (self.waiting, self.stop, self.failed) = (attached.waiting, None, false);
+        self.session = session;
         Ok(())
     }
 
     /// The daemon that it goes through.
     pub fn daemon(&self) -> Daemon<'a> {
         self.context.daemon().heeding(self.interrupt)
+    }
+
+    /// Whether what is shown has colours.
+    pub fn colour(&self) -> bool {
+        self.context.console.colour
     }
 
     /// The session.
@@ -91,40 +129,91 @@ impl<'a> Talk<'a> {
         self.last.as_deref()
     }
 
-    /// Sends a message and waits for the end of its turn. Ctrl-C stops the turn; a second one leaves it alone.
-    pub fn say(&mut self, text: &str) -> Result<Outcome, Failure> {
+    /// Sends a message. Whether it was taken: the user may give up while there is no kernel.
+    pub fn say(&mut self, text: &str) -> Result<bool, Failure> {
         self.last = Some(text.to_owned());
-        locked(&self.screen).renderer.expect(text);
-        let Some(turn) = self.submit(text)? else { return Ok(Outcome::Left) };
-        let mut stop: Option<bool> = None;
-        loop {
-            match self.told.recv_timeout(TICK) {
-                Ok(Told::Ended(ended, success)) if ended == turn => return Ok(Outcome::Ended(success)),
-                Ok(Told::Ended(..)) => {}
-                Ok(Told::Gone(failure)) => return Err(failure),
-                Err(RecvTimeoutError::Timeout) => locked(&self.screen).tick(),
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Failure::new(
-                        status::SOFTWARE,
-                        "the events of the session are not heard any more",
-                    ));
-                }
+        if !self.waits() {
+            locked(&self.screen).renderer.expect(text);
+        }
+        let turn = self.submit(text)?;
+        let taken = turn.is_some();
+        self.waiting.extend(turn);
+        Ok(taken)
+    }
+
+    /// Whether a turn is to be waited for.
+    pub fn waits(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Waits for the end of all turns, or for a line that is typed meanwhile. Ctrl-C stops the turn; a second one leaves
+    /// it alone.
+    pub fn wait(&mut self, mut keyboard: Option<&mut Keyboard>) -> Result<Outcome, Failure> {
+        let mut drawn = Instant::now();
+        while self.waits() {
+            let moment = match keyboard.as_deref_mut() {
+                None => TICK,
+                Some(keyboard) => match keyboard.read(KEY)? {
+                    Some(Pressed::End) => return Ok(Outcome::Left),
+                    Some(Pressed::Sent(line)) => {
+                        locked(&self.screen).set_typed(Some(String::new()));
+                        return Ok(Outcome::Typed(line));
+                    }
+                    Some(Pressed::Typing(text)) => {
+                        locked(&self.screen).set_typed(Some(text));
+                        Duration::ZERO
+                    }
+                    None => Duration::ZERO,
+                },
+            };
+            self.hear(moment)?;
+            if drawn.elapsed() >= TICK {
+                locked(&self.screen).tick();
+                drawn = Instant::now();
             }
-            if self.interrupt.leaving() {
+            if self.interrupt.leaving() || self.interrupted() {
                 return Ok(Outcome::Left);
             }
-            if self.interrupt.came() {
-                if stop.is_some() {
-                    return Ok(Outcome::Left);
-                }
-                stop = Some(false);
-                locked(&self.screen).say(Style::Warning, "stopping the turn; Ctrl-C again leaves at once");
+        }
+        Ok(Outcome::Ended(!std::mem::take(&mut self.failed)))
+    }
+
+    /// What the events tell within a moment.
+    fn hear(&mut self, moment: Duration) -> Result<(), Failure> {
+        match self.told.recv_timeout(moment) {
+            Ok(Told::Ended(ended, success)) => {
+                let before = self.waiting.len();
+                self.waiting.retain(|turn| *turn != ended);
+                self.failed |= !success && self.waiting.len() < before;
+                self.stop.take_if(|(turn, _)| *turn == ended);
+                Ok(())
             }
-            // Again and again, over a restart, until a kernel has heard it.
-            if stop == Some(false) && self.stop(turn.clone()).is_ok() {
-                stop = Some(true);
+            Ok(Told::Gone(failure)) => Err(failure),
+            Err(RecvTimeoutError::Timeout) => Ok(()),
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(Failure::new(status::SOFTWARE, "the events of the session are not heard any more"))
             }
         }
+    }
+
+    /// Ctrl-C: whether it was the second one.
+    fn interrupted(&mut self) -> bool {
+        if self.interrupt.came() {
+            if self.stop.is_some() {
+                return true;
+            }
+            let running = locked(&self.screen).renderer.running().cloned();
+            let running = running.filter(|turn| self.waiting.contains(turn));
+            self.stop = running.or_else(|| self.waiting.first().cloned()).map(|turn| (turn, false));
+            locked(&self.screen).say(Style::Warning, "stopping the turn; Ctrl-C again leaves at once");
+        }
+        // Again and again, over a restart, until a kernel has heard it.
+        if let Some((turn, false)) = &self.stop
+            && self.stop(turn.clone()).is_ok()
+        {
+            self.stop = self.stop.take().map(|(turn, _)| (turn, true));
+        }
+        false
     }
 
     /// Hands the message in: again and again while the kernel restarts, always as the same message. None if the user
@@ -140,6 +229,7 @@ impl<'a> Talk<'a> {
             model: None,
             output: None,
             time_budget_ms: None,
+            queue: self.queue,
         };
         let mut pauses = Pauses::default();
         loop {
@@ -170,7 +260,7 @@ impl<'a> Talk<'a> {
     }
 
     fn stop(&self, turn: TurnId) -> Result<(), ClientError> {
-        self.daemon().once::<Value>(method::TURN_STOP, &TurnArgument { turn }).map(|_| ())
+        self.daemon().once::<Value>(method::TURN_STOP, &TurnArgument { turn, brief: true }).map(|_| ())
     }
 
     /// Whether the daemon went away while nobody waited for a turn.
@@ -182,7 +272,14 @@ impl<'a> Talk<'a> {
     }
 }
 
-type Attached = (Receiver<Told>, Follower, Option<String>);
+struct Attached {
+    told: Receiver<Told>,
+    follower: Follower,
+    /// The last message.
+    last: Option<String>,
+    /// Turns that run or wait, for somebody at a terminal: a program waits for its own.
+    waiting: Vec<TurnId>,
+}
 
 /// Shows where a session stands, and follows it from there.
 fn attach(
@@ -191,23 +288,28 @@ fn attach(
     screen: &Arc<Mutex<Screen>>,
     on_gone: Option<OnGone>,
 ) -> Result<Attached, Failure> {
-    let (mut after, mut last) = (0, None);
+    let (mut after, mut last, mut waiting) = (0, None, Vec::new());
     if let Some(detail) = detail(daemon, session)? {
         after = detail.last_seq;
-        if let Some(turn) = detail.turns.last() {
-            last = Some(turn.input.clone());
-            let mut screen = locked(screen);
+        let open: Vec<&TurnResult> = detail.turns.iter().filter(|turn| turn.status.is_none()).collect();
+        let mut screen = locked(screen);
+        // Turns of a session come one after the other: the first open one runs, or is the next to run.
+        if let Some(turn) = open.first().or(detail.turns.last().as_ref()) {
             screen.recall(&format!("› {}", beginning(&turn.input)));
             match turn.status {
                 Some(_) => screen.recall(&beginning(&turn.content)),
                 None => screen.renderer.runs(turn.turn.clone()),
             }
         }
+        last = detail.turns.last().map(|turn| turn.input.clone());
+        if screen.has_terminal() {
+            waiting = open.iter().map(|turn| turn.turn.clone()).collect();
+        }
     }
     let (sender, told) = channel();
     let heard = Heard { screen: Arc::clone(screen), told: sender, on_gone };
     let follower = follow(daemon.home().clone(), session.clone(), after, heard)?;
-    Ok((told, follower, last))
+    Ok(Attached { told, follower, last, waiting })
 }
 
 /// The session, if it exists.
@@ -231,14 +333,4 @@ fn beginning(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_answer_is_recalled_by_its_beginning() {
-        assert_eq!(beginning("a\nb"), "a\nb");
-        let long = "x\n".repeat(40);
-        assert_eq!(beginning(&long).lines().count(), LINES + 1);
-        assert!(beginning(&long).ends_with("x\n…"));
-    }
-}
+mod tests;

@@ -15,7 +15,7 @@ pub fn execute(facts: Facts, context: &Context) -> Result<u8, Failure> {
     match facts.json {
         true => context.console.json(&list)?,
         false if list.is_empty() => context.console.remark("there are no extensions"),
-        false => context.console.print(&status::extensions(&list, context.console.colour))?,
+        false => context.console.draw(&status::extensions(&list, context.console.colour))?,
     }
     Ok(0)
 }
@@ -36,7 +36,7 @@ impl Show {
             context.daemon().call(method::EXTENSIONS_SHOW, &Named { id: self.id })?;
         match self.facts.json {
             true => context.console.json(&detail)?,
-            false => context.console.print(&render(&detail, context.console.colour))?,
+            false => context.console.draw(&render(&detail, context.console.colour))?,
         }
         Ok(0)
     }

@@ -52,6 +52,7 @@ fn status() -> Status {
         model: None,
         sessions: 0,
         queued_turns: 0,
+        budgets: Vec::new(),
         extensions: Vec::new(),
         exits: Vec::new(),
         notices: vec!["n".repeat(1_000)],

@@ -42,6 +42,7 @@ impl View<'_> {
             model: self.known.model.clone(),
             sessions: self.known.sessions,
             queued_turns: self.known.queued_turns,
+            budgets: Vec::new(),
             extensions: self.known.extensions.clone(),
             exits: self.record.exits(),
             notices,

@@ -9,9 +9,10 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::{
-    daemon::{Daemon, Settings, signal},
+    daemon::{Daemon, signal},
     model::Model,
     report::{Row, Unit, median},
+    settings::Settings,
     turns::Work,
 };
 
@@ -26,7 +27,7 @@ pub fn measure() -> Result<Vec<Row>> {
     let model = Model::start(Duration::ZERO)?;
     let mut rows = Vec::new();
     for native in [0, NATIVE] {
-        let mut daemon = Daemon::home(&model, Settings::default())?;
+        let mut daemon = Daemon::home(model.address(), Settings::default())?;
         for at in 0..native {
             daemon.native(&format!("native{at}"), "inproc")?;
         }

@@ -2,22 +2,28 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 use crate::{
-    daemon::{Daemon, Settings},
+    daemon::Daemon,
     floor,
     model::Model,
-    process::cpu_ms,
+    process::{Cores, cpu_ms},
     report::{Row, Unit, median},
+    settings::Settings,
     turns::{KEEPER, Work},
 };
 
 const ROUNDS: usize = 3;
 
-/// Kinds with the turns of a round, and the most that they may take, in floors, without and with durability.
-const WORKS: [(Work, usize, f64, Option<f64>); 3] =
-    [(Work::Echo, 600, 2.0, None), (Work::Tool, 400, 2.0, None), (Work::Delegate, 250, 2.0, Some(4.0))];
+const DURABILITIES: [&str; 3] = ["memory", "process", "full"];
+
+/// Kinds with the turns of a round, and the most that they may take, in floors, with each durability.
+const WORKS: [(Work, usize, [Option<f64>; 3]); 3] = [
+    (Work::Echo, 1000, [Some(2.0), None, None]),
+    (Work::Tool, 600, [Some(2.0), None, None]),
+    (Work::Delegate, 400, [Some(2.0), None, Some(4.0)]),
+];
 
 /// The floor is so much faster that it takes more turns to measure.
 const FLOOR: usize = 10;
@@ -25,31 +31,35 @@ const FLOOR: usize = 10;
 /// Measures.
 pub fn measure() -> Result<Vec<Row>> {
     let model = Model::start(Duration::ZERO)?;
-    let (memory, full) = (started(&model, "memory")?, started(&model, "full")?);
+    let _beside = Cores::Beside.hold()?;
+    let daemons = DURABILITIES.map(|durability| started(&model, durability));
     let mut rows = Vec::new();
-    for (work, turns, most, most_full) in WORKS {
-        let mut taken = [Vec::new(), Vec::new(), Vec::new()];
+    for (work, turns, most) in WORKS {
+        let (mut floors, mut taken) = (Vec::new(), DURABILITIES.map(|_| Vec::new()));
         for _ in 0..ROUNDS {
-            taken[0].push(floor::measure(model.address(), work, turns * FLOOR)?.cpu_ms);
-            taken[1].push(each(&memory, work, turns)?);
-            taken[2].push(each(&full, work, turns)?);
+            floors.push(floor::measure(model.address(), work, turns * FLOOR)?.cpu_ms);
+            for (daemon, taken) in daemons.iter().zip(&mut taken) {
+                let daemon = daemon.as_ref().map_err(|error| anyhow!("{error:#}"))?;
+                taken.push(each(daemon, work, turns)?);
+            }
         }
-        let [floor, memory, full] = taken.map(median);
-        let name = work.name();
+        let (floor, name) = (median(floors), work.name());
         rows.push(Row::plain(format!("CPU of the floor, `{name}`"), floor, Unit::Millis));
-        let show = |value| Unit::Millis.show(value);
-        let what = |durability| format!("CPU of a `{name}` turn over the floor, durability {durability}");
-        rows.push(Row::most(what("memory"), memory / floor, Unit::Times, most).beside(show(memory)));
-        rows.push(match most_full {
-            Some(most) => Row::most(what("full"), full / floor, Unit::Times, most).beside(show(full)),
-            None => Row::plain(what("full"), full / floor, Unit::Times).beside(show(full)),
-        });
+        for ((durability, taken), most) in DURABILITIES.into_iter().zip(taken).zip(most) {
+            let (what, cpu) =
+                (format!("CPU of a `{name}` turn over the floor, durability {durability}"), median(taken));
+            let row = match most {
+                Some(most) => Row::most(what, cpu / floor, Unit::Times, most),
+                None => Row::plain(what, cpu / floor, Unit::Times),
+            };
+            rows.push(row.beside(Unit::Millis.show(cpu)));
+        }
     }
     Ok(rows)
 }
 
 fn started(model: &Model, durability: &'static str) -> Result<Daemon> {
-    let mut daemon = Daemon::home(model, Settings { durability, ..Settings::default() })?;
+    let mut daemon = Daemon::home(model.address(), Settings::measured(durability))?;
     daemon.extension(KEEPER.0, KEEPER.1)?;
     daemon.start_whole()?;
     Ok(daemon)

@@ -3,10 +3,11 @@
 use anyhow::Result;
 
 use crate::{
-    daemon::{Client, Daemon, Settings},
+    daemon::{Client, Daemon},
     model::Model,
     process::fsync_ms,
     report::{Row, Unit, median},
+    settings::Settings,
     turns::Work,
 };
 
@@ -22,7 +23,7 @@ pub fn measure() -> Result<Vec<Row>> {
     let model = Model::start(std::time::Duration::ZERO)?;
     let mut rows = Vec::new();
     for durability in ["full", "memory"] {
-        let mut daemon = Daemon::home(&model, Settings { durability, ..Settings::default() })?;
+        let mut daemon = Daemon::home(model.address(), Settings { durability, ..Settings::default() })?;
         daemon.native("faulty", "inproc")?;
         daemon.start_whole()?;
         let fsync = if durability == "full" { fsync_ms(daemon.path())? } else { 0.0 };

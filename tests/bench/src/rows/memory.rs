@@ -5,10 +5,11 @@ use std::{thread, time::Duration};
 use anyhow::Result;
 
 use crate::{
-    daemon::{Daemon, Settings},
+    daemon::Daemon,
     model::Model,
     process::{pss_mb, tree},
     report::{Row, Unit, median},
+    settings::{Settings, Shipped},
 };
 
 /// What start-up needed is given back by then.
@@ -24,11 +25,13 @@ const NATIVE: u32 = 20;
 /// Measures.
 pub fn measure() -> Result<Vec<Row>> {
     let model = Model::start(Duration::ZERO)?;
-    let bare = idle(&model, false, |_| Ok(()))?;
-    let shipped = idle(&model, true, |_| Ok(()))?;
-    let agents = idle(&model, true, |daemon| each(AGENTS, |at| daemon.agent(&format!("agent{at}"))))?;
+    let bare = idle(&model, Shipped::None, |_| Ok(()))?;
+    let shipped = idle(&model, Shipped::All, |_| Ok(()))?;
+    let agents = idle(&model, Shipped::All, |daemon| each(AGENTS, |at| daemon.agent(&format!("agent{at}"))))?;
     let native = |isolation| {
-        idle(&model, true, |daemon| each(NATIVE, |at| daemon.native(&format!("native{at}"), isolation)))
+        idle(&model, Shipped::All, |daemon| {
+            each(NATIVE, |at| daemon.native(&format!("native{at}"), isolation))
+        })
     };
     let (inproc, apart) = (native("inproc")?, native("process")?);
     let one = |with: &Used, count: f64| (with.kernel - shipped.kernel) / count;
@@ -83,8 +86,8 @@ impl Used {
 }
 
 /// Medians over some starts of a home with what `put` puts into it.
-fn idle(model: &Model, shipped: bool, put: impl Fn(&Daemon) -> Result<()>) -> Result<Used> {
-    let mut daemon = Daemon::home(model, Settings { shipped, ..Settings::default() })?;
+fn idle(model: &Model, shipped: Shipped, put: impl Fn(&Daemon) -> Result<()>) -> Result<Used> {
+    let mut daemon = Daemon::home(model.address(), Settings { shipped, ..Settings::default() })?;
     put(&daemon)?;
     let (mut supervisors, mut kernels, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..STARTS {

@@ -5,11 +5,13 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::{
-    daemon::{Daemon, Settings},
+    daemon::Daemon,
     floor::{self, Taken},
     load,
     model::Model,
+    process::Cores,
     report::{Row, Unit, median},
+    settings::Settings,
     turns::Work,
 };
 
@@ -27,8 +29,9 @@ const LATENT_TURNS: usize = 10;
 /// Measures.
 pub fn measure() -> Result<Vec<Row>> {
     let model = Model::start(Duration::ZERO)?;
+    let _beside = Cores::Beside.hold()?;
     let daemon = |durability, model: &Model| -> Result<Daemon> {
-        let mut daemon = Daemon::home(model, Settings { durability, ..Settings::default() })?;
+        let mut daemon = Daemon::home(model.address(), Settings::measured(durability))?;
         daemon.start_whole()?;
         Ok(daemon)
     };

@@ -4,9 +4,10 @@ use anyhow::Result;
 
 use super::milliseconds;
 use crate::{
-    daemon::{Daemon, Settings},
+    daemon::Daemon,
     model::Model,
     report::{Row, Unit, median},
+    settings::Settings,
 };
 
 /// Homes for each number of extensions; each is started twice.
@@ -88,7 +89,7 @@ struct Taken {
 fn starts(model: &Model, kind: Kind, count: usize) -> Result<Taken> {
     let (mut first, mut later) = (Vec::new(), Vec::new());
     for _ in 0..HOMES {
-        let mut daemon = Daemon::home(model, Settings::default())?;
+        let mut daemon = Daemon::home(model.address(), Settings::default())?;
         for at in 0..count {
             kind.put(&daemon, at)?;
         }

@@ -1,0 +1,221 @@
+//! What happened, for people and programs that ask afterwards: traces, usage, explanations.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    AgentId, CorrelationId, FailureClass, InvocationId, ResponseStatus, SessionId, Spend, TurnId, Usage,
+};
+
+/// Parameters of [`method::TRACE_SHOW`](super::method::TRACE_SHOW).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TraceArgument {
+    /// The session, or one turn's id.
+    pub id: String,
+    /// Only this turn of the session, counted from 1; from the end where negative.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<i64>,
+}
+
+/// Everything that one turn set off, as a tree.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TurnTrace {
+    /// The session.
+    pub session: SessionId,
+    /// The turn.
+    pub turn: TurnId,
+    /// Links everything of the turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<CorrelationId>,
+    /// When its message was accepted.
+    pub accepted: Timestamp,
+    /// When it began; none while it waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<Timestamp>,
+    /// How it ended; none while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<ResponseStatus>,
+    /// The kind of failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<FailureClass>,
+    /// Spent by the whole tree.
+    pub spend: Spend,
+    /// The run of its root; empty where nothing ran.
+    pub nodes: Vec<TraceNode>,
+}
+
+/// What a node of a trace is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallKind {
+    /// A run of an agent.
+    Run,
+    /// One attempt of a model.
+    Model,
+    /// A tool call.
+    Tool,
+    /// A remark: a limit, a retry, a message that was taken in.
+    Note,
+}
+
+/// One run, model attempt or tool call, with what it set off.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TraceNode {
+    /// What it is.
+    pub kind: CallKind,
+    /// Its id: of a run, its invocation; of a tool call, its effect.
+    pub id: String,
+    /// The agent, the model or the tool; of a remark, its code.
+    pub name: String,
+    /// The agents from the root to the one that made the call.
+    pub path: Vec<AgentId>,
+    /// When it began.
+    pub started: Timestamp,
+    /// How long it took; none while it goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elapsed_ms: Option<u64>,
+    /// How it ended: a status, an outcome, or why the model stopped; of a remark, its text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+    /// Tokens: of an attempt its own, of a run those of everything below it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// US dollars; absent where a price is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+    /// Bytes that went in: a task, or parameters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_in: Option<u64>,
+    /// Bytes that came out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_out: Option<u64>,
+    /// What it set off, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<TraceNode>,
+}
+
+/// By what usage is summed up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UsageBy {
+    /// Agents.
+    Agent,
+    /// Models, as `provider/model`.
+    Model,
+    /// Sessions.
+    Session,
+    /// Days (UTC).
+    #[default]
+    Day,
+}
+
+/// Parameters of [`method::USAGE_SHOW`](super::method::USAGE_SHOW).
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UsageQuery {
+    /// The first day (UTC) that counts, as `2026-03-01`; none for all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// By what it is summed up.
+    pub by: UsageBy,
+    /// Only this session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+}
+
+/// What was used under one key.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UsageRow {
+    /// The agent, model, session or day.
+    pub key: String,
+    /// Runs of agents.
+    pub invocations: u64,
+    /// Model calls.
+    pub calls: u64,
+    /// Tokens by kind.
+    pub usage: Usage,
+    /// Tokens of calls whose end was never seen; they count against limits.
+    pub lost_tokens: u64,
+    /// US dollars of the tokens whose price is known.
+    pub cost_usd: f64,
+    /// Tokens whose price is unknown.
+    pub unpriced_tokens: u64,
+}
+
+/// Why something ended as it did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// What was asked about.
+    pub id: String,
+    /// What it is: `turn`, `session`, `run`, `tool_call`, `extension`, `limit`, `message`.
+    pub subject: String,
+    /// The answer in plain sentences, the most important first.
+    pub sentences: Vec<String>,
+    /// What to do about it; none where nothing need be done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+    /// The rows that the sentences rest on.
+    pub cited: Vec<Cited>,
+}
+
+/// A row of the journal, or of what the kernel knows, that an explanation rests on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cited {
+    /// The table, such as `turns`, `events`, `entries`, `usage`; `kernel` for what is not in the journal.
+    pub table: String,
+    /// The row's key.
+    pub key: String,
+    /// What it says.
+    pub says: String,
+}
+
+/// Names an item of a session, or the handle of a preview.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ItemArgument {
+    /// The session.
+    pub session: SessionId,
+    /// The item's id, or the handle.
+    pub id: String,
+}
+
+/// A text in full.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ItemText {
+    /// The run that it belongs to.
+    pub invocation: InvocationId,
+    /// Parameters of a call, as the model wrote them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<String>,
+    /// Text of a message, or the result of a call; none while there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+}
+
+/// Names a row by its number.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Numbered {
+    /// The number.
+    pub id: u64,
+}
+
+/// A message of the bus that was given up.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeadMessage {
+    /// Its number.
+    pub id: u64,
+    /// The topic.
+    pub topic: String,
+    /// Who should have got it.
+    pub subscriber: String,
+    /// Links it to the turn that set it off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<CorrelationId>,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// Why it was given up.
+    pub reason: String,
+    /// When it was published.
+    pub published: Timestamp,
+    /// The message.
+    pub payload: serde_json::Value,
+}

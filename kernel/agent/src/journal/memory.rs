@@ -1,0 +1,62 @@
+//! A journal without a file.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use drupe_extension_api::{EffectId, InvocationId, SessionId};
+use futures_util::future::BoxFuture;
+
+use super::{Batch, Entry, Journal, JournalFault, RecordedInvocation};
+
+/// A journal without a file, for runs that need not outlive the process.
+#[derive(Debug, Default)]
+pub struct MemoryJournal {
+    batches: Mutex<Vec<Batch>>,
+}
+
+impl MemoryJournal {
+    /// All that was committed, in order.
+    pub fn batches(&self) -> Vec<Batch> {
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A journal that holds only the first `commits` of this one, as after a crash.
+    pub fn cut(&self, commits: usize) -> Arc<Self> {
+        Arc::new(Self { batches: Mutex::new(self.batches().into_iter().take(commits).collect()) })
+    }
+}
+
+impl Journal for MemoryJournal {
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<(), JournalFault>> {
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn load(
+        &self,
+        invocation: InvocationId,
+    ) -> BoxFuture<'_, Result<Option<RecordedInvocation>, JournalFault>> {
+        let mut found: HashMap<InvocationId, RecordedInvocation> = HashMap::new();
+        for entry in
+            self.batches().into_iter().flat_map(|b| b.entries).filter(|e| *e.invocation() == invocation)
+        {
+            found.entry(invocation.clone()).or_default().apply(entry);
+        }
+        Box::pin(std::future::ready(Ok(found.remove(&invocation))))
+    }
+
+    fn output(
+        &self,
+        session: SessionId,
+        effect: EffectId,
+    ) -> BoxFuture<'_, Result<Option<String>, JournalFault>> {
+        let entries = self.batches().into_iter().filter(|b| b.session == session).flat_map(|b| b.entries);
+        let results = entries.filter_map(|entry| match entry {
+            Entry::Result { effect: of, content, .. } if of == effect => Some(content),
+            _ => None,
+        });
+        Box::pin(std::future::ready(Ok(results.last())))
+    }
+}

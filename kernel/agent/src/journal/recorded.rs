@@ -1,0 +1,148 @@
+//! What a journal holds of one run, put together from its entries.
+//!
+//! It deliberately decides nothing: what a recorded thing means for a run that goes on is decided where it goes on.
+
+use drupe_extension_api::{AgentResponse, EffectClass, EffectId, Message, Spend, ToolStatus, TurnId, Usage};
+
+use super::{Compaction, Entry};
+
+/// What is recorded of an invocation.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RecordedInvocation {
+    /// Its task.
+    pub task: String,
+    /// Its steps, in order.
+    pub steps: Vec<RecordedStep>,
+    /// How it ended, if it did.
+    pub response: Option<AgentResponse>,
+    /// What it and all below it had spent when it ended.
+    pub spend: Spend,
+}
+
+/// What is recorded of a step.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RecordedStep {
+    /// From 1.
+    pub step: u32,
+    /// The last attempt that began.
+    pub attempt: u32,
+    /// The model of that attempt.
+    pub model: String,
+    /// Tokens set aside for that attempt; 0 once its end is recorded.
+    pub reserved_tokens: u64,
+    /// Tokens of attempts that count as used although their end was never seen.
+    pub lost_tokens: u64,
+    /// US dollars that those may have cost.
+    pub lost_usd: f64,
+    /// The assistant's message, if the model answered.
+    pub answer: Option<Message>,
+    /// Tokens spent on the answer and on all that went before it in the step.
+    pub usage: Usage,
+    /// US dollars; none where a price is unknown.
+    pub cost_usd: Option<f64>,
+    /// How the transcript was made smaller before the step, in order.
+    pub compactions: Vec<Compaction>,
+    /// The tool calls that were intended, by their place.
+    pub effects: Vec<RecordedEffect>,
+    /// Messages that the loop added.
+    pub notes: Vec<Message>,
+    /// Messages of the user that were taken in after it, with their own turns.
+    pub steered: Vec<(TurnId, Message)>,
+}
+
+/// What is recorded of a tool call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordedEffect {
+    /// Its place in the step.
+    pub index: u32,
+    /// Its id.
+    pub effect: EffectId,
+    /// What may happen to it after a crash.
+    pub class: EffectClass,
+    /// Whether it was refused because `max_tool_calls` was used up.
+    pub over_limit: bool,
+    /// How it ended, if it did.
+    pub result: Option<(ToolStatus, String)>,
+}
+
+impl RecordedInvocation {
+    /// Adds one entry that belongs to this invocation; entries come in the order of their commits.
+    pub fn apply(&mut self, entry: Entry) {
+        match entry {
+            Entry::Begin { task, .. } => self.task = task,
+            Entry::Step { step, attempt, model, reserved_tokens, .. } => {
+                let at = self.step(step);
+                at.lost_tokens = at.lost_tokens.saturating_add(at.reserved_tokens);
+                (at.attempt, at.model, at.reserved_tokens) = (attempt, model, reserved_tokens);
+            }
+            Entry::Answer { step, message, usage, cost_usd, .. } => {
+                let at = self.step(step);
+                at.answer = Some(message);
+                at.spent(usage, cost_usd);
+            }
+            Entry::Failed { step, usage, cost_usd, lost_tokens, lost_usd, .. } => {
+                let at = self.step(step);
+                at.spent(usage, cost_usd);
+                at.lost_tokens = at.lost_tokens.saturating_add(lost_tokens);
+                at.lost_usd += lost_usd;
+            }
+            Entry::Compacted { step, compaction, usage, cost_usd, model, .. } => {
+                let at = self.step(step);
+                at.compactions.push(compaction);
+                if !model.is_empty() {
+                    at.spent(usage, cost_usd);
+                }
+            }
+            Entry::Steered { step, turn, message, .. } => self.step(step).steered.push((turn, message)),
+            Entry::Intent { step, index, effect, class, over_limit, .. } => {
+                let intended = RecordedEffect { index, effect, class, over_limit, result: None };
+                self.step(step).effects.push(intended);
+            }
+            Entry::Result { step, effect, status, content, .. } => {
+                if let Some(known) = self.step(step).effects.iter_mut().find(|e| e.effect == effect) {
+                    known.result = Some((status, content));
+                }
+            }
+            Entry::Note { step, message, .. } => self.step(step).notes.push(message),
+            Entry::End { response, spend, .. } => {
+                self.response = Some(response);
+                self.spend = spend;
+            }
+        }
+    }
+
+    /// Tokens of model calls of its own whose end was never seen.
+    pub fn lost_tokens(&self) -> u64 {
+        self.steps.iter().map(RecordedStep::lost).fold(0, u64::saturating_add)
+    }
+
+    /// US dollars that those may have cost, as far as it was recorded.
+    pub fn lost_usd(&self) -> f64 {
+        self.steps.iter().map(|step| step.lost_usd).sum()
+    }
+
+    fn step(&mut self, step: u32) -> &mut RecordedStep {
+        let at = self.steps.partition_point(|s| s.step < step);
+        if self.steps.get(at).is_none_or(|s| s.step != step) {
+            let new = RecordedStep { step, cost_usd: Some(0.0), ..RecordedStep::default() };
+            self.steps.insert(at, new);
+        }
+        &mut self.steps[at]
+    }
+}
+
+impl RecordedStep {
+    /// Tokens of attempts whose end was never seen.
+    pub fn lost(&self) -> u64 {
+        self.lost_tokens.saturating_add(self.reserved_tokens)
+    }
+
+    /// The end of the attempt that ran.
+    fn spent(&mut self, usage: Usage, cost_usd: Option<f64>) {
+        self.reserved_tokens = 0;
+        self.usage += usage;
+        if usage.total() > 0 {
+            self.cost_usd = self.cost_usd.zip(cost_usd).map(|(sum, more)| sum + more);
+        }
+    }
+}

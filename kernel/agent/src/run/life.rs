@@ -1,0 +1,261 @@
+//! How a run begins and ends: whether it may, what is recorded and told of it.
+
+use std::sync::Arc;
+
+use drupe_extension_api::{
+    AgentId, AgentResponse, BudgetUse, EventBody, FailureClass, Preview, ResponseStatus, wire::HookPoint,
+};
+use drupe_limits::Spender;
+use serde_json::{Map, Value, json};
+use tracing::Instrument;
+
+use super::Run;
+use crate::{
+    agent::{Agent, Task},
+    journal::{Entry, JournalFault, RecordedInvocation},
+    topics::{self, MAX_HOPS, TopicMessage},
+};
+
+/// How a run is entered.
+pub(super) enum Entered {
+    /// An earlier process ended it so.
+    Ended(AgentResponse),
+    /// An earlier process began it.
+    Begun,
+    /// Nobody did.
+    New,
+}
+
+/// Why a run does not begin.
+pub(super) struct Refusal {
+    response: Box<AgentResponse>,
+    /// The limit that is told.
+    limit: Option<Box<BudgetUse>>,
+}
+
+impl Refusal {
+    pub(super) fn new(class: FailureClass, message: impl Into<String>) -> Self {
+        Self { response: Box::new(AgentResponse::error(class, message)), limit: None }
+    }
+
+    pub(super) fn limit(used: BudgetUse, message: impl Into<String>) -> Self {
+        Self { limit: Some(Box::new(used)), ..Self::new(FailureClass::Budget, message) }
+    }
+
+    fn blocked(reason: String) -> Self {
+        Self { response: Box::new(AgentResponse::refused(reason)), limit: None }
+    }
+}
+
+impl Run {
+    /// The root of a turn, from its beginning to its end.
+    pub(super) async fn root(
+        self: &Arc<Self>,
+        agent: &Arc<dyn Agent>,
+        task: Task,
+    ) -> Result<AgentResponse, JournalFault> {
+        let response = match self.enter().await? {
+            Entered::Ended(response) => return Ok(response),
+            Entered::Begun => self.work(agent, task).await,
+            Entered::New => {
+                self.begin(&task);
+                match self.admit_root().await {
+                    Ok(()) => self.work(agent, task).await,
+                    Err(refusal) => {
+                        let mut response = self.refused(refusal);
+                        self.complete(&mut response);
+                        response
+                    }
+                }
+            }
+        };
+        self.ask_after(HookPoint::TurnEnd, || outcome(&response)).await;
+        Ok(response)
+    }
+
+    /// Takes over what an earlier process recorded of the run.
+    pub(super) async fn enter(&self) -> Result<Entered, JournalFault> {
+        let Some(recorded) = self.recorded().await? else { return Ok(Entered::New) };
+        if let RecordedInvocation { response: Some(response), .. } = recorded {
+            // The run itself is in the sum.
+            self.recharge(self.id.clone(), true).await?;
+            return Ok(Entered::Ended(response));
+        }
+        self.budget.count_invocation();
+        self.recharge_outside(&recorded).await?;
+        Ok(Entered::Begun)
+    }
+
+    /// Whether a sub-agent may begin; counts it.
+    pub(super) async fn admit(&self, task: &Task) -> Result<(), Refusal> {
+        let facts = || json!({"task": Preview::of(&task.text)});
+        if let Some(reason) = self.ask_before(HookPoint::BeforeAgent, facts).await {
+            return Err(Refusal::blocked(reason));
+        }
+        self.count()
+    }
+
+    async fn admit_root(&self) -> Result<(), Refusal> {
+        let chain = &self.scope.chain;
+        if chain.hops > MAX_HOPS {
+            let message = format!(
+                "a chain of events has come {} hops far, and ends after {MAX_HOPS}: agents set each other off ({})",
+                chain.hops,
+                arrows(&chain.ancestors)
+            );
+            return Err(Refusal::new(FailureClass::Loop, message));
+        }
+        if chain.ancestors.contains(&self.agent) {
+            return Err(Refusal::new(FailureClass::Loop, already(&self.agent, &chain.ancestors)));
+        }
+        let facts = || json!({"message": Preview::of(&self.scope.user_message)});
+        if let Some(reason) = self.ask_before(HookPoint::TurnStart, facts).await {
+            return Err(Refusal::blocked(reason));
+        }
+        self.count()
+    }
+
+    /// Counts a run that begins, in its tree and in the quotas.
+    fn count(&self) -> Result<(), Refusal> {
+        self.budget.invocation().map_err(|error| Refusal::limit(error.told(), error.to_string()))?;
+        let who = Spender { session: &self.scope.session, agent: &self.agent };
+        match self.scope.quotas.begin_run(who, self.scope.clock.now_ms()) {
+            Ok(warnings) => {
+                for warning in warnings {
+                    self.event(EventBody::BudgetWarning(warning));
+                }
+                Ok(())
+            }
+            Err(error) => {
+                self.budget.take_back_invocation();
+                Err(Refusal::limit(error.used.clone(), error.to_string()))
+            }
+        }
+    }
+
+    /// Tells, as a part of this run, why another or itself does not begin.
+    pub(super) fn refused(&self, refusal: Refusal) -> AgentResponse {
+        if let Some(used) = refusal.limit {
+            self.event(EventBody::BudgetExceeded(*used));
+        }
+        *refusal.response
+    }
+
+    /// Records the beginning.
+    pub(super) fn begin(&self, task: &Task) {
+        self.record(Entry::Begin {
+            invocation: self.id.clone(),
+            agent: self.agent.clone(),
+            parent: self.parent.clone(),
+            depth: self.depth(),
+            task: task.text.clone(),
+        });
+        if self.parent.is_some() {
+            self.event(EventBody::SubagentStarted { task: Preview::of(&task.text) });
+        }
+        self.publish(topics::INVOKED, || json!({"task": Preview::of(&task.text)}));
+    }
+
+    /// Does the task and records the end.
+    pub(super) async fn work(self: &Arc<Self>, agent: &Arc<dyn Agent>, task: Task) -> AgentResponse {
+        let path = self.path.iter().map(AgentId::as_str).collect::<Vec<_>>().join("/");
+        let span = tracing::info_span!("run", path);
+        let mut response = agent.invoke(task, Arc::clone(self)).instrument(span).await;
+        self.complete(&mut response);
+        response
+    }
+
+    /// Ends what it left running, makes the response true, and records the end.
+    pub(super) fn complete(&self, response: &mut AgentResponse) {
+        self.cancel.cancel();
+        self.end_plan();
+        self.ledger().close(&self.id, &self.place());
+        let spend = self.spend();
+        response.tokens_used = Some(spend.usage.total());
+        response.turns_used.get_or_insert(spend.turns);
+        if response.status == ResponseStatus::Success {
+            (response.error, response.class) = (None, None);
+        } else {
+            response.error.get_or_insert_with(|| response.content.clone());
+        }
+        if response.content.trim().is_empty() {
+            response.content = response.error.clone().unwrap_or_else(|| "(no text)".into());
+        }
+        self.tell_end(response);
+        self.record(Entry::End { invocation: self.id.clone(), response: response.clone(), spend });
+    }
+
+    fn tell_end(&self, response: &AgentResponse) {
+        let spend = self.spend();
+        let error = response.error.as_deref().unwrap_or_default();
+        if self.parent.is_some() {
+            self.event(match response.status {
+                ResponseStatus::Success => {
+                    EventBody::SubagentCompleted { content: Preview::of(&response.content), spend }
+                }
+                status => EventBody::SubagentFailed {
+                    status,
+                    error: error.to_owned(),
+                    class: response.class,
+                    spend,
+                },
+            });
+        } else if response.status == ResponseStatus::Error && response.class != Some(FailureClass::Cancelled)
+        {
+            // A sub-agent's failure is its call's; a cancelled turn has not failed.
+            self.error_item(error);
+        }
+        let topic = if response.status == ResponseStatus::Success { topics::RESULT } else { topics::ERROR };
+        self.publish(topic, || {
+            let mut facts = outcome(response);
+            facts["spend"] = json!(spend);
+            facts
+        });
+    }
+
+    /// Gives a message to a topic, if anybody listens.
+    fn publish(&self, topic: &str, facts: impl FnOnce() -> Value) {
+        if !self.scope.topics.listens(topic) {
+            return;
+        }
+        let mut payload = Map::new();
+        payload.insert("agent".into(), json!(self.agent));
+        payload.insert("invocation".into(), json!(self.id));
+        if let Some(parent) = &self.parent {
+            payload.insert("parent".into(), json!(parent));
+        }
+        payload.insert("depth".into(), json!(self.depth()));
+        payload.insert("session".into(), json!(self.scope.session));
+        payload.insert("turn".into(), json!(self.scope.turn));
+        if let Value::Object(facts) = facts() {
+            payload.extend(facts);
+        }
+        self.ledger().message(TopicMessage {
+            topic: topic.to_owned(),
+            payload: Value::Object(payload),
+            chain: self.scope.chain.after(&self.path),
+            correlation: Some(self.scope.correlation.clone()),
+        });
+    }
+}
+
+/// How a run ended, for hooks and topics.
+pub(super) fn outcome(response: &AgentResponse) -> Value {
+    let mut facts = json!({"status": response.status});
+    if response.status == ResponseStatus::Success {
+        facts["content"] = json!(Preview::of(&response.content));
+    } else {
+        facts["error"] = json!(Preview::of(response.error.as_deref().unwrap_or(&response.content)));
+        facts["class"] = json!(response.class);
+    }
+    facts
+}
+
+/// Says that an agent is among those at work.
+pub(super) fn already(agent: &AgentId, path: &[AgentId]) -> String {
+    format!("agent `{agent}` is already working on this ({}), so it cannot be called again", arrows(path))
+}
+
+fn arrows(path: &[AgentId]) -> String {
+    path.iter().map(AgentId::as_str).collect::<Vec<_>>().join(" → ")
+}

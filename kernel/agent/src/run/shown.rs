@@ -1,0 +1,98 @@
+//! What tools of the loop's own keep in a run: its plan, and the tools that were looked up.
+
+use std::{
+    collections::BTreeSet,
+    sync::{MutexGuard, PoisonError},
+};
+
+use drupe_extension_api::{EventBody, Item, ItemKind, ItemOutcome, Preview, ToolName};
+use tokio::time::Instant;
+
+use super::{Run, millis};
+
+#[derive(Default)]
+pub(super) struct Shown {
+    /// The last plan.
+    plan: Option<String>,
+    /// When its item was started.
+    plan_began: Option<Instant>,
+    /// Deferred tools that were looked up.
+    brought: BTreeSet<ToolName>,
+    /// An item of a model's answer tells of the failure by which the run ends.
+    failed: bool,
+}
+
+impl Run {
+    /// Shows a plan: the item begins with the first one, and the last one completes it when the run ends.
+    pub(crate) fn show_plan(&self, plan: String) {
+        let mut shown = self.shown();
+        self.start_plan(&mut shown);
+        self.event(EventBody::ItemUpdated {
+            id: self.plan_id(),
+            item: ItemKind::TodoList,
+            delta: plan.clone(),
+        });
+        shown.plan = Some(plan);
+    }
+
+    /// Takes over a plan that an earlier process showed.
+    pub(crate) fn keep_plan(&self, plan: String) {
+        self.shown().plan = Some(plan);
+    }
+
+    fn start_plan(&self, shown: &mut Shown) {
+        if shown.plan_began.is_none() {
+            shown.plan_began = Some(Instant::now());
+            self.event(EventBody::ItemStarted { item: self.plan_item(None) });
+        }
+    }
+
+    /// Completes the plan with what it is by now.
+    pub(super) fn end_plan(&self) {
+        let mut shown = self.shown();
+        let Some(plan) = shown.plan.take() else { return };
+        self.start_plan(&mut shown);
+        let elapsed_ms = shown.plan_began.map_or(0, |began| millis(began.elapsed()));
+        let item = self.plan_item(Some(Preview::kept(&plan, &self.plan_id())));
+        self.event(EventBody::ItemCompleted { item, outcome: ItemOutcome::Ok, elapsed_ms });
+    }
+
+    fn plan_item(&self, output: Option<Preview>) -> Item {
+        Item { id: self.plan_id(), kind: ItemKind::TodoList, name: None, input: None, output }
+    }
+
+    fn plan_id(&self) -> String {
+        format!("{}.plan", self.id)
+    }
+
+    /// Deferred tools that were looked up are offered from the next step on.
+    pub(crate) fn bring(&self, names: impl IntoIterator<Item = ToolName>) {
+        self.shown().brought.extend(names);
+    }
+
+    /// The deferred tools that were looked up.
+    pub(crate) fn brought(&self) -> BTreeSet<ToolName> {
+        self.shown().brought.clone()
+    }
+
+    /// The item of a model's answer ended without success.
+    pub(crate) fn item_failed(&self) {
+        self.shown().failed = true;
+    }
+
+    /// Tells of a failure that no item tells of.
+    pub(super) fn error_item(&self, error: &str) {
+        if self.shown().failed {
+            return;
+        }
+        let id = format!("{}.error", self.id);
+        let item = |output| Item { id: id.clone(), kind: ItemKind::Error, name: None, input: None, output };
+        self.event(EventBody::ItemStarted { item: item(None) });
+        let item = item(Some(Preview::of(error)));
+        self.event(EventBody::ItemCompleted { item, outcome: ItemOutcome::Error, elapsed_ms: 0 });
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

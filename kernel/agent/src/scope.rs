@@ -1,0 +1,122 @@
+//! What all runs of one turn share.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
+
+use drupe_extension_api::{CorrelationId, Event, SessionId, TurnId};
+use drupe_limits::{Gates, Quotas};
+use tokio::sync::Semaphore;
+
+use crate::{
+    clock::{Clock, SystemClock},
+    hooks::{Hooks, NoHooks},
+    journal::Journal,
+    policy::{Allowlist, Policy},
+    ratios::Ratios,
+    results::TOOL_RESPONSE_MAX_BYTES,
+    steering::Steering,
+    topics::{Chain, NoTopics, Topics},
+};
+
+/// Weights of the session's gate.
+pub const GATE: usize = 16;
+
+/// Watches a run while it happens.
+pub trait Observer: Send + Sync {
+    /// A part of an item's text, or a reset; never recorded. Must not block.
+    fn live(&self, event: Event);
+
+    /// Whether anybody watches that session now. Live events are made only then; must not block.
+    fn watched(&self, session: &SessionId) -> bool {
+        let _ = session;
+        true
+    }
+}
+
+/// An observer that looks away.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Silent;
+
+impl Observer for Silent {
+    fn live(&self, _: Event) {}
+
+    fn watched(&self, _: &SessionId) -> bool {
+        false
+    }
+}
+
+/// What all runs of one turn share.
+pub struct TurnScope {
+    /// The conversation.
+    pub session: SessionId,
+    /// The turn.
+    pub turn: TurnId,
+    /// Links everything of the turn; the turn's own id where nothing else is set.
+    pub correlation: CorrelationId,
+    /// The root of relative paths.
+    pub base_folder: PathBuf,
+    /// The message that set the turn off.
+    pub user_message: String,
+    /// What set the turn off through events.
+    pub chain: Chain,
+    /// Where records go.
+    pub journal: Arc<dyn Journal>,
+    /// Decides about tool calls.
+    pub policy: Arc<dyn Policy>,
+    /// Is asked before and after.
+    pub hooks: Arc<dyn Hooks>,
+    /// Watches.
+    pub observer: Arc<dyn Observer>,
+    /// Knows who follows what.
+    pub topics: Arc<dyn Topics>,
+    /// Tells the time.
+    pub clock: Arc<dyn Clock>,
+    /// Budgets of day, session and agents.
+    pub quotas: Arc<Quotas>,
+    /// Bounds how many runs of one agent go on at the same time.
+    pub gates: Arc<Gates>,
+    /// The session's gate of [`GATE`] weights.
+    pub gate: Arc<Semaphore>,
+    /// Bytes a token, by model.
+    pub ratios: Arc<Ratios>,
+    /// Further messages of the user.
+    pub steering: Arc<Steering>,
+    /// Bytes of one tool result that a model is shown; [`TOOL_RESPONSE_MAX_BYTES`] where nothing else is wanted.
+    pub tool_response_max_bytes: usize,
+    /// Whether an earlier process may have begun this turn.
+    pub resumed: bool,
+    /// Code and text of each diagnostic of the turn so far.
+    pub diagnostics: Mutex<Vec<String>>,
+}
+
+impl TurnScope {
+    /// A turn that nothing beyond its runs' own limits bounds, that nobody watches, and that begins now.
+    pub fn new(session: SessionId, turn: TurnId, user_message: String, journal: Arc<dyn Journal>) -> Self {
+        let correlation =
+            CorrelationId::new(turn.as_str()).expect("the ids of turns and correlations have one form");
+        Self {
+            session,
+            turn,
+            correlation,
+            base_folder: PathBuf::from("."),
+            user_message,
+            chain: Chain::default(),
+            journal,
+            policy: Arc::new(Allowlist),
+            hooks: Arc::new(NoHooks),
+            observer: Arc::new(Silent),
+            topics: Arc::new(NoTopics),
+            clock: Arc::new(SystemClock),
+            quotas: Arc::new(Quotas::unlimited()),
+            gates: Arc::new(Gates::open()),
+            gate: Arc::new(Semaphore::new(GATE)),
+            ratios: Arc::default(),
+            steering: Arc::default(),
+            tool_response_max_bytes: TOOL_RESPONSE_MAX_BYTES,
+            resumed: false,
+            diagnostics: Mutex::default(),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Further messages of the user for a turn that runs.
+//!
+//! A message is either taken in by the root's loop, which records it, or given back when the turn takes none any
+//! more. Nothing is in both places, and nothing gets lost between them.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use drupe_extension_api::TurnId;
+
+/// A message that waits to be taken in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Steered {
+    /// The turn that it would have set off.
+    pub turn: TurnId,
+    /// What the user says.
+    pub text: String,
+}
+
+/// The messages that wait for one running turn.
+#[derive(Debug, Default)]
+pub struct Steering(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: VecDeque<Steered>,
+    closed: bool,
+}
+
+impl Steering {
+    /// Hands a message to the turn.
+    ///
+    /// # Errors
+    /// The message, once the turn takes none any more.
+    pub fn push(&self, message: Steered) -> Result<(), Steered> {
+        let mut state = self.state();
+        if state.closed {
+            return Err(message);
+        }
+        state.waiting.push_back(message);
+        Ok(())
+    }
+
+    /// Takes no more messages from now on; gives those that nobody took in.
+    pub fn close(&self) -> Vec<Steered> {
+        let mut state = self.state();
+        state.closed = true;
+        state.waiting.drain(..).collect()
+    }
+
+    /// Takes the messages that wait.
+    pub(crate) fn take(&self) -> Vec<Steered> {
+        self.state().waiting.drain(..).collect()
+    }
+
+    /// Takes the messages that wait, or no more from now on: between the two nothing can come in.
+    pub(crate) fn take_or_close(&self) -> Vec<Steered> {
+        let mut state = self.state();
+        state.closed = state.waiting.is_empty();
+        state.waiting.drain(..).collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A queue stays one when a holder panics.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(text: &str) -> Steered {
+        Steered { turn: TurnId::new(text).expect("a valid id"), text: text.into() }
+    }
+
+    #[test]
+    fn a_message_is_taken_in_or_given_back() {
+        let steering = Steering::default();
+        assert_eq!(steering.push(message("a")), Ok(()));
+        assert_eq!(steering.take_or_close(), [message("a")]);
+        assert_eq!(steering.push(message("b")), Ok(()), "what took something in takes more");
+        assert_eq!(steering.take(), [message("b")]);
+        assert_eq!(steering.take_or_close(), []);
+        assert_eq!(steering.push(message("c")), Err(message("c")));
+    }
+
+    #[test]
+    fn what_waits_at_the_end_is_given_back() {
+        let steering = Steering::default();
+        for text in ["a", "b"] {
+            assert_eq!(steering.push(message(text)), Ok(()));
+        }
+        assert_eq!(steering.close(), [message("a"), message("b")]);
+        assert_eq!(steering.close(), []);
+        assert_eq!(steering.push(message("c")), Err(message("c")));
+    }
+}

@@ -1,0 +1,98 @@
+//! Further messages of the user while a turn runs.
+
+use std::sync::Arc;
+
+use drupe_extension_api::{EffectClass, EventBody, Message, TurnId};
+
+use super::*;
+use crate::*;
+
+fn message(text: &str) -> Steered {
+    Steered { turn: TurnId::new(text).expect("a valid id"), text: text.into() }
+}
+
+/// The case, with messages that wait from the beginning.
+fn steered(case: Case, texts: &'static [&'static str]) -> Case {
+    let scope: Box<dyn FnOnce(&mut TurnScope)> = Box::new(move |scope| {
+        for text in texts {
+            scope.steering.push(message(text)).expect("it takes messages");
+        }
+    });
+    Case { scope, ..case }
+}
+
+/// What the root's model was told by the user, in its last request.
+fn told(seen: &Seen) -> Vec<String> {
+    let last = seen.model.requests().into_iter().rfind(|r| r.agent.id.as_str() == "main").expect("it asked");
+    let user = |m: &Arc<Message>| match &**m {
+        Message::User { content } => Some(content.clone()),
+        _ => None,
+    };
+    last.messages.iter().filter_map(user).collect()
+}
+
+fn recorded(seen: &Seen) -> Vec<(u32, String)> {
+    let of = |e: &Entry| match e {
+        Entry::Steered { step, turn, .. } => Some((*step, turn.to_string())),
+        _ => None,
+    };
+    seen.entries.iter().filter_map(of).collect()
+}
+
+#[tokio::test]
+async fn messages_are_taken_in_after_the_results_of_a_step() {
+    let case = Case::of(&[call(&[("a", "{}")]), say("done")], [Fake::says("a").registered()]);
+    let seen = steered(case, &["more", "and-more"]).run().await;
+    assert_eq!(told(&seen), ["do it", "more", "and-more"]);
+    assert_eq!(recorded(&seen), [(1, "more".into()), (1, "and-more".into())]);
+    let events = seen.events.iter().filter(|(_, e)| matches!(e, EventBody::TurnSteered { .. }));
+    assert_eq!((events.count(), seen.outcome.1.len()), (2, 0));
+}
+
+#[tokio::test]
+async fn a_message_that_waits_when_the_model_has_answered_is_answered_too() {
+    let seen = steered(Case::of(&[say("first"), say("second")], []), &["more"]).run().await;
+    assert_eq!(seen.response.content, "second");
+    assert_eq!(recorded(&seen), [(1, "more".into())]);
+}
+
+#[tokio::test]
+async fn what_nobody_could_answer_any_more_is_given_back() {
+    let mut short = definition("main");
+    short.limits.max_turns = 1;
+    let seen = steered(Case::defined(short, &[say("first"), say("never")], []), &["more"]).run().await;
+    assert_eq!(seen.response.content, "first");
+    assert_eq!((recorded(&seen), seen.outcome.1), (vec![], vec![message("more")]));
+}
+
+#[tokio::test]
+async fn only_the_root_takes_messages_in() {
+    let root = [call(&[("agent_sub", r#"{"task": "t"}"#)]), say("done")];
+    let sub = [call(&[("a", "{}")]), say("a part")];
+    let model = Arc::new(Plays::new(&[("main", &root), ("sub", &sub)]));
+    let sub = looping(definition("sub"), &model, [Fake::says("a").registered()]);
+    let case = Case::new(looping(definition("main"), &model, [as_tool(&sub)]), &model);
+    let seen = steered(case, &["more"]).run().await;
+    assert_eq!(told(&seen), ["do it", "more"]);
+    assert_eq!(recorded(&seen).len(), 1);
+    for request in seen.model.requests().iter().filter(|r| r.agent.id.as_str() == "sub") {
+        let says = |m: &Arc<Message>| matches!(&**m, Message::User { content } if content == "more");
+        assert!(!request.messages.iter().any(says));
+    }
+}
+
+#[tokio::test]
+async fn what_was_taken_in_stays_so_after_a_cut() {
+    for script in [vec![call(&[("a", "{}")]), say("done")], vec![say("first"), say("second")]] {
+        let whole = same_after_any_cut(|journal, resumed| {
+            let tool = Fake::says("a").class(EffectClass::Pure).registered();
+            let case = Case { journal: Arc::clone(journal), resumed, ..Case::of(&script, [tool]) };
+            // A message that is recorded as taken in waits no more.
+            let taken =
+                journal.batches().iter().flat_map(|b| &b.entries).any(|e| matches!(e, Entry::Steered { .. }));
+            if taken { case } else { steered(case, &["more"]) }
+        })
+        .await;
+        assert_eq!(recorded(&whole).len(), 1);
+    }
+}

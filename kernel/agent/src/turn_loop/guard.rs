@@ -1,0 +1,252 @@
+//! Keeps the transcript within the model's window.
+//!
+//! First older results give way to their handles, then the older history gives way to a summary by the model, and
+//! last the model is asked for its answer without tools. Each is recorded with the step before which it happened.
+
+use std::{fmt::Write, sync::Arc};
+
+use drupe_extension_api::{EventBody, Message};
+
+use super::{
+    Offer, Progress, Stop,
+    ask::{Given, Question},
+    transcript::{Base, Transcript},
+};
+use crate::{
+    journal::{Compaction, Entry},
+    prompt,
+};
+
+/// Steps whose messages stay whole: what the model works with.
+const KEPT: u32 = 2;
+
+/// The part of the window that is kept free for the answer, at most.
+const ROOM: u64 = 4;
+
+/// Tokens that a summary may have.
+const SUMMARY: u32 = 1_000;
+
+impl Progress<'_> {
+    /// Makes the transcript fit before `step`. `attempt` moves on where the model is asked for it.
+    pub(super) async fn guard(&mut self, step: u32, attempt: &mut u32) -> Result<(), Stop> {
+        if self.fits() {
+            return Ok(());
+        }
+        let before = step.saturating_sub(KEPT).max(1);
+        self.elide(step, before);
+        if !self.fits() && !self.transcript.older(before).is_empty() {
+            self.summarise(step, before, attempt).await?;
+        }
+        if self.fits() {
+            return Ok(());
+        }
+        if !self.forced {
+            self.compact(step, Compaction::Forced);
+            self.diagnostic(
+                "context_forced",
+                "the window is full, so the model is asked for its last answer",
+            );
+        }
+        for before in [step.saturating_sub(1), step] {
+            if !self.fits() {
+                self.elide(step, before);
+            }
+        }
+        if self.fits() { Ok(()) } else { Err(self.too_long()) }
+    }
+
+    /// Does what an earlier process did before a step.
+    pub(super) fn compacted(&mut self, compactions: &[Compaction]) {
+        for compaction in compactions {
+            self.apply(compaction);
+        }
+    }
+
+    fn elide(&mut self, step: u32, before: u32) {
+        if self.transcript.can_elide(before) {
+            let was = self.transcript.bytes();
+            self.compact(step, Compaction::Elided { before });
+            let gone = was.saturating_sub(self.transcript.bytes());
+            self.diagnostic("context_elided", &format!("{gone} bytes of older tool results were set aside"));
+        }
+    }
+
+    /// Has the model sum up what stands before `before`. Where it cannot, that is left out, and said so.
+    async fn summarise(&mut self, step: u32, before: u32, attempt: &mut u32) -> Result<(), Stop> {
+        self.check_end()?;
+        let most = SUMMARY.min(self.room());
+        // Both texts around the history have a fixed, small size.
+        let input = self.window().saturating_sub(u64::from(most));
+        let frame = prompt::SUMMARISE.len() + prompt::history("").len() + 100;
+        let room = self.run.scope.ratios.bytes(self.model_name(), input).saturating_sub(frame);
+        let content = prompt::history(&told(&self.transcript.older(before), room));
+        let mut asked = Transcript::new(Base::new(prompt::SUMMARISE, &[]));
+        asked.add_task(Arc::new(Message::User { content }));
+        let question = Question {
+            step,
+            attempt: *attempt,
+            item: None,
+            system: prompt::SUMMARISE.into(),
+            messages: asked.messages(),
+            offer: Offer::default(),
+            bytes: asked.bytes(),
+            hash: asked.hash(),
+            max_output_tokens: most,
+        };
+        let given = match self.put(question).await {
+            Ok(given) if !given.text.trim().is_empty() => given,
+            // It was paid for all the same.
+            Ok(given) => Given { text: prompt::NO_SUMMARY.into(), ..given },
+            Err(Stop::Model(fault)) => {
+                *attempt += 1;
+                self.diagnostic("context_left_out", &format!("the history could not be summed up: {fault}"));
+                self.compact(step, Compaction::Summarised { before, summary: prompt::NO_SUMMARY.into() });
+                return Ok(());
+            }
+            Err(stop) => return Err(stop),
+        };
+        *attempt += 1;
+        let compaction = Compaction::Summarised { before, summary: given.text };
+        self.apply(&compaction);
+        self.run.record(Entry::Compacted {
+            invocation: self.run.id.clone(),
+            step,
+            compaction,
+            model: given.model,
+            usage: given.usage,
+            cost_usd: given.cost_usd,
+            estimated: given.estimated,
+        });
+        self.diagnostic(
+            "context_summarised",
+            "the window was full, so the model summed up the older history",
+        );
+        Ok(())
+    }
+
+    /// Makes it smaller without the model, and records it.
+    fn compact(&mut self, step: u32, compaction: Compaction) {
+        self.apply(&compaction);
+        self.run.record(Entry::Compacted {
+            invocation: self.run.id.clone(),
+            step,
+            compaction,
+            model: String::new(),
+            usage: Default::default(),
+            cost_usd: Some(0.0),
+            estimated: false,
+        });
+    }
+
+    fn apply(&mut self, compaction: &Compaction) {
+        self.transcript.compact(compaction);
+        if *compaction == Compaction::Forced {
+            self.forced = true;
+            self.offer();
+        }
+    }
+
+    fn fits(&self) -> bool {
+        self.input_tokens() + u64::from(self.room()) <= self.window()
+    }
+
+    /// Tokens that are kept free for the answer.
+    fn room(&self) -> u32 {
+        let wanted = self.agent.shared.parameters.max_output_tokens.unwrap_or(u32::MAX);
+        let most = u32::try_from(self.window() / ROOM).unwrap_or(u32::MAX);
+        wanted.min(self.agent.model.profile().max_output_tokens).min(most)
+    }
+
+    fn window(&self) -> u64 {
+        self.agent.model.profile().context_window
+    }
+
+    /// The request in tokens.
+    pub(super) fn input_tokens(&self) -> u64 {
+        self.run.scope.ratios.tokens(self.model_name(), self.transcript.bytes())
+    }
+
+    pub(super) fn model_name(&self) -> &str {
+        &self.agent.model.profile().name
+    }
+
+    fn too_long(&self) -> Stop {
+        let needed = self.input_tokens().saturating_add(self.room().into());
+        Stop::Window { needed, window: self.window() }
+    }
+
+    pub(super) fn diagnostic(&self, code: &str, message: &str) {
+        self.run.event(EventBody::Diagnostic { code: code.into(), message: message.into() });
+    }
+}
+
+/// The messages as text of at most about `room` bytes: each cut to its share, and the oldest left out where even
+/// that is too much.
+fn told(messages: &[&Message], room: usize) -> String {
+    /// The least that still says something of a message.
+    const LEAST: usize = 200;
+    let lines: Vec<String> = messages.iter().map(|message| line(message)).collect();
+    let (mut kept, mut size) = (Vec::new(), 0);
+    for text in lines.iter().rev() {
+        // Short ones leave their share to those before them.
+        let rest = lines.len() - kept.len();
+        let most = (room.saturating_sub(size) / rest).saturating_sub(2).max(LEAST);
+        let cut = &text[..text.floor_char_boundary(most)];
+        if size + cut.len() + 2 > room {
+            break;
+        }
+        size += cut.len() + 2;
+        kept.push(cut);
+    }
+    let mut out = String::with_capacity(size + 64);
+    let missing = lines.len() - kept.len();
+    if missing > 0 {
+        let _ = writeln!(out, "[{missing} earlier messages are left out]");
+    }
+    for text in kept.iter().rev() {
+        out.push_str(text);
+        out.push('\n');
+    }
+    out
+}
+
+fn line(message: &Message) -> String {
+    match message {
+        Message::User { content } => format!("user: {content}"),
+        Message::Tool { name, content, .. } => format!("result of {name}: {content}"),
+        Message::Assistant { content, tool_calls, .. } => {
+            let mut out = format!("assistant: {content}");
+            for call in tool_calls {
+                let _ = write!(out, " [calls {} {}]", call.name, call.arguments);
+            }
+            out
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_history_is_told_within_its_room_and_the_newest_counts_most() {
+        let messages: Vec<Message> =
+            (0..50).map(|n| Message::User { content: format!("m{n} {}", "é".repeat(500)) }).collect();
+        let all: Vec<&Message> = messages.iter().collect();
+        for room in [500, 5_000, 20_000, 1_000_000] {
+            let text = told(&all, room);
+            assert!(text.len() <= room + 64, "{room}: {}", text.len());
+            assert!(text.contains("m49"), "{room}");
+            assert_eq!(text.contains("m0 "), room >= 20_000, "{room}");
+        }
+        assert_eq!(told(&[], 10), "");
+    }
+
+    #[test]
+    fn short_messages_leave_their_share_to_long_ones() {
+        let long = Message::User { content: "x".repeat(3_000) };
+        let short = Message::User { content: "y".into() };
+        let text = told(&[&long, &short, &short, &short], 4_000);
+        assert!(text.matches('x').count() >= 3_000, "{}", text.len());
+    }
+}

@@ -1,0 +1,132 @@
+//! Why a run ends without the model's answer, and what it reports then.
+
+use drupe_extension_api::{AgentResponse, EventBody, FailureClass, ItemOutcome};
+use drupe_limits::QuotaExceeded;
+
+use super::Progress;
+use crate::{
+    budget::{Exceeded, Limit},
+    journal::JournalFault,
+    model::ModelFault,
+    prompt,
+    run::millis,
+};
+
+/// Why a run ends without the model's answer.
+pub(super) enum Stop {
+    /// A limit of a run.
+    Exceeded(Exceeded),
+    /// A limit of the day, the session or the agent.
+    Quota(Box<QuotaExceeded>),
+    Window {
+        needed: u64,
+        window: u64,
+    },
+    Cancelled,
+    Timeout,
+    Model(ModelFault),
+    Loop(String),
+    /// A hook forbids it.
+    Blocked(String),
+    Journal(JournalFault),
+}
+
+impl From<Exceeded> for Stop {
+    fn from(error: Exceeded) -> Self {
+        Self::Exceeded(error)
+    }
+}
+
+impl From<QuotaExceeded> for Stop {
+    fn from(error: QuotaExceeded) -> Self {
+        Self::Quota(Box::new(error))
+    }
+}
+
+impl From<JournalFault> for Stop {
+    fn from(error: JournalFault) -> Self {
+        Self::Journal(error)
+    }
+}
+
+impl Stop {
+    pub(super) fn class(&self) -> FailureClass {
+        match self {
+            Self::Exceeded(_) | Self::Quota(_) | Self::Window { .. } => FailureClass::Budget,
+            Self::Cancelled => FailureClass::Cancelled,
+            Self::Timeout => FailureClass::Timeout,
+            Self::Model(fault) => fault.class,
+            Self::Loop(_) => FailureClass::Loop,
+            Self::Blocked(_) => FailureClass::Refused,
+            Self::Journal(_) => FailureClass::Internal,
+        }
+    }
+
+    /// For the record of an attempt that gave no answer.
+    pub(super) fn reason(&self) -> String {
+        match self {
+            Self::Exceeded(error) => error.to_string(),
+            Self::Quota(error) => error.to_string(),
+            Self::Window { needed, window } => format!(
+                "the conversation needs about {needed} tokens, but the model's window holds {window}; ask for less at \
+                 once, or choose a model with a larger window"
+            ),
+            Self::Cancelled => "cancelled".into(),
+            Self::Timeout => "timeout".into(),
+            Self::Model(fault) => fault.message.clone(),
+            Self::Loop(reason) | Self::Blocked(reason) => reason.clone(),
+            Self::Journal(fault) => fault.to_string(),
+        }
+    }
+
+    /// How the item of the attempt ended.
+    pub(super) fn outcome(&self) -> ItemOutcome {
+        match self {
+            Self::Cancelled | Self::Timeout => ItemOutcome::Cancelled,
+            _ => ItemOutcome::Error,
+        }
+    }
+
+    /// Whether the provider certainly used nothing for an attempt that ended so before anything of its answer came.
+    pub(super) fn used_nothing(&self) -> bool {
+        match self {
+            Self::Model(fault) => fault_used_nothing(fault),
+            // The limit stopped the attempt before it was sent.
+            Self::Exceeded(_) | Self::Quota(_) => true,
+            _ => false,
+        }
+    }
+}
+
+/// Whether the provider certainly used nothing, where nothing of the answer came.
+pub(super) fn fault_used_nothing(fault: &ModelFault) -> bool {
+    use FailureClass::{Auth, Config, Network, RateLimit};
+    matches!(fault.class, Auth | Config | Network | RateLimit)
+}
+
+impl Progress<'_> {
+    /// The report of a run that stops early.
+    pub(super) fn stopped(&mut self, stop: Stop) -> AgentResponse {
+        let class = stop.class();
+        let reason = match &stop {
+            Stop::Exceeded(error) => {
+                self.run.event(EventBody::BudgetExceeded(error.told()));
+                stop.reason()
+            }
+            Stop::Quota(error) => {
+                self.run.event(EventBody::BudgetExceeded(error.used.clone()));
+                stop.reason()
+            }
+            Stop::Cancelled => "it was cancelled".into(),
+            Stop::Timeout => {
+                let (used, allowed) = (millis(self.run.elapsed()), self.run.allowed_ms());
+                self.run.event(EventBody::BudgetExceeded(Limit::Time.told(used, allowed)));
+                format!("its time was over: {used} of {allowed} ms (`time_budget_ms`)")
+            }
+            Stop::Blocked(reason) => return AgentResponse::refused(reason),
+            _ => stop.reason(),
+        };
+        let report = prompt::report(&reason, self.steps, self.tool_calls, self.last_text.as_deref());
+        AgentResponse { content: report, ..AgentResponse::error(class, reason) }
+    }
+}

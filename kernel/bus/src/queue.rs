@@ -1,0 +1,104 @@
+//! Where messages of durable topics wait for their subscribers: what the bus asks of the journal.
+
+use drupe_journal::{DueMessage, Store, StoreError};
+use futures_util::{FutureExt, future::BoxFuture};
+
+/// The rows behind durable topics. A message that is published becomes a row for each durable subscriber of its topic.
+pub trait Queue: Send + Sync {
+    /// Makes `subscriber` a durable subscriber of a topic, from now on; nothing changes where it is one.
+    fn follow(&self, subscriber: String, topic: String) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Ends a durable subscription.
+    fn unfollow(&self, subscriber: String, topic: String) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// All durable subscriptions: subscribers and topics.
+    fn following(&self) -> BoxFuture<'_, Result<Vec<(String, String)>, StoreError>>;
+
+    /// What may be delivered at `now_ms`, the oldest first: at most one message a subscriber, and none as long as an
+    /// earlier one of that subscriber waits to be tried again.
+    fn due(&self, now_ms: i64, limit: usize) -> BoxFuture<'_, Result<Vec<DueMessage>, StoreError>>;
+
+    /// The first messages of one topic that wait for a subscriber, in order, up to the first that is not due at `now_ms`.
+    fn due_for<'a>(
+        &'a self,
+        subscriber: &'a str,
+        topic: &'a str,
+        now_ms: i64,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<DueMessage>, StoreError>>;
+
+    /// When the first message of a topic that waits for a subscriber is due; none where none waits.
+    fn first_due_ms<'a>(
+        &'a self,
+        subscriber: &'a str,
+        topic: &'a str,
+    ) -> BoxFuture<'a, Result<Option<i64>, StoreError>>;
+
+    /// When the earliest message is due; none where none waits.
+    fn next_due_ms(&self) -> BoxFuture<'_, Result<Option<i64>, StoreError>>;
+
+    /// A message was delivered.
+    fn done(&self, id: u64) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// A message was tried and not delivered. It is due again then, or, with none, given up: a dead letter.
+    fn failed(&self, id: u64, why: String, again_at_ms: Option<i64>)
+    -> BoxFuture<'_, Result<(), StoreError>>;
+}
+
+impl Queue for Store {
+    fn follow(&self, subscriber: String, topic: String) -> BoxFuture<'_, Result<(), StoreError>> {
+        Store::follow(self, subscriber, topic).boxed()
+    }
+
+    fn unfollow(&self, subscriber: String, topic: String) -> BoxFuture<'_, Result<(), StoreError>> {
+        Store::unfollow(self, subscriber, topic).boxed()
+    }
+
+    fn following(&self) -> BoxFuture<'_, Result<Vec<(String, String)>, StoreError>> {
+        Store::following(self).boxed()
+    }
+
+    fn due(&self, now_ms: i64, limit: usize) -> BoxFuture<'_, Result<Vec<DueMessage>, StoreError>> {
+        self.due_messages(now_ms, limit).boxed()
+    }
+
+    fn due_for<'a>(
+        &'a self,
+        subscriber: &'a str,
+        topic: &'a str,
+        now_ms: i64,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<DueMessage>, StoreError>> {
+        Store::due_for(self, subscriber, topic, now_ms, limit).boxed()
+    }
+
+    fn first_due_ms<'a>(
+        &'a self,
+        subscriber: &'a str,
+        topic: &'a str,
+    ) -> BoxFuture<'a, Result<Option<i64>, StoreError>> {
+        async move {
+            let first = Store::due_for(self, subscriber, topic, i64::MAX, 1).await?;
+            let Some(first) = first.first() else { return Ok(None) };
+            Ok(self.message(first.id).await?.map(|row| row.due.as_millisecond()))
+        }
+        .boxed()
+    }
+
+    fn next_due_ms(&self) -> BoxFuture<'_, Result<Option<i64>, StoreError>> {
+        Store::next_due_ms(self).boxed()
+    }
+
+    fn done(&self, id: u64) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.message_done(id).boxed()
+    }
+
+    fn failed(
+        &self,
+        id: u64,
+        why: String,
+        again_at_ms: Option<i64>,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.message_failed(id, why, again_at_ms).boxed()
+    }
+}

@@ -1,0 +1,291 @@
+//! What the journal costs a turn: CPU time of all threads, for each kind of turn and each durability.
+//!
+//! `cargo bench -p drupe-journal --bench turns [-- memory|process|full|echo|tool|delegate …]`. Nothing but the journal
+//! works here: the records of a turn come one after another, as the loop commits them.
+
+#![expect(clippy::unwrap_used, reason = "a program for developers ends by panicking")]
+#![expect(clippy::print_stdout, reason = "its output is its purpose")]
+
+use std::{fs, path::Path, sync::Arc, time::Instant};
+
+use drupe_agent::{Batch, Chain, Entry, Journal, ManualClock};
+use drupe_extension_api::{
+    AgentRef, AgentResponse, EffectClass, EffectId, EventBody, InvocationId, Item, ItemKind, ItemOutcome,
+    Message, Preview, ResponseStatus, SessionId, Spend, ToolCallRequest, ToolStatus, TurnId, Usage,
+    wire::QueueMode,
+};
+use drupe_journal::{Inbound, InboundKind, Storage, Store, TurnDone, TurnStart};
+use futures_util::future::join_all;
+
+const QUESTION: &str = "what do you think of the weather?";
+const ANSWER: &str = "An answer of a usual length, that says something about it.";
+
+/// Turns of one session, before another begins.
+const TURNS_OF_A_SESSION: usize = 20;
+
+type Told = (Option<AgentRef>, EventBody);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Work {
+    Echo,
+    Tool,
+    Delegate,
+}
+
+/// One run of an agent, and the records that it makes.
+struct Run {
+    id: InvocationId,
+    place: AgentRef,
+}
+
+impl Run {
+    fn new(turn: &TurnId, agent: &str, parent: Option<&Run>) -> Self {
+        let id = InvocationId::new(format!("i-{turn}-{agent}")).unwrap();
+        let depth = u32::from(parent.is_some());
+        let parent = parent.map(|run| run.id.clone());
+        let place = AgentRef { id: agent.parse().unwrap(), invocation: id.clone(), parent, depth };
+        Self { id, place }
+    }
+
+    fn begin(&self) -> Entry {
+        Entry::Begin {
+            invocation: self.id.clone(),
+            agent: self.place.id.clone(),
+            parent: self.place.parent.clone(),
+            depth: self.place.depth,
+            task: QUESTION.into(),
+        }
+    }
+
+    fn step(&self, step: u32) -> Entry {
+        Entry::Step {
+            invocation: self.id.clone(),
+            step,
+            attempt: 1,
+            model: "mock/echo".into(),
+            request_hash: "0".repeat(64),
+            reserved_tokens: 5000,
+        }
+    }
+
+    fn answer(&self, step: u32, tool: Option<&str>) -> Entry {
+        let call = |name: &str| ToolCallRequest {
+            call_id: "call_0123456789".into(),
+            name: name.into(),
+            arguments: r#"{"key":"alpha"}"#.into(),
+        };
+        Entry::Answer {
+            invocation: self.id.clone(),
+            step,
+            message: Message::Assistant {
+                content: ANSWER.into(),
+                reasoning: None,
+                tool_calls: tool.into_iter().map(call).collect(),
+                provider_items: None,
+            },
+            model: "mock/echo".into(),
+            usage: Usage { input_tokens: 900, output_tokens: 40, ..Usage::default() },
+            cost_usd: None,
+            estimated: false,
+        }
+    }
+
+    fn effect(&self, step: u32) -> EffectId {
+        EffectId::new(format!("e-{}-{step}", self.id)).unwrap()
+    }
+
+    fn intent(&self, step: u32, tool: &str) -> Entry {
+        Entry::Intent {
+            invocation: self.id.clone(),
+            step,
+            index: 0,
+            effect: self.effect(step),
+            tool: tool.into(),
+            class: EffectClass::Pure,
+            over_limit: false,
+        }
+    }
+
+    fn result(&self, step: u32) -> Entry {
+        Entry::Result {
+            invocation: self.id.clone(),
+            step,
+            index: 0,
+            effect: self.effect(step),
+            status: ToolStatus::Ok,
+            content: "the value of alpha is 42".into(),
+        }
+    }
+
+    fn end(&self) -> Entry {
+        let spend = Spend { turns: 1, ..Spend::default() };
+        Entry::End { invocation: self.id.clone(), response: AgentResponse::success(ANSWER), spend }
+    }
+
+    fn tell(&self, body: EventBody) -> Told {
+        (Some(self.place.clone()), body)
+    }
+
+    fn item(&self, id: &str, output: Option<Preview>) -> Item {
+        let id = format!("{}.{id}", self.id);
+        Item { id, kind: ItemKind::AgentMessage, name: None, input: None, output }
+    }
+
+    fn started(&self, id: &str) -> Told {
+        self.tell(EventBody::ItemStarted { item: self.item(id, None) })
+    }
+
+    fn completed(&self, id: &str) -> Told {
+        let item = self.item(id, Some(Preview::of(ANSWER)));
+        self.tell(EventBody::ItemCompleted { item, outcome: ItemOutcome::Ok, elapsed_ms: 3 })
+    }
+
+    fn attempt(&self) -> Told {
+        self.tell(EventBody::ModelAttempt {
+            step: 1,
+            attempt: 1,
+            model: "mock/echo".into(),
+            usage: Usage::default(),
+            estimated: false,
+            latency_ms: 2,
+            stop: "end".into(),
+            cost_usd: None,
+        })
+    }
+}
+
+/// A turn from its message to its answer.
+async fn turn(store: &Store, session: SessionId, n: usize, work: Work) {
+    let inbound = Inbound {
+        channel: "bench".into(),
+        external_id: format!("{session}-{n}"),
+        session: session.clone(),
+        address: None,
+        text: QUESTION.into(),
+        agent: None,
+        model: None,
+        output: None,
+        time_budget_ms: None,
+        kind: InboundKind::User,
+        queue: QueueMode::Followup,
+        chain: Chain::default(),
+        correlation: None,
+    };
+    let queued = store.accept(inbound).await.unwrap().queued.unwrap();
+    if queued.earlier_turns > 0 {
+        store.conversation(&session, TURNS_OF_A_SESSION).await.unwrap();
+    }
+    let turn = queued.turn;
+    let root = Run::new(&turn, "orchestrator", None);
+    let begins = store.beginning(TurnStart {
+        turn: turn.clone(),
+        session: session.clone(),
+        root: root.id.clone(),
+        correlation: turn.as_str().parse().unwrap(),
+        events: vec![(None, EventBody::TurnStarted { input: Preview::of(QUESTION) })],
+    });
+    let commit = async |entries, events| {
+        let (session, turn) = (session.clone(), turn.clone());
+        begins.commit(Batch { session, turn, entries, events, messages: Vec::new() }).await.unwrap();
+    };
+    commit(vec![root.begin(), root.step(1)], vec![root.started("1")]).await;
+    if work != Work::Echo {
+        let events = vec![root.completed("1"), root.attempt(), root.started("c")];
+        commit(vec![root.answer(1, Some("tool")), root.intent(1, "tool")], events).await;
+        let (mut entries, mut events) = (Vec::new(), Vec::new());
+        if work == Work::Delegate {
+            let sub = Run::new(&turn, "keeper", Some(&root));
+            let told = sub.tell(EventBody::SubagentStarted { task: Preview::of(QUESTION) });
+            commit(vec![sub.begin(), sub.step(1)], vec![told, sub.started("1")]).await;
+            let events_of_call = vec![sub.completed("1"), sub.attempt(), sub.started("c")];
+            commit(vec![sub.answer(1, Some("kv_get")), sub.intent(1, "kv_get")], events_of_call).await;
+            commit(vec![sub.result(1), sub.step(2)], vec![sub.completed("c"), sub.started("2")]).await;
+            entries = vec![sub.answer(2, None), sub.end()];
+            let (content, spend) = (Preview::of(ANSWER), Spend::default());
+            let told = sub.tell(EventBody::SubagentCompleted { content, spend });
+            events = vec![sub.completed("2"), sub.attempt(), told];
+        }
+        entries.extend([root.result(1), root.step(2)]);
+        events.extend([root.completed("c"), root.started("2")]);
+        commit(entries, events).await;
+    }
+    let (status, spend) = (ResponseStatus::Success, Spend::default());
+    let last = EventBody::TurnCompleted { status, error: None, class: None, spend };
+    let done = TurnDone {
+        turn: turn.clone(),
+        response: AgentResponse::success(ANSWER),
+        spend,
+        diagnostics: Vec::new(),
+        outbox: None,
+        snapshot: None,
+        events: vec![root.completed("2"), root.attempt(), (None, last)],
+        entries: vec![root.answer(2, None), root.end()],
+        messages: Vec::new(),
+        start: begins.rest(),
+    };
+    store.finish_turn(done).await.unwrap();
+}
+
+/// CPU time of all threads of this process, in nanoseconds.
+fn cpu_ns() -> u64 {
+    let of_thread = |thread: fs::DirEntry| {
+        let times = fs::read_to_string(thread.path().join("schedstat")).unwrap();
+        times.split(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    fs::read_dir("/proc/self/task").unwrap().map(|thread| of_thread(thread.unwrap())).sum()
+}
+
+fn measure(folder: &Path, durability: &str, (work, name): (Work, &str), sessions: usize, turns: usize) {
+    let path = folder.join(format!("{durability}-{name}-{sessions}.db"));
+    let storage = match durability {
+        "memory" => Storage::Memory,
+        "process" => Storage::Process(path),
+        _ => Storage::Full(path),
+    };
+    let clock = Arc::new(ManualClock::at(1_700_000_000_000));
+    let store = Store::open(&storage, clock, Arc::new(|_| {})).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let load = |from: usize, turns: usize| {
+        let one = |session: usize| {
+            let store = store.clone();
+            runtime.spawn(async move {
+                for n in from..from + turns {
+                    let session = format!("s-{}-{session}", n / TURNS_OF_A_SESSION);
+                    turn(&store, session.parse().unwrap(), n, work).await;
+                }
+            })
+        };
+        let all: Vec<_> = (0..sessions).map(one).collect();
+        runtime.block_on(async { join_all(all).await.into_iter().for_each(Result::unwrap) });
+    };
+    load(0, turns / 5);
+    let (cpu, began) = (cpu_ns(), Instant::now());
+    load(turns, turns);
+    let (cpu, wall) = (cpu_ns() - cpu, began.elapsed());
+    let all = (turns * sessions) as f64;
+    println!(
+        "{durability:8} {name:9} {sessions:3} sessions: {:8.1} µs CPU a turn, {:7.0} turns/s",
+        cpu as f64 / all / 1000.0,
+        all / wall.as_secs_f64()
+    );
+    runtime.block_on(store.close()).unwrap();
+}
+
+fn main() {
+    let only: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let folder = tempfile::Builder::new().prefix("journal-bench-").tempdir_in(".").unwrap();
+    for durability in ["memory", "process", "full"] {
+        for (work, name, sessions, turns) in [
+            (Work::Echo, "echo", 1, 2000),
+            (Work::Tool, "tool", 1, 1000),
+            (Work::Delegate, "delegate", 1, 500),
+            (Work::Echo, "echo", 64, 40),
+        ] {
+            if only.is_empty() || only.iter().any(|word| word == durability || word == name) {
+                let waits = durability == "full" && sessions == 1;
+                let turns = if waits { turns / 10 } else { turns };
+                measure(folder.path(), durability, (work, name), sessions, turns);
+            }
+        }
+    }
+}

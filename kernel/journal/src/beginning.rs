@@ -1,0 +1,66 @@
+//! A turn that begins: its start goes into the journal with the first thing that it records.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use drupe_agent::{Batch, Journal, JournalFault, RecordedInvocation};
+use drupe_extension_api::{EffectId, InvocationId, SessionId};
+use futures_util::future::BoxFuture;
+
+use crate::{Store, TurnStart, records, writer::Writing};
+
+/// The journal of a turn that has not begun before, for its loop. A commit that fails leaves the start to the next.
+///
+/// What is left of it when nothing was recorded must go into [`TurnDone::start`](crate::TurnDone::start).
+pub struct Beginning {
+    store: Store,
+    start: Mutex<Option<TurnStart>>,
+}
+
+impl Store {
+    /// The journal of a turn that begins, which saves a transaction over [`start_turn`](Self::start_turn).
+    pub fn beginning(&self, start: TurnStart) -> Arc<Beginning> {
+        Arc::new(Beginning { store: self.clone(), start: Mutex::new(Some(start)) })
+    }
+}
+
+impl Beginning {
+    /// The start, if nothing was recorded.
+    pub fn rest(&self) -> Option<TurnStart> {
+        self.start().take()
+    }
+
+    fn start(&self) -> MutexGuard<'_, Option<TurnStart>> {
+        self.start.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Journal for Beginning {
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<(), JournalFault>> {
+        let Some(start) = self.rest() else { return self.store.commit(batch) };
+        Box::pin(async move {
+            let kept = start.clone();
+            let survives = records::survives(&batch);
+            let work = move |on: &mut Writing<'_>| records::write(on, Some(&start), &batch);
+            let recorded = self.store.write(survives, work).await;
+            if recorded.is_err() {
+                *self.start() = Some(kept);
+            }
+            Ok(recorded?)
+        })
+    }
+
+    fn load(
+        &self,
+        invocation: InvocationId,
+    ) -> BoxFuture<'_, Result<Option<RecordedInvocation>, JournalFault>> {
+        self.store.load(invocation)
+    }
+
+    fn output(
+        &self,
+        session: SessionId,
+        effect: EffectId,
+    ) -> BoxFuture<'_, Result<Option<String>, JournalFault>> {
+        self.store.output(session, effect)
+    }
+}

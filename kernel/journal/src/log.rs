@@ -1,0 +1,198 @@
+//! What one commit recorded is one row: its events and its entries, side by side with those of the same session.
+//!
+//! The key of a row is the session's number in the upper half and the position of its first event in the lower one. A
+//! row takes as many positions as it has events, and one where it has none, so that no position is ever given twice.
+
+use drupe_agent::Entry;
+use drupe_extension_api::{AgentRef, CorrelationId, Event, EventBody, ItemKind, SessionId, TurnId};
+use jiff::Timestamp;
+use rusqlite::{Connection, Row};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Published, StoreError,
+    cache::Turn,
+    rows::{maybe_id, maybe_json, time, timestamp, wrong},
+    sessions,
+    writer::Writing,
+};
+
+/// Keys of one session.
+pub(crate) const POSITIONS: i64 = 1 << 32;
+
+/// What happened, and to whom.
+pub(crate) type Told = (Option<AgentRef>, EventBody);
+
+/// An event as it is kept: what it has in common with the others of its row is in the row's columns.
+#[derive(Serialize)]
+struct Keep<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: &'a Option<AgentRef>,
+    #[serde(flatten)]
+    body: &'a EventBody,
+}
+
+/// The same, as it is read.
+#[derive(Deserialize)]
+struct Kept {
+    #[serde(default)]
+    agent: Option<AgentRef>,
+    #[serde(flatten)]
+    body: EventBody,
+}
+
+/// Records a commit: what happened, in order, and the loop's entries. Numbers the events and has them published.
+pub(crate) fn append(
+    on: &mut Writing<'_>,
+    session: &SessionId,
+    turn: Option<&Turn>,
+    told: [&[Told]; 2],
+    entries: [&[Entry]; 2],
+) -> Result<(), StoreError> {
+    let events = || told.into_iter().flatten();
+    let entries = || entries.into_iter().flatten();
+    let kept = events().filter(|(_, body)| !live(body)).count();
+    let now = on.now_ms();
+    let mut seq = 0;
+    if kept > 0 || entries().next().is_some() {
+        let known = sessions::known_or_new(on, session)?;
+        let (number, positions) = (known.number, i64::try_from(kept.max(1)).unwrap_or(i64::MAX));
+        seq = known.last_seq + 1;
+        known.last_seq += positions;
+        let last = known.last_seq;
+        let [mut told_as, mut recorded_as] = on.buffers();
+        let kept_events = events().filter(|(_, body)| !live(body)).map(|(agent, body)| Keep { agent, body });
+        let told_as_text = array(&mut told_as, kept_events)?;
+        let recorded_as_text = array(&mut recorded_as, entries())?;
+        on.statement(
+            "INSERT INTO log (id, turn, time_ms, positions, events, entries) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?
+        .execute((
+            number * POSITIONS + seq,
+            turn.map(|turn| turn.number),
+            now,
+            positions,
+            told_as_text,
+            recorded_as_text,
+        ))?;
+        on.give_back([told_as, recorded_as]);
+        if let Some(turn) = turn.filter(|turn| turn.finished) {
+            // Something of the turn outlived it: the turn ends here now.
+            on.statement("UPDATE turns SET until_seq = ?2 WHERE number = ?1")?
+                .execute((turn.number, last))?;
+        }
+    }
+    for (agent, body) in events() {
+        let mut event = Event {
+            seq: 0,
+            time: timestamp(now),
+            session: session.clone(),
+            turn: turn.map(|turn| turn.id.clone()),
+            correlation_id: turn.and_then(|turn| turn.correlation.clone()),
+            agent: agent.clone(),
+            body: body.clone(),
+        };
+        if !live(body) {
+            event.seq = seq.unsigned_abs();
+            seq += 1;
+        }
+        on.publish(Published::Event(event.into()));
+    }
+    Ok(())
+}
+
+/// Parts of a text that is still being made pass through, unnumbered, and leave no row. A plan is told whole each time,
+/// and is kept.
+pub(crate) fn live(body: &EventBody) -> bool {
+    match body {
+        EventBody::ItemUpdated { item, .. } => *item != ItemKind::TodoList,
+        EventBody::StreamSkipped => true,
+        _ => false,
+    }
+}
+
+/// A JSON array of `items`; none where there are none.
+fn array<T: Serialize>(
+    buffer: &mut Vec<u8>,
+    items: impl Iterator<Item = T>,
+) -> Result<Option<&str>, StoreError> {
+    buffer.clear();
+    for item in items {
+        buffer.push(if buffer.is_empty() { b'[' } else { b',' });
+        serde_json::to_writer(&mut *buffer, &item)?;
+    }
+    if buffer.is_empty() {
+        return Ok(None);
+    }
+    buffer.push(b']');
+    std::str::from_utf8(buffer).map(Some).map_err(|error| StoreError::Record(error.to_string()))
+}
+
+/// The columns that [`Commit::read`] reads.
+macro_rules! commits {
+    ($rest:literal) => {
+        concat!(
+            "SELECT log.id, log.time_ms, events, turns.id, turns.correlation
+             FROM log LEFT JOIN turns ON turns.number = log.turn ",
+            $rest
+        )
+    };
+}
+pub(crate) use commits;
+
+/// The events of one commit.
+pub(crate) struct Commit {
+    first: i64,
+    time: Timestamp,
+    turn: Option<TurnId>,
+    correlation: Option<CorrelationId>,
+    events: Vec<Kept>,
+}
+
+impl Commit {
+    pub fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            first: row.get::<_, i64>(0)? % POSITIONS,
+            time: time(row, 1)?,
+            events: maybe_json(row, 2)?.unwrap_or_default(),
+            turn: maybe_id(row, 3)?,
+            correlation: maybe_id(row, 4)?,
+        })
+    }
+
+    pub fn events(self, session: &SessionId) -> impl Iterator<Item = Event> {
+        let Self { first, time, turn, correlation, events } = self;
+        let session = session.clone();
+        (first.unsigned_abs()..).zip(events).map(move |(seq, Kept { agent, body })| Event {
+            seq,
+            time,
+            session: session.clone(),
+            turn: turn.clone(),
+            correlation_id: correlation.clone(),
+            agent,
+            body,
+        })
+    }
+}
+
+/// The entries of a turn, in the order of their commits, with the keys of their rows.
+pub(crate) fn entries_of(db: &Connection, turn: i64) -> Result<Vec<(i64, Entry)>, StoreError> {
+    let mut rows = db.prepare_cached(
+        "SELECT log.id, entries FROM turns JOIN log
+         ON log.id > turns.session * 4294967296 + turns.after_seq
+         AND log.id <= turns.session * 4294967296 + coalesce(turns.until_seq, 4294967295)
+         WHERE turns.number = ?1 AND log.turn = ?1 AND entries IS NOT NULL ORDER BY log.id",
+    )?;
+    let mut all = Vec::new();
+    for row in rows.query_map([turn], |row| Ok((row.get(0)?, recorded(row, 1)?)))? {
+        let (id, entries): (i64, Vec<Entry>) = row?;
+        all.extend(entries.into_iter().map(|entry| (id, entry)));
+    }
+    Ok(all)
+}
+
+/// The entries of one row.
+pub(crate) fn recorded(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<Entry>> {
+    let text = row.get_ref(column)?.as_str().map_err(|e| wrong(column, e))?;
+    serde_json::from_str(text).map_err(|e| wrong(column, e))
+}

@@ -1,0 +1,257 @@
+//! What was used: sums by day, session, agent and model, kept up to date by the transaction that records what they sum
+//! up.
+
+use std::collections::BTreeMap;
+
+use drupe_agent::Entry;
+use drupe_extension_api::{
+    AgentId, InvocationId, SessionId, Usage,
+    control::{UsageBy, UsageQuery, UsageRow},
+};
+use jiff::{
+    Span,
+    civil::{Date, date},
+};
+use rusqlite::{Connection, Row};
+
+use crate::{
+    Counted, Store, StoreError,
+    cache::Turn,
+    log,
+    rows::{count, id, signed},
+    writer::Writing,
+};
+
+/// Milliseconds of a day.
+const DAY_MS: i64 = 86_400_000;
+
+/// Day 0.
+const EPOCH: Date = date(1970, 1, 1);
+
+/// The model under which runs are counted.
+const NO_MODEL: &str = "";
+
+/// Whose calls they are if no run of that id ever began, so that they are counted all the same.
+const NOBODY: &str = "unknown";
+
+impl Store {
+    /// What was used, summed up as asked; by day, the earliest first, else by name.
+    pub async fn usage(&self, query: UsageQuery) -> Result<Vec<UsageRow>, StoreError> {
+        self.read(move |db| rows(db, &query)).await
+    }
+
+    /// What was used on the day (UTC) of `now_ms`, in milliseconds since 1970: by all, and by each agent.
+    pub async fn used_on(&self, now_ms: i64) -> Result<(Counted, Vec<(AgentId, Counted)>), StoreError> {
+        self.read(move |db| on_day(db, now_ms.div_euclid(DAY_MS))).await
+    }
+
+    /// What a session has used, ever.
+    pub async fn used_by_session(&self, session: &SessionId) -> Result<Counted, StoreError> {
+        let session = session.clone();
+        self.read(move |db| by_session(db, &session)).await
+    }
+}
+
+/// What entries add to one row.
+#[derive(Default)]
+struct Sum {
+    invocations: u64,
+    calls: u64,
+    usage: Usage,
+    lost_tokens: u64,
+    unpriced_tokens: u64,
+    cost_usd: f64,
+}
+
+impl Sum {
+    fn call(usage: &Usage, cost_usd: Option<f64>) -> Self {
+        let cost_usd = cost_usd.filter(|cost| cost.is_finite());
+        let total = usage.input_tokens.saturating_add(usage.output_tokens);
+        Self {
+            calls: 1,
+            usage: *usage,
+            unpriced_tokens: if cost_usd.is_none() { total } else { 0 },
+            cost_usd: cost_usd.unwrap_or(0.0),
+            ..Self::default()
+        }
+    }
+}
+
+/// Adds what the entries of a turn tell of.
+pub(crate) fn count_entries(on: &mut Writing<'_>, turn: &Turn, entries: &[Entry]) -> Result<(), StoreError> {
+    for entry in entries {
+        match entry {
+            Entry::Begin { invocation, agent, .. } => {
+                on.cache.runs.insert(invocation.clone(), agent.clone());
+                add(on, turn, agent, NO_MODEL, &Sum { invocations: 1, ..Sum::default() })?;
+            }
+            Entry::Answer { invocation, model, usage, cost_usd, .. } => {
+                let agent = agent_of(on, turn, invocation)?;
+                add(on, turn, &agent, model, &Sum::call(usage, *cost_usd))?;
+            }
+            Entry::Failed { invocation, model, usage, cost_usd, lost_tokens, lost_usd, .. } => {
+                let agent = agent_of(on, turn, invocation)?;
+                let sum = Sum::call(usage, *cost_usd);
+                let lost_usd = if lost_usd.is_finite() { *lost_usd } else { 0.0 };
+                let sum = Sum { lost_tokens: *lost_tokens, cost_usd: sum.cost_usd + lost_usd, ..sum };
+                add(on, turn, &agent, model, &sum)?;
+            }
+            Entry::Compacted { invocation, model, usage, cost_usd, .. } if !model.is_empty() => {
+                let agent = agent_of(on, turn, invocation)?;
+                add(on, turn, &agent, model, &Sum::call(usage, *cost_usd))?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whose run it is: remembered since its beginning, or read from there after a restart.
+fn agent_of(on: &mut Writing<'_>, turn: &Turn, invocation: &InvocationId) -> Result<AgentId, StoreError> {
+    if let Some(agent) = on.cache.runs.get(invocation) {
+        return Ok(agent.clone());
+    }
+    let begins = |(_, entry)| match entry {
+        Entry::Begin { invocation: of, agent, .. } if of == *invocation => Some(agent),
+        _ => None,
+    };
+    let agent = match log::entries_of(on.db, turn.number)?.into_iter().find_map(begins) {
+        Some(agent) => agent,
+        None => AgentId::new(NOBODY).map_err(|error| StoreError::Record(error.to_string()))?,
+    };
+    on.cache.runs.insert(invocation.clone(), agent.clone());
+    Ok(agent)
+}
+
+/// Sums end at the largest number that a column holds: they never fail, and never turn negative.
+fn add(on: &Writing<'_>, turn: &Turn, agent: &AgentId, model: &str, sum: &Sum) -> Result<(), StoreError> {
+    on.statement(
+        "INSERT INTO usage VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+         ON CONFLICT (day, session, agent, model) DO UPDATE SET
+             invocations = invocations + excluded.invocations,
+             calls = calls + excluded.calls,
+             input_tokens = input_tokens + min(excluded.input_tokens, 9223372036854775807 - input_tokens),
+             cached_tokens = cached_tokens + min(excluded.cached_tokens, 9223372036854775807 - cached_tokens),
+             output_tokens = output_tokens + min(excluded.output_tokens, 9223372036854775807 - output_tokens),
+             reasoning_tokens = reasoning_tokens
+                 + min(excluded.reasoning_tokens, 9223372036854775807 - reasoning_tokens),
+             lost_tokens = lost_tokens + min(excluded.lost_tokens, 9223372036854775807 - lost_tokens),
+             unpriced_tokens = unpriced_tokens
+                 + min(excluded.unpriced_tokens, 9223372036854775807 - unpriced_tokens),
+             cost_usd = cost_usd + excluded.cost_usd",
+    )?
+    .execute((
+        on.now_ms().div_euclid(DAY_MS),
+        turn.session_number,
+        agent.as_str(),
+        model,
+        signed(sum.invocations),
+        signed(sum.calls),
+        signed(sum.usage.input_tokens),
+        signed(sum.usage.cached_tokens),
+        signed(sum.usage.output_tokens),
+        signed(sum.usage.reasoning_tokens),
+        signed(sum.lost_tokens),
+        signed(sum.unpriced_tokens),
+        sum.cost_usd,
+    ))?;
+    Ok(())
+}
+
+fn rows(db: &Connection, query: &UsageQuery) -> Result<Vec<UsageRow>, StoreError> {
+    let since = match &query.since {
+        Some(day) => day_number(day)?,
+        None => i64::MIN,
+    };
+    // Added up here: a sum in SQL fails where it does not fit, and names of days are ours.
+    let mut all = db.prepare_cached(
+        "SELECT day, sessions.id, usage.agent, model, invocations, calls, input_tokens, cached_tokens,
+                output_tokens, reasoning_tokens, lost_tokens, unpriced_tokens, cost_usd
+         FROM usage JOIN sessions ON sessions.number = usage.session
+         WHERE day >= ?1 AND (?2 IS NULL OR sessions.id = ?2)
+         ORDER BY day, sessions.number, usage.agent, model",
+    )?;
+    let mut sums: BTreeMap<String, UsageRow> = BTreeMap::new();
+    let mut found = all.query((since, query.session.as_ref().map(SessionId::as_str)))?;
+    while let Some(row) = found.next()? {
+        let key = match query.by {
+            UsageBy::Day => day_name(row.get(0)?)?,
+            UsageBy::Session => row.get(1)?,
+            UsageBy::Agent => row.get(2)?,
+            UsageBy::Model => row.get(3)?,
+        };
+        if query.by == UsageBy::Model && key == NO_MODEL {
+            continue;
+        }
+        let sum = sums.entry(key.clone()).or_insert_with(|| UsageRow {
+            key,
+            invocations: 0,
+            calls: 0,
+            usage: Usage::default(),
+            lost_tokens: 0,
+            cost_usd: 0.0,
+            unpriced_tokens: 0,
+        });
+        let columns = [
+            &mut sum.invocations,
+            &mut sum.calls,
+            &mut sum.usage.input_tokens,
+            &mut sum.usage.cached_tokens,
+            &mut sum.usage.output_tokens,
+            &mut sum.usage.reasoning_tokens,
+            &mut sum.lost_tokens,
+            &mut sum.unpriced_tokens,
+        ];
+        for (column, into) in (4..).zip(columns) {
+            *into = into.saturating_add(count(row, column)?);
+        }
+        sum.cost_usd += row.get::<_, f64>(12)?;
+    }
+    Ok(sums.into_values().collect())
+}
+
+/// The columns that [`counted`] reads. Of sums that do not fit, about as much as fits.
+const COUNTED: &str = "total(input_tokens) + total(output_tokens) + total(lost_tokens), total(cost_usd), \
+                       total(invocations)";
+
+fn on_day(db: &Connection, day: i64) -> Result<(Counted, Vec<(AgentId, Counted)>), StoreError> {
+    let mut by_agent = db.prepare_cached(&format!(
+        "SELECT {COUNTED}, agent FROM usage WHERE day = ?1 GROUP BY agent ORDER BY agent"
+    ))?;
+    let agents: Vec<(AgentId, Counted)> =
+        by_agent.query_map([day], |row| Ok((id(row, 3)?, counted(row)?)))?.collect::<Result<_, _>>()?;
+    let all = agents.iter().fold(Counted::default(), |sum, (_, of)| Counted {
+        tokens: sum.tokens.saturating_add(of.tokens),
+        cost_usd: sum.cost_usd + of.cost_usd,
+        invocations: sum.invocations.saturating_add(of.invocations),
+    });
+    Ok((all, agents))
+}
+
+fn by_session(db: &Connection, session: &SessionId) -> Result<Counted, StoreError> {
+    let mut one = db.prepare_cached(&format!(
+        "SELECT {COUNTED} FROM usage WHERE session = (SELECT number FROM sessions WHERE id = ?1)"
+    ))?;
+    Ok(one.query_row([session.as_str()], counted)?)
+}
+
+fn counted(row: &Row<'_>) -> rusqlite::Result<Counted> {
+    // A cast ends at the largest number, too.
+    Ok(Counted {
+        tokens: row.get::<_, f64>(0)? as u64,
+        cost_usd: row.get(1)?,
+        invocations: row.get::<_, f64>(2)? as u64,
+    })
+}
+
+/// Days since 1970.
+fn day_number(day: &str) -> Result<i64, StoreError> {
+    let date: Date = day.parse().map_err(|_| StoreError::Day(day.to_owned()))?;
+    Ok(i64::from(date.since(EPOCH).map_err(|_| StoreError::Day(day.to_owned()))?.get_days()))
+}
+
+fn day_name(number: i64) -> Result<String, StoreError> {
+    let wrong = |error: jiff::Error| StoreError::Record(error.to_string());
+    let span = Span::new().try_days(number).map_err(wrong)?;
+    Ok(EPOCH.checked_add(span).map_err(wrong)?.to_string())
+}

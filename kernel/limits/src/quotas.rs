@@ -1,0 +1,339 @@
+//! Budgets of days, sessions and agents: reserved before a model is asked, reconciled after.
+//!
+//! A call is let through only while what is used, what others have reserved and its own worst case stay within
+//! every limit; so calls that run at the same time cannot pass one together.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use drupe_extension_api::{AgentId, BudgetUse, LimitScope, SessionId};
+use jiff::Timestamp;
+
+use crate::{
+    Counted, QuotaExceeded, QuotaLimits, ScopeLimits,
+    tally::{Tally, Unit, micros},
+};
+
+const DAY_MS: i64 = 86_400_000;
+
+/// Who spends.
+#[derive(Debug, Clone, Copy)]
+pub struct Spender<'a> {
+    /// The conversation.
+    pub session: &'a SessionId,
+    /// The agent whose run it is.
+    pub agent: &'a AgentId,
+}
+
+/// The counters of the process; shared behind an `Arc`. Its one lock is held for arithmetic only.
+#[derive(Debug)]
+pub struct Quotas {
+    limits: QuotaLimits,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Days since 1970 in UTC; the day that `today` and `agents` count.
+    day: i64,
+    today: Tally,
+    agents: HashMap<AgentId, Tally>,
+    sessions: HashMap<SessionId, Tally>,
+}
+
+/// How much of one bound is used.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Standing {
+    /// The limit and what is used of it.
+    pub used: BudgetUse,
+    /// By whom, for people; empty where nobody has used any.
+    pub whose: String,
+    /// The agent or session by its id, or `day`; empty where nobody has used any.
+    pub name: String,
+}
+
+/// A reservation, to be given back to [`Quotas::settle`] or [`Quotas::lose`].
+///
+/// One that is dropped instead, as when the future of a run is, counts as used whole: what the provider has done
+/// by then is not known.
+#[derive(Debug)]
+#[must_use = "a reservation that is dropped counts as used whole"]
+pub struct Hold {
+    state: Arc<Mutex<State>>,
+    session: SessionId,
+    agent: AgentId,
+    day: i64,
+    tokens: u64,
+    micros: u64,
+    open: bool,
+}
+
+impl Quotas {
+    /// With nothing used yet.
+    pub fn new(limits: QuotaLimits) -> Self {
+        let state = State {
+            day: i64::MIN,
+            today: Tally::default(),
+            agents: HashMap::new(),
+            sessions: HashMap::new(),
+        };
+        Self { limits, state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// Counters that stop nothing.
+    pub fn unlimited() -> Self {
+        Self::new(QuotaLimits::unlimited())
+    }
+
+    /// Sets what the day of `now_ms` has used, in all and by agent. Meant for the start of a daemon, before its
+    /// first run: it replaces what was counted. Limits of which most is used already are not warned of again.
+    pub fn seed_day(&self, now_ms: i64, day: Counted, agents: impl IntoIterator<Item = (AgentId, Counted)>) {
+        let QuotaLimits { warn_at, .. } = self.limits;
+        let mut state = self.state_at(now_ms);
+        state.today = Tally::of(day, &self.limits.day, warn_at);
+        state.agents = agents
+            .into_iter()
+            .map(|(agent, used)| (agent, Tally::of(used, &self.limits.agent, warn_at)))
+            .collect();
+    }
+
+    /// Takes up the counters of a session that becomes active; does nothing when they are known.
+    pub fn open_session(&self, session: &SessionId, used: Counted) {
+        let tally = Tally::of(used, &self.limits.session, self.limits.warn_at);
+        locked(&self.state).sessions.entry(session.clone()).or_insert(tally);
+    }
+
+    /// Forgets the counters of a session, none of whose turns runs any more.
+    pub fn close_session(&self, session: &SessionId) {
+        locked(&self.state).sessions.remove(session);
+    }
+
+    /// Counts one run of an agent. Gives the warnings that are newly due.
+    ///
+    /// # Errors
+    /// The limit that this run would pass; nothing is counted then.
+    pub fn begin_run(&self, who: Spender<'_>, now_ms: i64) -> Result<Vec<BudgetUse>, QuotaExceeded> {
+        let mut state = self.state_at(now_ms);
+        state.know(who);
+        self.check(&mut state, who, Unit::Runs, 1)?;
+        let day = state.day;
+        state.each(who.session, who.agent, day, |_, tally| tally.meter(Unit::Runs).settle(0, 1));
+        Ok(self.warnings(&mut state, who, day))
+    }
+
+    /// Puts the worst case of one model call aside: `tokens` of input and output, and `usd` where the price is
+    /// known.
+    ///
+    /// # Errors
+    /// The limit that this call could pass; nothing is reserved then.
+    pub fn reserve(
+        &self,
+        who: Spender<'_>,
+        tokens: u64,
+        usd: Option<f64>,
+        now_ms: i64,
+    ) -> Result<Hold, QuotaExceeded> {
+        let cost = usd.map_or(0, micros);
+        let mut state = self.state_at(now_ms);
+        state.know(who);
+        self.check(&mut state, who, Unit::Tokens, tokens)?;
+        self.check(&mut state, who, Unit::Micros, cost)?;
+        let day = state.day;
+        state.each(who.session, who.agent, day, |_, tally| {
+            tally.meter(Unit::Tokens).reserve(tokens);
+            tally.meter(Unit::Micros).reserve(cost);
+        });
+        Ok(Hold {
+            state: Arc::clone(&self.state),
+            session: who.session.clone(),
+            agent: who.agent.clone(),
+            day,
+            tokens,
+            micros: cost,
+            open: true,
+        })
+    }
+
+    /// Ends a reservation with what the call has used, which belongs to the day of the reservation. Gives the
+    /// warnings that are newly due.
+    pub fn settle(&self, mut hold: Hold, tokens: u64, usd: Option<f64>) -> Vec<BudgetUse> {
+        self.close(&mut hold, tokens, usd.map_or(0, micros))
+    }
+
+    /// Ends a reservation of whose call nobody knows what it used: all of it counts. Gives the warnings that are
+    /// newly due.
+    pub fn lose(&self, mut hold: Hold) -> Vec<BudgetUse> {
+        let (tokens, micros) = (hold.tokens, hold.micros);
+        self.close(&mut hold, tokens, micros)
+    }
+
+    /// How much of each bound is used: the day's, and of agents and active sessions those of the one that has used most.
+    pub fn standing(&self, now_ms: i64) -> Vec<Standing> {
+        let mut state = self.state_at(now_ms);
+        let state = &mut *state;
+        let mut standing = Vec::new();
+        for unit in [Unit::Tokens, Unit::Micros, Unit::Runs] {
+            // Of two that used as much, the lower id, so that every look tells the same.
+            let most = |all: Vec<(String, String, u64)>| {
+                all.into_iter().max_by(|a, b| a.2.cmp(&b.2).then_with(|| b.1.cmp(&a.1)))
+            };
+            let one = |kind: &str, id: &str, used| (format!("{kind} `{id}`"), id.to_owned(), used);
+            let agents =
+                state.agents.iter_mut().map(|(id, t)| one("agent", id.as_str(), t.meter(unit).used()));
+            let sessions =
+                state.sessions.iter_mut().map(|(id, t)| one("session", id.as_str(), t.meter(unit).used()));
+            let day = ("the day".to_owned(), "day".to_owned(), state.today.meter(unit).used());
+            let used = [
+                (LimitScope::Day, Some(day)),
+                (LimitScope::Agent, most(agents.collect())),
+                (LimitScope::Session, most(sessions.collect())),
+            ];
+            for (scope, most) in used {
+                let allowed = unit.allowed(self.scope(scope));
+                let (whose, name, used) = most.unwrap_or_default();
+                if allowed != u64::MAX {
+                    let used = told(scope, unit, used, allowed, state.day);
+                    standing.push(Standing { used, whose, name });
+                }
+            }
+        }
+        standing
+    }
+
+    fn close(&self, hold: &mut Hold, tokens: u64, micros: u64) -> Vec<BudgetUse> {
+        hold.end(tokens, micros);
+        let who = Spender { session: &hold.session, agent: &hold.agent };
+        self.warnings(&mut locked(&self.state), who, hold.day)
+    }
+
+    /// The state on the day of `now_ms`. A clock that is set back begins no day anew.
+    fn state_at(&self, now_ms: i64) -> MutexGuard<'_, State> {
+        let mut state = locked(&self.state);
+        let day = now_ms.div_euclid(DAY_MS);
+        if day > state.day {
+            state.day = day;
+            state.today = Tally::default();
+            state.agents.clear();
+        }
+        state
+    }
+
+    fn check(
+        &self,
+        state: &mut State,
+        who: Spender<'_>,
+        unit: Unit,
+        needs: u64,
+    ) -> Result<(), QuotaExceeded> {
+        let day = state.day;
+        let mut found = None;
+        state.each(who.session, who.agent, day, |scope, tally| {
+            let meter = tally.meter(unit);
+            let allowed = unit.allowed(self.scope(scope));
+            if found.is_none() && !meter.fits(needs, allowed) {
+                found = Some(told(scope, unit, meter.taken(), allowed, day));
+            }
+        });
+        let Some(used) = found else { return Ok(()) };
+        let whose = match used.scope {
+            LimitScope::Agent => format!("agent `{}`", who.agent),
+            LimitScope::Session => "the session".to_owned(),
+            LimitScope::Day | LimitScope::Run => "the day".to_owned(),
+        };
+        Err(QuotaExceeded { used, whose, needs })
+    }
+
+    fn warnings(&self, state: &mut State, who: Spender<'_>, day: i64) -> Vec<BudgetUse> {
+        let mut due = Vec::new();
+        state.each(who.session, who.agent, day, |scope, tally| {
+            for unit in [Unit::Tokens, Unit::Micros, Unit::Runs] {
+                let allowed = unit.allowed(self.scope(scope));
+                let meter = tally.meter(unit);
+                if meter.warns(allowed, self.limits.warn_at) {
+                    due.push(told(scope, unit, meter.used(), allowed, day));
+                }
+            }
+        });
+        due
+    }
+
+    fn scope(&self, scope: LimitScope) -> &ScopeLimits {
+        match scope {
+            LimitScope::Session => &self.limits.session,
+            LimitScope::Agent => &self.limits.agent,
+            LimitScope::Day | LimitScope::Run => &self.limits.day,
+        }
+    }
+}
+
+impl State {
+    /// Has counters for whoever begins to spend.
+    fn know(&mut self, who: Spender<'_>) {
+        self.sessions.entry(who.session.clone()).or_default();
+        self.agents.entry(who.agent.clone()).or_default();
+    }
+
+    /// Visits the counters that the work of `day` belongs to, the widest first: where the day is used up, a new
+    /// session would not help.
+    /// Those of a session that was closed and of a day that is over are gone.
+    fn each(
+        &mut self,
+        session: &SessionId,
+        agent: &AgentId,
+        day: i64,
+        mut visit: impl FnMut(LimitScope, &mut Tally),
+    ) {
+        if day == self.day {
+            visit(LimitScope::Day, &mut self.today);
+            if let Some(tally) = self.agents.get_mut(agent) {
+                visit(LimitScope::Agent, tally);
+            }
+        }
+        if let Some(tally) = self.sessions.get_mut(session) {
+            visit(LimitScope::Session, tally);
+        }
+    }
+}
+
+impl Hold {
+    fn end(&mut self, tokens: u64, micros: u64) {
+        self.open = false;
+        let (held_tokens, held_micros) = (self.tokens, self.micros);
+        let mut state = locked(&self.state);
+        state.each(&self.session, &self.agent, self.day, |_, tally| {
+            tally.meter(Unit::Tokens).settle(held_tokens, tokens);
+            tally.meter(Unit::Micros).settle(held_micros, micros);
+        });
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.open {
+            self.end(self.tokens, self.micros);
+        }
+    }
+}
+
+fn told(scope: LimitScope, unit: Unit, used: u64, allowed: u64, day: i64) -> BudgetUse {
+    let name = match scope {
+        LimitScope::Session => "session",
+        LimitScope::Agent => "agent",
+        LimitScope::Day | LimitScope::Run => "day",
+    };
+    let midnight = || Timestamp::from_millisecond((day + 1).saturating_mul(DAY_MS)).ok();
+    BudgetUse {
+        limit: format!("limits.{name}.{}", unit.key()),
+        scope,
+        used,
+        allowed,
+        resets: if scope == LimitScope::Session { None } else { midnight() },
+    }
+}
+
+/// Arithmetic on whole numbers leaves nothing half done, so a poisoned lock is as good as another.
+fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,175 @@
+//! Reads the events of the Gemini API.
+
+use drupe_agent::{ModelEvent, ModelFault, Usage};
+use serde::Deserialize;
+use serde_json::{json, value::RawValue};
+
+use crate::wire::{
+    Draft, Reader, WireError,
+    draft::{self, Call, Finish},
+    in_stream,
+    text::Text,
+};
+
+/// Every event is a whole response in small; nothing is remembered.
+pub(super) struct Chunks;
+
+impl Reader for Chunks {
+    fn take(&mut self, data: &[u8], draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), ModelFault> {
+        // Not this API's, but of gateways that end every stream so.
+        if data == b"[DONE]" {
+            draft.ended = true;
+            return Ok(());
+        }
+        let chunk: Chunk<'_> = draft::event(data)?;
+        if let Some(error) = chunk.error {
+            return Err(in_stream(&error));
+        }
+        draft.usage = chunk.usage.map(Usage::from).or(draft.usage);
+        if chunk.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
+            draft.finish = Some(Finish::Filter);
+        }
+        for candidate in chunk.candidates.into_iter().flatten().filter(|c| c.index == 0) {
+            // The reason to stop is the end: what would follow it belongs to nothing.
+            if draft.finish.is_some() {
+                break;
+            }
+            for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
+                take(part, draft, out)?;
+            }
+            if let Some(reason) = candidate.finish_reason {
+                draft.finish = Some(finish(&reason)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn take(part: Part<'_>, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), ModelFault> {
+    let thought = part.thought.unwrap_or(false);
+    let signature = part.thought_signature.filter(|text| !text.is_empty());
+    if let Some(function) = part.function_call {
+        let id = function.id.filter(|id| !id.is_empty());
+        let at = draft.calls.len() + 1;
+        for (key, kept) in [("thoughtSignature", signature.as_deref()), ("id", id.as_deref())] {
+            if let Some(kept) = kept {
+                draft.keep(json!({key: kept}), at);
+            }
+        }
+        draft.open(Call {
+            id: id.unwrap_or_default().0.into_owned(),
+            name: function.name.unwrap_or_default().0.into_owned(),
+            arguments: function.args.map_or("{}", RawValue::get).to_owned(),
+            ..Call::default()
+        })?;
+        return Ok(());
+    }
+    if let Some(signature) = signature.filter(|_| !thought) {
+        draft.keep(json!({"thoughtSignature": &*signature}), 0);
+    }
+    match part.text {
+        Some(text) if thought => draft.think(out, text.0),
+        Some(text) => draft.say(out, text.0),
+        None => {}
+    }
+    Ok(())
+}
+
+fn finish(reason: &str) -> Result<Finish, ModelFault> {
+    match reason {
+        "MAX_TOKENS" => Ok(Finish::Length),
+        "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
+        | "IMAGE_SAFETY" => Ok(Finish::Filter),
+        "MALFORMED_FUNCTION_CALL"
+        | "UNEXPECTED_TOOL_CALL"
+        | "TOO_MANY_TOOL_CALLS"
+        | "MISSING_THOUGHT_SIGNATURE"
+        | "OTHER" => Err(draft::broken(&format!("it broke its answer off: {reason}"))),
+        _ => Ok(Finish::End),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Chunk<'a> {
+    #[serde(borrow)]
+    candidates: Option<Vec<Candidate<'a>>>,
+    #[serde(rename = "usageMetadata")]
+    usage: Option<WireUsage>,
+    #[serde(borrow)]
+    prompt_feedback: Option<Feedback<'a>>,
+    error: Option<WireError>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Feedback<'a> {
+    #[serde(borrow)]
+    block_reason: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate<'a> {
+    #[serde(default)]
+    index: u64,
+    #[serde(borrow)]
+    content: Option<Content<'a>>,
+    #[serde(borrow)]
+    finish_reason: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Content<'a> {
+    #[serde(borrow)]
+    parts: Option<Vec<Part<'a>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Part<'a> {
+    #[serde(borrow)]
+    text: Option<Text<'a>>,
+    thought: Option<bool>,
+    #[serde(borrow)]
+    thought_signature: Option<Text<'a>>,
+    #[serde(borrow)]
+    function_call: Option<FunctionCall<'a>>,
+}
+
+#[derive(Deserialize)]
+struct FunctionCall<'a> {
+    #[serde(borrow)]
+    id: Option<Text<'a>>,
+    #[serde(borrow)]
+    name: Option<Text<'a>>,
+    #[serde(borrow)]
+    args: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireUsage {
+    prompt_token_count: Option<u64>,
+    tool_use_prompt_token_count: Option<u64>,
+    cached_content_token_count: Option<u64>,
+    candidates_token_count: Option<u64>,
+    thoughts_token_count: Option<u64>,
+}
+
+impl From<WireUsage> for Usage {
+    fn from(wire: WireUsage) -> Self {
+        let reasoning = wire.thoughts_token_count.unwrap_or(0);
+        Self {
+            input_tokens: wire.prompt_token_count.unwrap_or(0)
+                + wire.tool_use_prompt_token_count.unwrap_or(0),
+            cached_tokens: wire.cached_content_token_count.unwrap_or(0),
+            output_tokens: wire.candidates_token_count.unwrap_or(0) + reasoning,
+            reasoning_tokens: reasoning,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "answer_tests.rs"]
+mod tests;

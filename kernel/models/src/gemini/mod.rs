@@ -1,0 +1,104 @@
+//! Google's Gemini API.
+
+mod body;
+
+mod content;
+
+mod answer;
+
+use std::sync::Arc;
+
+use drupe_agent::ModelRequest;
+use drupe_extension_api::{ModelParameters, Reasoning, ToolSpec};
+use serde_json::{Value, value::RawValue};
+
+use crate::wire::{Api, Facts, Names, Reader, Takes, ToolList};
+
+/// The kind's name.
+const KIND: &str = "gemini";
+
+const RESERVED: &[&str] =
+    &["contents", "systemInstruction", "system_instruction", "tools", "generation_config"];
+
+pub(crate) struct GeminiApi;
+
+impl Api for GeminiApi {
+    fn kind(&self) -> &'static str {
+        KIND
+    }
+
+    fn key_header(&self) -> (&'static str, &'static str) {
+        ("x-goog-api-key", "")
+    }
+
+    /// Without `alt=sse` the answer is one list of JSON, which is whole only at its end.
+    fn path(&self, model: &str) -> (String, Option<&'static str>) {
+        let folder = if model.contains('/') { "" } else { "models/" };
+        (format!("/{folder}{model}:streamGenerateContent"), Some("alt=sse"))
+    }
+
+    fn takes(&self, _: &Facts) -> Takes {
+        Takes {
+            api: "the Gemini API",
+            temperature: 0.0..=2.0,
+            seed: Some("seed"),
+            stop: Some(("stopSequences", 5)),
+            reasoning: "thinkingConfig",
+            sampling: ["temperature", "topP"],
+            reserved: RESERVED,
+        }
+    }
+
+    fn check(&self, model: &Facts, parameters: &ModelParameters) -> Result<(), String> {
+        // The name is part of the address.
+        let fits = |c: char| c.is_ascii_alphanumeric() || "-_./@".contains(c);
+        if !model.model.chars().all(fits)
+            || model.model.split('/').any(|part| matches!(part, "" | "." | ".."))
+        {
+            return Err(
+                "its name holds what no model's name can: use letters, digits, `-`, `_` and `.`".to_owned()
+            );
+        }
+        if parameters.seed.is_some_and(|seed| i32::try_from(seed).is_err()) {
+            return Err(format!("`seed` must be no more than {} for the Gemini API", i32::MAX));
+        }
+        if parameters.reasoning == Some(Reasoning::None) && body::always_thinks(model) {
+            return Err("`reasoning: none`: the model always reasons: use `low`, or another model".to_owned());
+        }
+        match parameters.extra.get("generationConfig") {
+            Some(value) if !value.is_object() => Err("`extra.generationConfig` must be an object".to_owned()),
+            Some(value) => config(value, parameters),
+            None => Ok(()),
+        }
+    }
+
+    fn tools(&self, specs: &[Arc<ToolSpec>], names: &Names) -> serde_json::Result<Box<RawValue>> {
+        body::tools(specs, names)
+    }
+
+    fn body(&self, model: &Facts, request: &ModelRequest, tools: &ToolList) -> serde_json::Result<Vec<u8>> {
+        body::write(model, request, tools)
+    }
+
+    fn reader(&self) -> Box<dyn Reader> {
+        Box::new(answer::Chunks)
+    }
+}
+
+/// What `generationConfig` may hold beside what parameters put there.
+fn config(further: &Value, parameters: &ModelParameters) -> Result<(), String> {
+    let own = [
+        ("maxOutputTokens", true),
+        ("temperature", parameters.temperature.is_some()),
+        ("topP", parameters.top_p.is_some()),
+        ("seed", parameters.seed.is_some()),
+        ("stopSequences", !parameters.stop.is_empty()),
+        ("thinkingConfig", parameters.reasoning.is_some()),
+    ];
+    match own.iter().find(|(key, set)| *set && further.get(key).is_some()) {
+        Some((key, _)) => {
+            Err(format!("`extra.generationConfig` sets `{key}`, which has a parameter of its own"))
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,209 @@
+//! Reads the events of the Messages API.
+
+use drupe_agent::{ModelEvent, ModelFault, Usage};
+use serde::Deserialize;
+use serde_json::{json, value::RawValue};
+
+use crate::wire::{
+    Draft, Reader, WireError,
+    draft::{self, Call, Finish},
+    in_stream,
+    text::Text,
+};
+
+/// Remembers the block of thinking under way.
+#[derive(Default)]
+pub(super) struct Events {
+    thought: Thought,
+}
+
+#[derive(Default)]
+struct Thought {
+    at: usize,
+    text: String,
+    signature: String,
+}
+
+impl Reader for Events {
+    fn take(&mut self, data: &[u8], draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), ModelFault> {
+        let event: Event<'_> = draft::event(data)?;
+        match &*event.kind {
+            "message_start" => count(draft, event.message.and_then(|message| message.usage)),
+            "content_block_start" => {
+                if let Some(block) = event.content_block {
+                    self.begin(event.index, block, draft, out)?;
+                }
+            }
+            "content_block_delta" => {
+                if let Some(delta) = event.delta {
+                    self.more(event.index, delta, draft, out);
+                }
+            }
+            "content_block_stop" => self.end(event.index, draft),
+            "message_delta" => {
+                count(draft, event.usage);
+                if let Some(reason) = event.delta.and_then(|delta| delta.stop_reason) {
+                    draft.finish = Some(finish(&reason));
+                }
+            }
+            "message_stop" => draft.ended = true,
+            "error" => return Err(in_stream(&event.error.unwrap_or_default())),
+            // `ping`, and what later versions add.
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Events {
+    fn begin(
+        &mut self,
+        index: u64,
+        block: Block<'_>,
+        draft: &mut Draft,
+        out: &mut Vec<ModelEvent>,
+    ) -> Result<(), ModelFault> {
+        match &*block.kind {
+            "text" => draft.say(out, block.text.unwrap_or_default().0),
+            "thinking" => {
+                let text = block.thinking.unwrap_or_default().0.into_owned();
+                self.thought = Thought { at: draft.place(), text: text.clone(), ..Thought::default() };
+                draft.think(out, text);
+            }
+            "redacted_thinking" => {
+                let data = block.data.unwrap_or_default();
+                draft.keep(json!({"type": "redacted_thinking", "data": &*data}), draft.place());
+            }
+            "tool_use" => {
+                // Parts follow where this is empty, and else it is all there is.
+                let input = block.input.map(RawValue::get).filter(|input| *input != "{}");
+                draft.open(Call {
+                    key: index,
+                    id: block.id.unwrap_or_default().0.into_owned(),
+                    name: block.name.unwrap_or_default().0.into_owned(),
+                    arguments: input.unwrap_or_default().to_owned(),
+                    open: true,
+                })?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn more(&mut self, index: u64, delta: Delta<'_>, draft: &mut Draft, out: &mut Vec<ModelEvent>) {
+        match &*delta.kind {
+            "text_delta" => draft.say(out, delta.text.unwrap_or_default().0),
+            "thinking_delta" => {
+                let text = delta.thinking.unwrap_or_default();
+                self.thought.text.push_str(&text);
+                draft.think(out, text.0);
+            }
+            "signature_delta" => self.thought.signature.push_str(&delta.signature.unwrap_or_default()),
+            "input_json_delta" => {
+                if let Some(call) = draft.call(index).filter(|call| call.open) {
+                    call.arguments.push_str(&delta.partial_json.unwrap_or_default());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, index: u64, draft: &mut Draft) {
+        if let Some(call) = draft.call(index) {
+            call.open = false;
+        }
+        let Thought { at, text, signature } = std::mem::take(&mut self.thought);
+        // Thinking without a signature would be refused.
+        if !signature.is_empty() {
+            draft.keep(json!({"type": "thinking", "thinking": text, "signature": signature}), at);
+        }
+    }
+}
+
+/// Later counts complete earlier ones.
+fn count(draft: &mut Draft, wire: Option<WireUsage>) {
+    let Some(wire) = wire else { return };
+    let before = draft.usage.unwrap_or_default();
+    let cached = wire.cache_read_input_tokens.unwrap_or(before.cached_tokens);
+    let input = wire.input_tokens.map(|fresh| fresh + wire.cache_creation_input_tokens.unwrap_or(0) + cached);
+    draft.usage = Some(Usage {
+        input_tokens: input.unwrap_or(before.input_tokens),
+        cached_tokens: cached,
+        output_tokens: wire.output_tokens.unwrap_or(before.output_tokens),
+        reasoning_tokens: 0,
+    });
+}
+
+fn finish(reason: &str) -> Finish {
+    match reason {
+        "max_tokens" | "model_context_window_exceeded" => Finish::Length,
+        "refusal" => Finish::Filter,
+        _ => Finish::End,
+    }
+}
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(borrow, rename = "type", default)]
+    kind: Text<'a>,
+    #[serde(default)]
+    index: u64,
+    message: Option<Start>,
+    #[serde(borrow)]
+    content_block: Option<Block<'a>>,
+    #[serde(borrow)]
+    delta: Option<Delta<'a>>,
+    usage: Option<WireUsage>,
+    error: Option<WireError>,
+}
+
+#[derive(Deserialize)]
+struct Start {
+    usage: Option<WireUsage>,
+}
+
+#[derive(Deserialize)]
+struct Block<'a> {
+    #[serde(borrow, rename = "type", default)]
+    kind: Text<'a>,
+    #[serde(borrow)]
+    id: Option<Text<'a>>,
+    #[serde(borrow)]
+    name: Option<Text<'a>>,
+    #[serde(borrow)]
+    text: Option<Text<'a>>,
+    #[serde(borrow)]
+    thinking: Option<Text<'a>>,
+    #[serde(borrow)]
+    data: Option<Text<'a>>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Delta<'a> {
+    #[serde(borrow, rename = "type", default)]
+    kind: Text<'a>,
+    #[serde(borrow)]
+    text: Option<Text<'a>>,
+    #[serde(borrow)]
+    partial_json: Option<Text<'a>>,
+    #[serde(borrow)]
+    thinking: Option<Text<'a>>,
+    #[serde(borrow)]
+    signature: Option<Text<'a>>,
+    #[serde(borrow)]
+    stop_reason: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+struct WireUsage {
+    input_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+}
+
+#[cfg(test)]
+#[path = "answer_tests.rs"]
+mod tests;

@@ -1,0 +1,95 @@
+//! Anthropic's Messages API.
+//!
+//! A transcript's constant front is marked for the provider's cache, and thinking goes back, signed as it came, with
+//! the answer that it led to.
+
+mod body;
+
+mod content;
+
+mod answer;
+
+use std::sync::Arc;
+
+use drupe_agent::ModelRequest;
+use drupe_extension_api::{ModelParameters, Reasoning, ToolSpec};
+use serde_json::value::RawValue;
+
+use crate::wire::{Api, Facts, Names, Reader, Takes, ToolList};
+
+/// The kind's name.
+const KIND: &str = "anthropic";
+
+const RESERVED: &[&str] = &["model", "messages", "system", "stream", "tools", "max_tokens"];
+
+/// The least that the API takes for thinking.
+const LEAST_THINKING: u32 = 1_024;
+/// What an answer needs beside its thinking.
+const LEAST_ANSWER: u32 = 1_024;
+
+pub(crate) struct MessagesApi;
+
+impl Api for MessagesApi {
+    fn kind(&self) -> &'static str {
+        KIND
+    }
+
+    fn key_header(&self) -> (&'static str, &'static str) {
+        ("x-api-key", "")
+    }
+
+    fn headers(&self) -> &'static [(&'static str, &'static str)] {
+        &[("anthropic-version", "2023-06-01")]
+    }
+
+    fn path(&self, _: &str) -> (String, Option<&'static str>) {
+        ("/messages".to_owned(), None)
+    }
+
+    fn takes(&self, _: &Facts) -> Takes {
+        Takes {
+            api: "the Messages API",
+            temperature: 0.0..=1.0,
+            seed: None,
+            stop: Some(("stop_sequences", usize::MAX)),
+            reasoning: "thinking",
+            sampling: ["temperature", "top_p"],
+            reserved: RESERVED,
+        }
+    }
+
+    fn check(&self, model: &Facts, parameters: &ModelParameters) -> Result<(), String> {
+        let sampling = parameters.temperature.is_some() || parameters.top_p.is_some();
+        if parameters.temperature.is_some() && parameters.top_p.is_some() {
+            return Err("`temperature` and `top_p`: its models take one of them: remove the other".to_owned());
+        }
+        if !parameters.reasoning.is_some_and(|r| r != Reasoning::None) {
+            return Ok(());
+        }
+        if sampling {
+            let text =
+                "`temperature` and `top_p` cannot be set where it reasons: remove them, or `reasoning`";
+            return Err(text.to_owned());
+        }
+        let room = parameters.max_output_tokens.unwrap_or(u32::MAX).min(model.max_output_tokens);
+        match room < LEAST_THINKING + LEAST_ANSWER {
+            true => Err(format!(
+                "`reasoning` needs `max_output_tokens` of {} or more, and there are {room}",
+                LEAST_THINKING + LEAST_ANSWER
+            )),
+            false => Ok(()),
+        }
+    }
+
+    fn tools(&self, specs: &[Arc<ToolSpec>], names: &Names) -> serde_json::Result<Box<RawValue>> {
+        body::tools(specs, names)
+    }
+
+    fn body(&self, model: &Facts, request: &ModelRequest, tools: &ToolList) -> serde_json::Result<Vec<u8>> {
+        body::write(model, request, tools)
+    }
+
+    fn reader(&self) -> Box<dyn Reader> {
+        Box::new(answer::Events::default())
+    }
+}

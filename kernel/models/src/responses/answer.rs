@@ -1,0 +1,234 @@
+//! Reads the events of the Responses API.
+
+use drupe_agent::{ModelEvent, ModelFault, Usage};
+use drupe_extension_api::FailureClass;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::wire::{
+    Draft, Reader, WireError,
+    draft::{self, Call, Finish},
+    in_stream,
+    text::Text,
+};
+
+/// Events that must be understood.
+const KNOWN: [&str; 12] = [
+    "response.output_text.delta",
+    "response.refusal.delta",
+    "response.reasoning_summary_text.delta",
+    "response.reasoning_text.delta",
+    "response.reasoning_summary_part.added",
+    "response.output_item.added",
+    "response.function_call_arguments.delta",
+    "response.output_item.done",
+    "response.completed",
+    "response.incomplete",
+    "response.failed",
+    "error",
+];
+
+/// Remembers where the reasoning under way began: what it comes before is decided then.
+#[derive(Default)]
+pub(super) struct Events {
+    reasoning_at: usize,
+}
+
+impl Reader for Events {
+    fn take(&mut self, data: &[u8], draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), ModelFault> {
+        // Not this API's, but of servers that speak it beside Chat Completions.
+        if data == b"[DONE]" {
+            draft.ended = true;
+            return Ok(());
+        }
+        let Some(event) = draft::known_event::<Event<'_>>(data, &KNOWN)? else { return Ok(()) };
+        match &*event.kind {
+            "response.output_text.delta" => draft.say(out, event.delta.unwrap_or_default().0),
+            "response.refusal.delta" => {
+                draft.refused = true;
+                draft.say(out, event.delta.unwrap_or_default().0);
+            }
+            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
+                draft.think(out, event.delta.unwrap_or_default().0);
+            }
+            // Parts of a summary are paragraphs.
+            "response.reasoning_summary_part.added" if event.summary_index.unwrap_or(0) > 0 => {
+                draft.think(out, "\n\n");
+            }
+            "response.output_item.added" => self.added(event, draft)?,
+            "response.function_call_arguments.delta" => {
+                if let Some(call) = draft.call(event.output_index) {
+                    call.arguments.push_str(&event.delta.unwrap_or_default());
+                }
+            }
+            "response.output_item.done" => self.done(event, draft)?,
+            "response.completed" | "response.incomplete" | "response.failed" => {
+                return ended(event.response.unwrap_or_default(), draft);
+            }
+            "error" => {
+                let error = event.error.map_or_else(|| error_of(data), Ok)?;
+                return Err(in_stream(&error));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Events {
+    fn added(&mut self, event: Event<'_>, draft: &mut Draft) -> Result<(), ModelFault> {
+        let Some(item) = event.item else { return Ok(()) };
+        match &*item.kind {
+            "reasoning" => self.reasoning_at = draft.place(),
+            "function_call" => {
+                draft.open(Call {
+                    key: event.output_index,
+                    id: item.call_id.unwrap_or_default().0.into_owned(),
+                    name: item.name.unwrap_or_default().0.into_owned(),
+                    arguments: item.arguments.unwrap_or_default().0.into_owned(),
+                    open: true,
+                })?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What an item is in the end; some servers say nothing of it before.
+    fn done(&mut self, event: Event<'_>, draft: &mut Draft) -> Result<(), ModelFault> {
+        let Some(item) = event.item else { return Ok(()) };
+        match &*item.kind {
+            "reasoning" => {
+                if let Some(seal) = item.encrypted_content.filter(|seal| !seal.is_empty()) {
+                    let summary = item.summary.unwrap_or_else(|| json!([]));
+                    let id = item.id.unwrap_or_default();
+                    let kept = json!({"id": &*id, "summary": summary, "encrypted_content": &*seal});
+                    draft.keep(kept, self.reasoning_at);
+                }
+            }
+            "function_call" => {
+                let call = match draft.calls.iter().rposition(|call| call.key == event.output_index) {
+                    Some(at) => &mut draft.calls[at],
+                    None => draft.open(Call { key: event.output_index, ..Call::default() })?,
+                };
+                let set = |field: &mut String, text: Option<Text<'_>>| {
+                    if let Some(text) = text.filter(|text| !text.is_empty()) {
+                        text.0.as_ref().clone_into(field);
+                    }
+                };
+                set(&mut call.id, item.call_id);
+                set(&mut call.name, item.name);
+                set(&mut call.arguments, item.arguments);
+                call.open = false;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn ended(response: Response<'_>, draft: &mut Draft) -> Result<(), ModelFault> {
+    draft.usage = response.usage.map(Usage::from).or(draft.usage);
+    if let Some(error) = response.error {
+        return Err(in_stream(&error));
+    }
+    let reason = response.incomplete_details.and_then(|details| details.reason).unwrap_or_default();
+    draft.finish = Some(match (response.status.unwrap_or_default().0.as_ref(), &*reason) {
+        (_, "max_output_tokens" | "max_tokens") => Finish::Length,
+        (_, "content_filter") => Finish::Filter,
+        ("failed" | "cancelled" | "incomplete", _) => {
+            let text = "it broke its answer off without a reason";
+            return Err(ModelFault::transient(FailureClass::Model, text));
+        }
+        _ => Finish::End,
+    });
+    draft.ended = true;
+    Ok(())
+}
+
+/// An error event bears its fields itself.
+fn error_of(data: &[u8]) -> Result<WireError, ModelFault> {
+    draft::event(data)
+}
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(borrow, rename = "type", default)]
+    kind: Text<'a>,
+    #[serde(default)]
+    output_index: u64,
+    summary_index: Option<u64>,
+    #[serde(borrow)]
+    delta: Option<Text<'a>>,
+    #[serde(borrow)]
+    item: Option<Item<'a>>,
+    #[serde(borrow)]
+    response: Option<Response<'a>>,
+    error: Option<WireError>,
+}
+
+#[derive(Deserialize)]
+struct Item<'a> {
+    #[serde(borrow, rename = "type", default)]
+    kind: Text<'a>,
+    #[serde(borrow)]
+    id: Option<Text<'a>>,
+    #[serde(borrow)]
+    call_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    name: Option<Text<'a>>,
+    #[serde(borrow)]
+    arguments: Option<Text<'a>>,
+    #[serde(borrow)]
+    encrypted_content: Option<Text<'a>>,
+    summary: Option<Value>,
+}
+
+#[derive(Default, Deserialize)]
+struct Response<'a> {
+    #[serde(borrow)]
+    status: Option<Text<'a>>,
+    usage: Option<WireUsage>,
+    error: Option<WireError>,
+    #[serde(borrow)]
+    incomplete_details: Option<Incomplete<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Incomplete<'a> {
+    #[serde(borrow)]
+    reason: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+struct WireUsage {
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    input_tokens_details: Option<InputDetails>,
+    output_tokens_details: Option<OutputDetails>,
+}
+
+#[derive(Deserialize)]
+struct InputDetails {
+    cached_tokens: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct OutputDetails {
+    reasoning_tokens: Option<u64>,
+}
+
+impl From<WireUsage> for Usage {
+    fn from(wire: WireUsage) -> Self {
+        Self {
+            input_tokens: wire.input_tokens.unwrap_or(0),
+            cached_tokens: wire.input_tokens_details.and_then(|d| d.cached_tokens).unwrap_or(0),
+            output_tokens: wire.output_tokens.unwrap_or(0),
+            reasoning_tokens: wire.output_tokens_details.and_then(|d| d.reasoning_tokens).unwrap_or(0),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "answer_tests.rs"]
+mod tests;

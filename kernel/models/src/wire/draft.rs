@@ -1,0 +1,201 @@
+//! An answer under way: what all APIs say of one, each in its own words.
+//!
+//! Text and reasoning are passed on as they come. Tool calls are kept back: they are given out by
+//! [`Draft::finish`] alone, so that a stream which breaks off cannot set a tool off.
+
+use std::{collections::HashSet, sync::Arc};
+
+use drupe_agent::{ModelEvent, ModelFault, StopReason, Usage};
+use drupe_extension_api::{FailureClass, ProviderItems, ToolCallRequest, ToolSpec};
+use serde_json::Value;
+
+use super::{Names, items, text::Text};
+
+/// More calls than any loop runs in a step; a stream that opens more is not an answer.
+const MOST_CALLS: usize = 256;
+
+/// An answer under way.
+#[derive(Debug, Default)]
+pub(crate) struct Draft {
+    pub(crate) calls: Vec<Call>,
+    /// Why the model stopped, once it has.
+    pub(crate) finish: Option<Finish>,
+    /// The model declined, in words that were given out as text.
+    pub(crate) refused: bool,
+    /// The provider said that nothing follows.
+    pub(crate) ended: bool,
+    pub(crate) usage: Option<Usage>,
+    items: Vec<Value>,
+    has_text: bool,
+}
+
+/// A tool call under way.
+#[derive(Debug, Default)]
+pub(crate) struct Call {
+    /// What the provider tells calls apart by.
+    pub(crate) key: u64,
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) arguments: String,
+    /// More of it is to come.
+    pub(crate) open: bool,
+}
+
+/// Why a model stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Finish {
+    End,
+    Length,
+    Filter,
+}
+
+/// What a whole answer ends with.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) calls: Vec<ToolCallRequest>,
+    pub(crate) items: Option<ProviderItems>,
+    pub(crate) stop: StopReason,
+}
+
+impl Draft {
+    /// Whether what came is a whole answer: it has its reason to stop, or its end mark.
+    pub(crate) fn whole(&self) -> bool {
+        self.finish.is_some() || self.ended
+    }
+
+    /// More text of the answer.
+    pub(crate) fn say(&mut self, out: &mut Vec<ModelEvent>, text: impl Into<String>) {
+        let text = text.into();
+        self.has_text |= !text.is_empty();
+        add(out, ModelEvent::Text, text);
+    }
+
+    /// More reasoning.
+    pub(crate) fn think(&mut self, out: &mut Vec<ModelEvent>, text: impl Into<String>) {
+        add(out, ModelEvent::Reasoning, text.into());
+    }
+
+    /// A further call.
+    pub(crate) fn open(&mut self, call: Call) -> Result<&mut Call, ModelFault> {
+        if self.calls.len() >= MOST_CALLS {
+            return Err(broken("it asked for too many tool calls at once"));
+        }
+        self.calls.push(call);
+        let last = self.calls.len() - 1;
+        Ok(&mut self.calls[last])
+    }
+
+    /// The call that goes by `key`.
+    pub(crate) fn call(&mut self, key: u64) -> Option<&mut Call> {
+        self.calls.iter_mut().rev().find(|call| call.key == key)
+    }
+
+    /// Where what comes next belongs, as [`items`] counts.
+    pub(crate) fn place(&self) -> usize {
+        if self.has_text || !self.calls.is_empty() { self.calls.len() + 1 } else { 0 }
+    }
+
+    /// Something that the provider wants back with the answer, before part `at` of it.
+    pub(crate) fn keep(&mut self, item: Value, at: usize) {
+        self.items.push(items::place(item, at));
+    }
+
+    /// What was only known at the end. To be asked once, when the answer is [`whole`](Self::whole).
+    ///
+    /// An answer that was cut short by a bound or a filter has no calls: the last of them may be half written, and
+    /// which ones would have followed is not known. `step` makes ids for calls that the provider gave none.
+    pub(crate) fn finish(
+        &mut self,
+        kind: &str,
+        step: usize,
+        names: &Names,
+        deferred: &[Arc<ToolSpec>],
+    ) -> Result<Finished, ModelFault> {
+        let stop = match self.finish {
+            Some(Finish::Length) => StopReason::Length,
+            Some(Finish::Filter) => StopReason::Filter,
+            _ if self.refused => StopReason::Filter,
+            _ if self.calls.is_empty() => StopReason::End,
+            _ => StopReason::ToolCalls,
+        };
+        match stop {
+            StopReason::End if !self.has_text => return Err(broken("its answer is empty")),
+            StopReason::Filter if !self.has_text => {
+                let text = "the provider's filter stopped the answer: rephrase the task";
+                return Err(ModelFault::fatal(FailureClass::Model, text));
+            }
+            _ => {}
+        }
+        let mut calls = std::mem::take(&mut self.calls);
+        if stop != StopReason::ToolCalls {
+            calls.clear();
+        }
+        // Reasoning that nothing follows is refused when it comes back.
+        let last = calls.len();
+        self.items.retain(|item| items::place_of(item).is_some_and(|at| at <= last));
+        let items = (!self.items.is_empty())
+            .then(|| ProviderItems { kind: kind.to_owned(), items: std::mem::take(&mut self.items).into() });
+        let mut ids = HashSet::new();
+        let calls = calls.into_iter().enumerate().map(|(n, call)| {
+            if call.name.is_empty() {
+                return Err(broken("it asked for a tool without naming it"));
+            }
+            if call.open {
+                return Err(broken("it broke a tool call off"));
+            }
+            let mut call_id = if call.id.is_empty() { format!("call_{step}_{n}") } else { call.id };
+            // Results are told apart by it.
+            while !ids.insert(call_id.clone()) {
+                call_id.push_str(&format!("_{n}"));
+            }
+            let mut arguments = call.arguments;
+            if arguments.trim().is_empty() {
+                "{}".clone_into(&mut arguments);
+            }
+            Ok(ToolCallRequest { call_id, name: names.own(call.name, deferred), arguments })
+        });
+        Ok(Finished { calls: calls.collect::<Result<_, _>>()?, items, stop })
+    }
+}
+
+/// The answer makes no sense; another might.
+pub(crate) fn broken(what: &str) -> ModelFault {
+    ModelFault::transient(FailureClass::Model, what)
+}
+
+/// Reads an event.
+pub(crate) fn event<'a, T: serde::Deserialize<'a>>(data: &'a [u8]) -> Result<T, ModelFault> {
+    serde_json::from_slice(data).map_err(|e| broken(&format!("it sent an event that is not valid: {e}")))
+}
+
+/// The same, where later versions may add events whose fields have other types: an event of a kind that is not
+/// `known` and cannot be read is none.
+pub(crate) fn known_event<'a, T: serde::Deserialize<'a>>(
+    data: &'a [u8],
+    known: &[&str],
+) -> Result<Option<T>, ModelFault> {
+    #[derive(serde::Deserialize)]
+    struct Kind<'a> {
+        #[serde(borrow, rename = "type")]
+        kind: Text<'a>,
+    }
+    match event(data) {
+        Ok(event) => Ok(Some(event)),
+        Err(fault) => match serde_json::from_slice::<Kind<'_>>(data) {
+            Ok(Kind { kind }) if !known.contains(&&*kind) => Ok(None),
+            _ => Err(fault),
+        },
+    }
+}
+
+/// Adds text, to the event before where that is of the same kind: what arrived together is passed on together.
+fn add(out: &mut Vec<ModelEvent>, kind: fn(String) -> ModelEvent, text: String) {
+    if text.is_empty() {
+        return;
+    }
+    match (out.last_mut(), kind(text)) {
+        (Some(ModelEvent::Text(last)), ModelEvent::Text(more))
+        | (Some(ModelEvent::Reasoning(last)), ModelEvent::Reasoning(more)) => last.push_str(&more),
+        (_, event) => out.push(event),
+    }
+}

@@ -1,0 +1,216 @@
+//! What a failure means: its class, and whether another attempt may help.
+
+mod wait;
+
+use std::error::Error;
+
+use drupe_agent::ModelFault;
+use drupe_extension_api::FailureClass;
+use jiff::Timestamp;
+use reqwest::{StatusCode, header::HeaderMap};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// How much of a provider's words goes into a message.
+const LONGEST_MESSAGE: usize = 600;
+/// How alike two names must be for one to be offered for the other.
+const NEAR: f64 = 0.7;
+/// Names offered.
+const MOST_NEAR: usize = 3;
+
+/// An error as providers write it: an object, or just a text.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "Value")]
+pub(crate) struct WireError {
+    message: String,
+    /// `code`, `type` and `status`, whichever are there, and the reasons among the details.
+    kind: String,
+    status: Option<u16>,
+    /// The pause that it asks for, in milliseconds.
+    wait_ms: Option<u64>,
+}
+
+impl From<Value> for WireError {
+    fn from(value: Value) -> Self {
+        let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default();
+        let message = match (&value, text("message")) {
+            (Value::String(message), _) => message.clone(),
+            (other, "") => other.to_string(),
+            (_, message) => message.to_owned(),
+        };
+        let status = ["code", "status"]
+            .iter()
+            .find_map(|key| value.get(key)?.as_u64())
+            .and_then(|n| u16::try_from(n).ok());
+        let mut kind = format!("{} {} {}", text("code"), text("type"), text("status"));
+        let details = value.get("details").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        for detail in details {
+            let limits = detail.get("violations").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+            let limits = limits.iter().map(|limit| limit.get("quotaId"));
+            for reason in limits.chain([detail.get("reason")]).flatten().filter_map(Value::as_str) {
+                kind.push(' ');
+                kind.push_str(reason);
+            }
+        }
+        let wait_ms = details.iter().find_map(|detail| wait::duration(detail.get("retryDelay")?.as_str()?));
+        Self { message, kind, status, wait_ms }
+    }
+}
+
+/// The body of a failed request. Servers put the error under `error`, or send it bare, or in a list, or send text
+/// or HTML.
+fn read_body(body: &[u8]) -> WireError {
+    let value = match serde_json::from_slice::<Value>(body) {
+        Ok(Value::Array(mut list)) if !list.is_empty() => Ok(list.swap_remove(0)),
+        other => other,
+    };
+    match value {
+        Ok(Value::Object(mut object)) => object.remove("error").unwrap_or(Value::Object(object)).into(),
+        Ok(other) => other.into(),
+        Err(_) => Value::String(String::from_utf8_lossy(body).trim().to_owned()).into(),
+    }
+}
+
+/// A request to `model` that was answered with anything but success. `known` are models that there are.
+pub(super) fn of_response(
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &[u8],
+    now: Timestamp,
+    (model, known): (&str, &[String]),
+) -> ModelFault {
+    let error = read_body(body);
+    let asked = wait::of_headers(headers, now).or(error.wait_ms);
+    let mut fault = judge(status.as_u16(), &error);
+    fault.retry_after_ms = asked.filter(|_| fault.retriable);
+    if status == StatusCode::NOT_FOUND {
+        fault.message.push_str(&near(model, known));
+    }
+    fault
+}
+
+/// A success whose body is an error, if it is one.
+pub(super) fn in_place_of_answer(body: &[u8]) -> Option<ModelFault> {
+    #[derive(Deserialize)]
+    struct Body {
+        error: WireError,
+    }
+    serde_json::from_slice::<Body>(body).ok().map(|body| in_stream(&body.error))
+}
+
+/// An error in the middle of an answer, where the status said that all is well.
+pub(crate) fn in_stream(error: &WireError) -> ModelFault {
+    let mut fault = judge(error.status.unwrap_or_else(|| status_of(&error.kind)), error);
+    fault.retry_after_ms = error.wait_ms.filter(|_| fault.retriable);
+    fault
+}
+
+/// The status that a request would have had which fails with an error of this kind.
+fn status_of(kind: &str) -> u16 {
+    let known = [
+        ("authentication", 401),
+        ("invalid_api_key", 401),
+        ("permission", 403),
+        ("billing", 402),
+        ("insufficient_quota", 429),
+        ("rate_limit", 429),
+        ("overloaded", 529),
+        ("not_found", 404),
+        ("too_large", 413),
+        ("context_length", 400),
+        ("invalid_", 400),
+        ("timeout", 504),
+        ("unavailable", 503),
+    ];
+    let kind = kind.to_lowercase();
+    known.iter().find(|(part, _)| kind.contains(part)).map_or(500, |(_, status)| *status)
+}
+
+fn judge(status: u16, error: &WireError) -> ModelFault {
+    let said: String = error.message.chars().take(LONGEST_MESSAGE).collect();
+    let name = match status {
+        529 => "529 Overloaded".to_owned(),
+        _ => StatusCode::from_u16(status).map_or_else(|_| status.to_string(), |status| status.to_string()),
+    };
+    let text = if said.is_empty() { name } else { format!("{name}: {said}") };
+    let kind = error.kind.to_lowercase();
+    let has = |parts: &[&str]| parts.iter().any(|part| kind.contains(part));
+    let says = |parts: &[&str]| parts.iter().any(|part| said.to_lowercase().contains(part));
+    let fatal = |class, remedy: &str| ModelFault::fatal(class, format!("{text}{remedy}"));
+    let quota = has(&["insufficient_quota", "billing", "credit", "exceeded_current_quota", "perday"]);
+    match status {
+        401 | 403 => fatal(FailureClass::Auth, ""),
+        400 if has(&["api_key_invalid"]) => fatal(FailureClass::Auth, ""),
+        402 => fatal(FailureClass::RateLimit, " (the account has no more credit or quota)"),
+        429 if quota => fatal(FailureClass::RateLimit, " (the account has no more credit or quota)"),
+        400 if quota || says(&["credit balance"]) => {
+            fatal(FailureClass::RateLimit, " (the account has no more credit or quota)")
+        }
+        400 | 413 | 422 if has(&["context_length"]) || says(CONTEXT) => {
+            fatal(FailureClass::Model, " (the request is longer than the model's context window)")
+        }
+        400 if has(&["content_filter", "content_policy", "responsibleai"]) => {
+            fatal(FailureClass::Model, " (the provider's filter refused the request: rephrase the task)")
+        }
+        429 => ModelFault::transient(FailureClass::RateLimit, text),
+        300..=399 => fatal(FailureClass::Config, " (redirects are not followed: mend base_url)"),
+        404 | 405 => fatal(FailureClass::Config, ""),
+        408 | 425 => ModelFault::transient(FailureClass::Timeout, text),
+        409 => ModelFault::transient(FailureClass::Model, text),
+        400..=499 => fatal(FailureClass::Model, ""),
+        501 | 505 => fatal(FailureClass::Config, ""),
+        502..=504 => ModelFault::transient(FailureClass::Network, text),
+        _ => ModelFault::transient(FailureClass::Model, text),
+    }
+}
+
+/// How servers say that a request is too long where they have no code for it.
+const CONTEXT: &[&str] = &[
+    "prompt is too long",
+    "context window",
+    "context length",
+    "maximum context",
+    "exceeds the maximum number of tokens",
+    "context size",
+];
+
+/// Models that may have been meant by one that there is not.
+fn near(model: &str, known: &[String]) -> String {
+    let mut near: Vec<_> =
+        known.iter().map(|name| (strsim::jaro_winkler(model, name), name.as_str())).collect();
+    near.retain(|(likeness, _)| *likeness >= NEAR);
+    near.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let names: Vec<_> = near.iter().take(MOST_NEAR).map(|(_, name)| format!("`{name}`")).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!("; known models that are spelled alike: {}", names.join(", ")),
+    }
+}
+
+/// A request that never got an answer, or an answer that broke off.
+pub(super) fn of_transport(error: &reqwest::Error) -> ModelFault {
+    let mut text = String::new();
+    let mut certificate = false;
+    let mut cause: Option<&dyn Error> = Some(error);
+    while let Some(error) = cause {
+        certificate |= matches!(error.downcast_ref(), Some(rustls::Error::InvalidCertificate(_)));
+        // The outermost text names the whole address, which may hold secrets.
+        if error.source().is_none() {
+            text = error.to_string();
+        }
+        cause = error.source();
+    }
+    if certificate || error.is_builder() {
+        let text = format!("no trusted connection: {text} (a private authority goes into ca_file)");
+        return ModelFault::fatal(FailureClass::Config, text);
+    }
+    let what = match () {
+        () if error.is_connect() => "no connection",
+        () if error.is_body() || error.is_decode() => "the answer broke off",
+        () => "the request failed",
+    };
+    ModelFault::transient(FailureClass::Network, format!("{what}: {text}"))
+}
+
+#[cfg(test)]
+mod tests;

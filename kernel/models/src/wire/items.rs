@@ -1,0 +1,38 @@
+//! What a provider wants to get back with its answer: reasoning that it signed or sealed, signatures of calls.
+//!
+//! The record of an answer holds its text and its calls in order; an item says before which of these parts it came,
+//! so that the answer can be written again as it was. Items go back to the kind that they came from and to no other.
+
+use drupe_extension_api::{Message, ProviderItems};
+use serde_json::Value;
+
+/// Where an item belongs: before the text is 0, before the n-th call is n, counted from 1.
+const AT: &str = "at";
+
+/// Puts an item, which is an object, in its place.
+pub(crate) fn place(mut item: Value, at: usize) -> Value {
+    if let Value::Object(object) = &mut item {
+        object.insert(AT.to_owned(), at.into());
+    }
+    item
+}
+
+/// The items of an answer that go back to `kind`.
+pub(crate) fn of<'a>(message: &'a Message, kind: &str) -> &'a [Value] {
+    match message {
+        Message::Assistant {
+            provider_items: Some(ProviderItems { kind: theirs, items: Value::Array(list) }),
+            ..
+        } if theirs == kind => list,
+        _ => &[],
+    }
+}
+
+pub(crate) fn place_of(item: &Value) -> Option<usize> {
+    usize::try_from(item.get(AT)?.as_u64()?).ok()
+}
+
+/// Those of them that belong before part `at`.
+pub(crate) fn before(items: &[Value], at: usize) -> impl Iterator<Item = &Value> {
+    items.iter().filter(move |item| place_of(item) == Some(at))
+}

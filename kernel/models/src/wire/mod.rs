@@ -1,0 +1,130 @@
+//! What all HTTP APIs of models have in common: one request, and its answer as a stream of events.
+//!
+//! [`exchange`] joins the request to its answer, over [`client`]'s pooled connections; [`frames`] splits the bytes
+//! into events, [`draft`] gathers what an API's reader found in them, [`fault`] judges what went wrong,
+//! [`parameters`] refuses at load what an API cannot do, [`tools`] writes tool lists once, and [`names`] and
+//! [`items`] carry what one side would not understand of the other. An [`Api`] adds the rest: where requests go,
+//! what their body is, and how an event is read. Nothing here retries.
+
+mod client;
+
+mod exchange;
+
+mod frames;
+
+mod fault;
+
+pub(crate) mod draft;
+pub(crate) mod items;
+pub(crate) mod names;
+pub(crate) mod parameters;
+pub(crate) mod text;
+pub(crate) mod tools;
+
+use std::sync::Arc;
+
+use drupe_agent::{ModelEvent, ModelFault, ModelProfile, ModelRequest};
+use drupe_extension_api::{ModelParameters, ToolSpec};
+use futures_util::stream::BoxStream;
+use reqwest::Url;
+use serde_json::value::RawValue;
+
+use crate::source::{Broken, Source};
+
+pub(crate) use client::WireProvider;
+pub(crate) use draft::Draft;
+pub(crate) use fault::{WireError, in_stream};
+pub(crate) use names::Names;
+pub(crate) use parameters::Takes;
+pub(crate) use tools::ToolList;
+
+/// One way of speaking with models over HTTP. Holds what differs from server to server, and nothing of a request.
+pub(crate) trait Api: Send + Sync {
+    /// The kind's name in configuration, which what goes back to it bears too.
+    fn kind(&self) -> &'static str;
+
+    /// The header that holds the key, and what stands before the key in it.
+    fn key_header(&self) -> (&'static str, &'static str);
+
+    /// Headers of every request.
+    fn headers(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
+    /// Path behind the base address, and query, of requests to `model`.
+    fn path(&self, model: &str) -> (String, Option<&'static str>);
+
+    /// The parameters that it takes for `model`; what it cannot do is refused when an agent is loaded.
+    fn takes(&self, model: &Facts) -> Takes;
+
+    /// What else stands in the way of such a request, for people.
+    fn check(&self, _model: &Facts, _parameters: &ModelParameters) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The JSON of a tool list that is not empty. Called once a list.
+    fn tools(&self, specs: &[Arc<ToolSpec>], names: &Names) -> serde_json::Result<Box<RawValue>>;
+
+    /// The body of a request.
+    fn body(&self, model: &Facts, request: &ModelRequest, tools: &ToolList) -> serde_json::Result<Vec<u8>>;
+
+    /// For one answer.
+    fn reader(&self) -> Box<dyn Reader>;
+}
+
+/// Reads the events of one answer.
+pub(crate) trait Reader: Send {
+    /// Takes the data of one event: what can be shown goes to `out`, all else to `draft`.
+    fn take(&mut self, data: &[u8], draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), ModelFault>;
+}
+
+/// What an API's own code knows of the model that is asked.
+#[derive(Debug, Clone)]
+pub(crate) struct Facts {
+    /// The name that the provider knows it by.
+    pub(crate) model: String,
+    /// Tokens that one answer may have.
+    pub(crate) max_output_tokens: u32,
+    /// Whether it reasons, where that is known.
+    pub(crate) reasoning: Option<bool>,
+    /// Whether it takes temperature and nucleus sampling, where that is known.
+    pub(crate) sampling: Option<bool>,
+}
+
+/// One model of a [`WireProvider`].
+pub(crate) struct WireSource {
+    provider: Arc<WireProvider>,
+    facts: Facts,
+    url: Url,
+    profile: ModelProfile,
+    /// Models that the provider is known to have, for whoever misspelled one.
+    known: Arc<[String]>,
+}
+
+impl WireProvider {
+    pub(crate) fn model(
+        self: &Arc<Self>,
+        facts: Facts,
+        profile: ModelProfile,
+        known: Arc<[String]>,
+    ) -> WireSource {
+        let url = self.url(&facts.model);
+        WireSource { provider: Arc::clone(self), facts, url, profile, known }
+    }
+}
+
+impl Source for WireSource {
+    fn profile(&self) -> &ModelProfile {
+        &self.profile
+    }
+
+    fn supports(&self, parameters: &ModelParameters) -> Result<(), String> {
+        let api = self.provider.api();
+        parameters::check(&api.takes(&self.facts), &self.facts, parameters)?;
+        api.check(&self.facts, parameters)
+    }
+
+    fn attempt(&self, request: Arc<ModelRequest>) -> BoxStream<'static, Result<ModelEvent, Broken>> {
+        exchange::start(self, request)
+    }
+}

@@ -1,0 +1,109 @@
+//! What an API can be asked, and what is refused when an agent is loaded.
+//!
+//! Nothing that an agent asks for is dropped in silence: it is sent, or refused with what to do about it.
+
+use std::ops::RangeInclusive;
+
+use drupe_extension_api::{ModelParameters, Reasoning};
+
+use super::Facts;
+
+/// The parameters that an API takes, with the keys that hold them.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Takes {
+    /// For people.
+    pub(crate) api: &'static str,
+    pub(crate) temperature: RangeInclusive<f64>,
+    /// The key of the seed; none where there is no seed.
+    pub(crate) seed: Option<&'static str>,
+    /// The key of the stop texts, and how many there may be; none where there are none.
+    pub(crate) stop: Option<(&'static str, usize)>,
+    /// The key of reasoning.
+    pub(crate) reasoning: &'static str,
+    /// The keys of temperature and nucleus sampling.
+    pub(crate) sampling: [&'static str; 2],
+    /// Keys that are always set, and that no `extra` may.
+    pub(crate) reserved: &'static [&'static str],
+}
+
+/// Whether a model can be asked so; else what is in the way.
+pub(crate) fn check(takes: &Takes, facts: &Facts, parameters: &ModelParameters) -> Result<(), String> {
+    extra(takes, parameters)?;
+    if parameters.temperature.is_some_and(|t| !takes.temperature.contains(&t)) {
+        let (from, to) = (takes.temperature.start(), takes.temperature.end());
+        return Err(format!("`temperature` must be from {from} to {to} for {}", takes.api));
+    }
+    if parameters.top_p.is_some_and(|p| !(0.0..=1.0).contains(&p)) {
+        return Err("`top_p` must be from 0 to 1".to_owned());
+    }
+    let absent = |key: &str| {
+        format!(
+            "`{key}`: {} has no such parameter: remove it, or name a model of a provider that has it",
+            takes.api
+        )
+    };
+    if parameters.seed.is_some() && takes.seed.is_none() {
+        return Err(absent("seed"));
+    }
+    match takes.stop {
+        None if !parameters.stop.is_empty() => return Err(absent("stop")),
+        Some((_, most)) if parameters.stop.len() > most => {
+            return Err(format!("it takes at most {most} texts in `stop`"));
+        }
+        _ => {}
+    }
+    abilities(facts, parameters)
+}
+
+/// What is said of the model itself.
+fn abilities(facts: &Facts, parameters: &ModelParameters) -> Result<(), String> {
+    let unable = |key: &str, ability: &str| {
+        format!(
+            "`{key}`: the model takes none: remove it, or set `models.profiles` → `{}` → `{ability}: true` if it does",
+            facts.model
+        )
+    };
+    let reasons = parameters.reasoning.is_some_and(|r| r != Reasoning::None);
+    if reasons && facts.reasoning == Some(false) {
+        return Err(unable("reasoning", "reasoning"));
+    }
+    if facts.sampling == Some(false) {
+        let set = [("temperature", parameters.temperature), ("top_p", parameters.top_p)];
+        if let Some((key, _)) = set.iter().find(|(_, value)| value.is_some()) {
+            return Err(unable(key, "sampling"));
+        }
+    }
+    Ok(())
+}
+
+fn extra(takes: &Takes, parameters: &ModelParameters) -> Result<(), String> {
+    let extra = &parameters.extra;
+    if let Some(key) = takes.reserved.iter().find(|key| extra.contains_key(**key)) {
+        return Err(format!("`extra` must not set `{key}`"));
+    }
+    let own = [
+        (Some(takes.sampling[0]), parameters.temperature.is_some()),
+        (Some(takes.sampling[1]), parameters.top_p.is_some()),
+        (takes.seed, parameters.seed.is_some()),
+        (takes.stop.map(|(key, _)| key), !parameters.stop.is_empty()),
+        (Some(takes.reasoning), parameters.reasoning.is_some()),
+    ];
+    let mut set = own.into_iter().filter_map(|(key, set)| key.filter(|_| set));
+    match set.find(|key| extra.contains_key(*key)) {
+        Some(key) => Err(format!("`extra` sets `{key}`, which has a parameter of its own")),
+        None => Ok(()),
+    }
+}
+
+/// The effort of reasoning to send, in the word that OpenAI's APIs have for it. A model that does not reason is not
+/// told to stop it.
+pub(crate) fn effort(facts: &Facts, parameters: &ModelParameters) -> Option<&'static str> {
+    let effort = match parameters.reasoning? {
+        Reasoning::None if facts.reasoning == Some(false) => return None,
+        Reasoning::None => "none",
+        Reasoning::Low => "low",
+        Reasoning::Medium => "medium",
+        Reasoning::High => "high",
+    };
+    Some(effort)
+}

@@ -1,0 +1,118 @@
+//! Connections, headers, and when things arrive.
+
+use drupe_agent::ModelEvent;
+use futures_util::StreamExt;
+
+use crate::{
+    door::{KINDS, Kind, ask, model, request},
+    script::{Part, Stop, events, hello, stream},
+    server::{Act, Server},
+};
+
+#[tokio::test]
+async fn a_request_goes_out_in_full_to_the_place_that_each_api_has() {
+    for (kind, line, parts) in [
+        (
+            Kind::Chat,
+            "POST /v1/chat/completions HTTP/1.1",
+            ["authorization: Bearer sk-secret", r#""role":"system""#],
+        ),
+        (
+            Kind::Responses,
+            "POST /v1/responses HTTP/1.1",
+            ["authorization: Bearer sk-secret", r#""store":false"#],
+        ),
+        (
+            Kind::Messages,
+            "POST /v1/messages HTTP/1.1",
+            ["x-api-key: sk-secret", "anthropic-version: 2023-06-01"],
+        ),
+        (
+            Kind::Gemini,
+            "POST /v1/models/m:streamGenerateContent?alt=sse HTTP/1.1",
+            ["x-goog-api-key: sk-secret", r#""systemInstruction""#],
+        ),
+    ] {
+        let server = Server::start(vec![stream(&hello(kind))]).await;
+        let (words, _) = ask(&model(kind, &server), request(0)).await;
+        assert_eq!(words, "hello end/7,2,5");
+        let seen = server.requests().remove(0);
+        assert!(seen.starts_with(line), "{seen}");
+        for part in
+            parts.into_iter().chain(["x-team: cherry", "user-agent: drupe/", "accept-encoding: identity"])
+        {
+            assert!(seen.contains(part), "{part} in {seen}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn four_calls_use_one_connection() {
+    for kind in KINDS {
+        let server = Server::start(vec![stream(&hello(kind)); 4]).await;
+        let model = model(kind, &server);
+        for _ in 0..4 {
+            assert_eq!(ask(&model, request(0)).await.0, "hello end/7,2,5");
+        }
+        assert_eq!((server.requests().len(), server.connections()), (4, 1), "{}", kind.name());
+    }
+}
+
+#[tokio::test]
+async fn deltas_arrive_while_the_answer_is_under_way() {
+    for kind in KINDS {
+        let server = Server::start(vec![Act::Stall(begun(kind))]).await;
+        let mut stream = model(kind, &server).stream(request(0));
+        assert_eq!(stream.next().await, Some(ModelEvent::Text("early".to_owned())));
+        assert!(matches!(stream.next().await, Some(ModelEvent::Failed(_))));
+        assert_eq!(stream.next().await, None);
+    }
+}
+
+#[tokio::test]
+async fn dropping_the_stream_closes_the_request() {
+    for kind in KINDS {
+        let server = Server::start(vec![Act::Stall(begun(kind))]).await;
+        let mut stream = model(kind, &server).stream(request(0));
+        assert!(stream.next().await.is_some());
+        drop(stream);
+        server.closed().await;
+    }
+}
+
+/// An answer without its end.
+fn begun(kind: Kind) -> Vec<Vec<u8>> {
+    let events = events(kind, &[Part::Say("early")], Stop::End);
+    let end = events.iter().position(|event| event.contains("early")).unwrap();
+    events[..=end].iter().map(|event| event.clone().into_bytes()).collect()
+}
+
+#[tokio::test]
+async fn an_answer_that_has_its_reason_to_stop_is_whole_without_its_end_mark() {
+    for kind in [Kind::Chat, Kind::Messages, Kind::Gemini] {
+        let mut events: Vec<Vec<u8>> = hello(kind).into_iter().map(String::into_bytes).collect();
+        if kind != Kind::Gemini {
+            events.pop();
+        }
+        for act in [Act::Stream(events.clone()), Act::Stall(events.clone()), Act::Cut(events)] {
+            let server = Server::start(vec![act]).await;
+            assert_eq!(ask(&model(kind, &server), request(0)).await.0, "hello end/7,2,5", "{}", kind.name());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_is_not_there_is_told_with_what_the_catalogue_has() {
+    let act = Act::status(404, "", r#"{"error":{"message":"no such model"}}"#);
+    let server = Server::start(vec![act]).await;
+    let fault = ask(&model(Kind::Messages, &server), request(0)).await.1.unwrap();
+    assert!(fault.message.ends_with("spelled alike: `m-2`"), "{}", fault.message);
+}
+
+#[tokio::test]
+async fn a_secret_in_a_providers_words_is_not_repeated() {
+    let act = Act::status(401, "", r#"{"error":{"message":"wrong key sk-secret"}}"#);
+    let server = Server::start(vec![act]).await;
+    let fault = ask(&model(Kind::Chat, &server), request(0)).await.1.unwrap();
+    assert_eq!(fault.message, "`mock/m`: 401 Unauthorized: wrong key [key]");
+}

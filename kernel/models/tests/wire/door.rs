@@ -1,0 +1,129 @@
+//! One model of one kind on a server of ours, and what comes of asking it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use drupe_agent::{AgentCard, Model, ModelEvent, ModelFault, ModelRequest};
+use drupe_extension_api::{AgentId, Message};
+use drupe_models::{
+    CatalogueEntry, Endpoint, Models, ModelsSettings, ProfileSettings, ProviderKind, ProviderSettings,
+};
+use futures_util::StreamExt;
+
+use crate::server::Server;
+
+/// Long enough that a busy machine is not taken for a silent server.
+pub const STALL_MS: u64 = 1_000;
+/// Time of one attempt.
+pub const ATTEMPT_MS: u64 = 2_500;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Chat,
+    Responses,
+    Messages,
+    Gemini,
+}
+
+pub const KINDS: [Kind; 4] = [Kind::Chat, Kind::Responses, Kind::Messages, Kind::Gemini];
+
+impl Kind {
+    /// The name in configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Chat => "openai_chat",
+            Self::Responses => "openai",
+            Self::Messages => "anthropic",
+            Self::Gemini => "gemini",
+        }
+    }
+}
+
+pub fn model(kind: Kind, server: &Server) -> Arc<dyn Model> {
+    let endpoint = Endpoint {
+        base_url: server.url(),
+        api_key: Some("sk-secret".to_owned()),
+        headers: BTreeMap::from([("x-team".to_owned(), "cherry".to_owned())]),
+        ca_file: None,
+    };
+    let way = match kind {
+        Kind::Chat => ProviderKind::OpenAiChat(endpoint),
+        Kind::Responses => ProviderKind::OpenAi(endpoint),
+        Kind::Messages => ProviderKind::Anthropic(endpoint),
+        Kind::Gemini => ProviderKind::Gemini(endpoint),
+    };
+    let provider = ProviderSettings {
+        stall_timeout_ms: STALL_MS,
+        timeout_ms: ATTEMPT_MS,
+        ..ProviderSettings::new("mock", way)
+    };
+    let entry = |name: &str| {
+        (name.to_owned(), CatalogueEntry { provider: "mock".to_owned(), profile: ProfileSettings::default() })
+    };
+    let settings = ModelsSettings {
+        providers: vec![provider],
+        catalogue: ["m-2*", "large-1"].map(entry).into(),
+        ..ModelsSettings::default()
+    };
+    Models::new(settings).unwrap().resolve(&["mock/m".to_owned()]).unwrap().model
+}
+
+pub fn request(max_retries: u32) -> ModelRequest {
+    ModelRequest {
+        agent: Arc::new(AgentCard {
+            id: AgentId::new("main").unwrap(),
+            name: String::new(),
+            description: String::new(),
+            offline: Vec::new(),
+            root: true,
+        }),
+        system: "be brief".into(),
+        messages: Arc::new(vec![Arc::new(Message::User { content: "hi".to_owned() })]),
+        tools: Arc::default(),
+        deferred: Arc::default(),
+        parameters: Arc::default(),
+        max_output_tokens: 100,
+        output: None,
+        timeout_ms: 20_000,
+        max_retries,
+    }
+}
+
+/// What came of a request, in short, and the fault if it failed. Deltas of one kind that follow each other are one.
+pub async fn ask(model: &Arc<dyn Model>, request: ModelRequest) -> (String, Option<ModelFault>) {
+    let mut fault = None;
+    let mut words: Vec<String> = Vec::new();
+    let mut before = 0;
+    let mut events = model.stream(request);
+    while let Some(event) = events.next().await {
+        let (kind, word) = match event {
+            ModelEvent::Text(text) => (1, text),
+            ModelEvent::Reasoning(text) => (2, text),
+            ModelEvent::ToolCall(call) => (0, format!("{}:{}{}", call.call_id, call.name, call.arguments)),
+            // Each kind has its own.
+            ModelEvent::ProviderItems(_) => continue,
+            ModelEvent::Retry { fault, .. } => (0, format!("retry/{:?}", fault.class)),
+            ModelEvent::Done { stop, usage, .. } => {
+                let usage = usage.unwrap_or_default();
+                let (input, cached, output) = (usage.input_tokens, usage.cached_tokens, usage.output_tokens);
+                (0, format!("{}/{input},{cached},{output}", stop.name()))
+            }
+            ModelEvent::Failed(found) => {
+                let word = format!("failed/{:?}", found.class);
+                fault = Some(found);
+                (0, word)
+            }
+        };
+        match words.last_mut() {
+            Some(last) if kind != 0 && kind == before => last.push_str(&word),
+            _ => words.push(word),
+        }
+        before = kind;
+    }
+    (words.join(" "), fault)
+}
+
+/// Plays acts with one retry allowed.
+pub async fn play(kind: Kind, acts: Vec<crate::server::Act>) -> (String, Option<ModelFault>) {
+    let server = Server::start(acts).await;
+    ask(&model(kind, &server), request(1)).await
+}

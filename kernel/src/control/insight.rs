@@ -1,0 +1,127 @@
+//! Traces, explanations and items: the journal's readings as clients get them.
+
+use std::sync::Arc;
+
+use drupe_extension_api::{
+    Fault, LimitScope, SessionId,
+    control::{Explanation, ItemArgument, ItemText, SessionStatus, TraceArgument, TurnTrace},
+};
+use drupe_insight::{self as insight, LimitUse};
+use drupe_journal::{Found, TurnRows};
+
+use crate::kernel::{Kernel, store_fault};
+
+/// What the turns of a session, or one of them, set off.
+pub async fn trace(kernel: &Kernel, ask: TraceArgument) -> Result<Vec<TurnTrace>, Fault> {
+    let turns = match kernel.store.find(&ask.id).await.map_err(store_fault)? {
+        Some(Found::Session(session)) => kernel.store.session_turns(&session).await.map_err(store_fault)?,
+        Some(Found::Turn(turn) | Found::Run { turn, .. } | Found::Call { turn, .. }) => vec![turn],
+        _ => return Err(nothing(&ask.id)),
+    };
+    let turns = match ask.turn {
+        None => turns,
+        Some(number) => vec![nth(&turns, number).cloned().ok_or_else(|| {
+            Fault::not_found(format!("`{}` has {} turns, so there is no turn {number}", ask.id, turns.len()))
+        })?],
+    };
+    let mut traces = Vec::with_capacity(turns.len());
+    for turn in &turns {
+        if let Some(rows) = kernel.store.turn_rows(turn).await.map_err(store_fault)? {
+            traces.push(insight::trace(&rows));
+        }
+    }
+    Ok(traces)
+}
+
+/// From 1, or from the end where negative.
+fn nth<T>(all: &[T], number: i64) -> Option<&T> {
+    let at = usize::try_from(number.unsigned_abs()).ok()?.checked_sub(1)?;
+    if number > 0 { all.get(at) } else { all.iter().rev().nth(at) }
+}
+
+/// Why something ended as it did.
+pub async fn why(kernel: &Arc<Kernel>, id: &str) -> Result<Explanation, Fault> {
+    match kernel.store.find(id).await.map_err(store_fault)? {
+        Some(Found::Turn(turn)) => Ok(insight::why_turn(&rows(kernel, &turn, id).await?, now(kernel))),
+        Some(Found::Run { turn, invocation }) => {
+            let why = insight::why_run(&rows(kernel, &turn, id).await?, &invocation, now(kernel));
+            why.ok_or_else(|| nothing(id))
+        }
+        Some(Found::Call { turn, effect }) => {
+            let why = insight::why_call(&rows(kernel, &turn, id).await?, &effect, now(kernel));
+            why.ok_or_else(|| nothing(id))
+        }
+        Some(Found::Session(session)) => session_why(kernel, &session).await,
+        Some(Found::Message(number)) => {
+            let message = kernel.store.message(number).await.map_err(store_fault)?;
+            message.map(|message| insight::why_message(&message, now(kernel))).ok_or_else(|| nothing(id))
+        }
+        None => extension_or_limit(kernel, id).await,
+    }
+}
+
+async fn session_why(kernel: &Kernel, id: &SessionId) -> Result<Explanation, Fault> {
+    /// The turns that an explanation of a session looks at.
+    const LATEST: usize = 5;
+    let sessions: Vec<SessionStatus> = kernel.store.sessions().await.map_err(store_fault)?;
+    let status = sessions.into_iter().find(|s| s.id == *id).ok_or_else(|| nothing(id.as_str()))?;
+    let turns = kernel.store.session_turns(id).await.map_err(store_fault)?;
+    let mut latest = Vec::new();
+    for turn in turns.iter().rev().take(LATEST).rev() {
+        latest.extend(kernel.store.turn_rows(turn).await.map_err(store_fault)?);
+    }
+    Ok(insight::why_session(&status, &latest, now(kernel)))
+}
+
+async fn extension_or_limit(kernel: &Arc<Kernel>, id: &str) -> Result<Explanation, Fault> {
+    let set = super::methods::config(kernel).into_iter().find(|value| value.key == id);
+    if let Some(set) = set.filter(|_| id.starts_with("limits.")) {
+        let day = now(kernel).strftime("%Y-%m-%d").to_string();
+        let standing = kernel.quotas.standing(kernel.clock.now_ms()).into_iter();
+        let uses = standing.filter(|s| s.used.limit == id && !s.name.is_empty()).map(|s| {
+            let counted = match s.used.scope {
+                LimitScope::Session => s.name,
+                LimitScope::Agent => format!("{day}/{}", s.name),
+                LimitScope::Day | LimitScope::Run => day.clone(),
+            };
+            LimitUse { whose: s.whose, counted, used: s.used }
+        });
+        return Ok(insight::why_limit(id, &set, &uses.collect::<Vec<_>>()));
+    }
+    match super::methods::show(kernel, id.to_owned()).await {
+        Ok(detail) => Ok(insight::why_extension(&detail)),
+        Err(_) => Err(nothing(id)),
+    }
+}
+
+async fn rows(kernel: &Kernel, turn: &drupe_extension_api::TurnId, id: &str) -> Result<TurnRows, Fault> {
+    kernel.store.turn_rows(turn).await.map_err(store_fault)?.ok_or_else(|| nothing(id))
+}
+
+fn now(kernel: &Kernel) -> jiff::Timestamp {
+    jiff::Timestamp::from_millisecond(kernel.clock.now_ms()).unwrap_or_default()
+}
+
+/// An item, or the text behind a preview's handle, in full.
+pub async fn item(kernel: &Kernel, ask: ItemArgument) -> Result<ItemText, Fault> {
+    let item = kernel.store.item(&ask.session, &ask.id).await.map_err(store_fault)?;
+    item.ok_or_else(|| Fault::not_found(format!("session `{}` has no item `{}`", ask.session, ask.id)))
+}
+
+/// Delivers a message that was given up once more, or forgets it.
+pub async fn dead(kernel: &Kernel, again: bool, id: u64) -> Result<(), Fault> {
+    let found =
+        if again { kernel.store.retry_message(id).await } else { kernel.store.drop_message(id).await };
+    match found.map_err(store_fault)? {
+        true => Ok(()),
+        false => Err(Fault::not_found(format!("no message `{id}` was given up"))
+            .help("`drupe bus dead list` shows those that were")),
+    }
+}
+
+fn nothing(id: &str) -> Fault {
+    Fault::not_found(format!("nothing here is called `{id}`")).help(
+        "give the id of a session, turn, run, tool call, message or extension, or the key of a limit such as \
+         `limits.day.max_tokens`",
+    )
+}

@@ -1,0 +1,168 @@
+//! Topics: what extensions publish, and agents that follow.
+//!
+//! A message that an agent follows is a turn of that agent, in a session of its own. How often a message is tried, and
+//! when a chain of them ends, is the bus's business.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Weak},
+};
+
+use drupe_agent::{Run, TopicMessage};
+use drupe_bus::{Delivered, Receiver, Remark, extend};
+use drupe_extension_api::{
+    AgentId, EventBody, ExtensionId, Fault, SessionId,
+    control::ExtensionState,
+    wire::{Emit, QueueMode},
+};
+use drupe_journal::{DueMessage, Inbound, InboundKind, StoreError};
+use futures_util::future::BoxFuture;
+
+use crate::{
+    extension::handles::Holder,
+    kernel::{Kernel, store_fault},
+};
+
+/// The longest name of a topic, and the largest message, in bytes: a message is told of things, and does not hold them.
+const TOPIC: usize = 128;
+const MESSAGE: usize = 64 * 1024;
+
+/// Makes turns of the messages that agents follow.
+pub struct ToAgents(pub Weak<Kernel>);
+
+impl Receiver for ToAgents {
+    fn deliver(&self, message: DueMessage) -> BoxFuture<'_, Delivered> {
+        Box::pin(async move {
+            let Some(kernel) = self.0.upgrade() else { return Delivered::NotHere };
+            let Some(inbound) = inbound(&kernel, &message) else { return Delivered::NotHere };
+            match kernel.take_in(inbound).await {
+                Ok(_) => Delivered::Done,
+                Err(fault) => Delivered::Later { why: fault.to_string() },
+            }
+        })
+    }
+
+    fn remark(&self, remark: Remark) {
+        tracing::warn!(
+            message = remark.id,
+            subscriber = remark.subscriber,
+            topic = remark.topic,
+            "{}",
+            remark.reason
+        );
+        let Some(kernel) = self.0.upgrade() else { return };
+        let agent = remark.subscriber.strip_prefix("agent:").and_then(|id| AgentId::new(id).ok());
+        let Some(session) = agent.and_then(|agent| session_of(&agent)) else { return };
+        let message = format!(
+            "message {} of `{}` was given up: {}; `drupe bus dead list` shows it",
+            remark.id, remark.topic, remark.reason
+        );
+        let body = EventBody::Diagnostic { code: "event_given_up".into(), message };
+        let task = Arc::clone(&kernel);
+        kernel.tasks.spawn(async move {
+            if let Err(error) = task.store.record_events(session, None, vec![(None, body)]).await {
+                tracing::error!(%error, "what became of a message was not recorded");
+            }
+        });
+    }
+}
+
+/// The message of a topic as one that its agent answers; none while the agent is not there.
+fn inbound(kernel: &Kernel, message: &DueMessage) -> Option<Inbound> {
+    let agent = AgentId::new(message.subscriber.strip_prefix("agent:")?).ok()?;
+    let snapshot = kernel.snapshot();
+    let followed = snapshot.followed.iter().find(|f| f.agent == agent && f.topic == message.topic)?;
+    let text = match snapshot.agents.get(&agent)?.own_input {
+        // An agent that takes JSON takes the message as it is.
+        true => message.payload.to_string(),
+        // The message is data, and cannot end its own block.
+        false => {
+            let payload = message.payload.to_string().replace("</event", "< /event");
+            format!("{}\n\n<event topic=\"{}\">\n{payload}\n</event>", followed.task, message.topic)
+        }
+    };
+    Some(Inbound {
+        channel: String::new(),
+        // The same for each delivery of this message, so that it is one turn.
+        external_id: format!("bus:{}", message.id),
+        session: session_of(&agent)?,
+        address: None,
+        text,
+        agent: Some(agent),
+        model: None,
+        output: None,
+        time_budget_ms: None,
+        kind: InboundKind::Event,
+        queue: QueueMode::Followup,
+        chain: message.chain.clone(),
+        correlation: message.correlation.clone(),
+    })
+}
+
+/// The session in which an agent works at messages.
+fn session_of(agent: &AgentId) -> Option<SessionId> {
+    SessionId::new(format!("event:{agent}")).ok()
+}
+
+/// Publishes what an extension says, on a topic of its own. What set it off is the run on whose behalf it says so, or
+/// whatever it works on at the moment: calls, and messages of topics.
+pub async fn publish(
+    kernel: &Kernel,
+    owner: &Holder,
+    run: Option<Arc<Run>>,
+    emit: Emit,
+) -> Result<(), Fault> {
+    if emit.topic.is_empty() || emit.topic.len() > TOPIC {
+        return Err(Fault::invalid(format!("a topic has 1 to {TOPIC} bytes")));
+    }
+    let topic = format!("{}.{}", owner.extension, emit.topic);
+    if !kernel.bus.listens(&topic) {
+        return Ok(());
+    }
+    if emit.payload.to_string().len() > MESSAGE {
+        return Err(Fault::invalid(format!("a message of a topic has at most {MESSAGE} bytes")));
+    }
+    let message = match run {
+        Some(run) => {
+            let correlation = Some(run.scope.correlation.clone());
+            TopicMessage {
+                topic,
+                payload: emit.payload,
+                chain: run.scope.chain.after(&run.path),
+                correlation,
+            }
+        }
+        None => {
+            let mut worked_on = kernel.handles.chains(owner);
+            worked_on.extend(kernel.tokens.chains(&owner.extension));
+            let chain = extend(&worked_on).map_err(|cut| Fault::denied(cut.to_string()))?;
+            TopicMessage { topic, payload: emit.payload, chain, correlation: None }
+        }
+    };
+    match kernel.bus.is_durable(&message.topic) {
+        true => kernel.store.publish(message).await.map_err(store_fault),
+        false => {
+            kernel.bus.message(Arc::new(message));
+            Ok(())
+        }
+    }
+}
+
+/// Has exactly those topics followed that the manifests of agents list. Messages for an agent that failed or waits are
+/// kept for it; those for one that was turned off or removed are not.
+pub async fn reconcile(kernel: &Kernel) -> Result<(), StoreError> {
+    let mut agents = BTreeSet::new();
+    let mut known = BTreeSet::new();
+    for (manifest, state) in kernel.extensions.read(|r| (r.manifest.clone(), r.state.shown().0)) {
+        let Some(manifest) = manifest else { continue };
+        if matches!(state, ExtensionState::Disabled) {
+            continue;
+        }
+        let id: ExtensionId = manifest.id.clone();
+        let topics =
+            manifest.subscribe.iter().map(|follows| (AgentId::from(id.clone()), follows.topic.clone()));
+        agents.extend(topics);
+        known.insert(id);
+    }
+    kernel.topics.reconcile(&agents, &known).await
+}

@@ -1,0 +1,102 @@
+//! Texts that extensions add to a turn of the orchestrator, such as what is remembered of the user.
+//!
+//! They are given as data beside the task and not within the system prompt: what they hold was written by strangers at
+//! times, and a prompt whose bytes stay the same is what providers cache. It deliberately cuts no text: one that does not
+//! fit is left out whole, and that is told.
+
+use std::{cmp::Reverse, sync::Arc, time::Duration};
+
+use drupe_extension_api::{
+    ExtensionId,
+    wire::{ContextText, TurnContext, op},
+};
+use drupe_host::{Header, Instance};
+use futures_util::future::join_all;
+
+use crate::Part;
+
+/// How long all of them together may take: they are asked at the same time, and the user waits.
+const DEADLINE: Duration = Duration::from_secs(1);
+
+/// Bytes that one token stands for at least.
+const BYTES_PER_TOKEN: usize = 3;
+
+/// The extensions that have texts.
+#[derive(Default)]
+pub struct Contexts(Vec<(ExtensionId, Arc<Instance>)>);
+
+/// What was gathered.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Gathered {
+    /// The texts, the most important first.
+    pub notes: Vec<String>,
+    /// What was left out, and why.
+    pub remarks: Vec<String>,
+}
+
+impl Contexts {
+    pub(crate) fn of<'a>(parts: impl Iterator<Item = &'a Part>) -> Self {
+        Self(parts.filter_map(|p| Some((p.id().clone(), Arc::clone(p.instance.as_ref()?)))).collect())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Asks all of them for a turn; what they give takes at most `tokens`.
+    pub async fn gather(&self, turn: &TurnContext, tokens: u32) -> Gathered {
+        let asked = join_all(self.0.iter().map(|(_, instance)| {
+            let header = Header { timeout: Some(DEADLINE), ..Header::default() };
+            instance.call::<Option<ContextText>>(op::CONTEXT_GET, turn, header)
+        }));
+        let mut gathered = Gathered::default();
+        let mut texts = Vec::new();
+        for ((id, _), answer) in self.0.iter().zip(asked.await) {
+            match answer {
+                Ok(Some(text)) if !text.text.trim().is_empty() => texts.push((id, text)),
+                Ok(_) => {}
+                Err(fault) => gathered.remarks.push(format!("`{id}` gave no context: {fault}")),
+            }
+        }
+        fit(texts, tokens, &mut gathered);
+        gathered
+    }
+}
+
+/// Keeps the most important texts that fit; of equal ones the lower id goes first.
+fn fit(mut texts: Vec<(&ExtensionId, ContextText)>, tokens: u32, gathered: &mut Gathered) {
+    texts.sort_by_key(|(id, text)| (Reverse(text.priority), (*id).clone()));
+    let mut room = usize::try_from(tokens).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN);
+    for (id, text) in texts {
+        let note = format!("From `{id}`: {}", text.text);
+        match room.checked_sub(note.len()) {
+            Some(left) => {
+                room = left;
+                gathered.notes.push(note);
+            }
+            None => gathered.remarks.push(format!(
+                "the context of `{id}` was left out: {} bytes do not fit into what is left of \
+                 `orchestrator.context_tokens` ({tokens})",
+                note.len()
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_important_texts_that_fit_are_kept_and_the_rest_is_told() {
+        let ids: Vec<ExtensionId> = ["a", "b", "c"].map(|id| ExtensionId::new(id).expect("an id")).into();
+        let text =
+            |at: usize, priority, len: usize| (&ids[at], ContextText { text: "x".repeat(len), priority });
+        let mut gathered = Gathered::default();
+        fit(vec![text(2, 5, 10), text(0, 1, 10), text(1, 5, 200)], 20, &mut gathered);
+        let from: Vec<&str> = gathered.notes.iter().map(|n| &n[6..7]).collect();
+        assert_eq!(from, ["c", "a"]);
+        assert!(gathered.remarks[0].contains("`b`"), "{:?}", gathered.remarks);
+    }
+}

@@ -1,0 +1,91 @@
+//! The hooks of extensions: asked before and after turns, models, tools and sub-agents.
+//!
+//! A hook may block what it is asked about beforehand, and changes nothing else. One that is late or fails is passed
+//! over, with a remark: what guards a turn must not be what stops it.
+
+use std::{sync::Arc, time::Duration};
+
+use drupe_agent::{HookAnswer, Hooks};
+use drupe_extension_api::{
+    ExtensionId, Fault, FaultCode,
+    wire::{HookCall, HookPoint, HookVerdict, op},
+};
+use drupe_host::{Header, Instance};
+use futures_util::future::{BoxFuture, join_all};
+use serde_json::Value;
+
+use crate::Part;
+
+/// How long all hooks of one point may take together: they are asked at the same time.
+const DEADLINE: Duration = Duration::from_secs(1);
+
+/// All hooks, by the id of their extension.
+#[derive(Default)]
+pub struct HookSet(Vec<Asked>);
+
+struct Asked {
+    id: ExtensionId,
+    points: Vec<HookPoint>,
+    instance: Arc<Instance>,
+}
+
+impl HookSet {
+    pub(crate) fn of<'a>(parts: impl Iterator<Item = &'a Part>) -> Self {
+        let asked = parts.filter_map(|part| {
+            let instance = Arc::clone(part.instance.as_ref()?);
+            Some(Asked { id: part.id().clone(), points: part.description.hooks.clone(), instance })
+        });
+        let mut asked: Vec<Asked> = asked.collect();
+        asked.sort_by(|a, b| a.id.cmp(&b.id));
+        Self(asked)
+    }
+}
+
+/// Whether a block at this point has anything to stop.
+fn before(point: HookPoint) -> bool {
+    matches!(
+        point,
+        HookPoint::TurnStart | HookPoint::BeforeModel | HookPoint::BeforeTool | HookPoint::BeforeAgent
+    )
+}
+
+impl Hooks for HookSet {
+    fn wants(&self, point: HookPoint) -> bool {
+        self.0.iter().any(|hook| hook.points.contains(&point))
+    }
+
+    fn call<'a>(&'a self, point: HookPoint, facts: Value) -> BoxFuture<'a, HookAnswer> {
+        Box::pin(async move {
+            let call = HookCall { point, facts };
+            let asked: Vec<&Asked> = self.0.iter().filter(|hook| hook.points.contains(&point)).collect();
+            let verdicts = join_all(asked.iter().map(|hook| {
+                let header = Header { timeout: Some(DEADLINE), ..Header::default() };
+                hook.instance.call::<HookVerdict>(op::HOOK_ON, &call, header)
+            }));
+            let mut answer = HookAnswer { blocked: None, remarks: Vec::new() };
+            // In the order of their ids, so that of two that block the same one is always named.
+            for (hook, verdict) in asked.iter().zip(verdicts.await) {
+                match verdict {
+                    Ok(HookVerdict::Block { reason }) if before(point) => {
+                        answer.blocked.get_or_insert_with(|| format!("blocked by `{}`: {reason}", hook.id));
+                    }
+                    Ok(_) => {}
+                    Err(fault) => answer.remarks.push(passed_over(&hook.id, point, &fault)),
+                }
+            }
+            answer
+        })
+    }
+}
+
+fn passed_over(id: &ExtensionId, point: HookPoint, fault: &Fault) -> String {
+    let point = serde_json::to_value(point).unwrap_or_default();
+    let point = point.as_str().unwrap_or_default();
+    match fault.code {
+        FaultCode::Timeout => format!(
+            "the hook of `{id}` did not answer within {} ms at `{point}` and was passed over",
+            DEADLINE.as_millis()
+        ),
+        _ => format!("the hook of `{id}` failed at `{point}` and was passed over: {fault}"),
+    }
+}

@@ -1,0 +1,274 @@
+//! From what the extensions are to a [`Snapshot`]: one pure function, for boot and for every change after it.
+//!
+//! It decides who is offered what, and refuses what cannot be wired, naming the extension at fault. It starts
+//! nothing and asks nothing: extensions were asked before.
+
+mod agents;
+mod orchestrator;
+pub mod snapshot;
+
+pub mod adapters;
+pub mod contexts;
+pub mod hooks;
+pub mod live;
+pub mod tokens;
+
+pub use agents::{core_tools, definition, disagreement};
+pub use orchestrator::ID as ORCHESTRATOR;
+pub use snapshot::{AgentEntry, Snapshot};
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use drupe_agent::{ModelProfile, Registered, Registry, RegistryBuilder, RegistryError};
+use drupe_config::{Config, Manifest, ToolSelector};
+use drupe_extension_api::{
+    AgentId, ExtensionId,
+    wire::{Capability, Description},
+};
+use drupe_host::Instance;
+use drupe_models::Models;
+
+use crate::{adapters::ExtensionTool, contexts::Contexts, hooks::HookSet, live::Live, tokens::Tokens};
+
+/// One extension that is ready to be wired.
+#[derive(Clone)]
+pub struct Part {
+    /// Its manifest.
+    pub manifest: Arc<Manifest>,
+    /// What it says of itself; empty where it has no code.
+    pub description: Description,
+    /// Its code.
+    pub instance: Option<Arc<Instance>>,
+    /// Its rendered instructions and default context, for an agent.
+    pub prompt: Option<Prompt>,
+}
+
+/// The texts of an agent.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Prompt {
+    /// The system prompt.
+    pub instructions: String,
+    /// Given before the task.
+    pub context: Vec<String>,
+}
+
+/// What wiring needs beside the parts.
+pub struct Context<'a> {
+    /// The configuration.
+    pub config: &'a Config,
+    /// The models.
+    pub models: &'a Models,
+    /// For calls into extensions.
+    pub tokens: &'a Arc<Tokens>,
+    /// Where a call that a crash cut off finds the instance that came after.
+    pub live: &'a Arc<Live>,
+    /// The orchestrator's own texts.
+    pub orchestrator: &'a Prompt,
+    /// The root of the file tools.
+    pub workspace: &'a PathBuf,
+}
+
+/// An extension that cannot be wired.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WireFault {
+    /// Which; none if the orchestrator itself cannot be made.
+    pub extension: Option<ExtensionId>,
+    /// Why.
+    pub reason: String,
+}
+
+impl Part {
+    /// Its id.
+    pub fn id(&self) -> &ExtensionId {
+        &self.manifest.id
+    }
+
+    /// Whether both are the same instance.
+    pub fn is(&self, other: &Self) -> bool {
+        self.instance.as_ref().zip(other.instance.as_ref()).is_some_and(|(a, b)| Arc::ptr_eq(a, b))
+    }
+
+    fn fault(&self, reason: String) -> WireFault {
+        WireFault { extension: Some(self.id().clone()), reason }
+    }
+
+    /// The tools that its `uses_tools` names.
+    fn listed(&self, tools: &Tools) -> Result<Vec<Arc<Registered>>, WireFault> {
+        let mut listed = Vec::new();
+        for selector in self.manifest.agent.iter().flat_map(|a| &a.uses_tools) {
+            listed.extend(select(selector, tools).map_err(|reason| self.fault(reason))?);
+        }
+        Ok(listed)
+    }
+
+    /// Whether its code has that capability.
+    pub fn can(&self, capability: Capability) -> bool {
+        self.description.capabilities.iter().any(|c| c == capability.name())
+    }
+
+    /// Whether it is an agent, by code or by manifest.
+    pub fn is_agent(&self) -> bool {
+        self.can(Capability::Agent) || (self.instance.is_none() && self.manifest.agent.is_some())
+    }
+}
+
+/// A topic that an agent's manifest follows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Followed {
+    /// The agent.
+    pub agent: AgentId,
+    /// The topic.
+    pub topic: String,
+    /// What it shall do with each message.
+    pub task: String,
+}
+
+/// The tools by the extension that has them.
+pub type Tools = BTreeMap<ExtensionId, Vec<Arc<Registered>>>;
+
+/// Wires the parts together. Of two that collide the later one is at fault. On a fault nothing is wired: leave the extension out and try again.
+pub fn wire(parts: &[Part], context: &Context<'_>) -> Result<Snapshot, WireFault> {
+    let mut tools = Tools::new();
+    for part in parts {
+        let own = own_tools(part, context)?;
+        if !own.is_empty() {
+            tools.insert(part.id().clone(), own);
+        }
+    }
+    let mut resolved = BTreeMap::new();
+    for part in parts.iter().filter(|p| p.instance.is_some()) {
+        let mut offer = Offer::new(None, context.config);
+        for tool in part.listed(&tools)? {
+            offer.add(tool).map_err(|error| part.fault(error.to_string()))?;
+        }
+        resolved.insert(part.id().clone(), offer.build());
+    }
+    let mut notices = Vec::new();
+    let agents = agents::build(parts, &tools, context, &mut notices)?;
+    let orchestrator = orchestrator::build(parts, &tools, &agents, context, &mut notices)?;
+    let channels = parts
+        .iter()
+        .filter(|p| p.can(Capability::Channel))
+        .filter_map(|p| Some((p.id().clone(), Arc::clone(p.instance.as_ref()?))))
+        .collect();
+    let hooks = Arc::new(HookSet::of(parts.iter().filter(|p| p.can(Capability::Hook))));
+    let contexts = Contexts::of(parts.iter().filter(|p| p.can(Capability::Context)));
+    let followed = parts.iter().filter(|p| p.is_agent()).flat_map(|part| {
+        part.manifest.subscribe.iter().map(|follows| Followed {
+            agent: part.id().clone().into(),
+            topic: follows.topic.clone(),
+            task: follows.task.clone(),
+        })
+    });
+    let followed = followed.collect();
+    notices.sort();
+    notices.dedup();
+    Ok(Snapshot { orchestrator, agents, tools, channels, resolved, hooks, contexts, followed, notices })
+}
+
+/// The one place where it is decided which tools a run is offered: what its agent may use, as far as its model can call
+/// tools; above the configured number their schemas are brought on demand. What is left out has a reason.
+pub struct Offer<'a> {
+    builder: RegistryBuilder,
+    model: Option<&'a ModelProfile>,
+}
+
+impl<'a> Offer<'a> {
+    /// Of nothing so far. Without a model, as for an agent that is code, none is too small for tools.
+    pub fn new(model: Option<&'a ModelProfile>, config: &Config) -> Self {
+        let mut builder = RegistryBuilder::default();
+        builder.defer_above(config.tool_search.threshold);
+        Self { builder, model }
+    }
+
+    /// Adds a tool that the agent may use.
+    pub fn add(&mut self, tool: Arc<Registered>) -> Result<(), RegistryError> {
+        let Some(model) = self.model.filter(|model| !model.tools) else { return self.builder.add(tool) };
+        self.builder
+            .exclude(tool.spec().name.as_str(), format!("the model `{}` cannot call tools", model.name));
+        Ok(())
+    }
+
+    /// Leaves a tool out.
+    pub fn exclude(&mut self, tool: &str, reason: impl Into<String>) {
+        self.builder.exclude(tool, reason);
+    }
+
+    /// The registry of the run.
+    pub fn build(self) -> Arc<Registry> {
+        Arc::new(self.builder.build())
+    }
+}
+
+fn own_tools(part: &Part, context: &Context<'_>) -> Result<Vec<Arc<Registered>>, WireFault> {
+    let Some(instance) = part.instance.as_ref().filter(|_| part.can(Capability::Tool)) else {
+        return Ok(Vec::new());
+    };
+    let mut names = BTreeSet::new();
+    let mut own = Vec::new();
+    for spec in &part.description.tools {
+        if !names.insert(spec.name.clone()) {
+            return Err(part.fault(format!("it provides the tool `{}` twice", spec.name)));
+        }
+        let tool = ExtensionTool {
+            owner: part.id().clone(),
+            spec: Arc::new(spec.clone()),
+            instance: Arc::clone(instance),
+            tokens: Arc::clone(context.tokens),
+            live: Arc::clone(context.live),
+        };
+        own.push(Registered::new(Arc::new(tool)).map_err(|error| part.fault(error.to_string()))?);
+    }
+    own.sort_by(|a, b| a.spec().name.cmp(&b.spec().name));
+    Ok(own)
+}
+
+/// The tools that an entry of an allowlist names.
+fn select(selector: &ToolSelector, tools: &Tools) -> Result<Vec<Arc<Registered>>, String> {
+    let Some(all) = tools.get(&selector.extension) else {
+        return Err(format!(
+            "`uses_tools` lists `{}`, but no extension of that id provides tools",
+            selector.extension
+        ));
+    };
+    let Some(name) = &selector.tool else { return Ok(all.clone()) };
+    match all.iter().find(|t| t.spec().name == *name) {
+        Some(tool) => Ok(vec![Arc::clone(tool)]),
+        None => {
+            let have: Vec<&str> = all.iter().map(|t| t.spec().name.as_str()).collect();
+            Err(format!(
+                "`uses_tools` lists `{selector}`, but `{}` provides {}",
+                selector.extension,
+                have.join(", ")
+            ))
+        }
+    }
+}
+
+/// The members of a circle, if there is one, in its order.
+pub fn cycle<T: Ord + Clone>(uses: &BTreeMap<T, Vec<T>>) -> Option<Vec<T>> {
+    fn visit<T: Ord + Clone>(
+        at: &T,
+        uses: &BTreeMap<T, Vec<T>>,
+        path: &mut Vec<T>,
+        done: &mut BTreeSet<T>,
+    ) -> Option<Vec<T>> {
+        if let Some(start) = path.iter().position(|p| p == at) {
+            return Some(path[start..].to_vec());
+        }
+        if done.contains(at) {
+            return None;
+        }
+        path.push(at.clone());
+        let found = uses.get(at).into_iter().flatten().find_map(|next| visit(next, uses, path, done));
+        path.pop();
+        done.insert(at.clone());
+        found
+    }
+    let mut done = BTreeSet::new();
+    uses.keys().find_map(|at| visit(at, uses, &mut Vec::new(), &mut done))
+}

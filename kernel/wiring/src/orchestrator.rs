@@ -1,0 +1,161 @@
+//! The orchestrator: the one agent that the kernel makes by itself.
+
+use std::{collections::BTreeMap, fmt::Write, sync::Arc};
+
+use drupe_agent::{LoopAgent, Registered, read_output, update_plan};
+use drupe_config::{Scope, instructions};
+use drupe_extension_api::{AgentId, Definition, ExtensionId, IntegrationMode};
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::{Context, Offer, Part, Tools, WireFault, select};
+use crate::AgentEntry;
+
+/// The id of the orchestrator; no extension may take it.
+pub const ID: &str = "orchestrator";
+
+/// The most bytes that the two lists in its prompt take.
+const SUMMARY: usize = 8 * 1024;
+
+/// Makes it, with the shared tools, or the allowlist's, and a tool for each agent that it may choose.
+pub fn build(
+    parts: &[Part],
+    tools: &Tools,
+    agents: &BTreeMap<AgentId, AgentEntry>,
+    context: &Context<'_>,
+    notices: &mut Vec<String>,
+) -> Result<Arc<LoopAgent>, WireFault> {
+    let settings = &context.config.orchestrator;
+    let fault = |extension, reason| WireFault { extension, reason };
+    let resolved = context
+        .models
+        .resolve_for(&settings.models, &settings.parameters)
+        .map_err(|error| fault(None, format!("`orchestrator.model`: {error}")))?;
+    notices.extend(resolved.diagnostics);
+    let model = resolved.model;
+    let mut offer = Offer::new(Some(model.profile()), context.config);
+    let add = |offer: &mut Offer<'_>, owner: Option<&ExtensionId>, tool: &Arc<Registered>| {
+        offer.add(Arc::clone(tool)).map_err(|error| fault(owner.cloned(), error.to_string()))
+    };
+    for core in [read_output::tool(), update_plan::tool()] {
+        add(&mut offer, None, &core)?;
+    }
+    match &settings.uses_tools {
+        Some(listed) => {
+            for selector in listed {
+                // A tool that is gone is a remark: the assistant goes on with what is there.
+                match select(selector, tools) {
+                    Ok(selected) => {
+                        for tool in &selected {
+                            add(&mut offer, Some(&selector.extension), tool)?;
+                        }
+                    }
+                    Err(reason) => notices.push(format!("`orchestrator`: {reason}")),
+                }
+            }
+        }
+        None => {
+            for part in parts {
+                for tool in tools.get(part.id()).into_iter().flatten() {
+                    match part.manifest.scope {
+                        Scope::Shared => add(&mut offer, Some(part.id()), tool)?,
+                        Scope::Agents => offer.exclude(
+                            tool.spec().name.as_str(),
+                            format!("`{}` has `scope: agents`: only agents that list it see it", part.id()),
+                        ),
+                    }
+                }
+            }
+        }
+    }
+    for part in parts {
+        let id = AgentId::from(part.id().clone());
+        let Some(agent) = agents.get(&id) else { continue };
+        let why = match (agent.infer, agent.mode) {
+            (true, IntegrationMode::Tool) => {
+                add(&mut offer, Some(part.id()), &agent.tool)?;
+                continue;
+            }
+            (false, _) => format!("agent `{id}` has `infer: false`"),
+            (true, IntegrationMode::Handoff) => {
+                format!("agent `{id}` takes conversations over, which is not supported yet")
+            }
+        };
+        offer.exclude(agent.tool.spec().name.as_str(), why);
+    }
+    let registry = offer.build();
+    let capabilities = capabilities(&registry, agents);
+    let listed = |agents: &BTreeMap<AgentId, AgentEntry>| {
+        agents.iter().map(|(id, a)| json!({"id": id, "description": a.description})).collect::<Vec<_>>()
+    };
+    let variables = json!({
+        "name": settings.name,
+        "capabilities": capabilities,
+        "tools": registry.specs().iter().map(|s| json!({"id": s.name, "description": s.description})).collect::<Vec<_>>(),
+        "agents": listed(agents),
+        // The day and not the moment, so that the prompt's bytes stay the same for a provider's cache.
+        "now": Timestamp::now().strftime("%Y-%m-%d").to_string(),
+        "user": context.config.overlay.get("USER").map_or("the user", |u| u.expose()),
+        "workspace": context.workspace,
+    });
+    let text = instructions::template(&context.orchestrator.instructions, context.workspace, &variables)
+        .map_err(|reason| fault(None, format!("`orchestrator.instructions`: {reason}")))?;
+    let definition = Definition {
+        id: AgentId::new(ID).map_err(|error| fault(None, error.to_string()))?,
+        name: settings.name.clone(),
+        description: "Talks with the user and lets tools and agents do the work.".into(),
+        instructions: text,
+        context: context.orchestrator.context.clone(),
+        models: settings.models.clone(),
+        parameters: settings.parameters.clone(),
+        output: None,
+        limits: settings.limits.clone(),
+        offline: Vec::new(),
+    };
+    Ok(Arc::new(LoopAgent::new(definition, registry, model, true)))
+}
+
+/// The two lists of the prompt. Too long, descriptions shorten to their first sentence, then to nothing.
+fn capabilities(registry: &drupe_agent::Registry, agents: &BTreeMap<AgentId, AgentEntry>) -> String {
+    let agent_tools: Vec<&str> = agents.values().map(|a| a.tool.spec().name.as_str()).collect();
+    // Those that are brought on demand have their lines where the prompt tells how.
+    let tools: Vec<(&str, &str)> = registry
+        .offered()
+        .iter()
+        .map(|s| (s.name.as_str(), s.description.as_str()))
+        .filter(|(name, _)| !agent_tools.contains(name))
+        .collect();
+    let agents: Vec<(&str, &str)> = agents
+        .iter()
+        .filter(|(_, a)| registry.offered().iter().any(|s| s.name == a.tool.spec().name))
+        .map(|(id, a)| (id.as_str(), a.description.as_str()))
+        .collect();
+    let whole: fn(&str) -> &str = |d| d;
+    let first: fn(&str) -> &str = |d| d.split_inclusive(". ").next().unwrap_or(d).trim_end();
+    let none: fn(&str) -> &str = |_| "";
+    let lists = |short: fn(&str) -> &str| {
+        list("Available tools:", &tools, short) + "\n" + &list("Available agents:", &agents, short)
+    };
+    let mut text = lists(whole);
+    for short in [first, none] {
+        if text.len() > SUMMARY {
+            text = lists(short);
+        }
+    }
+    text.truncate(text.floor_char_boundary(SUMMARY));
+    text
+}
+
+fn list(title: &str, entries: &[(&str, &str)], short: fn(&str) -> &str) -> String {
+    let mut out = format!("{title}\n");
+    for (id, description) in entries {
+        let _ = match short(description) {
+            "" => writeln!(out, "- {id}"),
+            text => writeln!(out, "- {id}: {text}"),
+        };
+    }
+    if entries.is_empty() {
+        out.push_str("(none)\n");
+    }
+    out
+}

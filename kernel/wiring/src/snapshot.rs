@@ -1,0 +1,125 @@
+//! The registry snapshot: who exists, and who may use what. Immutable; an invocation keeps the one it began with.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use drupe_agent::{Agent, LoopAgent, Registered, Registry};
+use drupe_extension_api::{
+    AgentId, DefinitionLimits, ExtensionId, Fault, IntegrationMode,
+    control::{AgentDetail, AgentStatus, Exclusion},
+};
+use drupe_host::Instance;
+
+use crate::{Followed, contexts::Contexts, hooks::HookSet};
+
+/// Everything that is wired together.
+pub struct Snapshot {
+    /// The agent that talks with the user.
+    pub orchestrator: Arc<LoopAgent>,
+    /// The agents, by id.
+    pub agents: BTreeMap<AgentId, AgentEntry>,
+    /// The tools of each extension.
+    pub tools: BTreeMap<ExtensionId, Vec<Arc<Registered>>>,
+    /// The extensions that carry messages.
+    pub channels: BTreeMap<ExtensionId, Arc<Instance>>,
+    /// For native extensions: the tools that their `uses_tools` resolved to.
+    pub resolved: BTreeMap<ExtensionId, Arc<Registry>>,
+    /// The hooks.
+    pub hooks: Arc<HookSet>,
+    /// The extensions that add texts to the orchestrator's turns.
+    pub contexts: Contexts,
+    /// The topics that agents follow.
+    pub followed: Vec<Followed>,
+    /// Remarks for the operator, such as a model that stands in for another.
+    pub notices: Vec<String>,
+}
+
+/// One agent.
+pub struct AgentEntry {
+    /// The agent.
+    pub agent: Arc<dyn Agent>,
+    /// The same, where it runs in the loop.
+    pub looping: Option<Arc<LoopAgent>>,
+    /// For people.
+    pub name: String,
+    /// For models.
+    pub description: String,
+    /// How the orchestrator uses it.
+    pub mode: IntegrationMode,
+    /// Whether the orchestrator may choose it.
+    pub infer: bool,
+    /// The model that answers for it; none where the agent is code.
+    pub model: Option<String>,
+    /// The tools that it may use.
+    pub registry: Arc<Registry>,
+    /// An example input.
+    pub usage: Option<String>,
+    /// What a run may spend.
+    pub limits: DefinitionLimits,
+    /// It as a tool.
+    pub tool: Arc<Registered>,
+    /// Whether its tasks are JSON, which its tool validates.
+    pub own_input: bool,
+    /// Agents that it may call.
+    pub uses_agents: Vec<AgentId>,
+}
+
+impl AgentEntry {
+    /// As clients see it.
+    pub fn status(&self, id: &AgentId) -> AgentStatus {
+        AgentStatus {
+            id: id.clone(),
+            name: self.name.clone(),
+            description: self.description.clone(),
+            mode: self.mode,
+            model: self.model.clone(),
+            tools: self.registry.specs().iter().map(|s| s.name.to_string()).collect(),
+            infer: self.infer,
+        }
+    }
+}
+
+impl Snapshot {
+    /// An agent as clients see it, in full, with the reason for each tool that it does not have.
+    pub fn detail(&self, id: &AgentId) -> Result<AgentDetail, Fault> {
+        let agent = self.agent(id)?;
+        let mut excluded: Vec<Exclusion> = agent.registry.excluded().to_vec();
+        for (owner, tools) in &self.tools {
+            for tool in tools.iter().map(|t| t.spec().name.as_str()) {
+                let decided = agent.registry.get(tool).is_some() || excluded.iter().any(|e| e.tool == tool);
+                if !decided {
+                    let reason =
+                        format!("`uses_tools` of `{id}` does not list `{owner}`, or not this tool of it");
+                    excluded.push(Exclusion { tool: tool.to_owned(), reason });
+                }
+            }
+        }
+        excluded.sort_by(|a, b| a.tool.cmp(&b.tool));
+        Ok(AgentDetail {
+            status: agent.status(id),
+            usage: agent.usage.clone(),
+            limits: agent.limits.clone(),
+            excluded,
+        })
+    }
+
+    /// The agent that somebody named, or near matches.
+    pub fn agent(&self, id: &AgentId) -> Result<&AgentEntry, Fault> {
+        self.agents.get(id).ok_or_else(|| {
+            let fault = Fault::not_found(format!("there is no agent `{id}`"));
+            let mut near: Vec<(usize, &str)> = self
+                .agents
+                .keys()
+                .map(|k| (strsim::damerau_levenshtein(k.as_str(), id.as_str()), k.as_str()))
+                .filter(|(distance, k)| *distance <= 3 || k.contains(id.as_str()))
+                .collect();
+            near.sort_unstable();
+            match near.as_slice() {
+                [] => fault.help("`drupe agent list` shows the agents"),
+                some => {
+                    let names: Vec<String> = some.iter().take(3).map(|(_, k)| format!("`{k}`")).collect();
+                    fault.help(format!("did you mean {}?", names.join(" or ")))
+                }
+            }
+        })
+    }
+}

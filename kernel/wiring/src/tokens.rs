@@ -1,0 +1,64 @@
+//! Parent tokens: by which an extension proves on behalf of which call it calls back.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use drupe_agent::{Chain, Run};
+use drupe_extension_api::{ExtensionId, Fault};
+
+/// The tokens of all calls that run.
+#[derive(Default)]
+pub struct Tokens(Mutex<HashMap<String, (ExtensionId, Arc<Run>)>>);
+
+/// A token; it dies with this value.
+pub struct Granted<'a> {
+    tokens: &'a Tokens,
+    token: String,
+}
+
+impl Tokens {
+    /// A token for one call of `owner` within `run`.
+    pub fn grant(&self, owner: ExtensionId, run: Arc<Run>) -> Granted<'_> {
+        // 122 random bits: nobody guesses it.
+        let token = uuid::Uuid::new_v4().simple().to_string();
+        self.lock().insert(token.clone(), (owner, run));
+        Granted { tokens: self, token }
+    }
+
+    /// The run behind a token of `owner`. One that is stale, foreign or forged is refused, all in the same words.
+    pub fn redeem(&self, owner: &ExtensionId, token: &str) -> Result<Arc<Run>, Fault> {
+        match self.lock().get(token) {
+            Some((of, run)) if of == owner => Ok(Arc::clone(run)),
+            _ => Err(Fault::denied(
+                "this needs the token of a call that is running; use the `Call` that came with it",
+            )),
+        }
+    }
+
+    /// What set off the calls that `owner` works on now.
+    pub fn chains(&self, owner: &ExtensionId) -> Vec<Chain> {
+        let granted = self.lock();
+        let runs = granted.values().filter(|(of, _)| of == owner).map(|(_, run)| run);
+        // What comes of it counts the link to it by itself.
+        runs.map(|run| Chain { hops: run.scope.chain.hops, ..run.scope.chain.after(&run.path) }).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, (ExtensionId, Arc<Run>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Granted<'_> {
+    /// Its text.
+    pub fn as_str(&self) -> &str {
+        &self.token
+    }
+}
+
+impl Drop for Granted<'_> {
+    fn drop(&mut self) {
+        self.tokens.lock().remove(&self.token);
+    }
+}

@@ -1,0 +1,129 @@
+//! `drupe bus`: messages between extensions that were given up.
+
+use drupe_extension_api::control::{DeadMessage, Numbered, method};
+use serde_json::Value;
+
+use super::{
+    Context, Facts,
+    console::{plain, short, table},
+    failure::Failure,
+    figures::moment,
+};
+
+/// Characters of a message that are shown; `--json` has all.
+const PAYLOAD: usize = 80;
+
+/// Characters of a reason.
+const REASON: usize = 100;
+
+/// The verbs of `drupe bus`.
+#[derive(Debug, clap::Subcommand)]
+pub enum Bus {
+    /// Messages that were given up: list, retry, drop
+    Dead(Dead),
+}
+
+/// Arguments of `drupe bus dead`.
+#[derive(Debug, clap::Args)]
+pub struct Dead {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    facts: Facts,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// List them
+    List(Facts),
+    /// Deliver one again
+    Retry(One),
+    /// Forget one
+    Drop(One),
+}
+
+/// Which one.
+#[derive(Debug, clap::Args)]
+struct One {
+    /// Its number
+    id: u64,
+}
+
+impl Bus {
+    /// Does it.
+    pub fn execute(self, context: &Context) -> Result<u8, Failure> {
+        let Self::Dead(Dead { verb, facts }) = self;
+        match verb {
+            None => list(facts, context),
+            Some(Verb::List(facts)) => list(facts, context),
+            Some(Verb::Retry(One { id })) => {
+                let _: Value = context.daemon().decide(method::BUS_RETRY, &Numbered { id })?;
+                context.console.remark(&format!(
+                    "message {id} is delivered again; `drupe why {id}` tells what came of it"
+                ));
+                Ok(0)
+            }
+            Some(Verb::Drop(One { id })) => {
+                let _: Value = context.daemon().decide(method::BUS_DROP, &Numbered { id })?;
+                context.console.remark(&format!("message {id} is forgotten"));
+                Ok(0)
+            }
+        }
+    }
+}
+
+fn list(facts: Facts, context: &Context) -> Result<u8, Failure> {
+    let said: Value = context.daemon().get(method::BUS_DEAD)?;
+    if facts.json {
+        return context.console.json(&said).map(|()| 0);
+    }
+    let list: Vec<DeadMessage> = serde_json::from_value(said)?;
+    match list.is_empty() {
+        true => context.console.remark("no message was given up"),
+        false => context.console.draw(&lines(&list))?,
+    }
+    Ok(0)
+}
+
+/// A line a message, and one for why it was given up.
+fn lines(list: &[DeadMessage]) -> String {
+    let row = |message: &DeadMessage| {
+        vec![
+            message.id.to_string(),
+            moment(message.published),
+            format!("{} → {}", plain(&message.topic), plain(&message.subscriber)),
+            short(&message.payload.to_string(), PAYLOAD),
+        ]
+    };
+    let lines = table(&list.iter().map(row).collect::<Vec<_>>());
+    let reasons = list.iter().map(|message| {
+        let tried = if message.attempts == 1 { "once".into() } else { format!("{} times", message.attempts) };
+        format!("    tried {tried}: {}", short(&message.reason, REASON))
+    });
+    lines.lines().zip(reasons).map(|(line, reason)| format!("{line}\n{reason}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_dead_message_says_where_it_should_have_gone_and_why_it_did_not() {
+        let list = json!([
+            {"id": 7, "topic": "kv.changed", "subscriber": "agent:clerk", "attempts": 8, "reason": "no such\nagent",
+             "published": "2026-03-01T10:00:00Z", "payload": {"key": "a"}},
+            {"id": 12, "topic": "x", "subscriber": "extension:y", "attempts": 1, "reason": "cut",
+             "published": "2026-03-01T10:00:00Z", "payload": 1},
+        ]);
+        let list: Vec<DeadMessage> = serde_json::from_value(list).expect("a list");
+        let expected = "\
+7   2026-03-01 10:00 UTC  kv.changed → agent:clerk  {\"key\":\"a\"}
+    tried 8 times: no such agent
+12  2026-03-01 10:00 UTC  x → extension:y           1
+    tried once: cut
+";
+        assert_eq!(lines(&list), expected);
+    }
+}

@@ -1,0 +1,167 @@
+//! What a line does: a message is sent, a command obeyed.
+
+use std::sync::Mutex;
+
+use drupe_extension_api::{
+    SessionId,
+    control::{Status, TraceArgument, TurnTrace, UsageBy, UsageQuery, UsageRow, method},
+    wire::QueueMode,
+};
+
+use super::{
+    commands::{self, COMMANDS, Command, QUEUE},
+    follow::locked,
+    plan::Plan,
+    screen::Screen,
+    talk::Talk,
+};
+use crate::cli::{
+    agent,
+    console::{Console, Style, plain, table},
+    failure::{Failure, status},
+    session, trace, usage,
+};
+
+/// What comes after a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// The next one, once the turns that wait have ended.
+    Read,
+    /// The end: it is not known what became of the message.
+    Leave,
+    /// The end.
+    Quit,
+}
+
+/// Does what a line says.
+pub fn react(talk: &mut Talk<'_>, screen: &Mutex<Screen>, line: &str) -> Result<Next, Failure> {
+    let text = match commands::parse(line) {
+        None if line.trim().is_empty() => return Ok(Next::Read),
+        None => line.to_owned(),
+        Some(Err(message)) => return refuse(screen, &message),
+        Some(Ok(Command::Quit)) => return Ok(Next::Quit),
+        Some(Ok(Command::Retry)) => match talk.last() {
+            Some(last) => last.to_owned(),
+            None => return refuse(screen, "there is no message to ask again"),
+        },
+        Some(Ok(command)) => {
+            obey(talk, screen, &command)?;
+            return Ok(Next::Read);
+        }
+    };
+    Ok(if talk.say(&text)? { Next::Read } else { Next::Leave })
+}
+
+/// The same while a turn runs: what would leave the turn behind has to wait.
+pub fn react_meanwhile(talk: &mut Talk<'_>, screen: &Mutex<Screen>, line: &str) -> Result<Next, Failure> {
+    match commands::parse(line) {
+        Some(Ok(Command::New | Command::Retry | Command::Sessions(Some(_)))) => {
+            refuse(screen, "a turn runs; `/stop` stops it")
+        }
+        None if !line.trim().is_empty() => {
+            let how = match talk.queue {
+                None => "sent",
+                Some(mode) => told(mode),
+            };
+            locked(screen).say(Style::Dim, &format!("› {} ({how})", plain(line)));
+            react(talk, screen, line)
+        }
+        _ => react(talk, screen, line),
+    }
+}
+
+fn refuse(screen: &Mutex<Screen>, why: &str) -> Result<Next, Failure> {
+    locked(screen).say(Style::Bad, why);
+    Ok(Next::Read)
+}
+
+fn told(mode: QueueMode) -> &'static str {
+    QUEUE.iter().find(|(_, known, _)| *known == mode).map_or("sent", |(_, _, help)| help)
+}
+
+fn obey(talk: &mut Talk<'_>, screen: &Mutex<Screen>, command: &Command) -> Result<(), Failure> {
+    let colour = talk.colour();
+    let say = |style, text: &str| locked(screen).say(style, text.trim_end());
+    match command {
+        Command::Stop => match talk.stop_running()? {
+            true => say(Style::Dim, "the turn is being stopped"),
+            false => say(Style::Dim, "no turn runs"),
+        },
+        Command::Plan => match plan(talk, screen)? {
+            Some(plan) => say(Style::Plain, &plan.lines().join("\n")),
+            None => say(Style::Dim, "no plan was made in this session"),
+        },
+        Command::Usage => {
+            let by = UsageBy::Model;
+            let query = UsageQuery { since: None, by, session: Some(talk.session().clone()) };
+            let rows: Vec<UsageRow> = talk.daemon().call(method::USAGE_SHOW, &query)?;
+            match rows.is_empty() {
+                true => say(Style::Dim, "nothing was used in this session"),
+                false => say(Style::Plain, &usage::render(&rows, by, colour)),
+            }
+        }
+        Command::Trace(number) => {
+            // The last one, where none is named.
+            let argument = TraceArgument { id: talk.session().to_string(), turn: Some(number.unwrap_or(-1)) };
+            let traces: Vec<TurnTrace> = talk.daemon().call(method::TRACE_SHOW, &argument)?;
+            say(Style::Plain, &trace::render(&traces, colour, Console::columns()));
+        }
+        Command::Queue(mode) => queue(talk, *mode, &say),
+        Command::Agents => {
+            say(Style::Plain, &agent::lines(&talk.daemon().get::<Vec<_>>(method::AGENTS_LIST)?))
+        }
+        Command::Who => {
+            let status: Status = talk.daemon().get(method::STATUS)?;
+            let who = talk.agent.as_ref().map_or("the orchestrator".to_owned(), |agent| format!("@{agent}"));
+            let model = status.model.unwrap_or_else(|| "no model yet".into());
+            let session = talk.session();
+            say(Style::Plain, &format!("{who} answers in session {session}; the default model is {model}"));
+        }
+        Command::New => {
+            let fresh = SessionId::new(format!("chat-{}", uuid::Uuid::new_v4().simple()))
+                .map_err(|error| Failure::new(status::SOFTWARE, error.to_string()))?;
+            say(Style::Dim, &format!("session {fresh}"));
+            talk.go(fresh)?;
+        }
+        Command::Sessions(None) => {
+            let list: Vec<_> = talk.daemon().get(method::SESSIONS_LIST)?;
+            say(Style::Plain, &session::lines(&list));
+        }
+        Command::Sessions(Some(id)) => {
+            say(Style::Dim, &format!("session {id}"));
+            talk.go(id.clone())?;
+        }
+        Command::Help => {
+            let lines: Vec<_> =
+                COMMANDS.iter().map(|(name, help)| vec![(*name).to_owned(), (*help).to_owned()]).collect();
+            say(Style::Plain, &table(&lines));
+        }
+        // Those that are messages, or the end, do not come here.
+        Command::Retry | Command::Quit => {}
+    }
+    Ok(())
+}
+
+fn queue(talk: &mut Talk<'_>, mode: Option<QueueMode>, say: &dyn Fn(Style, &str)) {
+    talk.queue = mode.or(talk.queue);
+    let text = match talk.queue {
+        None => {
+            "a message that is typed while a turn runs: as `inbox.queue` of the configuration says".to_owned()
+        }
+        Some(mode) => format!("a message that is typed while a turn runs: {}", told(mode)),
+    };
+    say(Style::Dim, &text);
+}
+
+/// The last plan: of what was heard, else of what the session keeps.
+fn plan(talk: &Talk<'_>, screen: &Mutex<Screen>) -> Result<Option<Plan>, Failure> {
+    let heard = locked(screen).renderer.plan().cloned();
+    if heard.is_some() {
+        return Ok(heard);
+    }
+    // A session that nobody has talked in does not exist.
+    if talk.last().is_none() {
+        return Ok(None);
+    }
+    Ok(talk.daemon().events(talk.session())?.iter().rev().find_map(Plan::of))
+}

@@ -1,0 +1,222 @@
+//! A line that is typed while a turn runs: bytes of a keyboard come in, what they mean comes out. Pure.
+//!
+//! Less than the line editor, which has the terminal when no turn runs: no history and no cursor keys. What is not sent
+//! goes on in the editor.
+
+use super::commands::COMMANDS;
+
+/// What a byte did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Key {
+    /// Nothing to see.
+    Nothing,
+    /// The line is another one.
+    Changed,
+    /// The line was sent.
+    Sent(String),
+    /// Ctrl-D on an empty line.
+    End,
+}
+
+/// The longest order of a terminal that is read; what is longer is none.
+const ORDER: usize = 16;
+
+/// The line.
+#[derive(Debug, Default)]
+pub struct Line {
+    text: String,
+    /// A character that is not whole yet.
+    bytes: Vec<u8>,
+    state: State,
+    /// Whether what comes was pasted: its lines are one message.
+    pasting: bool,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Text,
+    /// After Escape: Alt with a key, or the beginning of an order.
+    Escape,
+    /// Within an order such as that of a cursor key.
+    Order(String),
+    /// The one letter of a short order.
+    Short,
+}
+
+impl Line {
+    /// What was typed and not sent.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Takes a byte in.
+    pub fn push(&mut self, byte: u8) -> Key {
+        match std::mem::take(&mut self.state) {
+            State::Text => self.key(byte),
+            State::Escape => match byte {
+                b'[' => {
+                    self.state = State::Order(String::new());
+                    Key::Nothing
+                }
+                b'O' => {
+                    self.state = State::Short;
+                    Key::Nothing
+                }
+                b'\r' | b'\n' => self.add('\n'),
+                _ => Key::Nothing,
+            },
+            State::Order(mut order) => {
+                match byte {
+                    0x40..=0x7e => self.obey(&order, byte),
+                    _ if order.len() < ORDER => {
+                        order.push(char::from(byte));
+                        self.state = State::Order(order);
+                    }
+                    _ => {}
+                }
+                Key::Nothing
+            }
+            State::Short => Key::Nothing,
+        }
+    }
+
+    /// The brackets around what was pasted; cursor keys move nothing here.
+    fn obey(&mut self, order: &str, letter: u8) {
+        match (order, letter) {
+            ("200", b'~') => self.pasting = true,
+            ("201", b'~') => self.pasting = false,
+            _ => {}
+        }
+    }
+
+    fn key(&mut self, byte: u8) -> Key {
+        match byte {
+            0x1b => {
+                self.state = State::Escape;
+                Key::Nothing
+            }
+            b'\r' | b'\n' if self.pasting => self.add('\n'),
+            b'\r' | b'\n' => Key::Sent(std::mem::take(&mut self.text)),
+            b'\t' if self.pasting => self.add(' '),
+            b'\t' => self.complete(),
+            // Ctrl-D
+            0x04 if self.text.is_empty() => Key::End,
+            // Backspace, Ctrl-H
+            0x7f | 0x08 => self.shorten(self.text.char_indices().next_back().map_or(0, |(at, _)| at)),
+            // Ctrl-U
+            0x15 => self.shorten(0),
+            // Ctrl-W
+            0x17 => {
+                let words = self.text.trim_end();
+                self.shorten(words.rfind(char::is_whitespace).map_or(0, |at| at + 1))
+            }
+            0x00..0x20 => Key::Nothing,
+            byte => self.character(byte),
+        }
+    }
+
+    fn character(&mut self, byte: u8) -> Key {
+        self.bytes.push(byte);
+        let read = std::str::from_utf8(&self.bytes).map(str::to_owned);
+        match read {
+            Ok(text) => {
+                self.bytes.clear();
+                self.text.push_str(&text);
+                Key::Changed
+            }
+            // More of it comes.
+            Err(error) if error.error_len().is_none() => Key::Nothing,
+            Err(_) => {
+                self.bytes.clear();
+                Key::Nothing
+            }
+        }
+    }
+
+    fn add(&mut self, c: char) -> Key {
+        self.text.push(c);
+        Key::Changed
+    }
+
+    fn shorten(&mut self, length: usize) -> Key {
+        let changed = length < self.text.len();
+        self.text.truncate(length);
+        if changed { Key::Changed } else { Key::Nothing }
+    }
+
+    /// A command, where only one begins so.
+    fn complete(&mut self) -> Key {
+        let mut fitting = COMMANDS
+            .iter()
+            .map(|(name, _)| *name)
+            .filter(|name| self.text.starts_with('/') && name.starts_with(&self.text));
+        match (fitting.next(), fitting.next()) {
+            (Some(name), None) => {
+                self.text = format!("{name} ");
+                Key::Changed
+            }
+            _ => Key::Nothing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines that were sent, and what is left.
+    fn check(bytes: &[u8], sent: &[&str], left: &str) {
+        let mut line = Line::default();
+        let keys = bytes.iter().map(|byte| line.push(*byte)).collect::<Vec<_>>();
+        let lines: Vec<_> = keys
+            .iter()
+            .filter_map(|key| if let Key::Sent(text) = key { Some(text.as_str()) } else { None })
+            .collect();
+        assert_eq!((lines.as_slice(), line.text()), (sent, left));
+    }
+
+    #[test]
+    fn lines_are_sent_and_the_rest_is_kept() {
+        check(b"hello\nmore", &["hello"], "more");
+        check("grüße 漢\r".as_bytes(), &["grüße 漢"], "");
+        check(b"\n", &[""], "");
+    }
+
+    #[test]
+    fn what_was_typed_can_be_taken_back() {
+        check("aü\x7f\x7f\x7fb".as_bytes(), &[], "b");
+        check(b"one two  \x17x", &[], "one x");
+        check(b"one\x15x", &[], "x");
+    }
+
+    #[test]
+    fn keys_that_are_no_text_are_none() {
+        check(b"a\x1b[A\x1b[1;5Cb\x1bOPc\x1bxd\x01", &[], "abcd");
+        check(b"\xffa\xc3(b", &[], "ab");
+        // An order without an end does not take everything that follows.
+        check(format!("\x1b[{}ok", "1".repeat(17)).as_bytes(), &[], "ok");
+    }
+
+    #[test]
+    fn alt_enter_and_pasted_lines_do_not_send() {
+        check(b"one\x1b\rtwo\n", &["one\ntwo"], "");
+        check(b"\x1b[200~one\ntwo\tx\x1b[201~\n", &["one\ntwo x"], "");
+    }
+
+    #[test]
+    fn a_command_is_completed_where_only_one_begins_so() {
+        check(b"/sto\t", &[], "/stop ");
+        check(b"/s\t", &[], "/s");
+        check(b"\t", &[], "");
+        check(b"x\t", &[], "x");
+    }
+
+    #[test]
+    fn ctrl_d_ends_an_empty_line_alone() {
+        assert_eq!(Line::default().push(4), Key::End);
+        let mut line = Line::default();
+        line.push(b'a');
+        assert_eq!(line.push(4), Key::Nothing);
+    }
+}

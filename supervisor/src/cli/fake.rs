@@ -1,0 +1,91 @@
+//! A daemon for the tests of clients: it answers each method with what a test gives, and remembers what it was asked.
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, BufReader, Write},
+    os::unix::net::{UnixListener, UnixStream},
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use drupe_extension_api::control::{CONTROL_VERSION, Reply, ReplyBody, Request, Welcome, method};
+use drupe_link::{ControlToken, Home};
+use serde_json::{Value, json};
+
+use super::{Context, console::Console};
+
+/// What was asked: methods and their parameters.
+pub type Asked = Vec<(String, Value)>;
+
+/// Answers a request; more than one reply where the first ones are events.
+pub type Answer = fn(&str, &Value) -> Vec<ReplyBody>;
+
+/// A home, with a daemon where one was started.
+pub struct Fake {
+    /// What a client is given.
+    pub context: Context,
+    asked: Arc<Mutex<Asked>>,
+    _folder: tempfile::TempDir,
+}
+
+impl Fake {
+    /// A home without a daemon.
+    pub fn absent() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let context = Context {
+            home: Home::create(folder.path().join("home")).expect("a home"),
+            config: None,
+            environment: BTreeMap::new(),
+            here: folder.path().to_owned(),
+            exe: "/nonexistent/drupe".into(),
+            console: Console {
+                colour: false,
+                colour_err: false,
+                watched: false,
+                bare: false,
+                bare_err: false,
+            },
+        };
+        Self { context, asked: Arc::default(), _folder: folder }
+    }
+
+    /// A home whose daemon answers so.
+    pub fn start(answer: Answer) -> Self {
+        let fake = Self::absent();
+        ControlToken::create(&fake.context.home).expect("a token");
+        let listener = UnixListener::bind(fake.context.home.socket()).expect("a socket");
+        let asked = Arc::clone(&fake.asked);
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let asked = Arc::clone(&asked);
+                thread::spawn(move || serve(stream, answer, &asked));
+            }
+        });
+        fake
+    }
+
+    /// What was asked so far, greetings aside.
+    pub fn asked(&self) -> Asked {
+        self.asked.lock().expect("no panic").clone()
+    }
+}
+
+fn serve(stream: UnixStream, answer: Answer, asked: &Mutex<Asked>) {
+    let mut writer = stream.try_clone().expect("a socket can be copied");
+    for line in BufReader::new(stream).lines().map_while(Result::ok) {
+        let Request { id, method, params } = serde_json::from_str(&line).expect("a request");
+        let replies = if method == method::HELLO {
+            let welcome = Welcome { version: CONTROL_VERSION, from: "kernel".into() };
+            vec![ReplyBody::Result(json!(welcome))]
+        } else {
+            let replies = answer(&method, &params);
+            asked.lock().expect("no panic").push((method, params));
+            replies
+        };
+        for body in replies {
+            let reply = serde_json::to_string(&Reply { id, body }).expect("a reply");
+            // The client may have left.
+            let _ = writer.write_all(format!("{reply}\n").as_bytes());
+        }
+    }
+}

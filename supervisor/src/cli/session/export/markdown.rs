@@ -1,0 +1,88 @@
+//! A session as a text for people: what was said, what agents and tools did, and a trace of each turn.
+
+use drupe_extension_api::{
+    Message, ResponseStatus,
+    control::{SessionDetail, TranscriptEntry, TurnResult, TurnTrace},
+};
+
+use crate::cli::{console::plain, figures::spent, trace};
+
+/// The whole text.
+pub fn render(detail: &SessionDetail, traces: &[TurnTrace]) -> String {
+    let status = &detail.status;
+    let mut text = format!("# Session {}\n\n", status.id);
+    text.push_str(&format!("From {} to {}", status.created, status.updated));
+    if let Some(agent) = &status.agent {
+        text.push_str(&format!(", answered by @{agent}"));
+    }
+    text.push_str(".\n");
+    for (at, turn) in detail.turns.iter().enumerate() {
+        text.push_str(&format!("\n## Turn {}\n\n{}", at + 1, quoted(&turn.input)));
+        for entry in &turn.transcript {
+            text.push_str(&said(turn, entry));
+        }
+        text.push_str(&format!("\n{}\n", ending(turn)));
+        if let Some(trace) = traces.iter().find(|trace| trace.turn == turn.turn) {
+            text.push_str(&format!(
+                "\n### Trace\n\n{}",
+                fenced("", &trace::render(std::slice::from_ref(trace), false, None))
+            ));
+        }
+    }
+    text
+}
+
+/// One entry. The user's message of the root stands above all of them.
+fn said(turn: &TurnResult, entry: &TranscriptEntry) -> String {
+    let run = turn.invocations.iter().find(|run| run.id == entry.invocation);
+    let root = run.is_some_and(|run| run.depth == 0);
+    let agent = &entry.agent;
+    match &entry.message {
+        Message::User { content } if root && *content == turn.input => String::new(),
+        Message::User { content } => format!("\n**Task of @{agent}**\n\n{}", quoted(content)),
+        Message::Assistant { content, reasoning, tool_calls, .. } => {
+            let mut text = String::new();
+            if let Some(reasoning) = reasoning.as_ref().filter(|reasoning| !reasoning.trim().is_empty()) {
+                text.push_str(&format!("\n**@{agent} reasons**\n\n{}", quoted(reasoning)));
+            }
+            if !content.trim().is_empty() {
+                text.push_str(&format!("\n**@{agent}**\n\n{}\n", plain(content).trim_end()));
+            }
+            for call in tool_calls {
+                let name = plain(&call.name);
+                text.push_str(&format!(
+                    "\n**@{agent} calls `{name}`**\n\n{}",
+                    fenced("json", &call.arguments)
+                ));
+            }
+            text
+        }
+        Message::Tool { name, content, .. } => {
+            format!("\n**Result of `{}`**\n\n{}", plain(name), fenced("", content))
+        }
+    }
+}
+
+fn ending(turn: &TurnResult) -> String {
+    let spent = spent(&turn.spend);
+    match turn.status {
+        None => "*It runs, or waits.*".into(),
+        Some(ResponseStatus::Success) => format!("*{spent}*"),
+        Some(_) => {
+            let error = turn.error.as_deref().unwrap_or("failed");
+            format!("*It ended without an answer: {} ({spent})*", plain(error).replace('\n', " "))
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    plain(text).lines().map(|line| format!("> {line}").trim_end().to_owned() + "\n").collect()
+}
+
+/// A block whose fence is longer than any within it.
+fn fenced(language: &str, text: &str) -> String {
+    let text = plain(text);
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat((longest + 1).max(3));
+    format!("{fence}{language}\n{}\n{fence}\n", text.trim_end())
+}

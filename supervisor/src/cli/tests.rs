@@ -1,0 +1,179 @@
+//! Verbs as they are typed, against a daemon that answers as it should.
+
+use std::{fs, path::PathBuf};
+
+use drupe_extension_api::{
+    Fault, FaultCode,
+    control::{ReplyBody, method},
+};
+use serde_json::{Value, json};
+
+use super::{
+    fake::{Asked, Fake},
+    *,
+};
+
+#[test]
+fn the_command_line_is_sound() {
+    CommandLine::command().debug_assert();
+}
+
+#[test]
+fn the_home_is_named_before_or_after_the_verb() {
+    for line in [["drupe", "--home", "/x", "status"], ["drupe", "status", "--home", "/x"]] {
+        let read = CommandLine::try_parse_from(line).expect("it is sound");
+        assert_eq!(read.global.home, Some(PathBuf::from("/x")));
+        assert!(matches!(read.verb, Some(Verb::Status(_))));
+    }
+}
+
+#[test]
+fn a_verb_that_is_almost_right_is_named() {
+    let error = CommandLine::try_parse_from(["drupe", "statsu"]).expect_err("there is no such verb");
+    assert_eq!(error.exit_code(), 2);
+    assert!(error.to_string().contains("status"), "{error}");
+}
+
+#[test]
+fn wrong_usage_is_refused() {
+    let check = |line: &[&str]| {
+        let line = ["drupe"].iter().chain(line);
+        assert_eq!(CommandLine::try_parse_from(line).expect_err("it is wrong").exit_code(), 2);
+    };
+    check(&["ask"]);
+    check(&["ask", "x", "--timeout", "0"]);
+    check(&["ask", "x", "--agent", "Not An Id"]);
+    check(&["ext"]);
+    check(&["run", "--agent", "../x"]);
+    check(&["completions", "cmd.exe"]);
+    check(&["trace"]);
+    check(&["trace", "s", "--turn", "0"]);
+    check(&["trace", "s", "--turn", "last"]);
+    check(&["usage", "--since", "yesterday"]);
+    check(&["usage", "--by", "hour"]);
+    check(&["why"]);
+    check(&["bus"]);
+    check(&["bus", "dead", "retry", "x"]);
+    check(&["session", "export", "s", "--format", "pdf"]);
+    check(&["session", "export", "s", "--force"]);
+}
+
+/// Runs a verb; its exit status.
+fn run(fake: &Fake, line: &str) -> u8 {
+    let line =
+        CommandLine::try_parse_from(["drupe"].into_iter().chain(line.split(' '))).expect("it is sound");
+    let Context { home, config, environment, here, exe, console } = &fake.context;
+    let context = Context {
+        home: home.clone(),
+        config: config.clone(),
+        environment: environment.clone(),
+        here: here.clone(),
+        exe: exe.clone(),
+        console: *console,
+    };
+    execute(line.verb, line.keep, context).unwrap_or_else(|failure| failure.status)
+}
+
+fn answer(asked: &str, params: &Value) -> Vec<ReplyBody> {
+    let moment = "2026-03-01T10:00:00Z";
+    let result = match asked {
+        method::STATUS => json!({
+            "version": "0", "state": "ready", "supervisor_pid": 1, "generation": 1, "uptime_ms": 1, "restarts": 0,
+            "safe_mode": false, "sessions": 0, "model": "openai/x",
+        }),
+        method::SESSIONS_SHOW if params["id"] == "gone" => {
+            return vec![ReplyBody::Error(Fault::new(FaultCode::NotFound, "there is no session `gone`"))];
+        }
+        method::SESSIONS_SHOW => json!({
+            "id": "s", "created": moment, "updated": moment, "agent": null, "title": "", "turn_count": 0,
+            "last_seq": 0, "turns": [],
+        }),
+        method::SESSIONS_STOP => json!(2),
+        method::TRACE_SHOW | method::USAGE_SHOW | method::BUS_DEAD => json!([]),
+        method::WHY => json!({"id": "x", "subject": "turn", "sentences": ["It was answered."], "cited": []}),
+        method::TURN_SUBMIT => json!({"turn": "t", "duplicate": false}),
+        method::TURN_WAIT => json!({
+            "session": "s", "turn": "t", "input": "x", "status": "success", "content": "y", "spend": {},
+            "invocations": [], "transcript": [], "diagnostics": [], "trace": "c",
+        }),
+        _ => Value::Null,
+    };
+    vec![ReplyBody::Result(result)]
+}
+
+/// The exit status of a verb, and what it asked.
+fn check(line: &str, status: u8, expected: &[(&str, Value)]) {
+    let fake = Fake::start(answer);
+    assert_eq!(run(&fake, line), status, "{line}");
+    let expected: Asked =
+        expected.iter().map(|(method, params)| ((*method).to_owned(), params.clone())).collect();
+    assert_eq!(fake.asked(), expected, "{line}");
+}
+
+#[test]
+fn verbs_ask_what_was_typed() {
+    check("trace s", 0, &[(method::TRACE_SHOW, json!({"id": "s"}))]);
+    check("trace s --turn -1 --json", 0, &[(method::TRACE_SHOW, json!({"id": "s", "turn": -1}))]);
+    check("usage", 0, &[(method::USAGE_SHOW, json!({"by": "day"}))]);
+    let query = json!({"since": "2026-03-01", "by": "model", "session": "s"});
+    check("usage --since 2026-03-01 --by model --session s", 0, &[(method::USAGE_SHOW, query)]);
+    check("why t-1", 0, &[(method::WHY, json!({"id": "t-1"}))]);
+    check("session stop s", 0, &[(method::SESSIONS_STOP, json!({"id": "s"}))]);
+    for line in ["bus dead", "bus dead list", "bus dead --json", "bus dead list --json"] {
+        check(line, 0, &[(method::BUS_DEAD, Value::Null)]);
+    }
+    check("bus dead retry 7", 0, &[(method::BUS_RETRY, json!({"id": 7}))]);
+    check("bus dead drop 7", 0, &[(method::BUS_DROP, json!({"id": 7}))]);
+    check("session show gone", 1, &[(method::SESSIONS_SHOW, json!({"id": "gone"}))]);
+}
+
+#[test]
+fn ask_wants_the_whole_turn_only_for_the_object() {
+    for (line, brief) in
+        [("ask x", true), ("ask x --format json", false), ("ask x --format json --transcript", false)]
+    {
+        let fake = Fake::start(answer);
+        assert_eq!(run(&fake, line), 0, "{line}");
+        let asked = fake.asked();
+        let waited = asked.iter().find(|(method, _)| method == method::TURN_WAIT).map(|(_, params)| params);
+        assert_eq!(waited, Some(&json!({"turn": "t", "brief": brief})), "{line}");
+    }
+}
+
+#[test]
+fn an_export_is_written_once_unless_it_is_forced() {
+    let fake = Fake::start(answer);
+    let file = fake.context.here.join("out.md");
+    assert_eq!(run(&fake, "session export s --format markdown --output out.md"), 0);
+    assert!(fs::read_to_string(&file).is_ok_and(|text| text.starts_with("# Session s\n")));
+    let asked = fake.asked();
+    let methods: Vec<_> = asked.iter().map(|(method, _)| method.as_str()).collect();
+    assert_eq!(methods, [method::SESSIONS_SHOW, method::TRACE_SHOW, method::EVENTS_SUBSCRIBE]);
+    assert_eq!(run(&fake, "session export s --output out.md"), 73);
+    assert_eq!(fake.asked().len(), 3, "nothing is asked in vain");
+    assert_eq!(run(&fake, "session export s --output out.md --force"), 0);
+    assert!(fs::read_to_string(&file).is_ok_and(|text| text.starts_with('{')));
+    // What cannot be read leaves no file.
+    assert_eq!(run(&fake, "session export gone --output gone.json"), 1);
+    assert!(!fake.context.here.join("gone.json").exists());
+}
+
+#[test]
+fn a_verb_that_needs_a_daemon_says_that_there_is_none() {
+    let fake = Fake::absent();
+    let lines = [
+        "status",
+        "trace s",
+        "usage",
+        "why t",
+        "session list",
+        "session stop s",
+        "session export s",
+        "bus dead",
+        "bus dead retry 1",
+        "bus dead drop 1",
+    ];
+    for line in lines {
+        assert_eq!(run(&fake, line), 69, "{line}");
+    }
+}

@@ -1,0 +1,252 @@
+//! The limits of one run.
+
+use serde_json::{Value, json};
+
+use super::{AgentOf, House, TOKENS, answers, call, field, restless, results, row, spread, tokens};
+use crate::harness::{
+    model_server::{Say, latest, offered},
+    wire::Wire,
+};
+
+/// A limit of a run that is met by one message.
+struct Case<'a> {
+    /// The key that is met.
+    limit: &'a str,
+    /// What is known of the model.
+    profile: &'a str,
+    /// The first of them is addressed.
+    agents: &'a [AgentOf<'a>],
+    model: Box<dyn Fn(&Value) -> Say + Send + Sync>,
+    /// Status and class.
+    ends: (&'a str, &'a str),
+    /// Each stands in the error, or, of a turn that succeeds, in the result of a tool.
+    says: &'a [&'a str],
+    requests: usize,
+    /// What was spent, where not each request counts.
+    tokens: Option<u64>,
+    /// The event that tells of the limit: used and allowed.
+    told: Option<(u64, u64)>,
+}
+
+impl Default for Case<'_> {
+    fn default() -> Self {
+        Self {
+            limit: "",
+            profile: "",
+            agents: &[],
+            model: Box::new(|_| Say::Text("done".into())),
+            ends: ("error", "budget"),
+            says: &[],
+            requests: 0,
+            tokens: None,
+            told: None,
+        }
+    }
+}
+
+fn check(case: Case<'_>) {
+    let Case { limit, profile, agents, model, ends, says, requests, tokens: spent, told } = case;
+    let house = House::build(profile, "", agents, model);
+    let turn = house.daemon.turn("s", &format!("@{} go", agents[0].0));
+    let texts: Vec<String> = match turn["status"] == "success" {
+        true => results(&turn).into_iter().map(|(_, content)| content).collect(),
+        false => vec![field(&turn, "error")],
+    };
+    let message = texts.iter().find(|text| text.contains(says[0])).cloned().unwrap_or_default();
+    row(limit, &turn, &message, house.requests());
+    assert_eq!((turn["status"].as_str(), field(&turn, "class").as_str()), (Some(ends.0), ends.1), "{turn}");
+    assert!(says.iter().all(|part| message.contains(part)), "{limit}: {texts:?}\n{turn}");
+    assert!(turn["content"].as_str().is_some_and(|content| !content.is_empty()), "never an empty end: {turn}");
+    assert_eq!(house.requests(), requests, "{limit}: {turn}");
+    assert_eq!(tokens(&turn), spent.unwrap_or(TOKENS * requests as u64), "{limit}: {turn}");
+    let exceeded = house.exceeded("s");
+    match told {
+        None => {}
+        Some((used, allowed)) => {
+            assert_eq!(exceeded.len(), 1, "told once: {exceeded:?}");
+            assert_eq!(exceeded[0]["limit"], limit, "{exceeded:?}");
+            let numbers = (exceeded[0]["used"].as_u64(), exceeded[0]["allowed"].as_u64());
+            assert_eq!(numbers, (Some(used), Some(allowed)), "{limit}: {exceeded:?}");
+        }
+    }
+}
+
+#[test]
+fn a_run_has_so_many_steps() {
+    check(Case {
+        limit: "max_turns",
+        agents: &[("one", "  uses_tools: [faulty]\n  limits: {max_turns: 2}\n")],
+        model: Box::new(restless("faulty_echo")),
+        says: &["`one`", "has used 2 of the 2 steps", "`max_turns`"],
+        requests: 2,
+        told: Some((2, 2)),
+        ..Case::default()
+    });
+}
+
+#[test]
+fn a_run_has_so_many_tokens() {
+    // What the tool gives would be the next request, and does not fit.
+    check(Case {
+        limit: "max_tokens_per_invocation",
+        agents: &[(
+            "one",
+            "  uses_tools: [faulty/faulty_big]\n  limits: {max_tokens_per_invocation: 1500}\n",
+        )],
+        model: Box::new(|_| call("faulty_big", json!({"bytes": 6000}))),
+        says: &["`one`", "60 of 1500 tokens", "`max_tokens_per_invocation`", "does not fit"],
+        requests: 1,
+        told: Some((60, 1500)),
+        ..Case::default()
+    });
+}
+
+#[test]
+fn a_run_has_so_much_time() {
+    check(Case {
+        limit: "time_budget_ms",
+        agents: &[("one", "  uses_tools: [faulty]\n  limits: {time_budget_ms: 400}\n")],
+        model: Box::new(|_| call("faulty_hang", json!({}))),
+        ends: ("error", "timeout"),
+        says: &["of 400 ms", "`time_budget_ms`"],
+        requests: 1,
+        ..Case::default()
+    });
+}
+
+#[test]
+fn a_step_has_so_many_calls() {
+    check(Case {
+        limit: "max_tool_calls_per_step",
+        agents: &[("one", "  uses_tools: [faulty]\n  limits: {max_tool_calls_per_step: 2}\n")],
+        model: Box::new(|request| match latest(request).0 == "tool" {
+            true => Say::Text("done".into()),
+            false => Say::Call((0..4).map(|n| ("faulty_echo".to_owned(), json!({"n": n}))).collect()),
+        }),
+        ends: ("success", ""),
+        says: &["not run: at most 2 tool calls are allowed in one step"],
+        requests: 2,
+        ..Case::default()
+    });
+}
+
+#[test]
+fn a_model_request_is_repeated_so_often() {
+    for (retries, requests) in [(0, 1), (1, 2)] {
+        check(Case {
+            limit: "max_retries",
+            agents: &[("one", &format!("  limits: {{max_retries: {retries}}}\n"))],
+            model: Box::new(|_| Say::Fail(Wire::Status(503, "overloaded"))),
+            ends: ("error", "network"),
+            says: &["overloaded"],
+            requests,
+            tokens: Some(0),
+            ..Case::default()
+        });
+    }
+}
+
+#[test]
+fn a_tool_has_so_much_time() {
+    check(Case {
+        limit: "tool_timeout_ms",
+        agents: &[("one", "  uses_tools: [faulty]\n  limits: {tool_timeout_ms: 200}\n")],
+        model: Box::new(|request| match latest(request).0 == "tool" {
+            true => Say::Text("done".into()),
+            false => call("faulty_hang", json!({})),
+        }),
+        ends: ("success", ""),
+        says: &["its time was over"],
+        requests: 2,
+        ..Case::default()
+    });
+}
+
+/// Each calls the agent below it, and then says what it heard.
+fn chain(request: &Value) -> Say {
+    let below = offered(request).into_iter().find(|tool| tool.starts_with("agent_"));
+    match (below, answers(request)) {
+        (Some(tool), 0) => call(&tool, json!({"task": "go"})),
+        _ => Say::Text(format!("I heard: {}", latest(request).1)),
+    }
+}
+
+#[test]
+fn agents_stand_so_deep() {
+    check(Case {
+        limit: "max_depth",
+        agents: &[
+            ("one", "  uses_agents: [two]\n  limits: {max_depth: 1}\n"),
+            ("two", "  uses_agents: [three]\n"),
+            ("three", ""),
+        ],
+        model: Box::new(chain),
+        ends: ("success", ""),
+        says: &["`three`", "`max_depth`", "depth 2 of at most 1"],
+        // Two of `one` and two of `two`; `three` never asks.
+        requests: 4,
+        told: Some((2, 1)),
+        ..Case::default()
+    });
+}
+
+#[test]
+fn a_run_has_so_many_tool_calls() {
+    check(Case {
+        limit: "max_tool_calls",
+        agents: &[("one", "  uses_tools: [faulty]\n  limits: {max_tool_calls: 3}\n")],
+        model: Box::new(|request| {
+            let n = answers(request);
+            Say::Call((0..2).map(|at| ("faulty_echo".to_owned(), json!({"n": 2 * n + at}))).collect())
+        }),
+        says: &["`one`", "3 of the 3 tool calls", "`max_tool_calls`"],
+        requests: 2,
+        told: Some((3, 3)),
+        ..Case::default()
+    });
+}
+
+#[test]
+fn a_tree_has_so_many_runs() {
+    check(Case {
+        limit: "max_invocations",
+        agents: &[("one", "  uses_agents: [two]\n  limits: {max_invocations: 2}\n"), ("two", "")],
+        model: Box::new(|request| spread(request, 3)),
+        ends: ("success", ""),
+        says: &["`one`", "2 of the 2 runs", "`max_invocations`"],
+        // Two of `one`, one of the only `two`.
+        requests: 3,
+        ..Case::default()
+    });
+}
+
+#[test]
+fn a_run_costs_so_much() {
+    check(Case {
+        limit: "max_cost_usd",
+        profile: "input_usd: 100, cached_usd: 100, output_usd: 100",
+        agents: &[(
+            "one",
+            "  uses_tools: [faulty/faulty_big]\n  parameters: {max_output_tokens: 10}\n  limits: {max_cost_usd: 0.12}\n",
+        )],
+        model: Box::new(|_| call("faulty_big", json!({"bytes": 6000}))),
+        says: &["`one`", "$0.0060 of $0.1200", "`max_cost_usd`"],
+        requests: 1,
+        told: Some((6000, 120_000)),
+        ..Case::default()
+    });
+}
+
+#[test]
+fn under_a_cost_limit_a_price_must_be_known_unless_it_is_allowed() {
+    check(Case {
+        limit: "allow_unknown_price",
+        agents: &[("one", "  limits: {max_cost_usd: 1}\n")],
+        says: &["`max_cost_usd`", "price of its model is unknown", "`allow_unknown_price: true`"],
+        told: Some((0, 1_000_000)),
+        ..Case::default()
+    });
+    let allowed = "  limits: {max_cost_usd: 1, allow_unknown_price: true}\n";
+    let house = House::build("", "", &[("one", allowed)], |_| Say::Text("done".into()));
+    assert_eq!(house.daemon.turn("s", "@one go")["content"], "done");
+}

@@ -100,17 +100,30 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Input and output.
+    /// Input and output. Sums stop at the largest number: what a provider reports need not be sensible.
     pub fn total(&self) -> u64 {
-        self.input_tokens + self.output_tokens
+        self.input_tokens.saturating_add(self.output_tokens)
     }
 }
 
 impl std::ops::AddAssign for Usage {
     fn add_assign(&mut self, other: Self) {
-        self.input_tokens += other.input_tokens;
-        self.cached_tokens += other.cached_tokens;
-        self.output_tokens += other.output_tokens;
-        self.reasoning_tokens += other.reasoning_tokens;
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.reasoning_tokens = self.reasoning_tokens.saturating_add(other.reasoning_tokens);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_that_no_model_can_have_had_does_not_overflow() {
+        let most = Usage { input_tokens: u64::MAX, output_tokens: 1, ..Usage::default() };
+        let mut sum = most;
+        sum += most;
+        assert_eq!((sum.total(), sum.input_tokens, sum.output_tokens), (u64::MAX, u64::MAX, 2));
     }
 }

@@ -1,5 +1,6 @@
 //! The control API of a running kernel.
 
 mod insight;
+mod lines;
 pub mod methods;
 pub mod server;

@@ -22,14 +22,21 @@ const BELOW: &str = r#"agent_sub {"task": "faulty_echo {\"a\": 1}"}"#;
 
 fn names(nodes: &Value) -> Vec<String> {
     let nodes = nodes.as_array().map_or(&[][..], Vec::as_slice);
-    nodes.iter().map(|n| format!("{} {}", n["kind"].as_str().unwrap_or(""), n["name"].as_str().unwrap_or(""))).collect()
+    nodes
+        .iter()
+        .map(|n| format!("{} {}", n["kind"].as_str().unwrap_or(""), n["name"].as_str().unwrap_or("")))
+        .collect()
 }
 
 #[test]
 fn a_trace_shows_the_tree_of_a_turn_with_what_each_part_took() {
     let asked = Fault::obedient().prepare(sub).ask("faulty_error {}").again(BELOW);
     let trace = asked.daemon.json(&["trace", "s", "--turn", "-1", "--json"]);
-    assert_eq!((trace.as_array().map(Vec::len), &trace[0]["turn"]), (Some(1), &json!(asked.turn)), "{trace:#}");
+    assert_eq!(
+        (trace.as_array().map(Vec::len), &trace[0]["turn"]),
+        (Some(1), &json!(asked.turn)),
+        "{trace:#}"
+    );
     let root = &trace[0]["nodes"][0];
     assert_eq!(names(&trace[0]["nodes"]), ["run orchestrator"]);
     assert_eq!(names(&root["nodes"]), ["model local/test", "tool agent_sub", "model local/test"]);
@@ -40,7 +47,11 @@ fn a_trace_shows_the_tree_of_a_turn_with_what_each_part_took() {
     assert_eq!(below["path"], json!(["orchestrator", "sub"]));
     for (run, calls) in [(root, 4), (below, 2)] {
         let used = (run["usage"]["input_tokens"].as_u64(), run["usage"]["output_tokens"].as_u64());
-        assert_eq!(used, (Some(INPUT * calls), Some(OUTPUT * calls)), "those below are counted once: {run:#}");
+        assert_eq!(
+            used,
+            (Some(INPUT * calls), Some(OUTPUT * calls)),
+            "those below are counted once: {run:#}"
+        );
     }
     let echo = &below["nodes"][1];
     assert_eq!((&echo["bytes_in"], &echo["bytes_out"]), (&json!(7), &json!(7)), "{echo:#}");
@@ -67,7 +78,11 @@ fn usage_is_what_the_model_counted_by_whatever_it_is_asked_and_no_restart_or_cra
         let rows = rows.as_array().expect("rows").clone();
         let row = |r: &Value| {
             let total = tokens(&json!([r]));
-            (r["key"].as_str().expect("a key").to_owned(), r["invocations"].as_u64().unwrap_or(0), total.0 + total.1)
+            (
+                r["key"].as_str().expect("a key").to_owned(),
+                r["invocations"].as_u64().unwrap_or(0),
+                total.0 + total.1,
+            )
         };
         rows.iter().map(row).collect()
     };
@@ -108,7 +123,10 @@ fn an_export_holds_everything_in_each_form() {
     daemon.says(&["session", "export", "s", "--output", name]);
     let mode = fs::metadata(&file).expect("a file").permissions().mode() & 0o777;
     assert_eq!(mode, 0o600, "{mode:o}");
-    assert!(!daemon.drupe(&["session", "export", "s", "--output", name]).status.success(), "it is not overwritten");
+    assert!(
+        !daemon.drupe(&["session", "export", "s", "--output", name]).status.success(),
+        "it is not overwritten"
+    );
     daemon.says(&["session", "export", "s", "--output", name, "--force"]);
     let whole: Value = serde_json::from_slice(&fs::read(&file).expect("a file")).expect("JSON");
     let shown = daemon.client().ask("sessions.show", json!({"id": "s"})).expect("the session");
@@ -128,7 +146,8 @@ fn an_export_holds_everything_in_each_form() {
     assert!(seqs.len() == events && seqs.windows(2).all(|w| w[0] < w[1]), "{seqs:?}");
 
     let text = daemon.says(&["session", "export", "s", "--format", "markdown"]);
-    for part in ["# Session s", "## Turn 1", "## Turn 2", "> hello", "@sub calls `faulty_echo`", "### Trace"] {
+    for part in ["# Session s", "## Turn 1", "## Turn 2", "> hello", "@sub calls `faulty_echo`", "### Trace"]
+    {
         assert!(text.contains(part), "{part}\n{text}");
     }
 }
@@ -138,12 +157,15 @@ fn what_a_preview_leaves_out_can_be_read_in_full() {
     const BYTES: usize = 100_000;
     let asked = Fault::obedient().ask(&format!("faulty_big {{\"bytes\": {BYTES}}}"));
     let events = asked.daemon.events("s");
-    let item = events.iter().find(|e| e["kind"] == "interaction.item.completed" && e["data"]["item"]["name"] == "faulty_big");
+    let item = events
+        .iter()
+        .find(|e| e["kind"] == "interaction.item.completed" && e["data"]["item"]["name"] == "faulty_big");
     let preview = &item.unwrap_or_else(|| panic!("{events:#?}"))["data"]["item"]["output"];
     assert_eq!((&preview["truncated"], &preview["bytes"]), (&json!(true), &json!(BYTES)), "{preview}");
     assert!(preview["text"].as_str().is_some_and(|t| t.len() <= 4096));
     let handle = preview["handle"].as_str().expect("a handle");
-    let show = |session: &str| asked.daemon.client().ask("items.show", json!({"session": session, "id": handle}));
+    let show =
+        |session: &str| asked.daemon.client().ask("items.show", json!({"session": session, "id": handle}));
     let whole = show("s").expect("the item");
     assert!(whole["output"].as_str().is_some_and(|t| t == "x".repeat(BYTES)), "all of it");
     assert!(whole["input"].as_str().is_some_and(|t| t.contains("100000")), "{}", whole["input"]);

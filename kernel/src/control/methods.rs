@@ -13,7 +13,7 @@ use drupe_extension_api::{
     wire::{Submit, Submitted},
 };
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::insight;
 use crate::{
@@ -41,8 +41,8 @@ pub async fn call(
     kernel: &Arc<Kernel>,
     caller: Caller<'_>,
     name: &str,
-    params: Value,
-) -> Result<Value, Fault> {
+    params: &RawValue,
+) -> Result<Box<RawValue>, Fault> {
     match name {
         method::STATUS => give(status(kernel).await?),
         method::STOP => {
@@ -159,17 +159,17 @@ pub async fn submit_for(
     kernel.submit(Submit { channel, ..submit }).await
 }
 
-fn take<T: DeserializeOwned>(params: Value) -> Result<T, Fault> {
-    serde_json::from_value(params)
+fn take<T: DeserializeOwned>(params: &RawValue) -> Result<T, Fault> {
+    serde_json::from_str(params.get())
         .map_err(|error| Fault::invalid(format!("the parameters cannot be read: {error}")))
 }
 
-fn take_or_default<T: DeserializeOwned + Default>(params: Value) -> Result<T, Fault> {
-    if params.is_null() { Ok(T::default()) } else { take(params) }
+fn take_or_default<T: DeserializeOwned + Default>(params: &RawValue) -> Result<T, Fault> {
+    if params.get() == RawValue::NULL.get() { Ok(T::default()) } else { take(params) }
 }
 
-fn give(value: impl Serialize) -> Result<Value, Fault> {
-    serde_json::to_value(value).map_err(Fault::internal)
+fn give(value: impl Serialize) -> Result<Box<RawValue>, Fault> {
+    to_raw_value(&value).map_err(Fault::internal)
 }
 
 fn operator_only(caller: Caller<'_>, name: &str) -> Result<(), Fault> {
@@ -288,15 +288,19 @@ async fn wait(kernel: &Arc<Kernel>, ask: TurnArgument) -> Result<TurnResult, Fau
         match &mut watched {
             // Watched before it is looked at again, so that an end in between is seen by one of the two.
             None => watched = Some(kernel.bus.watch(&queued.inbound.session)),
-            Some(events) => until_completed(kernel, events, turn).await?,
+            Some(events) => {
+                if until_completed(kernel, events, turn).await? {
+                    break;
+                }
+            }
         }
     }
     let result = kernel.store.turn_result(turn, *brief).await.map_err(store_fault)?;
     result.ok_or_else(|| Fault::not_found(format!("there is no turn `{turn}`")))
 }
 
-/// Waits for the event that ends a turn, or until events were missed.
-async fn until_completed(kernel: &Kernel, events: &mut Watch, turn: &TurnId) -> Result<(), Fault> {
+/// Waits for the event that ends a turn; false where events were missed, and it may have been among them.
+async fn until_completed(kernel: &Kernel, events: &mut Watch, turn: &TurnId) -> Result<bool, Fault> {
     loop {
         let event = tokio::select! {
             event = events.recv() => event,
@@ -306,10 +310,10 @@ async fn until_completed(kernel: &Kernel, events: &mut Watch, turn: &TurnId) -> 
             Watched::Event(event) => {
                 let ends = matches!(event.body, EventBody::TurnCompleted { .. });
                 if ends && event.turn.as_ref() == Some(turn) {
-                    return Ok(());
+                    return Ok(true);
                 }
             }
-            Watched::Skipped => return Ok(()),
+            Watched::Skipped => return Ok(false),
         }
     }
 }

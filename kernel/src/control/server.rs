@@ -8,22 +8,20 @@ use std::{os::unix::net::UnixListener as StdListener, pin::pin, sync::Arc, time:
 use drupe_bus::Watched;
 use drupe_extension_api::{
     Event, EventBody, Fault, FaultCode, SessionId,
-    control::{
-        CONTROL_VERSION, EventsSubscribe, Hello, MAX_REQUEST, Reply, ReplyBody, Request, Welcome, method,
-    },
+    control::{CONTROL_VERSION, EventsSubscribe, Hello, Welcome, method},
 };
 use drupe_link::ControlToken;
+use serde_json::value::{RawValue, to_raw_value};
 use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    net::{
-        UnixListener, UnixStream,
-        unix::{OwnedReadHalf, OwnedWriteHalf},
-    },
+    net::{UnixListener, UnixStream, unix::OwnedReadHalf},
     sync::{Semaphore, mpsc},
 };
 use tokio_util::sync::CancellationToken;
 
-use super::methods::{self, Caller};
+use super::{
+    lines::{Lines, REPLIES, Reply, ReplyBody, Request, write_all},
+    methods::{self, Caller},
+};
 use crate::kernel::{Kernel, store_fault};
 
 /// Connections at a time; each costs a few kilobytes.
@@ -31,9 +29,6 @@ const CONNECTIONS: usize = 1024;
 
 /// Requests of one connection that are worked on at once.
 const REQUESTS: usize = 64;
-
-/// Replies that wait for a slow reader before requests of the connection wait too.
-const REPLIES: usize = 256;
 
 /// Time for a new connection to say who it is.
 const HELLO: Duration = Duration::from_secs(5);
@@ -100,7 +95,7 @@ async fn read_all(
     replies: mpsc::Sender<Reply>,
     cancel: &CancellationToken,
 ) {
-    let mut lines = Lines { read: BufReader::new(read), line: Vec::new() };
+    let mut lines = Lines::new(read);
     let Ok(Ok(Some(first))) = tokio::time::timeout(HELLO, lines.next()).await else { return };
     if !welcome(&first, token, &replies).await {
         return;
@@ -137,14 +132,15 @@ async fn read_all(
 
 /// Checks the token of the first request.
 async fn welcome(request: &Request, token: &ControlToken, replies: &mpsc::Sender<Reply>) -> bool {
-    let hello = serde_json::from_value::<Hello>(request.params.clone())
+    let hello = serde_json::from_str::<Hello>(request.params().get())
         .ok()
         .filter(|_| request.method == method::HELLO);
     let newer = hello.as_ref().is_some_and(|hello| hello.version > CONTROL_VERSION);
     let good = hello.is_some_and(|hello| token.matches(&hello.token)) && !newer;
     let body = if good {
         let welcome = Welcome { version: CONTROL_VERSION, from: "kernel".into() };
-        ReplyBody::Result(serde_json::to_value(welcome).unwrap_or_default())
+        to_raw_value(&welcome)
+            .map_or_else(|error| ReplyBody::Error(Fault::internal(error)), ReplyBody::Result)
     } else if newer {
         let fault = Fault::unsupported("a control API newer than the daemon");
         ReplyBody::Error(fault.help("restart the daemon after an upgrade"))
@@ -160,12 +156,12 @@ async fn welcome(request: &Request, token: &ControlToken, replies: &mpsc::Sender
 async fn answer(kernel: &Arc<Kernel>, request: Request, replies: &mpsc::Sender<Reply>) {
     let id = request.id;
     let result = if request.method == method::EVENTS_SUBSCRIBE {
-        match serde_json::from_value(request.params) {
-            Ok(ask) => subscribe(kernel, id, ask, replies).await.map(|()| serde_json::Value::Null),
+        match serde_json::from_str(request.params().get()) {
+            Ok(ask) => subscribe(kernel, id, ask, replies).await.map(|()| RawValue::NULL.to_owned()),
             Err(error) => Err(Fault::invalid(error.to_string())),
         }
     } else {
-        methods::call(kernel, Caller::Operator, &request.method, request.params).await
+        methods::call(kernel, Caller::Operator, &request.method, request.params()).await
     };
     let body = result.map_or_else(ReplyBody::Error, ReplyBody::Result);
     // The client may be gone.
@@ -183,8 +179,8 @@ async fn subscribe(
     let mut live = kernel.bus.watch(&ask.session);
     let mut after = ask.after;
     let gone = |_| Fault::new(FaultCode::Cancelled, "the client is gone");
-    let send = async |event: Event| {
-        let body = ReplyBody::Event(Box::new(event));
+    let send = async |event: Arc<Event>| {
+        let body = ReplyBody::Event(event);
         replies.send(Reply { id, body }).await.map_err(gone)
     };
     'kept: loop {
@@ -193,7 +189,7 @@ async fn subscribe(
             let whole = page.len() < PAGE;
             for event in page {
                 after = event.seq;
-                send(event).await?;
+                send(Arc::new(event)).await?;
             }
             if whole {
                 break;
@@ -204,14 +200,14 @@ async fn subscribe(
         }
         loop {
             match live.recv().await {
-                Watched::Event(event) if event.seq == 0 => send((*event).clone()).await?,
+                Watched::Event(event) if event.seq == 0 => send(event).await?,
                 Watched::Event(event) if event.seq > after => {
                     after = event.seq;
-                    send((*event).clone()).await?;
+                    send(event).await?;
                 }
                 Watched::Event(_) => {}
                 Watched::Skipped => {
-                    send(skipped(kernel, &ask.session)).await?;
+                    send(Arc::new(skipped(kernel, &ask.session))).await?;
                     continue 'kept;
                 }
             }
@@ -231,46 +227,5 @@ fn skipped(kernel: &Kernel, session: &SessionId) -> Event {
         correlation_id: None,
         agent: None,
         body: EventBody::StreamSkipped,
-    }
-}
-
-struct Lines {
-    read: BufReader<OwnedReadHalf>,
-    line: Vec<u8>,
-}
-
-impl Lines {
-    /// The next request; none at the end of the stream.
-    async fn next(&mut self) -> Result<Option<Request>, Fault> {
-        self.line.clear();
-        let mut bounded = (&mut self.read).take(MAX_REQUEST as u64 + 1);
-        let read = bounded.read_until(b'\n', &mut self.line).await.map_err(Fault::from)?;
-        if read == 0 {
-            return Ok(None);
-        }
-        if self.line.len() > MAX_REQUEST {
-            return Err(Fault::invalid(format!("a request has at most {MAX_REQUEST} bytes")));
-        }
-        serde_json::from_slice(&self.line)
-            .map(Some)
-            .map_err(|error| Fault::invalid(format!("a request is one line of JSON: {error}")))
-    }
-}
-
-/// Writes replies, those that wait together in one write.
-async fn write_all(mut write: OwnedWriteHalf, mut waiting: mpsc::Receiver<Reply>) {
-    let mut buffer = Vec::new();
-    let mut batch = Vec::new();
-    while waiting.recv_many(&mut batch, REPLIES).await > 0 {
-        buffer.clear();
-        for reply in batch.drain(..) {
-            // A reply is plain data; it always has a form in JSON.
-            if serde_json::to_writer(&mut buffer, &reply).is_ok() {
-                buffer.push(b'\n');
-            }
-        }
-        if write.write_all(&buffer).await.is_err() {
-            return;
-        }
     }
 }

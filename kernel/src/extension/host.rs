@@ -215,15 +215,9 @@ impl Owner {
             host::CONTROL => {
                 self.right(Right::Control, operation)?;
                 let ControlCall { method, params } = read(payload)?;
-                write(
-                    control::methods::call(
-                        &kernel,
-                        control::methods::Caller::Extension(&self.manifest),
-                        &method,
-                        params,
-                    )
-                    .await?,
-                )
+                let caller = control::methods::Caller::Extension(&self.manifest);
+                let params = serde_json::value::to_raw_value(&params).map_err(Fault::internal)?;
+                write(control::methods::call(&kernel, caller, &method, &params).await?)
             }
             host::TOOLS_CHANGED => write(Box::pin(crate::boot::rewire(&kernel, id)).await?),
             _ => Err(Fault::unsupported(operation)),

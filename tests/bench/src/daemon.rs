@@ -15,7 +15,11 @@ use drupe_link::{ControlToken, Home};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::{process, settings::Settings, turns::Work};
+use crate::{
+    process,
+    settings::Settings,
+    turns::{KEEPER, VALUE, Work},
+};
 
 /// Nothing takes longer, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -39,7 +43,9 @@ impl Daemon {
         notices.set_read_timeout(Some(PATIENCE))?;
         // JSON is YAML.
         fs::write(home.path().join("drupe.yaml"), settings.config(address)?.to_string())?;
-        Ok(Self { home, settings, supervisor: None, notices })
+        let daemon = Self { home, settings, supervisor: None, notices };
+        daemon.value_of("orchestrator")?;
+        Ok(daemon)
     }
 
     /// Puts a copy of the test plugin there, whose tools begin with its id, to run where `isolation` says. Each copy has
@@ -76,6 +82,19 @@ impl Daemon {
              uses_tools: [kv]\n"
         );
         self.extension(id, &manifest)
+    }
+
+    /// Puts the agent of [`Work::Delegate`] there, with a value to find.
+    pub fn keeper(&self, manifest: &str) -> Result<()> {
+        self.extension(KEEPER.0, manifest)?;
+        self.value_of(KEEPER.0)
+    }
+
+    /// Keeps the value of [`Work::Tool`] for an agent, as `kv_set` would.
+    fn value_of(&self, agent: &str) -> Result<()> {
+        let folder = self.path().join("data/kv/agents");
+        fs::create_dir_all(&folder)?;
+        Ok(fs::write(folder.join(format!("{agent}.json")), json!({VALUE.0: VALUE.1}).to_string())?)
     }
 
     /// Puts an extension without code there.
@@ -201,10 +220,12 @@ pub fn submit_in(session: &str, text: &str) -> Value {
 
 /// Refuses a turn that did not go well: measuring it would be measuring something else.
 pub fn check_turn(result: &Value, work: Work) -> Result<()> {
-    let (status, tools) = (&result["status"], result["transcript"].as_array().into_iter().flatten());
-    let tools = tools.filter(|entry| entry["role"] == "tool").count();
-    let calls = if work == Work::Delegate { 2 } else { work.calls().len() };
-    ensure!(status == "success" && tools == calls, "a turn of `{}` went wrong: {result}", work.name());
+    let entries = result["transcript"].as_array().into_iter().flatten();
+    let ran = entries.filter(|entry| entry["role"] == "tool" && entry["status"] == "ok");
+    let mut ran: Vec<_> = ran.filter_map(|entry| entry["name"].as_str()).collect();
+    ran.sort_unstable();
+    let well = result["status"] == "success" && ran == work.tools();
+    ensure!(well, "a turn of `{}` went wrong: {result}", work.name());
     Ok(())
 }
 
@@ -261,5 +282,33 @@ pub fn result(line: &str) -> Result<Value> {
     match reply.get_mut("result") {
         Some(result) => Ok(result.take()),
         None => bail!("the daemon answered: {}", reply["error"]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_counts_only_with_the_tools_that_it_should_run() {
+        let tool = |name, status| json!({"role": "tool", "name": name, "status": status});
+        let turn = |status, transcript| json!({"status": status, "transcript": transcript});
+        let user = json!({"role": "user", "content": "x"});
+        for (result, work, good) in [
+            (turn("success", json!([user])), Work::Echo, true),
+            (turn("success", json!([tool("kv_get", "ok")])), Work::Echo, false),
+            (turn("success", json!([user, tool("kv_get", "ok")])), Work::Tool, true),
+            (turn("failed", json!([tool("kv_get", "ok")])), Work::Tool, false),
+            (turn("success", json!([tool("kv_get", "error")])), Work::Tool, false),
+            (turn("success", json!([tool("kv_list", "ok")])), Work::Tool, false),
+            (
+                turn("success", json!([tool("agent_keeper", "ok"), tool("kv_get", "ok")])),
+                Work::Delegate,
+                true,
+            ),
+            (turn("success", json!([tool("kv_get", "ok"), tool("kv_get", "ok")])), Work::Delegate, false),
+        ] {
+            assert_eq!(check_turn(&result, work).is_ok(), good, "{result}");
+        }
     }
 }

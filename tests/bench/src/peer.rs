@@ -17,21 +17,15 @@ use crate::{
     load,
     process::Cores,
     settings::{Settings, Shipped},
-    turns::Work,
+    turns::{TOOLS, Work},
 };
 
 /// The argument that makes this program a peer.
 pub const ROLE: &str = "peer";
 
-/// The extension with tools to be measured.
-const TOOLS: &str = "bench_tools";
-
-/// The agent to which is delegated; the name of its tool is what the model looks for.
-const LOOKUP: (&str, &str) = (
-    "lookup",
-    "id: lookup\nname: Lookup\ndescription: Delegate a lookup to the sub-agent.\nagent:\n  model: bench/sub\n  \
-     instructions: You are a helpful agent. Answer briefly.\n  uses_tools: [kv/kv_get]\n",
-);
+/// The agent to which is delegated; its model is another, and the name of its tool is what the first looks for.
+const KEEPER: &str = "id: keeper\nname: Keeper\ndescription: Delegate a lookup to the sub-agent.\nagent:\n  \
+     model: bench/sub\n  instructions: You are a helpful agent. Answer briefly.\n  uses_tools: [kv/kv_get]\n";
 
 /// Does what the arguments say.
 pub fn main(arguments: &[String]) -> Result<()> {
@@ -165,7 +159,7 @@ impl Asked {
         };
         let mut daemon = Daemon::home(&self.address, settings)?;
         if scenario == Scenario::Whole(Work::Delegate) {
-            daemon.extension(LOOKUP.0, LOOKUP.1)?;
+            daemon.keeper(KEEPER)?;
         }
         if scenario == Scenario::Whole(Work::Fanout) || records > 0 {
             daemon.tools(TOOLS, records)?;

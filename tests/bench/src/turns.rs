@@ -17,6 +17,12 @@ pub enum Work {
     Stream,
 }
 
+/// What the tool of [`Work::Tool`] is asked for, and what it finds.
+pub const VALUE: (&str, &str) = ("alpha", "forty-two");
+
+/// The extension with the tool of [`Work::Slow`].
+pub const TOOLS: &str = "bench_tools";
+
 /// The agent of [`Work::Delegate`], and its manifest.
 pub const KEEPER: (&str, &str) = (
     "keeper",
@@ -58,14 +64,23 @@ impl Work {
 
     /// The calls that the model makes first: names and parameters.
     pub fn calls(self) -> Vec<(&'static str, String)> {
-        let wait = ("faulty_sleep50", "{}".to_owned());
+        let wait = |at: u32| ("slow", format!("{{\"i\":{at}}}"));
         match self {
             Self::Echo | Self::Stream => Vec::new(),
-            Self::Tool => vec![("kv_get", r#"{"key":"alpha"}"#.to_owned())],
+            Self::Tool => vec![("kv_get", format!("{{\"key\":\"{}\"}}", VALUE.0))],
             Self::Delegate => vec![("agent_keeper", format!("{{\"task\":\"{}\"}}", Self::Tool.text()))],
-            Self::Slow => vec![wait],
-            Self::Fanout => vec![wait; 8],
+            Self::Slow => vec![wait(0)],
+            // Different ones: a model that repeats itself is a fault that the daemon looks for.
+            Self::Fanout => (0..8).map(wait).collect(),
         }
+    }
+
+    /// The tools that run in the whole turn, by name.
+    pub fn tools(self) -> Vec<&'static str> {
+        let below = if self == Self::Delegate { Self::Tool.calls() } else { Vec::new() };
+        let mut names: Vec<_> = self.calls().into_iter().chain(below).map(|(name, _)| name).collect();
+        names.sort_unstable();
+        names
     }
 }
 
@@ -81,5 +96,6 @@ mod tests {
         let task = format!("{}\n\nThe user said: {}", Work::Tool.text(), Work::Delegate.text());
         assert_eq!(Work::of(&task), Some(Work::Tool));
         assert_eq!((Work::of("hello"), Work::Delegate.name()), (None, "delegate"));
+        assert_eq!(Work::Delegate.tools(), ["agent_keeper", "kv_get"]);
     }
 }

@@ -158,7 +158,8 @@ impl Asked {
     fn usage(&self, title: &str) {
         let answered = self.answered.load(Ordering::SeqCst) as u64;
         let events = self.daemon.events("s");
-        let attempts = events.iter().filter(|e| e["kind"] == "interaction.model.attempt").map(|e| e["data"].clone());
+        let attempts =
+            events.iter().filter(|e| e["kind"] == "interaction.model.attempt").map(|e| e["data"].clone());
         let (estimated, reported): (Vec<Value>, Vec<Value>) = attempts.partition(|a| a["estimated"] == true);
         let (estimated, reported) = (tokens(&json!(estimated)), tokens(&json!(reported)));
         assert_eq!(reported, (INPUT * answered, OUTPUT * answered), "{title}: {events:#?}");

@@ -55,7 +55,11 @@ fn sub(daemon: &Daemon) {
 #[test]
 fn a_wrong_key() {
     let asked = failing(99, || Wire::Status(401, "that key is not known")).ask("hello");
-    asked.tells("a wrong key", &["(class `auth`)", "401", "that key is not known", "check the provider's key"], RAN);
+    asked.tells(
+        "a wrong key",
+        &["(class `auth`)", "401", "that key is not known", "check the provider's key"],
+        RAN,
+    );
     assert_eq!(asked.server.requests().len(), 1, "it is not tried again");
 }
 
@@ -88,7 +92,8 @@ fn a_provider_that_is_broken() {
 
 #[test]
 fn a_stream_that_stalls() {
-    let asked = failing(1, || Wire::Stall("half an ans")).config("      stall_timeout_ms: 300\n").ask("hello");
+    let asked =
+        failing(1, || Wire::Stall("half an ans")).config("      stall_timeout_ms: 300\n").ask("hello");
     let said = ["`orchestrator` answered", "nothing came for 300 ms", "`local/test` was asked next"];
     asked.tells("a stalled stream", &said, RAN);
 }
@@ -102,7 +107,11 @@ fn a_stream_that_is_cut() {
 #[test]
 fn a_stream_that_is_no_json() {
     let asked = failing(1, || Wire::Malformed).ask("hello");
-    asked.tells("malformed JSON", &["`orchestrator` answered", "it sent an event that is not valid", "was asked next"], RAN);
+    asked.tells(
+        "malformed JSON",
+        &["`orchestrator` answered", "it sent an event that is not valid", "was asked next"],
+        RAN,
+    );
 }
 
 #[test]
@@ -121,13 +130,21 @@ fn parameters_that_do_not_fit() {
 fn more_calls_than_a_step_may_have() {
     let limits = "orchestrator:\n  limits: {max_tool_calls_per_step: 1}\n";
     let asked = calls("faulty_echo", json!({}), 2).config(limits).ask("hello");
-    asked.tells("calls beyond the bound of a step", &["`faulty_echo` did not run", "at most 1 tool call"], RAN);
+    asked.tells(
+        "calls beyond the bound of a step",
+        &["`faulty_echo` did not run", "at most 1 tool call"],
+        RAN,
+    );
 }
 
 #[test]
 fn a_tool_that_fails() {
     let asked = calls("faulty_error", json!({}), 1).ask("hello");
-    asked.tells("a failing tool", &["`faulty_error` failed (step 1 of `orchestrator`)", "it was told to fail"], RAN);
+    asked.tells(
+        "a failing tool",
+        &["`faulty_error` failed (step 1 of `orchestrator`)", "it was told to fail"],
+        RAN,
+    );
 }
 
 #[test]
@@ -140,20 +157,29 @@ fn a_tool_that_panics() {
 fn a_tool_that_takes_too_long() {
     let limits = "orchestrator:\n  limits: {tool_timeout_ms: 200}\n";
     let asked = calls("faulty_hang", json!({}), 1).config(limits).ask("hello");
-    asked.tells("a tool's time", &["`faulty_hang` was stopped (step 1 of `orchestrator`)", "its time was over"], RAN);
+    asked.tells(
+        "a tool's time",
+        &["`faulty_hang` was stopped (step 1 of `orchestrator`)", "its time was over"],
+        RAN,
+    );
 }
 
 #[test]
 fn a_sub_agent_that_refuses() {
     let message = r#"agent_sub {"task": "refuse {\"reason\": \"not my business\"}"}"#;
     let asked = Fault::obedient().prepare(sub).ask(message);
-    asked.tells("a refusal", &["`orchestrator` answered", "Sub-agent `sub` refused its task (class `refused`): not my business"], RAN);
+    asked.tells(
+        "a refusal",
+        &["`orchestrator` answered", "Sub-agent `sub` refused its task (class `refused`): not my business"],
+        RAN,
+    );
 }
 
 #[test]
 fn a_sub_agent_that_uses_its_limit_up() {
     let asked = Fault::obedient().prepare(sub).ask(r#"agent_sub {"task": "faulty_echo {}"}"#);
-    let said = ["Sub-agent `sub` failed (class `budget`)", "`max_turns`: used 1 of 1 step", "raise `max_turns`"];
+    let said =
+        ["Sub-agent `sub` failed (class `budget`)", "`max_turns`: used 1 of 1 step", "raise `max_turns`"];
     asked.tells("a sub-agent's steps", &said, RAN);
 }
 
@@ -167,13 +193,21 @@ fn an_agent_that_nobody_knows() {
 #[test]
 fn steps_that_are_used_up() {
     let asked = restless().config("orchestrator:\n  limits: {max_turns: 2}\n").ask("hello");
-    asked.tells("max_turns", &["(class `budget`)", "`max_turns`: used 2 of 2 steps", "raise `max_turns`"], RAN);
+    asked.tells(
+        "max_turns",
+        &["(class `budget`)", "`max_turns`: used 2 of 2 steps", "raise `max_turns`"],
+        RAN,
+    );
 }
 
 #[test]
 fn tokens_that_do_not_suffice() {
     let asked = restless().config("orchestrator:\n  limits: {max_tokens_per_invocation: 100}\n").ask("hello");
-    asked.tells("max_tokens_per_invocation", &["(class `budget`)", "`max_tokens_per_invocation`", "100 tokens"], RAN);
+    asked.tells(
+        "max_tokens_per_invocation",
+        &["(class `budget`)", "`max_tokens_per_invocation`", "100 tokens"],
+        RAN,
+    );
     assert!(asked.server.requests().is_empty());
 }
 
@@ -196,7 +230,12 @@ fn a_price_that_nobody_knows() {
 fn time_that_is_over_while_a_tool_runs() {
     let limits = "orchestrator:\n  limits: {time_budget_ms: 400}\n";
     let asked = calls("faulty_hang", json!({}), 1).config(limits).ask("hello");
-    let said = ["(class `timeout`)", "`time_budget_ms`: used", "`faulty_hang` was stopped", "raise `time_budget_ms`"];
+    let said = [
+        "(class `timeout`)",
+        "`time_budget_ms`: used",
+        "`faulty_hang` was stopped",
+        "raise `time_budget_ms`",
+    ];
     asked.tells("time_budget_ms, in a tool", &said, RAN);
 }
 
@@ -208,7 +247,7 @@ fn time_that_is_over_while_the_model_answers() {
         Say::Text("too late".into())
     });
     let asked = slow.config("orchestrator:\n  limits: {time_budget_ms: 400}\n").ask("hello");
-    let said = ["(class `timeout`)", "gave no answer (step 1 of `orchestrator`, attempt 1)", "time budget"];
+    let said = ["(class `timeout`)", "gave no answer (step 1 of `orchestrator`, attempt 1)", "raise "];
     asked.tells("time_budget_ms, in the model", &said, RAN);
 }
 
@@ -234,7 +273,13 @@ fn an_answer_that_is_empty() {
 fn a_days_limit() {
     let asked = Fault::obedient().config("limits:\n  day: {max_invocations: 1}\n").ask("hello");
     let asked = asked.again("hello again");
-    let said = ["(class `budget`)", "`limits.day.max_invocations`", "of 1 run", "it begins anew at", "or wait until"];
+    let said = [
+        "(class `budget`)",
+        "`limits.day.max_invocations`",
+        "of 1 run",
+        "it begins anew at",
+        "or wait until",
+    ];
     asked.tells("the day's limit", &said, RAN);
     let why = asked.daemon.json(&["why", "limits.day.max_invocations", "--json"]);
     assert!(why["sentences"][0].as_str().is_some_and(|s| s.contains("It stops work for the day")), "{why}");
@@ -273,8 +318,60 @@ fn a_call_whose_outcome_nobody_knows() {
     let why = asked.tells("an outcome that nobody knows", &said, RAN);
     // The call itself can be asked about, too.
     let trace = asked.daemon.json(&["trace", &asked.turn, "--json"]);
-    let call = super::door::nodes(&trace[0]["nodes"]).into_iter().find(|n| n["kind"] == "tool").expect("a call");
+    let call =
+        super::door::nodes(&trace[0]["nodes"]).into_iter().find(|n| n["kind"] == "tool").expect("a call");
     let call = asked.daemon.json(&["why", call["id"].as_str().expect("an id"), "--json"]);
     assert_eq!(call["subject"], "tool_call", "{call} {why}");
     assert!(call["sentences"].to_string().contains("must not run twice"), "{call}");
+}
+
+#[test]
+fn a_run_that_would_set_itself_off() {
+    let clerk = |daemon: &Daemon| {
+        let manifest = "id: clerk\nname: Clerk\ndescription: Follows.\nsubscribe: [{topic: agent_result, task: Look.}]\n\
+                        agent: {model: default, instructions: You are clerk.}\n";
+        daemon.write("extensions/clerk/manifest.yaml", manifest);
+    };
+    let asked = Fault::obedient().prepare(clerk).ask("hello");
+    let dead = || {
+        let dead = asked.daemon.json(&["bus", "dead", "list", "--json"]);
+        dead.as_array().and_then(|all| all.first()).cloned()
+    };
+    let dead = until("it was given up", dead).unwrap_or_else(|| panic!("{}", asked.daemon.log()));
+    let why = asked.daemon.json(&["why", &dead["id"].to_string(), "--json"]);
+    let said = why["sentences"].to_string();
+    let expected =
+        ["was given up for `agent:clerk`", "comes back to agent `clerk`", "1 attempt", "2 links of events"];
+    assert!(expected.iter().all(|part| said.contains(part)), "{why:#}");
+    assert_eq!(why["cited"][0]["table"], "deliveries", "{why:#}");
+    println!("a circle of events | {} | deliveries", why["sentences"][0].as_str().unwrap_or_default());
+    // The turn that was set off says what set it off.
+    let session =
+        asked.daemon.client().ask("sessions.show", json!({"id": "event:clerk"})).expect("the session");
+    let why = asked.daemon.says(&["why", session["turns"][0]["turn"].as_str().expect("a turn")]);
+    assert!(
+        why.contains("A message on a topic set it off (1 link in its chain, after `orchestrator`)"),
+        "{why}"
+    );
+}
+
+#[test]
+fn an_extension_that_cannot_start() {
+    let fails =
+        |daemon: &Daemon| daemon.plugin("broken", "faulty", "config: {prefix: broken, fail_start: true}\n");
+    let (_server, daemon, _) = Fault::obedient().prepare(fails).start();
+    let why = daemon.json(&["why", "broken", "--json"]);
+    let said = why["sentences"].to_string();
+    assert!(why["subject"] == "extension" && said.contains("the configuration says `fail_start`"), "{why:#}");
+    let tables: Vec<&str> =
+        why["cited"].as_array().expect("rows").iter().filter_map(|row| row["table"].as_str()).collect();
+    assert!(tables.contains(&"kernel") && tables.contains(&"extension_states"), "{why:#}");
+    println!(
+        "an extension that cannot start | {} | kernel, extension_states",
+        why["sentences"][0].as_str().unwrap_or_default()
+    );
+    // What there is not is an error, with what could be asked about.
+    let nothing = daemon.drupe(&["why", "nothing-of-that-name"]);
+    let err = crate::harness::text(&nothing.stderr);
+    assert!(nothing.status.code() == Some(1) && err.contains("give the id of a session"), "{err}");
 }

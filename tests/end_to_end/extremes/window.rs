@@ -14,11 +14,11 @@ fn work(n: usize) -> Say {
     let call = |name: &str, parameters: Value| Say::Call(vec![(name.to_owned(), parameters)]);
     match n {
         // First results, which can be set aside.
-        0..30 => call("faulty_big", json!({"bytes": 12_000 + n})),
+        0..70 => call("faulty_big", json!({"bytes": 4_000 + n})),
         // Then what it says itself, which can only be summed up.
-        30..45 => call("faulty_echo", json!({"n": n, "text": "word ".repeat(800)})),
-        // Then more than fits, all at once.
-        _ => call("faulty_echo", json!({"n": n, "text": "word ".repeat(7_000)})),
+        70..90 => call("faulty_echo", json!({"n": n, "text": "word ".repeat(400)})),
+        // Then more at once than there is room for.
+        _ => call("faulty_echo", json!({"n": n, "text": "word ".repeat(3_000)})),
     }
 }
 
@@ -26,7 +26,7 @@ fn work(n: usize) -> Say {
 fn a_history_ten_times_the_window_is_set_aside_summed_up_and_ended_with_an_answer() {
     let done = std::sync::atomic::AtomicUsize::new(0);
     let profile = format!("context_window: {WINDOW}, max_output_tokens: 1000");
-    let limits = "max_turns: 100, max_tokens_per_invocation: 10000000, max_tool_calls: 1000";
+    let limits = "max_turns: 200, max_tokens_per_invocation: 10000000, max_tool_calls: 1000";
     let scene = Scene::run(&profile, limits, move |request| {
         let system = request["messages"][0]["content"].as_str().unwrap_or_default();
         if system.starts_with("You sum up") {
@@ -41,9 +41,13 @@ fn a_history_ten_times_the_window_is_set_aside_summed_up_and_ended_with_an_answe
     let requests = scene.server.requests();
     let sizes: Vec<usize> = requests.iter().map(|request| request["messages"].to_string().len()).collect();
     let largest = sizes.iter().max().copied().unwrap_or(0);
-    let results = turn["transcript"].as_array().expect("a list").iter().map(|e| e["content"].to_string().len());
+    let results =
+        turn["transcript"].as_array().expect("a list").iter().map(|e| e["content"].to_string().len());
     let history: usize = results.sum();
-    println!("largest request: {largest} bytes of {BYTES}; history: {history} bytes; {} requests", requests.len());
+    println!(
+        "largest request: {largest} bytes of {BYTES}; history: {history} bytes; {} requests",
+        requests.len()
+    );
     assert!(history >= 10 * BYTES, "{history}");
     assert!(largest <= BYTES, "{largest}: {sizes:?}");
 

@@ -31,7 +31,8 @@ fn house(config: &str, texts: &[(&str, Value)]) -> (ModelServer, Daemon) {
 fn parts(request: &Value) -> (String, String) {
     let messages = request["messages"].as_array().expect("messages");
     let of = |role: &str| {
-        let texts = messages.iter().filter(|m| m["role"] == role).map(|m| m["content"].as_str().unwrap_or_default());
+        let texts =
+            messages.iter().filter(|m| m["role"] == role).map(|m| m["content"].as_str().unwrap_or_default());
         texts.collect::<Vec<_>>().join("\n---\n")
     };
     (of("user"), of("system"))
@@ -70,7 +71,8 @@ fn sub_agents_do_not_get_it() {
 
 #[test]
 fn the_budget_goes_to_what_matters_more() {
-    let text = |what: &str, priority: i32| json!({"text": format!("{what} ").repeat(20), "priority": priority});
+    let text =
+        |what: &str, priority: i32| json!({"text": format!("{what} ").repeat(20), "priority": priority});
     let texts = [("aaa", text("minor", 1)), ("bbb", text("major", 9)), ("ccc", text("medium", 5))];
     let (server, daemon) = house("orchestrator: {context_tokens: 120}\n", &texts);
     daemon.turn("s", "hello");
@@ -83,7 +85,7 @@ fn the_budget_goes_to_what_matters_more() {
 
 #[test]
 fn who_is_late_or_fails_is_reported_and_the_turn_goes_on() {
-    for (does, reported) in [("hang", "1000 ms"), ("fail", "the configuration says `fail`")] {
+    for (does, reported) in [("hang", "within 1s"), ("fail", "the configuration says `fail`")] {
         let texts = [("slow", json!({"does": does})), ("taste", json!({"text": "The user likes tea."}))];
         let (server, daemon) = house("", &texts);
         assert_eq!(daemon.turn("s", "hello")["content"], "done", "{does}");
@@ -91,7 +93,10 @@ fn who_is_late_or_fails_is_reported_and_the_turn_goes_on() {
         let remarks = remarks(&daemon);
         println!("{does}: {remarks:?}");
         assert_eq!(remarks.len(), 1, "{remarks:?}");
-        assert!(remarks[0].contains("`slow` gave no context") && remarks[0].contains(reported), "{remarks:?}");
+        assert!(
+            remarks[0].contains("`slow` gave no context") && remarks[0].contains(reported),
+            "{remarks:?}"
+        );
     }
 }
 

@@ -32,8 +32,10 @@ const ONE: &str = "  uses_tools: [faulty]\n";
 #[test]
 fn calls_of_one_step_run_at_the_same_time_as_far_as_it_is_said() {
     for (parallel, expected) in [(1, false), (2, true)] {
-        let agent =
-            format!("{ONE}  limits: {{parallel_tool_calls: {parallel}, tool_timeout_ms: {}}}\n", time(expected));
+        let agent = format!(
+            "{ONE}  limits: {{parallel_tool_calls: {parallel}, tool_timeout_ms: {}}}\n",
+            time(expected)
+        );
         let house = House::build("", "", &[("one", &agent)], |request| {
             let (role, text) = latest(request);
             match serde_json::from_str::<Vec<Value>>(&text) {
@@ -44,7 +46,12 @@ fn calls_of_one_step_run_at_the_same_time_as_far_as_it_is_said() {
             }
         });
         let turn = house.daemon.turn("s", &format!("@one {}", json!(pair(&house))));
-        row(&format!("parallel_tool_calls: {parallel}"), &turn, &format!("overlap: {expected}"), house.requests());
+        row(
+            &format!("parallel_tool_calls: {parallel}"),
+            &turn,
+            &format!("overlap: {expected}"),
+            house.requests(),
+        );
         assert_eq!(waited(&turn), expected, "{parallel}: {turn}");
     }
 }
@@ -61,7 +68,12 @@ fn turns_of_all_sessions_wait_for_each_other_beyond_so_many() {
         let agent = format!("{ONE}  limits: {{tool_timeout_ms: {}}}\n", time(expected));
         let house = House::on(ModelServer::obedient(), "", &config, &[("one", &agent)]);
         let turn = two(&house, |call| format!("@one faulty_effect_append {call}"));
-        row(&format!("limits.concurrency.turns: {turns}"), &turn, &format!("overlap: {expected}"), house.requests());
+        row(
+            &format!("limits.concurrency.turns: {turns}"),
+            &turn,
+            &format!("overlap: {expected}"),
+            house.requests(),
+        );
         assert_eq!(waited(&turn), expected, "{turns}: {turn}");
     }
 }

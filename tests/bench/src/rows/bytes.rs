@@ -8,7 +8,7 @@ use crate::{
     model::Model,
     report::{Row, Unit},
     settings::{Settings, Shipped},
-    turns::Work,
+    turns::{TOOLS, Work},
 };
 
 /// Extensions that are added to see what a tool adds.
@@ -56,14 +56,11 @@ pub fn measure() -> Result<Vec<Row>> {
 /// A request with so many tools, and those that are always there.
 #[expect(clippy::cast_precision_loss, reason = "hundreds of tools")]
 fn records(model: &Model, count: usize) -> Result<Asked> {
-    let settings = Settings {
-        shipped: Shipped::None,
-        tools: Some(vec!["bench_tools".to_owned()]),
-        ..Settings::default()
-    };
+    let settings =
+        Settings { shipped: Shipped::None, tools: Some(vec![TOOLS.to_owned()]), ..Settings::default() };
     let daemon = Daemon::home(model.address(), settings)?;
     // One of its tools is there in any case.
-    daemon.tools("bench_tools", count - 1)?;
+    daemon.tools(TOOLS, count - 1)?;
     Ok(Asked { count: count as f64, ..asked(model, daemon)? })
 }
 

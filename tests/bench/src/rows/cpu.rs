@@ -60,7 +60,7 @@ pub fn measure() -> Result<Vec<Row>> {
 
 fn started(model: &Model, durability: &'static str) -> Result<Daemon> {
     let mut daemon = Daemon::home(model.address(), Settings::measured(durability))?;
-    daemon.extension(KEEPER.0, KEEPER.1)?;
+    daemon.keeper(KEEPER.1)?;
     daemon.start_whole()?;
     Ok(daemon)
 }

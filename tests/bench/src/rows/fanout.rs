@@ -8,7 +8,7 @@ use crate::{
     process::fsync_ms,
     report::{Row, Unit, median},
     settings::Settings,
-    turns::Work,
+    turns::{TOOLS, Work},
 };
 
 /// Turns of each kind.
@@ -24,7 +24,7 @@ pub fn measure() -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for durability in ["full", "memory"] {
         let mut daemon = Daemon::home(model.address(), Settings { durability, ..Settings::default() })?;
-        daemon.native("faulty", "inproc")?;
+        daemon.tools(TOOLS, 0)?;
         daemon.start_whole()?;
         let fsync = if durability == "full" { fsync_ms(daemon.path())? } else { 0.0 };
         let mut client = daemon.client()?;

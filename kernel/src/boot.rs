@@ -53,11 +53,12 @@ pub async fn extensions(kernel: &Arc<Kernel>) -> Result<(), Fault> {
             lifecycle::note(kernel, &key, Event::Rejected(out));
         }
     }
-    lifecycle::bring_up(kernel).await;
-    wire_all(kernel).await?;
+    // Before any extension is there that could hand messages in.
     for turn in kernel.store.unfinished().await.map_err(store_fault)? {
         kernel.sessions.push(kernel, turn);
     }
+    lifecycle::bring_up(kernel).await;
+    wire_all(kernel).await?;
     if lifecycle::start_all(kernel).await {
         wire_all(kernel).await?;
     }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use drupe_agent::{Run, TopicMessage};
-use drupe_bus::{Delivered, Receiver, Remark, extend};
+use drupe_bus::{Delivered, Receiver, Remark, Subscriber, extend};
 use drupe_extension_api::{
     AgentId, EventBody, ExtensionId, Fault, SessionId,
     control::ExtensionState,
@@ -17,6 +17,7 @@ use drupe_extension_api::{
 };
 use drupe_journal::{DueMessage, Inbound, InboundKind, StoreError};
 use futures_util::future::BoxFuture;
+use jiff::Timestamp;
 
 use crate::{
     extension::handles::Holder,
@@ -27,6 +28,12 @@ use crate::{
 const TOPIC: usize = 128;
 const MESSAGE: usize = 64 * 1024;
 
+/// Before the number of a message in the external id of its turn.
+pub const EXTERNAL: &str = "bus:";
+
+/// Before the agent and the day in the name of the session in which it works at messages.
+const SESSION: &str = "event:";
+
 /// Makes turns of the messages that agents follow.
 pub struct ToAgents(pub Weak<Kernel>);
 
@@ -35,6 +42,10 @@ impl Receiver for ToAgents {
         Box::pin(async move {
             let Some(kernel) = self.0.upgrade() else { return Delivered::NotHere };
             let Some(inbound) = inbound(&kernel, &message) else { return Delivered::NotHere };
+            // The queue of topics holds what waits, and not that of people's messages.
+            if !kernel.sessions.of(&inbound.session).is_empty() {
+                return Delivered::NotHere;
+            }
             match kernel.take_in(inbound).await {
                 Ok(_) => Delivered::Done,
                 Err(fault) => Delivered::Later { why: fault.to_string() },
@@ -52,7 +63,7 @@ impl Receiver for ToAgents {
         );
         let Some(kernel) = self.0.upgrade() else { return };
         let agent = remark.subscriber.strip_prefix("agent:").and_then(|id| AgentId::new(id).ok());
-        let Some(session) = agent.and_then(|agent| session_of(&agent)) else { return };
+        let Some(session) = agent.and_then(|agent| session_of(&kernel, &agent)) else { return };
         let message = format!(
             "message {} of `{}` was given up: {}; `drupe bus dead list` shows it",
             remark.id, remark.topic, remark.reason
@@ -84,8 +95,8 @@ fn inbound(kernel: &Kernel, message: &DueMessage) -> Option<Inbound> {
     Some(Inbound {
         channel: String::new(),
         // The same for each delivery of this message, so that it is one turn.
-        external_id: format!("bus:{}", message.id),
-        session: session_of(&agent)?,
+        external_id: format!("{EXTERNAL}{}", message.id),
+        session: session_of(kernel, &agent)?,
         address: None,
         text,
         agent: Some(agent),
@@ -99,9 +110,25 @@ fn inbound(kernel: &Kernel, message: &DueMessage) -> Option<Inbound> {
     })
 }
 
-/// The session in which an agent works at messages.
-fn session_of(agent: &AgentId) -> Option<SessionId> {
-    SessionId::new(format!("event:{agent}")).ok()
+/// The session in which an agent works at messages: one a day, since what a session may spend is for its whole life.
+fn session_of(kernel: &Kernel, agent: &AgentId) -> Option<SessionId> {
+    let now = Timestamp::from_millisecond(kernel.clock.now_ms()).unwrap_or_default();
+    SessionId::new(format!("{SESSION}{agent}:{}", now.strftime("%Y-%m-%d"))).ok()
+}
+
+/// A turn ended: where it was set off by a message, the next one may come.
+pub fn turn_ended(kernel: &Kernel, session: &SessionId) {
+    if session.as_str().starts_with(SESSION) {
+        kernel.topics.come();
+    }
+}
+
+/// Whether a text can be a topic's name.
+pub fn check_topic(topic: &str) -> Result<(), Fault> {
+    match topic.is_empty() || topic.len() > TOPIC {
+        true => Err(Fault::invalid(format!("a topic has 1 to {TOPIC} bytes"))),
+        false => Ok(()),
+    }
 }
 
 /// Publishes what an extension says, on a topic of its own. What set it off is the run on whose behalf it says so, or
@@ -112,9 +139,7 @@ pub async fn publish(
     run: Option<Arc<Run>>,
     emit: Emit,
 ) -> Result<(), Fault> {
-    if emit.topic.is_empty() || emit.topic.len() > TOPIC {
-        return Err(Fault::invalid(format!("a topic has 1 to {TOPIC} bytes")));
-    }
+    check_topic(&emit.topic)?;
     let topic = format!("{}.{}", owner.extension, emit.topic);
     if !kernel.bus.listens(&topic) {
         return Ok(());
@@ -148,21 +173,38 @@ pub async fn publish(
     }
 }
 
-/// Has exactly those topics followed that the manifests of agents list. Messages for an agent that failed or waits are
-/// kept for it; those for one that was turned off or removed are not.
+/// Has exactly those topics followed that the manifests of agents list. Messages for an agent that failed, waits or is
+/// left out for now are kept for it; those for one that was turned off or removed are not.
 pub async fn reconcile(kernel: &Kernel) -> Result<(), StoreError> {
     let mut agents = BTreeSet::new();
     let mut known = BTreeSet::new();
-    for (manifest, state) in kernel.extensions.read(|r| (r.manifest.clone(), r.state.shown().0)) {
-        let Some(manifest) = manifest else { continue };
+    let mut unreadable = BTreeSet::new();
+    let seen = kernel.extensions.read(|r| (r.found.name.clone(), r.manifest.clone(), r.state.shown().0));
+    for (name, manifest, state) in seen {
+        let Some(manifest) = manifest else {
+            unreadable.insert(name);
+            continue;
+        };
         if matches!(state, ExtensionState::Disabled) {
             continue;
         }
         let id: ExtensionId = manifest.id.clone();
-        let topics =
-            manifest.subscribe.iter().map(|follows| (AgentId::from(id.clone()), follows.topic.clone()));
+        let topics = manifest.subscribe.iter().map(|follows| (AgentId::from(id.clone()), follows.topic.clone()));
         agents.extend(topics);
         known.insert(id);
+    }
+    // Who is left out by this start alone, or cannot be read, comes back as it was.
+    let all = kernel.start.safe_mode || kernel.start.fallback.is_some();
+    for (subscriber, topic) in kernel.store.following().await? {
+        match Subscriber::of(&subscriber) {
+            Some(Subscriber::Agent(agent)) if all || unreadable.contains(agent.as_str()) => {
+                agents.insert((agent, topic));
+            }
+            Some(Subscriber::Extension(id)) if all || unreadable.contains(id.as_str()) => {
+                known.insert(id);
+            }
+            _ => {}
+        }
     }
     kernel.topics.reconcile(&agents, &known).await
 }

@@ -25,6 +25,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     channels::Deliveries,
     ending::{Ending, Why},
+    events,
     extension::{Extensions, handles::Handles},
     sessions::Sessions,
 };
@@ -251,9 +252,14 @@ impl Kernel {
     }
 
     /// Takes a message in. Once this returns it will be answered, whatever happens to this process.
-    pub async fn submit(self: &Arc<Self>, submit: Submit) -> Result<Submitted, Fault> {
+    /// `chain` is what set it off through events.
+    pub async fn submit(self: &Arc<Self>, submit: Submit, chain: Chain) -> Result<Submitted, Fault> {
         if submit.text.trim().is_empty() {
             return Err(Fault::invalid("the message is empty"));
+        }
+        if submit.channel.is_empty() && submit.external_id.starts_with(events::EXTERNAL) {
+            let message = format!("ids that begin with `{}` are those of topics' messages", events::EXTERNAL);
+            return Err(Fault::invalid(message));
         }
         let snapshot = self.snapshot();
         if let Some(agent) = &submit.agent {
@@ -275,7 +281,7 @@ impl Kernel {
             time_budget_ms: submit.time_budget_ms,
             kind: InboundKind::User,
             queue: submit.queue.unwrap_or(self.config.inbox.queue),
-            chain: Chain::default(),
+            chain,
             correlation: None,
         };
         self.take_in(inbound).await

@@ -44,6 +44,10 @@ pub enum Stopped {
     Running,
     /// It waited, and is taken from the queue.
     Waiting(Box<QueuedTurn>),
+    /// Its message waited for the running turn to take it in, and is taken back.
+    Withdrawn,
+    /// Its message is a part of this turn by now.
+    TakenIn(TurnId),
     /// It neither runs nor waits.
     Neither,
 }
@@ -56,6 +60,9 @@ struct Active {
 
 struct Running {
     turn: TurnId,
+    /// Where its answer goes.
+    channel: String,
+    address: Option<String>,
     cancel: CancellationToken,
     steering: Arc<Steering>,
     /// Turns whose messages it was given to take in. What it does not take is queued again when it has ended.
@@ -65,7 +72,8 @@ struct Running {
 impl Sessions {
     /// Refuses when too many turns wait.
     pub fn check_room(&self) -> Result<(), Fault> {
-        let waiting: usize = self.lock().values().map(|a| a.waiting.len()).sum();
+        let given = |active: &Active| active.running.as_ref().map_or(0, |running| running.given.len());
+        let waiting: usize = self.lock().values().map(|a| a.waiting.len() + given(a)).sum();
         if waiting < MOST_WAITING {
             return Ok(());
         }
@@ -114,6 +122,15 @@ impl Sessions {
                 running.cancel.cancel();
                 return Stopped::Running;
             }
+            if let Some(running) = &mut session.running
+                && let Some(at) = running.given.iter().position(|given| given == turn)
+            {
+                if !running.steering.remove(turn) {
+                    return Stopped::TakenIn(running.turn.clone());
+                }
+                running.given.remove(at);
+                return Stopped::Withdrawn;
+            }
             let at = session.waiting.iter().position(|t| t.turn == *turn);
             if let Some(queued) = at.and_then(|at| session.waiting.remove(at)) {
                 return Stopped::Waiting(Box::new(queued));
@@ -150,6 +167,8 @@ impl Sessions {
                 let (cancel, steering) = (CancellationToken::new(), Arc::<Steering>::default());
                 known.running = Some(Running {
                     turn: turn.turn.clone(),
+                    channel: turn.inbound.channel.clone(),
+                    address: turn.inbound.address.clone(),
                     cancel: cancel.clone(),
                     steering: Arc::clone(&steering),
                     given: Vec::new(),
@@ -209,8 +228,12 @@ impl Active {
         match queued.inbound.queue {
             QueueMode::Followup => {}
             QueueMode::Interrupt => running.cancel.cancel(),
-            // A message that wants something of its own cannot be a part of another's answer.
-            QueueMode::Steer if turn::wants_its_own(&queued.inbound) => {}
+            // A message that wants something of its own cannot be a part of another's answer, nor one whose answer goes
+            // elsewhere.
+            QueueMode::Steer
+                if turn::wants_its_own(&queued.inbound)
+                    || (&queued.inbound.channel, &queued.inbound.address)
+                        != (&running.channel, &running.address) => {}
             QueueMode::Steer => {
                 let steered = Steered { turn: queued.turn.clone(), text: queued.inbound.text.clone() };
                 if running.steering.push(steered).is_ok() {
@@ -239,6 +262,7 @@ async fn work(kernel: &Arc<Kernel>, session: &SessionId) {
         let given = kernel.sessions.ended(session);
         kernel.sessions.give_back(kernel, session, given).await;
         kernel.ending.turn_ended(&turn);
+        crate::events::turn_ended(kernel, session);
     }
 }
 

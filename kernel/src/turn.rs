@@ -83,15 +83,24 @@ pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) ->
         Ok(plan) => plan,
         Err(response) => return nothing_ran(kernel, queued, start, response).await,
     };
-    if !snapshot.contexts.is_empty()
+    // A turn that goes on has what was gathered for it then.
+    let mut remarks = Vec::new();
+    if !queued.started
+        && !snapshot.contexts.is_empty()
         && Arc::ptr_eq(&plan.agent, &(snapshot.orchestrator.clone() as Arc<dyn Agent>))
     {
         let context = TurnContext { session: inbound.session.clone(), message: inbound.text.clone() };
         let gathered = snapshot.contexts.gather(&context, kernel.config.orchestrator.context_tokens).await;
         plan.task.notes = gathered.notes;
+        remarks = gathered.remarks;
         let told = |message| (None, EventBody::Diagnostic { code: "context".into(), message });
-        start.events.extend(gathered.remarks.into_iter().map(told));
+        start.events.extend(remarks.iter().cloned().map(told));
     }
+    // As for sub-agents; the orchestrator is the turn itself, which has a gate of its own.
+    let _place = match plan.agent.id() == &snapshot.orchestrator.definition().id {
+        true => None,
+        false => within.cancel.run_until_cancelled(kernel.gates.agent(plan.agent.id())).await,
+    };
     let journal: Arc<dyn Journal>;
     let mut fresh = None;
     if queued.started {
@@ -123,6 +132,7 @@ pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) ->
         topics: Arc::clone(&kernel.bus) as Arc<dyn drupe_agent::Topics>,
         steering: within.steering,
         ratios: Arc::clone(&kernel.ratios),
+        diagnostics: remarks.iter().map(|remark| format!("context: {remark}")).collect::<Vec<_>>().into(),
         ..TurnScope::new(inbound.session.clone(), queued.turn.clone(), inbound.text.clone(), journal)
     });
     let running = run::run_turn(scope, &plan.agent, plan.task, &plan.limits, within.cancel);

@@ -34,7 +34,9 @@ impl Say {
     fn bytes(&self) -> usize {
         match self {
             Self::Text(text) | Self::Length(text) => text.len(),
-            Self::Call(calls) => calls.iter().map(|(name, arguments)| name.len() + arguments.to_string().len()).sum(),
+            Self::Call(calls) => {
+                calls.iter().map(|(name, arguments)| name.len() + arguments.to_string().len()).sum()
+            }
             Self::Fail(_) => 0,
         }
     }

@@ -181,7 +181,7 @@ pub(super) static PROVIDER: Table = Table {
             "PEM certificates trusted beside those of the system, relative to this file",
         ),
         Key::new("timeout_ms", Shape::Integer { min: 1, max: MAX_MILLIS }, "deadline of one request")
-            .default("120000"),
+            .default("600000"),
         Key::new(
             "stall_timeout_ms",
             Shape::Integer { min: 1, max: MAX_MILLIS },

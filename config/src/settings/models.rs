@@ -41,7 +41,8 @@ impl ModelsConfig {
 fn has_default_model(name: &str, provider: &ProviderConfig) -> bool {
     match provider.kind {
         ProviderKind::Openai | ProviderKind::OpenaiChat | ProviderKind::Anthropic | ProviderKind::Gemini => {
-            provider.default_model.is_some() || model_catalogue().provider(name).is_some()
+            let known = provider.catalogued && model_catalogue().provider(name).is_some();
+            provider.default_model.is_some() || known
         }
         // The rules are the default where nothing else is, and never before anything else.
         ProviderKind::Offline => false,
@@ -83,10 +84,16 @@ pub(super) fn add_implicit(
             move_to(&mut provider, variable, text, faults);
             if provider.kind != known.kind {
                 set("kind", variable);
+                origins.remove(&format!("models.providers.{}.default_model", known.name));
+                if !models.aliases.contains_key("default") {
+                    ask_for_a_model(&known.name, variable, faults);
+                }
             }
         }
+        if has_default_model(&known.name, &provider) {
+            present.get_or_insert((known, variable));
+        }
         models.providers.insert(known.name.clone(), provider);
-        present.get_or_insert((known, variable));
     }
     models.providers.entry(OFFLINE.into()).or_insert_with(|| ProviderConfig::new(ProviderKind::Offline));
     if !models.aliases.contains_key("default") {
@@ -118,6 +125,28 @@ fn non_empty<'a>(overlay: &'a Overlay, name: &str) -> Option<&'a Secret> {
     overlay.get(name).filter(|value| !value.expose().trim().is_empty())
 }
 
+/// Whether a host, with a port or without, is OpenAI's.
+fn is_openai(host: &str) -> bool {
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    let name = host.rsplit_once(':').filter(|(_, port)| is_port(port)).map_or(host, |(name, _)| name);
+    let name = name.to_ascii_lowercase();
+    name == OPENAI || name.strip_suffix(OPENAI).is_some_and(|region| region.ends_with('.'))
+}
+
+/// What nobody can know of another server than the vendor's own.
+fn ask_for_a_model(provider: &str, variable: &str, faults: &mut Diagnostics) {
+    let source = Source::new(SourceOrigin::Environment(variable.to_owned()), String::new());
+    let message = format!(
+        "`{variable}` names another server than the vendor's own: which models it has, how much they hold and what they \
+         cost is not known"
+    );
+    let help = format!(
+        "set `models.aliases.default: {provider}/MODEL`, or configure `models.providers.{provider}` with its \
+         `default_model`; sizes and prices go into `models.profiles`"
+    );
+    faults.warning("unknown_models", &At::start_of(&source), variable, message).help(help);
+}
+
 /// Puts a provider to the address that a variable names, as the vendors' own clients read it.
 fn move_to(provider: &mut ProviderConfig, variable: &str, text: &str, faults: &mut Diagnostics) {
     let Some((url, host)) = providers::address(text.trim()) else {
@@ -131,10 +160,12 @@ fn move_to(provider: &mut ProviderConfig, variable: &str, text: &str, faults: &m
         return;
     };
     match provider.kind {
-        // Others who speak like OpenAI speak Chat Completions, and few of them Responses.
-        ProviderKind::Openai if host != OPENAI && !host.ends_with(".api.openai.com") => {
+        // Others who speak like OpenAI speak Chat Completions, and few of them Responses. They have models of their own.
+        ProviderKind::Openai if !is_openai(host) => {
             provider.kind = ProviderKind::OpenaiChat;
             provider.base_url = Some(url);
+            provider.default_model = None;
+            provider.catalogued = false;
         }
         // This one is written without the version.
         ProviderKind::Anthropic if !url.ends_with("/v1") => provider.base_url = Some(format!("{url}/v1")),

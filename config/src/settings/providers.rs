@@ -38,7 +38,14 @@ pub struct ProviderConfig {
     pub file: Option<PathBuf>,
     /// The model where only the provider is named.
     pub default_model: Option<String>,
+    /// Whether what the catalogue says of the provider of this name, and of its models, holds here. It does not for one
+    /// that a variable puts to somebody else's server: another model may bear the same name there.
+    pub catalogued: bool,
 }
+
+/// Deadline of one request. It only ends what nothing else does: a request has a bound of its own, `timeout_ms` of its
+/// parameters, and a run has its time; a shorter one here would end long answers that both of them allow.
+const TIMEOUT: Duration = Duration::from_millis(600_000);
 
 /// The protocol of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,11 +115,12 @@ impl ProviderConfig {
             api_key: None,
             headers: BTreeMap::new(),
             ca_file: None,
-            timeout: Duration::from_millis(120_000),
+            timeout: TIMEOUT,
             stall_timeout: Duration::from_millis(60_000),
             concurrency: 16,
             file: None,
             default_model: own.map(|own| own.default_model.clone()),
+            catalogued: true,
         }
     }
 }
@@ -232,7 +240,7 @@ impl Reader<'_> {
     }
 }
 
-/// An address without slashes at its end, and its host; nothing where it is none, or where it holds a key.
+/// An address without slashes at its end, and its host with the port; nothing where it is none, or where it holds a key.
 pub(super) fn address(text: &str) -> Option<(String, &str)> {
     let url = text.trim_end_matches('/');
     let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"))?;

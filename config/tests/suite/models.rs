@@ -133,6 +133,34 @@ fn an_address_in_the_environment_is_honoured_and_a_foreign_one_of_openai_means_c
         (
             "OPENAI_BASE_URL",
             "OPENAI_API_KEY",
+            "https://API.OpenAI.com:443/v1",
+            ProviderKind::Openai,
+            "https://API.OpenAI.com:443/v1",
+        ),
+        (
+            "OPENAI_BASE_URL",
+            "OPENAI_API_KEY",
+            "https://EU.api.openai.com:8443/v1",
+            ProviderKind::Openai,
+            "https://EU.api.openai.com:8443/v1",
+        ),
+        (
+            "OPENAI_BASE_URL",
+            "OPENAI_API_KEY",
+            "https://api.openai.com.example.org:443/v1",
+            ProviderKind::OpenaiChat,
+            "https://api.openai.com.example.org:443/v1",
+        ),
+        (
+            "OPENAI_BASE_URL",
+            "OPENAI_API_KEY",
+            "http://[::1]:8000/v1",
+            ProviderKind::OpenaiChat,
+            "http://[::1]:8000/v1",
+        ),
+        (
+            "OPENAI_BASE_URL",
+            "OPENAI_API_KEY",
             "https://notapi.openai.com/v1",
             ProviderKind::OpenaiChat,
             "https://notapi.openai.com/v1",
@@ -172,6 +200,45 @@ fn an_address_in_the_environment_that_is_none_is_a_fault_and_is_not_shown() {
 }
 
 #[test]
+fn of_another_server_than_the_vendors_nothing_is_assumed_and_a_model_is_asked_for() {
+    let home = Home::new();
+    let check = |file: &str, address: &str, others: &[&str], default: Option<&str>, warned: bool| {
+        let mut sources = home.sources(file);
+        let address = ("OPENAI_BASE_URL".to_owned(), address.to_owned());
+        let keys = others.iter().chain(&["OPENAI_API_KEY"]).map(|key| ((*key).to_owned(), "k".to_owned()));
+        sources.environment = keys.chain([address]).collect();
+        let loaded = load_config(&sources).unwrap();
+        let models = &loaded.value.models;
+        let found = models.aliases.get("default").map(|targets| targets.join(", "));
+        assert_eq!(found.as_deref(), default, "{file} {others:?}");
+        let shown = loaded.warnings.render(false);
+        let asks = ["OPENAI_BASE_URL", "models.aliases.default", "default_model", "models.profiles"];
+        assert_eq!(asks.map(|part| shown.contains(part)), [warned; 4], "{shown}");
+        let provider = models.providers["openai"].clone();
+        let key = "models.providers.openai.default_model";
+        let set = loaded.value.effective().into_iter().find(|value| value.key == key);
+        assert_eq!(set.map(|value| value.value), provider.default_model.clone().map(Into::into));
+        assert_eq!(loaded.value.origins.contains_key(key), provider.default_model.is_some());
+        (provider.default_model, provider.catalogued)
+    };
+    let other = "http://localhost:8000/v1";
+    let nothing = (None, false);
+    assert_eq!(check("", other, &[], None, true), nothing);
+    assert_eq!(check("", other, &["GEMINI_API_KEY"], Some("gemini"), true), nothing);
+    let named = "models: {aliases: {default: openai/llama}}";
+    assert_eq!(check(named, other, &[], Some("openai/llama"), false), nothing);
+    let own = (Some("gpt-4.1-mini".to_owned()), true);
+    assert_eq!(check("", "https://API.openai.com:443/v1", &[], Some("openai"), false), own);
+}
+
+#[test]
+fn a_request_may_take_as_long_as_a_run_lets_it() {
+    let file = OLLAMA.replace("}}}", ", timeout_ms: 5}}}");
+    let timeout = |file: &str| config(file, &[]).models.providers["ollama"].timeout.as_millis();
+    assert_eq!((timeout(OLLAMA), timeout(&file)), (600_000, 5));
+}
+
+#[test]
 fn what_a_model_can_do_is_known_of_those_that_ship() {
     let catalogue = drupe_config::model_catalogue();
     let can = |name: &str| {
@@ -179,6 +246,8 @@ fn what_a_model_can_do_is_known_of_those_that_ship() {
         (entry.profile.tools, entry.profile.reasoning, entry.profile.sampling)
     };
     assert_eq!(can("gpt-5*"), (Some(true), Some(true), Some(false)));
+    assert_eq!(can("o1-20*"), can("o1"));
+    assert_eq!(can("o3-20*"), can("o3"));
     assert_eq!(can("gpt-4.1*"), (Some(true), Some(false), Some(true)));
     assert_eq!(can("claude-opus-4*"), (Some(true), Some(true), Some(true)));
     let file = "models: {profiles: {m: {tools: false, sampling: true}}}";

@@ -11,16 +11,27 @@ mod node;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drupe_extension_api::{AgentId, BudgetUse, DefinitionLimits, Spend, Usage};
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 use crate::model::ModelProfile;
 pub use exceeded::{Exceeded, Limit};
 use node::Node;
 
+/// Room that an answer needs to be one, in tokens. Less is not taken while others of the tree, who are about to give back
+/// what they do not use, have the rest reserved.
+const ANSWER: u64 = 4096;
+
+#[derive(Debug)]
+struct Tree {
+    nodes: Mutex<Vec<Node>>,
+    /// Something that was reserved is free, or used.
+    freed: Notify,
+}
+
 /// A node of the tree.
 #[derive(Debug, Clone)]
 pub struct Budget {
-    tree: Arc<Mutex<Vec<Node>>>,
+    tree: Arc<Tree>,
     at: usize,
     began: Instant,
     deadline: Instant,
@@ -42,7 +53,8 @@ impl Budget {
     /// The root of a tree.
     pub fn root(agent: AgentId, limits: &DefinitionLimits, now: Instant) -> Self {
         let deadline = now + std::time::Duration::from_millis(limits.time_budget_ms);
-        let tree = Arc::new(Mutex::new(vec![Node::new(None, agent, limits)]));
+        let nodes = Mutex::new(vec![Node::new(None, agent, limits)]);
+        let tree = Arc::new(Tree { nodes, freed: Notify::new() });
         Self { tree, at: 0, began: now, deadline }
     }
 
@@ -72,7 +84,10 @@ impl Budget {
     }
 
     /// Sets the worst case of a model call aside: `input` tokens, and an answer as long as `max_output`, the model
-    /// and what is left allow.
+    /// and what is left allow; below the root, where others may run beside it, at most half of what is left.
+    ///
+    /// # Errors
+    /// The limit. With [`Exceeded::held_up`], only what others have reserved is in the way: see [`freed`](Self::freed).
     pub fn reserve(
         &self,
         input: u64,
@@ -84,7 +99,18 @@ impl Budget {
             u64::from(max_output.unwrap_or(model.max_output_tokens).min(model.max_output_tokens));
         for at in self.chain(&nodes) {
             let left = nodes[at].left();
-            output = output.min(left.saturating_sub(input).max(10));
+            if left <= input {
+                return Err(nodes[at].out_of_tokens(input));
+            }
+            output = output.min(left - input);
+        }
+        if self.at > 0 {
+            output = output.min((output / 2).max(ANSWER));
+        }
+        for at in self.chain(&nodes).filter(|_| output < ANSWER) {
+            if nodes[at].is_short_of(input, output) {
+                return Err(nodes[at].out_of_tokens(input));
+            }
         }
         let worst = Usage { input_tokens: input, output_tokens: output, ..Usage::default() };
         let usd = model.price.map_or(0.0, |price| price.cost(&worst));
@@ -99,21 +125,28 @@ impl Budget {
         Ok(Reservation { tokens: input + output, max_output_tokens, usd })
     }
 
+    /// Ends when something that was reserved in the tree is free or used, from the moment on at which this is called.
+    pub fn freed(&self) -> impl Future<Output = ()> + '_ {
+        self.tree.freed.notified()
+    }
+
     /// Replaces a reservation by what the call has used; no cost stands for an unknown price.
     pub fn settle(&self, reservation: Reservation, usage: Usage, cost_usd: Option<f64>) {
         self.all(|node| {
             node.release(&reservation);
             node.charge(usage, cost_usd);
         });
+        self.tree.freed.notify_waiters();
     }
 
     /// Ends a reservation whose use is not known: all of it counts as used.
     pub fn lose(&self, reservation: Reservation) {
         self.all(|node| {
             node.release(&reservation);
-            node.lost += reservation.tokens;
+            node.lost = node.lost.saturating_add(reservation.tokens);
             node.lost_usd += reservation.usd;
         });
+        self.tree.freed.notify_waiters();
     }
 
     /// Charges what an attempt that was repeated has used, or what an earlier process spent at this place.
@@ -151,7 +184,7 @@ impl Budget {
         let nodes = self.nodes();
         let node = &nodes[self.at];
         let most = node.limits.max_turns;
-        if own < most || most > 0 { Ok(()) } else { Err(node.exceeded(Limit::Turns, own.into(), most.into())) }
+        if own < most { Ok(()) } else { Err(node.exceeded(Limit::Turns, own.into(), most.into())) }
     }
 
     /// Counts one step.
@@ -176,7 +209,7 @@ impl Budget {
         for at in self.chain(nodes) {
             let (node, used) = (&nodes[at], nodes[at].spend.tool_calls);
             let most = node.limits.max_tool_calls;
-            if used >= most + 1000 {
+            if used >= most {
                 return Err(node.exceeded(Limit::ToolCalls, used.into(), most.into()));
             }
         }
@@ -194,7 +227,7 @@ impl Budget {
         for at in self.chain(&nodes) {
             let (node, used) = (&nodes[at], nodes[at].spend.invocations);
             let most = node.limits.max_invocations;
-            if used >= most + 1000 {
+            if used >= most {
                 return Err(node.exceeded(Limit::Invocations, used.into(), most.into()));
             }
         }
@@ -222,7 +255,7 @@ impl Budget {
 
     fn nodes(&self) -> MutexGuard<'_, Vec<Node>> {
         // Sums stay sums when a holder panics between two of them.
-        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tree.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn chain<'a>(&self, nodes: &'a [Node]) -> impl Iterator<Item = usize> + use<'a> {
@@ -271,12 +304,34 @@ mod tests {
         let parent = Budget::root(agent("p"), &limits(1_500), Instant::now());
         let held = parent.reserve(400, Some(600), &model(None)).expect("fits");
         let child = parent.child(agent("c"), &limits(50_000), Instant::now());
-        let reserved = child.reserve(100, None, &model(None)).expect("fits");
-        assert_eq!(reserved.max_output_tokens, 400);
+        let error = child.reserve(100, None, &model(None)).expect_err("the rest is no room for an answer");
+        assert!(error.held_up, "it would fit, were nothing reserved");
         parent.lose(held);
+        let reserved = child.reserve(100, None, &model(None)).expect("what is lost does not come back");
+        assert_eq!(reserved.max_output_tokens, 400);
         child.settle(reserved, Usage { input_tokens: 100, output_tokens: 10, ..Usage::default() }, None);
         assert_eq!(parent.remaining_tokens(), 390);
         assert_eq!(parent.spend().usage.total(), 110);
+    }
+
+    #[test]
+    fn one_below_the_root_leaves_room_for_those_beside_it() {
+        let parent = Budget::root(agent("p"), &limits(50_000), Instant::now());
+        let wide = ModelProfile { max_output_tokens: 128_000, context_window: 400_000, ..model(None) };
+        let rooms: Vec<Option<u32>> = (0..4)
+            .map(|_| {
+                let child = parent.child(agent("c"), &limits(50_000), Instant::now());
+                match child.reserve(1_000, None, &wide) {
+                    // Held until the end of the test.
+                    Ok(reserved) => Some(std::mem::ManuallyDrop::new(reserved).max_output_tokens),
+                    Err(error) => {
+                        assert!(error.held_up);
+                        None
+                    }
+                }
+            })
+            .collect();
+        assert_eq!(rooms, [Some(24_500), Some(11_750), Some(5_375), Some(4_096)]);
     }
 
     #[test]

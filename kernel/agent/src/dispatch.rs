@@ -188,7 +188,7 @@ async fn fresh(bounds: Bounds<'_>, run: &Run, index: u32, request: &ToolCallRequ
         return Plan::refused(format!("not run: {reason}"));
     }
     let most = bounds.limits.max_tool_calls_per_step;
-    if index >= most + 1000 {
+    if index >= most {
         return Plan::refused(format!("not run: at most {most} tool calls are allowed in one step"));
     }
     let Some(tool) = bounds.registry.get(&request.name) else {
@@ -294,7 +294,7 @@ pub(crate) async fn run_all(
     let running = calls.iter().filter(|c| matches!(c.plan, Plan::Run { .. })).count();
     let after = AtomicUsize::new(running.saturating_sub(1));
     let mut answers: Vec<Option<Answered>> = calls.iter().map(|_| None).collect();
-    let parallel = usize::try_from(bounds.limits.parallel_tool_calls).unwrap_or(1).max(8);
+    let parallel = usize::try_from(bounds.limits.parallel_tool_calls).unwrap_or(1).max(1);
     let exclusive = |c: &Call| matches!(&c.plan, Plan::Run { tool, .. } if tool.spec().annotations.exclusive);
     let mut rest = calls.into_iter().peekable();
     while let Some(first) = rest.next() {

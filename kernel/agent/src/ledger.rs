@@ -78,6 +78,13 @@ impl Ledger {
         }
     }
 
+    /// Forgets messages of the user whose taking in was not committed: nobody was asked about them, and they are answered
+    /// by themselves.
+    pub(crate) fn forget_steered(&mut self) {
+        self.entries.retain(|entry| !matches!(entry, Entry::Steered { .. }));
+        self.events.retain(|(_, body)| !matches!(body, EventBody::TurnSteered { .. }));
+    }
+
     /// Adds a message for a topic.
     pub(crate) fn message(&mut self, message: TopicMessage) {
         self.messages.push(message);

@@ -168,16 +168,47 @@ pub struct ModelFault {
     pub retry_after_ms: Option<u64>,
     /// Whether another attempt may help.
     pub retriable: bool,
+    /// Whether bytes of an answer had come: then the provider has worked, even where nothing of it can be shown.
+    pub began: bool,
+    /// Whether the provider certainly did no work: nothing was sent, or it refused the request.
+    pub unused: bool,
+    /// Tokens that the failed attempt is known to have cost, where it was the last.
+    pub usage: Option<Usage>,
 }
 
 impl ModelFault {
     /// A fault that no repetition mends.
     pub fn fatal(class: FailureClass, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), retry_after_ms: None, retriable: false }
+        let message = message.into();
+        Self { class, message, retry_after_ms: None, retriable: false, began: false, unused: false, usage: None }
     }
 
     /// A fault that may pass.
     pub fn transient(class: FailureClass, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), retry_after_ms: None, retriable: true }
+        Self { retriable: true, ..Self::fatal(class, message) }
+    }
+
+    /// The same, after bytes of an answer had come.
+    #[must_use]
+    pub fn began(self) -> Self {
+        Self { began: true, unused: false, ..self }
+    }
+
+    /// The same, where the provider certainly did no work.
+    #[must_use]
+    pub fn unused(self) -> Self {
+        Self { unused: !self.began, ..self }
+    }
+
+    /// The same, with what it is known to have cost.
+    #[must_use]
+    pub fn with_usage(self, usage: Option<Usage>) -> Self {
+        Self { usage, ..self }
+    }
+
+    /// Whether nothing can have been used: the provider did no work, or turned the request away by its kind.
+    pub fn used_nothing(&self) -> bool {
+        use FailureClass::{Auth, Config, RateLimit};
+        !self.began && self.usage.is_none() && (self.unused || matches!(self.class, Auth | Config | RateLimit))
     }
 }

@@ -14,7 +14,7 @@ use std::{
 };
 
 use drupe_extension_api::{
-    AgentId, AgentRef, AgentResponse, DefinitionLimits, EffectId, Event, EventBody, InvocationId, Spend,
+    AgentId, AgentRef, AgentResponse, DefinitionLimits, EffectId, Event, EventBody, InvocationId, Preview, Spend,
 };
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -32,6 +32,9 @@ use crate::{
 };
 pub(crate) use children::Child;
 use shown::Shown;
+
+/// Remarks that a turn's result holds; the rest is in its events.
+const DIAGNOSTICS: usize = 64;
 
 /// One run of an agent.
 pub struct Run {
@@ -110,6 +113,7 @@ pub async fn run_turn(
     // One box for the whole tree of futures: whoever awaits this is spared its size.
     let response = Box::pin(run.root(agent, task)).await?;
     let unread = run.scope.steering.close();
+    run.ledger().forget_steered();
     let diagnostics =
         std::mem::take(&mut *run.scope.diagnostics.lock().unwrap_or_else(PoisonError::into_inner));
     Ok(TurnOutcome { response, spend: run.spend(), diagnostics, unread, last: run.take_pending() })
@@ -174,7 +178,9 @@ impl Run {
     pub fn event(&self, body: EventBody) {
         if let EventBody::Diagnostic { code, message } = &body {
             let mut diagnostics = self.scope.diagnostics.lock().unwrap_or_else(PoisonError::into_inner);
-            diagnostics.push(format!("{code}: {message}"));
+            if diagnostics.len() < DIAGNOSTICS {
+                diagnostics.push(format!("{code}: {}", Preview::of(message).text));
+            }
         }
         self.ledger().event(self.place(), body);
     }

@@ -10,6 +10,9 @@ use std::{
 
 use drupe_extension_api::TurnId;
 
+/// Messages that wait for one turn. A person does not write more of them; the rest waits for turns of their own.
+const MOST: usize = 32;
+
 /// A message that waits to be taken in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Steered {
@@ -33,14 +36,22 @@ impl Steering {
     /// Hands a message to the turn.
     ///
     /// # Errors
-    /// The message, once the turn takes none any more.
+    /// The message, once the turn takes none any more, or while too many wait.
     pub fn push(&self, message: Steered) -> Result<(), Steered> {
         let mut state = self.state();
-        if state.closed {
+        if state.closed || state.waiting.len() >= MOST {
             return Err(message);
         }
         state.waiting.push_back(message);
         Ok(())
+    }
+
+    /// Takes one back that was not taken in; whether it was there.
+    pub fn remove(&self, turn: &TurnId) -> bool {
+        let mut state = self.state();
+        let waited = state.waiting.len();
+        state.waiting.retain(|message| message.turn != *turn);
+        state.waiting.len() < waited
     }
 
     /// Takes no more messages from now on; gives those that nobody took in.
@@ -55,11 +66,9 @@ impl Steering {
         self.state().waiting.drain(..).collect()
     }
 
-    /// Takes the messages that wait, or no more from now on: between the two nothing can come in.
-    pub(crate) fn take_or_close(&self) -> Vec<Steered> {
-        let mut state = self.state();
-        state.closed = state.waiting.is_empty();
-        state.waiting.drain(..).collect()
+    /// Takes no more messages from now on; those that wait are given back by [`close`](Self::close).
+    pub(crate) fn refuse(&self) {
+        self.state().closed = true;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -80,11 +89,11 @@ mod tests {
     fn a_message_is_taken_in_or_given_back() {
         let steering = Steering::default();
         assert_eq!(steering.push(message("a")), Ok(()));
-        assert_eq!(steering.take_or_close(), [message("a")]);
+        assert_eq!(steering.take(), [message("a")]);
         assert_eq!(steering.push(message("b")), Ok(()), "what took something in takes more");
-        assert_eq!(steering.take(), [message("b")]);
-        assert_eq!(steering.take_or_close(), []);
+        steering.refuse();
         assert_eq!(steering.push(message("c")), Err(message("c")));
+        assert_eq!(steering.close(), [message("b")]);
     }
 
     #[test]

@@ -128,10 +128,14 @@ impl Progress<'_> {
         for message in std::mem::take(&mut task.history) {
             self.transcript.add(BEFORE, message);
         }
+        let recorded = self.run.recorded().await?;
+        if let Some(recorded) = &recorded {
+            task.notes = recorded.notes_at_the_beginning();
+        }
         let content = prompt::user_message(&task, &self.agent.definition.context);
         self.transcript.add_task(Arc::new(Message::User { content }));
         let mut attempt = 1;
-        let recorded = self.run.recorded().await?.map(|r| r.steps).unwrap_or_default();
+        let recorded = recorded.map(|r| r.steps).unwrap_or_default();
         let mut recorded = recorded.into_iter().filter(|s| s.step != dispatch::OUTSIDE).peekable();
         while let Some(step) = recorded.next() {
             self.compacted(&step.compactions);

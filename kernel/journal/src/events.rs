@@ -26,7 +26,7 @@ pub(crate) fn record(
         return Ok(());
     }
     let turn = turn.map(|turn| turns::known(on, turn)).transpose()?;
-    log::append(on, session, turn.as_ref(), [told, &[]], [&[]; 2])
+    log::append(on, session, turn.as_deref(), [told, &[]], [&[]; 2])
 }
 
 /// The events of a session after a position.

@@ -6,7 +6,8 @@ use uuid::Uuid;
 
 use crate::{
     Accepted, Inbound, QueuedTurn, StoreError,
-    cache::Turn,
+    cache::{Recorded, Turn},
+    recent::Change,
     rows::{id, timestamp},
     sessions, turns,
     writer::Writing,
@@ -27,10 +28,12 @@ pub(crate) fn accept(on: &mut Writing<'_>, inbound: &Inbound) -> Result<Accepted
         session: inbound.session.clone(),
         session_number: session.number,
         correlation: inbound.correlation.clone(),
+        starts: 0,
         finished: false,
     };
     turn.number = turns::insert(on, &turn, inbound, session.last_seq)?;
-    on.cache.turns.insert(id.clone(), turn);
+    on.cache.recorded.insert(turn.number, Recorded::new(inbound.text.clone()));
+    on.cache.turns.insert(id.clone(), turn.into());
     let queued = QueuedTurn {
         turn: id.clone(),
         inbound: inbound.clone(),
@@ -41,6 +44,7 @@ pub(crate) fn accept(on: &mut Writing<'_>, inbound: &Inbound) -> Result<Accepted
         selected: session.agent,
         earlier_turns: session.turns,
     };
+    on.change(Change::Accepted(queued.clone().into()));
     Ok(Accepted { turn: id, duplicate: false, queued: Some(queued) })
 }
 

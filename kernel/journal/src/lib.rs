@@ -31,6 +31,7 @@ mod intake;
 mod log;
 mod open;
 mod reader;
+mod recent;
 mod records;
 mod restarts;
 mod results;

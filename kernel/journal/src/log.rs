@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Published, StoreError,
     cache::Turn,
+    recent::Change,
     rows::{maybe_id, maybe_json, time, timestamp, wrong},
     sessions,
     writer::Writing,
@@ -75,8 +76,13 @@ pub(crate) fn append(
             told_as_text,
             recorded_as_text,
         ))?;
+        if let Some(turn) = turn {
+            let bytes = recorded_as_text.map_or(0, str::len);
+            on.cache.record(turn.number, number * POSITIONS + seq, bytes, entries());
+        }
         on.give_back([told_as, recorded_as]);
         if let Some(turn) = turn.filter(|turn| turn.finished) {
+            on.change(Change::Changed(turn.id.clone()));
             // Something of the turn outlived it: the turn ends here now.
             on.statement("UPDATE turns SET until_seq = ?2 WHERE number = ?1")?
                 .execute((turn.number, last))?;

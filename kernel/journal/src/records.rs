@@ -54,7 +54,7 @@ pub(crate) fn write(
     batch: &Batch,
 ) -> Result<(), StoreError> {
     let turn = match start {
-        Some(start) => turns::begin(on, start)?.0,
+        Some(start) => turns::begin(on, start)?,
         None => turns::known(on, &batch.turn)?,
     };
     usage::count_entries(on, &turn, &batch.entries)?;

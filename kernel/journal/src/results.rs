@@ -1,10 +1,7 @@
 //! What turns gave: results, and the conversation that they make.
 
-use std::collections::HashMap;
-
-use drupe_agent::Entry;
 use drupe_extension_api::{
-    AgentResponse, InvocationId, SessionId, Spend, TurnId,
+    AgentResponse, SessionId, Spend, TurnId,
     control::{SessionDetail, TurnResult},
 };
 use rusqlite::{Connection, OptionalExtension};
@@ -13,7 +10,7 @@ use crate::{
     StoreError, log,
     rows::{id, maybe_json, signed},
     sessions,
-    transcript::{self, Invocation},
+    transcript::Runs,
     turns,
 };
 
@@ -43,13 +40,15 @@ pub(crate) fn turn(db: &Connection, turn: &TurnId, brief: bool) -> Result<Option
             Ok((result, row.get::<_, i64>(6)?))
         })
         .optional()?;
-    let Some((mut result, number)) = found else { return Ok(None) };
-    if !brief {
-        let runs = invocations(db, number)?;
-        result.invocations = transcript::records(&runs);
-        result.transcript = transcript::flat(runs);
+    let Some((result, number)) = found else { return Ok(None) };
+    if brief {
+        return Ok(Some(result));
     }
-    Ok(Some(result))
+    let mut runs = Runs::default();
+    for (row, entry) in log::entries_of(db, number)? {
+        runs.add(row, entry);
+    }
+    Ok(Some(runs.complete(result)))
 }
 
 /// A session with all its turns.
@@ -78,22 +77,4 @@ pub(crate) fn conversation(
     let mut pairs: Vec<_> = pairs.collect::<Result<_, _>>()?;
     pairs.reverse();
     Ok(pairs)
-}
-
-/// The runs of a turn, in the order in which they began.
-fn invocations(db: &Connection, turn: i64) -> Result<Vec<Invocation>, StoreError> {
-    let mut runs = Vec::new();
-    let mut places: HashMap<InvocationId, usize> = HashMap::new();
-    for (row, entry) in log::entries_of(db, turn)? {
-        if let Entry::Begin { invocation, agent, parent, depth, .. } = &entry {
-            places.entry(invocation.clone()).or_insert_with(|| {
-                runs.push(Invocation::new(invocation.clone(), agent.clone(), parent.clone(), *depth));
-                runs.len() - 1
-            });
-        }
-        if let Some(place) = places.get(entry.invocation()) {
-            runs[*place].add(row, entry);
-        }
-    }
-    Ok(runs)
 }

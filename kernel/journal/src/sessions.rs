@@ -7,6 +7,7 @@ use crate::{
     Counts, StoreError,
     cache::Session,
     log::POSITIONS,
+    recent::Change,
     rows::{count, id, maybe_id, signed, time},
     writer::Writing,
 };
@@ -16,7 +17,7 @@ const TITLE: usize = 80;
 
 /// What is known of a session; none where it does not exist.
 fn known<'a>(on: &'a mut Writing<'_>, session: &SessionId) -> Result<Option<&'a mut Session>, StoreError> {
-    if on.cache.sessions.get(session).is_none() {
+    if !on.cache.sessions.has(session) {
         let mut find = on.statement("SELECT number, turns, agent FROM sessions WHERE id = ?1")?;
         let found = find.query_row([session.as_str()], |row| {
             Ok((row.get::<_, i64>(0)?, count(row, 1)?, maybe_id::<AgentId>(row, 2)?))
@@ -36,7 +37,10 @@ pub(crate) fn known_or_new<'a>(
     if known(on, session)?.is_none() {
         make(on, session, 0, "")?;
     }
-    known(on, session)?.ok_or_else(|| StoreError::Database(format!("session `{session}` has no row")))
+    on.cache
+        .sessions
+        .get(session)
+        .ok_or_else(|| StoreError::Database(format!("session `{session}` has no row")))
 }
 
 /// Counts a turn, and takes the session's title from its first message. Gives what was known before.
@@ -99,6 +103,7 @@ pub(crate) fn select_agent(
     let known = known_or_new(on, session)?;
     known.agent = agent.cloned();
     let number = known.number;
+    on.change(Change::Selected);
     on.statement("UPDATE sessions SET agent = ?2, updated_ms = ?3 WHERE number = ?1")?.execute((
         number,
         agent.map(AgentId::as_str),

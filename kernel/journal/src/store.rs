@@ -19,6 +19,7 @@ use crate::{
     Accepted, Counts, Delivery, DeliveryId, Inbound, Published, QueuedTurn, RestartRow, RestartVerdict,
     Storage, StoreError, TurnDone, TurnStart, activations, deliveries, events, extensions, intake, open,
     reader::{self, Question},
+    recent::Recent,
     restarts, results, sessions, turns,
     writer::{self, Command, Survives, Task, Waits, Writer, Writing},
 };
@@ -34,6 +35,7 @@ const QUEUE: usize = 2048;
 #[derive(Clone)]
 pub struct Store {
     engine: Arc<Engine>,
+    recent: Arc<Mutex<Recent>>,
 }
 
 enum Engine {
@@ -60,15 +62,16 @@ impl Store {
     /// [`set_aside`](crate::set_aside).
     pub fn open(storage: &Storage, clock: Arc<dyn Clock>, publish: Publish) -> Result<Self, StoreError> {
         open::check_sqlite()?;
+        let recent = Arc::default();
         let engine = match storage {
             Storage::Memory => {
-                let writer = Writer::new(open::memory()?, Waits::Never, clock, publish)?;
+                let writer = Writer::new(open::memory()?, Waits::Never, clock, publish, Arc::clone(&recent))?;
                 Engine::Direct(Arc::new(Mutex::new(Some(writer))))
             }
-            Storage::Full(path) => files(path, Waits::WherePromised, clock, publish)?,
-            Storage::Process(path) => files(path, Waits::Never, clock, publish)?,
+            Storage::Full(path) => files(path, Waits::WherePromised, clock, publish, &recent)?,
+            Storage::Process(path) => files(path, Waits::Never, clock, publish, &recent)?,
         };
-        Ok(Self { engine: Arc::new(engine) })
+        Ok(Self { engine: Arc::new(engine), recent })
     }
 
     /// Takes a message in. Refuses with [`StoreError::Busy`] where too much waits already; whatever the error,
@@ -87,6 +90,9 @@ impl Store {
 
     /// A turn that has no answer yet.
     pub async fn queued(&self, turn: &TurnId) -> Result<Option<QueuedTurn>, StoreError> {
+        if let Some(known) = lock(&self.recent).queued(turn) {
+            return Ok(known);
+        }
         let turn = turn.clone();
         self.read_few(move |db| turns::queued(db, &turn)).await
     }
@@ -153,10 +159,18 @@ impl Store {
 
     /// What a turn gave so far; in `brief` without its runs and what they saw.
     pub async fn turn_result(&self, turn: &TurnId, brief: bool) -> Result<Option<TurnResult>, StoreError> {
-        let turn = turn.clone();
         if brief {
+            if let Some(known) = lock(&self.recent).brief(turn) {
+                return Ok(Some(known));
+            }
+            let turn = turn.clone();
             return self.read_few(move |db| results::turn(db, &turn, true)).await;
         }
+        let known = lock(&self.recent).take(turn);
+        if let Some(ended) = known {
+            return Ok(Some(ended.whole()));
+        }
+        let turn = turn.clone();
         self.read(move |db| results::turn(db, &turn, false)).await
     }
 
@@ -364,8 +378,14 @@ impl Store {
     }
 }
 
-fn files(path: &Path, waits: Waits, clock: Arc<dyn Clock>, publish: Publish) -> Result<Engine, StoreError> {
-    let mut writer = Writer::new(open::file(path)?, waits, clock, publish)?;
+fn files(
+    path: &Path,
+    waits: Waits,
+    clock: Arc<dyn Clock>,
+    publish: Publish,
+    recent: &Arc<Mutex<Recent>>,
+) -> Result<Engine, StoreError> {
+    let mut writer = Writer::new(open::file(path)?, waits, clock, publish, Arc::clone(recent))?;
     writer.alone(Survives::Process, deliveries::doubt_all)?;
     let writer = Arc::new(Mutex::new(Some(writer)));
     let reader = Arc::new(Mutex::new(Some(open::read_only(path)?)));

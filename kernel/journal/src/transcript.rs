@@ -7,11 +7,39 @@ use std::collections::{BTreeMap, HashMap};
 use drupe_agent::Entry;
 use drupe_extension_api::{
     AgentId, AgentResponse, InvocationId, Message, Spend, ToolCallRequest, Usage,
-    control::{InvocationRecord, TranscriptEntry},
+    control::{InvocationRecord, TranscriptEntry, TurnResult},
 };
+use foldhash::fast::RandomState;
+
+/// The runs of a turn, in the order in which they began.
+#[derive(Default)]
+pub(crate) struct Runs {
+    all: Vec<Invocation>,
+    places: HashMap<InvocationId, usize, RandomState>,
+}
+
+impl Runs {
+    /// Adds a record of the row `number`. What belongs to no run that has begun is nobody's.
+    pub fn add(&mut self, number: i64, entry: Entry) {
+        if let Entry::Begin { invocation, agent, parent, depth, .. } = &entry
+            && !self.places.contains_key(invocation)
+        {
+            self.places.insert(invocation.clone(), self.all.len());
+            self.all.push(Invocation::new(invocation.clone(), agent.clone(), parent.clone(), *depth));
+        }
+        if let Some(place) = self.places.get(entry.invocation()) {
+            self.all[*place].add(number, entry);
+        }
+    }
+
+    /// Completes a result that was in brief.
+    pub fn complete(self, brief: TurnResult) -> TurnResult {
+        TurnResult { invocations: records(&self.all), transcript: flat(self.all), ..brief }
+    }
+}
 
 /// One run, as its records come in.
-pub(crate) struct Invocation {
+struct Invocation {
     id: InvocationId,
     agent: AgentId,
     parent: Option<InvocationId>,
@@ -38,7 +66,7 @@ enum Part {
 }
 
 impl Invocation {
-    pub fn new(id: InvocationId, agent: AgentId, parent: Option<InvocationId>, depth: u32) -> Self {
+    fn new(id: InvocationId, agent: AgentId, parent: Option<InvocationId>, depth: u32) -> Self {
         Self {
             id,
             agent,
@@ -53,8 +81,7 @@ impl Invocation {
         }
     }
 
-    /// Adds the record of row `number`.
-    pub fn add(&mut self, number: i64, entry: Entry) {
+    fn add(&mut self, number: i64, entry: Entry) {
         match entry {
             Entry::Begin { task, .. } => {
                 self.see(number, (0, Part::Task, 0), Message::User { content: task })
@@ -106,7 +133,7 @@ impl Invocation {
 }
 
 /// The records of all runs; a run's tokens hold those of the runs that it called.
-pub(crate) fn records(all: &[Invocation]) -> Vec<InvocationRecord> {
+fn records(all: &[Invocation]) -> Vec<InvocationRecord> {
     let mut tokens: HashMap<&InvocationId, u64> = HashMap::new();
     // Callers begin before those they call, so that the reverse meets every child before its parent.
     for run in all.iter().rev() {
@@ -134,7 +161,7 @@ pub(crate) fn records(all: &[Invocation]) -> Vec<InvocationRecord> {
 }
 
 /// Every entry of every run: in time, and within a run in the order in which its model sees it.
-pub(crate) fn flat(all: Vec<Invocation>) -> Vec<TranscriptEntry> {
+fn flat(all: Vec<Invocation>) -> Vec<TranscriptEntry> {
     let mut entries = Vec::new();
     for run in all {
         // Results of one step are recorded as they come and seen as they were asked for: one that waits for an

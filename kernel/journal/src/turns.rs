@@ -1,5 +1,7 @@
 //! Turns: queued, begun, finished. A finished turn stays as it is.
 
+use std::sync::Arc;
+
 use drupe_extension_api::{
     AgentResponse, CorrelationId, EventBody, Preview, ResponseStatus, SessionId, Spend, TurnId,
     wire::QueueMode,
@@ -10,6 +12,7 @@ use crate::{
     DeliveryId, Inbound, QueuedTurn, StoreError, TurnDone, TurnStart, bus,
     cache::Turn,
     deliveries, log,
+    recent::{Change, Ended},
     rows::{count, id, maybe_id, maybe_json, named, signed, time},
     sessions, usage,
     writer::Writing,
@@ -45,12 +48,12 @@ macro_rules! unanswered {
 }
 
 /// What is known of a turn.
-pub(crate) fn known(on: &mut Writing<'_>, turn: &TurnId) -> Result<Turn, StoreError> {
+pub(crate) fn known(on: &mut Writing<'_>, turn: &TurnId) -> Result<Arc<Turn>, StoreError> {
     if let Some(known) = on.cache.turns.get(turn) {
-        return Ok(known.clone());
+        return Ok(Arc::clone(known));
     }
     let mut find = on.statement(
-        "SELECT turns.number, sessions.number, sessions.id, correlation, finished_ms IS NOT NULL
+        "SELECT turns.number, sessions.number, sessions.id, correlation, finished_ms IS NOT NULL, starts
          FROM turns JOIN sessions ON sessions.number = turns.session WHERE turns.id = ?1",
     )?;
     let found = find.query_row([turn.as_str()], |row| {
@@ -61,49 +64,55 @@ pub(crate) fn known(on: &mut Writing<'_>, turn: &TurnId) -> Result<Turn, StoreEr
             session: id(row, 2)?,
             correlation: maybe_id(row, 3)?,
             finished: row.get(4)?,
+            starts: row.get(5)?,
         })
     });
-    let known = found.optional()?.ok_or_else(|| StoreError::UnknownTurn(turn.clone()))?;
-    on.cache.turns.insert(turn.clone(), known.clone());
+    let known = Arc::new(found.optional()?.ok_or_else(|| StoreError::UnknownTurn(turn.clone()))?);
+    on.cache.turns.insert(turn.clone(), Arc::clone(&known));
     Ok(known)
 }
 
 /// A turn that has no answer yet.
-fn open(on: &mut Writing<'_>, turn: &TurnId) -> Result<Turn, StoreError> {
+fn open(on: &mut Writing<'_>, turn: &TurnId) -> Result<Arc<Turn>, StoreError> {
     let known = known(on, turn)?;
     if known.finished { Err(StoreError::Finished(turn.clone())) } else { Ok(known) }
 }
 
-/// Notes that a turn has begun, and gives how often it has by now. One that had begun before keeps its time, and the
+/// Notes that a turn has begun. One that had begun before keeps its time, and the
 /// position from which its records are read.
-pub(crate) fn begin(on: &mut Writing<'_>, start: &TurnStart) -> Result<(Turn, u32), StoreError> {
-    let mut turn = open(on, &start.turn)?;
-    let after_seq = sessions::known_or_new(on, &turn.session)?.last_seq;
-    let mut begin = on.statement(
-        "UPDATE turns SET started_ms = coalesce(started_ms, ?2), starts = starts + 1, root = ?3, correlation = ?4,
-                          after_seq = iif(starts = 0, ?5, after_seq)
-         WHERE number = ?1 RETURNING starts",
-    )?;
-    let starts = begin.query_row(
-        (turn.number, on.now_ms(), start.root.as_str(), start.correlation.as_str(), after_seq),
-        |row| row.get(0),
-    )?;
-    turn.correlation = Some(start.correlation.clone());
-    on.cache.turns.insert(turn.id.clone(), turn.clone());
-    Ok((turn, starts))
+pub(crate) fn begin(on: &mut Writing<'_>, start: &TurnStart) -> Result<Arc<Turn>, StoreError> {
+    let before = open(on, &start.turn)?;
+    let starts = before.starts + 1;
+    let (root, correlation) = (start.root.as_str(), start.correlation.as_str());
+    if before.starts == 0 {
+        let after_seq = sessions::known_or_new(on, &before.session)?.last_seq;
+        on.statement(
+            "UPDATE turns SET starts = 1, root = ?2, correlation = ?3, started_ms = ?4, after_seq = ?5
+             WHERE number = ?1",
+        )?
+        .execute((before.number, root, correlation, on.now_ms(), after_seq))?;
+    } else {
+        on.statement("UPDATE turns SET starts = ?4, root = ?2, correlation = ?3 WHERE number = ?1")?
+            .execute((before.number, root, correlation, starts))?;
+    }
+    let correlation = Some(start.correlation.clone());
+    let turn = Arc::new(Turn { correlation, starts, ..Turn::clone(&before) });
+    on.cache.turns.insert(turn.id.clone(), Arc::clone(&turn));
+    on.change(Change::Begun(turn.id.clone(), start.root.clone(), start.correlation.clone()));
+    Ok(turn)
 }
 
 /// Notes that a turn goes on, and tells of it.
 pub(crate) fn start(on: &mut Writing<'_>, start: &TurnStart) -> Result<u32, StoreError> {
-    let (turn, starts) = begin(on, start)?;
+    let turn = begin(on, start)?;
     log::append(on, &turn.session, Some(&turn), [&start.events, &[]], [&[]; 2])?;
-    Ok(starts)
+    Ok(turn.starts)
 }
 
 /// Records how a turn ended, and queues what goes out.
 pub(crate) fn finish(on: &mut Writing<'_>, done: &TurnDone) -> Result<Option<DeliveryId>, StoreError> {
     let turn = match &done.start {
-        Some(start) => begin(on, start)?.0,
+        Some(start) => begin(on, start)?,
         None => open(on, &done.turn)?,
     };
     usage::count_entries(on, &turn, &done.entries)?;
@@ -116,6 +125,14 @@ pub(crate) fn finish(on: &mut Writing<'_>, done: &TurnDone) -> Result<Option<Del
         snapshot: done.snapshot.as_deref(),
     };
     close(on, &turn, &end)?;
+    let change = match on.cache.recorded.take(&turn.number) {
+        Some(recorded) => {
+            let (response, diagnostics) = (done.response.clone(), done.diagnostics.clone());
+            Change::Ended(Ended::new(&turn, recorded, response, done.spend, diagnostics).into())
+        }
+        None => Change::Changed(turn.id.clone()),
+    };
+    on.change(change);
     done.messages.iter().try_for_each(|message| bus::publish(on, message))?;
     match &done.outbox {
         Some(message) => Ok(Some(deliveries::queue(on, turn.number, message)?)),
@@ -126,12 +143,12 @@ pub(crate) fn finish(on: &mut Writing<'_>, done: &TurnDone) -> Result<Option<Del
 /// Ends a turn whose message another one took in: it gets no answer of its own. One that has ended already stays as
 /// it is.
 pub(crate) fn taken_in(on: &mut Writing<'_>, by: &Turn, turn: &TurnId) -> Result<(), StoreError> {
-    let mut turn = known(on, turn)?;
+    let turn = known(on, turn)?;
     if turn.finished {
         return Ok(());
     }
     let after_seq = sessions::known_or_new(on, &turn.session)?.last_seq;
-    turn.correlation = by.correlation.clone();
+    let turn = Turn { correlation: by.correlation.clone(), ..Turn::clone(&turn) };
     let mut begin = on.statement(
         "UPDATE turns SET started_ms = coalesce(started_ms, ?2), correlation = coalesce(correlation, ?3),
                           after_seq = iif(starts = 0, ?4, after_seq) WHERE number = ?1 RETURNING text",
@@ -146,6 +163,8 @@ pub(crate) fn taken_in(on: &mut Writing<'_>, by: &Turn, turn: &TurnId) -> Result
         (None, EventBody::TurnCompleted { status: ResponseStatus::Success, error: None, class: None, spend }),
     ];
     log::append(on, &turn.session, Some(&turn), [&told, &[]], [&[]; 2])?;
+    on.cache.recorded.take(&turn.number);
+    on.change(Change::Changed(turn.id.clone()));
     close(on, &turn, &End { response: &response, spend: &spend, diagnostics: &[], snapshot: None })
 }
 
@@ -174,7 +193,7 @@ fn close(on: &mut Writing<'_>, turn: &Turn, end: &End<'_>) -> Result<(), StoreEr
         until_seq,
     ))?;
     sessions::touch(on, turn.session_number)?;
-    on.cache.turns.insert(turn.id.clone(), Turn { finished: true, ..turn.clone() });
+    on.cache.turns.insert(turn.id.clone(), Arc::new(Turn { finished: true, ..turn.clone() }));
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use jiff::{
     Span,
     civil::{Date, date},
 };
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::{
     Counted, Store, StoreError,
@@ -52,9 +52,18 @@ impl Store {
     }
 }
 
-/// What entries add to one row.
-#[derive(Default)]
-struct Sum {
+/// Whose row it is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    day: i64,
+    session: i64,
+    agent: AgentId,
+    model: String,
+}
+
+/// A row, or what entries add to it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Sum {
     invocations: u64,
     calls: u64,
     usage: Usage,
@@ -75,35 +84,51 @@ impl Sum {
             ..Self::default()
         }
     }
+
+    /// Sums end at the largest number: they never fail, and never turn negative.
+    fn plus(self, more: &Self) -> Self {
+        let mut usage = self.usage;
+        usage += more.usage;
+        Self {
+            invocations: self.invocations.saturating_add(more.invocations),
+            calls: self.calls.saturating_add(more.calls),
+            usage,
+            lost_tokens: self.lost_tokens.saturating_add(more.lost_tokens),
+            unpriced_tokens: self.unpriced_tokens.saturating_add(more.unpriced_tokens),
+            cost_usd: self.cost_usd + more.cost_usd,
+        }
+    }
 }
 
-/// Adds what the entries of a turn tell of.
+/// Adds what the entries of a turn tell of, to each row once.
 pub(crate) fn count_entries(on: &mut Writing<'_>, turn: &Turn, entries: &[Entry]) -> Result<(), StoreError> {
+    let mut sums: Vec<(AgentId, &str, Sum)> = Vec::new();
     for entry in entries {
-        match entry {
+        let (agent, model, sum) = match entry {
             Entry::Begin { invocation, agent, .. } => {
                 on.cache.runs.insert(invocation.clone(), agent.clone());
-                add(on, turn, agent, NO_MODEL, &Sum { invocations: 1, ..Sum::default() })?;
+                (agent.clone(), NO_MODEL, Sum { invocations: 1, ..Sum::default() })
             }
             Entry::Answer { invocation, model, usage, cost_usd, .. } => {
-                let agent = agent_of(on, turn, invocation)?;
-                add(on, turn, &agent, model, &Sum::call(usage, *cost_usd))?;
+                (agent_of(on, turn, invocation)?, model.as_str(), Sum::call(usage, *cost_usd))
             }
             Entry::Failed { invocation, model, usage, cost_usd, lost_tokens, lost_usd, .. } => {
-                let agent = agent_of(on, turn, invocation)?;
                 let sum = Sum::call(usage, *cost_usd);
                 let lost_usd = if lost_usd.is_finite() { *lost_usd } else { 0.0 };
                 let sum = Sum { lost_tokens: *lost_tokens, cost_usd: sum.cost_usd + lost_usd, ..sum };
-                add(on, turn, &agent, model, &sum)?;
+                (agent_of(on, turn, invocation)?, model.as_str(), sum)
             }
             Entry::Compacted { invocation, model, usage, cost_usd, .. } if !model.is_empty() => {
-                let agent = agent_of(on, turn, invocation)?;
-                add(on, turn, &agent, model, &Sum::call(usage, *cost_usd))?;
+                (agent_of(on, turn, invocation)?, model.as_str(), Sum::call(usage, *cost_usd))
             }
-            _ => {}
+            _ => continue,
+        };
+        match sums.iter_mut().find(|(of, by, _)| *of == agent && *by == model) {
+            Some((.., known)) => *known = known.plus(&sum),
+            None => sums.push((agent, model, sum)),
         }
     }
-    Ok(())
+    sums.into_iter().try_for_each(|(agent, model, sum)| add(on, turn, agent, model, &sum))
 }
 
 /// Whose run it is: remembered since its beginning, or read from there after a restart.
@@ -123,28 +148,29 @@ fn agent_of(on: &mut Writing<'_>, turn: &Turn, invocation: &InvocationId) -> Res
     Ok(agent)
 }
 
-/// Sums end at the largest number that a column holds: they never fail, and never turn negative.
-fn add(on: &Writing<'_>, turn: &Turn, agent: &AgentId, model: &str, sum: &Sum) -> Result<(), StoreError> {
-    on.statement(
-        "INSERT INTO usage VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
-         ON CONFLICT (day, session, agent, model) DO UPDATE SET
-             invocations = invocations + excluded.invocations,
-             calls = calls + excluded.calls,
-             input_tokens = input_tokens + min(excluded.input_tokens, 9223372036854775807 - input_tokens),
-             cached_tokens = cached_tokens + min(excluded.cached_tokens, 9223372036854775807 - cached_tokens),
-             output_tokens = output_tokens + min(excluded.output_tokens, 9223372036854775807 - output_tokens),
-             reasoning_tokens = reasoning_tokens
-                 + min(excluded.reasoning_tokens, 9223372036854775807 - reasoning_tokens),
-             lost_tokens = lost_tokens + min(excluded.lost_tokens, 9223372036854775807 - lost_tokens),
-             unpriced_tokens = unpriced_tokens
-                 + min(excluded.unpriced_tokens, 9223372036854775807 - unpriced_tokens),
-             cost_usd = cost_usd + excluded.cost_usd",
-    )?
-    .execute((
-        on.now_ms().div_euclid(DAY_MS),
-        turn.session_number,
-        agent.as_str(),
-        model,
+/// Adds to a row, which is read at most once.
+fn add(on: &mut Writing<'_>, turn: &Turn, agent: AgentId, model: &str, more: &Sum) -> Result<(), StoreError> {
+    let day = on.now_ms().div_euclid(DAY_MS);
+    let key = Key { day, session: turn.session_number, agent, model: model.to_owned() };
+    let known = match on.cache.used.get(&key) {
+        Some(known) => Some(*known),
+        None => recorded(on, &key)?,
+    };
+    let sum = known.unwrap_or_default().plus(more);
+    let mut write = on.statement(match known {
+        Some(_) => {
+            "UPDATE usage SET invocations = ?5, calls = ?6, input_tokens = ?7, cached_tokens = ?8,
+                              output_tokens = ?9, reasoning_tokens = ?10, lost_tokens = ?11,
+                              unpriced_tokens = ?12, cost_usd = ?13
+             WHERE day = ?1 AND session = ?2 AND agent = ?3 AND model = ?4"
+        }
+        None => "INSERT INTO usage VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+    })?;
+    write.execute((
+        key.day,
+        key.session,
+        key.agent.as_str(),
+        key.model.as_str(),
         signed(sum.invocations),
         signed(sum.calls),
         signed(sum.usage.input_tokens),
@@ -155,7 +181,33 @@ fn add(on: &Writing<'_>, turn: &Turn, agent: &AgentId, model: &str, sum: &Sum) -
         signed(sum.unpriced_tokens),
         sum.cost_usd,
     ))?;
+    on.cache.used.insert(key, sum);
     Ok(())
+}
+
+/// A row as it is.
+fn recorded(on: &Writing<'_>, key: &Key) -> Result<Option<Sum>, StoreError> {
+    let mut one = on.statement(
+        "SELECT invocations, calls, input_tokens, cached_tokens, output_tokens, reasoning_tokens, lost_tokens,
+                unpriced_tokens, cost_usd
+         FROM usage WHERE day = ?1 AND session = ?2 AND agent = ?3 AND model = ?4",
+    )?;
+    let found = one.query_row((key.day, key.session, key.agent.as_str(), &key.model), |row| {
+        Ok(Sum {
+            invocations: count(row, 0)?,
+            calls: count(row, 1)?,
+            usage: Usage {
+                input_tokens: count(row, 2)?,
+                cached_tokens: count(row, 3)?,
+                output_tokens: count(row, 4)?,
+                reasoning_tokens: count(row, 5)?,
+            },
+            lost_tokens: count(row, 6)?,
+            unpriced_tokens: count(row, 7)?,
+            cost_usd: row.get(8)?,
+        })
+    });
+    Ok(found.optional()?)
 }
 
 fn rows(db: &Connection, query: &UsageQuery) -> Result<Vec<UsageRow>, StoreError> {

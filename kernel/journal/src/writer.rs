@@ -14,7 +14,13 @@ use drupe_agent::Clock;
 use rusqlite::{CachedStatement, Connection};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{Publish, Published, StoreError, cache::Cache, open::keep_plans, store::lock};
+use crate::{
+    Publish, Published, StoreError,
+    cache::Cache,
+    open::keep_plans,
+    recent::{Change, Recent},
+    store::lock,
+};
 
 /// The most requests in one transaction. It bounds how long the first of them waits for the last; a transaction
 /// of so many small ones takes a few milliseconds, about as long as the wait for the disk that they share.
@@ -49,7 +55,21 @@ pub(crate) struct Writing<'a> {
     pub db: &'a Connection,
     pub cache: &'a mut Cache,
     clock: &'a dyn Clock,
-    published: &'a mut Vec<Published>,
+    after: &'a mut After,
+}
+
+/// What a commit makes known.
+#[derive(Default)]
+pub(crate) struct After {
+    published: Vec<Published>,
+    changes: Vec<Change>,
+}
+
+impl After {
+    fn clear(&mut self) {
+        self.published.clear();
+        self.changes.clear();
+    }
 }
 
 impl<'a> Writing<'a> {
@@ -65,7 +85,12 @@ impl<'a> Writing<'a> {
 
     /// Has something published, if and when this request is committed.
     pub fn publish(&mut self, what: Published) {
-        self.published.push(what);
+        self.after.published.push(what);
+    }
+
+    /// Has a turn's new state remembered, if and when this request is committed.
+    pub fn change(&mut self, change: Change) {
+        self.after.changes.push(change);
     }
 
     /// Memory to serialise into; give it back with [`give_back`](Self::give_back).
@@ -181,7 +206,8 @@ pub(crate) struct Writer {
     clock: Arc<dyn Clock>,
     publish: Publish,
     cache: Cache,
-    published: Vec<Published>,
+    after: After,
+    recent: Arc<Mutex<Recent>>,
     /// Requests since the log was last written back.
     logged: u32,
 }
@@ -201,6 +227,7 @@ impl Writer {
         waits: Waits,
         clock: Arc<dyn Clock>,
         publish: Publish,
+        recent: Arc<Mutex<Recent>>,
     ) -> Result<Self, StoreError> {
         // Every statement of this crate, with room for more.
         db.set_prepared_statement_cache_capacity(96);
@@ -210,8 +237,8 @@ impl Writer {
             // Writing the log back waits for the disk, which is the thread's to do: see `check_point`.
             db.pragma_update(None, "wal_autocheckpoint", 0)?;
         }
-        let (cache, published) = (Cache::default(), Vec::new());
-        Ok(Self { db, waits, set: None, clock, publish, cache, published, logged: 0 })
+        let (cache, after) = (Cache::default(), After::default());
+        Ok(Self { db, waits, set: None, clock, publish, cache, after, recent, logged: 0 })
     }
 
     /// Carries one request out, here and now.
@@ -230,6 +257,7 @@ impl Writer {
     /// Takes the mark of an open file away, and closes it.
     pub fn close(mut self) -> Result<(), StoreError> {
         self.alone(Survives::Process, |on| crate::open::unmark(on.db))?;
+        *lock(&self.recent) = Recent::default();
         self.db.close().map_err(|(_, error)| error.into())
     }
 
@@ -262,8 +290,12 @@ impl Writer {
             committed = self.transaction(jobs, Apart::Savepoints);
         }
         committed?;
+        if !self.after.changes.is_empty() {
+            let mut recent = lock(&self.recent);
+            self.after.changes.drain(..).for_each(|change| recent.apply(change));
+        }
         let mut due = false;
-        for what in self.published.drain(..) {
+        for what in self.after.published.drain(..) {
             // Once is enough for all of them.
             match what {
                 Published::Due => due = true,
@@ -282,12 +314,12 @@ impl Writer {
             self.cache.clear();
             self.execute("ROLLBACK")?;
         }
-        self.published.clear();
+        self.after.clear();
         self.execute("BEGIN IMMEDIATE")?;
         let committed = self.inside(jobs, apart).and_then(|()| self.execute("COMMIT"));
         if committed.is_err() {
             self.cache.clear();
-            self.published.clear();
+            self.after.clear();
             if !self.db.is_autocommit() {
                 self.execute("ROLLBACK")?;
             }
@@ -300,16 +332,13 @@ impl Writer {
             if apart == Apart::Savepoints {
                 self.execute("SAVEPOINT request")?;
             }
-            let said = self.published.len();
-            let mut on = Writing {
-                db: &self.db,
-                cache: &mut self.cache,
-                clock: &*self.clock,
-                published: &mut self.published,
-            };
+            let said = (self.after.published.len(), self.after.changes.len());
+            let mut on =
+                Writing { db: &self.db, cache: &mut self.cache, clock: &*self.clock, after: &mut self.after };
             if !job.run(&mut on) {
                 self.cache.clear();
-                self.published.truncate(said);
+                self.after.published.truncate(said.0);
+                self.after.changes.truncate(said.1);
                 if apart == Apart::No || self.db.is_autocommit() {
                     // Nothing keeps the others apart from it; or SQLite itself ended the transaction, as it may when
                     // the disk is full: the work of the others is gone as well.

@@ -103,11 +103,12 @@ impl Gate {
         let place = match timeout_at(deadline, Arc::clone(&self.places).acquire_owned()).await {
             Ok(Ok(place)) => place,
             Ok(Err(_)) => {
-                return Err(ModelFault::fatal(FailureClass::Internal, "the provider's gate is closed"));
+                let text = "the provider's gate is closed";
+                return Err(ModelFault::fatal(FailureClass::Internal, text).unused());
             }
             Err(_) => {
                 let text = format!("provider `{}` had no place for the request in time", self.provider);
-                return Err(ModelFault::transient(FailureClass::Timeout, text));
+                return Err(ModelFault::transient(FailureClass::Timeout, text).unused());
             }
         };
         let admitted = {
@@ -129,7 +130,7 @@ impl Gate {
             rest.as_secs() + 1
         );
         let retry_after_ms = Some(u64::try_from(rest.as_millis()).unwrap_or(u64::MAX));
-        ModelFault { retry_after_ms, ..ModelFault::transient(FailureClass::Network, text) }
+        ModelFault { retry_after_ms, ..ModelFault::transient(FailureClass::Network, text).unused() }
     }
 
     /// A panic elsewhere cannot leave a `Copy` state half written.

@@ -74,6 +74,8 @@ struct Provider {
     settings: ProviderSettings,
     gate: Arc<Gate>,
     backend: Backend,
+    /// Whose models the catalogue has for it.
+    shipped_as: String,
     /// The catalogue's models of this provider, for whoever misspelled one.
     known: Arc<[String]>,
 }
@@ -89,7 +91,7 @@ impl Models {
     pub fn new(settings: ModelsSettings) -> Result<Self, ModelsError> {
         let mut providers = BTreeMap::new();
         for provider in &settings.providers {
-            let built = Arc::new(Provider::new(provider.clone(), known(&settings, &provider.name))?);
+            let built = Arc::new(Provider::new(provider.clone(), &settings)?);
             if providers.insert(provider.name.clone(), built).is_some() {
                 let reason = "is configured twice".to_owned();
                 return Err(ModelsError::Provider { provider: provider.name.clone(), reason });
@@ -146,6 +148,7 @@ impl Models {
             Backend::Wire(wire) => {
                 let facts = Facts {
                     model: model.to_owned(),
+                    origin: format!("{}:{}", wire.kind(), profile.name).into(),
                     max_output_tokens: profile.max_output_tokens,
                     reasoning: said.reasoning,
                     sampling: said.sampling,
@@ -162,7 +165,7 @@ impl Models {
     fn said_of(&self, provider: &Provider, model: &str) -> ProfileSettings {
         let name = format!("{}/{model}", provider.settings.name);
         let profiles = &self.settings.profiles;
-        let catalogued = self.catalogued(model, Some(&provider.settings.name)).map(|entry| entry.profile);
+        let catalogued = self.catalogued(model, Some(&provider.shipped_as)).map(|entry| entry.profile);
         let layers = [
             profiles.get(&name).copied(),
             profiles.get(model).copied(),
@@ -203,7 +206,7 @@ impl Models {
 }
 
 impl Provider {
-    fn new(settings: ProviderSettings, known: Arc<[String]>) -> Result<Self, ModelsError> {
+    fn new(settings: ProviderSettings, all: &ModelsSettings) -> Result<Self, ModelsError> {
         let wrong = |reason: String| ModelsError::Provider { provider: settings.name.clone(), reason };
         if settings.name.is_empty() || settings.name.contains(['/', ':']) {
             return Err(wrong("the name must not be empty or hold `/` or `:`".to_owned()));
@@ -227,8 +230,29 @@ impl Provider {
         };
         let backend = backend.map_err(wrong)?;
         let gate = Gate::new(&settings.name, settings.concurrency, source::milliseconds(settings.timeout_ms));
-        Ok(Self { gate, backend, known, settings })
+        let shipped_as = shipped_as(&settings, all).to_owned();
+        let known = known(all, &shipped_as);
+        Ok(Self { gate, backend, shipped_as, known, settings })
     }
+}
+
+/// The provider of the catalogue that a configured one is: its own name, or that of the vendor whose address it has.
+/// A second account there has the same models at the same price.
+fn shipped_as<'a>(provider: &'a ProviderSettings, all: &ModelsSettings) -> &'a str {
+    let own = provider.name.as_str();
+    if all.catalogue.values().any(|entry| entry.provider == own) {
+        return own;
+    }
+    let (endpoint, host, vendor) = match &provider.kind {
+        ProviderKind::OpenAi(endpoint) | ProviderKind::OpenAiChat(endpoint) => {
+            (endpoint, "api.openai.com", "openai")
+        }
+        ProviderKind::Anthropic(endpoint) => (endpoint, "api.anthropic.com", "anthropic"),
+        ProviderKind::Gemini(endpoint) => (endpoint, "generativelanguage.googleapis.com", "gemini"),
+        ProviderKind::Scripted { .. } | ProviderKind::Offline => return own,
+    };
+    let url = Url::parse(endpoint.base_url.trim()).ok();
+    if url.is_some_and(|url| url.host_str() == Some(host)) { vendor } else { own }
 }
 
 /// The catalogue's names of a provider's models; of a pattern what it begins with.

@@ -295,6 +295,23 @@ fn a_pattern_of_another_provider_does_not_hide_ones_own() {
 }
 
 #[test]
+fn a_second_account_at_a_vendors_address_has_the_vendors_models() {
+    let at = |url: &str| Endpoint { base_url: url.to_owned(), ..Endpoint::default() };
+    let (openai, anthropic) = ("https://api.openai.com/v1", "https://api.anthropic.com/v1");
+    for (kind, model, window) in [
+        (ProviderKind::OpenAi(at(openai)), "gpt-mini", 200),
+        (ProviderKind::OpenAiChat(at(openai)), "gpt-9", 100),
+        (ProviderKind::Anthropic(at(anthropic)), "claude-1", 300),
+        (ProviderKind::OpenAi(at("https://gateway.example/api.openai.com")), "gpt-mini", CONTEXT_WINDOW),
+        (ProviderKind::OpenAi(at(openai)), "claude-1", CONTEXT_WINDOW),
+    ] {
+        let models = Models::new(settings(vec![ProviderSettings::new("work", kind.clone())])).unwrap();
+        let found = models.resolve(&[format!("work/{model}")]).unwrap().model.profile().context_window;
+        assert_eq!(found, window, "{kind:?} {model}");
+    }
+}
+
+#[test]
 fn prices_merge_one_by_one() {
     let prices = |input_usd, cached_usd, output_usd| ProfileSettings {
         input_usd,

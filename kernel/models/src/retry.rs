@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::{
     breaker::{Admission, Gate, Outcome},
-    source::{Broken, Source, milliseconds},
+    source::{Broken, Progress, Source, milliseconds},
 };
 
 /// The first wait; with jitter up to twice this.
@@ -37,7 +37,8 @@ pub(crate) struct Link {
 /// Each is asked at most `1 + max_retries` times, all together within the request's `timeout_ms`. A failure that
 /// may pass is repeated after a wait: exponential with jitter, or what the provider asks for where that is longer.
 /// Any other failure, a wait beyond the deadline, and a provider at rest lead to the next model at once. So does the
-/// middle of the time that was left when a model's turn came: one that hangs must not use up the time of the others.
+/// middle of the time that was left when a model's turn came, unless the model is answering by then: one that hangs,
+/// or has no place, must not use up the time of the others.
 pub(crate) struct Chain {
     profile: ModelProfile,
     links: Arc<[Link]>,
@@ -95,10 +96,11 @@ impl Model for Chain {
     }
 }
 
-/// A provider that asks for a slower pace is well: to rest it would fail the many for what it says to the few.
-fn outcome(fault: &ModelFault) -> Outcome {
-    match fault.retriable {
-        true if fault.class == FailureClass::RateLimit => Outcome::Abandoned,
+/// A provider that asks for a slower pace is well: to rest it would fail the many for what it says to the few. So is
+/// one whose model talks nonsense.
+fn outcome(broken: &Broken) -> Outcome {
+    match broken.fault.retriable && !broken.answered {
+        true if broken.fault.class == FailureClass::RateLimit => Outcome::Abandoned,
         true => Outcome::Failed,
         false => Outcome::Answered,
     }
@@ -138,7 +140,11 @@ enum Stage {
 struct Attempt {
     pieces: BoxStream<'static, Result<ModelEvent, Broken>>,
     place: Admission,
-    deadline: Instant,
+    progress: Arc<Progress>,
+    /// Up to when the provider may take for it, whatever the asker's time.
+    bound: Instant,
+    /// An event came.
+    started: bool,
 }
 
 impl Asking {
@@ -150,9 +156,9 @@ impl Asking {
                     sleep_until(until).await;
                     self.stage = Stage::Ready;
                 }
-                Stage::Ready => match self.links[self.at].gate.enter(self.deadline).await {
+                Stage::Ready => match self.links[self.at].gate.enter(self.last_retry()).await {
                     Ok(place) => self.stage = Stage::Streaming(self.attempt(place)),
-                    Err(fault) => return Some(self.give_up(fault.into())),
+                    Err(fault) => return Some(self.give_up(fault)),
                 },
                 Stage::Streaming(attempt) => return Some(self.advance(attempt).await),
             }
@@ -161,51 +167,62 @@ impl Asking {
 
     fn attempt(&self, place: Admission) -> Attempt {
         let link = &self.links[self.at];
+        let progress = Arc::new(Progress::default());
         Attempt {
-            pieces: link.source.attempt(Arc::clone(&self.request)),
+            pieces: link.source.attempt(Arc::clone(&self.request), Arc::clone(&progress)),
             place,
-            deadline: self.deadline.min(Instant::now() + link.gate.attempt_timeout),
+            progress,
+            bound: Instant::now() + link.gate.attempt_timeout,
+            started: false,
         }
     }
 
     async fn advance(&mut self, mut attempt: Attempt) -> ModelEvent {
-        match timeout_at(attempt.deadline, attempt.pieces.next()).await {
+        let patience = if attempt.started { self.deadline } else { self.last_retry() };
+        match timeout_at(attempt.bound.min(patience), attempt.pieces.next()).await {
             Ok(Some(Ok(event @ ModelEvent::Done { .. }))) => {
                 attempt.place.end(Outcome::Answered);
                 event
             }
             Ok(Some(Ok(event))) => {
+                attempt.started = true;
                 self.stage = Stage::Streaming(attempt);
                 event
             }
-            Ok(Some(Err(broken))) => self.failed(attempt, broken),
+            Ok(Some(Err(broken))) => {
+                let outcome = outcome(&broken);
+                self.failed(attempt, broken.fault, outcome)
+            }
             Ok(None) => {
                 let text = format!("the answer of `{}` has no end", self.model());
-                self.failed(attempt, ModelFault::transient(FailureClass::Model, text).into())
+                self.failed(attempt, ModelFault::transient(FailureClass::Model, text), Outcome::Failed)
             }
             Err(_) => {
                 let text = format!("`{}` did not finish its answer in time", self.model());
-                self.failed(attempt, ModelFault::transient(FailureClass::Timeout, text).into())
+                // An asker in a hurry says nothing of the provider.
+                let outcome = if attempt.bound < patience { Outcome::Failed } else { Outcome::Abandoned };
+                self.failed(attempt, ModelFault::transient(FailureClass::Timeout, text), outcome)
             }
         }
     }
 
-    fn failed(&mut self, attempt: Attempt, broken: Broken) -> ModelEvent {
-        attempt.place.end(outcome(&broken.fault));
-        if !broken.fault.retriable || self.retries >= self.request.max_retries.max(2) {
-            return self.give_up(broken);
+    fn failed(&mut self, attempt: Attempt, fault: ModelFault, outcome: Outcome) -> ModelEvent {
+        attempt.place.end(outcome);
+        let fault = attempt.progress.tell(if attempt.started { fault.began() } else { fault });
+        if !fault.retriable || self.retries >= self.request.max_retries {
+            return self.give_up(fault);
         }
-        let asked = milliseconds(broken.fault.retry_after_ms.unwrap_or(0));
+        let asked = milliseconds(fault.retry_after_ms.unwrap_or(0));
         let until = Instant::now() + self.waits.next().unwrap_or(LONGEST_WAIT).max(asked);
         if until >= self.last_retry() {
-            return self.give_up(broken);
+            return self.give_up(fault);
         }
         self.retries += 1;
         self.stage = Stage::Waiting(until);
-        self.retry(broken)
+        self.retry(fault)
     }
 
-    /// Up to when this model may be asked once more.
+    /// Up to when this model may be asked once more, and may take to begin its answer.
     fn last_retry(&self) -> Instant {
         match self.at + 1 < self.links.len() {
             true => self.began + self.deadline.saturating_duration_since(self.began) / 2,
@@ -214,10 +231,10 @@ impl Asking {
     }
 
     /// Done with this model: on to the next one, or to the end.
-    fn give_up(&mut self, broken: Broken) -> ModelEvent {
+    fn give_up(&mut self, mut fault: ModelFault) -> ModelEvent {
         if self.at + 1 < self.links.len() && Instant::now() < self.deadline {
-            let event = self.retry(broken.clone());
-            self.given_up.push(broken.fault.message);
+            let event = self.retry(fault.clone());
+            self.given_up.push(fault.message);
             self.at += 1;
             self.began = Instant::now();
             self.retries = 0;
@@ -225,7 +242,6 @@ impl Asking {
             self.stage = Stage::Ready;
             return event;
         }
-        let mut fault = broken.fault;
         if !self.given_up.is_empty() {
             fault.message =
                 format!("no model of the list answered: {}; {}", self.given_up.join("; "), fault.message);
@@ -233,9 +249,9 @@ impl Asking {
         ModelEvent::Failed(fault)
     }
 
-    fn retry(&self, broken: Broken) -> ModelEvent {
-        tracing::debug!(model = self.model(), fault = %broken.fault, "another attempt follows");
-        ModelEvent::Retry { fault: broken.fault, model: self.model().to_owned(), usage: broken.usage }
+    fn retry(&self, fault: ModelFault) -> ModelEvent {
+        tracing::debug!(model = self.model(), %fault, "another attempt follows");
+        ModelEvent::Retry { usage: fault.usage, fault, model: self.model().to_owned() }
     }
 
     fn model(&self) -> &str {

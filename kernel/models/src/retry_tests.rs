@@ -15,7 +15,13 @@ enum Act {
     Answer(&'static str),
     /// Some text, then a fault.
     Fault(ModelFault),
+    /// An answer to the end that makes no sense.
+    Nonsense,
     Hang,
+    /// Bytes of an answer, and its cost by then, and nothing that can be shown.
+    Drip,
+    /// Text at once, and the end after 15 s.
+    Slow,
 }
 
 struct Fake {
@@ -34,19 +40,36 @@ impl Source for Fake {
         Ok(())
     }
 
-    fn attempt(&self, _: Arc<ModelRequest>) -> BoxStream<'static, Result<ModelEvent, Broken>> {
+    fn attempt(
+        &self,
+        _: Arc<ModelRequest>,
+        progress: Arc<Progress>,
+    ) -> BoxStream<'static, Result<ModelEvent, Broken>> {
         self.asked.lock().unwrap().push(self.since.elapsed());
         let text = |t: &str| Ok(ModelEvent::Text(t.to_owned()));
+        let done =
+            Ok(ModelEvent::Done { usage: None, stop: StopReason::End, model: self.profile.name.clone() });
+        let usage = Some(Usage { input_tokens: 3, ..Usage::default() });
         match self.acts.lock().unwrap().pop_front().unwrap_or(Act::Answer("default")) {
             Act::Hang => stream::pending().boxed(),
-            Act::Answer(words) => {
-                let done =
-                    ModelEvent::Done { usage: None, stop: StopReason::End, model: self.profile.name.clone() };
-                stream::iter(vec![text(words), Ok(done)]).boxed()
+            Act::Drip => {
+                progress.note(usage);
+                stream::pending().boxed()
             }
+            Act::Answer(words) => stream::iter(vec![text(words), done]).boxed(),
             Act::Fault(fault) => {
-                let usage = Some(Usage { input_tokens: 3, ..Usage::default() });
-                stream::iter(vec![text("half"), Err(Broken { fault, usage })]).boxed()
+                stream::iter(vec![text("half"), Err(fault.with_usage(usage).into())]).boxed()
+            }
+            Act::Nonsense => {
+                let fault = ModelFault::transient(FailureClass::Model, "nonsense");
+                stream::iter(vec![Err(Broken { fault, answered: true })]).boxed()
+            }
+            Act::Slow => {
+                let end = async move {
+                    tokio::time::sleep(Duration::from_secs(15)).await;
+                    done
+                };
+                stream::iter(vec![text("slow")]).chain(stream::once(end)).boxed()
             }
         }
     }
@@ -273,4 +296,70 @@ async fn a_provider_that_asks_for_a_slower_pace_is_not_rested() {
     let (source, link) = fake("p/m", (0..8).map(|_| slow()).collect());
     assert!(play(vec![link], 600_000, 9).await.ends_with("default done(p/m)"));
     assert_eq!(source.asked.lock().unwrap().len(), 9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_a_provider_does_itself_rests_it() {
+    for (act, timeout_ms, rests) in [
+        (Act::Hang, 600_000, true),
+        (passing("down"), 600_000, true),
+        // An asker in a hurry, and a model that talks nonsense.
+        (Act::Hang, 1, false),
+        (Act::Slow, 1, false),
+        (Act::Nonsense, 600_000, false),
+    ] {
+        let (_, link) = fake("p/m", vec![act.clone(); 5]);
+        for _ in 0..5 {
+            play(vec![link.clone()], timeout_ms, 0).await;
+        }
+        let next = play(vec![link], 600_000, 0).await;
+        assert_eq!(next.contains("rests for"), rests, "{next}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_hangs_or_has_no_place_leaves_time_to_the_next_where_all_bounds_are_equal() {
+    for act in [Act::Hang, Act::Drip] {
+        let cost = if matches!(act, Act::Drip) { 3 } else { 0 };
+        let (_, first) = fake("a/x", vec![act]);
+        let (_, second) = fake("b/y", vec![]);
+        let played = play(vec![first, second], 20_000, 2).await;
+        assert_eq!(played, format!("retry(a/x,{cost}) default done(b/y)"));
+    }
+    let (source, first) = fake("a/x", vec![]);
+    let (_, second) = fake("b/y", vec![]);
+    let soon = Instant::now() + Duration::from_secs(1);
+    let held: Vec<_> = futures_util::future::join_all((0..4).map(|_| first.gate.enter(soon))).await;
+    assert!(held.iter().all(Result::is_ok));
+    assert_eq!(play(vec![first, second], 20_000, 2).await, "retry(a/x,0) default done(b/y)");
+    assert!(source.asked.lock().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_is_answering_is_not_cut_off_for_the_next() {
+    let (_, first) = fake("a/x", vec![Act::Slow]);
+    let (_, second) = fake("b/y", vec![]);
+    assert_eq!(play(vec![first, second], 20_000, 2).await, "slow done(a/x)");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_says_whether_the_provider_worked_and_what_that_is_known_to_cost() {
+    let fatal = Act::Fault(ModelFault::fatal(FailureClass::Auth, "no"));
+    for (act, began, cost) in
+        [(passing("one"), true, 3), (fatal, true, 3), (Act::Drip, true, 3), (Act::Hang, false, 0)]
+    {
+        let (_, link) = fake("p/m", vec![act]);
+        let events: Vec<_> = Chain::new(vec![link]).unwrap().stream(request(1_000, 0)).collect().await;
+        let Some(ModelEvent::Failed(fault)) = events.last() else { panic!("{events:?}") };
+        assert_eq!((fault.began, fault.usage.map_or(0, |u| u.total())), (began, cost), "{fault:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_was_not_asked_has_cost_nothing() {
+    let (_, link) = fake("p/m", (0..5).map(|_| passing("down")).collect());
+    play(vec![link.clone()], 60_000, 4).await;
+    let events: Vec<_> = Chain::new(vec![link]).unwrap().stream(request(1_000, 0)).collect().await;
+    let Some(ModelEvent::Failed(fault)) = events.last() else { panic!("{events:?}") };
+    assert!(fault.used_nothing(), "{fault:?}");
 }

@@ -22,7 +22,13 @@ pub(crate) fn spec(name: &str, input_schema: Value) -> Arc<ToolSpec> {
 }
 
 pub(crate) fn facts(model: &str) -> Facts {
-    Facts { model: model.to_owned(), max_output_tokens: 64_000, reasoning: None, sampling: None }
+    Facts {
+        model: model.to_owned(),
+        origin: format!("kind:p/{model}").into(),
+        max_output_tokens: 64_000,
+        reasoning: None,
+        sampling: None,
+    }
 }
 
 pub(crate) fn request(
@@ -100,7 +106,7 @@ pub(crate) fn read(api: &dyn Api, events: &[&str]) -> Result<String, String> {
     let (mut reader, mut draft, mut out) = (api.reader(), Draft::default(), Vec::new());
     for event in events {
         reader
-            .take(event.as_bytes(), &mut draft, &mut out)
+            .take(event, &mut draft, &mut out)
             .map_err(|f| format!("{}{}", f.message, if f.retriable { " (again)" } else { "" }))?;
     }
     if !draft.whole() {
@@ -121,7 +127,7 @@ pub(crate) fn read(api: &dyn Api, events: &[&str]) -> Result<String, String> {
 pub(crate) fn usage(api: &dyn Api, events: &[&str]) -> Option<[u64; 4]> {
     let (mut reader, mut draft) = (api.reader(), Draft::default());
     for event in events {
-        reader.take(event.as_bytes(), &mut draft, &mut Vec::new()).unwrap();
+        reader.take(event, &mut draft, &mut Vec::new()).unwrap();
     }
     draft.usage.map(|u| [u.input_tokens, u.cached_tokens, u.output_tokens, u.reasoning_tokens])
 }

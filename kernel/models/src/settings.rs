@@ -107,7 +107,8 @@ pub struct ProfileSettings {
     pub context_window: Option<u64>,
     /// Tokens that one answer may have.
     pub max_output_tokens: Option<u32>,
-    /// US dollars for a million input tokens.
+    /// US dollars for a million input tokens. What a provider writes into its cache counts as input at this price,
+    /// which is a little less than some charge for it.
     pub input_usd: Option<f64>,
     /// US dollars for a million input tokens that the provider had cached; as other input where nobody says.
     pub cached_usd: Option<f64>,

@@ -2,7 +2,10 @@
 //!
 //! A source neither retries nor waits its turn nor keeps the request's time; [`retry`](crate::retry) does.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use drupe_agent::{ModelEvent, ModelFault, ModelProfile, ModelRequest, Usage};
 use drupe_extension_api::{Message, ModelParameters};
@@ -18,20 +21,55 @@ pub(crate) trait Source: Send + Sync {
     fn supports(&self, parameters: &ModelParameters) -> Result<(), String>;
 
     /// Asks once. Yields text, reasoning and tool calls, then either [`ModelEvent::Done`] or an error, and ends.
-    fn attempt(&self, request: Arc<ModelRequest>) -> BoxStream<'static, Result<ModelEvent, Broken>>;
+    /// What comes that no event tells of is noted in `progress`.
+    fn attempt(
+        &self,
+        request: Arc<ModelRequest>,
+        progress: Arc<Progress>,
+    ) -> BoxStream<'static, Result<ModelEvent, Broken>>;
 }
 
 /// How an attempt failed.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Broken {
     pub(crate) fault: ModelFault,
-    /// Tokens that it is known to have cost all the same.
-    pub(crate) usage: Option<Usage>,
+    /// The provider answered to the end; it is the model's answer that cannot be used.
+    pub(crate) answered: bool,
 }
 
 impl From<ModelFault> for Broken {
     fn from(fault: ModelFault) -> Self {
-        Self { fault, usage: None }
+        Self { fault, answered: false }
+    }
+}
+
+/// How far an attempt came. It outlives one that is cut off, whose cost would be lost otherwise.
+#[derive(Debug, Default)]
+pub(crate) struct Progress(Mutex<Came>);
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Came {
+    began: bool,
+    usage: Option<Usage>,
+}
+
+impl Progress {
+    /// Bytes of an answer came; `usage` is what it is known to cost by now.
+    pub(crate) fn note(&self, usage: Option<Usage>) {
+        *self.came() = Came { began: true, usage };
+    }
+
+    /// The fault, with how far the attempt came that it ended.
+    pub(crate) fn tell(&self, fault: ModelFault) -> ModelFault {
+        let came = *self.came();
+        let usage = fault.usage.or(came.usage);
+        let fault = if came.began { fault.began() } else { fault };
+        fault.with_usage(usage)
+    }
+
+    /// A panic elsewhere cannot leave a `Copy` state half written.
+    fn came(&self) -> MutexGuard<'_, Came> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

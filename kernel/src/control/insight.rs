@@ -11,6 +11,9 @@ use drupe_journal::{Found, TurnRows};
 
 use crate::kernel::{Kernel, store_fault};
 
+/// Turns that are traced at once: each is read whole.
+const MOST: usize = 100;
+
 /// What the turns of a session, or one of them, set off.
 pub async fn trace(kernel: &Kernel, ask: TraceArgument) -> Result<Vec<TurnTrace>, Fault> {
     let turns = match kernel.store.find(&ask.id).await.map_err(store_fault)? {
@@ -24,6 +27,10 @@ pub async fn trace(kernel: &Kernel, ask: TraceArgument) -> Result<Vec<TurnTrace>
             Fault::not_found(format!("`{}` has {} turns, so there is no turn {number}", ask.id, turns.len()))
         })?],
     };
+    if turns.len() > MOST {
+        let message = format!("`{}` has {} turns, and at most {MOST} are traced at once", ask.id, turns.len());
+        return Err(Fault::invalid(message).help("name one by its number, from the end where negative, or by its id"));
+    }
     let mut traces = Vec::with_capacity(turns.len());
     for turn in &turns {
         if let Some(rows) = kernel.store.turn_rows(turn).await.map_err(store_fault)? {
@@ -41,6 +48,10 @@ fn nth<T>(all: &[T], number: i64) -> Option<&T> {
 
 /// Why something ended as it did.
 pub async fn why(kernel: &Arc<Kernel>, id: &str) -> Result<Explanation, Fault> {
+    // First what needs no search through all that ever happened.
+    if let Ok(known) = extension_or_limit(kernel, id).await {
+        return Ok(known);
+    }
     match kernel.store.find(id).await.map_err(store_fault)? {
         Some(Found::Turn(turn)) => Ok(insight::why_turn(&rows(kernel, &turn, id).await?, now(kernel))),
         Some(Found::Run { turn, invocation }) => {
@@ -56,7 +67,7 @@ pub async fn why(kernel: &Arc<Kernel>, id: &str) -> Result<Explanation, Fault> {
             let message = kernel.store.message(number).await.map_err(store_fault)?;
             message.map(|message| insight::why_message(&message, now(kernel))).ok_or_else(|| nothing(id))
         }
-        None => extension_or_limit(kernel, id).await,
+        None => Err(nothing(id)),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
+use drupe_agent::Chain;
 use drupe_bus::{Watch, Watched};
 use drupe_config::{Manifest, Right};
 use drupe_extension_api::{
@@ -12,6 +13,7 @@ use drupe_extension_api::{
     },
     wire::{Submit, Submitted},
 };
+use drupe_journal::QueuedTurn;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -19,7 +21,7 @@ use super::insight;
 use crate::{
     channels, check,
     ending::Why,
-    extension::{Record, change},
+    extension::{Record, change, handles::Holder},
     kernel::{Kernel, store_fault},
     sessions::Stopped,
     turn,
@@ -101,8 +103,8 @@ pub async fn call(
                 {
                     Err(Fault::not_found(format!("there is no channel `{}`", submit.channel)))
                 }
-                Caller::Operator => give(kernel.submit(submit).await?),
-                Caller::Extension(manifest) => give(submit_for(kernel, manifest, submit).await?),
+                Caller::Operator => give(kernel.submit(submit, Chain::default()).await?),
+                Caller::Extension(manifest) => give(submit_for(kernel, manifest, None, submit).await?),
             }
         }
         method::SESSION_SELECT => {
@@ -116,7 +118,12 @@ pub async fn call(
         method::SESSIONS_STOP => {
             let id = SessionId::new(take::<Named>(params)?.id)?;
             let turns = kernel.sessions.of(&id);
-            for turn in turns.iter().rev() {
+            // What the running turn has taken in ends with it.
+            let (running, waiting) = (turns.first(), turns.iter().skip(1).rev());
+            for turn in waiting {
+                let _ = Box::pin(stop_turn(kernel, turn.clone())).await;
+            }
+            if let Some(turn) = running {
                 Box::pin(stop_turn(kernel, turn.clone())).await?;
             }
             give(turns.len())
@@ -142,6 +149,7 @@ pub async fn call(
 pub async fn submit_for(
     kernel: &Arc<Kernel>,
     manifest: &Manifest,
+    holder: Option<&Holder>,
     submit: Submit,
 ) -> Result<Submitted, Fault> {
     let id = &manifest.id;
@@ -153,10 +161,22 @@ pub async fn submit_for(
         let message = format!("extension `{id}` may not speak in session `{}`", submit.session);
         return Err(Fault::denied(message).help(format!("its own sessions begin with `{id}:`")));
     }
-    // The answer of one that carries no messages is read from the session.
-    let channel =
-        if channels::carries(&kernel.snapshot(), id.as_str()) { id.to_string() } else { String::new() };
-    kernel.submit(Submit { channel, ..submit }).await
+    // What it works on set the message off.
+    let mut worked_on = kernel.tokens.chains(id);
+    worked_on.extend(holder.into_iter().flat_map(|holder| kernel.handles.chains(holder)));
+    let chain = match worked_on.is_empty() {
+        true => Chain::default(),
+        false => drupe_bus::extend(&worked_on).map_err(|cut| Fault::denied(cut.to_string()))?,
+    };
+    // The answer of one that carries no messages is read from the session. Its ids are its own: others have the same.
+    let submit = match channels::carries(&kernel.snapshot(), id.as_str()) {
+        true => Submit { channel: id.to_string(), ..submit },
+        false => {
+            let external_id = format!("{id}:{}", submit.external_id);
+            Submit { channel: String::new(), external_id, ..submit }
+        }
+    };
+    kernel.submit(submit, chain).await
 }
 
 fn take<T: DeserializeOwned>(params: &RawValue) -> Result<T, Fault> {
@@ -322,16 +342,23 @@ async fn until_completed(kernel: &Kernel, events: &mut Watch, turn: &TurnId) -> 
 async fn stop_turn(kernel: &Arc<Kernel>, turn: TurnId) -> Result<(), Fault> {
     match kernel.sessions.stop(&turn) {
         Stopped::Running => Ok(()),
+        Stopped::TakenIn(by) => Err(Fault::invalid(format!("turn `{turn}` is a part of turn `{by}` by now"))
+            .help(format!("stop `{by}`"))),
+        Stopped::Withdrawn => match kernel.store.queued(&turn).await.map_err(store_fault)? {
+            Some(queued) => stopped_before(kernel, queued).await,
+            None => Ok(()),
+        },
         Stopped::Neither => match kernel.store.turn_result(&turn, true).await.map_err(store_fault)? {
             Some(_) => Ok(()),
             None => Err(Fault::not_found(format!("there is no turn `{turn}`"))),
         },
-        Stopped::Waiting(queued) => {
-            let response = AgentResponse::error(FailureClass::Cancelled, "stopped before it began");
-            let ending = Arc::clone(kernel);
-            kernel
-                .whole(async move { turn::end(&ending, *queued, response).await.map_err(store_fault) })
-                .await
-        }
+        Stopped::Waiting(queued) => stopped_before(kernel, *queued).await,
     }
+}
+
+/// Ends a turn that was stopped before it began.
+async fn stopped_before(kernel: &Arc<Kernel>, queued: QueuedTurn) -> Result<(), Fault> {
+    let response = AgentResponse::error(FailureClass::Cancelled, "stopped before it began");
+    let ending = Arc::clone(kernel);
+    kernel.whole(async move { turn::end(&ending, queued, response).await.map_err(store_fault) }).await
 }

@@ -87,15 +87,21 @@ impl Handles {
         Holder { extension, instance: self.next.fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// A handle over messages.
-    pub fn open(&self, owner: &Holder, from: Messages) -> Result<u64, Fault> {
-        let mut open = self.lock();
-        if open.values().filter(|(of, _)| of == owner).count() >= MOST {
-            return Err(Fault::denied(format!(
+    /// Refuses an instance that holds too many.
+    pub fn check_room(&self, owner: &Holder) -> Result<(), Fault> {
+        match self.lock().values().filter(|(of, _)| of == owner).count() >= MOST {
+            true => Err(Fault::denied(format!(
                 "extension `{}` holds {MOST} handles; close some",
                 owner.extension
-            )));
+            ))),
+            false => Ok(()),
         }
+    }
+
+    /// A handle over messages.
+    pub fn open(&self, owner: &Holder, from: Messages) -> Result<u64, Fault> {
+        self.check_room(owner)?;
+        let mut open = self.lock();
         let handle = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         open.insert(handle, (owner.clone(), from));
         Ok(handle)

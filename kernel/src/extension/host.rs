@@ -158,6 +158,8 @@ impl Owner {
             }
             host::SUBSCRIBE => {
                 let Subscribe { topic, durable } = read(payload)?;
+                events::check_topic(&topic)?;
+                kernel.handles.check_room(&self.holder)?;
                 let messages = match durable {
                     true => {
                         let pull = kernel.topics.pull(id, &topic).await.map_err(store_fault)?;
@@ -195,7 +197,7 @@ impl Owner {
                 write(Box::pin(self.invoke_agent(&kernel, &run, read(payload)?)).await?)
             }
             host::SUBMIT => {
-                write(control::methods::submit_for(&kernel, &self.manifest, read(payload)?).await?)
+                write(control::methods::submit_for(&kernel, &self.manifest, Some(&self.holder), read(payload)?).await?)
             }
             host::NOTIFY => {
                 let NotifyUser { text, session } = read(payload)?;

@@ -67,7 +67,7 @@ impl Contexts {
 /// Keeps the most important texts that fit; of equal ones the lower id goes first.
 fn fit(mut texts: Vec<(&ExtensionId, ContextText)>, tokens: u32, gathered: &mut Gathered) {
     texts.sort_by_key(|(id, text)| (Reverse(text.priority), (*id).clone()));
-    let mut room = usize::try_from(tokens.max(5000)).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN);
+    let mut room = usize::try_from(tokens).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN);
     for (id, text) in texts {
         let note = format!("From `{id}`: {}", text.text);
         match room.checked_sub(note.len()) {

@@ -181,7 +181,7 @@ impl<'a> Offer<'a> {
     /// Of nothing so far. Without a model, as for an agent that is code, none is too small for tools.
     pub fn new(model: Option<&'a ModelProfile>, config: &Config) -> Self {
         let mut builder = RegistryBuilder::default();
-        builder.defer_above(config.tool_search.threshold.max(40));
+        builder.defer_above(config.tool_search.threshold);
         Self { builder, model }
     }
 

@@ -1,6 +1,7 @@
 //! `drupe ask`: one turn. The answer alone goes to the standard output.
 
 use std::{
+    borrow::Cow,
     io::Read,
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -19,6 +20,7 @@ use super::{
     Context,
     activity::Activity,
     client::{Client, ClientError, Pauses, answer},
+    console::Console,
     failure::{Failure, status},
     models::{self, offline_notice},
     start,
@@ -136,9 +138,8 @@ impl Ask {
             context.console.json(&Envelope::new(result, status, self.transcript))?;
             return Ok(if done { 0 } else { status::FAILED });
         }
-        // What failed may still have something to report.
-        if done || result.error.as_ref() != Some(&result.content) {
-            context.console.print(&result.content)?;
+        if let Some(answer) = answered(&context.console, &result) {
+            context.console.print(&answer)?;
         }
         for remark in &result.diagnostics {
             context.console.remark(remark);
@@ -152,6 +153,13 @@ impl Ask {
             None => failure,
         })
     }
+}
+
+/// What goes to the standard output. What failed may still have something to report.
+fn answered<'a>(console: &Console, result: &'a TurnResult) -> Option<Cow<'a, str>> {
+    let done = result.status == Some(ResponseStatus::Success);
+    let reports = done || result.error.as_ref() != Some(&result.content);
+    reports.then(|| console.harmless(&result.content))
 }
 
 fn standard_input() -> Result<String, Failure> {
@@ -347,6 +355,23 @@ mod tests {
         for wrong in ["", "x", "0", "-1", "1e300", "NaN"] {
             assert!(seconds(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn an_answer_cannot_command_the_terminal_and_stays_exact_in_a_pipe() {
+        let evil = "a\x1b]52;c;Zm9v\x07\n\x1b[2Jb";
+        let mut result: TurnResult = serde_json::from_value(serde_json::json!({
+            "session": "s", "turn": "t", "input": "x", "status": "success", "content": evil, "spend": {},
+            "invocations": [], "transcript": [], "diagnostics": [], "trace": "c",
+        }))
+        .expect("a result");
+        let fake = crate::cli::fake::Fake::absent();
+        let mut console = fake.context.console;
+        assert_eq!(answered(&console, &result).as_deref(), Some(evil));
+        console.terminal = true;
+        assert_eq!(answered(&console, &result).as_deref(), Some("a]52;c;Zm9v\n[2Jb"));
+        (result.status, result.error) = (Some(ResponseStatus::Error), Some(evil.into()));
+        assert_eq!(answered(&console, &result), None, "the error says it");
     }
 
     #[test]

@@ -167,18 +167,23 @@ impl Client {
 }
 
 impl Client {
-    /// The events of a subscription that does not follow, up to its end.
-    fn all_events(&mut self) -> Result<Vec<Event>, ClientError> {
-        let mut events = Vec::new();
+    /// Gives each event of a subscription that does not follow, up to its end, or to the first that is not taken.
+    fn each_event(
+        &mut self,
+        mut take: impl FnMut(Event) -> Result<(), Failure>,
+    ) -> Result<Result<(), Failure>, ClientError> {
         let mut heard = Instant::now();
         while heard.elapsed() < PATIENCE {
             let Some(reply) = self.receive()? else { continue };
-            heard = Instant::now();
             match reply.body {
-                ReplyBody::Event(event) => events.push(*event),
-                ReplyBody::Result(_) => return Ok(events),
+                ReplyBody::Event(event) => match take(*event) {
+                    Ok(()) => {}
+                    Err(failure) => return Ok(Err(failure)),
+                },
+                ReplyBody::Result(_) => return Ok(Ok(())),
                 ReplyBody::Error(fault) => return Err(ClientError::Fault(fault)),
             }
+            heard = Instant::now();
         }
         Err(ClientError::Lost(format!("the events did not end within {} s", PATIENCE.as_secs())))
     }
@@ -258,7 +263,7 @@ impl<'a> Daemon<'a> {
         self.persist(|| self.once(method, params))
     }
 
-    fn persist<T>(&self, ask: impl Fn() -> Result<T, ClientError>) -> Result<T, Failure> {
+    fn persist<T>(&self, mut ask: impl FnMut() -> Result<T, ClientError>) -> Result<T, Failure> {
         let mut wait = Wait::new(self.console, Some(RESTART));
         let mut pauses = Pauses::default();
         loop {
@@ -274,14 +279,32 @@ impl<'a> Daemon<'a> {
         }
     }
 
-    /// The kept events of a session. Asked anew as a whole where the kernel goes away in the middle.
+    /// The kept events of a session.
     pub fn events(&self, session: &SessionId) -> Result<Vec<Event>, Failure> {
-        let ask = EventsSubscribe { session: session.clone(), after: 0, follow: false };
+        let mut events = Vec::new();
+        self.each_event(session, |event| {
+            events.push(event);
+            Ok(())
+        })?;
+        Ok(events)
+    }
+
+    /// Gives the kept events of a session one by one, each once: where the kernel goes away in the middle, the next one
+    /// is asked for what comes after the last.
+    pub fn each_event(
+        &self,
+        session: &SessionId,
+        mut take: impl FnMut(Event) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut ask = EventsSubscribe { session: session.clone(), after: 0, follow: false };
         self.persist(|| {
             let mut client = Client::connect(self.home)?;
             client.send(method::EVENTS_SUBSCRIBE, &ask)?;
-            client.all_events()
-        })
+            client.each_event(|event| {
+                ask.after = ask.after.max(event.seq);
+                take(event)
+            })
+        })?
     }
 
     /// Asks for something without parameters.

@@ -68,11 +68,11 @@ fn show(facts: Facts, context: &Context) -> Result<(), Failure> {
         overrides: Vec::new(),
     };
     let loaded = load_config(&sources).map_err(|faults| {
-        context.console.remark(faults.render(context.console.colour_err).trim_end());
+        context.console.remark_drawn(faults.render(context.console.colour_err).trim_end());
         Failure::said(status::CONFIG)
     })?;
     if !loaded.warnings.is_empty() {
-        context.console.remark(loaded.warnings.render(context.console.colour_err).trim_end());
+        context.console.remark_drawn(loaded.warnings.render(context.console.colour_err).trim_end());
     }
     let values = loaded.value.effective();
     if facts.json {

@@ -13,6 +13,9 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::failure::Failure;
 
+/// Characters of a line that are looked at: there may be any number of those that take no column.
+const MOST_SHOWN: usize = 1024;
+
 /// What the two output streams can show.
 #[derive(Debug, Clone, Copy)]
 pub struct Console {
@@ -22,6 +25,8 @@ pub struct Console {
     pub colour_err: bool,
     /// Whether somebody watches the standard error stream, so that progress is worth showing.
     pub watched: bool,
+    /// Whether the standard output is a terminal, which would obey what others wrote.
+    pub terminal: bool,
     /// Whether the standard output is a terminal that shows no more than ASCII.
     pub bare: bool,
     /// The same of the standard error stream.
@@ -72,6 +77,7 @@ impl Console {
             colour: out && colours,
             colour_err: err && colours,
             watched: err && !dumb,
+            terminal: out,
             bare: out && bare,
             bare_err: err && bare,
         }
@@ -102,15 +108,36 @@ impl Console {
         Ok(out.flush()?)
     }
 
-    /// Writes a value to the standard output.
-    pub fn json(&self, value: &impl Serialize) -> Result<(), Failure> {
-        self.print(&serde_json::to_string_pretty(value)?)
+    /// Text of others for the standard output: a program gets it as it is, a terminal without what it would obey.
+    pub fn harmless<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        if self.terminal { Cow::Owned(plain(text)) } else { Cow::Borrowed(text) }
     }
 
-    /// Writes a line to the standard error stream.
+    /// Writes a value to the standard output.
+    pub fn json(&self, value: &impl Serialize) -> Result<(), Failure> {
+        let text = serde_json::to_string_pretty(value)?;
+        self.print(&if self.terminal { escaped(&text) } else { text })
+    }
+
+    /// Writes a line to the standard error stream, without what a terminal would obey.
     pub fn remark(&self, text: &str) {
+        self.remark_in(Style::Plain, text);
+    }
+
+    /// The same in a look.
+    pub fn remark_in(&self, style: Style, text: &str) {
+        self.remark_drawn(&self.remarked(style, text));
+    }
+
+    /// Writes what was drawn, with its colours, to the standard error stream: what others wrote must be
+    /// [`plain`] in it already.
+    pub fn remark_drawn(&self, drawn: &str) {
         // Without a place to say it there is nobody to tell.
-        let _ = writeln!(io::stderr(), "{}", signs(text, self.bare_err));
+        let _ = writeln!(io::stderr(), "{}", signs(drawn, self.bare_err));
+    }
+
+    fn remarked(&self, style: Style, text: &str) -> String {
+        style.paint(&plain(text), self.colour_err)
     }
 }
 
@@ -155,6 +182,20 @@ pub fn plain(text: &str) -> String {
     text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
+/// JSON with every control character in it as an escape: JSON itself leaves some of them as they are.
+fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            // Those of the layout; within a string they are escapes.
+            '\n' => text.push(c),
+            c if c.is_control() => text.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => text.push(c),
+        }
+    }
+    text
+}
+
 /// The beginning of a text on one line, at most `most` characters long.
 pub fn short(text: &str, most: usize) -> String {
     let line = plain(&text.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -197,6 +238,27 @@ pub fn cut(text: &str, columns: usize) -> String {
     };
     let kept: String = text.chars().take_while(fits).collect();
     format!("{kept}…")
+}
+
+/// The end of a text, on one line, that takes at most so many columns, without what a terminal would obey. A line's
+/// end is shown as `↵`. However long the text is, only what is shown of it is looked at.
+pub fn end(text: &str, columns: usize) -> String {
+    let mut left = columns;
+    let shown = text.chars().rev().filter(|c| !c.is_control() || *c == '\n');
+    let shown = shown.map(|c| if c == '\n' { '↵' } else { c });
+    let fits = |c: &char| {
+        let wide = c.width().unwrap_or(0);
+        let fits = wide <= left;
+        left = left.saturating_sub(wide);
+        fits
+    };
+    let kept: Vec<char> = shown.take(MOST_SHOWN).take_while(fits).collect();
+    let mut kept: String = kept.into_iter().rev().collect();
+    // Some characters take more columns together than one by one.
+    while width(&kept) > columns {
+        kept.remove(0);
+    }
+    kept
 }
 
 /// Columns that line up; the last one is as long as it is.
@@ -248,6 +310,28 @@ mod tests {
         assert_eq!(short("äöüäöü", 4), "äöü…");
     }
 
+    const EVIL: &str = "a\x1b]52;c;Zm9v\x07b\u{9b}2Jc";
+
+    fn console(terminal: bool, colour: bool) -> Console {
+        Console { colour, colour_err: colour, watched: false, terminal, bare: false, bare_err: false }
+    }
+
+    #[test]
+    fn an_answer_is_harmless_at_a_terminal_and_exact_in_a_pipe() {
+        assert_eq!(console(true, true).harmless(EVIL), "a]52;c;Zm9vb2Jc");
+        assert_eq!(console(false, true).harmless(EVIL), EVIL);
+        let json = serde_json::to_string_pretty(&[EVIL, "\u{7f}"]).expect("JSON");
+        assert!(json.contains('\u{9b}'), "JSON leaves it as it is");
+        assert_eq!(escaped(&json).chars().filter(|c| c.is_control() && *c != '\n').count(), 0);
+        assert_eq!(serde_json::from_str::<Vec<String>>(&escaped(&json)).expect("JSON"), [EVIL, "\u{7f}"]);
+    }
+
+    #[test]
+    fn a_remark_has_our_colours_and_no_orders_of_others() {
+        assert_eq!(console(true, false).remarked(Style::Plain, EVIL), "a]52;c;Zm9vb2Jc");
+        assert_eq!(console(false, true).remarked(Style::Bad, EVIL), "\x1b[31ma]52;c;Zm9vb2Jc\x1b[0m");
+    }
+
     #[test]
     fn columns_line_up_and_lines_have_no_blanks_at_their_end() {
         let rows = [vec!["a".into(), "bb".into(), String::new()], vec!["ccc".into(), "d".into(), "e".into()]];
@@ -265,6 +349,21 @@ mod tests {
         check("漢字漢", 5, "漢字…");
         check("漢字漢", 4, "漢…");
         check("abc", 0, "…");
+    }
+
+    #[test]
+    fn the_end_of_a_line_is_what_fits_whatever_is_before_it() {
+        let check = |text: &str, columns, expected| assert_eq!(end(text, columns), expected);
+        check("abc", 3, "abc");
+        check("abcd", 3, "bcd");
+        check("a漢字", 3, "字");
+        check("one\ntwo", 5, "e↵two");
+        check("a\x1b[2J\u{9b}\x07b", 80, "a[2Jb");
+        check("abc", 0, "");
+        check("x\u{2764}\u{fe0f}y", 3, "\u{2764}\u{fe0f}y");
+        check("x\u{2764}\u{fe0f}y", 2, "\u{fe0f}y");
+        let marks = "e".to_owned() + &"\u{301}".repeat(1_000_000);
+        assert_eq!(end(&marks, 80).chars().count(), MOST_SHOWN);
     }
 
     #[test]

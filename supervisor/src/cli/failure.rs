@@ -5,6 +5,8 @@ use std::{fmt, io};
 use drupe_extension_api::{Fault, FaultCode};
 use drupe_link::Home;
 
+use super::console::plain;
+
 /// The exit statuses of clients beyond 0; 2 (wrong usage) is clap's.
 pub mod status {
     /// What was asked for failed.
@@ -60,15 +62,16 @@ impl Failure {
         self
     }
 
-    /// What is shown; empty if everything has been said.
+    /// What is shown, without what a terminal would obey: messages may hold what models, providers and files say.
+    /// Empty if everything has been said.
     pub fn render(&self, colour: bool) -> String {
         if self.message.is_empty() {
             return String::new();
         }
         let (red, cyan, off) = if colour { ("\x1b[1;31m", "\x1b[36m", "\x1b[0m") } else { ("", "", "") };
-        let mut text = format!("{red}error:{off} {}\n", self.message.trim_end());
+        let mut text = format!("{red}error:{off} {}\n", plain(self.message.trim_end()));
         if let Some(help) = &self.help {
-            text.push_str(&format!("  {cyan}help:{off} {help}\n"));
+            text.push_str(&format!("  {cyan}help:{off} {}\n", plain(help)));
         }
         text
     }
@@ -119,6 +122,14 @@ mod tests {
         assert_eq!(failure.render(false), "error: there is no agent `x`\n  help: did you mean `y`?\n");
         assert!(failure.render(true).contains("\x1b[1;31merror:\x1b[0m"));
         assert_eq!(Failure::said(1).render(true), "");
+    }
+
+    #[test]
+    fn what_others_wrote_in_a_failure_cannot_command_the_terminal() {
+        let failure = Failure::new(1, "a\x1b]0;x\x07\nb").help("c\u{9b}2J");
+        assert_eq!(failure.render(false), "error: a]0;x\nb\n  help: c2J\n");
+        let painted = failure.render(true);
+        assert_eq!(painted.matches('\x1b').count(), 4, "ours alone: {painted:?}");
     }
 
     #[test]

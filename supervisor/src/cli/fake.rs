@@ -42,6 +42,7 @@ impl Fake {
                 colour: false,
                 colour_err: false,
                 watched: false,
+                terminal: false,
                 bare: false,
                 bare_err: false,
             },

@@ -160,7 +160,8 @@ impl Drop for Started<'_> {
             return;
         }
         if let Err(failure) = self.stop() {
-            self.context.console.remark(&failure.render(self.context.console.colour_err));
+            let console = self.context.console;
+            console.remark_drawn(failure.render(console.colour_err).trim_end());
         }
     }
 }

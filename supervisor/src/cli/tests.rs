@@ -49,6 +49,7 @@ fn wrong_usage_is_refused() {
     check(&["trace"]);
     check(&["trace", "s", "--turn", "0"]);
     check(&["trace", "s", "--turn", "last"]);
+    check(&["trace", "s", "--turn", "1", "--all"]);
     check(&["usage", "--since", "yesterday"]);
     check(&["usage", "--by", "hour"]);
     check(&["why"]);
@@ -76,6 +77,12 @@ fn run(fake: &Fake, line: &str) -> u8 {
 
 fn answer(asked: &str, params: &Value) -> Vec<ReplyBody> {
     let moment = "2026-03-01T10:00:00Z";
+    let turn = |id: &str| {
+        json!({
+            "session": "s", "turn": id, "input": "x", "status": "success", "content": "y", "spend": {},
+            "invocations": [], "transcript": [], "diagnostics": [], "trace": "c",
+        })
+    };
     let result = match asked {
         method::STATUS => json!({
             "version": "0", "state": "ready", "supervisor_pid": 1, "generation": 1, "uptime_ms": 1, "restarts": 0,
@@ -85,17 +92,17 @@ fn answer(asked: &str, params: &Value) -> Vec<ReplyBody> {
             return vec![ReplyBody::Error(Fault::new(FaultCode::NotFound, "there is no session `gone`"))];
         }
         method::SESSIONS_SHOW => json!({
-            "id": "s", "created": moment, "updated": moment, "agent": null, "title": "", "turn_count": 0,
-            "last_seq": 0, "turns": [],
+            "id": "s", "created": moment, "updated": moment, "agent": null, "title": "", "turn_count": 2,
+            "last_seq": 0, "turns": [turn("t-1"), turn("t-2")],
         }),
+        method::TRACE_SHOW if params["id"] != "s" => json!([{
+            "session": "s", "turn": params["id"], "accepted": moment, "status": "success", "spend": {}, "nodes": [],
+        }]),
         method::SESSIONS_STOP => json!(2),
         method::TRACE_SHOW | method::USAGE_SHOW | method::BUS_DEAD => json!([]),
         method::WHY => json!({"id": "x", "subject": "turn", "sentences": ["It was answered."], "cited": []}),
         method::TURN_SUBMIT => json!({"turn": "t", "duplicate": false}),
-        method::TURN_WAIT => json!({
-            "session": "s", "turn": "t", "input": "x", "status": "success", "content": "y", "spend": {},
-            "invocations": [], "transcript": [], "diagnostics": [], "trace": "c",
-        }),
+        method::TURN_WAIT => turn("t"),
         _ => Value::Null,
     };
     vec![ReplyBody::Result(result)]
@@ -112,7 +119,9 @@ fn check(line: &str, status: u8, expected: &[(&str, Value)]) {
 
 #[test]
 fn verbs_ask_what_was_typed() {
-    check("trace s", 0, &[(method::TRACE_SHOW, json!({"id": "s"}))]);
+    check("trace s", 0, &[(method::TRACE_SHOW, json!({"id": "s", "turn": -1}))]);
+    check("trace s --turn 3", 0, &[(method::TRACE_SHOW, json!({"id": "s", "turn": 3}))]);
+    check("trace s --all", 0, &[(method::TRACE_SHOW, json!({"id": "s"}))]);
     check("trace s --turn -1 --json", 0, &[(method::TRACE_SHOW, json!({"id": "s", "turn": -1}))]);
     check("usage", 0, &[(method::USAGE_SHOW, json!({"by": "day"}))]);
     let query = json!({"since": "2026-03-01", "by": "model", "session": "s"});
@@ -147,15 +156,44 @@ fn an_export_is_written_once_unless_it_is_forced() {
     assert_eq!(run(&fake, "session export s --format markdown --output out.md"), 0);
     assert!(fs::read_to_string(&file).is_ok_and(|text| text.starts_with("# Session s\n")));
     let asked = fake.asked();
-    let methods: Vec<_> = asked.iter().map(|(method, _)| method.as_str()).collect();
-    assert_eq!(methods, [method::SESSIONS_SHOW, method::TRACE_SHOW, method::EVENTS_SUBSCRIBE]);
+    let show = || (method::SESSIONS_SHOW.to_owned(), json!({"id": "s"}));
+    let trace = |turn: &str| (method::TRACE_SHOW.to_owned(), json!({"id": turn}));
+    assert_eq!(asked, [show(), trace("t-1"), trace("t-2")], "turn by turn");
     assert_eq!(run(&fake, "session export s --output out.md"), 73);
     assert_eq!(fake.asked().len(), 3, "nothing is asked in vain");
     assert_eq!(run(&fake, "session export s --output out.md --force"), 0);
     assert!(fs::read_to_string(&file).is_ok_and(|text| text.starts_with('{')));
+    let events = json!({"session": "s", "after": 0, "follow": false});
+    let events = (method::EVENTS_SUBSCRIBE.to_owned(), events);
+    assert_eq!(fake.asked()[3..], [show(), trace("t-1"), trace("t-2"), events], "events come last");
     // What cannot be read leaves no file.
     assert_eq!(run(&fake, "session export gone --output gone.json"), 1);
     assert!(!fake.context.here.join("gone.json").exists());
+}
+
+/// A kernel that goes away after the first event, and is another one when it is asked for the rest.
+fn cut(_: &str, params: &Value) -> Vec<ReplyBody> {
+    let event = |seq: u64| {
+        let event = json!({
+            "seq": seq, "time": "2026-03-01T10:00:00Z", "session": "s", "kind": "interaction.turn.started",
+            "data": {"input": {"text": "x", "bytes": 1}},
+        });
+        ReplyBody::Event(serde_json::from_value(event).expect("an event"))
+    };
+    match params["after"].as_u64() {
+        Some(0) => vec![event(1), ReplyBody::Error(Fault::new(FaultCode::Unavailable, "it restarts"))],
+        _ => vec![event(2), ReplyBody::Result(Value::Null)],
+    }
+}
+
+#[test]
+fn events_go_on_where_a_kernel_left_off() {
+    let fake = Fake::start(cut);
+    let events = fake.context.daemon().events(&"s".parse().expect("an id"));
+    let events = events.unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 2], "each once");
+    let after: Vec<_> = fake.asked().iter().map(|(_, params)| params["after"].clone()).collect();
+    assert_eq!(after, [0, 1]);
 }
 
 #[test]

@@ -22,11 +22,14 @@ const TEXT: usize = 160;
 /// Arguments of `drupe trace`.
 #[derive(Debug, clap::Args)]
 pub struct Trace {
-    /// The session, or a turn
+    /// The session, of which the last turn is shown, or a turn
     id: String,
-    /// Only this turn of the session, counted from 1; from the end where negative
+    /// This turn of the session, counted from 1; from the end where negative
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number)]
     turn: Option<i64>,
+    /// Every turn of the session; of a long one `session export` holds them
+    #[arg(long, conflicts_with = "turn")]
+    all: bool,
     #[command(flatten)]
     facts: Facts,
 }
@@ -42,7 +45,9 @@ fn number(text: &str) -> Result<i64, String> {
 impl Trace {
     /// Shows it.
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
-        let argument = TraceArgument { id: self.id, turn: self.turn };
+        // Without a bound a session of a year would be one answer.
+        let turn = self.turn.or((!self.all).then_some(-1));
+        let argument = TraceArgument { id: self.id, turn };
         let said: Value = context.daemon().call(method::TRACE_SHOW, &argument)?;
         if self.facts.json {
             return context.console.json(&said).map(|()| 0);
@@ -52,8 +57,20 @@ impl Trace {
             true => context.console.remark("the session has no turns yet"),
             false => context.console.draw(&render(&traces, context.console.colour, Console::columns()))?,
         }
+        let asked = self.turn.is_some() || self.all;
+        if let Some(remark) = others(&traces, &argument.id).filter(|_| !asked) {
+            context.console.remark(remark);
+        }
         Ok(0)
     }
+}
+
+/// That a session may have more turns than the one that is shown.
+fn others(traces: &[TurnTrace], id: &str) -> Option<&'static str> {
+    let of_session = traces.iter().any(|trace| trace.session.as_str() == id);
+    of_session.then_some(
+        "this is the last turn of the session: `--turn 1` shows the first, `--turn -2` the one before, `--all` every one",
+    )
 }
 
 /// A tree for each turn.
@@ -69,7 +86,7 @@ fn one(trace: &TurnTrace, colour: bool, columns: Option<usize>) -> String {
         return text;
     }
     let mut tree = Tree::default();
-    tree.add(&trace.nodes, "", true);
+    tree.add(&trace.nodes, "", true, trace.turn.as_str());
     text.push_str(&tree.draw(colour, columns));
     text
 }
@@ -111,7 +128,8 @@ struct Row {
 }
 
 impl Tree {
-    fn add(&mut self, nodes: &[TraceNode], stem: &str, root: bool) {
+    /// `within` is the run, or turn, that the nodes are of.
+    fn add(&mut self, nodes: &[TraceNode], stem: &str, root: bool, within: &str) {
         for (at, node) in nodes.iter().enumerate() {
             let last = at + 1 == nodes.len();
             let (branch, below) = match (root, last) {
@@ -119,8 +137,9 @@ impl Tree {
                 (false, false) => ("├─ ", "│  "),
                 (false, true) => ("└─ ", "   "),
             };
-            self.rows.push(row(node, &format!("{stem}{branch}")));
-            self.add(&node.nodes, &format!("{stem}{below}"), false);
+            self.rows.push(row(node, &format!("{stem}{branch}"), within));
+            let within = if node.kind == CallKind::Run { node.id.as_str() } else { within };
+            self.add(&node.nodes, &format!("{stem}{below}"), false, within);
         }
     }
 
@@ -157,7 +176,7 @@ impl Tree {
     }
 }
 
-fn row(node: &TraceNode, stem: &str) -> Row {
+fn row(node: &TraceNode, stem: &str, within: &str) -> Row {
     let name = short(&node.name, TEXT);
     let outcome = node.outcome.as_deref().map(|outcome| short(outcome, TEXT));
     if node.kind == CallKind::Note {
@@ -185,17 +204,21 @@ fn row(node: &TraceNode, stem: &str) -> Row {
     let style = style(node);
     let said =
         outcome.unwrap_or_else(|| if node.elapsed_ms.is_none() { "runs".into() } else { String::new() });
-    // What went wrong can be asked about by its id.
-    let outcome = if style == Style::Plain || node.id.is_empty() {
-        said
-    } else {
-        format!("{said}  {}", plain(&node.id))
-    };
+    // What went wrong can be asked about: an attempt of a model by its run, as it has no id that `why` knows.
+    let id = if node.kind == CallKind::Model { within } else { node.id.as_str() };
+    let outcome =
+        if style == Style::Plain || id.is_empty() { said } else { format!("{said}  {}", plain(id)) };
     Row { name: format!("{stem}{name}"), cells: Some([time, used, cost, outcome]), style }
 }
 
+/// How a model ends an answer; what else stands there says why there is none.
+const ANSWERED: [&str; 4] = ["end", "tool_calls", "length", "filter"];
+
 fn style(node: &TraceNode) -> Style {
     let Some(outcome) = node.outcome.as_deref() else { return Style::Plain };
+    if node.kind == CallKind::Model {
+        return if ANSWERED.contains(&outcome) { Style::Plain } else { Style::Bad };
+    }
     let first = outcome.split([':', ' ']).next().unwrap_or(outcome);
     let class: Result<FailureClass, _> = serde_json::from_value(first.into());
     match (first, class) {

@@ -1,9 +1,9 @@
 //! Measures drupe as its users run it: whole processes of a release build, against a model that answers at once.
 //!
 //! `cargo run --release -p drupe-bench [-- ROW…]` builds what it measures and prints one table; with `--as-built` it
-//! measures what was built before. See `docs/performance.md`. It asserts nothing: a busy machine would make it lie. It is no part of the product and of no
-//! test. The same program is started again as the model and as the floor, so that what they use is not counted as the
-//! daemon's, nor the daemon's as theirs.
+//! measures what was built before. See `docs/performance.md`. It asserts nothing: a busy machine would make it lie. It is
+//! no part of the product and of no test. The same program is started again as the model and as the floor, so that what
+//! they use is not counted as the daemon's, nor the daemon's as theirs; and as a peer it is measured by others.
 
 mod connection;
 mod daemon;

@@ -55,6 +55,8 @@ pub struct Exceeded {
     pub used: u64,
     /// How much is allowed.
     pub allowed: u64,
+    /// Whether it would fit were nothing reserved for calls that run.
+    pub held_up: bool,
 }
 
 impl Exceeded {
@@ -66,7 +68,7 @@ impl Exceeded {
 
 impl std::fmt::Display for Exceeded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { limit, agent, used, allowed } = self;
+        let Self { limit, agent, used, allowed, .. } = self;
         match limit {
             Limit::Turns => {
                 write!(f, "agent `{agent}` has used {used} of the {allowed} steps of `max_turns`")

@@ -50,7 +50,7 @@ impl Node {
     }
 
     pub(super) fn left(&self) -> u64 {
-        self.limits.max_tokens_per_invocation.saturating_sub(self.used() + self.reserved)
+        self.limits.max_tokens_per_invocation.saturating_sub(self.used().saturating_add(self.reserved))
     }
 
     pub(super) fn release(&mut self, reservation: &Reservation) {
@@ -69,37 +69,47 @@ impl Node {
     pub(super) fn check_cost(&self, usd: f64, price_known: bool) -> Result<(), Exceeded> {
         let Some(allowed) = self.limits.max_cost_usd else { return Ok(()) };
         if !price_known {
-            return if self.limits.max_turns > 0 {
+            return if self.limits.allow_unknown_price {
                 Ok(())
             } else {
                 Err(self.exceeded(Limit::UnknownPrice, 0, micros(allowed)))
             };
         }
-        if self.used_usd() + self.reserved_usd + usd > allowed + 1e9 {
-            Err(self.out_of_money(allowed))
+        if self.used_usd() + self.reserved_usd + usd > allowed {
+            Err(self.out_of_money(allowed, usd))
         } else {
             Ok(())
         }
     }
 
     pub(super) fn overdrawn(&self) -> Option<Exceeded> {
-        if self.used() + self.reserved > self.limits.max_tokens_per_invocation {
-            return Some(self.out_of_tokens());
+        if self.used().saturating_add(self.reserved) > self.limits.max_tokens_per_invocation {
+            return Some(self.out_of_tokens(0));
         }
         let allowed = self.limits.max_cost_usd?;
-        (self.used_usd() + self.reserved_usd > allowed).then(|| self.out_of_money(allowed))
+        (self.used_usd() + self.reserved_usd > allowed).then(|| self.out_of_money(allowed, 0.0))
     }
 
-    pub(super) fn out_of_tokens(&self) -> Exceeded {
-        self.exceeded(Limit::Tokens, self.used(), self.limits.max_tokens_per_invocation)
+    /// A call with so much input does not fit.
+    pub(super) fn out_of_tokens(&self, input: u64) -> Exceeded {
+        let allowed = self.limits.max_tokens_per_invocation;
+        let held_up = self.reserved > 0 && self.used().saturating_add(input) < allowed;
+        Exceeded { held_up, ..self.exceeded(Limit::Tokens, self.used(), allowed) }
     }
 
-    fn out_of_money(&self, allowed: f64) -> Exceeded {
-        self.exceeded(Limit::Cost, micros(self.used_usd()), micros(allowed))
+    /// Whether there would be more room than `output` for the answer were nothing reserved.
+    pub(super) fn is_short_of(&self, input: u64, output: u64) -> bool {
+        let whole = self.limits.max_tokens_per_invocation.saturating_sub(self.used()).saturating_sub(input);
+        self.reserved > 0 && self.left().saturating_sub(input) <= output && whole > output
+    }
+
+    fn out_of_money(&self, allowed: f64, usd: f64) -> Exceeded {
+        let held_up = self.reserved_usd > 0.0 && self.used_usd() + usd <= allowed;
+        Exceeded { held_up, ..self.exceeded(Limit::Cost, micros(self.used_usd()), micros(allowed)) }
     }
 
     pub(super) fn exceeded(&self, limit: Limit, used: u64, allowed: u64) -> Exceeded {
-        Exceeded { limit, agent: self.agent.clone(), used, allowed }
+        Exceeded { limit, agent: self.agent.clone(), used, allowed, held_up: false }
     }
 
     /// The limits of which most is used and that were not told yet.
@@ -126,7 +136,7 @@ impl Node {
     }
 
     fn used(&self) -> u64 {
-        self.spend.usage.total() + self.lost
+        self.spend.usage.total().saturating_add(self.lost)
     }
 
     fn used_usd(&self) -> f64 {

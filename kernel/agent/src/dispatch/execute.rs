@@ -7,7 +7,7 @@ use std::{
 };
 
 use drupe_extension_api::{
-    EffectId, EventBody, Item, ItemOutcome, Preview, ToolCallRequest, ToolStatus, wire::HookPoint,
+    EffectClass, EffectId, EventBody, Item, ItemOutcome, Preview, ToolCallRequest, ToolStatus, wire::HookPoint,
 };
 use serde_json::{json, value::RawValue};
 use tokio::time::Instant;
@@ -61,10 +61,11 @@ pub(super) async fn one(
         Some(end)
     } else {
         finish(place, &effect, &request, &end, (status, &content));
-        tell_after(place.run, &request, &end, status).await;
-        if followed {
+        // What cannot be done again is safe before anybody is told of it.
+        if followed || place.run.tells(HookPoint::AfterTool) {
             place.run.commit().await?;
         }
+        tell_after(place.run, &request, &end, status).await;
         None
     };
     Ok((index, Answered { effect, request, status, content, refuse, held_back }))
@@ -112,14 +113,15 @@ async fn execute(
     };
     cancel.cancel();
     // What can end by itself, a sub-agent with its report for one, is given the time to; the rest is dropped.
-    let own = match tokio::time::timeout(grace(run.depth()), call).await {
-        Ok(Ok(output)) => return Ok(output),
-        Ok(Err(own)) => Some(own.message),
-        Err(_) => None,
-    };
     let mut error = stopped(over, began);
-    if let Some(own) = own {
-        error.message = format!("{}: {own}", error.message);
+    match tokio::time::timeout(grace(run.depth()), call).await {
+        Ok(Ok(output)) => return Ok(output),
+        Ok(Err(own)) => error.message = format!("{}: {}", error.message, own.message),
+        // It went on working when it was dropped.
+        Err(_) if annotations.effect == EffectClass::Once => {
+            error.message.push_str("; whether it took effect is not known: check before you repeat it");
+        }
+        Err(_) => {}
     }
     Err(error)
 }
@@ -153,7 +155,7 @@ pub(super) fn finish(
     });
     if status == ToolStatus::OutcomeUnknown {
         // The model reads it in the result; the user is told, too.
-        let (code, message) = ("outcome_unknown".to_owned(), content.to_owned());
+        let (code, message) = ("outcome_unknown".to_owned(), Preview::of(content).text);
         run.event(EventBody::Diagnostic { code, message });
     }
     let outcome = match status {

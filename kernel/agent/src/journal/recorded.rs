@@ -5,6 +5,7 @@
 use drupe_extension_api::{AgentResponse, EffectClass, EffectId, Message, Spend, ToolStatus, TurnId, Usage};
 
 use super::{Compaction, Entry};
+use crate::dispatch::OUTSIDE;
 
 /// What is recorded of an invocation.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -109,6 +110,16 @@ impl RecordedInvocation {
                 self.spend = spend;
             }
         }
+    }
+
+    /// What was gathered for its task before it began.
+    pub(crate) fn notes_at_the_beginning(&self) -> Vec<String> {
+        let before = self.steps.iter().filter(|step| step.step == OUTSIDE);
+        let notes = before.flat_map(|step| &step.notes).filter_map(|note| match note {
+            Message::User { content } => Some(content.clone()),
+            _ => None,
+        });
+        notes.collect()
     }
 
     /// Tokens of model calls of its own whose end was never seen.

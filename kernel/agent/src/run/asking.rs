@@ -15,9 +15,18 @@ impl Run {
         }
     }
 
-    /// Tells that something happened.
+    /// Tells that something happened. Who is to end does not wait for it to be heard.
     pub(crate) async fn ask_after(&self, point: HookPoint, facts: impl FnOnce() -> Value) {
-        self.ask(point, facts).await;
+        tokio::select! {
+            biased;
+            _ = self.ask(point, facts) => {}
+            _ = self.over() => {}
+        }
+    }
+
+    /// Whether somebody is to be told of that point.
+    pub(crate) fn tells(&self, point: HookPoint) -> bool {
+        self.scope.hooks.wants(point)
     }
 
     async fn ask(&self, point: HookPoint, facts: impl FnOnce() -> Value) -> Option<String> {

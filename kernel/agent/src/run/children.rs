@@ -127,7 +127,8 @@ impl Run {
 
     /// Whether the call makes no circle and stands not too deep.
     fn may_call(&self, agent: &AgentId, same_agent: bool) -> Result<(), Refusal> {
-        if same_agent {
+        // The loop of a native agent's own is no circle; one within that is.
+        if same_agent && self.path.iter().filter(|a| *a == agent).count() < 2 {
             return Ok(());
         }
         if self.path.contains(agent) {
@@ -137,10 +138,10 @@ impl Run {
         if ancestors.contains(agent) {
             return Err(Refusal::new(FailureClass::Loop, already(agent, ancestors)));
         }
-        if self.path.len() > 9 {
+        if self.depth_left == 0 {
             let depth = u64::from(self.depth());
-            let exceeded =
-                Exceeded { limit: Limit::Depth, agent: agent.clone(), used: depth + 1, allowed: depth };
+            let (limit, agent) = (Limit::Depth, agent.clone());
+            let exceeded = Exceeded { limit, agent, used: depth + 1, allowed: depth, held_up: false };
             return Err(Refusal::limit(exceeded.told(), exceeded.to_string()));
         }
         Ok(())
@@ -163,7 +164,7 @@ impl Run {
             agent: agent.id().clone(),
             parent: Some(self.id.clone()),
             path,
-            depth_left: self.depth_left.saturating_sub(u32::from(!same_agent)).min(limits.max_depth),
+            depth_left: (self.depth_left - u32::from(!same_agent)).min(limits.max_depth),
             budget: self.budget.child(agent.id().clone(), limits, now),
             cancel: child.cancel,
             share: child.share,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use drupe_extension_api::{
-    AgentId, AgentResponse, BudgetUse, EventBody, FailureClass, Preview, ResponseStatus, wire::HookPoint,
+    AgentId, AgentResponse, BudgetUse, EventBody, FailureClass, Message, Preview, ResponseStatus, wire::HookPoint,
 };
 use drupe_limits::Spender;
 use serde_json::{Map, Value, json};
@@ -12,6 +12,7 @@ use tracing::Instrument;
 use super::Run;
 use crate::{
     agent::{Agent, Task},
+    dispatch::OUTSIDE,
     journal::{Entry, JournalFault, RecordedInvocation},
     topics::{self, MAX_HOPS, TopicMessage},
 };
@@ -57,17 +58,14 @@ impl Run {
         let response = match self.enter().await? {
             Entered::Ended(response) => return Ok(response),
             Entered::Begun => self.work(agent, task).await,
-            Entered::New => {
-                self.begin(&task);
-                match self.admit_root().await {
-                    Ok(()) => self.work(agent, task).await,
-                    Err(refusal) => {
-                        let mut response = self.refused(refusal);
-                        self.complete(&mut response);
-                        response
-                    }
+            // One that is refused is no run, as below the root.
+            Entered::New => match self.admit_root().await {
+                Ok(()) => {
+                    self.begin(&task);
+                    self.work(agent, task).await
                 }
-            }
+                Err(refusal) => self.refused(refusal),
+            },
         };
         self.ask_after(HookPoint::TurnEnd, || outcome(&response)).await;
         Ok(response)
@@ -150,6 +148,11 @@ impl Run {
             depth: self.depth(),
             task: task.text.clone(),
         });
+        // What was gathered for this moment is gathered once: a run that goes on after a restart has the same.
+        for note in &task.notes {
+            let message = Message::User { content: note.clone() };
+            self.record(Entry::Note { invocation: self.id.clone(), step: OUTSIDE, message });
+        }
         if self.parent.is_some() {
             self.event(EventBody::SubagentStarted { task: Preview::of(&task.text) });
         }
@@ -158,8 +161,14 @@ impl Run {
 
     /// Does the task and records the end.
     pub(super) async fn work(self: &Arc<Self>, agent: &Arc<dyn Agent>, task: Task) -> AgentResponse {
-        let path = self.path.iter().map(AgentId::as_str).collect::<Vec<_>>().join("/");
-        let span = tracing::info_span!("run", path);
+        // The root's lines are the turn's.
+        let span = match &self.path[..] {
+            [_] => tracing::Span::none(),
+            path => {
+                let path = path.iter().map(AgentId::as_str).collect::<Vec<_>>().join("/");
+                tracing::info_span!("run", path)
+            }
+        };
         let mut response = agent.invoke(task, Arc::clone(self)).instrument(span).await;
         self.complete(&mut response);
         response
@@ -195,7 +204,7 @@ impl Run {
                 }
                 status => EventBody::SubagentFailed {
                     status,
-                    error: error.to_owned(),
+                    error: Preview::of(error).text,
                     class: response.class,
                     spend,
                 },

@@ -265,9 +265,9 @@ async fn a_run_that_goes_on_is_counted_once_and_what_it_lost_is_charged() {
 
 /// A request that fails after those events: what the record says was lost, and what the budget of 1,000 and a quota
 /// of as much have left.
-async fn failing(events: Vec<ModelEvent>, class: FailureClass) -> (u64, u64) {
-    let mut events = events;
-    events.push(ModelEvent::Failed(ModelFault::fatal(class, "it broke")));
+async fn failing(events: Vec<ModelEvent>, fault: ModelFault) -> (u64, u64) {
+    let (mut events, class) = (events, fault.class);
+    events.push(ModelEvent::Failed(fault));
     let quotas = Arc::new(Quotas::unlimited());
     let shared = Arc::clone(&quotas);
     let scope: Box<dyn FnOnce(&mut TurnScope)> = Box::new(move |scope| scope.quotas = shared);
@@ -290,17 +290,24 @@ async fn failing(events: Vec<ModelEvent>, class: FailureClass) -> (u64, u64) {
 #[tokio::test]
 async fn a_failed_call_is_given_back_only_where_nothing_can_have_been_used() {
     use FailureClass::{Auth, Config, Internal, Model, Network, RateLimit};
-    for class in [Auth, Config, RateLimit, Network] {
-        assert_eq!(failing(vec![], class).await, (0, 0), "{class:?}");
+    let fault = |class| ModelFault::fatal(class, "it broke");
+    let half = || ModelEvent::Text("half".into());
+    for class in [Auth, Config, RateLimit] {
+        assert_eq!(failing(vec![], fault(class)).await, (0, 0), "{class:?}");
     }
-    for class in [Model, Internal] {
-        assert!(failing(vec![], class).await.0 > 100, "{class:?}");
+    // The request may have been worked at, unless it is known that it was not.
+    for class in [Model, Internal, Network] {
+        assert!(failing(vec![], fault(class)).await.0 > 100, "{class:?}");
+        assert_eq!(failing(vec![], fault(class).unused()).await, (0, 0), "{class:?}");
     }
-    assert!(failing(vec![ModelEvent::Text("half".into())], Network).await.0 > 100);
+    assert!(failing(vec![half()], fault(Network).unused()).await.0 > 100, "some of it was seen");
+    assert!(failing(vec![], fault(Auth).began()).await.0 > 100, "it came and could not be shown");
     let usage = Some(Usage { input_tokens: 7, ..Usage::default() });
-    let fault = ModelFault::transient(Network, "the line broke");
-    let retry = ModelEvent::Retry { fault, model: "plays/script".into(), usage };
-    assert_eq!(failing(vec![ModelEvent::Text("half".into()), retry], Auth).await, (0, 7));
+    let told = fault(Network).began().with_usage(usage);
+    // What was reported before the answer broke off did not count what came of it.
+    assert_eq!(failing(vec![half()], told).await, (0, 9));
+    let retry = ModelEvent::Retry { fault: fault(Network), model: "plays/script".into(), usage };
+    assert_eq!(failing(vec![half(), retry], fault(Auth)).await, (0, 9));
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use drupe_extension_api::{EffectClass, EventBody, Message, TurnId};
+use drupe_extension_api::{EffectClass, EventBody, FailureClass, Message, TurnId};
 
 use super::*;
 use crate::*;
@@ -50,10 +50,24 @@ async fn messages_are_taken_in_after_the_results_of_a_step() {
 }
 
 #[tokio::test]
-async fn a_message_that_waits_when_the_model_has_answered_is_answered_too() {
-    let seen = steered(Case::of(&[say("first"), say("second")], []), &["more"]).run().await;
-    assert_eq!(seen.response.content, "second");
-    assert_eq!(recorded(&seen), [(1, "more".into())]);
+async fn a_message_that_waits_when_the_model_has_answered_is_given_back() {
+    let seen = steered(Case::of(&[say("first"), say("never")], []), &["more"]).run().await;
+    assert_eq!(seen.response.content, "first");
+    assert_eq!((recorded(&seen), seen.outcome.1), (vec![], vec![message("more")]));
+}
+
+#[tokio::test]
+async fn what_was_taken_in_for_a_step_that_never_came_is_not_recorded() {
+    let mut short = definition("main");
+    short.limits.max_tool_calls = 1;
+    short.limits.max_tokens_per_invocation = 160;
+    let long = "x".repeat(400);
+    let tool = Fake::says("a").registered();
+    let script = [call(&[("a", &format!(r#"{{"x": "{long}"}}"#))]), say("never")];
+    let seen = steered(Case::defined(short, &script, [tool]), &["more"]).run().await;
+    assert_eq!(seen.response.class, Some(FailureClass::Budget));
+    assert_eq!(recorded(&seen), vec![]);
+    assert!(!seen.events.iter().any(|(_, e)| matches!(e, EventBody::TurnSteered { .. })));
 }
 
 #[tokio::test]
@@ -83,7 +97,7 @@ async fn only_the_root_takes_messages_in() {
 
 #[tokio::test]
 async fn what_was_taken_in_stays_so_after_a_cut() {
-    for script in [vec![call(&[("a", "{}")]), say("done")], vec![say("first"), say("second")]] {
+    for script in [vec![call(&[("a", "{}")]), say("done")]] {
         let whole = same_after_any_cut(|journal, resumed| {
             let tool = Fake::says("a").class(EffectClass::Pure).registered();
             let case = Case { journal: Arc::clone(journal), resumed, ..Case::of(&script, [tool]) };

@@ -34,12 +34,18 @@ impl Progress<'_> {
         let steered = recorded.map(|r| &r.steered[..]).unwrap_or_default();
         if tool_calls.is_empty() {
             let response = self.last_answer(content, notes)?;
-            let more = self.steer(steered, last, response.is_some());
-            return Ok(response.filter(|_| !more));
+            match &response {
+                // What comes now is a turn of its own, which knows this answer.
+                Some(_) if self.run.parent.is_none() => self.run.scope.steering.refuse(),
+                Some(_) => {}
+                None => self.steer(steered, last),
+            }
+            return Ok(response);
         }
         let repeated = self.repeats.step(tool_calls);
         let ended = match &repeated {
             Repeated::End(reason) => Some(reason.as_str()),
+            Repeated::Fine | Repeated::Warn(_) if self.forced => Some("no tools are offered any more: answer"),
             Repeated::Fine | Repeated::Warn(_) => None,
         };
         if let Some(refusal) = self.calls(tool_calls, recorded, ended).await? {
@@ -51,7 +57,7 @@ impl Progress<'_> {
             Repeated::Warn(warning) => self.note(warning, notes),
             Repeated::End(reason) => return Err(Stop::Loop(reason)),
         }
-        self.steer(steered, last, false);
+        self.steer(steered, last);
         Ok(None)
     }
 
@@ -76,7 +82,7 @@ impl Progress<'_> {
             Ok::<_, Stop>((dispatch::run_all(bounds, run, step, calls).await?, exceeded))
         };
         let (answers, exceeded) = run.share.wait(work, run.over()).await?;
-        let most = run.scope.tool_response_max_bytes.max(12288);
+        let most = run.scope.tool_response_max_bytes;
         let mut refusal = None;
         for answer in answers {
             refusal = refusal.or(answer.refuse);
@@ -96,21 +102,17 @@ impl Progress<'_> {
     }
 
     /// Takes further messages of the user in, between two steps of the root: those that an earlier process took in
-    /// here, or else those that wait. `ends` if the run would end now: once it does, it takes none any more. Whether
-    /// there were any.
-    fn steer(&mut self, recorded: &[(TurnId, Message)], last: bool, ends: bool) -> bool {
+    /// here, or else those that wait.
+    fn steer(&mut self, recorded: &[(TurnId, Message)], last: bool) {
         for (_, message) in recorded {
             self.transcript.add(self.steps, Arc::new(message.clone()));
         }
         // What the records go on after was decided by then. Without a further step nobody could answer.
         let open = last && self.run.parent.is_none() && self.run.budget.may_step(self.steps).is_ok();
         if !open || !recorded.is_empty() {
-            return !recorded.is_empty();
+            return;
         }
-        let steering = &self.run.scope.steering;
-        let waiting = if ends { steering.take_or_close() } else { steering.take() };
-        let any = !waiting.is_empty();
-        for steered in waiting {
+        for steered in self.run.scope.steering.take() {
             let input = Preview::of(&steered.text);
             let message = Message::User { content: steered.text };
             self.run.record(Entry::Steered {
@@ -122,7 +124,6 @@ impl Progress<'_> {
             self.run.event(EventBody::TurnSteered { input, from: steered.turn });
             self.transcript.add(self.steps, Arc::new(message));
         }
-        any
     }
 
     /// Adds a message of the loop's own, and records it unless an earlier process did.

@@ -65,11 +65,13 @@ impl Progress<'_> {
         let item = question.item.clone();
         let (step, attempt, bytes) = (question.step, question.attempt, question.bytes);
         self.before_model(&question).await?;
-        let reserved = self.reserve(&question)?;
+        self.check_end()?;
+        let reserved = self.reserve_in_turn(&question).await?;
         let max_output_tokens = reserved.own.max_output_tokens;
         self.announce(&question, &reserved);
         if let Err(fault) = self.run.commit().await {
-            self.run.budget.lose(reserved.own);
+            // Nothing was sent.
+            self.give_back(reserved);
             return Err(fault.into());
         }
         let asked = Asked { step, attempt, item: item.as_deref(), bytes, began: Instant::now() };
@@ -84,6 +86,30 @@ impl Progress<'_> {
         };
         self.after_model(asked, &given).await;
         given
+    }
+
+    /// Reserves; where only what other runs of the tree have reserved is in the way, waits until they are done with it.
+    /// They hold it for as long as their models answer, and wait for nobody meanwhile.
+    async fn reserve_in_turn(&self, question: &Question) -> Result<Reserved, Stop> {
+        loop {
+            // Before the attempt, so that what comes free meanwhile is heard.
+            let freed = self.run.budget.freed();
+            let exceeded = match self.reserve(question) {
+                Err(Stop::Exceeded(exceeded)) if exceeded.held_up => exceeded,
+                other => return other,
+            };
+            tracing::debug!(%exceeded, "waits for what other runs have reserved");
+            tokio::select! {
+                biased;
+                over = self.run.over() => return Err(over.into()),
+                () = freed => {}
+            }
+        }
+    }
+
+    fn give_back(&self, reserved: Reserved) {
+        self.run.budget.settle(reserved.own, Usage::default(), Some(0.0));
+        self.tell(self.run.scope.quotas.settle(reserved.hold, 0, Some(0.0)));
     }
 
     fn reserve(&self, question: &Question) -> Result<Reserved, Stop> {
@@ -172,23 +198,33 @@ impl Progress<'_> {
 
     /// Charges, records and tells a failure. What may have been used counts as used.
     fn failed(&self, asked: Asked<'_>, got: Collected, stop: &Stop, reserved: Reserved) {
-        let Reserved { own, hold } = reserved;
         let quotas = &self.run.scope.quotas;
-        let (lost_tokens, lost_usd) = if got.is_empty() && stop.used_nothing() {
-            self.run.budget.settle(own, Usage::default(), Some(0.0));
-            self.tell(quotas.settle(hold, 0, Some(0.0)));
+        let known = match stop {
+            Stop::Model(fault) => fault.usage.map(|usage| self.used_by_a_failure(asked.bytes, &got, fault, Some(usage))),
+            _ => None,
+        };
+        let (mut used, mut used_usd) = (Usage::default(), Some(0.0));
+        let (lost_tokens, lost_usd) = if let Some((usage, _)) = known {
+            (used, used_usd) = (usage, self.cost(&usage));
+            self.run.budget.settle(reserved.own, used, used_usd);
+            self.tell(quotas.settle(reserved.hold, used.total(), used_usd));
+            (0, 0.0)
+        } else if got.is_empty() && stop.used_nothing() {
+            self.give_back(reserved);
             (0, 0.0)
         } else {
-            let lost = (own.tokens, own.usd);
-            self.run.budget.lose(own);
-            self.tell(quotas.lose(hold));
+            let lost = (reserved.own.tokens, reserved.own.usd);
+            self.run.budget.lose(reserved.own);
+            self.tell(quotas.lose(reserved.hold));
             lost
         };
         let (model, message) = (self.model_name().to_owned(), stop.reason());
         // An attempt that a limit stopped before it was sent is none.
         if !matches!(stop, Stop::Exceeded(_) | Stop::Quota(_)) {
-            self.attempt(asked, &got, model.clone(), (Usage::default(), true), &message);
+            self.attempt(asked, &got, model.clone(), known.unwrap_or((used, true)), &message);
         }
+        used += got.failed_usage;
+        used_usd = used_usd.zip(got.failed_cost).map(|(last, failed)| last + failed);
         self.items_done(asked, &got, stop.outcome());
         self.run.record(Entry::Failed {
             invocation: self.run.id.clone(),
@@ -197,8 +233,8 @@ impl Progress<'_> {
             model,
             class: stop.class(),
             message,
-            usage: got.failed_usage,
-            cost_usd: got.failed_cost,
+            usage: used,
+            cost_usd: used_usd,
             lost_tokens,
             lost_usd,
         });

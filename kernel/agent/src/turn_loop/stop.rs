@@ -9,7 +9,7 @@ use crate::{
     journal::JournalFault,
     model::ModelFault,
     prompt,
-    run::millis,
+    run::{Over, millis},
 };
 
 /// Why a run ends without the model's answer.
@@ -46,6 +46,15 @@ impl From<QuotaExceeded> for Stop {
 impl From<JournalFault> for Stop {
     fn from(error: JournalFault) -> Self {
         Self::Journal(error)
+    }
+}
+
+impl From<Over> for Stop {
+    fn from(over: Over) -> Self {
+        match over {
+            Over::Cancelled => Self::Cancelled,
+            Over::Timeout => Self::Timeout,
+        }
     }
 }
 
@@ -90,18 +99,12 @@ impl Stop {
     /// Whether the provider certainly used nothing for an attempt that ended so before anything of its answer came.
     pub(super) fn used_nothing(&self) -> bool {
         match self {
-            Self::Model(fault) => fault_used_nothing(fault),
+            Self::Model(fault) => fault.used_nothing(),
             // The limit stopped the attempt before it was sent.
             Self::Exceeded(_) | Self::Quota(_) => true,
             _ => false,
         }
     }
-}
-
-/// Whether the provider certainly used nothing, where nothing of the answer came.
-pub(super) fn fault_used_nothing(fault: &ModelFault) -> bool {
-    use FailureClass::{Auth, Config, Network, RateLimit};
-    matches!(fault.class, Auth | Config | Network | RateLimit)
 }
 
 impl Progress<'_> {

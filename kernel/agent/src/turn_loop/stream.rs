@@ -8,10 +8,10 @@ use drupe_extension_api::{
 use futures_util::{StreamExt, stream::BoxStream};
 use tokio::time::Instant;
 
-use super::{Progress, Stop, stop::fault_used_nothing};
+use super::{Progress, Stop};
 use crate::{
     model::{ModelEvent, ModelFault, StopReason},
-    run::{Over, millis},
+    run::millis,
 };
 
 /// What came of a stream so far.
@@ -93,10 +93,7 @@ impl Progress<'_> {
             // Whether it is over comes first: a model that never pauses must not outrun its time.
             let event = tokio::select! {
                 biased;
-                over = &mut over => return Err(match over {
-                    Over::Cancelled => Stop::Cancelled,
-                    Over::Timeout => Stop::Timeout,
-                }),
+                over = &mut over => return Err(over.into()),
                 event = events.next() => event,
             };
             match event {
@@ -146,9 +143,7 @@ impl Progress<'_> {
         model: String,
         usage: Option<Usage>,
     ) -> Result<(), Stop> {
-        let nothing = got.is_empty() && fault_used_nothing(fault);
-        let estimate = || if nothing { Usage::default() } else { self.estimate(asked.bytes, got) };
-        let (used, estimated) = usage.map_or_else(|| (estimate(), true), |usage| (usage, false));
+        let (used, estimated) = self.used_by_a_failure(asked.bytes, got, fault, usage);
         let cost = self.cost(&used);
         self.run.budget.recharge(used, cost);
         for id in [asked.item.map(str::to_owned), got.reasoned.and(asked.item).map(reasoning_id)] {
@@ -170,6 +165,28 @@ impl Progress<'_> {
         };
         self.charge_quotas(used.total(), cost)?;
         self.run.budget.overdrawn().map_or(Ok(()), |exceeded| Err(exceeded.into()))
+    }
+
+    /// What an attempt that failed has used, and whether that is an estimate. What was reported of an answer that broke
+    /// off was counted before it did.
+    pub(super) fn used_by_a_failure(
+        &self,
+        bytes: usize,
+        got: &Collected,
+        fault: &ModelFault,
+        reported: Option<Usage>,
+    ) -> (Usage, bool) {
+        if got.is_empty() && reported.is_none() && fault.used_nothing() {
+            return (Usage::default(), true);
+        }
+        let least = self.estimate(bytes, got);
+        let Some(reported) = reported else { return (least, true) };
+        let used = Usage {
+            input_tokens: if reported.input_tokens > 0 { reported.input_tokens } else { least.input_tokens },
+            output_tokens: reported.output_tokens.max(least.output_tokens),
+            ..reported
+        };
+        (used, used != reported)
     }
 
     /// The record of one attempt.

@@ -54,7 +54,7 @@ pub fn call(calls: &[(&str, &str)]) -> Reply {
 }
 
 pub fn fault(class: FailureClass, message: &str) -> ModelFault {
-    ModelFault { class, message: message.into(), retry_after_ms: None, retriable: true }
+    ModelFault::transient(class, message)
 }
 
 pub fn retry(message: &str) -> ModelEvent {

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use drupe_agent::{Price, Registered, StopReason, ids, read_output, refuse};
 use drupe_extension_api::{
-    Definition, DefinitionLimits, FailureClass, Format, OutputSpec, ToolAnnotations, wire::HookPoint,
+    Definition, DefinitionLimits, FailureClass, Format, OutputSpec, ToolAnnotations, control::Cited,
+    wire::HookPoint,
 };
+use drupe_journal::InboundKind;
 use drupe_limits::{Counted, QuotaLimits, Quotas, ScopeLimits};
 
 use super::{
@@ -449,5 +451,21 @@ async fn the_choice_of_an_agent_is_told() {
     ] {
         let fault = Fault { selected: Some(by), ..alone(vec![say("hello")], vec![]) };
         check(fault, &[&format!("`main` got the message because {why}.")], RAN).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_chose_the_agent_of_a_turn_that_a_topic_set_off() {
+    for selected in [None, Some("agent")] {
+        let mut fault = Fault { selected, ..alone(vec![say("hello")], vec![]) };
+        fault.inbound.kind = InboundKind::Event;
+        let rows = rows(fault).await;
+        let why = "`main` got the message because a message of a topic set the turn off.";
+        let told = told(&rows, &[why], &["turns", "entries"]);
+        let wrong =
+            |said: &String| said.contains("No agent was chosen") || said.contains("the request names");
+        assert!(!told.sentences.iter().any(wrong), "{told:#?}");
+        let message = |row: &Cited| row.table == "turns" && row.says == "the message: do it";
+        assert!(told.cited.iter().any(message), "{told:#?}");
     }
 }

@@ -201,6 +201,31 @@ fn a_limit_tells_who_uses_how_much_of_it_and_when_it_begins_anew() {
     );
     let unused = why_limit(key, &set, &[]);
     assert_eq!((unused.sentences.len(), unused.remedy), (2, None));
+    assert_eq!(unused.sentences[1], "Nothing is counted against it now.");
+}
+
+#[test]
+fn what_is_no_limit_of_an_amount_says_what_it_does() {
+    let of = |key: &str, value: serde_json::Value, said: &str| {
+        let set = ConfigValue { key: key.into(), value: value.clone(), origin: "default".into() };
+        let is = format!("`{key}` is {value}, as set by default.");
+        check(&why_limit(key, &set, &[]), &[&is, said], None, &[("kernel", &format!("config/{key}"))]);
+    };
+    of(
+        "limits.concurrency.turns",
+        json!(64),
+        "It stops no work: of the turns of all sessions, so many run at the same time; further ones wait.",
+    );
+    of(
+        "limits.concurrency.runs_of_one_agent",
+        json!(16),
+        "It stops no work: of the runs of any one agent, so many go on at the same time; further ones wait.",
+    );
+    of(
+        "limits.warn_at",
+        json!(0.8),
+        "It stops no work: when this part of a limit of the day, of a session or of an agent is used, that is told.",
+    );
 }
 
 #[test]

@@ -292,7 +292,14 @@ async fn a_run_stands_below_the_call_that_set_it_off() {
     assert_eq!((tool.bytes_in, tool.name.as_str()), (Some(13), "agent_below"));
     let path: Vec<_> = tool.nodes[0].path.iter().map(|agent| agent.as_str()).collect();
     assert_eq!((path, tool.nodes[0].bytes_out), (vec!["main", "below"], Some(4)));
-    assert_eq!(traced.nodes[0].usage.map(|usage| usage.total()), Some(330));
+    let mut total = 0;
+    walk(&traced.nodes, &mut |node| {
+        if node.kind == CallKind::Model {
+            total += node.usage.map_or(0, |usage| usage.total());
+        }
+    });
+    assert!(total >= 330, "three answers of 110 tokens, and what a failed attempt may have used: {total}");
+    assert_eq!(traced.nodes[0].usage.map(|usage| usage.total()), Some(total));
 }
 
 /// The root's first step, in which it calls `t`; gives its place and the call.

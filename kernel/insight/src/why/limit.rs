@@ -46,17 +46,36 @@ pub fn why_limit(key: &str, set: &ConfigValue, uses: &[LimitUse]) -> Explanation
         Some(LimitUse { used, .. }) => amount(key, used.allowed),
         None => set.value.to_string(),
     };
-    told.say(
-        format!("`{key}` is {value}, as set by {}.", set.origin),
-        [cited("kernel", format!("config/{key}"), says)],
-    );
-    if uses.is_empty() {
-        told.say(
+    let row = || cited("kernel", format!("config/{key}"), says.as_str());
+    told.say(format!("`{key}` is {value}, as set by {}.", set.origin), [row()]);
+    match uncounted(key) {
+        Some(text) => told.say(text, [row()]),
+        None if uses.is_empty() => told.say(
             "Nothing is counted against it now.",
             [cited("kernel", "quotas", "no counter of this limit")],
-        );
+        ),
+        None => {}
     }
     told.done()
+}
+
+/// What a key means against which nothing is ever counted.
+fn uncounted(key: &str) -> Option<&'static str> {
+    match key {
+        "limits.warn_at" => Some(
+            "It stops no work: when this part of a limit of the day, of a session or of an agent is used, that is told.",
+        ),
+        "limits.concurrency.turns" => Some(
+            "It stops no work: of the turns of all sessions, so many run at the same time; further ones wait.",
+        ),
+        "limits.concurrency.runs_of_one_agent" => Some(
+            "It stops no work: of the runs of any one agent, so many go on at the same time; further ones wait.",
+        ),
+        key if key.starts_with("limits.concurrency.") => {
+            Some("It stops no work: so many go on at the same time; further ones wait.")
+        }
+        _ => None,
+    }
 }
 
 fn usage(counted: &str, used: &BudgetUse) -> Cited {

@@ -125,6 +125,16 @@ fn routing(told: &mut Told, tree: &Tree<'_>) {
         _ => None,
     });
     match selected {
+        // Whoever subscribed to the topic is named by the turn itself: nobody chose an agent for the message.
+        _ if tree.rows.inbound.kind == InboundKind::Event => {
+            told.say(
+                format!("`{agent}` got the message because a message of a topic set the turn off."),
+                [told::message(tree.rows), told::entry(*begin)],
+            );
+            if let Some((event, _)) = selected {
+                told.cite(told::event(event));
+            }
+        }
         Some((event, by)) => {
             let why = match by {
                 "@id" => "the message begins with its name".to_owned(),

@@ -160,3 +160,38 @@ async fn a_conversation_is_the_latest_finished_turns() {
     assert_eq!(store.conversation(&session("s"), 9).await.unwrap().len(), 3);
     assert!(store.conversation(&session("t"), 9).await.unwrap().is_empty());
 }
+
+/// The first answer comes from memory, the second is read.
+#[tokio::test]
+async fn a_result_that_is_remembered_is_the_one_that_is_read() {
+    let home = Home::new();
+    let store = home.open();
+    let turn = two_agents(&store).await;
+    let spend = Spend { tool_calls: 2, cost_usd: Some(0.1 + 0.2), ..Spend::default() };
+    let diagnostics = vec!["a remark".to_owned()];
+    store.finish_turn(TurnDone { spend, diagnostics, ..done(&turn, "hi") }).await.unwrap();
+    let ask = async |brief| serde_json::to_value(store.turn_result(&turn, brief).await.unwrap()).unwrap();
+    let (brief, remembered) = (ask(true).await, ask(false).await);
+    assert_eq!(remembered["transcript"].as_array().map(Vec::len), Some(8));
+    assert_eq!((ask(false).await, ask(true).await), (remembered, brief));
+}
+
+/// What is remembered of a turn that waits is what a kernel reads that knows nothing of it.
+#[tokio::test]
+async fn a_turn_that_waits_is_remembered_as_it_is() {
+    let home = Home::new();
+    let store = home.open();
+    let turn = store.accept(message("s", "1", "hello")).await.unwrap().turn;
+    let check = async |what: &str| {
+        let of_turn = turn.clone();
+        let read = store.read(move |db| crate::turns::queued(db, &of_turn)).await.unwrap();
+        assert_eq!(store.queued(&turn).await.unwrap(), read, "{what}");
+    };
+    check("accepted").await;
+    store.start_turn(start(&turn, "s", Vec::new())).await.unwrap();
+    check("begun").await;
+    store.select_agent(&session("s"), Some("helper".parse().unwrap())).await.unwrap();
+    check("another agent is chosen").await;
+    store.finish_turn(done(&turn, "hi")).await.unwrap();
+    check("finished").await;
+}

@@ -15,8 +15,8 @@ use crate::wire::{
 pub(super) struct Chunks;
 
 impl Reader for Chunks {
-    fn take(&mut self, data: &[u8], draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), ModelFault> {
-        if data == b"[DONE]" {
+    fn take(&mut self, data: &str, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), ModelFault> {
+        if data == "[DONE]" {
             draft.ended = true;
             return Ok(());
         }
@@ -41,12 +41,12 @@ fn delta(delta: Delta<'_>, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Resu
     let content = delta.content.unwrap_or_default();
     // Gateways that know both names send the same text under both.
     let reasoning = delta.reasoning_content.or(delta.reasoning).unwrap_or_default();
-    draft.think(out, reasoning);
-    draft.think(out, content.reasoning);
-    draft.say(out, content.text);
+    draft.think(out, &reasoning);
+    draft.think(out, &content.reasoning);
+    draft.say(out, &content.text);
     if let Some(refusal) = delta.refusal.filter(|text| !text.is_empty()) {
         draft.refused = true;
-        draft.say(out, refusal);
+        draft.say(out, &refusal);
     }
     for part in delta.tool_calls.into_iter().flatten() {
         self::part(part, draft)?;
@@ -112,10 +112,14 @@ struct Choice<'a> {
 
 #[derive(Default, Deserialize)]
 struct Delta<'a> {
-    content: Option<Content>,
-    reasoning_content: Option<String>,
-    reasoning: Option<String>,
-    refusal: Option<String>,
+    #[serde(borrow)]
+    content: Option<Content<'a>>,
+    #[serde(borrow)]
+    reasoning_content: Option<Text<'a>>,
+    #[serde(borrow)]
+    reasoning: Option<Text<'a>>,
+    #[serde(borrow)]
+    refusal: Option<Text<'a>>,
     #[serde(borrow)]
     tool_calls: Option<Vec<CallPart<'a>>>,
 }

@@ -107,10 +107,17 @@ fn what_is_no_answer_is_a_fault() {
         (&[r#"{"choices":[{"finish_reason":"error"}]}"#], "it broke its answer off: error (again)"),
         (
             &[
-                r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"arguments":"{}"}}]}}]}"#,
+                r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"arguments":"{}"}}]},"finish_reason":"stop"}]}"#,
                 "[DONE]",
             ],
             "it asked for a tool without naming it",
+        ),
+        (
+            &[
+                r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f"}}]}}]}"#,
+                "[DONE]",
+            ],
+            "its answer ended among tool calls without a reason to stop",
         ),
     ] {
         assert_eq!(check(events), Err(expected.to_owned()));

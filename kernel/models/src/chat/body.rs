@@ -16,7 +16,7 @@ use serde_json::{
 use super::dialect::Dialect;
 use crate::wire::{
     Facts, Names, ToolList,
-    parameters::effort,
+    parameters::{effort, further},
     text::{Arguments, Parameters, json_only, room},
 };
 
@@ -45,7 +45,9 @@ impl Serialize for Body<'_> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("model", &self.model.model)?;
         map.serialize_entry("stream", &true)?;
-        map.serialize_entry("stream_options", &StreamOptions { include_usage: true })?;
+        if self.dialect.asks_for_usage() {
+            map.serialize_entry("stream_options", &StreamOptions { include_usage: true })?;
+        }
         // Before the messages: what stays the same from step to step is what a provider can cache.
         if let Some(tools) = &self.tools.json {
             map.serialize_entry("tools", tools)?;
@@ -71,7 +73,7 @@ impl Serialize for Body<'_> {
         if let Some(format) = format.filter(|_| !parameters.extra.contains_key("response_format")) {
             map.serialize_entry("response_format", &format)?;
         }
-        for (key, value) in &parameters.extra {
+        for (key, value) in further(parameters, self.tools.json.is_some()) {
             map.serialize_entry(key, value)?;
         }
         map.end()

@@ -74,7 +74,9 @@ fn every_parameter_reaches_the_provider_under_its_name() {
     }
     assert_eq!(openai.pointer("/response_format/json_schema/schema"), Some(&json!({"type": "object"})));
     assert!(openai.get("tools").is_none());
-    assert_eq!(body(&MISTRAL, &facts("m"), &request).get("random_seed"), Some(&json!(7)));
+    let mistral = body(&MISTRAL, &facts("m"), &request);
+    assert_eq!(mistral.get("random_seed"), Some(&json!(7)));
+    assert!(mistral.get("stream_options").is_none(), "{mistral}");
     let deepseek = body(&DEEPSEEK, &facts("m"), &request);
     assert_eq!(deepseek.pointer("/response_format/type"), Some(&json!("json_object")));
     let words = deepseek.pointer("/messages/1/content").and_then(Value::as_str).unwrap_or_default();
@@ -126,4 +128,49 @@ fn what_the_model_cannot_is_refused_with_the_key_that_says_so() {
     let request = samples::request(Vec::new(), Vec::new(), none);
     assert!(body(&COMMON, &plain, &request).get("reasoning_effort").is_none());
     assert_eq!(body(&COMMON, &facts("m"), &request).get("reasoning_effort"), Some(&json!("none")));
+}
+
+#[test]
+fn words_about_tools_are_left_out_where_there_are_none() {
+    let extra = ["tool_choice", "parallel_tool_calls"].map(|key| (key.to_owned(), json!("x")));
+    let parameters = ModelParameters { extra: extra.into_iter().collect(), ..Default::default() };
+    for tools in [vec![], vec![samples::spec("f", json!({}))]] {
+        let has = !tools.is_empty();
+        let written = body(&COMMON, &facts("m"), &samples::request(Vec::new(), tools, parameters.clone()));
+        for key in ["tool_choice", "parallel_tool_calls"] {
+            assert_eq!(written.get(key).is_some(), has, "{written}");
+        }
+    }
+}
+
+#[test]
+fn efforts_that_a_model_refuses_are_refused_before_it_is_asked() {
+    use Reasoning::{High, Low, Medium, None};
+    let refuses = |api: &ChatApi, model: &str, reasoning| {
+        let parameters = ModelParameters { reasoning: Some(reasoning), ..Default::default() };
+        let text = refused(api, &facts(model), &parameters);
+        assert!(text.is_empty() || text.contains("`reasoning"), "{text}");
+        !text.is_empty()
+    };
+    for (model, efforts) in [
+        ("gpt-5", &[None][..]),
+        ("gpt-5-mini-2025-08-07", &[None]),
+        ("gpt-5-pro", &[None, Low, Medium]),
+        ("o1", &[None]),
+        ("o3-mini", &[None]),
+        ("o4-mini", &[None]),
+        ("gpt-5.1", &[]),
+        ("gpt-5.1-codex", &[]),
+        ("gpt-5-chat-latest", &[]),
+        ("o30", &[]),
+    ] {
+        for reasoning in [None, Low, Medium, High] {
+            assert_eq!(
+                refuses(&OPENAI, model, reasoning),
+                efforts.contains(&reasoning),
+                "{model} {reasoning:?}"
+            );
+            assert!(!refuses(&COMMON, model, reasoning), "{model}");
+        }
+    }
 }

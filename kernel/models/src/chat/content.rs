@@ -1,26 +1,30 @@
 //! The shapes that the text of an answer has on the wire.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use serde::{
     Deserialize, Deserializer,
     de::{SeqAccess, Visitor},
 };
 
+use crate::wire::text::Text;
+
 /// A delta's content: text for most, a list of typed parts for Mistral's models that reason.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Content {
-    pub(super) text: String,
-    pub(super) reasoning: String,
+pub(super) struct Content<'a> {
+    pub(super) text: Cow<'a, str>,
+    pub(super) reasoning: Cow<'a, str>,
 }
 
 #[derive(Deserialize)]
-struct Part {
-    text: Option<String>,
-    thinking: Option<Content>,
+struct Part<'a> {
+    #[serde(borrow)]
+    text: Option<Text<'a>>,
+    #[serde(borrow)]
+    thinking: Option<Content<'a>>,
 }
 
-impl<'de> Deserialize<'de> for Content {
+impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Shape)
     }
@@ -29,25 +33,26 @@ impl<'de> Deserialize<'de> for Content {
 struct Shape;
 
 impl<'de> Visitor<'de> for Shape {
-    type Value = Content;
+    type Value = Content<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("text or a list of parts")
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Content, E> {
-        Ok(Content { text: text.to_owned(), reasoning: String::new() })
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Content { text: Cow::Borrowed(text), ..Content::default() })
     }
 
-    fn visit_string<E>(self, text: String) -> Result<Content, E> {
-        Ok(Content { text, reasoning: String::new() })
+    /// Text that holds escapes.
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Content { text: Cow::Owned(text.to_owned()), ..Content::default() })
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Content, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
         let mut content = Content::default();
-        while let Some(part) = parts.next_element::<Part>()? {
-            content.text.push_str(&part.text.unwrap_or_default());
-            content.reasoning.push_str(&part.thinking.unwrap_or_default().text);
+        while let Some(part) = parts.next_element::<Part<'_>>()? {
+            content.text.to_mut().push_str(&part.text.unwrap_or_default());
+            content.reasoning.to_mut().push_str(&part.thinking.unwrap_or_default().text);
         }
         Ok(content)
     }
@@ -61,6 +66,7 @@ mod tests {
     fn content_is_read_in_both_shapes() {
         for (json, text, reasoning) in [
             (r#""plain""#, "plain", ""),
+            (r#""es\ncaped""#, "es\ncaped", ""),
             (r#"[{"type":"text","text":"a"},{"type":"text","text":"b"}]"#, "ab", ""),
             (
                 r#"[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"a"}]"#,
@@ -68,7 +74,7 @@ mod tests {
                 "hm",
             ),
         ] {
-            let expected = Content { text: text.to_owned(), reasoning: reasoning.to_owned() };
+            let expected = Content { text: text.into(), reasoning: reasoning.into() };
             assert_eq!(serde_json::from_str::<Content>(json).ok(), Some(expected), "{json}");
         }
     }

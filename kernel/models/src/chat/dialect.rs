@@ -50,6 +50,11 @@ impl Dialect {
         }
     }
 
+    /// Whether the count of tokens has to be asked for. Mistral counts unasked, and refuses to be asked.
+    pub(crate) fn asks_for_usage(self) -> bool {
+        self != Self::Mistral
+    }
+
     /// Whether the model's reasoning is sent back as part of its answer.
     pub(crate) fn returns_reasoning(self) -> bool {
         self == Self::DeepSeek

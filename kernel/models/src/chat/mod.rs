@@ -13,11 +13,11 @@ mod answer;
 use std::sync::Arc;
 
 use drupe_agent::ModelRequest;
-use drupe_extension_api::ToolSpec;
+use drupe_extension_api::{ModelParameters, ToolSpec};
 use reqwest::Url;
 use serde_json::value::RawValue;
 
-use crate::wire::{Api, Facts, Names, Reader, Takes, ToolList};
+use crate::wire::{Api, Facts, Names, Reader, Takes, ToolList, parameters::refused_effort};
 use dialect::Dialect;
 
 /// Keys that are always set, and that no `extra` may.
@@ -57,6 +57,13 @@ impl Api for ChatApi {
             reasoning: "reasoning_effort",
             sampling: ["temperature", "top_p"],
             reserved: RESERVED,
+        }
+    }
+
+    fn check(&self, model: &Facts, parameters: &ModelParameters) -> Result<(), String> {
+        match self.dialect {
+            Dialect::OpenAi => refused_effort(&model.model, parameters.reasoning),
+            _ => Ok(()),
         }
     }
 

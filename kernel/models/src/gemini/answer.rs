@@ -11,13 +11,16 @@ use crate::wire::{
     text::Text,
 };
 
-/// Every event is a whole response in small; nothing is remembered.
-pub(super) struct Chunks;
+/// Every event is a whole response in small; nothing is remembered but the counts.
+#[derive(Default)]
+pub(super) struct Chunks {
+    counts: WireUsage,
+}
 
 impl Reader for Chunks {
-    fn take(&mut self, data: &[u8], draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), ModelFault> {
+    fn take(&mut self, data: &str, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), ModelFault> {
         // Not this API's, but of gateways that end every stream so.
-        if data == b"[DONE]" {
+        if data == "[DONE]" {
             draft.ended = true;
             return Ok(());
         }
@@ -25,7 +28,10 @@ impl Reader for Chunks {
         if let Some(error) = chunk.error {
             return Err(in_stream(&error));
         }
-        draft.usage = chunk.usage.map(Usage::from).or(draft.usage);
+        if let Some(counts) = chunk.usage {
+            self.counts = self.counts.or_more(&counts);
+            draft.usage = Some((&self.counts).into());
+        }
         if chunk.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
             draft.finish = Some(Finish::Filter);
         }
@@ -39,6 +45,7 @@ impl Reader for Chunks {
             }
             if let Some(reason) = candidate.finish_reason {
                 draft.finish = Some(finish(&reason)?);
+                draft.wrong = wrong(&reason);
             }
         }
         Ok(())
@@ -68,8 +75,8 @@ fn take(part: Part<'_>, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<
         draft.keep(json!({"thoughtSignature": &*signature}), 0);
     }
     match part.text {
-        Some(text) if thought => draft.think(out, text.0),
-        Some(text) => draft.say(out, text.0),
+        Some(text) if thought => draft.think(out, &text),
+        Some(text) => draft.say(out, &text),
         None => {}
     }
     Ok(())
@@ -80,13 +87,24 @@ fn finish(reason: &str) -> Result<Finish, ModelFault> {
         "MAX_TOKENS" => Ok(Finish::Length),
         "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
         | "IMAGE_SAFETY" => Ok(Finish::Filter),
-        "MALFORMED_FUNCTION_CALL"
-        | "UNEXPECTED_TOOL_CALL"
-        | "TOO_MANY_TOOL_CALLS"
-        | "MISSING_THOUGHT_SIGNATURE"
-        | "OTHER" => Err(draft::broken(&format!("it broke its answer off: {reason}"))),
+        "OTHER" => Err(broke_off(reason)),
         _ => Ok(Finish::End),
     }
+}
+
+/// The provider is well where this is said; the model's calls are not.
+fn wrong(reason: &str) -> Option<ModelFault> {
+    let said = [
+        "MALFORMED_FUNCTION_CALL",
+        "UNEXPECTED_TOOL_CALL",
+        "TOO_MANY_TOOL_CALLS",
+        "MISSING_THOUGHT_SIGNATURE",
+    ];
+    said.contains(&reason).then(|| broke_off(reason))
+}
+
+fn broke_off(reason: &str) -> ModelFault {
+    draft::broken(&format!("it broke its answer off: {reason}"))
 }
 
 #[derive(Deserialize)]
@@ -147,7 +165,7 @@ struct FunctionCall<'a> {
     args: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireUsage {
     prompt_token_count: Option<u64>,
@@ -157,14 +175,29 @@ struct WireUsage {
     thoughts_token_count: Option<u64>,
 }
 
-impl From<WireUsage> for Usage {
-    fn from(wire: WireUsage) -> Self {
-        let reasoning = wire.thoughts_token_count.unwrap_or(0);
+impl WireUsage {
+    /// Counts only grow, and not every event has all of them.
+    fn or_more(&self, later: &Self) -> Self {
         Self {
-            input_tokens: wire.prompt_token_count.unwrap_or(0)
-                + wire.tool_use_prompt_token_count.unwrap_or(0),
+            prompt_token_count: self.prompt_token_count.max(later.prompt_token_count),
+            tool_use_prompt_token_count: self
+                .tool_use_prompt_token_count
+                .max(later.tool_use_prompt_token_count),
+            cached_content_token_count: self.cached_content_token_count.max(later.cached_content_token_count),
+            candidates_token_count: self.candidates_token_count.max(later.candidates_token_count),
+            thoughts_token_count: self.thoughts_token_count.max(later.thoughts_token_count),
+        }
+    }
+}
+
+impl From<&WireUsage> for Usage {
+    fn from(wire: &WireUsage) -> Self {
+        let reasoning = wire.thoughts_token_count.unwrap_or(0);
+        let prompt = wire.prompt_token_count.unwrap_or(0);
+        Self {
+            input_tokens: prompt.saturating_add(wire.tool_use_prompt_token_count.unwrap_or(0)),
             cached_tokens: wire.cached_content_token_count.unwrap_or(0),
-            output_tokens: wire.candidates_token_count.unwrap_or(0) + reasoning,
+            output_tokens: wire.candidates_token_count.unwrap_or(0).saturating_add(reasoning),
             reasoning_tokens: reasoning,
         }
     }

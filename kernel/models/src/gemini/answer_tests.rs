@@ -47,10 +47,8 @@ fn what_is_no_answer_is_a_fault() {
             &[r#"{"promptFeedback":{"blockReason":"SAFETY"}}"#],
             "the provider's filter stopped the answer: rephrase the task",
         ),
-        (
-            &[&text, &end("MALFORMED_FUNCTION_CALL")],
-            "it broke its answer off: MALFORMED_FUNCTION_CALL (again)",
-        ),
+        (&[&text, &end("MALFORMED_FUNCTION_CALL")], "it broke its answer off: MALFORMED_FUNCTION_CALL"),
+        (&[&text, &end("OTHER")], "it broke its answer off: OTHER (again)"),
         (
             &[r#"{"error":{"code":503,"message":"busy","status":"UNAVAILABLE"}}"#],
             "503 Service Unavailable: busy (again)",
@@ -59,4 +57,36 @@ fn what_is_no_answer_is_a_fault() {
         assert_eq!(check(events), Err(expected.to_owned()));
     }
     assert_eq!(check(&[&text, &end("RECITATION")]), Ok("a;filter".to_owned()));
+}
+
+#[test]
+fn counts_grow_whatever_the_events_leave_out() {
+    let counts = |counts: &str| format!(r#"{{"usageMetadata":{{{counts}}}}}"#);
+    let most = u64::MAX;
+    for (events, expected) in [
+        (
+            [
+                counts(r#""promptTokenCount":9,"cachedContentTokenCount":4,"thoughtsTokenCount":3"#),
+                counts(r#""promptTokenCount":9,"candidatesTokenCount":5"#),
+            ],
+            [9, 4, 8, 3],
+        ),
+        (
+            [
+                counts(r#""promptTokenCount":9,"candidatesTokenCount":5"#),
+                counts(r#""promptTokenCount":9,"candidatesTokenCount":1,"toolUsePromptTokenCount":1"#),
+            ],
+            [10, 0, 5, 0],
+        ),
+        (
+            [
+                counts(&format!(r#""promptTokenCount":{most},"toolUsePromptTokenCount":{most}"#)),
+                counts(&format!(r#""candidatesTokenCount":{most},"thoughtsTokenCount":{most}"#)),
+            ],
+            [most, 0, most, most],
+        ),
+    ] {
+        let events: Vec<&str> = events.iter().map(String::as_str).collect();
+        assert_eq!(samples::usage(&GeminiApi, &events), Some(expected), "{events:?}");
+    }
 }

@@ -13,6 +13,7 @@ use serde_json::{
 use super::content::Contents;
 use crate::wire::{
     Facts, Names, ToolList,
+    parameters::further,
     text::{Parameters, json_only, room},
 };
 
@@ -45,7 +46,8 @@ impl Serialize for Body<'_> {
         }
         map.serialize_entry("contents", &Contents { model: self.model, request, names: &self.tools.names })?;
         map.serialize_entry("generationConfig", &Config { body: self, form })?;
-        for (key, value) in request.parameters.extra.iter().filter(|(key, _)| *key != "generationConfig") {
+        let extra = further(&request.parameters, self.tools.json.is_some());
+        for (key, value) in extra.filter(|(key, _)| *key != "generationConfig") {
             map.serialize_entry(key, value)?;
         }
         map.end()
@@ -147,6 +149,11 @@ fn short(model: &Facts) -> &str {
 
 pub(super) fn has_levels(model: &Facts) -> bool {
     short(model).starts_with("gemini-3")
+}
+
+/// The first of the third generation knows no level in between.
+pub(super) fn has_two_levels(model: &Facts) -> bool {
+    short(model).starts_with("gemini-3-pro")
 }
 
 /// The large models cannot be told not to.

@@ -15,7 +15,7 @@ fn a_transcript_is_written_as_providers_read_it() {
     let call = |name: &str, args: Value| json!({"functionCall": {"name": name, "args": args}});
     let reply =
         |name: &str, response: Value| json!({"functionResponse": {"name": name, "response": response}});
-    let request = samples::transcript(Some(("gemini", items.clone())));
+    let request = samples::transcript(Some(("kind:p/m", items.clone())));
     assert_eq!(
         body(&GeminiApi, &facts("m"), &request),
         json!({
@@ -42,7 +42,7 @@ fn a_transcript_is_written_as_providers_read_it() {
             "generationConfig": {"maxOutputTokens": 100},
         })
     );
-    let others = samples::transcript(Some(("anthropic", items)));
+    let others = samples::transcript(Some(("kind:p/other", items)));
     assert!(!body(&GeminiApi, &facts("m"), &others).to_string().contains("thoughtSignature"));
     let third = body(&GeminiApi, &facts("gemini-3-pro"), &others);
     let stand_in = third.pointer("/contents/1/parts/1/thoughtSignature").and_then(Value::as_str);
@@ -98,11 +98,16 @@ fn what_cannot_be_asked_is_refused_and_not_dropped() {
         extra: [("generationConfig".to_owned(), value)].into_iter().collect(),
         ..Default::default()
     };
-    let reasoning = Some(Reasoning::None);
+    let (reasoning, medium) = (Some(Reasoning::None), Some(Reasoning::Medium));
     for (model, parameters, part) in [
         ("m", ModelParameters { seed: Some(u64::MAX), ..Default::default() }, "`seed` must be"),
         ("m", ModelParameters { stop: vec![String::new(); 6], ..Default::default() }, "at most 5"),
         ("gemini-2.5-pro", ModelParameters { reasoning, ..Default::default() }, "always reasons"),
+        (
+            "gemini-3-pro-preview",
+            ModelParameters { reasoning: medium, ..Default::default() },
+            "`low` and `high`",
+        ),
         ("m", config(json!({"maxOutputTokens": 1})), "`maxOutputTokens`, which has"),
         ("m", config(json!(1)), "must be an object"),
         ("m", ModelParameters { seed: Some(1), ..config(json!({"seed": 1})) }, "`seed`, which has"),
@@ -113,4 +118,6 @@ fn what_cannot_be_asked_is_refused_and_not_dropped() {
         assert!(text.contains(part), "{model}: {text}");
     }
     assert_eq!(refused(&GeminiApi, &facts("m"), &config(json!({"thinkingConfig": {}}))), "");
+    let medium = ModelParameters { reasoning: medium, ..Default::default() };
+    assert_eq!(refused(&GeminiApi, &facts("gemini-3-flash"), &medium), "");
 }

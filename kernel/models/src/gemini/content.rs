@@ -7,7 +7,7 @@ use drupe_extension_api::{Message, ToolStatus};
 use serde::{Serialize, Serializer, ser::SerializeSeq};
 use serde_json::Value;
 
-use super::{KIND, body::has_levels};
+use super::body::has_levels;
 use crate::wire::{Facts, Names, items, text::Object};
 
 /// Stands for the signature of a call that another model made: a third-generation model takes none without one, and
@@ -41,7 +41,7 @@ impl Serialize for Contents<'_> {
                     list.serialize_element(&Content { role: "user", parts })?;
                 }
                 Message::Assistant { content, tool_calls, .. } => {
-                    asked = items::of(message, KIND);
+                    asked = items::of(message, &self.model.origin);
                     let parts = Answer { message, from: self };
                     if !content.is_empty() || !tool_calls.is_empty() {
                         list.serialize_element(&Content { role: "model", parts })?;
@@ -117,7 +117,7 @@ impl Serialize for Answer<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut list = serializer.serialize_seq(None)?;
         let Message::Assistant { content, tool_calls, .. } = self.message else { return list.end() };
-        let asked = items::of(self.message, KIND);
+        let asked = items::of(self.message, &self.from.model.origin);
         let signature = kept(asked, 0, "thoughtSignature");
         if !content.is_empty() || signature.is_some() {
             list.serialize_element(&Part { thought_signature: signature, ..Part::text(content) })?;

@@ -14,9 +14,6 @@ use serde_json::{Value, value::RawValue};
 
 use crate::wire::{Api, Facts, Names, Reader, Takes, ToolList};
 
-/// The kind's name.
-const KIND: &str = "gemini";
-
 const RESERVED: &[&str] =
     &["contents", "systemInstruction", "system_instruction", "tools", "generation_config"];
 
@@ -24,7 +21,7 @@ pub(crate) struct GeminiApi;
 
 impl Api for GeminiApi {
     fn kind(&self) -> &'static str {
-        KIND
+        "gemini"
     }
 
     fn key_header(&self) -> (&'static str, &'static str) {
@@ -65,6 +62,9 @@ impl Api for GeminiApi {
         if parameters.reasoning == Some(Reasoning::None) && body::always_thinks(model) {
             return Err("`reasoning: none`: the model always reasons: use `low`, or another model".to_owned());
         }
+        if parameters.reasoning == Some(Reasoning::Medium) && body::has_two_levels(model) {
+            return Err("`reasoning: medium`: the model takes `low` and `high` alone".to_owned());
+        }
         match parameters.extra.get("generationConfig") {
             Some(value) if !value.is_object() => Err("`extra.generationConfig` must be an object".to_owned()),
             Some(value) => config(value, parameters),
@@ -81,7 +81,7 @@ impl Api for GeminiApi {
     }
 
     fn reader(&self) -> Box<dyn Reader> {
-        Box::new(answer::Chunks)
+        Box::new(answer::Chunks::default())
     }
 }
 

@@ -25,7 +25,7 @@ struct Thought {
 }
 
 impl Reader for Events {
-    fn take(&mut self, data: &[u8], draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), ModelFault> {
+    fn take(&mut self, data: &str, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), ModelFault> {
         let event: Event<'_> = draft::event(data)?;
         match &*event.kind {
             "message_start" => count(draft, event.message.and_then(|message| message.usage)),
@@ -64,11 +64,12 @@ impl Events {
         out: &mut Vec<ModelEvent>,
     ) -> Result<(), ModelFault> {
         match &*block.kind {
-            "text" => draft.say(out, block.text.unwrap_or_default().0),
+            "text" => draft.say(out, &block.text.unwrap_or_default()),
             "thinking" => {
                 let text = block.thinking.unwrap_or_default().0.into_owned();
-                self.thought = Thought { at: draft.place(), text: text.clone(), ..Thought::default() };
-                draft.think(out, text);
+                let at = draft.place();
+                draft.think(out, &text);
+                self.thought = Thought { at, text, ..Thought::default() };
             }
             "redacted_thinking" => {
                 let data = block.data.unwrap_or_default();
@@ -92,11 +93,11 @@ impl Events {
 
     fn more(&mut self, index: u64, delta: Delta<'_>, draft: &mut Draft, out: &mut Vec<ModelEvent>) {
         match &*delta.kind {
-            "text_delta" => draft.say(out, delta.text.unwrap_or_default().0),
+            "text_delta" => draft.say(out, &delta.text.unwrap_or_default()),
             "thinking_delta" => {
                 let text = delta.thinking.unwrap_or_default();
                 self.thought.text.push_str(&text);
-                draft.think(out, text.0);
+                draft.think(out, &text);
             }
             "signature_delta" => self.thought.signature.push_str(&delta.signature.unwrap_or_default()),
             "input_json_delta" => {
@@ -120,12 +121,13 @@ impl Events {
     }
 }
 
-/// Later counts complete earlier ones.
+/// Later counts complete earlier ones. What goes into the provider's cache counts as any other input.
 fn count(draft: &mut Draft, wire: Option<WireUsage>) {
     let Some(wire) = wire else { return };
     let before = draft.usage.unwrap_or_default();
     let cached = wire.cache_read_input_tokens.unwrap_or(before.cached_tokens);
-    let input = wire.input_tokens.map(|fresh| fresh + wire.cache_creation_input_tokens.unwrap_or(0) + cached);
+    let written = wire.cache_creation_input_tokens.unwrap_or(0);
+    let input = wire.input_tokens.map(|fresh| fresh.saturating_add(written).saturating_add(cached));
     draft.usage = Some(Usage {
         input_tokens: input.unwrap_or(before.input_tokens),
         cached_tokens: cached,

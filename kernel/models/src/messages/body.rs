@@ -7,9 +7,10 @@ use drupe_extension_api::{Message, Reasoning, ToolSpec};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{KIND, LEAST_ANSWER, LEAST_THINKING, content::Messages};
+use super::{LEAST_ANSWER, LEAST_THINKING, content::Messages};
 use crate::wire::{
     Facts, Names, ToolList, items,
+    parameters::further,
     text::{Parameters, json_only, room},
 };
 
@@ -60,7 +61,7 @@ impl Serialize for Body<'_> {
         if !blocks.is_empty() {
             map.serialize_entry("system", &blocks)?;
         }
-        map.serialize_entry("messages", &Messages { request, names: &self.tools.names })?;
+        map.serialize_entry("messages", &Messages { model: self.model, request, names: &self.tools.names })?;
         if let Some(temperature) = parameters.temperature {
             map.serialize_entry("temperature", &temperature)?;
         }
@@ -70,10 +71,10 @@ impl Serialize for Body<'_> {
         if !parameters.stop.is_empty() {
             map.serialize_entry("stop_sequences", &parameters.stop)?;
         }
-        if let Some(budget_tokens) = thinking(request) {
+        if let Some(budget_tokens) = thinking(self.model, request) {
             map.serialize_entry("thinking", &Thinking { r#type: "enabled", budget_tokens })?;
         }
-        for (key, value) in &parameters.extra {
+        for (key, value) in further(parameters, self.tools.json.is_some()) {
             map.serialize_entry(key, value)?;
         }
         map.end()
@@ -124,7 +125,7 @@ struct Thinking {
 
 /// Tokens for thinking, out of those for the answer. None where too few are left, and none in the middle of a turn
 /// that began without: the API takes no thinking then.
-fn thinking(request: &ModelRequest) -> Option<u32> {
+fn thinking(model: &Facts, request: &ModelRequest) -> Option<u32> {
     let wanted = match request.parameters.reasoning? {
         Reasoning::None => return None,
         Reasoning::Low => 2_048,
@@ -136,7 +137,8 @@ fn thinking(request: &ModelRequest) -> Option<u32> {
     let turn =
         request.messages.iter().rposition(own).map_or(&request.messages[..], |at| &request.messages[at..]);
     let first = turn.iter().find(|message| matches!(***message, Message::Assistant { .. }));
-    let goes_on = first.is_none_or(|answer| items::before(items::of(answer, KIND), 0).next().is_some());
+    let goes_on =
+        first.is_none_or(|answer| items::before(items::of(answer, &model.origin), 0).next().is_some());
     (goes_on && budget >= LEAST_THINKING).then_some(budget)
 }
 

@@ -18,7 +18,7 @@ fn a_transcript_is_written_as_providers_read_it() {
     let items = json!([{"at": 0, "type": "thinking", "thinking": "hm", "signature": "s"}]);
     let tool_use = |id: &str, name: &str, input: Value| json!({"type": "tool_use", "id": id, "name": name, "input": input});
     assert_eq!(
-        body(&MessagesApi, &facts("m"), &samples::transcript(Some(("anthropic", items.clone())))),
+        body(&MessagesApi, &facts("m"), &samples::transcript(Some(("kind:p/m", items.clone())))),
         json!({
             "model": "m",
             "stream": true,
@@ -46,7 +46,7 @@ fn a_transcript_is_written_as_providers_read_it() {
             }],
         })
     );
-    let others = body(&MessagesApi, &facts("m"), &samples::transcript(Some(("openai", items))));
+    let others = body(&MessagesApi, &facts("m"), &samples::transcript(Some(("kind:p/other", items))));
     assert!(!others.to_string().contains("signature"), "{others}");
 }
 
@@ -54,6 +54,11 @@ fn a_transcript_is_written_as_providers_read_it() {
 fn tools_that_are_offered_no_more_are_still_named() {
     let mut request = samples::transcript(None);
     request.tools = Arc::default();
+    let extra = [("tool_choice".to_owned(), json!({"type": "any"}))].into_iter().collect();
+    request.parameters = Arc::new(ModelParameters { extra, ..Default::default() });
+    let list = crate::wire::tools::ToolLists::default().of(&MessagesApi, &request.tools).unwrap();
+    let text = String::from_utf8(write(&facts("m"), &request, &list).unwrap()).unwrap();
+    assert_eq!(text.matches("tool_choice").count(), 1, "{text}");
     let written = body(&MessagesApi, &facts("m"), &request);
     let tool = |name: &str| json!({"name": name, "input_schema": {"type": "object"}});
     assert_eq!(written.get("tools"), Some(&json!([tool("kv_dot_get"), tool("x"), tool("y")])));
@@ -133,7 +138,7 @@ fn thinking_has_what_the_answer_leaves_it_and_does_not_begin_in_the_middle_of_a_
         assert_eq!(budget(reasoning, tokens, &first), expected, "{reasoning:?} {tokens}");
     }
     let items = json!([{"at": 0, "type": "thinking", "thinking": "hm", "signature": "s"}]);
-    for (items, expected) in [(None, None), (Some(("anthropic", items)), Some(2_048))] {
+    for (items, expected) in [(None, None), (Some(("kind:p/m", items)), Some(2_048))] {
         let transcript = samples::transcript(items);
         let messages: Vec<_> = transcript.messages[..5].iter().map(|m| (**m).clone()).collect();
         assert_eq!(budget(Reasoning::Low, 64_000, &messages), expected);

@@ -12,16 +12,14 @@ use serde::{
 };
 use serde_json::Value;
 
-use super::{
-    KIND,
-    body::{CACHED, Cached},
-};
-use crate::wire::{Names, items, text::Object};
+use super::body::{CACHED, Cached};
+use crate::wire::{Facts, Names, items, text::Object};
 
 /// What stands for a text without any: the API takes no empty ones.
 const EMPTY: &str = "(empty)";
 
 pub(super) struct Messages<'a> {
+    pub(super) model: &'a Facts,
     pub(super) request: &'a ModelRequest,
     pub(super) names: &'a Names,
 }
@@ -41,7 +39,7 @@ impl Serialize for Messages<'_> {
             }
             let last = from == messages.len();
             let role = if assistant { "assistant" } else { "user" };
-            list.serialize_element(&Turn { role, content: Content { group, names: self.names, last } })?;
+            list.serialize_element(&Turn { role, content: Content { group, from: self, last } })?;
         }
         list.end()
     }
@@ -63,7 +61,7 @@ struct Turn<'a> {
 
 struct Content<'a> {
     group: &'a [Arc<Message>],
-    names: &'a Names,
+    from: &'a Messages<'a>,
     /// Nothing follows: the whole of it is what the next request begins with.
     last: bool,
 }
@@ -90,7 +88,7 @@ impl Serialize for Content<'_> {
                         cache_control,
                     })?;
                 }
-                Message::Assistant { .. } => answer(&mut list, message, self.names)?,
+                Message::Assistant { .. } => answer(&mut list, message, self.from)?,
             }
         }
         list.end()
@@ -120,16 +118,16 @@ enum Block<'a> {
     },
 }
 
-fn answer<L: SerializeSeq>(list: &mut L, message: &Message, names: &Names) -> Result<(), L::Error> {
+fn answer<L: SerializeSeq>(list: &mut L, message: &Message, from: &Messages<'_>) -> Result<(), L::Error> {
     let Message::Assistant { content, tool_calls, .. } = message else { return Ok(()) };
-    let kept = items::of(message, KIND);
+    let kept = items::of(message, &from.model.origin);
     thoughts(list, kept, 0)?;
     if !content.trim().is_empty() {
         list.serialize_element(&Block::Text { text: content, cache_control: None })?;
     }
     for (n, ToolCallRequest { call_id, name, arguments }) in tool_calls.iter().enumerate() {
         thoughts(list, kept, n + 1)?;
-        let (name, input) = (names.wire(name), Object(arguments));
+        let (name, input) = (from.names.wire(name), Object(arguments));
         list.serialize_element(&Block::ToolUse { id: id(call_id), name, input })?;
     }
     Ok(())

@@ -17,9 +17,6 @@ use serde_json::value::RawValue;
 
 use crate::wire::{Api, Facts, Names, Reader, Takes, ToolList};
 
-/// The kind's name.
-const KIND: &str = "anthropic";
-
 const RESERVED: &[&str] = &["model", "messages", "system", "stream", "tools", "max_tokens"];
 
 /// The least that the API takes for thinking.
@@ -31,7 +28,7 @@ pub(crate) struct MessagesApi;
 
 impl Api for MessagesApi {
     fn kind(&self) -> &'static str {
-        KIND
+        "anthropic"
     }
 
     fn key_header(&self) -> (&'static str, &'static str) {

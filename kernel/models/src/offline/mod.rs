@@ -29,7 +29,7 @@ use futures_util::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::source::{self, Broken, Source};
+use crate::source::{self, Broken, Progress, Source};
 use rules::Patterns;
 
 /// The tool that looks up others.
@@ -84,7 +84,11 @@ impl Source for OfflineSource {
         Ok(())
     }
 
-    fn attempt(&self, request: Arc<ModelRequest>) -> BoxStream<'static, Result<ModelEvent, Broken>> {
+    fn attempt(
+        &self,
+        request: Arc<ModelRequest>,
+        _: Arc<Progress>,
+    ) -> BoxStream<'static, Result<ModelEvent, Broken>> {
         stream::iter(self.events(&request).unwrap_or_else(|fault| vec![Err(fault.into())])).boxed()
     }
 }

@@ -35,21 +35,21 @@ pub(super) struct Events {
 }
 
 impl Reader for Events {
-    fn take(&mut self, data: &[u8], draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), ModelFault> {
+    fn take(&mut self, data: &str, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), ModelFault> {
         // Not this API's, but of servers that speak it beside Chat Completions.
-        if data == b"[DONE]" {
+        if data == "[DONE]" {
             draft.ended = true;
             return Ok(());
         }
         let Some(event) = draft::known_event::<Event<'_>>(data, &KNOWN)? else { return Ok(()) };
         match &*event.kind {
-            "response.output_text.delta" => draft.say(out, event.delta.unwrap_or_default().0),
+            "response.output_text.delta" => draft.say(out, &event.delta.unwrap_or_default()),
             "response.refusal.delta" => {
                 draft.refused = true;
-                draft.say(out, event.delta.unwrap_or_default().0);
+                draft.say(out, &event.delta.unwrap_or_default());
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                draft.think(out, event.delta.unwrap_or_default().0);
+                draft.think(out, &event.delta.unwrap_or_default());
             }
             // Parts of a summary are paragraphs.
             "response.reasoning_summary_part.added" if event.summary_index.unwrap_or(0) > 0 => {
@@ -147,7 +147,7 @@ fn ended(response: Response<'_>, draft: &mut Draft) -> Result<(), ModelFault> {
 }
 
 /// An error event bears its fields itself.
-fn error_of(data: &[u8]) -> Result<WireError, ModelFault> {
+fn error_of(data: &str) -> Result<WireError, ModelFault> {
     draft::event(data)
 }
 

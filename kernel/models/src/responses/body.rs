@@ -13,10 +13,9 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 
-use super::KIND;
 use crate::wire::{
     Facts, Names, ToolList, items,
-    parameters::effort,
+    parameters::{effort, further},
     text::{Arguments, Parameters, json_only, room},
 };
 
@@ -67,7 +66,7 @@ impl Serialize for Body<'_> {
         if let Some(format) = format.filter(|_| !parameters.extra.contains_key("text")) {
             map.serialize_entry("text", &TextOptions { format })?;
         }
-        for (key, value) in &parameters.extra {
+        for (key, value) in further(parameters, self.tools.json.is_some()) {
             map.serialize_entry(key, value)?;
         }
         map.end()
@@ -139,6 +138,9 @@ impl Serialize for Input<'_> {
         if let Some(content) = &json_only(output) {
             list.serialize_element(&Item::Message { role: "developer", content })?;
         }
+        // A model that does not reason takes no reasoning either.
+        let origin = self.0.seals().then_some(&*self.0.model.origin);
+        let kept = |message| origin.map_or(&[][..], |origin| items::of(message, origin));
         for message in request.messages.iter() {
             match &**message {
                 Message::User { content } => {
@@ -147,16 +149,20 @@ impl Serialize for Input<'_> {
                 Message::Tool { call_id, content, .. } => {
                     list.serialize_element(&Item::FunctionCallOutput { call_id, output: content })?;
                 }
-                Message::Assistant { .. } => answer(&mut list, message, &tools.names)?,
+                Message::Assistant { .. } => answer(&mut list, message, kept(message), &tools.names)?,
             }
         }
         list.end()
     }
 }
 
-fn answer<L: SerializeSeq>(list: &mut L, message: &Message, names: &Names) -> Result<(), L::Error> {
+fn answer<L: SerializeSeq>(
+    list: &mut L,
+    message: &Message,
+    kept: &[Value],
+    names: &Names,
+) -> Result<(), L::Error> {
     let Message::Assistant { content, tool_calls, .. } = message else { return Ok(()) };
-    let kept = items::of(message, KIND);
     sealed(list, kept, 0)?;
     if !content.is_empty() {
         list.serialize_element(&Item::Message { role: "assistant", content })?;

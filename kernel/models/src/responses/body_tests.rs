@@ -20,7 +20,7 @@ fn a_transcript_is_written_as_providers_read_it() {
     let output =
         |id: &str, text: &str| json!({"type": "function_call_output", "call_id": id, "output": text});
     assert_eq!(
-        body(&ResponsesApi, &facts("m"), &samples::transcript(Some(("openai", items.clone())))),
+        body(&ResponsesApi, &facts("m"), &samples::transcript(Some(("kind:p/m", items.clone())))),
         json!({
             "model": "m",
             "stream": true,
@@ -47,7 +47,12 @@ fn a_transcript_is_written_as_providers_read_it() {
             }],
         })
     );
-    let others = body(&ResponsesApi, &facts("m"), &samples::transcript(Some(("anthropic", items))));
+    for origin in ["openai", "kind:p/other", "kind:other/m", "other:p/m"] {
+        let others = body(&ResponsesApi, &facts("m"), &samples::transcript(Some((origin, items.clone()))));
+        assert!(!others.to_string().contains("seal"), "{origin}: {others}");
+    }
+    let plain = Facts { reasoning: Some(false), ..facts("m") };
+    let others = body(&ResponsesApi, &plain, &samples::transcript(Some(("kind:p/m", items))));
     assert!(!others.to_string().contains("seal"), "{others}");
 }
 
@@ -79,10 +84,13 @@ fn every_parameter_reaches_the_provider_under_its_name_or_is_refused() {
     }
     let seed = ModelParameters { seed: Some(1), ..Default::default() };
     let stop = ModelParameters { stop: vec!["x".to_owned()], ..Default::default() };
-    for (parameters, part) in
-        [(seed, "`seed`: the Responses API has no such"), (stop, "`stop`: the Responses API")]
-    {
-        let text = refused(&ResponsesApi, &facts("m"), &parameters);
+    let effort = ModelParameters { reasoning: Some(Reasoning::None), ..Default::default() };
+    for (parameters, part) in [
+        (seed, "`seed`: the Responses API has no such"),
+        (stop, "`stop`: the Responses API"),
+        (effort, "`reasoning: none`: the model takes no such effort: use `low`"),
+    ] {
+        let text = refused(&ResponsesApi, &facts("gpt-5"), &parameters);
         assert!(text.contains(part), "{text}");
     }
 }

@@ -8,13 +8,10 @@ mod answer;
 use std::sync::Arc;
 
 use drupe_agent::ModelRequest;
-use drupe_extension_api::ToolSpec;
+use drupe_extension_api::{ModelParameters, ToolSpec};
 use serde_json::value::RawValue;
 
-use crate::wire::{Api, Facts, Names, Reader, Takes, ToolList};
-
-/// The kind's name.
-const KIND: &str = "openai";
+use crate::wire::{Api, Facts, Names, Reader, Takes, ToolList, parameters::refused_effort};
 
 const RESERVED: &[&str] = &[
     "model",
@@ -34,7 +31,7 @@ pub(crate) struct ResponsesApi;
 
 impl Api for ResponsesApi {
     fn kind(&self) -> &'static str {
-        KIND
+        "openai"
     }
 
     fn key_header(&self) -> (&'static str, &'static str) {
@@ -55,6 +52,10 @@ impl Api for ResponsesApi {
             sampling: ["temperature", "top_p"],
             reserved: RESERVED,
         }
+    }
+
+    fn check(&self, model: &Facts, parameters: &ModelParameters) -> Result<(), String> {
+        refused_effort(&model.model, parameters.reasoning)
     }
 
     fn tools(&self, specs: &[Arc<ToolSpec>], names: &Names) -> serde_json::Result<Box<RawValue>> {

@@ -46,7 +46,7 @@ use tokio::time::sleep;
 use script::Entry;
 pub(crate) use script::Script;
 
-use crate::source::{self, Broken, Source};
+use crate::source::{self, Broken, Progress, Source};
 
 /// A model that follows a script.
 pub(crate) struct ScriptedSource {
@@ -69,7 +69,11 @@ impl Source for ScriptedSource {
         Ok(())
     }
 
-    fn attempt(&self, request: Arc<ModelRequest>) -> BoxStream<'static, Result<ModelEvent, Broken>> {
+    fn attempt(
+        &self,
+        request: Arc<ModelRequest>,
+        _: Arc<Progress>,
+    ) -> BoxStream<'static, Result<ModelEvent, Broken>> {
         let (delay, items) = match self.script.take(&request) {
             Ok(entry) => (
                 source::milliseconds(entry.delay_ms),
@@ -98,7 +102,7 @@ fn play(entry: &Entry, model: &str, step: usize) -> VecDeque<Result<ModelEvent, 
     let chunks = chunks(entry.text.as_deref().unwrap_or_default(), entry.chunk);
     if let Some(fault) = &entry.fault {
         items.extend(chunks.into_iter().take(fault.after_chunks).map(|text| Ok(ModelEvent::Text(text))));
-        items.push_back(Err(Broken { fault: fault.model_fault(model), usage: entry.usage() }));
+        items.push_back(Err(fault.model_fault(model).with_usage(entry.usage()).into()));
         return items;
     }
     items.extend(chunks.into_iter().map(|text| Ok(ModelEvent::Text(text))));

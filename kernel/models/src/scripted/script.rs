@@ -125,10 +125,9 @@ pub(super) struct ScriptedFault {
 impl ScriptedFault {
     pub(super) fn model_fault(&self, model: &str) -> ModelFault {
         ModelFault {
-            class: self.class,
-            message: format!("`{model}`: {}", self.message),
             retry_after_ms: self.retry_after_ms,
             retriable: self.retriable,
+            ..ModelFault::fatal(self.class, format!("`{model}`: {}", self.message))
         }
     }
 }

@@ -54,7 +54,7 @@ fn source(yaml: &str) -> ScriptedSource {
 }
 
 async fn ask(source: &ScriptedSource, agent: &str, messages: Vec<Message>) -> String {
-    let items: Vec<_> = source.attempt(request(agent, messages)).collect().await;
+    let items: Vec<_> = source.attempt(request(agent, messages), Arc::default()).collect().await;
     let words = items.into_iter().map(|item| match item {
         Ok(ModelEvent::Text(text)) => text,
         Ok(ModelEvent::Reasoning(text)) => format!("({text})"),

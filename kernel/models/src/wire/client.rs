@@ -25,7 +25,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(50);
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// A shorter header is no secret, and taking it out of messages would make them unreadable.
+/// A shorter key or header, such as the `none` of a server that wants no key, is no secret, and taking it out of messages would make them unreadable.
 const SHORTEST_SECRET: usize = 8;
 
 /// One server.
@@ -71,11 +71,12 @@ impl WireProvider {
             headers
                 .insert(HeaderName::try_from(name).map_err(|_| wrong())?, secret(value).ok_or_else(wrong)?);
         }
-        let long = endpoint.headers.values().map(String::as_str).filter(|v| v.len() >= SHORTEST_SECRET);
+        let values = key.into_iter().chain(endpoint.headers.values().map(String::as_str));
+        let secrets = values.filter(|value| value.len() >= SHORTEST_SECRET).map(str::to_owned).collect();
         Ok(Self {
             stall: milliseconds(stall_timeout_ms),
             lists: ToolLists::default(),
-            secrets: key.into_iter().chain(long).map(str::to_owned).collect(),
+            secrets,
             authorities: authorities(endpoint.ca_file.as_deref())?,
             client: Mutex::new(None),
             api,
@@ -86,6 +87,11 @@ impl WireProvider {
 
     pub(super) fn api(&self) -> &dyn Api {
         &*self.api
+    }
+
+    /// The name of its kind.
+    pub(crate) fn kind(&self) -> &'static str {
+        self.api.kind()
     }
 
     /// Where requests to `model` go. Joined by hand: the standard way drops the last part of a path without a slash.
@@ -222,10 +228,15 @@ mod tests {
 
     #[test]
     fn the_key_never_shows_in_a_message_or_in_settings() {
-        let fault = ModelFault::fatal(FailureClass::Auth, "wrong key sk-1234 or sk-567890");
-        let named = provider("http://h", Some("sk-1234")).map(|p| p.named("p/m", fault).message);
-        assert_eq!(named.as_deref(), Ok("`p/m`: wrong key [key] or [key]"));
-        let kind = ProviderKind::OpenAiChat(endpoint("http://h", Some("sk-1234")));
+        for (key, said, told) in [
+            ("sk-12345", "wrong key sk-12345 or sk-567890", "`p/m`: wrong key [key] or [key]"),
+            ("none", "none of the models", "`p/m`: none of the models"),
+        ] {
+            let fault = ModelFault::fatal(FailureClass::Auth, said);
+            let named = provider("http://h", Some(key)).map(|p| p.named("p/m", fault).message);
+            assert_eq!(named.as_deref(), Ok(told));
+        }
+        let kind = ProviderKind::OpenAiChat(endpoint("http://h", Some("sk-12345")));
         assert!(!format!("{kind:?}").contains("sk-"), "{kind:?}");
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct Draft {
     pub(crate) refused: bool,
     /// The provider said that nothing follows.
     pub(crate) ended: bool,
+    /// What the model itself did wrong, by the provider's word, where that ended the answer.
+    pub(crate) wrong: Option<ModelFault>,
     pub(crate) usage: Option<Usage>,
     items: Vec<Value>,
     has_text: bool,
@@ -63,16 +65,26 @@ impl Draft {
         self.finish.is_some() || self.ended
     }
 
-    /// More text of the answer.
-    pub(crate) fn say(&mut self, out: &mut Vec<ModelEvent>, text: impl Into<String>) {
-        let text = text.into();
-        self.has_text |= !text.is_empty();
-        add(out, ModelEvent::Text, text);
+    /// More text of the answer. What arrived together is passed on together: as long as the last event is of the
+    /// same kind, it grows.
+    pub(crate) fn say(&mut self, out: &mut Vec<ModelEvent>, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        self.has_text = true;
+        match out.last_mut() {
+            Some(ModelEvent::Text(last)) => last.push_str(text),
+            _ => out.push(ModelEvent::Text(text.to_owned())),
+        }
     }
 
-    /// More reasoning.
-    pub(crate) fn think(&mut self, out: &mut Vec<ModelEvent>, text: impl Into<String>) {
-        add(out, ModelEvent::Reasoning, text.into());
+    /// More reasoning, passed on as text is.
+    pub(crate) fn think(&mut self, out: &mut Vec<ModelEvent>, text: &str) {
+        match out.last_mut() {
+            _ if text.is_empty() => {}
+            Some(ModelEvent::Reasoning(last)) => last.push_str(text),
+            _ => out.push(ModelEvent::Reasoning(text.to_owned())),
+        }
     }
 
     /// A further call.
@@ -104,13 +116,21 @@ impl Draft {
     ///
     /// An answer that was cut short by a bound or a filter has no calls: the last of them may be half written, and
     /// which ones would have followed is not known. `step` makes ids for calls that the provider gave none.
+    /// Nor has one that came to its end mark in the middle of them: without its reason to stop nobody said that its
+    /// calls are whole. `origin` goes with what the provider wants back.
     pub(crate) fn finish(
         &mut self,
-        kind: &str,
+        origin: &str,
         step: usize,
         names: &Names,
         deferred: &[Arc<ToolSpec>],
     ) -> Result<Finished, ModelFault> {
+        if let Some(fault) = self.wrong.take() {
+            return Err(fault);
+        }
+        if self.finish.is_none() && !self.calls.is_empty() {
+            return Err(broken("its answer ended among tool calls without a reason to stop"));
+        }
         let stop = match self.finish {
             Some(Finish::Length) => StopReason::Length,
             Some(Finish::Filter) => StopReason::Filter,
@@ -133,8 +153,10 @@ impl Draft {
         // Reasoning that nothing follows is refused when it comes back.
         let last = calls.len();
         self.items.retain(|item| items::place_of(item).is_some_and(|at| at <= last));
-        let items = (!self.items.is_empty())
-            .then(|| ProviderItems { kind: kind.to_owned(), items: std::mem::take(&mut self.items).into() });
+        let items = (!self.items.is_empty()).then(|| ProviderItems {
+            kind: origin.to_owned(),
+            items: std::mem::take(&mut self.items).into(),
+        });
         let mut ids = HashSet::new();
         let calls = calls.into_iter().enumerate().map(|(n, call)| {
             if call.name.is_empty() {
@@ -163,15 +185,20 @@ pub(crate) fn broken(what: &str) -> ModelFault {
     ModelFault::transient(FailureClass::Model, what)
 }
 
+/// The text of an event. Looked at once and as a whole: no string in it needs another look.
+pub(super) fn text(data: &[u8]) -> Result<&str, ModelFault> {
+    std::str::from_utf8(data).map_err(|_| broken("it sent an event that is not valid: it is not UTF-8"))
+}
+
 /// Reads an event.
-pub(crate) fn event<'a, T: serde::Deserialize<'a>>(data: &'a [u8]) -> Result<T, ModelFault> {
-    serde_json::from_slice(data).map_err(|e| broken(&format!("it sent an event that is not valid: {e}")))
+pub(crate) fn event<'a, T: serde::Deserialize<'a>>(data: &'a str) -> Result<T, ModelFault> {
+    serde_json::from_str(data).map_err(|e| broken(&format!("it sent an event that is not valid: {e}")))
 }
 
 /// The same, where later versions may add events whose fields have other types: an event of a kind that is not
 /// `known` and cannot be read is none.
 pub(crate) fn known_event<'a, T: serde::Deserialize<'a>>(
-    data: &'a [u8],
+    data: &'a str,
     known: &[&str],
 ) -> Result<Option<T>, ModelFault> {
     #[derive(serde::Deserialize)]
@@ -181,21 +208,9 @@ pub(crate) fn known_event<'a, T: serde::Deserialize<'a>>(
     }
     match event(data) {
         Ok(event) => Ok(Some(event)),
-        Err(fault) => match serde_json::from_slice::<Kind<'_>>(data) {
+        Err(fault) => match serde_json::from_str::<Kind<'_>>(data) {
             Ok(Kind { kind }) if !known.contains(&&*kind) => Ok(None),
             _ => Err(fault),
         },
-    }
-}
-
-/// Adds text, to the event before where that is of the same kind: what arrived together is passed on together.
-fn add(out: &mut Vec<ModelEvent>, kind: fn(String) -> ModelEvent, text: String) {
-    if text.is_empty() {
-        return;
-    }
-    match (out.last_mut(), kind(text)) {
-        (Some(ModelEvent::Text(last)), ModelEvent::Text(more))
-        | (Some(ModelEvent::Reasoning(last)), ModelEvent::Reasoning(more)) => last.push_str(&more),
-        (_, event) => out.push(event),
     }
 }

@@ -17,36 +17,44 @@ use reqwest::{
     RequestBuilder, Response,
     header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName},
 };
-use tokio::time::{Duration, timeout};
+use tokio::time::{Duration, Instant, timeout, timeout_at};
 
-use super::{Draft, Reader, ToolList, WireProvider, WireSource, fault, frames::Frames};
-use crate::source::{self, Broken};
+use super::{Draft, Reader, ToolList, WireProvider, WireSource, draft, fault, frames::Frames};
+use crate::source::{self, Broken, Progress};
 
 /// The whole answer: far above what any bound on tokens allows, far below what hurts.
 const LONGEST_ANSWER: usize = 64 << 20;
 /// What is read of an error.
 const LONGEST_ERROR: usize = 64 << 10;
+/// How long an error is read. Its status alone says enough.
+const ERROR_TIME: Duration = Duration::from_secs(5);
 /// After the end mark: time for the connection's own end mark, without which it could not be used again.
 const FAREWELL: Duration = Duration::from_millis(20);
 /// After the reason to stop, where no end mark follows: time for the count of tokens. The answer is whole by then.
 const AFTERWORD: Duration = Duration::from_secs(1);
+/// Types of what is no stream of events. Anything else is read: some servers name none.
+const NO_ANSWER: [&str; 3] = ["text/html", "text/plain", "application/json"];
 
 pub(super) fn start(
     source: &WireSource,
     request: Arc<ModelRequest>,
+    progress: Arc<Progress>,
 ) -> BoxStream<'static, Result<ModelEvent, Broken>> {
     let (stage, list) = match prepare(source, &request) {
         Ok((builder, list)) => (Stage::Sending(builder), list),
-        Err(fault) => (Stage::Failed(fault), Arc::default()),
+        Err(fault) => (Stage::Failed(fault.unused().into()), Arc::default()),
     };
     let exchange = Exchange {
         name: source.profile.name.clone(),
+        origin: Arc::clone(&source.facts.origin),
         provider: Arc::clone(&source.provider),
         known: Arc::clone(&source.known),
         reader: source.provider.api().reader(),
         draft: Draft::default(),
         ready: Vec::new(),
         given: 0,
+        received: 0,
+        progress,
         request,
         list,
         stage,
@@ -72,6 +80,7 @@ fn prepare(
 
 struct Exchange {
     name: String,
+    origin: Arc<str>,
     provider: Arc<WireProvider>,
     known: Arc<[String]>,
     request: Arc<ModelRequest>,
@@ -81,6 +90,9 @@ struct Exchange {
     /// Events that can be given out, and how many of them were.
     ready: Vec<ModelEvent>,
     given: usize,
+    /// Bytes of the answer.
+    received: usize,
+    progress: Arc<Progress>,
     stage: Stage,
 }
 
@@ -91,14 +103,13 @@ enum Stage {
     Leaving(Response),
     /// The last events are ready.
     Closing,
-    Failed(ModelFault),
+    Failed(Broken),
     Ended,
 }
 
 struct Reading {
     response: Response,
     frames: Frames,
-    received: usize,
 }
 
 impl Exchange {
@@ -113,21 +124,27 @@ impl Exchange {
             self.given = 0;
             self.stage = match std::mem::replace(&mut self.stage, Stage::Ended) {
                 Stage::Sending(builder) => self.send(builder).await.unwrap_or_else(Stage::Failed),
-                Stage::Reading(reading) => self.read(reading).await.unwrap_or_else(Stage::Failed),
+                Stage::Reading(reading) => {
+                    let stage = self.read(reading).await.unwrap_or_else(Stage::Failed);
+                    if self.received > 0 {
+                        self.progress.note(self.draft.usage);
+                    }
+                    stage
+                }
                 Stage::Leaving(response) => {
                     farewell(response).await;
                     self.close().unwrap_or_else(Stage::Failed)
                 }
                 Stage::Closing | Stage::Ended => return None,
-                Stage::Failed(fault) => {
+                Stage::Failed(Broken { fault, answered }) => {
                     let fault = self.provider.named(&self.name, fault);
-                    return Some(Err(Broken { fault, usage: self.draft.usage }));
+                    return Some(Err(Broken { fault, answered }));
                 }
             };
         }
     }
 
-    async fn send(&mut self, builder: RequestBuilder) -> Result<Stage, ModelFault> {
+    async fn send(&mut self, builder: RequestBuilder) -> Result<Stage, Broken> {
         let response = timeout(self.provider.stall, builder.send()).await.map_err(|_| self.silence())?;
         let response = response.map_err(|e| fault::of_transport(&e))?;
         if !response.status().is_success() {
@@ -135,7 +152,7 @@ impl Exchange {
             let body = short_body(response, self.provider.stall).await;
             let model = self.name.split_once('/').map_or("", |(_, model)| model);
             let known = (model, &*self.known);
-            return Err(fault::of_response(status, &headers, &body, Timestamp::now(), known));
+            return Err(fault::of_response(status, &headers, &body, Timestamp::now(), known).into());
         }
         let header = |name: HeaderName| {
             response.headers().get(name).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned()
@@ -144,60 +161,64 @@ impl Exchange {
         if !matches!(encoding.as_str(), "" | "identity") {
             let text =
                 format!("it answered in {encoding}, which was not asked for: is there a proxy in between?");
-            return Err(ModelFault::fatal(FailureClass::Config, text));
+            return Err(ModelFault::fatal(FailureClass::Config, text).into());
         }
         let kind = header(CONTENT_TYPE);
-        if kind.starts_with("text/html") || kind.starts_with("application/json") {
+        if NO_ANSWER.iter().any(|other| kind.starts_with(other)) {
             let body = short_body(response, self.provider.stall).await;
             // Some gateways say that all is well and then what is not.
-            return Err(fault::in_place_of_answer(&body).unwrap_or_else(|| {
+            let fault = fault::in_place_of_answer(&body).unwrap_or_else(|| {
                 let text =
                     format!("it answered with {kind} and not with a stream of events: is base_url right?");
                 ModelFault::fatal(FailureClass::Config, text)
-            }));
+            });
+            return Err(fault.into());
         }
-        Ok(Stage::Reading(Box::new(Reading { response, frames: Frames::default(), received: 0 })))
+        Ok(Stage::Reading(Box::new(Reading { response, frames: Frames::default() })))
     }
 
     /// Takes what one read of the network gives.
-    async fn read(&mut self, mut reading: Box<Reading>) -> Result<Stage, ModelFault> {
+    async fn read(&mut self, mut reading: Box<Reading>) -> Result<Stage, Broken> {
         let whole = self.draft.whole();
         let patience = if whole { self.provider.stall.min(AFTERWORD) } else { self.provider.stall };
         let bytes = match timeout(patience, reading.response.chunk()).await {
             Ok(Ok(bytes)) => bytes,
             // Nothing is missing but what nobody needs.
             _ if whole => return self.close(),
-            Ok(Err(error)) => return Err(fault::of_transport(&error)),
-            Err(_) => return Err(self.silence()),
+            Ok(Err(error)) => return Err(fault::of_transport(&error).into()),
+            Err(_) => return Err(self.silence().into()),
         };
         let Some(bytes) = bytes else {
             if let Some(data) = reading.frames.rest() {
-                self.reader.take(data, &mut self.draft, &mut self.ready)?;
+                self.reader.take(draft::text(data)?, &mut self.draft, &mut self.ready)?;
             }
             return self.close();
         };
-        reading.received += bytes.len();
+        self.received += bytes.len();
         reading.frames.push(&bytes);
-        if reading.received > LONGEST_ANSWER {
-            return Err(too_long());
+        if self.received > LONGEST_ANSWER {
+            return Err(too_long().into());
         }
         while !self.draft.ended
             && let Some(data) = reading.frames.next().map_err(|_| too_long())?
         {
             // What came before a fault in the same packet is void with the attempt.
-            self.reader.take(data, &mut self.draft, &mut self.ready)?;
+            self.reader.take(draft::text(data)?, &mut self.draft, &mut self.ready)?;
         }
         Ok(if self.draft.ended { Stage::Leaving(reading.response) } else { Stage::Reading(reading) })
     }
 
     /// The stream is over: the calls and the end, if the answer is whole.
-    fn close(&mut self) -> Result<Stage, ModelFault> {
+    fn close(&mut self) -> Result<Stage, Broken> {
         if !self.draft.whole() {
-            return Err(ModelFault::transient(FailureClass::Network, "the answer broke off before its end"));
+            let text = "the answer broke off before its end";
+            return Err(ModelFault::transient(FailureClass::Network, text).into());
         }
         let step = source::step(&self.request.messages);
-        let kind = self.provider.api().kind();
-        let finished = self.draft.finish(kind, step, &self.list.names, &self.request.deferred)?;
+        let finished = self
+            .draft
+            .finish(&self.origin, step, &self.list.names, &self.request.deferred)
+            .map_err(|fault| Broken { fault, answered: true })?;
         self.ready.extend(finished.calls.into_iter().map(ModelEvent::ToolCall));
         self.ready.extend(finished.items.map(ModelEvent::ProviderItems));
         let (usage, stop) = (self.draft.usage, finished.stop);
@@ -211,11 +232,12 @@ impl Exchange {
     }
 }
 
-/// The body of what is no answer.
+/// The body of what is no answer, as far as it comes in time.
 async fn short_body(mut response: Response, stall: Duration) -> Vec<u8> {
+    let deadline = Instant::now() + stall.min(ERROR_TIME);
     let mut body = Vec::new();
     while body.len() < LONGEST_ERROR
-        && let Ok(Ok(Some(bytes))) = timeout(stall, response.chunk()).await
+        && let Ok(Ok(Some(bytes))) = timeout_at(deadline, response.chunk()).await
     {
         body.extend_from_slice(&bytes);
     }

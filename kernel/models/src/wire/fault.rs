@@ -86,7 +86,9 @@ pub(super) fn of_response(
     if status == StatusCode::NOT_FOUND {
         fault.message.push_str(&near(model, known));
     }
-    fault
+    // A request that the server ran out of time with may have been worked on.
+    let refused = status.is_client_error() && status != StatusCode::REQUEST_TIMEOUT;
+    if refused { fault.unused() } else { fault }
 }
 
 /// A success whose body is an error, if it is one.
@@ -202,14 +204,15 @@ pub(super) fn of_transport(error: &reqwest::Error) -> ModelFault {
     }
     if certificate || error.is_builder() {
         let text = format!("no trusted connection: {text} (a private authority goes into ca_file)");
-        return ModelFault::fatal(FailureClass::Config, text);
+        return ModelFault::fatal(FailureClass::Config, text).unused();
     }
     let what = match () {
         () if error.is_connect() => "no connection",
         () if error.is_body() || error.is_decode() => "the answer broke off",
         () => "the request failed",
     };
-    ModelFault::transient(FailureClass::Network, format!("{what}: {text}"))
+    let fault = ModelFault::transient(FailureClass::Network, format!("{what}: {text}"));
+    if error.is_connect() { fault.unused() } else { fault }
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! repeats the event's name in it, so names, ids and comments are skipped. No line and no event grows beyond a bound,
 //! whatever the other side sends.
 
+use memchr::memchr2;
+
 /// The longest event. The largest real ones hold a whole tool call; this is a hundred times that.
 pub(crate) const LONGEST_EVENT: usize = 8 << 20;
 
@@ -80,7 +82,7 @@ impl Frames {
                 self.scanned = self.scanned.max(self.start);
             }
         }
-        let Some(found) = self.buffer[self.scanned..].iter().position(|b| matches!(b, b'\n' | b'\r')) else {
+        let Some(found) = memchr2(b'\n', b'\r', &self.buffer[self.scanned..]) else {
             self.scanned = self.buffer.len();
             return if self.scanned - self.start > LONGEST_EVENT { Err(TooLong) } else { Ok(None) };
         };

@@ -1,7 +1,8 @@
 //! What a provider wants to get back with its answer: reasoning that it signed or sealed, signatures of calls.
 //!
 //! The record of an answer holds its text and its calls in order; an item says before which of these parts it came,
-//! so that the answer can be written again as it was. Items go back to the kind that they came from and to no other.
+//! so that the answer can be written again as it was. Items go back to the model that they came from and to no other,
+//! by its kind, provider and name: a seal is of one model, and another account cannot open it.
 
 use drupe_extension_api::{Message, ProviderItems};
 use serde_json::Value;
@@ -17,13 +18,13 @@ pub(crate) fn place(mut item: Value, at: usize) -> Value {
     item
 }
 
-/// The items of an answer that go back to `kind`.
-pub(crate) fn of<'a>(message: &'a Message, kind: &str) -> &'a [Value] {
+/// The items of an answer that go back to the model of `origin`.
+pub(crate) fn of<'a>(message: &'a Message, origin: &str) -> &'a [Value] {
     match message {
         Message::Assistant {
             provider_items: Some(ProviderItems { kind: theirs, items: Value::Array(list) }),
             ..
-        } if theirs == kind => list,
+        } if theirs == origin => list,
         _ => &[],
     }
 }

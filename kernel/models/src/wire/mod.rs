@@ -29,7 +29,7 @@ use futures_util::stream::BoxStream;
 use reqwest::Url;
 use serde_json::value::RawValue;
 
-use crate::source::{Broken, Source};
+use crate::source::{Broken, Progress, Source};
 
 pub(crate) use client::WireProvider;
 pub(crate) use draft::Draft;
@@ -40,7 +40,7 @@ pub(crate) use tools::ToolList;
 
 /// One way of speaking with models over HTTP. Holds what differs from server to server, and nothing of a request.
 pub(crate) trait Api: Send + Sync {
-    /// The kind's name in configuration, which what goes back to it bears too.
+    /// The kind's name in configuration.
     fn kind(&self) -> &'static str;
 
     /// The header that holds the key, and what stands before the key in it.
@@ -75,7 +75,7 @@ pub(crate) trait Api: Send + Sync {
 /// Reads the events of one answer.
 pub(crate) trait Reader: Send {
     /// Takes the data of one event: what can be shown goes to `out`, all else to `draft`.
-    fn take(&mut self, data: &[u8], draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), ModelFault>;
+    fn take(&mut self, data: &str, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), ModelFault>;
 }
 
 /// What an API's own code knows of the model that is asked.
@@ -83,6 +83,8 @@ pub(crate) trait Reader: Send {
 pub(crate) struct Facts {
     /// The name that the provider knows it by.
     pub(crate) model: String,
+    /// The kind and the full name, which what goes back to the model bears.
+    pub(crate) origin: Arc<str>,
     /// Tokens that one answer may have.
     pub(crate) max_output_tokens: u32,
     /// Whether it reasons, where that is known.
@@ -124,7 +126,11 @@ impl Source for WireSource {
         api.check(&self.facts, parameters)
     }
 
-    fn attempt(&self, request: Arc<ModelRequest>) -> BoxStream<'static, Result<ModelEvent, Broken>> {
-        exchange::start(self, request)
+    fn attempt(
+        &self,
+        request: Arc<ModelRequest>,
+        progress: Arc<Progress>,
+    ) -> BoxStream<'static, Result<ModelEvent, Broken>> {
+        exchange::start(self, request, progress)
     }
 }

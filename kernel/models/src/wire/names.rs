@@ -2,6 +2,7 @@
 //!
 //! That is what every API takes. Ours may hold dots and begin with a digit. A name that needs no change has none;
 //! any other is changed so that no two names of a list become one, and the model's calls are read back by the list.
+//! What a call names is a tool of the list before it is any other, and a tool's own name before a changed one.
 
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
@@ -10,20 +11,23 @@ use drupe_extension_api::ToolSpec;
 const DOT: &str = "_dot_";
 const LONGEST: usize = 64;
 
-/// The names of one list that differ on the wire.
+/// The names of one list.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    /// Own name, wire name.
+    /// Those that differ on the wire: own name, wire name.
     changed: Vec<(String, String)>,
+    /// Those that do not.
+    same: HashSet<String>,
 }
 
 impl Names {
     pub(crate) fn of(specs: &[Arc<ToolSpec>]) -> Self {
         let names = || specs.iter().map(|spec| spec.name.as_str());
-        if names().all(fits) {
-            return Self::default();
+        let same: HashSet<String> = names().filter(|name| fits(name)).map(str::to_owned).collect();
+        if same.len() == specs.len() {
+            return Self { changed: Vec::new(), same };
         }
-        let mut taken: HashSet<String> = names().filter(|name| fits(name)).map(str::to_owned).collect();
+        let mut taken = same.clone();
         let mut changed = Vec::new();
         for name in names().filter(|name| !fits(name)) {
             let mut wire = plain(name);
@@ -34,7 +38,7 @@ impl Names {
             }
             changed.push((name.to_owned(), wire));
         }
-        Self { changed }
+        Self { changed, same }
     }
 
     /// What stands on the wire for `name`, be it of the list or what a model made up.
@@ -50,6 +54,9 @@ impl Names {
 
     /// The tool that a model means by `name`. `further` tools may be called without having been on the list.
     pub(crate) fn own(&self, name: String, further: &[Arc<ToolSpec>]) -> String {
+        if self.same.contains(&name) {
+            return name;
+        }
         if let Some((own, _)) = self.changed.iter().find(|(_, wire)| *wire == name) {
             return own.clone();
         }
@@ -140,6 +147,10 @@ mod tests {
         assert_eq!(names.own("kv_dot_set".to_owned(), &specs(&["kv.set"])), "kv.set");
         assert_eq!(names.own("kv_dot_set".to_owned(), &specs(&["kv.set", "kv_dot_set"])), "kv_dot_set");
         assert_eq!(names.own("unknown".to_owned(), &specs(&["kv.set"])), "unknown");
+        for offered in [&["kv_dot_set"][..], &["kv_dot_set", "a.b"]] {
+            let names = Names::of(&specs(offered));
+            assert_eq!(names.own("kv_dot_set".to_owned(), &specs(&["kv.set"])), "kv_dot_set");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use std::ops::RangeInclusive;
 
 use drupe_extension_api::{ModelParameters, Reasoning};
+use serde_json::Value;
 
 use super::Facts;
 
@@ -93,6 +94,33 @@ fn extra(takes: &Takes, parameters: &ModelParameters) -> Result<(), String> {
         Some(key) => Err(format!("`extra` sets `{key}`, which has a parameter of its own")),
         None => Ok(()),
     }
+}
+
+/// Keys of `extra` that speak of tools, in all APIs.
+const OF_TOOLS: [&str; 4] = ["tool_choice", "parallel_tool_calls", "toolConfig", "tool_config"];
+
+/// What `extra` adds to a body. An agent's tools come and go, and servers refuse a word about tools where there are
+/// none: it is left out then.
+pub(crate) fn further(
+    parameters: &ModelParameters,
+    has_tools: bool,
+) -> impl Iterator<Item = (&String, &Value)> {
+    parameters.extra.iter().filter(move |(key, _)| has_tools || !OF_TOOLS.contains(&key.as_str()))
+}
+
+/// Efforts that OpenAI's models refuse, by their names: who asks for one should hear of it before the first request.
+pub(crate) fn refused_effort(model: &str, reasoning: Option<Reasoning>) -> Result<(), String> {
+    let is = |family: &str| {
+        model.strip_prefix(family).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    let (effort, use_instead) = match reasoning {
+        Some(Reasoning::None | Reasoning::Low | Reasoning::Medium) if is("gpt-5-pro") => ("", "`high`"),
+        // A chat model does not reason at all.
+        Some(Reasoning::None) if is("gpt-5-chat") => return Ok(()),
+        Some(Reasoning::None) if ["gpt-5", "o1", "o3", "o4"].into_iter().any(is) => (": none", "`low`"),
+        _ => return Ok(()),
+    };
+    Err(format!("`reasoning{effort}`: the model takes no such effort: use {use_instead}, or another model"))
 }
 
 /// The effort of reasoning to send, in the word that OpenAI's APIs have for it. A model that does not reason is not

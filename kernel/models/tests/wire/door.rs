@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use drupe_agent::{AgentCard, Model, ModelEvent, ModelFault, ModelRequest};
+use drupe_agent::{AgentCard, Model, ModelEvent, ModelFault, ModelRequest, Usage};
 use drupe_extension_api::{AgentId, Message};
 use drupe_models::{
     CatalogueEntry, Endpoint, Models, ModelsSettings, ProfileSettings, ProviderKind, ProviderSettings,
@@ -88,6 +88,16 @@ pub fn request(max_retries: u32) -> ModelRequest {
     }
 }
 
+fn counts(usage: &Usage) -> String {
+    format!("{},{},{}", usage.input_tokens, usage.cached_tokens, usage.output_tokens)
+}
+
+/// A fault's class; with a `+` where bytes of an answer had come, and then its cost as far as that is known.
+fn told(fault: &ModelFault) -> String {
+    let cost = fault.usage.as_ref().map(counts).unwrap_or_default();
+    format!("{:?}{}{cost}", fault.class, if fault.began { "+" } else { "" })
+}
+
 /// What came of a request, in short, and the fault if it failed. Deltas of one kind that follow each other are one.
 pub async fn ask(model: &Arc<dyn Model>, request: ModelRequest) -> (String, Option<ModelFault>) {
     let mut fault = None;
@@ -101,14 +111,12 @@ pub async fn ask(model: &Arc<dyn Model>, request: ModelRequest) -> (String, Opti
             ModelEvent::ToolCall(call) => (0, format!("{}:{}{}", call.call_id, call.name, call.arguments)),
             // Each kind has its own.
             ModelEvent::ProviderItems(_) => continue,
-            ModelEvent::Retry { fault, .. } => (0, format!("retry/{:?}", fault.class)),
+            ModelEvent::Retry { fault, .. } => (0, format!("retry/{}", told(&fault))),
             ModelEvent::Done { stop, usage, .. } => {
-                let usage = usage.unwrap_or_default();
-                let (input, cached, output) = (usage.input_tokens, usage.cached_tokens, usage.output_tokens);
-                (0, format!("{}/{input},{cached},{output}", stop.name()))
+                (0, format!("{}/{}", stop.name(), counts(&usage.unwrap_or_default())))
             }
             ModelEvent::Failed(found) => {
-                let word = format!("failed/{:?}", found.class);
+                let word = format!("failed/{}", told(&found));
                 fault = Some(found);
                 (0, word)
             }

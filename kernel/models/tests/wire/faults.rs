@@ -31,6 +31,16 @@ fn again(class: &str) -> String {
     format!("retry/{class} {GOOD}")
 }
 
+/// After bytes of an answer, and with its cost where it had one.
+fn begun(class: &str, cost: &str) -> String {
+    format!("retry/{class}+{cost} {GOOD}")
+}
+
+/// What is known of the cost of an answer that broke off in the middle: one kind counts its input at the start.
+fn early(kind: Kind) -> &'static str {
+    if kind == Kind::Messages { "7,2,1" } else { "" }
+}
+
 fn bytes(events: &[String]) -> Vec<Vec<u8>> {
     events.iter().map(|event| event.clone().into_bytes()).collect()
 }
@@ -85,6 +95,7 @@ fn refusals(kind: Kind) -> Vec<Case> {
         case("529", Act::status(529, "", &error("busy", "overloaded_error")), again("Model"), 2),
         case("502, HTML", Act::status(502, "content-type: text/html\r\n", "<html>"), again("Network"), 2),
         case("200, HTML", Act::status(200, "content-type: text/html\r\n", "<html>"), "failed/Config", 1),
+        case("200, plain text", Act::status(200, "content-type: text/plain\r\n", "hi"), "failed/Config", 1),
         case("200, JSON", Act::status(200, "content-type: application/json\r\n", "{}"), "failed/Config", 1),
         case(
             "200, an error in JSON",
@@ -95,6 +106,7 @@ fn refusals(kind: Kind) -> Vec<Case> {
         case("200, gzip", Act::status(200, "content-encoding: gzip\r\n", "\u{1f}"), "failed/Config", 1),
         case("redirect", Act::status(302, "location: http://127.0.0.1:1/\r\n", ""), "failed/Config", 1),
         case("401", Act::status(401, "", &error("no", "authentication_error")), "failed/Auth", 1),
+        case("401 with a dripping body", Act::Drip(401), "failed/Auth", 1),
         case("403", Act::status(403, "", &error("no", "permission_error")), "failed/Auth", 1),
         case("404, no such model", Act::status(404, "", &error("no", "not_found")), "failed/Config", 1),
         case("quota used up", quota, "failed/RateLimit", 1),
@@ -115,17 +127,22 @@ fn breaks(kind: Kind) -> Vec<Case> {
         case("reset before headers", Act::Reset, again("Network"), 2),
         case("silence before headers", Act::Silence, again("Timeout"), 2),
         case("stall before the first event", Act::Stall(vec![]), again("Timeout"), 2),
-        case("stall in the middle", Act::Stall(half()), format!("so {}", again("Timeout")), 2),
-        case("cut in the middle", Act::Cut(half()), format!("so {}", again("Network")), 2),
-        case("cut after the call", Act::Cut(until_call(kind, true)), format!("so {}", again("Network")), 2),
+        case("stall in the middle", Act::Stall(half()), format!("so {}", begun("Timeout", early(kind))), 2),
+        case("cut in the middle", Act::Cut(half()), format!("so {}", begun("Network", early(kind))), 2),
+        case(
+            "cut after the call",
+            Act::Cut(until_call(kind, true)),
+            format!("so {}", begun("Network", early(kind))),
+            2,
+        ),
         case(
             "an end before the end",
             Act::Stream(until_call(kind, true)),
-            format!("so {}", again("Network")),
+            format!("so {}", begun("Network", early(kind))),
             2,
         ),
-        case("a line of 100 MB", Act::Flood(100 << 20), again("Model"), 2),
-        case("pings without end", Act::Endless(comments.into()), again("Timeout"), 2),
+        case("a line of 100 MB", Act::Flood(100 << 20), begun("Model", ""), 2),
+        case("pings without end", Act::Endless(comments.into()), begun("Timeout", ""), 2),
     ]
 }
 
@@ -143,7 +160,7 @@ fn streams(kind: Kind) -> Vec<Case> {
     let broken = Part::Call("a", "kv_set", "{broken");
     // Where arguments are part of the event, the event is broken.
     let (wrong, attempts) = match kind {
-        Kind::Gemini => (again("Model"), 2),
+        Kind::Gemini => (begun("Model", ""), 2),
         _ => ("a:kv_set{broken tool_calls/7,2,5".to_owned(), 1),
     };
     let twice = [Part::Call("a", "f", "{}"), Part::Call("a", "g", "{}")];
@@ -152,17 +169,34 @@ fn streams(kind: Kind) -> Vec<Case> {
         Act::Stream(text.chunks(size).map(<[u8]>::to_vec).collect())
     };
     vec![
-        case("an error event", with(vec![data(&error).into()]), format!("so {}", again("Model")), 2),
+        case(
+            "an error event",
+            with(vec![data(&error).into()]),
+            format!("so {}", begun("Model", early(kind))),
+            2,
+        ),
+        case(
+            "[DONE] in the middle of a call",
+            Act::Stream([until_call(kind, false), vec![b"data: [DONE]\n\n".to_vec()]].concat()),
+            format!("so {}", begun("Model", early(kind))),
+            2,
+        ),
         case(
             "half a JSON line",
             with(vec![b"data: {\"type\":\"x\n\n".to_vec()]),
-            format!("so {}", again("Model")),
+            format!("so {}", begun("Model", early(kind))),
             2,
         ),
         case(
             "no text at all",
             with(vec![b"data: \xff\xfe\n\n".to_vec()]),
-            format!("so {}", again("Model")),
+            format!("so {}", begun("Model", early(kind))),
+            2,
+        ),
+        case(
+            "half a character, in a field that nobody reads",
+            with(vec![b"data: {\"type\":\"x\",\"more\":\"\xc3\"}\n\n".to_vec()]),
+            format!("so {}", begun("Model", early(kind))),
             2,
         ),
         case(
@@ -171,8 +205,13 @@ fn streams(kind: Kind) -> Vec<Case> {
             wrong,
             attempts,
         ),
-        case("an empty answer", script::stream(&events(kind, &[], Stop::End)), again("Model"), 2),
-        case("filtered without a word", script::stream(&events(kind, &[], Stop::Filter)), "failed/Model", 1),
+        case("an empty answer", script::stream(&events(kind, &[], Stop::End)), begun("Model", "7,2,5"), 2),
+        case(
+            "filtered without a word",
+            script::stream(&events(kind, &[], Stop::Filter)),
+            "failed/Model+7,2,5",
+            1,
+        ),
         case("characters in pieces of 1", split(1), "süß 🍒 end/7,2,5", 1),
         case("characters in pieces of 3", split(3), "süß 🍒 end/7,2,5", 1),
         case(
@@ -243,4 +282,41 @@ async fn the_wait_that_a_provider_asks_for_is_kept() {
     let begun = Instant::now();
     assert_eq!(ask(&model(Kind::Chat, &server), request(1)).await.0, again("RateLimit"));
     assert!(begun.elapsed() >= Duration::from_millis(1_200));
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_used_does_not_rest_the_provider() {
+    for kind in KINDS {
+        let empty = || script::stream(&events(kind, &[], Stop::End));
+        let wrong = json!({"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL"}]});
+        let wrong = || match kind {
+            Kind::Gemini => Act::Stream(vec![data(&wrong).into()]),
+            _ => script::stream(&events(kind, &[Part::Call("a", "", "{}")], Stop::Calls)),
+        };
+        let acts = [empty(), empty(), empty(), wrong(), wrong(), wrong(), script::stream(&hello(kind))];
+        let server = Server::start(acts.to_vec()).await;
+        let model = model(kind, &server);
+        for _ in 0..6 {
+            let words = ask(&model, request(0)).await.0;
+            assert!(words.starts_with("failed/Model+"), "{}: {words}", kind.name());
+        }
+        assert_eq!(ask(&model, request(0)).await.0, GOOD, "{}", kind.name());
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_was_turned_away_has_cost_nothing() {
+    for kind in KINDS {
+        for (act, nothing) in [
+            (Act::status(400, "", "{}"), true),
+            (Act::status(401, "", "{}"), true),
+            (Act::status(500, "", "{}"), false),
+            (Act::Silence, false),
+            (Act::Cut(until_call(kind, true)), false),
+        ] {
+            let server = Server::start(vec![act.clone()]).await;
+            let fault = ask(&model(kind, &server), request(0)).await.1.unwrap();
+            assert_eq!(fault.used_nothing(), nothing, "{} {act:?}: {fault:?}", kind.name());
+        }
+    }
 }

@@ -54,7 +54,7 @@ async fn answer(kind: Kind, case: &str) -> Message {
 }
 
 #[tokio::test]
-async fn what_a_provider_signed_or_sealed_goes_back_to_its_kind_and_to_no_other() {
+async fn what_a_provider_signed_or_sealed_goes_back_to_its_model_and_to_no_other() {
     let marks = [
         (Kind::Responses, &["gAAAAAB-whole"][..]),
         (Kind::Messages, &["EqQBCgIYAhIM", "EmwKAhgBEgy3"]),
@@ -62,6 +62,8 @@ async fn what_a_provider_signed_or_sealed_goes_back_to_its_kind_and_to_no_other(
     ];
     for (from, marks) in marks {
         let answer = Arc::new(answer(from, "tools").await);
+        let Message::Assistant { provider_items: Some(items), .. } = &*answer else { panic!("{answer:?}") };
+        assert_eq!(items.kind, format!("{}:mock/m", from.name()));
         for to in KINDS {
             let server = Server::start(vec![stream(&hello(to))]).await;
             let mut next = request(0);
@@ -87,7 +89,15 @@ async fn an_answer_at_its_bound_has_no_half_call() {
 
 #[tokio::test]
 async fn an_error_in_the_middle_of_an_answer_is_repeated() {
-    check("overloaded", "par retry/Model hello end/7,2,5").await;
+    for kind in KINDS {
+        let cost = match kind {
+            Kind::Chat | Kind::Responses => "",
+            Kind::Messages => "12,0,1",
+            Kind::Gemini => "12,0,0",
+        };
+        let (words, _) = play(kind, vec![fixture(kind, "overloaded"), stream(&hello(kind))]).await;
+        assert_eq!(words, format!("par retry/Model+{cost} hello end/7,2,5"), "{}", kind.name());
+    }
 }
 
 #[tokio::test]

@@ -36,6 +36,8 @@ pub enum Act {
     Flood(usize),
     /// This piece again and again, for as long as the client stays.
     Endless(Vec<u8>),
+    /// A response with this status, whose body comes a byte at a time and never ends.
+    Drip(u16),
 }
 
 impl Act {
@@ -141,6 +143,14 @@ async fn serve(mut socket: TcpStream, shared: &Shared) -> Option<()> {
                 head(&mut socket).await?;
                 loop {
                     piece(&mut socket, &bytes).await?;
+                    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                }
+            }
+            Act::Drip(status) => {
+                let head = format!("HTTP/1.1 {status} Status\r\ntransfer-encoding: chunked\r\n\r\n");
+                socket.write_all(head.as_bytes()).await.ok()?;
+                loop {
+                    piece(&mut socket, b" ").await?;
                     tokio::time::sleep(std::time::Duration::from_millis(20)).await;
                 }
             }

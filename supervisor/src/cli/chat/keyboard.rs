@@ -23,7 +23,7 @@ const READ: usize = 1024;
 /// What somebody did.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Pressed {
-    /// The line that is being typed.
+    /// The end of the line that is being typed, for a screen.
     Typing(String),
     /// A line was sent.
     Sent(String),
@@ -79,7 +79,7 @@ impl Keyboard {
                 Key::End => return Ok(Some(Pressed::End)),
             }
         }
-        Ok(changed.then(|| Pressed::Typing(self.line.text().to_owned())))
+        Ok(changed.then(|| Pressed::Typing(self.line.end().to_owned())))
     }
 
     fn fill(&mut self, most: Duration) -> io::Result<()> {

@@ -16,7 +16,7 @@ use super::{
     render::{Fetch, Piece, Renderer, rest},
     row::Row,
 };
-use crate::cli::console::{Console, Style, cut, duration, plain, signs, width};
+use crate::cli::console::{Console, Style, cut, duration, end, plain, signs, width};
 
 /// Live lines at a time: a wide fan-out must not fill the screen.
 const LIVE: usize = 12;
@@ -239,7 +239,7 @@ impl Screen {
             Mode::Pipe => {
                 // The two streams may be one file.
                 self.flush();
-                self.console.remark(&style.paint(text, self.console.colour_err));
+                self.console.remark_in(style, text);
             }
         }
     }
@@ -279,10 +279,7 @@ impl Screen {
         let mut lines: Vec<String> = lines.iter().map(look).collect();
         if let Some(typed) = &self.typed {
             // Its end is where one types.
-            let mut shown = typed.replace('\n', "↵");
-            while width(&shown) + 2 > room && !shown.is_empty() {
-                shown.remove(0);
-            }
+            let shown = end(typed, room.saturating_sub(2));
             lines.push(signs(&format!("› {shown}"), bare).into_owned());
         }
         lines

@@ -3,6 +3,8 @@
 //! Less than the line editor, which has the terminal when no turn runs: no history and no cursor keys. What is not sent
 //! goes on in the editor.
 
+use drupe_extension_api::control::MAX_REQUEST;
+
 use super::commands::COMMANDS;
 
 /// What a byte did.
@@ -20,6 +22,13 @@ pub enum Key {
 
 /// The longest order of a terminal that is read; what is longer is none.
 const ORDER: usize = 16;
+
+/// The longest line, in bytes: as long as a request. What is as long as that is refused as a message, with what is around
+/// it, and never sent in part.
+const MOST: usize = MAX_REQUEST;
+
+/// Bytes of the end of a line that a screen is shown: more than it has columns.
+const SHOWN: usize = 4096;
 
 /// The line.
 #[derive(Debug, Default)]
@@ -48,6 +57,11 @@ impl Line {
     /// What was typed and not sent.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Its end, which is all that a screen has room for.
+    pub fn end(&self) -> &str {
+        &self.text[self.text.ceil_char_boundary(self.text.len().saturating_sub(SHOWN))..]
     }
 
     /// Takes a byte in.
@@ -122,8 +136,8 @@ impl Line {
         match read {
             Ok(text) => {
                 self.bytes.clear();
-                self.text.push_str(&text);
-                Key::Changed
+                // Those of two bytes that are orders to a terminal.
+                text.chars().next().filter(|c| !c.is_control()).map_or(Key::Nothing, |c| self.add(c))
             }
             // More of it comes.
             Err(error) if error.error_len().is_none() => Key::Nothing,
@@ -135,6 +149,9 @@ impl Line {
     }
 
     fn add(&mut self, c: char) -> Key {
+        if self.text.len() + c.len_utf8() > MOST {
+            return Key::Nothing;
+        }
         self.text.push(c);
         Key::Changed
     }
@@ -202,6 +219,23 @@ mod tests {
     fn alt_enter_and_pasted_lines_do_not_send() {
         check(b"one\x1b\rtwo\n", &["one\ntwo"], "");
         check(b"\x1b[200~one\ntwo\tx\x1b[201~\n", &["one\ntwo x"], "");
+    }
+
+    #[test]
+    fn orders_to_a_terminal_are_no_text() {
+        check("a\u{9b}2Jb\u{85}\u{7f}c".as_bytes(), &[], "a2Jc");
+        check("\x1b[200~a\u{9d}0;x\x07\x01\x1b[201~b".as_bytes(), &[], "a0;xb");
+    }
+
+    #[test]
+    fn a_line_grows_to_the_size_of_a_request_and_a_screen_is_shown_its_end() {
+        let mut line = Line { text: "漢".repeat(MOST / 3), ..Line::default() };
+        let full = [line.push(b'a'), line.push(b'b')];
+        assert_eq!((full, line.text().len()), ([Key::Changed, Key::Nothing], MOST));
+        assert_eq!(line.push(0x7f), Key::Changed, "it can be shortened");
+        assert!(line.end().len() <= SHOWN && line.end().chars().all(|c| c == '漢'));
+        assert_eq!(line.push(b'\n'), Key::Sent("漢".repeat(MOST / 3)));
+        assert_eq!(line.end(), "");
     }
 
     #[test]

@@ -28,6 +28,29 @@ fn check(trace: Value, columns: Option<usize>, expected: &str) {
     assert_eq!(rendered, expected, "\n{rendered}");
 }
 
+#[test]
+fn what_went_wrong_bears_an_id_that_can_be_asked_about() {
+    let failed = |name: &str| {
+        let mut node = node("model", name, json!({"elapsed_ms": 1, "outcome": "`p/m`: 503 down"}));
+        node["id"] = json!("i-0.1.1");
+        node
+    };
+    let call = node(
+        "tool",
+        "t",
+        json!({"elapsed_ms": 1, "outcome": "error", "nodes": [
+            node("run", "sub", json!({"elapsed_ms": 1, "outcome": "error", "nodes": [failed("below")]})),
+        ]}),
+    );
+    let root =
+        node("run", "main", json!({"elapsed_ms": 1, "outcome": "error", "nodes": [failed("own"), call]}));
+    let trace =
+        serde_json::from_value(trace(json!("error"), json!([root, failed("nowhere")]))).expect("a trace");
+    let text = render(&[trace], false, None);
+    let ids: Vec<_> = text.lines().skip(3).filter_map(|line| line.split_whitespace().next_back()).collect();
+    assert_eq!(ids, ["id-main", "id-main", "id-t", "id-sub", "id-sub", "t-1"], "{text}");
+}
+
 /// A run with an attempt that failed, a tool, and a sub-agent below the call that began it.
 fn full() -> Value {
     let usage = |input: u64, output: u64| json!({"input_tokens": input, "output_tokens": output});
@@ -35,14 +58,14 @@ fn full() -> Value {
         "run",
         "haiku",
         json!({"elapsed_ms": 5000, "outcome": "success", "usage": usage(100, 20), "nodes": [
-            node("model", "offline/offline", json!({"elapsed_ms": 4900, "outcome": "stop", "usage": usage(100, 20)})),
+            node("model", "offline/offline", json!({"elapsed_ms": 4900, "outcome": "end", "usage": usage(100, 20)})),
         ]}),
     );
     let root = node(
         "run",
         "orchestrator",
         json!({"elapsed_ms": 12_300, "outcome": "success", "usage": usage(2000, 90), "cost_usd": 0.0021, "nodes": [
-            node("model", "openai/gpt-5", json!({"elapsed_ms": 90, "outcome": "network", "usage": usage(0, 0)})),
+            node("model", "openai/gpt-5", json!({"elapsed_ms": 90, "outcome": "`openai/gpt-5`: 503 Service Unavailable: overloaded", "usage": usage(0, 0)})),
             node("note", "model_retry", json!({"outcome": "the connection broke; asked again"})),
             node("model", "openai/gpt-5", json!({
                 "elapsed_ms": 3100, "outcome": "tool_calls", "usage": usage(1900, 70), "cost_usd": 0.0021})),
@@ -63,13 +86,13 @@ turn t-1
 success, 12 s, 2,090 tokens, $0.0021, accepted 2026-03-01 10:00 UTC
                            time  tokens, bytes     cost  outcome
 @orchestrator              12 s          2,090  $0.0021  success
-├─ openai/gpt-5           90 ms          0 → 0           network  id-openai/gpt-5
+├─ openai/gpt-5           90 ms          0 → 0           `openai/gpt-5`: 503 Service Unavailable: overloaded  id-orchestrator
 ├─ · model_retry: the connection broke; asked again
 ├─ openai/gpt-5           3.1 s     1,900 → 70  $0.0021  tool_calls
 ├─ files_read             12 ms  35 B → 2.1 kB           ok
 ├─ agent_haiku            5.0 s    15 B → 60 B           ok
 │  └─ @haiku              5.0 s            120        ?  success
-│     └─ offline/offline  4.9 s       100 → 20        ?  stop
+│     └─ offline/offline  4.9 s       100 → 20        ?  end
 └─ files_write                             9 B           runs
 ";
     check(full(), None, expected);
@@ -82,13 +105,13 @@ turn t-1
 success, 12 s, 2,090 tokens, $0.0021, accepted 2026-03-01 10:00 UTC
                    time  tokens, bytes     cost  outcome
 @orchestrator      12 s          2,090  $0.0021  success
-├─ openai/gpt-5   90 ms          0 → 0           network  id-openai/gpt-5
+├─ openai/gpt-5   90 ms          0 → 0           `openai/gpt-5`: 503 Service Unavailable: overloaded  id-orchestrator
 ├─ · model_retry: the connection broke; a…
 ├─ openai/gpt-5   3.1 s     1,900 → 70  $0.0021  tool_calls
 ├─ files_read     12 ms  35 B → 2.1 kB           ok
 ├─ agent_haiku    5.0 s    15 B → 60 B           ok
 │  └─ @haiku      5.0 s            120        ?  success
-│     └─ offlin…  4.9 s       100 → 20        ?  stop
+│     └─ offlin…  4.9 s       100 → 20        ?  end
 └─ files_write                     9 B           runs
 ";
     check(full(), Some(42), expected);
@@ -112,18 +135,26 @@ fn turns_that_wait_run_or_fail_say_so() {
 
 #[test]
 fn what_went_wrong_stands_out_and_what_went_well_does_not() {
-    let check = |outcome: &str, expected| {
-        let node = node("tool", "x", json!({"outcome": outcome, "elapsed_ms": 1}));
+    let check = |kind: &str, outcome: Value, expected| {
+        let node = node(kind, "x", json!({"outcome": outcome, "elapsed_ms": 1}));
         let node: TraceNode = serde_json::from_value(node).expect("a node");
-        assert_eq!(style(&node), expected, "{outcome}");
+        assert_eq!(style(&node), expected, "{kind} {outcome:?}");
     };
-    check("ok", Style::Plain);
-    check("tool_calls", Style::Plain);
-    check("error", Style::Bad);
-    check("outcome_unknown", Style::Bad);
-    check("rate_limit: slow down", Style::Bad);
-    check("refused", Style::Warning);
-    check("cancelled", Style::Warning);
+    check("tool", json!("ok"), Style::Plain);
+    check("tool", json!("error"), Style::Bad);
+    check("tool", json!("outcome_unknown"), Style::Bad);
+    check("tool", json!("refused"), Style::Warning);
+    check("tool", json!("cancelled"), Style::Warning);
+    check("run", json!("success"), Style::Plain);
+    check("run", json!("error"), Style::Bad);
+    for answered in ["end", "tool_calls", "length", "filter"] {
+        check("model", json!(answered), Style::Plain);
+    }
+    check("model", Value::Null, Style::Plain);
+    check("model", json!("`openai/gpt-5`: 503 Service Unavailable: overloaded"), Style::Bad);
+    check("model", json!("the stream stalled for 30 s"), Style::Bad);
+    check("model", json!("interrupted"), Style::Bad);
+    check("model", json!("it was cancelled"), Style::Bad);
 }
 
 #[test]
@@ -135,4 +166,13 @@ fn what_others_wrote_cannot_command_the_terminal() {
         None,
     );
     assert!(!text.contains('\u{1b}') && text.contains("x[31m y"), "{text}");
+}
+
+#[test]
+fn that_there_may_be_other_turns_is_said_of_a_session_alone() {
+    let trace: TurnTrace = serde_json::from_value(trace(json!("success"), json!([]))).expect("a trace");
+    let traces = [trace];
+    assert!(others(&traces, "main").is_some_and(|said| said.contains("--turn") && said.contains("--all")));
+    assert_eq!(others(&traces, "t-1"), None);
+    assert_eq!(others(&[], "main"), None);
 }

@@ -11,8 +11,8 @@ use crate::{
     turns::{TOOLS, Work},
 };
 
-/// Extensions that are added to see what a tool adds.
-const NATIVE: usize = 4;
+/// Extensions that are added to see what a tool adds: with the tools of one, all are still shown whole.
+const NATIVE: usize = 1;
 
 /// Tools of one extension; the last two numbers are past what is shown whole, where a tool should add a line.
 const COUNTS: [usize; 4] = [1, 10, 100, 200];

@@ -76,7 +76,9 @@ impl Write for Tape {
 
 fn screen(mode: Mode, bare: bool) -> (Screen, Tape) {
     let tape = Tape::default();
-    let console = Console { colour: false, colour_err: false, watched: false, bare, bare_err: bare };
+    let terminal = !matches!(mode, Mode::Pipe);
+    let console =
+        Console { colour: false, colour_err: false, watched: false, terminal, bare, bare_err: bare };
     let paper = Paper { out: Box::new(tape.clone()), columns: || WIDE, now: || *NOW };
     (Screen::new(console, mode, paper), tape)
 }
@@ -222,4 +224,10 @@ fn a_pipe_gets_the_answer_alone() {
     screen.tick();
     screen.recall("before");
     assert_eq!(String::from_utf8_lossy(&tape.0.lock().expect("no panic")), "one\ttwo\nthree");
+}
+
+#[test]
+fn a_paste_is_drawn_by_its_end_and_gives_no_orders() {
+    let paste = "x".repeat(4 << 20) + "\u{1b}[2J\u{9b}\u{7}end";
+    check(|screen| screen.set_typed(Some(paste.clone())), &["› xxxxxxxxxxx[2Jend"]);
 }

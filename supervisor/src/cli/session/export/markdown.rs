@@ -1,14 +1,35 @@
 //! A session as a text for people: what was said, what agents and tools did, and a trace of each turn.
 
+use std::io::Write;
+
 use drupe_extension_api::{
     Message, ResponseStatus,
     control::{SessionDetail, TranscriptEntry, TurnResult, TurnTrace},
 };
 
-use crate::cli::{console::plain, figures::spent, trace};
+use crate::cli::{console::plain, failure::Failure, figures::spent, trace};
 
-/// The whole text.
-pub fn render(detail: &SessionDetail, traces: &[TurnTrace]) -> String {
+/// Writes the whole text; `traced` gives the trace of a turn, if there is one.
+pub fn write(
+    out: &mut dyn Write,
+    detail: &SessionDetail,
+    traced: impl Fn(&str) -> Result<Option<TurnTrace>, Failure>,
+) -> Result<(), Failure> {
+    out.write_all(head(detail).as_bytes())?;
+    for (at, turn) in detail.turns.iter().enumerate() {
+        write!(out, "\n## Turn {}\n\n{}", at + 1, quoted(&turn.input))?;
+        for entry in &turn.transcript {
+            out.write_all(said(turn, entry).as_bytes())?;
+        }
+        write!(out, "\n{}\n", ending(turn))?;
+        if let Some(trace) = traced(turn.turn.as_str())? {
+            write!(out, "\n### Trace\n\n{}", fenced("", &trace::render(&[trace], false, None)))?;
+        }
+    }
+    Ok(())
+}
+
+fn head(detail: &SessionDetail) -> String {
     let status = &detail.status;
     let mut text = format!("# Session {}\n\n", status.id);
     text.push_str(&format!("From {} to {}", status.created, status.updated));
@@ -16,19 +37,6 @@ pub fn render(detail: &SessionDetail, traces: &[TurnTrace]) -> String {
         text.push_str(&format!(", answered by @{agent}"));
     }
     text.push_str(".\n");
-    for (at, turn) in detail.turns.iter().enumerate() {
-        text.push_str(&format!("\n## Turn {}\n\n{}", at + 1, quoted(&turn.input)));
-        for entry in &turn.transcript {
-            text.push_str(&said(turn, entry));
-        }
-        text.push_str(&format!("\n{}\n", ending(turn)));
-        if let Some(trace) = traces.iter().find(|trace| trace.turn == turn.turn) {
-            text.push_str(&format!(
-                "\n### Trace\n\n{}",
-                fenced("", &trace::render(std::slice::from_ref(trace), false, None))
-            ));
-        }
-    }
     text
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn whole() -> Whole {
+fn whole() -> (Value, Given) {
     let run = |id: &str, agent: &str, parent: Option<&str>, depth: u32| {
         json!({"id": id, "agent": agent, "parent": parent, "depth": depth, "status": "success", "usage": {},
                "tokens_used": 7, "turns_used": 1})
@@ -32,29 +32,69 @@ fn whole() -> Whole {
     });
     let event = json!({"seq": 1, "time": "2026-03-01T10:00:00Z", "session": "s",
                        "kind": "interaction.turn.started", "data": {"input": {"text": "a haiku", "bytes": 7}}});
-    Whole {
-        session: json!({
-            "id": "s", "created": "2026-03-01T10:00:00Z", "updated": "2026-03-01T10:01:00Z", "agent": null,
-            "title": "a haiku", "turn_count": 1, "last_seq": 9, "turns": [turn], "later": "kept",
-        }),
-        traces: vec![json!({
-            "session": "s", "turn": "t-1", "accepted": "2026-03-01T10:00:00Z", "status": "success", "spend": {},
-            "nodes": [],
-        })],
-        events: vec![serde_json::from_value(event).expect("an event")],
+    let session = json!({
+        "id": "s", "created": "2026-03-01T10:00:00Z", "updated": "2026-03-01T10:01:00Z", "agent": null,
+        "title": "a haiku", "turn_count": 1, "last_seq": 9, "turns": [turn], "later": "kept",
+    });
+    (session, Given { events: vec![serde_json::from_value(event).expect("an event")] })
+}
+
+/// What is given to an export in place of a daemon's answers: a trace of every turn.
+struct Given {
+    events: Vec<Event>,
+}
+
+impl Source for Given {
+    fn trace(&self, turn: &str) -> Result<Option<Value>, Failure> {
+        Ok(Some(json!({
+            "session": "s", "turn": turn, "accepted": "2026-03-01T10:00:00Z", "status": "success", "spend": {},
+            "nodes": [], "later": "kept",
+        })))
+    }
+
+    fn events(&self, take: &mut dyn FnMut(Event) -> Result<(), Failure>) -> Result<(), Failure> {
+        self.events.iter().cloned().try_for_each(take)
     }
 }
 
+fn of(session: Value, given: &Given, shape: Shape) -> String {
+    let mut text = Vec::new();
+    write(&mut text, shape, session, given).unwrap_or_else(|failure| panic!("{failure}"));
+    String::from_utf8(text).expect("a text")
+}
+
 fn rendered(shape: Shape) -> String {
-    whole().render(shape).unwrap_or_else(|failure| panic!("{failure}"))
+    let (session, given) = whole();
+    of(session, &given, shape)
 }
 
 #[test]
 fn json_holds_everything_and_what_is_unknown_too() {
     let value: Value = serde_json::from_str(&rendered(Shape::Json)).expect("it is JSON");
-    assert_eq!(value["session"], whole().session);
-    assert_eq!(value["traces"][0]["turn"], "t-1");
+    assert_eq!(value["session"], whole().0);
+    assert_eq!((&value["traces"][0]["turn"], &value["traces"][0]["later"]), (&json!("t-1"), &json!("kept")));
     assert_eq!(value["events"][0]["kind"], "interaction.turn.started");
+}
+
+#[test]
+fn what_comes_one_by_one_is_laid_out_as_the_whole_would_be() {
+    for count in [0, 1, 2] {
+        let (mut session, mut given) = whole();
+        let turn = session["turns"][0].clone();
+        session["turns"] = (0..count).map(|_| turn.clone()).collect();
+        given.events = (0..count).map(|_| given.events[0].clone()).collect();
+        let text = of(session, &given, Shape::Json);
+        let value: Value = serde_json::from_str(&text).expect("it is JSON");
+        let lists = [&value["traces"], &value["events"]].map(|list| list.as_array().map(Vec::len));
+        assert_eq!(lists, [Some(count); 2]);
+        // An object of the library has its keys in another order.
+        let lines = |text: &str| {
+            let mut lines: Vec<_> = text.lines().map(|line| line.trim_end_matches(',').to_owned()).collect();
+            lines.sort();
+            lines
+        };
+        assert_eq!(lines(&text), lines(&serde_json::to_string_pretty(&value).expect("it is JSON")), "{text}");
+    }
 }
 
 #[test]

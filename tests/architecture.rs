@@ -29,10 +29,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("drupe-blame", &[]),
     ("drupe-folders", &[]),
     ("drupe-host", &["drupe-blame", "drupe-confine", "drupe-extension-abi", "drupe-extension-api"]),
-    (
-        "drupe-wiring",
-        &["drupe-agent", "drupe-config", "drupe-extension-api", "drupe-host", "drupe-models"],
-    ),
+    ("drupe-wiring", &["drupe-agent", "drupe-config", "drupe-extension-api", "drupe-host", "drupe-models"]),
     (
         "drupe-kernel",
         &[

@@ -13,8 +13,8 @@ pub use extensions::{
 };
 
 pub use insight::{
-    CallKind, Cited, DeadMessage, Explanation, ItemArgument, ItemText, Numbered, TraceArgument, TraceNode, TurnTrace,
-    UsageBy, UsageQuery, UsageRow,
+    CallKind, Cited, DeadMessage, Explanation, ItemArgument, ItemText, Numbered, TraceArgument, TraceNode,
+    TurnTrace, UsageBy, UsageQuery, UsageRow,
 };
 
 use jiff::Timestamp;

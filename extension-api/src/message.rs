@@ -45,7 +45,7 @@ pub enum Message {
 /// What a provider wants to get back unchanged with the next request, such as reasoning that it has signed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProviderItems {
-    /// The provider's kind; others leave the items out.
+    /// The kind, provider and model that they came from; others leave the items out.
     pub kind: String,
     /// The items in the provider's own form.
     pub items: Value,

@@ -189,7 +189,8 @@ pub async fn reconcile(kernel: &Kernel) -> Result<(), StoreError> {
             continue;
         }
         let id: ExtensionId = manifest.id.clone();
-        let topics = manifest.subscribe.iter().map(|follows| (AgentId::from(id.clone()), follows.topic.clone()));
+        let topics =
+            manifest.subscribe.iter().map(|follows| (AgentId::from(id.clone()), follows.topic.clone()));
         agents.extend(topics);
         known.insert(id);
     }

@@ -58,11 +58,15 @@ pub fn counted(used: drupe_journal::Counted) -> Counted {
 /// The models, as the configuration and the shipped catalogue describe them.
 pub fn models(config: &Config) -> ModelsSettings {
     let catalogue = model_catalogue();
+    // Of somebody else's server nothing is known but that it may have a model of that name.
+    let known = |name: &str| config.models.providers.get(name).is_none_or(|provider| provider.catalogued);
     let entries = catalogue.entries().map(|(name, entry)| {
-        let profile = profile(&entry.profile);
+        let said = if known(entry.provider) { entry.profile } else { ModelProfile::default() };
+        let profile = profile(&said);
         (name.to_owned(), CatalogueEntry { provider: entry.provider.to_owned(), profile })
     });
-    let defaults = catalogue.providers.iter().map(|p| (p.name.clone(), p.default_model.clone()));
+    let defaults = catalogue.providers.iter().filter(|p| known(&p.name));
+    let defaults = defaults.map(|p| (p.name.clone(), p.default_model.clone()));
     let unset = catalogue.providers.iter().filter(|p| !config.models.providers.contains_key(&p.name));
     ModelsSettings {
         providers: config.models.providers.iter().map(|(name, p)| provider(name, p)).collect(),
@@ -134,6 +138,25 @@ mod tests {
         Models::new(models(&load_config(&sources).unwrap().value)).unwrap()
     }
 
+    #[test]
+    fn of_another_server_under_a_vendors_name_the_catalogue_says_nothing() {
+        let check = |address: &str, default: bool, priced: bool| {
+            let variables = [("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", address)];
+            let sources = Sources {
+                file: None,
+                home: "/nonexistent".into(),
+                environment: variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+                overrides: Vec::new(),
+            };
+            let models = Models::new(models(&load_config(&sources).unwrap().value)).unwrap();
+            assert_eq!(models.resolve(&["openai".to_owned()]).is_ok(), default, "{address}");
+            assert!(models.resolve(&["gpt-4o".to_owned()]).is_ok(), "a name still leads there");
+            assert_eq!(models.profile("openai/gpt-4o").unwrap().price.is_some(), priced, "{address}");
+        };
+        check("https://API.openai.com:443/v1", true, true);
+        check("http://localhost:8000/v1", false, false);
+    }
+
     /// The model that `names` lead to, and the diagnostics.
     fn check(keys: &[&str], set: &[(&str, &str)], names: &[&str]) -> (String, Vec<String>) {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
@@ -168,7 +191,7 @@ mod tests {
             diagnostics,
             [
                 "no model provider is configured: the offline model stands in for `default`; set OPENAI_API_KEY or \
-              ANTHROPIC_API_KEY, or add a provider under `models.providers`"
+              ANTHROPIC_API_KEY or GEMINI_API_KEY, or add a provider under `models.providers`"
             ]
         );
     }
@@ -176,7 +199,8 @@ mod tests {
     #[test]
     fn one_price_alone_can_be_corrected() {
         let models = made(&["OPENAI_API_KEY"], &[("models.profiles.gpt-4o.input_usd", "1")]);
-        let price = models.profile("openai/gpt-4o").unwrap().price.unwrap();
+        let model = models.resolve(&["openai/gpt-4o".to_owned()]).unwrap().model;
+        let price = model.profile().price.unwrap();
         assert_eq!((price.input, price.cached, price.output), (1.0, 1.25, 10.0));
     }
 }

@@ -132,7 +132,7 @@ fn an_export_holds_everything_in_each_form() {
     let shown = daemon.client().ask("sessions.show", json!({"id": "s"})).expect("the session");
     assert_eq!(whole["session"], shown);
     assert_eq!(whole["events"], json!(daemon.events("s")));
-    assert_eq!(whole["traces"], daemon.json(&["trace", "s", "--json"]));
+    assert_eq!(whole["traces"], daemon.json(&["trace", "s", "--all", "--json"]));
     // The conversation, the sub-agent's one as well.
     let transcript = shown["turns"][0]["transcript"].as_array().expect("a list");
     assert_eq!(transcript.iter().filter(|e| e["agent"] == "sub").count(), 4, "{transcript:#?}");

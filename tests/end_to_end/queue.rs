@@ -14,6 +14,9 @@ use crate::harness::{
     unique, until,
 };
 
+/// A message upon which the model looks at something first, so that its turn has a further step.
+const LOOK: &str = "hold and look";
+
 /// A model that says what it heard, and lets the test decide when it answers a message that begins with `hold`.
 struct Scene {
     server: ModelServer,
@@ -42,7 +45,12 @@ fn scene(config: &str, prepare: impl FnOnce(&Daemon)) -> Scene {
             // Ends when the test lets it, or lets everything.
             let _ = held.lock().expect("one at a time").recv();
         }
-        Say::Text(format!("heard: {}", last(request)))
+        let looked =
+            request["messages"].as_array().is_some_and(|all| all.iter().any(|m| m["role"] == "tool"));
+        match last(request) == LOOK && !looked {
+            true => Say::Call(vec![("kv_list".into(), json!({}))]),
+            false => Say::Text(format!("heard: {}", last(request))),
+        }
     });
     let mut daemon = Daemon::home(&(server.config() + config));
     prepare(&daemon);
@@ -115,7 +123,7 @@ fn followups_are_answered_one_after_another_in_their_order() {
 #[test]
 fn a_steering_message_is_in_the_next_request_of_the_running_turn_and_its_own_turn_ends_at_once() {
     let mut scene = scene("", nothing);
-    let first = scene.submit("hold this", json!({}));
+    let first = scene.submit(LOOK, json!({}));
     scene.held();
     let second = scene.submit("hold that, too", json!({"queue": "steer"}));
     scene.let_one();
@@ -131,7 +139,7 @@ fn a_steering_message_is_in_the_next_request_of_the_running_turn_and_its_own_tur
     assert_eq!(content(&answered), "heard: hold that, too", "{answered}");
     let requests = scene.server.requests();
     assert_eq!(requests.len(), 2);
-    assert_eq!(heard(&requests[1]), ["hold this", "hold that, too"]);
+    assert_eq!(heard(&requests[1]), [LOOK, "hold that, too"]);
     assert_eq!(scene.steered(&first), [json!(second)]);
     let why = scene.daemon.says(&["why", &first]);
     assert!(why.contains("took in a further message") && why.contains(&second), "{why}");
@@ -140,7 +148,7 @@ fn a_steering_message_is_in_the_next_request_of_the_running_turn_and_its_own_tur
 #[test]
 fn a_message_that_was_taken_in_is_neither_lost_nor_answered_twice_when_the_kernel_is_killed() {
     let mut scene = scene("", nothing);
-    let first = scene.submit("hold this", json!({}));
+    let first = scene.submit(LOOK, json!({}));
     scene.held();
     let second = scene.submit("hold that, too", json!({"queue": "steer"}));
     scene.let_one();
@@ -151,14 +159,14 @@ fn a_message_that_was_taken_in_is_neither_lost_nor_answered_twice_when_the_kerne
     assert_eq!(content(&answered), "heard: hold that, too", "{answered}");
     assert!(content(&scene.daemon.wait(&second)).contains(&first));
     let requests = scene.server.requests();
-    assert_eq!(heard(requests.last().expect("one")), ["hold this", "hold that, too"]);
+    assert_eq!(heard(requests.last().expect("one")), [LOOK, "hold that, too"]);
     assert_eq!((scene.turns().len(), scene.steered(&first)), (2, vec![json!(second)]));
 }
 
 #[test]
 fn a_message_that_was_not_taken_in_yet_is_answered_once_when_the_kernel_is_killed() {
     let mut scene = scene("", nothing);
-    let first = scene.submit("hold this", json!({}));
+    let first = scene.submit(LOOK, json!({}));
     scene.held();
     let second = scene.submit("and that", json!({"queue": "steer"}));
     scene.daemon.kill_kernel();
@@ -167,7 +175,7 @@ fn a_message_that_was_not_taken_in_yet_is_answered_once_when_the_kernel_is_kille
     // The next kernel may have it taken in, or answered by itself.
     let steered = scene.steered(&first);
     match steered.is_empty() {
-        true => assert_eq!((content(&one), content(&two)), ("heard: hold this", "heard: and that")),
+        true => assert_eq!((content(&one), content(&two)), ("heard: hold and look", "heard: and that")),
         false => {
             assert_eq!((content(&one), steered), ("heard: and that", vec![json!(second)]));
             assert!(content(&two).contains(&first), "{two}");
@@ -175,6 +183,18 @@ fn a_message_that_was_not_taken_in_yet_is_answered_once_when_the_kernel_is_kille
     }
     let times = scene.server.requests().iter().filter(|r| last(r) == "and that").count();
     assert_eq!((scene.turns().len(), times), (2, 1));
+}
+
+#[test]
+fn a_steering_message_that_comes_when_the_answer_is_made_is_answered_after_it() {
+    let mut scene = scene("", nothing);
+    let first = scene.submit("hold this", json!({}));
+    scene.held();
+    let second = scene.submit("and that", json!({"queue": "steer"}));
+    scene.let_all();
+    assert_eq!(content(&scene.daemon.wait(&first)), "heard: hold this", "the answer is not lost");
+    assert_eq!(content(&scene.daemon.wait(&second)), "heard: and that");
+    assert!(scene.steered(&first).is_empty());
 }
 
 #[test]
@@ -248,9 +268,10 @@ fn a_steering_message_that_wants_an_answer_of_its_own_gets_one() {
 
 #[test]
 fn what_messages_do_by_default_is_set_in_the_configuration() {
-    for (queue, ending) in [("followup", "heard: hold this"), ("steer", "heard: more"), ("interrupt", "")] {
+    for (queue, ending) in [("followup", "heard: hold and look"), ("steer", "heard: more"), ("interrupt", "")]
+    {
         let mut scene = scene(&format!("inbox: {{queue: {queue}}}\n"), nothing);
-        let first = scene.submit("hold this", json!({}));
+        let first = scene.submit(LOOK, json!({}));
         scene.held();
         let second = scene.submit("more", json!({}));
         match queue {
@@ -277,7 +298,6 @@ fn what_messages_do_by_default_is_set_in_the_configuration() {
 }
 
 #[test]
-#[ignore = "a message that waits to be taken in cannot be taken back yet: it is answered although it was stopped"]
 fn a_message_that_a_running_turn_was_to_take_in_is_stopped_with_its_session() {
     let mut scene = scene("", nothing);
     let first = scene.submit("hold this", json!({}));

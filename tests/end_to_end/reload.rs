@@ -94,7 +94,9 @@ fn takes_effect(what: &str, change: impl FnOnce(), mut shows: impl FnMut() -> bo
 fn an_agent_is_dropped_in_edited_broken_mended_and_removed_while_twenty_turns_run() {
     let gate = Arc::new(Gate::default());
     let server = versions(&gate);
-    let mut daemon = Daemon::home(&(server.config() + "      concurrency: 64\n"));
+    let mut daemon = Daemon::home(
+        &(server.config() + "      concurrency: 64\nlimits: {concurrency: {runs_of_one_agent: 64}}\n"),
+    );
     daemon.write("extensions/poet/manifest.yaml", &agent("poet", 1));
     daemon.run();
     let before = daemon.until_ready();

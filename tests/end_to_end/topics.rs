@@ -74,9 +74,17 @@ fn publish(daemon: &Daemon, topic: &str, payload: &Value) -> Value {
     turn
 }
 
+/// The session in which an agent works at messages: one a day, so the first that bears its name.
+pub fn session_of(daemon: &Daemon, agent: &str) -> String {
+    let list = daemon.client().ask("sessions.list", json!({})).expect("a list");
+    let prefix = format!("event:{agent}:");
+    let ids = list.as_array().expect("a list").iter().filter_map(|s| s["id"].as_str());
+    ids.filter(|id| id.starts_with(&prefix)).min().map_or(prefix.clone(), str::to_owned)
+}
+
 /// The turns that messages set off at an agent, in the order in which they were taken in.
 fn turns(daemon: &Daemon, agent: &str) -> Vec<Value> {
-    let shown = daemon.client().ask("sessions.show", json!({"id": format!("event:{agent}")}));
+    let shown = daemon.client().ask("sessions.show", json!({"id": session_of(daemon, agent)}));
     shown.map_or_else(|_| Vec::new(), |s| s["turns"].as_array().expect("turns").clone())
 }
 
@@ -98,7 +106,7 @@ fn until_dead(daemon: &Daemon, count: usize) -> Vec<Value> {
 
 /// How often it was told in the session of an agent that a message was given up.
 fn told(daemon: &Daemon, agent: &str) -> usize {
-    let events = daemon.events(&format!("event:{agent}"));
+    let events = daemon.events(&session_of(daemon, agent));
     events.iter().filter(|e| e["data"]["code"] == "event_given_up").count()
 }
 
@@ -144,7 +152,7 @@ fn a_message_runs_each_agent_that_follows_its_topic_as_data_with_the_correlation
     let set_off = correlation(&daemon, "s");
     assert_eq!(set_off.len(), 1, "{set_off:?}");
     for agent in ["clerk", "exact"] {
-        assert_eq!(correlation(&daemon, &format!("event:{agent}")), set_off);
+        assert_eq!(correlation(&daemon, &session_of(&daemon, agent)), set_off);
     }
     assert!(turns(&daemon, "other").is_empty() && requests(&server, "other").is_empty());
 }
@@ -220,7 +228,8 @@ fn a_kernel_killed_while_messages_are_delivered_neither_loses_nor_repeats_one() 
 /// How many turns messages set off at the clerk so far.
 fn taken_in(daemon: &Daemon) -> u64 {
     let list = daemon.client().ask("sessions.list", json!({})).expect("a list");
-    let of = list.as_array().expect("a list").iter().find(|s| s["id"] == "event:clerk");
+    let session = session_of(daemon, "clerk");
+    let of = list.as_array().expect("a list").iter().find(|s| s["id"] == session.as_str());
     of.map_or(0, |s| s["turn_count"].as_u64().expect("a number"))
 }
 
@@ -256,7 +265,7 @@ fn runs_of_agents_are_told_on_the_kernels_topics_with_the_correlation_id() {
     );
     assert_eq!(seen[2].1["class"], "budget", "{seen:#?}");
     assert!(seen.iter().all(|(_, told)| told["turn"] == turn["turn"] && told["session"] == "s"), "{seen:#?}");
-    assert_eq!(correlation(&daemon, "event:clerk"), correlation(&daemon, "s"));
+    assert_eq!(correlation(&daemon, &session_of(&daemon, "clerk")), correlation(&daemon, "s"));
     // What its own runs are told as does not set it off again, and that is told once.
     until_dead(&daemon, 8);
     assert_eq!(requests(&server, "clerk").len(), 4);

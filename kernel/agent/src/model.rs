@@ -180,7 +180,15 @@ impl ModelFault {
     /// A fault that no repetition mends.
     pub fn fatal(class: FailureClass, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { class, message, retry_after_ms: None, retriable: false, began: false, unused: false, usage: None }
+        Self {
+            class,
+            message,
+            retry_after_ms: None,
+            retriable: false,
+            began: false,
+            unused: false,
+            usage: None,
+        }
     }
 
     /// A fault that may pass.
@@ -209,6 +217,8 @@ impl ModelFault {
     /// Whether nothing can have been used: the provider did no work, or turned the request away by its kind.
     pub fn used_nothing(&self) -> bool {
         use FailureClass::{Auth, Config, RateLimit};
-        !self.began && self.usage.is_none() && (self.unused || matches!(self.class, Auth | Config | RateLimit))
+        !self.began
+            && self.usage.is_none()
+            && (self.unused || matches!(self.class, Auth | Config | RateLimit))
     }
 }

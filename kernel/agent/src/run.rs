@@ -14,7 +14,8 @@ use std::{
 };
 
 use drupe_extension_api::{
-    AgentId, AgentRef, AgentResponse, DefinitionLimits, EffectId, Event, EventBody, InvocationId, Preview, Spend,
+    AgentId, AgentRef, AgentResponse, DefinitionLimits, EffectId, Event, EventBody, InvocationId, Preview,
+    Spend,
 };
 use jiff::Timestamp;
 use tokio::time::Instant;

@@ -126,16 +126,6 @@ impl Models {
         Ok(Resolved { model: Arc::new(chain), diagnostics: found.diagnostics })
     }
 
-    /// What is known of the model that an answer names as `provider/model`. For the price of an answer of one of
-    /// several models.
-    pub fn profile(&self, name: &str) -> Option<ModelProfile> {
-        let (provider, model) = name.split_once('/')?;
-        if provider == "offline" {
-            return Some(self.offline.source.profile().clone());
-        }
-        self.providers.get(provider).map(|p| profile(p, model, &self.said_of(p, model)))
-    }
-
     /// Whether any provider can be asked at all, other than the offline model.
     pub fn configured(&self) -> bool {
         self.providers.values().any(|p| !matches!(p.backend, Backend::Offline))

@@ -49,6 +49,11 @@ fn said(settings: ModelsSettings, names: &[&str]) -> (String, Vec<String>) {
     }
 }
 
+/// What is known of the model that a name leads to.
+fn profile_of(models: &Models, name: &str) -> ModelProfile {
+    models.resolve(&[name.to_owned()]).unwrap().model.profile().clone()
+}
+
 /// Likewise, with the number of diagnostics.
 fn check(settings: ModelsSettings, names: &[&str]) -> (String, usize) {
     let (model, diagnostics) = said(settings, names);
@@ -276,7 +281,7 @@ fn what_is_known_of_a_model_comes_from_the_operator_then_from_the_catalogue() {
         ("local/gpt-9", CONTEXT_WINDOW, MAX_OUTPUT_TOKENS),
         ("local/org/weights", 400, MAX_OUTPUT_TOKENS),
     ] {
-        let profile = models.profile(name).unwrap();
+        let profile = profile_of(&models, name);
         assert_eq!((profile.context_window, profile.max_output_tokens), (window, output), "{name}");
     }
 }
@@ -290,8 +295,8 @@ fn a_pattern_of_another_provider_does_not_hide_ones_own() {
     };
     settings.catalogue.insert("g*".to_owned(), own);
     let models = Models::new(settings).unwrap();
-    assert_eq!(models.profile("local/gpt-mini").unwrap().context_window, 500);
-    assert_eq!(models.profile("openai/gpt-mini").unwrap().context_window, 200);
+    assert_eq!(profile_of(&models, "local/gpt-mini").context_window, 500);
+    assert_eq!(profile_of(&models, "openai/gpt-mini").context_window, 200);
 }
 
 #[test]
@@ -334,11 +339,7 @@ fn prices_merge_one_by_one() {
         settings.profiles = [("openai/gpt-mini".to_owned(), exact), ("gpt-mini".to_owned(), bare)].into();
         settings.catalogue.get_mut("gpt-mini").unwrap().profile = shipped;
         let models = Models::new(settings).unwrap();
-        assert_eq!(
-            models.profile("openai/gpt-mini").unwrap().price,
-            expected,
-            "{exact:?} {bare:?} {shipped:?}"
-        );
+        assert_eq!(profile_of(&models, "openai/gpt-mini").price, expected, "{exact:?} {bare:?} {shipped:?}");
     }
 }
 
@@ -351,7 +352,7 @@ fn what_runs_here_is_free_unless_the_operator_says_otherwise() {
     ] {
         let rules = ProviderSettings::new("rules", ProviderKind::Offline);
         let models = Models::new(ModelsSettings { profiles, ..settings(vec![rules]) }).unwrap();
-        assert_eq!(models.profile("rules/x").unwrap().price, Some(price));
+        assert_eq!(profile_of(&models, "rules/x").price, Some(price));
     }
 }
 
@@ -396,7 +397,7 @@ fn what_a_model_cannot_is_said_by_the_operator_before_the_catalogue() {
     let resolve = |settings: &ModelsSettings| {
         let models = Models::new(settings.clone()).unwrap();
         let resolved = models.resolve_for(&["openai/gpt-mini".to_owned()], &parameters);
-        (resolved.map(|_| ()), models.profile("openai/gpt-mini").unwrap().tools)
+        (resolved.map(|_| ()), profile_of(&models, "openai/gpt-mini").tools)
     };
     let (refused, tools) = resolve(&settings);
     let text = refused.unwrap_err().to_string();

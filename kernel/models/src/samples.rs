@@ -87,10 +87,15 @@ pub(crate) fn transcript(provider_items: Option<(&str, Value)>) -> ModelRequest 
     request(messages, vec![spec("kv.get", json!({"type": "object"}))], ModelParameters::default())
 }
 
+/// The body as it goes out.
+pub(crate) fn written(api: &dyn Api, facts: &Facts, request: &ModelRequest) -> String {
+    let list = ToolLists::default().of(api, &request.tools).unwrap();
+    String::from_utf8(api.body(facts, request, &list).unwrap()).unwrap()
+}
+
 /// The body as the server reads it.
 pub(crate) fn body(api: &dyn Api, facts: &Facts, request: &ModelRequest) -> Value {
-    let list = ToolLists::default().of(api, &request.tools).unwrap();
-    serde_json::from_slice(&api.body(facts, request, &list).unwrap()).unwrap()
+    serde_json::from_str(&written(api, facts, request)).unwrap()
 }
 
 /// What is said against parameters; empty where they are taken.

@@ -28,8 +28,11 @@ pub async fn trace(kernel: &Kernel, ask: TraceArgument) -> Result<Vec<TurnTrace>
         })?],
     };
     if turns.len() > MOST {
-        let message = format!("`{}` has {} turns, and at most {MOST} are traced at once", ask.id, turns.len());
-        return Err(Fault::invalid(message).help("name one by its number, from the end where negative, or by its id"));
+        let message =
+            format!("`{}` has {} turns, and at most {MOST} are traced at once", ask.id, turns.len());
+        return Err(
+            Fault::invalid(message).help("name one by its number, from the end where negative, or by its id")
+        );
     }
     let mut traces = Vec::with_capacity(turns.len());
     for turn in &turns {

@@ -196,9 +196,10 @@ impl Owner {
                 let run = self.run(&kernel, header)?;
                 write(Box::pin(self.invoke_agent(&kernel, &run, read(payload)?)).await?)
             }
-            host::SUBMIT => {
-                write(control::methods::submit_for(&kernel, &self.manifest, Some(&self.holder), read(payload)?).await?)
-            }
+            host::SUBMIT => write(
+                control::methods::submit_for(&kernel, &self.manifest, Some(&self.holder), read(payload)?)
+                    .await?,
+            ),
             host::NOTIFY => {
                 let NotifyUser { text, session } = read(payload)?;
                 write(kernel.notify(session, text).await?)

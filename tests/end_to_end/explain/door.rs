@@ -147,7 +147,7 @@ impl Asked {
     }
 
     fn attempts(&self, title: &str) {
-        let traces = self.daemon.json(&["trace", "s", "--json"]);
+        let traces = self.daemon.json(&["trace", "s", "--all", "--json"]);
         let traces = traces.as_array().expect("a list");
         let all: Vec<Value> = traces.iter().flat_map(|trace| nodes(&trace["nodes"])).collect();
         let attempts = all.iter().filter(|node| node["kind"] == "model").count();

@@ -274,7 +274,7 @@ fn a_days_limit() {
     let asked = Fault::obedient().config("limits:\n  day: {max_invocations: 1}\n").ask("hello");
     let asked = asked.again("hello again");
     let said = [
-        "(class `budget`)",
+        "before any agent ran",
         "`limits.day.max_invocations`",
         "of 1 run",
         "it begins anew at",
@@ -346,8 +346,8 @@ fn a_run_that_would_set_itself_off() {
     assert_eq!(why["cited"][0]["table"], "deliveries", "{why:#}");
     println!("a circle of events | {} | deliveries", why["sentences"][0].as_str().unwrap_or_default());
     // The turn that was set off says what set it off.
-    let session =
-        asked.daemon.client().ask("sessions.show", json!({"id": "event:clerk"})).expect("the session");
+    let session = crate::topics::session_of(&asked.daemon, "clerk");
+    let session = asked.daemon.client().ask("sessions.show", json!({"id": session})).expect("the session");
     let why = asked.daemon.says(&["why", session["turns"][0]["turn"].as_str().expect("a turn")]);
     assert!(
         why.contains("A message on a topic set it off (1 link in its chain, after `orchestrator`)"),

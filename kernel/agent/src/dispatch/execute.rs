@@ -7,7 +7,8 @@ use std::{
 };
 
 use drupe_extension_api::{
-    EffectClass, EffectId, EventBody, Item, ItemOutcome, Preview, ToolCallRequest, ToolStatus, wire::HookPoint,
+    EffectClass, EffectId, EventBody, Item, ItemOutcome, Preview, ToolCallRequest, ToolStatus,
+    wire::HookPoint,
 };
 use serde_json::{json, value::RawValue};
 use tokio::time::Instant;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use drupe_extension_api::{
-    AgentId, AgentResponse, BudgetUse, EventBody, FailureClass, Message, Preview, ResponseStatus, wire::HookPoint,
+    AgentId, AgentResponse, BudgetUse, EventBody, FailureClass, Message, Preview, ResponseStatus,
+    wire::HookPoint,
 };
 use drupe_limits::Spender;
 use serde_json::{Map, Value, json};

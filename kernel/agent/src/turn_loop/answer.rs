@@ -45,7 +45,9 @@ impl Progress<'_> {
         let repeated = self.repeats.step(tool_calls);
         let ended = match &repeated {
             Repeated::End(reason) => Some(reason.as_str()),
-            Repeated::Fine | Repeated::Warn(_) if self.forced => Some("no tools are offered any more: answer"),
+            Repeated::Fine | Repeated::Warn(_) if self.forced => {
+                Some("no tools are offered any more: answer")
+            }
             Repeated::Fine | Repeated::Warn(_) => None,
         };
         if let Some(refusal) = self.calls(tool_calls, recorded, ended).await? {

@@ -200,7 +200,9 @@ impl Progress<'_> {
     fn failed(&self, asked: Asked<'_>, got: Collected, stop: &Stop, reserved: Reserved) {
         let quotas = &self.run.scope.quotas;
         let known = match stop {
-            Stop::Model(fault) => fault.usage.map(|usage| self.used_by_a_failure(asked.bytes, &got, fault, Some(usage))),
+            Stop::Model(fault) => {
+                fault.usage.map(|usage| self.used_by_a_failure(asked.bytes, &got, fault, Some(usage)))
+            }
             _ => None,
         };
         let (mut used, mut used_usd) = (Usage::default(), Some(0.0));

@@ -7,7 +7,8 @@ fn check(events: &[&str]) -> Result<String, String> {
 }
 
 const TEXT: &str = r#"{"type":"content_block_start","index":9,"content_block":{"type":"text","text":"a"}}"#;
-const STOP: &str = r#"{"type":"message_stop"}"#;
+const STOP: &str = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#;
+const END: &str = r#"{"type":"message_stop"}"#;
 const THINK: &str = r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"h","signature":""}}"#;
 const MORE: &str =
     r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"m"}}"#;
@@ -44,6 +45,7 @@ fn what_is_no_answer_is_a_fault() {
     for (events, expected) in [
         (&[TEXT][..], "not whole"),
         (&[CALL, STOP], "it broke a tool call off"),
+        (&[CALL, CLOSE_CALL, END], "its answer ended among tool calls without a reason to stop"),
         (&[STOP], "its answer is empty"),
         (&["[DONE]"], "it sent an event that is not valid: expected value at line 1 column 2 (again)"),
         (
@@ -65,4 +67,7 @@ fn input_counts_what_is_written_to_the_cache_and_what_is_read_from_it() {
     let end = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":9}}"#;
     assert_eq!(samples::usage(&MessagesApi, &[start, end]), Some([7, 1, 9, 0]));
     assert_eq!(samples::usage(&MessagesApi, &[start]), Some([7, 1, 1, 0]));
+    let most = u64::MAX.to_string();
+    let absurd = start.replace(":4", &format!(":{most}")).replace(":2", &format!(":{most}"));
+    assert_eq!(samples::usage(&MessagesApi, &[&absurd]), Some([u64::MAX, 1, 1, 0]));
 }

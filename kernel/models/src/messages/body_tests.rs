@@ -56,8 +56,7 @@ fn tools_that_are_offered_no_more_are_still_named() {
     request.tools = Arc::default();
     let extra = [("tool_choice".to_owned(), json!({"type": "any"}))].into_iter().collect();
     request.parameters = Arc::new(ModelParameters { extra, ..Default::default() });
-    let list = crate::wire::tools::ToolLists::default().of(&MessagesApi, &request.tools).unwrap();
-    let text = String::from_utf8(write(&facts("m"), &request, &list).unwrap()).unwrap();
+    let text = samples::written(&MessagesApi, &facts("m"), &request);
     assert_eq!(text.matches("tool_choice").count(), 1, "{text}");
     let written = body(&MessagesApi, &facts("m"), &request);
     let tool = |name: &str| json!({"name": name, "input_schema": {"type": "object"}});

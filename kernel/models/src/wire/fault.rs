@@ -86,8 +86,10 @@ pub(super) fn of_response(
     if status == StatusCode::NOT_FOUND {
         fault.message.push_str(&near(model, known));
     }
-    // A request that the server ran out of time with may have been worked on.
-    let refused = status.is_client_error() && status != StatusCode::REQUEST_TIMEOUT;
+    // One that the server, or one behind it, ran out of time with may have been worked on. What was turned away or
+    // failed before an answer began is not charged for.
+    let behind = [StatusCode::REQUEST_TIMEOUT, StatusCode::BAD_GATEWAY, StatusCode::GATEWAY_TIMEOUT];
+    let refused = (status.is_client_error() || status.is_server_error()) && !behind.contains(&status);
     if refused { fault.unused() } else { fault }
 }
 

@@ -271,7 +271,9 @@ async fn a_server_that_is_not_there_is_a_network_fault() {
         let server = Server::start(Vec::new()).await;
         let model = model(kind, &server);
         server.stop().await;
-        assert_eq!(ask(&model, request(1)).await.0, "retry/Network failed/Network", "{}", kind.name());
+        let (words, fault) = ask(&model, request(1)).await;
+        assert_eq!(words, "retry/Network failed/Network", "{}", kind.name());
+        assert!(fault.unwrap().used_nothing());
     }
 }
 
@@ -287,16 +289,17 @@ async fn the_wait_that_a_provider_asks_for_is_kept() {
 #[tokio::test]
 async fn an_answer_that_cannot_be_used_does_not_rest_the_provider() {
     for kind in KINDS {
-        let empty = || script::stream(&events(kind, &[], Stop::End));
+        let empty = script::stream(&events(kind, &[], Stop::End));
         let wrong = json!({"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL"}]});
-        let wrong = || match kind {
+        let wrong = match kind {
             Kind::Gemini => Act::Stream(vec![data(&wrong).into()]),
             _ => script::stream(&events(kind, &[Part::Call("a", "", "{}")], Stop::Calls)),
         };
-        let acts = [empty(), empty(), empty(), wrong(), wrong(), wrong(), script::stream(&hello(kind))];
-        let server = Server::start(acts.to_vec()).await;
+        // As many of each in a row as failures would rest it.
+        let acts = [vec![empty; 5], vec![wrong; 5], vec![script::stream(&hello(kind))]].concat();
+        let server = Server::start(acts).await;
         let model = model(kind, &server);
-        for _ in 0..6 {
+        for _ in 0..10 {
             let words = ask(&model, request(0)).await.0;
             assert!(words.starts_with("failed/Model+"), "{}: {words}", kind.name());
         }

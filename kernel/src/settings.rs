@@ -151,7 +151,8 @@ mod tests {
             let models = Models::new(models(&load_config(&sources).unwrap().value)).unwrap();
             assert_eq!(models.resolve(&["openai".to_owned()]).is_ok(), default, "{address}");
             assert!(models.resolve(&["gpt-4o".to_owned()]).is_ok(), "a name still leads there");
-            assert_eq!(models.profile("openai/gpt-4o").unwrap().price.is_some(), priced, "{address}");
+            let model = models.resolve(&["openai/gpt-4o".to_owned()]).unwrap().model;
+            assert_eq!(model.profile().price.is_some(), priced, "{address}");
         };
         check("https://API.openai.com:443/v1", true, true);
         check("http://localhost:8000/v1", false, false);

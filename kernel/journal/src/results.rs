@@ -61,7 +61,8 @@ pub(crate) fn session(db: &Connection, session: &SessionId) -> Result<Option<Ses
     Ok(Some(SessionDetail { status, turns: results, last_seq }))
 }
 
-/// The latest finished turns as pairs of message and answer, oldest first.
+/// The latest turns that were worked at and have ended as pairs of message and answer, oldest first. One that another
+/// turn took in, or that was stopped while it waited, has no answer of its own.
 pub(crate) fn conversation(
     db: &Connection,
     session: &SessionId,
@@ -69,7 +70,7 @@ pub(crate) fn conversation(
 ) -> Result<Vec<(String, String)>, StoreError> {
     let mut latest = db.prepare_cached(
         "SELECT text, response ->> 'content' FROM turns
-         WHERE session = (SELECT number FROM sessions WHERE id = ?1) AND finished_ms IS NOT NULL
+         WHERE session = (SELECT number FROM sessions WHERE id = ?1) AND finished_ms IS NOT NULL AND starts > 0
          ORDER BY number DESC LIMIT ?2",
     )?;
     let pairs = latest

@@ -151,7 +151,8 @@ async fn a_conversation_is_the_latest_finished_turns() {
     let store = home.open();
     for n in ["1", "2", "3"] {
         let turn = store.accept(message("s", n, &format!("question {n}"))).await.unwrap().turn;
-        store.finish_turn(done(&turn, &format!("answer {n}"))).await.unwrap();
+        let begun = Some(start(&turn, "s", Vec::new()));
+        store.finish_turn(TurnDone { start: begun, ..done(&turn, &format!("answer {n}")) }).await.unwrap();
     }
     store.accept(message("s", "4", "question 4")).await.unwrap();
     store.accept(message("t", "5", "elsewhere")).await.unwrap();

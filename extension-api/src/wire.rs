@@ -127,7 +127,7 @@ pub enum Capability {
     Scheduler,
     /// Is an agent.
     Agent,
-    /// Adds text to the orchestrator's instructions.
+    /// Adds text to what the orchestrator is given with a message.
     Context,
     /// Is asked before and after models, tools and sub-agents run.
     Hook,
@@ -332,7 +332,7 @@ pub struct TurnContext {
     pub message: String,
 }
 
-/// Text for the orchestrator's instructions.
+/// Text that the orchestrator is given with a message, as data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContextText {
     /// The text.

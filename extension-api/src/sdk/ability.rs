@@ -126,7 +126,7 @@ impl<E: Extension> Abilities<E> {
         self
     }
 
-    /// Adds text to the orchestrator's instructions.
+    /// Adds text to what the orchestrator is given with a message.
     pub fn context(mut self) -> Self
     where
         E: ContextProvider,

@@ -118,7 +118,7 @@ pub trait AgentProvider: Extension {
     ) -> impl Future<Output = AgentResponse> + Send;
 }
 
-/// Adds text to the orchestrator's instructions.
+/// Adds text to what the orchestrator is given with a message.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is exported as `Context` but does not implement `ContextProvider`",
     label = "`impl ContextProvider for {Self}` is missing"

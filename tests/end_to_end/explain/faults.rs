@@ -274,7 +274,7 @@ fn a_days_limit() {
     let asked = Fault::obedient().config("limits:\n  day: {max_invocations: 1}\n").ask("hello");
     let asked = asked.again("hello again");
     let said = ["before any agent ran", "`limits.day.max_invocations`", "it begins anew at"];
-    asked.tells("the day's limit", &said, RAN);
+    asked.tells("the day's limit", &said, &["turns"]);
     let why = asked.daemon.json(&["why", "limits.day.max_invocations", "--json"]);
     assert!(why["sentences"][0].as_str().is_some_and(|s| s.contains("It stops work for the day")), "{why}");
     assert_eq!(why["cited"][0]["table"], "usage", "{why}");

@@ -26,6 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("drupe-bus", &["drupe-agent", "drupe-extension-api", "drupe-journal"]),
     ("drupe-confine", &[]),
     ("drupe-link", &["drupe-extension-api"]),
+    ("drupe-memory", &[]),
     ("drupe-blame", &[]),
     ("drupe-folders", &[]),
     ("drupe-host", &["drupe-blame", "drupe-confine", "drupe-extension-abi", "drupe-extension-api"]),
@@ -46,6 +47,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "drupe-journal",
             "drupe-limits",
             "drupe-link",
+            "drupe-memory",
             "drupe-models",
             "drupe-wiring",
         ],
@@ -62,6 +64,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "drupe-host",
             "drupe-kernel",
             "drupe-link",
+            "drupe-memory",
         ],
     ),
 ];
@@ -77,6 +80,8 @@ const UNSAFE: &[&str] = &[
     "kernel/blame/src/",
     // Confinement: descriptors and what runs between fork and exec.
     "kernel/confine/src/",
+    // What is mapped, as the loader tells it, and the advice to drop it.
+    "kernel/memory/src/lib.rs",
     // The symbol that a library exports.
     "extension-api/src/sdk/export.rs",
 ];

@@ -21,5 +21,6 @@ pub mod control;
 pub mod events;
 
 pub mod check;
+mod idle;
 pub mod service;
 pub mod settings;

@@ -30,6 +30,7 @@ use crate::{
     ending::{Ending, Why},
     events::ToAgents,
     extension::{Extensions, change, generations, handles::Handles, recovery},
+    idle,
     kernel::{Folders, Kernel, Start},
     sessions::Sessions,
     settings,
@@ -234,6 +235,7 @@ async fn run(plan: Plan, link: Arc<KernelLink>, control: OwnedFd) -> Result<(), 
     kernel.tell_supervisor(&kernel.ready_frame(None));
     tracing::info!(generation = kernel.start.generation, "ready");
     kernel.tasks.spawn(tell_status(Arc::clone(&kernel)));
+    kernel.tasks.spawn(idle::watch(Arc::clone(&kernel)));
     kernel.tasks.spawn(recovery::watch_health(Arc::clone(&kernel)));
     let keeping = Arc::clone(&kernel);
     kernel.tasks.spawn(async move {

@@ -75,6 +75,7 @@ pub fn models(config: &Config) -> ModelsSettings {
         profiles: config.models.profiles.iter().map(|(name, p)| (name.clone(), profile(p))).collect(),
         catalogue: entries.collect(),
         defaults: defaults.collect(),
+        cost_limit: config.cost_limit(),
         missing: unset.map(|p| (p.name.clone(), p.key.clone())).collect(),
     }
 }

@@ -3,43 +3,27 @@
 use std::sync::Arc;
 
 use drupe_agent::{
-    Agent, Journal, LoopAgent, Steering, Task, TurnScope, ids,
+    Hooks, Journal, Steering, TurnScope, ids,
     run::{self, TurnOutcome},
 };
 use drupe_extension_api::{
-    AgentId, AgentInvocationContext, AgentResponse, CorrelationId, EventBody, FailureClass, Message, Preview,
-    Spend, TurnId, wire::TurnContext,
+    AgentResponse, CorrelationId, EventBody, FailureClass, InvocationId, Preview, Spend, TurnId,
+    wire::{HookPoint, TurnContext},
 };
-use drupe_journal::{Counted, Inbound, Outbound, QueuedTurn, StoreError, TurnDone, TurnStart};
+use drupe_journal::{Counted, Outbound, QueuedTurn, StoreError, TurnDone, TurnStart};
+use drupe_wiring::Snapshot;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use drupe_wiring::Snapshot;
-
 use crate::{channels, kernel::Kernel};
 
-/// Earlier turns that the orchestrator is shown.
-const HISTORY: usize = 20;
+mod plan;
 
-/// The most bytes of them; older ones are left out first.
-const HISTORY_BYTES: usize = 32 * 1024;
-
-/// The most bytes of one of their texts.
-const EXCERPT: usize = 8 * 1024;
-
-/// Earlier turns that an agent which is addressed directly is told of.
-const SUMMARY: usize = 3;
+use plan::Plan;
+pub use plan::wants_its_own;
 
 /// Starts of a turn after which a further crash is taken to be its doing.
 const MOST_STARTS: u32 = 3;
-
-/// Who answers, with what.
-struct Plan {
-    agent: Arc<dyn Agent>,
-    task: Task,
-    limits: drupe_extension_api::DefinitionLimits,
-    selected_by: Option<&'static str>,
-}
 
 /// What a turn runs with that its session has.
 #[derive(Clone)]
@@ -65,7 +49,7 @@ pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) ->
         kernel.store.close_open_items(&queued.turn).await?;
     }
     open_session(kernel, &queued).await?;
-    let plan = plan(kernel, &snapshot, &queued).await?;
+    let plan = plan::plan(kernel, &snapshot, &queued).await?;
     let mut start = TurnStart {
         turn: queued.turn.clone(),
         session: inbound.session.clone(),
@@ -83,27 +67,15 @@ pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) ->
         Ok(plan) => plan,
         Err(response) => return nothing_ran(kernel, queued, start, response).await,
     };
-    // A turn that goes on has what was gathered for it then.
-    let mut remarks = Vec::new();
-    if !queued.started
-        && !snapshot.contexts.is_empty()
-        && Arc::ptr_eq(&plan.agent, &(snapshot.orchestrator.clone() as Arc<dyn Agent>))
-    {
-        let context = TurnContext { session: inbound.session.clone(), message: inbound.text.clone() };
-        let gathered = snapshot.contexts.gather(&context, kernel.config.orchestrator.context_tokens).await;
-        plan.task.notes = gathered.notes;
-        remarks = gathered.remarks;
-        let told = |message| (None, EventBody::Diagnostic { code: "context".into(), message });
-        start.events.extend(remarks.iter().cloned().map(told));
-    }
     // As for sub-agents; the orchestrator is the turn itself, which has a gate of its own.
     let _place = match plan.agent.id() == &snapshot.orchestrator.definition().id {
         true => None,
         false => within.cancel.run_until_cancelled(kernel.gates.agent(plan.agent.id())).await,
     };
+    let root = start.root.clone();
     let journal: Arc<dyn Journal>;
     let mut fresh = None;
-    if queued.started {
+    if queued.started || code_comes_first(&snapshot, &plan) {
         let starts = kernel.store.start_turn(start.clone()).await?;
         if kills(kernel, starts) {
             return nothing_ran(kernel, queued, start, hopeless(starts)).await;
@@ -114,6 +86,19 @@ pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) ->
         let beginning = kernel.store.beginning(start);
         journal = Arc::clone(&beginning) as Arc<dyn Journal>;
         fresh = Some(beginning);
+    }
+    let mut remarks = Vec::new();
+    // A run that goes on has what was gathered for it then.
+    if gathers(&snapshot, &plan) && !(queued.started && begun(&*journal, root).await?) {
+        let context = TurnContext { session: inbound.session.clone(), message: inbound.text.clone() };
+        let gathered = snapshot.contexts.gather(&context, kernel.config.orchestrator.context_tokens).await;
+        plan.task.notes = gathered.notes;
+        remarks = gathered.remarks;
+    }
+    if !remarks.is_empty() {
+        let told = |message| (None, EventBody::Diagnostic { code: "context".into(), message });
+        let told = remarks.iter().cloned().map(told).collect();
+        kernel.store.record_events(inbound.session.clone(), Some(queued.turn.clone()), told).await?;
     }
     let span = tracing::info_span!("turn", session = %inbound.session, turn = %queued.turn, correlation = %correlation);
     let _showing = channels::stream(kernel, &snapshot, &queued);
@@ -140,9 +125,27 @@ pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) ->
         .await
         .map_err(|fault| StoreError::Database(fault.to_string()))?;
     let start = fresh.and_then(|beginning| beginning.rest());
-    // What it did not take in is still in the journal: its session looks there.
-    let TurnOutcome { response, spend, diagnostics, last, unread: _ } = outcome;
+    let TurnOutcome { response, spend, diagnostics, last } = outcome;
     finish(kernel, queued, start, Left { response, spend, diagnostics, last: Some(last) }).await
+}
+
+/// Whether the contexts of extensions are a part of the task: the orchestrator's alone.
+fn gathers(snapshot: &Snapshot, plan: &Plan) -> bool {
+    !snapshot.contexts.is_empty() && plan.agent.id() == &snapshot.orchestrator.definition().id
+}
+
+/// Whether code of an extension runs before the loop records anything. Should it end the kernel, the turn must be seen to
+/// have begun, or it would be begun again for ever.
+fn code_comes_first(snapshot: &Snapshot, plan: &Plan) -> bool {
+    let hooked = |point| snapshot.hooks.wants(point);
+    let is_code = snapshot.agents.get(plan.agent.id()).is_some_and(|entry| entry.looping.is_none());
+    is_code || gathers(snapshot, plan) || hooked(HookPoint::TurnStart) || hooked(HookPoint::BeforeModel)
+}
+
+/// Whether a run has begun.
+async fn begun(journal: &dyn Journal, run: InvocationId) -> Result<bool, StoreError> {
+    let past = journal.load(run).await.map_err(|fault| StoreError::Database(fault.to_string()))?;
+    Ok(past.is_some())
 }
 
 /// What the session has used so far counts against its limits.
@@ -152,176 +155,6 @@ async fn open_session(kernel: &Kernel, queued: &QueuedTurn) -> Result<(), StoreE
     let used = if new { Counted::default() } else { kernel.store.used_by_session(session).await? };
     kernel.quotas.open_session(session, crate::settings::counted(used));
     Ok(())
-}
-
-/// Decides who answers. An explicit choice that cannot be met is the turn's answer.
-async fn plan(
-    kernel: &Arc<Kernel>,
-    snapshot: &Snapshot,
-    queued: &QueuedTurn,
-) -> Result<Result<Plan, AgentResponse>, StoreError> {
-    let inbound = &queued.inbound;
-    let (addressed, text) = addressed(&inbound.text);
-    let chosen = match (&inbound.agent, addressed) {
-        (Some(agent), _) => Some((agent.clone(), "agent", inbound.text.as_str())),
-        (None, Some(Ok(agent))) => Some((agent, "@id", text)),
-        (None, Some(Err(reason))) => return Ok(Err(AgentResponse::error(FailureClass::Config, reason))),
-        (None, None) => queued.selected.clone().map(|agent| (agent, "session", inbound.text.as_str())),
-    };
-    let mut plan = match chosen {
-        Some((id, by, text)) => {
-            let entry = match kernel.offered(&id).and_then(|()| snapshot.agent(&id)) {
-                Ok(entry) => entry,
-                Err(fault) => return Ok(Err(AgentResponse::error(FailureClass::Config, fault.to_string()))),
-            };
-            if let Some(Err(reason)) = entry.own_input.then(|| entry.tool.parameters(text)) {
-                return Ok(Err(AgentResponse::error(
-                    FailureClass::Config,
-                    format!("agent `{id}` takes JSON: {reason}"),
-                )));
-            }
-            let context = AgentInvocationContext {
-                conversation_summary: summary(kernel, queued).await?,
-                user_message: None,
-                correlation_id: None,
-            };
-            Plan {
-                agent: Arc::clone(&entry.agent),
-                task: Task { text: text.to_owned(), context, ..Task::default() },
-                limits: entry.limits.clone(),
-                selected_by: Some(by),
-            }
-        }
-        None => Plan {
-            agent: Arc::clone(&snapshot.orchestrator) as Arc<dyn Agent>,
-            task: Task { history: history(kernel, queued).await?, ..Task::new(inbound.text.as_str()) },
-            limits: snapshot.orchestrator.definition().limits.clone(),
-            selected_by: None,
-        },
-    };
-    if let Some(budget) = inbound.time_budget_ms {
-        plan.limits.time_budget_ms = plan.limits.time_budget_ms.min(budget);
-    }
-    if inbound.model.is_some() || inbound.output.is_some() {
-        match altered(kernel, snapshot, &plan, queued) {
-            Ok(agent) => plan.agent = agent,
-            Err(reason) => return Ok(Err(AgentResponse::error(FailureClass::Config, reason))),
-        }
-    }
-    Ok(Ok(plan))
-}
-
-/// The root with another model or form of answer, for this turn.
-fn altered(
-    kernel: &Kernel,
-    snapshot: &Snapshot,
-    plan: &Plan,
-    queued: &QueuedTurn,
-) -> Result<Arc<dyn Agent>, String> {
-    let id = plan.agent.id();
-    let looping: &LoopAgent =
-        if id == &snapshot.orchestrator.definition().id {
-            &snapshot.orchestrator
-        } else {
-            snapshot.agents.get(id).and_then(|a| a.looping.as_deref()).ok_or_else(|| {
-                format!("agent `{id}` is code: it takes neither a model nor a form of answer")
-            })?
-        };
-    let mut definition = looping.definition().clone();
-    let mut model = Arc::clone(looping.model());
-    if let Some(name) = &queued.inbound.model {
-        definition.models = vec![name.clone()];
-        model = kernel
-            .models
-            .resolve_for(&definition.models, &definition.parameters)
-            .map_err(|e| e.to_string())?
-            .model;
-    }
-    if let Some(output) = &queued.inbound.output {
-        if let Some(schema) = &output.schema {
-            jsonschema::validator_for(schema)
-                .map_err(|e| format!("the schema of the answer is not valid: {e}"))?;
-        }
-        definition.output = Some(output.clone());
-    }
-    let root = id == &snapshot.orchestrator.definition().id;
-    Ok(Arc::new(LoopAgent::new(definition, Arc::clone(looping.registry()), model, root)))
-}
-
-/// Whether a message says who shall answer it, or how.
-pub fn wants_its_own(inbound: &Inbound) -> bool {
-    let chosen = inbound.agent.is_some() || inbound.model.is_some() || inbound.output.is_some();
-    chosen || inbound.time_budget_ms.is_some() || addressed(&inbound.text).0.is_some()
-}
-
-/// `@id …` at the start of a message: the agent, and the rest.
-fn addressed(text: &str) -> (Option<Result<AgentId, String>>, &str) {
-    let Some(rest) = text.trim_start().strip_prefix('@') else { return (None, text) };
-    let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
-    let (name, task) = rest.split_at(end);
-    if name.is_empty() {
-        return (None, text);
-    }
-    let task = task.trim_start();
-    let agent = AgentId::new(name).map_err(|error| error.to_string());
-    match (&agent, task.is_empty()) {
-        (Ok(agent), true) => (Some(Err(format!("write a task after `@{agent}`"))), text),
-        _ => (Some(agent), task),
-    }
-}
-
-/// Earlier turns as messages, newest kept first where they are too long.
-async fn history(kernel: &Kernel, queued: &QueuedTurn) -> Result<Vec<Arc<Message>>, StoreError> {
-    if queued.earlier_turns == 0 {
-        return Ok(Vec::new());
-    }
-    let turns = kernel.store.conversation(&queued.inbound.session, HISTORY).await?;
-    let mut left = HISTORY_BYTES;
-    let kept = turns.iter().rev().take_while(|(input, answer)| {
-        let size = input.len().min(EXCERPT) + answer.len().min(EXCERPT);
-        let fits = size <= left;
-        left = left.saturating_sub(size);
-        fits
-    });
-    let kept: Vec<_> = kept.collect();
-    let messages = kept.into_iter().rev().flat_map(|(input, answer)| {
-        let asked = Message::User { content: excerpt(input) };
-        let said = Message::Assistant {
-            content: excerpt(answer),
-            reasoning: None,
-            tool_calls: Vec::new(),
-            provider_items: None,
-        };
-        [Arc::new(asked), Arc::new(said)]
-    });
-    Ok(messages.collect())
-}
-
-/// A text of an earlier turn: whole, or its beginning and its end.
-fn excerpt(text: &str) -> String {
-    if text.len() <= EXCERPT {
-        return text.to_owned();
-    }
-    let half = EXCERPT / 2;
-    let (head, tail) = (text.floor_char_boundary(half), text.ceil_char_boundary(text.len() - half));
-    format!("{}\n… ({} bytes left out) …\n{}", &text[..head], tail - head, &text[tail..])
-}
-
-/// The latest turns in short, for an agent that is addressed directly.
-async fn summary(kernel: &Kernel, queued: &QueuedTurn) -> Result<Option<String>, StoreError> {
-    if queued.earlier_turns == 0 {
-        return Ok(None);
-    }
-    let turns = kernel.store.conversation(&queued.inbound.session, SUMMARY).await?;
-    let line = |(input, answer): &(String, String)| {
-        format!(
-            "- the user said: {}\n  the answer was: {}",
-            Preview::of(input).text,
-            Preview::of(answer).text
-        )
-    };
-    let text = turns.iter().map(line).collect::<Vec<_>>().join("\n");
-    Ok((!text.is_empty()).then_some(text))
 }
 
 /// Ends a turn that cannot be answered, with an error.
@@ -416,21 +249,4 @@ fn hopeless(starts: u32) -> AgentResponse {
         "it was begun {starts} times and the kernel crashed, so it is not tried again; `drupe status` shows the crashes"
     );
     AgentResponse::error(FailureClass::Internal, message)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_is_taken_only_from_the_start() {
-        let agent = |text| addressed(text).0.map(|a| a.map(|a| a.to_string()).map_err(|_| ()));
-        assert_eq!(agent("@haiku rust"), Some(Ok("haiku".into())));
-        assert_eq!(agent("  @haiku   rust"), Some(Ok("haiku".into())));
-        assert_eq!(agent("mail me @haiku"), None);
-        assert_eq!(agent("@ nothing"), None);
-        assert_eq!(agent("@haiku"), Some(Err(())));
-        assert_eq!(agent("@HAIKU x"), Some(Err(())));
-        assert_eq!(addressed("@haiku  on rust").1, "on rust");
-    }
 }

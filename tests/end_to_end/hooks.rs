@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::harness::{
     Daemon,
     model_server::{ModelServer, Say, latest, offered},
+    until,
 };
 
 const KEEPER: &str = "id: keeper\nname: Keeper\ndescription: Keeps things.\nagent:\n  model: default\n  instructions: You keep things.\n  uses_tools: [kv]\n";
@@ -45,14 +46,19 @@ struct Watched {
 impl Watched {
     /// With hooks that do this: a list of `{at, does, agent?, tool?}`.
     fn turn(hooks: Value) -> Self {
+        let (server, daemon) = Self::daemon(hooks);
+        let turn = daemon.turn("s", "keep it");
+        Self { server, daemon, turn }
+    }
+
+    fn daemon(hooks: Value) -> (ModelServer, Daemon) {
         let server = ModelServer::start(delegating);
         let mut daemon = Daemon::home(&server.config());
         let config = json!({"points": POINTS, "hooks": hooks});
         daemon.plugin("watcher", "watcher", &format!("config: {config}\n"));
         daemon.write("extensions/keeper/manifest.yaml", KEEPER);
         daemon.run();
-        let turn = daemon.turn("s", "keep it");
-        Self { server, daemon, turn }
+        (server, daemon)
     }
 
     /// Status and answer.
@@ -199,4 +205,17 @@ fn a_hook_is_told_what_happens_where_and_for_whom() {
     ] {
         assert!(fact(at, name).contains(part), "{at} {name}: {}", facts[at]);
     }
+}
+
+/// Else a hook that ends the kernel would be asked about the same turn for ever.
+#[test]
+fn a_turn_has_begun_before_its_first_hook_is_asked() {
+    let (_server, daemon) = Watched::daemon(json!([{"at": "turn_start", "does": "hang"}]));
+    let turn = daemon.submit("s", "keep it");
+    let told = daemon.path().join("data/watcher/hooks.jsonl");
+    until("the hook is asked", || told.exists().then_some(())).expect("the hook is asked");
+    daemon.kill_kernel();
+    assert_eq!(daemon.wait(&turn)["status"], "success");
+    let why = daemon.json(&["why", &turn, "--json"]);
+    assert!(why["sentences"].to_string().contains("It was begun 2 times"), "{why}");
 }

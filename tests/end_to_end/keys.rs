@@ -133,7 +133,6 @@ fn limits_stop_work_and_say_which() {
         ("{max_turns: 1}", "faulty_echo {}", "max_turns"),
         ("{max_tokens_per_invocation: 100}", "hello", "max_tokens_per_invocation"),
         ("{time_budget_ms: 300}", "faulty_hang {}", "time_budget_ms"),
-        ("{max_cost_usd: 0.01}", "hello", "allow_unknown_price"),
     ];
     for (limits, message, named) in cases {
         let house = limited(limits);

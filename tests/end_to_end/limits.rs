@@ -43,7 +43,8 @@ impl House {
         daemon.plugin("faulty", "faulty", "scope: agents\n");
         for (id, rest) in agents {
             let head = format!("id: {id}\nname: {id}\ndescription: The agent {id}.\nagent:\n");
-            let agent = format!("{head}  model: default\n  instructions: You are {id}.\n{rest}");
+            let model = if rest.contains("  model:") { "" } else { "  model: default\n" };
+            let agent = format!("{head}{model}  instructions: You are {id}.\n{rest}");
             daemon.write(&format!("extensions/{id}/manifest.yaml"), &agent);
         }
         daemon.run();

@@ -1,6 +1,7 @@
 //! Topics: agents and extensions that follow what others publish, over restarts.
 
 mod chains;
+mod dead;
 
 use std::fs;
 
@@ -101,6 +102,13 @@ fn dead(daemon: &Daemon) -> Vec<Value> {
 
 fn until_dead(daemon: &Daemon, count: usize) -> Vec<Value> {
     until("messages were given up", || Some(dead(daemon)).filter(|all| all.len() >= count))
+        .unwrap_or_else(|| panic!("{:#?}\n{}", dead(daemon), daemon.log()))
+}
+
+/// Waits until that many messages were cut.
+fn until_cut(daemon: &Daemon, count: u64) -> Vec<Value> {
+    let cut = |all: &Vec<Value>| all.iter().filter_map(|letter| letter["cut"].as_u64()).sum::<u64>() >= count;
+    until("messages were cut", || Some(dead(daemon)).filter(cut))
         .unwrap_or_else(|| panic!("{:#?}\n{}", dead(daemon), daemon.log()))
 }
 
@@ -267,7 +275,7 @@ fn runs_of_agents_are_told_on_the_kernels_topics_with_the_correlation_id() {
     assert!(seen.iter().all(|(_, told)| told["turn"] == turn["turn"] && told["session"] == "s"), "{seen:#?}");
     assert_eq!(correlation(&daemon, &session_of(&daemon, "clerk")), correlation(&daemon, "s"));
     // What its own runs are told as does not set it off again, and that is told once.
-    until_dead(&daemon, 8);
+    assert_eq!(until_cut(&daemon, 8).len(), 2, "a letter for each topic");
     assert_eq!(requests(&server, "clerk").len(), 4);
     assert_eq!(told(&daemon, "clerk"), 1);
 }

@@ -4,6 +4,7 @@
 
 use serde::Serialize;
 
+use super::Config;
 use crate::{
     fields::Fields,
     shape::{Key, Shape, Table},
@@ -67,6 +68,14 @@ impl Default for LimitsConfig {
             // agent has a quarter, so that a crowd at one does not shut out the others.
             concurrency: ConcurrencyConfig { turns: 64, runs_of_one_agent: 16 },
         }
+    }
+}
+
+impl Config {
+    /// The key of a bound on cost that somebody set for a day, a session or an agent; none where all are built in.
+    pub fn cost_limit(&self) -> Option<String> {
+        let keys = ["day", "session", "agent"].map(|scope| format!("limits.{scope}.max_cost_usd"));
+        keys.into_iter().find(|key| self.origins.contains_key(key))
     }
 }
 

@@ -220,3 +220,25 @@ fn the_shipped_prompt_renders_with_and_without_capabilities() {
     let empty = render(json!([]), json!([]), "");
     assert!(empty.contains("no agent") && empty.contains("no tool"), "{empty}");
 }
+
+#[test]
+fn a_cost_limit_counts_as_set_only_where_somebody_set_it() {
+    let check = |text: &str, expected: Option<&str>| {
+        let config = load_config(&Home::new().sources(text)).unwrap().value;
+        assert_eq!(config.cost_limit().as_deref(), expected, "{text}");
+    };
+    check("", None);
+    check("limits: {day: {max_tokens: 5}, warn_at: 0.5}\n", None);
+    check("agents: {defaults: {limits: {max_cost_usd: 1}}}\n", None);
+    check("limits: {day: {max_cost_usd: 50}}\n", Some("limits.day.max_cost_usd"));
+    check(
+        "limits: {agent: {max_cost_usd: 1}, session: {max_cost_usd: 0}}\n",
+        Some("limits.session.max_cost_usd"),
+    );
+    check("limits: {agent: {max_cost_usd: 1}}\n", Some("limits.agent.max_cost_usd"));
+    let home = Home::new();
+    let mut sources = home.sources("");
+    sources.environment.insert("DRUPE_LIMITS__AGENT__MAX_COST_USD".into(), "3".into());
+    let config = load_config(&sources).unwrap().value;
+    assert_eq!(config.cost_limit().as_deref(), Some("limits.agent.max_cost_usd"));
+}

@@ -212,6 +212,14 @@ pub struct DeadMessage {
     pub correlation_id: Option<CorrelationId>,
     /// How often it was tried.
     pub attempts: u32,
+    /// How many messages of this topic were cut at this subscriber so far, because their chain of events was: one letter
+    /// is kept for all of them, and shows the latest. 0 where it was given up for another reason.
+    #[serde(default)]
+    pub cut: u64,
+    /// How many older ones of this subscriber were let go, because only 1,000 are kept; the same in each of them. It
+    /// begins anew when the last of them is dropped.
+    #[serde(default)]
+    pub let_go: u64,
     /// Why it was given up.
     pub reason: String,
     /// When it was published.

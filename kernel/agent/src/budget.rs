@@ -4,9 +4,13 @@
 //! can both take the last of what their common ancestor has left. Before a model is asked, its worst case is
 //! reserved; afterwards the reservation is replaced by what was really used. So a tree overshoots by at most one
 //! reserved call.
+//!
+//! What an earlier process is recorded to have used counts from the moment on at which its run begins again. The run
+//! then comes back to it piece by piece, which changes no sum; what it never comes back to stays counted.
 
 mod exceeded;
 mod node;
+mod spent;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,8 +18,9 @@ use drupe_extension_api::{AgentId, BudgetUse, DefinitionLimits, Spend, Usage};
 use tokio::{sync::Notify, time::Instant};
 
 use crate::model::ModelProfile;
-pub use exceeded::{Exceeded, Limit};
+pub use exceeded::{Exceeded, Limit, UnknownPrice, Unpriced};
 use node::Node;
+pub use spent::Spent;
 
 /// Room that an answer needs to be one, in tokens. Less is not taken while others of the tree, who are about to give back
 /// what they do not use, have the rest reserved.
@@ -41,12 +46,19 @@ pub struct Budget {
 #[derive(Debug)]
 #[must_use = "a reservation is settled or lost"]
 pub struct Reservation {
-    /// Input and output tokens.
-    pub tokens: u64,
+    /// The most that the call may use.
+    pub worst: Usage,
     /// The most that the answer may have.
     pub max_output_tokens: u32,
-    /// US dollars; 0 where the price is unknown.
+    /// US dollars for it, at the highest price that is known; 0 where none is.
     pub usd: f64,
+}
+
+impl Reservation {
+    /// Input and output tokens.
+    pub fn tokens(&self) -> u64 {
+        self.worst.total()
+    }
 }
 
 impl Budget {
@@ -80,7 +92,17 @@ impl Budget {
 
     /// What it and all below it have spent.
     pub fn spend(&self) -> Spend {
-        self.nodes()[self.at].spend()
+        self.nodes()[self.at].used().told()
+    }
+
+    /// Whether a model may be asked of whose models that one has no known price; none where all have one.
+    ///
+    /// # Errors
+    /// The cost limit that could not be kept, of this run or of one above it.
+    pub fn may_ask(&self, unpriced: Option<&str>) -> Result<(), Unpriced> {
+        let Some(model) = unpriced else { return Ok(()) };
+        let nodes = self.nodes();
+        self.chain(&nodes).try_for_each(|at| nodes[at].may_ask(model))
     }
 
     /// Sets the worst case of a model call aside: `input` tokens, and an answer as long as `max_output`, the model
@@ -115,14 +137,14 @@ impl Budget {
         let worst = Usage { input_tokens: input, output_tokens: output, ..Usage::default() };
         let usd = model.price.map_or(0.0, |price| price.cost(&worst));
         for at in self.chain(&nodes) {
-            nodes[at].check_cost(usd, model.price.is_some())?;
+            nodes[at].check_cost(usd)?;
         }
         self.each(&mut nodes, |node| {
             node.reserved += input + output;
             node.reserved_usd += usd;
         });
         let max_output_tokens = u32::try_from(output).unwrap_or(u32::MAX);
-        Ok(Reservation { tokens: input + output, max_output_tokens, usd })
+        Ok(Reservation { worst, max_output_tokens, usd })
     }
 
     /// Ends when something that was reserved in the tree is free or used, from the moment on at which this is called.
@@ -134,42 +156,34 @@ impl Budget {
     pub fn settle(&self, reservation: Reservation, usage: Usage, cost_usd: Option<f64>) {
         self.all(|node| {
             node.release(&reservation);
-            node.charge(usage, cost_usd);
+            node.spent += Spent::of(usage, cost_usd);
         });
         self.tree.freed.notify_waiters();
     }
 
-    /// Ends a reservation whose use is not known: all of it counts as used.
-    pub fn lose(&self, reservation: Reservation) {
+    /// Ends a reservation whose use is not known: all of its tokens count as used, and `usd` as what they cost.
+    pub fn lose(&self, reservation: Reservation, usd: f64) {
         self.all(|node| {
             node.release(&reservation);
-            node.lost = node.lost.saturating_add(reservation.tokens);
-            node.lost_usd += reservation.usd;
+            node.spent += Spent::lost(reservation.tokens(), usd);
         });
         self.tree.freed.notify_waiters();
     }
 
-    /// Charges what an attempt that was repeated has used, or what an earlier process spent at this place.
-    pub fn recharge(&self, usage: Usage, cost_usd: Option<f64>) {
-        self.all(|node| node.charge(usage, cost_usd));
+    /// Charges what nothing was reserved for, such as an attempt that failed and is repeated.
+    pub fn charge(&self, spent: Spent) {
+        self.all(|node| node.spent += spent);
     }
 
-    /// Counts tokens as used whose end an earlier process never saw.
-    pub fn recharge_lost(&self, tokens: u64, usd: f64) {
-        self.all(|node| {
-            node.lost = node.lost.saturating_add(tokens);
-            node.lost_usd += usd;
-        });
+    /// Counts what an earlier process is recorded to have used in this run and below. Of those above, what they
+    /// began with counts it already.
+    pub fn foresee(&self, spent: Spent) {
+        self.nodes()[self.at].ahead += spent;
     }
 
-    /// Charges a whole run that ended in an earlier process, or that reports its own spending.
-    pub fn recharge_run(&self, spend: &Spend) {
-        self.all(|node| {
-            node.charge(spend.usage, spend.cost_usd);
-            node.spend.turns += spend.turns;
-            node.spend.tool_calls += spend.tool_calls;
-            node.spend.invocations += spend.invocations;
-        });
+    /// Comes back to a part of that, here and in all above: it counted before, and does no more than that.
+    pub fn replay(&self, part: Spent) {
+        self.all(|node| node.replay(part));
     }
 
     /// The limit that what is used and set aside has passed. Only what nobody could reserve, such as an attempt
@@ -189,14 +203,14 @@ impl Budget {
 
     /// Counts one step.
     pub fn step(&self) {
-        self.all(|node| node.spend.turns += 1);
+        self.charge(Spent::step());
     }
 
     /// Counts one tool call, unless it would pass a limit of this run or of one above it.
     pub fn tool_call(&self) -> Result<(), Exceeded> {
         let mut nodes = self.nodes();
         self.calls_left(&nodes)?;
-        self.each(&mut nodes, |node| node.spend.tool_calls += 1);
+        self.each(&mut nodes, |node| node.spent += Spent::calls(1));
         Ok(())
     }
 
@@ -207,7 +221,7 @@ impl Budget {
 
     fn calls_left(&self, nodes: &[Node]) -> Result<(), Exceeded> {
         for at in self.chain(nodes) {
-            let (node, used) = (&nodes[at], nodes[at].spend.tool_calls);
+            let (node, used) = (&nodes[at], nodes[at].used().tool_calls);
             let most = node.limits.max_tool_calls;
             if used >= most {
                 return Err(node.exceeded(Limit::ToolCalls, used.into(), most.into()));
@@ -216,41 +230,43 @@ impl Budget {
         Ok(())
     }
 
-    /// Counts a tool call that an earlier process made.
-    pub fn count_tool_call(&self) {
-        self.all(|node| node.spend.tool_calls += 1);
-    }
-
     /// Counts this run, unless it would pass a limit of its own or of one above it.
     pub fn invocation(&self) -> Result<(), Exceeded> {
         let mut nodes = self.nodes();
         for at in self.chain(&nodes) {
-            let (node, used) = (&nodes[at], nodes[at].spend.invocations);
+            let (node, used) = (&nodes[at], nodes[at].used().invocations);
             let most = node.limits.max_invocations;
             if used >= most {
                 return Err(node.exceeded(Limit::Invocations, used.into(), most.into()));
             }
         }
-        self.each(&mut nodes, |node| node.spend.invocations += 1);
+        self.each(&mut nodes, |node| node.spent += Spent::run());
         Ok(())
     }
 
     /// Takes back that this run was counted: it does not begin.
     pub fn take_back_invocation(&self) {
-        self.all(|node| node.spend.invocations -= 1);
-    }
-
-    /// Counts this run, which an earlier process began.
-    pub fn count_invocation(&self) {
-        self.all(|node| node.spend.invocations += 1);
+        self.all(|node| node.spent.invocations -= 1);
     }
 
     /// The limits of this run of which most is used, each told once. `own` is how many steps it has taken.
     pub fn warnings(&self, own: u32, now: Instant) -> Vec<BudgetUse> {
-        let ms = |from: Instant, to: Instant| crate::run::millis(to.saturating_duration_since(from));
-        let time = (ms(self.began, now), ms(self.began, self.deadline));
         let mut nodes = self.nodes();
-        nodes[self.at].warnings(own, time)
+        let used = nodes[self.at].used();
+        nodes[self.at].warnings(&used, own, self.time(now))
+    }
+
+    /// Takes those limits as told of which most was used when an earlier process had come as far as this one now.
+    pub fn told_before(&self, own: u32, now: Instant) {
+        let mut nodes = self.nodes();
+        let spent = nodes[self.at].spent;
+        nodes[self.at].warnings(&spent, own, self.time(now));
+    }
+
+    /// Milliseconds that are used and allowed.
+    fn time(&self, now: Instant) -> (u64, u64) {
+        let ms = |from: Instant, to: Instant| crate::run::millis(to.saturating_duration_since(from));
+        (ms(self.began, now), ms(self.began, self.deadline))
     }
 
     fn nodes(&self) -> MutexGuard<'_, Vec<Node>> {
@@ -306,7 +322,7 @@ mod tests {
         let child = parent.child(agent("c"), &limits(50_000), Instant::now());
         let error = child.reserve(100, None, &model(None)).expect_err("the rest is no room for an answer");
         assert!(error.held_up, "it would fit, were nothing reserved");
-        parent.lose(held);
+        parent.lose(held, 0.0);
         let reserved = child.reserve(100, None, &model(None)).expect("what is lost does not come back");
         assert_eq!(reserved.max_output_tokens, 400);
         child.settle(reserved, Usage { input_tokens: 100, output_tokens: 10, ..Usage::default() }, None);
@@ -347,10 +363,14 @@ mod tests {
         let mut with_cost = limits(50_000);
         with_cost.max_cost_usd = Some(0.01);
         let budget = Budget::root(agent("p"), &with_cost, Instant::now());
-        assert_eq!(budget.reserve(1, None, &model(None)).expect_err("refused").limit, Limit::UnknownPrice);
+        let child = budget.child(agent("c"), &limits(50_000), Instant::now());
+        assert_eq!(child.may_ask(None), Ok(()), "all prices are known");
+        let error = child.may_ask(Some("m/m")).expect_err("refused");
+        assert_eq!((error.agent.as_str(), error.allowed), ("p", 10_000));
         with_cost.allow_unknown_price = true;
         let budget = Budget::root(agent("p"), &with_cost, Instant::now());
-        budget.lose(budget.reserve(1, None, &model(None)).expect("allowed"));
+        assert_eq!(budget.may_ask(Some("m/m")), Ok(()));
+        budget.lose(budget.reserve(1, None, &model(None)).expect("allowed"), 0.0);
         let dear = Price { input: 1.0, cached: 1.0, output: 100.0 };
         assert_eq!(budget.reserve(1, None, &model(Some(dear))).expect_err("refused").limit, Limit::Cost);
     }
@@ -390,9 +410,9 @@ mod tests {
         let text = |limit: &str, used, allowed| vec![(limit.to_owned(), used, allowed)];
         assert_eq!(told(3, 10), []);
         assert_eq!(told(4, 10), text("max_turns", 4, 5));
-        budget.recharge(Usage { input_tokens: 799, ..Usage::default() }, Some(0.001));
+        budget.charge(Spent::of(Usage { input_tokens: 799, ..Usage::default() }, Some(0.001)));
         assert_eq!(told(5, 10), []);
-        budget.recharge_lost(1, 0.007);
+        budget.charge(Spent::lost(1, 0.007));
         assert_eq!(
             told(5, 10),
             [text("max_tokens_per_invocation", 800, 1_000), text("max_cost_usd", 8_000, 10_000)].concat()

@@ -22,7 +22,7 @@ use serde_json::{json, value::RawValue};
 use tokio::time::Instant;
 
 use crate::{
-    budget::Exceeded,
+    budget::{Exceeded, Spent},
     ids,
     journal::{Entry, JournalFault, RecordedEffect},
     policy::{Decision, PolicyCall},
@@ -164,7 +164,7 @@ async fn planned(
         None => place.run.budget.tool_call(),
         Some(known) if known.over_limit => place.run.budget.may_call_tools(),
         Some(_) => {
-            place.run.budget.count_tool_call();
+            place.run.budget.replay(Spent::calls(1));
             Ok(())
         }
     };

@@ -1,7 +1,5 @@
 //! Ids that follow from a place in the tree, so that running something again finds what was recorded of it.
 
-use std::fmt::Write;
-
 use drupe_extension_api::{AgentId, EffectId, InvocationId, TurnId};
 use sha2::{Digest, Sha256};
 
@@ -49,8 +47,6 @@ fn digest(parts: &[&str]) -> String {
 
 /// Lower-case hexadecimal digits of `bytes`.
 pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
-        write!(out, "{byte:02x}").expect("writing to a string cannot fail");
-        out
-    })
+    let digit = |half: u8| char::from(b"0123456789abcdef"[usize::from(half)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }

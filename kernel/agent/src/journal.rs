@@ -91,6 +91,9 @@ pub enum Entry {
         request_hash: String,
         /// Tokens set aside for it.
         reserved_tokens: u64,
+        /// US dollars set aside for it.
+        #[serde(default)]
+        reserved_usd: f64,
     },
     /// The model answered.
     Answer {

@@ -17,6 +17,17 @@ pub trait Model: Send + Sync {
     /// What is known of the model before it is asked. Called once a step.
     fn profile(&self) -> &ModelProfile;
 
+    /// What that one of its models takes, as `provider/model`; none where that is not known. Called for each attempt.
+    fn price_of(&self, _model: &str) -> Option<Price> {
+        self.profile().price
+    }
+
+    /// One of its models whose price is not known; none where all prices are.
+    fn unpriced(&self) -> Option<&str> {
+        let profile = self.profile();
+        profile.price.is_none().then_some(profile.name.as_str())
+    }
+
     /// Asks it. The stream ends after [`ModelEvent::Done`] or [`ModelEvent::Failed`], of which there is exactly one.
     fn stream(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent>;
 }
@@ -24,13 +35,13 @@ pub trait Model: Send + Sync {
 /// What is known of a model before it is asked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelProfile {
-    /// `provider/model`.
+    /// `provider/model`; of a list the first, which is asked first.
     pub name: String,
     /// Tokens that request and answer may have together.
     pub context_window: u64,
     /// Tokens that one answer may have.
     pub max_output_tokens: u32,
-    /// US dollars for a million input, cached and output tokens; none where unknown.
+    /// US dollars for a million input, cached and output tokens: the highest that is known, none where none is.
     pub price: Option<Price>,
     /// Whether it can call tools. One that cannot is asked without any.
     pub tools: bool,
@@ -115,6 +126,8 @@ pub enum ModelEvent {
         fault: ModelFault,
         /// The model of the failed attempt, as `provider/model`.
         model: String,
+        /// The model of the attempt that follows.
+        next: String,
         /// Tokens that the failed attempt is known to have cost.
         usage: Option<Usage>,
     },
@@ -127,7 +140,7 @@ pub enum ModelEvent {
         /// The model that answered, as `provider/model`.
         model: String,
     },
-    /// There is no answer.
+    /// There is no answer: the last attempt failed, too.
     Failed(ModelFault),
 }
 

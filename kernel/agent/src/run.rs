@@ -5,6 +5,7 @@
 mod asking;
 mod children;
 mod life;
+mod past;
 mod shown;
 
 use std::{
@@ -29,9 +30,10 @@ use crate::{
     journal::{Batch, Entry, JournalFault, RecordedInvocation},
     ledger::{Ledger, Taken},
     share::Share,
-    steering::Steered,
 };
 pub(crate) use children::Child;
+pub(crate) use past::INTERRUPTED;
+use past::Past;
 use shown::Shown;
 
 /// Remarks that a turn's result holds; the rest is in its events.
@@ -62,6 +64,8 @@ pub struct Run {
     /// How often each thing was asked for outside the loop.
     asked: Mutex<HashMap<String, u32>>,
     shown: Mutex<Shown>,
+    /// Runs below it that an earlier process began, that have no end, and that nobody has come back to.
+    left: Mutex<Vec<Past>>,
 }
 
 /// Why a run must end now.
@@ -79,13 +83,12 @@ pub struct TurnOutcome {
     pub spend: Spend,
     /// Code and text of each diagnostic of the turn.
     pub diagnostics: Vec<String>,
-    /// Further messages of the user that the turn did not take in: they are to be answered like any other.
-    pub unread: Vec<Steered>,
     /// Not yet committed, so that it can be one transaction with the caller's own records.
     pub last: Batch,
 }
 
-/// Runs a turn: `agent` answers as its root. With [`TurnScope::resumed`], goes on where the journal ends.
+/// Runs a turn: `agent` answers as its root. With [`TurnScope::resumed`], goes on where the journal ends. In the end
+/// it takes no further messages of the user: those without a record of being taken in are to be answered like any other.
 pub async fn run_turn(
     scope: Arc<TurnScope>,
     agent: &Arc<dyn Agent>,
@@ -108,16 +111,17 @@ pub async fn run_turn(
         ledger: Mutex::default(),
         asked: Mutex::default(),
         shown: Mutex::default(),
+        left: Mutex::default(),
         id,
         scope,
     });
     // One box for the whole tree of futures: whoever awaits this is spared its size.
     let response = Box::pin(run.root(agent, task)).await?;
-    let unread = run.scope.steering.close();
+    run.scope.steering.close();
     run.ledger().forget_steered();
     let diagnostics =
         std::mem::take(&mut *run.scope.diagnostics.lock().unwrap_or_else(PoisonError::into_inner));
-    Ok(TurnOutcome { response, spend: run.spend(), diagnostics, unread, last: run.take_pending() })
+    Ok(TurnOutcome { response, spend: run.spend(), diagnostics, last: run.take_pending() })
 }
 
 impl Run {

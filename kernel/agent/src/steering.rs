@@ -1,7 +1,7 @@
 //! Further messages of the user for a turn that runs.
 //!
-//! A message is either taken in by the root's loop, which records it, or given back when the turn takes none any
-//! more. Nothing is in both places, and nothing gets lost between them.
+//! A message is either taken in by the root's loop, which records it, or it is not, and has no such record when the
+//! turn takes none any more. Whoever handed it over keeps it until then: it is not given back from here.
 
 use std::{
     collections::VecDeque,
@@ -54,11 +54,11 @@ impl Steering {
         state.waiting.len() < waited
     }
 
-    /// Takes no more messages from now on; gives those that nobody took in.
-    pub fn close(&self) -> Vec<Steered> {
+    /// Takes no more messages from now on, and lets go of those that nobody took in.
+    pub fn close(&self) {
         let mut state = self.state();
         state.closed = true;
-        state.waiting.drain(..).collect()
+        state.waiting.clear();
     }
 
     /// Takes the messages that wait.
@@ -66,7 +66,7 @@ impl Steering {
         self.state().waiting.drain(..).collect()
     }
 
-    /// Takes no more messages from now on; those that wait are given back by [`close`](Self::close).
+    /// Takes no more messages from now on; those that wait stay until [`close`](Self::close).
     pub(crate) fn refuse(&self) {
         self.state().closed = true;
     }
@@ -86,24 +86,24 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_taken_in_or_given_back() {
+    fn a_message_is_taken_in_or_refused() {
         let steering = Steering::default();
         assert_eq!(steering.push(message("a")), Ok(()));
         assert_eq!(steering.take(), [message("a")]);
         assert_eq!(steering.push(message("b")), Ok(()), "what took something in takes more");
         steering.refuse();
         assert_eq!(steering.push(message("c")), Err(message("c")));
-        assert_eq!(steering.close(), [message("b")]);
+        assert!(steering.remove(&message("b").turn), "it waits still");
     }
 
     #[test]
-    fn what_waits_at_the_end_is_given_back() {
+    fn what_waits_at_the_end_is_let_go_of() {
         let steering = Steering::default();
         for text in ["a", "b"] {
             assert_eq!(steering.push(message(text)), Ok(()));
         }
-        assert_eq!(steering.close(), [message("a"), message("b")]);
-        assert_eq!(steering.close(), []);
+        steering.close();
+        assert_eq!(steering.take(), []);
         assert_eq!(steering.push(message("c")), Err(message("c")));
     }
 }

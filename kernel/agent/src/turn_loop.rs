@@ -11,18 +11,19 @@ mod transcript;
 use std::sync::Arc;
 
 use drupe_extension_api::{
-    AgentResponse, Definition, EventBody, FailureClass, Message, ModelParameters, OutputSpec, ToolSpec, Usage,
+    AgentResponse, Definition, EventBody, Message, ModelParameters, OutputSpec, ToolSpec,
 };
 
 use crate::{
     agent::{LoopAgent, Task},
+    budget::Spent,
     core_tools::search_tools,
     dispatch,
     journal::{Entry, RecordedStep},
     model::AgentCard,
     prompt,
     registry::Registry,
-    run::Run,
+    run::{self, Run},
 };
 use ask::Question;
 use stop::Stop;
@@ -158,47 +159,31 @@ impl Progress<'_> {
 
     /// An earlier process asked the model and did not live to see the answer: what it had set aside counts as spent.
     fn cut_off(&mut self, step: &RecordedStep) -> Result<u32, Stop> {
-        self.run.budget.recharge(step.usage, step.cost_usd);
-        self.run.budget.recharge_lost(step.lost_tokens, step.lost_usd);
-        let lost = step.reserved_tokens;
-        if lost > 0 {
-            self.lose(step, lost)?;
+        self.spent_before(step);
+        if step.reserved_tokens > 0 {
+            self.run.budget.replay(Spent::lost(step.reserved_tokens, step.reserved_usd));
+            self.run.lost_call(step);
+            let id = self.item_id(step.step, step.attempt);
+            self.run.event(EventBody::StreamReset { id, reason: run::INTERRUPTED.into() });
+            self.charge_quotas(step.reserved_tokens, Some(step.reserved_usd))?;
         }
         // It was told with what is recorded.
-        let _ = self.run.budget.warnings(step.step, tokio::time::Instant::now());
+        self.run.budget.told_before(step.step, tokio::time::Instant::now());
         Ok(step.attempt + 1)
     }
 
-    fn lose(&mut self, step: &RecordedStep, lost: u64) -> Result<(), Stop> {
-        const REASON: &str = "a restart interrupted the model's answer";
-        let profile = self.agent.model.profile();
-        // Nobody knows which part of it was the answer's.
-        let lost_usd = profile.price.map(|price| lost as f64 * price.input.max(price.output) / 1e6);
-        self.run.budget.recharge_lost(lost, lost_usd.unwrap_or(0.0));
-        self.run.record(Entry::Failed {
-            invocation: self.run.id.clone(),
-            step: step.step,
-            attempt: step.attempt,
-            model: step.model.clone(),
-            class: FailureClass::Internal,
-            message: REASON.into(),
-            usage: Usage::default(),
-            cost_usd: Some(0.0),
-            lost_tokens: lost,
-            lost_usd: lost_usd.unwrap_or(0.0),
-        });
-        let id = self.item_id(step.step, step.attempt);
-        self.run.event(EventBody::StreamReset { id, reason: REASON.into() });
-        self.charge_quotas(lost, lost_usd)
+    /// Comes back to what an earlier process used for a step.
+    fn spent_before(&self, step: &RecordedStep) {
+        self.run.budget.replay(Spent::of(step.usage, step.cost_usd));
+        self.run.budget.replay(Spent::lost(step.lost_tokens, step.lost_usd));
     }
 
     /// Takes over a step that an earlier process recorded; `last` if it recorded no further one.
     async fn replay(&mut self, mut step: RecordedStep, last: bool) -> Result<Option<AgentResponse>, Stop> {
-        self.run.budget.step();
-        self.run.budget.recharge(step.usage, step.cost_usd);
-        self.run.budget.recharge_lost(step.lost_tokens, step.lost_usd);
+        self.run.budget.replay(Spent::step());
+        self.spent_before(&step);
         // Of these limits it was told with what is recorded.
-        let _ = self.run.budget.warnings(step.step, tokio::time::Instant::now());
+        self.run.budget.told_before(step.step, tokio::time::Instant::now());
         let Some(answer) = step.answer.take() else { return Ok(None) };
         self.answered(answer, Some(&step), last).await
     }

@@ -16,11 +16,10 @@ use crate::{
 };
 
 /// Events that a watcher of a session may lag behind. One that lags further reads the kept ones again and misses deltas
-/// only, so this need not hold a whole answer; each session that is watched has a ring of this size.
+/// only, so this need not hold a whole answer.
 const EVENTS: usize = 256;
 
-/// Messages that a subscriber of a topic may lag behind before it skips some; each topic that is followed has a ring of
-/// this size.
+/// Messages that a subscriber of a topic may lag behind before it skips some.
 const MESSAGES: usize = 1024;
 
 /// Events by session, messages by topic. Nothing here is kept: what must not be lost is in the journal.

@@ -97,9 +97,16 @@ impl Outcomes {
     }
 
     async fn give_up(&self, stub: &Stub, reason: GaveUp) -> Result<Rest, StoreError> {
-        self.queue.failed(stub.id, reason.to_string(), None).await?;
+        let why = reason.to_string();
+        let id = match &reason {
+            GaveUp::Cut(_) => self.queue.cut(stub.id, why).await?,
+            GaveUp::Tried { .. } | GaveUp::Refused(_) => {
+                self.queue.failed(stub.id, why, None).await?;
+                stub.id
+            }
+        };
         let remark = Remark {
-            id: stub.id,
+            id,
             subscriber: stub.subscriber.clone(),
             topic: stub.topic.clone(),
             correlation: stub.correlation.clone(),

@@ -16,7 +16,7 @@ use drupe_extension_api::ExtensionId;
 use drupe_journal::DueMessage;
 
 use crate::{
-    Bus, Delivered, Subscriber, admit, chain,
+    Bus, Delivered, Subscriber, admit,
     lanes::Rest,
     outcome::{JOURNAL_MS, Outcomes, Stub},
 };
@@ -144,7 +144,8 @@ impl Pull {
     /// least one. Those of the call before count as done. None come once the handle is closed, or a newer one was opened
     /// for the same extension and topic.
     ///
-    /// A message that was tried before comes alone, so that it takes no others along if it fails again.
+    /// All are of one chain, so that what is published while they are worked on counts as set off by that chain and by no
+    /// other. A message that was tried before comes alone, so that it takes no others along if it fails again.
     pub async fn next(&self, credit: u32) -> Vec<DueMessage> {
         let _reading = self.reading.lock().await;
         self.finish().await;
@@ -236,8 +237,7 @@ impl Pull {
                     }
                     continue;
                 }
-                let tried = |message: &DueMessage| message.attempts > 0;
-                if messages.first().is_some_and(|first| tried(first) || tried(&message)) {
+                if messages.first().is_some_and(|first| !together(first, &message)) {
                     break;
                 }
                 messages.push(message);
@@ -270,12 +270,16 @@ impl Pull {
         if state.newest != Some(self.number) || state.held.is_some() {
             return false;
         }
-        let mut joined = None;
-        messages.iter().for_each(|message| chain::join(&mut joined, &message.chain));
-        let (stubs, chain) = (messages.iter().map(Stub::of).collect(), joined.unwrap_or_default());
+        let chain = messages.first().map(|first| first.chain.clone()).unwrap_or_default();
+        let stubs = messages.iter().map(Stub::of).collect();
         state.held = Some(Held { by: self.number, stubs, chain, left: false });
         true
     }
+}
+
+/// Whether two messages may be handed out at once.
+fn together(first: &DueMessage, other: &DueMessage) -> bool {
+    first.attempts == 0 && other.attempts == 0 && first.chain == other.chain
 }
 
 impl Drop for Pull {

@@ -43,6 +43,10 @@ pub trait Queue: Send + Sync {
     /// A message was tried and not delivered. It is due again then, or, with none, given up: a dead letter.
     fn failed(&self, id: u64, why: String, again_at_ms: Option<i64>)
     -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// A message's chain is cut at its subscriber. It joins the one dead letter of all those of its topic that were cut
+    /// there, whose number is given.
+    fn cut(&self, id: u64, why: String) -> BoxFuture<'_, Result<u64, StoreError>>;
 }
 
 impl Queue for Store {
@@ -100,5 +104,9 @@ impl Queue for Store {
         again_at_ms: Option<i64>,
     ) -> BoxFuture<'_, Result<(), StoreError>> {
         self.message_failed(id, why, again_at_ms).boxed()
+    }
+
+    fn cut(&self, id: u64, why: String) -> BoxFuture<'_, Result<u64, StoreError>> {
+        self.message_cut(id, why).boxed()
     }
 }

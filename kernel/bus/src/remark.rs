@@ -12,7 +12,8 @@ const REMEMBERED: usize = 1024;
 /// A message was given up; it is among the dead letters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remark {
-    /// The message's number.
+    /// The number of its dead letter: the message's own, or, where its chain was cut, that of the first which was cut
+    /// for the same subscriber and topic.
     pub id: u64,
     /// Who should have got it.
     pub subscriber: String,

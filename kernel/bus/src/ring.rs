@@ -1,26 +1,39 @@
 //! Rings by name: what is sent under a name reaches those who read it then.
 //!
-//! A name has a ring only while somebody reads it, so that names that nobody reads cost nothing. Nothing is kept.
+//! Each reader has a ring of its own, which holds what that reader has not read yet and nothing else: one that keeps up
+//! costs next to nothing, however many there are. Names that nobody reads cost nothing at all.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::sync::broadcast::{
-    self,
-    error::{RecvError, TryRecvError},
-};
+use tokio::sync::Notify;
 
-/// Rings of items, each with the same room.
+/// Items for which an empty ring keeps room.
+const KEPT: usize = 32;
+
+/// Readers by name; each may lag so many items behind.
 pub(crate) struct Rings<T> {
     room: usize,
-    by_name: Mutex<HashMap<String, broadcast::Sender<T>>>,
+    by_name: Mutex<HashMap<String, Vec<Arc<Ring<T>>>>>,
 }
 
-/// Reads what is sent under one name; the ring goes with its last reader.
+/// What one reader has not read yet.
+struct Ring<T> {
+    unread: Mutex<Unread<T>>,
+    more: Notify,
+}
+
+struct Unread<T> {
+    items: VecDeque<T>,
+    /// Items that were overwritten before those.
+    skipped: u64,
+}
+
+/// Reads what is sent under one name.
 pub(crate) struct Reader<T> {
-    items: broadcast::Receiver<T>,
+    ring: Arc<Ring<T>>,
     name: String,
     rings: Arc<Rings<T>>,
 }
@@ -33,78 +46,90 @@ pub(crate) enum Found<T> {
 }
 
 impl<T: Clone> Rings<T> {
-    /// Rings of which each holds `room` items, a power of two.
+    /// Rings of which each holds `room` items.
     pub fn new(room: usize) -> Arc<Self> {
         Arc::new(Self { room, by_name: Mutex::default() })
     }
 
     /// Whether anybody reads this name.
     pub fn has(&self, name: &str) -> bool {
-        self.lock().contains_key(name)
+        lock(&self.by_name).contains_key(name)
     }
 
     /// Sends an item, which is made only if anybody reads the name.
     pub fn send(&self, name: &str, item: impl FnOnce() -> T) {
         // Under the lock: whoever begins to read before this gets the item, too.
-        if let Some(ring) = self.lock().get(name) {
-            // It cannot fail: a ring has readers.
-            let _ = ring.send(item());
+        if let Some(readers) = lock(&self.by_name).get(name) {
+            let item = item();
+            readers.iter().for_each(|ring| ring.push(item.clone(), self.room));
         }
     }
 
     /// Reads a name from now on.
     pub fn read(self: &Arc<Self>, name: &str) -> Reader<T> {
-        let mut by_name = self.lock();
-        let items = match by_name.get(name) {
-            Some(ring) => ring.subscribe(),
-            None => {
-                let (ring, items) = broadcast::channel(self.room);
-                by_name.insert(name.to_owned(), ring);
-                items
-            }
-        };
-        Reader { items, name: name.to_owned(), rings: Arc::clone(self) }
+        let unread = Mutex::new(Unread { items: VecDeque::new(), skipped: 0 });
+        let ring = Arc::new(Ring { unread, more: Notify::new() });
+        lock(&self.by_name).entry(name.to_owned()).or_default().push(Arc::clone(&ring));
+        Reader { ring, name: name.to_owned(), rings: Arc::clone(self) }
     }
 }
 
-impl<T> Rings<T> {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, broadcast::Sender<T>>> {
-        self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
+impl<T> Ring<T> {
+    fn push(&self, item: T, room: usize) {
+        let mut unread = lock(&self.unread);
+        if unread.items.len() == room {
+            unread.items.pop_front();
+            unread.skipped += 1;
+        }
+        unread.items.push_back(item);
+        drop(unread);
+        self.more.notify_one();
     }
 }
 
-impl<T: Clone> Reader<T> {
+impl<T> Reader<T> {
     /// Waits for the next item.
     pub async fn next(&mut self) -> Found<T> {
-        match self.items.recv().await {
-            Ok(item) => Found::Item(item),
-            Err(RecvError::Lagged(skipped)) => Found::Skipped(skipped),
-            // The ring is there as long as this reader; were it not, nothing would come.
-            Err(RecvError::Closed) => std::future::pending().await,
+        loop {
+            if let Some(found) = self.try_next() {
+                return found;
+            }
+            // What was sent in between has left its mark.
+            self.ring.more.notified().await;
         }
     }
 
     /// The next item, if it is there.
     pub fn try_next(&mut self) -> Option<Found<T>> {
-        match self.items.try_recv() {
-            Ok(item) => Some(Found::Item(item)),
-            Err(TryRecvError::Lagged(skipped)) => Some(Found::Skipped(skipped)),
-            Err(TryRecvError::Empty | TryRecvError::Closed) => None,
+        let mut unread = lock(&self.ring.unread);
+        if unread.skipped > 0 {
+            return Some(Found::Skipped(std::mem::take(&mut unread.skipped)));
         }
+        let item = unread.items.pop_front();
+        if unread.items.is_empty() && unread.items.capacity() > KEPT {
+            unread.items = VecDeque::new();
+        }
+        item.map(Found::Item)
     }
 
     /// Leaves out everything that was sent until now.
     pub fn skip_to_now(&mut self) {
-        self.items = self.items.resubscribe();
+        *lock(&self.ring.unread) = Unread { items: VecDeque::new(), skipped: 0 };
     }
 }
 
 impl<T> Drop for Reader<T> {
     fn drop(&mut self) {
-        let mut by_name = self.rings.lock();
-        // Counted under the lock under which others begin to read.
-        if by_name.get(&self.name).is_some_and(|ring| ring.receiver_count() <= 1) {
-            by_name.remove(&self.name);
+        let mut by_name = lock(&self.rings.by_name);
+        if let Some(readers) = by_name.get_mut(&self.name) {
+            readers.retain(|ring| !Arc::ptr_eq(ring, &self.ring));
+            if readers.is_empty() {
+                by_name.remove(&self.name);
+            }
         }
     }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -65,6 +65,7 @@ impl Run {
             model: "mock/echo".into(),
             request_hash: "0".repeat(64),
             reserved_tokens: 5000,
+            reserved_usd: 0.05,
         }
     }
 

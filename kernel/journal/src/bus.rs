@@ -1,15 +1,15 @@
 //! Durable topics: a message is a row for as long as a durable subscriber has not got it.
 //!
 //! What a subscriber shall get waits in the order in which it was published. Each message comes until it is said to be
-//! done with, or given up: then it is a dead letter, which stays until somebody retries or drops it. Messages that
-//! nobody follows leave no row.
+//! done with, or given up: then it is a [dead letter](dead). Messages that nobody follows leave no row.
 //!
 //! When something is tried again, and how often, is the caller's to decide.
+
+pub(crate) mod dead;
 
 use std::collections::HashMap;
 
 use drupe_agent::TopicMessage;
-use drupe_extension_api::control::DeadMessage;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::{
@@ -84,21 +84,6 @@ impl Store {
         self.write(Survives::Process, move |on| failed(on, id, &why, again_at_ms)).await
     }
 
-    /// Messages that were given up, the oldest first.
-    pub async fn dead_messages(&self) -> Result<Vec<DeadMessage>, StoreError> {
-        self.read(dead).await
-    }
-
-    /// Has a dead message delivered again, in its old place and with its attempts forgotten; false where there is none.
-    pub async fn retry_message(&self, id: u64) -> Result<bool, StoreError> {
-        self.write(Survives::Power, move |on| retry(on, id)).await
-    }
-
-    /// Forgets a dead message; false where there is none.
-    pub async fn drop_message(&self, id: u64) -> Result<bool, StoreError> {
-        self.write(Survives::Power, move |on| forget(on, id, true)).await
-    }
-
     /// A message that waits or was given up.
     pub async fn message(&self, id: u64) -> Result<Option<MessageRow>, StoreError> {
         self.read(move |db| message(db, id)).await
@@ -161,6 +146,9 @@ pub(crate) fn publish(on: &mut Writing<'_>, message: &TopicMessage) -> Result<()
                 "INSERT INTO deliveries (message, subscriber, dead, due_ms, why) VALUES (?1, ?2, ?3, ?4, ?5)",
             )?
             .execute((number, &subscriber, full, now, why))?;
+            if full {
+                dead::bound(on, &subscriber, on.db.last_insert_rowid())?;
+            }
         }
         on.publish(Published::Due);
     }
@@ -183,12 +171,13 @@ macro_rules! messages {
     ($rest:literal) => {
         concat!(
             "SELECT deliveries.number, subscriber, topic, payload, chain, correlation, attempts, published_ms,
-                    dead, why, due_ms
+                    dead, why, due_ms, cut
              FROM deliveries JOIN messages ON messages.number = deliveries.message ",
             $rest
         )
     };
 }
+use messages;
 
 fn due(db: &Connection, now_ms: i64, limit: usize) -> Result<Vec<DueMessage>, StoreError> {
     // From subscriber to subscriber by the index, whatever waits for each.
@@ -243,8 +232,8 @@ fn next_due_ms(db: &Connection) -> Result<Option<i64>, StoreError> {
     Ok(next.query_row([], |row| row.get(0))?)
 }
 
-/// Takes a delivery away, and its message with the last one.
-fn forget(on: &mut Writing<'_>, id: u64, dead: bool) -> Result<bool, StoreError> {
+/// Takes a delivery away, and its message with the last one; gives its subscriber, where there was one.
+fn forget(on: &mut Writing<'_>, id: u64, dead: bool) -> Result<Option<String>, StoreError> {
     let mut gone = on.statement(
         "DELETE FROM deliveries WHERE number = ?1 AND (dead = 1 OR ?2 = 0) RETURNING message, subscriber, dead",
     )?;
@@ -253,16 +242,22 @@ fn forget(on: &mut Writing<'_>, id: u64, dead: bool) -> Result<bool, StoreError>
             Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, bool>(2)?))
         })
         .optional()?;
-    let Some((message, subscriber, dead)) = found else { return Ok(false) };
+    let Some((message, subscriber, dead)) = found else { return Ok(None) };
     if !dead {
         leaves(on, &subscriber);
     }
+    orphaned(on, message)?;
+    Ok(Some(subscriber))
+}
+
+/// Takes a message away whose last delivery has gone.
+fn orphaned(on: &Writing<'_>, message: i64) -> Result<(), StoreError> {
     on.statement(
         "DELETE FROM messages WHERE number = ?1
          AND NOT EXISTS (SELECT 1 FROM deliveries WHERE deliveries.message = ?1)",
     )?
     .execute([message])?;
-    Ok(true)
+    Ok(())
 }
 
 fn leaves(on: &mut Writing<'_>, subscriber: &str) {
@@ -272,8 +267,9 @@ fn leaves(on: &mut Writing<'_>, subscriber: &str) {
 }
 
 fn failed(on: &mut Writing<'_>, id: u64, why: &str, again_at_ms: Option<i64>) -> Result<(), StoreError> {
+    // Given up for this, it is no letter of a cut chain any more.
     let mut change = on.statement(
-        "UPDATE deliveries SET attempts = attempts + 1, why = ?2, dead = ?3, due_ms = coalesce(?4, due_ms)
+        "UPDATE deliveries SET attempts = attempts + 1, why = ?2, dead = ?3, cut = 0, due_ms = coalesce(?4, due_ms)
          WHERE number = ?1 AND dead = 0 RETURNING subscriber",
     )?;
     let found = change
@@ -281,48 +277,21 @@ fn failed(on: &mut Writing<'_>, id: u64, why: &str, again_at_ms: Option<i64>) ->
         .optional()?;
     if let (Some(subscriber), None) = (found, again_at_ms) {
         leaves(on, &subscriber);
+        dead::bound(on, &subscriber, signed(id))?;
     }
     Ok(())
-}
-
-fn dead(db: &Connection) -> Result<Vec<DeadMessage>, StoreError> {
-    let mut all = db.prepare_cached(messages!("WHERE dead = 1 ORDER BY deliveries.number"))?;
-    let found = all.query_map([], |row| {
-        let message = due_row(row)?;
-        Ok(DeadMessage {
-            id: message.id,
-            topic: message.topic,
-            subscriber: message.subscriber,
-            correlation_id: message.correlation,
-            attempts: message.attempts,
-            reason: row.get::<_, Option<String>>(9)?.unwrap_or_default(),
-            published: message.published,
-            payload: message.payload,
-        })
-    })?;
-    Ok(found.collect::<Result<_, _>>()?)
-}
-
-fn retry(on: &mut Writing<'_>, id: u64) -> Result<bool, StoreError> {
-    let mut change = on.statement(
-        "UPDATE deliveries SET dead = 0, attempts = 0, due_ms = ?2 WHERE number = ?1 AND dead = 1
-         RETURNING subscriber",
-    )?;
-    let found = change.query_row((signed(id), on.now_ms()), |row| row.get::<_, String>(0)).optional()?;
-    let Some(subscriber) = found else { return Ok(false) };
-    on.cache.waiting.remove(&subscriber);
-    on.publish(Published::Due);
-    Ok(true)
 }
 
 /// A message that waits or was given up.
 pub(crate) fn message(db: &Connection, id: u64) -> Result<Option<MessageRow>, StoreError> {
     let mut one = db.prepare_cached(messages!("WHERE deliveries.number = ?1"))?;
     let found = one.query_row([signed(id)], |row| {
+        let (why, cut) = (row.get::<_, Option<String>>(9)?, count(row, 11)?);
         Ok(MessageRow {
             message: due_row(row)?,
             dead: row.get(8)?,
-            why: row.get(9)?,
+            why: why
+                .map(|why| if cut > 1 { format!("the latest of {cut} that were cut: {why}") } else { why }),
             due: timestamp(row.get(10)?),
         })
     });

@@ -11,8 +11,8 @@ use foldhash::fast::RandomState;
 use crate::{transcript::Runs, usage};
 
 /// Sessions and turns that are remembered at least: those that a busy daemon works on at the same time, some hundred
-/// bytes each.
-const KEPT: usize = 1024;
+/// bytes each. Others are read back.
+const KEPT: usize = 256;
 
 /// The most that is remembered of what a turn recorded, as bytes of its rows: a longer turn is read back.
 const RECORDED: usize = 64 * 1024;

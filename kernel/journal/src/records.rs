@@ -1,5 +1,5 @@
 //! The loop's records. What they mean is the loop's business: they are read back in the order in which they were
-//! committed, and put together by [`RecordedInvocation::apply`].
+//! committed, and put together by [`RecordedInvocation::of`].
 
 use drupe_agent::{Batch, Entry, Journal, JournalFault, RecordedInvocation};
 use drupe_extension_api::{EffectClass, EffectId, InvocationId, SessionId};
@@ -76,11 +76,7 @@ fn load(db: &Connection, invocation: &InvocationId) -> Result<Option<RecordedInv
          WHERE turns.finished_ms IS NULL AND log.turn = turns.number AND instr(entries, ?1) > 0
          ORDER BY log.id",
     )?;
-    let mut found = None;
-    for entries in rows.query_map([invocation.as_str()], |row| log::recorded(row, 0))? {
-        for entry in entries?.into_iter().filter(|entry| entry.invocation() == invocation) {
-            found.get_or_insert_with(RecordedInvocation::default).apply(entry);
-        }
-    }
-    Ok(found)
+    let found = rows.query_map([invocation.as_str()], |row| log::recorded(row, 0))?;
+    let entries = found.collect::<Result<Vec<_>, _>>()?;
+    Ok(RecordedInvocation::of(invocation, entries.into_iter().flatten()))
 }

@@ -10,7 +10,8 @@
 //! | `outbox` | an answer: `due` → `sending` → `sent`, or `uncertain`, which is never left | its turn's number |
 //! | `followers` | a durable subscription | `subscriber`, `topic` |
 //! | `messages` | a message of a topic, for as long as there is a delivery of it | `number` |
-//! | `deliveries` | such a message on its way to one subscriber, waiting or `dead` | `number`, in order of publication |
+//! | `deliveries` | such a message on its way to one subscriber, waiting or `dead`; one that is dead may stand for all that were `cut` at its topic, the latest of which is its message | `number`, in order of publication |
+//! | `let_go` | how many dead deliveries of a subscriber were let go, because there were too many | `subscriber` |
 //! | `restarts` | a restart that was asked for, until it is consumed | `number` |
 //! | `extension_states` | one step of an extension's life | `number` |
 //! | `extension_settings` | an extension that the operator turned on or off, over its manifest | `extension` |
@@ -176,6 +177,7 @@ CREATE TABLE audit (
 ) STRICT;
 ",
     include_str!("schema/version_3.sql"),
+    include_str!("schema/version_4.sql"),
 ];
 
 /// The version that this release reads and writes.

@@ -54,7 +54,7 @@ pub struct Standing {
     pub name: String,
 }
 
-/// A reservation, to be given back to [`Quotas::settle`] or [`Quotas::lose`].
+/// A reservation, to be given back to [`Quotas::settle`].
 ///
 /// One that is dropped instead, as when the future of a run is, counts as used whole: what the provider has done
 /// by then is not known.
@@ -162,11 +162,17 @@ impl Quotas {
         self.close(&mut hold, tokens, usd.map_or(0, micros))
     }
 
-    /// Ends a reservation of whose call nobody knows what it used: all of it counts. Gives the warnings that are
-    /// newly due.
-    pub fn lose(&self, mut hold: Hold) -> Vec<BudgetUse> {
-        let (tokens, micros) = (hold.tokens, hold.micros);
-        self.close(&mut hold, tokens, micros)
+    /// Counts what nothing was reserved for, whatever is left: it was used already. Gives the warnings that are newly
+    /// due.
+    pub fn charge(&self, who: Spender<'_>, tokens: u64, usd: f64, now_ms: i64) -> Vec<BudgetUse> {
+        let mut state = self.state_at(now_ms);
+        state.know(who);
+        let day = state.day;
+        state.each(who.session, who.agent, day, |_, tally| {
+            tally.meter(Unit::Tokens).settle(0, tokens);
+            tally.meter(Unit::Micros).settle(0, micros(usd));
+        });
+        self.warnings(&mut state, who, day)
     }
 
     /// How much of each bound is used: the day's, and of agents and active sessions those of the one that has used most.

@@ -1,5 +1,7 @@
 //! Why there is no model: everything that is said before a model is asked.
 
+use drupe_agent::budget::UnknownPrice;
+
 /// Why there is no model for a name, or no [`Models`](crate::Models) for the settings.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelsError {
@@ -79,6 +81,9 @@ pub enum ModelsError {
         /// What it cannot.
         what: String,
     },
+    /// A cost limit was set that could not be held.
+    #[error("{0}")]
+    UnknownPrice(UnknownPrice),
     /// A scripted model's file cannot be used.
     #[error("{0}")]
     Script(String),

@@ -13,8 +13,8 @@ use std::{
     time::Duration,
 };
 
-use drupe_agent::{Model, ModelProfile, model::Price};
-use drupe_extension_api::ModelParameters;
+use drupe_agent::{Model, ModelProfile, budget::UnknownPrice, model::Price};
+use drupe_extension_api::{DefinitionLimits, ModelParameters};
 use reqwest::Url;
 
 use crate::{
@@ -106,10 +106,11 @@ impl Models {
 
     /// The model for `names`, tried in order; no names mean the default model. See [`resolve_for`](Self::resolve_for).
     pub fn resolve(&self, names: &[String]) -> Result<Resolved, ModelsError> {
-        self.resolve_for(names, &ModelParameters::default())
+        self.resolve_for(names, &ModelParameters::default(), &DefinitionLimits::default())
     }
 
-    /// The model for `names` that can do what `parameters` ask for.
+    /// The model for `names` that can do what `parameters` ask for, and whose cost can be held within `limits`: where
+    /// these or the operator bound it, each model of the list must have a known price.
     ///
     /// With no provider configured every name leads to the offline model, with a diagnostic. A name that leads
     /// nowhere, because its provider is not configured or nobody knows it, is left out where others remain, with a
@@ -119,16 +120,27 @@ impl Models {
         &self,
         names: &[String],
         parameters: &ModelParameters,
+        limits: &DefinitionLimits,
     ) -> Result<Resolved, ModelsError> {
         let found = search::find(self, names)?;
         let chain = Chain::new(found.links).ok_or(ModelsError::NoDefault)?;
         chain.supports(parameters).map_err(|(model, what)| ModelsError::Unsupported { model, what })?;
+        if let Some(unknown) = chain.unpriced().and_then(|model| self.unknown_price(model, limits)) {
+            return Err(ModelsError::UnknownPrice(unknown));
+        }
         Ok(Resolved { model: Arc::new(chain), diagnostics: found.diagnostics })
     }
 
     /// Whether any provider can be asked at all, other than the offline model.
     pub fn configured(&self) -> bool {
         self.providers.values().any(|p| !matches!(p.backend, Backend::Offline))
+    }
+
+    /// The cost limit that could not be held for a model without a price, if one was set.
+    fn unknown_price(&self, model: &str, limits: &DefinitionLimits) -> Option<UnknownPrice> {
+        let set = self.settings.cost_limit.clone();
+        let set = set.map(|limit| UnknownPrice { limit, model: model.to_owned() });
+        set.or_else(|| UnknownPrice::under(limits, model))
     }
 
     fn link(&self, provider: &Provider, model: &str) -> Link {
@@ -277,6 +289,8 @@ fn free_gate(name: &str) -> Arc<Gate> {
     Gate::new(name, usize::MAX, Duration::from_secs(86_400))
 }
 
+#[cfg(test)]
+mod cost_tests;
 #[cfg(test)]
 #[path = "resolve_tests.rs"]
 mod tests;

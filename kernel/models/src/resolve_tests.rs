@@ -380,7 +380,10 @@ fn settings_that_cannot_work_are_refused() {
 fn a_parameter_that_the_provider_lacks_is_an_error_at_load() {
     let models = Models::new(both()).unwrap();
     let parameters = ModelParameters { temperature: Some(3.0), ..ModelParameters::default() };
-    let error = models.resolve_for(&["gpt-mini".to_owned()], &parameters).err().unwrap();
+    let error = models
+        .resolve_for(&["gpt-mini".to_owned()], &parameters, &DefinitionLimits::default())
+        .err()
+        .unwrap();
     assert!(
         matches!(&error, ModelsError::Unsupported { model, .. } if model == "openai/gpt-mini"),
         "{error}"
@@ -396,7 +399,8 @@ fn what_a_model_cannot_is_said_by_the_operator_before_the_catalogue() {
     let parameters = ModelParameters { temperature: Some(1.0), ..ModelParameters::default() };
     let resolve = |settings: &ModelsSettings| {
         let models = Models::new(settings.clone()).unwrap();
-        let resolved = models.resolve_for(&["openai/gpt-mini".to_owned()], &parameters);
+        let resolved =
+            models.resolve_for(&["openai/gpt-mini".to_owned()], &parameters, &DefinitionLimits::default());
         (resolved.map(|_| ()), profile_of(&models, "openai/gpt-mini").tools)
     };
     let (refused, tools) = resolve(&settings);

@@ -62,21 +62,34 @@ impl Chain {
     }
 }
 
-/// Any model of a list may answer: what holds for the list is the least room and the highest price.
+/// Any model of a list may answer: what holds for the list is the least room and the highest price that is known.
 fn narrow(profile: &mut ModelProfile, other: &ModelProfile) {
     profile.context_window = profile.context_window.min(other.context_window);
     profile.max_output_tokens = profile.max_output_tokens.min(other.max_output_tokens);
-    profile.price = profile.price.zip(other.price).map(|(a, b)| Price {
-        input: a.input.max(b.input),
-        cached: a.cached.max(b.cached),
-        output: a.output.max(b.output),
-    });
+    profile.price = match (profile.price, other.price) {
+        (Some(a), Some(b)) => Some(Price {
+            input: a.input.max(b.input),
+            cached: a.cached.max(b.cached),
+            output: a.output.max(b.output),
+        }),
+        (a, b) => a.or(b),
+    };
     profile.tools &= other.tools;
 }
 
 impl Model for Chain {
     fn profile(&self) -> &ModelProfile {
         &self.profile
+    }
+
+    fn price_of(&self, model: &str) -> Option<Price> {
+        let profile = self.links.iter().map(|link| link.source.profile()).find(|p| p.name == model);
+        profile.and_then(|profile| profile.price)
+    }
+
+    fn unpriced(&self) -> Option<&str> {
+        let mut profiles = self.links.iter().map(|link| link.source.profile());
+        profiles.find(|profile| profile.price.is_none()).map(|profile| profile.name.as_str())
     }
 
     fn stream(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
@@ -219,7 +232,7 @@ impl Asking {
         }
         self.retries += 1;
         self.stage = Stage::Waiting(until);
-        self.retry(fault)
+        self.retry(fault, self.at)
     }
 
     /// Up to when this model may be asked once more, and may take to begin its answer.
@@ -233,7 +246,7 @@ impl Asking {
     /// Done with this model: on to the next one, or to the end.
     fn give_up(&mut self, mut fault: ModelFault) -> ModelEvent {
         if self.at + 1 < self.links.len() && Instant::now() < self.deadline {
-            let event = self.retry(fault.clone());
+            let event = self.retry(fault.clone(), self.at + 1);
             self.given_up.push(fault.message);
             self.at += 1;
             self.began = Instant::now();
@@ -249,9 +262,11 @@ impl Asking {
         ModelEvent::Failed(fault)
     }
 
-    fn retry(&self, fault: ModelFault) -> ModelEvent {
+    /// An attempt failed, and the model at `next` is asked after it.
+    fn retry(&self, fault: ModelFault, next: usize) -> ModelEvent {
         tracing::debug!(model = self.model(), %fault, "another attempt follows");
-        ModelEvent::Retry { usage: fault.usage, fault, model: self.model().to_owned() }
+        let next = self.links[next].source.profile().name.clone();
+        ModelEvent::Retry { usage: fault.usage, fault, model: self.model().to_owned(), next }
     }
 
     fn model(&self) -> &str {

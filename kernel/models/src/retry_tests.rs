@@ -124,8 +124,9 @@ async fn play(links: Vec<Link>, timeout_ms: u64, max_retries: u32) -> String {
         Chain::new(links).unwrap().stream(request(timeout_ms, max_retries)).collect().await;
     let words = events.iter().map(|event| match event {
         ModelEvent::Text(text) => text.clone(),
-        ModelEvent::Retry { model, usage, .. } => {
-            format!("retry({model},{})", usage.map_or(0, |u| u.total()))
+        ModelEvent::Retry { model, next, usage, .. } => {
+            let next = if next == model { String::new() } else { format!(" to {next}") };
+            format!("retry({model}{next},{})", usage.map_or(0, |u| u.total()))
         }
         ModelEvent::Done { model, .. } => format!("done({model})"),
         ModelEvent::Failed(fault) => format!("failed({:?}: {})", fault.class, fault.message),
@@ -185,7 +186,7 @@ async fn a_wait_beyond_the_deadline_leads_to_the_next_model_at_once() {
     let (_, first) = fake("a/x", vec![Act::Fault(slow)]);
     let (_, second) = fake("b/y", vec![]);
     let begun = Instant::now();
-    assert_eq!(play(vec![first, second], 60_000, 3).await, "half retry(a/x,3) default done(b/y)");
+    assert_eq!(play(vec![first, second], 60_000, 3).await, "half retry(a/x to b/y,3) default done(b/y)");
     assert_eq!(begun.elapsed(), Duration::ZERO);
 }
 
@@ -193,7 +194,7 @@ async fn a_wait_beyond_the_deadline_leads_to_the_next_model_at_once() {
 async fn a_model_that_hangs_leaves_time_to_the_next() {
     let (first, one) = fake("a/x", vec![Act::Hang, Act::Hang, Act::Hang]);
     let (_, two) = fake("b/y", vec![]);
-    assert_eq!(play(vec![one, two], 50_000, 9).await, "retry(a/x,0) retry(a/x,0) default done(b/y)");
+    assert_eq!(play(vec![one, two], 50_000, 9).await, "retry(a/x,0) retry(a/x to b/y,0) default done(b/y)");
     assert_eq!(first.asked.lock().unwrap().len(), 2);
 }
 
@@ -219,7 +220,7 @@ async fn after_its_rest_a_provider_is_probed_by_one_request_alone() {
     };
     let (probe, beside) = tokio::join!(probe, beside);
     assert!(probe.starts_with("failed(Timeout"), "{probe}");
-    assert_eq!(beside, "retry(a/x,0) default done(b/y)");
+    assert_eq!(beside, "retry(a/x to b/y,0) default done(b/y)");
     assert_eq!(source.asked.lock().unwrap().len(), 6);
 }
 
@@ -229,7 +230,10 @@ async fn the_next_model_takes_over_from_one_that_fails() {
     let (_, second) = fake("b/y", vec![Act::Fault(ModelFault::fatal(FailureClass::Auth, "no"))]);
     let (_, third) = fake("c/z", vec![]);
     let played = play(vec![first, second, third], 60_000, 1).await;
-    assert_eq!(played, "half retry(a/x,3) half retry(a/x,3) half retry(b/y,3) default done(c/z)");
+    assert_eq!(
+        played,
+        "half retry(a/x,3) half retry(a/x to b/y,3) half retry(b/y to c/z,3) default done(c/z)"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -237,7 +241,7 @@ async fn a_list_that_fails_as_a_whole_says_why_of_each() {
     let (_, first) = fake("a/x", vec![Act::Fault(ModelFault::fatal(FailureClass::Config, "one"))]);
     let (_, second) = fake("b/y", vec![Act::Fault(ModelFault::fatal(FailureClass::Auth, "two"))]);
     let played = play(vec![first, second], 60_000, 1).await;
-    assert_eq!(played, "half retry(a/x,3) half failed(Auth: no model of the list answered: one; two)");
+    assert_eq!(played, "half retry(a/x to b/y,3) half failed(Auth: no model of the list answered: one; two)");
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,14 +261,14 @@ async fn a_provider_at_rest_is_passed_over_without_being_asked() {
     let (_, other) = fake("b/y", vec![]);
     play(vec![link.clone()], 60_000, 4).await;
     assert_eq!(source.asked.lock().unwrap().len(), 5);
-    assert_eq!(play(vec![link.clone(), other], 60_000, 2).await, "retry(a/x,0) default done(b/y)");
+    assert_eq!(play(vec![link.clone(), other], 60_000, 2).await, "retry(a/x to b/y,0) default done(b/y)");
     assert_eq!(source.asked.lock().unwrap().len(), 5);
     tokio::time::sleep(Duration::from_secs(31)).await;
     assert_eq!(play(vec![link], 60_000, 2).await, "default done(a/x)");
 }
 
 #[test]
-fn a_list_has_the_least_room_and_no_price_unless_all_have_one() {
+fn a_list_has_the_least_room_and_the_highest_price_that_is_known() {
     let price = |input| Some(Price { input, cached: 1.0, output: 1.0 });
     let profile = |name: &str, context_window, price| ModelProfile {
         name: name.to_owned(),
@@ -277,7 +281,24 @@ fn a_list_has_the_least_room_and_no_price_unless_all_have_one() {
     narrow(&mut both, &profile("b/y", 5, price(2.0)));
     assert_eq!(both, profile("a/x", 5, price(2.0)));
     narrow(&mut both, &profile("c/z", 7, None));
-    assert_eq!(both, profile("a/x", 5, None));
+    assert_eq!(both, profile("a/x", 5, price(2.0)));
+}
+
+#[test]
+fn each_model_of_a_list_has_its_own_price() {
+    let price = |input| Some(Price { input, cached: 1.0, output: 1.0 });
+    let link = |name: &str, price| {
+        let profile = ModelProfile { price, ..fake(name, vec![]).0.profile.clone() };
+        let (acts, asked) = (Mutex::default(), Mutex::default());
+        let source = Arc::new(Fake { profile, acts, asked, since: Instant::now() });
+        Link { source, gate: Gate::new(name, 4, Duration::from_secs(20)) }
+    };
+    let chain = Chain::new(vec![link("a/x", price(1.0)), link("b/y", price(2.0))]).unwrap();
+    assert_eq!((chain.price_of("a/x"), chain.price_of("b/y")), (price(1.0), price(2.0)));
+    assert_eq!((chain.profile().price, chain.unpriced()), (price(2.0), None));
+    let chain = Chain::new(vec![link("a/x", price(1.0)), link("c/z", None)]).unwrap();
+    assert_eq!((chain.price_of("a/x"), chain.price_of("c/z")), (price(1.0), None));
+    assert_eq!((chain.profile().price, chain.unpriced()), (price(1.0), Some("c/z")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -324,14 +345,14 @@ async fn one_that_hangs_or_has_no_place_leaves_time_to_the_next_where_all_bounds
         let (_, first) = fake("a/x", vec![act]);
         let (_, second) = fake("b/y", vec![]);
         let played = play(vec![first, second], 20_000, 2).await;
-        assert_eq!(played, format!("retry(a/x,{cost}) default done(b/y)"));
+        assert_eq!(played, format!("retry(a/x to b/y,{cost}) default done(b/y)"));
     }
     let (source, first) = fake("a/x", vec![]);
     let (_, second) = fake("b/y", vec![]);
     let soon = Instant::now() + Duration::from_secs(1);
     let held: Vec<_> = futures_util::future::join_all((0..4).map(|_| first.gate.enter(soon))).await;
     assert!(held.iter().all(Result::is_ok));
-    assert_eq!(play(vec![first, second], 20_000, 2).await, "retry(a/x,0) default done(b/y)");
+    assert_eq!(play(vec![first, second], 20_000, 2).await, "retry(a/x to b/y,0) default done(b/y)");
     assert!(source.asked.lock().unwrap().is_empty());
 }
 

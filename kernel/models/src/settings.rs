@@ -20,6 +20,8 @@ pub struct ModelsSettings {
     pub catalogue: BTreeMap<String, CatalogueEntry>,
     /// The model of a provider that is named alone and has no `default_model`, by the provider's name.
     pub defaults: BTreeMap<String, String>,
+    /// The key of a cost limit that the operator set for everything; then no model is taken whose price is not known.
+    pub cost_limit: Option<String>,
     /// Providers that could be configured and are not, each with the variable that it lacks, in order of preference.
     pub missing: Vec<(String, String)>,
 }

@@ -7,7 +7,7 @@ use drupe_extension_api::{
     control::{Explanation, ItemArgument, ItemText, SessionStatus, TraceArgument, TurnTrace},
 };
 use drupe_insight::{self as insight, LimitUse};
-use drupe_journal::{Found, TurnRows};
+use drupe_journal::{DueMessage, Found, MessageRow, TurnRows};
 
 use crate::kernel::{Kernel, store_fault};
 
@@ -126,11 +126,18 @@ pub async fn item(kernel: &Kernel, ask: ItemArgument) -> Result<ItemText, Fault>
 pub async fn dead(kernel: &Kernel, again: bool, id: u64) -> Result<(), Fault> {
     let found =
         if again { kernel.store.retry_message(id).await } else { kernel.store.drop_message(id).await };
-    match found.map_err(store_fault)? {
-        true => Ok(()),
-        false => Err(Fault::not_found(format!("no message `{id}` was given up"))
-            .help("`drupe bus dead list` shows those that were")),
+    if found.map_err(store_fault)? {
+        return Ok(());
     }
+    let row = kernel.store.message(id).await.map_err(store_fault)?;
+    Err(match row.filter(|row| again && row.dead) {
+        Some(MessageRow { message: DueMessage { subscriber, topic, .. }, .. }) => Fault::invalid(format!(
+            "message {id} cannot be delivered again: `{subscriber}` does not follow `{topic}` any more"
+        ))
+        .help(format!("have it follow `{topic}` and try again, or `drupe bus dead drop {id}`")),
+        None => Fault::not_found(format!("no message `{id}` was given up"))
+            .help("`drupe bus dead list` shows those that were"),
+    })
 }
 
 fn nothing(id: &str) -> Fault {

@@ -296,7 +296,9 @@ impl Owner {
             )));
         }
         let snapshot = kernel.snapshot();
-        let models = kernel.models.resolve_for(&ask.definition.models, &ask.definition.parameters);
+        let RunAgent { definition, .. } = &ask;
+        let models =
+            kernel.models.resolve_for(&definition.models, &definition.parameters, &definition.limits);
         let model = models.map_err(|error| Fault::new(FaultCode::NotConfigured, error.to_string()))?.model;
         let mut offer = wiring::Offer::new(Some(model.profile()), &kernel.config);
         let mut add = |tool| offer.add(tool).map_err(|error| Fault::invalid(error.to_string()));

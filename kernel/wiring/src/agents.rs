@@ -81,7 +81,7 @@ fn entry(
         None => {
             let resolved = context
                 .models
-                .resolve_for(&definition.models, &definition.parameters)
+                .resolve_for(&definition.models, &definition.parameters, &definition.limits)
                 .map_err(|error| part.fault(format!("`agent.model`: {error}")))?;
             notices.extend(resolved.diagnostics);
             let registry = offer(Some(resolved.model.profile()))?;

@@ -29,7 +29,7 @@ pub fn build(
     let fault = |extension, reason| WireFault { extension, reason };
     let resolved = context
         .models
-        .resolve_for(&settings.models, &settings.parameters)
+        .resolve_for(&settings.models, &settings.parameters, &settings.limits)
         .map_err(|error| fault(None, format!("`orchestrator.model`: {error}")))?;
     notices.extend(resolved.diagnostics);
     let model = resolved.model;

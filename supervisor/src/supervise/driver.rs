@@ -257,6 +257,8 @@ impl Driver {
                 let good_config = !config.is_empty() && kept.is_ok();
                 self.remembered(kept, output);
                 let good_extensions = self.keep_extensions(extensions, output);
+                // From here on it mostly waits; the start passed through much that it will not need again.
+                drupe_memory::give_back();
                 let drain_timeout = Duration::from_millis(drain_timeout_ms).min(LONGEST_DRAIN);
                 Event::Ready { drain_timeout, good_config, good_extensions }
             }

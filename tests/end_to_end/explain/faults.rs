@@ -222,7 +222,13 @@ fn money_that_does_not_suffice() {
 
 #[test]
 fn a_price_that_nobody_knows() {
-    let asked = restless().config("orchestrator:\n  limits: {max_cost_usd: 1}\n").ask("hello");
+    let config = "  profiles:\n    local/test: {input_usd: 0, output_usd: 0}\norchestrator:\n  limits: {max_cost_usd: 1}\n";
+    let unknown = |daemon: &Daemon| {
+        let manifest = "id: sub\nname: Sub\ndescription: Does things.\nagent:\n  model: local/other\n  \
+                        instructions: You are sub.\n";
+        daemon.write("extensions/sub/manifest.yaml", manifest);
+    };
+    let asked = calls("agent_sub", json!({"task": "go"}), 1).config(config).prepare(unknown).ask("hello");
     asked.tells("an unknown price", &["the model's price is unknown", "allow_unknown_price: true"], RAN);
 }
 

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{AgentOf, House, TOKENS, answers, call, field, restless, results, row, spread, tokens};
 use crate::harness::{
     model_server::{Say, latest, offered},
+    unique,
     wire::Wire,
 };
 
@@ -242,16 +243,77 @@ fn a_run_costs_so_much() {
 
 #[test]
 fn under_a_cost_limit_a_price_must_be_known_unless_it_is_allowed() {
-    check(Case {
-        limit: "allow_unknown_price",
-        agents: &[("one", "  limits: {max_cost_usd: 1}\n")],
-        says: &["`max_cost_usd`", "price of its model is unknown", "`allow_unknown_price: true`"],
-        told: Some((0, 1_000_000)),
-        ..Case::default()
-    });
+    let limited = "  limits: {max_cost_usd: 1}\n";
     let allowed = "  limits: {max_cost_usd: 1, allow_unknown_price: true}\n";
-    let house = House::build("", "", &[("one", allowed)], |_| Say::Text("done".into()));
+    let agents = [("one", limited), ("two", allowed), ("three", "")];
+    let house = House::build("", "", &agents, |_| Say::Text("done".into()));
+    refused(&house, "one", &["`max_cost_usd` is set", "`local/test`", "`allow_unknown_price: true`"]);
+    for agent in ["two", "three"] {
+        assert_eq!(house.daemon.turn("s", &format!("@{agent} go"))["content"], "done");
+    }
+    // The limit of a run holds for those below it, too: which they are is known when they are called.
+    let config = "orchestrator: {limits: {max_cost_usd: 1}}\n";
+    let house = House::build(FREE, config, &[("two", UNKNOWN)], |request| spread(request, 1));
+    let turn = house.daemon.turn("s", "go");
+    row("max_cost_usd", &turn, &field(&turn, "content"), house.requests());
+    let below = results(&turn).into_iter().map(|(_, content)| content).collect::<String>();
+    assert!(below.contains("agent `orchestrator`: `max_cost_usd` is set, but"), "{turn}");
+    assert!(below.contains("`local/other`") && below.contains(r#""class":"budget""#), "{turn}");
+    assert_eq!(house.requests(), 2, "the agent below asked nothing: {turn}");
+    assert_eq!(house.exceeded("s")[0]["limit"], "allow_unknown_price");
+    assert_eq!(house.daemon.turn("t", "@two go")["content"], "done", "by itself it has no such limit");
+}
+
+const FREE: &str = "input_usd: 0, output_usd: 0";
+const UNKNOWN: &str = "  model: local/other\n";
+
+/// The agent was not loaded; why is told.
+fn refused(house: &House, agent: &str, says: &[&str]) {
+    let (_, why) = house.daemon.extension(agent);
+    println!("| {agent} | {} |", why.replace('\n', " "));
+    assert!(says.iter().all(|part| why.contains(part)), "{why}");
+    let turn = house.daemon.turn("s", &format!("@{agent} go"));
+    assert_eq!((&turn["status"], house.requests()), (&json!("error"), 0), "{turn}");
+}
+
+#[test]
+fn under_the_operator_s_cost_limit_every_price_must_be_known() {
+    let agents = [("one", ""), ("two", UNKNOWN), ("three", "  model: [local/test, local/other]\n")];
+    let config = "limits: {day: {max_cost_usd: 100}}\n";
+    let house = House::build(FREE, config, &agents, |_| Say::Text("done".into()));
+    let says = [
+        "`limits.day.max_cost_usd` is set",
+        "`local/other`",
+        "`models.profiles.local/other`",
+        "0 for a free model",
+    ];
+    refused(&house, "two", &says);
+    refused(&house, "three", &says);
+    // Whoever names a model for one turn is told the same.
+    let error = with_model(&house, "local/other").expect_err("it is refused");
+    assert!(says.iter().all(|part| error.contains(part)), "{error}");
     assert_eq!(house.daemon.turn("s", "@one go")["content"], "done");
+}
+
+#[test]
+fn a_model_for_one_turn_needs_a_price_where_its_agent_has_a_cost_limit() {
+    let config = "orchestrator: {limits: {max_cost_usd: 1}}\n";
+    let house = House::build(FREE, config, &[], |_| Say::Text("done".into()));
+    let turn = with_model(&house, "local/other").expect("it is taken in");
+    row("max_cost_usd", &turn, &field(&turn, "error"), house.requests());
+    assert!(
+        field(&turn, "error").starts_with("`max_cost_usd` is set, but the price of model `local/other`"),
+        "{turn}"
+    );
+    assert_eq!((&turn["class"], house.requests()), (&json!("config"), 0), "{turn}");
+    assert_eq!(with_model(&house, "local/test").expect("it is taken in")["content"], "done");
+}
+
+/// A turn with that model, or why there is none.
+fn with_model(house: &House, model: &str) -> Result<Value, String> {
+    let message = json!({"external_id": unique(), "session": "s", "text": "go", "model": model});
+    let turn = house.daemon.client().ask("turn.submit", message)?;
+    Ok(house.daemon.wait(turn["turn"].as_str().expect("a turn")))
 }
 
 #[test]

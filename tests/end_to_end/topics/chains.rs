@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::{
-    correlation, dead, follower, publish, put, requests, scene, told, turns, until_dead, until_turns,
+    correlation, dead, follower, publish, put, requests, scene, session_of, told, turns, until_cut,
+    until_dead, until_turns,
 };
 use crate::harness::until;
 
@@ -27,6 +28,45 @@ fn an_agent_that_its_own_message_would_set_off_is_not_asked() {
     let asked = requests(&server, "clerk");
     assert_eq!(asked.len(), 3, "two steps of the first turn, one of the last: {asked:#?}");
     assert_eq!(told(&daemon, "clerk"), 1);
+}
+
+#[test]
+fn an_agent_that_follows_its_own_results_has_one_dead_letter_however_often_it_runs() {
+    const RUNS: u64 = 4;
+    let (server, daemon) = scene(|d| put(d, "clerk", &follower("clerk", &["agent_result"], "")));
+    for run in 1..=RUNS {
+        // A turn of another agent sets it off, and its own result is cut.
+        assert_eq!(daemon.turn(&format!("s{run}"), "hello")["status"], "success");
+        let letters = until_cut(&daemon, run);
+        assert_eq!((letters.len(), &letters[0]["cut"]), (1, &json!(run)), "{letters:#?}");
+        assert_eq!(letters[0]["payload"]["agent"], "clerk");
+        assert_eq!(vec![letters[0]["correlation_id"].clone()], correlation(&daemon, &format!("s{run}")));
+        let heard = || (told(&daemon, "clerk") as u64 == run).then_some(());
+        until("it was told", heard).unwrap_or_else(|| panic!("{}", daemon.log()));
+        if run == 2 {
+            daemon.kill_kernel();
+        }
+    }
+    assert_eq!(requests(&server, "clerk").len() as u64, RUNS);
+    let letter = dead(&daemon).remove(0);
+    let number = letter["id"].to_string();
+    let shown = daemon.says(&["bus", "dead"]);
+    assert!(shown.contains("the latest of 4 that were cut: the chain of events is cut"), "{shown}");
+    let why = daemon.says(&["why", &number]);
+    assert!(
+        why.contains("latest of 4 that were cut") && why.contains("comes back to agent `clerk`"),
+        "{why}"
+    );
+    // What is told names the letter, whatever message it was told of.
+    let named = format!("message {number} of `agent_result`");
+    let given_up = |e: &serde_json::Value| e["data"]["code"] == "event_given_up";
+    let mut events = daemon.events(&session_of(&daemon, "clerk"));
+    events.retain(given_up);
+    assert!(events.iter().all(|e| e.to_string().contains(&named)), "{events:#?}");
+    // Delivered again it is cut again, and no message more.
+    daemon.says(&["bus", "dead", "retry", &number]);
+    assert_eq!(until_dead(&daemon, 1), [letter]);
+    assert_eq!(requests(&server, "clerk").len() as u64, RUNS);
 }
 
 #[test]

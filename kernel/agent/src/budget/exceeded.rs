@@ -1,6 +1,6 @@
 //! What is said when a limit of a run stops work.
 
-use drupe_extension_api::{AgentId, BudgetUse, LimitScope};
+use drupe_extension_api::{AgentId, BudgetUse, DefinitionLimits, LimitScope};
 
 /// Which limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,8 +11,6 @@ pub enum Limit {
     Tokens,
     /// `max_cost_usd`.
     Cost,
-    /// A price is unknown where a cost limit holds.
-    UnknownPrice,
     /// `max_tool_calls`.
     ToolCalls,
     /// `max_invocations`.
@@ -30,7 +28,6 @@ impl Limit {
             Self::Turns => "max_turns",
             Self::Tokens => "max_tokens_per_invocation",
             Self::Cost => "max_cost_usd",
-            Self::UnknownPrice => "allow_unknown_price",
             Self::ToolCalls => "max_tool_calls",
             Self::Invocations => "max_invocations",
             Self::Time => "time_budget_ms",
@@ -41,6 +38,47 @@ impl Limit {
     /// How much of it a run has used.
     pub(crate) fn told(self, used: u64, allowed: u64) -> BudgetUse {
         BudgetUse { limit: self.key().into(), scope: LimitScope::Run, used, allowed, resets: None }
+    }
+}
+
+/// A cost limit that was set cannot be kept, since nobody knows what a model costs.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{limit}` is set, but the price of model `{model}` is not known: give it with `input_usd` and `output_usd` of \
+     `models.profiles.{model}` (0 for a free model){}", if limit == Limit::Cost.key() { ", or set `allow_unknown_price: true`" } else { "" }
+)]
+pub struct UnknownPrice {
+    /// The key that sets the limit.
+    pub limit: String,
+    /// The model, as `provider/model`.
+    pub model: String,
+}
+
+impl UnknownPrice {
+    /// That of a run with those limits, unless they allow it.
+    pub fn under(limits: &DefinitionLimits, model: &str) -> Option<Self> {
+        let binds = limits.max_cost_usd.is_some() && !limits.allow_unknown_price;
+        binds.then(|| Self { limit: Limit::Cost.key().to_owned(), model: model.to_owned() })
+    }
+}
+
+/// A model may not be asked under the cost limit of a run, since nobody knows its price.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("agent `{agent}`: {unknown}")]
+pub struct Unpriced {
+    /// Whose limit it is.
+    pub agent: AgentId,
+    /// The limit, in millionths of a dollar.
+    pub allowed: u64,
+    /// Which limit and which model.
+    pub unknown: UnknownPrice,
+}
+
+impl Unpriced {
+    /// As events tell it: by the key that would let the model be asked.
+    pub fn told(&self) -> BudgetUse {
+        let (limit, allowed) = ("allow_unknown_price".into(), self.allowed);
+        BudgetUse { limit, scope: LimitScope::Run, used: 0, allowed, resets: None }
     }
 }
 
@@ -83,11 +121,6 @@ impl std::fmt::Display for Exceeded {
                 "agent `{agent}` has used ${:.4} of ${:.4} (`max_cost_usd`), and the next model call may cost more",
                 *used as f64 / 1e6,
                 *allowed as f64 / 1e6
-            ),
-            Limit::UnknownPrice => write!(
-                f,
-                "agent `{agent}` has a cost limit (`max_cost_usd`), but the price of its model is unknown; set \
-                 `allow_unknown_price: true` or give the price under `models.profiles`"
             ),
             Limit::ToolCalls => {
                 write!(f, "agent `{agent}` has used {used} of the {allowed} tool calls of `max_tool_calls`")

@@ -21,10 +21,10 @@ pub(super) async fn plan(
     known: &RecordedEffect,
 ) -> Result<Plan, JournalFault> {
     if let Some((status, content)) = known.result.clone() {
-        // What the call set off will not run again, and so would not be charged. Calls outside the loop were charged
-        // when the run began again.
+        // What the call set off will not run again: what it spent is come back to here, and for calls outside the loop
+        // when the run begins again.
         if place.step != OUTSIDE {
-            place.run.recharge(ids::child_of_effect(&known.effect), true).await?;
+            place.run.replay_below(ids::child_of_effect(&known.effect)).await?;
         }
         if let Some(tool) = bounds.registry.get(&request.name).filter(|_| status == ToolStatus::Ok) {
             tool.tool().replayed(&request.arguments, &content, place.run);

@@ -1,9 +1,6 @@
 //! A journal without a file.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use drupe_extension_api::{EffectId, InvocationId, SessionId};
 use futures_util::future::BoxFuture;
@@ -38,13 +35,8 @@ impl Journal for MemoryJournal {
         &self,
         invocation: InvocationId,
     ) -> BoxFuture<'_, Result<Option<RecordedInvocation>, JournalFault>> {
-        let mut found: HashMap<InvocationId, RecordedInvocation> = HashMap::new();
-        for entry in
-            self.batches().into_iter().flat_map(|b| b.entries).filter(|e| *e.invocation() == invocation)
-        {
-            found.entry(invocation.clone()).or_default().apply(entry);
-        }
-        Box::pin(std::future::ready(Ok(found.remove(&invocation))))
+        let entries = self.batches().into_iter().flat_map(|b| b.entries);
+        Box::pin(std::future::ready(Ok(RecordedInvocation::of(&invocation, entries))))
     }
 
     fn output(

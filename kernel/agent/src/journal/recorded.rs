@@ -2,16 +2,22 @@
 //!
 //! It deliberately decides nothing: what a recorded thing means for a run that goes on is decided where it goes on.
 
-use drupe_extension_api::{AgentResponse, EffectClass, EffectId, Message, Spend, ToolStatus, TurnId, Usage};
+use drupe_extension_api::{
+    AgentId, AgentResponse, EffectClass, EffectId, InvocationId, Message, Spend, ToolStatus, TurnId, Usage,
+};
 
 use super::{Compaction, Entry};
-use crate::dispatch::OUTSIDE;
+use crate::{budget::Spent, dispatch::OUTSIDE};
 
 /// What is recorded of an invocation.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RecordedInvocation {
+    /// Whose run it is.
+    pub agent: Option<AgentId>,
     /// Its task.
     pub task: String,
+    /// The runs that began below it, whoever asked for them, in order.
+    pub below: Vec<InvocationId>,
     /// Its steps, in order.
     pub steps: Vec<RecordedStep>,
     /// How it ended, if it did.
@@ -31,6 +37,8 @@ pub struct RecordedStep {
     pub model: String,
     /// Tokens set aside for that attempt; 0 once its end is recorded.
     pub reserved_tokens: u64,
+    /// US dollars set aside for it, likewise.
+    pub reserved_usd: f64,
     /// Tokens of attempts that count as used although their end was never seen.
     pub lost_tokens: u64,
     /// US dollars that those may have cost.
@@ -67,23 +75,39 @@ pub struct RecordedEffect {
 }
 
 impl RecordedInvocation {
-    /// Adds one entry that belongs to this invocation; entries come in the order of their commits.
-    pub fn apply(&mut self, entry: Entry) {
+    /// What `entries` tell of a run, which come in the order of their commits; none if it never began. What tells of
+    /// other runs is passed over, apart from the beginning of those below it.
+    pub fn of(invocation: &InvocationId, entries: impl IntoIterator<Item = Entry>) -> Option<Self> {
+        let mut found: Option<Self> = None;
+        for entry in entries {
+            match &entry {
+                _ if entry.invocation() == invocation => found.get_or_insert_default().apply(entry),
+                Entry::Begin { invocation: below, parent: Some(parent), .. } if parent == invocation => {
+                    found.iter_mut().for_each(|found| found.below.push(below.clone()));
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
+    fn apply(&mut self, entry: Entry) {
         match entry {
-            Entry::Begin { task, .. } => self.task = task,
-            Entry::Step { step, attempt, model, reserved_tokens, .. } => {
+            Entry::Begin { agent, task, .. } => (self.agent, self.task) = (Some(agent), task),
+            Entry::Step { step, attempt, model, reserved_tokens, reserved_usd, .. } => {
                 let at = self.step(step);
-                at.lost_tokens = at.lost_tokens.saturating_add(at.reserved_tokens);
-                (at.attempt, at.model, at.reserved_tokens) = (attempt, model, reserved_tokens);
+                (at.lost_tokens, at.lost_usd) = (at.lost(), at.lost_usd());
+                (at.attempt, at.model) = (attempt, model);
+                (at.reserved_tokens, at.reserved_usd) = (reserved_tokens, reserved_usd);
             }
             Entry::Answer { step, message, usage, cost_usd, .. } => {
                 let at = self.step(step);
                 at.answer = Some(message);
-                at.spent(usage, cost_usd);
+                at.ended(usage, cost_usd);
             }
             Entry::Failed { step, usage, cost_usd, lost_tokens, lost_usd, .. } => {
                 let at = self.step(step);
-                at.spent(usage, cost_usd);
+                at.ended(usage, cost_usd);
                 at.lost_tokens = at.lost_tokens.saturating_add(lost_tokens);
                 at.lost_usd += lost_usd;
             }
@@ -91,7 +115,7 @@ impl RecordedInvocation {
                 let at = self.step(step);
                 at.compactions.push(compaction);
                 if !model.is_empty() {
-                    at.spent(usage, cost_usd);
+                    at.ended(usage, cost_usd);
                 }
             }
             Entry::Steered { step, turn, message, .. } => self.step(step).steered.push((turn, message)),
@@ -122,14 +146,17 @@ impl RecordedInvocation {
         notes.collect()
     }
 
-    /// Tokens of model calls of its own whose end was never seen.
-    pub fn lost_tokens(&self) -> u64 {
-        self.steps.iter().map(RecordedStep::lost).fold(0, u64::saturating_add)
-    }
-
-    /// US dollars that those may have cost, as far as it was recorded.
-    pub fn lost_usd(&self) -> f64 {
-        self.steps.iter().map(|step| step.lost_usd).sum()
+    /// What it is recorded to have used: the sum that it ended with, which holds those below it, or that of its own
+    /// steps. What its own model calls lost is in neither, and added.
+    pub fn spent(&self) -> Spent {
+        let mut spent: Spent = self.steps.iter().map(RecordedStep::lost_calls).sum();
+        if self.response.is_some() {
+            spent += self.spend.into();
+        } else {
+            spent += Spent::run();
+            spent += self.steps.iter().map(RecordedStep::spent).sum();
+        }
+        spent
     }
 
     fn step(&mut self, step: u32) -> &mut RecordedStep {
@@ -148,9 +175,30 @@ impl RecordedStep {
         self.lost_tokens.saturating_add(self.reserved_tokens)
     }
 
+    /// US dollars that those may have cost.
+    pub fn lost_usd(&self) -> f64 {
+        self.lost_usd + self.reserved_usd
+    }
+
+    fn lost_calls(&self) -> Spent {
+        Spent::lost(self.lost(), self.lost_usd())
+    }
+
+    /// What it has used, but for the calls that were lost.
+    fn spent(&self) -> Spent {
+        let turns = u32::from(self.answer.is_some());
+        Spent { turns, tool_calls: self.tool_calls(), ..Spent::of(self.usage, self.cost_usd) }
+    }
+
+    /// Tool calls that count as such.
+    pub(crate) fn tool_calls(&self) -> u32 {
+        let calls = self.effects.iter().filter(|effect| !effect.over_limit).count();
+        u32::try_from(calls).unwrap_or(u32::MAX)
+    }
+
     /// The end of the attempt that ran.
-    fn spent(&mut self, usage: Usage, cost_usd: Option<f64>) {
-        self.reserved_tokens = 0;
+    fn ended(&mut self, usage: Usage, cost_usd: Option<f64>) {
+        (self.reserved_tokens, self.reserved_usd) = (0, 0.0);
         self.usage += usage;
         if usage.total() > 0 {
             self.cost_usd = self.cost_usd.zip(cost_usd).map(|(sum, more)| sum + more);

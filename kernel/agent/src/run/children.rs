@@ -1,10 +1,11 @@
-//! Runs below a run: how they begin, end, and count when an earlier process ran them.
+//! Runs below a run: how they begin and end.
 
 use std::sync::{Arc, Mutex};
 
-use drupe_extension_api::{AgentId, AgentResponse, FailureClass, InvocationId, Spend, wire::HookPoint};
+use drupe_extension_api::{
+    AgentId, AgentResponse, DefinitionLimits, FailureClass, InvocationId, wire::HookPoint,
+};
 use drupe_limits::GatePermit;
-use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -15,9 +16,7 @@ use super::{
 use crate::{
     agent::{Agent, Task},
     budget::{Exceeded, Limit},
-    dispatch::OUTSIDE,
     ids,
-    journal::{JournalFault, RecordedInvocation},
     share::{self, Share},
 };
 
@@ -95,6 +94,10 @@ impl Run {
         if let Err(refusal) = self.may_call(agent.id(), same_agent) {
             return self.refused(refusal);
         }
+        // Whoever reads the journal finds a run below those that called it.
+        if let Err(fault) = self.commit().await {
+            return AgentResponse::error(FailureClass::Internal, fault.to_string());
+        }
         let work = async {
             // The loop of the same agent is within the place that the agent has.
             let permit = match same_agent {
@@ -147,6 +150,29 @@ impl Run {
         Ok(())
     }
 
+    /// A run of `agent` below this one, which has not begun, and below which none may stand.
+    pub(super) fn below(&self, agent: AgentId, child: Child, limits: &DefinitionLimits) -> Self {
+        let now = Instant::now();
+        let mut path = self.path.clone();
+        path.push(agent.clone());
+        Self {
+            scope: Arc::clone(&self.scope),
+            parent: Some(self.id.clone()),
+            path,
+            depth_left: 0,
+            budget: self.budget.child(agent.clone(), limits, now),
+            agent,
+            cancel: child.cancel,
+            share: child.share,
+            started: now,
+            ledger: Mutex::default(),
+            asked: Mutex::default(),
+            shown: Mutex::default(),
+            left: Mutex::default(),
+            id: child.id,
+        }
+    }
+
     /// Runs a child that may be called.
     async fn run_child(
         self: &Arc<Self>,
@@ -155,25 +181,11 @@ impl Run {
         child: Child,
         same_agent: bool,
     ) -> AgentResponse {
+        self.came_back_to(&child.id);
         let limits = agent.limits();
-        let now = Instant::now();
-        let mut path = self.path.clone();
-        path.push(agent.id().clone());
-        let run = Arc::new(Self {
-            scope: Arc::clone(&self.scope),
-            agent: agent.id().clone(),
-            parent: Some(self.id.clone()),
-            path,
-            depth_left: (self.depth_left - u32::from(!same_agent)).min(limits.max_depth),
-            budget: self.budget.child(agent.id().clone(), limits, now),
-            cancel: child.cancel,
-            share: child.share,
-            started: now,
-            ledger: Mutex::default(),
-            asked: Mutex::default(),
-            shown: Mutex::default(),
-            id: child.id,
-        });
+        let mut run = self.below(agent.id().clone(), child, limits);
+        run.depth_left = (self.depth_left - u32::from(!same_agent)).min(limits.max_depth);
+        let run = Arc::new(run);
         let mut begun = Begun { parent: self, child: Arc::clone(&run), reported: true };
         match run.enter().await {
             Err(fault) => return AgentResponse::error(FailureClass::Internal, fault.to_string()),
@@ -192,60 +204,8 @@ impl Run {
         run.ask_after(HookPoint::AfterAgent, || outcome(&response)).await;
         response
     }
-
-    /// Charges what a run and all below it spent in an earlier process. Those below one that ended are in its sum,
-    /// apart from the tokens of model calls whose end was never seen.
-    pub(crate) fn recharge(
-        &self,
-        invocation: InvocationId,
-        in_no_sum: bool,
-    ) -> BoxFuture<'_, Result<(), JournalFault>> {
-        Box::pin(async move {
-            let Some(recorded) = self.scope.journal.load(invocation).await? else { return Ok(()) };
-            self.budget.recharge_lost(recorded.lost_tokens(), recorded.lost_usd());
-            if in_no_sum {
-                let spend = sum(&recorded);
-                self.budget.recharge_run(&spend);
-            }
-            let ended = recorded.response.is_some();
-            for effect in recorded.steps.iter().flat_map(|s| &s.effects) {
-                self.recharge(ids::child_of_effect(&effect.effect), in_no_sum && !ended).await?;
-            }
-            Ok(())
-        })
-    }
-}
-
-impl Run {
-    /// Charges the calls that an earlier process made within this run outside the loop. The code that made them may
-    /// not ask for them again: the call on whose behalf it did may have its result.
-    pub(super) async fn recharge_outside(&self, recorded: &RecordedInvocation) -> Result<(), JournalFault> {
-        for effect in recorded.steps.iter().filter(|s| s.step == OUTSIDE).flat_map(|s| &s.effects) {
-            self.budget.count_tool_call();
-            if effect.result.is_some() {
-                self.recharge(ids::child_of_effect(&effect.effect), true).await?;
-            }
-        }
-        Ok(())
-    }
 }
 
 fn stopped() -> Refusal {
     Refusal::new(FailureClass::Cancelled, "it was stopped before it began")
-}
-
-/// What a run is recorded to have spent: the sum that it ended with, or that of its own steps.
-fn sum(recorded: &RecordedInvocation) -> Spend {
-    if recorded.response.is_some() {
-        return recorded.spend;
-    }
-    let mut spend = Spend { invocations: 1, cost_usd: Some(0.0), ..Spend::default() };
-    for step in &recorded.steps {
-        spend.usage += step.usage;
-        spend.turns += u32::from(step.answer.is_some());
-        let calls = step.effects.iter().filter(|effect| !effect.over_limit).count();
-        spend.tool_calls += u32::try_from(calls).unwrap_or(u32::MAX);
-        spend.cost_usd = spend.cost_usd.zip(step.cost_usd).map(|(a, b)| a + b);
-    }
-    spend
 }

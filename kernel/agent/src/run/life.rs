@@ -14,7 +14,7 @@ use super::Run;
 use crate::{
     agent::{Agent, Task},
     dispatch::OUTSIDE,
-    journal::{Entry, JournalFault, RecordedInvocation},
+    journal::{Entry, JournalFault},
     topics::{self, MAX_HOPS, TopicMessage},
 };
 
@@ -74,15 +74,13 @@ impl Run {
 
     /// Takes over what an earlier process recorded of the run.
     pub(super) async fn enter(&self) -> Result<Entered, JournalFault> {
-        let Some(recorded) = self.recorded().await? else { return Ok(Entered::New) };
-        if let RecordedInvocation { response: Some(response), .. } = recorded {
-            // The run itself is in the sum.
-            self.recharge(self.id.clone(), true).await?;
-            return Ok(Entered::Ended(response));
+        if !self.scope.resumed {
+            return Ok(Entered::New);
         }
-        self.budget.count_invocation();
-        self.recharge_outside(&recorded).await?;
-        Ok(Entered::Begun)
+        match self.past(self.id.clone()).await? {
+            None => Ok(Entered::New),
+            Some(past) => Ok(self.go_on(past).map_or(Entered::Begun, Entered::Ended)),
+        }
     }
 
     /// Whether a sub-agent may begin; counts it.
@@ -178,6 +176,7 @@ impl Run {
     /// Ends what it left running, makes the response true, and records the end.
     pub(super) fn complete(&self, response: &mut AgentResponse) {
         self.cancel.cancel();
+        self.end_left();
         self.end_plan();
         self.ledger().close(&self.id, &self.place());
         let spend = self.spend();

@@ -114,7 +114,7 @@ async fn every_limit_of_a_run_stops_it_and_says_so() {
     check(limited(|l| l.max_tokens_per_invocation = 300), "max_tokens_per_invocation", Budget, says, 5).await;
     let endless = Endless { price: dear, ..limited(|l| l.max_cost_usd = Some(0.004)) };
     check(endless, "max_cost_usd", Budget, "of $0.0040 (`max_cost_usd`)", 2).await;
-    let says = "price of its model is unknown";
+    let says = "`max_cost_usd` is set, but the price of model `plays/script` is not known";
     check(limited(|l| l.max_cost_usd = Some(0.004)), "allow_unknown_price", Budget, says, 0).await;
     let says = "5 of the 5 tool calls of `max_tool_calls`";
     let seen = check(limited(|l| l.max_tool_calls = 5), "max_tool_calls", Budget, says, 6).await;
@@ -306,7 +306,12 @@ async fn a_failed_call_is_given_back_only_where_nothing_can_have_been_used() {
     let told = fault(Network).began().with_usage(usage);
     // What was reported before the answer broke off did not count what came of it.
     assert_eq!(failing(vec![half()], told).await, (0, 9));
-    let retry = ModelEvent::Retry { fault: fault(Network), model: "plays/script".into(), usage };
+    let retry = ModelEvent::Retry {
+        fault: fault(Network),
+        model: "plays/script".into(),
+        next: "plays/script".into(),
+        usage,
+    };
     assert_eq!(failing(vec![half(), retry], fault(Auth)).await, (0, 9));
 }
 
@@ -315,7 +320,7 @@ async fn attempts_that_are_repeated_cannot_outrun_a_budget() {
     let usage = Some(Usage { input_tokens: 400, ..Usage::default() });
     let retry = || {
         let fault = ModelFault::transient(FailureClass::Model, "it broke");
-        ModelEvent::Retry { fault, model: "plays/script".into(), usage }
+        ModelEvent::Retry { fault, model: "plays/script".into(), next: "plays/script".into(), usage }
     };
     let events = [vec![retry(), retry(), retry()], ScriptedModel::say("never")].concat();
     let mut small = definition("main");

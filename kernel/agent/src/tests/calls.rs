@@ -194,7 +194,7 @@ async fn the_model_is_offered_its_tools_sorted_by_name_and_the_same_bytes_each_s
 async fn every_attempt_of_the_model_is_accounted_for() {
     let usage = Some(Usage { input_tokens: 7, ..Usage::default() });
     let fault = ModelFault::transient(FailureClass::Network, "the line broke");
-    let retry = ModelEvent::Retry { fault, model: "plays/first".into(), usage };
+    let retry = ModelEvent::Retry { fault, model: "plays/first".into(), next: "plays/script".into(), usage };
     let events = [vec![ModelEvent::Text("half".into()), retry], ScriptedModel::say("whole")].concat();
     let seen = Case::of(&[Reply::Gives(events)], []).run().await;
     assert_eq!(seen.response.content, "whole");

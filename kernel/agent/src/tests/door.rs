@@ -112,8 +112,8 @@ pub struct Seen {
     pub events: Vec<(Option<AgentRef>, EventBody)>,
     pub entries: Vec<Entry>,
     pub messages: Vec<TopicMessage>,
-    /// Diagnostics as the outcome has them, and messages of the user that were not taken in.
-    pub outcome: (Vec<String>, Vec<Steered>),
+    /// Diagnostics as the outcome has them.
+    pub outcome: Vec<String>,
     pub model: Arc<Plays>,
     pub elapsed: Duration,
 }
@@ -164,6 +164,7 @@ impl Case {
         };
         (self.scope)(&mut scope);
         let scope = Arc::new(scope);
+        let steering = Arc::clone(&scope.steering);
         let limits = self.agent.limits().clone();
         let task = Task::new("do it");
         let outcome =
@@ -176,11 +177,13 @@ impl Case {
             events: batches.iter().flat_map(|b| b.events.clone()).collect(),
             messages: batches.iter().flat_map(|b| b.messages.clone()).collect(),
             entries: batches.into_iter().flat_map(|b| b.entries).collect(),
-            outcome: (outcome.diagnostics, outcome.unread),
+            outcome: outcome.diagnostics,
             model: self.model,
             elapsed: began.elapsed(),
         };
         assert_eq!(gate.available_permits(), run::GATE, "the gate is free again");
+        let late = Steered { turn: TurnId::new("late").expect("valid"), text: "late".into() };
+        assert_eq!(steering.push(late.clone()), Err(late), "a turn that has ended takes nothing in");
         seen.holds();
         seen
     }
@@ -210,7 +213,7 @@ impl Seen {
         }
         let told = self.diagnostics();
         // Those of an earlier process stand in its events only.
-        let own: Vec<&str> = self.outcome.0.iter().filter_map(|d| d.split(':').next()).collect();
+        let own: Vec<&str> = self.outcome.iter().filter_map(|d| d.split(':').next()).collect();
         assert!(told.ends_with(&own), "{told:?} does not end with {own:?}");
         assert!(!self.response.content.trim().is_empty());
         let success = self.response.status == ResponseStatus::Success;

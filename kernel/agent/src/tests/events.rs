@@ -39,7 +39,8 @@ async fn reasoning_is_an_item_of_its_own() {
 #[tokio::test]
 async fn reasoning_of_an_attempt_that_is_repeated_is_one_item() {
     let fault = ModelFault::transient(FailureClass::Model, "it broke");
-    let retry = ModelEvent::Retry { fault, model: "plays/script".into(), usage: None };
+    let retry =
+        ModelEvent::Retry { fault, model: "plays/script".into(), next: "plays/script".into(), usage: None };
     let again = reasons("half", vec![retry, ModelEvent::Reasoning("whole".into())]);
     let Reply::Gives(events) = again else { panic!("it gives") };
     let events = [events, ScriptedModel::say("done")].concat();

@@ -41,6 +41,8 @@ pub fn call(calls: &[(&str, &str)]) -> Reply {
 /// place after a crash.
 pub struct Plays {
     pub profile: ModelProfile,
+    /// Of a list, what each of its models takes; empty where it is no list.
+    pub prices: HashMap<&'static str, Option<Price>>,
     pub scripts: HashMap<String, Vec<Reply>>,
     /// Answers before the scripts do, by what the request says.
     pub by_request: Option<Box<ByRequest>>,
@@ -60,7 +62,7 @@ impl Plays {
         };
         let scripts =
             scripts.iter().map(|(agent, replies)| ((*agent).to_owned(), replies.to_vec())).collect();
-        Self { profile, scripts, by_request: None, requests: Mutex::default() }
+        Self { profile, prices: HashMap::new(), scripts, by_request: None, requests: Mutex::default() }
     }
 
     pub fn requests(&self) -> Vec<ModelRequest> {
@@ -76,6 +78,10 @@ impl Plays {
 impl Model for Plays {
     fn profile(&self) -> &ModelProfile {
         &self.profile
+    }
+
+    fn price_of(&self, model: &str) -> Option<Price> {
+        self.prices.get(model).copied().unwrap_or(self.profile.price)
     }
 
     fn stream(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {

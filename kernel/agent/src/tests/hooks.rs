@@ -97,7 +97,7 @@ async fn every_point_is_asked_in_its_place_with_its_facts() {
     assert_eq!(facts(BeforeAgent)["path"], serde_json::json!(["main", "sub"]));
     assert_eq!(facts(TurnEnd)["status"], "success");
     assert_eq!(seen.diagnostics(), ["hook_late"]);
-    assert_eq!(seen.outcome.0, ["hook_late: it was late"]);
+    assert_eq!(seen.outcome, ["hook_late: it was late"]);
 }
 
 #[tokio::test]

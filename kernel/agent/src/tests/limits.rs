@@ -76,7 +76,8 @@ async fn a_child_may_spend_no_more_than_its_parent_has_left() {
 async fn cost_is_bounded_and_an_unknown_price_is_not_guessed() {
     let definition = || limited(|l| l.max_cost_usd = Some(0.003));
     let script = endless();
-    check(definition(), &script, tool(), FailureClass::Budget, &["price of its model is unknown"]).await;
+    let says = ["agent `main`: `max_cost_usd` is set", "price of model `plays/script` is not known"];
+    check(definition(), &script, tool(), FailureClass::Budget, &says).await;
     let mut model = Plays::new(&[("main", &script)]);
     model.profile.price = Some(Price { input: 10.0, cached: 1.0, output: 20.0 });
     let model = Arc::new(model);

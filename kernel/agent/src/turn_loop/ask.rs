@@ -75,7 +75,7 @@ impl Progress<'_> {
             return Err(fault.into());
         }
         let asked = Asked { step, attempt, item: item.as_deref(), bytes, began: Instant::now() };
-        let mut got = Collected::new();
+        let mut got = Collected::new(self.model_name().to_owned());
         let events = self.agent.model.stream(self.request(question, max_output_tokens));
         let given = match self.read(asked, events, &mut got).await {
             Ok(ended) => Ok(self.answered_by(asked, got, ended, reserved)),
@@ -116,9 +116,10 @@ impl Progress<'_> {
         let scope = &self.run.scope;
         let profile = self.agent.model.profile();
         let input = scope.ratios.tokens(&profile.name, question.bytes);
+        self.run.budget.may_ask(self.agent.model.unpriced())?;
         let own = self.run.budget.reserve(input, Some(question.max_output_tokens), profile)?;
         let usd = profile.price.map(|_| own.usd);
-        match scope.quotas.reserve(self.spender(), own.tokens, usd, scope.clock.now_ms()) {
+        match scope.quotas.reserve(self.spender(), own.tokens(), usd, scope.clock.now_ms()) {
             Ok(hold) => Ok(Reserved { own, hold }),
             Err(error) => {
                 self.run.budget.settle(own, Usage::default(), Some(0.0));
@@ -139,7 +140,8 @@ impl Progress<'_> {
             attempt: question.attempt,
             model: self.model_name().to_owned(),
             request_hash: question.hash.clone(),
-            reserved_tokens: reserved.own.tokens,
+            reserved_tokens: reserved.own.tokens(),
+            reserved_usd: reserved.own.usd,
         });
         if let Some(id) = &question.item {
             let kind = ItemKind::AgentMessage;
@@ -166,18 +168,19 @@ impl Progress<'_> {
     }
 
     /// Charges and tells an answer.
-    fn answered_by(&self, asked: Asked<'_>, got: Collected, ended: Ended, reserved: Reserved) -> Given {
+    fn answered_by(&self, asked: Asked<'_>, mut got: Collected, ended: Ended, reserved: Reserved) -> Given {
         let estimated = ended.usage.is_none();
+        got.model = ended.model;
         if let Some(usage) = ended.usage {
-            self.run.scope.ratios.observe(&ended.model, asked.bytes, usage.input_tokens);
+            self.run.scope.ratios.observe(&got.model, asked.bytes, usage.input_tokens);
         }
         let mut usage = ended.usage.unwrap_or_else(|| self.estimate(asked.bytes, &got));
-        let cost_usd = self.cost(&usage);
+        let cost_usd = self.cost(&got.model, &usage);
         self.run.budget.settle(reserved.own, usage, cost_usd);
         self.tell(self.run.scope.quotas.settle(reserved.hold, usage.total(), cost_usd));
-        self.attempt(asked, &got, ended.model.clone(), (usage, estimated), ended.stop.name());
+        self.attempt(asked, &got, (usage, estimated), ended.stop.name());
         if ended.stop == StopReason::Length {
-            let message = format!("the answer of {} was cut off at its bound on tokens", ended.model);
+            let message = format!("the answer of {} was cut off at its bound on tokens", got.model);
             self.diagnostic("answer_cut", &message);
         }
         self.items_done(asked, &got, ItemOutcome::Ok);
@@ -189,7 +192,7 @@ impl Progress<'_> {
             reasoning: Some(got.reasoning).filter(|r| !r.is_empty()),
             calls: got.calls,
             provider_items: got.provider_items,
-            model: ended.model,
+            model: got.model,
             usage,
             cost_usd,
             estimated: estimated || got.failed_estimated,
@@ -207,7 +210,7 @@ impl Progress<'_> {
         };
         let (mut used, mut used_usd) = (Usage::default(), Some(0.0));
         let (lost_tokens, lost_usd) = if let Some((usage, _)) = known {
-            (used, used_usd) = (usage, self.cost(&usage));
+            (used, used_usd) = (usage, self.cost(&got.model, &usage));
             self.run.budget.settle(reserved.own, used, used_usd);
             self.tell(quotas.settle(reserved.hold, used.total(), used_usd));
             (0, 0.0)
@@ -215,15 +218,17 @@ impl Progress<'_> {
             self.give_back(reserved);
             (0, 0.0)
         } else {
-            let lost = (reserved.own.tokens, reserved.own.usd);
-            self.run.budget.lose(reserved.own);
-            self.tell(quotas.lose(reserved.hold));
+            // Of the worst case, what that model takes for it.
+            let usd = self.cost(&got.model, &reserved.own.worst).unwrap_or(0.0);
+            let lost = (reserved.own.tokens(), usd);
+            self.run.budget.lose(reserved.own, usd);
+            self.tell(quotas.settle(reserved.hold, lost.0, Some(usd)));
             lost
         };
-        let (model, message) = (self.model_name().to_owned(), stop.reason());
+        let message = stop.reason();
         // An attempt that a limit stopped before it was sent is none.
         if !matches!(stop, Stop::Exceeded(_) | Stop::Quota(_)) {
-            self.attempt(asked, &got, model.clone(), known.unwrap_or((used, true)), &message);
+            self.attempt(asked, &got, known.unwrap_or((used, true)), &message);
         }
         used += got.failed_usage;
         used_usd = used_usd.zip(got.failed_cost).map(|(last, failed)| last + failed);
@@ -232,7 +237,7 @@ impl Progress<'_> {
             invocation: self.run.id.clone(),
             step: asked.step,
             attempt: asked.attempt,
-            model,
+            model: got.model,
             class: stop.class(),
             message,
             usage: used,

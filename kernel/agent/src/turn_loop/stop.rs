@@ -5,7 +5,7 @@ use drupe_limits::QuotaExceeded;
 
 use super::Progress;
 use crate::{
-    budget::{Exceeded, Limit},
+    budget::{Exceeded, Limit, Unpriced},
     journal::JournalFault,
     model::ModelFault,
     prompt,
@@ -16,6 +16,8 @@ use crate::{
 pub(super) enum Stop {
     /// A limit of a run.
     Exceeded(Exceeded),
+    /// A cost limit of a run, and a model without a price.
+    Unpriced(Unpriced),
     /// A limit of the day, the session or the agent.
     Quota(Box<QuotaExceeded>),
     Window {
@@ -34,6 +36,12 @@ pub(super) enum Stop {
 impl From<Exceeded> for Stop {
     fn from(error: Exceeded) -> Self {
         Self::Exceeded(error)
+    }
+}
+
+impl From<Unpriced> for Stop {
+    fn from(error: Unpriced) -> Self {
+        Self::Unpriced(error)
     }
 }
 
@@ -61,7 +69,9 @@ impl From<Over> for Stop {
 impl Stop {
     pub(super) fn class(&self) -> FailureClass {
         match self {
-            Self::Exceeded(_) | Self::Quota(_) | Self::Window { .. } => FailureClass::Budget,
+            Self::Exceeded(_) | Self::Unpriced(_) | Self::Quota(_) | Self::Window { .. } => {
+                FailureClass::Budget
+            }
             Self::Cancelled => FailureClass::Cancelled,
             Self::Timeout => FailureClass::Timeout,
             Self::Model(fault) => fault.class,
@@ -75,6 +85,7 @@ impl Stop {
     pub(super) fn reason(&self) -> String {
         match self {
             Self::Exceeded(error) => error.to_string(),
+            Self::Unpriced(error) => error.to_string(),
             Self::Quota(error) => error.to_string(),
             Self::Window { needed, window } => format!(
                 "the conversation needs about {needed} tokens, but the model's window holds {window}; ask for less at \
@@ -113,6 +124,10 @@ impl Progress<'_> {
         let class = stop.class();
         let reason = match &stop {
             Stop::Exceeded(error) => {
+                self.run.event(EventBody::BudgetExceeded(error.told()));
+                stop.reason()
+            }
+            Stop::Unpriced(error) => {
                 self.run.event(EventBody::BudgetExceeded(error.told()));
                 stop.reason()
             }

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::{Progress, Stop};
 use crate::{
+    budget::Spent,
     model::{ModelEvent, ModelFault, StopReason},
     run::millis,
 };
@@ -18,6 +19,8 @@ use crate::{
 pub(super) struct Collected {
     /// When the present attempt began. The time before a repetition, which the model waits, counts as its own.
     began: Instant,
+    /// The model of the present attempt, as `provider/model`.
+    pub model: String,
     pub text: String,
     pub reasoning: String,
     pub calls: Vec<ToolCallRequest>,
@@ -54,9 +57,10 @@ pub(super) struct Ended {
 }
 
 impl Collected {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(model: String) -> Self {
         Self {
             began: Instant::now(),
+            model,
             text: String::new(),
             reasoning: String::new(),
             calls: Vec::new(),
@@ -104,8 +108,9 @@ impl Progress<'_> {
                 Some(ModelEvent::Reasoning(delta)) => self.reasoning(asked, got, delta),
                 Some(ModelEvent::ToolCall(call)) => got.calls.push(call),
                 Some(ModelEvent::ProviderItems(items)) => got.provider_items = Some(items),
-                Some(ModelEvent::Retry { fault, model, usage }) => {
-                    self.retry(asked, got, &fault, model, usage)?
+                Some(ModelEvent::Retry { fault, model, next, usage }) => {
+                    got.model = model;
+                    self.retry(asked, got, &fault, next, usage)?
                 }
                 Some(ModelEvent::Done { usage, stop, model }) => return Ok(Ended { usage, stop, model }),
                 Some(ModelEvent::Failed(fault)) => return Err(Stop::Model(fault)),
@@ -140,19 +145,19 @@ impl Progress<'_> {
         asked: Asked<'_>,
         got: &mut Collected,
         fault: &ModelFault,
-        model: String,
+        next: String,
         usage: Option<Usage>,
     ) -> Result<(), Stop> {
         let (used, estimated) = self.used_by_a_failure(asked.bytes, got, fault, usage);
-        let cost = self.cost(&used);
-        self.run.budget.recharge(used, cost);
+        let cost = self.cost(&got.model, &used);
+        self.run.budget.charge(Spent::of(used, cost));
         for id in [asked.item.map(str::to_owned), got.reasoned.and(asked.item).map(reasoning_id)] {
             let Some(id) = id.filter(|_| self.watched()) else { continue };
             self.run.live(EventBody::StreamReset { id, reason: fault.message.clone() });
         }
-        let message = format!("an attempt with {model} failed and is repeated: {fault}");
+        let message = format!("an attempt with {} failed and is repeated: {fault}", got.model);
         self.diagnostic("model_retry", &message);
-        self.attempt(asked, got, model, (used, estimated), &fault.message);
+        self.attempt(asked, got, (used, estimated), &fault.message);
         let mut failed_usage = got.failed_usage;
         failed_usage += used;
         *got = Collected {
@@ -161,7 +166,7 @@ impl Progress<'_> {
             failed_cost: got.failed_cost.zip(cost).map(|(a, b)| a + b),
             failed_estimated: got.failed_estimated || (estimated && used.total() > 0),
             reasoned: got.reasoned,
-            ..Collected::new()
+            ..Collected::new(next)
         };
         self.charge_quotas(used.total(), cost)?;
         self.run.budget.overdrawn().map_or(Ok(()), |exceeded| Err(exceeded.into()))
@@ -189,29 +194,29 @@ impl Progress<'_> {
         (used, used != reported)
     }
 
-    /// The record of one attempt.
+    /// The record of the present attempt.
     pub(super) fn attempt(
         &self,
         asked: Asked<'_>,
         got: &Collected,
-        model: String,
         (usage, estimated): (Usage, bool),
         stop: &str,
     ) {
         self.run.event(EventBody::ModelAttempt {
             step: asked.step,
             attempt: asked.attempt + got.failed,
-            model,
+            model: got.model.clone(),
             usage,
             estimated,
             latency_ms: millis(got.began.elapsed()),
             stop: Preview::of(stop).text,
-            cost_usd: self.cost(&usage),
+            cost_usd: self.cost(&got.model, &usage),
         });
     }
 
-    pub(super) fn cost(&self, usage: &Usage) -> Option<f64> {
-        self.agent.model.profile().price.map(|price| price.cost(usage))
+    /// What that model takes for it: of a list each has its own price.
+    pub(super) fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
+        self.agent.model.price_of(model).map(|price| price.cost(usage))
     }
 
     fn delta(&self, id: Option<&str>, item: ItemKind, delta: String) {
@@ -243,7 +248,7 @@ impl Progress<'_> {
 
     /// Usage for a provider that reports none.
     pub(super) fn estimate(&self, request: usize, got: &Collected) -> Usage {
-        let tokens = |bytes| self.run.scope.ratios.tokens(self.model_name(), bytes);
+        let tokens = |bytes| self.run.scope.ratios.tokens(&got.model, bytes);
         Usage { input_tokens: tokens(request), output_tokens: tokens(got.bytes()), ..Usage::default() }
     }
 }

@@ -151,6 +151,14 @@ impl Queue for Rows {
         })
         .boxed()
     }
+
+    fn cut(&self, id: u64, why: String) -> BoxFuture<'_, Result<u64, StoreError>> {
+        still(async move {
+            self.works()?;
+            Queue::cut(&self.store, id, why).await
+        })
+        .boxed()
+    }
 }
 
 /// What a receiver does with a message.

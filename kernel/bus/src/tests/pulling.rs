@@ -158,6 +158,28 @@ async fn a_chain_that_is_too_long_does_not_reach_an_extension() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn messages_of_different_chains_do_not_come_at_once() {
+    let home = Home::new();
+    let life = home.start(|_, _| Does::Panics);
+    let pull = life.deliveries.pull(&extension("e"), "t").await.unwrap();
+    let chain =
+        |hops, ancestors: &[&str]| Chain { hops, ancestors: ancestors.iter().map(|id| agent(id)).collect() };
+    let (a, b, longer) = (chain(1, &["a"]), chain(1, &["b"]), chain(2, &["b"]));
+    for (number, chain) in (1..).zip([&a, &a, &b, &longer, &longer, &chain(9, &["b"]), &longer, &a]) {
+        life.publish_in("t", number, chain.clone(), None).await;
+    }
+    // In order, a chain that comes again included; one that is cut in between parts nothing.
+    for (expected, chain) in
+        [(&["1 0", "2 0"][..], &a), (&["3 0"], &b), (&["4 0", "5 0", "7 0"], &longer), (&["8 0"], &a)]
+    {
+        assert_eq!(some(&pull, 9).await, expected);
+        assert_eq!(pull.chain().as_ref(), Some(chain));
+    }
+    drop(pull);
+    life.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn as_many_come_as_the_reader_takes_and_are_there() {
     let home = Home::new();
     let (life, pull) = waiting(&home).await;

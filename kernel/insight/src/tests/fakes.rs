@@ -58,7 +58,8 @@ pub fn fault(class: FailureClass, message: &str) -> ModelFault {
 }
 
 pub fn retry(message: &str) -> ModelEvent {
-    ModelEvent::Retry { fault: fault(FailureClass::Network, message), model: "fake/one".into(), usage: None }
+    let (fault, model) = (fault(FailureClass::Network, message), "fake/one".to_owned());
+    ModelEvent::Retry { fault, next: model.clone(), model, usage: None }
 }
 
 /// An attempt fails, another one too, and so on; then the answer.

@@ -4,7 +4,7 @@ use drupe_agent::{Batch, Journal, TopicMessage};
 use serde_json::json;
 
 use super::*;
-use crate::MOST_WAITING;
+use crate::{MOST_WAITING, bus::dead::MOST_DEAD};
 
 const NOW: i64 = 1_700_000_000_000;
 
@@ -37,6 +37,30 @@ async fn due(store: &Store, now_ms: i64) -> Vec<(String, i64)> {
 
 fn waits(subscriber: &str, n: i64) -> (String, i64) {
     (subscriber.into(), n)
+}
+
+/// Dead letters, as subscriber, number of the latest message, and how many were cut.
+async fn dead(store: &Store) -> Vec<(String, i64, u64)> {
+    let all = store.dead_messages().await.unwrap();
+    all.into_iter().map(|d| (d.subscriber, d.payload["n"].as_i64().unwrap(), d.cut)).collect()
+}
+
+fn died(subscriber: &str, n: i64, cut: u64) -> (String, i64, u64) {
+    (subscriber.into(), n, cut)
+}
+
+/// How many dead letters there are, the first of them, and how many were let go.
+async fn pile(store: &Store) -> (usize, i64, u64) {
+    let all = store.dead_messages().await.unwrap();
+    assert!(all.iter().all(|d| d.let_go == all[0].let_go));
+    (all.len(), all[0].payload["n"].as_i64().unwrap(), all[0].let_go)
+}
+
+/// Gives up the first messages that wait for a subscriber.
+async fn give_up(store: &Store, subscriber: &str, topic: &str, count: usize) {
+    for message in store.due_for(subscriber, topic, NOW, count).await.unwrap() {
+        store.message_failed(message.id, "no".into(), None).await.unwrap();
+    }
 }
 
 async fn rows(store: &Store) -> (u32, u32) {
@@ -192,4 +216,137 @@ async fn what_does_not_fit_a_queue_is_a_dead_letter_at_once() {
     store.message_done(head.id).await.unwrap();
     publish(&store, "x", most + 1..most + 2).await;
     assert_eq!(store.dead_messages().await.unwrap().len(), 1);
+    // Nor do its dead letters grow without end.
+    store.unfollow("two".into(), "x".into()).await.unwrap();
+    publish(&store, "x", most + 2..most + 3 + MOST_DEAD as i64).await;
+    assert_eq!(pile(&store).await, (MOST_DEAD as usize, most + 3, 2));
+}
+
+#[tokio::test]
+async fn the_latest_thousand_dead_letters_of_a_subscriber_are_kept_and_those_let_go_are_counted() {
+    let home = Home::new();
+    let storage = Storage::Process(home.path());
+    let store = home.open_as(&storage).unwrap();
+    follow(&store, &[("one", "x"), ("two", "x")]).await;
+    let kept = MOST_DEAD as usize;
+    publish(&store, "x", 0..MOST_DEAD as i64 + 4).await;
+    let first = store.due_messages(NOW, 1).await.unwrap().remove(0);
+    // All but the first and the last two.
+    for message in store.due_for("one", "x", NOW, kept + 2).await.unwrap().split_off(1) {
+        store.message_failed(message.id, "no".into(), None).await.unwrap();
+    }
+    assert_eq!(pile(&store).await, (kept, 2, 1));
+    // Who is told of one that was given up finds it, however old it is.
+    store.message_failed(first.id, "no".into(), None).await.unwrap();
+    assert_eq!(pile(&store).await, (kept, 0, 2));
+    store.close().await.unwrap();
+
+    let store = home.open_as(&storage).unwrap();
+    assert_eq!(pile(&store).await, (kept, 0, 2));
+    give_up(&store, "one", "x", 1).await;
+    assert_eq!(pile(&store).await, (kept, 3, 3));
+    // Messages that nobody else waits for go with their last delivery.
+    let waiting = store.due_for("two", "x", NOW, 2 * kept).await.unwrap();
+    for message in &waiting {
+        store.message_done(message.id).await.unwrap();
+    }
+    assert_eq!((waiting.len(), rows(&store).await), (kept + 4, (MOST_DEAD as u32 + 1, MOST_DEAD as u32 + 1)));
+}
+
+#[tokio::test]
+async fn how_many_were_let_go_is_forgotten_with_the_last_dead_letter_that_is_dropped() {
+    let home = Home::new();
+    let store = home.open_as(&Storage::Memory).unwrap();
+    follow(&store, &[("one", "x")]).await;
+    publish(&store, "x", 0..MOST_DEAD as i64 + 2).await;
+    give_up(&store, "one", "x", MOST_DEAD as usize + 2).await;
+    assert_eq!(pile(&store).await, (MOST_DEAD as usize, 2, 2));
+    assert_eq!(rows(&store).await, (MOST_DEAD as u32, MOST_DEAD as u32), "they are gone with all they had");
+    let mut all = store.dead_messages().await.unwrap();
+    let last = all.pop().unwrap();
+    for message in all {
+        assert!(store.drop_message(message.id).await.unwrap());
+    }
+    assert_eq!(pile(&store).await, (1, MOST_DEAD as i64 + 1, 2));
+    assert!(store.drop_message(last.id).await.unwrap());
+    publish(&store, "x", 0..1).await;
+    give_up(&store, "one", "x", 1).await;
+    assert_eq!(pile(&store).await, (1, 0, 0));
+}
+
+#[tokio::test]
+async fn messages_of_cut_chains_are_one_dead_letter_for_each_subscriber_and_topic() {
+    let home = Home::new();
+    let store = home.open();
+    follow(&store, &[("one", "x"), ("one", "y"), ("two", "x")]).await;
+    publish(&store, "x", 0..4).await;
+    publish(&store, "y", 4..5).await;
+    let of_one = store.due_for("one", "x", NOW, 9).await.unwrap();
+    let of_two = store.due_for("two", "x", NOW, 9).await.unwrap();
+    let on_y = store.due_for("one", "y", NOW, 9).await.unwrap();
+    let cut = async |id: u64, why: &str| store.message_cut(id, why.into()).await.unwrap();
+    store.message_failed(of_one[0].id, "no such tool".into(), None).await.unwrap();
+    let letter = of_one[1].id;
+    assert_eq!(cut(letter, "cut at 1").await, letter);
+    assert_eq!(store.message(letter).await.unwrap().unwrap().why.unwrap(), "cut at 1");
+    assert_eq!(cut(of_one[2].id, "cut at 2").await, letter);
+    assert_eq!(cut(of_two[0].id, "cut").await, of_two[0].id);
+    assert_eq!(cut(on_y[0].id, "cut").await, on_y[0].id);
+    assert_eq!(
+        dead(&store).await,
+        [died("one", 0, 0), died("two", 0, 1), died("one", 2, 2), died("one", 4, 1)]
+    );
+    // What nobody waits for any more is gone: of message 1 the second subscriber's is left.
+    assert_eq!(rows(&store).await, (5, 8));
+    store.close().await.unwrap();
+
+    let store = home.open();
+    let cut = async |id: u64, why: &str| store.message_cut(id, why.into()).await.unwrap();
+    assert_eq!(cut(of_one[3].id, "cut at 3").await, letter);
+    let row = store.message(letter).await.unwrap().unwrap();
+    assert_eq!(row.why.as_deref(), Some("the latest of 3 that were cut: cut at 3"));
+    assert_eq!((row.dead, row.message.payload["n"].as_i64(), row.message.attempts), (true, Some(3), 1));
+    assert_eq!(store.message(of_one[3].id).await.unwrap(), None);
+
+    // Cut again by hand it is the same letter, and no further message.
+    assert!(store.retry_message(letter).await.unwrap());
+    assert_eq!(due(&store, NOW).await, [waits("one", 3), waits("two", 1)]);
+    assert_eq!(cut(letter, "cut again").await, letter);
+    assert!(dead(&store).await.contains(&died("one", 3, 3)));
+    // One that is cut while it is retried joins it.
+    assert!(store.retry_message(letter).await.unwrap());
+    publish(&store, "x", 5..6).await;
+    let fresh = store.due_for("one", "x", NOW, 9).await.unwrap()[1].id;
+    assert_eq!(cut(fresh, "cut at 5").await, fresh);
+    assert_eq!(cut(letter, "cut again").await, letter);
+    let all = store.dead_messages().await.unwrap();
+    let joined = all.iter().find(|d| d.id == letter).unwrap();
+    assert_eq!((joined.cut, &joined.payload, joined.reason.as_str()), (4, &json!({ "n": 5 }), "cut at 5"));
+    // Given up for another reason it is none of a cut chain any more.
+    assert!(store.retry_message(letter).await.unwrap());
+    store.message_failed(letter, "no such tool".into(), None).await.unwrap();
+    assert!(dead(&store).await.contains(&died("one", 5, 0)));
+    // What joins a letter leaves nothing behind.
+    let before = rows(&store).await;
+    publish(&store, "y", 6..7).await;
+    let fresh = store.due_for("one", "y", NOW, 9).await.unwrap()[0].id;
+    assert_eq!(cut(fresh, "cut").await, on_y[0].id);
+    assert!(dead(&store).await.contains(&died("one", 6, 2)));
+    assert_eq!(rows(&store).await, before);
+}
+
+#[tokio::test]
+async fn what_nobody_would_take_is_not_retried() {
+    let home = Home::new();
+    let store = home.open();
+    follow(&store, &[("one", "x"), ("one", "y"), ("two", "x")]).await;
+    publish(&store, "x", 0..1).await;
+    let id = store.due_for("one", "x", NOW, 1).await.unwrap()[0].id;
+    store.message_failed(id, "no".into(), None).await.unwrap();
+    store.unfollow("one".into(), "x".into()).await.unwrap();
+    assert!(!store.retry_message(id).await.unwrap(), "others follow the topic, and it follows others");
+    assert_eq!(dead(&store).await, [died("one", 0, 0)]);
+    follow(&store, &[("one", "x")]).await;
+    assert!(store.retry_message(id).await.unwrap());
+    assert_eq!(due(&store, NOW).await, [waits("one", 0), waits("two", 0)]);
 }

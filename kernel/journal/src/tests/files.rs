@@ -2,8 +2,9 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
-use drupe_extension_api::control::{ApprovalState, ExtensionState, UsageBy, UsageQuery};
+use drupe_extension_api::control::{ApprovalState, DeadMessage, ExtensionState, UsageBy, UsageQuery};
 use rusqlite::Connection;
+use serde_json::json;
 
 use super::*;
 use crate::schema::{self, STEPS};
@@ -120,6 +121,9 @@ const VERSION_2: &str = include_str!("version_2.sql");
 /// The same of version 3.
 const VERSION_3: &str = include_str!("version_3.sql");
 
+/// The same of version 4.
+const VERSION_4: &str = include_str!("version_4.sql");
+
 fn tables(db: &Connection) -> Vec<(String, String)> {
     let mut all =
         db.prepare("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name").unwrap();
@@ -130,7 +134,7 @@ fn tables(db: &Connection) -> Vec<(String, String)> {
 
 #[test]
 fn the_released_steps_are_unchanged() {
-    let dumps = [VERSION_1, VERSION_2, VERSION_3];
+    let dumps = [VERSION_1, VERSION_2, VERSION_3, VERSION_4];
     assert_eq!(dumps.len(), STEPS.len(), "a version without a dump of it");
     for (dump, steps) in dumps.iter().zip(1..) {
         let mut fresh = Connection::open_in_memory().unwrap();
@@ -165,7 +169,7 @@ async fn a_journal_of_version_1_is_read_by_this_release() {
     let asked = store.ask_activation("kv".into(), "h1".into(), Vec::new()).await.unwrap();
     assert_eq!(store.answer_activation(&asked.id, true, "operator".into()).await.unwrap().unwrap().id, "a1");
     store.close().await.unwrap();
-    let kept = Connection::open(home.folder.path().join("journal.db.before-v3")).unwrap();
+    let kept = Connection::open(home.folder.path().join("journal.db.before-v4")).unwrap();
     assert_eq!(schema::version_of(&kept).unwrap(), 1);
 }
 
@@ -222,6 +226,29 @@ async fn a_journal_of_version_2_is_read_by_this_release() {
     store.record_events(session("s"), None, vec![remark("new")]).await.unwrap();
     let events = store.events_after(&session("s"), 1, 9).await.unwrap();
     assert_eq!(events.iter().map(|e| e.seq).collect::<Vec<_>>(), [2, 3]);
+}
+
+#[tokio::test]
+async fn dead_letters_of_a_journal_of_version_3_are_counted_by_this_release() {
+    let home = Home::new();
+    let db = Connection::open(home.path()).unwrap();
+    db.execute_batch(VERSION_3).unwrap();
+    db.execute_batch(
+        "INSERT INTO followers VALUES ('agent:a', 't');
+         INSERT INTO messages (topic, payload, chain, published_ms) SELECT 't', n, '{\"hops\":9,\"ancestors\":[]}', 0
+         FROM (SELECT 1 AS n UNION SELECT 2 UNION SELECT 3 UNION SELECT 4);
+         INSERT INTO deliveries (message, subscriber, dead, due_ms, why) VALUES
+             (1, 'agent:a', 1, 0, 'the chain of events is cut after 8 links'), (2, 'agent:a', 1, 0, 'no'),
+             (3, 'agent:a', 1, 0, 'the chain of events is cut after 8 links'), (4, 'agent:a', 0, 0, NULL);",
+    )
+    .unwrap();
+    drop(db);
+    let store = home.open();
+    let counted = |all: Vec<DeadMessage>| all.iter().map(|d| (d.id, d.cut, d.let_go)).collect::<Vec<_>>();
+    assert_eq!(counted(store.dead_messages().await.unwrap()), [(1, 1, 0), (2, 0, 0), (3, 1, 0)]);
+    assert_eq!(store.message_cut(4, "the chain of events is cut".into()).await.unwrap(), 1);
+    let dead = store.dead_messages().await.unwrap();
+    assert_eq!((dead[0].payload.clone(), counted(dead)), (json!(2), vec![(2, 0, 0), (1, 3, 0)]));
 }
 
 #[test]

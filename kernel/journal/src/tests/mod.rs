@@ -167,6 +167,7 @@ fn step(id: &str, step: u32) -> Entry {
         model: "offline/test".into(),
         request_hash: "00".into(),
         reserved_tokens: 100,
+        reserved_usd: 0.0,
     }
 }
 

@@ -42,6 +42,7 @@ fn entries() -> impl Strategy<Value = Entry> {
                 model,
                 request_hash,
                 reserved_tokens,
+                reserved_usd: 0.0,
             }
         });
     let answers =

@@ -18,9 +18,6 @@ enum Step {
         who: usize,
         part: u64,
     },
-    Lose {
-        who: usize,
-    },
     Drop {
         who: usize,
     },
@@ -30,7 +27,6 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (0..2_usize, 0..400_u64).prop_map(|(who, tokens)| Step::Reserve { who, tokens }),
         2 => (0..2_usize, 0..=100_u64).prop_map(|(who, part)| Step::Settle { who, part }),
-        1 => (0..2_usize).prop_map(|who| Step::Lose { who }),
         1 => (0..2_usize).prop_map(|who| Step::Drop { who }),
     ]
 }
@@ -64,11 +60,6 @@ proptest! {
                     let real = tokens * part / 100;
                     warnings += quotas.settle(hold, real, Some(real as f64)).len();
                     used += real;
-                }
-                Step::Lose { who } if !open[who].is_empty() => {
-                    let (tokens, hold) = open[who].remove(0);
-                    warnings += quotas.lose(hold).len();
-                    used += tokens;
                 }
                 Step::Drop { who } if !open[who].is_empty() => used += open[who].remove(0).0,
                 _ => {}

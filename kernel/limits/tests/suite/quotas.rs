@@ -163,18 +163,22 @@ fn what_is_reserved_is_not_given_twice_and_what_was_not_used_comes_back() {
 fn a_call_of_which_nothing_is_known_counts_whole() {
     let (session, agent) = (session("s"), agent("a"));
     let who = Spender { session: &session, agent: &agent };
-    for dropped in [false, true] {
-        let quotas = Quotas::new(limits(|l| l.session.max_tokens = 100));
-        let hold = quotas.reserve(who, 90, None, MORNING).unwrap();
-        if dropped {
-            drop(hold);
-            assert_eq!(spend(&quotas, 1, 0.0, MORNING).unwrap().len(), 1, "told by the next call");
-        } else {
-            assert_eq!(quotas.lose(hold).len(), 1, "90 of 100 are worth a warning");
-        }
-        let used = if dropped { 91 } else { 90 };
-        assert_eq!(spend(&quotas, 11, 0.0, MORNING).unwrap_err().used.used, used);
-    }
+    let quotas = Quotas::new(limits(|l| l.session.max_tokens = 100));
+    drop(quotas.reserve(who, 90, None, MORNING).unwrap());
+    assert_eq!(spend(&quotas, 1, 0.0, MORNING).unwrap().len(), 1, "told by the next call");
+    assert_eq!(spend(&quotas, 11, 0.0, MORNING).unwrap_err().used.used, 91);
+}
+
+#[test]
+fn what_was_used_without_a_reservation_counts_whatever_is_left() {
+    let (session, agent) = (session("s"), agent("a"));
+    let who = Spender { session: &session, agent: &agent };
+    let quotas = Quotas::new(limits(|l| (l.session.max_tokens, l.day.max_cost_usd) = (100, Some(5.0))));
+    assert_eq!(quotas.charge(who, 90, 0.5, MORNING).len(), 1, "90 of 100 are worth a warning");
+    assert_eq!(quotas.charge(who, 90, 0.5, MORNING), [], "told once");
+    assert_eq!(spend(&quotas, 1, 0.0, MORNING).unwrap_err().used.used, 180);
+    let dollars = quotas.standing(MORNING).into_iter().find(|of| of.used.limit == "limits.day.max_cost_usd");
+    assert_eq!(dollars.map(|of| of.used.used), Some(1_000_000));
 }
 
 #[test]

@@ -1,0 +1,167 @@
+//! What an earlier process left of a run: how its spending counts, and what becomes of the runs below it that nobody
+//! comes back to.
+//!
+//! All that the journal shows of a run counts as spent when it begins again, runs included whose caller is code that
+//! may not ask for them a second time. It deliberately does not decide what runs again.
+
+use std::sync::{MutexGuard, PoisonError};
+
+use drupe_extension_api::{
+    AgentId, AgentResponse, DefinitionLimits, EffectClass, EventBody, FailureClass, InvocationId, ToolStatus,
+    Usage,
+};
+use drupe_limits::Spender;
+use futures_util::future::BoxFuture;
+
+use super::{Child, Run};
+use crate::{
+    budget::Spent,
+    dispatch::OUTSIDE,
+    ids,
+    journal::{Entry, JournalFault, RecordedStep},
+    share::Share,
+};
+
+/// Why a model call has no answer.
+pub(crate) const INTERRUPTED: &str = "a restart interrupted the model's answer";
+/// What a run reports that nobody comes back to.
+const LEFT: &str = "a restart interrupted it, and nobody asked for it again";
+/// What becomes of its calls, by whether they may have taken effect.
+const CALL_LEFT: &str = "stopped by a restart before it ended";
+const CALL_UNKNOWN: &str = "outcome unknown: a restart interrupted the call before its result was recorded, and nobody \
+                            asked for it again";
+
+/// What the journal shows of a run.
+pub(crate) struct Past {
+    id: InvocationId,
+    agent: Option<AgentId>,
+    /// How it ended, if it did.
+    response: Option<AgentResponse>,
+    /// Its steps, unless it ended.
+    steps: Vec<RecordedStep>,
+    /// What it and all below it have spent.
+    spent: Spent,
+    below: Vec<Past>,
+}
+
+impl Run {
+    /// What the journal shows of a run and of all below it; none if it never began.
+    pub(super) fn past(&self, id: InvocationId) -> BoxFuture<'_, Result<Option<Past>, JournalFault>> {
+        Box::pin(async move {
+            let Some(recorded) = self.scope.journal.load(id.clone()).await? else { return Ok(None) };
+            let mut spent = recorded.spent();
+            let mut below = Vec::new();
+            for child in recorded.below {
+                let Some(child) = self.past(child).await? else { continue };
+                // The sum of one that ended holds those below, apart from calls whose end was never seen.
+                spent += if recorded.response.is_some() { child.spent.only_lost() } else { child.spent };
+                below.push(child);
+            }
+            let steps = if recorded.response.is_some() { Vec::new() } else { recorded.steps };
+            Ok(Some(Past { id, agent: recorded.agent, response: recorded.response, steps, spent, below }))
+        })
+    }
+
+    /// Takes over what an earlier process left of this run; its response, if it ended.
+    pub(super) fn go_on(&self, past: Past) -> Option<AgentResponse> {
+        self.budget.foresee(past.spent);
+        if past.response.is_some() {
+            self.budget.replay(past.spent);
+            return past.response;
+        }
+        self.budget.replay(Spent::run());
+        // The code that made calls outside the loop may not ask for them again: the call on whose behalf it did may
+        // have its result.
+        for step in past.steps.iter().filter(|step| step.step == OUTSIDE) {
+            self.budget.replay(Spent::calls(step.tool_calls()));
+            for effect in step.effects.iter().filter(|effect| effect.result.is_some()) {
+                let child = ids::child_of_effect(&effect.effect);
+                let spent = past.below.iter().filter(|below| below.id == child).map(|below| below.spent);
+                self.budget.replay(spent.sum());
+            }
+        }
+        *self.left() = past.below.into_iter().filter(|below| below.response.is_none()).collect();
+        None
+    }
+
+    /// Comes back to what a run spent that will not run again, and all below it.
+    pub(crate) async fn replay_below(&self, id: InvocationId) -> Result<(), JournalFault> {
+        if let Some(past) = self.past(id).await? {
+            self.budget.replay(past.spent);
+        }
+        Ok(())
+    }
+
+    /// Somebody asks for a run again that an earlier process may have begun.
+    pub(super) fn came_back_to(&self, id: &InvocationId) {
+        self.left().retain(|past| past.id != *id);
+    }
+
+    /// Records that a model call of an earlier process has no answer: what was set aside for it counts as used.
+    pub(crate) fn lost_call(&self, step: &RecordedStep) {
+        self.record(Entry::Failed {
+            invocation: self.id.clone(),
+            step: step.step,
+            attempt: step.attempt,
+            model: step.model.clone(),
+            class: FailureClass::Internal,
+            message: INTERRUPTED.into(),
+            usage: Usage::default(),
+            cost_usd: Some(0.0),
+            lost_tokens: step.reserved_tokens,
+            lost_usd: step.reserved_usd,
+        });
+    }
+
+    /// Ends the runs below that an earlier process began and that nobody came back to: whatever begins ends.
+    pub(super) fn end_left(&self) {
+        let left = std::mem::take(&mut *self.left());
+        for past in left {
+            let Some(agent) = past.agent else { continue };
+            let share = Share::none(&self.scope.gate);
+            let child = Child { id: past.id, cancel: self.cancel.child_token(), share };
+            let run = self.below(agent, child, &DefinitionLimits::default());
+            run.budget.foresee(past.spent);
+            *run.left() = past.below.into_iter().filter(|below| below.response.is_none()).collect();
+            past.steps.iter().for_each(|step| run.abandon(step));
+            run.complete(&mut AgentResponse::error(FailureClass::Cancelled, LEFT));
+            let last = run.ledger().take();
+            self.ledger().adopt(last);
+        }
+    }
+
+    /// Ends what is open of a step: the model call, and the calls of tools.
+    fn abandon(&self, step: &RecordedStep) {
+        if step.reserved_tokens > 0 {
+            self.lost_call(step);
+            let who = Spender { session: &self.scope.session, agent: &self.agent };
+            let now = self.scope.clock.now_ms();
+            for warning in self.scope.quotas.charge(who, step.reserved_tokens, step.reserved_usd, now) {
+                self.event(EventBody::BudgetWarning(warning));
+            }
+        }
+        for effect in step.effects.iter().filter(|effect| effect.result.is_none()) {
+            self.reopen(step.step, effect.index, effect.effect.clone());
+            let (status, content) = match effect.class {
+                EffectClass::Once => (ToolStatus::OutcomeUnknown, CALL_UNKNOWN),
+                EffectClass::Pure | EffectClass::Idempotent => (ToolStatus::Cancelled, CALL_LEFT),
+            };
+            if status == ToolStatus::OutcomeUnknown {
+                let (code, message) = ("outcome_unknown".to_owned(), content.to_owned());
+                self.event(EventBody::Diagnostic { code, message });
+            }
+            self.record(Entry::Result {
+                invocation: self.id.clone(),
+                step: step.step,
+                index: effect.index,
+                effect: effect.effect.clone(),
+                status,
+                content: content.to_owned(),
+            });
+        }
+    }
+
+    fn left(&self) -> MutexGuard<'_, Vec<Past>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,126 @@
+//! A list of models: each attempt costs what its own model takes.
+
+use std::sync::Arc;
+
+use drupe_extension_api::{EventBody, FailureClass, Usage};
+use drupe_limits::{QuotaLimits, Quotas};
+
+use super::*;
+use crate::*;
+
+const DEAR: Price = Price { input: 10.0, cached: 10.0, output: 20.0 };
+/// A tenth of it.
+const CHEAP: Price = Price { input: 1.0, cached: 1.0, output: 2.0 };
+
+fn usage(input_tokens: u64, output_tokens: u64) -> Usage {
+    Usage { input_tokens, output_tokens, ..Usage::default() }
+}
+
+fn fault() -> ModelFault {
+    ModelFault::transient(FailureClass::Network, "it broke")
+}
+
+/// A model of the list fails with 1,000 tokens of input, and another one is asked.
+fn fails(model: &str, next: &str) -> ModelEvent {
+    let (model, next) = (model.to_owned(), next.to_owned());
+    ModelEvent::Retry { fault: fault(), model, next, usage: Some(usage(1_000, 0)) }
+}
+
+/// A model of the list answers with 100 tokens of input and 50 of output.
+fn answers(model: &str) -> ModelEvent {
+    ModelEvent::Done { usage: Some(usage(100, 50)), stop: StopReason::End, model: model.into() }
+}
+
+fn text() -> ModelEvent {
+    ModelEvent::Text("done".into())
+}
+
+/// What the turn lost, and the model that lost it.
+fn lost(seen: &Seen) -> (f64, Option<&str>) {
+    let failed = seen.entries.iter().find_map(|e| match e {
+        Entry::Failed { model, lost_usd, .. } => Some((*lost_usd, Some(model.as_str()))),
+        _ => None,
+    });
+    failed.unwrap_or_default()
+}
+
+/// Asks a list whose first model is `first`, and which plays that. Asserts what each attempt is told to have cost, by
+/// its model, and that the run's sum and the day's are the sums of these.
+async fn check(first: &str, reply: Reply, each: &[(&str, Option<f64>)]) -> Seen {
+    let mut model = Plays::new(&[("main", &[reply])]);
+    (model.profile.name, model.profile.price) = (first.to_owned(), Some(DEAR));
+    model.prices = [("list/dear", Some(DEAR)), ("list/cheap", Some(CHEAP)), ("list/unknown", None)].into();
+    let model = Arc::new(model);
+    let mut main = definition("main");
+    main.limits.time_budget_ms = 1_000;
+    let mut limits = QuotaLimits::unlimited();
+    limits.day.max_cost_usd = Some(1_000.0);
+    let quotas = Arc::new(Quotas::new(limits));
+    let shared = Arc::clone(&quotas);
+    let scope: Box<dyn FnOnce(&mut TurnScope)> = Box::new(move |scope| scope.quotas = shared);
+    let seen = Case { scope, ..Case::new(looping(main, &model, []), &model) }.run().await;
+    let micros = |usd: f64| (usd * 1e6).round() as u64;
+    let told = seen.events.iter().filter_map(|(_, e)| match e {
+        EventBody::ModelAttempt { model, cost_usd, .. } => Some((model.as_str(), cost_usd.map(micros))),
+        _ => None,
+    });
+    let expected: Vec<_> = each.iter().map(|(model, cost)| (*model, cost.map(micros))).collect();
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+    let known: f64 = each.iter().filter_map(|(_, cost)| *cost).sum();
+    let all_known = each.iter().all(|(_, cost)| cost.is_some());
+    assert_eq!(seen.spend.cost_usd.map(micros), all_known.then_some(micros(known)));
+    let day = quotas.standing(0).into_iter().find(|s| s.used.limit == "limits.day.max_cost_usd");
+    let day = day.expect("it is bounded").used.used;
+    assert!(
+        day.abs_diff(micros(known + lost(&seen).0)) <= 1,
+        "the day has used {day}: {known} and what was lost"
+    );
+    seen
+}
+
+#[tokio::test]
+async fn an_answer_costs_what_the_model_that_gave_it_takes() {
+    for (model, cost) in [("list/dear", Some(0.002)), ("list/cheap", Some(0.000_2)), ("list/unknown", None)] {
+        check("list/dear", Reply::Gives(vec![text(), answers(model)]), &[(model, cost)]).await;
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_that_failed_costs_what_its_own_model_takes() {
+    for (first, failed, second, answered) in [
+        ("list/dear", Some(0.01), "list/cheap", Some(0.000_2)),
+        ("list/cheap", Some(0.001), "list/dear", Some(0.002)),
+        ("list/unknown", None, "list/cheap", Some(0.000_2)),
+        ("list/cheap", Some(0.001), "list/unknown", None),
+    ] {
+        let reply = Reply::Gives(vec![text(), fails(first, second), text(), answers(second)]);
+        // Two more tokens came than were reported before the answer broke off.
+        let broken =
+            |usd: f64| usd + 2.0 * if first == "list/dear" { DEAR.output } else { CHEAP.output } / 1e6;
+        check(first, reply, &[(first, failed.map(broken)), (second, answered)]).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_attempt_costs_what_its_own_model_takes_however_it_ends() {
+    let half = |end: Option<ModelFault>| {
+        let begun = [fails("list/dear", "list/cheap"), text()];
+        begun.into_iter().chain(end.map(ModelEvent::Failed)).collect::<Vec<_>>()
+    };
+    let reported = Reply::Gives(half(Some(fault().began().with_usage(Some(usage(500, 100))))));
+    let seen =
+        check("list/dear", reported, &[("list/dear", Some(0.01)), ("list/cheap", Some(0.000_7))]).await;
+    assert_eq!(lost(&seen), (0.0, Some("list/cheap")));
+    // Nobody knows what it used: all that was set aside, at its own price and not at the dear one's.
+    for reply in [Reply::Gives(half(Some(fault().began()))), Reply::Hangs(half(None))] {
+        let seen = check("list/dear", reply, &[("list/dear", Some(0.01)), ("list/cheap", Some(0.0))]).await;
+        let (lost, model) = lost(&seen);
+        let set_aside = seen.entries.iter().find_map(|e| match e {
+            Entry::Step { reserved_usd, .. } => Some(*reserved_usd),
+            _ => None,
+        });
+        let set_aside = set_aside.expect("a step begins");
+        assert!(set_aside > 0.0 && (lost - set_aside / 10.0).abs() < 1e-9, "{lost} of {set_aside}");
+        assert_eq!(model, Some("list/cheap"));
+    }
+}

@@ -6,6 +6,7 @@ use super::KEEPER;
 use crate::harness::{
     Daemon,
     model_server::{ModelServer, Say, latest, offered},
+    until,
 };
 
 /// A daemon with extensions that have these texts, and the keeper.
@@ -45,6 +46,19 @@ fn a_text_reaches_the_orchestrator_as_data_beside_the_task() {
     let (user, system) = parts(&server.requests()[0]);
     assert_eq!(user, "<context>\nFrom `taste`: The user likes tea.\n</context>\n\nTask:\nhello");
     assert!(!system.contains("tea"), "the prompt stays the same: {system}");
+}
+
+#[test]
+fn a_text_is_gathered_again_for_a_turn_that_a_crash_cut_off_before() {
+    let late = json!({"text": "late", "does": "hang"});
+    let (server, daemon) = house("", &[("late", late), ("taste", json!({"text": "The user likes tea."}))]);
+    let turn = daemon.submit("s", "hello");
+    let begun = || (!daemon.events("s").is_empty()).then_some(());
+    until("the turn has begun, and waits for the text that is late", begun).expect("it has begun");
+    daemon.kill_kernel();
+    assert_eq!(daemon.wait(&turn)["content"], "done");
+    let (user, _) = parts(&server.requests()[0]);
+    assert!(user.contains("From `taste`: The user likes tea."), "{user}");
 }
 
 #[test]

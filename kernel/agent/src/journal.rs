@@ -105,21 +105,22 @@ pub enum Entry {
         message: Message,
         /// The model that answered.
         model: String,
-        /// Tokens spent.
+        /// Tokens that this attempt spent; those before it have records of their own.
         usage: Usage,
         /// US dollars, where the price is known.
         cost_usd: Option<f64>,
-        /// Whether some of `usage` is an estimate because the provider reported none.
+        /// Whether `usage` is an estimate because the provider reported none.
         #[serde(default)]
         estimated: bool,
     },
-    /// A model call of the step gave no answer, or an earlier process did not live to see it.
+    /// An attempt of a model gave no answer, or an earlier process did not live to see it. Attempts that were repeated are
+    /// committed with the end of the last one.
     Failed {
         /// The run.
         invocation: InvocationId,
         /// The step.
         step: u32,
-        /// The attempt of its [`Entry::Step`].
+        /// That of its [`Entry::Step`], or a later one: those that repeat it are counted on from there.
         attempt: u32,
         /// The model that was asked.
         model: String,
@@ -127,14 +128,20 @@ pub enum Entry {
         class: FailureClass,
         /// What happened.
         message: String,
-        /// Tokens that are known to be spent.
+        /// Tokens that are known to be spent, or that an answer which broke off must have taken.
         usage: Usage,
         /// US dollars for them, where the price is known.
         cost_usd: Option<f64>,
+        /// Whether some of `usage` is an estimate.
+        #[serde(default)]
+        estimated: bool,
         /// Tokens that may be spent and count as such.
         lost_tokens: u64,
         /// US dollars that those may have cost.
         lost_usd: f64,
+        /// Whether another attempt followed, for which what the step set aside stayed so.
+        #[serde(default)]
+        repeated: bool,
     },
     /// The transcript was made smaller before the step, since it would not have fitted the model's window.
     Compacted {
@@ -147,7 +154,7 @@ pub enum Entry {
         /// The model that was asked for a summary; empty where none was.
         #[serde(default)]
         model: String,
-        /// Tokens spent on it.
+        /// Tokens spent on it; attempts that gave none have records of their own.
         #[serde(default)]
         usage: Usage,
         /// US dollars, where the price is known.

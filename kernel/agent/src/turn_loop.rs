@@ -2,6 +2,7 @@
 
 mod answer;
 mod ask;
+mod attempts;
 mod guard;
 mod repeats;
 mod stop;
@@ -174,7 +175,7 @@ impl Progress<'_> {
 
     /// Comes back to what an earlier process used for a step.
     fn spent_before(&self, step: &RecordedStep) {
-        self.run.budget.replay(Spent::of(step.usage, step.cost_usd));
+        self.run.budget.replay(step.used);
         self.run.budget.replay(Spent::lost(step.lost_tokens, step.lost_usd));
     }
 
@@ -199,7 +200,6 @@ impl Progress<'_> {
         let most = self.agent.shared.parameters.max_output_tokens.unwrap_or(u32::MAX);
         let question = Question {
             step,
-            attempt,
             item: Some(self.item_id(step, attempt)),
             system: Arc::clone(&self.agent.shared.system),
             messages: self.transcript.messages(),
@@ -208,7 +208,7 @@ impl Progress<'_> {
             hash: self.transcript.hash(),
             max_output_tokens: most.min(u32::try_from(room).unwrap_or(u32::MAX)),
         };
-        let given = self.put(question).await?;
+        let given = self.put(question, &mut attempt).await?;
         let message = Message::Assistant {
             content: given.text,
             reasoning: given.reasoning,

@@ -125,8 +125,9 @@ pub(crate) fn entry(row: Row<'_>) -> Cited {
             let why = response.error.as_deref().map(|e| format!(": {}", excerpt(e))).unwrap_or_default();
             format!("the run ended with {}{why}", name(&response.status))
         }
-        Entry::Failed { step, model, class, message, .. } => {
-            format!("step {step}: {model} gave no answer ({}): {}", name(class), excerpt(message))
+        Entry::Failed { step, attempt, model, class, message, .. } => {
+            let (class, message) = (name(class), excerpt(message));
+            format!("step {step}, attempt {attempt}: {model} gave no answer ({class}): {message}")
         }
         Entry::Steered { step, turn, .. } => format!("step {step}: the message of turn {turn} was taken in"),
         Entry::Note { step, message: Message::User { content }, .. } => {

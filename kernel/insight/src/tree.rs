@@ -58,7 +58,7 @@ pub(crate) struct Attempt<'a> {
     cut: bool,
     /// How it ended; none where nobody saw its end.
     pub told: Option<Ended<'a>>,
-    /// That the step has no answer.
+    /// That it gave no answer.
     pub failed: Option<Row<'a>>,
 }
 
@@ -282,7 +282,7 @@ fn attempts<'a>(
             Entry::Failed { step, attempt, .. } => {
                 let at = (*step, *attempt);
                 let of = all.iter_mut().filter(|known| known.step == at.0);
-                // The last attempt before it where it bears another number: retries are counted on.
+                // The last attempt where it bears the number of none: an older record stands for all of a request.
                 if let Some(known) = of.max_by_key(|known| (known.attempt == at.1, known.attempt)) {
                     known.failed = Some(row);
                 }

@@ -62,7 +62,7 @@ pub(crate) struct Key {
 }
 
 /// A row, or what entries add to it.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Sum {
     invocations: u64,
     calls: u64,
@@ -112,10 +112,12 @@ pub(crate) fn count_entries(on: &mut Writing<'_>, turn: &Turn, entries: &[Entry]
             Entry::Answer { invocation, model, usage, cost_usd, .. } => {
                 (agent_of(on, turn, invocation)?, model.as_str(), Sum::call(usage, *cost_usd))
             }
-            Entry::Failed { invocation, model, usage, cost_usd, lost_tokens, lost_usd, .. } => {
+            Entry::Failed { invocation, model, usage, cost_usd, lost_tokens, lost_usd, repeated, .. } => {
                 let sum = Sum::call(usage, *cost_usd);
                 let lost_usd = if lost_usd.is_finite() { *lost_usd } else { 0.0 };
-                let sum = Sum { lost_tokens: *lost_tokens, cost_usd: sum.cost_usd + lost_usd, ..sum };
+                // However often it is repeated, it is one call, which counts with the model that ended it.
+                let calls = u64::from(!repeated);
+                let sum = Sum { calls, lost_tokens: *lost_tokens, cost_usd: sum.cost_usd + lost_usd, ..sum };
                 (agent_of(on, turn, invocation)?, model.as_str(), sum)
             }
             Entry::Compacted { invocation, model, usage, cost_usd, .. } if !model.is_empty() => {
@@ -123,6 +125,10 @@ pub(crate) fn count_entries(on: &mut Writing<'_>, turn: &Turn, entries: &[Entry]
             }
             _ => continue,
         };
+        // Repeated, and refused before it used anything.
+        if sum == Sum::default() {
+            continue;
+        }
         match sums.iter_mut().find(|(of, by, _)| *of == agent && *by == model) {
             Some((.., known)) => *known = known.plus(&sum),
             None => sums.push((agent, model, sum)),

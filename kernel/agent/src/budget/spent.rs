@@ -52,10 +52,12 @@ impl Spent {
         Self { invocations: 1, ..Self::default() }
     }
 
-    /// Of this, the model calls whose end was never seen.
+    /// Of this, what the sum of a caller that ended does not hold: model calls whose end was never seen and, where it has
+    /// no cost since some price is unknown, the known cost.
     #[must_use]
-    pub fn only_lost(&self) -> Self {
-        Self::lost(self.lost_tokens, self.lost_usd)
+    pub fn beyond(&self, sum: &Spend) -> Self {
+        let usd = if sum.cost_usd.is_none() { self.usd } else { 0.0 };
+        Self { usd, ..Self::lost(self.lost_tokens, self.lost_usd) }
     }
 
     /// All tokens that count as used.

@@ -45,10 +45,8 @@ pub struct RecordedStep {
     pub lost_usd: f64,
     /// The assistant's message, if the model answered.
     pub answer: Option<Message>,
-    /// Tokens spent on the answer and on all that went before it in the step.
-    pub usage: Usage,
-    /// US dollars; none where a price is unknown.
-    pub cost_usd: Option<f64>,
+    /// Tokens and known dollars of all of its attempts, but for those that were lost.
+    pub used: Spent,
     /// How the transcript was made smaller before the step, in order.
     pub compactions: Vec<Compaction>,
     /// The tool calls that were intended, by their place.
@@ -105,9 +103,12 @@ impl RecordedInvocation {
                 at.answer = Some(message);
                 at.ended(usage, cost_usd);
             }
-            Entry::Failed { step, usage, cost_usd, lost_tokens, lost_usd, .. } => {
+            Entry::Failed { step, usage, cost_usd, lost_tokens, lost_usd, repeated, .. } => {
                 let at = self.step(step);
-                at.ended(usage, cost_usd);
+                match repeated {
+                    true => at.used += Spent::of(usage, cost_usd),
+                    false => at.ended(usage, cost_usd),
+                }
                 at.lost_tokens = at.lost_tokens.saturating_add(lost_tokens);
                 at.lost_usd += lost_usd;
             }
@@ -147,11 +148,15 @@ impl RecordedInvocation {
     }
 
     /// What it is recorded to have used: the sum that it ended with, which holds those below it, or that of its own
-    /// steps. What its own model calls lost is in neither, and added.
+    /// steps. What its own model calls lost is in neither, and added. A sum without a cost, since some price is unknown,
+    /// has the known cost of its own steps for one.
     pub fn spent(&self) -> Spent {
         let mut spent: Spent = self.steps.iter().map(RecordedStep::lost_calls).sum();
         if self.response.is_some() {
             spent += self.spend.into();
+            if self.spend.cost_usd.is_none() {
+                spent.usd = self.steps.iter().map(|step| step.used.usd).sum();
+            }
         } else {
             spent += Spent::run();
             spent += self.steps.iter().map(RecordedStep::spent).sum();
@@ -162,8 +167,7 @@ impl RecordedInvocation {
     fn step(&mut self, step: u32) -> &mut RecordedStep {
         let at = self.steps.partition_point(|s| s.step < step);
         if self.steps.get(at).is_none_or(|s| s.step != step) {
-            let new = RecordedStep { step, cost_usd: Some(0.0), ..RecordedStep::default() };
-            self.steps.insert(at, new);
+            self.steps.insert(at, RecordedStep { step, ..RecordedStep::default() });
         }
         &mut self.steps[at]
     }
@@ -187,7 +191,7 @@ impl RecordedStep {
     /// What it has used, but for the calls that were lost.
     fn spent(&self) -> Spent {
         let turns = u32::from(self.answer.is_some());
-        Spent { turns, tool_calls: self.tool_calls(), ..Spent::of(self.usage, self.cost_usd) }
+        Spent { turns, tool_calls: self.tool_calls(), ..self.used }
     }
 
     /// Tool calls that count as such.
@@ -196,12 +200,9 @@ impl RecordedStep {
         u32::try_from(calls).unwrap_or(u32::MAX)
     }
 
-    /// The end of the attempt that ran.
+    /// The end of the last attempt: nothing is set aside any more.
     fn ended(&mut self, usage: Usage, cost_usd: Option<f64>) {
         (self.reserved_tokens, self.reserved_usd) = (0, 0.0);
-        self.usage += usage;
-        if usage.total() > 0 {
-            self.cost_usd = self.cost_usd.zip(cost_usd).map(|(sum, more)| sum + more);
-        }
+        self.used += Spent::of(usage, cost_usd);
     }
 }

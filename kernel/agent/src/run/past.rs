@@ -53,8 +53,11 @@ impl Run {
             let mut below = Vec::new();
             for child in recorded.below {
                 let Some(child) = self.past(child).await? else { continue };
-                // The sum of one that ended holds those below, apart from calls whose end was never seen.
-                spent += if recorded.response.is_some() { child.spent.only_lost() } else { child.spent };
+                // The sum of one that ended holds most of those below.
+                spent += match recorded.response {
+                    Some(_) => child.spent.beyond(&recorded.spend),
+                    None => child.spent,
+                };
                 below.push(child);
             }
             let steps = if recorded.response.is_some() { Vec::new() } else { recorded.steps };
@@ -108,8 +111,10 @@ impl Run {
             message: INTERRUPTED.into(),
             usage: Usage::default(),
             cost_usd: Some(0.0),
+            estimated: false,
             lost_tokens: step.reserved_tokens,
             lost_usd: step.reserved_usd,
+            repeated: false,
         });
     }
 

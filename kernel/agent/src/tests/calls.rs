@@ -203,8 +203,8 @@ async fn every_attempt_of_the_model_is_accounted_for() {
     let attempts: Vec<(u32, String)> = seen.events.iter().filter_map(|(_, e)| attempt(e)).collect();
     assert_eq!(attempts, [(1, "the line broke".into()), (2, "end".into())]);
     assert_eq!(seen.diagnostics(), ["model_retry"]);
-    let recorded: Vec<u64> = seen.entries.iter().filter_map(usage_of).collect();
-    assert_eq!(recorded, [24]);
+    let recorded: Vec<_> = seen.entries.iter().filter_map(recorded).collect();
+    assert_eq!(recorded, [("plays/first", 9, true), ("scripted/list", 15, false)]);
 }
 
 fn attempt(event: &EventBody) -> Option<(u32, String)> {
@@ -214,9 +214,11 @@ fn attempt(event: &EventBody) -> Option<(u32, String)> {
     }
 }
 
-fn usage_of(entry: &Entry) -> Option<u64> {
+/// Model and tokens of an attempt, and whether it was repeated.
+fn recorded(entry: &Entry) -> Option<(&str, u64, bool)> {
     match entry {
-        Entry::Answer { usage, .. } => Some(usage.total()),
+        Entry::Failed { model, usage, repeated, .. } => Some((model, usage.total(), *repeated)),
+        Entry::Answer { model, usage, .. } => Some((model, usage.total(), false)),
         _ => None,
     }
 }

@@ -33,11 +33,14 @@ fn case(steps: u32, window: u64, result: usize, sums: Sums) -> impl Fn(&Arc<Memo
 
 fn work(request: &ModelRequest, steps: u32, sums: Sums) -> Reply {
     if &*request.system == prompt::SUMMARISE {
-        let fault = ModelFault::fatal(FailureClass::Model, "no summary");
-        return match sums {
-            Sums::Well => say("step 0 and more went well"),
-            Sums::Fails => Reply::Gives(vec![ModelEvent::Failed(fault)]),
+        let events = match sums {
+            Sums::Well => ScriptedModel::say("step 0 and more went well"),
+            Sums::Fails => vec![ModelEvent::Failed(ModelFault::fatal(FailureClass::Model, "no summary"))],
         };
+        let (fault, model) =
+            (ModelFault::transient(FailureClass::RateLimit, "later"), "plays/script".to_owned());
+        let retry = ModelEvent::Retry { fault, next: model.clone(), model, usage: None };
+        return Reply::Gives([vec![retry], events].concat());
     }
     if request.tools.is_empty() {
         return say("all that I have");

@@ -10,7 +10,10 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::fakes::{Plays, Reply};
+use super::{
+    attempts::each_has_one_record,
+    fakes::{Plays, Reply},
+};
 use crate::*;
 
 /// An id.
@@ -211,6 +214,7 @@ impl Seen {
         for request in self.model.requests() {
             assert_valid(&request.messages);
         }
+        each_has_one_record(self);
         let told = self.diagnostics();
         // Those of an earlier process stand in its events only.
         let own: Vec<&str> = self.outcome.iter().filter_map(|d| d.split(':').next()).collect();

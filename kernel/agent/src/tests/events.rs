@@ -48,7 +48,8 @@ async fn reasoning_of_an_attempt_that_is_repeated_is_one_item() {
     let items = completed(&seen, ItemKind::Reasoning);
     assert_eq!((items.len(), text(&items[0].0.output)), (1, "whole"));
     assert!(seen.spend.usage.total() > 15, "what nobody reported is estimated");
-    assert!(seen.entries.iter().any(|e| matches!(e, Entry::Answer { estimated: true, .. })));
+    assert!(seen.entries.iter().any(|e| matches!(e, Entry::Failed { estimated: true, repeated: true, .. })));
+    assert!(seen.entries.iter().any(|e| matches!(e, Entry::Answer { estimated: false, .. })));
 }
 
 #[tokio::test]

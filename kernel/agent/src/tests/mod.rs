@@ -1,6 +1,7 @@
 //! The loop as a whole, through one door: [`Case::run`] runs a turn and asserts what holds for every turn.
 
 mod ancestry;
+mod attempts;
 mod budget;
 mod calls;
 mod context;

@@ -35,10 +35,10 @@ fn text() -> ModelEvent {
     ModelEvent::Text("done".into())
 }
 
-/// What the turn lost, and the model that lost it.
+/// What the turn lost, and the model that lost it: that of the last attempt.
 fn lost(seen: &Seen) -> (f64, Option<&str>) {
     let failed = seen.entries.iter().find_map(|e| match e {
-        Entry::Failed { model, lost_usd, .. } => Some((*lost_usd, Some(model.as_str()))),
+        Entry::Failed { model, lost_usd, repeated: false, .. } => Some((*lost_usd, Some(model.as_str()))),
         _ => None,
     });
     failed.unwrap_or_default()

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::{
     Progress, Stop,
+    attempts::Failure,
     stream::{Asked, Collected, Ended},
 };
 use crate::{
@@ -26,7 +27,6 @@ const REQUEST_TIMEOUT_MS: u64 = 120_000;
 /// What the model is asked.
 pub(super) struct Question {
     pub step: u32,
-    pub attempt: u32,
     /// The item of a step's answer; none for what nobody is shown, which is no step either.
     pub item: Option<String>,
     pub system: Arc<str>,
@@ -46,7 +46,7 @@ pub(super) struct Given {
     pub calls: Vec<ToolCallRequest>,
     pub provider_items: Option<ProviderItems>,
     pub model: String,
-    /// What all attempts have used.
+    /// What it used; attempts that failed before it are recorded.
     pub usage: Usage,
     pub cost_usd: Option<f64>,
     pub estimated: bool,
@@ -59,25 +59,27 @@ struct Reserved {
 }
 
 impl Progress<'_> {
-    /// Asks the model. What it used is charged and told, whatever the way in which it ends; a failure is recorded,
-    /// an answer is the caller's to record.
-    pub(super) async fn put(&mut self, question: Question) -> Result<Given, Stop> {
+    /// Asks the model as that attempt, which moves on by all that are made. What they used is charged and told, whatever
+    /// the way in which they end; failures are recorded, an answer is the caller's to record.
+    pub(super) async fn put(&mut self, question: Question, attempt: &mut u32) -> Result<Given, Stop> {
         let item = question.item.clone();
-        let (step, attempt, bytes) = (question.step, question.attempt, question.bytes);
+        let (step, bytes) = (question.step, question.bytes);
         self.before_model(&question).await?;
         self.check_end()?;
         let reserved = self.reserve_in_turn(&question).await?;
         let max_output_tokens = reserved.own.max_output_tokens;
-        self.announce(&question, &reserved);
+        self.announce(&question, *attempt, &reserved);
         if let Err(fault) = self.run.commit().await {
             // Nothing was sent.
             self.give_back(reserved);
             return Err(fault.into());
         }
-        let asked = Asked { step, attempt, item: item.as_deref(), bytes, began: Instant::now() };
+        let asked = Asked { step, attempt: *attempt, item: item.as_deref(), bytes, began: Instant::now() };
         let mut got = Collected::new(self.model_name().to_owned());
         let events = self.agent.model.stream(self.request(question, max_output_tokens));
-        let given = match self.read(asked, events, &mut got).await {
+        let ended = self.read(asked, events, &mut got).await;
+        *attempt += got.failed + 1;
+        let given = match ended {
             Ok(ended) => Ok(self.answered_by(asked, got, ended, reserved)),
             Err(stop) => {
                 self.failed(asked, got, &stop, reserved);
@@ -129,7 +131,7 @@ impl Progress<'_> {
     }
 
     /// Records that the model is about to be asked.
-    fn announce(&mut self, question: &Question, reserved: &Reserved) {
+    fn announce(&mut self, question: &Question, attempt: u32, reserved: &Reserved) {
         if question.item.is_some() {
             self.run.budget.step();
             self.warn(question.step);
@@ -137,7 +139,7 @@ impl Progress<'_> {
         self.run.record(Entry::Step {
             invocation: self.run.id.clone(),
             step: question.step,
-            attempt: question.attempt,
+            attempt,
             model: self.model_name().to_owned(),
             request_hash: question.hash.clone(),
             reserved_tokens: reserved.own.tokens(),
@@ -174,7 +176,7 @@ impl Progress<'_> {
         if let Some(usage) = ended.usage {
             self.run.scope.ratios.observe(&got.model, asked.bytes, usage.input_tokens);
         }
-        let mut usage = ended.usage.unwrap_or_else(|| self.estimate(asked.bytes, &got));
+        let usage = ended.usage.unwrap_or_else(|| self.estimate(asked.bytes, &got));
         let cost_usd = self.cost(&got.model, &usage);
         self.run.budget.settle(reserved.own, usage, cost_usd);
         self.tell(self.run.scope.quotas.settle(reserved.hold, usage.total(), cost_usd));
@@ -184,9 +186,6 @@ impl Progress<'_> {
             self.diagnostic("answer_cut", &message);
         }
         self.items_done(asked, &got, ItemOutcome::Ok);
-        // The record holds what all of the attempts have used.
-        usage += got.failed_usage;
-        let cost_usd = cost_usd.zip(got.failed_cost).map(|(last, failed)| last + failed);
         Given {
             text: got.text,
             reasoning: Some(got.reasoning).filter(|r| !r.is_empty()),
@@ -195,7 +194,7 @@ impl Progress<'_> {
             model: got.model,
             usage,
             cost_usd,
-            estimated: estimated || got.failed_estimated,
+            estimated,
         }
     }
 
@@ -208,11 +207,11 @@ impl Progress<'_> {
             }
             _ => None,
         };
-        let (mut used, mut used_usd) = (Usage::default(), Some(0.0));
-        let (lost_tokens, lost_usd) = if let Some((usage, _)) = known {
-            (used, used_usd) = (usage, self.cost(&got.model, &usage));
-            self.run.budget.settle(reserved.own, used, used_usd);
-            self.tell(quotas.settle(reserved.hold, used.total(), used_usd));
+        let used = known.unwrap_or((Usage::default(), true));
+        let cost_usd = known.map_or(Some(0.0), |(usage, _)| self.cost(&got.model, &usage));
+        let lost = if let Some((usage, _)) = known {
+            self.run.budget.settle(reserved.own, usage, cost_usd);
+            self.tell(quotas.settle(reserved.hold, usage.total(), cost_usd));
             (0, 0.0)
         } else if got.is_empty() && stop.used_nothing() {
             self.give_back(reserved);
@@ -226,25 +225,13 @@ impl Progress<'_> {
             lost
         };
         let message = stop.reason();
-        // An attempt that a limit stopped before it was sent is none.
+        // An attempt that a limit stopped before it was sent is none: the one before it was the last.
         if !matches!(stop, Stop::Exceeded(_) | Stop::Quota(_)) {
-            self.attempt(asked, &got, known.unwrap_or((used, true)), &message);
+            self.attempt(asked, &got, used, &message);
+            let failure = Failure { class: stop.class(), message, used, cost_usd, lost };
+            self.record_failure(asked, &got, failure, false);
         }
-        used += got.failed_usage;
-        used_usd = used_usd.zip(got.failed_cost).map(|(last, failed)| last + failed);
         self.items_done(asked, &got, stop.outcome());
-        self.run.record(Entry::Failed {
-            invocation: self.run.id.clone(),
-            step: asked.step,
-            attempt: asked.attempt,
-            model: got.model,
-            class: stop.class(),
-            message,
-            usage: used,
-            cost_usd: used_usd,
-            lost_tokens,
-            lost_usd,
-        });
     }
 
     /// Charges the quotas for what no reservation stands for.

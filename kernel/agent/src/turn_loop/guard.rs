@@ -84,7 +84,6 @@ impl Progress<'_> {
         asked.add_task(Arc::new(Message::User { content }));
         let question = Question {
             step,
-            attempt: *attempt,
             item: None,
             system: prompt::SUMMARISE.into(),
             messages: asked.messages(),
@@ -93,19 +92,17 @@ impl Progress<'_> {
             hash: asked.hash(),
             max_output_tokens: most,
         };
-        let given = match self.put(question).await {
+        let given = match self.put(question, attempt).await {
             Ok(given) if !given.text.trim().is_empty() => given,
             // It was paid for all the same.
             Ok(given) => Given { text: prompt::NO_SUMMARY.into(), ..given },
             Err(Stop::Model(fault)) => {
-                *attempt += 1;
                 self.diagnostic("context_left_out", &format!("the history could not be summed up: {fault}"));
                 self.compact(step, Compaction::Summarised { before, summary: prompt::NO_SUMMARY.into() });
                 return Ok(());
             }
             Err(stop) => return Err(stop),
         };
-        *attempt += 1;
         let compaction = Compaction::Summarised { before, summary: given.text };
         self.apply(&compaction);
         self.run.record(Entry::Compacted {

@@ -8,7 +8,7 @@ use drupe_extension_api::{
 use futures_util::{StreamExt, stream::BoxStream};
 use tokio::time::Instant;
 
-use super::{Progress, Stop};
+use super::{Progress, Stop, attempts::Failure};
 use crate::{
     budget::Spent,
     model::{ModelEvent, ModelFault, StopReason},
@@ -18,7 +18,7 @@ use crate::{
 /// What came of a stream so far.
 pub(super) struct Collected {
     /// When the present attempt began. The time before a repetition, which the model waits, counts as its own.
-    began: Instant,
+    pub began: Instant,
     /// The model of the present attempt, as `provider/model`.
     pub model: String,
     pub text: String,
@@ -29,11 +29,6 @@ pub(super) struct Collected {
     reasoned: Option<(Instant, Duration)>,
     /// Attempts that failed before this one.
     pub failed: u32,
-    /// What they have used, and cost where that is known.
-    pub failed_usage: Usage,
-    pub failed_cost: Option<f64>,
-    /// Whether some of `failed_usage` is an estimate.
-    pub failed_estimated: bool,
 }
 
 /// The attempts of one request.
@@ -67,9 +62,6 @@ impl Collected {
             provider_items: None,
             reasoned: None,
             failed: 0,
-            failed_usage: Usage::default(),
-            failed_cost: Some(0.0),
-            failed_estimated: false,
         }
     }
 
@@ -78,7 +70,8 @@ impl Collected {
         self.text.is_empty() && self.reasoning.is_empty() && self.calls.is_empty()
     }
 
-    fn bytes(&self) -> usize {
+    /// Size of what came of it.
+    pub(super) fn bytes(&self) -> usize {
         let calls: usize = self.calls.iter().map(|c| c.name.len() + c.arguments.len()).sum();
         self.text.len() + self.reasoning.len() + calls
     }
@@ -158,65 +151,18 @@ impl Progress<'_> {
         let message = format!("an attempt with {} failed and is repeated: {fault}", got.model);
         self.diagnostic("model_retry", &message);
         self.attempt(asked, got, (used, estimated), &fault.message);
-        let mut failed_usage = got.failed_usage;
-        failed_usage += used;
-        *got = Collected {
-            failed: got.failed + 1,
-            failed_usage,
-            failed_cost: got.failed_cost.zip(cost).map(|(a, b)| a + b),
-            failed_estimated: got.failed_estimated || (estimated && used.total() > 0),
-            reasoned: got.reasoned,
-            ..Collected::new(next)
+        let charged = self.charge_quotas(used.total(), cost);
+        let goes_on = charged.and_then(|()| self.run.budget.overdrawn().map_or(Ok(()), |e| Err(e.into())));
+        let failure = Failure {
+            class: fault.class,
+            message: fault.message.clone(),
+            used: (used, estimated),
+            cost_usd: cost,
+            lost: (0, 0.0),
         };
-        self.charge_quotas(used.total(), cost)?;
-        self.run.budget.overdrawn().map_or(Ok(()), |exceeded| Err(exceeded.into()))
-    }
-
-    /// What an attempt that failed has used, and whether that is an estimate. What was reported of an answer that broke
-    /// off was counted before it did.
-    pub(super) fn used_by_a_failure(
-        &self,
-        bytes: usize,
-        got: &Collected,
-        fault: &ModelFault,
-        reported: Option<Usage>,
-    ) -> (Usage, bool) {
-        if got.is_empty() && reported.is_none() && fault.used_nothing() {
-            return (Usage::default(), true);
-        }
-        let least = self.estimate(bytes, got);
-        let Some(reported) = reported else { return (least, true) };
-        let used = Usage {
-            input_tokens: if reported.input_tokens > 0 { reported.input_tokens } else { least.input_tokens },
-            output_tokens: reported.output_tokens.max(least.output_tokens),
-            ..reported
-        };
-        (used, used != reported)
-    }
-
-    /// The record of the present attempt.
-    pub(super) fn attempt(
-        &self,
-        asked: Asked<'_>,
-        got: &Collected,
-        (usage, estimated): (Usage, bool),
-        stop: &str,
-    ) {
-        self.run.event(EventBody::ModelAttempt {
-            step: asked.step,
-            attempt: asked.attempt + got.failed,
-            model: got.model.clone(),
-            usage,
-            estimated,
-            latency_ms: millis(got.began.elapsed()),
-            stop: Preview::of(stop).text,
-            cost_usd: self.cost(&got.model, &usage),
-        });
-    }
-
-    /// What that model takes for it: of a list each has its own price.
-    pub(super) fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
-        self.agent.model.price_of(model).map(|price| price.cost(usage))
+        self.record_failure(asked, got, failure, goes_on.is_ok());
+        *got = Collected { failed: got.failed + 1, reasoned: got.reasoned, ..Collected::new(next) };
+        goes_on
     }
 
     fn delta(&self, id: Option<&str>, item: ItemKind, delta: String) {
@@ -244,12 +190,6 @@ impl Progress<'_> {
         if outcome != ItemOutcome::Ok {
             self.run.item_failed();
         }
-    }
-
-    /// Usage for a provider that reports none.
-    pub(super) fn estimate(&self, request: usize, got: &Collected) -> Usage {
-        let tokens = |bytes| self.run.scope.ratios.tokens(&got.model, bytes);
-        Usage { input_tokens: tokens(request), output_tokens: tokens(got.bytes()), ..Usage::default() }
     }
 }
 

@@ -34,8 +34,10 @@ fn failed(run: &str, at: u32, usage: Usage, lost_tokens: u64, lost_usd: f64) -> 
         message: "gone".into(),
         usage,
         cost_usd: None,
+        estimated: false,
         lost_tokens,
         lost_usd,
+        repeated: false,
     }
 }
 

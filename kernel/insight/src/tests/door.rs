@@ -112,7 +112,7 @@ impl Fault {
 
 type Last = (Vec<drupe_agent::Entry>, Vec<(Option<AgentRef>, EventBody)>);
 
-async fn start(store: &Store, turn: &TurnId, events: Vec<(Option<AgentRef>, EventBody)>) {
+pub async fn start(store: &Store, turn: &TurnId, events: Vec<(Option<AgentRef>, EventBody)>) {
     let start = TurnStart {
         turn: turn.clone(),
         session: session(),
@@ -123,7 +123,7 @@ async fn start(store: &Store, turn: &TurnId, events: Vec<(Option<AgentRef>, Even
     store.start_turn(start).await.expect("it begins");
 }
 
-fn scope(store: &Store, turn: &TurnId, clock: &Arc<Paused>, inbound: &Inbound) -> TurnScope {
+pub fn scope(store: &Store, turn: &TurnId, clock: &Arc<Paused>, inbound: &Inbound) -> TurnScope {
     let journal = Arc::new(store.clone());
     let mut scope = TurnScope::new(session(), turn.clone(), inbound.text.clone(), journal);
     scope.clock = Arc::clone(clock) as Arc<dyn Clock>;

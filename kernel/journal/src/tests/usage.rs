@@ -41,6 +41,15 @@ fn failed(run: &str, at: u32, usage: Usage, lost_tokens: u64, lost_usd: f64) -> 
     }
 }
 
+/// An attempt that another one followed.
+fn repeated(run: &str, model: &str, usage: Usage, cost_usd: Option<f64>) -> Entry {
+    let mut entry = failed(run, 1, usage, 0, 0.0);
+    if let Entry::Failed { model: by, cost_usd: cost, repeated, .. } = &mut entry {
+        (*by, *cost, *repeated) = (model.into(), cost_usd, true);
+    }
+    entry
+}
+
 async fn commit(store: &Store, turn: &TurnId, entries: Vec<Entry>) -> Result<(), drupe_agent::JournalFault> {
     let batch = Batch {
         session: session("s"),
@@ -117,6 +126,26 @@ async fn usage_is_summed_up_by_day_agent_model_and_session_and_outlives_a_restar
 }
 
 #[tokio::test]
+async fn each_attempt_counts_with_its_own_model_and_as_a_part_of_one_call() {
+    let home = Home::new();
+    let store = home.open_as(&Storage::Memory).unwrap();
+    let turn = store.accept(message("s", "1", "hello")).await.unwrap().turn;
+    let entries = vec![
+        begin("r", "main", None, "hello"),
+        repeated("r", "p/a", used(100, 0), Some(0.5)),
+        repeated("r", "p/b", used(40, 2), None),
+        repeated("r", "p/c", Usage::default(), Some(0.0)),
+        answered("r", 1, "p/d", used(100, 10), Some(0.25)),
+    ];
+    commit(&store, &turn, entries).await.unwrap();
+    assert_eq!(
+        brief(&by(&store, UsageBy::Model).await),
+        [("p/a", 0, 0, 100, 0, 0.5, 0), ("p/b", 0, 0, 42, 0, 0.0, 42), ("p/d", 0, 1, 110, 0, 0.25, 0)]
+    );
+    assert_eq!(brief(&by(&store, UsageBy::Day).await), [("2023-11-14", 1, 1, 252, 0, 0.75, 42)]);
+}
+
+#[tokio::test]
 async fn what_limits_need_is_read_by_day_and_by_session() {
     let home = Home::new();
     let store = home.open();
@@ -174,12 +203,14 @@ fn records() -> impl Strategy<Value = Vec<Entry>> {
     // Whole eighths are summed without a rounding error.
     let cost = || (0..800u32).prop_map(|eighths| f64::from(eighths) / 8.0);
     let model = prop_oneof![Just("p/a"), Just("p/b")];
-    let answers = (run(), model, usage(), proptest::option::of(cost()))
+    let answers = (run(), model.clone(), usage(), proptest::option::of(cost()))
         .prop_map(|(run, model, usage, cost)| answered(run, 1, model, usage, cost));
     let failures = (run(), usage(), 0..5000u64, cost())
         .prop_map(|(run, usage, lost, lost_usd)| failed(run, 1, usage, lost, lost_usd));
+    let repetitions = (run(), model.clone(), usage(), proptest::option::of(cost()))
+        .prop_map(|(run, model, usage, cost)| repeated(run, model, usage, cost));
     let others = (run(), 1..9u32).prop_map(|(run, at)| step(run, at));
-    proptest::collection::vec(prop_oneof![answers, failures, others], 0..4)
+    proptest::collection::vec(prop_oneof![answers, failures, repetitions, others], 0..4)
 }
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
@@ -202,9 +233,11 @@ fn sums(entries: &[Entry]) -> (u64, u64, u64, u64, u64, f64) {
                 let unpriced = unpriced + if cost_usd.is_none() { usage.total() } else { 0 };
                 (runs, calls + 1, tokens + usage.total(), lost, unpriced, cost + cost_usd.unwrap_or(0.0))
             }
-            Entry::Failed { usage, lost_tokens, lost_usd, .. } => {
-                let unpriced = unpriced + usage.total();
-                (runs, calls + 1, tokens + usage.total(), lost + lost_tokens, unpriced, cost + lost_usd)
+            Entry::Failed { usage, cost_usd, lost_tokens, lost_usd, repeated, .. } => {
+                let calls = calls + u64::from(!repeated);
+                let unpriced = unpriced + if cost_usd.is_none() { usage.total() } else { 0 };
+                let cost = cost + cost_usd.unwrap_or(0.0) + lost_usd;
+                (runs, calls, tokens + usage.total(), lost + lost_tokens, unpriced, cost)
             }
             _ => (runs, calls, tokens, lost, unpriced, cost),
         },
@@ -251,6 +284,16 @@ proptest! {
                     sum.5 + row.cost_usd,
                 ));
                 assert_eq!(found, expected);
+            }
+            for row in by(&store, UsageBy::Model).await {
+                let of = |entry: &&Entry| matches!(
+                    entry,
+                    Entry::Answer { model, .. } | Entry::Failed { model, .. } if *model == row.key
+                );
+                let own: Vec<Entry> = entries.iter().filter(of).cloned().collect();
+                let found = (row.calls, row.usage.total(), row.lost_tokens, row.unpriced_tokens, row.cost_usd);
+                let (_, calls, tokens, lost, unpriced, cost) = sums(&own);
+                assert_eq!(found, (calls, tokens, lost, unpriced, cost), "{}", row.key);
             }
             let session = store.used_by_session(&session("s")).await.unwrap();
             assert_eq!((session.invocations, session.tokens), (expected.0, expected.2 + expected.3));

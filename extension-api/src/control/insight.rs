@@ -130,9 +130,9 @@ pub struct UsageRow {
     pub key: String,
     /// Runs of agents.
     pub invocations: u64,
-    /// Model calls.
+    /// Model calls: one however often it is repeated, under the model that ended it.
     pub calls: u64,
-    /// Tokens by kind.
+    /// Tokens by kind, those of each attempt under its own model.
     pub usage: Usage,
     /// Tokens of calls whose end was never seen; they count against limits.
     pub lost_tokens: u64,

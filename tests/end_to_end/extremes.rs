@@ -11,19 +11,21 @@ use serde_json::{Value, json};
 use crate::harness::{
     Daemon,
     model_server::{ModelServer, Say, latest},
+    until,
 };
 
-/// Memory that the kernel may keep after most of these, in KiB: buffers of the allocator, and what the journal caches.
+/// Memory that the kernel may keep after each of these once it rests, in KiB: what the journal caches, and pieces that the
+/// allocator cannot give back.
 const KEPT_KIB: u64 = 48 * 1024;
 
 /// A daemon with an agent `one` that uses the faulty tools.
 struct Scene {
     server: ModelServer,
     daemon: Daemon,
-    /// Memory of the kernel, in KiB.
+    /// The kernel's process.
+    kernel: u64,
+    /// Its memory, in KiB.
     before: u64,
-    /// What it may keep of a turn, in KiB.
-    may_keep: u64,
 }
 
 impl Scene {
@@ -52,14 +54,14 @@ impl Scene {
         );
         daemon.run();
         daemon.turn("warm", "@one warm up");
-        let before = pss(&daemon);
-        Self { server, daemon, before, may_keep: KEPT_KIB }
+        let kernel = daemon.until_ready()["kernel_pid"].as_u64().expect("a pid");
+        Self { server, daemon, kernel, before: pss(kernel) }
     }
 
     /// One turn of `one`; a line of the table, and a look at the memory.
     fn turn(&self, what: &str, limit: &str) -> Value {
         let turn = self.daemon.turn("s", "@one go");
-        let after = pss(&self.daemon);
+        let after = pss(self.kernel);
         let (status, class) = (turn["status"].as_str().unwrap_or("–"), turn["class"].as_str().unwrap_or("–"));
         let why = turn["error"].as_str().unwrap_or("–");
         println!(
@@ -69,8 +71,10 @@ impl Scene {
             self.requests(),
             self.before,
         );
-        let kept = after.saturating_sub(self.before);
-        assert!(kept < self.may_keep, "{what}: {kept} KiB are kept");
+        // What was needed for a moment goes when the kernel rests; asking it would keep it from that.
+        let kept = || pss(self.kernel).saturating_sub(self.before);
+        let rests = until("the kernel gives memory back", || (kept() < KEPT_KIB).then_some(()));
+        assert!(rests.is_some(), "{what}: {} KiB are kept", kept());
         turn
     }
 
@@ -88,9 +92,8 @@ impl Scene {
     }
 }
 
-/// Memory of the kernel in KiB, what it shares with others in part.
-fn pss(daemon: &Daemon) -> u64 {
-    let pid = daemon.until_ready()["kernel_pid"].as_u64().expect("a pid");
+/// Memory of a process in KiB, what it shares with others in part.
+fn pss(pid: u64) -> u64 {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).expect("the kernel's memory");
     let line = rollup.lines().find(|line| line.starts_with("Pss:")).expect("its share");
     line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("a number")
@@ -179,15 +182,13 @@ fn an_answer_of_fifty_thousand_tokens_is_charged_and_ends_what_it_exceeds() {
 }
 
 /// A tool that gives a hundred megabytes, three times.
-fn check_hundred_megabytes(isolation: &str, may_keep: u64, says: &str) {
-    let mut scene = Scene::run_in(isolation, "", "", |request| match latest(request).0 == "tool" {
+fn check_hundred_megabytes(isolation: &str, says: &str) {
+    let scene = Scene::run_in(isolation, "", "", |request| match latest(request).0 == "tool" {
         true => Say::Text("done".into()),
         false => call("faulty_big", json!({"bytes": 100 * 1024 * 1024})),
     });
-    scene.may_keep = may_keep;
     let what = |time: usize| format!("a result of 100 MB, {isolation}, time {time}");
     let turn = scene.turn(&what(1), "12288 bytes shown");
-    let first = pss(&scene.daemon);
     assert_eq!(turn["content"], "done", "{turn}");
     let shown = latest(&scene.server.requests()[2]).1;
     println!("shown of it: {} bytes, at the end: {}", shown.len(), &shown[shown.len().saturating_sub(200)..]);
@@ -195,19 +196,16 @@ fn check_hundred_megabytes(isolation: &str, may_keep: u64, says: &str) {
     for time in 2..=3 {
         scene.turn(&what(time), "12288 bytes shown");
     }
-    let grown = pss(&scene.daemon).saturating_sub(first);
-    assert!(grown < KEPT_KIB, "{grown} KiB more are kept of two further results");
 }
 
 #[test]
 fn of_a_result_of_a_hundred_megabytes_a_part_is_kept_and_a_smaller_one_shown() {
-    // The allocator keeps what was needed for a moment, once.
-    check_hundred_megabytes("inproc", 160 * 1024, "only 8388608 of 104857600 bytes were kept");
+    check_hundred_megabytes("inproc", "only 8388608 of 104857600 bytes were kept");
 }
 
 #[test]
 fn a_result_of_a_hundred_megabytes_from_another_process_is_refused() {
-    check_hundred_megabytes("process", KEPT_KIB, "cannot be sent: it is 104857627 bytes long");
+    check_hundred_megabytes("process", "cannot be sent: it is 104857627 bytes long");
 }
 
 #[test]

@@ -80,6 +80,12 @@ impl Daemon {
         eventually("the supervisor ends", || self.process.try_wait().expect("it is a child"))
     }
 
+    /// Waits until the supervisor has read all that its first kernel sent before it was ready: that
+    /// kernel serves as soon as it has said so, which may be earlier.
+    fn eventually_read_on(&self) {
+        eventually("the supervisor reads on", || (self.log("ready").len() == 1).then_some(()));
+    }
+
     /// The lines of its log of a kind.
     fn log(&self, event: &str) -> Vec<Value> {
         let text = fs::read_to_string(self.home.state().join("supervisor.log")).unwrap_or_default();
@@ -318,8 +324,7 @@ fn a_second_sigterm_does_not_wait_for_the_drain() {
 #[test]
 fn garbage_on_the_link_harms_nothing() {
     let daemon = Daemon::serving("flood");
-    // The kernel serves as soon as it has said so; the supervisor hears it behind the last of the garbage.
-    eventually("the supervisor reads on", || (daemon.log("ready").len() == 1).then_some(()));
+    daemon.eventually_read_on();
     daemon.kernel();
     assert!(daemon.log("exit").is_empty());
 }

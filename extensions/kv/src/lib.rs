@@ -9,7 +9,7 @@ mod store;
 use std::sync::Arc;
 
 use drupe_extension_api::prelude::*;
-use namespace::{Bounds, matches};
+use namespace::{Bounds, Values, matches};
 use serde_json::Value;
 use store::{Place, Store};
 
@@ -114,7 +114,7 @@ impl Kv {
         let key = input.key;
         let missing =
             Fault::not_found(format!("nothing is stored under `{key}`")).help("kv_list shows the keys");
-        let found = self.with(input.scope, &call, move |store, place| store.get(place, &key)).await?;
+        let found = self.read(input.scope, &call, move |values| values.get(&key).cloned()).await?;
         found.ok_or(missing)
     }
 
@@ -135,11 +135,25 @@ impl Kv {
     }
 
     async fn list(&self, input: List, call: Call) -> Result<Vec<String>, Fault> {
-        let mut keys = self.with(input.scope, &call, |store, place| store.keys(place)).await?;
+        let all = |values: &Values| values.keys().cloned().collect::<Vec<_>>();
+        let mut keys = self.read(input.scope, &call, all).await?;
         if let Some(pattern) = input.pattern {
             keys.retain(|key| matches(&pattern, key));
         }
         Ok(keys)
+    }
+
+    /// Reads a namespace: here if it is in memory, else as [`with`](Self::with) does.
+    async fn read<T: Send + 'static>(
+        &self,
+        scope: Scope,
+        call: &Call,
+        read: impl Fn(&Values) -> T + Send + 'static,
+    ) -> Result<T, Fault> {
+        match self.store.read_at_once(&self.place(scope, call), &read) {
+            Some(found) => Ok(found),
+            None => self.with(scope, call, move |store, place| store.read(place, read)).await,
+        }
     }
 
     /// Works on the store where waiting for a disk holds nobody up.
@@ -149,13 +163,16 @@ impl Kv {
         call: &Call,
         work: impl FnOnce(&Store, &Place) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, Fault> {
-        let place = match scope {
+        let (store, place) = (self.store.clone(), self.place(scope, call));
+        self.host.blocking(move || work(&store, &place)).await
+    }
+
+    fn place(&self, scope: Scope, call: &Call) -> Place {
+        match scope {
             Scope::Turn => Place::Turn(call.turn.clone()),
             Scope::Kept if self.shared => Place::Shared,
             Scope::Kept => Place::Agent(call.agent.clone()),
-        };
-        let store = self.store.clone();
-        self.host.blocking(move || work(&store, &place)).await
+        }
     }
 }
 

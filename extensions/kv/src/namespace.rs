@@ -19,20 +19,23 @@ pub struct Bounds {
     pub bytes: usize,
 }
 
-/// Keys with values.
+/// Values by their keys.
+pub type Values = BTreeMap<String, Value>;
+
+/// Keys with values, and how much they take.
 #[derive(Debug, Default)]
 pub struct Namespace {
-    values: BTreeMap<String, Value>,
+    values: Values,
     bytes: usize,
 }
 
 impl Namespace {
-    pub fn new(values: BTreeMap<String, Value>) -> Self {
+    pub fn new(values: Values) -> Self {
         let bytes = values.iter().map(|(key, value)| size(key, value)).sum();
         Self { values, bytes }
     }
 
-    pub fn values(&self) -> &BTreeMap<String, Value> {
+    pub fn values(&self) -> &Values {
         &self.values
     }
 

@@ -4,7 +4,7 @@
 //! The store assumes that it alone writes its folder, which the kernel gives to one extension.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{HashMap, VecDeque},
     fs::{self, File},
     io::{ErrorKind, Write as _},
     path::{Path, PathBuf},
@@ -14,7 +14,7 @@ use std::{
 use drupe_extension_api::{AgentId, Fault, TurnId};
 use serde_json::Value;
 
-use crate::namespace::{Bounds, Namespace};
+use crate::namespace::{Bounds, Namespace, Values};
 
 /// How many turns keep their namespace. Turns that run at the same time are far fewer; an older one has
 /// ended, or has not used its namespace for long.
@@ -48,12 +48,16 @@ impl Store {
         Self { folder: folder.to_owned(), bounds, state: Mutex::default() }
     }
 
-    pub fn get(&self, place: &Place, key: &str) -> Result<Option<Value>, Fault> {
-        Ok(self.lock().open(self, place)?.values().get(key).cloned())
+    /// Reads a namespace; may wait for the disk.
+    pub fn read<T>(&self, place: &Place, read: impl FnOnce(&Values) -> T) -> Result<T, Fault> {
+        Ok(read(self.lock().open(self, place)?.values()))
     }
 
-    pub fn keys(&self, place: &Place) -> Result<Vec<String>, Fault> {
-        Ok(self.lock().open(self, place)?.values().keys().cloned().collect())
+    /// Reads a namespace that is in memory and in nobody's use; none if it is not.
+    pub fn read_at_once<T>(&self, place: &Place, read: impl FnOnce(&Values) -> T) -> Option<T> {
+        let mut state = self.state.try_lock().ok()?;
+        let in_memory = matches!(place, Place::Turn(_)) || state.kept.contains_key(place);
+        in_memory.then(|| state.open(self, place).ok().map(|namespace| read(namespace.values())))?
     }
 
     pub fn set(&self, place: &Place, key: String, value: Value) -> Result<(), Fault> {
@@ -113,7 +117,7 @@ impl State {
             return Ok(self.turn(turn));
         }
         if !self.kept.contains_key(place) {
-            let values = store.file(place).map_or(Ok(BTreeMap::new()), |file| read(&file))?;
+            let values = store.file(place).map_or(Ok(Values::new()), |file| read(&file))?;
             self.kept.insert(place.clone(), Namespace::new(values));
         }
         self.kept.get_mut(place).ok_or_else(|| Fault::internal("a namespace was lost"))
@@ -131,10 +135,10 @@ impl State {
     }
 }
 
-fn read(file: &Path) -> Result<BTreeMap<String, Value>, Fault> {
+fn read(file: &Path) -> Result<Values, Fault> {
     let text = match fs::read(file) {
         Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Values::new()),
         Err(error) => return Err(error.into()),
     };
     serde_json::from_slice(&text).map_err(|e| {
@@ -143,7 +147,7 @@ fn read(file: &Path) -> Result<BTreeMap<String, Value>, Fault> {
     })
 }
 
-fn write(file: &Path, values: &BTreeMap<String, Value>) -> std::io::Result<()> {
+fn write(file: &Path, values: &Values) -> std::io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
     let new = file.with_extension("new");
@@ -154,4 +158,21 @@ fn write(file: &Path, values: &BTreeMap<String, Value>) -> std::io::Result<()> {
     fs::rename(&new, file)?;
     // The new name is durable only with its folder.
     File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_memory_and_free_is_read_at_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::new(folder.path(), Bounds { value_bytes: 100, keys: 10, bytes: 1000 });
+        let one = |values: &Values| values.get("a").cloned();
+        assert_eq!(store.read_at_once(&Place::Shared, one), None, "it may be on the disk");
+        store.set(&Place::Shared, "a".into(), 1.into()).expect("it fits");
+        assert_eq!(store.read_at_once(&Place::Shared, one), Some(Some(1.into())));
+        let _writing = store.lock();
+        assert_eq!(store.read_at_once(&Place::Shared, one), None, "somebody writes");
+    }
 }

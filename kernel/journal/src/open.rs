@@ -44,9 +44,14 @@ pub(crate) fn check_sqlite() -> Result<(), StoreError> {
     Ok(())
 }
 
-/// A database without a file.
+/// A database without a file: one block of memory, and a cache of its pages as for a file.
+///
+/// SQLite's own kind of database in memory keeps all pages in its cache instead. That cache is searched whole by each
+/// commit that puts split pages in order, which costs the more the longer the journal is.
 pub(crate) fn memory() -> Result<Connection, StoreError> {
-    let mut db = Connection::open_in_memory()?;
+    let mut db =
+        Connection::open_with_flags_and_vfs("journal", writing() | OpenFlags::SQLITE_OPEN_CREATE, c"memdb")?;
+    caches(&db)?;
     schema::migrate(&mut db, STEPS, None)?;
     Ok(db)
 }
@@ -153,8 +158,7 @@ fn ready(path: &Path) -> Result<Connection, StoreError> {
 }
 
 fn connect(path: &Path) -> Result<Connection, StoreError> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let db = Connection::open_with_flags(path, flags)?;
+    let db = Connection::open_with_flags(path, writing())?;
     db.busy_timeout(BUSY)?;
     Ok(db)
 }
@@ -167,6 +171,14 @@ fn log_ahead(db: &Connection) -> Result<(), StoreError> {
     }
     db.pragma_update(None, "synchronous", "NORMAL")?;
     db.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
+    caches(db)
+}
+
+fn writing() -> OpenFlags {
+    OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX
+}
+
+fn caches(db: &Connection) -> Result<(), StoreError> {
     // In kibibytes: the pages at the ends of a few tables are all that is written again and again.
     db.pragma_update(None, "cache_size", -1024)?;
     // What a savepoint may have to bring back.

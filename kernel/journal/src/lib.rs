@@ -38,6 +38,7 @@ mod results;
 mod rows;
 pub mod schema;
 mod sessions;
+mod shared;
 mod store;
 mod transcript;
 mod turns;

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{StoreError, store::lock};
+use crate::{StoreError, shared::lock};
 
 /// What the reader's thread is told.
 pub(crate) enum Question {

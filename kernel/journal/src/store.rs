@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
+    sync::{Arc, Mutex},
     thread,
 };
 
@@ -20,7 +20,9 @@ use crate::{
     Storage, StoreError, TurnDone, TurnStart, activations, deliveries, events, extensions, intake, open,
     reader::{self, Question},
     recent::Recent,
-    restarts, results, sessions, turns,
+    restarts, results, sessions,
+    shared::{SharedWriter, free, lock},
+    turns,
     writer::{self, Command, Survives, Task, Waits, Writer, Writing},
 };
 
@@ -38,16 +40,14 @@ pub struct Store {
     recent: Arc<Mutex<Recent>>,
 }
 
-enum Engine {
-    /// Without a file nothing waits, and the caller does the work itself.
-    Direct(Arc<Mutex<Option<Writer>>>),
-    Files(Files),
+struct Engine {
+    writer: Arc<SharedWriter>,
+    /// Where there is a file.
+    threads: Option<Threads>,
 }
 
-/// The connections, and the threads that use them for whoever must not wait. What need not wait for the disk is done
-/// by the caller itself while the connection is free: that costs less than to wake a thread and be woken by it.
-struct Files {
-    writer: Arc<Mutex<Option<Writer>>>,
+/// The threads for what waits for the disk, and for what takes long to read.
+struct Threads {
     reader: Arc<Mutex<Option<Connection>>>,
     commands: mpsc::Sender<Command>,
     questions: mpsc::Sender<Question>,
@@ -66,7 +66,7 @@ impl Store {
         let engine = match storage {
             Storage::Memory => {
                 let writer = Writer::new(open::memory()?, Waits::Never, clock, publish, Arc::clone(&recent))?;
-                Engine::Direct(Arc::new(Mutex::new(Some(writer))))
+                Engine { writer: Arc::new(SharedWriter::new(writer)), threads: None }
             }
             Storage::Full(path) => files(path, Waits::WherePromised, clock, publish, &recent)?,
             Storage::Process(path) => files(path, Waits::Never, clock, publish, &recent)?,
@@ -77,7 +77,7 @@ impl Store {
     /// Takes a message in. Refuses with [`StoreError::Busy`] where too much waits already; whatever the error,
     /// nothing is acknowledged and the same message may come again.
     pub async fn accept(&self, inbound: Inbound) -> Result<Accepted, StoreError> {
-        if matches!(&*self.engine, Engine::Files(files) if files.commands.capacity() == 0) {
+        if self.engine.threads.as_ref().is_some_and(|threads| threads.commands.capacity() == 0) {
             return Err(StoreError::Busy);
         }
         self.write(Survives::Power, move |on| intake::accept(on, &inbound)).await
@@ -313,18 +313,16 @@ impl Store {
     /// Commits what waits, marks the journal as closed in order, and closes it. Other handles get
     /// [`StoreError::Closed`] from here on.
     pub async fn close(self) -> Result<(), StoreError> {
-        match &*self.engine {
-            Engine::Direct(writer) => lock(writer).take().ok_or(StoreError::Closed)?.close(),
-            Engine::Files(Files { commands, questions, .. }) => {
-                // The reader first: the last connection to go removes the log.
-                let (reply, stopped) = oneshot::channel();
-                questions.send(Question::Stop(reply)).await.map_err(|_| StoreError::Closed)?;
-                stopped.await.map_err(|_| StoreError::Closed)?;
-                let (reply, closed) = oneshot::channel();
-                commands.send(Command::Stop(reply)).await.map_err(|_| StoreError::Closed)?;
-                closed.await.map_err(|_| StoreError::Closed)?
-            }
-        }
+        let Some(threads) = &self.engine.threads else {
+            return self.engine.writer.close(Vec::new());
+        };
+        // The reader first: the last connection to go removes the log.
+        let (reply, stopped) = oneshot::channel();
+        threads.questions.send(Question::Stop(reply)).await.map_err(|_| StoreError::Closed)?;
+        stopped.await.map_err(|_| StoreError::Closed)?;
+        let (reply, closed) = oneshot::channel();
+        threads.commands.send(Command::Stop(reply)).await.map_err(|_| StoreError::Closed)?;
+        closed.await.map_err(|_| StoreError::Closed)?
     }
 
     pub(crate) async fn write<T, F>(&self, survives: Survives, work: F) -> Result<T, StoreError>
@@ -332,19 +330,18 @@ impl Store {
         F: FnMut(&mut Writing<'_>) -> Result<T, StoreError> + Send + 'static,
         T: Send + 'static,
     {
-        match &*self.engine {
-            Engine::Direct(writer) => lock(writer).as_mut().ok_or(StoreError::Closed)?.alone(survives, work),
-            Engine::Files(files) => {
-                if (survives == Survives::Process || files.waits == Waits::Never)
-                    && let Some(mut writer) = free(&files.writer)
-                {
-                    return writer.as_mut().ok_or(StoreError::Closed)?.alone(survives, work);
-                }
-                let (command, answer) = Task::posted(survives, work);
-                files.commands.send(command).await.map_err(|_| StoreError::Closed)?;
-                answer.await.unwrap_or(Err(StoreError::Closed))
+        let Engine { writer, threads } = &*self.engine;
+        let (job, answer) = Task::posted(survives, work);
+        match threads {
+            Some(threads) if survives == Survives::Power && threads.waits == Waits::WherePromised => {
+                threads.commands.send(Command::Job(job)).await.map_err(|_| StoreError::Closed)?;
+            }
+            _ => {
+                let _posted = writer.post(job);
+                tokio::task::yield_now().await;
             }
         }
+        answer.await.unwrap_or_else(|_| Err(writer.lost()))
     }
 
     /// Asks what may take a while to answer.
@@ -353,14 +350,12 @@ impl Store {
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
         T: Send + 'static,
     {
-        match &*self.engine {
-            Engine::Direct(writer) => ask(&lock(writer).as_ref().ok_or(StoreError::Closed)?.db),
-            Engine::Files(files) => {
-                let (question, answer) = Question::posted(ask);
-                files.questions.send(question).await.map_err(|_| StoreError::Closed)?;
-                answer.await.unwrap_or(Err(StoreError::Closed))
-            }
-        }
+        let Some(threads) = &self.engine.threads else {
+            return self.engine.writer.with(|writer| ask(&writer.as_ref().ok_or(StoreError::Closed)?.db));
+        };
+        let (question, answer) = Question::posted(ask);
+        threads.questions.send(question).await.map_err(|_| StoreError::Closed)?;
+        answer.await.unwrap_or(Err(StoreError::Closed))
     }
 
     /// Asks what a few rows answer, on the way of a turn.
@@ -369,8 +364,8 @@ impl Store {
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
         T: Send + 'static,
     {
-        if let Engine::Files(files) = &*self.engine
-            && let Some(reader) = free(&files.reader)
+        if let Some(threads) = &self.engine.threads
+            && let Some(reader) = free(&threads.reader)
         {
             return reader::consistently(reader.as_ref().ok_or(StoreError::Closed)?, ask);
         }
@@ -387,26 +382,12 @@ fn files(
 ) -> Result<Engine, StoreError> {
     let mut writer = Writer::new(open::file(path)?, waits, clock, publish, Arc::clone(recent))?;
     writer.alone(Survives::Process, deliveries::doubt_all)?;
-    let writer = Arc::new(Mutex::new(Some(writer)));
+    let writer = Arc::new(SharedWriter::new(writer));
     let reader = Arc::new(Mutex::new(Some(open::read_only(path)?)));
     let (commands, inbox) = mpsc::channel(QUEUE);
     let (questions, asked) = mpsc::channel(QUEUE);
     let (writes, reads) = (Arc::clone(&writer), Arc::clone(&reader));
     thread::Builder::new().name("journal-writer".into()).spawn(move || writer::serve(&writes, inbox))?;
     thread::Builder::new().name("journal-reader".into()).spawn(move || reader::serve(&reads, asked))?;
-    Ok(Engine::Files(Files { writer, reader, commands, questions, waits }))
-}
-
-/// A connection that nobody uses at this moment.
-fn free<T>(connection: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    match connection.try_lock() {
-        Ok(free) => Some(free),
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    }
-}
-
-/// A panic in a request leaves at most an open transaction, which the next request rolls back.
-pub(crate) fn lock<T>(connection: &Mutex<T>) -> MutexGuard<'_, T> {
-    connection.lock().unwrap_or_else(PoisonError::into_inner)
+    Ok(Engine { writer, threads: Some(Threads { reader, commands, questions, waits }) })
 }

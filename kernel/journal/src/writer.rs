@@ -19,12 +19,12 @@ use crate::{
     cache::Cache,
     open::keep_plans,
     recent::{Change, Recent},
-    store::lock,
+    shared::{SharedWriter, lock, together},
 };
 
 /// The most requests in one transaction. It bounds how long the first of them waits for the last; a transaction
 /// of so many small ones takes a few milliseconds, about as long as the wait for the disk that they share.
-const GROUP: usize = 256;
+pub(crate) const GROUP: usize = 256;
 
 /// Requests after which the log is written back. Each leaves some pages in it: a few megabytes.
 const LOGGED: u32 = 512;
@@ -127,10 +127,10 @@ where
     F: FnMut(&mut Writing<'_>) -> Result<T, StoreError> + Send + 'static,
     T: Send + 'static,
 {
-    /// A request for the writer's thread, and its answer.
-    pub fn posted(survives: Survives, work: F) -> (Command, oneshot::Receiver<Result<T, StoreError>>) {
+    /// A request that others carry out, and its answer.
+    pub fn posted(survives: Survives, work: F) -> (Box<dyn Job>, oneshot::Receiver<Result<T, StoreError>>) {
         let (reply, answer) = oneshot::channel();
-        (Command::Job(Box::new(Self { survives, work, outcome: None, reply: Some(reply) })), answer)
+        (Box::new(Self { survives, work, outcome: None, reply: Some(reply) }), answer)
     }
 }
 
@@ -171,29 +171,33 @@ pub(crate) enum Command {
 }
 
 /// Serves until it is told to stop, or nobody is left to ask.
-pub(crate) fn serve(writer: &Mutex<Option<Writer>>, mut commands: mpsc::Receiver<Command>) {
+pub(crate) fn serve(shared: &SharedWriter, mut commands: mpsc::Receiver<Command>) {
     while let Some(command) = commands.blocking_recv() {
-        let mut at_work = lock(writer);
-        let mut jobs = Vec::new();
         let mut next = Some(command);
-        while let Some(command) = next.take() {
-            match command {
-                Command::Job(job) => jobs.push(job),
-                Command::Stop(reply) => {
-                    if let Some(mut writer) = at_work.take() {
-                        writer.group(jobs);
-                        let _ = reply.send(writer.close());
+        let stop = shared.with(|writer| {
+            while next.is_some() {
+                // What others put beside the writer since costs little more in the same transaction.
+                let mut jobs = shared.take();
+                while let Some(command) = next.take() {
+                    match command {
+                        Command::Job(job) => jobs.push(job),
+                        Command::Stop(reply) => return Some((jobs, reply)),
                     }
-                    return;
+                    if jobs.len() < GROUP {
+                        next = commands.try_recv().ok();
+                    }
                 }
-            }
-            if jobs.len() < GROUP {
+                together(writer, jobs);
+                if let Some(writer) = writer {
+                    writer.check_point();
+                }
                 next = commands.try_recv().ok();
             }
-        }
-        if let Some(writer) = &mut *at_work {
-            writer.group(jobs);
-            writer.check_point();
+            None
+        });
+        if let Some((jobs, reply)) = stop {
+            let _ = reply.send(shared.close(jobs));
+            return;
         }
     }
 }
@@ -261,7 +265,7 @@ impl Writer {
         self.db.close().map_err(|(_, error)| error.into())
     }
 
-    fn group(&mut self, mut jobs: Vec<Box<dyn Job>>) {
+    pub fn group(&mut self, mut jobs: Vec<Box<dyn Job>>) {
         let mut all: Vec<&mut dyn Job> = jobs.iter_mut().map(|job| &mut **job as &mut dyn Job).collect();
         match self.together(&mut all) {
             Err(error) if all.len() == 1 => all[0].fail(&error),

@@ -36,7 +36,7 @@ async fn together(store: &Store, requests: Vec<Request>) -> Vec<Result<(), Store
     all.await
 }
 
-fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+fn poll<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
@@ -68,6 +68,52 @@ async fn sixty_four_sessions_share_one_commit() {
 }
 
 #[tokio::test]
+async fn what_waits_for_no_disk_shares_a_commit_too() {
+    let home = Home::new();
+    let store = home.open_as(&Storage::Process(home.path())).unwrap();
+    store.accept(message("first", "first", "opens the log")).await.unwrap();
+    let before = transactions(&home);
+    let answers = join_all((0..64).map(|n| accept(&store, &format!("s-{n}"), "hello"))).await;
+    assert!(answers.iter().all(Result::is_ok));
+    assert_eq!(transactions(&home) - before, 1);
+}
+
+#[tokio::test]
+async fn a_request_whose_maker_goes_away_is_carried_out() {
+    for storage in [Storage::Memory, Storage::Process(Home::new().path())] {
+        let home = Home::new();
+        let storage = if storage == Storage::Memory { storage } else { Storage::Process(home.path()) };
+        let store = home.open_as(&storage).unwrap();
+        let mut left = accept(&store, "s", "hello");
+        assert!(poll(left.as_mut()).is_pending());
+        drop(left);
+        assert_eq!(store.counts().await.unwrap().queued_turns, 1);
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_panics_ends_its_transaction_and_nothing_else() {
+    let home = Home::new();
+    for storage in [Storage::Memory, Storage::Full(home.path())] {
+        let store = home.open_as(&storage).unwrap();
+        let panics = store.clone();
+        let panics: Request = Box::pin(async move {
+            panics.write(Survives::Power, |_| -> Result<(), StoreError> { panic!("a request") }).await
+        });
+        let requests = vec![accept(&store, "a", "beside it"), panics, accept(&store, "b", "beside it")];
+        let answers = match storage {
+            Storage::Memory => join_all(requests).await,
+            _ => together(&store, requests).await,
+        };
+        let lost =
+            |a: &Result<(), _>| matches!(a, Err(StoreError::Database(why)) if why.contains("panicked"));
+        assert!(answers.iter().all(lost), "{answers:?}");
+        store.accept(message("c", "c", "after it")).await.unwrap();
+        assert_eq!(store.counts().await.unwrap().queued_turns, 1);
+    }
+}
+
+#[tokio::test]
 async fn the_log_is_written_back_when_it_has_grown() {
     let home = Home::new();
     let store = home.open();
@@ -94,7 +140,7 @@ async fn a_request_that_fails_takes_nothing_along() {
     // The number of this delivery is taken: a unique constraint fails after other rows were written.
     let clash = store.clone();
     let clash: Request = Box::pin(async move {
-        let clash = clash.write(Survives::Process, move |on| {
+        let clash = clash.write(Survives::Power, move |on| {
             crate::sessions::known_or_new(on, &session("never"))?;
             let message = Outbound { channel: "test".into(), address: None, text: "twice".into() };
             crate::deliveries::queue(on, 1, &message).map(|_| ())

@@ -8,7 +8,10 @@
 //!
 //! The writer does not know what its requests do.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    thread,
+};
 
 use drupe_agent::Clock;
 use rusqlite::{CachedStatement, Connection};
@@ -173,6 +176,8 @@ pub(crate) enum Command {
 /// Serves until it is told to stop, or nobody is left to ask.
 pub(crate) fn serve(shared: &SharedWriter, mut commands: mpsc::Receiver<Command>) {
     while let Some(command) = commands.blocking_recv() {
+        // Where all processors are busy, those who keep them so may have more for the same transaction.
+        thread::yield_now();
         let mut next = Some(command);
         let stop = shared.with(|writer| {
             while next.is_some() {

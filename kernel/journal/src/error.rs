@@ -10,7 +10,10 @@ use crate::DeliveryId;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The next request may succeed, once there is space.
-    #[error("the journal cannot grow, its disk is full; free some space ({0})")]
+    #[error(
+        "the journal cannot grow: its disk is full, or it is kept in memory and has 1 GiB; free some space, or \
+         restart where it is in memory ({0})"
+    )]
     Full(String),
     /// The next request may succeed, once the file can be written.
     #[error("the journal cannot be written: make its file and its file system writable ({0})")]

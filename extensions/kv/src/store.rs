@@ -57,7 +57,10 @@ impl Store {
     pub fn read_at_once<T>(&self, place: &Place, read: impl FnOnce(&Values) -> T) -> Option<T> {
         let mut state = self.state.try_lock().ok()?;
         let in_memory = matches!(place, Place::Turn(_)) || state.kept.contains_key(place);
-        in_memory.then(|| state.open(self, place).ok().map(|namespace| read(namespace.values())))?
+        if !in_memory {
+            return None;
+        }
+        state.open(self, place).ok().map(|namespace| read(namespace.values()))
     }
 
     pub fn set(&self, place: &Place, key: String, value: Value) -> Result<(), Fault> {

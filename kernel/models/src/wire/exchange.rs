@@ -4,7 +4,7 @@
 //! that breaks, data that is not an event, an answer without end. Nothing of a broken answer but text and reasoning
 //! has been given out by then.
 
-use std::sync::Arc;
+use std::{fmt::Display, sync::Arc};
 
 use drupe_agent::{ModelEvent, ModelFault, ModelRequest};
 use drupe_extension_api::FailureClass;
@@ -14,7 +14,7 @@ use futures_util::{
 };
 use jiff::Timestamp;
 use reqwest::{
-    RequestBuilder, Response,
+    Body, RequestBuilder, Response,
     header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName},
 };
 use tokio::time::{Duration, Instant, timeout, timeout_at};
@@ -69,12 +69,15 @@ fn prepare(
     source: &WireSource,
     request: &ModelRequest,
 ) -> Result<(RequestBuilder, Arc<ToolList>), ModelFault> {
-    let broken = |e: serde_json::Error| {
+    let broken = |e: &dyn Display| {
         ModelFault::fatal(FailureClass::Internal, format!("no request could be written: {e}"))
     };
     let provider = &source.provider;
-    let list = provider.lists.of(provider.api(), &request.tools).map_err(broken)?;
-    let body = provider.api().body(&source.facts, request, &list).map_err(broken)?;
+    let list = provider.lists.of(provider.api(), &request.tools).map_err(|e| broken(&e))?;
+    let body = provider.api().body(&source.facts, request, &list).map_err(|e| broken(&e))?;
+    // Wrapped, or the client keeps it for redirects and repetitions of its own, which there are none of, until the answer
+    // comes.
+    let body = Body::wrap(String::from_utf8(body).map_err(|e| broken(&e))?);
     Ok((provider.client()?.post(source.url.clone()).body(body), list))
 }
 

@@ -20,7 +20,7 @@ use drupe_host::{Code, Header, HostProcess, Instance, Place};
 use serde_json::{Map, Value, json, value::RawValue};
 
 use crate::{
-    process::built,
+    process::{Cores, built},
     report::{Row, Unit, median, part},
 };
 
@@ -53,13 +53,20 @@ impl Host for Nothing {
 pub fn measure() -> Result<Vec<Row>> {
     // As in the kernel, where each entry into an extension's code is noted.
     drupe_blame::install(Page::create()?.fd().try_clone_to_owned()?)?;
-    // As in the kernel: whoever calls runs on a worker, and so does what reads from a process.
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut rows = Vec::new();
-    for (place, target) in [("in process", 5.0), ("to a process of its own", 60.0)] {
+    let places = [
+        ("in process", true, Cores::Any, 5.0),
+        ("to a process of its own", false, Cores::Any, 60.0),
+        // Waking a process elsewhere takes longer than the call where cores sleep, as virtual ones do.
+        ("to a process of its own, all on one core", false, Cores::Measured, 60.0),
+    ];
+    for (place, here, cores, target) in places {
+        let _held = cores.hold()?;
+        // As in the kernel: whoever calls runs on a worker, and so does what reads from a process.
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let folder = tempfile::tempdir()?;
         let path = folder.path().to_owned();
-        let measured = runtime.spawn(async move { calls(&path, place == "in process").await });
+        let measured = runtime.spawn(async move { calls(&path, here).await });
         let [empty, texts, nested] = runtime.block_on(measured)??;
         let show = |value| Unit::Micros.show(value);
         let what = format!("boundary call {place}, 1 KiB of JSON each way, parsed");

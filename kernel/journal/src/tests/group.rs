@@ -92,6 +92,20 @@ async fn a_request_whose_maker_goes_away_is_carried_out() {
 }
 
 #[tokio::test]
+async fn what_waits_when_the_journal_is_closed_is_carried_out_first() {
+    let home = Home::new();
+    let file = Storage::Process(home.path());
+    for storage in [&Storage::Memory, &file] {
+        let store = home.open_as(storage).unwrap();
+        let mut waiting = accept(&store, "s", "hello");
+        assert!(poll(waiting.as_mut()).is_pending());
+        store.close().await.unwrap();
+        waiting.await.unwrap();
+    }
+    assert_eq!(home.open_as(&file).unwrap().counts().await.unwrap().queued_turns, 1);
+}
+
+#[tokio::test]
 async fn a_request_that_panics_ends_its_transaction_and_nothing_else() {
     let home = Home::new();
     for storage in [Storage::Memory, Storage::Full(home.path())] {

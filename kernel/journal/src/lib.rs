@@ -13,10 +13,10 @@
 //!
 //! Everything survives the death of the process. What was promised to the outside survives a power loss as well:
 //! accepted messages, the intent to run a tool that must not run twice, finished turns, deliveries, and what the
-//! operator set or agreed to. One connection writes, and one request or group at a
-//! time has it: what waits for the disk, or comes while it is in use, goes to a thread, which commits whatever has come
-//! in meanwhile as one transaction, so that many sessions share one wait. What need not wait is committed by the
-//! caller itself while the connection is free, since waking a thread costs more than such a commit.
+//! operator set or agreed to. One connection writes, and one transaction at a time has it. What waits for the disk goes to
+//! a thread, which commits whatever has come in meanwhile as one transaction, so that many sessions share one wait. What
+//! need not wait is put beside the connection, and committed together by the first of those who put something there:
+//! waking a thread costs more than such a commit.
 
 mod activations;
 mod beginning;

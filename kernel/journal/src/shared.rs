@@ -27,15 +27,21 @@ impl SharedWriter {
 
     /// Waits for the writer and works with it; it is none once it is closed.
     pub fn with<T>(&self, work: impl FnOnce(&mut Option<Writer>) -> T) -> T {
-        let done = work(&mut lock(&self.writer));
-        self.carry_out();
-        done
+        // Dropped after the lock, and where `work` panics, too.
+        let _afterwards = CarriesOut(self);
+        let mut writer = lock(&self.writer);
+        work(&mut writer)
     }
 
     /// Has a request carried out no later than at the end of the guard.
-    pub fn post(&self, job: Box<dyn Job>) -> Posted<'_> {
+    pub fn post(&self, job: Box<dyn Job>) -> CarriesOut<'_> {
         lock(&self.waiting).push(job);
-        Posted(self)
+        CarriesOut(self)
+    }
+
+    /// How many requests wait.
+    pub fn waiting(&self) -> usize {
+        lock(&self.waiting).len()
     }
 
     /// What waits now, for a transaction.
@@ -70,7 +76,7 @@ impl SharedWriter {
     /// Carries out what waits, unless somebody has the writer: whoever had it looks here afterwards.
     fn carry_out(&self) {
         loop {
-            if lock(&self.waiting).is_empty() {
+            if self.waiting() == 0 {
                 return;
             }
             let Some(mut writer) = free(&self.writer) else { return };
@@ -88,10 +94,10 @@ pub(crate) fn together(writer: &mut Option<Writer>, jobs: Vec<Box<dyn Job>>) {
     }
 }
 
-/// A request that waits. Dropped, it is carried out, unless it was already.
-pub(crate) struct Posted<'a>(&'a SharedWriter);
+/// Carries out what waits when it is dropped.
+pub(crate) struct CarriesOut<'a>(&'a SharedWriter);
 
-impl Drop for Posted<'_> {
+impl Drop for CarriesOut<'_> {
     fn drop(&mut self) {
         self.0.carry_out();
     }

@@ -77,7 +77,9 @@ impl Store {
     /// Takes a message in. Refuses with [`StoreError::Busy`] where too much waits already; whatever the error,
     /// nothing is acknowledged and the same message may come again.
     pub async fn accept(&self, inbound: Inbound) -> Result<Accepted, StoreError> {
-        if self.engine.threads.as_ref().is_some_and(|threads| threads.commands.capacity() == 0) {
+        let Engine { writer, threads } = &*self.engine;
+        let full = threads.as_ref().is_some_and(|threads| threads.commands.capacity() == 0);
+        if full || writer.waiting() >= QUEUE {
             return Err(StoreError::Busy);
         }
         self.write(Survives::Power, move |on| intake::accept(on, &inbound)).await

@@ -151,10 +151,18 @@ pub enum StopReason {
     End,
     /// It wants tools to run.
     ToolCalls,
-    /// The bound on output tokens.
-    Length,
-    /// The provider's filter.
-    Filter,
+    /// The bound on output tokens cut the answer off.
+    Length {
+        /// Tool calls that the answer had begun. None of them is given out: the last may be half written.
+        dropped_calls: u32,
+    },
+    /// The provider's filter cut the answer off.
+    Filter {
+        /// Tool calls that the answer had begun, dropped as with [`Length`](Self::Length).
+        dropped_calls: u32,
+    },
+    /// The model declined the task; its words, where it gave any, are the text.
+    Refusal,
 }
 
 impl StopReason {
@@ -163,8 +171,9 @@ impl StopReason {
         match self {
             Self::End => "end",
             Self::ToolCalls => "tool_calls",
-            Self::Length => "length",
-            Self::Filter => "filter",
+            Self::Length { .. } => "length",
+            Self::Filter { .. } => "filter",
+            Self::Refusal => "refusal",
         }
     }
 }

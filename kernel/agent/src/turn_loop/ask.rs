@@ -181,7 +181,7 @@ impl Progress<'_> {
         self.run.budget.settle(reserved.own, usage, cost_usd);
         self.tell(self.run.scope.quotas.settle(reserved.hold, usage.total(), cost_usd));
         self.attempt(asked, &got, (usage, estimated), ended.stop.name());
-        if ended.stop == StopReason::Length {
+        if matches!(ended.stop, StopReason::Length { .. }) {
             let message = format!("the answer of {} was cut off at its bound on tokens", got.model);
             self.diagnostic("answer_cut", &message);
         }

@@ -266,14 +266,14 @@ async fn every_attempt_that_failed_is_told() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_was_cut_is_told() {
-    let fault = alone(vec![ends("half of", StopReason::Length)], vec![]);
+    let fault = alone(vec![ends("half of", StopReason::Length { dropped_calls: 0 })], vec![]);
     check(fault, &["The answer of `fake/one` was cut off at its bound on tokens (step 1 of `main`"], RAN)
         .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_was_filtered_is_told() {
-    let fault = alone(vec![ends("I", StopReason::Filter)], vec![]);
+    let fault = alone(vec![ends("I", StopReason::Filter { dropped_calls: 0 })], vec![]);
     check(fault, &["The provider's filter ended the answer of `fake/one`"], RAN).await;
 }
 

@@ -97,6 +97,7 @@ pub(super) enum ScriptedStop {
     ToolCalls,
     Length,
     Filter,
+    Refusal,
 }
 
 impl From<ScriptedStop> for StopReason {
@@ -104,8 +105,9 @@ impl From<ScriptedStop> for StopReason {
         match stop {
             ScriptedStop::End => Self::End,
             ScriptedStop::ToolCalls => Self::ToolCalls,
-            ScriptedStop::Length => Self::Length,
-            ScriptedStop::Filter => Self::Filter,
+            ScriptedStop::Length => Self::Length { dropped_calls: 0 },
+            ScriptedStop::Filter => Self::Filter { dropped_calls: 0 },
+            ScriptedStop::Refusal => Self::Refusal,
         }
     }
 }

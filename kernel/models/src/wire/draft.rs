@@ -131,16 +131,17 @@ impl Draft {
         if self.finish.is_none() && !self.calls.is_empty() {
             return Err(broken("its answer ended among tool calls without a reason to stop"));
         }
+        let dropped_calls = u32::try_from(self.calls.len()).unwrap_or(u32::MAX);
         let stop = match self.finish {
-            Some(Finish::Length) => StopReason::Length,
-            Some(Finish::Filter) => StopReason::Filter,
-            _ if self.refused => StopReason::Filter,
+            Some(Finish::Length) => StopReason::Length { dropped_calls },
+            Some(Finish::Filter) => StopReason::Filter { dropped_calls },
+            _ if self.refused => StopReason::Refusal,
             _ if self.calls.is_empty() => StopReason::End,
             _ => StopReason::ToolCalls,
         };
         match stop {
             StopReason::End if !self.has_text => return Err(broken("its answer is empty")),
-            StopReason::Filter if !self.has_text => {
+            StopReason::Filter { .. } | StopReason::Refusal if !self.has_text => {
                 let text = "the provider's filter stopped the answer: rephrase the task";
                 return Err(ModelFault::fatal(FailureClass::Model, text));
             }

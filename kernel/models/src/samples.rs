@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use drupe_agent::{AgentCard, ModelEvent, ModelRequest};
+use drupe_agent::{AgentCard, ModelEvent, ModelRequest, StopReason};
 use drupe_extension_api::{
     AgentId, Message, ModelParameters, ProviderItems, ToolAnnotations, ToolCallRequest, ToolName, ToolSpec,
     ToolStatus,
@@ -125,7 +125,17 @@ pub(crate) fn read(api: &dyn Api, events: &[&str]) -> Result<String, String> {
     });
     let calls = finished.calls.iter().map(|c| format!("{}:{}{};", c.call_id, c.name, c.arguments));
     let items = finished.items.map(|kept| format!("{};", kept.items));
-    Ok(texts.chain(calls).chain(items).collect::<String>() + finished.stop.name())
+    Ok(texts.chain(calls).chain(items).collect::<String>() + &ending(finished.stop))
+}
+
+/// A reason to stop, with how many calls it cost.
+fn ending(stop: StopReason) -> String {
+    match stop {
+        StopReason::Length { dropped_calls: n @ 1.. } | StopReason::Filter { dropped_calls: n @ 1.. } => {
+            format!("{}-{n}", stop.name())
+        }
+        _ => stop.name().to_owned(),
+    }
 }
 
 /// The usage that events report: input, cached, output, reasoning.

@@ -6,6 +6,8 @@
 mod connection;
 #[path = "wire/door.rs"]
 mod door;
+#[path = "wire/endings.rs"]
+mod endings;
 #[path = "wire/faults.rs"]
 mod faults;
 #[path = "wire/fixtures.rs"]

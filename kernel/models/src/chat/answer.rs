@@ -30,7 +30,8 @@ impl Reader for Chunks {
         for choice in chunk.choices.into_iter().flatten().filter(|c| c.index == 0) {
             delta(choice.delta.unwrap_or_default(), draft, out)?;
             if let Some(reason) = choice.finish_reason {
-                draft.finish = Some(finish(&reason)?);
+                let (finish, wrong) = ended(&reason, draft.is_begun())?;
+                (draft.finish, draft.wrong) = (Some(finish), wrong);
             }
         }
         Ok(())
@@ -75,14 +76,22 @@ fn part(part: CallPart<'_>, draft: &mut Draft) -> Result<(), ModelFault> {
     Ok(())
 }
 
-fn finish(reason: &str) -> Result<Finish, ModelFault> {
-    match reason {
-        "length" | "max_tokens" | "model_length" => Ok(Finish::Length),
-        "content_filter" => Ok(Finish::Filter),
-        "error" | "insufficient_system_resource" => {
-            Err(draft::broken(&format!("it broke its answer off: {reason}")))
+/// What a reason to stop means, and what was wrong with the answer beside it. The form has five reasons, and servers
+/// have more of their own for a good end than anybody could list: one that is not known passes as that where
+/// something `came`, and nowhere else.
+fn ended(reason: &str, came: bool) -> Result<(Finish, Option<ModelFault>), ModelFault> {
+    match reason.to_lowercase().as_str() {
+        "length" | "max_tokens" | "max_length" | "model_length" | "model_context_window_exceeded" => {
+            Ok((Finish::Length, None))
         }
-        _ => Ok(Finish::End),
+        "content_filter" | "sensitive" | "refusal" | "safety" | "recitation" | "language" | "blocklist"
+        | "prohibited_content" | "spii" => Ok((Finish::Filter, None)),
+        "error" | "abort" | "network_error" | "insufficient_system_resource" => Err(draft::broke_off(reason)),
+        "repetition" | "malformed_function_call" | "malformed_response" | "pause_turn" => {
+            Ok((Finish::End, Some(draft::broke_off(reason))))
+        }
+        "stop" | "tool_calls" | "function_call" | "" => Ok((Finish::End, None)),
+        _ => Ok((Finish::End, (!came).then(|| draft::unknown_end(reason)))),
     }
 }
 

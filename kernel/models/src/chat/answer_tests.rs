@@ -30,7 +30,7 @@ fn deltas_become_text_reasoning_and_calls() {
         ),
         (&[r#"{"reasoning_content":"x"}"#, r#"{"content":"a"}"#], "stop", "(x);a;end"),
         (&[r#"{"reasoning":"x","reasoning_content":"x","content":"a"}"#], "stop", "(x);a;end"),
-        (&[r#"{"refusal":"I won't"}"#], "stop", "I won't;filter"),
+        (&[r#"{"refusal":"I won't"}"#], "stop", "I won't;refusal"),
         (&[r#"{"content":"cut"}"#], "length", "cut;length"),
         (
             &[
@@ -59,7 +59,7 @@ fn deltas_become_text_reasoning_and_calls() {
         (
             &[r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x"}}]}"#],
             "length",
-            "length",
+            "length-1",
         ),
         (
             &[
@@ -67,7 +67,7 @@ fn deltas_become_text_reasoning_and_calls() {
                 r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]}"#,
             ],
             "content_filter",
-            "no;filter",
+            "no;filter-1",
         ),
         // The second of two calls with one id gets an id of its own.
         (
@@ -96,15 +96,15 @@ fn what_is_no_answer_is_a_fault() {
         (&["[DONE]"], "its answer is empty"),
         (&[r#"{"choices":[{"finish_reason":"stop"}]}"#], "its answer is empty"),
         (
-            &[r#"{"choices":[{"finish_reason":"content_filter"}]}"#],
-            "the provider's filter stopped the answer: rephrase the task",
+            &[r#"{"choices":[{"finish_reason":"eos"}]}"#],
+            "its answer ended for a reason that drupe does not know: `eos`",
         ),
         (
             &[r#"{"error":{"message":"overloaded","code":503}}"#],
             "503 Service Unavailable: overloaded (again)",
         ),
         (&[r#"{"error":{"message":"no","code":401}}"#], "401 Unauthorized: no"),
-        (&[r#"{"choices":[{"finish_reason":"error"}]}"#], "it broke its answer off: error (again)"),
+        (&[r#"{"choices":[{"finish_reason":"error"}]}"#], "it broke its answer off: `error` (again)"),
         (
             &[
                 r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"arguments":"{}"}}]},"finish_reason":"stop"}]}"#,

@@ -44,8 +44,8 @@ impl Reader for Chunks {
                 take(part, draft, out)?;
             }
             if let Some(reason) = candidate.finish_reason {
-                draft.finish = Some(finish(&reason)?);
-                draft.wrong = wrong(&reason);
+                let (finish, wrong) = ended(&reason)?;
+                (draft.finish, draft.wrong) = (Some(finish), wrong);
             }
         }
         Ok(())
@@ -82,29 +82,30 @@ fn take(part: Part<'_>, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<
     Ok(())
 }
 
-fn finish(reason: &str) -> Result<Finish, ModelFault> {
+/// What a reason to stop means, and what the model itself did wrong. Of that the provider is well.
+fn ended(reason: &str) -> Result<(Finish, Option<ModelFault>), ModelFault> {
     match reason {
-        "MAX_TOKENS" => Ok(Finish::Length),
-        "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
-        | "IMAGE_SAFETY" => Ok(Finish::Filter),
-        "OTHER" => Err(broke_off(reason)),
-        _ => Ok(Finish::End),
+        "STOP" => Ok((Finish::End, None)),
+        "MAX_TOKENS" => Ok((Finish::Length, None)),
+        "SAFETY"
+        | "RECITATION"
+        | "LANGUAGE"
+        | "BLOCKLIST"
+        | "PROHIBITED_CONTENT"
+        | "SPII"
+        | "MODEL_ARMOR"
+        | "IMAGE_SAFETY"
+        | "IMAGE_PROHIBITED_CONTENT"
+        | "IMAGE_RECITATION" => Ok((Finish::Filter, None)),
+        "OTHER" | "IMAGE_OTHER" | "FINISH_REASON_UNSPECIFIED" => Err(draft::broke_off(reason)),
+        "MALFORMED_FUNCTION_CALL"
+        | "MALFORMED_RESPONSE"
+        | "UNEXPECTED_TOOL_CALL"
+        | "TOO_MANY_TOOL_CALLS"
+        | "MISSING_THOUGHT_SIGNATURE"
+        | "NO_IMAGE" => Ok((Finish::End, Some(draft::broke_off(reason)))),
+        other => Ok((Finish::End, Some(draft::unknown_end(other)))),
     }
-}
-
-/// The provider is well where this is said; the model's calls are not.
-fn wrong(reason: &str) -> Option<ModelFault> {
-    let said = [
-        "MALFORMED_FUNCTION_CALL",
-        "UNEXPECTED_TOOL_CALL",
-        "TOO_MANY_TOOL_CALLS",
-        "MISSING_THOUGHT_SIGNATURE",
-    ];
-    said.contains(&reason).then(|| broke_off(reason))
-}
-
-fn broke_off(reason: &str) -> ModelFault {
-    draft::broken(&format!("it broke its answer off: {reason}"))
 }
 
 #[derive(Deserialize)]

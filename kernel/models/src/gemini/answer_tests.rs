@@ -42,13 +42,10 @@ fn what_is_no_answer_is_a_fault() {
     for (events, expected) in [
         (&[text.as_str()][..], "not whole"),
         (&[&end("STOP")], "its answer is empty"),
-        (&[&end("SAFETY")], "the provider's filter stopped the answer: rephrase the task"),
-        (
-            &[r#"{"promptFeedback":{"blockReason":"SAFETY"}}"#],
-            "the provider's filter stopped the answer: rephrase the task",
-        ),
-        (&[&text, &end("MALFORMED_FUNCTION_CALL")], "it broke its answer off: MALFORMED_FUNCTION_CALL"),
-        (&[&text, &end("OTHER")], "it broke its answer off: OTHER (again)"),
+        (&[&text, &end("MALFORMED_FUNCTION_CALL")], "it broke its answer off: `MALFORMED_FUNCTION_CALL`"),
+        (&[&text, &end("MALFORMED_RESPONSE")], "it broke its answer off: `MALFORMED_RESPONSE`"),
+        (&[&text, &end("LATER")], "its answer ended for a reason that drupe does not know: `LATER`"),
+        (&[&text, &end("OTHER")], "it broke its answer off: `OTHER` (again)"),
         (
             &[r#"{"error":{"code":503,"message":"busy","status":"UNAVAILABLE"}}"#],
             "503 Service Unavailable: busy (again)",
@@ -56,7 +53,13 @@ fn what_is_no_answer_is_a_fault() {
     ] {
         assert_eq!(check(events), Err(expected.to_owned()));
     }
-    assert_eq!(check(&[&text, &end("RECITATION")]), Ok("a;filter".to_owned()));
+    for reason in
+        ["SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE", "MODEL_ARMOR"]
+    {
+        assert_eq!(check(&[&text, &end(reason)]), Ok("a;filter".to_owned()), "{reason}");
+        assert_eq!(check(&[&end(reason)]), Ok("filter".to_owned()), "{reason}");
+    }
+    assert_eq!(check(&[r#"{"promptFeedback":{"blockReason":"SAFETY"}}"#]), Ok("filter".to_owned()));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Reads the events of the Messages API.
 
 use drupe_agent::{ModelEvent, ModelFault, Usage};
+use drupe_extension_api::FailureClass;
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 
@@ -42,8 +43,9 @@ impl Reader for Events {
             "content_block_stop" => self.end(event.index, draft),
             "message_delta" => {
                 count(draft, event.usage);
-                if let Some(reason) = event.delta.and_then(|delta| delta.stop_reason) {
-                    draft.finish = Some(finish(&reason));
+                let Some(delta) = event.delta else { return Ok(()) };
+                if let Some(reason) = &delta.stop_reason {
+                    ended(reason, delta.stop_details, draft, out);
                 }
             }
             "message_stop" => draft.ended = true,
@@ -136,12 +138,30 @@ fn count(draft: &mut Draft, wire: Option<WireUsage>) {
     });
 }
 
-fn finish(reason: &str) -> Finish {
-    match reason {
+/// What a reason to stop means. A refusal before anything was said is the model's own, and its explanation are its words;
+/// after that it is the filter's, which cut off what was being said.
+fn ended(reason: &str, details: Option<Details<'_>>, draft: &mut Draft, out: &mut Vec<ModelEvent>) {
+    let finish = match reason {
+        "end_turn" | "stop_sequence" | "tool_use" => Finish::End,
         "max_tokens" | "model_context_window_exceeded" => Finish::Length,
-        "refusal" => Finish::Filter,
-        _ => Finish::End,
-    }
+        "refusal" if draft.is_begun() => Finish::Filter,
+        "refusal" => {
+            draft.say(out, &details.and_then(|details| details.explanation).unwrap_or_default());
+            draft.refused = true;
+            Finish::End
+        }
+        "pause_turn" => {
+            let text = "it paused in the middle of tools that the provider runs itself (`pause_turn`), which drupe \
+                        does not go on with: take those tools out of `parameters.extra`";
+            draft.wrong = Some(ModelFault::fatal(FailureClass::Model, text));
+            Finish::End
+        }
+        other => {
+            draft.wrong = Some(draft::unknown_end(other));
+            Finish::End
+        }
+    };
+    draft.finish = Some(finish);
 }
 
 #[derive(Deserialize)]
@@ -196,6 +216,15 @@ struct Delta<'a> {
     signature: Option<Text<'a>>,
     #[serde(borrow)]
     stop_reason: Option<Text<'a>>,
+    #[serde(borrow)]
+    stop_details: Option<Details<'a>>,
+}
+
+/// What there is to say of a refusal.
+#[derive(Deserialize)]
+struct Details<'a> {
+    #[serde(borrow)]
+    explanation: Option<Text<'a>>,
 }
 
 #[derive(Deserialize)]

@@ -47,6 +47,7 @@ fn what_is_no_answer_is_a_fault() {
         (&[CALL, STOP], "it broke a tool call off"),
         (&[CALL, CLOSE_CALL, END], "its answer ended among tool calls without a reason to stop"),
         (&[STOP], "its answer is empty"),
+        (&[THINK, MORE, SIGN, CLOSE, STOP], "it reasoned and then gave no answer"),
         (&["[DONE]"], "it sent an event that is not valid: expected value at line 1 column 2 (again)"),
         (
             &[r#"{"type":"error","error":{"type":"overloaded_error","message":"busy"}}"#],

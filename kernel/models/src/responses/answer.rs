@@ -1,7 +1,6 @@
 //! Reads the events of the Responses API.
 
 use drupe_agent::{ModelEvent, ModelFault, Usage};
-use drupe_extension_api::FailureClass;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -119,7 +118,7 @@ impl Events {
                 set(&mut call.id, item.call_id);
                 set(&mut call.name, item.name);
                 set(&mut call.arguments, item.arguments);
-                call.open = false;
+                call.open = item.status.is_some_and(|status| &*status == "incomplete");
             }
             _ => {}
         }
@@ -133,14 +132,15 @@ fn ended(response: Response<'_>, draft: &mut Draft) -> Result<(), ModelFault> {
         return Err(in_stream(&error));
     }
     let reason = response.incomplete_details.and_then(|details| details.reason).unwrap_or_default();
-    draft.finish = Some(match (response.status.unwrap_or_default().0.as_ref(), &*reason) {
+    draft.finish = Some(match (response.status.as_deref().unwrap_or_default(), &*reason) {
         (_, "max_output_tokens" | "max_tokens") => Finish::Length,
         (_, "content_filter") => Finish::Filter,
-        ("failed" | "cancelled" | "incomplete", _) => {
-            let text = "it broke its answer off without a reason";
-            return Err(ModelFault::transient(FailureClass::Model, text));
+        (status @ ("failed" | "cancelled" | "incomplete"), "") => return Err(draft::broke_off(status)),
+        (_, "") => Finish::End,
+        (_, other) => {
+            draft.wrong = Some(draft::unknown_end(other));
+            Finish::End
         }
-        _ => Finish::End,
     });
     draft.ended = true;
     Ok(())
@@ -179,6 +179,8 @@ struct Item<'a> {
     name: Option<Text<'a>>,
     #[serde(borrow)]
     arguments: Option<Text<'a>>,
+    #[serde(borrow)]
+    status: Option<Text<'a>>,
     #[serde(borrow)]
     encrypted_content: Option<Text<'a>>,
     summary: Option<Value>,

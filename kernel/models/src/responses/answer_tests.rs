@@ -35,15 +35,23 @@ fn sealed_reasoning_is_kept_where_something_follows_it() {
 #[test]
 fn what_is_no_answer_is_a_fault() {
     let open = r#"{"type":"response.output_item.added","output_index":2,"item":{"type":"function_call","call_id":"c","name":"f","arguments":""}}"#;
+    let cut_off = open.replace("added", "done").replace(r#""call_id""#, r#""status":"incomplete","call_id""#);
     let failed = r#"{"type":"response.failed","response":{"status":"failed","error":{"code":"rate_limit_exceeded","message":"slow"}}}"#;
     for (events, expected) in [
         (&[TEXT][..], "not whole"),
         (&[open, END], "it broke a tool call off"),
+        (&[open, &cut_off, END], "it broke a tool call off"),
         (&[END], "its answer is empty"),
+        (
+            &[
+                r#"{"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"later"}}}"#,
+            ],
+            "its answer ended for a reason that drupe does not know: `later`",
+        ),
         (&[failed], "429 Too Many Requests: slow (again)"),
         (
             &[r#"{"type":"response.incomplete","response":{"status":"incomplete"}}"#],
-            "it broke its answer off without a reason (again)",
+            "it broke its answer off: `incomplete` (again)",
         ),
         (
             &[r#"{"type":"error","code":"insufficient_quota","message":"pay"}"#],

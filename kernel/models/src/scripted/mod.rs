@@ -17,7 +17,7 @@
 //!   tool_calls:
 //!     - { name: kv_get, arguments: { key: colour } }   # or text, which need not be JSON
 //!   usage: { input_tokens: 10, output_tokens: 5 }
-//!   stop: length             # end, tool_calls, length or filter; else it follows from the calls
+//!   stop: length             # end, tool_calls, length, filter or refusal; else it follows from the calls
 //! - fault: { class: network, message: gone, retriable: true, after_chunks: 2 }
 //! ```
 //!
@@ -29,7 +29,8 @@
 //! run, which is one more than the answers that its transcript holds. What they answer depends on the request alone,
 //! so a script of such entries goes on where it was after the process was replaced in the middle of it.
 //!
-//! There are no placeholders, and unknown keys are errors. A script makes no calls where it faults.
+//! There are no placeholders, and unknown keys are errors. A script makes no calls where it faults, and where `stop` is
+//! `length`, `filter` or `refusal` those of the entry are dropped and counted, as a provider's are.
 
 mod script;
 
@@ -106,7 +107,9 @@ fn play(entry: &Entry, model: &str, step: usize) -> VecDeque<Result<ModelEvent, 
         return items;
     }
     items.extend(chunks.into_iter().map(|text| Ok(ModelEvent::Text(text))));
-    items.extend(entry.tool_calls.iter().enumerate().map(|(n, call)| {
+    let stop = entry.ends();
+    let given = if stop == StopReason::ToolCalls { &*entry.tool_calls } else { &[] };
+    items.extend(given.iter().enumerate().map(|(n, call)| {
         let call_id = format!("scripted_{step}_{n}");
         Ok(ModelEvent::ToolCall(ToolCallRequest {
             call_id,
@@ -114,8 +117,6 @@ fn play(entry: &Entry, model: &str, step: usize) -> VecDeque<Result<ModelEvent, 
             arguments: call.arguments(),
         }))
     }));
-    let follows = if entry.tool_calls.is_empty() { StopReason::End } else { StopReason::ToolCalls };
-    let stop = entry.stop.map_or(follows, StopReason::from);
     items.push_back(Ok(ModelEvent::Done { usage: entry.usage(), stop, model: model.to_owned() }));
     items
 }

@@ -47,7 +47,7 @@ pub(super) struct Entry {
     #[serde(default)]
     pub(super) tool_calls: Vec<ScriptedCall>,
     usage: Option<ScriptedUsage>,
-    pub(super) stop: Option<ScriptedStop>,
+    stop: Option<ScriptedStop>,
     pub(super) fault: Option<ScriptedFault>,
 }
 
@@ -92,7 +92,7 @@ struct ScriptedUsage {
 
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum ScriptedStop {
+enum ScriptedStop {
     End,
     ToolCalls,
     Length,
@@ -100,14 +100,19 @@ pub(super) enum ScriptedStop {
     Refusal,
 }
 
-impl From<ScriptedStop> for StopReason {
-    fn from(stop: ScriptedStop) -> Self {
-        match stop {
-            ScriptedStop::End => Self::End,
-            ScriptedStop::ToolCalls => Self::ToolCalls,
-            ScriptedStop::Length => Self::Length { dropped_calls: 0 },
-            ScriptedStop::Filter => Self::Filter { dropped_calls: 0 },
-            ScriptedStop::Refusal => Self::Refusal,
+impl Entry {
+    /// Why the answer stops. What was cut off gives no calls out, as at every provider.
+    pub(super) fn ends(&self) -> StopReason {
+        let dropped_calls = u32::try_from(self.tool_calls.len()).unwrap_or(u32::MAX);
+        match self.stop {
+            Some(ScriptedStop::Length) => StopReason::Length { dropped_calls },
+            Some(ScriptedStop::Filter) => StopReason::Filter { dropped_calls },
+            Some(ScriptedStop::Refusal) => StopReason::Refusal,
+            Some(ScriptedStop::End | ScriptedStop::ToolCalls) | None if dropped_calls > 0 => {
+                StopReason::ToolCalls
+            }
+            Some(ScriptedStop::ToolCalls) => StopReason::ToolCalls,
+            Some(ScriptedStop::End) | None => StopReason::End,
         }
     }
 }

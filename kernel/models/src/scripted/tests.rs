@@ -92,7 +92,7 @@ async fn an_answer_has_all_that_the_entry_says() {
         "- reasoning: hm\n  text: süßes\n  chunk: 2\n",
         "  tool_calls: [{name: f, arguments: {a: 1}}, {name: g}, {name: h, arguments: '{broken'}]\n",
         "  usage: {input_tokens: 3, output_tokens: 4}\n",
-        "- {text: cut, stop: length}\n",
+        "- {text: cut, tool_calls: [{name: f}], stop: length}\n",
     ));
     let first = "(hm) sü ße s scripted_1_0:f{\"a\":1} scripted_1_1:g{} scripted_1_2:h{broken tool_calls/7";
     assert_eq!(ask(&script, "a", vec![user("go")]).await, first);

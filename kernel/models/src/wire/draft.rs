@@ -20,7 +20,7 @@ pub(crate) struct Draft {
     pub(crate) calls: Vec<Call>,
     /// Why the model stopped, once it has.
     pub(crate) finish: Option<Finish>,
-    /// The model declined, in words that were given out as text.
+    /// The model declined; its words, where it gave any, were given out as text.
     pub(crate) refused: bool,
     /// The provider said that nothing follows.
     pub(crate) ended: bool,
@@ -29,6 +29,7 @@ pub(crate) struct Draft {
     pub(crate) usage: Option<Usage>,
     items: Vec<Value>,
     has_text: bool,
+    has_reasoning: bool,
 }
 
 /// A tool call under way.
@@ -80,6 +81,7 @@ impl Draft {
 
     /// More reasoning, passed on as text is.
     pub(crate) fn think(&mut self, out: &mut Vec<ModelEvent>, text: &str) {
+        self.has_reasoning |= !text.is_empty();
         match out.last_mut() {
             _ if text.is_empty() => {}
             Some(ModelEvent::Reasoning(last)) => last.push_str(text),
@@ -104,7 +106,12 @@ impl Draft {
 
     /// Where what comes next belongs, as [`items`] counts.
     pub(crate) fn place(&self) -> usize {
-        if self.has_text || !self.calls.is_empty() { self.calls.len() + 1 } else { 0 }
+        if self.is_begun() { self.calls.len() + 1 } else { 0 }
+    }
+
+    /// Whether there is something of an answer by now, beside reasoning.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.has_text || !self.calls.is_empty()
     }
 
     /// Something that the provider wants back with the answer, before part `at` of it.
@@ -139,13 +146,11 @@ impl Draft {
             _ if self.calls.is_empty() => StopReason::End,
             _ => StopReason::ToolCalls,
         };
-        match stop {
-            StopReason::End if !self.has_text => return Err(broken("its answer is empty")),
-            StopReason::Filter { .. } | StopReason::Refusal if !self.has_text => {
-                let text = "the provider's filter stopped the answer: rephrase the task";
-                return Err(ModelFault::fatal(FailureClass::Model, text));
-            }
-            _ => {}
+        if stop == StopReason::End && !self.has_text {
+            return Err(broken(match self.has_reasoning {
+                true => "it reasoned and then gave no answer",
+                false => "its answer is empty",
+            }));
         }
         let mut calls = std::mem::take(&mut self.calls);
         if stop != StopReason::ToolCalls {
@@ -184,6 +189,17 @@ impl Draft {
 /// The answer makes no sense; another might.
 pub(crate) fn broken(what: &str) -> ModelFault {
     ModelFault::transient(FailureClass::Model, what)
+}
+
+/// The provider says that something went wrong with the answer; another attempt may go well.
+pub(crate) fn broke_off(reason: &str) -> ModelFault {
+    broken(&format!("it broke its answer off: `{reason}`"))
+}
+
+/// The answer ended for a reason that has no meaning here. Whether it is whole is not known, so it does not pass as that.
+pub(crate) fn unknown_end(reason: &str) -> ModelFault {
+    let text = format!("its answer ended for a reason that drupe does not know: `{reason}`");
+    ModelFault::fatal(FailureClass::Model, text)
 }
 
 /// The text of an event. Looked at once and as a whole: no string in it needs another look.

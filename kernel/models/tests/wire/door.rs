@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use drupe_agent::{AgentCard, Model, ModelEvent, ModelFault, ModelRequest, Usage};
+use drupe_agent::{AgentCard, Model, ModelEvent, ModelFault, ModelRequest, StopReason, Usage};
 use drupe_extension_api::{AgentId, Message};
 use drupe_models::{
     CatalogueEntry, Endpoint, Models, ModelsSettings, ProfileSettings, ProviderKind, ProviderSettings,
@@ -88,6 +88,16 @@ pub fn request(max_retries: u32) -> ModelRequest {
     }
 }
 
+/// A reason to stop, with how many calls it cost.
+fn ending(stop: StopReason) -> String {
+    match stop {
+        StopReason::Length { dropped_calls: n @ 1.. } | StopReason::Filter { dropped_calls: n @ 1.. } => {
+            format!("{}-{n}", stop.name())
+        }
+        _ => stop.name().to_owned(),
+    }
+}
+
 fn counts(usage: &Usage) -> String {
     format!("{},{},{}", usage.input_tokens, usage.cached_tokens, usage.output_tokens)
 }
@@ -113,7 +123,7 @@ pub async fn ask(model: &Arc<dyn Model>, request: ModelRequest) -> (String, Opti
             ModelEvent::ProviderItems(_) => continue,
             ModelEvent::Retry { fault, .. } => (0, format!("retry/{}", told(&fault))),
             ModelEvent::Done { stop, usage, .. } => {
-                (0, format!("{}/{}", stop.name(), counts(&usage.unwrap_or_default())))
+                (0, format!("{}/{}", ending(stop), counts(&usage.unwrap_or_default())))
             }
             ModelEvent::Failed(found) => {
                 let word = format!("failed/{}", told(&found));

@@ -209,7 +209,7 @@ fn streams(kind: Kind) -> Vec<Case> {
         case(
             "filtered without a word",
             script::stream(&events(kind, &[], Stop::Filter)),
-            "failed/Model+7,2,5",
+            if kind == Kind::Messages { "refusal/7,2,5" } else { "filter/7,2,5" },
             1,
         ),
         case("characters in pieces of 1", split(1), "süß 🍒 end/7,2,5", 1),

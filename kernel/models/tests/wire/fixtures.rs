@@ -78,13 +78,20 @@ async fn what_a_provider_signed_or_sealed_goes_back_to_its_model_and_to_no_other
 }
 
 #[tokio::test]
-async fn a_refusal_is_a_filter_and_keeps_its_words() {
-    check("refusal", "I can't help with that. filter/30,0,9").await;
+async fn a_refusal_keeps_its_words_and_is_none_where_a_filter_cut_them_off() {
+    for kind in KINDS {
+        let ending = match kind {
+            Kind::Chat | Kind::Responses => "refusal",
+            Kind::Messages | Kind::Gemini => "filter",
+        };
+        let (words, fault) = play(kind, vec![fixture(kind, "refusal"), stream(&hello(kind))]).await;
+        assert_eq!(words, format!("I can't help with that. {ending}/30,0,9"), "{}: {fault:?}", kind.name());
+    }
 }
 
 #[tokio::test]
 async fn an_answer_at_its_bound_has_no_half_call() {
-    check("length", "Once upon length/12,0,16").await;
+    check("length", "Once upon length-1/12,0,16").await;
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ pub enum Part {
     Call(&'static str, &'static str, &'static str),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
     End,
     Calls,

@@ -28,7 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("drupe-link", &["drupe-extension-api"]),
     ("drupe-memory", &[]),
     ("drupe-blame", &[]),
-    ("drupe-folders", &[]),
+    ("drupe-folders", &["drupe-confine"]),
     ("drupe-host", &["drupe-blame", "drupe-confine", "drupe-extension-abi", "drupe-extension-api"]),
     ("drupe-wiring", &["drupe-agent", "drupe-config", "drupe-extension-api", "drupe-host", "drupe-models"]),
     (

@@ -13,7 +13,7 @@ use drupe_extension_api::{
     control::ExitRecord,
     wire::{Submit, Submitted},
 };
-use drupe_folders::{content::Contents, generation::Generations};
+use drupe_folders::{content::Contents, discovery::Layout, generation::Generations};
 use drupe_host::probe::Caches;
 use drupe_journal::{Inbound, InboundKind, RestartVerdict, Store, StoreError};
 use drupe_limits::{Gates, Quotas};
@@ -54,6 +54,8 @@ pub struct Kernel {
     pub tokens: Arc<Tokens>,
     /// What extensions pull from.
     pub handles: Handles,
+    /// Where extensions are looked for, and whose they are.
+    pub layout: Layout,
     /// The extensions and their states.
     pub extensions: Extensions,
     /// Turns that wait and run.

@@ -14,7 +14,7 @@ use drupe_agent::{Clock, SystemClock};
 use drupe_bus::Bus;
 use drupe_config::{Config, Sources, load_config};
 use drupe_extension_api::{AgentId, FaultCode};
-use drupe_folders::{content::Contents, generation::Generations};
+use drupe_folders::{content::Contents, discovery::Layout, generation::Generations};
 use drupe_journal::Store;
 use drupe_link::{ControlToken, Down, Home, KernelLink, Up, Verdicts};
 use drupe_models::Models;
@@ -341,6 +341,7 @@ fn assemble(plan: Plan, link: Arc<KernelLink>) -> Result<Arc<Kernel>, Failure> {
     let generations = Generations::new(folders.generations());
     let (quotas, gates) = settings::limits(&config);
     let queue = Arc::new(store.clone());
+    let layout = Layout::new(&start.exe, folders.root(), &config.extensions.paths);
     Ok(Arc::new_cyclic(|kernel| Kernel {
         topics: drupe_bus::Deliveries::new(
             queue,
@@ -362,6 +363,7 @@ fn assemble(plan: Plan, link: Arc<KernelLink>) -> Result<Arc<Kernel>, Failure> {
         clock,
         tokens,
         handles: Handles::default(),
+        layout,
         extensions: Extensions::default(),
         sessions: Sessions::default(),
         ending: Ending::default(),

@@ -17,6 +17,7 @@ mod effort;
 mod explain;
 mod extensions;
 mod extremes;
+mod gate;
 mod generations;
 mod hooks;
 mod hostile_folders;

@@ -26,7 +26,10 @@ pub const DRUPE: &str = env!("CARGO_BIN_EXE_drupe");
 
 /// A home in a temporary folder, with a daemon where one was started.
 pub struct Daemon {
-    home: tempfile::TempDir,
+    /// What is removed in the end.
+    root: tempfile::TempDir,
+    home: PathBuf,
+    program: PathBuf,
     supervisor: Option<Child>,
     variables: Vec<(String, String)>,
 }
@@ -34,11 +37,32 @@ pub struct Daemon {
 impl Daemon {
     /// A home without a daemon. `config` is its `drupe.yaml`; empty for none.
     pub fn home(config: &str) -> Self {
-        let home = tempfile::Builder::new().prefix("drupe").tempdir().expect("a temporary folder");
-        if !config.is_empty() {
-            fs::write(home.path().join("drupe.yaml"), config).expect("a configuration file");
+        let root = tempfile::Builder::new().prefix("drupe").tempdir().expect("a temporary folder");
+        let home = root.path().to_owned();
+        let daemon = Self { root, home, program: DRUPE.into(), supervisor: None, variables: Vec::new() };
+        daemon.configure(config);
+        daemon
+    }
+
+    /// A user's folder with a copy of the program in `.local/bin`, and the home that is usual there.
+    pub fn installed(config: &str) -> Self {
+        let mut daemon = Self::home("");
+        let program = daemon.root.path().join(".local/bin/drupe");
+        let home = daemon.root.path().join(".local/share/drupe");
+        for folder in [program.parent().expect("a file has a folder"), &home] {
+            fs::create_dir_all(folder).expect("a folder");
         }
-        Self { home, supervisor: None, variables: Vec::new() }
+        // A link would be the program where it was built.
+        fs::copy(DRUPE, &program).expect("the program is built");
+        (daemon.home, daemon.program) = (home, program);
+        daemon.configure(config);
+        daemon
+    }
+
+    fn configure(&self, config: &str) {
+        if !config.is_empty() {
+            self.write("drupe.yaml", config);
+        }
     }
 
     /// A running daemon that is ready.
@@ -55,7 +79,7 @@ impl Daemon {
 
     /// The home.
     pub fn path(&self) -> &Path {
-        self.home.path()
+        &self.home
     }
 
     /// Writes a file of the home.
@@ -81,7 +105,7 @@ impl Daemon {
 
     /// A command of the program for this home, with nothing of the surrounding environment that could matter.
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(DRUPE);
+        let mut command = Command::new(&self.program);
         command.args(args).arg("--home").arg(self.path()).current_dir(self.path()).env_clear();
         command.env("PATH", "/usr/bin:/bin").env("HOME", self.path()).env("USER", "tester");
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));

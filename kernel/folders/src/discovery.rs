@@ -5,15 +5,17 @@ use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
     fs, io,
-    os::unix::fs::FileTypeExt,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
+use rustix::fs::FileType;
 use serde::{Deserialize, Serialize};
 
+mod layout;
 mod library;
 
-pub use library::{library, shipped};
+pub use layout::Layout;
 
 /// The most entries that are looked at in one folder of extensions.
 const MOST: usize = 4096;
@@ -139,7 +141,7 @@ fn examine(root: &Path, path: &Path, name: &OsStr) -> Result<Option<(String, Kin
         return Ok(Some((id, Kind::Folder)));
     }
     if !meta.is_file() {
-        return Err(format!("{}, neither a folder nor a file", kind_of(meta.file_type())));
+        return Err(format!("{}, neither a folder nor a file", kind_of(meta.mode())));
     }
     match Path::new(name).extension() {
         Some(extension) if extension == "md" => {
@@ -184,7 +186,7 @@ fn manifest(folder: &Path) -> Result<(), String> {
     }
     match meta.is_file() {
         true => Ok(()),
-        false => Err(format!("its `manifest.yaml` is {}, not a file", kind_of(meta.file_type()))),
+        false => Err(format!("its `manifest.yaml` is {}, not a file", kind_of(meta.mode()))),
     }
 }
 
@@ -195,14 +197,14 @@ fn stays_within(link: &Path, folder: &Path) -> bool {
 }
 
 /// What is no file, in words.
-pub(crate) fn kind_of(kind: fs::FileType) -> &'static str {
-    match () {
-        () if kind.is_dir() => "a folder",
-        () if kind.is_symlink() => "a symbolic link",
-        () if kind.is_fifo() => "a named pipe",
-        () if kind.is_socket() => "a socket",
-        () if kind.is_block_device() || kind.is_char_device() => "a device",
-        () => "something unknown",
+pub(crate) fn kind_of(mode: u32) -> &'static str {
+    match FileType::from_raw_mode(mode) {
+        FileType::Directory => "a folder",
+        FileType::Symlink => "a symbolic link",
+        FileType::Fifo => "a named pipe",
+        FileType::Socket => "a socket",
+        FileType::BlockDevice | FileType::CharacterDevice => "a device",
+        FileType::RegularFile | FileType::Unknown => "something unknown",
     }
 }
 

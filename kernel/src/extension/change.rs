@@ -45,7 +45,7 @@ pub fn watch(kernel: &Kernel) -> Option<Watched> {
     if kernel.start.fallback.is_some() {
         return None;
     }
-    let mut folders: Vec<_> = survey::roots(kernel).into_iter().map(|(_, folder)| folder).collect();
+    let mut folders: Vec<_> = kernel.layout.roots().0.into_iter().map(|(_, folder)| folder).collect();
     if !kernel.config.reload.declarative {
         folders.clear();
     }

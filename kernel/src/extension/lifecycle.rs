@@ -13,7 +13,7 @@ use drupe_extension_api::{
     control::ExtensionState,
     wire::{Capability, Description, op},
 };
-use drupe_folders::discovery::{self, Origin};
+use drupe_folders::discovery::Origin;
 use drupe_host::{Code, Header, OpenError, probe};
 use drupe_wiring::{self as wiring, Part, Prompt};
 use futures_util::future::join_all;
@@ -119,10 +119,10 @@ async fn load(kernel: &Arc<Kernel>, key: &Key, manifest: &Arc<Manifest>) -> Resu
     let Some((found, isolation, content)) = known.flatten() else {
         return Err(failed("it is gone".into()));
     };
-    let exe = &kernel.start.exe;
-    let file = discovery::library(&found, entrypoint, exe).map_err(failed)?;
+    let file = kernel.layout.library(&found, entrypoint).map_err(failed)?;
     let copy = found.origin != Origin::Shipped || isolation == Isolation::Process;
-    let checked = probe::checked(&kernel.home.probes(exe), &file, copy).await.map_err(failed)?;
+    let checked =
+        probe::checked(&kernel.home.probes(&kernel.start.exe), &file, copy).await.map_err(failed)?;
     // Whoever looked at it, and agreed to it, saw this and nothing that came later.
     if !content.files.iter().any(|seen| seen.hash == checked.hash) {
         return Err(failed(

@@ -12,7 +12,7 @@ use drupe_extension_api::{
 };
 use drupe_folders::{
     content::Content,
-    discovery::{Found, Origin, PassedOver, discover, library, settle, shipped},
+    discovery::{Found, Origin, PassedOver, discover, settle},
 };
 use drupe_link::{Quarantined, Up};
 use drupe_wiring as wiring;
@@ -65,7 +65,9 @@ pub async fn survey(kernel: &Arc<Kernel>) -> Result<Survey, Fault> {
 }
 
 fn look(kernel: &Kernel) -> Survey {
-    let (found, passed) = discover(&roots(kernel));
+    let (roots, refused) = kernel.layout.roots();
+    let (found, mut passed) = discover(&roots);
+    passed.extend(refused);
     let now = Timestamp::now();
     let mut seen: Vec<Seen> = found.into_iter().map(|found| read(kernel, Record::new(found, now))).collect();
     generations::apply_fallback(kernel, &mut seen);
@@ -126,13 +128,6 @@ fn one_of_a_name(seen: Vec<Seen>) -> Vec<Seen> {
     judged.map(|(one, (_, clash))| Seen { out: one.out.or(clash.map(Out::Failed)), ..one }).collect()
 }
 
-/// The folders that are searched.
-pub fn roots(kernel: &Kernel) -> Vec<(Origin, std::path::PathBuf)> {
-    let shipped = shipped(&kernel.start.exe).map(|folder| (Origin::Shipped, folder));
-    let listed = kernel.config.extensions.paths.iter().map(|path| (Origin::Listed, path.clone()));
-    shipped.into_iter().chain([(Origin::Home, kernel.home.extensions())]).chain(listed).collect()
-}
-
 /// What a folder, or a file, says that it is.
 pub fn manifest(kernel: &Kernel, found: &Found) -> Result<Loaded<Manifest>, String> {
     let loaded = check::load(&found.folder, kernel.home.root());
@@ -141,7 +136,7 @@ pub fn manifest(kernel: &Kernel, found: &Found) -> Result<Loaded<Manifest>, Stri
 
 /// The files of an extension, its library among them wherever that is.
 pub fn content(kernel: &Kernel, found: &Found, manifest: &Manifest) -> Result<Content, String> {
-    let library = manifest.entrypoint.as_ref().and_then(|e| library(found, e, &kernel.start.exe).ok());
+    let library = manifest.entrypoint.as_ref().and_then(|e| kernel.layout.library(found, e).ok());
     kernel.contents.of(found, library.as_deref()).map_err(|error| error.to_string())
 }
 

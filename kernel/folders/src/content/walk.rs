@@ -3,6 +3,7 @@
 use std::{
     fs::{self, Metadata},
     io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -164,7 +165,8 @@ impl Walk<'_> {
             }
             What::Link { target }
         } else {
-            What::Other(kind_of(kind))
+            let meta = entry.metadata().map_err(|error| fault(&from, error, true))?;
+            What::Other(kind_of(meta.mode()))
         };
         self.seen.push(Seen { path, from, what });
         Ok(())

@@ -1,10 +1,9 @@
 use std::{
-    fs::File,
     os::unix::fs::{PermissionsExt, symlink},
     path::PathBuf,
 };
 
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::fs::mknodat;
 
 use super::*;
 
@@ -94,4 +93,90 @@ fn what_is_over_a_bound_is_refused() {
     deep.copy("at the bound").expect("copied");
     deep.write(&format!("{}x", "d/".repeat(DEPTH + 1)), "");
     deep.refused("deeper than 16");
+}
+
+/// The data folder of an extension, and beside it what is not the extension's to read.
+fn exchanged() -> (tempfile::TempDir, PathBuf, PathBuf) {
+    let home = tempfile::tempdir().expect("a folder");
+    let (data, run) = (home.path().join("data/one"), home.path().join("run"));
+    for folder in [&data.join("real/sub"), &run] {
+        fs::create_dir_all(folder).expect("a folder");
+    }
+    fs::write(run.join("token"), "secret").expect("a file");
+    fs::write(data.join("real/sub/token"), "own").expect("a file");
+    (home, data, run)
+}
+
+/// Everything that was copied.
+fn texts(folder: &Path) -> Vec<String> {
+    let inside = |entry: fs::DirEntry| match entry.path().is_dir() {
+        true => texts(&entry.path()),
+        false => fs::read_to_string(entry.path()).into_iter().collect(),
+    };
+    fs::read_dir(folder).into_iter().flatten().flatten().flat_map(inside).collect()
+}
+
+#[test]
+fn what_is_exchanged_for_a_link_while_it_is_copied_is_never_followed() {
+    let (home, data, run) = exchanged();
+    let (real, link) = (data.join("real/sub"), data.join("link"));
+    symlink(&run, &link).expect("a link");
+    let draft = data.join("real");
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let mut taken = 0;
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                let _ = renameat_with(CWD, &real, CWD, &link, RenameFlags::EXCHANGE);
+            }
+        });
+        for number in 0..1000 {
+            let to = home.path().join("to").join(number.to_string());
+            // The whole draft, and the part that is exchanged as if it were the draft.
+            let from = if number % 2 == 0 { draft.clone() } else { draft.join("sub") };
+            fs::create_dir_all(home.path().join("to")).expect("a folder");
+            taken += usize::from(copy_beneath(&data, &from, &to).is_ok());
+            assert!(!texts(&to).contains(&"secret".to_owned()), "try {number}");
+            let _ = fs::remove_dir_all(&to);
+        }
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert!(taken > 0, "some found the folder");
+}
+
+#[test]
+fn nothing_but_what_lies_beneath_the_root_without_links_is_copied() {
+    let (home, data, run) = exchanged();
+    symlink(&run, data.join("out")).expect("a link");
+    symlink("real", data.join("in")).expect("a link");
+    let to = home.path().join("to");
+    copy_beneath(&data, &data.join("real"), &to).expect("it is its own");
+    assert_eq!(texts(&to), ["own"]);
+    for bad in ["out", "out/token", "in/sub", "../../run", "real/../../../run", "", ".", "nothing"] {
+        let to = home.path().join("bad");
+        assert!(copy_beneath(&data, &data.join(bad), &to).is_err() && !to.exists(), "{bad}");
+    }
+    for bad in [&run, Path::new("/etc/passwd"), Path::new("real")] {
+        let error = copy_beneath(&data, bad, &home.path().join("bad")).expect_err("it lies elsewhere");
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{}", bad.display());
+    }
+}
+
+#[test]
+fn what_is_placed_stays_beneath_the_root_and_takes_no_name_twice() {
+    let (home, data, run) = exchanged();
+    symlink(&run, data.join("out")).expect("a link");
+    symlink(run.join("new"), data.join("dangling")).expect("a link");
+    let made = || {
+        let made = home.path().join("made");
+        fs::create_dir_all(&made).expect("a folder");
+        made
+    };
+    place_beneath(&made(), &data, &data.join("real/new")).expect("there is room");
+    place_beneath(&made(), &data, &data.join("new")).expect("there is room");
+    for bad in ["out/new", "dangling", "real/new", "none/new", "../two", ""] {
+        assert!(place_beneath(&made(), &data, &data.join(bad)).is_err(), "{bad}");
+    }
+    assert!(data.join("real/new").is_dir() && data.join("new").is_dir());
+    assert_eq!(fs::read_dir(&run).expect("a folder").count(), 1, "only the token");
 }

@@ -219,6 +219,11 @@ fn built(path: &Path, seconds: u64) {
     file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).expect("a time");
 }
 
+/// A program in `bin`, a home in `home`.
+fn layout(root: &Path) -> Layout {
+    Layout::new(&root.join("bin/drupe"), &root.join("home"), &[])
+}
+
 fn in_home(root: &Path) -> Found {
     Found { folder: folder(root, "kv"), ..found("kv", Origin::Home) }
 }
@@ -229,7 +234,7 @@ fn a_library_is_taken_from_the_folder_and_else_from_where_cargo_built_last() {
     let root = root.path().canonicalize().expect("a path");
     let one = in_home(&root);
     let file = |place: &str| one.folder.join(place).join("libkv.so");
-    let library = || library(&one, "libkv", &root.join("bin/drupe"));
+    let library = || layout(&root).library(&one, "libkv");
     assert!(library().expect_err("nothing is built").contains("build it"));
     built(&root.join("bin/libkv.so"), 9);
     assert!(library().is_err(), "what lies beside the program is not the home's");
@@ -250,7 +255,7 @@ fn a_shipped_library_is_taken_from_beside_the_program_and_not_from_its_folder_s_
     built(&one.folder.join("target/release/libkv.so"), 9);
     built(&root.join("bin/libkv.so"), 1);
     built(&root.join("bin/deps/libkv.so"), 2);
-    assert_eq!(library(&one, "libkv", &root.join("bin/drupe")), Ok(root.join("bin/deps/libkv.so")));
+    assert_eq!(layout(&root).library(&one, "libkv"), Ok(root.join("bin/deps/libkv.so")));
 }
 
 #[test]
@@ -260,9 +265,9 @@ fn a_library_that_leaves_the_folder_is_refused() {
     built(&root.path().join("libelse.so"), 1);
     symlink("../libelse.so", one.folder.join("libkv.so")).expect("a link");
     for entrypoint in ["libkv", "../libelse"] {
-        let refused = library(&one, entrypoint, Path::new("/bin/drupe")).expect_err("it leaves");
+        let refused = layout(root.path()).library(&one, entrypoint).expect_err("it leaves");
         assert!(refused.contains("leaves"), "{refused}");
     }
     let single = Found { kind: Kind::File, ..one };
-    assert!(library(&single, "libkv", Path::new("/bin/drupe")).is_err());
+    assert!(layout(root.path()).library(&single, "libkv").is_err());
 }

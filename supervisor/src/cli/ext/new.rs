@@ -6,7 +6,7 @@ use std::{
 };
 
 use drupe_extension_api::ExtensionId;
-use drupe_folders::discovery;
+use drupe_folders::discovery::Layout;
 use drupe_kernel::kernel::Folders;
 use serde::Serialize;
 
@@ -48,7 +48,8 @@ impl New {
             Self::Agent(one) => (false, one),
             Self::Native(one) => (true, one),
         };
-        let shipped = discovery::shipped(&context.exe).map(|folder| folder.join(id.as_str()));
+        let (shipped, _) = Layout::new(&context.exe, context.home().path(), &[]).shipped();
+        let shipped = shipped.map(|folder| folder.join(id.as_str()));
         if let Some(folder) = shipped.filter(|folder| folder.is_dir()) {
             return Err(exists(&id, &folder));
         }

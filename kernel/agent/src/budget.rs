@@ -3,28 +3,25 @@
 //! Every run has a node. Spending is charged to the node and to all above it, under one lock, so that no two runs
 //! can both take the last of what their common ancestor has left. Before a model is asked, its worst case is
 //! reserved; afterwards the reservation is replaced by what was really used. So a tree overshoots by at most one
-//! reserved call.
+//! reserved call. An attempt that fails is charged, and what follows it is reserved anew within what is left.
 //!
 //! What an earlier process is recorded to have used counts from the moment on at which its run begins again. The run
 //! then comes back to it piece by piece, which changes no sum; what it never comes back to stays counted.
 
 mod exceeded;
 mod node;
+mod reserve;
 mod spent;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use drupe_extension_api::{AgentId, BudgetUse, DefinitionLimits, Spend, Usage};
+use drupe_extension_api::{AgentId, BudgetUse, DefinitionLimits, Spend};
 use tokio::{sync::Notify, time::Instant};
 
-use crate::model::ModelProfile;
 pub use exceeded::{Exceeded, Limit, UnknownPrice, Unpriced};
 use node::Node;
+pub use reserve::Reservation;
 pub use spent::Spent;
-
-/// Room that an answer needs to be one, in tokens. Less is not taken while others of the tree, who are about to give back
-/// what they do not use, have the rest reserved.
-const ANSWER: u64 = 4096;
 
 #[derive(Debug)]
 struct Tree {
@@ -40,25 +37,6 @@ pub struct Budget {
     at: usize,
     began: Instant,
     deadline: Instant,
-}
-
-/// What is set aside for one model call.
-#[derive(Debug)]
-#[must_use = "a reservation is settled or lost"]
-pub struct Reservation {
-    /// The most that the call may use.
-    pub worst: Usage,
-    /// The most that the answer may have.
-    pub max_output_tokens: u32,
-    /// US dollars for it, at the highest price that is known; 0 where none is.
-    pub usd: f64,
-}
-
-impl Reservation {
-    /// Input and output tokens.
-    pub fn tokens(&self) -> u64 {
-        self.worst.total()
-    }
 }
 
 impl Budget {
@@ -105,72 +83,7 @@ impl Budget {
         self.chain(&nodes).try_for_each(|at| nodes[at].may_ask(model))
     }
 
-    /// Sets the worst case of a model call aside: `input` tokens, and an answer as long as `max_output`, the model
-    /// and what is left allow; below the root, where others may run beside it, at most half of what is left.
-    ///
-    /// # Errors
-    /// The limit. With [`Exceeded::held_up`], only what others have reserved is in the way: see [`freed`](Self::freed).
-    pub fn reserve(
-        &self,
-        input: u64,
-        max_output: Option<u32>,
-        model: &ModelProfile,
-    ) -> Result<Reservation, Exceeded> {
-        let mut nodes = self.nodes();
-        let mut output =
-            u64::from(max_output.unwrap_or(model.max_output_tokens).min(model.max_output_tokens));
-        for at in self.chain(&nodes) {
-            let left = nodes[at].left();
-            if left <= input {
-                return Err(nodes[at].out_of_tokens(input));
-            }
-            output = output.min(left - input);
-        }
-        if self.at > 0 {
-            output = output.min((output / 2).max(ANSWER));
-        }
-        for at in self.chain(&nodes).filter(|_| output < ANSWER) {
-            if nodes[at].is_short_of(input, output) {
-                return Err(nodes[at].out_of_tokens(input));
-            }
-        }
-        let worst = Usage { input_tokens: input, output_tokens: output, ..Usage::default() };
-        let usd = model.price.map_or(0.0, |price| price.cost(&worst));
-        for at in self.chain(&nodes) {
-            nodes[at].check_cost(usd)?;
-        }
-        self.each(&mut nodes, |node| {
-            node.reserved += input + output;
-            node.reserved_usd += usd;
-        });
-        let max_output_tokens = u32::try_from(output).unwrap_or(u32::MAX);
-        Ok(Reservation { worst, max_output_tokens, usd })
-    }
-
-    /// Ends when something that was reserved in the tree is free or used, from the moment on at which this is called.
-    pub fn freed(&self) -> impl Future<Output = ()> + '_ {
-        self.tree.freed.notified()
-    }
-
-    /// Replaces a reservation by what the call has used; no cost stands for an unknown price.
-    pub fn settle(&self, reservation: Reservation, usage: Usage, cost_usd: Option<f64>) {
-        self.all(|node| {
-            node.release(&reservation);
-            node.spent += Spent::of(usage, cost_usd);
-        });
-        self.tree.freed.notify_waiters();
-    }
-
-    /// Ends a reservation whose use is not known: all of its tokens count as used, and `usd` as what they cost.
-    pub fn lose(&self, reservation: Reservation, usd: f64) {
-        self.all(|node| {
-            node.release(&reservation);
-            node.spent += Spent::lost(reservation.tokens(), usd);
-        });
-        self.tree.freed.notify_waiters();
-    }
-
-    /// Charges what nothing was reserved for, such as an attempt that failed and is repeated.
+    /// Charges what nothing was reserved for.
     pub fn charge(&self, spent: Spent) {
         self.all(|node| node.spent += spent);
     }
@@ -184,13 +97,6 @@ impl Budget {
     /// Comes back to a part of that, here and in all above: it counted before, and does no more than that.
     pub fn replay(&self, part: Spent) {
         self.all(|node| node.replay(part));
-    }
-
-    /// The limit that what is used and set aside has passed. Only what nobody could reserve, such as an attempt
-    /// that failed and is repeated, passes one.
-    pub fn overdrawn(&self) -> Option<Exceeded> {
-        let nodes = self.nodes();
-        self.chain(&nodes).find_map(|at| nodes[at].overdrawn())
     }
 
     /// Whether the run may take one more step; `own` is how many it has taken.
@@ -210,7 +116,7 @@ impl Budget {
     pub fn tool_call(&self) -> Result<(), Exceeded> {
         let mut nodes = self.nodes();
         self.calls_left(&nodes)?;
-        self.each(&mut nodes, |node| node.spent += Spent::calls(1));
+        each(&mut nodes, self.at, |node| node.spent += Spent::calls(1));
         Ok(())
     }
 
@@ -240,7 +146,7 @@ impl Budget {
                 return Err(node.exceeded(Limit::Invocations, used.into(), most.into()));
             }
         }
-        self.each(&mut nodes, |node| node.spent += Spent::run());
+        each(&mut nodes, self.at, |node| node.spent += Spent::run());
         Ok(())
     }
 
@@ -270,8 +176,7 @@ impl Budget {
     }
 
     fn nodes(&self) -> MutexGuard<'_, Vec<Node>> {
-        // Sums stay sums when a holder panics between two of them.
-        self.tree.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tree.nodes()
     }
 
     fn chain<'a>(&self, nodes: &'a [Node]) -> impl Iterator<Item = usize> + use<'a> {
@@ -280,22 +185,31 @@ impl Budget {
 
     /// Changes this node and all above it at once.
     fn all(&self, change: impl FnMut(&mut Node)) {
-        self.each(&mut self.nodes(), change);
+        each(&mut self.nodes(), self.at, change);
     }
+}
 
-    fn each(&self, nodes: &mut [Node], mut change: impl FnMut(&mut Node)) {
-        let mut next = Some(self.at);
-        while let Some(at) = next {
-            change(&mut nodes[at]);
-            next = nodes[at].parent;
-        }
+impl Tree {
+    fn nodes(&self) -> MutexGuard<'_, Vec<Node>> {
+        // Sums stay sums when a holder panics between two of them.
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Changes that node and all above it.
+fn each(nodes: &mut [Node], at: usize, mut change: impl FnMut(&mut Node)) {
+    let mut next = Some(at);
+    while let Some(at) = next {
+        change(&mut nodes[at]);
+        next = nodes[at].parent;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use drupe_extension_api::Usage;
+
     use super::*;
-    use crate::model::Price;
 
     fn limits(tokens: u64) -> DefinitionLimits {
         DefinitionLimits { max_tokens_per_invocation: tokens, ..DefinitionLimits::default() }
@@ -303,76 +217,6 @@ mod tests {
 
     fn agent(id: &str) -> AgentId {
         AgentId::new(id).expect("a valid id")
-    }
-
-    fn model(price: Option<Price>) -> ModelProfile {
-        ModelProfile {
-            name: "m/m".into(),
-            context_window: 100_000,
-            max_output_tokens: 1_000,
-            price,
-            tools: true,
-        }
-    }
-
-    #[test]
-    fn a_child_is_bounded_by_what_its_parent_has_left() {
-        let parent = Budget::root(agent("p"), &limits(1_500), Instant::now());
-        let held = parent.reserve(400, Some(600), &model(None)).expect("fits");
-        let child = parent.child(agent("c"), &limits(50_000), Instant::now());
-        let error = child.reserve(100, None, &model(None)).expect_err("the rest is no room for an answer");
-        assert!(error.held_up, "it would fit, were nothing reserved");
-        parent.lose(held, 0.0);
-        let reserved = child.reserve(100, None, &model(None)).expect("what is lost does not come back");
-        assert_eq!(reserved.max_output_tokens, 400);
-        child.settle(reserved, Usage { input_tokens: 100, output_tokens: 10, ..Usage::default() }, None);
-        assert_eq!(parent.remaining_tokens(), 390);
-        assert_eq!(parent.spend().usage.total(), 110);
-    }
-
-    #[test]
-    fn one_below_the_root_leaves_room_for_those_beside_it() {
-        let parent = Budget::root(agent("p"), &limits(50_000), Instant::now());
-        let wide = ModelProfile { max_output_tokens: 128_000, context_window: 400_000, ..model(None) };
-        let rooms: Vec<Option<u32>> = (0..4)
-            .map(|_| {
-                let child = parent.child(agent("c"), &limits(50_000), Instant::now());
-                match child.reserve(1_000, None, &wide) {
-                    // Held until the end of the test.
-                    Ok(reserved) => Some(std::mem::ManuallyDrop::new(reserved).max_output_tokens),
-                    Err(error) => {
-                        assert!(error.held_up);
-                        None
-                    }
-                }
-            })
-            .collect();
-        assert_eq!(rooms, [Some(24_500), Some(11_750), Some(5_375), Some(4_096)]);
-    }
-
-    #[test]
-    fn a_call_that_does_not_fit_names_whose_limit_it_is() {
-        let parent = Budget::root(agent("p"), &limits(100), Instant::now());
-        let child = parent.child(agent("c"), &limits(50_000), Instant::now());
-        let error = child.reserve(100, None, &model(None)).expect_err("does not fit");
-        assert_eq!((error.limit, error.agent.as_str(), error.allowed), (Limit::Tokens, "p", 100));
-    }
-
-    #[test]
-    fn an_unknown_price_counts_as_over_a_cost_limit_unless_allowed() {
-        let mut with_cost = limits(50_000);
-        with_cost.max_cost_usd = Some(0.01);
-        let budget = Budget::root(agent("p"), &with_cost, Instant::now());
-        let child = budget.child(agent("c"), &limits(50_000), Instant::now());
-        assert_eq!(child.may_ask(None), Ok(()), "all prices are known");
-        let error = child.may_ask(Some("m/m")).expect_err("refused");
-        assert_eq!((error.agent.as_str(), error.allowed), ("p", 10_000));
-        with_cost.allow_unknown_price = true;
-        let budget = Budget::root(agent("p"), &with_cost, Instant::now());
-        assert_eq!(budget.may_ask(Some("m/m")), Ok(()));
-        budget.lose(budget.reserve(1, None, &model(None)).expect("allowed"), 0.0);
-        let dear = Price { input: 1.0, cached: 1.0, output: 100.0 };
-        assert_eq!(budget.reserve(1, None, &model(Some(dear))).expect_err("refused").limit, Limit::Cost);
     }
 
     #[test]

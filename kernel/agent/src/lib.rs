@@ -114,7 +114,9 @@ pub use journal::{
     Batch, Compaction, Entry, Journal, JournalFault, MemoryJournal, RecordedEffect, RecordedInvocation,
     RecordedStep,
 };
-pub use model::{AgentCard, Model, ModelEvent, ModelFault, ModelProfile, ModelRequest, Price, StopReason};
+pub use model::{
+    AgentCard, Model, ModelEvent, ModelFault, ModelProfile, ModelRequest, Price, Room, StopReason,
+};
 pub use policy::{Allowlist, Decision, Policy, PolicyCall};
 pub use ratios::Ratios;
 pub use registry::{Registered, Registry, RegistryBuilder, RegistryError};

@@ -1,6 +1,9 @@
 //! What the loop asks of a language model.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
 
 use drupe_extension_api::{
     AgentId, FailureClass, Message, ModelParameters, OfflineRule, OutputSpec, ProviderItems, ToolCallRequest,
@@ -86,12 +89,49 @@ pub struct ModelRequest {
     pub parameters: Arc<ModelParameters>,
     /// The most tokens that the answer may have.
     pub max_output_tokens: u32,
+    /// What bounds the answers of further attempts as well.
+    pub room: Room,
     /// The form of the answer.
     pub output: Option<Arc<OutputSpec>>,
     /// Time for all attempts together, in milliseconds.
     pub timeout_ms: u64,
     /// Repetitions after a failure that is worth one.
     pub max_retries: u32,
+}
+
+/// The room for an answer. Whoever asks narrows it between two attempts, where the one that failed has used some.
+#[derive(Debug, Clone)]
+pub struct Room(Arc<AtomicU32>);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(Arc::new(AtomicU32::new(u32::MAX)))
+    }
+}
+
+impl Room {
+    /// From now on an answer has at most so many tokens.
+    pub fn narrow(&self, max_output_tokens: u32) {
+        self.0.fetch_min(max_output_tokens, Ordering::Relaxed);
+    }
+
+    /// The most tokens that an answer may have now.
+    pub fn tokens(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl ModelRequest {
+    /// The request as the next attempt makes it.
+    #[must_use]
+    pub fn attempt(this: &Arc<Self>) -> Arc<Self> {
+        match this.room.tokens() {
+            room if room < this.max_output_tokens => {
+                Arc::new(Self { max_output_tokens: room, ..Self::clone(this) })
+            }
+            _ => Arc::clone(this),
+        }
+    }
 }
 
 /// Who asks, for models that answer by rules.
@@ -120,7 +160,8 @@ pub enum ModelEvent {
     ToolCall(ToolCallRequest),
     /// What the provider wants to get back with the next request; the last one counts.
     ProviderItems(ProviderItems),
-    /// An attempt failed and another follows: all that came so far is void.
+    /// An attempt failed and another follows: all that came so far is void. The next one is made when the stream is
+    /// asked for more, within the [`Room`] that there is by then.
     Retry {
         /// What failed.
         fault: ModelFault,

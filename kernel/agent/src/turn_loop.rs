@@ -166,7 +166,7 @@ impl Progress<'_> {
             self.run.lost_call(step);
             let id = self.item_id(step.step, step.attempt);
             self.run.event(EventBody::StreamReset { id, reason: run::INTERRUPTED.into() });
-            self.charge_quotas(step.reserved_tokens, Some(step.reserved_usd))?;
+            self.charge_quotas(step.reserved_tokens, step.reserved_usd)?;
         }
         // It was told with what is recorded.
         self.run.budget.told_before(step.step, tokio::time::Instant::now());

@@ -141,10 +141,7 @@ impl Quotas {
         self.check(&mut state, who, Unit::Tokens, tokens)?;
         self.check(&mut state, who, Unit::Micros, cost)?;
         let day = state.day;
-        state.each(who.session, who.agent, day, |_, tally| {
-            tally.meter(Unit::Tokens).reserve(tokens);
-            tally.meter(Unit::Micros).reserve(cost);
-        });
+        state.put_aside(who, tokens, cost);
         Ok(Hold {
             state: Arc::clone(&self.state),
             session: who.session.clone(),
@@ -156,10 +153,36 @@ impl Quotas {
         })
     }
 
-    /// Ends a reservation with what the call has used, which belongs to the day of the reservation. Gives the
-    /// warnings that are newly due.
-    pub fn settle(&self, mut hold: Hold, tokens: u64, usd: Option<f64>) -> Vec<BudgetUse> {
-        self.close(&mut hold, tokens, usd.map_or(0, micros))
+    /// Ends a reservation with what the call has used, which belongs to the day on which it ended, as in the journal.
+    /// Gives the warnings that are newly due.
+    pub fn settle(&self, mut hold: Hold, tokens: u64, usd: Option<f64>, now_ms: i64) -> Vec<BudgetUse> {
+        let mut state = self.state_at(now_ms);
+        hold.open = false;
+        hold.end(&mut state, tokens, usd.map_or(0, micros));
+        let day = state.day;
+        self.warnings(&mut state, hold.spender(), day)
+    }
+
+    /// Moves a reservation on to the attempt that follows one which failed: what that has used counts, and so much is put
+    /// aside for the next, `tokens` and `usd` where the price is known. Gives the warnings that are newly due.
+    ///
+    /// # Errors
+    /// The limit that the next attempt could pass; nothing is put aside any more then.
+    pub fn follow(
+        &self,
+        hold: &mut Hold,
+        used: (u64, Option<f64>),
+        (tokens, usd): (u64, Option<f64>),
+        now_ms: i64,
+    ) -> Result<Vec<BudgetUse>, QuotaExceeded> {
+        let mut state = self.state_at(now_ms);
+        hold.end(&mut state, used.0, used.1.map_or(0, micros));
+        let (cost, day) = (usd.map_or(0, micros), state.day);
+        self.check(&mut state, hold.spender(), Unit::Tokens, tokens)?;
+        self.check(&mut state, hold.spender(), Unit::Micros, cost)?;
+        (hold.day, hold.tokens, hold.micros) = (day, tokens, cost);
+        state.put_aside(hold.spender(), tokens, cost);
+        Ok(self.warnings(&mut state, hold.spender(), day))
     }
 
     /// Counts what nothing was reserved for, whatever is left: it was used already. Gives the warnings that are newly
@@ -206,12 +229,6 @@ impl Quotas {
             }
         }
         standing
-    }
-
-    fn close(&self, hold: &mut Hold, tokens: u64, micros: u64) -> Vec<BudgetUse> {
-        hold.end(tokens, micros);
-        let who = Spender { session: &hold.session, agent: &hold.agent };
-        self.warnings(&mut locked(&self.state), who, hold.day)
     }
 
     /// The state on the day of `now_ms`. A clock that is set back begins no day anew.
@@ -281,6 +298,14 @@ impl State {
         self.agents.entry(who.agent.clone()).or_default();
     }
 
+    /// Reserves so much, on the day that it counts.
+    fn put_aside(&mut self, who: Spender<'_>, tokens: u64, micros: u64) {
+        self.each(who.session, who.agent, self.day, |_, tally| {
+            tally.meter(Unit::Tokens).reserve(tokens);
+            tally.meter(Unit::Micros).reserve(micros);
+        });
+    }
+
     /// Visits the counters that the work of `day` belongs to, the widest first: where the day is used up, a new
     /// session would not help.
     /// Those of a session that was closed and of a day that is over are gone.
@@ -304,13 +329,25 @@ impl State {
 }
 
 impl Hold {
-    fn end(&mut self, tokens: u64, micros: u64) {
-        self.open = false;
-        let (held_tokens, held_micros) = (self.tokens, self.micros);
-        let mut state = locked(&self.state);
+    fn spender(&self) -> Spender<'_> {
+        Spender { session: &self.session, agent: &self.agent }
+    }
+
+    /// Gives all of it free, and counts what was used on the day that it is now.
+    fn end(&mut self, state: &mut State, tokens: u64, micros: u64) {
+        let (held_tokens, held_micros) = (std::mem::take(&mut self.tokens), std::mem::take(&mut self.micros));
         state.each(&self.session, &self.agent, self.day, |_, tally| {
-            tally.meter(Unit::Tokens).settle(held_tokens, tokens);
-            tally.meter(Unit::Micros).settle(held_micros, micros);
+            tally.meter(Unit::Tokens).settle(held_tokens, 0);
+            tally.meter(Unit::Micros).settle(held_micros, 0);
+        });
+        let day = state.day;
+        if day != self.day {
+            // Another day has counted nothing of the agent yet.
+            state.agents.entry(self.agent.clone()).or_default();
+        }
+        state.each(&self.session, &self.agent, day, |_, tally| {
+            tally.meter(Unit::Tokens).settle(0, tokens);
+            tally.meter(Unit::Micros).settle(0, micros);
         });
     }
 }
@@ -318,7 +355,9 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if self.open {
-            self.end(self.tokens, self.micros);
+            let state = Arc::clone(&self.state);
+            let (tokens, micros) = (self.tokens, self.micros);
+            self.end(&mut locked(&state), tokens, micros);
         }
     }
 }

@@ -182,7 +182,7 @@ impl Asking {
         let link = &self.links[self.at];
         let progress = Arc::new(Progress::default());
         Attempt {
-            pieces: link.source.attempt(Arc::clone(&self.request), Arc::clone(&progress)),
+            pieces: link.source.attempt(ModelRequest::attempt(&self.request), Arc::clone(&progress)),
             place,
             progress,
             bound: Instant::now() + link.gate.attempt_timeout,

@@ -108,6 +108,7 @@ fn request(timeout_ms: u64, max_retries: u32) -> ModelRequest {
         deferred: Arc::default(),
         parameters: Arc::default(),
         max_output_tokens: 100,
+        room: Default::default(),
         output: None,
         timeout_ms,
         max_retries,

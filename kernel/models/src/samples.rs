@@ -50,6 +50,7 @@ pub(crate) fn request(
         deferred: Arc::default(),
         parameters: Arc::new(parameters),
         max_output_tokens: 100,
+        room: Default::default(),
         output: None,
         timeout_ms: 1_000,
         max_retries: 0,

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "wire/budgets.rs"]
+mod budgets;
 #[path = "wire/connection.rs"]
 mod connection;
 #[path = "wire/door.rs"]

@@ -1,8 +1,9 @@
 //! The sums of one run.
 
-use drupe_extension_api::{AgentId, BudgetUse, DefinitionLimits};
+use drupe_extension_api::{AgentId, BudgetUse, DefinitionLimits, Usage};
 
-use super::{Exceeded, Limit, Reservation, Spent, UnknownPrice, Unpriced};
+use super::{Exceeded, Limit, Spent, UnknownPrice, Unpriced};
+use crate::model::Price;
 
 /// Of a limit, the part in tenths at which its use is told.
 const MOST: u64 = 8;
@@ -58,9 +59,10 @@ impl Node {
             .saturating_sub(self.used().tokens().saturating_add(self.reserved))
     }
 
-    pub(super) fn release(&mut self, reservation: &Reservation) {
-        self.reserved -= reservation.tokens();
-        self.reserved_usd -= reservation.usd;
+    pub(super) fn release(&mut self, tokens: u64, usd: f64) {
+        self.reserved -= tokens;
+        // Sums of parts leave no rest, for which somebody would wait.
+        self.reserved_usd = if self.reserved == 0 { 0.0 } else { self.reserved_usd - usd };
     }
 
     /// Whether a model whose price is not known may be asked.
@@ -70,41 +72,42 @@ impl Node {
         Err(Unpriced { agent: self.agent.clone(), allowed, unknown })
     }
 
-    pub(super) fn check_cost(&self, usd: f64) -> Result<(), Exceeded> {
-        let Some(allowed) = self.limits.max_cost_usd else { return Ok(()) };
-        if self.used().dollars() + self.reserved_usd + usd > allowed {
-            Err(self.out_of_money(allowed, usd))
-        } else {
-            Ok(())
+    /// How long an answer may be after so much input, by what is left of tokens and of money.
+    pub(super) fn room(&self, input: u64, price: Option<Price>) -> Result<u64, Exceeded> {
+        let tokens = self.left().saturating_sub(input);
+        if tokens == 0 {
+            return Err(self.out_of_tokens(input));
         }
-    }
-
-    pub(super) fn overdrawn(&self) -> Option<Exceeded> {
-        if self.used().tokens().saturating_add(self.reserved) > self.limits.max_tokens_per_invocation {
-            return Some(self.out_of_tokens(0));
-        }
-        let allowed = self.limits.max_cost_usd?;
-        (self.used().dollars() + self.reserved_usd > allowed).then(|| self.out_of_money(allowed, 0.0))
+        let Some((allowed, price)) = self.limits.max_cost_usd.zip(price) else { return Ok(tokens) };
+        let paid = answer_for(allowed - self.used().dollars() - self.reserved_usd, input, price);
+        if paid == 0 { Err(self.out_of_money(allowed, input, price)) } else { Ok(tokens.min(paid)) }
     }
 
     /// A call with so much input does not fit.
-    pub(super) fn out_of_tokens(&self, input: u64) -> Exceeded {
+    fn out_of_tokens(&self, input: u64) -> Exceeded {
         let allowed = self.limits.max_tokens_per_invocation;
         let used = self.used().tokens();
         let held_up = self.reserved > 0 && used.saturating_add(input) < allowed;
         Exceeded { held_up, ..self.exceeded(Limit::Tokens, used, allowed) }
     }
 
-    /// Whether there would be more room than `output` for the answer were nothing reserved.
-    pub(super) fn is_short_of(&self, input: u64, output: u64) -> bool {
-        let used = self.used().tokens();
-        let whole = self.limits.max_tokens_per_invocation.saturating_sub(used).saturating_sub(input);
-        self.reserved > 0 && self.left().saturating_sub(input) <= output && whole > output
+    /// Whether `output` is all that is left for the answer, and there would be more of it were nothing reserved: the limit
+    /// then.
+    pub(super) fn is_held_up(&self, input: u64, output: u64, price: Option<Price>) -> Result<(), Exceeded> {
+        let used = self.used();
+        let whole = self.limits.max_tokens_per_invocation.saturating_sub(used.tokens()).saturating_sub(input);
+        if self.reserved > 0 && self.left().saturating_sub(input) <= output && whole > output {
+            return Err(self.out_of_tokens(input));
+        }
+        let Some((allowed, price)) = self.limits.max_cost_usd.zip(price) else { return Ok(()) };
+        let paid = |left: f64| answer_for(left - used.dollars(), input, price);
+        let short = self.reserved_usd > 0.0 && paid(allowed - self.reserved_usd) <= output;
+        if short && paid(allowed) > output { Err(self.out_of_money(allowed, input, price)) } else { Ok(()) }
     }
 
-    fn out_of_money(&self, allowed: f64, usd: f64) -> Exceeded {
+    fn out_of_money(&self, allowed: f64, input: u64, price: Price) -> Exceeded {
         let used = self.used().dollars();
-        let held_up = self.reserved_usd > 0.0 && used + usd <= allowed;
+        let held_up = self.reserved_usd > 0.0 && answer_for(allowed - used, input, price) > 0;
         Exceeded { held_up, ..self.exceeded(Limit::Cost, micros(used), micros(allowed)) }
     }
 
@@ -133,6 +136,16 @@ impl Node {
             }
         }
         due
+    }
+}
+
+/// The longest answer that `usd` pay for, after so much input; any where an answer costs nothing.
+fn answer_for(usd: f64, input: u64, price: Price) -> u64 {
+    let rest = usd - price.cost(&Usage { input_tokens: input, ..Usage::default() });
+    match rest {
+        rest if rest < 0.0 => 0,
+        _ if price.output <= 0.0 => u64::MAX,
+        rest => (rest * 1e6 / price.output) as u64,
     }
 }
 

@@ -171,7 +171,7 @@ async fn what_is_known_of_a_cost_counts_after_a_cut_at_any_commit() {
             let cut = crashed(&journal, commits).await;
             let entries: Vec<_> = cut.batches().into_iter().flat_map(|b| b.entries).collect();
             let known: f64 = entries.iter().filter_map(recorded).filter_map(|of| of.cost_usd).sum();
-            let seen = known_in_part(who, &cut, true, 0.012).run().await;
+            let seen = known_in_part(who, &cut, true, 0.010_1).run().await;
             if known >= 0.01 {
                 counted += 1;
                 assert!(seen.model.requests().is_empty(), "{who}: cut after {commits}");

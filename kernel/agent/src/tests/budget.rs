@@ -113,7 +113,8 @@ async fn every_limit_of_a_run_stops_it_and_says_so() {
     let says = "of 300 tokens (`max_tokens_per_invocation`)";
     check(limited(|l| l.max_tokens_per_invocation = 300), "max_tokens_per_invocation", Budget, says, 5).await;
     let endless = Endless { price: dear, ..limited(|l| l.max_cost_usd = Some(0.004)) };
-    check(endless, "max_cost_usd", Budget, "of $0.0040 (`max_cost_usd`)", 2).await;
+    // The bound of each answer is what the rest pays for.
+    check(endless, "max_cost_usd", Budget, "of $0.0040 (`max_cost_usd`)", 7).await;
     let says = "`max_cost_usd` is set, but the price of model `plays/script` is not known";
     check(limited(|l| l.max_cost_usd = Some(0.004)), "allow_unknown_price", Budget, says, 0).await;
     let says = "5 of the 5 tool calls of `max_tool_calls`";
@@ -263,15 +264,26 @@ async fn a_run_that_goes_on_is_counted_once_and_what_it_lost_is_charged() {
     assert_eq!(lost.count(), 1);
 }
 
-/// A request that fails after those events: what the record says was lost, and what the budget of 1,000 and a quota
-/// of as much have left.
+/// A request that fails after those events: what the record says was lost, and what was used.
 async fn failing(events: Vec<ModelEvent>, fault: ModelFault) -> (u64, u64) {
     let (mut events, class) = (events, fault.class);
     events.push(ModelEvent::Failed(fault));
-    let quotas = Arc::new(Quotas::unlimited());
+    let mut limits = QuotaLimits::unlimited();
+    limits.day.max_tokens = 1_000_000;
+    let quotas = Arc::new(Quotas::new(limits));
     let shared = Arc::clone(&quotas);
     let scope: Box<dyn FnOnce(&mut TurnScope)> = Box::new(move |scope| scope.quotas = shared);
     let seen = Case { scope, ..Case::of(&[Reply::Gives(events)], []) }.run().await;
+    let charged: u64 = seen
+        .entries
+        .iter()
+        .map(|e| match e {
+            Entry::Failed { lost_tokens, usage, .. } => lost_tokens + usage.total(),
+            _ => 0,
+        })
+        .sum();
+    let day = quotas.standing(0).into_iter().find(|s| s.used.limit == "limits.day.max_tokens");
+    assert_eq!((seen.spend.usage.total(), day.expect("it is bounded").used.used), (charged, charged));
     let failed: Vec<(u64, u64)> = seen
         .entries
         .iter()
@@ -296,12 +308,18 @@ async fn a_failed_call_is_given_back_only_where_nothing_can_have_been_used() {
         assert_eq!(failing(vec![], fault(class)).await, (0, 0), "{class:?}");
     }
     // The request may have been worked at, unless it is known that it was not.
+    let request = failing(vec![], fault(Model)).await;
+    assert!(
+        request.0 == 0 && (1..100).contains(&request.1),
+        "what was sent, not what was set aside: {request:?}"
+    );
     for class in [Model, Internal, Network] {
-        assert!(failing(vec![], fault(class)).await.0 > 100, "{class:?}");
+        assert_eq!(failing(vec![], fault(class)).await, request, "{class:?}");
         assert_eq!(failing(vec![], fault(class).unused()).await, (0, 0), "{class:?}");
     }
-    assert!(failing(vec![half()], fault(Network).unused()).await.0 > 100, "some of it was seen");
-    assert!(failing(vec![], fault(Auth).began()).await.0 > 100, "it came and could not be shown");
+    let seen = (0, request.1 + 2);
+    assert_eq!(failing(vec![half()], fault(Network).unused()).await, seen, "some of it was seen");
+    assert_eq!(failing(vec![], fault(Auth).began()).await, request, "it came and could not be shown");
     let usage = Some(Usage { input_tokens: 7, ..Usage::default() });
     let told = fault(Network).began().with_usage(usage);
     // What was reported before the answer broke off did not count what came of it.
@@ -327,7 +345,7 @@ async fn attempts_that_are_repeated_cannot_outrun_a_budget() {
     small.limits.max_tokens_per_invocation = 600;
     let seen = Case::defined(small, &[Reply::Gives(events)], []).run().await;
     assert_eq!(seen.exceeded(), ["max_tokens_per_invocation"]);
-    assert_eq!(seen.spend.usage.total(), 800, "the one that passed the limit is the last");
+    assert_eq!(seen.spend.usage.total(), 400, "as much again does not fit");
 }
 
 #[tokio::test(start_paused = true)]

@@ -111,16 +111,22 @@ async fn the_last_attempt_costs_what_its_own_model_takes_however_it_ends() {
     let seen =
         check("list/dear", reported, &[("list/dear", Some(0.01)), ("list/cheap", Some(0.000_7))]).await;
     assert_eq!(lost(&seen), (0.0, Some("list/cheap")));
-    // Nobody knows what it used: all that was set aside, at its own price and not at the dear one's.
-    for reply in [Reply::Gives(half(Some(fault().began()))), Reply::Hangs(half(None))] {
-        let seen = check("list/dear", reply, &[("list/dear", Some(0.01)), ("list/cheap", Some(0.0))]).await;
-        let (lost, model) = lost(&seen);
-        let set_aside = seen.entries.iter().find_map(|e| match e {
-            Entry::Step { reserved_usd, .. } => Some(*reserved_usd),
+    // What is known of an answer that the provider broke off: the request, and the text that came.
+    let broken = Reply::Gives(half(Some(fault().began())));
+    let estimated = |seen: &Seen| {
+        seen.entries.iter().find_map(|e| match e {
+            Entry::Failed { usage, repeated: false, estimated: true, .. } => Some(CHEAP.cost(usage)),
             _ => None,
-        });
-        let set_aside = set_aside.expect("a step begins");
-        assert!(set_aside > 0.0 && (lost - set_aside / 10.0).abs() < 1e-9, "{lost} of {set_aside}");
-        assert_eq!(model, Some("list/cheap"));
-    }
+        })
+    };
+    let cost = 0.000_013;
+    let seen = check("list/dear", broken, &[("list/dear", Some(0.01)), ("list/cheap", Some(cost))]).await;
+    assert_eq!((estimated(&seen).is_some(), lost(&seen)), (true, (0.0, Some("list/cheap"))));
+    // Nobody knows what it used where we broke it off: all that was set aside, at its own price and not at the dear one's.
+    let hangs = Reply::Hangs(half(None));
+    let seen = check("list/dear", hangs, &[("list/dear", Some(0.01)), ("list/cheap", Some(0.0))]).await;
+    let (lost, model) = lost(&seen);
+    let worst = CHEAP.cost(&usage(1_000, 100));
+    assert!((lost - worst).abs() < 1e-9, "{lost} of {worst}");
+    assert_eq!(model, Some("list/cheap"));
 }

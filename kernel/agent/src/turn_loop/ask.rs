@@ -15,9 +15,9 @@ use super::{
     stream::{Asked, Collected, Ended},
 };
 use crate::{
-    budget::Reservation,
+    budget::{Reservation, Spent},
     journal::Entry,
-    model::{ModelRequest, StopReason},
+    model::{ModelRequest, Room, StopReason},
     run::millis,
 };
 
@@ -53,9 +53,11 @@ pub(super) struct Given {
 }
 
 /// What is set aside for a request, in the run's tree and in the quotas.
-struct Reserved {
+pub(super) struct Reserved {
     own: Reservation,
     hold: Hold,
+    /// What bounds the answers of attempts that repeat the first.
+    room: Room,
 }
 
 impl Progress<'_> {
@@ -66,8 +68,7 @@ impl Progress<'_> {
         let (step, bytes) = (question.step, question.bytes);
         self.before_model(&question).await?;
         self.check_end()?;
-        let reserved = self.reserve_in_turn(&question).await?;
-        let max_output_tokens = reserved.own.max_output_tokens;
+        let mut reserved = self.reserve_in_turn(&question).await?;
         self.announce(&question, *attempt, &reserved);
         if let Err(fault) = self.run.commit().await {
             // Nothing was sent.
@@ -76,8 +77,10 @@ impl Progress<'_> {
         }
         let asked = Asked { step, attempt: *attempt, item: item.as_deref(), bytes, began: Instant::now() };
         let mut got = Collected::new(self.model_name().to_owned());
-        let events = self.agent.model.stream(self.request(question, max_output_tokens));
-        let ended = self.read(asked, events, &mut got).await;
+        let request = self.request(question, reserved.own.max_output_tokens());
+        reserved.room = request.room.clone();
+        let events = self.agent.model.stream(request);
+        let ended = self.read(asked, events, &mut got, &mut reserved).await;
         *attempt += got.failed + 1;
         let given = match ended {
             Ok(ended) => Ok(self.answered_by(asked, got, ended, reserved)),
@@ -110,8 +113,7 @@ impl Progress<'_> {
     }
 
     fn give_back(&self, reserved: Reserved) {
-        self.run.budget.settle(reserved.own, Usage::default(), Some(0.0));
-        self.tell(self.run.scope.quotas.settle(reserved.hold, 0, Some(0.0)));
+        self.settle(reserved, Usage::default(), Some(0.0));
     }
 
     fn reserve(&self, question: &Question) -> Result<Reserved, Stop> {
@@ -120,14 +122,36 @@ impl Progress<'_> {
         let input = scope.ratios.tokens(&profile.name, question.bytes);
         self.run.budget.may_ask(self.agent.model.unpriced())?;
         let own = self.run.budget.reserve(input, Some(question.max_output_tokens), profile)?;
-        let usd = profile.price.map(|_| own.usd);
-        match scope.quotas.reserve(self.spender(), own.tokens(), usd, scope.clock.now_ms()) {
-            Ok(hold) => Ok(Reserved { own, hold }),
+        match scope.quotas.reserve(self.spender(), own.tokens(), self.priced(own.usd), self.now_ms()) {
+            Ok(hold) => Ok(Reserved { own, hold, room: Room::default() }),
             Err(error) => {
                 self.run.budget.settle(own, Usage::default(), Some(0.0));
                 Err(error.into())
             }
         }
+    }
+
+    /// Dollars that the quotas are to put aside; none where no price is known.
+    fn priced(&self, usd: f64) -> Option<f64> {
+        self.agent.model.profile().price.map(|_| usd)
+    }
+
+    /// An attempt failed, and another is to follow: what it used is charged, and what is set aside is for the next one,
+    /// within what is left. Nothing is set aside any more where a limit leaves no room for it.
+    pub(super) fn follow(
+        &self,
+        reserved: &mut Reserved,
+        used: Usage,
+        cost_usd: Option<f64>,
+    ) -> Result<(), Stop> {
+        let followed = self.run.budget.follow(&mut reserved.own, Spent::of(used, cost_usd));
+        let (next, quotas) = (&reserved.own, &self.run.scope.quotas);
+        let ahead = (next.tokens(), self.priced(next.usd));
+        let charged = quotas.follow(&mut reserved.hold, (used.total(), cost_usd), ahead, self.now_ms());
+        followed?;
+        self.tell(charged?);
+        reserved.room.narrow(next.max_output_tokens());
+        Ok(())
     }
 
     /// Records that the model is about to be asked.
@@ -163,6 +187,7 @@ impl Progress<'_> {
             deferred: question.offer.deferred,
             parameters: shared.parameters.clone(),
             max_output_tokens,
+            room: Room::default(),
             output: shared.output.clone().filter(|_| question.item.is_some()),
             timeout_ms: shared.parameters.timeout_ms.unwrap_or(REQUEST_TIMEOUT_MS).min(left),
             max_retries: self.agent.definition.limits.max_retries,
@@ -178,8 +203,7 @@ impl Progress<'_> {
         }
         let usage = ended.usage.unwrap_or_else(|| self.estimate(asked.bytes, &got));
         let cost_usd = self.cost(&got.model, &usage);
-        self.run.budget.settle(reserved.own, usage, cost_usd);
-        self.tell(self.run.scope.quotas.settle(reserved.hold, usage.total(), cost_usd));
+        self.settle(reserved, usage, cost_usd);
         self.attempt(asked, &got, (usage, estimated), ended.stop.name());
         if matches!(ended.stop, StopReason::Length { .. }) {
             let message = format!("the answer of {} was cut off at its bound on tokens", got.model);
@@ -198,48 +222,54 @@ impl Progress<'_> {
         }
     }
 
-    /// Charges, records and tells a failure. What may have been used counts as used.
+    /// Charges, records and tells a failure: of what the provider broke off, what is known of its use; all that was set
+    /// aside where we did.
     fn failed(&self, asked: Asked<'_>, got: Collected, stop: &Stop, reserved: Reserved) {
-        let quotas = &self.run.scope.quotas;
-        let known = match stop {
+        let mut failure = Failure::of(stop);
+        match stop {
             Stop::Model(fault) => {
-                fault.usage.map(|usage| self.used_by_a_failure(asked.bytes, &got, fault, Some(usage)))
+                failure.used = self.used_by_a_failure(asked.bytes, &got, fault, fault.usage);
+                failure.cost_usd = self.cost(&got.model, &failure.used.0);
+                self.settle(reserved, failure.used.0, failure.cost_usd);
             }
-            _ => None,
-        };
-        let used = known.unwrap_or((Usage::default(), true));
-        let cost_usd = known.map_or(Some(0.0), |(usage, _)| self.cost(&got.model, &usage));
-        let lost = if let Some((usage, _)) = known {
-            self.run.budget.settle(reserved.own, usage, cost_usd);
-            self.tell(quotas.settle(reserved.hold, usage.total(), cost_usd));
-            (0, 0.0)
-        } else if got.is_empty() && stop.used_nothing() {
-            self.give_back(reserved);
-            (0, 0.0)
-        } else {
-            // Of the worst case, what that model takes for it.
-            let usd = self.cost(&got.model, &reserved.own.worst).unwrap_or(0.0);
-            let lost = (reserved.own.tokens(), usd);
-            self.run.budget.lose(reserved.own, usd);
-            self.tell(quotas.settle(reserved.hold, lost.0, Some(usd)));
-            lost
-        };
-        let message = stop.reason();
-        // An attempt that a limit stopped before it was sent is none: the one before it was the last.
+            // Nothing was sent, or the attempt before it was the last, and is charged.
+            Stop::Exceeded(_) | Stop::Quota(_) => self.give_back(reserved),
+            _ => {
+                // Of the worst case, what that model takes for it.
+                let usd = self.cost(&got.model, &reserved.own.worst).unwrap_or(0.0);
+                failure.lost = (reserved.own.tokens(), usd);
+                self.run.budget.lose(reserved.own, usd);
+                let lost = (failure.lost.0, Some(usd));
+                self.tell(self.run.scope.quotas.settle(reserved.hold, lost.0, lost.1, self.now_ms()));
+            }
+        }
+        // An attempt that a limit stopped before it was sent is none.
         if !matches!(stop, Stop::Exceeded(_) | Stop::Quota(_)) {
-            self.attempt(asked, &got, used, &message);
-            let failure = Failure { class: stop.class(), message, used, cost_usd, lost };
+            self.attempt(asked, &got, failure.used, &failure.message);
             self.record_failure(asked, &got, failure, false);
         }
         self.items_done(asked, &got, stop.outcome());
     }
 
-    /// Charges the quotas for what no reservation stands for.
-    pub(super) fn charge_quotas(&self, tokens: u64, usd: Option<f64>) -> Result<(), Stop> {
-        let scope = &self.run.scope;
-        let hold = scope.quotas.reserve(self.spender(), 0, None, scope.clock.now_ms())?;
-        self.tell(scope.quotas.settle(hold, tokens, usd));
+    /// Replaces what is set aside by what was used.
+    fn settle(&self, reserved: Reserved, used: Usage, cost_usd: Option<f64>) {
+        self.run.budget.settle(reserved.own, used, cost_usd);
+        let quotas = &self.run.scope.quotas;
+        self.tell(quotas.settle(reserved.hold, used.total(), cost_usd, self.now_ms()));
+    }
+
+    /// Charges the quotas for a call that an earlier process lost.
+    pub(super) fn charge_quotas(&self, tokens: u64, usd: f64) -> Result<(), Stop> {
+        let quotas = &self.run.scope.quotas;
+        self.tell(quotas.charge(self.spender(), tokens, usd, self.now_ms()));
+        // Whether there is room for anything more.
+        let none = quotas.reserve(self.spender(), 0, None, self.now_ms())?;
+        quotas.settle(none, 0, None, self.now_ms());
         Ok(())
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.run.scope.clock.now_ms()
     }
 
     fn spender(&self) -> Spender<'_> {

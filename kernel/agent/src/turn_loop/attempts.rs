@@ -6,7 +6,7 @@
 use drupe_extension_api::{EventBody, FailureClass, Preview, Usage};
 
 use super::{
-    Progress,
+    Progress, Stop,
     stream::{Asked, Collected},
 };
 use crate::{journal::Entry, model::ModelFault, run::millis};
@@ -21,6 +21,14 @@ pub(super) struct Failure {
     pub cost_usd: Option<f64>,
     /// Tokens and US dollars that count as used since nobody knows.
     pub lost: (u64, f64),
+}
+
+impl Failure {
+    /// That which ended so, and used nothing.
+    pub(super) fn of(stop: &Stop) -> Self {
+        let used = (Usage::default(), true);
+        Self { class: stop.class(), message: stop.reason(), used, cost_usd: Some(0.0), lost: (0, 0.0) }
+    }
 }
 
 impl Progress<'_> {

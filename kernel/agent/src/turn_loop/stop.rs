@@ -106,16 +106,6 @@ impl Stop {
             _ => ItemOutcome::Error,
         }
     }
-
-    /// Whether the provider certainly used nothing for an attempt that ended so before anything of its answer came.
-    pub(super) fn used_nothing(&self) -> bool {
-        match self {
-            Self::Model(fault) => fault.used_nothing(),
-            // The limit stopped the attempt before it was sent.
-            Self::Exceeded(_) | Self::Quota(_) => true,
-            _ => false,
-        }
-    }
 }
 
 impl Progress<'_> {

@@ -8,9 +8,8 @@ use drupe_extension_api::{
 use futures_util::{StreamExt, stream::BoxStream};
 use tokio::time::Instant;
 
-use super::{Progress, Stop, attempts::Failure};
+use super::{Progress, Stop, ask::Reserved, attempts::Failure};
 use crate::{
-    budget::Spent,
     model::{ModelEvent, ModelFault, StopReason},
     run::millis,
 };
@@ -84,6 +83,7 @@ impl Progress<'_> {
         asked: Asked<'_>,
         mut events: BoxStream<'static, ModelEvent>,
         got: &mut Collected,
+        reserved: &mut Reserved,
     ) -> Result<Ended, Stop> {
         let mut over = pin!(self.run.over());
         loop {
@@ -103,7 +103,7 @@ impl Progress<'_> {
                 Some(ModelEvent::ProviderItems(items)) => got.provider_items = Some(items),
                 Some(ModelEvent::Retry { fault, model, next, usage }) => {
                     got.model = model;
-                    self.retry(asked, got, &fault, next, usage)?
+                    self.retry(asked, got, fault.with_usage(usage), next, reserved)?
                 }
                 Some(ModelEvent::Done { usage, stop, model }) => return Ok(Ended { usage, stop, model }),
                 Some(ModelEvent::Failed(fault)) => return Err(Stop::Model(fault)),
@@ -132,34 +132,29 @@ impl Progress<'_> {
         self.delta(Some(&id), ItemKind::Reasoning, delta);
     }
 
-    /// An attempt failed, and another follows: what was reserved for it stays so, unless a limit is passed by now.
+    /// An attempt failed, and another follows, unless a limit leaves no room for it.
     fn retry(
         &self,
         asked: Asked<'_>,
         got: &mut Collected,
-        fault: &ModelFault,
+        fault: ModelFault,
         next: String,
-        usage: Option<Usage>,
+        reserved: &mut Reserved,
     ) -> Result<(), Stop> {
-        let (used, estimated) = self.used_by_a_failure(asked.bytes, got, fault, usage);
-        let cost = self.cost(&got.model, &used);
-        self.run.budget.charge(Spent::of(used, cost));
+        let (used, estimated) = self.used_by_a_failure(asked.bytes, got, &fault, fault.usage);
+        let cost_usd = self.cost(&got.model, &used);
+        let goes_on = self.follow(reserved, used, cost_usd);
         for id in [asked.item.map(str::to_owned), got.reasoned.and(asked.item).map(reasoning_id)] {
             let Some(id) = id.filter(|_| self.watched()) else { continue };
             self.run.live(EventBody::StreamReset { id, reason: fault.message.clone() });
         }
-        let message = format!("an attempt with {} failed and is repeated: {fault}", got.model);
-        self.diagnostic("model_retry", &message);
-        self.attempt(asked, got, (used, estimated), &fault.message);
-        let charged = self.charge_quotas(used.total(), cost);
-        let goes_on = charged.and_then(|()| self.run.budget.overdrawn().map_or(Ok(()), |e| Err(e.into())));
-        let failure = Failure {
-            class: fault.class,
-            message: fault.message.clone(),
-            used: (used, estimated),
-            cost_usd: cost,
-            lost: (0, 0.0),
+        let what = match &goes_on {
+            Ok(()) => "failed and is repeated".to_owned(),
+            Err(stop) => format!("failed, and there is no room to repeat it ({})", stop.reason()),
         };
+        self.diagnostic("model_retry", &format!("an attempt with {} {what}: {fault}", got.model));
+        self.attempt(asked, got, (used, estimated), &fault.message);
+        let failure = Failure { used: (used, estimated), cost_usd, ..Failure::of(&Stop::Model(fault)) };
         self.record_failure(asked, got, failure, goes_on.is_ok());
         *got = Collected { failed: got.failed + 1, reasoned: got.reasoned, ..Collected::new(next) };
         goes_on

@@ -150,10 +150,10 @@ async fn the_tokens_that_are_allowed_are_named() {
 
 #[tokio::test(start_paused = true)]
 async fn the_cost_that_is_allowed_is_named() {
-    let limits = DefinitionLimits { max_cost_usd: Some(0.105), ..DefinitionLimits::default() };
+    let limits = DefinitionLimits { max_cost_usd: Some(0.011_1), ..DefinitionLimits::default() };
     let fault =
         defined(limits, vec![call(&[("dice", "{}")]), say("never")], vec![says("dice")], a_price(), |_| ());
-    check(fault, &["`max_cost_usd`: used $0.011000 of $0.105000", "(class `budget`)"], RAN).await;
+    check(fault, &["`max_cost_usd`: used $0.011000 of $0.011100", "(class `budget`)"], RAN).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -388,7 +388,7 @@ async fn a_run_says_who_called_it_and_how_it_ended() {
     let told = why_run(&rows, &below, rows.accepted).expect("the run is there");
     holds(&rows, &told);
     let first =
-        "This run of `below` failed (class `network`) after 0 ms with 2 steps, 1 tool call, 110 tokens";
+        "This run of `below` failed (class `network`) after 0 ms with 2 steps, 1 tool call, 183 tokens";
     assert!(told.sentences[0].starts_with(first), "{told:#?}");
     assert_eq!(told.sentences[1], "`main` called it with the task: go.");
     assert!(told.sentences.iter().any(|s| s.starts_with("`broken` failed (step 1 of `below`)")), "{told:#?}");

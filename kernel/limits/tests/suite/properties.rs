@@ -58,7 +58,7 @@ proptest! {
                 Step::Settle { who, part } if !open[who].is_empty() => {
                     let (tokens, hold) = open[who].remove(0);
                     let real = tokens * part / 100;
-                    warnings += quotas.settle(hold, real, Some(real as f64)).len();
+                    warnings += quotas.settle(hold, real, Some(real as f64), 0).len();
                     used += real;
                 }
                 Step::Drop { who } if !open[who].is_empty() => used += open[who].remove(0).0,
@@ -83,7 +83,7 @@ proptest! {
                 Ok(hold) => {
                     prop_assert!(used + reserved <= LIMIT);
                     used += real;
-                    quotas.settle(hold, real, None);
+                    quotas.settle(hold, real, None, 0);
                 }
                 Err(exceeded) => prop_assert_eq!(exceeded.used.used, used),
             }
@@ -102,7 +102,7 @@ fn threads_that_race_never_pass_a_limit() {
             let who = Spender { session: &session, agent: &agent };
             let mut spent = 0;
             while let Ok(hold) = quotas.reserve(who, 7, None, 0) {
-                quotas.settle(hold, 7, None);
+                quotas.settle(hold, 7, None, 0);
                 spent += 7;
             }
             spent

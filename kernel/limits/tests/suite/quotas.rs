@@ -41,7 +41,7 @@ fn spend_as(
 ) -> Result<Vec<BudgetUse>, QuotaExceeded> {
     let (session, agent) = (session(s), agent(a));
     let hold = quotas.reserve(Spender { session: &session, agent: &agent }, tokens, Some(usd), now)?;
-    Ok(quotas.settle(hold, tokens, Some(usd)))
+    Ok(quotas.settle(hold, tokens, Some(usd), now))
 }
 
 fn run(quotas: &Quotas, now: i64) -> Result<Vec<BudgetUse>, QuotaExceeded> {
@@ -153,10 +153,10 @@ fn what_is_reserved_is_not_given_twice_and_what_was_not_used_comes_back() {
     let hold = quotas.reserve(who, 60, Some(0.6), MORNING).unwrap();
     assert_eq!(quotas.reserve(who, 60, None, MORNING).unwrap_err().used.used, 60);
     assert_eq!(quotas.reserve(who, 0, Some(0.6), MORNING).unwrap_err().used.used, 600_000);
-    quotas.settle(hold, 10, Some(0.1));
+    quotas.settle(hold, 10, Some(0.1), MORNING);
     let hold = quotas.reserve(who, 90, Some(0.9), MORNING).unwrap();
-    quotas.settle(hold, 0, None);
-    quotas.settle(quotas.reserve(who, 90, Some(0.9), MORNING).unwrap(), 0, None);
+    quotas.settle(hold, 0, None, MORNING);
+    quotas.settle(quotas.reserve(who, 90, Some(0.9), MORNING).unwrap(), 0, None, MORNING);
 }
 
 #[test]
@@ -221,20 +221,39 @@ fn the_day_ends_at_midnight_of_utc_and_no_clock_brings_one_back() {
 }
 
 #[test]
-fn a_call_over_midnight_belongs_to_the_day_on_which_it_began() {
+fn a_call_over_midnight_belongs_to_the_day_on_which_it_ended() {
     let quotas = Quotas::new(limits(|l| {
-        l.day.max_tokens = 10;
-        l.session.max_tokens = 15;
+        l.day.max_tokens = 20;
+        l.agent.max_tokens = 18;
+        l.session.max_tokens = 25;
     }));
     let (session, agent) = (session("s"), agent("a"));
     let who = Spender { session: &session, agent: &agent };
     let hold = quotas.reserve(who, 10, None, LAST).unwrap();
-    let next = quotas.reserve(who, 5, None, LAST + 1).unwrap();
-    quotas.settle(hold, 10, None);
-    quotas.settle(next, 5, None);
-    assert_eq!(spend(&quotas, 1, 0.0, LAST + 1).unwrap_err().used.scope, LimitScope::Session);
-    spend_as(&quotas, "t", "a", 5, 0.0, LAST + 1).unwrap();
-    assert!(spend_as(&quotas, "t", "a", 1, 0.0, LAST + 1).is_err());
+    quotas.settle(hold, 10, None, LAST + 1);
+    let used = |scope| {
+        let standing = quotas.standing(LAST + 1).into_iter().find(|of| of.used.scope == scope);
+        standing.unwrap().used.used
+    };
+    assert_eq!([LimitScope::Day, LimitScope::Agent, LimitScope::Session].map(used), [10; 3]);
+    let dropped = quotas.reserve(who, 8, None, LAST + 1).unwrap();
+    drop(dropped);
+    assert_eq!([LimitScope::Day, LimitScope::Agent, LimitScope::Session].map(used), [18; 3]);
+    assert_eq!(spend(&quotas, 1, 0.0, LAST + 1).unwrap_err().used.scope, LimitScope::Agent);
+}
+
+#[test]
+fn an_attempt_that_follows_needs_room_beside_what_the_failed_one_used() {
+    let quotas = Quotas::new(limits(|l| l.session.max_tokens = 100));
+    let (session, agent) = (session("s"), agent("a"));
+    let who = Spender { session: &session, agent: &agent };
+    let mut hold = quotas.reserve(who, 100, Some(1.0), MORNING).unwrap();
+    quotas.follow(&mut hold, (30, Some(0.1)), (70, Some(0.7)), MORNING).unwrap();
+    assert!(quotas.reserve(who, 1, None, MORNING).is_err(), "all of it is used or put aside");
+    let exceeded = quotas.follow(&mut hold, (30, None), (41, None), MORNING).unwrap_err();
+    assert_eq!((exceeded.used.scope, exceeded.used.used), (LimitScope::Session, 60));
+    drop(hold);
+    assert_eq!(spend(&quotas, 40, 0.0, MORNING).map(drop), Ok(()), "nothing was put aside any more");
 }
 
 #[test]
@@ -264,7 +283,7 @@ fn a_session_that_is_closed_is_forgotten_even_by_a_call_that_ends_later() {
     let (session, agent) = (session("s"), agent("a"));
     let hold = quotas.reserve(Spender { session: &session, agent: &agent }, 10, None, MORNING).unwrap();
     quotas.close_session(&session);
-    assert_eq!(quotas.settle(hold, 10, None), vec![]);
+    assert_eq!(quotas.settle(hold, 10, None, MORNING), vec![]);
     quotas.open_session(&session, Counted { tokens: 4, ..Counted::default() });
     spend(&quotas, 6, 0.0, MORNING).unwrap();
     assert!(spend(&quotas, 1, 0.0, MORNING).is_err());

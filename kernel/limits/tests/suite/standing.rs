@@ -13,7 +13,7 @@ fn of_agents_and_sessions_the_one_that_used_most_stands_for_all() {
     {
         let (session, agent) = (SessionId::new(session).unwrap(), AgentId::new(agent).unwrap());
         let hold = quotas.reserve(Spender { session: &session, agent: &agent }, 50, None, 0).unwrap();
-        assert!(quotas.settle(hold, tokens, None).is_empty());
+        assert!(quotas.settle(hold, tokens, None, 0).is_empty());
     }
     let told: Vec<String> = quotas
         .standing(0)

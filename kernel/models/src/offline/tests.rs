@@ -64,6 +64,7 @@ fn request(messages: Vec<Message>, tools: Vec<Arc<ToolSpec>>, root: bool) -> Mod
         deferred: Arc::default(),
         parameters: Arc::default(),
         max_output_tokens: 100,
+        room: Default::default(),
         output: None,
         timeout_ms: 1_000,
         max_retries: 0,

@@ -36,6 +36,7 @@ fn request(agent: &str, messages: Vec<Message>) -> Arc<ModelRequest> {
         deferred: Arc::default(),
         parameters: Arc::default(),
         max_output_tokens: 100,
+        room: Default::default(),
         output: None,
         timeout_ms: 1_000,
         max_retries: 0,

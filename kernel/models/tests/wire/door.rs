@@ -39,6 +39,11 @@ impl Kind {
 }
 
 pub fn model(kind: Kind, server: &Server) -> Arc<dyn Model> {
+    sized(kind, server, ProfileSettings::default())
+}
+
+/// One of which that is known.
+pub fn sized(kind: Kind, server: &Server, profile: ProfileSettings) -> Arc<dyn Model> {
     let endpoint = Endpoint {
         base_url: server.url(),
         api_key: Some("sk-secret".to_owned()),
@@ -62,6 +67,7 @@ pub fn model(kind: Kind, server: &Server) -> Arc<dyn Model> {
     let settings = ModelsSettings {
         providers: vec![provider],
         catalogue: ["m-2*", "large-1"].map(entry).into(),
+        profiles: [("mock/m".to_owned(), profile)].into(),
         ..ModelsSettings::default()
     };
     Models::new(settings).unwrap().resolve(&["mock/m".to_owned()]).unwrap().model
@@ -82,6 +88,7 @@ pub fn request(max_retries: u32) -> ModelRequest {
         deferred: Arc::default(),
         parameters: Arc::default(),
         max_output_tokens: 100,
+        room: Default::default(),
         output: None,
         timeout_ms: 20_000,
         max_retries,

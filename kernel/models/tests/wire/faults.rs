@@ -230,6 +230,13 @@ fn streams(kind: Kind) -> Vec<Case> {
     ]
 }
 
+/// The faults after which another attempt follows.
+pub fn repeatable(kind: Kind) -> Vec<(&'static str, Act)> {
+    let all = [refusals(kind), breaks(kind), streams(kind)];
+    let repeated = all.into_iter().flatten().filter(|case| case.attempts == 2);
+    repeated.map(|case| (case.name, case.act)).collect()
+}
+
 /// Plays a case; what is wrong with the outcome, and a line of the table.
 async fn play(kind: Kind, case: Case) -> (Option<String>, String) {
     let server = Server::start(vec![case.act, script::stream(&hello(kind))]).await;

@@ -288,6 +288,7 @@ fn heard(kernel: &Arc<Kernel>, frame: Down) {
     let task = Arc::clone(kernel);
     match frame {
         Down::Stop => kernel.ending.request(Why::Stop, None),
+        Down::Restart { reason } => kernel.ending.request(Why::Restart { reason }, None),
         Down::Reload => drop(kernel.tasks.spawn(async move { reload(&task).await })),
         Down::Verdicts(verdicts) => {
             kernel.set_verdicts(verdicts);

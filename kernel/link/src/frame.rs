@@ -105,6 +105,11 @@ pub enum Down {
     Verdicts(Verdicts),
     /// Drain, then end with [`Up::Stopping`] and status 0.
     Stop,
+    /// Drain, then end with [`Up::Restart`] and status 0.
+    Restart {
+        /// For the log.
+        reason: String,
+    },
     /// Read the configuration again.
     Reload,
 }
@@ -212,6 +217,7 @@ impl Frame for Down {
         let (exits, notices, verdicts) = match self {
             Self::Start { exits, notices, verdicts, .. } => (exits, notices, verdicts),
             Self::Verdicts(verdicts) => return verdicts.shorten(),
+            Self::Restart { reason } => return halve(reason),
             Self::Stop | Self::Reload => return false,
         };
         // The oldest log lines go first: the newest exit is what a person asks about.

@@ -28,7 +28,10 @@ use clap::Parser;
 use deaths::Death;
 use drupe_extension_api::control::{CONTROL_VERSION, Reply, ReplyBody, Request, Welcome, method};
 use drupe_link::{Crashed, Down, KernelLink, Received, Up};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    net::{Shutdown, shutdown},
+};
 use supervise::{KernelArguments, Notify, Options};
 
 #[derive(Parser)]
@@ -147,6 +150,7 @@ fn flood(link: &KernelLink) {
 fn poll_stop(link: &KernelLink) {
     match link.try_recv() {
         Ok(Received::Frame(Down::Stop)) => leave(link, &Up::Stopping),
+        Ok(Received::Frame(Down::Restart { reason })) => leave(link, &Up::Restart { reason }),
         Ok(Received::Closed) => exit(1),
         _ => {}
     }
@@ -162,6 +166,8 @@ fn leave(link: &KernelLink, farewell: &Up) -> ! {
 enum Ask {
     Send(Up),
     Die(Death),
+    /// What code in the process can do to the socket that it shares with the supervisor.
+    Shut,
 }
 
 fn serve(link: &KernelLink, control: UnixListener, start: &Down, extensions: Option<String>, stubborn: bool) {
@@ -170,6 +176,7 @@ fn serve(link: &KernelLink, control: UnixListener, start: &Down, extensions: Opt
     let known = told.clone();
     // The supervisor must bear that its kernel changes what they share.
     control.set_nonblocking(false).expect("a socket can block");
+    let shared = control.try_clone().expect("a socket can be copied");
     thread::spawn(move || {
         loop {
             // Whether accepting waits is not ours alone to say.
@@ -193,6 +200,7 @@ fn serve(link: &KernelLink, control: UnixListener, start: &Down, extensions: Opt
         let _ = link.send(&Up::Beat);
         match link.try_recv() {
             Ok(Received::Frame(Down::Stop)) if !stubborn => leave(link, &Up::Stopping),
+            Ok(Received::Frame(Down::Restart { reason })) => leave(link, &Up::Restart { reason }),
             Ok(Received::Frame(Down::Reload)) => {
                 let _ = link.send(&ready);
             }
@@ -207,6 +215,7 @@ fn serve(link: &KernelLink, control: UnixListener, start: &Down, extensions: Opt
             Ok(Ask::Send(farewell @ Up::Restart { .. })) => leave(link, &farewell),
             Ok(Ask::Send(frame)) => link.send(&frame).expect("the supervisor listens"),
             Ok(Ask::Die(death)) => death.die(),
+            Ok(Ask::Shut) => shutdown(&shared, Shutdown::Both).expect("it listens"),
             Err(_) => {}
         }
     }
@@ -236,6 +245,7 @@ fn answer(stream: UnixStream, asked: &Sender<Ask>, told: &Mutex<serde_json::Valu
         let ask = match request.method.as_str() {
             method::RESTART => Some(Ask::Send(Up::Restart { reason: "a client asked".into() })),
             "send" => serde_json::from_value(request.params).ok().map(Ask::Send),
+            "shut" => Some(Ask::Shut),
             "die" => serde_json::from_value(request.params).ok().map(Ask::Die),
             _ => None,
         };

@@ -4,18 +4,29 @@
 
 use std::{
     fs, io,
-    os::unix::{
-        ffi::OsStrExt,
-        fs::{DirBuilderExt, MetadataExt},
-        net::UnixStream,
+    os::{
+        fd::AsRawFd,
+        unix::{
+            fs::{DirBuilderExt, MetadataExt},
+            net::{UnixListener, UnixStream},
+        },
     },
     path::{Path, PathBuf},
 };
 
-use rustix::{net::sockopt::socket_peercred, process::geteuid};
+use rustix::{
+    fs::{Mode, OFlags, open},
+    net::{
+        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with,
+        sockopt::socket_peercred,
+    },
+    process::geteuid,
+};
 
 /// The longest path of a socket: 108 bytes with the zero at its end.
 const MAX_SOCKET_PATH: usize = 107;
+/// The name of the control socket in its folder.
+const SOCKET: &str = "control.sock";
 
 /// The folder of one daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,9 +45,18 @@ impl Home {
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
         make_private(path.as_ref())?;
         let home = Self::new(path)?;
-        make_private(&home.state())?;
-        make_private(&home.run())?;
+        home.make_folders()?;
         Ok(home)
+    }
+
+    /// Makes `state` and `run` of a home that exists, where they are missing.
+    pub fn make_folders(&self) -> io::Result<()> {
+        [self.state(), self.run()].iter().try_for_each(|folder| {
+            match fs::DirBuilder::new().mode(0o700).create(folder) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+                made => made,
+            }
+        })
     }
 
     /// The folder.
@@ -54,9 +74,10 @@ impl Home {
         self.path.join("run")
     }
 
-    /// The locked file that holds the supervisor's process id.
-    pub fn lock(&self) -> PathBuf {
-        self.run().join("lock")
+    /// The file that names the supervisor's process, for people: what keeps others out is the
+    /// [lock](crate::HomeLock).
+    pub fn pid_file(&self) -> PathBuf {
+        self.run().join("pid")
     }
 
     /// The file that holds the token of the control socket.
@@ -69,45 +90,29 @@ impl Home {
         self.state().join("drupe.good.yaml")
     }
 
-    /// The control socket: `HOME/run/control.sock`, or, where that is too long for a socket address, a name made
-    /// of the home's hash in the user's runtime folder.
-    ///
-    /// The runtime folder is not taken from the environment: a service and a shell of the same user must find
-    /// each other.
+    /// The control socket.
     pub fn socket(&self) -> PathBuf {
-        let direct = self.run().join("control.sock");
-        if direct.as_os_str().len() <= MAX_SOCKET_PATH {
-            return direct;
-        }
-        let hash = fnv(self.path.as_os_str().as_bytes());
-        runtime_folder().join(format!("{hash:016x}.sock"))
+        self.run().join(SOCKET)
     }
 
-    /// Makes the folder of the control socket and refuses one that somebody else could have made.
-    pub fn prepare_socket_folder(&self) -> io::Result<()> {
-        let socket = self.socket();
-        let folder = socket.parent().unwrap_or(&self.path);
-        make_private(folder)?;
-        let found = fs::symlink_metadata(folder)?;
+    /// Listens there, in a folder that nobody else could have made.
+    pub fn listen(&self) -> io::Result<UnixListener> {
+        let folder = self.run();
+        let found = fs::symlink_metadata(&folder)?;
         if !found.is_dir() || found.uid() != geteuid().as_raw() || found.mode() & 0o022 != 0 {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 format!("`{}` belongs to another user or is writable for others", folder.display()),
             ));
         }
-        Ok(())
-    }
-
-    /// The process id that the lock file names; none if it has none. The process may be gone.
-    pub fn lock_holder(&self) -> Option<u32> {
-        fs::read_to_string(self.lock()).ok()?.trim().parse().ok()
+        self.at_socket(|path| UnixListener::bind(path))
     }
 
     /// Connects to the daemon of this home. Refuses a listener of another user than the one who owns the token,
     /// since a client sends that token first.
     pub fn connect(&self) -> io::Result<UnixStream> {
         let owner = fs::metadata(self.token())?.uid();
-        let stream = UnixStream::connect(self.socket())?;
+        let stream = self.at_socket(|path| UnixStream::connect(path))?;
         let peer = socket_peercred(&stream)?;
         if peer.uid.as_raw() != owner {
             return Err(io::Error::new(
@@ -117,35 +122,36 @@ impl Home {
         }
         Ok(stream)
     }
+
+    /// Connects without waiting, now or later: a full queue of connections is an error.
+    pub fn connect_at_once(&self) -> io::Result<UnixStream> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        self.at_socket(|path| Ok(connect(&socket, &SocketAddrUnix::new(path)?)?))?;
+        Ok(socket.into())
+    }
+
+    /// Uses the path of the socket. Where it is too long for an address it leads through a descriptor of its folder, so
+    /// that the socket of a home is in the home, whatever that is called.
+    fn at_socket<T>(&self, using: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+        let direct = self.socket();
+        if direct.as_os_str().len() <= MAX_SOCKET_PATH {
+            return using(&direct);
+        }
+        let folder = open(self.run(), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        using(&PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd())))
+    }
 }
 
 fn make_private(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// `/run/user/UID` where the system made one, else a folder of ours below `/tmp`.
-fn runtime_folder() -> PathBuf {
-    let uid = geteuid().as_raw();
-    let system = PathBuf::from(format!("/run/user/{uid}"));
-    match fs::metadata(&system) {
-        Ok(found) if found.is_dir() && found.uid() == uid => system.join("drupe"),
-        _ => PathBuf::from(format!("/tmp/drupe-{uid}")),
-    }
-}
-
-/// FNV-1a, 64 bits. The standard library's hash may change between releases of the compiler, and an upgraded
-/// client must find a daemon that still runs. Nobody gains by a collision: the homes are one user's.
-fn fnv(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test says what failed by its line")]
 
-    use std::os::unix::net::UnixListener;
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
     use super::*;
     use crate::ControlToken;
@@ -167,19 +173,25 @@ mod tests {
     }
 
     #[test]
-    fn a_long_home_is_reached_through_a_hashed_name() {
+    fn a_long_home_has_its_socket_inside_as_well_and_is_reached_there() {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::create(folder.path().join("x".repeat(120))).unwrap();
-        let other = Home::create(folder.path().join("y".repeat(120))).unwrap();
-        assert!(home.socket().as_os_str().len() <= MAX_SOCKET_PATH);
-        assert_ne!(home.socket(), other.socket());
-
-        home.prepare_socket_folder().unwrap();
-        let listener = UnixListener::bind(home.socket()).unwrap();
+        assert!(home.socket().as_os_str().len() > MAX_SOCKET_PATH);
+        let listener = home.listen().unwrap();
+        assert!(fs::symlink_metadata(home.socket()).unwrap().file_type().is_socket());
         ControlToken::create(&home).unwrap();
         home.connect().unwrap();
+        home.connect_at_once().unwrap();
         drop(listener);
-        fs::remove_file(home.socket()).unwrap();
+        assert_eq!(home.connect().unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_to_holds_no_socket() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::create(folder.path()).unwrap();
+        fs::set_permissions(home.run(), fs::Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(home.listen().unwrap_err().kind(), io::ErrorKind::PermissionDenied);
     }
 
     #[test]

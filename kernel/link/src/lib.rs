@@ -7,10 +7,12 @@
 
 mod frame;
 mod home;
+mod lock;
 mod token;
 mod transport;
 
 pub use frame::{Crashed, Down, Frame, MAX_FRAME, Quarantined, Up, Verdicts};
 pub use home::Home;
+pub use lock::{HomeLock, LockError};
 pub use token::{ControlToken, TokenError};
 pub use transport::{KernelLink, Link, LinkError, Received, SupervisorLink, pair};

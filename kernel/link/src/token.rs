@@ -34,6 +34,12 @@ impl ControlToken {
         // Up to 256 bytes come at once or not at all, so the whole array is filled.
         getrandom(&mut bytes, GetRandomFlags::empty()).map_err(io::Error::from)?;
         let token = Self(hex(&bytes));
+        token.write(home)?;
+        Ok(token)
+    }
+
+    /// Writes it to the home's token file, in place of whatever is there.
+    pub fn write(&self, home: &Home) -> Result<(), TokenError> {
         let path = home.token();
         // Renamed into place, so that no reader sees half of it and no old file lends its mode.
         let fresh = path.with_extension("new");
@@ -42,9 +48,8 @@ impl ControlToken {
             _ => {}
         }
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
-        file.write_all(token.0.as_bytes())?;
-        fs::rename(&fresh, &path)?;
-        Ok(token)
+        file.write_all(self.0.as_bytes())?;
+        Ok(fs::rename(&fresh, &path)?)
     }
 
     /// Reads the home's token file.

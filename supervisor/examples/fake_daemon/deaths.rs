@@ -22,8 +22,8 @@ pub struct Death {
 enum How {
     /// A fault on the thread of the first one.
     Fault,
-    /// An orderly-looking end on the thread of the first one.
-    Exit,
+    /// An end with this status on the thread of the first one.
+    Exit(i32),
     /// A signal that no handler notes.
     Wordless,
     /// No end at all; the loop that beats waits for it.
@@ -59,7 +59,7 @@ impl Death {
         let _entered = enter(who, operation);
         match self.how {
             How::Fault => drop(raise(SIGSEGV)),
-            How::Exit => exit(0),
+            How::Exit(status) => exit(status),
             How::Wordless => drop(raise(SIGALRM)),
             How::Hang => {}
         }

@@ -92,6 +92,7 @@ pub struct Client {
 impl Client {
     /// Connects and says hello.
     pub fn connect(home: &Home) -> Result<Self, ClientError> {
+        let unreachable = |error| unreachable(home, error);
         let stream = home.connect().map_err(unreachable)?;
         // After the connection: a daemon that begins writes its token before it listens.
         let token = ControlToken::read(home).map_err(|error| match error {
@@ -207,8 +208,12 @@ fn lost(error: io::Error) -> ClientError {
     ClientError::Lost(error.to_string())
 }
 
-fn unreachable(error: io::Error) -> ClientError {
+fn unreachable(home: &Home, error: io::Error) -> ClientError {
     match error.kind() {
+        // It begins, ends, or makes its socket anew.
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused if home.is_held() => {
+            ClientError::Lost("it does not listen".into())
+        }
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ClientError::Absent,
         io::ErrorKind::PermissionDenied => ClientError::Forbidden(error),
         _ => lost(error),

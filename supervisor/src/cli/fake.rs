@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader, Write},
-    os::unix::net::{UnixListener, UnixStream},
+    os::unix::net::UnixStream,
     sync::{Arc, Mutex},
     thread,
 };
@@ -54,7 +54,7 @@ impl Fake {
     pub fn start(answer: Answer) -> Self {
         let fake = Self::absent();
         ControlToken::create(&fake.context.home).expect("a token");
-        let listener = UnixListener::bind(fake.context.home.socket()).expect("a socket");
+        let listener = fake.context.home.listen().expect("a socket");
         let asked = Arc::clone(&fake.asked);
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {

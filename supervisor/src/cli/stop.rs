@@ -1,9 +1,8 @@
 //! `drupe stop`: ends the daemon after its running turns, and waits until it is gone.
 
-use std::{fs, io, time::Duration};
+use std::time::Duration;
 
 use drupe_extension_api::control::method;
-use drupe_link::Home;
 use serde_json::Value;
 
 use super::{
@@ -18,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(25);
 
 /// Stops it.
 pub fn execute(context: &Context) -> Result<u8, Failure> {
-    let pid = context.home().lock_holder();
+    let pid = context.home().holder();
     let mut wait = Wait::new(context.console, None);
     let mut pauses = Pauses::default();
     // Whether there was a daemon at all.
@@ -36,7 +35,7 @@ pub fn execute(context: &Context) -> Result<u8, Failure> {
             Err(error) => return Err(error.into_failure(context.home())),
         }
     }
-    while !gone(context.home()) {
+    while context.home().is_held() {
         wait.pause("stopping after the running turns", LOOK);
     }
     drop(wait);
@@ -45,29 +44,4 @@ pub fn execute(context: &Context) -> Result<u8, Failure> {
         None => "the daemon has stopped".into(),
     })?;
     Ok(0)
-}
-
-/// Whether no daemon holds the home: the lock says so, whatever became of process and socket.
-fn gone(home: &Home) -> bool {
-    match fs::File::open(home.lock()) {
-        Ok(file) => file.try_lock_shared().is_ok(),
-        Err(error) => error.kind() == io::ErrorKind::NotFound,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_home_is_held_as_long_as_its_lock() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let home = Home::create(folder.path()).expect("a home");
-        assert!(gone(&home));
-        let lock = fs::File::create(home.lock()).expect("a file");
-        lock.try_lock().expect("it is free");
-        assert!(!gone(&home));
-        drop(lock);
-        assert!(gone(&home));
-    }
 }

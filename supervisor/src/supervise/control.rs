@@ -9,7 +9,7 @@ use std::{
     os::{
         fd::{AsFd, BorrowedFd},
         unix::{
-            fs::PermissionsExt,
+            fs::{MetadataExt, PermissionsExt},
             net::{UnixListener, UnixStream},
         },
     },
@@ -20,9 +20,9 @@ use drupe_extension_api::{
     Fault, FaultCode,
     control::{CONTROL_VERSION, Hello, Reply, ReplyBody, Request, Status, Welcome, method},
 };
-use drupe_link::{ControlToken, Home};
+use drupe_link::{ControlToken, Home, TokenError};
 use rustix::{
-    event::PollFlags,
+    event::{PollFd, PollFlags, Timespec, poll},
     net::sockopt::{Timeout, set_socket_timeout},
 };
 use serde_json::Value;
@@ -43,6 +43,8 @@ const ACCEPT: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub struct Control {
     listener: UnixListener,
+    /// Device and inode of the socket's file.
+    place: (u64, u64),
     token: ControlToken,
     connections: Vec<Connection>,
     /// Whether new connections are taken: not while a kernel takes them.
@@ -65,17 +67,10 @@ impl Control {
     /// Opens the home's control socket with a new token. The home's lock must be held: what is left of an earlier
     /// daemon is replaced.
     pub fn open(home: &Home) -> io::Result<Self> {
-        home.prepare_socket_folder()?;
-        let path = home.socket();
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        // Before it listens: a client that connects finds the token.
         let token = ControlToken::create(home).map_err(io::Error::other)?;
-        let listener = UnixListener::bind(&path)?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
-        set_socket_timeout(&listener, Timeout::Recv, Some(ACCEPT))?;
-        Ok(Self { listener, token, connections: Vec::new(), serving: true })
+        let (listener, place) = listen(home)?;
+        Ok(Self { listener, place, token, connections: Vec::new(), serving: true })
     }
 
     /// The token that clients present.
@@ -132,11 +127,63 @@ impl Control {
         stop
     }
 
-    /// Removes the socket and the token: the daemon has ended.
-    pub fn close(self, home: &Home) -> io::Result<()> {
-        fs::remove_file(home.socket())?;
-        fs::remove_file(home.token())
+    /// How clients miss the listener, if they do.
+    pub fn lost(&self, home: &Home) -> Option<Lost> {
+        if !place(home).is_ok_and(|place| place == self.place) {
+            return Some(Lost::Path);
+        }
+        let mut listener = [PollFd::new(&self.listener, PollFlags::RDHUP)];
+        let looked = poll(&mut listener, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        looked.is_ok_and(|found| found > 0).then_some(Lost::Shut)
     }
+
+    /// Listens anew. Whoever has the old listener, and whoever is connected, keeps that.
+    pub fn renew(&mut self, home: &Home) -> io::Result<()> {
+        (self.listener, self.place) = listen(home)?;
+        Ok(())
+    }
+
+    /// Writes the token again where its file is gone, or is another one's.
+    pub fn keep_token(&self, home: &Home) -> Result<(), TokenError> {
+        match ControlToken::read(home) {
+            Ok(found) if self.token.matches(found.reveal()) => Ok(()),
+            _ => self.token.write(home),
+        }
+    }
+
+    /// Removes socket, token and process id, unless they are another daemon's: this one has ended.
+    pub fn close(self, home: &Home) -> io::Result<()> {
+        if self.lost(home) == Some(Lost::Path) {
+            return Ok(());
+        }
+        [home.socket(), home.token(), home.pid_file()].iter().try_for_each(fs::remove_file)
+    }
+}
+
+/// How clients miss a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lost {
+    /// Its path is gone or leads elsewhere.
+    Path,
+    /// Somebody who has it shut it down.
+    Shut,
+}
+
+/// Listens on the home's control socket, in place of whatever is there; the listener, and where its file is.
+fn listen(home: &Home) -> io::Result<(UnixListener, (u64, u64))> {
+    let path = home.socket();
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = home.listen()?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+    set_socket_timeout(&listener, Timeout::Recv, Some(ACCEPT))?;
+    Ok((listener, place(home)?))
+}
+
+fn place(home: &Home) -> io::Result<(u64, u64)> {
+    fs::symlink_metadata(home.socket()).map(|found| (found.dev(), found.ino()))
 }
 
 impl Connection {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use drupe_extension_api::control::{Blamed, ExitRecord, ExtensionStatus};
-use drupe_link::{Down, Home, Received, Up};
+use drupe_link::{Down, Home, HomeLock, LockError, Received, Up};
 use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -20,7 +20,6 @@ use super::{
     control::Control,
     judge::Culprit,
     kernel::Kernel,
-    lock::HomeLock,
     output::{Level, Output},
     probe::Probe,
     record::{Entry, Record},
@@ -29,9 +28,11 @@ use super::{
 };
 
 mod blaming;
+mod reach;
 mod status;
 
 use blaming::Blaming;
+use reach::Reach;
 
 /// Frames read a round, and the pause after a round that found so many: a kernel that floods the link is slowed down
 /// to what costs little.
@@ -51,10 +52,10 @@ const NOTICES: usize = 8;
 pub struct Driver {
     options: Options,
     home: Home,
-    #[expect(dead_code, reason = "the home is this daemon's as long as the lock is kept")]
     lock: HomeLock,
     signals: Signals,
     control: Control,
+    reach: Reach,
     probe: Probe,
     record: Record,
     blaming: Blaming,
@@ -89,10 +90,13 @@ impl Driver {
     pub fn new(options: Options, output: &mut Output) -> Result<Self, Failure> {
         let failed = |error| Failure::Home { path: options.home.display().to_string(), error };
         let home = Home::create(&options.home).map_err(failed)?;
-        let lock = HomeLock::take(&home)?;
+        let lock = HomeLock::take(&home).map_err(|error| match error {
+            LockError::Held(pid) => Failure::InUse { home: home.path().display().to_string(), pid },
+            LockError::Io(error) => failed(error),
+        })?;
         let signals = Signals::take().map_err(failed)?;
         let control = Control::open(&home).map_err(failed)?;
-        let probe = Probe::new(home.socket(), control.token()).map_err(|error| failed(error.into()))?;
+        let probe = Probe::new(home.clone(), control.token()).map_err(|error| failed(error.into()))?;
         let record = Record::open(&home);
         let (blaming, remarks) = Blaming::open(&record);
         let mut driver = Self {
@@ -103,6 +107,7 @@ impl Driver {
             lock,
             signals,
             control,
+            reach: Reach::new(Instant::now()),
             probe,
             kernel: None,
             launch: Launch { safe_mode: false, good_config: false, good_extensions: false },
@@ -177,7 +182,11 @@ impl Driver {
     fn deadline(&self, state: &State) -> Option<Instant> {
         let probe = matches!(state.phase, Phase::Running { .. }).then(|| self.probe.deadline());
         let notify = self.options.notify.as_ref().and_then(|notify| notify.deadline());
-        [state.deadline(), self.control.deadline(), self.muted, probe, notify].into_iter().flatten().min()
+        let look = Some(self.reach.deadline());
+        [state.deadline(), self.control.deadline(), self.muted, probe, notify, look]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Looks at everything without waiting, and turns it into events.
@@ -198,11 +207,13 @@ impl Driver {
             kernel.listen(output);
         }
         if let Some(exit) = exit {
-            self.events.push_back(Event::Exited(exit));
+            self.events.push_back(Event::Exited { exit, named: self.blaming.names(exit) });
         }
         output.flush();
+        self.look_after_reach(now, output);
         if matches!(state.phase, Phase::Running { .. })
             && let Some(answered) = self.probe.turn(now)
+            && (answered || self.is_reachable(now, output))
         {
             self.events.push_back(Event::Probe(answered));
         }
@@ -219,7 +230,9 @@ impl Driver {
                 record: &self.record,
             },
         );
-        if control.turn(now, || view.status(state)) {
+        // Who asks for what happens already is not impatient.
+        let stopping = matches!(state.phase, Phase::Stopping { .. });
+        if control.turn(now, || view.status(state)) && !stopping {
             self.events.push_back(Event::Terminate);
         }
         self.events.push_back(Event::Tick);
@@ -282,6 +295,7 @@ impl Driver {
                 Action::Spawn(launch) => self.spawn(launch, state, output),
                 Action::SendStop => self.send(&Down::Stop),
                 Action::SendReload => self.send(&Down::Reload),
+                Action::SendRestart => self.send(&Down::Restart { reason: reach::RESTART.into() }),
                 Action::Kill => {
                     if let Some(kernel) = &mut self.kernel {
                         output.say(Level::Warn, &format!("killing kernel {}", kernel.generation));
@@ -312,6 +326,8 @@ impl Driver {
         self.launch = launch;
         let (generation, kept) = self.record.next_generation();
         self.remembered(kept, output);
+        self.look_after_reach(self.reach.deadline(), output);
+        self.reach.handed_over();
         self.control.serve(true);
         self.deaf = false;
         self.muted = None;
@@ -347,7 +363,7 @@ impl Driver {
     }
 
     fn ready(&mut self, output: &mut Output) {
-        self.control.serve(false);
+        self.control.serve(self.reach.is_withheld());
         self.probe.reset(Instant::now());
         let Some(kernel) = &self.kernel else { return };
         let generation = kernel.generation;

@@ -12,7 +12,6 @@ mod driver;
 mod judge;
 mod kernel;
 mod ledger;
-mod lock;
 mod notify;
 mod output;
 mod probe;
@@ -49,7 +48,7 @@ pub struct Options {
 }
 
 /// Supervises until the daemon is stopped or nothing is left to try. Returns the status to end with: 0 stopped,
-/// 1 stopped by force, 69 home in use, 70 not even safe mode works, 73 home cannot be made, 78 configuration refused.
+/// 1 stopped by force, 69 home in use, 70 not even safe mode works, 73 home cannot be made or was moved, 78 configuration refused.
 ///
 /// Takes over `SIGTERM`, `SIGINT`, `SIGHUP` and `SIGCHLD` of the process, which must have no other thread: a process
 /// that another thread starts at the wrong moment would inherit the kernel's descriptors.
@@ -79,8 +78,7 @@ impl Failure {
     fn status(&self) -> u8 {
         match self {
             Self::InUse { .. } => state::status::IN_USE,
-            // EX_CANTCREAT
-            Self::Home { .. } => 73,
+            Self::Home { .. } => state::status::NO_HOME,
         }
     }
 }

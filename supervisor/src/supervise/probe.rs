@@ -9,13 +9,11 @@ use std::{
         fd::{AsFd, BorrowedFd},
         unix::net::UnixStream,
     },
-    path::PathBuf,
     time::{Duration, Instant},
 };
 
 use drupe_extension_api::control::{CONTROL_VERSION, Hello, Request, method};
-use drupe_link::ControlToken;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use drupe_link::{ControlToken, Home};
 
 /// Three failures in a row, each after the patience, are seen within 15 s of the fault: it begins just after an answer,
 /// the next three questions are asked 4, 8 and 12 s later, and the last of them is given up at 15 s.
@@ -25,20 +23,20 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// The client.
 #[derive(Debug)]
 pub struct Probe {
-    path: PathBuf,
+    home: Home,
     hello: Vec<u8>,
     next: Instant,
     asked: Option<(UnixStream, Instant)>,
 }
 
 impl Probe {
-    /// A client for a socket and its token.
-    pub fn new(path: PathBuf, token: &ControlToken) -> serde_json::Result<Self> {
+    /// A client of a home's socket, with its token.
+    pub fn new(home: Home, token: &ControlToken) -> serde_json::Result<Self> {
         let hello = Hello { token: token.reveal().to_owned(), version: CONTROL_VERSION };
         let request = Request { id: 1, method: method::HELLO.into(), params: serde_json::to_value(hello)? };
         let mut hello = serde_json::to_vec(&request)?;
         hello.push(b'\n');
-        Ok(Self { path, hello, next: Instant::now(), asked: None })
+        Ok(Self { home, hello, next: Instant::now(), asked: None })
     }
 
     /// Forgets a question and asks the next one in a while: another kernel serves, or none.
@@ -86,10 +84,7 @@ impl Probe {
 
     /// Connects without waiting: a full queue of connections is an answer, too.
     fn ask(&self) -> Option<UnixStream> {
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
-        connect(&socket, &SocketAddrUnix::new(&self.path).ok()?).ok()?;
-        let mut stream = UnixStream::from(socket);
+        let mut stream = self.home.connect_at_once().ok()?;
         stream.write_all(&self.hello).ok()?;
         Some(stream)
     }
@@ -99,10 +94,6 @@ impl Probe {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test says what failed by its line")]
 
-    use std::os::unix::net::UnixListener;
-
-    use drupe_link::Home;
-
     use super::*;
 
     #[test]
@@ -110,11 +101,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::create(folder.path()).unwrap();
         let token = ControlToken::create(&home).unwrap();
-        let mut probe = Probe::new(home.socket(), &token).unwrap();
+        let mut probe = Probe::new(home.clone(), &token).unwrap();
         let now = Instant::now();
         assert_eq!(probe.turn(now), Some(false), "nobody listens");
 
-        let listener = UnixListener::bind(home.socket()).unwrap();
+        let listener = home.listen().unwrap();
         let later = now + INTERVAL;
         assert_eq!(probe.turn(later), None);
         let mut client = listener.accept().unwrap().0;
@@ -132,11 +123,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::create(folder.path()).unwrap();
         let token = ControlToken::create(&home).unwrap();
-        let listener = UnixListener::bind(home.socket()).unwrap();
+        let listener = home.listen().unwrap();
         let step = Duration::from_millis(100);
         // A question is answered at once until the fault, and none after it.
         for fault in (0..80).map(|tenth| step * tenth) {
-            let mut probe = Probe::new(home.socket(), &token).unwrap();
+            let mut probe = Probe::new(home.clone(), &token).unwrap();
             let begin = Instant::now();
             let mut clients = Vec::new();
             let (mut elapsed, mut failed) = (Duration::ZERO, 0);

@@ -37,6 +37,8 @@ pub mod status {
     pub const IN_USE: u8 = 69;
     /// Not even safe mode works.
     pub const HOPELESS: u8 = 70;
+    /// The home cannot be made (EX_CANTCREAT), or is not where it was.
+    pub const NO_HOME: u8 = 73;
     /// The configuration is refused.
     pub const CONFIGURATION: u8 = 78;
     /// The daemon was stopped by force; turns may have to be resumed.
@@ -68,8 +70,8 @@ pub enum Phase {
     Draining { kernel: Kernel, until: Instant },
     /// There is no kernel; the next one starts then.
     Waiting { until: Instant },
-    /// The kernel ends because the operator wants it to.
-    Stopping { kernel: Kernel, until: Instant },
+    /// The kernel ends because the daemon does, with this status if all goes well.
+    Stopping { kernel: Kernel, until: Instant, status: u8 },
     /// The supervisor ends with this status.
     Done { status: u8 },
 }
@@ -85,6 +87,8 @@ pub struct Kernel {
     ready: Option<Instant>,
     farewell: Option<Farewell>,
     killed: Option<Killed>,
+    /// Its process shut down the listening socket.
+    shut: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -157,7 +161,7 @@ impl State {
                 let silent = kernel.sign + SILENCE;
                 Some(reloading.map_or(silent, |reloading| reloading.min(silent)))
             }
-            Phase::Draining { kernel, until } | Phase::Stopping { kernel, until }
+            Phase::Draining { kernel, until } | Phase::Stopping { kernel, until, .. }
                 if kernel.killed.is_none() =>
             {
                 Some(*until)
@@ -173,10 +177,13 @@ impl State {
         let phase = match (phase, event) {
             (done @ Phase::Done { .. }, _) => done,
             (Phase::Waiting { until }, event) => wait(&mut history, until, event, now, &mut actions),
-            (phase, Event::Exited(exit)) => {
-                let stopping = matches!(phase, Phase::Stopping { .. });
+            (phase, Event::Exited { exit, named }) => {
+                let stopping = match phase {
+                    Phase::Stopping { status, .. } => Some(status),
+                    _ => None,
+                };
                 match phase.into_kernel() {
-                    Some(kernel) => ended(&mut history, kernel, stopping, exit, now, &mut actions),
+                    Some(kernel) => ended(&mut history, kernel, stopping, (exit, named), now, &mut actions),
                     None => Phase::Waiting { until: now },
                 }
             }
@@ -210,7 +217,7 @@ impl Phase {
 
 impl Kernel {
     fn new(now: Instant) -> Self {
-        Self { started: now, sign: now, beats: false, ready: None, farewell: None, killed: None }
+        Self { started: now, sign: now, beats: false, ready: None, farewell: None, killed: None, shut: false }
     }
 
     /// How long it may be silent before it is ready.
@@ -241,6 +248,10 @@ fn wait(
         Event::Terminate => {
             actions.push(Action::TellStopping);
             Phase::Done { status: 0 }
+        }
+        Event::Homeless => {
+            actions.push(Action::TellStopping);
+            Phase::Done { status: status::NO_HOME }
         }
         Event::Reload => {
             // The operator has mended the file: the next start is to read it.
@@ -295,14 +306,25 @@ fn live(
             }
             phase
         }
+        Event::Relisted { shut } => {
+            if let Phase::Starting(kernel) | Phase::Running { kernel, .. } = &mut phase {
+                kernel.shut |= shut;
+                actions.push(Action::SendRestart);
+            }
+            phase
+        }
+        Event::Homeless if matches!(phase, Phase::Stopping { .. }) => phase,
+        Event::Homeless => stop(history, phase, status::NO_HOME, now, actions),
         Event::Overslept(by) => {
             postpone(&mut phase, by);
             phase
         }
         Event::Tick => tick(phase, now, actions),
-        Event::Hello | Event::Beat | Event::Exited(_) | Event::SpawnFailed(_) | Event::Convicted { .. } => {
-            phase
-        }
+        Event::Hello
+        | Event::Beat
+        | Event::Exited { .. }
+        | Event::SpawnFailed(_)
+        | Event::Convicted { .. } => phase,
     }
 }
 
@@ -340,17 +362,22 @@ fn farewell(phase: Phase, farewell: Farewell, now: Instant) -> Phase {
 
 fn terminate(history: &History, phase: Phase, now: Instant, actions: &mut Vec<Action>) -> Phase {
     match phase {
-        Phase::Stopping { mut kernel, until } => {
+        Phase::Stopping { mut kernel, until, status } => {
             kernel.kill(Killed::Impatient, actions);
-            Phase::Stopping { kernel, until }
+            Phase::Stopping { kernel, until, status }
         }
-        other => match other.into_kernel() {
-            Some(kernel) => {
-                actions.extend([Action::TellStopping, Action::SendStop]);
-                Phase::Stopping { kernel, until: now + history.drain_timeout + GRACE }
-            }
-            None => Phase::Done { status: 0 },
-        },
+        other => stop(history, other, 0, now, actions),
+    }
+}
+
+/// The daemon ends, with its kernel first.
+fn stop(history: &History, phase: Phase, status: u8, now: Instant, actions: &mut Vec<Action>) -> Phase {
+    match phase.into_kernel() {
+        Some(kernel) => {
+            actions.extend([Action::TellStopping, Action::SendStop]);
+            Phase::Stopping { kernel, until: now + history.drain_timeout + GRACE, status }
+        }
+        None => Phase::Done { status },
     }
 }
 
@@ -385,7 +412,7 @@ fn tick(mut phase: Phase, now: Instant, actions: &mut Vec<Action>) -> Phase {
                 actions.push(Action::TellReady);
             }
         }
-        Phase::Draining { kernel, until } | Phase::Stopping { kernel, until } => {
+        Phase::Draining { kernel, until } | Phase::Stopping { kernel, until, .. } => {
             if now >= *until {
                 kernel.kill(Killed::Undrained, actions);
             }

@@ -16,7 +16,7 @@ impl Daemon {
     }
 
     /// Lets the kernel die; returns when another one serves.
-    fn die(&self, running: &[&str], how: &str) {
+    pub fn die(&self, running: &[&str], how: impl serde::Serialize) {
         let first = self.kernel();
         self.client().request("die", json!({ "running": running, "how": how }));
         eventually("another kernel serves", || (self.kernel() != first).then_some(()));
@@ -84,7 +84,7 @@ fn what_an_earlier_kernel_noted_is_not_laid_to_a_later_one() {
 #[test]
 fn three_crashes_in_ten_minutes_lead_to_quarantine_until_it_is_released() {
     let daemon = Daemon::serving("serve");
-    for how in ["fault", "exit"] {
+    for how in [json!("fault"), json!({ "exit": 0 })] {
         daemon.die(&["a tool.call", "b tool.call"], how);
         assert!(quarantined(&daemon.told()).is_empty());
     }

@@ -14,7 +14,7 @@ use crate::supervise::{
     ledger::{Consequence, Ledger},
     output::Output,
     record::{Record, is_name},
-    state::{Ending, Event},
+    state::{Ending, Event, Exit},
 };
 
 /// What is known of extensions that crash.
@@ -78,6 +78,12 @@ impl Blaming {
             return Blame::Nobody;
         };
         page.read().map_or(Blame::Nobody, |reading| judge(&reading, exit, ending.killed))
+    }
+
+    /// Whether it is known of an extension that its code ran when a kernel ended so.
+    pub fn names(&self, exit: Exit) -> bool {
+        let Some(page) = self.page.as_ref().filter(|_| self.lent) else { return false };
+        page.read().is_ok_and(|reading| judge(&reading, exit, None) != Blame::Nobody)
     }
 
     fn changed(&mut self) {

@@ -13,6 +13,8 @@ const CRASH_WINDOW: Duration = Duration::from_secs(60);
 const MOST_SAFE_FAILURES: u32 = 3;
 /// A kernel that was ready for this long is healthy: what happened before it no longer counts.
 const HEALTHY: Duration = Duration::from_secs(60);
+/// Failures in a row, with no healthy kernel between them, that lead to safe mode however long they take.
+const MOST_FAILURES: u32 = 10;
 /// Starts in a row that may end before they are ready.
 const MOST_UNREADY: u32 = 1;
 const SHORTEST_WAIT: Duration = Duration::from_millis(100);
@@ -22,26 +24,28 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 pub(super) fn ended(
     history: &mut History,
     kernel: Kernel,
-    stopping: bool,
-    exit: Exit,
+    stopping: Option<u8>,
+    (exit, named): (Exit, bool),
     now: Instant,
     actions: &mut Vec<Action>,
 ) -> Phase {
     let clean = exit == Exit::Status(0);
     let (how, orderly) = match (&kernel.farewell, clean) {
         (Some(Farewell::Stopping), true) => ("stopped".to_owned(), true),
-        (Some(Farewell::Restart(reason)), true) => (format!("restart: {reason}"), true),
+        (Some(Farewell::Restart(reason)), true) => (format!("restart: {reason}"), !kernel.shut),
         _ => (describe(exit, kernel.killed), false),
     };
+    // A kernel refuses before it serves. Afterwards, or while an extension's code runs, anybody may have said it.
     let refused = match exit {
         Exit::Status(69) => Some(status::IN_USE),
         Exit::Status(78) => Some(status::CONFIGURATION),
         _ => None,
-    };
-    let crash = !orderly && refused.is_none() && !(stopping && kernel.killed.is_some());
+    }
+    .filter(|_| kernel.ready.is_none() && !named);
+    let crash = !orderly && refused.is_none() && !(stopping.is_some() && kernel.killed.is_some());
     actions.push(Action::Record(Ending { how, crash, exit: Some(exit), killed: kernel.killed }));
-    if stopping {
-        return Phase::Done { status: if orderly { 0 } else { status::FORCED } };
+    if let Some(status) = stopping {
+        return Phase::Done { status: if orderly || status != 0 { status } else { status::FORCED } };
     }
     match (&kernel.farewell, refused) {
         (Some(Farewell::Stopping), _) if orderly => Phase::Done { status: 0 },
@@ -113,11 +117,10 @@ pub(super) fn crashed(
             actions.push(Action::Note("safe mode failed three times: giving up".into()));
             return Phase::Done { status: status::HOPELESS };
         }
-    } else if history.crashes.len() > MOST_CRASHES {
+    } else if let Some(why) = history.hopeless() {
         history.safe_mode = true;
         history.failures = 1;
-        let note = "more than 5 crashes in a minute: safe mode, without third-party extensions";
-        actions.push(Action::Note(note.into()));
+        actions.push(Action::Note(format!("{why}: safe mode, without third-party extensions")));
     }
     Phase::Waiting { until: now + history.backoff() }
 }
@@ -141,6 +144,17 @@ impl History {
             good_config: self.on_good_config,
             // Safe mode leaves all of them out.
             good_extensions: self.on_good_extensions && !self.safe_mode,
+        }
+    }
+
+    /// Why it does not help to go on as before, if it does not.
+    fn hopeless(&self) -> Option<&'static str> {
+        if self.crashes.len() > MOST_CRASHES {
+            Some("more than 5 crashes in a minute")
+        } else if self.failures >= MOST_FAILURES {
+            Some("10 failures in a row without a healthy minute between them")
+        } else {
+            None
         }
     }
 

@@ -25,7 +25,12 @@ pub enum Event {
     /// The kernel says that it ends to be started again.
     Restart(String),
     /// The kernel process is gone.
-    Exited(Exit),
+    Exited {
+        /// How it ended.
+        exit: Exit,
+        /// Whether it is known of an extension that its code ran at the end, so that the status may be that one's.
+        named: bool,
+    },
     /// The crash that was recorded last is certainly one extension's fault.
     Convicted {
         /// Whether that extension is left out from now on.
@@ -35,6 +40,13 @@ pub enum Event {
     SpawnFailed(String),
     /// Whether the control socket answered.
     Probe(bool),
+    /// Clients did not find the listening socket, and there is a new one, which the kernel does not have.
+    Relisted {
+        /// The old one was shut down, which nobody outside of the kernel's process can do.
+        shut: bool,
+    },
+    /// The home was moved or deleted.
+    Homeless,
     /// The operator wants the daemon to end.
     Terminate,
     /// The operator wants the configuration to be read again.
@@ -100,6 +112,8 @@ pub enum Action {
     Spawn(Launch),
     /// Tell the kernel to drain and stop.
     SendStop,
+    /// Tell the kernel to drain and end so that another one takes its place.
+    SendRestart,
     /// Tell the kernel to read its configuration again.
     SendReload,
     /// `SIGKILL` for the kernel.

@@ -6,11 +6,17 @@ use proptest::prelude::*;
 
 use super::{event::*, *};
 
+mod ends;
 mod extensions;
 
 const PLAIN: Launch = Launch { safe_mode: false, good_config: false, good_extensions: false };
 const SAFE: Launch = Launch { safe_mode: true, ..PLAIN };
 const GOOD_CONFIG: Launch = Launch { good_config: true, ..PLAIN };
+
+/// The end of a kernel in which no extension's code ran.
+fn exited(exit: Exit) -> Event {
+    Event::Exited { exit, named: false }
+}
 
 /// A state machine with a clock of its own.
 struct World {
@@ -56,7 +62,15 @@ impl World {
     }
 
     fn crash(&mut self) -> &mut Self {
-        self.on(Event::Exited(Exit::Signal(11)))
+        self.on(exited(Exit::Signal(11)))
+    }
+
+    /// Lets the kernel beat for so long.
+    fn beat_for(&mut self, seconds: u64) -> &mut Self {
+        for _ in 0..seconds {
+            self.after(Duration::from_secs(1)).on(Event::Beat);
+        }
+        self
     }
 
     /// How the end of a kernel was recorded, and whether as a crash.
@@ -81,7 +95,7 @@ impl World {
 #[test]
 fn a_clean_stop_needs_the_frame_and_status_0() {
     let mut world = World::new();
-    world.ready().on(Event::Stopping).on(Event::Exited(Exit::Status(0)));
+    world.ready().on(Event::Stopping).on(exited(Exit::Status(0)));
     assert_eq!(world.state.done(), Some(0));
     assert_eq!(world.recorded(), ("stopped", false));
 
@@ -91,7 +105,7 @@ fn a_clean_stop_needs_the_frame_and_status_0() {
         if frame {
             world.on(Event::Stopping);
         }
-        world.on(Event::Exited(Exit::Status(status)));
+        world.on(exited(Exit::Status(status)));
         assert!(world.recorded().1, "frame {frame}, status {status}");
         world.next_kernel();
     }
@@ -101,11 +115,7 @@ fn a_clean_stop_needs_the_frame_and_status_0() {
 fn a_requested_restart_is_immediate_and_no_crash() {
     let mut world = World::new();
     for _ in 0..100 {
-        world
-            .ready()
-            .on(Event::Draining)
-            .on(Event::Restart("new agent".into()))
-            .on(Event::Exited(Exit::Status(0)));
+        world.ready().on(Event::Draining).on(Event::Restart("new agent".into())).on(exited(Exit::Status(0)));
         assert_eq!(world.recorded(), ("restart: new agent", false));
         assert_eq!(world.launched(), PLAIN);
     }
@@ -117,7 +127,7 @@ fn a_kernel_that_asks_for_restarts_before_it_is_ready_is_slowed_down() {
     let mut world = World::new();
     let mut waited = Duration::ZERO;
     for _ in 0..10 {
-        world.on(Event::Restart("again".into())).on(Event::Exited(Exit::Status(0)));
+        world.on(Event::Restart("again".into())).on(exited(Exit::Status(0)));
         assert!(!world.recorded().1);
         waited += world.next_kernel();
     }
@@ -128,7 +138,7 @@ fn a_kernel_that_asks_for_restarts_before_it_is_ready_is_slowed_down() {
 fn configuration_and_home_faults_are_not_retried_at_a_cold_start() {
     for status in [69, 78] {
         let mut world = World::new();
-        world.on(Event::Exited(Exit::Status(status)));
+        world.on(exited(Exit::Status(status)));
         assert_eq!(world.state.done().map(i32::from), Some(status));
         assert!(!world.recorded().1);
     }
@@ -137,18 +147,18 @@ fn configuration_and_home_faults_are_not_retried_at_a_cold_start() {
 #[test]
 fn a_bad_configuration_never_takes_a_running_daemon_down() {
     let mut world = World::new();
-    world.ready().on(Event::Restart("r".into())).on(Event::Exited(Exit::Status(0)));
-    world.on(Event::Exited(Exit::Status(78)));
+    world.ready().on(Event::Restart("r".into())).on(exited(Exit::Status(0)));
+    world.on(exited(Exit::Status(78)));
     assert_eq!(world.launched(), GOOD_CONFIG);
     assert!(world.actions.iter().any(|action| matches!(action, Action::Note(_))));
     // A crash keeps the good one, a requested restart tries the operator's again.
     world.ready().crash();
     world.next_kernel();
     assert_eq!(world.actions, [Action::Spawn(GOOD_CONFIG)]);
-    world.ready().on(Event::Restart("mended".into())).on(Event::Exited(Exit::Status(0)));
+    world.ready().on(Event::Restart("mended".into())).on(exited(Exit::Status(0)));
     assert_eq!(world.launched(), PLAIN);
     // Where not even the good one is accepted, it ends.
-    world.on(Event::Exited(Exit::Status(78))).on(Event::Exited(Exit::Status(78)));
+    world.on(exited(Exit::Status(78))).on(exited(Exit::Status(78)));
     assert_eq!(world.state.done(), Some(78));
 }
 
@@ -157,7 +167,7 @@ fn a_home_in_use_is_never_retried() {
     let mut world = World::new();
     world.ready().crash();
     world.next_kernel();
-    world.on(Event::Exited(Exit::Status(69)));
+    world.on(exited(Exit::Status(69)));
     assert_eq!(world.state.done(), Some(69));
 }
 
@@ -173,14 +183,10 @@ fn five_crashes_in_a_minute_do_not_lead_to_safe_mode_and_six_do() {
 }
 
 #[test]
-fn crashes_far_apart_never_lead_to_safe_mode() {
+fn crashes_with_a_healthy_minute_between_them_never_lead_to_safe_mode() {
     let mut world = World::new();
     for _ in 0..50 {
-        world.ready().on(Event::Beat);
-        for _ in 0..15 {
-            world.after(Duration::from_secs(1)).on(Event::Beat);
-        }
-        world.crash();
+        world.ready().beat_for(60).crash();
         world.next_kernel();
     }
     assert!(!world.state.history.safe_mode);
@@ -209,7 +215,7 @@ fn a_requested_restart_leaves_safe_mode() {
         world.crash();
         world.next_kernel();
     }
-    world.ready().on(Event::Restart("mended".into())).on(Event::Exited(Exit::Status(0)));
+    world.ready().on(Event::Restart("mended".into())).on(exited(Exit::Status(0)));
     assert_eq!(world.launched(), PLAIN);
 }
 
@@ -217,23 +223,15 @@ fn a_requested_restart_leaves_safe_mode() {
 fn waits_grow_to_30_s_and_start_over_after_a_healthy_minute() {
     let mut world = World::new();
     let mut waits = Vec::new();
-    for _ in 0..12 {
+    for _ in 0..9 {
         // Far enough apart that safe mode stays out of it, too ill to be healthy.
-        world.ready();
-        for _ in 0..5 {
-            world.after(Duration::from_secs(9)).on(Event::Beat);
-        }
-        world.crash();
+        world.ready().beat_for(45).crash();
         waits.push(world.next_kernel());
     }
     assert!(waits[0] >= Duration::from_millis(100) && waits[0] < Duration::from_millis(126));
     assert!(waits.windows(2).all(|pair| pair[1] >= pair[0] || pair[0] > Duration::from_secs(25)));
-    assert!(waits[11] > Duration::from_secs(25) && waits[11] <= Duration::from_secs(30));
-    world.ready();
-    for _ in 0..61 {
-        world.after(Duration::from_secs(1)).on(Event::Beat);
-    }
-    world.crash();
+    assert!(waits[8] > Duration::from_secs(25) && waits[8] <= Duration::from_secs(30));
+    world.ready().beat_for(61).crash();
     assert!(world.next_kernel() < Duration::from_millis(126));
 }
 
@@ -248,7 +246,7 @@ fn a_silent_kernel_is_killed_and_recorded_as_such() {
     assert_eq!(world.actions, [Action::Kill]);
     world.after(Duration::from_secs(60));
     assert!(world.actions.is_empty(), "once is enough");
-    world.on(Event::Exited(Exit::Signal(9)));
+    world.on(exited(Exit::Signal(9)));
     assert_eq!(world.recorded(), ("signal 9 (SIGKILL): no beat for 10 s", true));
     world.next_kernel();
 }
@@ -299,7 +297,7 @@ fn a_stop_drains_and_a_second_one_ends_at_once() {
     assert_eq!(world.actions, [Action::TellStopping, Action::SendStop]);
     world.on(Event::Terminate);
     assert_eq!(world.actions, [Action::Kill]);
-    world.on(Event::Exited(Exit::Signal(9)));
+    world.on(exited(Exit::Signal(9)));
     assert!(!world.recorded().1);
     assert_eq!(world.state.done(), Some(1));
 }
@@ -325,7 +323,7 @@ fn a_stop_between_kernels_ends_at_once() {
 #[test]
 fn a_restart_that_ends_during_a_stop_does_not_start_another_kernel() {
     let mut world = World::new();
-    world.ready().on(Event::Terminate).on(Event::Restart("r".into())).on(Event::Exited(Exit::Status(0)));
+    world.ready().on(Event::Terminate).on(Event::Restart("r".into())).on(exited(Exit::Status(0)));
     assert_eq!(world.state.done(), Some(0));
 }
 
@@ -355,7 +353,7 @@ fn a_supervisor_that_was_stopped_does_not_blame_the_kernel() {
 #[test]
 fn a_kill_that_nobody_here_sent_is_recorded_as_such() {
     let mut world = World::new();
-    world.ready().on(Event::Exited(Exit::Signal(9)));
+    world.ready().on(exited(Exit::Signal(9)));
     let how = "signal 9 (SIGKILL) of another process, or of the system for want of memory";
     assert_eq!(world.recorded(), (how, true));
 }
@@ -374,11 +372,12 @@ fn event() -> impl Strategy<Value = Event> {
         Just(Event::Draining),
         Just(Event::Stopping),
         Just(Event::Restart("r".into())),
-        prop_oneof![Just(0), Just(1), Just(69), Just(78)]
-            .prop_map(|status| Event::Exited(Exit::Status(status))),
-        Just(Event::Exited(Exit::Signal(9))),
+        prop_oneof![Just(0), Just(1), Just(69), Just(78)].prop_map(|status| exited(Exit::Status(status))),
+        Just(exited(Exit::Signal(9))),
         Just(Event::SpawnFailed("no file".into())),
         any::<bool>().prop_map(Event::Probe),
+        any::<bool>().prop_map(|shut| Event::Relisted { shut }),
+        Just(Event::Homeless),
         Just(Event::Reload),
         (0u64..100_000).prop_map(|ms| Event::Overslept(Duration::from_millis(ms))),
         Just(Event::Tick),
@@ -404,7 +403,7 @@ proptest! {
         for (index, (event, ms)) in history.into_iter().enumerate() {
             now += Duration::from_millis(ms);
             let event = if index == terminate_at { Event::Terminate } else { event };
-            let ends = matches!(event, Event::Exited(_) | Event::SpawnFailed(_));
+            let ends = matches!(event, Event::Exited { .. } | Event::SpawnFailed(_));
             good_extensions |= matches!(event, Event::Ready { good_extensions: true, .. });
             // The driver reports an end only of a kernel that it has.
             if (ends && alive == 0) || state.done().is_some() {
@@ -442,14 +441,14 @@ proptest! {
                     now = now.max(deadline);
                     state = state.step(Event::Tick, now).0;
                 }
-                None => state = state.step(Event::Exited(Exit::Signal(9)), now).0,
+                None => state = state.step(exited(Exit::Signal(9)), now).0,
             }
         }
         // Without a stop it goes on for ever, or gives up; with one it ends.
         if state.done().is_none() {
             state = state.step(Event::Terminate, now).0;
             state = state.step(Event::Terminate, now).0;
-            state = state.step(Event::Exited(Exit::Signal(9)), now).0;
+            state = state.step(exited(Exit::Signal(9)), now).0;
         }
         prop_assert!(state.done().is_some());
     }

@@ -1,0 +1,93 @@
+//! Ends that are not what they look like, and those that come again and again.
+
+use super::*;
+
+#[test]
+fn ten_failures_in_a_row_lead_to_safe_mode_however_long_each_of_them_takes() {
+    type Failure = fn(&mut World);
+    let failures: [Failure; 4] = [
+        // It crashes now and then.
+        |world| {
+            world.ready().beat_for(15).crash();
+        },
+        // It does not serve.
+        |world| {
+            world.ready().beat_for(4).on(Event::Probe(false)).beat_for(4).on(Event::Probe(false));
+            world.beat_for(4).on(Event::Probe(false)).on(exited(Exit::Signal(9)));
+        },
+        // It gives no sign of life.
+        |world| {
+            world.after(START_SILENCE).on(exited(Exit::Signal(9)));
+        },
+        // It is not ready.
+        |world| {
+            world.beat_for(LONGEST_START.as_secs()).on(exited(Exit::Signal(9)));
+        },
+    ];
+    for fail in failures {
+        let mut world = World::new();
+        for failure in 1..=10 {
+            fail(&mut world);
+            assert_eq!(world.state.history.safe_mode, failure == 10, "after failure {failure}");
+            world.next_kernel();
+        }
+        assert_eq!(world.launched(), SAFE);
+    }
+}
+
+#[test]
+fn no_status_of_a_kernel_that_served_or_in_which_an_extension_ran_ends_the_daemon() {
+    for status in [0, 1, 69, 70, 78] {
+        for (ready, named) in [(true, false), (true, true), (false, true)] {
+            let mut world = World::new();
+            if ready {
+                world.ready();
+            }
+            world.on(Event::Exited { exit: Exit::Status(status), named });
+            assert!(world.recorded().1, "status {status} is a crash, ready {ready}, named {named}");
+            world.next_kernel();
+            assert_eq!(world.launched(), PLAIN);
+        }
+    }
+}
+
+#[test]
+fn a_new_listener_is_handed_over_by_a_restart_that_is_no_crash() {
+    for ready in [true, false] {
+        let mut world = World::new();
+        if ready {
+            world.ready();
+        }
+        world.on(Event::Relisted { shut: false });
+        assert_eq!(world.actions, [Action::SendRestart]);
+        world.on(Event::Draining).on(Event::Restart("r".into())).on(exited(Exit::Status(0)));
+        assert_eq!(world.recorded(), ("restart: r", false));
+    }
+    let mut world = World::new();
+    world.ready().on(Event::Terminate).on(Event::Relisted { shut: false });
+    assert!(world.actions.is_empty(), "it ends anyway");
+}
+
+#[test]
+fn kernels_that_shut_their_listener_down_again_and_again_lead_to_safe_mode() {
+    let mut world = World::new();
+    for _ in 0..6 {
+        world.ready().on(Event::Relisted { shut: true });
+        assert_eq!(world.actions, [Action::SendRestart]);
+        world.on(Event::Restart("r".into())).on(exited(Exit::Status(0)));
+        assert_eq!(world.recorded(), ("restart: r", true));
+        world.next_kernel();
+    }
+    assert_eq!(world.launched(), SAFE);
+}
+
+#[test]
+fn a_daemon_whose_home_is_gone_ends_in_order_and_says_so_by_its_status() {
+    let mut world = World::new();
+    world.ready().on(Event::Homeless);
+    assert_eq!(world.actions, [Action::TellStopping, Action::SendStop]);
+    assert!(world.on(Event::Homeless).actions.is_empty(), "it is no second stop");
+    world.on(Event::Stopping).on(exited(Exit::Status(0)));
+    assert_eq!(world.state.done(), Some(73));
+    assert_eq!(World::new().crash().on(Event::Homeless).state.done(), Some(73));
+}

@@ -24,6 +24,9 @@ fn main() {
         ["descriptors"] => return say(&descriptors()),
         ["user"] => return say(&user()),
         ["answer", number] => answer(parse(number)),
+        ["chains", count] => chains(parse(count)),
+        ["hoard", bytes] => hoard(parse(bytes)),
+        ["threads", count] => threads(parse(count)),
         args => attempt(args),
     };
     say(&shown(result));
@@ -57,7 +60,10 @@ fn attempt(args: &[&str]) -> io::Result<()> {
         ["kill", pid] => result(call_kernel(libc::SYS_kill, &[parse(pid), 0])),
         ["attach", pid] => attach(parse(pid)),
         ["peek", pid, address] => peek(parse(pid), parse(address)),
-        ["memory", bytes] => memory(parse(bytes)),
+        ["memory", bytes] => memory(parse(bytes), libc::MAP_PRIVATE).map(drop),
+        ["shared", bytes] => memory(parse(bytes), libc::MAP_SHARED).map(drop),
+        ["growing", bytes] => memory(parse(bytes), libc::MAP_PRIVATE | libc::MAP_GROWSDOWN).map(drop),
+        ["nameless"] => result(call_kernel(libc::SYS_memfd_create, &[c"x".as_ptr() as i64, 0])),
         ["nice", least] => {
             // The call answers 20 less what people know as niceness.
             let nice = 20 - call_kernel(libc::SYS_getpriority, &[0, 0]);
@@ -116,7 +122,8 @@ fn user() -> String {
 
 /// Answers one line on a descriptor that it was passed, closes it, and waits for the end of its input.
 fn answer(number: RawFd) -> io::Result<()> {
-    let mut socket = UnixStream::from(drupe_confine::inherited(number)?);
+    // SAFETY: this process has just begun and owns nothing yet.
+    let mut socket = UnixStream::from(unsafe { drupe_confine::inherited(number) }?);
     let mut line = [0; 5];
     socket.read_exact(&mut line)?;
     socket.write_all(&line)?;
@@ -162,10 +169,58 @@ fn peek(pid: i64, address: i64) -> io::Result<()> {
     result(call_kernel(libc::SYS_process_vm_readv, &call))
 }
 
-/// Takes so many bytes of memory, as a mapping of its own.
-fn memory(bytes: i64) -> io::Result<()> {
-    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    result(call_kernel(libc::SYS_mmap, &[0, bytes, access.into(), kind.into(), -1]))
+/// Takes so many bytes of memory, as a mapping of its own of this kind.
+fn memory(bytes: i64, kind: i32) -> io::Result<i64> {
+    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, kind | libc::MAP_ANONYMOUS);
+    let address = call_kernel(libc::SYS_mmap, &[0, bytes, access.into(), kind.into(), -1]);
+    result(address).map(|()| address)
+}
+
+/// Holds so many bytes that no limit on memory to write counts: each part is written, then made read-only.
+fn hoard(bytes: i64) -> io::Result<()> {
+    const PART: i64 = 4 << 20;
+    for _ in 0..bytes / PART {
+        let address = memory(PART, libc::MAP_PRIVATE)?;
+        for page in (0..PART).step_by(4096) {
+            // SAFETY: a page of the mapping that was made above, which nothing else refers to.
+            unsafe {
+                std::ptr::with_exposed_provenance_mut::<u8>((address + page) as usize).write_volatile(1)
+            };
+        }
+        result(call_kernel(libc::SYS_mprotect, &[address, PART, libc::PROT_READ.into()]))?;
+    }
+    pause()
+}
+
+/// Starts so many threads, which wait.
+fn threads(count: usize) -> io::Result<()> {
+    for _ in 0..count {
+        std::thread::Builder::new().stack_size(16 * 1024).spawn(pause)?;
+    }
+    pause()
+}
+
+fn pause() -> io::Result<()> {
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Starts so many chains of processes without end, each of which starts the next and is gone.
+fn chains(count: usize) -> io::Result<()> {
+    for _ in 0..count {
+        // SAFETY: this process has one thread, and its copy only starts the next one and ends.
+        if unsafe { libc::fork() } == 0 {
+            loop {
+                // SAFETY: as above.
+                if unsafe { libc::fork() } != 0 {
+                    // SAFETY: ends the process without anything that it has in common with its parent.
+                    unsafe { libc::_exit(0) }
+                }
+            }
+        }
+    }
+    pause()
 }
 
 /// Asks for its process id by the second table of calls of x86-64.

@@ -4,6 +4,7 @@
 use std::{
     env,
     ffi::OsString,
+    fs,
     io::{self, Read},
     net::TcpStream,
     os::fd::{FromRawFd, OwnedFd},
@@ -21,6 +22,8 @@ fn main() {
         "connect" => exit(connect(args.next())),
         "parent" => parent(args.next()),
         "standard" => exit(standard()),
+        "upgraded" => exit(upgraded()),
+        "hello" => exit(7),
         _ => exit(2),
     }
 }
@@ -38,6 +41,17 @@ fn standard() -> i32 {
     let exe = env::current_exe().unwrap_or_default();
     let (start, _) = Confined::new(&exe, Profile::read_only(), &exe).pass(input);
     i32::from(!matches!(start.spawn(), Err(ConfineError::Refused(reason)) if reason.contains("descriptor 0")))
+}
+
+/// Starts its own program after its file was exchanged, as an upgrade does: with 7 it is still the same.
+fn upgraded() -> i32 {
+    let path = env::current_exe().unwrap_or_default();
+    if fs::remove_file(&path).and_then(|()| fs::write(&path, "another release")).is_err() {
+        return 1;
+    }
+    let own = drupe_confine::own_program(&path);
+    let start = Confined::new(&own, Profile::program().read(&own), &own).arg("hello").run(0);
+    start.ok().and_then(|outcome| outcome.status.code()).unwrap_or(2)
 }
 
 /// Starts a script that leaves processes behind everywhere, then waits to be killed. Should the test end before it

@@ -20,6 +20,7 @@ use rustix::{
 
 use crate::{
     Enforcement, Profile, VERB,
+    own::NAME,
     spec::{MAX_SPEC, Report, Spec},
 };
 
@@ -153,7 +154,7 @@ impl Confined {
         self.write_spec(&own)?;
         #[expect(clippy::disallowed_methods, reason = "this crate starts the child processes")]
         let mut command = Command::new(&self.exe);
-        command.arg(VERB).arg("--spec").arg(theirs.as_raw_fd().to_string());
+        command.arg0(NAME).arg(VERB).arg("--spec").arg(theirs.as_raw_fd().to_string());
         // A group of its own: a Ctrl-C on the terminal is for the daemon, which decides what ends.
         command.env_clear().process_group(0);
         command.stdin(self.stdin).stdout(self.stdout).stderr(self.stderr);
@@ -246,12 +247,23 @@ pub struct Outcome {
     pub status: ExitStatus,
     /// Whether its deadline passed.
     pub timed_out: bool,
+    /// Which bound on all its processes together it was killed for, as the end of a sentence.
+    pub exceeded: Option<String>,
     /// The beginning of its standard output.
     pub stdout: Vec<u8>,
     /// The beginning of its standard error stream.
     pub stderr: Vec<u8>,
     /// What the kernel enforced.
     pub enforcement: Enforcement,
+}
+
+/// Why a reaper killed what it stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stopped {
+    /// Its deadline passed.
+    TimedOut,
+    /// It and what it started used more than they may together: `held more than 64 MiB of memory together`.
+    Exceeded(String),
 }
 
 /// A confined program that runs. Dropping it kills the program and all its descendants; so does the end of this
@@ -294,14 +306,28 @@ impl Child {
         let stdout = capture(stdout, most)?;
         let stderr = errors.join().map_err(|_| io::Error::other("the reader of a pipe failed"))??;
         let enforcement = self.enforcement();
-        let (status, timed_out) = self.wait()?;
-        Ok(Outcome { status, timed_out, stdout, stderr, enforcement })
+        let (status, stopped) = self.wait()?;
+        let timed_out = stopped == Some(Stopped::TimedOut);
+        let exceeded = match stopped {
+            Some(Stopped::Exceeded(what)) => Some(what),
+            _ => None,
+        };
+        Ok(Outcome { status, timed_out, exceeded, stdout, stderr, enforcement })
     }
 
-    /// Waits for its end, and that of all descendants. The second value says whether its deadline passed.
-    pub fn wait(&mut self) -> io::Result<(ExitStatus, bool)> {
-        let timed_out = matches!(read_report(&mut self.reports), Some(Report::TimedOut));
-        Ok((self.process.wait()?, timed_out))
+    /// Waits for its end, and that of all descendants. The second value says why its reaper killed it, if it did.
+    pub fn wait(&mut self) -> io::Result<(ExitStatus, Option<Stopped>)> {
+        let stopped = self.stopped();
+        Ok((self.process.wait()?, stopped))
+    }
+
+    /// Why its reaper killed it, once it has ended; waits for that.
+    pub fn stopped(&mut self) -> Option<Stopped> {
+        match read_report(&mut self.reports)? {
+            Report::TimedOut => Some(Stopped::TimedOut),
+            Report::Exceeded(what) => Some(Stopped::Exceeded(what)),
+            _ => None,
+        }
     }
 
     /// Its status if it has ended.

@@ -13,7 +13,7 @@ use libc::{
 
 use crate::{
     Profile,
-    syscalls::{ALWAYS, NO_ATTRIBUTES, NO_SOCKETS, Refused, Rule, TCP_SOCKETS, Test},
+    syscalls::{ALWAYS, NO_ATTRIBUTES, NO_SOCKETS, NO_UNCOUNTED_MEMORY, Refused, Rule, TCP_SOCKETS, Test},
 };
 
 /// What the kernel calls this architecture. A program for another one, such as 32-bit code, has other numbers for
@@ -55,6 +55,7 @@ pub fn available() -> bool {
 fn program(profile: &Profile) -> Vec<sock_filter> {
     let sockets = if profile.network { TCP_SOCKETS } else { NO_SOCKETS };
     let attributes = if profile.attributes { &[] } else { NO_ATTRIBUTES };
+    let memory = if profile.limits.memory() { NO_UNCOUNTED_MEMORY } else { &[] };
     let mut program = vec![
         load(ARCHITECTURE_AT),
         jump(BPF_JEQ, ARCHITECTURE, 1, 0),
@@ -63,7 +64,7 @@ fn program(profile: &Profile) -> Vec<sock_filter> {
         jump(BPF_JGE, SECOND_TABLE, 0, 1),
         answer(SECCOMP_RET_KILL_PROCESS),
     ];
-    for rule in [ALWAYS, sockets, attributes].into_iter().flatten() {
+    for rule in [ALWAYS, sockets, attributes, memory].into_iter().flatten() {
         let body = body(rule);
         for call in rule.calls {
             program.push(jump(BPF_JEQ, *call as u32, 0, body.len()));
@@ -80,9 +81,13 @@ fn body(rule: &Rule) -> Vec<sock_filter> {
     let mut body = Vec::new();
     match &rule.refused {
         Refused::Always => body.push(refuse),
-        Refused::If(test) => {
-            skip_if(test, &mut body);
-            body.extend([allow, refuse]);
+        Refused::If(tests) => {
+            for test in *tests {
+                skip_if(test, &mut body);
+                // To the next test, whatever was compared.
+                body.extend([jump(BPF_JEQ, 0, 1, 1), refuse]);
+            }
+            body.push(allow);
         }
         Refused::Unless(tests) => {
             for test in *tests {

@@ -7,26 +7,32 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 
 /// The numbers that were taken already.
 static TAKEN: Mutex<BTreeSet<RawFd>> = Mutex::new(BTreeSet::new());
 
-/// Takes a descriptor that the parent process passed by number, and closes it on `exec` from now on.
+/// Takes a descriptor that the parent process passed by number, and closes it on `exec` from now on. Each number once;
+/// the standard streams are refused, and so is what closes on `exec` already: that was opened in this process.
 ///
-/// To be called at the entry of a process, before it opens anything itself; each number once. The standard streams
-/// are refused.
-pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
+/// # Safety
+///
+/// Nothing in this process may own the descriptor. So it is called at the entry of a process, before that opens anything.
+pub unsafe fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     if number <= 2 {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "a standard stream is not passed by number"));
     }
-    // SAFETY: `number` is not -1, and the borrow ends with this statement. If nothing is open under it, the call
+    // SAFETY: `number` is not -1, and the borrow ends with this function. If nothing is open under it, the first call
     // fails with EBADF and touches nothing.
-    fcntl_setfd(unsafe { BorrowedFd::borrow_raw(number) }, FdFlags::CLOEXEC)?;
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    if fcntl_getfd(borrowed)?.contains(FdFlags::CLOEXEC) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the descriptor was taken, or opened, here"));
+    }
     if !TAKEN.lock().unwrap_or_else(PoisonError::into_inner).insert(number) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the descriptor was taken before"));
     }
-    // SAFETY: the descriptor is open (the call above would have failed otherwise), came from the parent process,
+    fcntl_setfd(borrowed, FdFlags::CLOEXEC)?;
+    // SAFETY: the descriptor is open (the calls above would have failed otherwise), the caller says that nobody owns it,
     // and `TAKEN` makes sure that no second owner of it is made here.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
@@ -63,16 +69,31 @@ fn close_range(first: u32, last: u32, flags: u32) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::IntoRawFd;
+    use std::os::fd::{AsRawFd, IntoRawFd};
 
     use super::*;
 
+    /// Takes a number that nobody owns here.
+    fn take(number: RawFd) -> bool {
+        // SAFETY: the numbers of these tests were given up by their owner, or are refused.
+        unsafe { inherited(number) }.is_ok()
+    }
+
     #[test]
     fn a_descriptor_is_taken_once() {
-        let number = std::fs::File::open("/dev/null").expect("it exists").into_raw_fd();
-        assert!(inherited(number).is_ok());
+        let opened = std::fs::File::open("/dev/null").expect("it exists");
+        // As one that came through an `exec`.
+        let number = rustix::io::dup(&opened).expect("there is room").into_raw_fd();
+        assert!(take(number));
         for refused in [number, -1, 0, 2, 1_000_000] {
-            assert!(inherited(refused).is_err(), "{refused}");
+            assert!(!take(refused), "{refused}");
         }
+    }
+
+    #[test]
+    fn what_was_opened_here_is_not_taken() {
+        let opened = std::fs::File::open("/dev/null").expect("it exists");
+        assert!(!take(opened.as_raw_fd()));
+        assert!(opened.metadata().is_ok(), "its owner has it still");
     }
 }

@@ -20,6 +20,7 @@ mod system;
 
 mod reaper;
 mod spec;
+mod tree;
 
 mod filter;
 mod restrict;
@@ -27,10 +28,12 @@ mod syscalls;
 
 mod beneath;
 mod inherit;
+mod own;
 
 pub use beneath::{open_beneath, open_root};
-pub use child::{Child, ConfineError, Confined, Outcome, Stopper};
+pub use child::{Child, ConfineError, Confined, Outcome, Stopped, Stopper};
 pub use inherit::inherited;
+pub use own::{own_program, take_name};
 pub use profile::{Enforcement, Limits, Profile};
 pub use reaper::main;
 pub use support::{Support, support};

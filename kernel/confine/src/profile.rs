@@ -114,7 +114,9 @@ pub struct Limits {
     /// Seconds of CPU time.
     pub cpu_seconds: Option<u64>,
     /// Bytes of memory of its own that can be written: heap, stacks of threads, private mappings. Beyond it an
-    /// allocation fails, which ends most programs. This is the bound on memory to use.
+    /// allocation fails, which ends most programs. This is the bound on memory to use. Memory that it does not count is
+    /// refused where it can be told: shared without a file, in files without a name, stacks that grow by themselves. What
+    /// is made read-only after it was written is not counted either: `tree_memory` is for that.
     pub data: Option<u64>,
     /// Bytes of address space, with libraries, mapped files and what is only reserved. Runtimes that reserve far more
     /// than they use (Go, JavaScript, sanitizers) do not start under a bound that would mean something; it is for
@@ -126,8 +128,21 @@ pub struct Limits {
     pub file_size: Option<u64>,
     /// Processes of the whole user, the ones outside included.
     pub processes: Option<u64>,
+    /// Bytes of memory of all its processes together: what they have written or share without a file, swapped out or
+    /// not, and the tables for it. It is looked at four times a second, and all of them are killed for it: what is taken
+    /// between two looks is seen late. It also refuses shared memory without a file, as `data` does.
+    pub tree_memory: Option<u64>,
+    /// Processes and threads, of all that it started and its own, looked at and enforced in the same way.
+    pub tree_tasks: Option<u64>,
     /// How much it gives way to other processes, 0 to 19, as `nice` has it; never less than what is inherited.
     pub nice: Option<u8>,
+}
+
+impl Limits {
+    /// Whether memory is bounded, so that what escapes a bound must be refused.
+    pub(crate) fn memory(&self) -> bool {
+        self.data.is_some() || self.tree_memory.is_some()
+    }
 }
 
 /// What the running kernel enforces for one program.

@@ -38,4 +38,6 @@ pub enum Report {
     Failed(String),
     /// It did not end in time.
     TimedOut,
+    /// It and what it started used more than they may together.
+    Exceeded(String),
 }

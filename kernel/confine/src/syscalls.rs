@@ -17,8 +17,8 @@ pub struct Rule {
 /// When a call is refused.
 pub enum Refused {
     Always,
-    /// When the test holds.
-    If(Test),
+    /// When one of the tests holds.
+    If(&'static [Test]),
     /// Unless all tests hold.
     Unless(&'static [Test]),
 }
@@ -56,6 +56,7 @@ mod number {
     pub const SETRLIMIT: i64 = libc::SYS_setrlimit;
     #[cfg(not(target_arch = "x86_64"))]
     pub const SETRLIMIT: i64 = 164;
+    pub const MEMFD_SECRET: i64 = 447;
     pub const FCHMODAT2: i64 = 452;
     pub const SETXATTRAT: i64 = 463;
     pub const REMOVEXATTRAT: i64 = 466;
@@ -152,7 +153,7 @@ pub const ALWAYS: &[Rule] = &[
     // Keys pressed in the name of whoever sits at the terminal.
     Rule {
         calls: &[libc::SYS_ioctl],
-        refused: Refused::If(is(1, &[libc::TIOCSTI as u32, libc::TIOCLINUX as u32])),
+        refused: Refused::If(&[is(1, &[libc::TIOCSTI as u32, libc::TIOCLINUX as u32])]),
         errno: EPERM,
     },
     // Limits, its own and, by process id, those of others. Reading stays open.
@@ -206,6 +207,20 @@ pub const TCP_SOCKETS: &[Rule] = &[Rule {
     errno: EACCES,
 }];
 
+/// Memory that the limit on a process's own does not count: shared without a file, in files without a name, and stacks
+/// that grow by themselves, which threads have not.
+pub const NO_UNCOUNTED_MEMORY: &[Rule] = &[
+    never(&[libc::SYS_memfd_create, number::MEMFD_SECRET], EPERM),
+    Rule {
+        calls: &[libc::SYS_mmap],
+        refused: Refused::If(&[
+            masked(3, MAPPING_TYPE | libc::MAP_ANONYMOUS as u32, &[SHARED_MEMORY, SHARED_MEMORY_CHECKED]),
+            masked(3, libc::MAP_GROWSDOWN as u32, &[libc::MAP_GROWSDOWN as u32]),
+        ]),
+        errno: EPERM,
+    },
+];
+
 /// Modes, owners, times and extended attributes by path: any path, since Landlock binds these to no folder. By
 /// descriptor they stay open, which takes a file that could be opened.
 pub const NO_ATTRIBUTES: &[Rule] = &[
@@ -253,6 +268,15 @@ const NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET
     | libc::CLONE_NEWCGROUP) as u32;
+
+/// The bits of a mapping's flags that tell whether it is shared.
+const MAPPING_TYPE: u32 = 0xf;
+
+/// Shared, and of no file.
+const SHARED_MEMORY: u32 = (libc::MAP_SHARED | libc::MAP_ANONYMOUS) as u32;
+
+/// The same, with flags that are looked at more closely.
+const SHARED_MEMORY_CHECKED: u32 = (libc::MAP_SHARED_VALIDATE | libc::MAP_ANONYMOUS) as u32;
 
 /// The bits of a socket's type that are not flags.
 const SOCKET_TYPE: u32 = 0xf;

@@ -87,7 +87,7 @@ fn its_own_folder_and_the_system_are_within_reach() {
     allowed(&home.profile, &["write", &home.path("data/own/new")]);
     allowed(&home.profile, &["rename", &home.path("data/own/new"), &home.path("data/own/newer")]);
     allowed(&home.profile, &["remove", &home.path("data/own/newer")]);
-    for file in ["/etc/hosts", "/etc/passwd", "/dev/urandom", "/dev/zero", "/proc/meminfo"] {
+    for file in ["/etc/hosts", "/etc/passwd", "/dev/urandom", "/dev/full", "/proc/meminfo"] {
         allowed(&home.profile, &["read", file]);
     }
     allowed(&home.profile, &["write", "/dev/null"]);
@@ -202,6 +202,54 @@ fn memory_is_bounded_and_cannot_be_unbounded() {
         allowed(&profile, &["memory", "1048576"]);
         denied(&profile, &["memory", "134217728"], libc::ENOMEM);
     }
+}
+
+#[test]
+fn memory_that_no_limit_counts_is_refused_where_memory_is_bounded() {
+    let data = narrow().limits(Limits { data: Some(64 << 20), ..Limits::default() });
+    let together = narrow().limits(Limits { tree_memory: Some(64 << 20), ..Limits::default() });
+    for profile in [data, together] {
+        for attempt in [&["shared", "1048576"][..], &["growing", "1048576"], &["nameless"]] {
+            denied(&profile, attempt, EPERM);
+            allowed(&narrow(), attempt);
+        }
+        denied(&profile, &["read", "/dev/zero"], EACCES);
+        allowed(&profile, &["memory", "1048576"]);
+    }
+}
+
+/// What it was killed for, with the bounds on all that it started.
+fn exceeded(limits: Limits, args: &[&str]) -> Option<String> {
+    let outcome = prepared(narrow().limits(limits), args).run(1024).expect("it starts");
+    assert!(!outcome.timed_out, "{args:?} goes on");
+    outcome.exceeded
+}
+
+#[test]
+fn memory_that_was_made_read_only_is_counted_with_all_the_rest() {
+    let limits = Limits { data: Some(64 << 20), tree_memory: Some(96 << 20), ..Limits::default() };
+    let found = exceeded(limits, &["hoard", "268435456"]);
+    assert_eq!(found.as_deref(), Some("held more than 96 MiB of memory together"));
+}
+
+#[test]
+fn threads_and_processes_are_bounded_together_whoever_started_them() {
+    let limits = Limits { tree_tasks: Some(40), ..Limits::default() };
+    let expected = Some("had more than 40 processes and threads");
+    assert_eq!(exceeded(limits.clone(), &["threads", "64"]).as_deref(), expected);
+    let script = "for i in $(seq 8); do sh -c 'for i in $(seq 8); do sleep 1000 & done; wait' & done; wait";
+    let sh = Confined::new(example("confined"), Profile::read_only().limits(limits), "/bin/sh");
+    let sh = sh.args(["-c", script]).env("PATH", "/usr/bin:/bin").deadline(Duration::from_secs(20));
+    let outcome = sh.run(1024).expect("it starts");
+    assert_eq!(outcome.exceeded.as_deref(), expected);
+}
+
+#[test]
+fn chains_of_processes_that_start_each_other_are_all_ended() {
+    let start = prepared(narrow(), &["chains", "16"]).deadline(Duration::from_millis(300));
+    // Each of them holds the stream that is read to its end here.
+    let outcome = start.run(1024).expect("it starts");
+    assert!(outcome.timed_out);
 }
 
 #[test]

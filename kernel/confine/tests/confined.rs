@@ -211,6 +211,16 @@ fn the_verb_called_by_hand_does_nothing() {
 }
 
 #[test]
+fn a_program_whose_file_was_exchanged_starts_what_it_is_and_not_what_lies_there_now() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let program = folder.path().join("program");
+    fs::copy(exe(), &program).expect("a copy");
+    let status = Command::new(&program).arg("upgraded").status().expect("it starts");
+    assert_eq!(status.code(), Some(7));
+    assert_eq!(fs::read(&program).expect("it is there"), b"another release");
+}
+
+#[test]
 fn a_standard_stream_is_not_passed_by_number() {
     let status = Command::new(exe()).arg("standard").stdin(Stdio::null()).status().expect("it starts");
     assert_eq!(status.code(), Some(0));

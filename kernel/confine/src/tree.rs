@@ -1,0 +1,124 @@
+//! What a program and everything that it started are and use, seen from their reaper.
+
+use std::{collections::BTreeMap, fs};
+
+use rustix::process::{Pid, getpid};
+
+use crate::Limits;
+
+/// The children of this process. None without `/proc`.
+pub fn children() -> Option<Vec<Pid>> {
+    let own = getpid().as_raw_pid();
+    let found = listed(own, own).or_else(|| scan(own))?;
+    Some(found.into_iter().filter_map(Pid::from_raw).collect())
+}
+
+/// Which bound all descendants of this process together are beyond, as the end of a sentence. What cannot be read, since
+/// it has just ended, is not counted.
+pub fn excess(limits: &Limits) -> Option<String> {
+    let most_tasks = limits.tree_tasks.unwrap_or(u64::MAX);
+    let most_memory = limits.tree_memory.unwrap_or(u64::MAX);
+    let own = getpid().as_raw_pid();
+    let (mut left, mut tasks, mut memory) = (descend(own, 1), 0, 0);
+    while let Some(process) = left.pop() {
+        let Ok(status) = fs::read_to_string(format!("/proc/{process}/status")) else { continue };
+        let threads = field(&status, "Threads:");
+        tasks += threads.max(1);
+        memory += held(&status);
+        if tasks > most_tasks {
+            return Some(format!("had more than {most_tasks} processes and threads"));
+        }
+        if memory > most_memory {
+            return Some(format!("held more than {} MiB of memory together", most_memory >> 20));
+        }
+        left.extend(descend(process, threads));
+    }
+    None
+}
+
+/// Bytes that a process holds and that the system could not take back: what it has written, or shares without a file,
+/// in memory or swapped out, and the tables for it. Pages of files are not among them.
+fn held(status: &str) -> u64 {
+    ["RssAnon:", "RssShmem:", "VmSwap:", "VmPTE:"].map(|name| field(status, name) * 1024).iter().sum()
+}
+
+/// A number of the list that the system keeps of a process; 0 if it is not in it.
+fn field(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or_default()
+}
+
+/// The children of a process with so many threads: each thread has a list of those that it started.
+fn descend(process: i32, threads: u64) -> Vec<i32> {
+    let of_the_first = listed(process, process);
+    if threads <= 1 {
+        return of_the_first.or_else(|| scan(process)).unwrap_or_default();
+    }
+    if of_the_first.is_none() {
+        return scan(process).unwrap_or_default();
+    }
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let tasks = tasks.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    tasks.filter_map(|task| listed(process, task)).flatten().collect()
+}
+
+/// What one thread has started, from the list that most kernels keep.
+fn listed(process: i32, task: i32) -> Option<Vec<i32>> {
+    let list = fs::read_to_string(format!("/proc/{process}/task/{task}/children")).ok()?;
+    Some(list.split_whitespace().filter_map(|child| child.parse().ok()).collect())
+}
+
+/// The same for a whole process, from a look at every process.
+fn scan(parent: i32) -> Option<Vec<i32>> {
+    Some(parents()?.into_iter().filter(|(_, of)| *of == parent).map(|(process, _)| process).collect())
+}
+
+/// The parent of every process.
+fn parents() -> Option<BTreeMap<i32, i32>> {
+    let parent_of = |process: i32| -> Option<i32> {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        // The name in parentheses may hold anything; the state and the parent follow it.
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    };
+    let all = fs::read_dir("/proc").ok()?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    Some(all.filter_map(|process| Some((process, parent_of(process)?))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::disallowed_methods, reason = "a test starts the process that it looks for")]
+
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_look_at_every_process_finds_the_children() {
+        let mut child = Command::new("sleep").arg("1000").spawn().expect("sleep exists");
+        let (own, pid) = (getpid().as_raw_pid(), child.id() as i32);
+        assert!(scan(own).expect("proc is mounted").contains(&pid));
+        child.kill().expect("it runs");
+        child.wait().expect("it was killed");
+        assert!(!scan(own).expect("proc is mounted").contains(&pid));
+    }
+
+    #[test]
+    fn memory_is_what_was_written_or_shared_without_a_file_and_its_tables() {
+        let status = "Name:\ta\nVmPTE:\t    2 kB\nRssAnon:\t   10 kB\nRssFile:\t  999 kB\nRssShmem:\t   20 kB\n\
+                      VmSwap:\t    5 kB\nThreads:\t7\n";
+        assert_eq!((held(status), field(status, "Threads:")), (37 * 1024, 7));
+        assert_eq!(held("Name:\tzombie\n"), 0);
+    }
+
+    #[test]
+    fn what_a_thread_has_started_is_counted() {
+        let mut child = std::thread::spawn(|| Command::new("sleep").arg("1000").spawn())
+            .join()
+            .expect("it does not panic")
+            .expect("sleep exists");
+        // The thread is gone, and what it started belongs to another one of this process.
+        assert!(descend(getpid().as_raw_pid(), 2).contains(&(child.id() as i32)));
+        child.kill().expect("it runs");
+        child.wait().expect("it was killed");
+    }
+}

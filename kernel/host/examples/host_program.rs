@@ -50,7 +50,8 @@ fn kernel(library: PathBuf) -> ExitCode {
 fn misbehave(how: &str, mut args: impl Iterator<Item = OsString>) -> ExitCode {
     args.next();
     let number = args.next().and_then(|number| number.to_str()?.parse().ok()).unwrap_or(-1);
-    let Ok(mut socket) = drupe_confine::inherited(number).map(UnixStream::from) else {
+    // SAFETY: this process has just begun and owns nothing yet.
+    let Ok(mut socket) = (unsafe { drupe_confine::inherited(number) }).map(UnixStream::from) else {
         return ExitCode::from(3);
     };
     let frame = |kind: u8, id: u64, body: &[u8]| {
@@ -60,8 +61,9 @@ fn misbehave(how: &str, mut args: impl Iterator<Item = OsString>) -> ExitCode {
         bytes.extend_from_slice(body);
         bytes
     };
-    // A call `x` with no token, trace or payload.
-    let call = [[0; 8].as_slice(), &[0, 0, 0, 0, 1, 0, b'x']].concat();
+    // A call with no token, trace or payload.
+    let call_named = |name: u8| [[0; 8].as_slice(), &[0, 0, 0, 0, 1, 0, name]].concat();
+    let call = call_named(b'x');
     let sent = match how {
         "length" => vec![0xff; 64],
         "body" => frame(8, 1, &[1, 2, 3]),
@@ -69,6 +71,11 @@ fn misbehave(how: &str, mut args: impl Iterator<Item = OsString>) -> ExitCode {
         "twice" => [frame(8, 1, &call), frame(8, 1, &call)].concat(),
         // Half of the longest frame that may be, and no more.
         "half" => [0x0100_0000_u32.to_le_bytes().as_slice(), &[6; 1024]].concat(),
+        // Two after which the kernel panics, and one that it answers with nothing to say.
+        "panics" => {
+            [frame(8, 0, &call_named(b'y')), frame(8, 1, &call_named(b'y')), frame(8, 2, &call_named(b'z'))]
+                .concat()
+        }
         "unknown" => frame(99, 0, &[]),
         "answers" => frame(6, 4711, &[0; 4]),
         "calls" | "deaf" | "closed" => Vec::new(),

@@ -12,6 +12,9 @@ const RESOLVE: (&str, &str) = ("RES_OPTIONS", "use-vc");
 /// Open files of one process.
 const FILES: u64 = 1024;
 
+/// Processes and threads: a runtime that blocks on files keeps up to 512 threads for that.
+const TASKS: u64 = 2048;
+
 /// What the process of an extension may do, beyond what any program needs.
 #[derive(Debug)]
 pub struct Bounds<'a> {
@@ -21,7 +24,7 @@ pub struct Bounds<'a> {
     pub read: &'a [&'a Path],
     /// What it may write; it begins in the first of these.
     pub write: &'a [&'a Path],
-    /// Memory of each of its processes, in bytes.
+    /// Memory of each of its processes, and of all together, in bytes.
     pub memory: u64,
     /// Whether it may use TCP.
     pub network: bool,
@@ -33,7 +36,13 @@ impl HostProcess {
     /// A process with these bounds.
     #[must_use]
     pub fn confined(bounds: &Bounds<'_>) -> Self {
-        let limits = Limits { data: Some(bounds.memory), open_files: Some(FILES), ..Limits::default() };
+        let limits = Limits {
+            data: Some(bounds.memory),
+            tree_memory: Some(bounds.memory),
+            tree_tasks: Some(TASKS),
+            open_files: Some(FILES),
+            ..Limits::default()
+        };
         let mut profile = Profile::program().limits(limits).network(bounds.network).strict(bounds.strict);
         for path in bounds.read {
             profile = profile.read(*path);

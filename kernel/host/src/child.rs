@@ -46,6 +46,7 @@ struct Args {
 /// Runs the verb; `args` are those after it. Returns the status to exit with, when the kernel said so or is gone. The
 /// process must have opened nothing before.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
+    drupe_confine::take_name();
     match run(args) {
         Ok(()) => 0,
         Err(error) => {
@@ -63,7 +64,8 @@ fn run(args: impl IntoIterator<Item = OsString>) -> io::Result<()> {
             "usage: ext-host --fd N --library PATH --id ID; the kernel starts it",
         ));
     };
-    let socket = StdStream::from(drupe_confine::inherited(fd)?);
+    // SAFETY: this process has just begun and owns nothing yet.
+    let socket = StdStream::from(unsafe { drupe_confine::inherited(fd) }?);
     socket.set_nonblocking(true)?;
     // The socket has a thread of its own: the extension's code may hold every other one, and the kernel must be heard.
     let listening = Builder::new_current_thread().enable_io().build()?;

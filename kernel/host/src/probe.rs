@@ -34,8 +34,14 @@ const DEADLINE: Duration = Duration::from_secs(2);
 /// The most that is read of what the probe prints.
 const MOST: usize = 64 * 1024;
 
+/// The signal by which a system that is short of memory ends a process.
+const KILLED: i32 = 9;
+
 /// Memory that a library may take to be opened.
 const MEMORY: u64 = 1024 * 1024 * 1024;
+
+/// Processes and threads that it may have then.
+const TASKS: u64 = 256;
 
 /// What the probe prints after its work, so that a library that ends the process with status 0 is not taken for sound.
 #[derive(Debug, Serialize, Deserialize)]
@@ -48,6 +54,7 @@ enum Verdict {
 /// The probe's own process: opens `library`, asks it to describe itself, prints the verdict. Returns the status to
 /// exit with.
 pub fn main(library: &Path) -> u8 {
+    drupe_confine::take_name();
     let verdict = match PluginLibrary::open(library) {
         Ok(library) => {
             library.instance(Host_TO::from_value(Nobody, TD_Opaque)).describe();
@@ -76,30 +83,52 @@ impl Host for Nobody {
     fn close(&self) {}
 }
 
-/// Opens `file` in a process of its own: `exe` is drupe's own program. An error says why the library is refused, and
-/// what to do. Blocks for some milliseconds, at most 2 s.
-pub fn judge(exe: &Path, file: &Path) -> Result<(), String> {
-    judge_copy(exe, file, file)
+/// What came of opening a library.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// It may be opened.
+    Sound,
+    /// It must not, whenever it is tried: why, and what to do.
+    Refused(String),
+    /// It was not tried, or what ended the attempt may have been the machine's fault. Another time it may be sound.
+    Unknown(String),
 }
 
-/// The same for a copy, of which people know the original.
-fn judge_copy(exe: &Path, file: &Path, shown: &Path) -> Result<(), String> {
-    let limits = Limits { data: Some(MEMORY), ..Limits::default() };
-    let profile = Profile::program().read(exe).read(file).limits(limits);
+/// Opens `file` in a process of its own, as `caches` say. People know it as `shown`, of which it may be a copy. Blocks
+/// for some milliseconds, at most 2 s.
+pub fn judge(caches: &Caches, file: &Path, shown: &Path) -> Judgement {
+    let name = shown.display();
+    if let Some(missing) = drupe_confine::support().missing().filter(|_| caches.strict) {
+        let all_the_same = "`sandbox.allow_unconfined: true` opens it all the same";
+        return Judgement::Unknown(format!("`{name}` is not opened: {missing}; {all_the_same}"));
+    }
+    let (tree_memory, tree_tasks) = (Some(MEMORY), Some(TASKS));
+    let limits = Limits { data: Some(MEMORY), tree_memory, tree_tasks, ..Limits::default() };
+    let exe = &caches.exe;
+    let profile = Profile::program().read(exe).read(file).limits(limits).strict(caches.strict);
     let run = Confined::new(exe, profile, exe).arg(VERB).arg(file).deadline(DEADLINE).run(MOST);
-    let outcome = run.map_err(|error| format!("`{}` could not be probed: {error}", shown.display()))?;
+    let outcome = match run {
+        Ok(outcome) => outcome,
+        Err(error) => return Judgement::Unknown(format!("`{name}` could not be looked at: {error}")),
+    };
     match serde_json::from_slice(&outcome.stdout) {
-        Ok(Verdict::Sound) => Ok(()),
+        Ok(Verdict::Sound) => Judgement::Sound,
         Ok(Verdict::Refused(reason)) => {
-            Err(reason.replace(&file.display().to_string(), &shown.display().to_string()))
+            Judgement::Refused(reason.replace(&file.display().to_string(), &name.to_string()))
         }
         Err(_) => {
-            Err(format!("`{}` is refused: opening it {}; build it again", shown.display(), told(&outcome)))
+            let why = format!("`{name}` is refused: opening it {}; build it again", told(&outcome));
+            // A machine that is busy or short of memory does the same to a sound library.
+            let perhaps = outcome.timed_out || ended::signal(outcome.status) == Some(KILLED);
+            if perhaps { Judgement::Unknown(why) } else { Judgement::Refused(why) }
         }
     }
 }
 
 fn told(outcome: &Outcome) -> String {
+    if let Some(what) = &outcome.exceeded {
+        return what.clone();
+    }
     if outcome.timed_out {
         return format!("did not finish within {DEADLINE:?}");
     }

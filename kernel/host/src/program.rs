@@ -40,6 +40,12 @@ const MOST: u64 = 1024 * 1024;
 /// Memory of each process: a linker of a large program needs some of it.
 const MEMORY: u64 = 4 * 1024 * 1024 * 1024;
 
+/// Memory of all its processes: compilers run side by side.
+const MEMORY_OF_ALL: u64 = 3 * MEMORY;
+
+/// Processes and threads of all.
+const TASKS: u64 = 8192;
+
 /// Runs it to its end. Dropping the future kills it.
 ///
 /// # Errors
@@ -92,7 +98,12 @@ pub async fn run(at: Surroundings<'_>, ask: RunProcess) -> Result<ProcessOutput,
 }
 
 fn profile(at: &Surroundings<'_>, data: &Path, toolchains: &Toolchains, network: bool) -> Profile {
-    let limits = Limits { data: Some(MEMORY), ..Limits::default() };
+    let limits = Limits {
+        data: Some(MEMORY),
+        tree_memory: Some(MEMORY_OF_ALL),
+        tree_tasks: Some(TASKS),
+        ..Limits::default()
+    };
     let profile = Profile::program()
         .read(at.folder)
         .read(at.sdk)
@@ -191,10 +202,14 @@ fn copy(from: &Path, to: &Path, room: &mut u64) -> Result<(), Fault> {
 }
 
 fn output(outcome: &Outcome) -> ProcessOutput {
+    let mut stderr = String::from_utf8_lossy(&outcome.stderr).into_owned();
+    if let Some(what) = &outcome.exceeded {
+        stderr += &format!("\ndrupe killed it: its processes {what}\n");
+    }
     ProcessOutput {
         status: outcome.status.code(),
         timed_out: outcome.timed_out,
         stdout: String::from_utf8_lossy(&outcome.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&outcome.stderr).into_owned(),
+        stderr,
     }
 }

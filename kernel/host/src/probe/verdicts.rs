@@ -1,7 +1,8 @@
 //! The verdicts so far, kept in a file: which library, as it was then, may be opened.
 //!
-//! A verdict holds for one content and for the program that gave it: another release of drupe asks again. The content's
-//! hash is looked up by what tells one build of a file from another without reading it.
+//! A verdict holds for one content and for the program that gave it: another release of drupe asks again. The hash of
+//! an original is looked up by what tells one build of a file from another without reading it. A copy is read each time:
+//! a disk that lost power may hold it under its name with another content, and opening a truncated one kills.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +18,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::judge_copy;
+use super::{Judgement, judge};
 
 /// Where verdicts and copies are.
 #[derive(Debug, Clone)]
@@ -28,6 +29,9 @@ pub struct Caches {
     pub copies: PathBuf,
     /// drupe's own program.
     pub exe: PathBuf,
+    /// Whether to look at nothing where the system cannot confine whoever looks: its constructors would run with the
+    /// rights of this process.
+    pub strict: bool,
 }
 
 /// A library that is known to be sound.
@@ -108,21 +112,24 @@ impl Caches {
 fn check(caches: &Caches, library: &Path, copy: bool) -> Result<Checked, String> {
     let failed = |what: &str, error: &io::Error| format!("`{}` cannot be {what}: {error}", library.display());
     let identity = Identity::of(library).map_err(|error| failed("read", &error))?;
-    let judge = Identity::of(&caches.exe)
+    let judged_by = Identity::of(&caches.exe)
         .map_err(|error| format!("`{}` cannot be read: {error}", caches.exe.display()))?;
     let known = kept(caches).remove(library).filter(|kept| kept.identity == identity);
-    let made = |hash: &String| !copy || caches.copy(hash).is_file();
-    let hash = match known.as_ref().map(|kept| kept.hash.clone()).filter(made) {
-        Some(hash) => hash,
-        None if copy => copied(caches, library).map_err(|error| failed("copied", &error))?,
-        None => hash(library).map_err(|error| failed("read", &error))?,
+    let hash = match known.as_ref().map(|kept| &kept.hash) {
+        Some(hash) if !copy || is_whole(&caches.copy(hash), hash) => hash.clone(),
+        _ if copy => copied(caches, library).map_err(|error| failed("copied", &error))?,
+        _ => hash(library).map_err(|error| failed("read", &error))?,
     };
     let file = if copy { caches.copy(&hash) } else { library.to_owned() };
-    let refused = match known.filter(|kept| kept.judge == judge && kept.hash == hash) {
+    let refused = match known.filter(|kept| kept.judge == judged_by && kept.hash == hash) {
         Some(kept) => kept.refused,
         None => {
-            let refused = judge_copy(&caches.exe, &file, library).err();
-            let verdict = Kept { identity, hash: hash.clone(), judge, refused: refused.clone() };
+            let refused = match judge(caches, &file, library) {
+                Judgement::Sound => None,
+                Judgement::Refused(why) => Some(why),
+                Judgement::Unknown(why) => return Err(why),
+            };
+            let verdict = Kept { identity, hash: hash.clone(), judge: judged_by, refused: refused.clone() };
             keep(caches, library.to_owned(), verdict);
             refused
         }
@@ -130,7 +137,13 @@ fn check(caches: &Caches, library: &Path, copy: bool) -> Result<Checked, String>
     refused.map_or_else(|| Ok(Checked { file, hash }), Err)
 }
 
-/// Copies a library to where its hash says, and gives the hash of what was copied.
+/// Whether a copy has the content that its name says.
+fn is_whole(copy: &Path, expected: &str) -> bool {
+    hash(copy).is_ok_and(|found| found == expected)
+}
+
+/// Copies a library to where its hash says, and gives the hash of what was copied. A name that is there after a loss of
+/// power stands for the whole content.
 fn copied(caches: &Caches, library: &Path) -> io::Result<String> {
     /// Several libraries are copied at once, perhaps the same one twice.
     static PARTS: AtomicU64 = AtomicU64::new(0);
@@ -140,11 +153,14 @@ fn copied(caches: &Caches, library: &Path) -> io::Result<String> {
     fs::copy(library, &part)?;
     let hash = hash(&part)?;
     let copy = caches.copy(&hash);
-    // One that is there may be in use; it has the same content.
-    if copy.is_file() {
-        fs::remove_file(&part)?
+    // One that is whole may be in use.
+    if is_whole(&copy, &hash) {
+        fs::remove_file(&part)?;
     } else {
-        fs::rename(&part, copy)?
+        fs::File::open(&part)?.sync_all()?;
+        // Who has a damaged one open keeps it: it is replaced, not written to.
+        fs::rename(&part, copy)?;
+        fs::File::open(&caches.copies)?.sync_all()?;
     }
     Ok(hash)
 }

@@ -4,7 +4,7 @@
 
 use std::{
     collections::HashMap,
-    panic::AssertUnwindSafe,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -81,16 +81,22 @@ impl Answers {
             parent_token: call.token.into(),
             trace: call.trace.into(),
         };
-        let mut work = self.host.call(header, call.operation.into(), call.payload.into());
+        // Where the kernel panics, that is the end of this call and not of the task that reads all others.
+        let begun = AssertUnwindSafe(|| self.host.call(header, call.operation.into(), call.payload.into()));
+        let work = catch_unwind(begun);
+        let work = async move {
+            let Ok(work) = work else { return None };
+            AssertUnwindSafe(work).catch_unwind().await.ok()
+        };
         if call.id == 0 {
             // Nobody waits for it: what is not done at the first poll is not done, as in process.
-            let _ = (&mut work).now_or_never();
+            let _ = work.now_or_never();
             return Begun::Running;
         }
         let (id, shared, unread) = (call.id, Arc::clone(&self.shared), Arc::clone(&self.unread));
         let task = self.tasks.spawn(async move {
-            let done = AssertUnwindSafe(work).catch_unwind().await;
-            if let Some(bytes) = answer(id, done.ok(), &unread) {
+            let done = work.await;
+            if let Some(bytes) = answer(id, done, &unread) {
                 let _held = Held::new(&unread, bytes.len());
                 // Where the process is gone, nobody waits.
                 let _ = shared.outbox.send(bytes).await;

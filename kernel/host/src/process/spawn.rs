@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use drupe_confine::{Child, Confined};
+use drupe_confine::{Child, Confined, Stopped};
 
 use crate::{Code, HostProcess, OpenError, child, ended};
 
@@ -75,8 +75,10 @@ impl Running {
                 }
             }
         };
-        match tokio::time::timeout(LEAVING, look).await {
-            Ok(Some(how)) => how,
+        let left = tokio::time::timeout(LEAVING, look).await;
+        match left {
+            // The one above it has ended, so that what it told of the reason is there.
+            Ok(Some(how)) => self.child.as_mut().and_then(exceeded).unwrap_or(how),
             Ok(None) | Err(_) => {
                 self.kill().await;
                 "killed: it closed its socket and did not end".into()
@@ -99,6 +101,14 @@ impl Drop for Running {
             // Without a thread the closure is dropped here, and the child with it.
             let _ = std::thread::Builder::new().name("end-host".into()).spawn(move || drop(child));
         }
+    }
+}
+
+/// Why the one above it killed it, if that was for what it used.
+fn exceeded(child: &mut Child) -> Option<String> {
+    match child.stopped()? {
+        Stopped::Exceeded(what) => Some(format!("killed: it {what}")),
+        Stopped::TimedOut => None,
     }
 }
 

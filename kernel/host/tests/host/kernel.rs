@@ -119,6 +119,8 @@ impl Host for Kernel {
                     }
                     json!({"content": "x".repeat(15 << 20)})
                 }
+                // An operation that no kernel knows.
+                "y" => panic!("the kernel panics"),
                 "tool.call" | "x" => std::future::pending().await,
                 "host.emit" | "host.log" => Value::Null,
                 other => return reply(Reply::FAULT, &Fault::unsupported(other)),

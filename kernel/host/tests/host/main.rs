@@ -10,3 +10,5 @@ mod kernel;
 mod probing;
 mod rogue;
 mod setup;
+#[path = "../../../../tests/harness/without_landlock.rs"]
+mod without_landlock;

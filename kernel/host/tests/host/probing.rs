@@ -2,12 +2,16 @@
 
 use std::{fs, path::Path};
 
-use drupe_host::probe::{Caches, Checked, checked, hash, judge, sweep};
+use drupe_host::probe::{Caches, Checked, Judgement, checked, hash, judge, sweep};
 
-use crate::setup::{exe, library};
+use crate::{
+    setup::{exe, library},
+    without_landlock::without_landlock,
+};
 
 fn caches(folder: &Path) -> Caches {
-    Caches { verdicts_file: folder.join("state/probes.json"), copies: folder.join("copies"), exe: exe() }
+    let (verdicts_file, copies) = (folder.join("state/probes.json"), folder.join("copies"));
+    Caches { verdicts_file, copies, exe: exe(), strict: true }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -19,17 +23,75 @@ async fn a_sound_library_is_copied_under_its_hash_and_looked_at_once() {
     let Checked { file, hash: found } = checked(&caches, &original, true).await.unwrap();
     assert_eq!(file, caches.copies.join(format!("{found}.so")));
     assert_eq!((hash(&file).unwrap(), found.len()), (found.clone(), 64));
-    // The same file again: neither read nor looked at, which a copy that was spoilt shows.
-    fs::write(&file, "spoilt").unwrap();
+    // The same file again is not looked at: no verdict is written.
+    let verdicts = fs::metadata(&caches.verdicts_file).unwrap().modified().unwrap();
     assert_eq!(checked(&caches, &original, true).await.unwrap().hash, found);
-    assert_eq!(fs::read(&file).unwrap(), b"spoilt");
-    // A copy that is gone is made again.
-    fs::remove_file(&file).unwrap();
-    assert_eq!(checked(&caches, &original, true).await.unwrap().file, file);
-    assert_eq!(hash(&file).unwrap(), found);
+    assert_eq!(fs::metadata(&caches.verdicts_file).unwrap().modified().unwrap(), verdicts);
     // Without a copy the file itself is opened, and its hash is known as well.
     let own = checked(&caches, &original, false).await.unwrap();
     assert_eq!((own.file, own.hash), (original, found));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_is_not_what_its_name_says_is_made_again_and_whoever_has_it_open_keeps_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let caches = caches(folder.path());
+    let original = folder.path().join("libfaulty.so");
+    fs::copy(library("faulty"), &original).unwrap();
+    let Checked { file, hash: found } = checked(&caches, &original, true).await.unwrap();
+    let whole = fs::read(&file).unwrap();
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 1;
+    for damaged in [&[][..], &whole[..64 * 1024], &flipped] {
+        fs::write(&file, damaged).unwrap();
+        let mut open = fs::File::open(&file).unwrap();
+        let again = checked(&caches, &original, true).await.unwrap();
+        assert_eq!((again.file.as_path(), &again.hash), (file.as_path(), &found));
+        assert_eq!(hash(&file).unwrap(), found);
+        let mut kept = Vec::new();
+        std::io::Read::read_to_end(&mut open, &mut kept).unwrap();
+        assert_eq!(kept, damaged);
+    }
+    fs::remove_file(&file).unwrap();
+    assert_eq!(checked(&caches, &original, true).await.unwrap().file, file);
+    assert_eq!(hash(&file).unwrap(), found);
+    assert_eq!(fs::read_dir(&caches.copies).unwrap().count(), 1, "no part of a copy is left");
+}
+
+#[test]
+fn where_the_system_cannot_confine_a_strict_look_runs_no_constructor_and_is_made_another_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let strict = caches(folder.path());
+    let open = Caches { strict: false, ..strict.clone() };
+    let aborts = library("ctor_abort");
+    let (refused, ran, checked_then) = without_landlock(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let checked_then = runtime.block_on(checked(&strict, &library("faulty"), false));
+        (judge(&strict, &aborts, &aborts), judge(&open, &aborts, &aborts), checked_then)
+    });
+    let said = |judgement: &Judgement| format!("{judgement:?}");
+    assert!(matches!(refused, Judgement::Unknown(_)), "{refused:?}");
+    assert!(said(&refused).contains("Landlock is missing"), "{refused:?}");
+    assert!(said(&refused).contains("allow_unconfined"), "{refused:?}");
+    assert!(said(&ran).contains("SIGABRT"), "the constructor ran: {ran:?}");
+    assert!(checked_then.unwrap_err().contains("Landlock is missing"));
+    assert!(!strict.verdicts_file.exists(), "nothing was found out about the library");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_that_could_not_be_made_is_no_verdict() {
+    let folder = tempfile::tempdir().unwrap();
+    let sound = caches(folder.path());
+    let mut broken = sound.clone();
+    broken.exe = folder.path().join("program");
+    fs::write(&broken.exe, "#!/nowhere\n").unwrap();
+    let original = library("faulty");
+    let refused = checked(&broken, &original, false).await.unwrap_err();
+    assert!(refused.contains("could not be looked at"), "{refused}");
+    fs::remove_file(&broken.exe).unwrap();
+    fs::copy(exe(), &broken.exe).unwrap();
+    checked(&broken, &original, false).await.unwrap();
+    assert!(!fs::read_to_string(&sound.verdicts_file).unwrap().contains("could not"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -68,6 +130,7 @@ async fn another_release_of_the_program_looks_again() {
 #[test]
 fn a_library_that_kills_hangs_or_is_none_is_refused_with_a_sentence() {
     let folder = tempfile::tempdir().unwrap();
+    let caches = caches(folder.path());
     let truncated = folder.path().join("libtruncated.so");
     let whole = fs::read(library("faulty")).unwrap();
     fs::write(&truncated, &whole[..64 * 1024]).unwrap();
@@ -77,9 +140,9 @@ fn a_library_that_kills_hangs_or_is_none_is_refused_with_a_sentence() {
         ("/lib/x86_64-linux-gnu/libm.so.6".into(), "is a library but no drupe extension"),
         (truncated, "libtruncated.so"),
     ] {
-        let refused = judge(&exe(), &file).unwrap_err();
+        let Judgement::Refused(refused) = judge(&caches, &file, &file) else { panic!("{file:?}") };
         assert!(refused.contains(expected), "{refused}");
         assert!(refused.contains(file.to_str().unwrap()), "{refused}");
     }
-    assert_eq!(judge(&exe(), &library("faulty")), Ok(()));
+    assert_eq!(judge(&caches, &library("faulty"), &library("faulty")), Judgement::Sound);
 }

@@ -49,6 +49,18 @@ async fn one_that_asks_and_does_not_listen_is_read_no_further() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_panic_of_the_kernel_ends_the_call_that_it_was_in_and_nothing_else() {
+    let kernel = Kernel::default();
+    let opening = drupe_host::open(code("faulty"), Place::Process(rogue("panics")), kernel.table());
+    let heard = eventually("what comes after them is heard", || kernel.heard("z").len() == 1);
+    tokio::select! {
+        ended = opening => panic!("it goes on: {:?}", ended.err()),
+        () = heard => {}
+    }
+    assert_eq!(kernel.heard("y").len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn giving_up_while_it_opens_ends_the_process() {
     let opening = drupe_host::open(code("faulty"), Place::Process(rogue("half")), Kernel::default().table());
     let mut opening = Box::pin(opening);

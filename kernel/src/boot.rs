@@ -67,7 +67,7 @@ pub async fn extensions(kernel: &Arc<Kernel>) -> Result<(), Fault> {
 
 /// Removes what an earlier kernel left: copies that nothing names, and folders that were being added.
 fn sweep(kernel: &Kernel) {
-    drupe_host::probe::sweep(&kernel.home.probes(&kernel.start.exe));
+    drupe_host::probe::sweep(&kernel.home.probes(&kernel.start.exe, true));
     // Made again where they are needed.
     let _ = std::fs::remove_dir_all(kernel.home.restored());
     for entry in std::fs::read_dir(kernel.home.extensions()).into_iter().flatten().flatten() {

@@ -14,7 +14,7 @@ use drupe_extension_api::{
     wire::{Submit, Submitted},
 };
 use drupe_folders::{content::Contents, discovery::Layout, generation::Generations};
-use drupe_host::probe::Caches;
+use drupe_host::{own_program, probe::Caches};
 use drupe_journal::{Inbound, InboundKind, RestartVerdict, Store, StoreError};
 use drupe_limits::{Gates, Quotas};
 use drupe_link::{KernelLink, Up, Verdicts};
@@ -162,9 +162,9 @@ impl Folders {
     }
 
     /// Verdicts about libraries, and how they are come by.
-    pub fn probes(&self, exe: &Path) -> Caches {
+    pub fn probes(&self, exe: &Path, strict: bool) -> Caches {
         let verdicts_file = self.root.join("data").join(".probes.json");
-        Caches { verdicts_file, copies: self.libraries(), exe: exe.to_owned() }
+        Caches { verdicts_file, copies: self.libraries(), exe: own_program(exe), strict }
     }
 
     /// Where an extension's compiler keeps what it fetched.

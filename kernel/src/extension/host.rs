@@ -250,7 +250,7 @@ impl Owner {
     async fn run_program(&self, kernel: &Kernel, ask: RunProcess) -> Result<ProcessOutput, Fault> {
         let (id, home) = (&self.manifest.id, &kernel.home);
         let surroundings = program::Surroundings {
-            exe: &kernel.start.exe,
+            exe: &drupe_host::own_program(&kernel.start.exe),
             folder: &self.manifest.folder,
             data: &home.data(id),
             sdk: &home.sdk(),

@@ -2,7 +2,7 @@
 
 use drupe_config::{Isolation, Manifest};
 use drupe_folders::discovery::Origin;
-use drupe_host::{Bounds, HostProcess, Place};
+use drupe_host::{Bounds, HostProcess, Place, own_program};
 
 use crate::kernel::Kernel;
 
@@ -24,7 +24,7 @@ pub fn place(kernel: &Kernel, manifest: &Manifest, isolation: Isolation) -> Resu
     let data = kernel.home.data(&manifest.id);
     std::fs::create_dir_all(&data)
         .map_err(|error| format!("`{}` cannot be made: {error}", data.display()))?;
-    let program = kernel.start.exe.as_path();
+    let program = &own_program(&kernel.start.exe);
     Ok(Place::Process(HostProcess::confined(&Bounds {
         exe: program,
         read: &[&manifest.folder, &kernel.home.libraries(), program],

@@ -76,6 +76,9 @@ const EXTENSION: &[&str] = &["drupe-extension-api"];
 const UNSAFE: &[&str] = &[
     // The loader.
     "kernel/host/src/library.rs",
+    // Descriptors that a process is started with, taken as the first thing that it does.
+    "kernel/host/src/child.rs",
+    "supervisor/src/main.rs",
     // The page that outlives the kernel, and the handlers that write it while a thread dies.
     "kernel/blame/src/",
     // Confinement: descriptors and what runs between fork and exec.

@@ -68,11 +68,12 @@ fn main() {
             })))
         }
         Verb::Kernel { arguments, script } => {
-            let link = drupe_confine::inherited(arguments.link_fd).expect("the link is inherited");
-            let control = drupe_confine::inherited(arguments.control_fd).expect("the socket is inherited");
+            // SAFETY: this process has just begun and owns nothing yet.
+            let take = |number| unsafe { drupe_confine::inherited(number) };
+            let link = take(arguments.link_fd).expect("the link is inherited");
+            let control = take(arguments.control_fd).expect("the socket is inherited");
             let page = arguments.blame_fd.expect("there is a page");
-            drupe_blame::install(drupe_confine::inherited(page).expect("the page is inherited"))
-                .expect("the page can be used");
+            drupe_blame::install(take(page).expect("the page is inherited")).expect("the page can be used");
             run(&arguments, &script, &KernelLink::new(link), control.into());
         }
     }

@@ -43,11 +43,11 @@ fn main() -> ExitCode {
 
 /// The kernel's process: its three descriptors are taken before anything is opened.
 fn run_kernel(arguments: KernelArguments) -> u8 {
-    let descriptors = drupe_confine::inherited(arguments.link_fd)
-        .and_then(|link| Ok((link, drupe_confine::inherited(arguments.control_fd)?)))
-        .and_then(|(link, control)| {
-            Ok((link, control, arguments.blame_fd.map(drupe_confine::inherited).transpose()?))
-        });
+    // SAFETY: this process has just begun and owns nothing yet.
+    let take = |number| unsafe { drupe_confine::inherited(number) };
+    let descriptors = take(arguments.link_fd)
+        .and_then(|link| Ok((link, take(arguments.control_fd)?)))
+        .and_then(|(link, control)| Ok((link, control, arguments.blame_fd.map(take).transpose()?)));
     let (link, control, blame) = match descriptors {
         Ok(descriptors) => descriptors,
         Err(error) => {

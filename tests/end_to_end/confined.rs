@@ -15,7 +15,9 @@ use std::{
 use drupe_link::Home;
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, model_server::ModelServer, unique};
+use crate::harness::{
+    Daemon, model_server::ModelServer, plugins::switch, unique, without_landlock::without_landlock,
+};
 
 /// Bytes that no process of an extension may have by default.
 const MUCH: u64 = 2 << 30;
@@ -253,5 +255,28 @@ fn the_environment_of_the_daemon_is_not_in_the_process_of_an_extension() {
     for host in hosts {
         let environment = fs::read(format!("/proc/{host}/environ")).unwrap_or_default();
         assert!(!String::from_utf8_lossy(&environment).contains("canary-value"));
+    }
+}
+
+#[test]
+fn where_the_system_cannot_confine_no_code_runs_apart_unless_the_operator_says_so() {
+    // A constructor that ran would end the look at the library, and the reason would tell of that.
+    for (sandbox, state, told) in [
+        ("", "failed", "Landlock is missing"),
+        ("sandbox: {allow_unconfined: true}\n", "failed", "opening it ended the process with status 0"),
+    ] {
+        let server = ModelServer::obedient();
+        let mut daemon = Daemon::home(&(server.config() + sandbox));
+        daemon.plugin_in("process", "torture", "torture", "");
+        switch(&daemon.library("torture"), "exit", "any", "0");
+        let daemon = without_landlock(move || {
+            daemon.run();
+            daemon
+        });
+        let (found, reason) = daemon.extension("torture");
+        assert_eq!(found, state, "{sandbox}: {reason}");
+        assert!(reason.contains(told), "{sandbox}: {reason}");
+        assert_eq!(reason.contains("sandbox.allow_unconfined"), sandbox.is_empty(), "{reason}");
+        assert_eq!(daemon.extension("kv").0, "active", "what ships runs in the kernel");
     }
 }

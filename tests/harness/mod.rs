@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 pub mod model_server;
 pub mod plugins;
 pub mod wire;
+pub mod without_landlock;
 
 pub use plugins::built;
 

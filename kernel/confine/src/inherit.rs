@@ -18,6 +18,7 @@ static TAKEN: Mutex<BTreeSet<RawFd>> = Mutex::new(BTreeSet::new());
 /// # Safety
 ///
 /// Nothing in this process may own the descriptor. So it is called at the entry of a process, before that opens anything.
+// SAFETY: it lies with the callers, as is said above.
 pub unsafe fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     if number <= 2 {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "a standard stream is not passed by number"));

@@ -17,7 +17,7 @@ use drupe_extension_api::{
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-use crate::topics::TopicMessage;
+use crate::{model::StopReason, topics::TopicMessage};
 pub use memory::MemoryJournal;
 pub use recorded::{RecordedEffect, RecordedInvocation, RecordedStep};
 
@@ -112,6 +112,9 @@ pub enum Entry {
         /// Whether `usage` is an estimate because the provider reported none.
         #[serde(default)]
         estimated: bool,
+        /// How the answer ended, where it is not whole.
+        #[serde(default, skip_serializing_if = "StopReason::is_whole")]
+        stop: StopReason,
     },
     /// An attempt of a model gave no answer, or an earlier process did not live to see it. Attempts that were repeated are
     /// committed with the end of the last one.

@@ -10,6 +10,7 @@ use drupe_extension_api::{
     ToolSpec, Usage,
 };
 use futures_util::stream::BoxStream;
+use serde::{Deserialize, Serialize};
 
 /// A model, reachable through some provider.
 ///
@@ -186,9 +187,11 @@ pub enum ModelEvent {
 }
 
 /// Why a model stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum StopReason {
     /// It was done.
+    #[default]
     End,
     /// It wants tools to run.
     ToolCalls,
@@ -207,6 +210,29 @@ pub enum StopReason {
 }
 
 impl StopReason {
+    /// Whether the answer is all that the model meant to say.
+    pub fn is_whole(&self) -> bool {
+        matches!(self, Self::End | Self::ToolCalls)
+    }
+
+    /// Tool calls that the answer had begun and that were dropped.
+    pub fn dropped_calls(self) -> u32 {
+        match self {
+            Self::Length { dropped_calls } | Self::Filter { dropped_calls } => dropped_calls,
+            Self::End | Self::ToolCalls | Self::Refusal => 0,
+        }
+    }
+
+    /// The same, with so many more calls dropped.
+    #[must_use]
+    pub(crate) fn dropping(self, calls: u32) -> Self {
+        match self {
+            Self::Length { dropped_calls: n } => Self::Length { dropped_calls: n.saturating_add(calls) },
+            Self::Filter { dropped_calls: n } => Self::Filter { dropped_calls: n.saturating_add(calls) },
+            whole => whole,
+        }
+    }
+
     /// The name in records.
     pub fn name(self) -> &'static str {
         match self {

@@ -83,6 +83,19 @@ pub fn elided(tool: &str, size: usize, handle: &EffectId) -> String {
     )
 }
 
+/// Asks to go on with an answer that its bound cut off, with so many tool calls.
+pub fn go_on(dropped_calls: u32) -> String {
+    match dropped_calls {
+        0 => "Your answer was cut off at its bound on tokens. Go on exactly where it stopped: repeat nothing, and add no \
+              remark about it."
+            .into(),
+        n => format!(
+            "Your answer was cut off at its bound on tokens while it called tools: of {n} begun, none has run. Call \
+             again what is still needed, one at a time and with shorter parameters."
+        ),
+    }
+}
+
 /// Asks for a JSON answer once more.
 pub fn repair(faults: &str) -> String {
     format!("Your answer is not the JSON that is needed: {faults}. Answer again with the JSON alone.")

@@ -3,6 +3,7 @@
 mod answer;
 mod ask;
 mod attempts;
+mod ending;
 mod guard;
 mod repeats;
 mod stop;
@@ -27,6 +28,7 @@ use crate::{
     run::{self, Run},
 };
 use ask::Question;
+use ending::{Begun, Ending};
 use stop::Stop;
 use transcript::{BEFORE, Base, Transcript};
 
@@ -99,6 +101,8 @@ struct Progress<'a> {
     tool_calls: usize,
     last_text: Option<String>,
     repaired: bool,
+    /// The last answer, if its bound cut it off and the model is to go on with it.
+    begun: Option<Begun>,
     repeats: repeats::Repeats,
 }
 
@@ -115,6 +119,7 @@ pub(crate) async fn run(agent: &LoopAgent, task: Task, run: Arc<Run>) -> AgentRe
         tool_calls: 0,
         last_text: None,
         repaired: false,
+        begun: None,
         repeats: repeats::Repeats::default(),
     };
     let mut response = match progress.drive(task).await {
@@ -150,9 +155,9 @@ impl Progress<'_> {
             }
         }
         loop {
-            let answer = self.step(attempt).await?;
+            let (answer, ending) = self.step(attempt).await?;
             attempt = 1;
-            if let Some(response) = self.answered(answer, None, true).await? {
+            if let Some(response) = self.answered(answer, ending, None, true).await? {
                 return Ok(response);
             }
         }
@@ -186,11 +191,12 @@ impl Progress<'_> {
         // Of these limits it was told with what is recorded.
         self.run.budget.told_before(step.step, tokio::time::Instant::now());
         let Some(answer) = step.answer.take() else { return Ok(None) };
-        self.answered(answer, Some(&step), last).await
+        let ending = Ending { stop: step.stop, ..Ending::default() };
+        self.answered(answer, ending, Some(&step), last).await
     }
 
     /// Asks the model once; records before and after.
-    async fn step(&mut self, mut attempt: u32) -> Result<Message, Stop> {
+    async fn step(&mut self, mut attempt: u32) -> Result<(Message, Ending), Stop> {
         self.check_end()?;
         let step = self.steps + 1;
         self.run.budget.may_step(self.steps)?;
@@ -223,9 +229,10 @@ impl Progress<'_> {
             usage: given.usage,
             cost_usd: given.cost_usd,
             estimated: given.estimated,
+            stop: given.ending.stop,
         });
         self.warn(step);
-        Ok(message)
+        Ok((message, given.ending))
     }
 
     /// Brings what is on offer up to what was looked up, and to what may still be asked for.

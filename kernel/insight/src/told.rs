@@ -114,7 +114,12 @@ pub(crate) fn entry(row: Row<'_>) -> Cited {
         Entry::Step { step, attempt, model, .. } => {
             format!("step {step}, attempt {attempt}: {model} is asked")
         }
-        Entry::Answer { step, model, .. } => format!("step {step}: {model} answered"),
+        Entry::Answer { step, model, stop, .. } if stop.is_whole() => {
+            format!("step {step}: {model} answered")
+        }
+        Entry::Answer { step, model, stop, .. } => {
+            format!("step {step}: the answer of {model} ended with {}", stop.name())
+        }
         Entry::Intent { step, tool, class, .. } => {
             format!("step {step}: `{tool}` is about to run, effect {}", name(class))
         }

@@ -171,7 +171,8 @@ impl<'a> RunRows<'a> {
 impl Attempt<'_> {
     /// Whether the model gave an answer.
     pub(crate) fn answered(&self) -> bool {
-        self.told.is_some_and(|told| ["end", "tool_calls", "length", "filter"].contains(&told.stop))
+        self.told
+            .is_some_and(|told| ["end", "tool_calls", "length", "filter", "refusal"].contains(&told.stop))
     }
 
     /// Whether it may still end.

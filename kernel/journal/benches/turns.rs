@@ -88,6 +88,7 @@ impl Run {
             usage: Usage { input_tokens: 900, output_tokens: 40, ..Usage::default() },
             cost_usd: None,
             estimated: false,
+            stop: Default::default(),
         }
     }
 

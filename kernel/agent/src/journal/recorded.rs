@@ -7,7 +7,7 @@ use drupe_extension_api::{
 };
 
 use super::{Compaction, Entry};
-use crate::{budget::Spent, dispatch::OUTSIDE};
+use crate::{budget::Spent, dispatch::OUTSIDE, model::StopReason};
 
 /// What is recorded of an invocation.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -45,6 +45,8 @@ pub struct RecordedStep {
     pub lost_usd: f64,
     /// The assistant's message, if the model answered.
     pub answer: Option<Message>,
+    /// How that ended, where it is not whole.
+    pub stop: StopReason,
     /// Tokens and known dollars of all of its attempts, but for those that were lost.
     pub used: Spent,
     /// How the transcript was made smaller before the step, in order.
@@ -98,9 +100,9 @@ impl RecordedInvocation {
                 (at.attempt, at.model) = (attempt, model);
                 (at.reserved_tokens, at.reserved_usd) = (reserved_tokens, reserved_usd);
             }
-            Entry::Answer { step, message, usage, cost_usd, .. } => {
+            Entry::Answer { step, message, usage, cost_usd, stop, .. } => {
                 let at = self.step(step);
-                at.answer = Some(message);
+                (at.answer, at.stop) = (Some(message), stop);
                 at.ended(usage, cost_usd);
             }
             Entry::Failed { step, usage, cost_usd, lost_tokens, lost_usd, repeated, .. } => {

@@ -6,6 +6,7 @@ mod budget;
 mod calls;
 mod context;
 mod door;
+mod endings;
 mod events;
 mod fakes;
 mod hooks;

@@ -6,7 +6,7 @@ use drupe_extension_api::{
     AgentResponse, EventBody, FailureClass, Format, Message, Preview, ToolCallRequest, TurnId,
 };
 
-use super::{Progress, Stop, repeats::Repeated};
+use super::{Progress, Stop, ending::Ending, repeats::Repeated};
 use crate::{
     dispatch,
     journal::{Entry, RecordedStep},
@@ -20,20 +20,27 @@ impl Progress<'_> {
     pub(super) async fn answered(
         &mut self,
         answer: Message,
+        ending: Ending,
         recorded: Option<&RecordedStep>,
         last: bool,
     ) -> Result<Option<AgentResponse>, Stop> {
         self.steps += 1;
         let answer = Arc::new(answer);
-        self.transcript.add(self.steps, Arc::clone(&answer));
         let Message::Assistant { content, tool_calls, .. } = &*answer else { return Ok(None) };
+        // A provider refuses a message without anything in it.
+        if ending.stop.is_whole() || !content.is_empty() {
+            self.transcript.add(self.steps, Arc::clone(&answer));
+        }
         if !content.is_empty() {
             self.last_text = Some(content.clone());
         }
         let notes = recorded.map(|r| &r.notes[..]).unwrap_or_default();
         let steered = recorded.map(|r| &r.steered[..]).unwrap_or_default();
         if tool_calls.is_empty() {
-            let response = self.last_answer(content, notes)?;
+            let response = match ending.stop.is_whole() {
+                true => self.last_answer(content, notes)?,
+                false => self.not_whole(content, ending, notes)?,
+            };
             match &response {
                 // What comes now is a turn of its own, which knows this answer.
                 Some(_) if self.run.parent.is_none() => self.run.scope.steering.refuse(),
@@ -42,6 +49,7 @@ impl Progress<'_> {
             }
             return Ok(response);
         }
+        self.begun = None;
         let repeated = self.repeats.step(tool_calls);
         let ended = match &repeated {
             Repeated::End(reason) => Some(reason.as_str()),
@@ -129,7 +137,7 @@ impl Progress<'_> {
     }
 
     /// Adds a message of the loop's own, and records it unless an earlier process did.
-    fn note(&mut self, content: String, recorded: &[Message]) {
+    pub(super) fn note(&mut self, content: String, recorded: &[Message]) {
         let message = Message::User { content };
         if recorded.is_empty() {
             self.run.record(Entry::Note {
@@ -147,6 +155,8 @@ impl Progress<'_> {
             let message = format!("model `{}` gave an empty answer", self.agent.model.profile().name);
             return Err(Stop::Model(ModelFault::fatal(FailureClass::Model, message)));
         }
+        let joined = self.begun.take().map(|begun| begun.joined(content));
+        let content = joined.as_deref().unwrap_or(content);
         let wants_json = self.agent.definition.output.as_ref().is_some_and(|o| o.format == Format::Json);
         if !wants_json {
             return Ok(Some(AgentResponse::success(content)));

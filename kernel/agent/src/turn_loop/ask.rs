@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::{
     Progress, Stop,
     attempts::Failure,
+    ending::{Ending, none_ran},
     stream::{Asked, Collected, Ended},
 };
 use crate::{
@@ -50,6 +51,15 @@ pub(super) struct Given {
     pub usage: Usage,
     pub cost_usd: Option<f64>,
     pub estimated: bool,
+    pub ending: Ending,
+}
+
+impl Given {
+    /// Whether it is of use as a summary: also where its bound cut it off, but not what a filter or the model left of it.
+    pub(super) fn sums_up(&self) -> bool {
+        let said = self.ending.stop.is_whole() || matches!(self.ending.stop, StopReason::Length { .. });
+        said && !self.text.trim().is_empty()
+    }
 }
 
 /// What is set aside for a request, in the run's tree and in the quotas.
@@ -203,14 +213,31 @@ impl Progress<'_> {
         }
         let usage = ended.usage.unwrap_or_else(|| self.estimate(asked.bytes, &got));
         let cost_usd = self.cost(&got.model, &usage);
+        let bound = reserved.own.max_output_tokens();
         self.settle(reserved, usage, cost_usd);
-        self.attempt(asked, &got, (usage, estimated), ended.stop.name());
-        if matches!(ended.stop, StopReason::Length { .. }) {
-            let message = format!("the answer of {} was cut off at its bound on tokens", got.model);
-            self.diagnostic("answer_cut", &message);
+        let mut stop = ended.stop;
+        if !stop.is_whole() {
+            // No tool runs from an answer that is not whole.
+            stop = stop.dropping(u32::try_from(std::mem::take(&mut got.calls).len()).unwrap_or(u32::MAX));
+        }
+        self.attempt(asked, &got, (usage, estimated), stop.name());
+        let told = match stop {
+            StopReason::Length { .. } => {
+                Some(("answer_cut", format!("was cut off at its bound of {bound} tokens")))
+            }
+            StopReason::Filter { .. } => {
+                Some(("answer_filtered", "was cut off by the provider's filter".into()))
+            }
+            StopReason::End | StopReason::ToolCalls | StopReason::Refusal => None,
+        };
+        if let Some((code, what)) = told {
+            let message = format!("the answer of {} {what}{}", got.model, none_ran(stop.dropped_calls()));
+            self.diagnostic(code, &message);
         }
         self.items_done(asked, &got, ItemOutcome::Ok);
+        let reasoned = !got.reasoning.is_empty() || usage.reasoning_tokens > 0;
         Given {
+            ending: Ending { stop, bound: Some(bound), reasoned },
             text: got.text,
             reasoning: Some(got.reasoning).filter(|r| !r.is_empty()),
             calls: got.calls,

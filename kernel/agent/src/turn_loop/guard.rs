@@ -93,7 +93,7 @@ impl Progress<'_> {
             max_output_tokens: most,
         };
         let given = match self.put(question, attempt).await {
-            Ok(given) if !given.text.trim().is_empty() => given,
+            Ok(given) if given.sums_up() => given,
             // It was paid for all the same.
             Ok(given) => Given { text: prompt::NO_SUMMARY.into(), ..given },
             Err(Stop::Model(fault)) => {

@@ -134,6 +134,11 @@ impl Progress<'_> {
             Stop::Blocked(reason) => return AgentResponse::refused(reason),
             _ => stop.reason(),
         };
+        // What could not be gone on with is a part of why it ends.
+        let reason = match self.begun.take() {
+            Some(begun) => begun.before(&reason),
+            None => reason,
+        };
         let report = prompt::report(&reason, self.steps, self.tool_calls, self.last_text.as_deref());
         AgentResponse { content: report, ..AgentResponse::error(class, reason) }
     }

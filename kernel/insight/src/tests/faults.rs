@@ -278,6 +278,18 @@ async fn an_answer_that_was_filtered_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_model_declined_and_calls_that_were_dropped_are_told() {
+    let fault = alone(vec![ends("Not that.", StopReason::Refusal)], vec![]);
+    let said =
+        ["`main` refused the task: Not that.", "`fake/one` declined the task (step 1 of `main`, attempt 1)."];
+    check(fault, &said, RAN).await;
+    let cut = ends("I store it", StopReason::Length { dropped_calls: 2 });
+    let said =
+        ["After step 1 drupe told `main`", "of 2 begun, none has run", "(class `model`)", "the 2 tool calls"];
+    check(alone(vec![cut.clone(), cut], vec![]), &said, RAN).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_empty_answer_is_told() {
     let fault = alone(vec![say("")], vec![]);
     check(fault, &["(class `model`)", "gave an empty answer", "choose another model"], &["turns", "entries"])

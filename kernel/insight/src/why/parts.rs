@@ -146,6 +146,7 @@ fn of_attempt(
     match seen.stop {
         "length" => format!("The answer of `{model}` was cut off at its bound on tokens ({place})."),
         "filter" => format!("The provider's filter ended the answer of `{model}` ({place})."),
+        "refusal" => format!("`{model}` declined the task ({place})."),
         stop => {
             let mut text =
                 format!("`{model}` gave no answer ({place}) after {after}: {}", ended(&excerpt(stop)));

@@ -190,6 +190,7 @@ fn answer(id: &str, step: u32, text: &str, calls: &[&str]) -> Entry {
         usage: Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() },
         cost_usd: None,
         estimated: false,
+        stop: Default::default(),
     }
 }
 

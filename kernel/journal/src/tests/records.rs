@@ -63,6 +63,7 @@ fn entries() -> impl Strategy<Value = Entry> {
                 usage,
                 cost_usd,
                 estimated: true,
+                stop: Default::default(),
             }
         });
     let intents =

@@ -1,0 +1,183 @@
+//! How an answer ended, and what follows: each row of the table in docs/agent-loop.md.
+
+use std::sync::Arc;
+
+use drupe_extension_api::{
+    EffectClass, FailureClass, Message, ResponseStatus, ToolCallRequest, ToolStatus, Usage,
+};
+
+use super::*;
+use crate::*;
+
+const LENGTH: StopReason = StopReason::Length { dropped_calls: 0 };
+
+/// Text and reasoning, and that end.
+fn ends(text: &str, reasoning: &str, stop: StopReason) -> Reply {
+    let usage = Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() };
+    let mut events = Vec::new();
+    if !reasoning.is_empty() {
+        events.push(ModelEvent::Reasoning(reasoning.into()));
+    }
+    if !text.is_empty() {
+        events.push(ModelEvent::Text(text.into()));
+    }
+    events.push(ModelEvent::Done { usage: Some(usage), stop, model: "plays/script".into() });
+    Reply::Gives(events)
+}
+
+/// Plays the n-th of them to the n-th step; steps are told by how much of the conversation there is, so that a run that
+/// goes on after a crash gets the same.
+fn play(replies: Vec<Reply>) -> impl Fn(&Arc<MemoryJournal>, bool) -> Case {
+    move |journal, resumed| {
+        let replies = replies.clone();
+        let mut model = Plays::new(&[]);
+        model.by_request = Some(Box::new(move |request| {
+            let spoken = |m: &&Arc<Message>| !matches!(***m, Message::Tool { .. });
+            let asked = |m: &&Arc<Message>| matches!(&***m, Message::User { .. });
+            let called = |m: &&Arc<Message>| matches!(&***m, Message::Assistant { tool_calls, .. } if !tool_calls.is_empty());
+            let spoken = request.messages.iter().filter(spoken);
+            let step = spoken.filter(|m| asked(m) || called(m)).count() - 1;
+            Some(replies[step].clone())
+        }));
+        let model = Arc::new(model);
+        let tool = Fake::says("a").class(EffectClass::Pure).registered();
+        let agent = looping(definition("main"), &model, [tool]);
+        Case { journal: Arc::clone(journal), resumed, ..Case::new(agent, &model) }
+    }
+}
+
+/// What a person gets of it, also after a cut at any commit.
+async fn check(
+    replies: Vec<Reply>,
+    status: ResponseStatus,
+    class: Option<FailureClass>,
+    says: &[&str],
+    diagnostics: &[&str],
+) -> Seen {
+    let seen = same_after_any_cut(play(replies)).await;
+    assert_eq!((seen.response.status, seen.response.class), (status, class), "{}", seen.response.content);
+    for part in says {
+        assert!(seen.response.content.contains(part), "{} does not say {part}", seen.response.content);
+    }
+    assert_eq!(seen.diagnostics(), diagnostics);
+    seen
+}
+
+const ERROR: (ResponseStatus, Option<FailureClass>) = (ResponseStatus::Error, Some(FailureClass::Model));
+
+#[tokio::test]
+async fn text_that_was_cut_at_its_bound_is_gone_on_with_and_is_one_answer() {
+    let replies = vec![ends("The first half, ", "", LENGTH), say("and the second.")];
+    let seen = check(replies, ResponseStatus::Success, None, &[], &["answer_cut"]).await;
+    assert_eq!(seen.response.content, "The first half, and the second.");
+    assert_eq!(seen.spend.turns, 2);
+    let last = seen.model.requests().pop().expect("it was asked");
+    let Some(Message::User { content }) = last.messages.last().map(|m| &**m) else { panic!("{last:?}") };
+    assert_eq!(*content, prompt::go_on(0));
+}
+
+#[tokio::test]
+async fn text_that_is_cut_twice_in_a_row_is_an_error_with_all_of_it() {
+    let replies = vec![ends("one ", "", LENGTH), ends("two", "", LENGTH)];
+    let says = ["cut off at its bound of 100 on tokens", "`max_output_tokens`", "Last words: one two"];
+    check(replies, ERROR.0, ERROR.1, &says, &["answer_cut"; 2]).await;
+}
+
+#[tokio::test]
+async fn a_call_that_a_cut_took_along_is_called_again_and_what_came_before_it_is_no_answer() {
+    let cut = ends("I will now store your number.", "", StopReason::Length { dropped_calls: 1 });
+    let replies = vec![cut.clone(), call(&[("a", "{}")]), say("stored")];
+    let seen = check(replies, ResponseStatus::Success, None, &[], &["answer_cut"]).await;
+    assert_eq!((seen.response.content.as_str(), seen.statuses()), ("stored", vec![ToolStatus::Ok]));
+    let replies = vec![cut.clone(), cut];
+    let says = ["the tool call that it had begun was dropped and did not run", "bound of 100"];
+    let seen = check(replies, ERROR.0, ERROR.1, &says, &["answer_cut"; 2]).await;
+    assert_eq!(seen.spend.tool_calls, 0);
+    // Nothing but calls came: no message without content goes to the provider.
+    let replies = vec![ends("", "", StopReason::Length { dropped_calls: 2 }), say("done")];
+    let seen = check(replies, ResponseStatus::Success, None, &["done"], &["answer_cut"]).await;
+    let last = seen.model.requests().pop().expect("it was asked");
+    let empty = |m: &Arc<Message>| matches!(&**m, Message::Assistant { content, .. } if content.is_empty());
+    assert!(!last.messages.iter().any(empty));
+    assert!(
+        matches!(&**last.messages.last().expect("one"), Message::User { content } if content.contains("of 2 begun"))
+    );
+}
+
+#[tokio::test]
+async fn reasoning_that_used_the_whole_bound_says_so() {
+    let says = ["bound of 100", "reasoning used all of it", "`max_output_tokens`"];
+    check(vec![ends("", "hm", LENGTH)], ERROR.0, ERROR.1, &says, &["answer_cut"]).await;
+    let says = ["no word of an answer came"];
+    check(vec![ends("", "", LENGTH)], ERROR.0, ERROR.1, &says, &["answer_cut"]).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_gone_on_with_names_the_cut_and_the_limit() {
+    let mut main = definition("main");
+    main.limits.max_turns = 1;
+    let cut = ends("half", "", StopReason::Length { dropped_calls: 3 });
+    let seen = Case::defined(main, &[cut], []).run().await;
+    assert_eq!(seen.response.class, Some(FailureClass::Budget));
+    let error = seen.response.error.as_deref().unwrap_or_default();
+    for part in ["bound of 100", "the 3 tool calls that it had begun were dropped", "`max_turns`"] {
+        assert!(error.contains(part), "{error}");
+    }
+    assert!(seen.response.content.contains("Last words: half"), "{}", seen.response.content);
+    assert_eq!(seen.exceeded(), ["max_turns"]);
+}
+
+#[tokio::test]
+async fn what_a_filter_cut_off_is_an_error_with_the_text_so_far() {
+    let says = ["the provider's filter cut the answer of model `plays/script` off", "Last words: half"];
+    let cut = StopReason::Filter { dropped_calls: 0 };
+    check(vec![ends("half", "", cut)], ERROR.0, ERROR.1, &says, &["answer_filtered"]).await;
+    let says = ["off; the tool call that it had begun was dropped and did not run"];
+    let cut = StopReason::Filter { dropped_calls: 1 };
+    check(vec![ends("", "", cut)], ERROR.0, ERROR.1, &says, &["answer_filtered"]).await;
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_model_is_a_refusal_in_its_words() {
+    let refused = (ResponseStatus::Refused, Some(FailureClass::Refused));
+    let seen = check(vec![ends("Not that.", "", StopReason::Refusal)], refused.0, refused.1, &[], &[]).await;
+    assert_eq!(
+        (seen.response.content.as_str(), seen.response.error.as_deref()),
+        ("Not that.", Some("Not that."))
+    );
+    let says = ["model `plays/script` declined the task without a word"];
+    check(vec![ends("", "", StopReason::Refusal)], refused.0, refused.1, &says, &[]).await;
+    let root = [call(&[("agent_sub", r#"{"task": "t"}"#)]), say("done")];
+    let sub = [ends("Not that.", "", StopReason::Refusal)];
+    let model = Arc::new(Plays::new(&[("main", &root), ("sub", &sub)]));
+    let sub = looping(definition("sub"), &model, []);
+    let seen = Case::new(looping(definition("main"), &model, [as_tool(&sub)]), &model).run().await;
+    assert_eq!((seen.response.content.as_str(), seen.statuses()), ("done", vec![ToolStatus::Refused]));
+    assert!(seen.told()[0].contains("Not that."), "{:?}", seen.told());
+}
+
+#[tokio::test]
+async fn no_tool_runs_from_an_answer_that_is_not_whole_whatever_a_provider_gives_out() {
+    let request = ToolCallRequest { call_id: "c".into(), name: "a".into(), arguments: "{}".into() };
+    for (stop, class) in [
+        (StopReason::Filter { dropped_calls: 1 }, FailureClass::Model),
+        (StopReason::Refusal, FailureClass::Refused),
+    ] {
+        let Reply::Gives(mut events) = ends("half", "", stop) else { unreachable!("it gives") };
+        events.insert(0, ModelEvent::ToolCall(request.clone()));
+        let seen = Case::of(&[Reply::Gives(events)], [Fake::says("a").registered()]).run().await;
+        assert_eq!((seen.response.class, seen.spend.tool_calls), (Some(class), 0));
+        let two = seen.response.content.contains("the 2 tool calls");
+        assert_eq!(two, matches!(stop, StopReason::Filter { .. }), "{}", seen.response.content);
+    }
+}
+
+#[tokio::test]
+async fn an_older_record_of_an_answer_is_whole() {
+    let line = r#"{"entry": "answer", "invocation": "r", "step": 1, "message": {"role": "assistant", "content": "done"},
+                   "model": "m", "usage": {}, "cost_usd": null}"#;
+    let entry: Entry = serde_json::from_str(line).expect("a record");
+    let Entry::Answer { stop, .. } = &entry else { panic!("{entry:?}") };
+    assert!(stop.is_whole());
+    assert!(!serde_json::to_string(&entry).expect("it is JSON").contains("stop"), "and costs no bytes");
+}

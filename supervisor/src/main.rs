@@ -10,6 +10,7 @@ mod supervise;
 use std::{collections::BTreeMap, env, io, io::Write, path::Path, process::ExitCode};
 
 use clap::Parser;
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use supervise::KernelArguments;
 
 /// What drupe gives to a kernel that it starts.
@@ -19,6 +20,7 @@ enum Kernel {
 }
 
 fn main() -> ExitCode {
+    undumpable();
     // A confined program must not pay for, or inherit, anything that is done for the others.
     let mut args = env::args_os();
     let verb = args.nth(1);
@@ -39,6 +41,14 @@ fn main() -> ExitCode {
         return ExitCode::from(run_kernel(arguments));
     }
     cli::main(environment())
+}
+
+/// Memory of every role may hold keys: it is written to no file when a process crashes, and shown to no other process of
+/// the same user. First of all, since `exec` takes the second part back.
+fn undumpable() {
+    // Lowering a limit and giving up a right are allowed to everybody; there would be nothing to do about a refusal.
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 /// The kernel's process: its three descriptors are taken before anything is opened.

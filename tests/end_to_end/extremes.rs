@@ -92,10 +92,13 @@ impl Scene {
     }
 }
 
-/// Memory of a process in KiB, what it shares with others in part.
+/// Memory of a process in KiB, what it shares with others in part. That is shown to the system's administrator alone,
+/// whose processes these rarely are: others see all of it.
 fn pss(pid: u64) -> u64 {
-    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).expect("the kernel's memory");
-    let line = rollup.lines().find(|line| line.starts_with("Pss:")).expect("its share");
+    let shown = ["smaps_rollup", "status"].map(|file| fs::read_to_string(format!("/proc/{pid}/{file}")));
+    let shown = shown.into_iter().find_map(Result::ok).expect("the kernel's memory");
+    let line =
+        shown.lines().find(|line| line.starts_with("Pss:") || line.starts_with("VmRSS:")).expect("its share");
     line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("a number")
 }
 

@@ -163,12 +163,16 @@ impl Record {
         self.exits.truncate(EXITS);
     }
 
-    /// Replaces a file so that a reader, or a crash, finds the old or the new one.
+    /// Replaces a file so that a reader, a crash or a power loss finds the old or the new one, whole.
     fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let fresh = self.folder.join(format!("{name}.new"));
         let options = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh);
-        options?.write_all(bytes)?;
-        fs::rename(&fresh, self.folder.join(name))
+        let mut file = options?;
+        file.write_all(bytes)?;
+        // The content before the name, and the name before anybody relies on it.
+        file.sync_all()?;
+        fs::rename(&fresh, self.folder.join(name))?;
+        fs::File::open(&self.folder)?.sync_all()
     }
 
     fn log(&self) -> PathBuf {

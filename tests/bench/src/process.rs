@@ -188,7 +188,8 @@ impl Stat {
 
 /// Memory of a process in megabytes: its own pages, and of shared ones its part.
 pub fn pss_mb(pid: u32) -> Result<f64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))
+        .context("drupe's processes show this to root alone: measure as root")?;
     let line = text.lines().find_map(|l| l.strip_prefix("Pss:")).context("smaps_rollup without Pss")?;
     let kilobytes: f64 = line.trim().trim_end_matches("kB").trim().parse()?;
     Ok(kilobytes * 1024.0 / 1e6)

@@ -47,6 +47,7 @@ pub use settings::{
     ScopeLimitsConfig, Sources, ToolSearchConfig, default_file, load_config,
 };
 pub use source::read_text_file;
+pub use visible::acts;
 
 /// The orchestrator's instructions where `orchestrator.instructions` says nothing: a minijinja template.
 pub const ORCHESTRATOR_PROMPT: &str = include_str!("../prompts/orchestrator.jinja2");

@@ -34,10 +34,11 @@ pub(crate) fn masked(line: &str) -> String {
     shown
 }
 
-/// Control characters, and those that turn the direction of what follows.
-fn acts(letter: char) -> bool {
+/// Whether a terminal acts on a character in place of showing it: control characters, and those that turn the direction
+/// of what follows.
+pub fn acts(letter: char) -> bool {
     letter.is_control()
-        || matches!(letter, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
+        || matches!(letter, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}')
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use super::{
     client::{Client, ClientError, Pauses, answer},
     console::Console,
     failure::{Failure, status},
+    hangup,
     models::{self, offline_notice},
     start,
     wait::{Interrupt, Wait},
@@ -88,6 +89,7 @@ impl Ask {
         }
         let submit = self.submit(context)?;
         let interrupt = Interrupt::take()?;
+        hangup::watch(&interrupt, || {})?;
         let _started = start::ensure(context, &interrupt, self.keep)?;
         if self.model.is_none()
             && let Some(notice) = offline_notice(&context.daemon())
@@ -303,7 +305,9 @@ impl<'a> Waiting<'a> {
         }
         loop {
             match client.receive()? {
-                Some(reply) if reply.id == asked => return Ok(Ok(answer(reply.body)?)),
+                Some(reply) if reply.id == asked => {
+                    return Ok(Ok(answer(reply.body).map_err(|error| client.refusal(error))?));
+                }
                 Some(reply) => {
                     if let ReplyBody::Event(event) = reply.body {
                         self.seen = self.seen.max(event.seq);

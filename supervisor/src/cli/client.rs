@@ -12,7 +12,10 @@ use std::{
 
 use drupe_extension_api::{
     Event, Fault, FaultCode, SessionId,
-    control::{CONTROL_VERSION, EventsSubscribe, Hello, Reply, ReplyBody, Request, Welcome, method},
+    control::{
+        CONTROL_VERSION, DaemonState, EventsSubscribe, Hello, Reply, ReplyBody, Request, Status, Welcome,
+        method,
+    },
 };
 use drupe_link::{ControlToken, Home, TokenError};
 use serde::{Serialize, de::DeserializeOwned};
@@ -50,6 +53,8 @@ pub enum ClientError {
     Lost(String),
     /// The daemon's answer.
     Fault(Fault),
+    /// The same of a kernel that is well: it will not answer otherwise in a moment.
+    Refused(Fault),
 }
 
 impl ClientError {
@@ -57,8 +62,8 @@ impl ClientError {
     pub fn passes(&self) -> bool {
         match self {
             Self::Lost(_) => true,
-            Self::Fault(fault) => matches!(fault.code, FaultCode::Unavailable | FaultCode::Busy),
-            Self::Absent | Self::Forbidden(_) => false,
+            Self::Fault(fault) => transient(fault),
+            Self::Absent | Self::Forbidden(_) | Self::Refused(_) => false,
         }
     }
 
@@ -74,7 +79,7 @@ impl ClientError {
                 let message = format!("the daemon of `{}` does not answer: {reason}", home.path().display());
                 Failure::new(status::LATER, message).help("`drupe status` shows what it is doing")
             }
-            Self::Fault(fault) => fault.into(),
+            Self::Fault(fault) | Self::Refused(fault) => fault.into(),
         }
     }
 }
@@ -85,6 +90,7 @@ pub struct Client {
     stream: BufReader<UnixStream>,
     line: Vec<u8>,
     next: u64,
+    interrupt: Option<Interrupt>,
     /// Whether a kernel answers, and not the supervisor in its place.
     pub kernel: bool,
 }
@@ -101,11 +107,32 @@ impl Client {
         })?;
         stream.set_read_timeout(Some(TICK)).map_err(lost)?;
         stream.set_write_timeout(Some(PATIENCE)).map_err(lost)?;
-        let mut client = Self { stream: BufReader::new(stream), line: Vec::new(), next: 1, kernel: false };
+        let stream = BufReader::new(stream);
+        let mut client = Self { stream, line: Vec::new(), next: 1, interrupt: None, kernel: false };
         let hello = Hello { token: token.reveal().to_owned(), version: CONTROL_VERSION };
         let welcome: Welcome = client.call(method::HELLO, &hello)?;
         client.kernel = welcome.from == "kernel";
         Ok(client)
+    }
+
+    /// Gives up waiting when the user does.
+    #[must_use]
+    fn heeding(self, interrupt: Option<&Interrupt>) -> Self {
+        Self { interrupt: interrupt.cloned(), ..self }
+    }
+
+    /// Tells a refusal from an answer that may be another one in a moment: a kernel that begins or ends has no time now, one
+    /// that is ready means what it says.
+    pub fn refusal(&mut self, error: ClientError) -> ClientError {
+        match error {
+            ClientError::Fault(fault) if self.kernel && transient(&fault) => {
+                match self.call::<Status>(method::STATUS, &Value::Null) {
+                    Ok(status) if status.state == DaemonState::Ready => ClientError::Refused(fault),
+                    _ => ClientError::Fault(fault),
+                }
+            }
+            error => error,
+        }
     }
 
     /// Sends a request; its number.
@@ -160,6 +187,9 @@ impl Client {
         while Instant::now() < deadline {
             match self.receive()? {
                 Some(Reply { id: of, body }) if of == id || of == 0 => return answer(body),
+                _ if self.interrupt.as_ref().is_some_and(Interrupt::waits) => {
+                    return Err(ClientError::Lost("it was not waited for".into()));
+                }
                 _ => {}
             }
         }
@@ -202,6 +232,10 @@ pub fn answer<T: DeserializeOwned>(body: ReplyBody) -> Result<T, ClientError> {
             Err(ClientError::Fault(Fault::internal("an event came in place of an answer")))
         }
     }
+}
+
+fn transient(fault: &Fault) -> bool {
+    matches!(fault.code, FaultCode::Unavailable | FaultCode::Busy)
 }
 
 fn lost(error: io::Error) -> ClientError {
@@ -247,13 +281,18 @@ impl<'a> Daemon<'a> {
 
     /// Asks once, whoever answers.
     pub fn once<T: DeserializeOwned>(&self, method: &str, params: &impl Serialize) -> Result<T, ClientError> {
-        Client::connect(self.home)?.call(method, params)
+        let mut client = self.connect()?;
+        client.call(method, params).map_err(|error| client.refusal(error))
+    }
+
+    fn connect(&self) -> Result<Client, ClientError> {
+        Ok(Client::connect(self.home)?.heeding(self.interrupt))
     }
 
     /// Asks once for what must not be repeated by itself: it lets extensions begin to work, which takes a while, and
     /// which may end the kernel.
     pub fn decide<T: DeserializeOwned>(&self, method: &str, params: &impl Serialize) -> Result<T, Failure> {
-        let decided = Client::connect(self.home).and_then(|mut c| c.call_within(DECISION, method, params));
+        let decided = self.connect().and_then(|mut c| c.call_within(DECISION, method, params));
         decided.map_err(|error| match error {
             ClientError::Lost(reason) => {
                 let message = format!("the kernel ended while it did that: {reason}");
@@ -303,7 +342,7 @@ impl<'a> Daemon<'a> {
     ) -> Result<(), Failure> {
         let mut ask = EventsSubscribe { session: session.clone(), after: 0, follow: false };
         self.persist(|| {
-            let mut client = Client::connect(self.home)?;
+            let mut client = self.connect()?;
             client.send(method::EVENTS_SUBSCRIBE, &ask)?;
             client.each_event(|event| {
                 ask.after = ask.after.max(event.seq);

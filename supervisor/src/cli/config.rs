@@ -82,7 +82,7 @@ fn show(facts: Facts, context: &Context) -> Result<(), Failure> {
     let row = |value: &drupe_config::EffectiveValue| {
         let shown = match &value.value {
             Value::String(text) => plain(text).replace('\n', "\\n"),
-            other => other.to_string(),
+            other => plain(&other.to_string()),
         };
         vec![value.key.clone(), shown, format!("# {}", value.origin)]
     };
@@ -108,5 +108,5 @@ fn path(facts: Facts, context: &Context) -> Result<(), Failure> {
             .console
             .remark("the file does not exist, so built-in defaults hold; `drupe config template` prints one");
     }
-    context.console.print(&file.display().to_string())
+    context.console.print(&context.console.harmless(&file.display().to_string()))
 }

@@ -8,6 +8,7 @@ use std::{
     os::fd::BorrowedFd,
 };
 
+use drupe_config::acts;
 use serde::Serialize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -98,8 +99,17 @@ impl Console {
         self.print(&signs(text, self.bare))
     }
 
-    /// Writes text to the standard output; a newline is added where it has none at its end.
+    /// Writes text to the standard output; a newline is added where it has none at its end. Its colours are ours, nothing
+    /// in it that turns the direction of text is.
     pub fn print(&self, text: &str) -> Result<(), Failure> {
+        let straight: String;
+        let turns = |c: char| acts(c) && !c.is_control();
+        let text = if self.terminal && text.contains(turns) {
+            straight = text.chars().filter(|c| !turns(*c)).collect();
+            &straight
+        } else {
+            text
+        };
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
         if !text.ends_with('\n') {
@@ -179,17 +189,17 @@ pub fn signs(text: &str, bare: bool) -> Cow<'_, str> {
 
 /// Text of others without what a terminal would obey.
 pub fn plain(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+    text.chars().filter(|c| !acts(*c) || matches!(c, '\n' | '\t')).collect()
 }
 
-/// JSON with every control character in it as an escape: JSON itself leaves some of them as they are.
+/// JSON with every character in it that a terminal acts on as an escape: JSON itself leaves some of them as they are.
 fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
         match c {
             // Those of the layout; within a string they are escapes.
             '\n' => text.push(c),
-            c if c.is_control() => text.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c if acts(c) => text.push_str(&format!("\\u{:04x}", u32::from(c))),
             c => text.push(c),
         }
     }
@@ -244,7 +254,7 @@ pub fn cut(text: &str, columns: usize) -> String {
 /// end is shown as `↵`. However long the text is, only what is shown of it is looked at.
 pub fn end(text: &str, columns: usize) -> String {
     let mut left = columns;
-    let shown = text.chars().rev().filter(|c| !c.is_control() || *c == '\n');
+    let shown = text.chars().rev().filter(|c| !acts(*c) || *c == '\n');
     let shown = shown.map(|c| if c == '\n' { '↵' } else { c });
     let fits = |c: &char| {
         let wide = c.width().unwrap_or(0);
@@ -306,6 +316,9 @@ mod tests {
     #[test]
     fn what_others_wrote_cannot_command_the_terminal() {
         assert_eq!(plain("a\x1b[2Jb\u{9b}31m\r\n\tc\x07"), "a[2Jb31m\n\tc");
+        assert_eq!(plain("rm \u{202e}txt.\u{2066}a\u{2069}\u{200f}"), "rm txt.a");
+        assert_eq!(end("rm \u{202e}txt", 80), "rm txt");
+        assert_eq!(escaped("\"\u{202e}\""), "\"\\u202e\"");
         assert_eq!(short("a \n b\tc", 80), "a b c");
         assert_eq!(short("äöüäöü", 4), "äöü…");
     }

@@ -26,6 +26,7 @@ mod client;
 mod console;
 mod failure;
 mod figures;
+mod hangup;
 mod home;
 mod models;
 mod start;

@@ -14,11 +14,12 @@ use std::{
 
 use drupe_extension_api::control::{DaemonState, Status, method};
 use drupe_link::Home;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::{
     Context,
-    client::{ClientError, Daemon},
+    client::ClientError,
     failure::{Failure, status},
     wait::{Interrupt, Wait},
 };
@@ -48,7 +49,7 @@ pub fn ensure<'a>(
     interrupt: &Interrupt,
     keep: bool,
 ) -> Result<Option<Started<'a>>, Failure> {
-    match context.daemon().once::<Status>(method::STATUS, &Value::Null) {
+    match context.daemon().heeding(interrupt).once::<Status>(method::STATUS, &Value::Null) {
         Err(ClientError::Absent) => {}
         Err(error) if !error.passes() => return Err(error.into_failure(&context.home)),
         // It runs; what is asked next waits for it where it must.
@@ -75,7 +76,7 @@ pub fn ensure<'a>(
     let mut started = Started { context, interrupt: interrupt.clone(), child, keep: false };
     let mut wait = Wait::new(context.console, None);
     loop {
-        let found = context.daemon().once::<Status>(method::STATUS, &Value::Null);
+        let found = context.daemon().heeding(interrupt).once::<Status>(method::STATUS, &Value::Null);
         if found.is_ok_and(|status| status.state == DaemonState::Ready) {
             started.keep = keep;
             return Ok(Some(started));
@@ -138,14 +139,14 @@ fn readable(line: &str) -> String {
 
 impl Started<'_> {
     fn stop(&mut self) -> Result<(), Failure> {
-        let daemon: Daemon<'_> = self.context.daemon();
         let mut wait = Wait::new(self.context.console, None);
-        let mut asked = false;
+        if self.child.try_wait()?.is_none() {
+            // It hears this whatever became of its socket.
+            let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        }
         while self.child.try_wait()?.is_none() {
-            // One that does not listen yet is asked again.
-            asked = asked || daemon.once::<Value>(method::STOP, &Value::Null).is_ok();
             // It ends by itself once it was asked.
-            if asked && self.interrupt.came() {
+            if self.interrupt.came() || self.interrupt.leaving() {
                 return Ok(());
             }
             wait.pause("stopping the daemon after its running turns", LOOK);

@@ -136,6 +136,39 @@ fn verbs_ask_what_was_typed() {
     check("session show gone", 1, &[(method::SESSIONS_SHOW, json!({"id": "gone"}))]);
 }
 
+/// A kernel that is ready and cannot write its journal.
+fn full(asked: &str, params: &Value) -> Vec<ReplyBody> {
+    match asked {
+        method::TURN_SUBMIT | method::RESTART | method::SESSIONS_STOP | method::BUS_DROP => {
+            vec![ReplyBody::Error(Fault::new(FaultCode::Unavailable, "the disk is full"))]
+        }
+        _ => answer(asked, params),
+    }
+}
+
+/// The same that cannot read it either.
+fn broken(asked: &str, params: &Value) -> Vec<ReplyBody> {
+    match asked {
+        method::TURN_WAIT => vec![ReplyBody::Error(Fault::new(FaultCode::Unavailable, "it is damaged"))],
+        _ => answer(asked, params),
+    }
+}
+
+#[test]
+fn what_a_kernel_that_is_ready_refuses_is_said_at_once_and_not_asked_again() {
+    for (line, refused, daemon) in [
+        ("ask x", method::TURN_SUBMIT, full as super::fake::Answer),
+        ("restart", method::RESTART, full),
+        ("session stop s", method::SESSIONS_STOP, full),
+        ("bus dead drop 1", method::BUS_DROP, full),
+        ("ask x", method::TURN_WAIT, broken),
+    ] {
+        let fake = Fake::start(daemon);
+        assert_eq!(run(&fake, line), 75, "{line}");
+        assert_eq!(fake.asked().iter().filter(|(method, _)| method == refused).count(), 1, "{line}");
+    }
+}
+
 #[test]
 fn ask_wants_the_whole_turn_only_for_the_object() {
     for (line, brief) in

@@ -20,6 +20,9 @@ use super::{
 /// What ends sooner than this is not worth a line.
 const SHOWN_AFTER: Duration = Duration::from_millis(300);
 
+/// What ends sooner is not worth a line of a log.
+const SAID_AFTER: Duration = Duration::from_secs(3);
+
 /// Columns of `…` where it is not one.
 const SIGN: usize = 3;
 
@@ -48,6 +51,16 @@ impl Interrupt {
         register(SIGTERM, flag)
     }
 
+    /// It is time to leave: nobody is there any more.
+    pub fn leave(&self) {
+        self.leave.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether one of the two waits to be heeded.
+    pub fn waits(&self) -> bool {
+        self.leaving() || self.interrupt.load(Ordering::Relaxed)
+    }
+
     /// Whether Ctrl-C came since this was last asked.
     pub fn came(&self) -> bool {
         self.interrupt.swap(false, Ordering::Relaxed)
@@ -73,12 +86,14 @@ pub struct Wait {
     began: Instant,
     most: Option<Duration>,
     shown: bool,
+    /// What was said where nobody watches.
+    said: Option<String>,
 }
 
 impl Wait {
     /// A wait that lasts at most so long, if anything is said about it.
     pub fn new(console: Console, most: Option<Duration>) -> Self {
-        Self { console, began: Instant::now(), most, shown: false }
+        Self { console, began: Instant::now(), most, shown: false, said: None }
     }
 
     /// How long it has lasted.
@@ -107,9 +122,15 @@ impl Wait {
         let _ = write!(err, "\r\x1b[2K{}", signs(&line, self.console.bare_err)).and_then(|()| err.flush());
     }
 
-    /// Shows `what`, then sleeps for a moment.
+    /// Shows `what`, then sleeps for a moment. It is said once where nobody watches, so that a log does not stand still
+    /// without a word.
     pub fn pause(&mut self, what: &str, moment: Duration) {
         self.show(what);
+        let unsaid = !self.console.watched && self.said.as_deref() != Some(what);
+        if unsaid && self.elapsed() >= SAID_AFTER {
+            self.said = Some(what.to_owned());
+            self.console.remark(what);
+        }
         thread::sleep(moment);
     }
 

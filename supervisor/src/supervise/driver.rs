@@ -195,7 +195,9 @@ impl Driver {
         let signals = self.signals.received();
         self.events.extend(std::iter::repeat_n(Event::Terminate, signals.terminate));
         if signals.reload > 0 {
-            self.events.push_back(Event::Reload);
+            // The same signal says that the terminal is closed in which the daemon was started.
+            let closed = self.options.human_log && output.is_hung_up();
+            self.events.push_back(if closed { Event::Terminate } else { Event::Reload });
         }
         let exit = self.kernel.as_mut().and_then(Kernel::exit);
         if self.muted.is_none_or(|until| until <= now) || exit.is_some() {

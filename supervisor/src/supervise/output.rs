@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use drupe_config::acts;
 use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -60,6 +61,7 @@ impl Output {
         };
         let now = Timestamp::now();
         let line = if self.human {
+            let text: String = text.chars().filter(|c| !acts(*c)).collect();
             format!("{now:.6} {name:>5} supervisor: {text}\n")
         } else {
             let fields = serde_json::json!({ "message": text });
@@ -90,6 +92,14 @@ impl Output {
     /// What to wait for until it can be written to, if there is anything to write.
     pub fn wanted(&self) -> Option<BorrowedFd<'_>> {
         self.sink.as_ref().filter(|_| !self.pending.is_empty()).map(AsFd::as_fd)
+    }
+
+    /// Whether nobody can read any more.
+    pub fn is_hung_up(&self) -> bool {
+        let Some(sink) = &self.sink else { return true };
+        let mut fds = [PollFd::new(sink, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
     }
 
     /// Writes what can be written without waiting.

@@ -34,6 +34,7 @@ use super::{
     Context,
     client::TICK,
     failure::{Failure, status},
+    hangup,
     models::offline_notice,
     start,
     wait::Interrupt,
@@ -92,7 +93,8 @@ fn over_a_pipe(
     session: SessionId,
     agent: Option<AgentId>,
 ) -> Result<u8, Failure> {
-    if let Some(notice) = offline_notice(&context.daemon()) {
+    hangup::watch(interrupt, || {})?;
+    if let Some(notice) = offline_notice(&context.daemon().heeding(interrupt)) {
         context.console.remark(notice);
     }
     let screen = Arc::new(Mutex::new(Screen::new(context.console, Mode::Pipe, Paper::default())));

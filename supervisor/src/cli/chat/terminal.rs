@@ -20,6 +20,7 @@ use crate::cli::{
     client::Daemon,
     console::Style,
     failure::{Failure, status},
+    hangup,
     models::offline_notice,
     wait::Interrupt,
 };
@@ -35,6 +36,11 @@ pub fn converse(
     let screen = Arc::new(Mutex::new(Screen::new(context.console, Mode::Free, Paper::default())));
     greet(&context.daemon().heeding(interrupt), &session, &screen)?;
     let on_gone = Arc::new(editor.breaker());
+    let leave = editor.breaker();
+    hangup::watch(interrupt, move || {
+        leave();
+        hangup::silence_stdin();
+    })?;
     let mut talk = Talk::join(context, interrupt, session, agent, Arc::clone(&screen), Some(on_gone))?;
     let mut leaving = false;
     loop {
@@ -49,6 +55,10 @@ pub fn converse(
         locked(&screen).set_mode(Mode::Free);
         // A Ctrl-C that came between the editor and the screen is about neither.
         interrupt.came();
+        if interrupt.leaving() {
+            // What a closed terminal did to the editor is no fault.
+            return Ok(status::INTERRUPTED);
+        }
         let line = match typed? {
             Typed::Line(line) => line,
             Typed::End => return Ok(0),
@@ -60,7 +70,6 @@ pub fn converse(
             }
             Typed::Broken => match talk.gone() {
                 Some(failure) => return Err(failure),
-                None if interrupt.leaving() => return Ok(status::INTERRUPTED),
                 None => continue,
             },
         };

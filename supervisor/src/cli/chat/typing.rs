@@ -3,6 +3,7 @@
 //! Less than the line editor, which has the terminal when no turn runs: no history and no cursor keys. What is not sent
 //! goes on in the editor.
 
+use drupe_config::acts;
 use drupe_extension_api::control::MAX_REQUEST;
 
 use super::commands::COMMANDS;
@@ -137,7 +138,7 @@ impl Line {
             Ok(text) => {
                 self.bytes.clear();
                 // Those of two bytes that are orders to a terminal.
-                text.chars().next().filter(|c| !c.is_control()).map_or(Key::Nothing, |c| self.add(c))
+                text.chars().next().filter(|c| !acts(*c)).map_or(Key::Nothing, |c| self.add(c))
             }
             // More of it comes.
             Err(error) if error.error_len().is_none() => Key::Nothing,
@@ -224,6 +225,7 @@ mod tests {
     #[test]
     fn orders_to_a_terminal_are_no_text() {
         check("a\u{9b}2Jb\u{85}\u{7f}c".as_bytes(), &[], "a2Jc");
+        check("a\u{202e}b".as_bytes(), &[], "ab");
         check("\x1b[200~a\u{9d}0;x\x07\x01\x1b[201~b".as_bytes(), &[], "a0;xb");
     }
 

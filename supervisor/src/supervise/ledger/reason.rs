@@ -52,6 +52,6 @@ pub fn list(names: &[String]) -> String {
 
 /// Cut, and without what would disturb a terminal or a line of a log.
 pub fn plain(text: &str, most: usize) -> String {
-    let text: String = text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect();
+    let text: String = text.chars().map(|char| if drupe_config::acts(char) { ' ' } else { char }).collect();
     text[..text.floor_char_boundary(most)].to_owned()
 }

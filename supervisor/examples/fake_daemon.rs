@@ -13,7 +13,10 @@ use std::{
     ffi::OsString,
     fs,
     io::{BufRead, BufReader, Write},
-    os::unix::net::{UnixListener, UnixStream},
+    os::{
+        fd::OwnedFd,
+        unix::net::{UnixListener, UnixStream},
+    },
     path::PathBuf,
     process::exit,
     sync::{
@@ -234,6 +237,8 @@ fn answer(stream: UnixStream, asked: &Sender<Ask>, told: &Mutex<serde_json::Valu
             method::STATUS => std::process::id().into(),
             // What the supervisor said at the start, with the latest verdicts.
             "told" => told.lock().expect("no panic").clone(),
+            // What code in the kernel may leave behind: a process that holds the client's connection.
+            "orphan" => orphan(&writer).into(),
             // Proof for a test that the kernel holds nothing which it should not.
             "descriptors" => descriptors().into(),
             _ => serde_json::Value::Null,
@@ -252,6 +257,13 @@ fn answer(stream: UnixStream, asked: &Sender<Ask>, told: &Mutex<serde_json::Valu
         };
         let _ = ask.map(|ask| asked.send(ask));
     }
+}
+
+fn orphan(connection: &UnixStream) -> u32 {
+    let held: OwnedFd = connection.try_clone().expect("a socket can be copied").into();
+    #[expect(clippy::disallowed_methods, reason = "it stands for what code in a kernel does")]
+    let mut sleep = std::process::Command::new("sleep");
+    sleep.arg("600").stdin(held).spawn().expect("it starts").id()
 }
 
 fn descriptors() -> Vec<String> {

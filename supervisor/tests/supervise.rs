@@ -113,8 +113,12 @@ fn example() -> PathBuf {
 }
 
 fn command(folder: &tempfile::TempDir, script: &str) -> Command {
+    command_of(&example(), folder, script)
+}
+
+fn command_of(program: &std::path::Path, folder: &tempfile::TempDir, script: &str) -> Command {
     let log = fs::OpenOptions::new().append(true).create(true).open(folder.path().join("stderr"));
-    let mut command = Command::new(example());
+    let mut command = Command::new(program);
     command.arg("run").arg("--home").arg(folder.path().join("home")).arg("--script").arg(script);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.expect("a file"));
     command
@@ -195,6 +199,32 @@ fn a_killed_kernel_is_started_again_and_recorded() {
     );
     assert_eq!(exits[0]["crash"], true);
     assert_eq!(daemon.log("start").len(), 2);
+}
+
+#[test]
+fn what_a_kernel_leaves_of_its_group_ends_with_it_and_its_clients_see_the_end() {
+    let daemon = Daemon::serving("serve");
+    let mut client = daemon.client();
+    let orphan = client.ask("orphan").expect("it agrees").as_i64().expect("a process id");
+    kill_process(daemon.kernel(), Signal::KILL).expect("it runs");
+    let mut rest = String::new();
+    assert_eq!(client.reader.read_line(&mut rest).expect("no wait"), 0, "{rest}");
+    let orphan = Pid::from_raw(orphan as i32).expect("a process id");
+    eventually("the orphan ends", || gone(orphan));
+}
+
+#[test]
+fn a_kernel_is_started_again_while_the_program_is_being_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("drupe");
+    fs::copy(example(), &program).expect("a copy");
+    let process = command_of(&program, &folder, "serve").spawn().expect("it starts");
+    let home = Home::new(folder.path().join("home")).expect("a path");
+    let daemon = Daemon { folder, home, process };
+    let first = daemon.kernel();
+    fs::remove_file(&program).expect("it was there");
+    kill_process(first, Signal::KILL).expect("it runs");
+    eventually("another kernel serves", || (daemon.kernel() != first).then_some(()));
 }
 
 #[test]

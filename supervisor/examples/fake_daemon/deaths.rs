@@ -26,6 +26,8 @@ enum How {
     Exit(i32),
     /// A signal that no handler notes.
     Wordless,
+    /// A signal that it sends itself.
+    Raise(i32),
     /// No end at all; the loop that beats waits for it.
     Hang,
 }
@@ -61,6 +63,7 @@ impl Death {
             How::Fault => drop(raise(SIGSEGV)),
             How::Exit(status) => exit(status),
             How::Wordless => drop(raise(SIGALRM)),
+            How::Raise(signal) => drop(raise(signal)),
             How::Hang => {}
         }
         wait()

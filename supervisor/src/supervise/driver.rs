@@ -18,13 +18,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::{
     Failure, Options,
     control::Control,
-    judge::Culprit,
+    judge::{Blame, Culprit},
     kernel::Kernel,
     output::{Level, Output},
     probe::Probe,
     record::{Entry, Record},
     signals::Signals,
-    state::{Action, Ending, Event, Launch, Phase, State},
+    state::{Action, Ending, Event, Killed, Launch, Phase, State},
 };
 
 mod blaming;
@@ -387,7 +387,15 @@ impl Driver {
         let text = format!("kernel {generation} ended: {}", ending.how);
         output.say(level, &text);
         self.options.notify.iter().for_each(|notify| notify.status(&text));
-        let blame = self.blaming.judge(&ending);
+        let hung = ending.killed.is_some_and(Killed::hung);
+        let blame = match kernel.as_ref().is_some_and(|kernel| kernel.stood_still) && hung {
+            true => {
+                let why = "threads of it were stopped, or waited for a disk: nobody is blamed";
+                self.remark(&format!("kernel {generation} stood still: {why}"), output);
+                Blame::Nobody
+            }
+            false => self.blaming.judge(&ending),
+        };
         let blamed = |culprit: &Culprit| Blamed {
             extension: culprit.extension.clone(),
             operation: culprit.operation.clone(),

@@ -13,7 +13,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM};
 
 use super::state::{Exit, Killed};
 
-/// Code that holds a thread for this long holds up the kernel: it is when the kernel withholds its beat.
+/// A kernel withholds its beat while code of an extension holds a thread for more than a second, and is killed when ten
+/// seconds have passed without one. Several may have taken turns; whoever is there at the end for most of that time is to
+/// blame.
 const OVERDUE: Duration = Duration::from_secs(5);
 /// What people, service managers and the system send. A thread that is at fault dies of other signals.
 const FROM_OUTSIDE: [i32; 5] = [SIGKILL, SIGTERM, SIGINT, SIGHUP, SIGQUIT];
@@ -25,7 +27,7 @@ pub enum Blame {
     Nobody,
     /// This one.
     Certain(Culprit),
-    /// One of these, at least two.
+    /// One of these, or the one that there is.
     Possible(Vec<Culprit>),
 }
 
@@ -65,6 +67,26 @@ pub fn judge(reading: &Reading, exit: Exit, killed: Option<Killed>) -> Blame {
             blame => blame,
         },
     }
+}
+
+/// Who ran at two ends in a row that came as if from outside: no proof, since a process may also end itself that way, but
+/// more than chance. `before` is whom this returned for the end before, and becomes whom it returns for this one.
+pub fn present_again(
+    reading: &Reading,
+    exit: Exit,
+    killed: Option<Killed>,
+    before: &mut Vec<Culprit>,
+) -> Blame {
+    let outside = matches!((exit, killed), (Exit::Signal(signal), None) if FROM_OUTSIDE.contains(&signal));
+    let borrowed = reading.running.iter().filter(|running| outside && !running.own_thread);
+    let now = among(borrowed).culprits().to_vec();
+    let both: Vec<_> = now
+        .iter()
+        .filter(|culprit| before.iter().any(|b| b.is(&culprit.extension, &culprit.hash)))
+        .cloned()
+        .collect();
+    *before = now;
+    if both.is_empty() { Blame::Nobody } else { Blame::Possible(both) }
 }
 
 /// One of them, each named once.

@@ -2,6 +2,8 @@
 
 use std::{
     collections::VecDeque,
+    ffi::OsString,
+    fs,
     io::{self, Read},
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd},
@@ -9,11 +11,15 @@ use std::{
     },
     path::Path,
     process::{Child, ChildStderr, Command, Stdio},
-    time::Instant,
+    thread,
+    time::{Duration, Instant},
 };
 
 use drupe_link::{SupervisorLink, pair};
-use rustix::io::{FdFlags, fcntl_setfd, ioctl_fionbio};
+use rustix::{
+    io::{FdFlags, fcntl_setfd, ioctl_fionbio},
+    process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid},
+};
 
 use super::{Options, arguments::KernelArguments, output::Output, state::Exit};
 
@@ -21,6 +27,9 @@ use super::{Options, arguments::KernelArguments, output::Output, state::Exit};
 const LAST_LINES: usize = 40;
 /// Bytes kept of each.
 const LINE: usize = 300;
+/// How often a kernel that hangs is looked at, and when again: what the disk holds up for longer is no passing wait.
+const LOOKS: u32 = 4;
+const LOOK: Duration = Duration::from_millis(10);
 /// Reads of the kernel's output a round, of 4 KiB each: a flood of it must not keep the supervisor from its work.
 const READS: usize = 16;
 
@@ -30,6 +39,8 @@ pub struct Kernel {
     child: Child,
     stderr: Option<ChildStderr>,
     tail: Tail,
+    /// It was killed while it stood still by no decision of its own code.
+    pub stood_still: bool,
     /// The link to it.
     pub link: SupervisorLink,
     /// Number of its start.
@@ -60,7 +71,7 @@ impl Kernel {
             human_log: options.human_log,
         };
         #[expect(clippy::disallowed_methods, reason = "the supervisor starts the kernel, and nothing else")]
-        let mut command = Command::new(&options.exe);
+        let mut command = Command::new(program(&options.exe));
         command.args(arguments.to_args()).args(&options.kernel_args);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         // These are for the process that systemd started.
@@ -80,7 +91,8 @@ impl Kernel {
         if let Some(stderr) = &stderr {
             ioctl_fionbio(stderr, true)?;
         }
-        Ok(Self { child, stderr, tail: Tail::default(), link, generation, started: Instant::now() })
+        let (tail, stood_still, started) = (Tail::default(), false, Instant::now());
+        Ok(Self { child, stderr, tail, stood_still, link, generation, started })
     }
 
     /// Its process id.
@@ -90,12 +102,19 @@ impl Kernel {
 
     /// Ends it now.
     pub fn kill(&mut self) {
+        self.stood_still = stands_still(self.pid());
         // An error means that it has ended by itself.
         let _ = self.child.kill();
     }
 
-    /// How it ended, if it has.
+    /// How it ended, if it has. What it has left of its group ends with it: a process that code in it made by `fork` holds
+    /// the connections of clients, who would wait for ever.
     pub fn exit(&mut self) -> Option<Exit> {
+        let pid = Pid::from_child(&self.child);
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(pid), look).ok()??;
+        // As long as it is not waited for, the number is no other group's.
+        let _ = kill_process_group(pid, Signal::KILL);
         let status = self.child.try_wait().ok()??;
         Some(match (status.code(), status.signal()) {
             (Some(status), _) => Exit::Status(status),
@@ -132,6 +151,37 @@ impl Kernel {
     pub fn last_lines(&self) -> Vec<String> {
         self.tail.lines()
     }
+}
+
+/// The program, or the one that runs where that file is gone for the time of an upgrade.
+fn program(exe: &Path) -> &Path {
+    if exe.exists() { exe } else { Path::new("/proc/self/exe") }
+}
+
+/// Whether a thread of a process is stopped, or waits for a disk, whenever it is looked at.
+fn stands_still(pid: u32) -> bool {
+    let mut still = held(pid);
+    for _ in 1..LOOKS {
+        if still.is_empty() {
+            return false;
+        }
+        thread::sleep(LOOK);
+        let now = held(pid);
+        still.retain(|thread| now.contains(thread));
+    }
+    !still.is_empty()
+}
+
+/// Its threads that the system does not let run.
+fn held(pid: u32) -> Vec<OsString> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let is_held = |thread: &fs::DirEntry| {
+        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        // The name before it may hold anything.
+        let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+        matches!(state, Some('D' | 'T' | 't'))
+    };
+    threads.filter(is_held).map(|thread| thread.file_name()).collect()
 }
 
 /// The last lines of a stream.

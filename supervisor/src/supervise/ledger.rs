@@ -92,10 +92,15 @@ impl Ledger {
             Blame::Certain(culprit) => self.convict(culprit, how, true, now),
             Blame::Possible(culprits) => {
                 let names: Vec<String> = culprits.iter().map(|culprit| culprit.extension.clone()).collect();
-                let note = format!(
-                    "one of {} ended the kernel: they run in processes of their own until it is known which",
-                    reason::list(&names)
-                );
+                let list = reason::list(&names);
+                let note = match names.len() {
+                    1 => format!(
+                        "{list} ran at two ends of kernels in a row: it runs in a process of its own until it is released"
+                    ),
+                    _ => format!(
+                        "one of {list} ended the kernel: they run in processes of their own until it is known which"
+                    ),
+                };
                 let notes = if self.suspects.suspect(names) { vec![note] } else { Vec::new() };
                 Consequence { quarantined: false, notes }
             }

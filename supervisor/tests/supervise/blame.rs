@@ -174,12 +174,39 @@ fn a_kill_from_outside_is_nobodys_fault() {
 }
 
 #[test]
+fn code_that_ran_at_two_kills_in_a_row_runs_in_a_process_of_its_own_from_then_on() {
+    let daemon = Daemon::serving("serve");
+    let kill = |running: &[&str]| {
+        daemon.die(running, json!({ "raise": Signal::KILL.as_raw() }));
+        daemon.told()["verdicts"]["suspects"].clone()
+    };
+    assert_eq!(kill(&["a initialize", "b tool.call"]), json!([]));
+    assert_eq!(kill(&["c tool.call"]), json!([]));
+    assert_eq!(kill(&["c tool.call", "a initialize"]), json!(["c"]));
+    assert!(daemon.notes().contains("may have been ended by `c` in `tool.call`"), "{}", daemon.notes());
+    // Once it crashes there it is known.
+    daemon.crashed("c", true);
+    daemon.eventually_told("it is left out", |told| quarantined(told) == ["c"]);
+}
+
+#[test]
 fn a_hang_is_laid_to_the_code_that_holds_the_thread() {
     let daemon = Daemon::serving("serve");
     daemon.die(&["slow tool.call"], "hang");
     let exit = &daemon.log("exit")[0];
     assert_eq!(exit["how"], "signal 9 (SIGKILL): no beat for 10 s");
     assert_eq!(exit["blamed"], json!([{ "extension": "slow", "operation": "tool.call" }]));
+}
+
+#[test]
+fn a_kernel_that_is_stopped_in_the_code_of_an_extension_is_killed_and_nobody_is_blamed() {
+    let daemon = Daemon::serving("serve");
+    daemon.die(&["a initialize"], json!({ "raise": Signal::STOP.as_raw() }));
+    let exit = &daemon.log("exit")[0];
+    assert_eq!(exit["how"], "signal 9 (SIGKILL): no beat for 10 s");
+    assert!(exit.get("blamed").is_none(), "{exit}");
+    assert!(quarantined(&daemon.told()).is_empty());
+    assert!(daemon.notes().contains("stood still"));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::Driver;
 use crate::supervise::{
-    judge::{Blame, judge},
+    judge::{Blame, Culprit, judge, present_again},
     ledger::{Consequence, Ledger},
     output::Output,
     record::{Record, is_name},
@@ -25,6 +25,8 @@ pub struct Blaming {
     /// The last kernel had the page, and the page had nothing of earlier ones.
     lent: bool,
     ledger: Ledger,
+    /// Who ran when the last kernel ended as if from outside.
+    present: Vec<Culprit>,
     /// Who ended the last kernel, for people.
     last: Option<String>,
     /// The ledger was changed and not yet written.
@@ -44,7 +46,16 @@ impl Blaming {
             Err(error) => (None, Some(format!("who ends a kernel cannot be told: {error}"))),
         };
         let told = Verdicts::default();
-        let blaming = Self { page, lent: false, ledger, last: None, unsaved: false, untold: false, told };
+        let blaming = Self {
+            page,
+            lent: false,
+            ledger,
+            present: Vec::new(),
+            last: None,
+            unsaved: false,
+            untold: false,
+            told,
+        };
         (blaming, damaged.into_iter().chain(missing).collect())
     }
 
@@ -73,11 +84,17 @@ impl Blaming {
     }
 
     /// Whose fault the end of a kernel was.
-    pub fn judge(&self, ending: &Ending) -> Blame {
+    pub fn judge(&mut self, ending: &Ending) -> Blame {
         let (true, Some(exit), Some(page)) = (ending.crash && self.lent, ending.exit, &self.page) else {
+            self.present.clear();
             return Blame::Nobody;
         };
-        page.read().map_or(Blame::Nobody, |reading| judge(&reading, exit, ending.killed))
+        let Ok(reading) = page.read() else { return Blame::Nobody };
+        let again = present_again(&reading, exit, ending.killed, &mut self.present);
+        match judge(&reading, exit, ending.killed) {
+            Blame::Nobody => again,
+            blame => blame,
+        }
     }
 
     /// Whether it is known of an extension that its code ran when a kernel ended so.
@@ -102,6 +119,9 @@ impl Driver {
         self.blaming.last = match blame {
             Blame::Nobody => None,
             Blame::Certain(_) => Some(format!("kernel {generation} was ended by {}: {how}", names(blame))),
+            Blame::Possible(one) if one.len() == 1 => {
+                Some(format!("kernel {generation} may have been ended by {}: {how}", names(blame)))
+            }
             Blame::Possible(_) => {
                 Some(format!("kernel {generation} was ended by one of {}: {how}", names(blame)))
             }

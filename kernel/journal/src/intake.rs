@@ -1,6 +1,6 @@
 //! Messages come in: each becomes one turn, however often it is sent.
 
-use drupe_extension_api::TurnId;
+use drupe_extension_api::{TurnId, wire::QueueMode};
 use rusqlite::OptionalExtension;
 use uuid::Uuid;
 
@@ -17,7 +17,7 @@ use crate::{
 pub(crate) fn accept(on: &mut Writing<'_>, inbound: &Inbound) -> Result<Accepted, StoreError> {
     if let Some(turn) = known(on, &inbound.channel, &inbound.external_id)? {
         let queued = turns::queued(on.db, &turn)?;
-        return Ok(Accepted { turn, duplicate: true, queued });
+        return Ok(Accepted { turn, duplicate: true, queued, superseded: Vec::new() });
     }
     let session = sessions::add_turn(on, &inbound.session, &inbound.text)?;
     // Ids that grow with time keep the index of turns compact.
@@ -33,6 +33,10 @@ pub(crate) fn accept(on: &mut Writing<'_>, inbound: &Inbound) -> Result<Accepted
     };
     turn.number = turns::insert(on, &turn, inbound, session.last_seq)?;
     on.cache.recorded.insert(turn.number, Recorded::new(inbound.text.clone()));
+    let superseded = match inbound.queue {
+        QueueMode::Interrupt => turns::supersede(on, &turn)?,
+        QueueMode::Followup | QueueMode::Steer => Vec::new(),
+    };
     on.cache.turns.insert(id.clone(), turn.into());
     let queued = QueuedTurn {
         turn: id.clone(),
@@ -43,9 +47,10 @@ pub(crate) fn accept(on: &mut Writing<'_>, inbound: &Inbound) -> Result<Accepted
         correlation: inbound.correlation.clone(),
         selected: session.agent,
         earlier_turns: session.turns,
+        cancelled: None,
     };
     on.change(Change::Accepted(queued.clone().into()));
-    Ok(Accepted { turn: id, duplicate: false, queued: Some(queued) })
+    Ok(Accepted { turn: id, duplicate: false, queued: Some(queued), superseded })
 }
 
 fn known(on: &Writing<'_>, channel: &str, external_id: &str) -> Result<Option<TurnId>, StoreError> {

@@ -23,6 +23,8 @@ const TEXT: usize = 16 * 1024;
 pub(crate) enum Change {
     Accepted(Box<QueuedTurn>),
     Begun(TurnId, InvocationId, CorrelationId),
+    /// It is to end, and why.
+    Cancelled(TurnId, String),
     Ended(Box<Ended>),
     /// It has changed otherwise, or its end is not known in full.
     Changed(TurnId),
@@ -94,6 +96,11 @@ impl Recent {
                     // One column holds both: it is read as the message's, too.
                     open.inbound.correlation = Some(correlation.clone());
                     (open.root, open.correlation) = (Some(root), Some(correlation));
+                }
+            }
+            Change::Cancelled(turn, why) => {
+                if let Some(open) = self.open.get(&turn) {
+                    open.cancelled.get_or_insert(why);
                 }
             }
             Change::Ended(ended) => {

@@ -3,8 +3,8 @@
 //! | table | a row is | key |
 //! |---|---|---|
 //! | `meta` | a fact about the file, such as that a kernel has it open | `key` |
-//! | `sessions` | a conversation, the agent that its user chose | `number`; `id` unique |
-//! | `turns` | a message and what it sets off: queued until `started_ms`, begun `starts` times, open until `finished_ms`; then its response, spend, remarks and snapshot. Its log is after `after_seq` and up to `until_seq` | `number`, in order of acceptance; `id` unique; (`channel`, `external_id`) unique |
+//! | `sessions` | a conversation, the agent that its user chose; positions of its log are given after `least_seq` | `number`; `id` unique |
+//! | `turns` | a message and what it sets off: queued until `started_ms`, begun `starts` times, open until `finished_ms`, and to end without going on where it is `cancelled`; then its response, spend, remarks and snapshot. Its log is after `after_seq` and up to `until_seq` | `number`, in order of acceptance; `id` unique; (`channel`, `external_id`) unique |
 //! | `log` | what one commit recorded: events and entries of runs, as JSON arrays; takes as many `positions` as it has events, at least one | session number × 2³² + position of its first event |
 //! | `usage` | sums of runs, model calls, tokens and cost | `day` (since 1970, UTC), `session`, `agent`, `model` |
 //! | `outbox` | an answer: `due` → `sending` → `sent`, or `uncertain`, which is never left | its turn's number |
@@ -22,7 +22,7 @@
 //! an index of its own.
 //!
 //! Versions only go forward. Each step is one transaction, and the file as it was is kept beside it as
-//! `<name>.before-v<N>`. A file of a newer release is refused, not read by guess.
+//! `<name>.v<N>`, by the version that it had: a step that fails leaves older copies alone. A file of a newer release is refused, not read by guess.
 
 use std::{
     fs::{self, OpenOptions},
@@ -178,6 +178,7 @@ CREATE TABLE audit (
 ",
     include_str!("schema/version_3.sql"),
     include_str!("schema/version_4.sql"),
+    include_str!("schema/version_5.sql"),
 ];
 
 /// The version that this release reads and writes.
@@ -201,7 +202,7 @@ pub(crate) fn migrate(db: &mut Connection, steps: &[&str], path: Option<&Path>) 
         return Ok(());
     }
     if let Some(path) = path.filter(|_| found > 0) {
-        keep(db, path, known)?;
+        keep(db, path, found)?;
     }
     for (sql, version) in missing.iter().zip(found + 1..) {
         let step = db.transaction()?;
@@ -214,10 +215,10 @@ pub(crate) fn migrate(db: &mut Connection, steps: &[&str], path: Option<&Path>) 
     Ok(())
 }
 
-/// Copies the file as it is now, over the copy of an attempt that did not succeed.
+/// Copies the file of that version as it is now, over the copy of an attempt that did not succeed.
 fn keep(db: &Connection, path: &Path, version: u32) -> Result<(), StoreError> {
     let mut copy = path.as_os_str().to_owned();
-    copy.push(format!(".before-v{version}"));
+    copy.push(format!(".v{version}"));
     match fs::remove_file(&copy) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}

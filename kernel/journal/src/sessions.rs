@@ -18,12 +18,12 @@ const TITLE: usize = 80;
 /// What is known of a session; none where it does not exist.
 fn known<'a>(on: &'a mut Writing<'_>, session: &SessionId) -> Result<Option<&'a mut Session>, StoreError> {
     if !on.cache.sessions.has(session) {
-        let mut find = on.statement("SELECT number, turns, agent FROM sessions WHERE id = ?1")?;
+        let mut find = on.statement("SELECT number, turns, agent, least_seq FROM sessions WHERE id = ?1")?;
         let found = find.query_row([session.as_str()], |row| {
-            Ok((row.get::<_, i64>(0)?, count(row, 1)?, maybe_id::<AgentId>(row, 2)?))
+            Ok((row.get::<_, i64>(0)?, count(row, 1)?, maybe_id::<AgentId>(row, 2)?, row.get::<_, i64>(3)?))
         });
-        let Some((number, turns, agent)) = found.optional()? else { return Ok(None) };
-        let known = Session { number, last_seq: last_seq(on.db, number)?, turns, agent };
+        let Some((number, turns, agent, least)) = found.optional()? else { return Ok(None) };
+        let known = Session { number, last_seq: last_seq(on.db, number)?.max(least), turns, agent };
         on.cache.sessions.insert(session.clone(), known);
     }
     Ok(on.cache.sessions.get(session))
@@ -133,11 +133,12 @@ pub(crate) fn find(
     session: &SessionId,
 ) -> Result<Option<(SessionStatus, i64, u64)>, StoreError> {
     let mut one = db.prepare_cached(
-        "SELECT id, created_ms, updated_ms, turns, agent, title, number FROM sessions WHERE id = ?1",
+        "SELECT id, created_ms, updated_ms, turns, agent, title, number, least_seq FROM sessions WHERE id = ?1",
     )?;
-    let found = one.query_row([session.as_str()], |row| Ok((status(row)?, row.get(6)?))).optional()?;
-    let Some((status, number)) = found else { return Ok(None) };
-    Ok(Some((status, number, last_seq(db, number)?.unsigned_abs())))
+    let read = |row: &Row<'_>| Ok((status(row)?, row.get(6)?, row.get::<_, i64>(7)?));
+    let found = one.query_row([session.as_str()], read).optional()?;
+    let Some((status, number, least)) = found else { return Ok(None) };
+    Ok(Some((status, number, last_seq(db, number)?.max(least).unsigned_abs())))
 }
 
 pub(crate) fn counts(db: &Connection) -> Result<Counts, StoreError> {

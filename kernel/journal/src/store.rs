@@ -105,6 +105,13 @@ impl Store {
         self.write(Survives::Process, move |on| turns::start(on, &start)).await
     }
 
+    /// Notes that a turn is to end without going on, and why: from here on it survives a loss of power, and whoever goes on
+    /// with the turn finds it as [`QueuedTurn::cancelled`]. False where the turn has its end already.
+    pub async fn cancel_turn(&self, turn: &TurnId, why: String) -> Result<bool, StoreError> {
+        let turn = turn.clone();
+        self.write(Survives::Power, move |on| turns::cancel(on, &turn, &why)).await
+    }
+
     /// Records how a turn ended, and queues its answer; gives the number of that delivery. A second end of the
     /// same turn is refused.
     pub async fn finish_turn(&self, done: TurnDone) -> Result<Option<DeliveryId>, StoreError> {

@@ -38,8 +38,8 @@ macro_rules! unanswered {
     ($rest:literal) => {
         messages!(
             "turns.id, accepted_ms, starts > 0, root, correlation, sessions.agent,
-             (SELECT count(*) FROM turns AS earlier
-              WHERE earlier.session = turns.session AND earlier.number < turns.number)
+             sessions.turns - (SELECT count(*) FROM turns AS later
+              WHERE later.session = turns.session AND later.number >= turns.number), cancelled
              FROM turns JOIN sessions ON sessions.number = turns.session
              WHERE finished_ms IS NULL ",
             $rest
@@ -168,6 +168,35 @@ pub(crate) fn taken_in(on: &mut Writing<'_>, by: &Turn, turn: &TurnId) -> Result
     close(on, &turn, &End { response: &response, spend: &spend, diagnostics: &[], snapshot: None })
 }
 
+/// Notes that a turn is to end without going on, and why; what was noted first stays. False where it has its end already.
+pub(crate) fn cancel(on: &mut Writing<'_>, turn: &TurnId, why: &str) -> Result<bool, StoreError> {
+    let turn = known(on, turn)?;
+    if turn.finished {
+        return Ok(false);
+    }
+    on.statement("UPDATE turns SET cancelled = coalesce(cancelled, ?2) WHERE number = ?1")?
+        .execute((turn.number, why))?;
+    on.change(Change::Cancelled(turn.id.clone(), why.to_owned()));
+    Ok(true)
+}
+
+/// Notes so of what a message that interrupts finds at work in its session: whatever has begun, or else what is the next
+/// to begin. Gives the turns.
+pub(crate) fn supersede(on: &mut Writing<'_>, by: &Turn) -> Result<Vec<TurnId>, StoreError> {
+    // By the index of the few that are open, and not by that of all that the session ever had.
+    let mut open = on.statement(
+        "SELECT id, starts > 0 FROM turns WHERE finished_ms IS NULL AND +session = ?1 AND number < ?2 ORDER BY number",
+    )?;
+    let found = open.query_map((by.session_number, by.number), |row| Ok((id(row, 0)?, row.get(1)?)))?;
+    let found: Vec<(TurnId, bool)> = found.collect::<Result<_, _>>()?;
+    let at_work = found.into_iter().enumerate().filter(|(at, (_, begun))| *at == 0 || *begun);
+    let turns: Vec<TurnId> = at_work.map(|(_, (turn, _))| turn).collect();
+    for turn in &turns {
+        cancel(on, turn, &format!("turn `{}` interrupted it", by.id))?;
+    }
+    Ok(turns)
+}
+
 /// How a turn ends.
 struct End<'a> {
     response: &'a AgentResponse,
@@ -255,6 +284,7 @@ fn queued_row(row: &Row<'_>) -> rusqlite::Result<QueuedTurn> {
         correlation: maybe_id(row, AFTER_MESSAGE + 4)?,
         selected: maybe_id(row, AFTER_MESSAGE + 5)?,
         earlier_turns: count(row, AFTER_MESSAGE + 6)?,
+        cancelled: row.get(AFTER_MESSAGE + 7)?,
     })
 }
 

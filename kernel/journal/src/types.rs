@@ -62,6 +62,8 @@ pub struct Accepted {
     pub duplicate: bool,
     /// The turn as it waits or runs; none where it has its answer already.
     pub queued: Option<QueuedTurn>,
+    /// Turns of the session that it interrupts: they are noted as [`QueuedTurn::cancelled`].
+    pub superseded: Vec<TurnId>,
 }
 
 /// A turn that has no answer yet.
@@ -83,6 +85,8 @@ pub struct QueuedTurn {
     pub selected: Option<AgentId>,
     /// Turns of the session before this one.
     pub earlier_turns: u64,
+    /// Why it is to end without going on, where it was stopped or interrupted: whoever did was told so.
+    pub cancelled: Option<String>,
 }
 
 /// A turn begins, or goes on.

@@ -124,6 +124,9 @@ const VERSION_3: &str = include_str!("version_3.sql");
 /// The same of version 4.
 const VERSION_4: &str = include_str!("version_4.sql");
 
+/// The same of version 5.
+const VERSION_5: &str = include_str!("version_5.sql");
+
 fn tables(db: &Connection) -> Vec<(String, String)> {
     let mut all =
         db.prepare("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name").unwrap();
@@ -134,7 +137,7 @@ fn tables(db: &Connection) -> Vec<(String, String)> {
 
 #[test]
 fn the_released_steps_are_unchanged() {
-    let dumps = [VERSION_1, VERSION_2, VERSION_3, VERSION_4];
+    let dumps = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
     assert_eq!(dumps.len(), STEPS.len(), "a version without a dump of it");
     for (dump, steps) in dumps.iter().zip(1..) {
         let mut fresh = Connection::open_in_memory().unwrap();
@@ -169,7 +172,7 @@ async fn a_journal_of_version_1_is_read_by_this_release() {
     let asked = store.ask_activation("kv".into(), "h1".into(), Vec::new()).await.unwrap();
     assert_eq!(store.answer_activation(&asked.id, true, "operator".into()).await.unwrap().unwrap().id, "a1");
     store.close().await.unwrap();
-    let kept = Connection::open(home.folder.path().join("journal.db.before-v4")).unwrap();
+    let kept = Connection::open(home.folder.path().join("journal.db.v1")).unwrap();
     assert_eq!(schema::version_of(&kept).unwrap(), 1);
 }
 
@@ -256,12 +259,16 @@ fn a_migration_keeps_the_old_file_and_what_was_in_it() {
     let home = Home::new();
     let mut db = Connection::open(home.path()).unwrap();
     db.execute_batch(VERSION_1).unwrap();
-    let steps = [STEPS[0], "CREATE TABLE later (a); INSERT INTO later SELECT text FROM inbox;"];
-    schema::migrate(&mut db, &steps, Some(&home.path())).unwrap();
+    let steps = [STEPS[0], "CREATE TABLE later (a); INSERT INTO later SELECT text FROM inbox;", "broken"];
+    schema::migrate(&mut db, &steps, Some(&home.path())).unwrap_err();
+    // The second attempt begins with what the first one came to, and leaves the copy of what was before it alone.
+    schema::migrate(&mut db, &steps, Some(&home.path())).unwrap_err();
     let moved: u32 = db.query_row("SELECT count(*) FROM later", [], |row| row.get(0)).unwrap();
     assert_eq!((moved, schema::version_of(&db).unwrap()), (2, 2));
+    let between = Connection::open(home.folder.path().join("journal.db.v2")).unwrap();
+    assert_eq!(schema::version_of(&between).unwrap(), 2);
 
-    let kept = home.folder.path().join("journal.db.before-v2");
+    let kept = home.folder.path().join("journal.db.v1");
     assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o600);
     let kept = Connection::open(kept).unwrap();
     assert_eq!(schema::version_of(&kept).unwrap(), 1);

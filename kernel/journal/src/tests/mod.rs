@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bus;
+mod cancelled;
 mod crash;
 mod files;
 mod find;

@@ -121,7 +121,7 @@ pub use policy::{Allowlist, Decision, Policy, PolicyCall};
 pub use ratios::Ratios;
 pub use registry::{Registered, Registry, RegistryBuilder, RegistryError};
 pub use results::{KEPT_MAX_BYTES, TOOL_RESPONSE_MAX_BYTES};
-pub use run::{Run, TurnOutcome, run_turn};
+pub use run::{Run, TurnOutcome, abandon_turn, run_turn};
 pub use scope::{Observer, Silent, TurnScope};
 pub use scripted::ScriptedModel;
 pub use steering::{Steered, Steering};

@@ -34,6 +34,7 @@ use crate::{
 pub(crate) use children::Child;
 pub(crate) use past::INTERRUPTED;
 use past::Past;
+pub use past::abandon_turn;
 use shown::Shown;
 
 /// Remarks that a turn's result holds; the rest is in its events.
@@ -96,35 +97,49 @@ pub async fn run_turn(
     limits: &DefinitionLimits,
     cancel: CancellationToken,
 ) -> Result<TurnOutcome, JournalFault> {
-    let id = ids::root_invocation(&scope.turn);
-    let now = Instant::now();
-    let run = Arc::new(Run {
-        agent: agent.id().clone(),
-        parent: None,
-        path: vec![agent.id().clone()],
-        depth_left: limits.max_depth,
-        budget: Budget::root(agent.id().clone(), limits, now),
-        // Its own, so that what is left of the tree ends with it.
-        cancel: cancel.child_token(),
-        share: Share::none(&scope.gate),
-        started: now,
-        ledger: Mutex::default(),
-        asked: Mutex::default(),
-        shown: Mutex::default(),
-        left: Mutex::default(),
-        id,
-        scope,
-    });
+    let run = Arc::new(Run::at_the_root(scope, agent.id().clone(), limits, &cancel));
     // One box for the whole tree of futures: whoever awaits this is spared its size.
     let response = Box::pin(run.root(agent, task)).await?;
     run.scope.steering.close();
     run.ledger().forget_steered();
-    let diagnostics =
-        std::mem::take(&mut *run.scope.diagnostics.lock().unwrap_or_else(PoisonError::into_inner));
-    Ok(TurnOutcome { response, spend: run.spend(), diagnostics, last: run.take_pending() })
+    Ok(run.outcome(response))
 }
 
 impl Run {
+    /// The run at the top of a turn.
+    fn at_the_root(
+        scope: Arc<TurnScope>,
+        agent: AgentId,
+        limits: &DefinitionLimits,
+        cancel: &CancellationToken,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            parent: None,
+            path: vec![agent.clone()],
+            depth_left: limits.max_depth,
+            budget: Budget::root(agent.clone(), limits, now),
+            agent,
+            // Its own, so that what is left of the tree ends with it.
+            cancel: cancel.child_token(),
+            share: Share::none(&scope.gate),
+            started: now,
+            ledger: Mutex::default(),
+            asked: Mutex::default(),
+            shown: Mutex::default(),
+            left: Mutex::default(),
+            id: ids::root_invocation(&scope.turn),
+            scope,
+        }
+    }
+
+    /// How the turn of this root ended.
+    fn outcome(&self, response: AgentResponse) -> TurnOutcome {
+        let diagnostics =
+            std::mem::take(&mut *self.scope.diagnostics.lock().unwrap_or_else(PoisonError::into_inner));
+        TurnOutcome { response, spend: self.spend(), diagnostics, last: self.take_pending() }
+    }
+
     /// What an earlier process recorded of this run.
     pub async fn recorded(&self) -> Result<Option<RecordedInvocation>, JournalFault> {
         if self.scope.resumed { self.scope.journal.load(self.id.clone()).await } else { Ok(None) }

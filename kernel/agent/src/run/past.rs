@@ -4,7 +4,7 @@
 //! All that the journal shows of a run counts as spent when it begins again, runs included whose caller is code that
 //! may not ask for them a second time. It deliberately does not decide what runs again.
 
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use drupe_extension_api::{
     AgentId, AgentResponse, DefinitionLimits, EffectClass, EventBody, FailureClass, InvocationId, ToolStatus,
@@ -12,8 +12,9 @@ use drupe_extension_api::{
 };
 use drupe_limits::Spender;
 use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
 
-use super::{Child, Run};
+use super::{Child, Run, TurnOutcome, TurnScope};
 use crate::{
     budget::Spent,
     dispatch::OUTSIDE,
@@ -24,6 +25,8 @@ use crate::{
 
 /// Why a model call has no answer.
 pub(crate) const INTERRUPTED: &str = "a restart interrupted the model's answer";
+/// Whose run it is where that was not recorded.
+const NOBODY: &str = "unknown";
 /// What a run reports that nobody comes back to.
 const LEFT: &str = "a restart interrupted it, and nobody asked for it again";
 /// What becomes of its calls, by whether they may have taken effect.
@@ -42,6 +45,33 @@ pub(crate) struct Past {
     /// What it and all below it have spent.
     spent: Spent,
     below: Vec<Past>,
+}
+
+/// Ends a turn that an earlier process began and that is not gone on with, with that response: whatever it began ends, and
+/// what it had set aside for a model call that was cut off counts as used, in the quotas as well. None where its root had
+/// not begun: nothing was spent then, and nothing is to be recorded but the end of the turn.
+///
+/// A response that was recorded stays the one.
+pub async fn abandon_turn(
+    scope: Arc<TurnScope>,
+    response: AgentResponse,
+) -> Result<Option<TurnOutcome>, JournalFault> {
+    scope.steering.close();
+    let id = ids::root_invocation(&scope.turn);
+    let nobody = AgentId::new(NOBODY).expect("a valid id");
+    let run = Run::at_the_root(scope, nobody, &DefinitionLimits::default(), &CancellationToken::new());
+    let Some(mut past) = run.past(id).await? else { return Ok(None) };
+    let run = Run { agent: past.agent.take().unwrap_or_else(|| run.agent.clone()), ..run };
+    let run = Run { path: vec![run.agent.clone()], ..run };
+    let mut response = response;
+    match past.response.take() {
+        Some(recorded) => {
+            run.budget.foresee(past.spent);
+            response = recorded;
+        }
+        None => run.close(past, &mut response),
+    }
+    Ok(Some(run.outcome(response)))
 }
 
 impl Run {
@@ -122,17 +152,22 @@ impl Run {
     pub(super) fn end_left(&self) {
         let left = std::mem::take(&mut *self.left());
         for past in left {
-            let Some(agent) = past.agent else { continue };
+            let Some(agent) = past.agent.clone() else { continue };
             let share = Share::none(&self.scope.gate);
-            let child = Child { id: past.id, cancel: self.cancel.child_token(), share };
+            let child = Child { id: past.id.clone(), cancel: self.cancel.child_token(), share };
             let run = self.below(agent, child, &DefinitionLimits::default());
-            run.budget.foresee(past.spent);
-            *run.left() = past.below.into_iter().filter(|below| below.response.is_none()).collect();
-            past.steps.iter().for_each(|step| run.abandon(step));
-            run.complete(&mut AgentResponse::error(FailureClass::Cancelled, LEFT));
+            run.close(past, &mut AgentResponse::error(FailureClass::Cancelled, LEFT));
             let last = run.ledger().take();
             self.ledger().adopt(last);
         }
+    }
+
+    /// Ends a run that an earlier process began, and all below it.
+    fn close(&self, past: Past, response: &mut AgentResponse) {
+        self.budget.foresee(past.spent);
+        *self.left() = past.below.into_iter().filter(|below| below.response.is_none()).collect();
+        past.steps.iter().for_each(|step| self.abandon(step));
+        self.complete(response);
     }
 
     /// Ends what is open of a step: the model call, and the calls of tools.

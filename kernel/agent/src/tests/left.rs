@@ -15,7 +15,7 @@ const PRICE: Price = Price { input: 10.0, cached: 10.0, output: 20.0 };
 
 /// When the code asks for its runs.
 #[derive(Clone, Copy, PartialEq)]
-enum Asks {
+pub enum Asks {
     /// In the first process only.
     Once,
     Again,
@@ -34,7 +34,7 @@ fn answer(events: Vec<ModelEvent>, tokens: u64) -> Reply {
 }
 
 /// A root that calls the agent `native`, which is code and runs its own loop; this calls a tool, and an agent below it.
-fn case(journal: &Arc<MemoryJournal>, resumed: bool, asks: Asks, limits: DefinitionLimits) -> Case {
+pub fn case(journal: &Arc<MemoryJournal>, resumed: bool, asks: Asks, limits: DefinitionLimits) -> Case {
     let root = [answer(ScriptedModel::call(&[("agent_native", TASK)]), 15), say("done")];
     let own = [
         answer(ScriptedModel::call(&[("once", "{}"), ("agent_sub", TASK)]), 400),
@@ -65,14 +65,14 @@ fn case(journal: &Arc<MemoryJournal>, resumed: bool, asks: Asks, limits: Definit
     Case { journal: Arc::clone(journal), resumed, ..Case::new(root, &model) }
 }
 
-fn tokens_of_a_day() -> QuotaLimits {
+pub fn tokens_of_a_day() -> QuotaLimits {
     let mut limits = QuotaLimits::unlimited();
     limits.day.max_tokens = 1_000_000;
     limits
 }
 
 /// What attempts are told to have used and cost.
-fn attempts(batches: &[Batch]) -> (u64, f64) {
+pub fn attempts(batches: &[Batch]) -> (u64, f64) {
     let events = batches.iter().flat_map(|b| &b.events);
     let attempts = events.filter_map(|(_, e)| match e {
         EventBody::ModelAttempt { usage, cost_usd, .. } => Some((usage.total(), cost_usd.unwrap_or(0.0))),
@@ -122,12 +122,14 @@ async fn after_a_cut_at_any_commit_all_that_was_spent_counts() {
 }
 
 /// Tokens that were set aside for model calls without an end.
-fn asked_and_not_answered(journal: &MemoryJournal) -> u64 {
+pub fn asked_and_not_answered(journal: &MemoryJournal) -> u64 {
     let mut open = std::collections::HashMap::new();
     for entry in journal.batches().into_iter().flat_map(|b| b.entries) {
         match entry {
             Entry::Step { invocation, reserved_tokens, .. } => drop(open.insert(invocation, reserved_tokens)),
-            Entry::Answer { invocation, .. } => drop(open.remove(&invocation)),
+            Entry::Answer { invocation, .. } | Entry::Failed { invocation, .. } => {
+                open.remove(&invocation);
+            }
             _ => {}
         }
     }

@@ -1,5 +1,6 @@
 //! The loop as a whole, through one door: [`Case::run`] runs a turn and asserts what holds for every turn.
 
+mod abandoned;
 mod ancestry;
 mod attempts;
 mod budget;

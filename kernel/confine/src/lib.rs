@@ -37,6 +37,7 @@ pub use own::{own_program, take_name};
 pub use profile::{Enforcement, Limits, Profile};
 pub use reaper::main;
 pub use support::{Support, support};
+pub use tree::cpu_time;
 
 /// The verb under which the binary must call [`main`].
 pub const VERB: &str = "confined";

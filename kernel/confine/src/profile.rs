@@ -22,8 +22,8 @@ use crate::system;
 /// What no profile allows, whatever it says: local sockets but for connected pairs, UDP and any other protocol than
 /// TCP, memory and descriptors of other processes, signals to processes outside, `io_uring`, namespaces, mounts,
 /// shared memory and queues by number, keys, changes of limits, capabilities (also of root), more rights by a setuid
-/// file, 32-bit code. Two things no profile can hinder: a program sees *that* a file exists, with size, mode and times,
-/// and it can watch for changes of what its user may read.
+/// file, 32-bit code, watches on folders. One thing no profile can hinder: a program sees *that* a file exists, with size,
+/// mode and times.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Profile {
     /// Files and folders that it may read and execute, with all beneath them. One that does not exist is skipped.
@@ -129,8 +129,8 @@ pub struct Limits {
     /// Processes of the whole user, the ones outside included.
     pub processes: Option<u64>,
     /// Bytes of memory of all its processes together: what they have written or share without a file, swapped out or
-    /// not, and the tables for it. It is looked at four times a second, and all of them are killed for it: what is taken
-    /// between two looks is seen late. It also refuses shared memory without a file, as `data` does.
+    /// not, and the tables for it. It is looked at four times a second while the program works, once a second else, and all
+    /// of them are killed for it: what is taken between two looks is seen late. It also refuses shared memory without a file, as `data` does.
     pub tree_memory: Option<u64>,
     /// Processes and threads, of all that it started and its own, looked at and enforced in the same way.
     pub tree_tasks: Option<u64>,

@@ -124,6 +124,16 @@ pub const ALWAYS: &[Rule] = &[
         ],
         EPERM,
     ),
+    // What happens in folders that it cannot list: a watch asks for no right that Landlock knows.
+    never(
+        &[
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_inotify_init,
+            libc::SYS_inotify_init1,
+            libc::SYS_inotify_add_watch,
+        ],
+        EPERM,
+    ),
     // Namespaces: with one for users comes every capability, and with that most of the kernel's weak spots. The flags
     // of `clone3` lie behind a pointer; told that there is none, the C libraries fall back to `clone`.
     never(&[libc::SYS_setns, libc::SYS_unshare], EPERM),

@@ -1,10 +1,13 @@
 //! What a program and everything that it started are and use, seen from their reaper.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, time::Duration};
 
 use rustix::process::{Pid, getpid};
 
 use crate::Limits;
+
+/// Ticks per second in `/proc`, the same on every machine that Linux runs on.
+const TICKS: u64 = 100;
 
 /// The children of this process. None without `/proc`.
 pub fn children() -> Option<Vec<Pid>> {
@@ -34,6 +37,19 @@ pub fn excess(limits: &Limits) -> Option<String> {
         left.extend(descend(process, threads));
     }
     None
+}
+
+/// CPU time of a process with all its threads, in user and system mode.
+pub fn cpu_time(process: u32) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    ticks(&stat).map(|ticks| Duration::from_millis(ticks * 1000 / TICKS))
+}
+
+fn ticks(stat: &str) -> Option<u64> {
+    // The name in parentheses may hold anything; times are the 14th and 15th field, the state after it is the third.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let (user, system) = (fields.next()?.parse::<u64>().ok()?, fields.next()?.parse::<u64>().ok()?);
+    user.checked_add(system)
 }
 
 /// Bytes that a process holds and that the system could not take back: what it has written, or shares without a file,
@@ -108,6 +124,13 @@ mod tests {
                       VmSwap:\t    5 kB\nThreads:\t7\n";
         assert_eq!((held(status), field(status, "Threads:")), (37 * 1024, 7));
         assert_eq!(held("Name:\tzombie\n"), 0);
+    }
+
+    #[test]
+    fn cpu_time_is_user_and_system_time_whatever_the_name_holds() {
+        let stat = "7 (a) R (b) S 1 7 7 0 -1 4194560 100 0 0 0 12 30 5 6 20 0 1 0 100 2 3";
+        assert_eq!(ticks(stat), Some(42));
+        assert_eq!(ticks("7 (a) S 1"), None);
     }
 
     #[test]

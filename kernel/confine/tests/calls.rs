@@ -126,6 +126,8 @@ fn other_views_of_the_file_system_are_refused() {
         &[
             ("umount2", libc::SYS_umount2, &[0, -1]),
             ("chroot", libc::SYS_chroot, &[NOWHERE]),
+            ("inotify_init1", libc::SYS_inotify_init1, &[0]),
+            ("inotify_add_watch", libc::SYS_inotify_add_watch, &[-1, NOWHERE]),
             ("setns", libc::SYS_setns, &[-1]),
             ("unshare", libc::SYS_unshare, &[0]),
             ("unshare user", libc::SYS_unshare, &[(libc::CLONE_NEWUSER | libc::CLONE_VM) as i64]),

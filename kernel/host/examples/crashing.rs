@@ -39,7 +39,14 @@ impl ToolProvider for Crashing {
     }
 }
 
-export!(Crashing: Tool);
+impl Service for Crashing {
+    async fn run(&self, shutdown: Shutdown) -> Result<(), Fault> {
+        shutdown.await;
+        Ok(())
+    }
+}
+
+export!(Crashing: Tool, Service);
 
 #[derive(Deserialize, JsonSchema)]
 struct Number {

@@ -7,7 +7,8 @@ use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
 pub struct Ended {
     /// `signal 11 (SIGSEGV)`, `exit status 0`, `killed: a cancelled call did not return`.
     pub how: String,
-    /// The operation of the oldest call in flight, such as `tool.call`, or `load`. Without one: `thread` if code of
+    /// The operation of the oldest call in flight, such as `tool.call`, or `load`; that of a service only where there is
+    /// no other. Without one: `thread` if code of
     /// the extension must have run beside its calls, `idle` if something else ended it.
     pub operation: String,
     /// The last lines of its standard error stream, oldest first.

@@ -24,6 +24,8 @@ pub struct Faults {
     unwell: u32,
     /// CPU time of its process at the last look, and the calls that it had begun.
     seen: Option<(Duration, u64)>,
+    /// Looks in a row that found it at work though nobody had called it.
+    busy: u32,
 }
 
 impl Faults {
@@ -43,7 +45,7 @@ impl Faults {
         }
         self.last = Some(now);
         self.count += 1;
-        (self.unwell, self.seen) = (0, None);
+        (self.unwell, self.seen, self.busy) = (0, None, 0);
         let at = usize::try_from(self.count - 1).unwrap_or(usize::MAX);
         (self.count < Self::MOST).then(|| BACKOFF[at.min(BACKOFF.len() - 1)])
     }
@@ -52,6 +54,12 @@ impl Faults {
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
+    }
+
+    /// A look found it at work though nobody had called it, or did not: such looks in a row.
+    pub fn found(&mut self, busy: bool) -> u32 {
+        self.busy = if busy { self.busy + 1 } else { 0 };
+        self.busy
     }
 
     /// CPU time and calls since the last look.
@@ -74,7 +82,10 @@ mod tests {
         assert_eq!(waits[0], Some(BACKOFF[0]));
         assert!(waits.windows(2).all(|pair| pair[1].is_none() || pair[0] <= pair[1]), "{waits:?}");
         assert_eq!(waits.iter().filter(|wait| wait.is_none()).count(), 1);
+        let busy: Vec<_> = [true, true, false, true].map(|busy| faults.found(busy)).into();
+        assert_eq!(busy, [1, 2, 0, 1]);
         let late = faults.again(start + RECOVERED * 2);
+        assert_eq!(faults.found(true), 1, "what was seen of the one before it is forgotten");
         assert_eq!(late, Some(BACKOFF[0]), "it had recovered");
     }
 }

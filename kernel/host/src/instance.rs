@@ -130,6 +130,14 @@ impl Instance {
         }
     }
 
+    /// The same, without the one that runs its service for as long as it lives. In process it is among them.
+    pub fn calls_beside_service(&self) -> usize {
+        match &self.side {
+            Side::Here(inproc) => inproc.calls(),
+            Side::There(process) => process.calls_beside_service(),
+        }
+    }
+
     /// How many calls have begun so far.
     pub fn begun(&self) -> u64 {
         match &self.side {

@@ -3,6 +3,8 @@
 //! A library is opened once and never closed. What is refused here is refused with a sentence; what would crash
 //! the process that opens it was caught by the probe before.
 
+mod machine;
+
 use std::path::{Path, PathBuf};
 
 use abi_stable::{
@@ -63,9 +65,12 @@ impl PluginLibrary {
         // SAFETY: opening runs the library's constructors. The probe process has run them before without a fault,
         // and the operator trusts the code: it runs in this process.
         let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| {
-            let reason =
-                std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-            LibraryError::Open { path: owned(), reason: without_path(&reason, path) }
+            // Of a library for another machine the system only says that there is no such file.
+            let reason = machine::foreign(path).unwrap_or_else(|| {
+                let words = std::error::Error::source(&error);
+                without_path(&words.map_or_else(|| error.to_string(), ToString::to_string), path)
+            });
+            LibraryError::Open { path: owned(), reason }
         })?;
         let symbol = ROOT_MODULE_LOADER_NAME_WITH_NUL.as_bytes();
         // SAFETY: `abi_stable` reserves this name for a static of this type; the header is checked before use.

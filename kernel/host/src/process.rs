@@ -172,12 +172,16 @@ impl Process {
         self.shared.calls.count()
     }
 
+    pub fn calls_beside_service(&self) -> usize {
+        self.shared.calls.beside_service()
+    }
+
     pub fn begun(&self) -> u64 {
         self.next_id.load(Ordering::Relaxed)
     }
 
     pub fn cpu_time(&self) -> Option<Duration> {
-        spawn::cpu_time(self.shared.program.filter(|_| self.has_ended().is_none())?)
+        drupe_confine::cpu_time(self.shared.program.filter(|_| self.has_ended().is_none())?)
     }
 
     pub fn kill(&self, why: &str) {

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use drupe_extension_api::wire::op;
 use tokio::{
     sync::{Notify, oneshot},
     time::Instant,
@@ -88,9 +89,18 @@ impl Calls {
         self.lock().ended.clone()
     }
 
-    /// The operation of the call that has been in flight for longest.
+    /// The operation of the call that has been in flight for longest. A service is in flight for ever, and so is no
+    /// answer to the question what went on, unless nothing else did.
     pub fn oldest(&self) -> Option<&'static str> {
-        self.lock().open.first_key_value().map(|(_, open)| open.operation)
+        let state = self.lock();
+        let mut operations = state.open.values().map(|open| open.operation).peekable();
+        let first = operations.peek().copied();
+        operations.find(|operation| *operation != op::SERVICE_RUN).or(first)
+    }
+
+    /// How many calls are in flight beside a service.
+    pub fn beside_service(&self) -> usize {
+        self.lock().open.values().filter(|open| open.operation != op::SERVICE_RUN).count()
     }
 
     /// Ends all calls, and those to come.

@@ -17,9 +17,6 @@ const LEAVING: Duration = Duration::from_secs(1);
 /// How often its end is looked for then. It takes a few milliseconds, and nothing waits for the exact one.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Ticks per second in `/proc`, the same on every machine that Linux runs on.
-const TICKS: u64 = 100;
-
 /// A process that runs. Dropping it kills it, on a thread of its own: that waits.
 pub struct Running {
     child: Option<Child>,
@@ -116,29 +113,4 @@ fn exceeded(child: &mut Child) -> Option<String> {
 fn only_child(reaper: u32) -> Option<u32> {
     let list = fs::read_to_string(format!("/proc/{reaper}/task/{reaper}/children")).ok()?;
     list.split_whitespace().next()?.parse().ok()
-}
-
-/// CPU time of a process with all its threads, in user and system mode.
-pub fn cpu_time(process: u32) -> Option<Duration> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    ticks(&stat).map(|ticks| Duration::from_millis(ticks * 1000 / TICKS))
-}
-
-fn ticks(stat: &str) -> Option<u64> {
-    // The name in parentheses may hold anything; times are the 14th and 15th field, the state after it is the third.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
-    let (user, system) = (fields.next()?.parse::<u64>().ok()?, fields.next()?.parse::<u64>().ok()?);
-    user.checked_add(system)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cpu_time_is_user_and_system_time_whatever_the_name_holds() {
-        let stat = "7 (a) R (b) S 1 7 7 0 -1 4194560 100 0 0 0 12 30 5 6 20 0 1 0 100 2 3";
-        assert_eq!(ticks(stat), Some(42));
-        assert_eq!(ticks("7 (a) S 1"), None);
-    }
 }

@@ -49,6 +49,24 @@ async fn every_way_to_die_ends_the_call_as_crashed_and_is_told_with_its_operatio
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_crash_beside_a_service_is_told_with_the_call_and_not_with_the_service() {
+    for (tool_name, params, operation) in
+        [("crashing_segfault", json!({}), "tool.call"), ("crashing_thread", json!({}), "service.run")]
+    {
+        let instance = initialized("crashing", &Kernel::default()).await;
+        let service = instance.call::<Value>("service.run", &Value::Null, Header::default());
+        let crashing = async {
+            eventually("the service runs", || instance.calls() == 1).await;
+            assert_eq!(instance.calls_beside_service(), 0);
+            let _ = tool(&instance, tool_name, params).await;
+        };
+        let (served, ()) = tokio::join!(soon(service), crashing);
+        assert_eq!(served.unwrap_err().code, FaultCode::Crashed);
+        assert_eq!(soon(instance.ended()).await.operation, operation);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_last_lines_of_its_standard_error_stream_are_kept() {
     let instance = initialized("crashing", &Kernel::default()).await;
     tool(&instance, "crashing_complain", json!({"number": 3})).await.unwrap();

@@ -134,11 +134,15 @@ fn a_library_that_kills_hangs_or_is_none_is_refused_with_a_sentence() {
     let truncated = folder.path().join("libtruncated.so");
     let whole = fs::read(library("faulty")).unwrap();
     fs::write(&truncated, &whole[..64 * 1024]).unwrap();
+    let foreign = folder.path().join("libforeign.so");
+    // Where the header names the machine.
+    fs::write(&foreign, [&whole[..18], &243_u16.to_le_bytes(), &whole[20..]].concat()).unwrap();
     for (file, expected) in [
         (library("ctor_abort"), "is refused: opening it crashed the process with signal 6 (SIGABRT)"),
         (library("other_layout"), "has another layout of the tables"),
         ("/lib/x86_64-linux-gnu/libm.so.6".into(), "is a library but no drupe extension"),
         (truncated, "libtruncated.so"),
+        (foreign, "it was built for RISC-V, and this machine is"),
     ] {
         let Judgement::Refused(refused) = judge(&caches, &file, &file) else { panic!("{file:?}") };
         assert!(refused.contains(expected), "{refused}");

@@ -340,7 +340,8 @@ pub async fn roll_back(kernel: &Arc<Kernel>, key: &Key) {
         while instance.calls() > 0 && tokio::time::Instant::now() < deadline {
             tokio::select! {
                 () = tokio::time::sleep(Duration::from_millis(200)) => {}
-                () = closing.closing.cancelled() => return,
+                // Nobody else ends it: others hold it until the process is gone.
+                () = closing.closing.cancelled() => break,
             }
         }
         instance.close().await;

@@ -216,6 +216,19 @@ fn other_processes_are_out_of_reach() {
 }
 
 #[test]
+fn memory_that_no_limit_counts_watches_and_changes_of_limits_are_refused() {
+    everywhere(|s| {
+        s.check_all(&[
+            ("share", "4096".into(), "EPERM"),
+            ("nameless", "name".into(), "EPERM"),
+            ("watch", s.home(""), "EPERM"),
+            ("watch", s.home("run"), "EPERM"),
+            ("limit", String::new(), "EPERM"),
+        ]);
+    });
+}
+
+#[test]
 fn memory_is_bounded_as_the_operator_says() {
     everywhere(|s| s.check(&("allocate", MUCH.to_string(), "ENOMEM")));
     let s = Surroundings::new("process", "sandbox: {hosts: {memory_mb: 4096}}\n");

@@ -4,11 +4,13 @@
 //! The quick form is part of the suite. `DRUPE_TORTURE=20 cargo test -p drupe --test end_to_end torture` fails each
 //! call that often, and every way in every place.
 
+mod attacks;
 mod calls;
 mod health;
 mod loading;
 mod looping;
 mod scene;
+mod services;
 mod stopping;
 mod threads;
 

@@ -1,5 +1,8 @@
 //! The ways to fail. Each returns only where what runs the extension lets it.
 
+mod crash;
+mod hostile;
+
 use std::{
     hint::black_box,
     ptr,
@@ -42,11 +45,45 @@ pub enum Act {
     Deadlock,
     /// Opens files as long as the system gives any, in a thread that never ends.
     Descriptors,
+    /// Panics while a panic ends it.
+    DoublePanic,
+    /// Ends the process with status 3, without anything that is done at an orderly end.
+    ExitNow,
+    /// Ends the thread below everything that runs on it.
+    EndThread,
+    /// Gives memory back twice.
+    DoubleFree,
+    /// Sends itself `SIGKILL`.
+    Kill,
+    /// Sends itself `SIGTERM`.
+    Terminate,
+    /// Sends itself `SIGSTOP`.
+    Pause,
+    /// Sends `SIGKILL` to its parent.
+    KillParent,
+    /// Sends `SIGSTOP` to its parent.
+    PauseParent,
+    /// Starts fifty processes that leave its session, and whose parents end.
+    Fork,
+    /// Starts threads as long as it can, at most 20,000.
+    Threads,
+    /// Closes every descriptor.
+    Close,
+    /// Puts another file in the place of every descriptor.
+    Redirect,
+    /// Ends every connection.
+    Disconnect,
+    /// Writes what nobody expects to every descriptor.
+    Garble,
+    /// Writes 100 MB to both output streams, in a thread.
+    Noise,
+    /// Ignores signals, and changes the mask for new files, the folder and the environment.
+    Unsettle,
 }
 
 impl Act {
     /// All of them, with the words that stand for them.
-    pub const ALL: [(&'static str, Self); 10] = [
+    pub const ALL: [(&'static str, Self); 27] = [
         ("none", Self::None),
         ("panic", Self::Panic),
         ("abort", Self::Abort),
@@ -57,6 +94,23 @@ impl Act {
         ("allocate", Self::Allocate),
         ("deadlock", Self::Deadlock),
         ("descriptors", Self::Descriptors),
+        ("double_panic", Self::DoublePanic),
+        ("exit_now", Self::ExitNow),
+        ("end_thread", Self::EndThread),
+        ("double_free", Self::DoubleFree),
+        ("kill", Self::Kill),
+        ("terminate", Self::Terminate),
+        ("pause", Self::Pause),
+        ("kill_parent", Self::KillParent),
+        ("pause_parent", Self::PauseParent),
+        ("fork", Self::Fork),
+        ("threads", Self::Threads),
+        ("close", Self::Close),
+        ("redirect", Self::Redirect),
+        ("disconnect", Self::Disconnect),
+        ("garble", Self::Garble),
+        ("noise", Self::Noise),
+        ("unsettle", Self::Unsettle),
     ];
 
     /// Does it.
@@ -74,6 +128,23 @@ impl Act {
             Self::Allocate => allocate(),
             Self::Deadlock => deadlock(),
             Self::Descriptors => descriptors(),
+            Self::DoublePanic => crash::double_panic(),
+            Self::ExitNow => crash::exit_now(),
+            Self::EndThread => crash::end_thread(),
+            Self::DoubleFree => crash::double_free(),
+            Self::Kill => crash::signal_itself(libc::SIGKILL),
+            Self::Terminate => crash::signal_itself(libc::SIGTERM),
+            Self::Pause => crash::signal_itself(libc::SIGSTOP),
+            Self::KillParent => hostile::signal_parent(libc::SIGKILL),
+            Self::PauseParent => hostile::signal_parent(libc::SIGSTOP),
+            Self::Fork => hostile::fork(),
+            Self::Threads => hostile::threads(),
+            Self::Close => hostile::close(),
+            Self::Redirect => hostile::redirect(),
+            Self::Disconnect => hostile::disconnect(),
+            Self::Garble => hostile::garble(),
+            Self::Noise => hostile::noise(),
+            Self::Unsettle => hostile::unsettle(),
         }
     }
 }

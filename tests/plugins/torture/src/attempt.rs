@@ -1,6 +1,7 @@
 //! One thing that a confined process must not do, and the error that the system gives for it.
 
 use std::{
+    ffi::CString,
     fs::{self, OpenOptions},
     io::{Error, ErrorKind, Read as _, Result},
     net::{TcpStream, UdpSocket},
@@ -48,6 +49,14 @@ enum What {
     Kill,
     /// Takes so many bytes of memory.
     Allocate,
+    /// Takes so many bytes of memory that several processes could share.
+    Share,
+    /// Makes a file that has no name and lies in memory.
+    Nameless,
+    /// Watches what happens in a folder.
+    Watch,
+    /// Sets the limit on files that are open to what it is.
+    Limit,
 }
 
 impl Attempt {
@@ -69,7 +78,11 @@ impl Attempt {
             What::Tcp => TcpStream::connect(argument).map(drop),
             What::Ptrace => seize(number(argument)?),
             What::Kill => kill(number(argument)?),
-            What::Allocate => map(number(argument)?),
+            What::Allocate => map(number(argument)?, libc::MAP_PRIVATE),
+            What::Share => map(number(argument)?, libc::MAP_SHARED),
+            What::Nameless => nameless(argument),
+            What::Watch => watch(argument),
+            What::Limit => limit(),
         }
     }
 }
@@ -93,9 +106,39 @@ fn kill(pid: libc::pid_t) -> Result<()> {
     checked(unsafe { libc::kill(pid, 0) } < 0)
 }
 
-fn map(bytes: usize) -> Result<()> {
+fn nameless(argument: &str) -> Result<()> {
+    let name = CString::new(argument)?;
+    // SAFETY: reads the name, which lives until the call returns.
+    let file = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+    checked(file < 0)?;
+    // SAFETY: the descriptor made above, which nothing else refers to.
+    checked(unsafe { libc::close(file) } < 0)
+}
+
+fn watch(folder: &str) -> Result<()> {
+    let folder = CString::new(folder)?;
+    // SAFETY: takes a number.
+    let watches = unsafe { libc::inotify_init1(libc::IN_CLOEXEC) };
+    checked(watches < 0)?;
+    // SAFETY: reads the path, which lives until the call returns.
+    let watch =
+        checked(unsafe { libc::inotify_add_watch(watches, folder.as_ptr(), libc::IN_ALL_EVENTS) } < 0);
+    // SAFETY: the descriptor made above, which nothing else refers to.
+    checked(unsafe { libc::close(watches) } < 0)?;
+    watch
+}
+
+fn limit() -> Result<()> {
+    let mut files = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: writes to the value above.
+    checked(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut files) } < 0)?;
+    // SAFETY: reads the value above.
+    checked(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const files) } < 0)
+}
+
+fn map(bytes: usize, shared: libc::c_int) -> Result<()> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let kind = shared | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping wherever the system likes, which nothing refers to and which is given back.
     let mapped = unsafe { libc::mmap(ptr::null_mut(), bytes, access, kind, -1, 0) };
     checked(mapped == libc::MAP_FAILED)?;

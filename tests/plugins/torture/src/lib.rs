@@ -45,6 +45,8 @@ struct Config {
     start: Act,
     /// Done in `stop`.
     stop: Act,
+    /// Done when the instance is dropped.
+    drop: Act,
     /// Done by a thread that `initialize` starts, when `torture_trigger` is called.
     thread: Act,
     /// How it says that it is.
@@ -64,6 +66,14 @@ enum HealthSwitch {
     Sick,
     /// Nothing, ever.
     Hang,
+    /// Nothing: it ends its process.
+    Abort,
+}
+
+impl Drop for Torture {
+    fn drop(&mut self) {
+        self.config.drop.perform();
+    }
 }
 
 impl Extension for Torture {
@@ -92,6 +102,7 @@ impl Extension for Torture {
             HealthSwitch::Ok => Ok(()),
             HealthSwitch::Sick => Err(Fault::new(FaultCode::Unavailable, "it was told to be sick")),
             HealthSwitch::Hang => std::future::pending().await,
+            HealthSwitch::Abort => std::process::abort(),
         }
     }
 }
@@ -117,6 +128,8 @@ impl ToolProvider for Torture {
             Tool::new(name("try"), "Tries one thing that may be forbidden.", Torture::attempt).once(),
             Tool::new(name("variant"), "Tells which build of it this is.", Torture::variant).read_only(),
             Tool::new(name("control"), "Asks the control API.", Torture::control).once(),
+            Tool::new(name("hold"), "Fails when it is cancelled.", Torture::hold).read_only(),
+            Tool::new(name("answer"), "Answers with what is hard to take.", Torture::answer).read_only(),
             Tool::new(name("health"), "Sets what health says.", Torture::set_health).idempotent(),
         ]
     }
@@ -128,6 +141,24 @@ export!(Torture: Tool);
 struct Do {
     /// What to do.
     act: Act,
+}
+
+/// Acts when it is dropped.
+struct Dropped(Act);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.perform();
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Answer {
+    /// How many bytes it has.
+    bytes: usize,
+    /// Whether they are no text.
+    #[serde(default)]
+    garbled: bool,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -226,6 +257,20 @@ impl Torture {
 
     async fn attempt(&self, input: attempt::Attempt, _: Call) -> Result<String, Fault> {
         Ok(input.outcome())
+    }
+
+    async fn hold(&self, input: Do, call: Call) -> Result<&'static str, Fault> {
+        let _acts = Dropped(input.act);
+        record::append(&self.host.data_folder().join("appended"), &format!("{} held", call.effect_id))?;
+        std::future::pending().await
+    }
+
+    async fn answer(&self, input: Answer, _: Call) -> Result<String, Fault> {
+        if !input.garbled {
+            return Ok("x".repeat(input.bytes));
+        }
+        // SAFETY: none: a foreign library may send anything, and this is what was asked for.
+        Ok(unsafe { String::from_utf8_unchecked(vec![0xff; input.bytes]) })
     }
 
     async fn variant(&self, _: NoInput, _: Call) -> Result<String, Fault> {

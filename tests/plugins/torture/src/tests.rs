@@ -77,6 +77,10 @@ fn an_attempt_tells_the_systems_error() {
         ("udp", "127.0.0.1:9", "ok"),
         ("kill", &std::process::id().to_string(), "ok"),
         ("allocate", "4096", "ok"),
+        ("share", "4096", "ok"),
+        ("nameless", "name", "ok"),
+        ("watch", "/", "ok"),
+        ("limit", "", "ok"),
         ("allocate", &usize::MAX.to_string(), "ENOMEM"),
     ] {
         let answered = call(&torture, "torture_try", json!({"what": what, "argument": argument}));

@@ -70,8 +70,9 @@ fn sweep(kernel: &Kernel) {
     drupe_host::probe::sweep(&kernel.home.probes(&kernel.start.exe, true));
     // Made again where they are needed.
     let _ = std::fs::remove_dir_all(kernel.home.restored());
-    for entry in std::fs::read_dir(kernel.home.extensions()).into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with(crate::check::ADDING) {
+    let folders = [kernel.home.extensions(), kernel.home.root().join("data")];
+    for entry in folders.iter().flat_map(std::fs::read_dir).flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(crate::draft::PART) {
             // What cannot be removed is hidden, and so harmless.
             let _ = std::fs::remove_dir_all(entry.path());
         }

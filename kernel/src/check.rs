@@ -1,93 +1,15 @@
-//! Checks a folder before it becomes an extension, and makes it one.
+//! What an extension is by its manifest, and what of it needs the operator's agreement.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::Path;
 
 use drupe_config::{
     Config, ContextSource, Diagnostics, Instructions, Loaded, Manifest, Right, load_agent_file, load_manifest,
 };
-use drupe_extension_api::{
-    DefinitionLimits, ExtensionId, Fault,
-    control::{CheckReport, ExtensionState, ExtensionStatus},
-};
-
-use crate::{extension::change, kernel::Kernel};
-
-/// How the name of a folder begins while it is being added.
-pub const ADDING: &str = ".adding-";
+use drupe_extension_api::DefinitionLimits;
 
 /// What an extension is: a folder with a manifest, or a single file that is an agent.
 pub fn load(path: &Path, home: &Path) -> Result<Loaded<Manifest>, Diagnostics> {
     if path.is_file() { load_agent_file(path, home) } else { load_manifest(path, home) }
-}
-
-/// Every fault of an extension, as data and for people.
-pub fn report(path: &Path, home: &Path) -> CheckReport {
-    let diagnostics = match load(path, home) {
-        Ok(loaded) => loaded.warnings,
-        Err(faults) => faults,
-    };
-    CheckReport {
-        ok: !diagnostics.has_errors(),
-        rendered: diagnostics.render(false),
-        diagnostics: serde_json::to_value(&diagnostics).unwrap_or_default(),
-    }
-}
-
-/// Copies a folder, or the file of an agent, to where the home's extensions live, and takes it in. What it brings that needs the operator's
-/// agreement waits for that. What an agent made and does not come to work is taken back: its maker is told why, mends
-/// its draft and tries again.
-pub async fn add(kernel: &Arc<Kernel>, path: PathBuf, by_agent: bool) -> Result<ExtensionStatus, Fault> {
-    let adding = Arc::clone(kernel);
-    let work = move || {
-        let staged = adding.home.extensions().join(format!("{ADDING}{}", uuid::Uuid::new_v4().simple()));
-        let added = add_through(&adding, &path, &staged);
-        // It is hidden from discovery; a rest of it is swept at the next start.
-        let _ = fs::remove_dir_all(&staged);
-        added
-    };
-    let id = tokio::task::spawn_blocking(work).await.map_err(Fault::internal)??;
-    change::rescan(kernel).await?;
-    let status = kernel.extensions.status(id.as_str())?;
-    let hopeless = matches!(
-        status.state,
-        ExtensionState::Failed | ExtensionState::Skipped | ExtensionState::Quarantined
-    );
-    if by_agent && hopeless {
-        let made = Path::new(&status.source);
-        let removed = if made.is_file() { fs::remove_file(made) } else { fs::remove_dir_all(made) };
-        removed.map_err(|error| {
-            Fault::internal(format!("`{}` cannot be taken back: {error}", made.display()))
-        })?;
-        change::rescan(kernel).await?;
-    }
-    Ok(status)
-}
-
-/// Judges the copy and not the original, which its maker could change in between.
-fn add_through(kernel: &Kernel, path: &Path, staged: &Path) -> Result<ExtensionId, Fault> {
-    let name = path.file_name().ok_or_else(|| Fault::invalid(format!("`{}` has no name", path.display())))?;
-    let copied = staged.join(name);
-    drupe_folders::copy::copy(path, &copied)
-        .map_err(|error| Fault::invalid(format!("`{}` cannot be copied: {error}", path.display())))?;
-    let loaded = load(&copied, kernel.home.root())
-        .map_err(|faults| Fault::invalid(format!("the extension has faults:\n{}", faults.render(false))))?;
-    let id = loaded.value.id;
-    if !kernel.extensions.named(id.as_str()).is_empty() {
-        return Err(Fault::denied(format!("there is an extension `{id}` already")).help("choose another id"));
-    }
-    let ending = if copied.is_file() { ".md" } else { "" };
-    let target = kernel.home.extensions().join(format!("{id}{ending}"));
-    if target.symlink_metadata().is_ok() {
-        return Err(Fault::denied(format!("`{}` exists already", target.display())).help("choose another id"));
-    }
-    // The one moment at which the extension comes to exist, whole.
-    fs::rename(&copied, &target)
-        .map_err(|error| Fault::internal(format!("`{}` cannot be made: {error}", target.display())))?;
-    Ok(id)
 }
 
 /// What an extension brings that the operator must agree to, a phrase each: code, secrets, rights, and whatever gives an
@@ -154,6 +76,8 @@ pub fn name(right: &Right) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use drupe_config::{Sources, load_config};
 
     use super::*;

@@ -21,6 +21,7 @@ pub mod control;
 pub mod events;
 
 pub mod check;
+pub mod draft;
 mod idle;
 pub mod service;
 pub mod settings;

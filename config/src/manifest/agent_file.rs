@@ -56,6 +56,14 @@ pub fn load_agent_file(path: &Path, home: &Path) -> Result<Loaded<Manifest>, Dia
 }
 
 fn read_file(path: &Path, home: &Path, faults: &mut Diagnostics) -> Option<Manifest> {
+    // Faults quote lines, and what is no agent may hold keys.
+    if path.extension().is_none_or(|ending| ending != "md") {
+        let message = format!("`{}` is no agent: the file of one ends in `.md`", path.display());
+        faults
+            .file_error("not_an_agent", path, 0, message)
+            .help("name the folder that holds `manifest.yaml`, or the `.md` file of an agent");
+        return None;
+    }
     let text = source::read_text(path, Links::Refused, faults)?;
     let source = Source::new(SourceOrigin::File(path.to_owned()), text);
     // Names of secrets, never their values, as in a manifest.

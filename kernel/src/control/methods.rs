@@ -1,12 +1,12 @@
 //! The methods: one table for the control socket and for extensions that hold the right.
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use drupe_agent::Chain;
 use drupe_bus::{Watch, Watched};
 use drupe_config::{Manifest, Right};
 use drupe_extension_api::{
-    AgentId, AgentResponse, EventBody, FailureClass, Fault, FaultCode, SessionId, TurnId,
+    AgentId, AgentResponse, EventBody, ExtensionId, FailureClass, Fault, FaultCode, SessionId, TurnId,
     control::{
         Approval, ApprovalAnswer, ConfigValue, DaemonState, ExtensionDetail, ExtensionStatus, Named,
         Numbered, PathArgument, Restart, Scaffold, SessionSelect, Status, TurnArgument, TurnResult, method,
@@ -19,7 +19,8 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::insight;
 use crate::{
-    channels, check,
+    channels,
+    draft::Draft,
     ending::Why,
     extension::{Record, change, handles::Holder},
     kernel::{Kernel, store_fault},
@@ -34,6 +35,16 @@ pub enum Caller<'a> {
     Operator,
     /// An extension with the right `control`.
     Extension(&'a Manifest),
+}
+
+impl Caller<'_> {
+    /// The extension that asks.
+    fn extension(&self) -> Option<&ExtensionId> {
+        match self {
+            Self::Operator => None,
+            Self::Extension(manifest) => Some(&manifest.id),
+        }
+    }
 }
 
 // What is large and rare is in a box: each request is a task, which is as large as the largest of its branches.
@@ -62,14 +73,16 @@ pub async fn call(
         method::EXTENSIONS_SHOW => give(show(kernel, take::<Named>(params)?.id).await?),
         method::EXTENSIONS_CHECK => {
             let PathArgument { path } = take(params)?;
-            give(check::report(&PathBuf::from(path), kernel.home.root()))
+            give(Box::pin(Draft::new(kernel, path, caller.extension()).check(kernel)).await?)
         }
         method::EXTENSIONS_ADD => {
             let PathArgument { path } = take(params)?;
-            let by_agent = matches!(caller, Caller::Extension(_));
-            give(Box::pin(check::add(kernel, PathBuf::from(path), by_agent)).await?)
+            give(Box::pin(Draft::new(kernel, path, caller.extension()).add(kernel)).await?)
         }
-        method::EXTENSIONS_SCAFFOLD => give(Box::pin(scaffold(kernel, caller, take(params)?)).await?),
+        method::EXTENSIONS_SCAFFOLD => {
+            let Scaffold { id, path } = take(params)?;
+            give(Box::pin(Draft::new(kernel, path, caller.extension()).begin(kernel, id)).await?)
+        }
         method::EXTENSIONS_ENABLE | method::EXTENSIONS_DISABLE | method::EXTENSIONS_RELEASE => {
             operator_only(caller, name)?;
             give(Box::pin(decide(kernel, name, take::<Named>(params)?.id)).await?)
@@ -237,29 +250,6 @@ async fn answer(kernel: &Arc<Kernel>, answer: ApprovalAnswer) -> Result<Approval
     })?;
     change::rescan(kernel).await?;
     Ok(approval)
-}
-
-/// Writes the beginning of a native extension; for an extension, into its own data folder alone.
-async fn scaffold(kernel: &Arc<Kernel>, caller: Caller<'_>, scaffold: Scaffold) -> Result<(), Fault> {
-    let Scaffold { id, path } = scaffold;
-    let path = PathBuf::from(path);
-    if let Caller::Extension(manifest) = caller {
-        let data = kernel.home.data(&manifest.id);
-        // A link on the way would lead the kernel where the extension cannot go.
-        let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
-        let inside =
-            parent.zip(data.canonicalize().ok()).is_some_and(|(parent, data)| parent.starts_with(data));
-        if !inside {
-            let message = format!("extension `{}` may write into `{}` alone", manifest.id, data.display());
-            return Err(Fault::denied(message));
-        }
-    }
-    let sdk = kernel.home.sdk();
-    let write = move || {
-        let sdk = drupe_extension_source::unpack(&sdk)?;
-        drupe_extension_source::scaffold(&id, &path, &sdk).map_err(|e| Fault::invalid(e.to_string()))
-    };
-    tokio::task::spawn_blocking(write).await.map_err(Fault::internal)?
 }
 
 /// What the kernel is doing.

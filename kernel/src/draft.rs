@@ -1,0 +1,177 @@
+//! What is handed to the kernel to become an extension: begun, checked, and added.
+//!
+//! The kernel may read and write what an extension may not. So what an extension names lies in its own data folder, and is
+//! reached through that folder's descriptor without following a link: whoever writes there may exchange anything at any
+//! moment. What is judged is a copy that nobody else writes.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use drupe_extension_api::{
+    ExtensionId, Fault,
+    control::{CheckReport, ExtensionState, ExtensionStatus},
+};
+use drupe_folders::copy::{copy, copy_beneath, place_beneath};
+
+use crate::{check::load, extension::change, kernel::Kernel};
+
+/// How the name of a folder begins while the kernel works on it.
+pub const PART: &str = ".adding-";
+
+/// A folder, or the file of an agent, as it was named.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    path: PathBuf,
+    /// The data folder of the extension that named it; none for the operator.
+    data: Option<PathBuf>,
+}
+
+/// A folder of ours that is gone when this is. A rest that a crash left is swept at the next start.
+struct Part(PathBuf);
+
+impl Part {
+    fn of(folder: &Path) -> Self {
+        Self(folder.join(format!("{PART}{}", uuid::Uuid::new_v4().simple())))
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // It is hidden from discovery.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Draft {
+    /// What `path` names; for an extension, which must have it in its own folder, `by` tells which.
+    pub fn new(kernel: &Kernel, path: String, by: Option<&ExtensionId>) -> Self {
+        Self { path: path.into(), data: by.map(|id| kernel.home.data(id)) }
+    }
+
+    /// A copy beneath a folder of ours, under its own name.
+    fn copy(&self, to: &Path) -> Result<PathBuf, Fault> {
+        let named = self.path.file_name();
+        let name = named.ok_or_else(|| Fault::invalid(format!("`{}` has no name", self.path.display())))?;
+        let copied = to.join(name);
+        fs::create_dir_all(to)?;
+        let done = match &self.data {
+            None => copy(&self.path, &copied),
+            Some(data) => copy_beneath(data, &self.path, &copied),
+        };
+        done.map_err(|error| self.fault("copied", &error))?;
+        Ok(copied)
+    }
+
+    fn fault(&self, done: &str, error: &io::Error) -> Fault {
+        let message = format!("`{}` cannot be {done}: {error}", self.path.display());
+        match (&self.data, error.kind()) {
+            (Some(data), io::ErrorKind::PermissionDenied) => {
+                let help = format!("an extension may name what lies in `{}` alone", data.display());
+                Fault::denied(message).help(help)
+            }
+            _ => Fault::invalid(message),
+        }
+    }
+
+    /// Every fault of it, as data and for people.
+    pub async fn check(self, kernel: &Arc<Kernel>) -> Result<CheckReport, Fault> {
+        let kernel = Arc::clone(kernel);
+        let work = move || {
+            let home = kernel.home.root();
+            if self.data.is_none() {
+                return Ok(report(&self.path, home, &self.path));
+            }
+            let part = Part::of(&kernel.home.extensions());
+            Ok(report(&self.copy(&part.0)?, home, &self.path))
+        };
+        tokio::task::spawn_blocking(work).await.map_err(Fault::internal)?
+    }
+
+    /// Copies it to where the home's extensions live, and takes it in. What it brings that needs the operator's
+    /// agreement waits for that. What an extension handed over and does not come to work is taken back: its maker is
+    /// told why, mends the draft and tries again.
+    pub async fn add(self, kernel: &Arc<Kernel>) -> Result<ExtensionStatus, Fault> {
+        let (adding, by_extension) = (Arc::clone(kernel), self.data.is_some());
+        let id =
+            tokio::task::spawn_blocking(move || self.add_copy(&adding)).await.map_err(Fault::internal)??;
+        change::rescan(kernel).await?;
+        let status = kernel.extensions.status(id.as_str())?;
+        let hopeless = matches!(
+            status.state,
+            ExtensionState::Failed | ExtensionState::Skipped | ExtensionState::Quarantined
+        );
+        if by_extension && hopeless {
+            let made = Path::new(&status.source);
+            let removed = if made.is_file() { fs::remove_file(made) } else { fs::remove_dir_all(made) };
+            removed.map_err(|error| {
+                Fault::internal(format!("`{}` cannot be taken back: {error}", made.display()))
+            })?;
+            change::rescan(kernel).await?;
+        }
+        Ok(status)
+    }
+
+    /// Judges the copy and not the original, which its maker could change in between.
+    fn add_copy(&self, kernel: &Kernel) -> Result<ExtensionId, Fault> {
+        let part = Part::of(&kernel.home.extensions());
+        let copied = self.copy(&part.0)?;
+        let loaded = load(&copied, kernel.home.root()).map_err(|faults| {
+            Fault::invalid(format!("the extension has faults:\n{}", faults.render(false)))
+        })?;
+        let id = loaded.value.id;
+        let taken = |what: String| Fault::denied(what).help("choose another id");
+        if !kernel.extensions.named(id.as_str()).is_empty() {
+            return Err(taken(format!("there is an extension `{id}` already")));
+        }
+        let ending = if copied.is_file() { ".md" } else { "" };
+        let target = kernel.home.extensions().join(format!("{id}{ending}"));
+        if target.symlink_metadata().is_ok() {
+            return Err(taken(format!("`{}` exists already", target.display())));
+        }
+        // The one moment at which the extension comes to exist, whole.
+        fs::rename(&copied, &target)
+            .map_err(|error| Fault::internal(format!("`{}` cannot be made: {error}", target.display())))?;
+        Ok(id)
+    }
+
+    /// Writes the beginning of a native extension where nothing is yet.
+    pub async fn begin(self, kernel: &Arc<Kernel>, id: ExtensionId) -> Result<(), Fault> {
+        let sdk = kernel.home.sdk();
+        let work = move || {
+            let sdk = drupe_extension_source::unpack(&sdk)?;
+            let write = |folder: &Path| {
+                drupe_extension_source::scaffold(&id, folder, &sdk).map_err(|e| Fault::invalid(e.to_string()))
+            };
+            let Some(data) = &self.data else { return write(&self.path) };
+            let part = Part::of(data.parent().unwrap_or(data));
+            let made = part.0.join(id.as_str());
+            write(&made)?;
+            place_beneath(&made, data, &self.path).map_err(|error| self.fault("made", &error))
+        };
+        tokio::task::spawn_blocking(work).await.map_err(Fault::internal)?
+    }
+}
+
+/// Every fault of what lies at `path`, told as if it lay at `named`.
+fn report(path: &Path, home: &Path, named: &Path) -> CheckReport {
+    let diagnostics = match load(path, home) {
+        Ok(loaded) => loaded.warnings,
+        Err(faults) => faults,
+    };
+    let quoted = |path: &Path| {
+        let text = serde_json::to_string(&path.to_string_lossy()).unwrap_or_default();
+        text.trim_matches('"').to_owned()
+    };
+    let told = serde_json::to_string(&diagnostics).unwrap_or_default();
+    let told = told.replace(&quoted(path), &quoted(named));
+    CheckReport {
+        ok: !diagnostics.has_errors(),
+        rendered: diagnostics
+            .render(false)
+            .replace(&path.display().to_string(), &named.display().to_string()),
+        diagnostics: serde_json::from_str(&told).unwrap_or_default(),
+    }
+}

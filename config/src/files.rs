@@ -19,6 +19,8 @@ use crate::{
 pub enum Instructions {
     /// The text itself.
     Inline(String),
+    /// The text of a template, which somebody has read from its file.
+    Template(String),
     /// A file, which existed and could be read when the manifest was loaded.
     File {
         /// Absolute, with links resolved, beneath the extension's folder or the home.

@@ -19,6 +19,7 @@ pub fn render(
 ) -> Result<String, String> {
     match instructions {
         Instructions::Inline(text) => Ok(text.clone()),
+        Instructions::Template(text) => template(text, folder, variables),
         Instructions::File { path, template: false } => read(path),
         Instructions::File { path, template: true } => template(&read(path)?, folder, variables)
             .map_err(|reason| format!("`{}`: {reason}", path.display())),
@@ -33,12 +34,16 @@ pub fn template(source: &str, folder: &Path, variables: &impl Serialize) -> Resu
     environment.set_fuel(Some(FUEL));
     let root = folder.to_owned();
     environment.set_loader(move |name| {
-        let inside = root
-            .join(name)
-            .canonicalize()
-            .ok()
-            .filter(|p| root.canonicalize().is_ok_and(|r| p.starts_with(r)));
-        Ok(inside.and_then(|path| read(&path).ok()))
+        let Ok(root) = root.canonicalize() else { return Ok(None) };
+        let Ok(path) = root.join(name).canonicalize() else { return Ok(None) };
+        match path.strip_prefix(&root) {
+            Ok(within) if is_uncounted(within) => {
+                let why = "is no part of what the operator agrees to; give it another name";
+                Err(minijinja::Error::new(minijinja::ErrorKind::InvalidOperation, format!("`{name}` {why}")))
+            }
+            Ok(_) => Ok(read(&path).ok()),
+            Err(_) => Ok(None),
+        }
     });
     let mut output = Bounded(Vec::new());
     environment
@@ -53,6 +58,18 @@ pub fn template(source: &str, folder: &Path, variables: &impl Serialize) -> Resu
             format!("{line}{error}{cause}")
         })?;
     String::from_utf8(output.0).map_err(|error| error.to_string())
+}
+
+/// Whether a file of an extension's folder does not count to its content, so that it may change without a question: hidden
+/// ones, what cargo builds, and sources.
+fn is_uncounted(within: &Path) -> bool {
+    let names: Vec<_> = within.iter().map(|part| part.to_string_lossy()).collect();
+    let source = |name: &str| {
+        name.ends_with(".rs") || names.len() == 1 && ["Cargo.toml", "Cargo.lock"].contains(&name)
+    };
+    names.iter().any(|name| name.starts_with('.'))
+        || names.first().is_some_and(|first| first == "target")
+        || names.last().is_some_and(|last| source(last))
 }
 
 /// Takes a rendered prompt as long as it is no longer than a file may be: fuel counts steps, not what each writes.
@@ -116,6 +133,27 @@ mod tests {
         let endless = "{% set a = 'x' * 100000 %}{% for i in range(20000) %}{{ a }}{% endfor %}";
         assert!(check(endless).expect_err("bounded").contains("longer than 1024 KiB"));
         assert_eq!(check("{{ 'x' * 1000000 }}").map(|text| text.len()), Ok(1_000_000));
+    }
+
+    #[test]
+    fn an_include_of_what_may_change_without_a_question_is_refused() {
+        let root = tempfile::tempdir().expect("a folder");
+        for folder in ["target", ".hidden", "sub/target"] {
+            std::fs::create_dir_all(root.path().join(folder)).expect("a folder");
+        }
+        let include = |name: &str| {
+            std::fs::write(root.path().join(name), "text").expect("a file");
+            template(&format!("{{% include '{name}' %}}"), root.path(), &json!({}))
+        };
+        for counted in ["part.md", "sub/target/part.md", "sub/Cargo.toml"] {
+            assert_eq!(include(counted).as_deref(), Ok("text"), "{counted}");
+        }
+        for bad in [".part.md", "target/part.md", ".hidden/part.md", "sub/.part", "a.rs", "Cargo.lock"] {
+            let why = include(bad).expect_err(bad);
+            assert!(why.contains("no part of what the operator agrees to"), "{why}");
+        }
+        std::os::unix::fs::symlink(".part.md", root.path().join("link.md")).expect("a link");
+        assert!(template("{% include 'link.md' %}", root.path(), &json!({})).is_err());
     }
 
     #[test]

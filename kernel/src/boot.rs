@@ -27,7 +27,9 @@ pub fn orchestrator_prompt(config: &Config) -> Result<Prompt, String> {
     let settings = &config.orchestrator;
     let instructions = match &settings.instructions {
         None => ORCHESTRATOR_PROMPT.to_owned(),
-        Some(drupe_config::Instructions::Inline(text)) => text.clone(),
+        Some(drupe_config::Instructions::Inline(text) | drupe_config::Instructions::Template(text)) => {
+            text.clone()
+        }
         Some(drupe_config::Instructions::File { path, .. }) => {
             instructions::read(path).map_err(|why| format!("`orchestrator.instructions`: {why}"))?
         }

@@ -1,15 +1,66 @@
 //! What an extension is by its manifest, and what of it needs the operator's agreement.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use drupe_config::{
-    Config, ContextSource, Diagnostics, Instructions, Loaded, Manifest, Right, load_agent_file, load_manifest,
+    Config, ContextSource, Diagnostics, Instructions, Isolation, Loaded, Manifest, Right, instructions,
+    load_agent_file, load_manifest,
 };
 use drupe_extension_api::DefinitionLimits;
+use drupe_folders::content::Content;
+
+/// What an extension asks the operator for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ask {
+    /// To what an answer is bound: its content, and every text that it takes from elsewhere.
+    pub hash: String,
+    /// A phrase each; empty where nobody need be asked.
+    pub needs: Vec<String>,
+}
 
 /// What an extension is: a folder with a manifest, or a single file that is an agent.
 pub fn load(path: &Path, home: &Path) -> Result<Loaded<Manifest>, Diagnostics> {
     if path.is_file() { load_agent_file(path, home) } else { load_manifest(path, home) }
+}
+
+/// What it asks for. Texts that its content does not hold are read here, once, into the manifest: what is agreed to is what
+/// is used, whatever becomes of their files.
+pub fn judge(manifest: &mut Manifest, content: &Content, config: &Config) -> Result<Ask, String> {
+    let needs = immodest(manifest, config);
+    let mut taken: Vec<(PathBuf, String)> = Vec::new();
+    let folder = manifest.folder.clone();
+    let mut take = |path: &Path| match path.strip_prefix(&folder) {
+        Ok(within) if content.holds(within) => Ok(None),
+        _ => {
+            let text = instructions::read(path)?;
+            taken.push((path.to_owned(), text.clone()));
+            Ok::<_, String>(Some(text))
+        }
+    };
+    if let Some(agent) = &mut manifest.agent {
+        if let Some(Instructions::File { path, template }) = &agent.instructions
+            && let (template, Some(text)) = (*template, take(path)?)
+        {
+            agent.instructions =
+                Some(if template { Instructions::Template(text) } else { Instructions::Inline(text) });
+        }
+        for source in &mut agent.context {
+            if let ContextSource::File(path) = source
+                && let Some(text) = take(path)?
+            {
+                *source = ContextSource::Inline(text);
+            }
+        }
+    }
+    let named: Vec<(String, String)> =
+        taken.into_iter().map(|(path, text)| (path.display().to_string(), text)).collect();
+    let hash = content.hash_with(named.iter().map(|(path, text)| (path.as_str(), text.as_str())));
+    Ok(Ask { hash, needs })
+}
+
+/// Whether its code is to run in the kernel's process.
+pub fn runs_inside(manifest: &Manifest) -> bool {
+    manifest.entrypoint.is_some() && manifest.isolation == Some(Isolation::Inproc)
 }
 
 /// What an extension brings that the operator must agree to, a phrase each: code, secrets, rights, and whatever gives an
@@ -21,7 +72,12 @@ pub fn immodest(manifest: &Manifest, config: &Config) -> Vec<String> {
             needs.push(what());
         }
     };
-    want(manifest.entrypoint.is_some(), &|| "native code".into());
+    let inside = runs_inside(manifest);
+    want(manifest.entrypoint.is_some() && !inside, &|| "native code".into());
+    want(inside, &|| {
+        "native code inside the kernel's process, unconfined: it can read and do whatever the daemon can"
+            .into()
+    });
     want(!manifest.secrets.is_empty(), &|| format!("the secrets {}", manifest.secrets.join(", ")));
     want(!manifest.rights.is_empty(), &|| {
         let names: Vec<String> = manifest.rights.iter().map(name).collect();
@@ -115,7 +171,8 @@ mod tests {
             (agent("") + "subscribe: [{topic: kv.changed, task: look}]\n", "kv.changed"),
             (agent("") + "rights: [control]\n", "rights"),
             (agent("") + "overrides: true\n", "shipped"),
-            (agent("") + "entrypoint: libx\nisolation: inproc\n", "native code"),
+            (agent("") + "entrypoint: libx\nisolation: inproc\n", "inside the kernel's process, unconfined"),
+            (agent("") + "entrypoint: libx\nisolation: process\n", "native code"),
         ];
         for (manifest, named) in cases {
             let needs = check(&manifest);

@@ -16,7 +16,11 @@ use drupe_extension_api::{
 };
 use drupe_folders::copy::{copy, copy_beneath, place_beneath};
 
-use crate::{check::load, extension::change, kernel::Kernel};
+use crate::{
+    check::{load, runs_inside},
+    extension::change,
+    kernel::Kernel,
+};
 
 /// How the name of a folder begins while the kernel works on it.
 pub const PART: &str = ".adding-";
@@ -121,6 +125,10 @@ impl Draft {
         let loaded = load(&copied, kernel.home.root()).map_err(|faults| {
             Fault::invalid(format!("the extension has faults:\n{}", faults.render(false)))
         })?;
+        if self.data.is_some() && runs_inside(&loaded.value) {
+            let what = "an extension that runs inside the kernel's process is the operator's alone to add";
+            return Err(Fault::denied(what).help("leave `isolation` out: it gets a process of its own"));
+        }
         let id = loaded.value.id;
         let taken = |what: String| Fault::denied(what).help("choose another id");
         if !kernel.extensions.named(id.as_str()).is_empty() {

@@ -32,6 +32,7 @@ use drupe_host::Faults;
 use jiff::Timestamp;
 
 use self::state::{Action, Event, State};
+use crate::check::Ask;
 use drupe_wiring::Part;
 
 /// One folder, and what became of it.
@@ -48,6 +49,8 @@ pub struct Record {
     pub part: Option<Part>,
     /// Its files and their hash; none where they cannot be read.
     pub content: Option<Arc<Content>>,
+    /// What of it the operator is asked for.
+    pub ask: Option<Ask>,
     /// Where its native code runs.
     pub isolation: Option<Isolation>,
     /// Remarks that stop nothing.
@@ -58,6 +61,8 @@ pub struct Record {
     pub faults: Faults,
     /// Whether its present instance came to work.
     pub worked: bool,
+    /// Whether a step of it goes on that nobody waits for: what changes it meanwhile is looked at when that has ended.
+    pub late: bool,
 }
 
 /// All records, by a key that is unique among folders.
@@ -81,17 +86,24 @@ impl Record {
             history: vec![first],
             part: None,
             content: None,
+            ask: None,
             isolation: None,
             notes: Vec::new(),
             pending: None,
             faults: Faults::default(),
             worked: false,
+            late: false,
         }
     }
 
     /// The hash of its content; empty where it cannot be read.
     pub fn hash(&self) -> &str {
         self.content.as_ref().map_or("", |content| &content.hash)
+    }
+
+    /// What is compared to see whether it has changed: its content, with what it takes from elsewhere.
+    pub fn identity(&self) -> &str {
+        self.ask.as_ref().map_or_else(|| self.hash(), |ask| &ask.hash)
     }
 
     /// Whether it has code of its own.
@@ -196,11 +208,23 @@ impl Extensions {
         self.lock().values().map(act).collect()
     }
 
-    /// What is loaded: shipped extensions first, then those of the home, then others, each sorted by id. Where two
+    /// Whether a step of this one goes on that nobody waits for.
+    pub fn is_late(&self, key: &Key) -> bool {
+        self.with(key, |r| r.late).unwrap_or_default()
+    }
+
+    /// Whether one that is late is initialized and does not work yet, or is not initialized.
+    pub fn any_late(&self, initialized: bool) -> bool {
+        self.lock().values().any(|r| r.late && (r.state == State::Initialized) == initialized)
+    }
+
+    /// What is initialized: shipped extensions first, then those of the home, then others, each sorted by id. Where two
     /// cannot be wired together the later one is at fault.
     pub fn parts(&self) -> Vec<Part> {
-        let alive =
-            |r: &Record| (!r.state.is_out()).then(|| Some((r.found.origin, r.part.clone()?))).flatten();
+        let alive = |r: &Record| {
+            let there = matches!(r.state, State::Initialized | State::Active);
+            there.then(|| Some((r.found.origin, r.part.clone()?))).flatten()
+        };
         let mut parts: Vec<(Origin, Part)> = self.lock().values().filter_map(alive).collect();
         parts.sort_by(|(a, left), (b, right)| a.cmp(b).then_with(|| left.id().cmp(right.id())));
         parts.into_iter().map(|(_, part)| part).collect()

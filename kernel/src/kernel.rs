@@ -3,6 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, PoisonError, RwLock},
+    time::Instant,
 };
 
 use drupe_agent::{Chain, Clock, Ratios, Run};
@@ -13,7 +14,7 @@ use drupe_extension_api::{
     control::ExitRecord,
     wire::{Submit, Submitted},
 };
-use drupe_folders::{content::Contents, discovery::Layout, generation::Generations};
+use drupe_folders::{content::Contents, discovery::Layout, generation::Generations, held::Held};
 use drupe_host::{own_program, probe::Caches};
 use drupe_journal::{Inbound, InboundKind, RestartVerdict, Store, StoreError};
 use drupe_limits::{Gates, Quotas};
@@ -27,8 +28,12 @@ use crate::{
     ending::{Ending, Why},
     events,
     extension::{Extensions, handles::Handles},
+    pace::Pace,
     sessions::Sessions,
 };
+
+/// The longest text that an extension may show by itself, in bytes: what is longer is an answer, or a file.
+const LONGEST_NOTICE: usize = 4 * 1024;
 
 /// A running kernel.
 pub struct Kernel {
@@ -58,6 +63,10 @@ pub struct Kernel {
     pub layout: Layout,
     /// The extensions and their states.
     pub extensions: Extensions,
+    /// How often each may show something to the user.
+    pub notices: Pace,
+    /// How often each may have everything wired again.
+    pub announcements: Pace,
     /// Turns that wait and run.
     pub sessions: Sessions,
     /// Whether and why it is to end.
@@ -84,6 +93,8 @@ pub struct Kernel {
     pub contents: Contents,
     /// Sets of extensions that worked.
     pub generations: Generations,
+    /// Where the contents lie that are quarantined.
+    pub held: Held,
     /// One change of the extensions at a time.
     pub(crate) changing: tokio::sync::Mutex<()>,
     /// One wiring at a time.
@@ -185,6 +196,11 @@ impl Folders {
     /// Sets of extensions that worked.
     pub fn generations(&self) -> PathBuf {
         self.root.join("data").join(".generations")
+    }
+
+    /// Where quarantined contents lie.
+    pub fn held(&self) -> PathBuf {
+        self.root.join("data").join(".held.json")
     }
 
     /// Earlier versions of extensions that stand in for the present ones.
@@ -315,17 +331,37 @@ impl Kernel {
         }
     }
 
-    /// Shows a text to the user, in a session, or where the user was last.
-    pub async fn notify(&self, session: Option<SessionId>, text: String) -> Result<(), Fault> {
+    /// Shows a text of an extension to the user, under its name: in a session of its own, in one in which it was called,
+    /// or where the user was last.
+    pub async fn notify(
+        &self,
+        by: &ExtensionId,
+        session: Option<SessionId>,
+        text: String,
+    ) -> Result<(), Fault> {
+        if text.len() > LONGEST_NOTICE {
+            let message = format!("a notice has at most {LONGEST_NOTICE} bytes, and this one {}", text.len());
+            return Err(Fault::invalid(message).help("say less, and where the rest is"));
+        }
         let session = match session {
-            Some(session) => session,
+            Some(session) => {
+                let own =
+                    session.as_str().strip_prefix(by.as_str()).is_some_and(|rest| rest.starts_with(':'));
+                if !own && !self.tokens.was_called_in(by, &session) {
+                    let message = format!("extension `{by}` was not called in session `{session}`");
+                    return Err(Fault::denied(message).help("leave the session out"));
+                }
+                session
+            }
             None => {
                 let sessions = self.store.sessions().await.map_err(store_fault)?;
                 let latest = sessions.into_iter().max_by_key(|s| s.updated);
                 latest.map(|s| s.id).ok_or_else(|| Fault::not_found("there is no session to show it in"))?
             }
         };
-        let body = drupe_extension_api::EventBody::Diagnostic { code: "notice".into(), message: text };
+        self.notices.take(by, Instant::now())?;
+        let message = format!("`{by}`: {text}");
+        let body = drupe_extension_api::EventBody::Diagnostic { code: "notice".into(), message };
         self.store.record_events(session, None, vec![(None, body)]).await.map_err(store_fault)
     }
 

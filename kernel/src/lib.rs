@@ -23,5 +23,6 @@ pub mod events;
 pub mod check;
 pub mod draft;
 mod idle;
+pub mod pace;
 pub mod service;
 pub mod settings;

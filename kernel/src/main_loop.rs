@@ -14,7 +14,7 @@ use drupe_agent::{Clock, SystemClock};
 use drupe_bus::Bus;
 use drupe_config::{Config, Sources, load_config};
 use drupe_extension_api::{AgentId, FaultCode};
-use drupe_folders::{content::Contents, discovery::Layout, generation::Generations};
+use drupe_folders::{content::Contents, discovery::Layout, generation::Generations, held::Held};
 use drupe_journal::Store;
 use drupe_link::{ControlToken, Down, Home, KernelLink, Up, Verdicts};
 use drupe_models::Models;
@@ -32,6 +32,7 @@ use crate::{
     extension::{Extensions, change, generations, handles::Handles, recovery},
     idle,
     kernel::{Folders, Kernel, Start},
+    pace::Pace,
     sessions::Sessions,
     settings,
 };
@@ -340,6 +341,7 @@ fn assemble(plan: Plan, link: Arc<KernelLink>) -> Result<Arc<Kernel>, Failure> {
     let snapshot = boot::bare(&context).map_err(|reason| Failure::new(CONFIG, reason))?;
     let contents = Contents::open(folders.contents());
     let generations = Generations::new(folders.generations());
+    let held = Held::open(folders.held());
     let (quotas, gates) = settings::limits(&config);
     let queue = Arc::new(store.clone());
     let layout = Layout::new(&start.exe, folders.root(), &config.extensions.paths);
@@ -366,6 +368,8 @@ fn assemble(plan: Plan, link: Arc<KernelLink>) -> Result<Arc<Kernel>, Failure> {
         handles: Handles::default(),
         layout,
         extensions: Extensions::default(),
+        notices: Pace::new("notices", 10),
+        announcements: Pace::new("announcements of tools", 30),
         sessions: Sessions::default(),
         ending: Ending::default(),
         tasks: TaskTracker::new(),
@@ -375,6 +379,7 @@ fn assemble(plan: Plan, link: Arc<KernelLink>) -> Result<Arc<Kernel>, Failure> {
         live,
         contents,
         generations,
+        held,
         changing: tokio::sync::Mutex::default(),
         verdicts: RwLock::new(verdicts),
         link,

@@ -104,7 +104,7 @@ fn map<T>(entries: &std::collections::BTreeMap<String, T>, value: fn(&T) -> Valu
 
 fn instructions(value: &crate::Instructions) -> Value {
     match value {
-        crate::Instructions::Inline(text) => json!(text),
+        crate::Instructions::Inline(text) | crate::Instructions::Template(text) => json!(text),
         crate::Instructions::File { path, .. } => json!(path),
     }
 }

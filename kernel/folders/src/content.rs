@@ -38,6 +38,30 @@ pub struct Content {
     pub others: Vec<Other>,
 }
 
+impl Content {
+    /// Whether a file counts to it, by its path in the extension.
+    #[must_use]
+    pub fn holds(&self, path: &Path) -> bool {
+        self.files.iter().any(|file| file.path == path)
+    }
+
+    /// Its hash together with what else it depends on, each under a name; its own where there is nothing.
+    #[must_use]
+    pub fn hash_with<'a>(&self, others: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+        let mut others = others.into_iter().peekable();
+        if others.peek().is_none() {
+            return self.hash.clone();
+        }
+        let mut whole = Sha256::new();
+        let parts = others.flat_map(|(name, text)| [name, text]);
+        for part in std::iter::once(self.hash.as_str()).chain(parts) {
+            whole.update((part.len() as u64).to_le_bytes());
+            whole.update(part);
+        }
+        regular::hex(&whole.finalize())
+    }
+}
+
 /// A regular file of an extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {

@@ -8,5 +8,6 @@ pub mod content;
 pub mod copy;
 pub mod discovery;
 pub mod generation;
+pub mod held;
 mod regular;
 pub mod watch;

@@ -104,13 +104,16 @@ async fn compare(kernel: &Arc<Kernel>, retried: Option<&Key>) -> Result<(), Faul
     kernel.extensions.set_passed_over(passed);
     let now: BTreeSet<Key> = seen.iter().map(|s| s.record.key()).collect();
     for key in kernel.extensions.read(super::Record::key) {
-        if !now.contains(&key) {
+        if !now.contains(&key) && !kernel.extensions.is_late(&key) {
             gone(kernel, &key).await;
         }
     }
     let mut swaps = Vec::new();
     for one in seen {
         let key = one.record.key();
+        if kernel.extensions.is_late(&key) {
+            continue;
+        }
         match kernel.extensions.with(&key, |r| decide(r, &one)).unwrap_or(Step::Arrive) {
             Step::Stay => {}
             Step::Arrive => arrive(kernel, &key, one),
@@ -158,7 +161,7 @@ enum Step {
 }
 
 fn decide(record: &super::Record, seen: &Seen) -> Step {
-    let same = record.hash() == seen.record.hash();
+    let same = record.identity() == seen.record.identity();
     let native = record.is_native() || seen.record.is_native();
     match (&record.state, &seen.out) {
         (State::Stopped, _) => Step::Stay,
@@ -169,7 +172,8 @@ fn decide(record: &super::Record, seen: &Seen) -> Step {
         {
             Step::Stay
         }
-        (State::Out(_) | State::Degraded(_), _) => Step::Arrive,
+        // One that was discovered and waits for another is as good as new.
+        (State::Out(_) | State::Degraded(_) | State::Discovered, _) => Step::Arrive,
         (_, Some(out @ (Out::Disabled(_) | Out::Quarantined(_)))) => Step::Leave(out.clone()),
         (_, Some(out @ Out::Denied(_))) if same => Step::Leave(out.clone()),
         (_, Some(out)) => Step::Refuse(State::Out(out.clone()).shown().1.unwrap_or_default().to_owned()),

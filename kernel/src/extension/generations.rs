@@ -14,7 +14,7 @@ use super::{
     state::{Out, State},
     survey::{self, Seen},
 };
-use crate::kernel::Kernel;
+use crate::{check, kernel::Kernel};
 
 /// Keeps what works now, and tells the supervisor its name. Not while an older set stands in: that one is kept.
 pub async fn keep(kernel: &Arc<Kernel>) {
@@ -75,15 +75,17 @@ impl Seen {
         let restored = kernel.generations.restore(set, &name, &kernel.home.restored());
         let copy = restored.map_err(|error| error.to_string()).and_then(|folder| {
             let found = Found { folder, kind, ..self.record.found.clone() };
-            let loaded = survey::manifest(kernel, &found)?;
-            let content = survey::content(kernel, &found, &loaded.value)?;
-            Ok((found, loaded.value, content))
+            let mut manifest = survey::manifest(kernel, &found)?.value;
+            let content = survey::content(kernel, &found, &manifest)?;
+            let ask = check::judge(&mut manifest, &content, &kernel.config)?;
+            Ok((found, manifest, content, ask))
         });
         match copy {
-            Ok((found, manifest, content)) => {
+            Ok((found, manifest, content, ask)) => {
                 self.record.found = found;
                 self.record.manifest = Some(Arc::new(manifest));
                 self.record.content = Some(Arc::new(content));
+                self.record.ask = Some(ask);
                 self.record.pending = Some(
                     "an earlier version stands in: starts with the present one did not become ready".into(),
                 );

@@ -202,7 +202,7 @@ impl Owner {
             ),
             host::NOTIFY => {
                 let NotifyUser { text, session } = read(payload)?;
-                write(kernel.notify(session, text).await?)
+                write(kernel.notify(id, session, text).await?)
             }
             host::RESTART => {
                 self.right(Right::Restart, operation)?;
@@ -222,7 +222,10 @@ impl Owner {
                 let params = serde_json::value::to_raw_value(&params).map_err(Fault::internal)?;
                 write(control::methods::call(&kernel, caller, &method, &params).await?)
             }
-            host::TOOLS_CHANGED => write(Box::pin(crate::boot::rewire(&kernel, id)).await?),
+            host::TOOLS_CHANGED => {
+                kernel.announcements.take(id, std::time::Instant::now())?;
+                write(Box::pin(crate::boot::rewire(&kernel, id)).await?)
+            }
             _ => Err(Fault::unsupported(operation)),
         }
     }

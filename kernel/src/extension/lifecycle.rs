@@ -19,9 +19,10 @@ use drupe_wiring::{self as wiring, Part, Prompt};
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use serde_json::json;
+use tokio::task::JoinHandle;
 
 use super::{
-    Key, host, place, recovery,
+    Key, change, host, place, recovery,
     state::{Action, Event, Out, State},
 };
 use crate::kernel::Kernel;
@@ -31,6 +32,9 @@ const INITIALIZE: Duration = Duration::from_secs(30);
 const START: Duration = Duration::from_secs(30);
 const STOP: Duration = Duration::from_secs(10);
 
+/// How long all others wait for one that loads, initializes or starts. After that it is taken in when it is done.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// How long calls may go on in an instance that was stopped while the kernel goes on.
 const LINGER: Duration = Duration::from_secs(30);
 
@@ -39,7 +43,7 @@ pub async fn bring_up(kernel: &Arc<Kernel>) {
     let mut waiting: BTreeMap<Key, Arc<Manifest>> = kernel
         .extensions
         .read(|r| {
-            (r.state == State::Discovered)
+            (r.state == State::Discovered && !r.late)
                 .then(|| Some((r.key(), Arc::clone(r.manifest.as_ref()?))))
                 .flatten()
         })
@@ -49,15 +53,73 @@ pub async fn bring_up(kernel: &Arc<Kernel>) {
     while !waiting.is_empty() {
         let ready = order::next_wave(kernel, &mut waiting);
         if ready.is_empty() && !waiting.is_empty() {
+            if kernel.extensions.any_late(false) || kernel.extensions.any_late(true) {
+                // They may wait for that one, and are looked at again when it is done.
+                return;
+            }
             order::circle(kernel, &mut waiting);
         }
-        // A task each: one that blocks its thread does not stop the clocks of the others.
-        let wave = ready.into_iter().map(|(key, manifest)| {
-            let kernel = Arc::clone(kernel);
-            kernel.clone().tasks.spawn(async move { one(&kernel, key, manifest).await })
-        });
-        join_all(wave).await;
+        let begin = |(key, manifest): (Key, Arc<Manifest>)| {
+            let (kernel, at) = (Arc::clone(kernel), key.clone());
+            (key, async move {
+                one(&kernel, at, manifest).await;
+                true
+            })
+        };
+        apart(kernel, ready.into_iter().map(begin)).await;
     }
+}
+
+/// Does something with each in a task of its own, so that one that blocks its thread does not stop the clocks of the
+/// others. Gives whether all went well; one that is late is left to itself, and counts as well.
+async fn apart<F: Future<Output = bool> + Send + 'static>(
+    kernel: &Arc<Kernel>,
+    work: impl Iterator<Item = (Key, F)>,
+) -> bool {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let steps = work.map(|(key, step)| {
+        let closing = kernel.closing.clone();
+        let mut task = kernel.tasks.spawn(async move {
+            tokio::select! {
+                done = step => done,
+                () = closing.cancelled() => true,
+            }
+        });
+        async move {
+            match tokio::time::timeout_at(deadline, &mut task).await {
+                Ok(done) => matches!(done, Ok(true)),
+                Err(_) => {
+                    leave(kernel, key, task);
+                    true
+                }
+            }
+        }
+    });
+    join_all(steps).await.into_iter().all(|done| done)
+}
+
+/// Nobody waits for this one any longer. When it is done everything is looked at again.
+fn leave(kernel: &Arc<Kernel>, key: Key, task: JoinHandle<bool>) {
+    tracing::warn!(extension = %key.0, "takes long to begin; all others go on without it");
+    kernel.extensions.with(&key, |r| r.late = true);
+    let kernel = Arc::clone(kernel);
+    kernel.clone().tasks.spawn(async move {
+        // A panic ends it as well.
+        let _ = task.await;
+        let change = kernel.changing.lock().await;
+        kernel.extensions.with(&key, |r| r.late = false);
+        if kernel.extensions.with(&key, |r| r.state.is_out()) == Some(true) {
+            // It was taken out while it began, and may have come to an instance after that.
+            roll_back(&kernel, &key).await;
+        }
+        drop(change);
+        if kernel.closing.is_cancelled() {
+            return;
+        }
+        if let Err(fault) = change::rescan(&kernel).await {
+            tracing::warn!(extension = %key.0, %fault, "it was not taken in");
+        }
+    });
 }
 
 async fn one(kernel: &Arc<Kernel>, key: Key, manifest: Arc<Manifest>) {
@@ -226,11 +288,16 @@ fn prompt(kernel: &Kernel, manifest: &Manifest, tools: &[ToolSpec]) -> Result<Op
 pub async fn start_all(kernel: &Arc<Kernel>) -> bool {
     let mut any_failed = false;
     for wave in order::waves(kernel, &State::Initialized) {
-        let starting = wave.into_iter().map(|key| {
-            let kernel = Arc::clone(kernel);
-            kernel.clone().tasks.spawn(async move { start_one(&kernel, &key).await })
+        let ready = wave.into_iter().filter(|key| !kernel.extensions.is_late(key));
+        let starting = ready.map(|key| {
+            let (kernel, at) = (Arc::clone(kernel), key.clone());
+            (key, async move { start_one(&kernel, &at).await })
         });
-        any_failed |= join_all(starting).await.into_iter().any(|started| !matches!(started, Ok(true)));
+        any_failed |= !apart(kernel, starting).await;
+        if kernel.extensions.any_late(true) {
+            // What is left may depend on that one, and is looked at again when it is done.
+            break;
+        }
     }
     any_failed
 }

@@ -22,6 +22,9 @@ use super::{
 };
 use crate::{boot, kernel::Kernel};
 
+/// How often it is looked whether one that takes long to begin again has done so.
+const LOOK: Duration = Duration::from_millis(200);
+
 /// How long an extension may think about how it is.
 const ANSWER: Duration = Duration::from_secs(5);
 
@@ -75,6 +78,9 @@ async fn retry(kernel: &Arc<Kernel>, key: &Key) {
     if let Err(fault) = change::retry(kernel, key).await {
         tracing::warn!(extension = %key.0, %fault, "it could not be tried again");
     }
+    while kernel.extensions.is_late(key) && !kernel.closing.is_cancelled() {
+        tokio::time::sleep(LOOK).await;
+    }
     let _change = kernel.changing.lock().await;
     let wait = kernel.extensions.with(key, |r| match r.state.clone() {
         State::Out(Out::Failed(why)) | State::Degraded(why) => Some((r.faults.again(Instant::now())?, why)),
@@ -125,16 +131,18 @@ pub async fn judged(kernel: &Arc<Kernel>) {
     let _change = kernel.changing.lock().await;
     for verdict in kernel.verdicts().quarantined {
         for key in kernel.extensions.named(&verdict.extension) {
-            let same = kernel.extensions.with(&key, |r| {
+            let lies = kernel.extensions.with(&key, |r| {
                 let kept_out = matches!(
                     r.state,
                     State::Out(
                         Out::Quarantined(_) | Out::Disabled(_) | Out::Denied(_) | Out::AwaitingApproval(_)
                     )
                 );
-                r.hash() == verdict.hash && !kept_out
+                (r.hash() == verdict.hash).then_some(kept_out)
             });
-            if same == Some(true) {
+            let Some(kept_out) = lies.flatten() else { continue };
+            super::survey::hold(kernel, &key, &verdict.hash);
+            if !kept_out {
                 let event = Event::Rejected(Out::Quarantined(super::survey::quarantine(&verdict)));
                 boot::withdraw(kernel, &key.0, event).await;
             }

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use drupe_config::{Config, Loaded, Manifest};
+use drupe_config::{Loaded, Manifest};
 use drupe_extension_api::{
     Fault,
     control::{Approval, ApprovalState},
@@ -18,9 +18,9 @@ use drupe_link::{Quarantined, Up};
 use drupe_wiring as wiring;
 use jiff::Timestamp;
 
-use super::{Record, generations, place, state::Out};
+use super::{Key, Record, generations, place, state::Out};
 use crate::{
-    check,
+    check::{self, Ask},
     kernel::{Kernel, store_fault},
 };
 
@@ -53,6 +53,7 @@ pub async fn survey(kernel: &Arc<Kernel>) -> Result<Survey, Fault> {
         }
     }
     let seen = one_of_a_name(seen);
+    lift_mended(kernel, &seen);
     for approval in kernel.store.activations().await.map_err(store_fault)? {
         let waits = |s: &Seen| {
             s.record.found.name == approval.extension && matches!(s.out, Some(Out::AwaitingApproval(_)))
@@ -94,14 +95,15 @@ fn read(kernel: &Kernel, mut record: Record) -> Seen {
             continue;
         }
         record.notes = loaded.warnings.iter().map(|w| w.message.clone()).collect();
-        record.manifest = Some(Arc::new(loaded.value));
-        return match content {
-            Ok(content) => {
-                record.content = Some(Arc::new(content));
-                Seen { record, out: None }
-            }
-            Err(why) => Seen { record, out: Some(Out::Failed(why)) },
-        };
+        let mut manifest = loaded.value;
+        let judged = content.and_then(|content| {
+            let ask = check::judge(&mut manifest, &content, &kernel.config)?;
+            record.content = Some(Arc::new(content));
+            record.ask = Some(ask);
+            Ok(())
+        });
+        record.manifest = Some(Arc::new(manifest));
+        return Seen { record, out: judged.err().map(Out::Failed) };
     }
     Seen { record, out: Some(Out::Failed("it is being written".into())) }
 }
@@ -173,16 +175,37 @@ async fn rejected(
     if third_party { unapproved(kernel, record, manifest).await } else { Ok(None) }
 }
 
-/// What the supervisor holds against it. Other content than that which crashed is given a chance.
+/// What the supervisor holds against it, which is its content and not its name.
 fn quarantined(kernel: &Kernel, record: &Record) -> Option<Out> {
-    let name = record.found.name.as_str();
-    let verdict = kernel.verdicts().quarantined.iter().find(|q| q.extension == name).cloned()?;
-    if verdict.hash == record.hash() {
-        return Some(Out::Quarantined(quarantine(&verdict)));
+    let verdicts = kernel.verdicts().quarantined;
+    let verdict = verdicts.iter().find(|q| q.extension == record.found.name && q.hash == record.hash())?;
+    hold(kernel, &record.key(), record.hash());
+    Some(Out::Quarantined(quarantine(verdict)))
+}
+
+/// Notes where a quarantined content lies.
+pub fn hold(kernel: &Kernel, (name, folder): &Key, hash: &str) {
+    if let Err(error) = kernel.held.note(name, hash, folder) {
+        tracing::warn!(%error, "where a quarantined extension lies was not noted; only `drupe ext release` lifts it");
     }
-    let reason = "its content has changed".to_owned();
-    kernel.tell_supervisor(&Up::Released { extension: name.to_owned(), reason });
-    None
+}
+
+/// Lifts the quarantines of contents whose place another one took that is to work. One that only bears the name lifts
+/// nothing, and a copy that stands in neither: what crashed may come back.
+fn lift_mended(kernel: &Kernel, seen: &[Seen]) {
+    for verdict in kernel.verdicts().quarantined {
+        let mends = |s: &Seen| {
+            let (name, folder) = (&s.record.found.name, &s.record.found.folder);
+            *name == verdict.extension
+                && s.out.is_none()
+                && s.record.hash() != verdict.hash
+                && kernel.held.lay_in(name, &verdict.hash, folder)
+        };
+        if seen.iter().any(mends) {
+            let reason = "its content has changed".to_owned();
+            kernel.tell_supervisor(&Up::Released { extension: verdict.extension, reason });
+        }
+    }
 }
 
 /// A quarantine in words.
@@ -193,29 +216,33 @@ pub fn quarantine(verdict: &Quarantined) -> String {
 
 /// Whether the operator must agree first. Asks once for a content.
 async fn unapproved(kernel: &Kernel, record: &Record, manifest: &Manifest) -> Result<Option<Out>, Fault> {
-    let id = &manifest.id;
-    let needs = needs(manifest, &kernel.config);
-    if needs.is_empty() {
+    let (id, Some(Ask { hash, needs })) = (&manifest.id, &record.ask) else { return Ok(None) };
+    if needs.is_empty() || kernel.config.approvals.preauthorized.contains(id) {
         return Ok(None);
     }
+    let ask = |hash: String| kernel.store.ask_activation(id.to_string(), hash, needs.clone());
+    let mut asked = ask(hash.clone()).await.map_err(store_fault)?;
+    // What it needs depends on the configuration, too: an agreement reaches as far as what was shown.
+    if asked.state == ApprovalState::Allowed
+        && !needs.iter().all(|need| asked.needs.contains(need))
+        && let Some(content) = &record.content
+    {
+        let more = [("asked before", hash.as_str()), ("needs", &needs.join("\n"))];
+        asked = ask(content.hash_with(more)).await.map_err(store_fault)?;
+    }
     let brings = needs.join(", ");
-    let asked = kernel.store.ask_activation(id.to_string(), record.hash().to_owned(), needs).await;
-    let Approval { id: approval, state, .. } = asked.map_err(store_fault)?;
+    let runs = match &manifest.entrypoint {
+        Some(_) => "; what runs is the library as it was built, not the sources beside it",
+        None => "",
+    };
+    let Approval { id: approval, state, .. } = asked;
     Ok(match state {
         ApprovalState::Allowed => None,
         ApprovalState::Denied => Some(Out::Denied(format!(
             "the operator did not agree that it brings {brings}; `drupe approvals allow {approval}` takes that back"
         ))),
         ApprovalState::Pending | ApprovalState::Withdrawn => Some(Out::AwaitingApproval(format!(
-            "it brings {brings}; `drupe approvals allow {approval}` lets it work"
+            "it brings {brings}; `drupe approvals allow {approval}` lets it work{runs}"
         ))),
     })
-}
-
-/// What the operator must agree to before it works.
-fn needs(manifest: &Manifest, config: &Config) -> Vec<String> {
-    if config.approvals.preauthorized.contains(&manifest.id) {
-        return Vec::new();
-    }
-    check::immodest(manifest, config)
 }

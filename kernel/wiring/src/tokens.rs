@@ -1,16 +1,22 @@
 //! Parent tokens: by which an extension proves on behalf of which call it calls back.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use drupe_agent::{Chain, Run};
-use drupe_extension_api::{ExtensionId, Fault};
+use drupe_extension_api::{ExtensionId, Fault, SessionId};
 
-/// The tokens of all calls that run.
+/// Sessions that are known of each extension; the oldest is forgotten.
+const SESSIONS: usize = 256;
+
+/// The tokens of all calls that run, and the sessions of those that ran.
 #[derive(Default)]
-pub struct Tokens(Mutex<HashMap<String, (ExtensionId, Arc<Run>)>>);
+pub struct Tokens {
+    running: Mutex<HashMap<String, (ExtensionId, Arc<Run>)>>,
+    called: Mutex<HashMap<ExtensionId, VecDeque<SessionId>>>,
+}
 
 /// A token; it dies with this value.
 pub struct Granted<'a> {
@@ -21,6 +27,7 @@ pub struct Granted<'a> {
 impl Tokens {
     /// A token for one call of `owner` within `run`.
     pub fn grant(&self, owner: ExtensionId, run: Arc<Run>) -> Granted<'_> {
+        self.note(&owner, &run.scope.session);
         // 122 random bits: nobody guesses it.
         let token = uuid::Uuid::new_v4().simple().to_string();
         self.lock().insert(token.clone(), (owner, run));
@@ -37,6 +44,22 @@ impl Tokens {
         }
     }
 
+    fn note(&self, owner: &ExtensionId, session: &SessionId) {
+        let mut called = self.called.lock().unwrap_or_else(PoisonError::into_inner);
+        let sessions = called.entry(owner.clone()).or_default();
+        if sessions.back() != Some(session) {
+            sessions.retain(|known| known != session);
+            sessions.push_back(session.clone());
+            sessions.drain(..sessions.len().saturating_sub(SESSIONS));
+        }
+    }
+
+    /// Whether `owner` works, or worked of late, on a call in that session.
+    pub fn was_called_in(&self, owner: &ExtensionId, session: &SessionId) -> bool {
+        let called = self.called.lock().unwrap_or_else(PoisonError::into_inner);
+        called.get(owner).is_some_and(|sessions| sessions.contains(session))
+    }
+
     /// What set off the calls that `owner` works on now.
     pub fn chains(&self, owner: &ExtensionId) -> Vec<Chain> {
         let granted = self.lock();
@@ -46,7 +69,7 @@ impl Tokens {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, (ExtensionId, Arc<Run>)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -130,6 +130,7 @@ impl ToolProvider for Torture {
             Tool::new(name("control"), "Asks the control API.", Torture::control).once(),
             Tool::new(name("hold"), "Fails when it is cancelled.", Torture::hold).read_only(),
             Tool::new(name("answer"), "Answers with what is hard to take.", Torture::answer).read_only(),
+            Tool::new(name("notify"), "Shows a text to the user.", Torture::notify).once(),
             Tool::new(name("health"), "Sets what health says.", Torture::set_health).idempotent(),
         ]
     }
@@ -201,6 +202,17 @@ struct Control {
     /// Its parameters.
     #[serde(default)]
     params: serde_json::Map<String, serde_json::Value>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Notify {
+    /// The text.
+    text: String,
+    /// How often it stands there.
+    times: usize,
+    /// The session; by default where the user was last.
+    #[serde(default)]
+    session: Option<String>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -279,6 +291,11 @@ impl Torture {
 
     async fn control(&self, input: Control, _: Call) -> Result<serde_json::Value, Fault> {
         self.host.control(&input.method, serde_json::Value::Object(input.params)).await
+    }
+
+    async fn notify(&self, input: Notify, _: Call) -> Result<(), Fault> {
+        let session = input.session.map(SessionId::new).transpose()?;
+        self.host.notify_user(input.text.repeat(input.times), session).await
     }
 
     async fn set_health(&self, input: Health, _: Call) -> Result<(), Fault> {

@@ -3,8 +3,11 @@
 use std::{
     collections::BTreeMap,
     io::IsTerminal,
-    os::{fd::OwnedFd, unix::net::UnixListener},
-    path::PathBuf,
+    os::{
+        fd::OwnedFd,
+        unix::{fs::PermissionsExt, net::UnixListener},
+    },
+    path::{Path, PathBuf},
     sync::{Arc, RwLock},
     thread,
     time::Duration,
@@ -314,7 +317,8 @@ async fn send_beat(kernel: &Kernel) {
 
 /// Makes the kernel with nothing loaded.
 fn assemble(plan: Plan, link: Arc<KernelLink>) -> Result<Arc<Kernel>, Failure> {
-    let Plan { home, config, config_text, sources, start, verdicts } = plan;
+    let Plan { home, config, config_text, sources, mut start, verdicts } = plan;
+    start.notices.extend(close_to_others(&home));
     let folders = Folders::new(&home);
     for folder in [folders.extensions(), folders.workspace().clone(), home.join("data")] {
         std::fs::create_dir_all(&folder).map_err(|error| {
@@ -386,6 +390,30 @@ fn assemble(plan: Plan, link: Arc<KernelLink>) -> Result<Arc<Kernel>, Failure> {
         wiring: tokio::sync::Mutex::default(),
         snapshot: RwLock::new(Arc::new(snapshot)),
     }))
+}
+
+/// Takes from others what they may do in a home that somebody made open, and says so: what lies there is private, and
+/// what others write there would count as the operator's.
+fn close_to_others(home: &Path) -> Option<String> {
+    let mode = std::fs::metadata(home).ok()?.permissions().mode() & 0o777;
+    if mode & 0o077 == 0 {
+        return None;
+    }
+    let home_shown = home.display();
+    Some(match std::fs::set_permissions(home, std::fs::Permissions::from_mode(0o700)) {
+        Ok(()) if mode & 0o022 == 0 => {
+            format!(
+                "`{home_shown}` could be read by others (mode {mode:o}); it is open to its owner alone now"
+            )
+        }
+        Ok(()) => format!(
+            "`{home_shown}` could be changed by others (mode {mode:o}); it is open to its owner alone now: look whether \
+             everything in it is yours"
+        ),
+        Err(error) => {
+            format!("`{home_shown}` is open to others (mode {mode:o}) and stays so: {error}; `chmod 700` it")
+        }
+    })
 }
 
 /// Hears the supervisor on a thread of its own, so that its end is noticed even when the runtime hangs.

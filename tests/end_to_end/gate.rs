@@ -262,3 +262,17 @@ fn an_extension_that_hangs_while_it_begins_keeps_neither_the_daemon_nor_others_f
     assert!(reason.contains("initialize"), "{reason}");
     daemon.until_extension("after", "skipped");
 }
+
+#[test]
+fn a_home_that_others_can_open_is_closed_and_that_is_said() {
+    use std::os::unix::fs::PermissionsExt;
+    for (mode, said) in [(0o755, "could be read by others"), (0o777, "could be changed by others")] {
+        let mut daemon = Daemon::home("");
+        std::fs::set_permissions(daemon.path(), PermissionsExt::from_mode(mode)).expect("it is ours");
+        daemon.run();
+        let now = std::fs::metadata(daemon.path()).expect("it is there").permissions().mode() & 0o777;
+        assert_eq!(now, 0o700);
+        let status = daemon.until_ready();
+        assert!(status["notices"].to_string().contains(said), "{status:#}");
+    }
+}

@@ -29,6 +29,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("drupe-memory", &[]),
     ("drupe-blame", &[]),
     ("drupe-folders", &["drupe-confine"]),
+    ("drupe-gate", &["drupe-config", "drupe-extension-api", "drupe-folders"]),
     ("drupe-host", &["drupe-blame", "drupe-confine", "drupe-extension-abi", "drupe-extension-api"]),
     ("drupe-wiring", &["drupe-agent", "drupe-config", "drupe-extension-api", "drupe-host", "drupe-models"]),
     (
@@ -42,6 +43,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "drupe-extension-api",
             "drupe-extension-source",
             "drupe-folders",
+            "drupe-gate",
             "drupe-host",
             "drupe-insight",
             "drupe-journal",

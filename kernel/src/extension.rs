@@ -1,6 +1,7 @@
 //! The extensions of this kernel: what was found, what became of each, and what each provides.
 
-pub mod state;
+pub use drupe_gate::state;
+
 pub mod survey;
 
 pub mod handles;

@@ -20,9 +20,9 @@ pub mod turn;
 pub mod control;
 pub mod events;
 
-pub mod check;
+pub use drupe_gate::{check, pace};
+
 pub mod draft;
 mod idle;
-pub mod pace;
 pub mod service;
 pub mod settings;

@@ -7,7 +7,7 @@ use drupe_agent::{
     run::{self, TurnOutcome},
 };
 use drupe_extension_api::{
-    AgentResponse, CorrelationId, EventBody, FailureClass, InvocationId, Preview, Spend, TurnId,
+    AgentResponse, CorrelationId, EventBody, FailureClass, Preview, Spend, TurnId,
     wire::{HookPoint, TurnContext},
 };
 use drupe_journal::{Counted, Outbound, QueuedTurn, StoreError, TurnDone, TurnStart};
@@ -72,7 +72,6 @@ pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) ->
         true => None,
         false => within.cancel.run_until_cancelled(kernel.gates.agent(plan.agent.id())).await,
     };
-    let root = start.root.clone();
     let journal: Arc<dyn Journal>;
     let mut fresh = None;
     if queued.started || code_comes_first(&snapshot, &plan) {
@@ -89,7 +88,7 @@ pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) ->
     }
     let mut remarks = Vec::new();
     // A run that goes on has what was gathered for it then.
-    if gathers(&snapshot, &plan) && !(queued.started && begun(&*journal, root).await?) {
+    if gathers(&snapshot, &plan) && !(queued.started && kernel.store.has_begun(&queued.turn).await?) {
         let context = TurnContext { session: inbound.session.clone(), message: inbound.text.clone() };
         let gathered = snapshot.contexts.gather(&context, kernel.config.orchestrator.context_tokens).await;
         plan.task.notes = gathered.notes;
@@ -140,12 +139,6 @@ fn code_comes_first(snapshot: &Snapshot, plan: &Plan) -> bool {
     let hooked = |point| snapshot.hooks.wants(point);
     let is_code = snapshot.agents.get(plan.agent.id()).is_some_and(|entry| entry.looping.is_none());
     is_code || gathers(snapshot, plan) || hooked(HookPoint::TurnStart) || hooked(HookPoint::BeforeModel)
-}
-
-/// Whether a run has begun.
-async fn begun(journal: &dyn Journal, run: InvocationId) -> Result<bool, StoreError> {
-    let past = journal.load(run).await.map_err(|fault| StoreError::Database(fault.to_string()))?;
-    Ok(past.is_some())
 }
 
 /// What the session has used so far counts against its limits.

@@ -108,8 +108,9 @@ pub async fn call_tool(
     let place = Place { run, step: OUTSIDE };
     let nth = run.times_asked(format!("tool {} {}", request.name, request.arguments));
     let effect = ids::effect_of_run(&run.id, &request.name, &request.arguments, nth);
-    let recorded = run.recorded().await?.map(|r| r.steps).unwrap_or_default();
-    let known = recorded.iter().flat_map(|s| &s.effects).find(|e| e.effect == effect);
+    let recorded = run.recorded().await?;
+    let steps = recorded.iter().flat_map(|recorded| &recorded.steps);
+    let known = steps.flat_map(|step| &step.effects).find(|known| known.effect == effect);
     // Code that waits for a tool holds no share of the gate meanwhile.
     let work = async {
         // Calls of an earlier process were charged when the run began again.

@@ -19,18 +19,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{model::StopReason, topics::TopicMessage};
 pub use memory::MemoryJournal;
-pub use recorded::{RecordedEffect, RecordedInvocation, RecordedStep};
+pub use recorded::{RecordedEffect, RecordedInvocation, RecordedStep, RecordedTurn};
 
 /// Where records go. One commit is one transaction: all of it or nothing.
 pub trait Journal: Send + Sync {
     /// Records a batch; returns when it is as durable as its entries need.
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<(), JournalFault>>;
 
-    /// What is recorded of an invocation; none if it never began.
-    fn load(
-        &self,
-        invocation: InvocationId,
-    ) -> BoxFuture<'_, Result<Option<RecordedInvocation>, JournalFault>>;
+    /// What is recorded of a turn that has no answer yet: all of its runs. It is read once when a turn goes on.
+    fn load(&self, turn: TurnId) -> BoxFuture<'_, Result<RecordedTurn, JournalFault>>;
 
     /// The recorded result of a tool call, whole; none if `session` knows no such call, or it has no result yet.
     fn output(

@@ -112,7 +112,7 @@ pub use drupe_extension_api::{Definition, Usage};
 pub use hooks::{HookAnswer, Hooks, NoHooks};
 pub use journal::{
     Batch, Compaction, Entry, Journal, JournalFault, MemoryJournal, RecordedEffect, RecordedInvocation,
-    RecordedStep,
+    RecordedStep, RecordedTurn,
 };
 pub use model::{
     AgentCard, Model, ModelEvent, ModelFault, ModelProfile, ModelRequest, Price, Room, StopReason,

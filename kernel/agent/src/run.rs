@@ -6,6 +6,7 @@ mod asking;
 mod children;
 mod life;
 mod past;
+mod records;
 mod shown;
 
 use std::{
@@ -35,6 +36,7 @@ pub(crate) use children::Child;
 pub(crate) use past::INTERRUPTED;
 use past::Past;
 pub use past::abandon_turn;
+pub use records::Records;
 use shown::Shown;
 
 /// Remarks that a turn's result holds; the rest is in its events.
@@ -97,6 +99,8 @@ pub async fn run_turn(
     limits: &DefinitionLimits,
     cancel: CancellationToken,
 ) -> Result<TurnOutcome, JournalFault> {
+    // What is done already takes none of the time that the turn has.
+    drop(scope.read_records().await?);
     let run = Arc::new(Run::at_the_root(scope, agent.id().clone(), limits, &cancel));
     // One box for the whole tree of futures: whoever awaits this is spared its size.
     let response = Box::pin(run.root(agent, task)).await?;
@@ -141,8 +145,8 @@ impl Run {
     }
 
     /// What an earlier process recorded of this run.
-    pub async fn recorded(&self) -> Result<Option<RecordedInvocation>, JournalFault> {
-        if self.scope.resumed { self.scope.journal.load(self.id.clone()).await } else { Ok(None) }
+    pub async fn recorded(&self) -> Result<Option<Arc<RecordedInvocation>>, JournalFault> {
+        self.scope.recorded(&self.id).await
     }
 
     /// 0 for the root of the turn.

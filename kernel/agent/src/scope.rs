@@ -16,6 +16,7 @@ use crate::{
     policy::{Allowlist, Policy},
     ratios::Ratios,
     results::TOOL_RESPONSE_MAX_BYTES,
+    run::Records,
     steering::Steering,
     topics::{Chain, NoTopics, Topics},
 };
@@ -87,6 +88,8 @@ pub struct TurnScope {
     pub tool_response_max_bytes: usize,
     /// Whether an earlier process may have begun this turn.
     pub resumed: bool,
+    /// What that recorded of it.
+    pub records: Records,
     /// Code and text of each diagnostic of the turn so far.
     pub diagnostics: Mutex<Vec<String>>,
 }
@@ -116,6 +119,7 @@ impl TurnScope {
             steering: Arc::default(),
             tool_response_max_bytes: TOOL_RESPONSE_MAX_BYTES,
             resumed: false,
+            records: Records::default(),
             diagnostics: Mutex::default(),
         }
     }

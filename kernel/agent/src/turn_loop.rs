@@ -135,7 +135,7 @@ impl Progress<'_> {
         for message in std::mem::take(&mut task.history) {
             self.transcript.add(BEFORE, message);
         }
-        let recorded = self.run.recorded().await?;
+        let recorded = self.run.scope.take_recorded(&self.run.id).await?;
         if let Some(recorded) = &recorded {
             task.notes = recorded.notes_at_the_beginning();
         }

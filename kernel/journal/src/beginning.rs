@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use drupe_agent::{Batch, Journal, JournalFault, RecordedInvocation};
-use drupe_extension_api::{EffectId, InvocationId, SessionId};
+use drupe_agent::{Batch, Journal, JournalFault, RecordedTurn};
+use drupe_extension_api::{EffectId, SessionId, TurnId};
 use futures_util::future::BoxFuture;
 
 use crate::{Store, TurnStart, records, writer::Writing};
@@ -49,11 +49,8 @@ impl Journal for Beginning {
         })
     }
 
-    fn load(
-        &self,
-        invocation: InvocationId,
-    ) -> BoxFuture<'_, Result<Option<RecordedInvocation>, JournalFault>> {
-        self.store.load(invocation)
+    fn load(&self, turn: TurnId) -> BoxFuture<'_, Result<RecordedTurn, JournalFault>> {
+        self.store.load(turn)
     }
 
     fn output(

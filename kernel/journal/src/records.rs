@@ -1,10 +1,9 @@
 //! The loop's records. What they mean is the loop's business: they are read back in the order in which they were
-//! committed, and put together by [`RecordedInvocation::of`].
+//! committed, and put together by [`RecordedTurn`].
 
-use drupe_agent::{Batch, Entry, Journal, JournalFault, RecordedInvocation};
-use drupe_extension_api::{EffectClass, EffectId, InvocationId, SessionId};
+use drupe_agent::{Batch, Entry, Journal, JournalFault, RecordedTurn};
+use drupe_extension_api::{EffectClass, EffectId, SessionId, TurnId};
 use futures_util::future::BoxFuture;
-use rusqlite::Connection;
 
 use crate::{
     Store, StoreError, TurnStart, bus, find, log, turns, usage,
@@ -16,11 +15,18 @@ impl Journal for Store {
         Box::pin(async move { Ok(self.write(survives(&batch), move |on| write(on, None, &batch)).await?) })
     }
 
-    fn load(
-        &self,
-        invocation: InvocationId,
-    ) -> BoxFuture<'_, Result<Option<RecordedInvocation>, JournalFault>> {
-        Box::pin(async move { Ok(self.read(move |db| load(db, &invocation)).await?) })
+    fn load(&self, turn: TurnId) -> BoxFuture<'_, Result<RecordedTurn, JournalFault>> {
+        Box::pin(async move {
+            let (mut recorded, mut after) = (RecordedTurn::default(), Some(0));
+            while let Some(row) = after {
+                let of = turn.clone();
+                // Others who ask meanwhile are answered between two parts.
+                let (entries, last) = self.read(move |db| log::part_of(db, &of, row)).await?;
+                recorded.extend(entries);
+                after = last;
+            }
+            Ok(recorded)
+        })
     }
 
     fn output(
@@ -66,17 +72,4 @@ pub(crate) fn write(
         }
     }
     batch.messages.iter().try_for_each(|message| bus::publish(on, message))
-}
-
-/// Only turns without an answer are searched: nobody goes on with another one.
-fn load(db: &Connection, invocation: &InvocationId) -> Result<Option<RecordedInvocation>, StoreError> {
-    let mut rows = db.prepare_cached(
-        "SELECT entries FROM turns JOIN log
-         ON log.id > turns.session * 4294967296 + turns.after_seq AND log.id < (turns.session + 1) * 4294967296
-         WHERE turns.finished_ms IS NULL AND log.turn = turns.number AND instr(entries, ?1) > 0
-         ORDER BY log.id",
-    )?;
-    let found = rows.query_map([invocation.as_str()], |row| log::recorded(row, 0))?;
-    let entries = found.collect::<Result<Vec<_>, _>>()?;
-    Ok(RecordedInvocation::of(invocation, entries.into_iter().flatten()))
 }

@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     Accepted, Counts, Delivery, DeliveryId, Inbound, Published, QueuedTurn, RestartRow, RestartVerdict,
-    Storage, StoreError, TurnDone, TurnStart, activations, deliveries, events, extensions, intake, open,
+    Storage, StoreError, TurnDone, TurnStart, activations, deliveries, events, extensions, intake, log, open,
     reader::{self, Question},
     recent::Recent,
     restarts, results, sessions,
@@ -97,6 +97,12 @@ impl Store {
         }
         let turn = turn.clone();
         self.read_few(move |db| turns::queued(db, &turn)).await
+    }
+
+    /// Whether the root of a turn has begun: anything is recorded of its runs.
+    pub async fn has_begun(&self, turn: &TurnId) -> Result<bool, StoreError> {
+        let turn = turn.clone();
+        self.read_few(move |db| log::has_entries(db, &turn)).await
     }
 
     /// Notes that a turn begins or goes on, and gives how often it has, this time included: whatever ended the earlier

@@ -142,11 +142,11 @@ fn agent_of(on: &mut Writing<'_>, turn: &Turn, invocation: &InvocationId) -> Res
     if let Some(agent) = on.cache.runs.get(invocation) {
         return Ok(agent.clone());
     }
-    let begins = |(_, entry)| match entry {
+    let begins = |entry| match entry {
         Entry::Begin { invocation: of, agent, .. } if of == *invocation => Some(agent),
         _ => None,
     };
-    let agent = match log::entries_of(on.db, turn.number)?.into_iter().find_map(begins) {
+    let agent = match log::first_of(on.db, turn.number, invocation.as_str(), begins)? {
         Some(agent) => agent,
         None => AgentId::new(NOBODY).map_err(|error| StoreError::Record(error.to_string()))?,
     };

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use drupe_extension_api::{EffectId, InvocationId, SessionId};
+use drupe_extension_api::{EffectId, SessionId, TurnId};
 use futures_util::future::BoxFuture;
 
-use super::{Batch, Entry, Journal, JournalFault, RecordedInvocation};
+use super::{Batch, Entry, Journal, JournalFault, RecordedTurn};
 
 /// A journal without a file, for runs that need not outlive the process.
 #[derive(Debug, Default)]
@@ -31,12 +31,9 @@ impl Journal for MemoryJournal {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn load(
-        &self,
-        invocation: InvocationId,
-    ) -> BoxFuture<'_, Result<Option<RecordedInvocation>, JournalFault>> {
-        let entries = self.batches().into_iter().flat_map(|b| b.entries);
-        Box::pin(std::future::ready(Ok(RecordedInvocation::of(&invocation, entries))))
+    fn load(&self, turn: TurnId) -> BoxFuture<'_, Result<RecordedTurn, JournalFault>> {
+        let entries = self.batches().into_iter().filter(|b| b.turn == turn).flat_map(|b| b.entries);
+        Box::pin(std::future::ready(Ok(entries.collect())))
     }
 
     fn output(

@@ -2,6 +2,8 @@
 //!
 //! It deliberately decides nothing: what a recorded thing means for a run that goes on is decided where it goes on.
 
+use std::collections::HashMap;
+
 use drupe_extension_api::{
     AgentId, AgentResponse, EffectClass, EffectId, InvocationId, Message, Spend, ToolStatus, TurnId, Usage,
 };
@@ -74,23 +76,47 @@ pub struct RecordedEffect {
     pub result: Option<(ToolStatus, String)>,
 }
 
-impl RecordedInvocation {
-    /// What `entries` tell of a run, which come in the order of their commits; none if it never began. What tells of
-    /// other runs is passed over, apart from the beginning of those below it.
-    pub fn of(invocation: &InvocationId, entries: impl IntoIterator<Item = Entry>) -> Option<Self> {
-        let mut found: Option<Self> = None;
-        for entry in entries {
-            match &entry {
-                _ if entry.invocation() == invocation => found.get_or_insert_default().apply(entry),
-                Entry::Begin { invocation: below, parent: Some(parent), .. } if parent == invocation => {
-                    found.iter_mut().for_each(|found| found.below.push(below.clone()));
-                }
-                _ => {}
-            }
-        }
-        found
+/// What is recorded of the runs of a turn. It is collected from entries in the order of their commits.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RecordedTurn(HashMap<InvocationId, RecordedInvocation>);
+
+impl RecordedTurn {
+    /// What is recorded of a run; none if it never began.
+    pub fn run(&self, invocation: &InvocationId) -> Option<&RecordedInvocation> {
+        self.0.get(invocation)
     }
 
+    /// The runs, in no order.
+    pub(crate) fn into_runs(self) -> impl Iterator<Item = (InvocationId, RecordedInvocation)> {
+        self.0.into_iter()
+    }
+}
+
+impl Extend<Entry> for RecordedTurn {
+    fn extend<I: IntoIterator<Item = Entry>>(&mut self, entries: I) {
+        for entry in entries {
+            if let Entry::Begin { invocation, parent: Some(parent), .. } = &entry
+                && let Some(parent) = self.0.get_mut(parent)
+            {
+                parent.below.push(invocation.clone());
+            }
+            match self.0.get_mut(entry.invocation()) {
+                Some(known) => known.apply(entry),
+                None => self.0.entry(entry.invocation().clone()).or_default().apply(entry),
+            }
+        }
+    }
+}
+
+impl FromIterator<Entry> for RecordedTurn {
+    fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Self {
+        let mut turn = Self::default();
+        turn.extend(entries);
+        turn
+    }
+}
+
+impl RecordedInvocation {
     fn apply(&mut self, entry: Entry) {
         match entry {
             Entry::Begin { agent, task, .. } => (self.agent, self.task) = (Some(agent), task),

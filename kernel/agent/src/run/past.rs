@@ -19,7 +19,7 @@ use crate::{
     budget::Spent,
     dispatch::OUTSIDE,
     ids,
-    journal::{Entry, JournalFault, RecordedStep},
+    journal::{Entry, JournalFault, RecordedInvocation, RecordedStep},
     share::Share,
 };
 
@@ -37,11 +37,7 @@ const CALL_UNKNOWN: &str = "outcome unknown: a restart interrupted the call befo
 /// What the journal shows of a run.
 pub(crate) struct Past {
     id: InvocationId,
-    agent: Option<AgentId>,
-    /// How it ended, if it did.
-    response: Option<AgentResponse>,
-    /// Its steps, unless it ended.
-    steps: Vec<RecordedStep>,
+    recorded: Arc<RecordedInvocation>,
     /// What it and all below it have spent.
     spent: Spent,
     below: Vec<Past>,
@@ -60,11 +56,11 @@ pub async fn abandon_turn(
     let id = ids::root_invocation(&scope.turn);
     let nobody = AgentId::new(NOBODY).expect("a valid id");
     let run = Run::at_the_root(scope, nobody, &DefinitionLimits::default(), &CancellationToken::new());
-    let Some(mut past) = run.past(id).await? else { return Ok(None) };
-    let run = Run { agent: past.agent.take().unwrap_or_else(|| run.agent.clone()), ..run };
-    let run = Run { path: vec![run.agent.clone()], ..run };
+    let Some(past) = run.past(id).await? else { return Ok(None) };
+    let agent = past.recorded.agent.clone().unwrap_or_else(|| run.agent.clone());
+    let run = Run { path: vec![agent.clone()], agent, ..run };
     let mut response = response;
-    match past.response.take() {
+    match past.recorded.response.clone() {
         Some(recorded) => {
             run.budget.foresee(past.spent);
             response = recorded;
@@ -74,15 +70,21 @@ pub async fn abandon_turn(
     Ok(Some(run.outcome(response)))
 }
 
+impl Past {
+    fn ended(&self) -> bool {
+        self.recorded.response.is_some()
+    }
+}
+
 impl Run {
     /// What the journal shows of a run and of all below it; none if it never began.
     pub(super) fn past(&self, id: InvocationId) -> BoxFuture<'_, Result<Option<Past>, JournalFault>> {
         Box::pin(async move {
-            let Some(recorded) = self.scope.journal.load(id.clone()).await? else { return Ok(None) };
+            let Some(recorded) = self.scope.recorded(&id).await? else { return Ok(None) };
             let mut spent = recorded.spent();
             let mut below = Vec::new();
-            for child in recorded.below {
-                let Some(child) = self.past(child).await? else { continue };
+            for child in &recorded.below {
+                let Some(child) = self.past(child.clone()).await? else { continue };
                 // The sum of one that ended holds most of those below.
                 spent += match recorded.response {
                     Some(_) => child.spent.beyond(&recorded.spend),
@@ -90,22 +92,21 @@ impl Run {
                 };
                 below.push(child);
             }
-            let steps = if recorded.response.is_some() { Vec::new() } else { recorded.steps };
-            Ok(Some(Past { id, agent: recorded.agent, response: recorded.response, steps, spent, below }))
+            Ok(Some(Past { id, recorded, spent, below }))
         })
     }
 
     /// Takes over what an earlier process left of this run; its response, if it ended.
     pub(super) fn go_on(&self, past: Past) -> Option<AgentResponse> {
         self.budget.foresee(past.spent);
-        if past.response.is_some() {
+        if past.ended() {
             self.budget.replay(past.spent);
-            return past.response;
+            return past.recorded.response.clone();
         }
         self.budget.replay(Spent::run());
         // The code that made calls outside the loop may not ask for them again: the call on whose behalf it did may
         // have its result.
-        for step in past.steps.iter().filter(|step| step.step == OUTSIDE) {
+        for step in past.recorded.steps.iter().filter(|step| step.step == OUTSIDE) {
             self.budget.replay(Spent::calls(step.tool_calls()));
             for effect in step.effects.iter().filter(|effect| effect.result.is_some()) {
                 let child = ids::child_of_effect(&effect.effect);
@@ -113,7 +114,7 @@ impl Run {
                 self.budget.replay(spent.sum());
             }
         }
-        *self.left() = past.below.into_iter().filter(|below| below.response.is_none()).collect();
+        *self.left() = past.below.into_iter().filter(|below| !below.ended()).collect();
         None
     }
 
@@ -152,7 +153,7 @@ impl Run {
     pub(super) fn end_left(&self) {
         let left = std::mem::take(&mut *self.left());
         for past in left {
-            let Some(agent) = past.agent.clone() else { continue };
+            let Some(agent) = past.recorded.agent.clone() else { continue };
             let share = Share::none(&self.scope.gate);
             let child = Child { id: past.id.clone(), cancel: self.cancel.child_token(), share };
             let run = self.below(agent, child, &DefinitionLimits::default());
@@ -165,8 +166,8 @@ impl Run {
     /// Ends a run that an earlier process began, and all below it.
     fn close(&self, past: Past, response: &mut AgentResponse) {
         self.budget.foresee(past.spent);
-        *self.left() = past.below.into_iter().filter(|below| below.response.is_none()).collect();
-        past.steps.iter().for_each(|step| self.abandon(step));
+        *self.left() = past.below.into_iter().filter(|below| !below.ended()).collect();
+        past.recorded.steps.iter().for_each(|step| self.abandon(step));
         self.complete(response);
     }
 

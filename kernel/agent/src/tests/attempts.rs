@@ -188,7 +188,7 @@ fn entries(lines: &[serde_json::Value]) -> Vec<Entry> {
 
 fn step(entries: Vec<Entry>) -> RecordedStep {
     let run = InvocationId::new("r").expect("a valid id");
-    RecordedInvocation::of(&run, entries).expect("it is there").steps.remove(0)
+    RecordedTurn::from_iter(entries).run(&run).expect("it is there").steps[0].clone()
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use drupe_extension_api::{
-    AgentId, AgentRef, AgentResponse, DefinitionLimits, EffectId, EventBody, InvocationId, Item, ItemOutcome,
-    Message, ResponseStatus, SessionId, Spend, ToolStatus, TurnId,
+    AgentId, AgentRef, AgentResponse, DefinitionLimits, EffectId, EventBody, Item, ItemOutcome, Message,
+    ResponseStatus, SessionId, Spend, ToolStatus, TurnId,
 };
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
@@ -92,11 +92,8 @@ impl Journal for Slow {
         })
     }
 
-    fn load(
-        &self,
-        invocation: InvocationId,
-    ) -> BoxFuture<'_, Result<Option<RecordedInvocation>, JournalFault>> {
-        self.0.load(invocation)
+    fn load(&self, turn: TurnId) -> BoxFuture<'_, Result<RecordedTurn, JournalFault>> {
+        self.0.load(turn)
     }
 
     fn output(

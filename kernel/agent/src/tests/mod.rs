@@ -15,6 +15,7 @@ mod left;
 mod limits;
 mod outputs;
 mod prices;
+mod rereading;
 mod resume;
 mod search;
 mod steering;

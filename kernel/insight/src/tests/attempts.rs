@@ -11,11 +11,11 @@ use std::{
 
 use drupe_agent::{
     Agent, Batch, Clock, Definition, Entry, Journal, JournalFault, LoopAgent, Model, ModelEvent, ModelFault,
-    ModelProfile, ModelRequest, Price, RecordedInvocation, Registered, RegistryBuilder, StopReason, Task,
+    ModelProfile, ModelRequest, Price, RecordedTurn, Registered, RegistryBuilder, StopReason, Task,
     TurnOutcome, run_turn,
 };
 use drupe_extension_api::{
-    EffectId, EventBody, FailureClass, InvocationId, Message, SessionId, Spend, ToolCallRequest, TurnId,
+    EffectId, EventBody, FailureClass, Message, SessionId, Spend, ToolCallRequest, TurnId,
     Usage,
     control::{UsageBy, UsageQuery, UsageRow},
 };
@@ -149,8 +149,8 @@ impl Journal for Dies {
         }
     }
 
-    fn load(&self, run: InvocationId) -> BoxFuture<'_, Result<Option<RecordedInvocation>, JournalFault>> {
-        self.0.load(run)
+    fn load(&self, turn: TurnId) -> BoxFuture<'_, Result<RecordedTurn, JournalFault>> {
+        self.0.load(turn)
     }
 
     fn output(

@@ -12,6 +12,7 @@ mod operator;
 mod outbox;
 mod readings;
 mod records;
+mod resume;
 mod steering;
 mod turns;
 mod usage;

@@ -113,9 +113,9 @@ proptest! {
                 store.commit(batch.clone()).await.unwrap();
                 memory.commit(batch).await.unwrap();
             }
-            for id in ["a", "b", "c"] {
-                assert_eq!(store.load(invocation(id)).await, memory.load(invocation(id)).await);
-            }
+            assert_eq!(store.load(turn.clone()).await, memory.load(turn.clone()).await);
+            let begun = batches.iter().any(|batch| !batch.is_empty());
+            assert_eq!(store.has_begun(&turn).await, Ok(begun));
         });
         prop_assert_eq!(home.published(&session("s")).len(), batches.len());
     }
@@ -137,8 +137,32 @@ async fn a_recorded_run_outlives_the_journal_that_recorded_it() {
     }
     store.close().await.unwrap();
     let store = home.open();
-    assert_eq!(store.load(invocation("r")).await, memory.load(invocation("r")).await);
-    assert_eq!(store.load(invocation("unknown")).await, Ok(None));
+    assert_eq!(store.load(turn.clone()).await, memory.load(turn.clone()).await);
+    assert!(store.load(turn.clone()).await.unwrap().run(&invocation("r")).is_some());
+    assert_eq!(store.load(TurnId::new("unknown").unwrap()).await, Ok(Default::default()));
+}
+
+#[tokio::test]
+async fn a_turn_that_recorded_much_is_read_in_parts_and_whole() {
+    let home = Home::new();
+    let store = home.open();
+    let turn = store.accept(message("s", "1", "hello")).await.unwrap().turn;
+    let other = store.accept(message("s", "2", "hello")).await.unwrap().turn;
+    let memory = MemoryJournal::default();
+    for n in 0..9 {
+        let long = format!("{n}").repeat(400_000);
+        let entries = match n {
+            0 => vec![begin("r", "main", None, "hello")],
+            _ => vec![step("r", n), intent("r", n, 0, EffectClass::Pure), result("r", n, 0, &long)],
+        };
+        store.commit(batch(&turn, entries.clone())).await.unwrap();
+        memory.commit(batch(&turn, entries)).await.unwrap();
+        store.commit(batch(&other, vec![begin(&format!("o{n}"), "main", None, "hello")])).await.unwrap();
+    }
+    let read = store.load(turn.clone()).await.unwrap();
+    assert_eq!(read, memory.load(turn.clone()).await.unwrap());
+    assert_eq!(read.run(&invocation("r")).unwrap().steps.len(), 8);
+    assert_eq!(read.run(&invocation("o1")), None, "another turn's");
 }
 
 #[tokio::test]

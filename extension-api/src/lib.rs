@@ -19,6 +19,13 @@ mod offline;
 mod tool;
 pub mod wire;
 
+/// What the macros and the harness speak, so that an extension need not name the same version.
+#[cfg(feature = "sdk")]
+pub use serde_json;
+/// The runtime that [`Host::spawn`](sdk::Host::spawn) runs tasks on.
+#[cfg(feature = "runtime")]
+pub use tokio;
+
 #[cfg(feature = "sdk")]
 pub mod prelude;
 #[cfg(feature = "sdk")]

@@ -14,6 +14,6 @@ pub use crate::{
     },
     wire::{
         BusMessage, ChannelStream, ContextText, Delivery, HookCall, HookPoint, HookVerdict, LookupResult,
-        OutboundMessage, Schedule, StreamPart, Submit, Submitted, TurnContext,
+        OutboundMessage, ProcessOutput, RunProcess, Schedule, StreamPart, Submit, Submitted, TurnContext,
     },
 };

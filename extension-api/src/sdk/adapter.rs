@@ -39,7 +39,7 @@ impl<E: Exported> abi::Extension for Adapter<E> {
             if let Some(active) = &active
                 && instance.shared.tools_changed.swap(false, Ordering::AcqRel)
             {
-                active.refresh_tools(&instance.abilities);
+                *instance.shared.unannounced() = active.refresh_tools(&instance.abilities).err();
             }
             serde_json::to_vec(&describe(&instance.abilities, active.as_deref())).unwrap_or_default()
         });

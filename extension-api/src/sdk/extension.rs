@@ -34,7 +34,8 @@ pub trait Extension: Sized + Send + Sync + 'static {
         ready(Ok(()))
     }
 
-    /// Whether it can do its work. A kernel that watches extensions asks it; the one of this release does not yet.
+    /// Whether it can do its work. Asked every 30 s (`health_interval_ms`), with a deadline of 5 s; after two faults in a row
+    /// it is stopped and started again, so say it for what a start would mend.
     fn health(&self) -> impl Future<Output = Result<(), Fault>> + Send {
         ready(Ok(()))
     }
@@ -51,7 +52,8 @@ pub trait ToolProvider: Extension {
     fn tools(&self) -> Vec<Tool<Self>>;
 }
 
-/// Carries messages from and to people. What comes in is handed to the kernel with [`Host::submit`].
+/// Carries messages from and to people. What comes in is handed to the kernel with [`Host::submit`], which needs the right
+/// `submit`; the guide has a whole one.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is exported as a `Channel` but does not implement the trait `Channel`",
     label = "`impl Channel for {Self}` is missing"

@@ -214,10 +214,13 @@ impl Host {
         self.shared.request(&Origin::default(), host::CONTROL, &call).await
     }
 
-    /// Says that [`ToolProvider::tools`](super::ToolProvider::tools) would answer otherwise now.
+    /// Says that [`ToolProvider::tools`](super::ToolProvider::tools) would answer otherwise now. Where the new tools cannot be
+    /// used (a name that is taken, a schema that is none, too much of anything), this fails and nothing changes.
     pub async fn tools_changed(&self) -> Result<(), Fault> {
+        *self.shared.unannounced() = None;
         self.shared.tools_changed.store(true, std::sync::atomic::Ordering::Release);
-        self.shared.tell(host::TOOLS_CHANGED, &()).await
+        self.shared.tell(host::TOOLS_CHANGED, &()).await?;
+        self.shared.unannounced().take().map_or(Ok(()), Err)
     }
 
     /// Does work that blocks, such as writing a file, on a thread where it holds nobody up. Once begun it

@@ -21,10 +21,13 @@ pub(crate) struct Active<E> {
     hooks: Vec<HookPoint>,
 }
 
+/// Tools that can be called though they are not described any more: those of a few announcements.
+const KEPT: usize = 2_048;
+
 /// The tools as they were described last.
 pub(crate) struct Toolbox<E> {
     specs: Vec<ToolSpec>,
-    by_name: HashMap<ToolName, Tool<E>>,
+    by_name: HashMap<ToolName, Arc<Tool<E>>>,
 }
 
 impl<E> Toolbox<E> {
@@ -33,7 +36,7 @@ impl<E> Toolbox<E> {
         let mut by_name = HashMap::with_capacity(tools.len());
         for tool in tools {
             let spec = tool.spec()?;
-            if by_name.insert(spec.name.clone(), tool).is_some() {
+            if by_name.insert(spec.name.clone(), Arc::new(tool)).is_some() {
                 return Err(Fault::invalid(format!("tool `{}` is there twice", spec.name)));
             }
             specs.push(spec);
@@ -41,8 +44,20 @@ impl<E> Toolbox<E> {
         Ok(Self { specs, by_name })
     }
 
+    /// The same, with those of before beside them. Turns that have begun go on with what they were offered, and the kernel
+    /// may refuse the new ones.
+    fn after(mut self, before: &Self) -> Self {
+        if self.by_name.len() + before.by_name.len() <= KEPT {
+            for (name, tool) in &before.by_name {
+                self.by_name.entry(name.clone()).or_insert_with(|| Arc::clone(tool));
+            }
+        }
+        self
+    }
+
     pub(crate) fn get(&self, name: &ToolName) -> Result<&Tool<E>, Fault> {
-        self.by_name.get(name).ok_or_else(|| Fault::not_found(format!("there is no tool `{name}` here")))
+        let tool = self.by_name.get(name).map(Arc::as_ref);
+        tool.ok_or_else(|| Fault::not_found(format!("there is no tool `{name}` here")))
     }
 }
 
@@ -72,13 +87,20 @@ impl<E: Exported> Active<E> {
         self.tools.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks for the tools again. Where that fails, those of before stay, and the log says why.
-    pub(crate) fn refresh_tools(&self, abilities: &Abilities<E>) {
-        let Some(tools) = abilities.tools else { return };
+    /// Asks for the tools again. Where that fails, those of before stay, and why is for whoever announced them.
+    pub(crate) fn refresh_tools(&self, abilities: &Abilities<E>) -> Result<(), Fault> {
+        let Some(tools) = abilities.tools else { return Ok(()) };
         let outcome = guard::catch(|| Toolbox::of(tools(&self.extension)));
         match outcome.unwrap_or_else(|panic| Err(panic.fault("the list of tools"))) {
-            Ok(new) => *self.tools.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new),
-            Err(fault) => self.host.error(format!("the tools stay as they were: {fault}")),
+            Ok(new) => {
+                let mut tools = self.tools.write().unwrap_or_else(PoisonError::into_inner);
+                *tools = Arc::new(new.after(&tools));
+                Ok(())
+            }
+            Err(fault) => {
+                self.host.error(format!("the tools stay as they were: {fault}"));
+                Err(fault)
+            }
         }
     }
 }

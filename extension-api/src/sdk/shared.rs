@@ -4,7 +4,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Waker},
@@ -25,6 +25,8 @@ pub(crate) struct Shared {
     pub(crate) shutdown: Signal,
     /// The author said that the tools are others now.
     pub(crate) tools_changed: AtomicBool,
+    /// Why the tools that were announced last could not be described.
+    unannounced: Mutex<Option<Fault>>,
     closed: AtomicBool,
     #[cfg(feature = "runtime")]
     runtime: super::runtime::Cell,
@@ -44,6 +46,7 @@ impl Shared {
             table,
             shutdown: Signal::default(),
             tools_changed: AtomicBool::new(false),
+            unannounced: Mutex::new(None),
             closed: AtomicBool::new(false),
             #[cfg(feature = "runtime")]
             runtime: super::runtime::Cell::default(),
@@ -52,6 +55,10 @@ impl Shared {
         instances.retain(|instance| instance.strong_count() > 0);
         instances.push(Arc::downgrade(&shared));
         shared
+    }
+
+    pub(crate) fn unannounced(&self) -> MutexGuard<'_, Option<Fault>> {
+        self.unannounced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Calls the kernel and reads its answer.

@@ -247,8 +247,18 @@ impl<S> Tool<S> {
                 self.annotations.weight
             )));
         }
-        if self.input_schema.get("type").is_some_and(|kind| kind != "object") {
+        let other = self.input_schema.get("type").is_some_and(|kind| kind != "object");
+        if other || !self.input_schema.is_object() {
             return Err(Fault::invalid(format!("the input of tool `{name}` is not an object: use a struct")));
+        }
+        // A request that holds such a tool is refused as a whole.
+        if let Some(key) =
+            ["oneOf", "anyOf", "allOf"].into_iter().find(|k| self.input_schema.get(*k).is_some())
+        {
+            return Err(Fault::invalid(format!(
+                "the input of tool `{name}` has `{key}` at its top, which providers refuse"
+            ))
+            .help("use a struct, and put the choice into a field of it"));
         }
         Ok(ToolSpec {
             name,

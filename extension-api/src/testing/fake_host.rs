@@ -26,8 +26,8 @@ use super::{
 use crate::{
     AgentResponse, Fault, ToolName, ToolResult, TurnId,
     wire::{
-        CallTool, Emit, HandleItems, HandleNext, InvokeAgent, Log, NotifyUser, RestartRequest, RunAgent,
-        Submit, Submitted, Subscribe, host,
+        CallTool, Emit, HandleItems, HandleNext, InvokeAgent, Log, NotifyUser, Progress, RestartRequest,
+        RunAgent, Submit, Submitted, Subscribe, host,
     },
 };
 
@@ -65,6 +65,11 @@ impl FakeHost {
     /// The texts that it showed to the user.
     pub fn notified(&self) -> Vec<String> {
         self.record().notified.iter().map(|notify| notify.text.clone()).collect()
+    }
+
+    /// The parts of their output that its calls showed while they went on.
+    pub fn progress(&self) -> Vec<String> {
+        self.record().progress.clone()
     }
 
     /// The reasons for which it asked for a restart.
@@ -209,6 +214,11 @@ impl FakeHost {
                 return write(&handle);
             }
             host::SUBMIT => return submit(&mut record, read(payload)?),
+            host::PROGRESS => {
+                record.check(token)?;
+                let Progress { effect_id: _, text } = read(payload)?;
+                record.progress.push(text);
+            }
             host::TOOL_CALL => {
                 record.check(token)?;
                 let CallTool { name, params } = read(payload)?;

@@ -12,7 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, value::to_raw_value};
 use tempfile::TempDir;
 
-use super::FakeHost;
+use super::{FakeHost, schema};
 use crate::{
     AgentInvocationContext, AgentResponse, Definition, EffectId, Fault, FaultCode, ToolName, ToolResult,
     ToolSpec,
@@ -356,6 +356,11 @@ pub(super) async fn call_tool(
     tool: &str,
     params: &Value,
 ) -> Result<String, Fault> {
+    let described: Description = serde_json::from_slice(&extension.describe())?;
+    let spec = described.tools.iter().find(|spec| spec.name.as_str() == tool);
+    if let Some(misfit) = spec.and_then(|spec| schema::misfit(&spec.input_schema, params, "")) {
+        return Err(Fault::invalid(format!("the parameters do not fit the schema of `{tool}`: {misfit}")));
+    }
     let payload = ToolCall { name: ToolName::new(tool)?, params: to_raw_value(params)?, context };
     let token = Token::new(host);
     let result: ToolResult = call(extension, &token.0, op::TOOL_CALL, &payload).await?;

@@ -2,7 +2,8 @@
 //!
 //! A [`Harness`] holds the extension behind the same table and the same bytes as a kernel does, without a
 //! library file. A [`FakeHost`] stands for the kernel: it records what the extension tells it and answers as
-//! the test says. It is not a kernel: it checks no schema and no right, and keeps no journal.
+//! the test says. It is not a kernel: it checks of schemas what those of this SDK hold, checks no right, and keeps no
+//! journal.
 //!
 //! ```
 //! use drupe_extension_api::{prelude::*, testing::{Harness, block_on}};
@@ -30,6 +31,7 @@ mod clock;
 mod fake_host;
 mod harness;
 mod record;
+mod schema;
 
 pub use fake_host::FakeHost;
 pub use harness::{Calling, Harness, Setup};

@@ -20,6 +20,7 @@ pub(super) struct Record {
     pub(super) emitted: Vec<(String, Value)>,
     pub(super) submitted: Vec<Submit>,
     pub(super) notified: Vec<NotifyUser>,
+    pub(super) progress: Vec<String>,
     pub(super) restarts: Vec<String>,
     pub(super) control: Vec<ControlCall>,
     pub(super) tool_calls: Vec<(ToolName, Value)>,

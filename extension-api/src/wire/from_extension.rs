@@ -150,6 +150,25 @@ pub struct Submit {
     pub queue: Option<QueueMode>,
 }
 
+impl Submit {
+    /// A message of a conversation. The same `external_id` twice gives one turn. Everything else is as it is for messages
+    /// that say nothing of it, and can be set.
+    pub fn new(session: SessionId, external_id: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            channel: String::new(),
+            external_id: external_id.into(),
+            session,
+            address: None,
+            text: text.into(),
+            agent: None,
+            model: None,
+            output: None,
+            time_budget_ms: None,
+            queue: None,
+        }
+    }
+}
+
 /// What becomes of a message that arrives while another turn of its session runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -225,6 +244,22 @@ pub struct RunProcess {
     pub timeout_ms: u64,
     /// The most that is kept of each output stream, in bytes; at most 1 MiB.
     pub max_output: u64,
+}
+
+impl RunProcess {
+    /// A program without arguments in a folder beneath the data folder. It has a minute, no network and no environment of
+    /// its own, and 64 KiB of each output stream are kept; all of that can be set.
+    pub fn new(program: impl Into<String>, directory: impl AsRef<std::path::Path>) -> Self {
+        Self {
+            program: program.into(),
+            args: Vec::new(),
+            directory: directory.as_ref().display().to_string(),
+            env: Default::default(),
+            network: false,
+            timeout_ms: 60_000,
+            max_output: 64 * 1024,
+        }
+    }
 }
 
 /// How a program ended.

@@ -150,7 +150,7 @@ fn text_reaches_the_model_as_text_and_anything_else_as_json() {
 #[test]
 fn parameters_that_do_not_fit_are_invalid_and_say_where() {
     let said = block_on(started::<Many>().call("many_add", json!({"base": {}})));
-    assert!(message(said, FaultCode::Invalid).contains("missing field `value`"));
+    assert!(message(said, FaultCode::Invalid).contains("`value` is missing"));
 }
 
 #[test]

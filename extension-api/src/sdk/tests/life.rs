@@ -263,9 +263,11 @@ fn tools_that_changed_are_described_anew_and_a_panic_keeps_those_of_before() {
     };
     assert_eq!(block_on(whole.call("whole_0", json!({}))), Ok("0".to_owned()));
     assert_eq!((names(), whole.host().tools_changed()), (vec!["whole_1".to_owned()], 1));
-    message(block_on(whole.call("whole_0", json!({}))), FaultCode::NotFound);
+    message(block_on(whole.call("whole_9", json!({}))), FaultCode::NotFound);
     assert_eq!(block_on(whole.call("whole_1", json!({}))), Ok("1".to_owned()));
     assert_eq!(names(), ["whole_1"]);
+    // A turn that was offered it goes on.
+    assert_eq!(block_on(whole.call("whole_0", json!({}))), Ok("2".to_owned()));
     assert!(whole.host().logs().iter().any(|line| line.contains("the tools stay as they were")));
 }
 

@@ -4,9 +4,13 @@
 //! life fail. What it does well (`echo`, `sleep50`, `slow`, `big`) is there to be measured and cancelled.
 
 mod effect;
+mod more;
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -17,6 +21,7 @@ struct Faulty {
     host: Host,
     config: Config,
     healthy: AtomicBool,
+    more: Mutex<Vec<more::More>>,
 }
 
 /// Nothing fails without configuration.
@@ -39,6 +44,8 @@ struct Config {
     unhealthy: bool,
     /// What the names of its tools begin with, in place of `faulty`.
     prefix: Option<String>,
+    /// Further tools.
+    tools: Vec<more::More>,
 }
 
 impl Extension for Faulty {
@@ -51,7 +58,8 @@ impl Extension for Faulty {
         if config.hang_initialize {
             std::future::pending::<()>().await;
         }
-        Ok(Faulty { healthy: AtomicBool::new(!config.unhealthy), host, config })
+        let more = Mutex::new(config.tools.clone());
+        Ok(Faulty { healthy: AtomicBool::new(!config.unhealthy), more, host, config })
     }
 
     async fn start(&self) -> Result<(), Fault> {
@@ -81,7 +89,7 @@ impl ToolProvider for Faulty {
         assert!(!self.config.panic_describe_tools, "the configuration says `panic_describe_tools`");
         let prefix = self.config.prefix.as_deref().unwrap_or("faulty");
         let name = |what: &str| format!("{prefix}_{what}");
-        vec![
+        let mut tools = vec![
             Tool::new(name("echo"), "Gives back its parameters.", Faulty::echo).read_only(),
             Tool::new(name("sleep50"), "Takes 50 ms.", Faulty::sleep50).read_only(),
             Tool::new(name("slow"), "Takes some time.", Faulty::slow).read_only(),
@@ -103,7 +111,11 @@ impl ToolProvider for Faulty {
                 effect::append,
             )
             .once(),
-        ]
+            Tool::new(name("announce"), "Has other tools from now on.", Faulty::announce),
+        ];
+        let more = self.more();
+        tools.extend(more.iter().filter_map(|one| Some(Tool::dynamic(one.spec().ok()?, Faulty::answer))));
+        tools
     }
 }
 
@@ -143,6 +155,10 @@ impl Drop for PanicsInDrop {
 }
 
 impl Faulty {
+    fn more(&self) -> MutexGuard<'_, Vec<more::More>> {
+        self.more.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn echo(&self, input: Anything, _: Call) -> Result<Anything, Fault> {
         Ok(input)
     }

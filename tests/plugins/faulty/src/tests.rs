@@ -77,3 +77,15 @@ fn each_switch_fails_its_stage() {
     let mut stop = pin!(faulty.stop());
     assert!(stop.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
 }
+
+#[test]
+fn what_a_call_shows_meanwhile_and_parameters_that_do_not_fit_are_seen_in_a_test() {
+    let faulty = faulty();
+    assert_eq!(block_on(faulty.call("faulty_progress", json!({}))), Ok("one two three".to_owned()));
+    assert_eq!(faulty.host().progress(), ["one", "two", "three"]);
+    let misfit = block_on(faulty.call("faulty_slow", json!({"ms": "3"}))).expect_err("a number is needed");
+    assert!(
+        misfit.code == FaultCode::Invalid && misfit.message.contains("schema of `faulty_slow`: /ms"),
+        "{misfit}"
+    );
+}

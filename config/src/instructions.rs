@@ -1,7 +1,14 @@
 //! Renders instructions. A template sees the extension's own facts and reads its own folder; what users and tools say
 //! is never part of a template.
 
-use std::{io, path::Path};
+use std::{
+    io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use minijinja::{AutoEscape, Environment, UndefinedBehavior};
 use serde::Serialize;
@@ -11,29 +18,80 @@ use crate::{ContextSource, Instructions, read_text_file, source::MAX_FILE_BYTES}
 /// Steps that rendering may take: a long prompt takes a few thousand.
 const FUEL: u64 = 200_000;
 
-/// The text of instructions; `variables` fill a template.
-pub fn render(
-    instructions: &Instructions,
-    folder: &Path,
-    variables: &impl Serialize,
-) -> Result<String, String> {
+/// Instructions as they were read.
+#[derive(Debug)]
+pub enum Source {
+    /// A text that is used as it is.
+    Text(String),
+    /// A text that is filled in first.
+    Template(Box<Template>),
+}
+
+/// Reads instructions.
+pub fn source(instructions: &Instructions, folder: &Path) -> Result<Source, String> {
     match instructions {
-        Instructions::Inline(text) => Ok(text.clone()),
-        Instructions::Template(text) => template(text, folder, variables),
-        Instructions::File { path, template: false } => read(path),
-        Instructions::File { path, template: true } => template(&read(path)?, folder, variables)
-            .map_err(|reason| format!("`{}`: {reason}", path.display())),
+        Instructions::Inline(text) => Ok(Source::Text(text.clone())),
+        Instructions::Template(text) => Ok(Source::Template(Box::new(Template::new(text.clone(), folder)))),
+        Instructions::File { path, template: false } => read(path).map(Source::Text),
+        Instructions::File { path, template: true } => {
+            let named = format!("`{}`: ", path.display());
+            Ok(Source::Template(Box::new(Template { named, ..Template::new(read(path)?, folder) })))
+        }
     }
 }
 
-/// Renders a template: undefined variables are errors, includes stay in `folder`, loops end.
+/// A template that can be rendered more than once. What it includes is read at the first rendering: whoever agreed to it
+/// agreed to that, and not to what stands there later.
+#[derive(Debug)]
+pub struct Template {
+    environment: Environment<'static>,
+    source: String,
+    /// Stands before what is wrong with it.
+    named: String,
+    rendered: Arc<AtomicBool>,
+}
+
+impl Template {
+    /// One whose includes are in `folder`.
+    pub fn new(source: String, folder: &Path) -> Self {
+        let rendered = Arc::new(AtomicBool::new(false));
+        let environment = environment(folder, Arc::clone(&rendered));
+        Self { environment, source, named: String::new(), rendered }
+    }
+
+    /// Fills it in: undefined variables are errors, includes stay in the folder, loops end.
+    pub fn render(&self, variables: &impl Serialize) -> Result<String, String> {
+        let mut output = Bounded(Vec::new());
+        let rendered = self.environment.template_from_str(&self.source).and_then(|template| {
+            template.render_captured_to(minijinja::value::Serde(variables), &mut output).map(drop)
+        });
+        self.rendered.store(true, Ordering::Release);
+        rendered.map_err(|error| {
+            let line = error.line().map(|l| format!("line {l}: ")).unwrap_or_default();
+            let cause =
+                std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+            format!("{}{line}{error}{cause}", self.named)
+        })?;
+        String::from_utf8(output.0).map_err(|error| error.to_string())
+    }
+}
+
+/// Renders a template once.
 pub fn template(source: &str, folder: &Path, variables: &impl Serialize) -> Result<String, String> {
+    Template::new(source.to_owned(), folder).render(variables)
+}
+
+fn environment(folder: &Path, rendered: Arc<AtomicBool>) -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_fuel(Some(FUEL));
     let root = folder.to_owned();
     environment.set_loader(move |name| {
+        // What was found before, the environment has kept.
+        if rendered.load(Ordering::Acquire) {
+            return Ok(None);
+        }
         let Ok(root) = root.canonicalize() else { return Ok(None) };
         let Ok(path) = root.join(name).canonicalize() else { return Ok(None) };
         match path.strip_prefix(&root) {
@@ -45,19 +103,7 @@ pub fn template(source: &str, folder: &Path, variables: &impl Serialize) -> Resu
             Err(_) => Ok(None),
         }
     });
-    let mut output = Bounded(Vec::new());
     environment
-        .template_from_str(source)
-        .and_then(|template| {
-            template.render_captured_to(minijinja::value::Serde(variables), &mut output).map(drop)
-        })
-        .map_err(|error| {
-            let line = error.line().map(|l| format!("line {l}: ")).unwrap_or_default();
-            let cause =
-                std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-            format!("{line}{error}{cause}")
-        })?;
-    String::from_utf8(output.0).map_err(|error| error.to_string())
 }
 
 /// Whether a file of an extension's folder does not count to its content, so that it may change without a question: hidden
@@ -154,6 +200,20 @@ mod tests {
         }
         std::os::unix::fs::symlink(".part.md", root.path().join("link.md")).expect("a link");
         assert!(template("{% include 'link.md' %}", root.path(), &json!({})).is_err());
+    }
+
+    #[test]
+    fn what_a_template_includes_is_read_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |file: &str, text: &str| std::fs::write(folder.path().join(file), text).expect("a file");
+        write("part.md", "agreed");
+        let source = "{% include 'part.md' %} {{ now }}{% if now == '2' %}{% include 'late.md' %}{% endif %}";
+        let template = Template::new(source.into(), folder.path());
+        assert_eq!(template.render(&json!({"now": "1"})).as_deref(), Ok("agreed 1"));
+        write("part.md", "other");
+        write("late.md", "other");
+        assert_eq!(template.render(&json!({"now": "3"})).as_deref(), Ok("agreed 3"));
+        assert!(template.render(&json!({"now": "2"})).is_err());
     }
 
     #[test]

@@ -144,11 +144,19 @@ fn count(value: &Value) -> u64 {
     }
 }
 
+/// Why a schema that no file holds, such as that of a tool, cannot be used: what is wrong with it, or what it would cost.
+pub fn schema_fault(schema: &Value) -> Option<String> {
+    fault(schema, &mut Expressions::new()).err()
+}
+
+fn fault(schema: &Value, expressions: &mut Expressions) -> Result<(), String> {
+    schema_bounds::check(schema, expressions).and_then(|()| compile(schema).map(drop))
+}
+
 /// A schema field, compiled to see that it is one.
 pub(crate) fn read(field: &Field<'_>, expressions: &mut Expressions, faults: &mut Diagnostics) -> Value {
     let schema = field.node.to_json();
-    let compiled = schema_bounds::check(&schema, expressions).and_then(|()| compile(&schema).map(drop));
-    if let Err(reason) = compiled {
+    if let Err(reason) = fault(&schema, expressions) {
         let message = format!("`{}` is not a JSON Schema: {reason}", field.path);
         faults
             .error("invalid_schema", &field.node.at, &field.path, message)

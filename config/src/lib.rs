@@ -34,6 +34,7 @@ pub use agent_keys::PartialLimits;
 pub use catalogue::{Catalogue, CatalogueEntry, CatalogueProvider, ModelProfile, model_catalogue};
 pub use diagnostic::{Diagnostic, Diagnostics, Loaded, Severity};
 pub use files::Instructions;
+pub use json_schema::schema_fault;
 pub use manifest::{
     AgentSection, ContextSource, InputSpec, Isolation, Manifest, Right, Scope, Subscription, ToolSelector,
     load_agent_file, load_manifest,

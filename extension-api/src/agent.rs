@@ -126,7 +126,7 @@ impl FailureClass {
     /// A short remedy for people.
     pub fn remedy(self) -> &'static str {
         match self {
-            Self::Config => "correct the configuration that the message names",
+            Self::Config => "correct the configuration or the name that the message gives",
             Self::Auth => "check the provider's key",
             Self::Timeout => "raise the time budget, or ask for less at once",
             Self::Network => "check the connection and the provider's address",

@@ -306,6 +306,23 @@ pub struct AgentDetail {
     pub limits: crate::DefinitionLimits,
     /// Tools that it named or that exist, and why it does not have them.
     pub excluded: Vec<Exclusion>,
+    /// What its tools add to its requests, the largest first.
+    #[serde(default)]
+    pub sizes: Vec<ToolSize>,
+}
+
+/// What a tool adds to each request that offers it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolSize {
+    /// The tool.
+    pub tool: String,
+    /// Who provides it.
+    pub extension: String,
+    /// Bytes of its name, its description, its schema and its instructions.
+    pub bytes: u64,
+    /// Whether the model has a line of it, and the rest once it asks.
+    #[serde(default)]
+    pub on_demand: bool,
 }
 
 /// A tool that an agent does not have, and why.

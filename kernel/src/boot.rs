@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use drupe_config::{Config, ORCHESTRATOR_PROMPT, instructions};
 use drupe_extension_api::{EventBody, ExtensionId, Fault, FaultCode, control::ExtensionState};
-use drupe_wiring::{self as wiring, Context, Prompt, Snapshot, WireFault};
+use drupe_wiring::{self as wiring, Away, Context, Day, Prompt, Snapshot, WireFault};
 
 use drupe_journal::StoreError;
 
@@ -34,7 +34,8 @@ pub fn orchestrator_prompt(config: &Config) -> Result<Prompt, String> {
             instructions::read(path).map_err(|why| format!("`orchestrator.instructions`: {why}"))?
         }
     };
-    Ok(Prompt { instructions, context: instructions::context(&settings.context)? })
+    let context = instructions::context(&settings.context)?;
+    Ok(Prompt { instructions, context, dated: None })
 }
 
 /// What is wired before any extension is there: the orchestrator alone.
@@ -48,6 +49,7 @@ pub async fn extensions(kernel: &Arc<Kernel>) -> Result<(), Fault> {
     sweep(kernel);
     let Survey { seen, passed } = survey::survey(kernel).await?;
     kernel.extensions.set_passed_over(passed);
+    kernel.extensions.establish(kernel.store.worked().await.map_err(store_fault)?);
     for Seen { record, out } in seen {
         let key = record.key();
         kernel.extensions.insert(record);
@@ -123,12 +125,35 @@ pub async fn rewire_rest(kernel: &Arc<Kernel>) {
     }
 }
 
+/// What is wired, with the present day in its prompts.
+pub async fn today(kernel: &Arc<Kernel>) -> Arc<Snapshot> {
+    let now = || Day::of(kernel.clock.now_ms());
+    if kernel.snapshot().day == now() {
+        return kernel.snapshot();
+    }
+    let alone = kernel.wiring.lock().await;
+    // Of many turns that find a new day the first makes its prompts.
+    if kernel.snapshot().day != now()
+        && let Err(fault) = wire_loaded(kernel).await
+    {
+        tracing::warn!(reason = fault.reason, "the prompts are those of an earlier day");
+    }
+    drop(alone);
+    kernel.snapshot()
+}
+
 /// Wires what is loaded, all of it or nothing.
 pub async fn try_wiring(kernel: &Arc<Kernel>) -> Result<(), WireFault> {
     let _alone = kernel.wiring.lock().await;
+    wire_loaded(kernel).await
+}
+
+/// The caller holds `wiring`.
+async fn wire_loaded(kernel: &Arc<Kernel>) -> Result<(), WireFault> {
     let prompt =
         orchestrator_prompt(&kernel.config).map_err(|reason| WireFault { extension: None, reason })?;
-    let snapshot = wiring::wire(&kernel.extensions.parts(), &context(kernel, &prompt))?;
+    let snapshot =
+        wiring::wire(&kernel.extensions.parts(), &context(kernel, &prompt, &kernel.extensions.away()))?;
     kernel.set_snapshot(snapshot);
     if let Err(error) = events::reconcile(kernel).await {
         tracing::error!(%error, "the topics that agents follow are not known to the journal");
@@ -146,7 +171,7 @@ pub async fn rewire(kernel: &Arc<Kernel>, extension: &ExtensionId) -> Result<(),
     let Some(old) = kernel.extensions.set_description(&key, &part, description) else {
         return Err(Fault::not_found(format!("this instance of `{extension}` does not work any more")));
     };
-    match wiring::wire(&kernel.extensions.parts(), &context(kernel, &prompt)) {
+    match wiring::wire(&kernel.extensions.parts(), &context(kernel, &prompt, &kernel.extensions.away())) {
         Ok(snapshot) => {
             kernel.set_snapshot(snapshot);
             Ok(())
@@ -161,7 +186,7 @@ pub async fn rewire(kernel: &Arc<Kernel>, extension: &ExtensionId) -> Result<(),
     }
 }
 
-fn context<'a>(kernel: &'a Kernel, prompt: &'a Prompt) -> Context<'a> {
+fn context<'a>(kernel: &'a Kernel, prompt: &'a Prompt, away: &'a [Away]) -> Context<'a> {
     Context {
         config: &kernel.config,
         models: &kernel.models,
@@ -169,6 +194,8 @@ fn context<'a>(kernel: &'a Kernel, prompt: &'a Prompt) -> Context<'a> {
         live: &kernel.live,
         orchestrator: prompt,
         workspace: kernel.home.workspace(),
+        day: Day::of(kernel.clock.now_ms()),
+        away,
     }
 }
 

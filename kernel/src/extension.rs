@@ -14,15 +14,15 @@ pub mod generations;
 pub mod recovery;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use drupe_config::{Isolation, Manifest};
+use drupe_config::{Isolation, Manifest, Scope};
 use drupe_extension_api::{
-    ExtensionId, Fault,
-    control::{ExtensionDetail, ExtensionStatus, StateChange},
+    AgentId, ExtensionId, Fault,
+    control::{ExtensionDetail, ExtensionState, ExtensionStatus, StateChange, ToolSize},
     wire::{Capability, Description},
 };
 use drupe_folders::{
@@ -34,7 +34,7 @@ use jiff::Timestamp;
 
 use self::state::{Action, Event, State};
 use crate::check::Ask;
-use drupe_wiring::Part;
+use drupe_wiring::{Away, Part};
 
 /// One folder, and what became of it.
 pub struct Record {
@@ -60,6 +60,8 @@ pub struct Record {
     pub pending: Option<String>,
     /// How often it failed of late.
     pub faults: Faults,
+    /// When it is tried again, where it broke.
+    pub again: Option<Timestamp>,
     /// Whether its present instance came to work.
     pub worked: bool,
     /// Whether a step of it goes on that nobody waits for: what changes it meanwhile is looked at when that has ended.
@@ -71,6 +73,8 @@ pub struct Record {
 pub struct Extensions {
     records: Mutex<BTreeMap<Key, Record>>,
     passed: Mutex<Vec<PassedOver>>,
+    /// Those that have worked in this home: what they have is not taken from them by those that come.
+    established: Mutex<BTreeSet<String>>,
 }
 
 /// The folder's name, then the folder: two folders of one name are two records.
@@ -92,6 +96,7 @@ impl Record {
             notes: Vec::new(),
             pending: None,
             faults: Faults::default(),
+            again: None,
             worked: false,
             late: false,
         }
@@ -117,9 +122,19 @@ impl Record {
         (self.found.name.clone(), self.found.folder.clone())
     }
 
+    /// Why it is in its state, and when that changes by itself.
+    fn reason(&self) -> Option<String> {
+        let why = self.state.shown().1?.to_owned();
+        let again = self.again.filter(|_| matches!(self.state, State::Degraded(_)));
+        Some(match again {
+            Some(again) => format!("{why}; it is started again at {} UTC", again.strftime("%H:%M:%S")),
+            None => why,
+        })
+    }
+
     /// As clients see it.
     pub fn status(&self) -> ExtensionStatus {
-        let (state, reason) = self.state.shown();
+        let state = self.state.shown().0;
         let native = self.is_native();
         let mut capabilities: Vec<String> =
             self.part.as_ref().map(|p| p.description.capabilities.clone()).unwrap_or_default();
@@ -132,7 +147,7 @@ impl Record {
             id: self.found.name.clone(),
             version: self.manifest.as_ref().map(|m| m.version.to_string()),
             state,
-            reason: reason.map(str::to_owned).or(notes),
+            reason: self.reason().or(notes),
             capabilities,
             isolation: self.isolation.filter(|_| native).map(|i| i.name().to_owned()),
             source: self.found.folder.display().to_string(),
@@ -144,13 +159,22 @@ impl Record {
     pub fn detail(&self) -> ExtensionDetail {
         let manifest = self.manifest.as_ref();
         let text = |get: fn(&Manifest) -> &String| manifest.map(|m| get(m).clone()).unwrap_or_default();
-        let tools = self.part.iter().flat_map(|p| &p.description.tools).map(|t| t.name.to_string()).collect();
+        let tools = self.part.iter().flat_map(|p| &p.description.tools);
+        let sizes: Vec<ToolSize> = tools
+            .map(|tool| ToolSize {
+                tool: tool.name.to_string(),
+                extension: self.found.name.clone(),
+                bytes: drupe_wiring::bounds::size(tool),
+                on_demand: false,
+            })
+            .collect();
         ExtensionDetail {
             status: self.status(),
             name: text(|m| &m.name),
             summary: text(|m| &m.summary),
             description: text(|m| &m.description),
-            tools,
+            tools: sizes.iter().map(|size| size.tool.clone()).collect(),
+            sizes,
             depends_on: manifest.iter().flat_map(|m| &m.depends_on).map(ToString::to_string).collect(),
             rights: manifest.iter().flat_map(|m| &m.rights).map(crate::check::name).collect(),
             setup_instructions: manifest.and_then(|m| m.setup_instructions.clone()),
@@ -219,16 +243,45 @@ impl Extensions {
         self.lock().values().any(|r| r.late && (r.state == State::Initialized) == initialized)
     }
 
-    /// What is initialized: shipped extensions first, then those of the home, then others, each sorted by id. Where two
-    /// cannot be wired together the later one is at fault.
+    /// These have worked in this home.
+    pub fn establish(&self, names: impl IntoIterator<Item = String>) {
+        self.established.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
+    }
+
+    /// What is initialized: shipped extensions first, then those of the home, then others; of each, those that have worked
+    /// before the new ones; each sorted by id. Where two cannot be wired together the later one is at fault.
     pub fn parts(&self) -> Vec<Part> {
+        let established = self.established.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let alive = |r: &Record| {
+            let rank = (r.found.origin, !established.contains(&r.found.name), r.found.name.clone());
             let there = matches!(r.state, State::Initialized | State::Active);
-            there.then(|| Some((r.found.origin, r.part.clone()?))).flatten()
+            there.then(|| Some((rank, r.part.clone()?))).flatten()
         };
-        let mut parts: Vec<(Origin, Part)> = self.lock().values().filter_map(alive).collect();
-        parts.sort_by(|(a, left), (b, right)| a.cmp(b).then_with(|| left.id().cmp(right.id())));
+        let mut parts: Vec<((Origin, bool, String), Part)> = self.lock().values().filter_map(alive).collect();
+        parts.sort_by(|(a, _), (b, _)| a.cmp(b));
         parts.into_iter().map(|(_, part)| part).collect()
+    }
+
+    /// Those that broke while they worked and come back by themselves.
+    pub fn away(&self) -> Vec<Away> {
+        let away = self.read(|r| {
+            let part = r.part.as_ref().filter(|_| matches!(r.state, State::Degraded(_)))?;
+            let shared = part.manifest.scope == Scope::Shared;
+            let tools = part.description.tools.iter().filter(|_| shared).map(|tool| tool.name.clone());
+            let reason = format!("does not work: {}", r.reason()?);
+            Some(Away { extension: part.id().clone(), tools: tools.collect(), reason })
+        });
+        away.into_iter().flatten().collect()
+    }
+
+    /// Why an agent that somebody named is not there, where there is an extension of that name.
+    pub fn why_not(&self, id: &AgentId) -> Option<Fault> {
+        let status = self.status(id.as_str()).ok().filter(|status| status.state != ExtensionState::Active)?;
+        let state = serde_json::to_value(status.state).unwrap_or_default();
+        let state = state.as_str().unwrap_or_default().replace('_', " ");
+        let why = status.reason.map(|why| format!(": {why}")).unwrap_or_default();
+        let fault = Fault::not_found(format!("agent `{id}` is not there: its extension is {state}{why}"));
+        Some(fault.help(format!("`drupe ext show {id}` shows it")))
     }
 
     /// One in full.

@@ -20,7 +20,7 @@ use drupe_journal::{Inbound, InboundKind, RestartVerdict, Store, StoreError};
 use drupe_limits::{Gates, Quotas};
 use drupe_link::{KernelLink, Up, Verdicts};
 use drupe_models::Models;
-use drupe_wiring::{Snapshot, live::Live, tokens::Tokens};
+use drupe_wiring::{AgentEntry, Snapshot, live::Live, tokens::Tokens};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -281,8 +281,7 @@ impl Kernel {
         }
         let snapshot = self.snapshot();
         if let Some(agent) = &submit.agent {
-            self.offered(agent)?;
-            snapshot.agent(agent)?;
+            self.agent(&snapshot, agent)?;
         }
         if let Some(model) = &submit.model {
             self.models.resolve(std::slice::from_ref(model)).map_err(|e| Fault::invalid(e.to_string()))?;
@@ -329,6 +328,12 @@ impl Kernel {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The agent that somebody named, or why it is not there.
+    pub fn agent<'a>(&self, snapshot: &'a Snapshot, id: &AgentId) -> Result<&'a AgentEntry, Fault> {
+        self.offered(id)?;
+        snapshot.agent(id).map_err(|fault| self.extensions.why_not(id).unwrap_or(fault))
     }
 
     /// Shows a text of an extension to the user, under its name: in a session of its own, in one in which it was called,

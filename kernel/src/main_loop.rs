@@ -341,6 +341,8 @@ fn assemble(plan: Plan, link: Arc<KernelLink>) -> Result<Arc<Kernel>, Failure> {
         live: &live,
         orchestrator: &prompt,
         workspace: folders.workspace(),
+        day: wiring::Day::of(clock.now_ms()),
+        away: &[],
     };
     let snapshot = boot::bare(&context).map_err(|reason| Failure::new(CONFIG, reason))?;
     let contents = Contents::open(folders.contents());

@@ -15,7 +15,7 @@ use drupe_wiring::Snapshot;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::{channels, kernel::Kernel};
+use crate::{boot, channels, kernel::Kernel};
 
 mod plan;
 
@@ -38,7 +38,7 @@ pub struct Within {
 
 /// Answers a message, or goes on answering it where an earlier kernel was interrupted.
 pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) -> Result<(), StoreError> {
-    let snapshot = kernel.snapshot();
+    let snapshot = boot::today(kernel).await;
     let inbound = &queued.inbound;
     let correlation = match &queued.correlation {
         Some(correlation) => correlation.clone(),
@@ -86,17 +86,22 @@ pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) ->
         journal = Arc::clone(&beginning) as Arc<dyn Journal>;
         fresh = Some(beginning);
     }
-    let mut remarks = Vec::new();
+    let mut remarks: Vec<(&str, String)> = Vec::new();
+    if plan.agent.id() == &snapshot.orchestrator.definition().id {
+        remarks.extend(snapshot.away.iter().map(|away| ("unavailable", away.told())));
+    }
     // A run that goes on has what was gathered for it then.
     if gathers(&snapshot, &plan) && !(queued.started && kernel.store.has_begun(&queued.turn).await?) {
         let context = TurnContext { session: inbound.session.clone(), message: inbound.text.clone() };
         let gathered = snapshot.contexts.gather(&context, kernel.config.orchestrator.context_tokens).await;
         plan.task.notes = gathered.notes;
-        remarks = gathered.remarks;
+        remarks.extend(gathered.remarks.into_iter().map(|remark| ("context", remark)));
     }
     if !remarks.is_empty() {
-        let told = |message| (None, EventBody::Diagnostic { code: "context".into(), message });
-        let told = remarks.iter().cloned().map(told).collect();
+        let told = |(code, message): &(&str, String)| {
+            (None, EventBody::Diagnostic { code: (*code).to_owned(), message: message.clone() })
+        };
+        let told = remarks.iter().map(told).collect();
         kernel.store.record_events(inbound.session.clone(), Some(queued.turn.clone()), told).await?;
     }
     let span = tracing::info_span!("turn", session = %inbound.session, turn = %queued.turn, correlation = %correlation);
@@ -116,7 +121,11 @@ pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) ->
         topics: Arc::clone(&kernel.bus) as Arc<dyn drupe_agent::Topics>,
         steering: within.steering,
         ratios: Arc::clone(&kernel.ratios),
-        diagnostics: remarks.iter().map(|remark| format!("context: {remark}")).collect::<Vec<_>>().into(),
+        diagnostics: remarks
+            .iter()
+            .map(|(code, message)| format!("{code}: {message}"))
+            .collect::<Vec<_>>()
+            .into(),
         ..TurnScope::new(inbound.session.clone(), queued.turn.clone(), inbound.text.clone(), journal)
     });
     let running = run::run_turn(scope, &plan.agent, plan.task, &plan.limits, within.cancel);

@@ -151,6 +151,20 @@ fn a_hook_that_is_late_is_passed_over_and_reported() {
 }
 
 #[test]
+fn a_hook_that_is_late_again_and_again_is_not_asked_for_a_while_which_is_told() {
+    let watched = Watched::turn(json!([{"at": "before_model", "does": "hang"}]));
+    assert_eq!((watched.end().0, watched.asked()), ("success", (2, 2)), "{}", watched.turn);
+    let rests = |d: &String| d.contains("`watcher` was not asked") && d.contains("rests for");
+    assert_eq!(watched.diagnostics().iter().filter(|d| rests(d)).count(), 1, "{:?}", watched.diagnostics());
+    let again = watched.daemon.turn("s", "keep it");
+    assert_eq!(again["status"], "success", "{again}");
+    let told = watched.told();
+    let at = |point: &str| told.iter().filter(|call| call["point"] == point).count();
+    // The orchestrator's model was asked twice a turn, and the keeper's as often.
+    assert_eq!((at("before_model"), at("after_model")), (3, 8), "{told:#?}");
+}
+
+#[test]
 fn a_hook_that_fails_is_passed_over_and_reported() {
     check_passed_over("before_model", "fail", "failed at `before_model`");
     check_passed_over("after_tool", "fail", "failed at `after_tool`");

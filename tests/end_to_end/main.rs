@@ -9,6 +9,7 @@ mod harness;
 
 mod agents;
 mod approvals;
+mod away;
 mod command_line;
 mod confined;
 mod control;
@@ -26,6 +27,7 @@ mod keys;
 mod limits;
 mod main_job;
 mod native_builder;
+mod newcomers;
 mod queue;
 mod reload;
 mod terminal;

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::ToolSize;
 #[cfg(doc)]
 use super::method;
 use crate::ExtensionId;
@@ -71,6 +72,9 @@ pub struct ExtensionDetail {
     pub description: String,
     /// Its tools.
     pub tools: Vec<String>,
+    /// What each of them adds to a request that offers it, in the same order.
+    #[serde(default)]
+    pub sizes: Vec<ToolSize>,
     /// What it depends on.
     pub depends_on: Vec<String>,
     /// Its rights.

@@ -238,6 +238,9 @@ fn unknown_tool(registry: &Registry, name: &str) -> String {
     const SHOWN: usize = 40;
     /// Bytes of a name that nobody has.
     const NAME: usize = 100;
+    if let Some(out) = registry.excluded().iter().find(|out| out.tool == name) {
+        return format!("tool `{name}` is not there for you: {}", out.reason);
+    }
     let specs = registry.offered();
     let names: Vec<&str> = specs.iter().take(SHOWN).map(|s| s.name.as_str()).collect();
     let more = registry.specs().len() - names.len();

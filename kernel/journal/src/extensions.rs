@@ -2,9 +2,9 @@
 //!
 //! A setting says what the operator wants; whether the extension then works is in its life.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use drupe_extension_api::control::StateChange;
+use drupe_extension_api::control::{ExtensionState, StateChange};
 use rusqlite::Connection;
 
 use crate::{
@@ -42,6 +42,13 @@ pub(crate) fn history(db: &Connection, extension: &str) -> Result<Vec<StateChang
     let mut found: Vec<_> = found.collect::<Result<_, _>>()?;
     found.reverse();
     Ok(found)
+}
+
+/// Those that have worked, as far back as their lives are kept.
+pub(crate) fn worked(db: &Connection) -> Result<BTreeSet<String>, StoreError> {
+    let mut all = db.prepare_cached("SELECT DISTINCT extension FROM extension_states WHERE state = ?1")?;
+    let active = name_of(&ExtensionState::Active)?;
+    Ok(all.query_map([active], |row| row.get(0))?.collect::<Result<_, _>>()?)
 }
 
 /// Turns an extension on or off; none leaves it to its manifest again.

@@ -1,7 +1,7 @@
 //! The handle: every question and every record passes here.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::Path,
     sync::{Arc, Mutex},
     thread,
@@ -261,6 +261,11 @@ impl Store {
     pub async fn extension_history(&self, extension: &str) -> Result<Vec<StateChange>, StoreError> {
         let extension = extension.to_owned();
         self.read(move |db| extensions::history(db, &extension)).await
+    }
+
+    /// The extensions that have worked in this home.
+    pub async fn worked(&self) -> Result<BTreeSet<String>, StoreError> {
+        self.read(extensions::worked).await
     }
 
     /// Turns an extension on or off, over its manifest; none leaves it to its manifest again.

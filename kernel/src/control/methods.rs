@@ -87,7 +87,13 @@ pub async fn call(
             operator_only(caller, name)?;
             give(Box::pin(decide(kernel, name, take::<Named>(params)?.id)).await?)
         }
-        method::APPROVALS_LIST => give(kernel.store.activations().await.map_err(store_fault)?),
+        method::APPROVALS_LIST => {
+            // Whoever asks what waits may have put it there this moment, or where nothing is watched.
+            if let Caller::Operator = caller {
+                change::rescan(kernel).await?;
+            }
+            give(kernel.store.activations().await.map_err(store_fault)?)
+        }
         method::APPROVALS_ANSWER => {
             operator_only(caller, name)?;
             give(Box::pin(answer(kernel, take(params)?)).await?)

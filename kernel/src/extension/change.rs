@@ -201,6 +201,7 @@ fn replaced(kernel: &Kernel, key: &Key, seen: Seen) -> super::Record {
         record.state = old.state.clone();
         record.history.clone_from(&old.history);
         record.faults = old.faults;
+        record.again = old.again;
     });
     record
 }

@@ -7,6 +7,7 @@
 use std::{
     collections::BTreeMap,
     panic::AssertUnwindSafe,
+    path::Path,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -376,10 +377,18 @@ pub fn initialize_payload(
         id: manifest.id.clone(),
         config,
         secrets: secrets.into_iter().map(|(name, secret)| (name, Value::from(secret.expose()))).collect(),
-        data_folder: data.display().to_string(),
-        folder: manifest.folder.display().to_string(),
-        workspace: kernel.home.workspace().display().to_string(),
+        data_folder: text(&data)?,
+        folder: text(&manifest.folder)?,
+        workspace: text(kernel.home.workspace())?,
         agent: part.is_agent().then(|| wiring::definition(part, &kernel.config)),
         resolved_tools,
+    })
+}
+
+/// A path as extensions get it. One that cannot be written as text would lead them elsewhere.
+fn text(path: &Path) -> Result<String, String> {
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| {
+        format!("the path `{}` is not UTF-8, so native code cannot be told of it", path.display())
     })
 }

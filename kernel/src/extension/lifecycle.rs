@@ -7,7 +7,7 @@ mod order;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use drupe_agent::{Chain, TopicMessage};
-use drupe_config::{Isolation, Manifest, instructions};
+use drupe_config::{Isolation, Manifest};
 use drupe_extension_api::{
     Fault, FaultCode, ToolSpec,
     control::ExtensionState,
@@ -15,7 +15,7 @@ use drupe_extension_api::{
 };
 use drupe_folders::discovery::Origin;
 use drupe_host::{Code, Header, OpenError, probe};
-use drupe_wiring::{self as wiring, Part, Prompt};
+use drupe_wiring::{self as wiring, Day, Part, Prompt};
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use serde_json::json;
@@ -140,12 +140,12 @@ async fn one(kernel: &Arc<Kernel>, key: Key, manifest: Arc<Manifest>) {
     }
     let event = match initialize(kernel, &manifest, part).await {
         Ok(part) => {
-            let disagreement = wiring::disagreement(&part);
+            let unfit = wiring::unfit(&part);
             kernel.extensions.with(&key, |r| {
                 r.notes.extend(part.description.capabilities.iter().filter_map(|c| unused(c)));
                 r.part = Some(part);
             });
-            disagreement.map_or(Event::Done, Event::Failed)
+            unfit.map_or(Event::Done, Event::Failed)
         }
         Err(out) => Event::Rejected(out),
     };
@@ -271,17 +271,12 @@ fn prompt(kernel: &Kernel, manifest: &Manifest, tools: &[ToolSpec]) -> Result<Op
                      "summary": manifest.summary, "description": manifest.description},
         "agent": {"id": manifest.id, "name": manifest.name, "description": manifest.description},
         "tools": tools.iter().map(|t| json!({"name": t.name, "description": t.description})).collect::<Vec<_>>(),
-        "now": Timestamp::now().strftime("%Y-%m-%d").to_string(),
         "user": kernel.config.overlay.get("USER").map_or("the user", |u| u.expose()),
     });
     if let serde_json::Value::Object(facts) = facts {
         variables.extend(facts);
     }
-    let instructions = match &section.instructions {
-        Some(text) => instructions::render(text, &manifest.folder, &variables)?,
-        None => String::new(),
-    };
-    Ok(Some(Prompt { instructions, context: instructions::context(&section.context)? }))
+    Prompt::of(section, &manifest.folder, variables, Day::of(kernel.clock.now_ms())).map(Some)
 }
 
 /// Lets all that are initialized work, in order; those that fail are rolled back. Gives whether any did.
@@ -313,6 +308,7 @@ async fn start_one(kernel: &Arc<Kernel>, key: &Key) -> bool {
         return false;
     }
     kernel.extensions.with(key, |r| r.worked = true);
+    kernel.extensions.establish([key.0.clone()]);
     note(kernel, key, Event::Done);
     if let Some(instance) = &part.instance {
         kernel.live.works(part.id(), Arc::clone(instance));

@@ -15,9 +15,10 @@ use drupe_extension_api::{
 use drupe_host::{Ended, Faults, Header, Instance};
 use drupe_link::{Crashed, Up};
 use futures_util::future::join_all;
+use jiff::Timestamp;
 
 use super::{
-    Key, change, lifecycle,
+    Key, Record, change, lifecycle,
     state::{Event, Out, State},
 };
 use crate::{boot, kernel::Kernel};
@@ -47,7 +48,7 @@ pub async fn broke(kernel: &Arc<Kernel>, key: &Key, instance: impl Fn(&Arc<Insta
     if working != Some(true) || kernel.ending.decided().is_some() {
         return;
     }
-    let wait = kernel.extensions.with(key, |r| r.faults.again(Instant::now())).flatten();
+    let wait = kernel.extensions.with(key, after).flatten();
     let event = match wait {
         Some(_) => Event::Broke(why),
         None => Event::Failed(format!("it failed {} times in a row, at last: {why}", Faults::MOST)),
@@ -57,6 +58,13 @@ pub async fn broke(kernel: &Arc<Kernel>, key: &Key, instance: impl Fn(&Arc<Insta
     if let Some(wait) = wait {
         retry_after(kernel, key, wait);
     }
+}
+
+/// How long one that broke waits for the next attempt; none where there is none.
+fn after(record: &mut Record) -> Option<Duration> {
+    let wait = record.faults.again(Instant::now());
+    record.again = wait.and_then(|wait| Timestamp::now().checked_add(wait).ok());
+    wait
 }
 
 fn retry_after(kernel: &Arc<Kernel>, key: &Key, wait: Duration) {
@@ -83,7 +91,7 @@ async fn retry(kernel: &Arc<Kernel>, key: &Key) {
     }
     let _change = kernel.changing.lock().await;
     let wait = kernel.extensions.with(key, |r| match r.state.clone() {
-        State::Out(Out::Failed(why)) | State::Degraded(why) => Some((r.faults.again(Instant::now())?, why)),
+        State::Out(Out::Failed(why)) | State::Degraded(why) => Some((after(r)?, why)),
         _ => None,
     });
     if let Some((wait, why)) = wait.flatten() {

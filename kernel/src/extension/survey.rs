@@ -161,8 +161,7 @@ async fn rejected(
         return Ok(Some(Out::Disabled("safe mode leaves third-party extensions out".into())));
     }
     // Their names stand before those of topics and sessions.
-    if [wiring::ORCHESTRATOR, "kernel", "event"].contains(&manifest.id.as_str()) {
-        let why = format!("the id `{}` is the kernel's own", manifest.id);
+    if let Some(why) = wiring::kept_id(manifest.id.as_str()) {
         return Ok(Some(Out::Failed(why)));
     }
     if let Some(out) = quarantined(kernel, record) {

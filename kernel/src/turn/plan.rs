@@ -47,7 +47,7 @@ pub async fn plan(
     };
     let mut plan = match chosen {
         Some((id, by, text)) => {
-            let entry = match kernel.offered(&id).and_then(|()| snapshot.agent(&id)) {
+            let entry = match kernel.agent(snapshot, &id) {
                 Ok(entry) => entry,
                 Err(fault) => return Ok(Err(AgentResponse::error(FailureClass::Config, fault.to_string()))),
             };

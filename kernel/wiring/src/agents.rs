@@ -10,7 +10,7 @@ use drupe_extension_api::{
 use serde_json::{Value, json};
 
 use super::{Context, Offer, Part, Prompt, Tools, WireFault, cycle};
-use crate::{AgentEntry, adapters::NativeAgent};
+use crate::{AgentEntry, adapters::NativeAgent, names};
 
 /// Builds all agents, those that others call first.
 pub fn build(
@@ -19,6 +19,7 @@ pub fn build(
     context: &Context<'_>,
     notices: &mut Vec<String>,
 ) -> Result<BTreeMap<AgentId, AgentEntry>, WireFault> {
+    let all = parts;
     let parts: BTreeMap<AgentId, &Part> =
         parts.iter().filter(|p| p.is_agent()).map(|p| (AgentId::from(p.id().clone()), p)).collect();
     let mut uses: BTreeMap<AgentId, Vec<AgentId>> = BTreeMap::new();
@@ -42,7 +43,7 @@ pub fn build(
     while built.len() < parts.len() {
         for (id, part) in &parts {
             if !built.contains_key(id) && uses[id].iter().all(|other| built.contains_key(other)) {
-                let entry = entry(id, part, tools, &built, context, notices)?;
+                let entry = entry(part, all, tools, &built, context, notices)?;
                 built.insert(id.clone(), entry);
             }
         }
@@ -51,20 +52,29 @@ pub fn build(
 }
 
 fn entry(
-    id: &AgentId,
     part: &Part,
+    parts: &[Part],
     tools: &Tools,
     built: &BTreeMap<AgentId, AgentEntry>,
     context: &Context<'_>,
     notices: &mut Vec<String>,
 ) -> Result<AgentEntry, WireFault> {
-    let definition = definition(part, context.config);
+    let mut definition = definition(part, context.config);
+    match part.prompt.as_ref().and_then(|prompt| prompt.on(context.day)) {
+        Some(Ok(text)) => definition.instructions = text,
+        // What was right when it was loaded serves until its author has mended it.
+        Some(Err(why)) => {
+            notices.push(format!("`{}`: its prompt is that of an earlier day: {why}", part.id()))
+        }
+        None => {}
+    }
+    let id = &definition.id;
     let limits = definition.limits.clone();
     let own = own_tools(part, tools, built)?;
     let offer = |model: Option<&ModelProfile>| {
         let mut offer = Offer::new(model, context.config);
         for tool in own {
-            offer.add(tool).map_err(|error| part.fault(error.to_string()))?;
+            offer.add(tool).map_err(|clash| clash.blame(parts, Some(part.id())))?;
         }
         Ok(offer.build())
     };
@@ -120,7 +130,10 @@ fn agent_tool(
 ) -> Result<Arc<Registered>, WireFault> {
     let section = part.manifest.agent.as_ref();
     let name = match section.and_then(|s| s.tool_name.clone()) {
-        Some(name) => name,
+        Some(name) => match names::kept_from_agent(&name, id) {
+            None => name,
+            Some(why) => return Err(part.fault(why)),
+        },
         None => ToolName::new(format!("agent_{id}")).map_err(|error| part.fault(error.to_string()))?,
     };
     let tool = AgentTool::new(Arc::clone(agent), name, description.to_owned(), input);
@@ -152,7 +165,7 @@ fn own_tools(
 
 /// The definition of an agent: its manifest over the defaults.
 pub fn definition(part: &Part, config: &Config) -> Definition {
-    let Prompt { instructions, context: documents } = part.prompt.clone().unwrap_or_default();
+    let Prompt { instructions, context: documents, .. } = part.prompt.clone().unwrap_or_default();
     let defaults = &config.agents_defaults;
     let described = part.description.agent.as_ref();
     let section = part.manifest.agent.as_ref();
@@ -184,7 +197,7 @@ fn mode(part: &Part) -> IntegrationMode {
 }
 
 /// Where code and manifest both say what an agent is, and differ.
-pub fn disagreement(part: &Part) -> Option<String> {
+pub(crate) fn disagreement(part: &Part) -> Option<String> {
     let section = part.manifest.agent.as_ref();
     let code = part.can(Capability::Agent);
     let described = part.description.agent.as_ref();

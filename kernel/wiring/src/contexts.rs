@@ -13,7 +13,11 @@ use drupe_extension_api::{
 use drupe_host::{Header, Instance};
 use futures_util::future::join_all;
 
-use crate::Part;
+use crate::{
+    Part,
+    live::Live,
+    rests::{is_late, not_asked},
+};
 
 /// How long all of them together may take: they are asked at the same time, and the user waits.
 const DEADLINE: Duration = Duration::from_secs(1);
@@ -23,7 +27,10 @@ const BYTES_PER_TOKEN: usize = 3;
 
 /// The extensions that have texts.
 #[derive(Default)]
-pub struct Contexts(Vec<(ExtensionId, Arc<Instance>)>);
+pub struct Contexts {
+    providers: Vec<(ExtensionId, Arc<Instance>)>,
+    live: Arc<Live>,
+}
 
 /// What was gathered.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -35,24 +42,33 @@ pub struct Gathered {
 }
 
 impl Contexts {
-    pub(crate) fn of<'a>(parts: impl Iterator<Item = &'a Part>) -> Self {
-        Self(parts.filter_map(|p| Some((p.id().clone(), Arc::clone(p.instance.as_ref()?)))).collect())
+    pub(crate) fn of<'a>(parts: impl Iterator<Item = &'a Part>, live: &Arc<Live>) -> Self {
+        let providers = parts.filter_map(|p| Some((p.id().clone(), Arc::clone(p.instance.as_ref()?))));
+        Self { providers: providers.collect(), live: Arc::clone(live) }
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.providers.is_empty()
     }
 
     /// Asks all of them for a turn; what they give takes at most `tokens`.
     pub async fn gather(&self, turn: &TurnContext, tokens: u32) -> Gathered {
-        let asked = join_all(self.0.iter().map(|(_, instance)| {
+        let mut gathered = Gathered::default();
+        let mut providers = Vec::new();
+        for (id, instance) in &self.providers {
+            match self.live.rests.left(id, None) {
+                None => providers.push((id, instance)),
+                Some(left) => gathered.remarks.push(not_asked("the context", id, left)),
+            }
+        }
+        let asked = join_all(providers.iter().map(|(_, instance)| {
             let header = Header { timeout: Some(DEADLINE), ..Header::default() };
             instance.call::<Option<ContextText>>(op::CONTEXT_GET, turn, header)
         }));
-        let mut gathered = Gathered::default();
         let mut texts = Vec::new();
-        for ((id, _), answer) in self.0.iter().zip(asked.await) {
+        for ((id, _), answer) in providers.into_iter().zip(asked.await) {
+            self.live.rests.answered(id, None, is_late(&answer));
             match answer {
                 Ok(Some(text)) if !text.text.trim().is_empty() => texts.push((id, text)),
                 Ok(_) => {}

@@ -1,7 +1,8 @@
 //! The hooks of extensions: asked before and after turns, models, tools and sub-agents.
 //!
 //! A hook may block what it is asked about beforehand, and changes nothing else. One that is late or fails is passed
-//! over, with a remark: what guards a turn must not be what stops it.
+//! over, with a remark: what guards a turn must not be what stops it. One that is late again and again is not asked for a
+//! while.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,14 +15,21 @@ use drupe_host::{Header, Instance};
 use futures_util::future::{BoxFuture, join_all};
 use serde_json::Value;
 
-use crate::Part;
+use crate::{
+    Part,
+    live::Live,
+    rests::{is_late, not_asked},
+};
 
 /// How long all hooks of one point may take together: they are asked at the same time.
 const DEADLINE: Duration = Duration::from_secs(1);
 
 /// All hooks, by the id of their extension.
 #[derive(Default)]
-pub struct HookSet(Vec<Asked>);
+pub struct HookSet {
+    asked: Vec<Asked>,
+    live: Arc<Live>,
+}
 
 struct Asked {
     id: ExtensionId,
@@ -30,14 +38,14 @@ struct Asked {
 }
 
 impl HookSet {
-    pub(crate) fn of<'a>(parts: impl Iterator<Item = &'a Part>) -> Self {
+    pub(crate) fn of<'a>(parts: impl Iterator<Item = &'a Part>, live: &Arc<Live>) -> Self {
         let asked = parts.filter_map(|part| {
             let instance = Arc::clone(part.instance.as_ref()?);
             Some(Asked { id: part.id().clone(), points: part.description.hooks.clone(), instance })
         });
         let mut asked: Vec<Asked> = asked.collect();
         asked.sort_by(|a, b| a.id.cmp(&b.id));
-        Self(asked)
+        Self { asked, live: Arc::clone(live) }
     }
 }
 
@@ -51,20 +59,27 @@ fn before(point: HookPoint) -> bool {
 
 impl Hooks for HookSet {
     fn wants(&self, point: HookPoint) -> bool {
-        self.0.iter().any(|hook| hook.points.contains(&point))
+        self.asked.iter().any(|hook| hook.points.contains(&point))
     }
 
     fn call<'a>(&'a self, point: HookPoint, facts: Value) -> BoxFuture<'a, HookAnswer> {
         Box::pin(async move {
             let call = HookCall { point, facts };
-            let asked: Vec<&Asked> = self.0.iter().filter(|hook| hook.points.contains(&point)).collect();
+            let mut answer = HookAnswer { blocked: None, remarks: Vec::new() };
+            let mut asked = Vec::new();
+            for hook in self.asked.iter().filter(|hook| hook.points.contains(&point)) {
+                match self.live.rests.left(&hook.id, Some(point)) {
+                    None => asked.push(hook),
+                    Some(left) => answer.remarks.push(not_asked("the hook", &hook.id, left)),
+                }
+            }
             let verdicts = join_all(asked.iter().map(|hook| {
                 let header = Header { timeout: Some(DEADLINE), ..Header::default() };
                 hook.instance.call::<HookVerdict>(op::HOOK_ON, &call, header)
             }));
-            let mut answer = HookAnswer { blocked: None, remarks: Vec::new() };
             // In the order of their ids, so that of two that block the same one is always named.
             for (hook, verdict) in asked.iter().zip(verdicts.await) {
+                self.live.rests.answered(&hook.id, Some(point), is_late(&verdict));
                 match verdict {
                     Ok(HookVerdict::Block { reason }) if before(point) => {
                         answer.blocked.get_or_insert_with(|| format!("blocked by `{}`: {reason}", hook.id));

@@ -4,7 +4,12 @@
 //! nothing and asks nothing: extensions were asked before.
 
 mod agents;
+pub mod bounds;
+mod names;
+mod offer;
 mod orchestrator;
+mod prompt;
+mod rests;
 pub mod snapshot;
 
 pub mod adapters;
@@ -13,8 +18,11 @@ pub mod hooks;
 pub mod live;
 pub mod tokens;
 
-pub use agents::{core_tools, definition, disagreement};
+pub use agents::{core_tools, definition};
+pub use names::kept_id;
+pub use offer::{Clash, Offer};
 pub use orchestrator::ID as ORCHESTRATOR;
+pub use prompt::{Dated, Day, Prompt};
 pub use snapshot::{AgentEntry, Snapshot};
 
 use std::{
@@ -23,10 +31,10 @@ use std::{
     sync::Arc,
 };
 
-use drupe_agent::{ModelProfile, Registered, Registry, RegistryBuilder, RegistryError};
+use drupe_agent::Registered;
 use drupe_config::{Config, Manifest, ToolSelector};
 use drupe_extension_api::{
-    AgentId, ExtensionId,
+    AgentId, ExtensionId, ToolName,
     wire::{Capability, Description},
 };
 use drupe_host::Instance;
@@ -47,15 +55,6 @@ pub struct Part {
     pub prompt: Option<Prompt>,
 }
 
-/// The texts of an agent.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Prompt {
-    /// The system prompt.
-    pub instructions: String,
-    /// Given before the task.
-    pub context: Vec<String>,
-}
-
 /// What wiring needs beside the parts.
 pub struct Context<'a> {
     /// The configuration.
@@ -70,6 +69,28 @@ pub struct Context<'a> {
     pub orchestrator: &'a Prompt,
     /// The root of the file tools.
     pub workspace: &'a PathBuf,
+    /// The day that stands in prompts.
+    pub day: Day,
+    /// Those that are not among the parts, and come back.
+    pub away: &'a [Away],
+}
+
+/// An extension that broke while it worked, and comes back by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Away {
+    /// Which.
+    pub extension: ExtensionId,
+    /// The tools that whoever sees its shared tools had of it.
+    pub tools: Vec<ToolName>,
+    /// What became of it, as the end of a sentence about it.
+    pub reason: String,
+}
+
+impl Away {
+    /// The whole sentence.
+    pub fn told(&self) -> String {
+        format!("`{}` {}", self.extension, self.reason)
+    }
 }
 
 /// An extension that cannot be wired.
@@ -130,11 +151,13 @@ pub struct Followed {
 /// The tools by the extension that has them.
 pub type Tools = BTreeMap<ExtensionId, Vec<Arc<Registered>>>;
 
-/// Wires the parts together. Of two that collide the later one is at fault. On a fault nothing is wired: leave the extension out and try again.
+/// Wires the parts together. Of two that collide the later one is at fault: the caller gives those that were there first
+/// before the others. On a fault nothing is wired: leave the extension out and try again.
 pub fn wire(parts: &[Part], context: &Context<'_>) -> Result<Snapshot, WireFault> {
     let mut tools = Tools::new();
+    let agents: Vec<AgentId> = parts.iter().filter(|p| p.is_agent()).map(|p| p.id().clone().into()).collect();
     for part in parts {
-        let own = own_tools(part, context)?;
+        let own = own_tools(part, &agents, context)?;
         if !own.is_empty() {
             tools.insert(part.id().clone(), own);
         }
@@ -143,7 +166,7 @@ pub fn wire(parts: &[Part], context: &Context<'_>) -> Result<Snapshot, WireFault
     for part in parts.iter().filter(|p| p.instance.is_some()) {
         let mut offer = Offer::new(None, context.config);
         for tool in part.listed(&tools)? {
-            offer.add(tool).map_err(|error| part.fault(error.to_string()))?;
+            offer.add(tool).map_err(|clash| clash.blame(parts, Some(part.id())))?;
         }
         resolved.insert(part.id().clone(), offer.build());
     }
@@ -155,8 +178,8 @@ pub fn wire(parts: &[Part], context: &Context<'_>) -> Result<Snapshot, WireFault
         .filter(|p| p.can(Capability::Channel))
         .filter_map(|p| Some((p.id().clone(), Arc::clone(p.instance.as_ref()?))))
         .collect();
-    let hooks = Arc::new(HookSet::of(parts.iter().filter(|p| p.can(Capability::Hook))));
-    let contexts = Contexts::of(parts.iter().filter(|p| p.can(Capability::Context)));
+    let hooks = Arc::new(HookSet::of(parts.iter().filter(|p| p.can(Capability::Hook)), context.live));
+    let contexts = Contexts::of(parts.iter().filter(|p| p.can(Capability::Context)), context.live);
     let followed = parts.iter().filter(|p| p.is_agent()).flat_map(|part| {
         part.manifest.subscribe.iter().map(|follows| Followed {
             agent: part.id().clone().into(),
@@ -167,44 +190,30 @@ pub fn wire(parts: &[Part], context: &Context<'_>) -> Result<Snapshot, WireFault
     let followed = followed.collect();
     notices.sort();
     notices.dedup();
-    Ok(Snapshot { orchestrator, agents, tools, channels, resolved, hooks, contexts, followed, notices })
+    Ok(Snapshot {
+        orchestrator,
+        agents,
+        tools,
+        channels,
+        resolved,
+        hooks,
+        contexts,
+        followed,
+        notices,
+        day: context.day,
+        away: context.away.to_vec(),
+    })
 }
 
-/// The one place where it is decided which tools a run is offered: what its agent may use, as far as its model can call
-/// tools; above the configured number their schemas are brought on demand. What is left out has a reason.
-pub struct Offer<'a> {
-    builder: RegistryBuilder,
-    model: Option<&'a ModelProfile>,
-}
-
-impl<'a> Offer<'a> {
-    /// Of nothing so far. Without a model, as for an agent that is code, none is too small for tools.
-    pub fn new(model: Option<&'a ModelProfile>, config: &Config) -> Self {
-        let mut builder = RegistryBuilder::default();
-        builder.defer_above(config.tool_search.threshold);
-        Self { builder, model }
+fn own_tools(
+    part: &Part,
+    agents: &[AgentId],
+    context: &Context<'_>,
+) -> Result<Vec<Arc<Registered>>, WireFault> {
+    // Before a schema of any size is compiled. What an instance announces later was not looked at before.
+    if let Some(why) = bounds::exceeded(part) {
+        return Err(part.fault(why));
     }
-
-    /// Adds a tool that the agent may use.
-    pub fn add(&mut self, tool: Arc<Registered>) -> Result<(), RegistryError> {
-        let Some(model) = self.model.filter(|model| !model.tools) else { return self.builder.add(tool) };
-        self.builder
-            .exclude(tool.spec().name.as_str(), format!("the model `{}` cannot call tools", model.name));
-        Ok(())
-    }
-
-    /// Leaves a tool out.
-    pub fn exclude(&mut self, tool: &str, reason: impl Into<String>) {
-        self.builder.exclude(tool, reason);
-    }
-
-    /// The registry of the run.
-    pub fn build(self) -> Arc<Registry> {
-        Arc::new(self.builder.build())
-    }
-}
-
-fn own_tools(part: &Part, context: &Context<'_>) -> Result<Vec<Arc<Registered>>, WireFault> {
     let Some(instance) = part.instance.as_ref().filter(|_| part.can(Capability::Tool)) else {
         return Ok(Vec::new());
     };
@@ -213,6 +222,9 @@ fn own_tools(part: &Part, context: &Context<'_>) -> Result<Vec<Arc<Registered>>,
     for spec in &part.description.tools {
         if !names.insert(spec.name.clone()) {
             return Err(part.fault(format!("it provides the tool `{}` twice", spec.name)));
+        }
+        if let Some(why) = names::kept_from_tool(&spec.name, part.id(), agents) {
+            return Err(part.fault(why));
         }
         let tool = ExtensionTool {
             owner: part.id().clone(),
@@ -249,6 +261,11 @@ fn select(selector: &ToolSelector, tools: &Tools) -> Result<Vec<Arc<Registered>>
     }
 }
 
+/// Why an extension cannot be wired with anybody, as far as what it says of itself tells.
+pub fn unfit(part: &Part) -> Option<String> {
+    agents::disagreement(part).or_else(|| bounds::exceeded(part))
+}
+
 /// The members of a circle, if there is one, in its order.
 pub fn cycle<T: Ord + Clone>(uses: &BTreeMap<T, Vec<T>>) -> Option<Vec<T>> {
     fn visit<T: Ord + Clone>(
@@ -272,3 +289,6 @@ pub fn cycle<T: Ord + Clone>(uses: &BTreeMap<T, Vec<T>>) -> Option<Vec<T>> {
     let mut done = BTreeSet::new();
     uses.keys().find_map(|at| visit(at, uses, &mut Vec::new(), &mut done))
 }
+
+#[cfg(test)]
+mod tests;

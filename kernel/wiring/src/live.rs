@@ -10,6 +10,8 @@ use drupe_extension_api::ExtensionId;
 use drupe_host::Instance;
 use tokio::sync::watch;
 
+use crate::rests::Rests;
+
 #[derive(Clone)]
 enum Now {
     Works(Arc<Instance>),
@@ -21,11 +23,16 @@ enum Now {
 
 /// The instances that work now.
 #[derive(Default)]
-pub struct Live(Mutex<HashMap<String, watch::Sender<Now>>>);
+pub struct Live {
+    instances: Mutex<HashMap<String, watch::Sender<Now>>>,
+    /// Those that are not asked for a while.
+    pub(crate) rests: Rests,
+}
 
 impl Live {
     /// An instance works from now on.
     pub fn works(&self, id: &ExtensionId, instance: Arc<Instance>) {
+        self.rests.forget(id);
         self.set(id.as_str(), Now::Works(instance));
     }
 
@@ -62,6 +69,6 @@ impl Live {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, watch::Sender<Now>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.instances.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,18 +4,20 @@ use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
 use drupe_agent::{LoopAgent, Registered, read_output, update_plan};
 use drupe_config::{Scope, instructions};
-use drupe_extension_api::{AgentId, Definition, ExtensionId, IntegrationMode};
-use jiff::Timestamp;
+use drupe_extension_api::{AgentId, Definition, ExtensionId, IntegrationMode, ToolName};
 use serde_json::json;
 
 use super::{Context, Offer, Part, Tools, WireFault, select};
-use crate::AgentEntry;
+use crate::{AgentEntry, Away};
 
 /// The id of the orchestrator; no extension may take it.
 pub const ID: &str = "orchestrator";
 
 /// The most bytes that the two lists in its prompt take.
 const SUMMARY: usize = 8 * 1024;
+
+/// The most tools of one extension that are named as missing.
+const AWAY: usize = 20;
 
 /// Makes it, with the shared tools, or the allowlist's, and a tool for each agent that it may choose.
 pub fn build(
@@ -34,11 +36,11 @@ pub fn build(
     notices.extend(resolved.diagnostics);
     let model = resolved.model;
     let mut offer = Offer::new(Some(model.profile()), context.config);
-    let add = |offer: &mut Offer<'_>, owner: Option<&ExtensionId>, tool: &Arc<Registered>| {
-        offer.add(Arc::clone(tool)).map_err(|error| fault(owner.cloned(), error.to_string()))
+    let add = |offer: &mut Offer<'_>, tool: &Arc<Registered>| {
+        offer.add(Arc::clone(tool)).map_err(|clash| clash.blame(parts, None))
     };
     for core in [read_output::tool(), update_plan::tool()] {
-        add(&mut offer, None, &core)?;
+        add(&mut offer, &core)?;
     }
     match &settings.uses_tools {
         Some(listed) => {
@@ -47,7 +49,7 @@ pub fn build(
                 match select(selector, tools) {
                     Ok(selected) => {
                         for tool in &selected {
-                            add(&mut offer, Some(&selector.extension), tool)?;
+                            add(&mut offer, tool)?;
                         }
                     }
                     Err(reason) => notices.push(format!("`orchestrator`: {reason}")),
@@ -58,7 +60,7 @@ pub fn build(
             for part in parts {
                 for tool in tools.get(part.id()).into_iter().flatten() {
                     match part.manifest.scope {
-                        Scope::Shared => add(&mut offer, Some(part.id()), tool)?,
+                        Scope::Shared => add(&mut offer, tool)?,
                         Scope::Agents => offer.exclude(
                             tool.spec().name.as_str(),
                             format!("`{}` has `scope: agents`: only agents that list it see it", part.id()),
@@ -73,7 +75,7 @@ pub fn build(
         let Some(agent) = agents.get(&id) else { continue };
         let why = match (agent.infer, agent.mode) {
             (true, IntegrationMode::Tool) => {
-                add(&mut offer, Some(part.id()), &agent.tool)?;
+                add(&mut offer, &agent.tool)?;
                 continue;
             }
             (false, _) => format!("agent `{id}` has `infer: false`"),
@@ -83,8 +85,19 @@ pub fn build(
         };
         offer.exclude(agent.tool.spec().name.as_str(), why);
     }
+    let listed_or_shared = |id: &ExtensionId| {
+        settings
+            .uses_tools
+            .as_ref()
+            .is_none_or(|listed| listed.iter().any(|selector| selector.extension == *id))
+    };
+    for away in context.away.iter().filter(|away| listed_or_shared(&away.extension)) {
+        for tool in &away.tools {
+            offer.exclude(tool.as_str(), away.told());
+        }
+    }
     let registry = offer.build();
-    let capabilities = capabilities(&registry, agents);
+    let capabilities = away(context.away) + &capabilities(&registry, agents);
     let listed = |agents: &BTreeMap<AgentId, AgentEntry>| {
         agents.iter().map(|(id, a)| json!({"id": id, "description": a.description})).collect::<Vec<_>>()
     };
@@ -93,10 +106,9 @@ pub fn build(
         "capabilities": capabilities,
         "tools": registry.specs().iter().map(|s| json!({"id": s.name, "description": s.description})).collect::<Vec<_>>(),
         "agents": listed(agents),
-        // The day and not the moment, so that the prompt's bytes stay the same for a provider's cache.
-        "now": Timestamp::now().strftime("%Y-%m-%d").to_string(),
+        "now": context.day.to_string(),
         "user": context.config.overlay.get("USER").map_or("the user", |u| u.expose()),
-        "workspace": context.workspace,
+        "workspace": context.workspace.display().to_string(),
     });
     let text = instructions::template(&context.orchestrator.instructions, context.workspace, &variables)
         .map_err(|reason| fault(None, format!("`orchestrator.instructions`: {reason}")))?;
@@ -113,6 +125,19 @@ pub fn build(
         offline: Vec::new(),
     };
     Ok(Arc::new(LoopAgent::new(definition, registry, model, true)))
+}
+
+/// The tools that are not there for the moment, so that nobody takes them for gone.
+fn away(away: &[Away]) -> String {
+    let mut lines = String::new();
+    for one in away.iter().filter(|one| !one.tools.is_empty()) {
+        let names: Vec<&str> = one.tools.iter().map(ToolName::as_str).take(AWAY).collect();
+        let more = if names.len() < one.tools.len() { ", …" } else { "" };
+        let why = one.told();
+        let why = &why[..why.floor_char_boundary(300)];
+        let _ = writeln!(lines, "- {}{more}: {why}", names.join(", "));
+    }
+    if lines.is_empty() { lines } else { format!("Tools that are not there for the moment:\n{lines}\n") }
 }
 
 /// The two lists of the prompt. Too long, descriptions shorten to their first sentence, then to nothing.

@@ -5,11 +5,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use drupe_agent::{Agent, LoopAgent, Registered, Registry};
 use drupe_extension_api::{
     AgentId, DefinitionLimits, ExtensionId, Fault, IntegrationMode,
-    control::{AgentDetail, AgentStatus, Exclusion},
+    control::{AgentDetail, AgentStatus, Exclusion, ToolSize},
 };
 use drupe_host::Instance;
 
-use crate::{Followed, contexts::Contexts, hooks::HookSet};
+use crate::{Away, Day, Followed, ORCHESTRATOR, bounds, contexts::Contexts, hooks::HookSet};
 
 /// Everything that is wired together.
 pub struct Snapshot {
@@ -31,6 +31,10 @@ pub struct Snapshot {
     pub followed: Vec<Followed>,
     /// Remarks for the operator, such as a model that stands in for another.
     pub notices: Vec<String>,
+    /// The day that stands in the prompts.
+    pub day: Day,
+    /// Extensions that come back by themselves.
+    pub away: Vec<Away>,
 }
 
 /// One agent.
@@ -72,7 +76,7 @@ impl AgentEntry {
             description: self.description.clone(),
             mode: self.mode,
             model: self.model.clone(),
-            tools: self.registry.specs().iter().map(|s| s.name.to_string()).collect(),
+            tools: names(&self.registry),
             infer: self.infer,
         }
     }
@@ -81,6 +85,9 @@ impl AgentEntry {
 impl Snapshot {
     /// An agent as clients see it, in full, with the reason for each tool that it does not have.
     pub fn detail(&self, id: &AgentId) -> Result<AgentDetail, Fault> {
+        if id.as_str() == ORCHESTRATOR {
+            return Ok(self.orchestrator());
+        }
         let agent = self.agent(id)?;
         let mut excluded: Vec<Exclusion> = agent.registry.excluded().to_vec();
         for (owner, tools) in &self.tools {
@@ -99,7 +106,29 @@ impl Snapshot {
             usage: agent.usage.clone(),
             limits: agent.limits.clone(),
             excluded,
+            sizes: sizes(&agent.registry),
         })
+    }
+
+    fn orchestrator(&self) -> AgentDetail {
+        let (definition, registry) = (self.orchestrator.definition(), self.orchestrator.registry());
+        let status = AgentStatus {
+            id: definition.id.clone(),
+            name: definition.name.clone(),
+            description: definition.description.clone(),
+            mode: IntegrationMode::Tool,
+            model: Some(self.orchestrator.model().profile().name.clone()),
+            tools: names(registry),
+            infer: false,
+        };
+        let limits = definition.limits.clone();
+        AgentDetail {
+            status,
+            usage: None,
+            limits,
+            excluded: registry.excluded().to_vec(),
+            sizes: sizes(registry),
+        }
     }
 
     /// The agent that somebody named, or near matches.
@@ -122,4 +151,21 @@ impl Snapshot {
             }
         })
     }
+}
+
+fn names(registry: &Registry) -> Vec<String> {
+    registry.specs().iter().map(|spec| spec.name.to_string()).collect()
+}
+
+/// What the tools of a registry add to a request.
+fn sizes(registry: &Registry) -> Vec<ToolSize> {
+    let size = |tool: &Arc<Registered>| ToolSize {
+        tool: tool.spec().name.to_string(),
+        extension: tool.tool().origin().to_owned(),
+        bytes: bounds::size(tool.spec()),
+        on_demand: registry.deferred().iter().any(|deferred| deferred.name == tool.spec().name),
+    };
+    let mut sizes: Vec<ToolSize> = registry.iter().map(size).collect();
+    sizes.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.tool.cmp(&b.tool)));
+    sizes
 }

@@ -63,6 +63,20 @@ pub fn lines(list: &[AgentStatus]) -> String {
     table(&list.iter().map(row).collect::<Vec<_>>())
 }
 
+/// What its tools add to its requests, and which add the most.
+fn added(detail: &AgentDetail) -> String {
+    let now = || detail.sizes.iter().filter(|size| !size.on_demand);
+    let largest =
+        now().take(3).map(|size| format!("{} of {} {}", size.tool, size.extension, count(size.bytes)));
+    let largest: Vec<String> = largest.collect();
+    let more = match detail.sizes.len() - now().count() {
+        0 => String::new(),
+        more => format!("; {more} more are brought when it asks for them"),
+    };
+    let bytes: u64 = now().map(|size| size.bytes).sum();
+    format!("{} bytes to each request, the most {}{more}", count(bytes), largest.join(", "))
+}
+
 fn render(detail: &AgentDetail, colour: bool) -> String {
     let AgentStatus { id, name, description, mode, model, tools, infer } = &detail.status;
     let mut text = format!("{} {}\n", Style::Bold.paint(&format!("@{id}"), colour), plain(name));
@@ -79,6 +93,7 @@ fn render(detail: &AgentDetail, colour: bool) -> String {
     row("mode", if *mode == IntegrationMode::Tool { "tool" } else { "handoff" });
     row("chosen by", if *infer { "you, and the orchestrator" } else { "you, and agents that list it" });
     row("tools", &tools.join(", "));
+    row("tools add", &added(detail));
     let cost = limits.max_cost_usd.map(|usd| format!(", {}", money(usd))).unwrap_or_default();
     row(
         "a run may take",

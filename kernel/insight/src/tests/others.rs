@@ -50,7 +50,12 @@ fn a_turn_that_failed_before_anything_ran_says_why() {
         "It failed before any agent ran: there is no agent `haikus`.",
         "It waited for 2.5 s before it began.",
     ];
-    check(&told, &said, Some("correct the configuration that the message names"), &[("turns", "t"); 2]);
+    check(
+        &told,
+        &said,
+        Some("correct the configuration or the name that the message gives"),
+        &[("turns", "t"); 2],
+    );
 }
 
 #[test]

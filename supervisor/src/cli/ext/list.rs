@@ -6,6 +6,7 @@ use crate::cli::{
     Context, Facts,
     console::{Style, plain, table},
     failure::Failure,
+    figures::count,
     status,
 };
 
@@ -42,6 +43,14 @@ impl Show {
     }
 }
 
+/// What its tools add to each request that offers them, and the largest of them.
+fn added(detail: &ExtensionDetail) -> String {
+    let all: u64 = detail.sizes.iter().map(|size| size.bytes).sum();
+    let Some(largest) = detail.sizes.iter().max_by_key(|size| size.bytes) else { return String::new() };
+    let largest = format!("the most by {}: {}", largest.tool, count(largest.bytes));
+    format!("{} bytes to each request that offers all its tools ({largest})", count(all))
+}
+
 fn render(detail: &ExtensionDetail, colour: bool) -> String {
     let ExtensionStatus { id, version, state, reason, capabilities, isolation, source, since } =
         &detail.status;
@@ -61,9 +70,10 @@ fn render(detail: &ExtensionDetail, colour: bool) -> String {
     row("reason", reason.clone().unwrap_or_default());
     row("can be", capabilities.join(", "));
     row("tools", detail.tools.join(", "));
+    row("adds", added(detail));
     row("depends on", detail.depends_on.join(", "));
     row("rights", detail.rights.join(", "));
-    row("code runs", isolation.clone().unwrap_or_else(|| "it has none".into()));
+    row("isolation", isolation.clone().unwrap_or_else(|| "it has no code".into()));
     row("folder", source.clone());
     row("set up", detail.setup_instructions.clone().unwrap_or_default());
     text.push_str(&table(&rows));

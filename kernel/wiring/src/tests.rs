@@ -1,0 +1,236 @@
+//! Who keeps a name, and what a day changes. Extensions with code are wired by the tests that have libraries.
+
+use std::{fs, path::PathBuf, sync::Arc};
+
+use drupe_agent::{Registered, Tool, ToolContext, ToolError, ToolOutput};
+use drupe_config::{Config, Sources, load_config, load_manifest};
+use drupe_extension_api::{ToolAnnotations, ToolName, ToolSpec, wire::Description};
+use drupe_models::{Models, ModelsSettings, ProviderKind, ProviderSettings};
+use futures_util::future::BoxFuture;
+use serde_json::{json, value::RawValue};
+
+use super::*;
+
+struct Named {
+    spec: Arc<ToolSpec>,
+    owner: &'static str,
+}
+
+impl Tool for Named {
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &self.spec
+    }
+
+    fn origin(&self) -> &str {
+        self.owner
+    }
+
+    fn call(&self, _: Box<RawValue>, _: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async { Ok(ToolOutput::text("")) })
+    }
+}
+
+fn tool(owner: &'static str, name: &str) -> Arc<Registered> {
+    let spec = ToolSpec {
+        name: ToolName::new(name).expect("a name"),
+        description: String::new(),
+        input_schema: json!({"type": "object"}),
+        instructions: None,
+        annotations: ToolAnnotations::default(),
+    };
+    Registered::new(Arc::new(Named { spec: Arc::new(spec), owner })).expect("a schema")
+}
+
+/// A home with nothing in it, and what wiring needs of it.
+struct Home {
+    folder: tempfile::TempDir,
+    config: Config,
+    models: Models,
+    workspace: PathBuf,
+    away: Vec<Away>,
+}
+
+impl Home {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let sources = Sources { home: folder.path().to_owned(), ..Sources::default() };
+        let config = load_config(&sources).unwrap_or_else(|faults| panic!("{}", faults.render(false))).value;
+        let models = Models::new(ModelsSettings {
+            providers: vec![ProviderSettings::new("offline", ProviderKind::Offline)],
+            aliases: [("default".to_owned(), vec!["offline".to_owned()])].into(),
+            ..ModelsSettings::default()
+        });
+        let workspace = folder.path().join("workspace");
+        Self { models: models.expect("models"), folder, config, workspace, away: Vec::new() }
+    }
+
+    fn manifest(&self, id: &str, more: &str) -> Arc<Manifest> {
+        let folder = self.folder.path().join("extensions").join(id);
+        fs::create_dir_all(&folder).expect("a folder");
+        let text = format!("id: {id}\nname: {id}\ndescription: Does it.\n{more}");
+        fs::write(folder.join("manifest.yaml"), text).expect("a file");
+        let loaded = load_manifest(&folder, self.folder.path());
+        Arc::new(loaded.unwrap_or_else(|faults| panic!("{}", faults.render(false))).value)
+    }
+
+    fn agent(&self, id: &str, more: &str) -> Part {
+        let manifest =
+            self.manifest(id, &format!("agent: {{model: default, instructions: p.jinja2{more}}}\n"));
+        let section = manifest.agent.as_ref().expect("an agent");
+        let prompt = Prompt::of(section, &manifest.folder, serde_json::Map::new(), Day::of(0));
+        Part {
+            prompt: Some(prompt.expect("a prompt")),
+            manifest,
+            description: Description::default(),
+            instance: None,
+        }
+    }
+
+    fn wire(&self, parts: &[Part], now_ms: i64) -> Result<Snapshot, WireFault> {
+        let orchestrator = Prompt {
+            instructions: "Today is {{ now }}, here is {{ workspace }}. {{ capabilities }}".into(),
+            ..Prompt::default()
+        };
+        wire(
+            parts,
+            &Context {
+                config: &self.config,
+                models: &self.models,
+                tokens: &Arc::default(),
+                live: &Arc::default(),
+                orchestrator: &orchestrator,
+                workspace: &self.workspace,
+                day: Day::of(now_ms),
+                away: &self.away,
+            },
+        )
+    }
+}
+
+fn write_prompt(home: &Home, id: &str, text: &str) {
+    let folder = home.folder.path().join("extensions").join(id);
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::write(folder.join("p.jinja2"), text).expect("a file");
+}
+
+const DAY: i64 = 24 * 60 * 60 * 1000;
+
+#[test]
+fn of_two_tools_that_look_alike_and_of_the_agent_that_has_both_the_last_one_is_at_fault() {
+    let home = Home::new();
+    let part = |id: &str| {
+        write_prompt(&home, id, "x");
+        home.agent(id, "")
+    };
+    let parts = ["first", "second", "third"].map(part);
+    let id = |id: &str| ExtensionId::new(id).expect("an id");
+    for (names, agent, at_fault) in [
+        (["a_b", "a_b"], None, "second"),
+        (["a_b", "A-b"], None, "second"),
+        (["list1", "listl"], Some(id("third")), "third"),
+        (["a_b", "a.b"], Some(id("first")), "second"),
+    ] {
+        let mut offer = Offer::new(None, &home.config);
+        offer.add(tool("first", names[0])).expect("a name that nobody has");
+        let clash = offer.add(tool("second", names[1])).expect_err("a name that somebody has");
+        let fault = clash.blame(&parts, agent.as_ref());
+        assert_eq!(fault.extension, Some(id(at_fault)), "{names:?}: {}", fault.reason);
+        for named in ["`first`", "`second`", names[0], names[1]] {
+            assert!(fault.reason.contains(named), "{named}: {}", fault.reason);
+        }
+    }
+}
+
+#[test]
+fn tools_of_one_extension_may_look_alike_and_the_same_tool_counts_once() {
+    let home = Home::new();
+    let mut offer = Offer::new(None, &home.config);
+    let one = tool("first", "get_1");
+    for tool in [Arc::clone(&one), one, tool("first", "get_l")] {
+        offer.add(tool).expect("no clash");
+    }
+    assert_eq!(offer.build().specs().len(), 2);
+}
+
+#[test]
+fn an_agent_cannot_choose_the_name_of_another_and_of_two_that_look_alike_the_later_one_is_at_fault() {
+    let home = Home::new();
+    for id in ["code_reviewer", "code-reviewer", "zz"] {
+        write_prompt(&home, id, "x");
+    }
+    let shipped = home.agent("code_reviewer", "");
+    let fault = home.wire(&[shipped.clone(), home.agent("code-reviewer", "")], 0).err().expect("a clash");
+    assert_eq!(fault.extension, Some(ExtensionId::new("code-reviewer").expect("an id")), "{}", fault.reason);
+    let named = home.agent("zz", ", tool_name: agent_code_reviewer");
+    let fault = home.wire(&[shipped, named], 0).err().expect("a clash");
+    assert_eq!(fault.extension, Some(ExtensionId::new("zz").expect("an id")), "{}", fault.reason);
+}
+
+#[test]
+fn the_day_in_prompts_is_that_of_the_wiring() {
+    let home = Home::new();
+    write_prompt(&home, "dated", "{% include 'part.md' %} {{ now }}");
+    write_prompt(&home, "plain", "always");
+    let part = home.folder.path().join("extensions/dated/part.md");
+    fs::write(&part, "agreed to on").expect("a file");
+    let parts = [home.agent("dated", ""), home.agent("plain", "")];
+    // What stands there by now was not agreed to.
+    fs::write(&part, "changed").expect("a file");
+    assert!(parts[1].prompt.as_ref().is_some_and(|prompt| prompt.dated.is_none()));
+    for (now_ms, date) in
+        [(0, "1970-01-01"), (DAY - 1, "1970-01-01"), (DAY, "1970-01-02"), (366 * DAY, "1971-01-02")]
+    {
+        let snapshot = home.wire(&parts, now_ms).unwrap_or_else(|fault| panic!("{}", fault.reason));
+        let text = |id: &str| {
+            let id = AgentId::new(id).expect("an id");
+            snapshot.agents[&id].looping.as_ref().expect("it has no code").definition().instructions.clone()
+        };
+        assert_eq!(text("dated"), format!("agreed to on {date}"));
+        assert_eq!(text("plain"), "always");
+        let root = &snapshot.orchestrator.definition().instructions;
+        assert!(root.starts_with(&format!("Today is {date}, ")), "{root}");
+        assert_eq!(snapshot.day, Day::of(now_ms));
+    }
+}
+
+#[test]
+fn a_prompt_that_fails_on_another_day_stays_that_of_the_day_before_with_a_remark() {
+    let home = Home::new();
+    write_prompt(&home, "short", "{{ now }}{% if now != '1970-01-01' %}{{ nothing }}{% endif %}");
+    let snapshot =
+        home.wire(&[home.agent("short", "")], DAY).unwrap_or_else(|fault| panic!("{}", fault.reason));
+    let id = AgentId::new("short").expect("an id");
+    let text = &snapshot.agents[&id].looping.as_ref().expect("it has no code").definition().instructions;
+    assert_eq!(text, "1970-01-01");
+    assert!(snapshot.notices.iter().any(|notice| notice.contains("`short`")), "{:?}", snapshot.notices);
+}
+
+#[test]
+fn a_home_whose_path_is_no_utf_8_can_be_wired() {
+    use std::os::unix::ffi::OsStringExt as _;
+    let mut home = Home::new();
+    home.workspace = PathBuf::from(std::ffi::OsString::from_vec(b"/tmp/\xff/workspace".to_vec()));
+    let snapshot = home.wire(&[], 0).unwrap_or_else(|fault| panic!("{}", fault.reason));
+    assert!(snapshot.orchestrator.definition().instructions.contains("/workspace."));
+}
+
+#[test]
+fn tools_that_come_back_by_themselves_are_told_of() {
+    let mut home = Home::new();
+    let away = |id: &str, tools: &[&str]| Away {
+        extension: ExtensionId::new(id).expect("an id"),
+        tools: tools.iter().map(|name| ToolName::new(name).expect("a name")).collect(),
+        reason: "broke and is started again at 05:12:33 UTC".into(),
+    };
+    home.away = vec![away("words", &["words_count", "words_list"]), away("quiet", &[])];
+    let snapshot = home.wire(&[], 0).unwrap_or_else(|fault| panic!("{}", fault.reason));
+    let prompt = &snapshot.orchestrator.definition().instructions;
+    assert!(
+        prompt.contains("words_count, words_list: `words` broke and is started again at 05:12:33"),
+        "{prompt}"
+    );
+    assert!(!prompt.contains("quiet"), "{prompt}");
+    let excluded = snapshot.orchestrator.registry().excluded();
+    let why = excluded.iter().find(|one| one.tool == "words_count").map(|one| one.reason.as_str());
+    assert!(why.is_some_and(|why| why.contains("started again")), "{excluded:?}");
+}

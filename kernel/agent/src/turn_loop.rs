@@ -13,7 +13,7 @@ mod transcript;
 use std::sync::Arc;
 
 use drupe_extension_api::{
-    AgentResponse, Definition, EventBody, Message, ModelParameters, OutputSpec, ToolSpec,
+    AgentResponse, Definition, EventBody, Message, ModelParameters, OutputSpec, Reasoning, ToolSpec,
 };
 
 use crate::{
@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     card: Arc<AgentCard>,
     system: Arc<str>,
     parameters: Arc<ModelParameters>,
+    /// The same without reasoning, for what is no step.
+    plain: Arc<ModelParameters>,
     output: Option<Arc<OutputSpec>>,
     output_schema: Option<jsonschema::Validator>,
     /// What a run begins with.
@@ -77,6 +79,11 @@ impl Shared {
             base: Base::new(&system, &offer.tools),
             system: system.into(),
             parameters: Arc::new(definition.parameters.clone()),
+            plain: Arc::new(ModelParameters {
+                // That there be none is not what every model lets itself be told.
+                reasoning: definition.parameters.reasoning.filter(|asked| *asked == Reasoning::None),
+                ..definition.parameters.clone()
+            }),
             output: definition.output.clone().map(Arc::new),
             // A schema that does not compile was refused when the definition was made; were it not, the answer is
             // only checked for being JSON.
@@ -96,6 +103,8 @@ struct Progress<'a> {
     brought: usize,
     /// The model is asked without tools from now on.
     forced: bool,
+    /// An earlier process had begun to make the transcript smaller before the next step.
+    compacting: bool,
     /// Steps that have an answer.
     steps: u32,
     tool_calls: usize,
@@ -115,6 +124,7 @@ pub(crate) async fn run(agent: &LoopAgent, task: Task, run: Arc<Run>) -> AgentRe
         offer: agent.shared.offer.clone(),
         brought: 0,
         forced: false,
+        compacting: false,
         steps: 0,
         tool_calls: 0,
         last_text: None,
@@ -147,6 +157,7 @@ impl Progress<'_> {
         while let Some(step) = recorded.next() {
             self.compacted(&step.compactions);
             if step.answer.is_none() {
+                self.compacting = !step.compactions.is_empty();
                 attempt = self.cut_off(&step)?;
                 break;
             }

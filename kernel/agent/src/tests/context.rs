@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use drupe_extension_api::{EffectClass, FailureClass, Message};
+use drupe_extension_api::{EffectClass, FailureClass, Message, Reasoning};
 
 use super::*;
 use crate::*;
@@ -12,6 +12,8 @@ use crate::*;
 enum Sums {
     Well,
     Fails,
+    /// Reasoning uses all of the room.
+    Reasons,
 }
 
 /// An agent that calls `a` in so many steps and then answers, by a model of that window. It knows its step by its own
@@ -35,6 +37,11 @@ fn work(request: &ModelRequest, steps: u32, sums: Sums) -> Reply {
     if &*request.system == prompt::SUMMARISE {
         let events = match sums {
             Sums::Well => ScriptedModel::say("step 0 and more went well"),
+            Sums::Reasons => {
+                let stop = StopReason::Length { dropped_calls: 0 };
+                let done = ModelEvent::Done { usage: None, stop, model: "plays/script".into() };
+                vec![ModelEvent::Reasoning("hm".into()), done]
+            }
             Sums::Fails => vec![ModelEvent::Failed(ModelFault::fatal(FailureClass::Model, "no summary"))],
         };
         let (fault, model) =
@@ -112,6 +119,46 @@ async fn a_history_that_nobody_sums_up_is_left_out_and_the_run_goes_on() {
     assert!(seen.diagnostics().contains(&"context_left_out"), "{:?}", seen.diagnostics());
     let charged = |e: &Entry| matches!(e, Entry::Failed { usage, lost_tokens: 0, estimated: true, .. } if usage.total() > 0);
     assert!(seen.entries.iter().any(charged));
+}
+
+#[tokio::test]
+async fn a_summary_that_reasoning_used_up_is_told_as_left_out_and_no_reasoning_is_asked_for() {
+    let journal = Arc::new(MemoryJournal::default());
+    let mut of = case(45, 4_000, 3_000, Sums::Reasons)(&journal, false);
+    let model = Arc::clone(&of.model);
+    let mut main = definition("main");
+    (main.limits.max_turns, main.limits.max_tokens_per_invocation) = (46, 10_000_000);
+    main.parameters.reasoning = Some(Reasoning::High);
+    let tool = Fake::new("a", Does::Fills(3_000)).class(EffectClass::Pure).registered();
+    of.agent = looping(main, &model, [tool]);
+    let seen = of.run().await;
+    assert_eq!(seen.response.content, "done");
+    assert!(!seen.diagnostics().contains(&"context_summarised"), "{:?}", seen.diagnostics());
+    assert!(
+        seen.outcome.iter().any(|d| d.contains("left out: plays/script gave no summary")),
+        "{:?}",
+        seen.outcome
+    );
+    let (sums, steps): (Vec<_>, Vec<_>) =
+        seen.model.requests().into_iter().partition(|r| &*r.system == prompt::SUMMARISE);
+    assert!(sums.iter().all(|r| r.parameters.reasoning.is_none()) && !sums.is_empty());
+    assert!(steps.iter().all(|r| r.parameters.reasoning == Some(Reasoning::High)));
+}
+
+#[tokio::test]
+async fn a_full_window_is_emptied_far_enough_for_some_steps() {
+    let seen = case(90, 4_000, 300, Sums::Well)(&Arc::default(), false).run().await;
+    assert_eq!(seen.response.content, "done");
+    let changes: std::collections::BTreeSet<u32> = seen
+        .entries
+        .iter()
+        .filter_map(|e| match e {
+            Entry::Compacted { step, .. } => Some(*step),
+            _ => None,
+        })
+        .collect();
+    let apart = changes.iter().zip(changes.iter().skip(1)).map(|(one, next)| next - one);
+    assert!(changes.len() > 2 && apart.min() > Some(4), "{changes:?}");
 }
 
 #[tokio::test]

@@ -195,7 +195,10 @@ impl Progress<'_> {
             messages: question.messages,
             tools: question.offer.tools,
             deferred: question.offer.deferred,
-            parameters: shared.parameters.clone(),
+            parameters: match &question.item {
+                Some(_) => Arc::clone(&shared.parameters),
+                None => Arc::clone(&shared.plain),
+            },
             max_output_tokens,
             room: Room::default(),
             output: shared.output.clone().filter(|_| question.item.is_some()),

@@ -23,18 +23,26 @@ const KEPT: u32 = 2;
 /// The part of the window that is kept free for the answer, at most.
 const ROOM: u64 = 4;
 
-/// Tokens that a summary may have.
-const SUMMARY: u32 = 1_000;
+/// Tokens that the answer with a summary may have. The text is asked to be a fraction of it: a model that reasons, even
+/// where it is not asked to, needs the rest.
+const SUMMARY: u32 = 4_000;
+
+/// The part of the room for input, in tenths, that a transcript which no longer fits is brought back to: it would not fit
+/// again a step later, and each change makes the provider forget what it had cached.
+const BACK_TO: u64 = 6;
 
 impl Progress<'_> {
     /// Makes the transcript fit before `step`. `attempt` moves on where the model is asked for it.
     pub(super) async fn guard(&mut self, step: u32, attempt: &mut u32) -> Result<(), Stop> {
-        if self.fits() {
+        // What an earlier process began here is done to its end.
+        let begun = std::mem::take(&mut self.compacting);
+        if self.fits() && !begun {
             return Ok(());
         }
         let before = step.saturating_sub(KEPT).max(1);
         self.elide(step, before);
-        if !self.fits() && !self.transcript.older(before).is_empty() {
+        // A summary alone is nothing that a summary makes smaller.
+        if !self.is_roomy() && self.transcript.older(before).len() > 1 {
             self.summarise(step, before, attempt).await?;
         }
         if self.fits() {
@@ -93,11 +101,18 @@ impl Progress<'_> {
             max_output_tokens: most,
         };
         let given = match self.put(question, attempt).await {
-            Ok(given) if given.sums_up() => given,
+            Ok(given) if given.sums_up() => {
+                let told = "the window was full, so the model summed up the older history";
+                self.diagnostic("context_summarised", told);
+                given
+            }
             // It was paid for all the same.
-            Ok(given) => Given { text: prompt::NO_SUMMARY.into(), ..given },
+            Ok(given) => {
+                self.left_out(&format!("{} gave no summary", given.model));
+                Given { text: prompt::NO_SUMMARY.into(), ..given }
+            }
             Err(Stop::Model(fault)) => {
-                self.diagnostic("context_left_out", &format!("the history could not be summed up: {fault}"));
+                self.left_out(&fault.message);
                 self.compact(step, Compaction::Summarised { before, summary: prompt::NO_SUMMARY.into() });
                 return Ok(());
             }
@@ -114,11 +129,12 @@ impl Progress<'_> {
             cost_usd: given.cost_usd,
             estimated: given.estimated,
         });
-        self.diagnostic(
-            "context_summarised",
-            "the window was full, so the model summed up the older history",
-        );
         Ok(())
+    }
+
+    fn left_out(&self, why: &str) {
+        let message = format!("the history could not be summed up and is left out: {why}");
+        self.diagnostic("context_left_out", &message);
     }
 
     /// Makes it smaller without the model, and records it.
@@ -145,6 +161,12 @@ impl Progress<'_> {
 
     fn fits(&self) -> bool {
         self.input_tokens() + u64::from(self.room()) <= self.window()
+    }
+
+    /// Whether it fits with some steps to spare.
+    fn is_roomy(&self) -> bool {
+        let room = self.window().saturating_sub(self.room().into());
+        self.input_tokens() <= room.saturating_mul(BACK_TO) / 10
     }
 
     /// Tokens that are kept free for the answer.

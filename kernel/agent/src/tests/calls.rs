@@ -242,3 +242,18 @@ async fn each_result_is_recorded_as_it_comes() {
     let counts: Vec<usize> = journal.batches().iter().map(results).filter(|n| *n > 0).collect();
     assert_eq!(counts, [1, 1, 1]);
 }
+
+#[tokio::test]
+async fn a_call_that_is_refused_is_recorded_as_one_that_may_be_repeated_whatever_its_tool_is() {
+    let once = Fake::says("a").class(EffectClass::Once).registered();
+    let script = [call(&[("a", r#"{"unknown": 1}"#), ("nobody", "{}"), ("a", "{}")]), say("done")];
+    let seen = Case::of(&script, [once]).run().await;
+    let intents = seen.entries.iter().filter_map(|e| match e {
+        Entry::Intent { tool, class, .. } => Some((tool.as_str(), *class)),
+        _ => None,
+    });
+    // Nothing ran of the first two: a journal need not wait for the disk for them, and a crash leaves nothing unknown.
+    let expected = [("a", EffectClass::Pure), ("nobody", EffectClass::Pure), ("a", EffectClass::Once)];
+    assert_eq!(intents.collect::<Vec<_>>(), expected);
+    assert_eq!(seen.statuses(), [ToolStatus::Refused, ToolStatus::Refused, ToolStatus::Ok]);
+}

@@ -94,3 +94,41 @@ async fn code_that_calls_many_tools_reads_its_records_once() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_step_that_was_cut_off_is_lost_once_and_its_attempt_is_numbered_anew_each_time() {
+    let main = |max_tokens| {
+        let limits =
+            DefinitionLimits { max_tokens_per_invocation: max_tokens, ..DefinitionLimits::default() };
+        Definition { limits, ..definition("main") }
+    };
+    let case = |journal: &Arc<MemoryJournal>, resumed, max_tokens| {
+        let case = Case::defined(main(max_tokens), &[say("done")], []);
+        Case { journal: Arc::clone(journal), resumed, ..case }
+    };
+    let journal = Arc::new(MemoryJournal::default());
+    case(&journal, false, 50_000).run().await;
+    // The model was about to be asked, and nobody saw an answer: twice.
+    let cut = crashed(&journal, 1).await;
+    let before = cut.batches().len();
+    case(&cut, true, 50_000).run().await;
+    let twice = crashed(&cut, before + 1).await;
+    let seen = case(&twice, true, 50_000).run().await;
+    assert_eq!(seen.response.content, "done");
+    let (mut asked, mut lost) = (Vec::new(), Vec::new());
+    for entry in &seen.entries {
+        match entry {
+            Entry::Step { attempt, reserved_tokens, .. } => asked.push((*attempt, *reserved_tokens)),
+            Entry::Failed { attempt, lost_tokens, repeated: false, .. } => {
+                lost.push((*attempt, *lost_tokens))
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(asked.iter().map(|(attempt, _)| *attempt).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(lost, asked[..2], "what was set aside for each of the two, once");
+    // What is lost is used: where it leaves no room, nothing is asked again.
+    let reserved = asked[0].1;
+    let seen = case(&crashed(&journal, 1).await, true, reserved + 1).run().await;
+    assert_eq!((seen.exceeded(), seen.model.requests().len()), (vec!["max_tokens_per_invocation"], 0));
+}

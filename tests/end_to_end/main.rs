@@ -21,6 +21,7 @@ mod extensions;
 mod extremes;
 mod gate;
 mod generations;
+mod home;
 mod hooks;
 mod hostile_folders;
 mod keys;

@@ -1,6 +1,7 @@
 //! Waiting, with somebody watching: what is happening, for how long, and how to stop it.
 
 use std::{
+    fs,
     io::{self, Write},
     sync::{
         Arc,
@@ -47,7 +48,9 @@ impl Interrupt {
 
     /// Has another flag set, too, when it is time to leave.
     pub fn also_leave(&self, flag: &Arc<AtomicBool>) -> Result<(), Failure> {
-        register(SIGHUP, flag)?;
+        if !ignored(SIGHUP) {
+            register(SIGHUP, flag)?;
+        }
         register(SIGTERM, flag)
     }
 
@@ -70,6 +73,14 @@ impl Interrupt {
     pub fn leaving(&self) -> bool {
         self.leave.load(Ordering::Relaxed)
     }
+}
+
+/// Whether this process was started to ignore a signal, as `nohup` does.
+fn ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
 }
 
 fn register(signal: i32, flag: &Arc<AtomicBool>) -> Result<(), Failure> {
@@ -146,5 +157,23 @@ impl Wait {
 impl Drop for Wait {
     fn drop(&mut self) {
         self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_nobody_watches_each_long_wait_is_said_once() {
+        let fake = crate::cli::fake::Fake::absent();
+        let mut wait = Wait::new(fake.context.console, None);
+        wait.pause("a moment", Duration::ZERO);
+        assert_eq!(wait.said, None);
+        wait.began = wait.began.checked_sub(SAID_AFTER).expect("the machine runs for longer");
+        for what in ["the disk is full", "the disk is full", "the kernel is restarting"] {
+            wait.pause(what, Duration::ZERO);
+            assert_eq!(wait.said.as_deref(), Some(what));
+        }
     }
 }

@@ -39,6 +39,8 @@ pub struct Output {
     sink: Option<OwnedFd>,
     human: bool,
     pending: Vec<u8>,
+    /// The beginning of a character of the kernel's that is not whole yet, where people read.
+    cut: Vec<u8>,
     lost: usize,
 }
 
@@ -49,7 +51,7 @@ impl Output {
     }
 
     fn new(sink: Option<OwnedFd>, human: bool) -> Self {
-        Self { sink, human, pending: Vec::new(), lost: 0 }
+        Self { sink, human, pending: Vec::new(), cut: Vec::new(), lost: 0 }
     }
 
     /// A line of the supervisor's own.
@@ -70,11 +72,28 @@ impl Output {
             });
             format!("{line}\n")
         };
-        self.pass(line.as_bytes());
+        self.put(line.as_bytes());
     }
 
-    /// Bytes of the kernel.
+    /// Bytes of the kernel, which has escaped what a terminal obeys, but for what turns the direction of text.
     pub fn pass(&mut self, bytes: &[u8]) {
+        if !self.human {
+            return self.put(bytes);
+        }
+        self.cut.extend_from_slice(bytes);
+        let bytes = std::mem::take(&mut self.cut);
+        let mut straight = Vec::with_capacity(bytes.len());
+        for chunk in bytes.utf8_chunks() {
+            straight.extend_from_slice(std::mem::take(&mut self.cut).as_slice());
+            let letters = chunk.valid().chars().filter(|c| c.is_control() || !acts(*c));
+            straight.extend_from_slice(letters.collect::<String>().as_bytes());
+            // At the end it may be the beginning of a character.
+            self.cut.extend_from_slice(chunk.invalid());
+        }
+        self.put(&straight);
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
         if self.sink.is_none() {
             return;
         }
@@ -172,6 +191,21 @@ mod tests {
         read.read_to_string(&mut rest).unwrap();
         let rest = rest.trim_start_matches(['x', '\n']);
         assert!(rest.contains("bytes of the log are lost") && rest.ends_with("after\n"), "{rest}");
+    }
+
+    #[test]
+    fn people_are_shown_nothing_that_turns_text_however_it_is_cut_and_programs_all_of_it() {
+        let text = "a\u{202e}b ü\u{2066}c\u{1b}[1m \u{61c}d\n".as_bytes();
+        for (human, expected) in [(true, "ab üc\u{1b}[1m d\n".as_bytes()), (false, text)] {
+            for piece in 1..text.len() {
+                let mut output = Output::new(io::pipe().ok().map(|(_, write)| write.into()), human);
+                text.chunks(piece).for_each(|bytes| output.pass(bytes));
+                assert_eq!(output.pending, expected, "{human} {piece}");
+            }
+        }
+        let mut output = Output::new(io::pipe().ok().map(|(_, write)| write.into()), true);
+        output.pass(b"\xffa\xe2\x80b");
+        assert_eq!(output.pending, b"\xffa\xe2\x80b", "what is no text is passed on as it is");
     }
 
     #[test]

@@ -40,7 +40,7 @@ const HISTORY: usize = 2000;
 /// Lines that can wait for the editor to show them: more than a screen, less than a flood.
 const WAITING: usize = 4096;
 
-/// Characters of a session's title beside its id.
+/// Characters of an agent's name, or a session's title, beside its id.
 const TITLE: usize = 40;
 
 const MENU: &str = "completion";
@@ -194,7 +194,7 @@ impl Words {
     /// Those that there are now: a restart may have brought one. None while the kernel is away.
     fn agents(&self) -> Vec<(String, String)> {
         let list: Vec<AgentStatus> = self.list(method::AGENTS_LIST);
-        list.into_iter().map(|agent| (format!("@{}", agent.id), agent.name)).collect()
+        list.into_iter().map(|agent| (format!("@{}", agent.id), short(&agent.name, TITLE))).collect()
     }
 
     fn sessions(&self) -> Vec<(String, String)> {

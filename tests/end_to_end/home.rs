@@ -1,0 +1,62 @@
+//! A home whose files go away while its daemon runs, and one with a long path.
+
+use std::{
+    fs,
+    process::{Command, Stdio},
+    sync::{Mutex, mpsc::channel},
+};
+
+use crate::harness::{
+    DRUPE, Daemon, PATIENCE,
+    model_server::{ModelServer, Say},
+    text, until,
+};
+
+#[test]
+fn a_turn_that_runs_while_the_control_socket_is_deleted_is_answered_and_clients_come_back() {
+    let (told, asked) = channel();
+    let (go, held) = channel::<()>();
+    let (told, held) = (Mutex::new(told), Mutex::new(held));
+    let server = ModelServer::start(move |_| {
+        let _ = told.lock().expect("one at a time").send(());
+        let _ = held.lock().expect("one at a time").recv();
+        Say::Text("answered".into())
+    });
+    let mut daemon = Daemon::home(&server.config());
+    daemon.run();
+    let ask = daemon.command(&["ask", "hello"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let ask = ask.expect("it starts");
+    asked.recv_timeout(PATIENCE).expect("the model is asked");
+    fs::remove_dir_all(daemon.path().join("run")).expect("it was there");
+    let second = daemon.drupe(&["run"]);
+    assert_eq!(second.status.code(), Some(69), "the home is still held");
+    assert!(text(&second.stderr).contains(&format!("process {}", daemon.supervisor_pid())));
+    // Clients find the supervisor until the turn has ended, and the next kernel after that.
+    let found = until("it is said", || daemon.says(&["status"]).contains("is draining").then_some(()));
+    found.expect("the kernel lets its turn end");
+    drop(go);
+    let answer = ask.wait_with_output().expect("it ends");
+    assert_eq!((answer.status.success(), text(&answer.stdout).trim()), (true, "answered"));
+    let status = daemon
+        .until_status("the next kernel", |status| status["generation"] == 2 && status["state"] == "ready");
+    assert_eq!(status["exits"][0]["crash"], false, "{status}");
+}
+
+#[test]
+fn a_home_with_a_path_that_is_too_long_for_an_address_is_served_like_any_other() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let home = folder.path().join("a".repeat(100)).join("b".repeat(100));
+    let drupe = |args: &[&str]| {
+        let mut command = Command::new(DRUPE);
+        command.args(args).arg("--home").arg(&home).current_dir(folder.path()).env_clear();
+        command.env("PATH", "/usr/bin:/bin").env("HOME", folder.path()).stdin(Stdio::null());
+        command.output().expect("it runs")
+    };
+    let output = drupe(&["ask", "what can you do?", "--keep"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(fs::symlink_metadata(home.join("run/control.sock")).is_ok(), "the socket is in the home");
+    assert!(text(&drupe(&["status"]).stdout).contains("is ready"));
+    assert!(drupe(&["stop"]).status.success());
+    until("its files are gone", || (!home.join("run/control.sock").exists()).then_some(()))
+        .expect("it has ended");
+}

@@ -35,6 +35,7 @@ mod recent;
 mod records;
 mod restarts;
 mod results;
+mod retention;
 mod rows;
 pub mod schema;
 mod sessions;
@@ -53,6 +54,7 @@ pub use beginning::Beginning;
 pub use bus::MOST_WAITING;
 pub use error::StoreError;
 pub use open::{Storage, set_aside};
+pub use retention::Retention;
 pub use store::{Publish, Store};
 pub use types::{
     Accepted, Counted, Counts, Delivery, DeliveryId, DeliveryRow, DueMessage, Found, Inbound, InboundKind,

@@ -128,6 +128,8 @@ fn create(path: &Path) -> Result<(), StoreError> {
     // Conversations are nobody else's business; SQLite gives its log the same mode.
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     let mut db = connect(&new)?;
+    // So that what is let go of can be given back piece by piece. It has to be said before the first table is made.
+    db.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     log_ahead(&db)?;
     schema::migrate(&mut db, STEPS, None)?;
     db.close().map_err(|(_, error)| error)?;

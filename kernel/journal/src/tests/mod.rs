@@ -13,6 +13,7 @@ mod outbox;
 mod readings;
 mod records;
 mod resume;
+mod retention;
 mod steering;
 mod turns;
 mod usage;

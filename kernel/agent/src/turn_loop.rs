@@ -62,10 +62,7 @@ impl Shared {
             Offer::default()
         };
         let mut system = definition.instructions.clone();
-        for text in offer.tools.iter().filter_map(|spec| spec.instructions.as_ref()) {
-            system.push_str("\n\n");
-            system.push_str(text);
-        }
+        system.push_str(&prompt::tools(&offer.tools));
         if !offer.deferred.is_empty() {
             system.push_str("\n\nTools that you can look up with `search_tools`:");
             for spec in offer.deferred.iter() {

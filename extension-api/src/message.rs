@@ -93,10 +93,20 @@ pub struct Usage {
     pub input_tokens: u64,
     /// Those of `input_tokens` that the provider took from its cache.
     pub cached_tokens: u64,
+    /// Those of `input_tokens` that the provider put into its cache, where it says so. Kept for each attempt, and not in
+    /// the sums of days.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cache_write_tokens: u64,
     /// Tokens of the answer, reasoning included.
     pub output_tokens: u64,
     /// Those of `output_tokens` spent on reasoning.
     pub reasoning_tokens: u64,
+}
+
+/// Few providers have a price for it, and it is told where they do.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands references to it")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Usage {
@@ -110,6 +120,7 @@ impl std::ops::AddAssign for Usage {
     fn add_assign(&mut self, other: Self) {
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
         self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
+        self.cache_write_tokens = self.cache_write_tokens.saturating_add(other.cache_write_tokens);
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
         self.reasoning_tokens = self.reasoning_tokens.saturating_add(other.reasoning_tokens);
     }

@@ -58,18 +58,67 @@ pub struct Price {
     pub input: f64,
     /// Input from the provider's cache.
     pub cached: f64,
+    /// Input that the provider put into its cache.
+    pub written: f64,
     /// Output.
+    pub output: f64,
+    /// What requests with long prompts cost instead.
+    pub long: Option<LongPrompts>,
+}
+
+/// A dearer price of requests whose prompts are long, for all tokens of such a request.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LongPrompts {
+    /// Tokens of the request above which it holds.
+    pub above: u64,
+    /// How many times the price of input, from the cache and into it, too.
+    pub input: f64,
+    /// How many times the price of output.
     pub output: f64,
 }
 
 impl Price {
+    /// A price that is the same for all requests, with nothing on top for what goes into the provider's cache.
+    pub const fn flat(input: f64, cached: f64, output: f64) -> Self {
+        Self { input, cached, written: input, output, long: None }
+    }
+
     /// What `usage` costs.
     pub fn cost(&self, usage: &Usage) -> f64 {
-        let fresh = usage.input_tokens.saturating_sub(usage.cached_tokens);
-        (fresh as f64 * self.input
+        let known = usage.cached_tokens.saturating_add(usage.cache_write_tokens);
+        let fresh = usage.input_tokens.saturating_sub(known);
+        let input = fresh as f64 * self.input
             + usage.cached_tokens as f64 * self.cached
-            + usage.output_tokens as f64 * self.output)
-            / 1_000_000.0
+            + usage.cache_write_tokens as f64 * self.written;
+        let output = usage.output_tokens as f64 * self.output;
+        let long = self.long.filter(|long| usage.input_tokens > long.above);
+        let (more_input, more_output) = long.map_or((1.0, 1.0), |long| (long.input, long.output));
+        (input * more_input + output * more_output) / 1_000_000.0
+    }
+
+    /// What a million tokens of the answer to a request of so many tokens cost.
+    pub fn output_after(&self, input_tokens: u64) -> f64 {
+        self.output * self.long.filter(|long| input_tokens > long.above).map_or(1.0, |long| long.output)
+    }
+
+    /// The higher of two, part by part.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        let long = match (self.long, other.long) {
+            (Some(a), Some(b)) => Some(LongPrompts {
+                above: a.above.min(b.above),
+                input: a.input.max(b.input),
+                output: a.output.max(b.output),
+            }),
+            (a, b) => a.or(b),
+        };
+        Self {
+            input: self.input.max(other.input),
+            cached: self.cached.max(other.cached),
+            written: self.written.max(other.written),
+            output: self.output.max(other.output),
+            long,
+        }
     }
 }
 

@@ -207,6 +207,7 @@ fn recorded(on: &Writing<'_>, key: &Key) -> Result<Option<Sum>, StoreError> {
                 cached_tokens: count(row, 3)?,
                 output_tokens: count(row, 4)?,
                 reasoning_tokens: count(row, 5)?,
+                ..Usage::default()
             },
             lost_tokens: count(row, 6)?,
             unpriced_tokens: count(row, 7)?,

@@ -141,11 +141,12 @@ impl Node {
 
 /// The longest answer that `usd` pay for, after so much input; any where an answer costs nothing.
 fn answer_for(usd: f64, input: u64, price: Price) -> u64 {
-    let rest = usd - price.cost(&Usage { input_tokens: input, ..Usage::default() });
-    match rest {
+    let asked = Usage { input_tokens: input, cache_write_tokens: input, ..Usage::default() };
+    let output = price.output_after(input);
+    match usd - price.cost(&asked) {
         rest if rest < 0.0 => 0,
-        _ if price.output <= 0.0 => u64::MAX,
-        rest => (rest * 1e6 / price.output) as u64,
+        _ if output <= 0.0 => u64::MAX,
+        rest => (rest * 1e6 / output) as u64,
     }
 }
 

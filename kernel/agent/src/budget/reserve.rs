@@ -41,7 +41,13 @@ impl Reservation {
 
     /// Sets so much aside, in the node and in all above it.
     fn hold(&mut self, nodes: &mut [Node], input: u64, output: u64) {
-        self.worst = Usage { input_tokens: input, output_tokens: output, ..Usage::default() };
+        // All of the input may go into the provider's cache, which costs more than to be read.
+        self.worst = Usage {
+            input_tokens: input,
+            cache_write_tokens: input,
+            output_tokens: output,
+            ..Usage::default()
+        };
         self.usd = self.price.map_or(0.0, |price| price.cost(&self.worst));
         super::each(nodes, self.at, |node| {
             node.reserved += self.worst.total();
@@ -162,7 +168,7 @@ mod tests {
     use super::*;
     use crate::budget::Limit;
 
-    const DEAR: Price = Price { input: 1.0, cached: 1.0, output: 100.0 };
+    const DEAR: Price = Price::flat(1.0, 1.0, 100.0);
 
     fn limits(tokens: u64) -> DefinitionLimits {
         DefinitionLimits { max_tokens_per_invocation: tokens, ..DefinitionLimits::default() }
@@ -268,7 +274,7 @@ mod tests {
         drop(rest);
         let error = parent.reserve(1_000, None, &model(Some(DEAR))).expect_err("nothing is left");
         assert_eq!((error.limit, error.held_up), (Limit::Cost, false));
-        let free = Price { input: 0.0, cached: 0.0, output: 0.0 };
+        let free = Price::flat(0.0, 0.0, 0.0);
         let budget = root(&DefinitionLimits { max_cost_usd: Some(0.0), ..limits(50_000) });
         assert_eq!(
             budget.reserve(1, None, &model(Some(free))).expect("it is free").max_output_tokens(),

@@ -84,10 +84,12 @@ impl Spent {
 
     /// Takes a part out. What no token stands for any more costs nothing, so that sums of parts leave no rest.
     pub(super) fn take(&mut self, part: &Self) {
-        let Usage { input_tokens, cached_tokens, output_tokens, reasoning_tokens } = part.usage;
+        let Usage { input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens } =
+            part.usage;
         let of = &mut self.usage;
         of.input_tokens = of.input_tokens.saturating_sub(input_tokens);
         of.cached_tokens = of.cached_tokens.saturating_sub(cached_tokens);
+        of.cache_write_tokens = of.cache_write_tokens.saturating_sub(cache_write_tokens);
         of.output_tokens = of.output_tokens.saturating_sub(output_tokens);
         of.reasoning_tokens = of.reasoning_tokens.saturating_sub(reasoning_tokens);
         self.lost_tokens = self.lost_tokens.saturating_sub(part.lost_tokens);

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::*;
 use crate::{run::INTERRUPTED, *};
 
-const PRICE: Price = Price { input: 10.0, cached: 10.0, output: 20.0 };
+const PRICE: Price = Price::flat(10.0, 10.0, 20.0);
 
 /// An attempt as an event or a record has it.
 #[derive(Debug)]

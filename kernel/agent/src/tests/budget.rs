@@ -108,7 +108,7 @@ async fn check(endless: Endless, limit: &str, class: FailureClass, says: &str, r
 #[tokio::test(start_paused = true)]
 async fn every_limit_of_a_run_stops_it_and_says_so() {
     use FailureClass::{Budget, Timeout};
-    let dear = Some(Price { input: 10.0, cached: 1.0, output: 20.0 });
+    let dear = Some(Price::flat(10.0, 1.0, 20.0));
     check(limited(|l| l.max_turns = 3), "max_turns", Budget, "3 of the 3 steps", 3).await;
     let says = "of 300 tokens (`max_tokens_per_invocation`)";
     check(limited(|l| l.max_tokens_per_invocation = 300), "max_tokens_per_invocation", Budget, says, 5).await;
@@ -127,7 +127,7 @@ async fn every_limit_of_a_run_stops_it_and_says_so() {
 #[tokio::test]
 async fn every_quota_stops_it_and_says_when_it_begins_anew() {
     use FailureClass::Budget;
-    let dear = Some(Price { input: 10.0, cached: 1.0, output: 20.0 });
+    let dear = Some(Price::flat(10.0, 1.0, 20.0));
     let open = ScopeLimits::unlimited();
     let anew = "it begins anew at 1970-01-02T00:00:00Z";
     check(quota(|q| q.day = scope(300, None, 99)), "limits.day.max_tokens", Budget, anew, 2).await;

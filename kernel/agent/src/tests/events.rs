@@ -99,9 +99,7 @@ async fn what_a_preview_cuts_can_be_read_by_its_handle() {
 
 #[tokio::test]
 async fn attempts_tell_their_cost_where_the_price_is_known() {
-    for (price, expected) in
-        [(None, None), (Some(Price { input: 10.0, cached: 1.0, output: 20.0 }), Some(200.0 / 1e6))]
-    {
+    for (price, expected) in [(None, None), (Some(Price::flat(10.0, 1.0, 20.0)), Some(200.0 / 1e6))] {
         let mut model = Plays::new(&[("main", &[say("done")])]);
         model.profile.price = price;
         let model = Arc::new(model);

@@ -11,7 +11,7 @@ use super::*;
 use crate::*;
 
 const TASK: &str = r#"{"task": "t"}"#;
-const PRICE: Price = Price { input: 10.0, cached: 10.0, output: 20.0 };
+const PRICE: Price = Price::flat(10.0, 10.0, 20.0);
 
 /// When the code asks for its runs.
 #[derive(Clone, Copy, PartialEq)]

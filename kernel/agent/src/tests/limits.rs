@@ -79,7 +79,7 @@ async fn cost_is_bounded_and_an_unknown_price_is_not_guessed() {
     let says = ["agent `main`: `max_cost_usd` is set", "price of model `plays/script` is not known"];
     check(definition(), &script, tool(), FailureClass::Budget, &says).await;
     let mut model = Plays::new(&[("main", &script)]);
-    model.profile.price = Some(Price { input: 10.0, cached: 1.0, output: 20.0 });
+    model.profile.price = Some(Price::flat(10.0, 1.0, 20.0));
     let model = Arc::new(model);
     let seen = Case::new(looping(definition(), &model, tool()), &model).run().await;
     assert_eq!(seen.exceeded(), ["max_cost_usd"]);

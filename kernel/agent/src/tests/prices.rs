@@ -8,9 +8,9 @@ use drupe_limits::{QuotaLimits, Quotas};
 use super::*;
 use crate::*;
 
-const DEAR: Price = Price { input: 10.0, cached: 10.0, output: 20.0 };
+const DEAR: Price = Price::flat(10.0, 10.0, 20.0);
 /// A tenth of it.
-const CHEAP: Price = Price { input: 1.0, cached: 1.0, output: 2.0 };
+const CHEAP: Price = Price::flat(1.0, 1.0, 2.0);
 
 fn usage(input_tokens: u64, output_tokens: u64) -> Usage {
     Usage { input_tokens, output_tokens, ..Usage::default() }

@@ -33,8 +33,8 @@ use crate::trace;
 
 /// Models, and what they take. Whole numbers of tokens cost whole millionths.
 const MODELS: [(&str, Option<Price>); 3] = [
-    ("list/dear", Some(Price { input: 10.0, cached: 10.0, output: 20.0 })),
-    ("list/cheap", Some(Price { input: 1.0, cached: 1.0, output: 2.0 })),
+    ("list/dear", Some(Price::flat(10.0, 10.0, 20.0))),
+    ("list/cheap", Some(Price::flat(1.0, 1.0, 2.0))),
     ("list/unknown", None),
 ];
 

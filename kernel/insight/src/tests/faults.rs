@@ -60,7 +60,7 @@ fn says(name: &str) -> Arc<Registered> {
 }
 
 fn a_price() -> Option<Price> {
-    Some(Price { input: 10.0, cached: 1.0, output: 1_000.0 })
+    Some(Price::flat(10.0, 1.0, 1_000.0))
 }
 
 /// A hint of what the trace and the records are for.

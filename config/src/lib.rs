@@ -28,10 +28,13 @@ mod schema_bounds;
 
 mod catalogue;
 mod manifest;
+mod profile;
 mod settings;
 
 pub use agent_keys::PartialLimits;
-pub use catalogue::{Catalogue, CatalogueEntry, CatalogueProvider, ModelProfile, model_catalogue};
+pub use catalogue::{
+    Catalogue, CatalogueEntry, CatalogueProvider, CatalogueSource, is_snapshot, model_catalogue,
+};
 pub use diagnostic::{Diagnostic, Diagnostics, Loaded, Severity};
 pub use files::Instructions;
 pub use json_schema::schema_fault;
@@ -40,6 +43,7 @@ pub use manifest::{
     load_agent_file, load_manifest,
 };
 pub use overlay::{Overlay, Secret};
+pub use profile::{LongPrompts, ModelProfile, Thinking};
 pub use schema::{config_schema, manifest_schema};
 pub use settings::{
     AgentDefaults, ApprovalsConfig, ConcurrencyConfig, Config, Durability, EffectiveValue, ExtensionOverride,

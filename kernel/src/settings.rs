@@ -1,5 +1,6 @@
 //! From the operator's configuration to what the parts of the kernel take.
 
+use drupe_agent::LongPrompts;
 use drupe_config::{
     Config, Diagnostics, Durability, ModelProfile, ProviderConfig, ScopeLimitsConfig, Sources, default_file,
     load_config, model_catalogue,
@@ -8,7 +9,7 @@ use drupe_journal::Storage;
 use drupe_limits::{Counted, Gates, QuotaLimits, Quotas, ScopeLimits};
 use drupe_link::Home;
 use drupe_models::{
-    CatalogueEntry, Endpoint, ModelsSettings, ProfileSettings, ProviderKind, ProviderSettings,
+    CatalogueEntry, Endpoint, ModelsSettings, ProfileSettings, ProviderKind, ProviderSettings, Thinking,
 };
 
 use crate::kernel::Folders;
@@ -65,8 +66,6 @@ pub fn models(config: &Config) -> ModelsSettings {
         let profile = profile(&said);
         (name.to_owned(), CatalogueEntry { provider: entry.provider.to_owned(), profile })
     });
-    let defaults = catalogue.providers.iter().filter(|p| known(&p.name));
-    let defaults = defaults.map(|p| (p.name.clone(), p.default_model.clone()));
     let unset = catalogue.providers.iter().filter(|p| !config.models.providers.contains_key(&p.name));
     ModelsSettings {
         providers: config.models.providers.iter().map(|(name, p)| provider(name, p)).collect(),
@@ -74,7 +73,6 @@ pub fn models(config: &Config) -> ModelsSettings {
         fallback: config.models.fallback.clone(),
         profiles: config.models.profiles.iter().map(|(name, p)| (name.clone(), profile(p))).collect(),
         catalogue: entries.collect(),
-        defaults: defaults.collect(),
         cost_limit: config.cost_limit(),
         missing: unset.map(|p| (p.name.clone(), p.key.clone())).collect(),
     }
@@ -87,6 +85,7 @@ fn provider(name: &str, from: &ProviderConfig) -> ProviderSettings {
         api_key: from.api_key.as_ref().map(|key| key.expose().to_owned()),
         headers: from.headers.iter().map(|(k, v)| (k.clone(), v.expose().to_owned())).collect(),
         ca_file: from.ca_file.clone(),
+        dialect: from.dialect.clone(),
     };
     let kind = match from.kind {
         Kind::Openai => ProviderKind::OpenAi(endpoint()),
@@ -104,7 +103,14 @@ fn provider(name: &str, from: &ProviderConfig) -> ProviderSettings {
         stall_timeout_ms: ms(from.stall_timeout),
         concurrency: from.concurrency,
         default_model: from.default_model.clone(),
+        preferred: preferred(name, from),
     }
+}
+
+/// What a provider is asked for by its name alone: by its protocol, or by its name where that is a vendor's.
+fn preferred(name: &str, from: &ProviderConfig) -> Vec<String> {
+    let named = model_catalogue().provider(name).filter(|_| from.catalogued && from.preferred.is_empty());
+    named.map_or_else(|| from.preferred.clone(), |named| named.preferred.clone())
 }
 
 fn profile(from: &ModelProfile) -> ProfileSettings {
@@ -113,9 +119,23 @@ fn profile(from: &ModelProfile) -> ProfileSettings {
         max_output_tokens: from.max_output_tokens,
         input_usd: from.input_usd,
         cached_usd: from.cached_usd,
+        cache_write_usd: from.cache_write_usd,
         output_usd: from.output_usd,
+        long_prompts: from.long_prompts.map(|long| LongPrompts {
+            above: long.above,
+            input: long.input,
+            output: long.output,
+        }),
         tools: from.tools,
         reasoning: from.reasoning,
+        efforts: from.efforts.as_ref().map(|efforts| efforts.iter().copied().collect()),
+        thinking: from.thinking.map(|thinking| match thinking {
+            drupe_config::Thinking::Effort => Thinking::Effort,
+            drupe_config::Thinking::Budget => Thinking::Budget,
+            drupe_config::Thinking::Level => Thinking::Level,
+            drupe_config::Thinking::Adaptive => Thinking::Adaptive { between_tools: false },
+            drupe_config::Thinking::AdaptiveBetweenTools => Thinking::Adaptive { between_tools: true },
+        }),
         sampling: from.sampling,
     }
 }
@@ -166,13 +186,15 @@ mod tests {
         (resolved.model.profile().name.clone(), resolved.diagnostics)
     }
 
+    /// What is preferred most where only the provider is named.
+    fn first(provider: &str) -> String {
+        format!("{provider}/{}", model_catalogue().provider(provider).unwrap().preferred[0])
+    }
+
     #[test]
-    fn a_key_alone_leads_to_the_catalogues_default_model() {
+    fn a_key_alone_leads_to_the_model_that_is_preferred() {
         for names in [&[][..], &["default"], &["openai"]] {
-            assert_eq!(
-                check(&["OPENAI_API_KEY"], &[], names),
-                ("openai/gpt-4.1-mini".to_owned(), Vec::new())
-            );
+            assert_eq!(check(&["OPENAI_API_KEY"], &[], names), (first("openai"), Vec::new()));
         }
     }
 
@@ -182,7 +204,7 @@ mod tests {
             ("models.providers.openai.kind", "openai_chat"),
             ("models.providers.openai.base_url", "http://127.0.0.1:9/v1"),
         ];
-        assert_eq!(check(&[], &set, &[]), ("openai/gpt-4.1-mini".to_owned(), Vec::new()));
+        assert_eq!(check(&[], &set, &[]), (first("openai"), Vec::new()));
     }
 
     #[test]

@@ -128,6 +128,7 @@ fn provider(provider: &ProviderConfig) -> Value {
         "concurrency": provider.concurrency,
         "file": provider.file,
         "default_model": provider.default_model,
+        "dialect": provider.dialect,
     })
 }
 

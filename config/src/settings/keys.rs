@@ -1,6 +1,7 @@
 //! The keys of `drupe.yaml`.
 
 use crate::{
+    Thinking,
     agent_keys::{LIMITS, MAX_MILLIS, PARAMETERS},
     settings::limits,
     shape::{Key, Shape, Table, forms},
@@ -9,6 +10,7 @@ use crate::{
 const MODEL: Shape = Shape::OneOrMany(&Shape::Text(&forms::NON_EMPTY));
 const TOKENS: Shape = Shape::Integer { min: 1, max: 100_000_000 };
 const PRICE: Shape = Shape::Number { min: 0.0, max: 1e6 };
+const FACTOR: Shape = Shape::Number { min: 0.0, max: 1e3 };
 
 pub(crate) static CONFIG: Table = Table {
     name: "the configuration",
@@ -151,6 +153,21 @@ static MODELS: Table = Table {
     rest: None,
 };
 
+/// Servers of Chat Completions that are known to differ; `common` is the form that most of them read.
+const DIALECTS: &[&str] = &[
+    "common",
+    "openai",
+    "mistral",
+    "deepseek",
+    "moonshot",
+    "openrouter",
+    "groq",
+    "xai",
+    "ollama",
+    "vllm",
+    "llama_cpp",
+];
+
 pub(super) static PROVIDER: Table = Table {
     name: "the provider",
     keys: &[
@@ -167,6 +184,11 @@ pub(super) static PROVIDER: Table = Table {
             "base_url",
             Shape::Text(&forms::NON_EMPTY),
             "its address, up to the version such as `/v1`; `openai_chat` needs it, others have their own",
+        ),
+        Key::new(
+            "dialect",
+            Shape::Choice { known: DIALECTS, later: &[] },
+            "how an `openai_chat` server speaks; without it its address says so",
         ),
         Key::new("api_key", Shape::Text(&forms::SECRET), "its key, best as `${NAME}`"),
         Key::new(
@@ -207,10 +229,36 @@ pub(super) static PROFILE: Table = Table {
         Key::new("max_output_tokens", TOKENS, "tokens of its longest answer"),
         Key::new("input_usd", PRICE, "US dollars for a million input tokens"),
         Key::new("cached_usd", PRICE, "US dollars for a million input tokens that it remembers"),
+        Key::new(
+            "cache_write_usd",
+            PRICE,
+            "US dollars for a million input tokens that it is to remember; without it `input_usd`",
+        ),
         Key::new("output_usd", PRICE, "US dollars for a million output tokens"),
+        Key::new("long_prompts", Shape::Record(&LONG_PROMPTS), "what requests with long prompts cost"),
         Key::new("tools", Shape::Bool, "whether it can call tools"),
         Key::new("reasoning", Shape::Bool, "whether it takes `parameters.reasoning`"),
+        Key::new(
+            "efforts",
+            Shape::List(&Shape::Choice { known: &["none", "low", "medium", "high"], later: &[] }),
+            "the values of `parameters.reasoning` that it takes",
+        ),
+        Key::new(
+            "thinking",
+            Shape::Choice { known: Thinking::NAMES, later: &[] },
+            "how it is told how much to reason; without it as the newest models of its provider are",
+        ),
         Key::new("sampling", Shape::Bool, "whether it takes `parameters.temperature` and `parameters.top_p`"),
+    ],
+    rest: None,
+};
+
+static LONG_PROMPTS: Table = Table {
+    name: "`long_prompts`",
+    keys: &[
+        Key::new("above", TOKENS, "tokens of the request above which it costs more").required(),
+        Key::new("input", FACTOR, "how many times the price of input").default("1"),
+        Key::new("output", FACTOR, "how many times the price of output").default("1"),
     ],
     rest: None,
 };

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use super::{Origin, ProviderConfig, ProviderKind, keys::PROFILE, providers, read::Reader};
 use crate::{
-    Diagnostics, Overlay, Secret,
-    catalogue::{CatalogueProvider, ModelProfile, model_catalogue},
+    Diagnostics, ModelProfile, Overlay, Secret,
+    catalogue::{CatalogueProvider, model_catalogue},
     fields::Fields,
     source::{At, Source, SourceOrigin},
 };
@@ -42,7 +42,7 @@ fn has_default_model(name: &str, provider: &ProviderConfig) -> bool {
     match provider.kind {
         ProviderKind::Openai | ProviderKind::OpenaiChat | ProviderKind::Anthropic | ProviderKind::Gemini => {
             let known = provider.catalogued && model_catalogue().provider(name).is_some();
-            provider.default_model.is_some() || known
+            provider.default_model.is_some() || !provider.preferred.is_empty() || known
         }
         // The rules are the default where nothing else is, and never before anything else.
         ProviderKind::Offline => false,
@@ -67,16 +67,12 @@ pub(super) fn add_implicit(
             continue;
         }
         let Some((variable, key)) = key_of(known, overlay) else { continue };
-        let mut provider = ProviderConfig {
-            api_key: Some(key.clone()),
-            default_model: Some(known.default_model.clone()),
-            ..ProviderConfig::new(known.kind)
-        };
+        let mut provider = ProviderConfig { api_key: Some(key.clone()), ..ProviderConfig::new(known.kind) };
         let mut set = |field: &str, variable: &str| {
             let key = format!("models.providers.{}.{field}", known.name);
             origins.insert(key, Origin::Environment(variable.to_owned()));
         };
-        for field in ["kind", "base_url", "api_key", "default_model"] {
+        for field in ["kind", "base_url", "api_key"] {
             set(field, variable);
         }
         if let Some((variable, text)) = other_address(known, overlay) {
@@ -84,7 +80,6 @@ pub(super) fn add_implicit(
             move_to(&mut provider, variable, text, faults);
             if provider.kind != known.kind {
                 set("kind", variable);
-                origins.remove(&format!("models.providers.{}.default_model", known.name));
                 if !models.aliases.contains_key("default") {
                     ask_for_a_model(&known.name, variable, faults);
                 }
@@ -164,7 +159,7 @@ fn move_to(provider: &mut ProviderConfig, variable: &str, text: &str, faults: &m
         ProviderKind::Openai if !is_openai(host) => {
             provider.kind = ProviderKind::OpenaiChat;
             provider.base_url = Some(url);
-            provider.default_model = None;
+            provider.preferred.clear();
             provider.catalogued = false;
         }
         // This one is written without the version.

@@ -38,6 +38,10 @@ pub struct ProviderConfig {
     pub file: Option<PathBuf>,
     /// The model where only the provider is named.
     pub default_model: Option<String>,
+    /// The models, in order of preference, of which one is taken where only the provider is named and nothing says which.
+    pub preferred: Vec<String>,
+    /// How a server of Chat Completions speaks, where its address does not say so.
+    pub dialect: Option<String>,
     /// Whether what the catalogue says of the provider of this name, and of its models, holds here. It does not for one
     /// that a variable puts to somebody else's server: another model may bear the same name there.
     pub catalogued: bool,
@@ -81,7 +85,17 @@ impl ProviderKind {
     /// The keys that mean something for it beside `kind` and `default_model`.
     fn keys(self) -> &'static [&'static str] {
         match self {
-            Self::Openai | Self::OpenaiChat | Self::Anthropic | Self::Gemini => &[
+            Self::OpenaiChat => &[
+                "base_url",
+                "dialect",
+                "api_key",
+                "headers",
+                "ca_file",
+                "timeout_ms",
+                "stall_timeout_ms",
+                "concurrency",
+            ],
+            Self::Openai | Self::Anthropic | Self::Gemini => &[
                 "base_url",
                 "api_key",
                 "headers",
@@ -119,7 +133,9 @@ impl ProviderConfig {
             stall_timeout: Duration::from_millis(60_000),
             concurrency: 16,
             file: None,
-            default_model: own.map(|own| own.default_model.clone()),
+            default_model: None,
+            preferred: own.map(|own| own.preferred.clone()).unwrap_or_default(),
+            dialect: None,
             catalogued: true,
         }
     }
@@ -146,7 +162,8 @@ impl Reader<'_> {
                 .map_or(base.stall_timeout, Duration::from_millis),
             concurrency: fields.integer("concurrency").unwrap_or(base.concurrency),
             file: self.file(&fields, "file"),
-            default_model: self.text(&fields, "default_model").or(base.default_model),
+            default_model: self.text(&fields, "default_model"),
+            dialect: fields.owned("dialect"),
             ..base
         };
         fields.done();

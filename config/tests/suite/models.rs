@@ -45,7 +45,8 @@ fn a_key_alone_is_a_provider_with_a_default_model() {
     let provider = &config.models.providers["openai"];
     assert_eq!(provider.kind, ProviderKind::Openai);
     assert_eq!(provider.base_url.as_deref(), Some("https://api.openai.com/v1"));
-    assert_eq!(provider.default_model.as_deref(), Some("gpt-4.1-mini"));
+    assert_eq!(provider.default_model, None, "which of them is there, the provider says");
+    assert_eq!(provider.preferred, drupe_config::model_catalogue().provider("openai").unwrap().preferred);
     let default = config.effective().into_iter().find(|value| value.key == "models.aliases.default").unwrap();
     assert_eq!(default.origin, Origin::Environment("OPENAI_API_KEY".into()));
 }
@@ -219,15 +220,15 @@ fn of_another_server_than_the_vendors_nothing_is_assumed_and_a_model_is_asked_fo
         let set = loaded.value.effective().into_iter().find(|value| value.key == key);
         assert_eq!(set.map(|value| value.value), provider.default_model.clone().map(Into::into));
         assert_eq!(loaded.value.origins.contains_key(key), provider.default_model.is_some());
-        (provider.default_model, provider.catalogued)
+        (!provider.preferred.is_empty(), provider.catalogued)
     };
     let other = "http://localhost:8000/v1";
-    let nothing = (None, false);
+    let nothing = (false, false);
     assert_eq!(check("", other, &[], None, true), nothing);
     assert_eq!(check("", other, &["GEMINI_API_KEY"], Some("gemini"), true), nothing);
     let named = "models: {aliases: {default: openai/llama}}";
     assert_eq!(check(named, other, &[], Some("openai/llama"), false), nothing);
-    let own = (Some("gpt-4.1-mini".to_owned()), true);
+    let own = (true, true);
     assert_eq!(check("", "https://API.openai.com:443/v1", &[], Some("openai"), false), own);
 }
 
@@ -245,12 +246,43 @@ fn what_a_model_can_do_is_known_of_those_that_ship() {
         let (_, entry) = catalogue.entries().find(|(listed, _)| *listed == name).unwrap();
         (entry.profile.tools, entry.profile.reasoning, entry.profile.sampling)
     };
-    assert_eq!(can("gpt-5*"), (Some(true), Some(true), Some(false)));
-    assert_eq!(can("o1-20*"), can("o1"));
-    assert_eq!(can("o3-20*"), can("o3"));
-    assert_eq!(can("gpt-4.1*"), (Some(true), Some(false), Some(true)));
-    assert_eq!(can("claude-opus-4*"), (Some(true), Some(true), Some(true)));
+    assert_eq!(can("gpt-6.2-sol"), (Some(true), Some(true), Some(false)));
+    assert_eq!(can("gpt-4.1"), (Some(true), Some(false), Some(true)));
+    assert_eq!(can("claude-opus-5-5"), (Some(true), Some(true), Some(false)));
+    assert_eq!(can("claude-haiku-4-5"), (Some(true), Some(true), Some(true)));
+    assert_eq!(can("gpt-*"), (None, None, None), "of a family nothing is known but whose it is");
     let file = "models: {profiles: {m: {tools: false, sampling: true}}}";
     let own = &config(file, &[]).models.profiles["m"];
     assert_eq!((own.tools, own.reasoning, own.sampling), (Some(false), None, Some(true)));
+}
+
+#[test]
+fn a_profile_says_how_a_model_is_told_to_reason_and_what_its_cache_and_long_prompts_cost() {
+    use drupe_config::{LongPrompts, Thinking};
+    use drupe_extension_api::Reasoning;
+    let file = "models: {profiles: {m: {efforts: [low, high], thinking: adaptive, cache_write_usd: 2.5, \
+                long_prompts: {above: 200000, input: 2}}}}";
+    let own = &config(file, &[]).models.profiles["m"];
+    assert_eq!(own.efforts, Some(vec![Reasoning::Low, Reasoning::High]));
+    assert_eq!((own.thinking, own.cache_write_usd), (Some(Thinking::Adaptive), Some(2.5)));
+    assert_eq!(own.long_prompts, Some(LongPrompts { above: 200_000, input: 2.0, output: 1.0 }));
+    let wrong = ["thinking: hard", "efforts: [some]", "long_prompts: {input: 2}", "cache_write_usd: -1"];
+    for wrong in wrong {
+        let home = Home::new();
+        assert!(home.config(format!("models: {{profiles: {{m: {{{wrong}}}}}}}")).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_dialect_is_for_servers_of_chat_completions_and_one_that_there_is() {
+    let dialect = |file: &str| config(file, &[]).models.providers["ollama"].dialect.clone();
+    assert_eq!(dialect(OLLAMA), None);
+    assert_eq!(dialect(&OLLAMA.replace("kind:", "dialect: mistral, kind:")).as_deref(), Some("mistral"));
+    let home = Home::new();
+    for wrong in [
+        OLLAMA.replace("kind:", "dialect: klingon, kind:"),
+        "models: {providers: {x: {kind: anthropic, api_key: k, dialect: mistral}}}".to_owned(),
+    ] {
+        assert!(home.config(&wrong).is_err(), "{wrong}");
+    }
 }

@@ -115,7 +115,8 @@ pub use journal::{
     RecordedStep, RecordedTurn,
 };
 pub use model::{
-    AgentCard, LongPrompts, Model, ModelEvent, ModelFault, ModelProfile, ModelRequest, Price, Room, StopReason,
+    AgentCard, LongPrompts, Model, ModelEvent, ModelFault, ModelProfile, ModelRequest, Price, Room,
+    StopReason,
 };
 pub use policy::{Allowlist, Decision, Policy, PolicyCall};
 pub use ratios::Ratios;

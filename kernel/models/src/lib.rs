@@ -18,6 +18,7 @@ pub mod settings;
 
 mod error;
 
+mod preferred;
 mod resolve;
 mod source;
 
@@ -42,5 +43,7 @@ mod samples;
 pub use error::ModelsError;
 pub use resolve::{Models, Resolved};
 pub use settings::{
-    CatalogueEntry, Endpoint, ModelsSettings, ProfileSettings, ProviderKind, ProviderSettings,
+    CatalogueEntry, Efforts, Endpoint, ModelsSettings, ProfileSettings, ProviderKind, ProviderSettings,
+    Thinking,
 };
+pub use wire::ListedModel;

@@ -24,12 +24,13 @@ use crate::{
     gemini::GeminiApi,
     messages::MessagesApi,
     offline::OfflineSource,
+    preferred::{Listed, Preferred},
     responses::ResponsesApi,
     retry::{Chain, Link},
     scripted::{Script, ScriptedSource},
     settings::{CatalogueEntry, Endpoint, ModelsSettings, ProfileSettings, ProviderKind, ProviderSettings},
     source::{self, Source},
-    wire::{Api, Facts, WireProvider},
+    wire::{Api, Facts, WireProvider, WireSource},
 };
 use kept::Kept;
 
@@ -39,7 +40,7 @@ const CONTEXT_WINDOW: u64 = 32_768;
 const MAX_OUTPUT_TOKENS: u32 = 4_096;
 /// An answer of rules has no natural bound; this one never binds.
 const OFFLINE_WINDOW: u64 = 1_000_000;
-const FREE: Price = Price { input: 0.0, cached: 0.0, output: 0.0 };
+const FREE: Price = Price::flat(0.0, 0.0, 0.0);
 /// Below all that is said of a model that runs here. Cached input is left out, so that it follows a price that is
 /// set for other input.
 const COSTS_NOTHING: ProfileSettings = ProfileSettings {
@@ -47,9 +48,13 @@ const COSTS_NOTHING: ProfileSettings = ProfileSettings {
     max_output_tokens: None,
     input_usd: Some(0.0),
     cached_usd: None,
+    cache_write_usd: None,
     output_usd: Some(0.0),
+    long_prompts: None,
     tools: None,
     reasoning: None,
+    efforts: None,
+    thinking: None,
     sampling: None,
 };
 
@@ -78,6 +83,8 @@ struct Provider {
     shipped_as: String,
     /// The catalogue's models of this provider, for whoever misspelled one.
     known: Arc<[String]>,
+    /// What it said of its own models, once it was asked.
+    listed: Listed,
 }
 
 enum Backend {
@@ -144,23 +151,38 @@ impl Models {
     }
 
     fn link(&self, provider: &Provider, model: &str) -> Link {
-        let said = self.said_of(provider, model);
-        let profile = profile(provider, model, &said);
+        let profile = || profile(provider, model, &self.said_of(provider, model));
         let source: Arc<dyn Source> = match &provider.backend {
-            Backend::Wire(wire) => {
-                let facts = Facts {
-                    model: model.to_owned(),
-                    origin: format!("{}:{}", wire.kind(), profile.name).into(),
-                    max_output_tokens: profile.max_output_tokens,
-                    reasoning: said.reasoning,
-                    sampling: said.sampling,
-                };
-                Arc::new(wire.model(facts, profile, Arc::clone(&provider.known)))
-            }
-            Backend::Scripted(script) => Arc::new(ScriptedSource::new(Arc::clone(script), profile)),
-            Backend::Offline => Arc::new(OfflineSource::new(profile)),
+            Backend::Wire(wire) => Arc::new(self.wired(provider, wire, model)),
+            Backend::Scripted(script) => Arc::new(ScriptedSource::new(Arc::clone(script), profile())),
+            Backend::Offline => Arc::new(OfflineSource::new(profile())),
         };
         Link { source, gate: Arc::clone(&provider.gate) }
+    }
+
+    fn wired(&self, provider: &Provider, wire: &Arc<WireProvider>, model: &str) -> WireSource {
+        let said = self.said_of(provider, model);
+        let profile = profile(provider, model, &said);
+        let facts = Facts {
+            model: model.to_owned(),
+            origin: format!("{}:{}", wire.kind(), profile.name).into(),
+            max_output_tokens: profile.max_output_tokens,
+            reasoning: said.reasoning,
+            efforts: said.efforts,
+            thinking: said.thinking,
+            sampling: said.sampling,
+        };
+        wire.model(facts, profile, Arc::clone(&provider.known))
+    }
+
+    /// One of the models that are preferred where a provider is named alone.
+    fn preferred(&self, provider: &Provider) -> Option<Link> {
+        let Backend::Wire(wire) = &provider.backend else { return None };
+        let models =
+            provider.settings.preferred.iter().map(|model| self.wired(provider, wire, model)).collect();
+        let listed = Arc::clone(&provider.listed);
+        let source = Preferred::new(&provider.settings.name, Arc::clone(wire), listed, models)?;
+        Some(Link { source: Arc::new(source), gate: Arc::clone(&provider.gate) })
     }
 
     /// All that is said of a model, the operator's words first.
@@ -177,12 +199,19 @@ impl Models {
         layers.into_iter().flatten().reduce(ProfileSettings::or).unwrap_or_default()
     }
 
-    /// The catalogue's entry: the exact name, else the longest pattern. `of` leaves only one provider's: a name is
+    /// Whether neither the operator nor the catalogue says how much it holds or what it costs.
+    fn knows_nothing_of(&self, provider: &Provider, model: &str) -> bool {
+        let said = self.said_of(provider, model);
+        said.context_window.is_none() && said.max_output_tokens.is_none() && said.price().is_none()
+    }
+
+    /// The catalogue's entry: of the model, else of the one that it is a snapshot of, else of the family with the longest
+    /// beginning. `of` leaves only one provider's: a name is
     /// no promise that two providers run the same model, at the same price.
     fn catalogued(&self, model: &str, of: Option<&str>) -> Option<&CatalogueEntry> {
         let fits = |key: &str| match key.strip_suffix('*') {
             Some(start) => model.starts_with(start),
-            None => model == key,
+            None => model == key || source::is_snapshot(model, key),
         };
         self.settings
             .catalogue
@@ -216,15 +245,19 @@ impl Provider {
         if settings.timeout_ms == 0 || settings.stall_timeout_ms == 0 || settings.concurrency == 0 {
             return Err(wrong("timeouts and concurrency must be above zero".to_owned()));
         }
-        let wire = |endpoint: &Endpoint, api: fn(&Url) -> Box<dyn Api>| {
-            WireProvider::new(endpoint, settings.stall_timeout_ms, api)
+        let wire = |endpoint: &Endpoint, api: fn(&Endpoint, &Url) -> Result<Box<dyn Api>, String>| {
+            WireProvider::new(endpoint, settings.stall_timeout_ms, |url| api(endpoint, url))
                 .map(|wire| Backend::Wire(Arc::new(wire)))
         };
         let backend = match &settings.kind {
-            ProviderKind::OpenAiChat(endpoint) => wire(endpoint, |url| Box::new(ChatApi::at(url))),
-            ProviderKind::OpenAi(endpoint) => wire(endpoint, |_| Box::new(ResponsesApi)),
-            ProviderKind::Anthropic(endpoint) => wire(endpoint, |_| Box::new(MessagesApi)),
-            ProviderKind::Gemini(endpoint) => wire(endpoint, |_| Box::new(GeminiApi)),
+            ProviderKind::OpenAiChat(endpoint) => {
+                wire(endpoint, |endpoint, url| Ok(Box::new(ChatApi::at(endpoint, url)?)))
+            }
+            ProviderKind::OpenAi(endpoint) => wire(endpoint, |_, _| Ok(Box::new(ResponsesApi))),
+            ProviderKind::Anthropic(endpoint) => {
+                wire(endpoint, |endpoint, _| Ok(Box::new(MessagesApi::at(endpoint))))
+            }
+            ProviderKind::Gemini(endpoint) => wire(endpoint, |_, _| Ok(Box::new(GeminiApi))),
             ProviderKind::Scripted { file } => Script::read(file)
                 .map(|script| Backend::Scripted(Arc::new(script)))
                 .map_err(|e| e.to_string()),
@@ -234,7 +267,7 @@ impl Provider {
         let gate = Gate::new(&settings.name, settings.concurrency, source::milliseconds(settings.timeout_ms));
         let shipped_as = shipped_as(&settings, all).to_owned();
         let known = known(all, &shipped_as);
-        Ok(Self { gate, backend, shipped_as, known, settings })
+        Ok(Self { gate, backend, shipped_as, known, listed: Listed::default(), settings })
     }
 }
 
@@ -257,10 +290,11 @@ fn shipped_as<'a>(provider: &'a ProviderSettings, all: &ModelsSettings) -> &'a s
     if url.is_some_and(|url| url.host_str() == Some(host)) { vendor } else { own }
 }
 
-/// The catalogue's names of a provider's models; of a pattern what it begins with.
+/// The catalogue's names of a provider's models.
 fn known(settings: &ModelsSettings, provider: &str) -> Arc<[String]> {
-    let own = settings.catalogue.iter().filter(|(_, entry)| entry.provider == provider);
-    own.map(|(name, _)| name.trim_end_matches('*').to_owned()).collect()
+    let own =
+        settings.catalogue.iter().filter(|(name, entry)| entry.provider == provider && !name.ends_with('*'));
+    own.map(|(name, _)| name.clone()).collect()
 }
 
 fn profile(provider: &Provider, model: &str, said: &ProfileSettings) -> ModelProfile {

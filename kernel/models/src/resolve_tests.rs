@@ -44,7 +44,11 @@ fn settings(providers: Vec<ProviderSettings>) -> ModelsSettings {
 fn said(settings: ModelsSettings, names: &[&str]) -> (String, Vec<String>) {
     let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
     match Models::new(settings).and_then(|models| models.resolve(&names)) {
-        Ok(resolved) => (resolved.model.profile().name.clone(), resolved.diagnostics),
+        Ok(mut resolved) => {
+            // Most models here are made up.
+            resolved.diagnostics.retain(|said| !said.starts_with("nothing is known of model"));
+            (resolved.model.profile().name.clone(), resolved.diagnostics)
+        }
         Err(error) => (error.to_string(), Vec::new()),
     }
 }
@@ -128,18 +132,21 @@ fn names_that_lead_nowhere_say_what_to_do() {
 }
 
 #[test]
-fn a_provider_named_alone_is_its_default_model_or_else_the_catalogues() {
+fn a_provider_named_alone_is_its_default_model_or_else_what_is_preferred() {
     let script = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(script.path(), "- text: hello\n").unwrap();
     let file = script.path().to_owned();
     let settings = || ModelsSettings {
-        defaults: [("openai".to_owned(), "gpt-9".to_owned()), ("local".to_owned(), "no".to_owned())].into(),
         aliases: BTreeMap::new(),
         ..settings(vec![
             ProviderSettings::new("rules", ProviderKind::Offline),
             ProviderSettings::new("flow", ProviderKind::Scripted { file: file.clone() }),
-            chat("openai"),
-            ProviderSettings { default_model: Some("tiny".to_owned()), ..chat("local") },
+            ProviderSettings { preferred: vec!["gpt-9".to_owned(), "gpt-mini".to_owned()], ..chat("openai") },
+            ProviderSettings {
+                default_model: Some("tiny".to_owned()),
+                preferred: vec!["no".to_owned()],
+                ..chat("local")
+            },
         ])
     };
     for (names, model) in [
@@ -287,6 +294,37 @@ fn what_is_known_of_a_model_comes_from_the_operator_then_from_the_catalogue() {
 }
 
 #[test]
+fn an_entry_stands_for_snapshots_of_its_model_and_for_no_other_version() {
+    let models = Models::new(both()).unwrap();
+    for (name, window) in [
+        ("openai/gpt-mini", 200),
+        ("openai/gpt-mini-2026-03-17", 200),
+        ("openai/gpt-mini-20260317", 200),
+        ("openai/gpt-mini-001", 200),
+        // Other versions are of the family, of which no more is said than whose it is.
+        ("openai/gpt-mini-2", 100),
+        ("openai/gpt-mini-fast", 100),
+        ("openai/gpt-minima", 100),
+    ] {
+        assert_eq!(profile_of(&models, name).context_window, window, "{name}");
+    }
+}
+
+#[test]
+fn a_model_of_which_nothing_is_known_says_so() {
+    let models = Models::new(both()).unwrap();
+    let said = |name: &str| models.resolve(&[name.to_owned()]).unwrap().diagnostics;
+    assert_eq!(
+        said("local/tiny"),
+        [
+            "nothing is known of model `local/tiny`: it is asked as one with a window of 32768 tokens and answers of \
+             4096, and its cost is unknown: set `models.profiles.local/tiny`"
+        ]
+    );
+    assert!(said("gpt-mini").is_empty() && said("offline").is_empty());
+}
+
+#[test]
 fn a_pattern_of_another_provider_does_not_hide_ones_own() {
     let mut settings = both();
     let own = CatalogueEntry {
@@ -324,7 +362,7 @@ fn prices_merge_one_by_one() {
         output_usd,
         ..ProfileSettings::default()
     };
-    let price = |input, cached, output| Some(Price { input, cached, output });
+    let price = |input, cached, output| Some(Price::flat(input, cached, output));
     let (none, all) = (prices(None, None, None), prices(Some(2.0), Some(0.5), Some(8.0)));
     for (exact, bare, shipped, expected) in [
         (none, none, all, price(2.0, 0.5, 8.0)),
@@ -346,10 +384,9 @@ fn prices_merge_one_by_one() {
 #[test]
 fn what_runs_here_is_free_unless_the_operator_says_otherwise() {
     let priced = ProfileSettings { input_usd: Some(3.0), ..ProfileSettings::default() };
-    for (profiles, price) in [
-        (BTreeMap::new(), FREE),
-        ([("rules/x".to_owned(), priced)].into(), Price { input: 3.0, cached: 3.0, output: 0.0 }),
-    ] {
+    for (profiles, price) in
+        [(BTreeMap::new(), FREE), ([("rules/x".to_owned(), priced)].into(), Price::flat(3.0, 3.0, 0.0))]
+    {
         let rules = ProviderSettings::new("rules", ProviderKind::Offline);
         let models = Models::new(ModelsSettings { profiles, ..settings(vec![rules]) }).unwrap();
         assert_eq!(profile_of(&models, "rules/x").price, Some(price));

@@ -63,15 +63,11 @@ impl Chain {
 }
 
 /// Any model of a list may answer: what holds for the list is the least room and the highest price that is known.
-fn narrow(profile: &mut ModelProfile, other: &ModelProfile) {
+pub(crate) fn narrow(profile: &mut ModelProfile, other: &ModelProfile) {
     profile.context_window = profile.context_window.min(other.context_window);
     profile.max_output_tokens = profile.max_output_tokens.min(other.max_output_tokens);
     profile.price = match (profile.price, other.price) {
-        (Some(a), Some(b)) => Some(Price {
-            input: a.input.max(b.input),
-            cached: a.cached.max(b.cached),
-            output: a.output.max(b.output),
-        }),
+        (Some(a), Some(b)) => Some(a.max(b)),
         (a, b) => a.or(b),
     };
     profile.tools &= other.tools;
@@ -83,8 +79,7 @@ impl Model for Chain {
     }
 
     fn price_of(&self, model: &str) -> Option<Price> {
-        let profile = self.links.iter().map(|link| link.source.profile()).find(|p| p.name == model);
-        profile.and_then(|profile| profile.price)
+        self.links.iter().find_map(|link| link.source.price_of(model)).flatten()
     }
 
     fn unpriced(&self) -> Option<&str> {

@@ -270,7 +270,7 @@ async fn a_provider_at_rest_is_passed_over_without_being_asked() {
 
 #[test]
 fn a_list_has_the_least_room_and_the_highest_price_that_is_known() {
-    let price = |input| Some(Price { input, cached: 1.0, output: 1.0 });
+    let price = |input| Some(Price::flat(input, 1.0, 1.0));
     let profile = |name: &str, context_window, price| ModelProfile {
         name: name.to_owned(),
         context_window,
@@ -287,7 +287,7 @@ fn a_list_has_the_least_room_and_the_highest_price_that_is_known() {
 
 #[test]
 fn each_model_of_a_list_has_its_own_price() {
-    let price = |input| Some(Price { input, cached: 1.0, output: 1.0 });
+    let price = |input| Some(Price::flat(input, 1.0, 1.0));
     let link = |name: &str, price| {
         let profile = ModelProfile { price, ..fake(name, vec![]).0.profile.clone() };
         let (acts, asked) = (Mutex::default(), Mutex::default());

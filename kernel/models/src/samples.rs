@@ -27,6 +27,8 @@ pub(crate) fn facts(model: &str) -> Facts {
         origin: format!("kind:p/{model}").into(),
         max_output_tokens: 64_000,
         reasoning: None,
+        efforts: None,
+        thinking: None,
         sampling: None,
     }
 }

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
-use drupe_agent::model::Price;
+use drupe_agent::{LongPrompts, model::Price};
+use drupe_extension_api::Reasoning;
 
 /// All providers, and how names lead to them.
 #[derive(Debug, Clone, Default)]
@@ -15,11 +16,9 @@ pub struct ModelsSettings {
     pub fallback: Option<String>,
     /// What is known of models, by `provider/model` or by the model's bare name; goes before the catalogue.
     pub profiles: BTreeMap<String, ProfileSettings>,
-    /// The shipped table of models, by bare name. A key that ends in `*` stands for all names that begin so; an
-    /// exact key goes first, then the longest.
+    /// The shipped table of models, by bare name. A key stands for a model and its snapshots; one that ends in `*` says
+    /// of all names that begin so whose they are, and is asked last.
     pub catalogue: BTreeMap<String, CatalogueEntry>,
-    /// The model of a provider that is named alone and has no `default_model`, by the provider's name.
-    pub defaults: BTreeMap<String, String>,
     /// The key of a cost limit that the operator set for everything; then no model is taken whose price is not known.
     pub cost_limit: Option<String>,
     /// Providers that could be configured and are not, each with the variable that it lacks, in order of preference.
@@ -39,20 +38,23 @@ pub struct ProviderSettings {
     pub stall_timeout_ms: u64,
     /// Requests at the same time; further ones wait.
     pub concurrency: usize,
-    /// The model meant where the provider's name alone is given; goes before [`ModelsSettings::defaults`].
+    /// The model meant where the provider's name alone is given.
     pub default_model: Option<String>,
+    /// Where there is no default model: of these, the first that the provider's own list of models has.
+    pub preferred: Vec<String>,
 }
 
 impl ProviderSettings {
-    /// A provider with the default bounds: 10 minutes an attempt, 60 s without a byte, 64 requests at a time.
+    /// A provider without bounds. Which there are by default is said where configuration is read, and nowhere else.
     pub fn new(name: impl Into<String>, kind: ProviderKind) -> Self {
         Self {
             name: name.into(),
             kind,
-            timeout_ms: 600_000,
-            stall_timeout_ms: 60_000,
-            concurrency: 64,
+            timeout_ms: u64::MAX,
+            stall_timeout_ms: u64::MAX,
+            concurrency: usize::MAX,
             default_model: None,
+            preferred: Vec::new(),
         }
     }
 }
@@ -88,6 +90,8 @@ pub struct Endpoint {
     pub headers: BTreeMap<String, String>,
     /// PEM certificates trusted beside those of the system.
     pub ca_file: Option<PathBuf>,
+    /// How a server of Chat Completions speaks; none where its address says so.
+    pub dialect: Option<String>,
 }
 
 /// Keys and headers may be secret, and so may a part of the address: none is ever shown.
@@ -109,17 +113,24 @@ pub struct ProfileSettings {
     pub context_window: Option<u64>,
     /// Tokens that one answer may have.
     pub max_output_tokens: Option<u32>,
-    /// US dollars for a million input tokens. What a provider writes into its cache counts as input at this price,
-    /// which is a little less than some charge for it.
+    /// US dollars for a million input tokens.
     pub input_usd: Option<f64>,
     /// US dollars for a million input tokens that the provider had cached; as other input where nobody says.
     pub cached_usd: Option<f64>,
+    /// US dollars for a million input tokens that the provider puts into its cache; as other input where nobody says.
+    pub cache_write_usd: Option<f64>,
     /// US dollars for a million output tokens.
     pub output_usd: Option<f64>,
+    /// What requests with long prompts cost.
+    pub long_prompts: Option<LongPrompts>,
     /// Whether the model can call tools; it can where nobody says otherwise.
     pub tools: Option<bool>,
     /// Whether the model can be told how much to reason. Where nobody says, it is told and may refuse.
     pub reasoning: Option<bool>,
+    /// The degrees of reasoning that the model takes. Where nobody says, it is told any and may refuse.
+    pub efforts: Option<Efforts>,
+    /// How the model is told how much to reason; as its provider's newest are where nobody says.
+    pub thinking: Option<Thinking>,
     /// Whether the model takes temperature and nucleus sampling. Where nobody says, it is told and may refuse.
     pub sampling: Option<bool>,
 }
@@ -132,9 +143,13 @@ impl ProfileSettings {
             max_output_tokens: self.max_output_tokens.or(below.max_output_tokens),
             input_usd: self.input_usd.or(below.input_usd),
             cached_usd: self.cached_usd.or(below.cached_usd),
+            cache_write_usd: self.cache_write_usd.or(below.cache_write_usd),
             output_usd: self.output_usd.or(below.output_usd),
+            long_prompts: self.long_prompts.or(below.long_prompts),
             tools: self.tools.or(below.tools),
             reasoning: self.reasoning.or(below.reasoning),
+            efforts: self.efforts.or(below.efforts),
+            thinking: self.thinking.or(below.thinking),
             sampling: self.sampling.or(below.sampling),
         }
     }
@@ -142,8 +157,72 @@ impl ProfileSettings {
     /// None unless both input and output are known: half a price would count as a small one.
     pub(crate) fn price(&self) -> Option<Price> {
         let (input, output) = self.input_usd.zip(self.output_usd)?;
-        Some(Price { input, cached: self.cached_usd.unwrap_or(input), output })
+        Some(Price {
+            input,
+            cached: self.cached_usd.unwrap_or(input),
+            written: self.cache_write_usd.unwrap_or(input),
+            output,
+            long: self.long_prompts,
+        })
     }
+}
+
+/// Degrees of reasoning that a model takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Efforts {
+    none: bool,
+    low: bool,
+    medium: bool,
+    high: bool,
+}
+
+impl Efforts {
+    /// Whether it takes this one.
+    pub fn has(self, effort: Reasoning) -> bool {
+        match effort {
+            Reasoning::None => self.none,
+            Reasoning::Low => self.low,
+            Reasoning::Medium => self.medium,
+            Reasoning::High => self.high,
+        }
+    }
+
+    /// The words for those that it takes.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let all = [(self.none, "none"), (self.low, "low"), (self.medium, "medium"), (self.high, "high")];
+        all.into_iter().filter_map(|(has, name)| has.then_some(name))
+    }
+}
+
+impl FromIterator<Reasoning> for Efforts {
+    fn from_iter<I: IntoIterator<Item = Reasoning>>(efforts: I) -> Self {
+        let mut all = Self::default();
+        for effort in efforts {
+            match effort {
+                Reasoning::None => all.none = true,
+                Reasoning::Low => all.low = true,
+                Reasoning::Medium => all.medium = true,
+                Reasoning::High => all.high = true,
+            }
+        }
+        all
+    }
+}
+
+/// How a model is told how much to reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Thinking {
+    /// By a word.
+    Effort,
+    /// By a number of tokens.
+    Budget,
+    /// By Gemini's levels.
+    Level,
+    /// Anthropic's adaptive thinking, with an effort.
+    Adaptive {
+        /// Whether the least is to think between tools alone, and not at all.
+        between_tools: bool,
+    },
 }
 
 /// What the shipped table says of a model.

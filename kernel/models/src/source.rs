@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use drupe_agent::{ModelEvent, ModelFault, ModelProfile, ModelRequest, Usage};
+use drupe_agent::{ModelEvent, ModelFault, ModelProfile, ModelRequest, Price, Usage};
 use drupe_extension_api::{Message, ModelParameters};
 use futures_util::stream::BoxStream;
 
@@ -15,6 +15,12 @@ use futures_util::stream::BoxStream;
 pub(crate) trait Source: Send + Sync {
     /// What is known of the model.
     fn profile(&self) -> &ModelProfile;
+
+    /// What its model of this name takes; none where it has no such model.
+    fn price_of(&self, model: &str) -> Option<Option<Price>> {
+        let profile = self.profile();
+        (profile.name == model).then_some(profile.price)
+    }
 
     /// Whether the model's provider can do all that is asked for; else what it cannot, for people. Called when an
     /// agent is loaded, before any request.
@@ -71,6 +77,13 @@ impl Progress {
     fn came(&self) -> MutexGuard<'_, Came> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether `name` is a snapshot of `model`: its name with a day or a number of three digits behind it.
+pub(crate) fn is_snapshot(name: &str, model: &str) -> bool {
+    let Some(mark) = name.strip_prefix(model).and_then(|rest| rest.strip_prefix('-')) else { return false };
+    let form: String = mark.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    matches!(form.as_str(), "000" | "00000000" | "0000-00-00")
 }
 
 /// A span of time that can be added to any instant: what is longer than a year is a year.

@@ -14,6 +14,8 @@ mod endings;
 mod faults;
 #[path = "wire/fixtures.rs"]
 mod fixtures;
+#[path = "wire/preferred.rs"]
+mod preferred;
 #[path = "wire/script.rs"]
 mod script;
 #[path = "wire/server.rs"]

@@ -130,3 +130,31 @@ async fn the_last_attempt_costs_what_its_own_model_takes_however_it_ends() {
     assert!((lost - worst).abs() < 1e-9, "{lost} of {worst}");
     assert_eq!(model, Some("list/cheap"));
 }
+
+#[test]
+fn what_goes_into_a_cache_has_its_own_price_and_a_long_prompt_a_dearer_one_for_the_whole_request() {
+    let long = LongPrompts { above: 1_000, input: 2.0, output: 1.5 };
+    let price = Price { input: 4.0, cached: 1.0, written: 5.0, output: 20.0, long: Some(long) };
+    let cost = |input_tokens, cached_tokens, cache_write_tokens, output_tokens| {
+        let reasoning_tokens = 0;
+        price.cost(&Usage {
+            input_tokens,
+            cached_tokens,
+            cache_write_tokens,
+            output_tokens,
+            reasoning_tokens,
+        }) * 1e6
+    };
+    for (used, usd) in [
+        ((100, 0, 0, 10), 400.0 + 200.0),
+        ((100, 40, 50, 10), 40.0 + 40.0 + 250.0 + 200.0),
+        ((1_000, 0, 1_000, 0), 5_000.0),
+        ((1_001, 0, 1_001, 10), 2.0 * 5_005.0 + 1.5 * 200.0),
+        // What a provider reports need not be sensible.
+        ((10, 40, 50, 0), 40.0 + 250.0),
+    ] {
+        let (input, cached, written, output) = used;
+        assert!((cost(input, cached, written, output) - usd).abs() < 1e-6, "{used:?}");
+    }
+    assert_eq!((price.output_after(1_000), price.output_after(1_001)), (20.0, 30.0));
+}

@@ -2,8 +2,12 @@
 
 use drupe_agent::{ModelEvent, ModelFault, Usage};
 use serde::Deserialize;
+use serde_json::Value;
 
-use super::content::Content;
+use super::{
+    content::Content,
+    dialect::{Dialect, Returns},
+};
 use crate::wire::{
     Draft, Reader, WireError,
     draft::{self, Call, Finish},
@@ -11,8 +15,50 @@ use crate::wire::{
     text::Text,
 };
 
-/// Every event says all that it means; nothing is remembered.
-pub(super) struct Chunks;
+/// Every event says all that it means; only parts of reasoning that go back are put together here.
+pub(super) struct Chunks {
+    details: Vec<Value>,
+    /// Whether the server wants them back.
+    keeps: bool,
+}
+
+impl Chunks {
+    pub(super) fn new(dialect: Dialect) -> Self {
+        Self { details: Vec::new(), keeps: dialect.returns == Returns::Details }
+    }
+
+    /// Takes further pieces of parts: those of one part bear its number, and their texts follow each other.
+    fn detail(&mut self, piece: Value) {
+        let number = |part: &Value| part.get("index").cloned();
+        let kind = |part: &Value| part.get("type").cloned();
+        let same = |part: &&mut Value| {
+            number(part).is_some() && number(part) == number(&piece) && kind(part) == kind(&piece)
+        };
+        let (Some(part), Value::Object(more)) = (self.details.iter_mut().find(same), &piece) else {
+            if piece.is_object() && self.details.len() < MOST_DETAILS {
+                self.details.push(piece);
+            }
+            return;
+        };
+        let Value::Object(part) = part else { return };
+        for (key, value) in more {
+            match (part.get_mut(key), value) {
+                (Some(Value::String(text)), Value::String(more)) if PIECES.contains(&key.as_str()) => {
+                    text.push_str(more)
+                }
+                (_, Value::Null) => {}
+                (_, value) => {
+                    part.insert(key.clone(), value.clone());
+                }
+            }
+        }
+    }
+}
+
+/// More parts than any answer has.
+const MOST_DETAILS: usize = 1_024;
+/// What comes in pieces.
+const PIECES: [&str; 3] = ["text", "summary", "data"];
 
 impl Reader for Chunks {
     fn take(&mut self, data: &str, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), ModelFault> {
@@ -28,10 +74,16 @@ impl Reader for Chunks {
             draft.usage = Some(usage.into());
         }
         for choice in chunk.choices.into_iter().flatten().filter(|c| c.index == 0) {
-            delta(choice.delta.unwrap_or_default(), draft, out)?;
+            let mut part = choice.delta.unwrap_or_default();
+            let pieces = part.reasoning_details.take().filter(|_| self.keeps);
+            pieces.into_iter().flatten().for_each(|piece| self.detail(piece));
+            delta(part, draft, out)?;
             if let Some(reason) = choice.finish_reason {
                 let (finish, wrong) = ended(&reason, draft.is_begun())?;
                 (draft.finish, draft.wrong) = (Some(finish), wrong);
+                for part in self.details.drain(..) {
+                    draft.keep(part, 0);
+                }
             }
         }
         Ok(())
@@ -113,7 +165,8 @@ struct Groq {
 struct Choice<'a> {
     #[serde(default)]
     index: u64,
-    #[serde(borrow)]
+    /// What a whole answer has in its place is a message.
+    #[serde(borrow, alias = "message")]
     delta: Option<Delta<'a>>,
     #[serde(borrow)]
     finish_reason: Option<Text<'a>>,
@@ -127,6 +180,7 @@ struct Delta<'a> {
     reasoning_content: Option<Text<'a>>,
     #[serde(borrow)]
     reasoning: Option<Text<'a>>,
+    reasoning_details: Option<Vec<Value>>,
     #[serde(borrow)]
     refusal: Option<Text<'a>>,
     #[serde(borrow)]
@@ -163,6 +217,7 @@ struct WireUsage {
 #[derive(Deserialize)]
 struct InputDetails {
     cached_tokens: Option<u64>,
+    cache_write_tokens: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -172,11 +227,13 @@ struct OutputDetails {
 
 impl From<WireUsage> for Usage {
     fn from(wire: WireUsage) -> Self {
-        let cached =
-            wire.prompt_tokens_details.and_then(|d| d.cached_tokens).or(wire.prompt_cache_hit_tokens);
+        let (cached, written) =
+            wire.prompt_tokens_details.map_or((None, None), |d| (d.cached_tokens, d.cache_write_tokens));
+        let cached = cached.or(wire.prompt_cache_hit_tokens);
         Self {
             input_tokens: wire.prompt_tokens.unwrap_or(0),
             cached_tokens: cached.unwrap_or(0),
+            cache_write_tokens: written.unwrap_or(0),
             output_tokens: wire.completion_tokens.unwrap_or(0),
             reasoning_tokens: wire.completion_tokens_details.and_then(|d| d.reasoning_tokens).unwrap_or(0),
         }

@@ -13,9 +13,9 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 
-use super::dialect::Dialect;
+use super::dialect::{Dialect, Effort, Returns};
 use crate::wire::{
-    Facts, Names, ToolList,
+    Facts, Names, ToolList, items,
     parameters::{effort, further},
     text::{Arguments, Parameters, json_only, room},
 };
@@ -45,7 +45,7 @@ impl Serialize for Body<'_> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("model", &self.model.model)?;
         map.serialize_entry("stream", &true)?;
-        if self.dialect.asks_for_usage() {
+        if self.dialect.asks_for_usage {
             map.serialize_entry("stream_options", &StreamOptions { include_usage: true })?;
         }
         // Before the messages: what stays the same from step to step is what a provider can cache.
@@ -53,7 +53,7 @@ impl Serialize for Body<'_> {
             map.serialize_entry("tools", tools)?;
         }
         map.serialize_entry("messages", &Messages(self))?;
-        map.serialize_entry(self.dialect.max_tokens(), &request.max_output_tokens)?;
+        map.serialize_entry(self.dialect.max_tokens, &request.max_output_tokens)?;
         if let Some(temperature) = parameters.temperature {
             map.serialize_entry("temperature", &temperature)?;
         }
@@ -61,10 +61,15 @@ impl Serialize for Body<'_> {
             map.serialize_entry("top_p", &top_p)?;
         }
         if let Some(seed) = parameters.seed {
-            map.serialize_entry(self.dialect.seed(), &seed)?;
+            map.serialize_entry(self.dialect.seed, &seed)?;
         }
         if let Some(effort) = effort(self.model, parameters) {
-            map.serialize_entry("reasoning_effort", effort)?;
+            match self.dialect.effort {
+                Effort::Word => map.serialize_entry(effort_key(self.dialect), effort)?,
+                Effort::Object => {
+                    map.serialize_entry(effort_key(self.dialect), &json!({"effort": effort}))?
+                }
+            }
         }
         if !parameters.stop.is_empty() {
             map.serialize_entry("stop", &parameters.stop)?;
@@ -88,7 +93,7 @@ struct StreamOptions {
 /// Not strict: strictness forbids schemas that agents use, and the loop checks the answer anyway.
 fn response_format(output: &OutputSpec, dialect: Dialect) -> Option<Value> {
     match (&output.format, &output.schema) {
-        (Format::Json, Some(schema)) if dialect.json_schema() => Some(json!({
+        (Format::Json, Some(schema)) if dialect.json_schema => Some(json!({
             "type": "json_schema",
             "json_schema": {"name": "answer", "schema": schema, "strict": false},
         })),
@@ -107,12 +112,18 @@ impl Serialize for Messages<'_> {
             list.serialize_element(&Entry::System { content: &request.system })?;
         }
         // A JSON answer without a schema is refused where nothing in the messages speaks of JSON.
-        let in_words = |output: &&OutputSpec| output.schema.is_none() || !dialect.json_schema();
+        let in_words = |output: &&OutputSpec| output.schema.is_none() || !dialect.json_schema;
         if let Some(content) = &json_only(request.output.as_deref().filter(in_words)) {
             list.serialize_element(&Entry::System { content })?;
         }
+        let mut before: Option<&Message> = None;
         for message in request.messages.iter() {
-            list.serialize_element(&entry(message, *dialect, &tools.names))?;
+            let after_tool = matches!(before, Some(Message::Tool { .. }));
+            if after_tool && !dialect.user_after_tool && matches!(**message, Message::User { .. }) {
+                list.serialize_element(&Entry::words(IN_BETWEEN))?;
+            }
+            list.serialize_element(&self.0.entry(message, &tools.names))?;
+            before = Some(message.as_ref());
         }
         list.end()
     }
@@ -132,33 +143,92 @@ enum Entry<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         reasoning_content: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
+        reasoning_details: Option<Details<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         tool_calls: Option<Calls<'a>>,
     },
     Tool {
-        tool_call_id: &'a str,
+        tool_call_id: Cow<'a, str>,
         content: &'a str,
     },
 }
 
-fn entry<'a>(message: &'a Message, dialect: Dialect, names: &'a Names) -> Entry<'a> {
-    match message {
-        Message::User { content } => Entry::User { content },
-        Message::Tool { call_id, content, .. } => Entry::Tool { tool_call_id: call_id, content },
-        Message::Assistant { content, reasoning, tool_calls, .. } => Entry::Assistant {
-            content,
-            reasoning_content: reasoning.as_deref().filter(|_| dialect.returns_reasoning()),
-            tool_calls: (!tool_calls.is_empty()).then_some(Calls(tool_calls, names)),
-        },
+impl<'a> Entry<'a> {
+    /// The model's, without anything beside them.
+    fn words(content: &'a str) -> Self {
+        Self::Assistant { content, reasoning_content: None, reasoning_details: None, tool_calls: None }
     }
 }
 
-struct Calls<'a>(&'a [ToolCallRequest], &'a Names);
+impl<'a> Body<'a> {
+    fn entry(&self, message: &'a Message, names: &'a Names) -> Entry<'a> {
+        let Dialect { returns, short_ids, .. } = self.dialect;
+        match message {
+            Message::User { content } => Entry::User { content },
+            Message::Tool { call_id, content, .. } => {
+                Entry::Tool { tool_call_id: id(call_id, short_ids), content }
+            }
+            Message::Assistant { content, reasoning, tool_calls, .. } => {
+                let details = items::of(message, &self.model.origin);
+                Entry::Assistant {
+                    content,
+                    reasoning_content: reasoning.as_deref().filter(|_| returns == Returns::Text),
+                    reasoning_details: (returns == Returns::Details && !details.is_empty())
+                        .then_some(Details(details)),
+                    tool_calls: (!tool_calls.is_empty()).then_some(Calls {
+                        calls: tool_calls,
+                        names,
+                        short_ids,
+                    }),
+                }
+            }
+        }
+    }
+}
+
+/// Stands between the result of a tool and what the user says next, where these may not follow each other.
+const IN_BETWEEN: &str = "(A message of the user comes in between.)";
+
+/// The id of a call as the server takes it. One that does not fit is replaced by one that follows from it, so that a
+/// call and its result go on to have the same.
+fn id(id: &str, short: bool) -> Cow<'_, str> {
+    const LENGTH: usize = 9;
+    const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+    if !short || (id.len() == LENGTH && id.bytes().all(|byte| byte.is_ascii_alphanumeric())) {
+        return Cow::Borrowed(id);
+    }
+    // FNV-1a: 64 bits, of which nine such digits hold 46. A transcript has far too few calls for two to meet.
+    let mut rest = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    let digits = std::iter::repeat_with(|| {
+        let digit = DIGITS[(rest % 36) as usize];
+        rest /= 36;
+        char::from(digit)
+    });
+    Cow::Owned(digits.take(LENGTH).collect())
+}
+
+/// Parts of reasoning as they came.
+struct Details<'a>(&'a [Value]);
+
+impl Serialize for Details<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(items::Unplaced))
+    }
+}
+
+struct Calls<'a> {
+    calls: &'a [ToolCallRequest],
+    names: &'a Names,
+    short_ids: bool,
+}
 
 impl Serialize for Calls<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct Call<'a> {
-            id: &'a str,
+            id: Cow<'a, str>,
             r#type: &'static str,
             function: Function<'a>,
         }
@@ -167,11 +237,19 @@ impl Serialize for Calls<'_> {
             name: Cow<'a, str>,
             arguments: Arguments<'a>,
         }
-        serializer.collect_seq(self.0.iter().map(|call| Call {
-            id: &call.call_id,
+        serializer.collect_seq(self.calls.iter().map(|call| Call {
+            id: id(&call.call_id, self.short_ids),
             r#type: "function",
-            function: Function { name: self.1.wire(&call.name), arguments: Arguments(&call.arguments) },
+            function: Function { name: self.names.wire(&call.name), arguments: Arguments(&call.arguments) },
         }))
+    }
+}
+
+/// The key of the effort of reasoning.
+pub(super) fn effort_key(dialect: Dialect) -> &'static str {
+    match dialect.effort {
+        Effort::Word => "reasoning_effort",
+        Effort::Object => "reasoning",
     }
 }
 

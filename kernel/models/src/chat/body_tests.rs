@@ -6,19 +6,20 @@ use super::*;
 use crate::{
     chat::{ChatApi, RESERVED},
     samples::{self, body, facts, refused},
+    settings::Endpoint,
 };
 
-const COMMON: ChatApi = ChatApi { dialect: Dialect::Common };
-const OPENAI: ChatApi = ChatApi { dialect: Dialect::OpenAi };
-const MISTRAL: ChatApi = ChatApi { dialect: Dialect::Mistral };
-const DEEPSEEK: ChatApi = ChatApi { dialect: Dialect::DeepSeek };
+fn api(dialect: &str) -> ChatApi {
+    let endpoint = Endpoint { dialect: Some(dialect.to_owned()), ..Endpoint::default() };
+    ChatApi::at(&endpoint, &reqwest::Url::parse("http://127.0.0.1/v1").unwrap()).unwrap()
+}
 
 #[test]
 fn a_transcript_is_written_as_providers_read_it() {
     let request = samples::transcript(None);
     let function = |id: &str, name: &str, arguments: &str| json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}});
     assert_eq!(
-        body(&COMMON, &facts("m"), &request),
+        body(&api("common"), &facts("m"), &request),
         json!({
             "model": "m",
             "stream": true,
@@ -42,7 +43,7 @@ fn a_transcript_is_written_as_providers_read_it() {
             }}],
         })
     );
-    let deepseek = body(&DEEPSEEK, &facts("m"), &request);
+    let deepseek = body(&api("deepseek"), &facts("m"), &request);
     assert_eq!(deepseek.pointer("/messages/2/reasoning_content"), Some(&json!("hm")));
 }
 
@@ -60,7 +61,7 @@ fn every_parameter_reaches_the_provider_under_its_name() {
     let mut request = samples::request(Vec::new(), Vec::new(), parameters);
     request.output =
         Some(Arc::new(OutputSpec { format: Format::Json, schema: Some(json!({"type": "object"})) }));
-    let openai = body(&OPENAI, &facts("m"), &request);
+    let openai = body(&api("openai"), &facts("m"), &request);
     for (key, value) in [
         ("temperature", json!(0.5)),
         ("top_p", json!(0.9)),
@@ -74,10 +75,10 @@ fn every_parameter_reaches_the_provider_under_its_name() {
     }
     assert_eq!(openai.pointer("/response_format/json_schema/schema"), Some(&json!({"type": "object"})));
     assert!(openai.get("tools").is_none());
-    let mistral = body(&MISTRAL, &facts("m"), &request);
+    let mistral = body(&api("mistral"), &facts("m"), &request);
     assert_eq!(mistral.get("random_seed"), Some(&json!(7)));
     assert!(mistral.get("stream_options").is_none(), "{mistral}");
-    let deepseek = body(&DEEPSEEK, &facts("m"), &request);
+    let deepseek = body(&api("deepseek"), &facts("m"), &request);
     assert_eq!(deepseek.pointer("/response_format/type"), Some(&json!("json_object")));
     let words = deepseek.pointer("/messages/1/content").and_then(Value::as_str).unwrap_or_default();
     assert!(words.ends_with(r#"{"type":"object"}"#), "{words}");
@@ -90,19 +91,19 @@ fn what_cannot_be_asked_is_refused_and_not_dropped() {
         ..Default::default()
     };
     for key in RESERVED {
-        assert_ne!(refused(&COMMON, &facts("m"), &extra(key)), "", "{key}");
+        assert_ne!(refused(&api("common"), &facts("m"), &extra(key)), "", "{key}");
     }
     let stops = ModelParameters { stop: vec![String::new(); 5], ..Default::default() };
     let cases = [
-        (OPENAI, ModelParameters { seed: Some(1), ..extra("seed") }, true),
-        (OPENAI, extra("seed"), false),
-        (OPENAI, stops.clone(), true),
-        (COMMON, stops, false),
-        (COMMON, ModelParameters { top_p: Some(f64::NAN), ..Default::default() }, true),
-        (COMMON, ModelParameters { temperature: Some(2.1), ..Default::default() }, true),
+        ("openai", ModelParameters { seed: Some(1), ..extra("seed") }, true),
+        ("openai", extra("seed"), false),
+        ("openai", stops.clone(), true),
+        ("common", stops, false),
+        ("common", ModelParameters { top_p: Some(f64::NAN), ..Default::default() }, true),
+        ("common", ModelParameters { temperature: Some(2.1), ..Default::default() }, true),
     ];
-    for (api, parameters, is_refused) in cases {
-        let text = refused(&api, &facts("m"), &parameters);
+    for (name, parameters, is_refused) in cases {
+        let text = refused(&api(name), &facts("m"), &parameters);
         assert_eq!(!text.is_empty(), is_refused, "{parameters:?}: {text}");
     }
 }
@@ -114,7 +115,7 @@ fn what_the_model_cannot_is_refused_with_the_key_that_says_so() {
     let with = |set: fn(&mut ModelParameters)| {
         let mut parameters = ModelParameters::default();
         set(&mut parameters);
-        refused(&COMMON, &plain, &parameters)
+        refused(&api("common"), &plain, &parameters)
     };
     for (text, part) in [
         (with(|p| p.reasoning = Some(Reasoning::Low)), "`reasoning: true`"),
@@ -126,8 +127,8 @@ fn what_the_model_cannot_is_refused_with_the_key_that_says_so() {
     assert_eq!(with(|p| p.reasoning = Some(Reasoning::None)), "");
     let none = ModelParameters { reasoning: Some(Reasoning::None), ..Default::default() };
     let request = samples::request(Vec::new(), Vec::new(), none);
-    assert!(body(&COMMON, &plain, &request).get("reasoning_effort").is_none());
-    assert_eq!(body(&COMMON, &facts("m"), &request).get("reasoning_effort"), Some(&json!("none")));
+    assert!(body(&api("common"), &plain, &request).get("reasoning_effort").is_none());
+    assert_eq!(body(&api("common"), &facts("m"), &request).get("reasoning_effort"), Some(&json!("none")));
 }
 
 #[test]
@@ -136,7 +137,8 @@ fn words_about_tools_are_left_out_where_there_are_none() {
     let parameters = ModelParameters { extra: extra.into_iter().collect(), ..Default::default() };
     for tools in [vec![], vec![samples::spec("f", json!({}))]] {
         let has = !tools.is_empty();
-        let written = body(&COMMON, &facts("m"), &samples::request(Vec::new(), tools, parameters.clone()));
+        let written =
+            body(&api("common"), &facts("m"), &samples::request(Vec::new(), tools, parameters.clone()));
         for key in ["tool_choice", "parallel_tool_calls"] {
             assert_eq!(written.get(key).is_some(), has, "{written}");
         }
@@ -146,31 +148,17 @@ fn words_about_tools_are_left_out_where_there_are_none() {
 #[test]
 fn efforts_that_a_model_refuses_are_refused_before_it_is_asked() {
     use Reasoning::{High, Low, Medium, None};
-    let refuses = |api: &ChatApi, model: &str, reasoning| {
-        let parameters = ModelParameters { reasoning: Some(reasoning), ..Default::default() };
-        let text = refused(api, &facts(model), &parameters);
-        assert!(text.is_empty() || text.contains("`reasoning"), "{text}");
-        !text.is_empty()
-    };
-    for (model, efforts) in [
-        ("gpt-5", &[None][..]),
-        ("gpt-5-mini-2025-08-07", &[None]),
-        ("gpt-5-pro", &[None, Low, Medium]),
-        ("o1", &[None]),
-        ("o3-mini", &[None]),
-        ("o4-mini", &[None]),
-        ("gpt-5.1", &[]),
-        ("gpt-5.1-codex", &[]),
-        ("gpt-5-chat-latest", &[]),
-        ("o30", &[]),
-    ] {
+    let takes =
+        |efforts: &[Reasoning]| Facts { efforts: Some(efforts.iter().copied().collect()), ..facts("m") };
+    for efforts in [&[None, Low, Medium, High][..], &[Low, Medium, High], &[High], &[Low, High]] {
         for reasoning in [None, Low, Medium, High] {
-            assert_eq!(
-                refuses(&OPENAI, model, reasoning),
-                efforts.contains(&reasoning),
-                "{model} {reasoning:?}"
-            );
-            assert!(!refuses(&COMMON, model, reasoning), "{model}");
+            let parameters = ModelParameters { reasoning: Some(reasoning), ..Default::default() };
+            let text = refused(&api("openai"), &takes(efforts), &parameters);
+            assert_eq!(text.is_empty(), efforts.contains(&reasoning), "{efforts:?} {reasoning:?}: {text}");
+            assert_eq!(refused(&api("openai"), &facts("m"), &parameters), "", "nobody knows better");
         }
     }
+    let medium = ModelParameters { reasoning: Some(Medium), ..Default::default() };
+    let text = refused(&api("openai"), &takes(&[Low, High]), &medium);
+    assert!(text.starts_with("`reasoning: medium`: the model takes `low` or `high` alone"), "{text}");
 }

@@ -1,95 +1,150 @@
-//! Where servers that speak Chat Completions part ways, by the host that is asked.
+//! Where servers that speak Chat Completions part ways: a row a dialect, chosen by name or by the host that is asked.
 //!
-//! A server that nobody knows gets the form that most of them read.
+//! A server that nobody knows gets the form that most of them read. What a row says is from its server's documents and
+//! from what was reported of it, as `docs/reference/models.md` tells with the day; each has a case in the tests.
 
 use reqwest::Url;
 
+use crate::settings::Endpoint;
+
 /// A way of speaking Chat Completions.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Dialect {
-    /// OpenAI itself and Azure: the newer names.
-    OpenAi,
-    /// Mistral: its own name for the seed, no fields that it does not know.
-    Mistral,
-    /// DeepSeek and Moonshot: the reasoning of a tool call goes back with it, and JSON has no schema.
-    DeepSeek,
-    /// Ollama, llama.cpp, vLLM, LM Studio, OpenRouter, Groq and the rest.
-    #[default]
-    Common,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Dialect {
+    /// Its name in configuration.
+    pub(crate) name: &'static str,
+    /// Hosts that speak it; those below them, too.
+    hosts: &'static [&'static str],
+    /// The key of the bound on output tokens.
+    pub(crate) max_tokens: &'static str,
+    /// The key of the seed.
+    pub(crate) seed: &'static str,
+    /// Whether the count of tokens has to be asked for. Where not, it is refused to be asked.
+    pub(crate) asks_for_usage: bool,
+    /// Whether a JSON answer can be bound to a schema.
+    pub(crate) json_schema: bool,
+    /// The most stop texts, where that is known.
+    pub(crate) max_stops: usize,
+    /// How the effort of reasoning is said.
+    pub(crate) effort: Effort,
+    /// What of the model's reasoning goes back as part of its answer.
+    pub(crate) returns: Returns,
+    /// Whether ids of calls have to be nine letters or digits.
+    pub(crate) short_ids: bool,
+    /// Whether the user may speak after the result of a tool.
+    pub(crate) user_after_tool: bool,
+}
+
+/// How the effort of reasoning is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// `reasoning_effort: high`.
+    Word,
+    /// `reasoning: {effort: high}`.
+    Object,
+}
+
+/// What of a model's reasoning goes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Returns {
+    Nothing,
+    /// Its text, as `reasoning_content`.
+    Text,
+    /// Its parts as they came, as `reasoning_details`.
+    Details,
+}
+
+/// What most servers read: LM Studio, and the rest.
+const COMMON: Dialect = Dialect {
+    name: "common",
+    hosts: &[],
+    max_tokens: "max_tokens",
+    seed: "seed",
+    asks_for_usage: true,
+    json_schema: true,
+    max_stops: usize::MAX,
+    effort: Effort::Word,
+    returns: Returns::Nothing,
+    short_ids: false,
+    user_after_tool: true,
+};
+
+/// All of them; the first is that of a server that nobody knows.
+const TABLE: &[Dialect] = &[
+    COMMON,
+    Dialect {
+        name: "openai",
+        hosts: &["openai.com", "openai.azure.com"],
+        // `max_tokens` is refused for models that reason.
+        max_tokens: "max_completion_tokens",
+        max_stops: 4,
+        ..COMMON
+    },
+    Dialect {
+        name: "mistral",
+        hosts: &["mistral.ai"],
+        seed: "random_seed",
+        asks_for_usage: false,
+        short_ids: true,
+        user_after_tool: false,
+        ..COMMON
+    },
+    Dialect {
+        name: "deepseek",
+        hosts: &["deepseek.com"],
+        json_schema: false,
+        max_stops: 16,
+        returns: Returns::Text,
+        ..COMMON
+    },
+    Dialect {
+        name: "moonshot",
+        hosts: &["moonshot.ai", "moonshot.cn"],
+        json_schema: false,
+        max_stops: 5,
+        returns: Returns::Text,
+        ..COMMON
+    },
+    Dialect {
+        name: "openrouter",
+        hosts: &["openrouter.ai"],
+        effort: Effort::Object,
+        returns: Returns::Details,
+        ..COMMON
+    },
+    Dialect {
+        name: "groq",
+        hosts: &["groq.com"],
+        max_tokens: "max_completion_tokens",
+        max_stops: 4,
+        ..COMMON
+    },
+    Dialect { name: "xai", hosts: &["x.ai"], max_tokens: "max_completion_tokens", max_stops: 4, ..COMMON },
+    Dialect { name: "ollama", hosts: &["ollama.com"], ..COMMON },
+    Dialect { name: "vllm", hosts: &[], returns: Returns::Text, ..COMMON },
+    Dialect { name: "llama_cpp", hosts: &[], returns: Returns::Text, ..COMMON },
+];
+
+impl Default for Dialect {
+    fn default() -> Self {
+        COMMON
+    }
 }
 
 impl Dialect {
-    pub(crate) fn of(url: &Url) -> Self {
+    /// That of a server: by its name where one is given, else by the host.
+    pub(crate) fn of(endpoint: &Endpoint, url: &Url) -> Result<Self, String> {
+        if let Some(name) = &endpoint.dialect {
+            let names: Vec<_> = TABLE.iter().map(|row| row.name).collect();
+            let row = TABLE.iter().find(|row| row.name == name);
+            return row.copied().ok_or_else(|| format!("dialect `{name}` is none of {}", names.join(", ")));
+        }
         let host = url.host_str().unwrap_or_default();
-        let ends = |names: &[&str]| {
-            names.iter().any(|n| host == *n || host.strip_suffix(n).is_some_and(|rest| rest.ends_with('.')))
-        };
-        if ends(&["openai.com", "openai.azure.com"]) {
-            Self::OpenAi
-        } else if ends(&["mistral.ai"]) {
-            Self::Mistral
-        } else if ends(&["deepseek.com", "moonshot.ai", "moonshot.cn"]) {
-            Self::DeepSeek
-        } else {
-            Self::Common
-        }
-    }
-
-    /// OpenAI refuses `max_tokens` for models that reason; the others know nothing else.
-    pub(crate) fn max_tokens(self) -> &'static str {
-        match self {
-            Self::OpenAi => "max_completion_tokens",
-            _ => "max_tokens",
-        }
-    }
-
-    pub(crate) fn seed(self) -> &'static str {
-        match self {
-            Self::Mistral => "random_seed",
-            _ => "seed",
-        }
-    }
-
-    /// Whether the count of tokens has to be asked for. Mistral counts unasked, and refuses to be asked.
-    pub(crate) fn asks_for_usage(self) -> bool {
-        self != Self::Mistral
-    }
-
-    /// Whether the model's reasoning is sent back as part of its answer.
-    pub(crate) fn returns_reasoning(self) -> bool {
-        self == Self::DeepSeek
-    }
-
-    /// Whether a JSON answer can be bound to a schema.
-    pub(crate) fn json_schema(self) -> bool {
-        self != Self::DeepSeek
-    }
-
-    /// The most stop texts, where that is known.
-    pub(crate) fn max_stops(self) -> usize {
-        match self {
-            Self::OpenAi => 4,
-            Self::DeepSeek => 16,
-            Self::Mistral | Self::Common => usize::MAX,
-        }
+        let is =
+            |name: &&str| host == *name || host.strip_suffix(*name).is_some_and(|rest| rest.ends_with('.'));
+        Ok(TABLE.iter().find(|row| row.hosts.iter().any(is)).copied().unwrap_or(COMMON))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_host_decides_and_not_a_name_that_resembles_it() {
-        for (url, dialect) in [
-            ("https://api.openai.com/v1", Dialect::OpenAi),
-            ("https://me.openai.azure.com/openai/v1", Dialect::OpenAi),
-            ("https://api.mistral.ai/v1", Dialect::Mistral),
-            ("https://api.deepseek.com", Dialect::DeepSeek),
-            ("https://notopenai.com/v1", Dialect::Common),
-            ("http://127.0.0.1:11434/v1", Dialect::Common),
-        ] {
-            assert_eq!(Url::parse(url).map(|u| Dialect::of(&u)), Ok(dialect), "{url}");
-        }
-    }
-}
+#[path = "dialect_tests.rs"]
+mod tests;

@@ -13,11 +13,14 @@ mod answer;
 use std::sync::Arc;
 
 use drupe_agent::ModelRequest;
-use drupe_extension_api::{ModelParameters, ToolSpec};
+use drupe_extension_api::ToolSpec;
 use reqwest::Url;
 use serde_json::value::RawValue;
 
-use crate::wire::{Api, Facts, Names, Reader, Takes, ToolList, parameters::refused_effort};
+use crate::{
+    settings::Endpoint,
+    wire::{Api, Facts, Names, Reader, Takes, ToolList},
+};
 use dialect::Dialect;
 
 /// Keys that are always set, and that no `extra` may.
@@ -30,8 +33,8 @@ pub(crate) struct ChatApi {
 }
 
 impl ChatApi {
-    pub(crate) fn at(base: &Url) -> Self {
-        Self { dialect: Dialect::of(base) }
+    pub(crate) fn at(endpoint: &Endpoint, base: &Url) -> Result<Self, String> {
+        Ok(Self { dialect: Dialect::of(endpoint, base)? })
     }
 }
 
@@ -52,18 +55,11 @@ impl Api for ChatApi {
         Takes {
             api: "Chat Completions",
             temperature: 0.0..=2.0,
-            seed: Some(self.dialect.seed()),
-            stop: Some(("stop", self.dialect.max_stops())),
-            reasoning: "reasoning_effort",
+            seed: Some(self.dialect.seed),
+            stop: Some(("stop", self.dialect.max_stops)),
+            reasoning: body::effort_key(self.dialect),
             sampling: ["temperature", "top_p"],
             reserved: RESERVED,
-        }
-    }
-
-    fn check(&self, model: &Facts, parameters: &ModelParameters) -> Result<(), String> {
-        match self.dialect {
-            Dialect::OpenAi => refused_effort(&model.model, parameters.reasoning),
-            _ => Ok(()),
         }
     }
 
@@ -76,6 +72,6 @@ impl Api for ChatApi {
     }
 
     fn reader(&self) -> Box<dyn Reader> {
-        Box::new(answer::Chunks)
+        Box::new(answer::Chunks::new(self.dialect))
     }
 }

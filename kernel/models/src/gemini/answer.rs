@@ -200,6 +200,7 @@ impl From<&WireUsage> for Usage {
             cached_tokens: wire.cached_content_token_count.unwrap_or(0),
             output_tokens: wire.candidates_token_count.unwrap_or(0).saturating_add(reasoning),
             reasoning_tokens: reasoning,
+            ..Self::default()
         }
     }
 }

@@ -10,11 +10,14 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 
-use super::content::Contents;
-use crate::wire::{
-    Facts, Names, ToolList,
-    parameters::further,
-    text::{Parameters, json_only, room},
+use super::{LEAST_ANSWER, content::Contents};
+use crate::{
+    settings,
+    wire::{
+        Facts, Names, ToolList,
+        parameters::further,
+        text::{Parameters, json_only, room},
+    },
 };
 
 pub(super) fn write(model: &Facts, request: &ModelRequest, tools: &ToolList) -> serde_json::Result<Vec<u8>> {
@@ -96,7 +99,8 @@ impl Serialize for Config<'_> {
         if !parameters.stop.is_empty() {
             map.serialize_entry("stopSequences", &parameters.stop)?;
         }
-        if let Some(thinking) = parameters.reasoning.and_then(|reasoning| thinking(model, reasoning)) {
+        if let Some(thinking) = parameters.reasoning.and_then(|reasoning| thinking(model, request, reasoning))
+        {
             map.serialize_entry("thinkingConfig", &thinking)?;
         }
         let further = parameters.extra.get("generationConfig").and_then(Value::as_object);
@@ -124,17 +128,19 @@ struct Thinking {
     thinking_budget: Option<u32>,
 }
 
-/// Up to the second generation thinking is measured in tokens, from the third on it has levels.
-fn thinking(model: &Facts, reasoning: Reasoning) -> Option<Thinking> {
+/// What a model is told by tokens is told out of those for the answer: thoughts count against them.
+fn thinking(model: &Facts, request: &ModelRequest, reasoning: Reasoning) -> Option<Thinking> {
     if model.reasoning == Some(false) {
         return None;
     }
-    let (level, budget) = match reasoning {
+    let (level, wanted) = match reasoning {
         Reasoning::None => ("minimal", 0),
         Reasoning::Low => ("low", 2_048),
         Reasoning::Medium => ("medium", 8_192),
         Reasoning::High => ("high", 24_576),
     };
+    let most = request.max_output_tokens;
+    let budget = wanted.min(most.saturating_sub(LEAST_ANSWER).max(most / 2));
     let levels = has_levels(model);
     Some(Thinking {
         include_thoughts: reasoning != Reasoning::None,
@@ -143,23 +149,13 @@ fn thinking(model: &Facts, reasoning: Reasoning) -> Option<Thinking> {
     })
 }
 
-fn short(model: &Facts) -> &str {
-    model.model.rsplit('/').next().unwrap_or_default()
-}
-
+/// Up to the second generation thinking is measured in tokens, from the third on it has levels.
 pub(super) fn has_levels(model: &Facts) -> bool {
-    short(model).starts_with("gemini-3")
-}
-
-/// The first of the third generation knows no level in between.
-pub(super) fn has_two_levels(model: &Facts) -> bool {
-    short(model).starts_with("gemini-3-pro")
-}
-
-/// The large models cannot be told not to.
-pub(super) fn always_thinks(model: &Facts) -> bool {
-    let name = short(model);
-    (name.starts_with("gemini-2.5") || name.starts_with("gemini-3")) && name.contains("pro")
+    let short = model.model.rsplit('/').next().unwrap_or_default();
+    match model.thinking {
+        Some(how) => how == settings::Thinking::Level,
+        None => !["gemini-1", "gemini-2"].iter().any(|old| short.starts_with(old)),
+    }
 }
 
 pub(super) fn tools(specs: &[Arc<ToolSpec>], names: &Names) -> serde_json::Result<Box<RawValue>> {

@@ -43,7 +43,7 @@ fn a_transcript_is_written_as_providers_read_it() {
         })
     );
     let others = samples::transcript(Some(("kind:p/other", items)));
-    assert!(!body(&GeminiApi, &facts("m"), &others).to_string().contains("thoughtSignature"));
+    assert!(!body(&GeminiApi, &facts("gemini-2.5-flash"), &others).to_string().contains("thoughtSignature"));
     let third = body(&GeminiApi, &facts("gemini-3-pro"), &others);
     let stand_in = third.pointer("/contents/1/parts/1/thoughtSignature").and_then(Value::as_str);
     assert_eq!(stand_in, Some("skip_thought_signature_validator"));
@@ -64,6 +64,7 @@ fn every_parameter_reaches_the_provider_under_its_name() {
     };
     assert_eq!(refused(&GeminiApi, &facts("gemini-2.5-flash"), &parameters), "");
     let mut request = samples::request(Vec::new(), Vec::new(), parameters);
+    request.max_output_tokens = 64_000;
     request.output =
         Some(Arc::new(OutputSpec { format: Format::Json, schema: Some(json!({"type": "object"})) }));
     let written = body(&GeminiApi, &facts("gemini-2.5-flash"), &request);
@@ -74,7 +75,7 @@ fn every_parameter_reaches_the_provider_under_its_name() {
         ("/generationConfig/topP", json!(0.9)),
         ("/generationConfig/seed", json!(7)),
         ("/generationConfig/stopSequences", json!(["END"])),
-        ("/generationConfig/maxOutputTokens", json!(100)),
+        ("/generationConfig/maxOutputTokens", json!(64_000)),
         ("/generationConfig/thinkingConfig", json!({"includeThoughts": true, "thinkingBudget": 24_576})),
         ("/generationConfig/responseMimeType", json!("application/json")),
         ("/generationConfig/responseJsonSchema", json!({"type": "object"})),
@@ -98,16 +99,15 @@ fn what_cannot_be_asked_is_refused_and_not_dropped() {
         extra: [("generationConfig".to_owned(), value)].into_iter().collect(),
         ..Default::default()
     };
-    let (reasoning, medium) = (Some(Reasoning::None), Some(Reasoning::Medium));
+    let little = ModelParameters {
+        max_output_tokens: Some(1_500),
+        reasoning: Some(Reasoning::Low),
+        ..Default::default()
+    };
     for (model, parameters, part) in [
         ("m", ModelParameters { seed: Some(u64::MAX), ..Default::default() }, "`seed` must be"),
         ("m", ModelParameters { stop: vec![String::new(); 6], ..Default::default() }, "at most 5"),
-        ("gemini-2.5-pro", ModelParameters { reasoning, ..Default::default() }, "always reasons"),
-        (
-            "gemini-3-pro-preview",
-            ModelParameters { reasoning: medium, ..Default::default() },
-            "`low` and `high`",
-        ),
+        ("gemini-2.5-pro", little.clone(), "1536 or more"),
         ("m", config(json!({"maxOutputTokens": 1})), "`maxOutputTokens`, which has"),
         ("m", config(json!(1)), "must be an object"),
         ("m", ModelParameters { seed: Some(1), ..config(json!({"seed": 1})) }, "`seed`, which has"),
@@ -118,6 +118,42 @@ fn what_cannot_be_asked_is_refused_and_not_dropped() {
         assert!(text.contains(part), "{model}: {text}");
     }
     assert_eq!(refused(&GeminiApi, &facts("m"), &config(json!({"thinkingConfig": {}}))), "");
-    let medium = ModelParameters { reasoning: medium, ..Default::default() };
-    assert_eq!(refused(&GeminiApi, &facts("gemini-3-flash"), &medium), "");
+    assert_eq!(refused(&GeminiApi, &facts("gemini-3-flash"), &little), "");
+}
+
+#[test]
+fn thoughts_that_are_told_by_tokens_leave_room_for_the_answer() {
+    let budget = |reasoning, tokens: u32| {
+        let parameters = ModelParameters { reasoning: Some(reasoning), ..Default::default() };
+        let mut request = samples::request(Vec::new(), Vec::new(), parameters);
+        request.max_output_tokens = tokens;
+        let written = body(&GeminiApi, &facts("gemini-2.5-flash"), &request);
+        written.pointer("/generationConfig/thinkingConfig/thinkingBudget").and_then(Value::as_u64)
+    };
+    for (reasoning, tokens, expected) in [
+        (Reasoning::None, 64_000, 0),
+        (Reasoning::Low, 64_000, 2_048),
+        (Reasoning::High, 64_000, 24_576),
+        (Reasoning::High, 2_000, 1_000),
+        (Reasoning::High, 4_096, 3_072),
+        (Reasoning::Low, 600, 300),
+    ] {
+        assert_eq!(budget(reasoning, tokens), Some(expected), "{reasoning:?} {tokens}");
+    }
+}
+
+#[test]
+fn what_is_said_of_a_model_decides_whether_it_has_levels_and_else_its_generation() {
+    use crate::settings::Thinking;
+    for (model, thinking, levels) in [
+        ("gemini-2.5-flash", None, false),
+        ("gemini-3.8-flash", None, true),
+        ("gemini-4-argon", None, true),
+        ("models/gemini-2.5-pro", None, false),
+        ("gemini-2.5-flash", Some(Thinking::Level), true),
+        ("gemini-4-argon", Some(Thinking::Budget), false),
+    ] {
+        let facts = Facts { thinking, ..facts(model) };
+        assert_eq!(has_levels(&facts), levels, "{model} {thinking:?}");
+    }
 }

@@ -17,6 +17,11 @@ use crate::wire::{Api, Facts, Names, Reader, Takes, ToolList};
 const RESERVED: &[&str] =
     &["contents", "systemInstruction", "system_instruction", "tools", "generation_config"];
 
+/// The least budget for thoughts that all its models take.
+const LEAST_THINKING: u32 = 512;
+/// What an answer needs beside its thoughts.
+const LEAST_ANSWER: u32 = 1_024;
+
 pub(crate) struct GeminiApi;
 
 impl Api for GeminiApi {
@@ -32,6 +37,10 @@ impl Api for GeminiApi {
     fn path(&self, model: &str) -> (String, Option<&'static str>) {
         let folder = if model.contains('/') { "" } else { "models/" };
         (format!("/{folder}{model}:streamGenerateContent"), Some("alt=sse"))
+    }
+
+    fn list(&self) -> (&'static str, Option<&'static str>) {
+        ("/models", Some("pageSize=1000"))
     }
 
     fn takes(&self, _: &Facts) -> Takes {
@@ -59,11 +68,13 @@ impl Api for GeminiApi {
         if parameters.seed.is_some_and(|seed| i32::try_from(seed).is_err()) {
             return Err(format!("`seed` must be no more than {} for the Gemini API", i32::MAX));
         }
-        if parameters.reasoning == Some(Reasoning::None) && body::always_thinks(model) {
-            return Err("`reasoning: none`: the model always reasons: use `low`, or another model".to_owned());
-        }
-        if parameters.reasoning == Some(Reasoning::Medium) && body::has_two_levels(model) {
-            return Err("`reasoning: medium`: the model takes `low` and `high` alone".to_owned());
+        let room = parameters.max_output_tokens.unwrap_or(u32::MAX).min(model.max_output_tokens);
+        let reasons = parameters.reasoning.is_some_and(|r| r != Reasoning::None);
+        if reasons && !body::has_levels(model) && room < LEAST_THINKING + LEAST_ANSWER {
+            return Err(format!(
+                "`reasoning` needs `max_output_tokens` of {} or more, which thoughts are a part of, and there are {room}",
+                LEAST_THINKING + LEAST_ANSWER
+            ));
         }
         match parameters.extra.get("generationConfig") {
             Some(value) if !value.is_object() => Err("`extra.generationConfig` must be an object".to_owned()),

@@ -123,18 +123,22 @@ impl Events {
     }
 }
 
-/// Later counts complete earlier ones. What goes into the provider's cache counts as any other input.
+/// Later counts complete earlier ones. What goes into the provider's cache is input that has a price of its own.
 fn count(draft: &mut Draft, wire: Option<WireUsage>) {
     let Some(wire) = wire else { return };
     let before = draft.usage.unwrap_or_default();
     let cached = wire.cache_read_input_tokens.unwrap_or(before.cached_tokens);
-    let written = wire.cache_creation_input_tokens.unwrap_or(0);
+    let written = wire.cache_creation_input_tokens.unwrap_or(before.cache_write_tokens);
     let input = wire.input_tokens.map(|fresh| fresh.saturating_add(written).saturating_add(cached));
     draft.usage = Some(Usage {
         input_tokens: input.unwrap_or(before.input_tokens),
         cached_tokens: cached,
+        cache_write_tokens: written,
         output_tokens: wire.output_tokens.unwrap_or(before.output_tokens),
-        reasoning_tokens: 0,
+        reasoning_tokens: wire
+            .output_tokens_details
+            .and_then(|d| d.thinking_tokens)
+            .unwrap_or(before.reasoning_tokens),
     });
 }
 
@@ -233,6 +237,12 @@ struct WireUsage {
     cache_creation_input_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
     output_tokens: Option<u64>,
+    output_tokens_details: Option<OutputDetails>,
+}
+
+#[derive(Deserialize)]
+struct OutputDetails {
+    thinking_tokens: Option<u64>,
 }
 
 #[cfg(test)]

@@ -1,9 +1,16 @@
 //! Answers put together from events; the plain ones are among the fixtures.
 
-use crate::{messages::MessagesApi, samples};
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use crate::{
+    messages::MessagesApi,
+    samples,
+    settings::Endpoint,
+    wire::{Api, Draft},
+};
 
 fn check(events: &[&str]) -> Result<String, String> {
-    samples::read(&MessagesApi, events)
+    samples::read(&MessagesApi::at(&Endpoint::default()), events)
 }
 
 const TEXT: &str = r#"{"type":"content_block_start","index":9,"content_block":{"type":"text","text":"a"}}"#;
@@ -66,9 +73,14 @@ fn what_is_no_answer_is_a_fault() {
 fn input_counts_what_is_written_to_the_cache_and_what_is_read_from_it() {
     let start = r#"{"type":"message_start","message":{"usage":{"input_tokens":4,"cache_creation_input_tokens":2,"cache_read_input_tokens":1,"output_tokens":1}}}"#;
     let end = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":9}}"#;
-    assert_eq!(samples::usage(&MessagesApi, &[start, end]), Some([7, 1, 9, 0]));
-    assert_eq!(samples::usage(&MessagesApi, &[start]), Some([7, 1, 1, 0]));
+    assert_eq!(samples::usage(&MessagesApi::at(&Endpoint::default()), &[start, end]), Some([7, 1, 9, 0]));
+    assert_eq!(samples::usage(&MessagesApi::at(&Endpoint::default()), &[start]), Some([7, 1, 1, 0]));
     let most = u64::MAX.to_string();
     let absurd = start.replace(":4", &format!(":{most}")).replace(":2", &format!(":{most}"));
-    assert_eq!(samples::usage(&MessagesApi, &[&absurd]), Some([u64::MAX, 1, 1, 0]));
+    assert_eq!(samples::usage(&MessagesApi::at(&Endpoint::default()), &[&absurd]), Some([u64::MAX, 1, 1, 0]));
+    let (mut reader, mut draft) = (MessagesApi::at(&Endpoint::default()).reader(), Draft::default());
+    for event in [start, end] {
+        reader.take(event, &mut draft, &mut Vec::new()).unwrap();
+    }
+    assert_eq!(draft.usage.map(|usage| usage.cache_write_tokens), Some(2));
 }

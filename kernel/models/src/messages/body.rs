@@ -3,15 +3,18 @@
 use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use drupe_agent::ModelRequest;
-use drupe_extension_api::{Message, Reasoning, ToolSpec};
+use drupe_extension_api::{Message, ModelParameters, Reasoning, ToolSpec};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::{LEAST_ANSWER, LEAST_THINKING, content::Messages};
-use crate::wire::{
-    Facts, Names, ToolList, items,
-    parameters::further,
-    text::{Parameters, json_only, room},
+use crate::{
+    settings::Thinking as How,
+    wire::{
+        Facts, Names, ToolList, items,
+        parameters::further,
+        text::{Parameters, json_only, room},
+    },
 };
 
 pub(super) fn write(model: &Facts, request: &ModelRequest, tools: &ToolList) -> serde_json::Result<Vec<u8>> {
@@ -71,8 +74,11 @@ impl Serialize for Body<'_> {
         if !parameters.stop.is_empty() {
             map.serialize_entry("stop_sequences", &parameters.stop)?;
         }
-        if let Some(budget_tokens) = thinking(self.model, request) {
-            map.serialize_entry("thinking", &Thinking { r#type: "enabled", budget_tokens })?;
+        if let Some(thinking) = thinking(self.model, request) {
+            map.serialize_entry("thinking", &thinking)?;
+        }
+        if let Some(effort) = effort(self.model, parameters).filter(|_| is_adaptive(self.model)) {
+            map.serialize_entry("output_config", &OutputConfig { effort })?;
         }
         for (key, value) in further(parameters, self.tools.json.is_some()) {
             map.serialize_entry(key, value)?;
@@ -117,29 +123,66 @@ struct System<'a> {
     cache_control: Option<Cached>,
 }
 
+/// How a model is told to think. What it thinks is sent in summary: newer models send none of it unless they are asked.
 #[derive(Serialize)]
-struct Thinking {
-    r#type: &'static str,
-    budget_tokens: u32,
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Thinking {
+    Adaptive { display: &'static str },
+    BetweenTools,
+    Disabled,
+    Enabled { budget_tokens: u32 },
+}
+
+#[derive(Serialize)]
+struct OutputConfig {
+    effort: &'static str,
+}
+
+/// Whether the model decides by itself how much to think, within an effort: so do all but the older ones.
+pub(super) fn is_adaptive(model: &Facts) -> bool {
+    model.thinking.is_none_or(|how| matches!(how, How::Adaptive { .. }))
+}
+
+/// None where the model is to think as much as it does unasked.
+fn thinking(model: &Facts, request: &ModelRequest) -> Option<Thinking> {
+    let reasoning = request.parameters.reasoning.filter(|_| model.reasoning != Some(false))?;
+    match model.thinking {
+        Some(How::Budget) => budget(model, request, reasoning),
+        Some(How::Adaptive { between_tools: true }) if reasoning == Reasoning::None => {
+            Some(Thinking::BetweenTools)
+        }
+        _ if reasoning == Reasoning::None => Some(Thinking::Disabled),
+        _ => Some(Thinking::Adaptive { display: "summarized" }),
+    }
+}
+
+/// The effort within which the model thinks.
+fn effort(model: &Facts, parameters: &ModelParameters) -> Option<&'static str> {
+    match parameters.reasoning.filter(|_| model.reasoning != Some(false))? {
+        Reasoning::None => None,
+        Reasoning::Low => Some("low"),
+        Reasoning::Medium => Some("medium"),
+        Reasoning::High => Some("high"),
+    }
 }
 
 /// Tokens for thinking, out of those for the answer. None where too few are left, and none in the middle of a turn
 /// that began without: the API takes no thinking then.
-fn thinking(model: &Facts, request: &ModelRequest) -> Option<u32> {
-    let wanted = match request.parameters.reasoning? {
+fn budget(model: &Facts, request: &ModelRequest, reasoning: Reasoning) -> Option<Thinking> {
+    let wanted = match reasoning {
         Reasoning::None => return None,
         Reasoning::Low => 2_048,
         Reasoning::Medium => 8_192,
         Reasoning::High => 24_576,
     };
-    let budget = request.max_output_tokens.saturating_sub(LEAST_ANSWER).min(wanted);
+    let budget_tokens = request.max_output_tokens.saturating_sub(LEAST_ANSWER).min(wanted);
     let own = |message: &Arc<Message>| matches!(**message, Message::User { .. });
     let turn =
         request.messages.iter().rposition(own).map_or(&request.messages[..], |at| &request.messages[at..]);
     let first = turn.iter().find(|message| matches!(***message, Message::Assistant { .. }));
     let goes_on =
         first.is_none_or(|answer| items::before(items::of(answer, &model.origin), 0).next().is_some());
-    (goes_on && budget >= LEAST_THINKING).then_some(budget)
+    (goes_on && budget_tokens >= LEAST_THINKING).then_some(Thinking::Enabled { budget_tokens })
 }
 
 pub(super) fn tools(specs: &[Arc<ToolSpec>], names: &Names) -> serde_json::Result<Box<RawValue>> {

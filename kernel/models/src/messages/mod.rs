@@ -15,7 +15,10 @@ use drupe_agent::ModelRequest;
 use drupe_extension_api::{ModelParameters, Reasoning, ToolSpec};
 use serde_json::value::RawValue;
 
-use crate::wire::{Api, Facts, Names, Reader, Takes, ToolList};
+use crate::{
+    settings::Endpoint,
+    wire::{Api, Facts, Names, Reader, Takes, ToolList},
+};
 
 const RESERVED: &[&str] = &["model", "messages", "system", "stream", "tools", "max_tokens"];
 
@@ -24,7 +27,27 @@ const LEAST_THINKING: u32 = 1_024;
 /// What an answer needs beside its thinking.
 const LEAST_ANSWER: u32 = 1_024;
 
-pub(crate) struct MessagesApi;
+/// The version that is spoken unless a header of the provider says another. The later one takes no sampling at all, not
+/// even for models that have it, and changes nothing else that is used here; servers of others speak this one.
+const VERSION: &str = "2023-06-01";
+/// The version from which on `temperature` and `top_p` are refused.
+const WITHOUT_SAMPLING: &str = "2026-10-21";
+
+/// The Messages API, in a version of its.
+#[derive(Debug)]
+pub(crate) struct MessagesApi {
+    samples: bool,
+}
+
+impl MessagesApi {
+    /// In the version that the provider's own headers name.
+    pub(crate) fn at(endpoint: &Endpoint) -> Self {
+        let named = endpoint.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("anthropic-version"));
+        let version = named.map_or(VERSION, |(_, version)| version.trim());
+        // Versions are days.
+        Self { samples: version < WITHOUT_SAMPLING }
+    }
+}
 
 impl Api for MessagesApi {
     fn kind(&self) -> &'static str {
@@ -36,11 +59,15 @@ impl Api for MessagesApi {
     }
 
     fn headers(&self) -> &'static [(&'static str, &'static str)] {
-        &[("anthropic-version", "2023-06-01")]
+        &[("anthropic-version", VERSION)]
     }
 
     fn path(&self, _: &str) -> (String, Option<&'static str>) {
         ("/messages".to_owned(), None)
+    }
+
+    fn list(&self) -> (&'static str, Option<&'static str>) {
+        ("/models", Some("limit=1000"))
     }
 
     fn takes(&self, _: &Facts) -> Takes {
@@ -57,6 +84,12 @@ impl Api for MessagesApi {
 
     fn check(&self, model: &Facts, parameters: &ModelParameters) -> Result<(), String> {
         let sampling = parameters.temperature.is_some() || parameters.top_p.is_some();
+        if sampling && !self.samples {
+            return Err(format!(
+                "`temperature` and `top_p`: the API takes neither from version {WITHOUT_SAMPLING} on, which the header \
+                 `anthropic-version` names: remove them, or the header"
+            ));
+        }
         if parameters.temperature.is_some() && parameters.top_p.is_some() {
             return Err("`temperature` and `top_p`: its models take one of them: remove the other".to_owned());
         }
@@ -67,6 +100,12 @@ impl Api for MessagesApi {
             let text =
                 "`temperature` and `top_p` cannot be set where it reasons: remove them, or `reasoning`";
             return Err(text.to_owned());
+        }
+        if body::is_adaptive(model) {
+            let twice = parameters.extra.contains_key("output_config");
+            let text =
+                "`extra` sets `output_config`, which holds the effort of `reasoning`: remove one of them";
+            return if twice { Err(text.to_owned()) } else { Ok(()) };
         }
         let room = parameters.max_output_tokens.unwrap_or(u32::MAX).min(model.max_output_tokens);
         match room < LEAST_THINKING + LEAST_ANSWER {

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use super::{Backend, Models, Provider};
+use super::{Backend, CONTEXT_WINDOW, MAX_OUTPUT_TOKENS, Models, Provider};
 use crate::{error::ModelsError, retry::Link};
 
 /// The model of a provider that is named alone, where rules answer.
@@ -44,6 +44,8 @@ struct Search<'a> {
     absent: Vec<ModelsError>,
     /// Names that the offline model stands in for.
     replaced: Vec<String>,
+    /// Models of which nothing is known.
+    unknown: Vec<String>,
     /// The aliases that led here.
     trail: Vec<String>,
 }
@@ -56,6 +58,7 @@ impl<'a> Search<'a> {
             links: Vec::new(),
             absent: Vec::new(),
             replaced: Vec::new(),
+            unknown: Vec::new(),
             trail: Vec::new(),
         }
     }
@@ -67,11 +70,9 @@ impl<'a> Search<'a> {
         }
         let mut providers = models.settings.providers.iter().filter_map(|p| models.providers.get(&p.name));
         // The rules are the default where nothing else is, and never before anything else.
-        let first = providers.find_map(|p| {
-            Some((p, models.default_of(p)?)).filter(|_| !matches!(p.backend, Backend::Offline))
-        });
+        let first = providers.find(|p| !matches!(p.backend, Backend::Offline) && models.has_default(p));
         match first {
-            Some((provider, model)) => self.push_model(provider, model),
+            Some(provider) => self.push_default(provider),
             None if !models.configured() => self.stand_in("default"),
             None => return self.lost(ModelsError::NoDefault),
         }
@@ -99,10 +100,8 @@ impl<'a> Search<'a> {
             self.remark(&alias);
         }
         match provider {
-            Some(provider) => match models.default_of(provider) {
-                Some(model) => self.push_model(provider, model),
-                None => return self.lost(ModelsError::NoModel { provider: name.to_owned() }),
-            },
+            Some(provider) if models.has_default(provider) => self.push_default(provider),
+            Some(_) => return self.lost(ModelsError::NoModel { provider: name.to_owned() }),
             None if is_offline => self.push_offline(),
             None => return self.add_model(name),
         }
@@ -173,7 +172,20 @@ impl<'a> Search<'a> {
     }
 
     fn push_model(&mut self, provider: &Provider, model: &str) {
-        self.push(format!("{}/{model}", provider.settings.name), self.models.link(provider, model));
+        let name = format!("{}/{model}", provider.settings.name);
+        if matches!(provider.backend, Backend::Wire(_)) && self.models.knows_nothing_of(provider, model) {
+            self.unknown.push(name.clone());
+        }
+        self.push(name, self.models.link(provider, model));
+    }
+
+    /// The model of a provider that is named alone.
+    fn push_default(&mut self, provider: &Provider) {
+        if let Some(model) = self.models.default_of(provider) {
+            self.push_model(provider, model);
+        } else if let Some(link) = self.models.preferred(provider) {
+            self.push(provider.settings.name.clone(), link);
+        }
     }
 
     fn push_offline(&mut self) {
@@ -221,18 +233,29 @@ impl<'a> Search<'a> {
                 self.models.next_step()
             ));
         }
+        diagnostics.extend(self.unknown.iter().map(|name| {
+            format!(
+                "nothing is known of model `{name}`: it is asked as one with a window of {CONTEXT_WINDOW} tokens and \
+                 answers of {MAX_OUTPUT_TOKENS}, and its cost is unknown: set `models.profiles.{name}`"
+            )
+        }));
         Ok(Found { links: self.links.into_iter().map(|(_, link)| link).collect(), diagnostics })
     }
 }
 
 impl Models {
-    /// The model of a provider that is named alone.
-    fn default_of<'a>(&'a self, provider: &'a Provider) -> Option<&'a str> {
+    /// Whether the name of a provider alone leads to a model.
+    fn has_default(&self, provider: &Provider) -> bool {
+        self.default_of(provider).is_some() || !provider.settings.preferred.is_empty()
+    }
+
+    /// The model of a provider that is named alone, where somebody says which.
+    fn default_of<'a>(&self, provider: &'a Provider) -> Option<&'a str> {
         let settings = &provider.settings;
         settings.default_model.as_deref().or_else(|| match provider.backend {
             Backend::Offline => Some(OFFLINE),
             Backend::Scripted(_) => Some(SCRIPT),
-            Backend::Wire(_) => self.settings.defaults.get(&settings.name).map(String::as_str),
+            Backend::Wire(_) => None,
         })
     }
 

@@ -213,6 +213,7 @@ struct WireUsage {
 #[derive(Deserialize)]
 struct InputDetails {
     cached_tokens: Option<u64>,
+    cache_write_tokens: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -222,9 +223,12 @@ struct OutputDetails {
 
 impl From<WireUsage> for Usage {
     fn from(wire: WireUsage) -> Self {
+        let (cached, written) =
+            wire.input_tokens_details.map_or((None, None), |d| (d.cached_tokens, d.cache_write_tokens));
         Self {
             input_tokens: wire.input_tokens.unwrap_or(0),
-            cached_tokens: wire.input_tokens_details.and_then(|d| d.cached_tokens).unwrap_or(0),
+            cached_tokens: cached.unwrap_or(0),
+            cache_write_tokens: written.unwrap_or(0),
             output_tokens: wire.output_tokens.unwrap_or(0),
             reasoning_tokens: wire.output_tokens_details.and_then(|d| d.reasoning_tokens).unwrap_or(0),
         }

@@ -55,7 +55,7 @@ fn what_is_no_answer_is_a_fault() {
         ),
         (
             &[r#"{"type":"error","code":"insufficient_quota","message":"pay"}"#],
-            "429 Too Many Requests: pay (the account has no more credit or quota)",
+            "429 Too Many Requests (the account has no more credit or quota): pay",
         ),
         (
             &[r#"{"type":"response.output_text.delta","delta":{}}"#],

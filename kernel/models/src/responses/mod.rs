@@ -8,10 +8,10 @@ mod answer;
 use std::sync::Arc;
 
 use drupe_agent::ModelRequest;
-use drupe_extension_api::{ModelParameters, ToolSpec};
+use drupe_extension_api::ToolSpec;
 use serde_json::value::RawValue;
 
-use crate::wire::{Api, Facts, Names, Reader, Takes, ToolList, parameters::refused_effort};
+use crate::wire::{Api, Facts, Names, Reader, Takes, ToolList};
 
 const RESERVED: &[&str] = &[
     "model",
@@ -52,10 +52,6 @@ impl Api for ResponsesApi {
             sampling: ["temperature", "top_p"],
             reserved: RESERVED,
         }
-    }
-
-    fn check(&self, model: &Facts, parameters: &ModelParameters) -> Result<(), String> {
-        refused_effort(&model.model, parameters.reasoning)
     }
 
     fn tools(&self, specs: &[Arc<ToolSpec>], names: &Names) -> serde_json::Result<Box<RawValue>> {

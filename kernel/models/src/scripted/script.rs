@@ -151,6 +151,7 @@ impl Entry {
             cached_tokens: u.cached_tokens,
             output_tokens: u.output_tokens,
             reasoning_tokens: u.reasoning_tokens,
+            ..Usage::default()
         })
     }
 

@@ -16,7 +16,7 @@ use reqwest::{
     redirect::Policy,
 };
 
-use super::{Api, tools::ToolLists};
+use super::{Api, mask::Mask, tools::ToolLists};
 use crate::{settings::Endpoint, source::milliseconds};
 
 /// A dead host shows itself well before the time for an answer is over.
@@ -25,8 +25,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(50);
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// A shorter key or header, such as the `none` of a server that wants no key, is no secret, and taking it out of messages would make them unreadable.
-const SHORTEST_SECRET: usize = 8;
+/// How much of a message is looked at: what is said in more than this is no message.
+const LONGEST_WORDS: usize = 128 << 10;
+/// How much of it is shown.
+const LONGEST_MESSAGE: usize = 900;
 
 /// One server.
 pub(crate) struct WireProvider {
@@ -35,8 +37,8 @@ pub(crate) struct WireProvider {
     api: Box<dyn Api>,
     base: Url,
     headers: HeaderMap,
-    /// The key and the headers that may hold one; some providers repeat them in their errors.
-    secrets: Vec<String>,
+    /// For the key and the headers that may hold one.
+    mask: Mask,
     authorities: Vec<Certificate>,
     /// Made when it is first needed: reading the system's certificates takes longer than all else at start.
     client: Mutex<Option<Client>>,
@@ -47,10 +49,10 @@ impl WireProvider {
     pub(crate) fn new(
         endpoint: &Endpoint,
         stall_timeout_ms: u64,
-        api: impl FnOnce(&Url) -> Box<dyn Api>,
+        api: impl FnOnce(&Url) -> Result<Box<dyn Api>, String>,
     ) -> Result<Self, String> {
         let base = address(&endpoint.base_url)?;
-        let api = api(&base);
+        let api = api(&base)?;
         let key = endpoint.api_key.as_deref().map(str::trim).filter(|key| !key.is_empty());
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -72,11 +74,10 @@ impl WireProvider {
                 .insert(HeaderName::try_from(name).map_err(|_| wrong())?, secret(value).ok_or_else(wrong)?);
         }
         let values = key.into_iter().chain(endpoint.headers.values().map(String::as_str));
-        let secrets = values.filter(|value| value.len() >= SHORTEST_SECRET).map(str::to_owned).collect();
         Ok(Self {
             stall: milliseconds(stall_timeout_ms),
             lists: ToolLists::default(),
-            secrets,
+            mask: Mask::of(values),
             authorities: authorities(endpoint.ca_file.as_deref())?,
             client: Mutex::new(None),
             api,
@@ -97,6 +98,10 @@ impl WireProvider {
     /// Where requests to `model` go. Joined by hand: the standard way drops the last part of a path without a slash.
     pub(super) fn url(&self, model: &str) -> Url {
         let (path, query) = self.api.path(model);
+        self.join(&path, query)
+    }
+
+    pub(super) fn join(&self, path: &str, query: Option<&str>) -> Url {
         let mut url = self.base.clone();
         url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
         if let Some(query) = query {
@@ -144,13 +149,22 @@ impl WireProvider {
         builder.build()
     }
 
-    /// Puts the provider's name before a fault's message, and takes secrets out of it.
+    /// Puts the provider's name before a fault's message, and takes secrets out of it. Only then it is cut: a cut in the
+    /// middle of a key would leave a part of it that nobody knows for one.
     pub(super) fn named(&self, name: &str, mut fault: ModelFault) -> ModelFault {
-        for secret in &self.secrets {
-            fault.message = fault.message.replace(secret.as_str(), "[key]");
+        let words = &fault.message[..fault.message.floor_char_boundary(LONGEST_WORDS)];
+        let mut shown = self.shown(words);
+        if let Some((end, _)) = shown.char_indices().nth(LONGEST_MESSAGE) {
+            shown.truncate(end);
+            shown.push('…');
         }
-        fault.message = format!("`{name}`: {}", fault.message);
+        fault.message = format!("`{name}`: {shown}");
         fault
+    }
+
+    /// A text of the provider's without secrets.
+    pub(super) fn shown(&self, text: &str) -> String {
+        self.mask.apply(text)
     }
 }
 
@@ -192,11 +206,12 @@ mod tests {
             api_key: key.map(str::to_owned),
             headers: [("x-key".to_owned(), "sk-567890".to_owned())].into(),
             ca_file: None,
+            dialect: None,
         }
     }
 
     fn provider(base_url: &str, key: Option<&str>) -> Result<WireProvider, String> {
-        WireProvider::new(&endpoint(base_url, key), 1_000, |_| Box::new(ResponsesApi))
+        WireProvider::new(&endpoint(base_url, key), 1_000, |_| Ok(Box::new(ResponsesApi)))
     }
 
     #[test]
@@ -212,7 +227,7 @@ mod tests {
             ("https://h/v1beta", "https://h/v1beta/models/m:streamGenerateContent?alt=sse"),
             ("https://h/v1beta/?a=1", "https://h/v1beta/models/m:streamGenerateContent?a=1&alt=sse"),
         ] {
-            let gemini = WireProvider::new(&endpoint(base, None), 1, |_| Box::new(GeminiApi));
+            let gemini = WireProvider::new(&endpoint(base, None), 1, |_| Ok(Box::new(GeminiApi)));
             assert_eq!(gemini.map(|p| p.url("m").into()), Ok(url.to_owned()), "{base}");
         }
         for bad in ["", "api.openai.com/v1", "file:///etc", "ftp://h"] {

@@ -11,8 +11,6 @@ use reqwest::{StatusCode, header::HeaderMap};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// How much of a provider's words goes into a message.
-const LONGEST_MESSAGE: usize = 600;
 /// How alike two names must be for one to be offered for the other.
 const NEAR: f64 = 0.7;
 /// Names offered.
@@ -67,7 +65,26 @@ fn read_body(body: &[u8]) -> WireError {
     match value {
         Ok(Value::Object(mut object)) => object.remove("error").unwrap_or(Value::Object(object)).into(),
         Ok(other) => other.into(),
-        Err(_) => Value::String(String::from_utf8_lossy(body).trim().to_owned()).into(),
+        Err(_) => plain(String::from_utf8_lossy(body).trim()).into(),
+    }
+}
+
+/// A body that is no JSON: of a page its title, of events what the first one that can be read says.
+fn plain(text: &str) -> Value {
+    let start = text.trim_start_matches('\u{feff}').get(..64).unwrap_or(text).to_ascii_lowercase();
+    if start.starts_with("<!doctype") || start.starts_with("<html") {
+        let title = text.split_once("<title>").and_then(|(_, rest)| rest.split_once("</title>"));
+        let title = title.map(|(title, _)| title.split_whitespace().collect::<Vec<_>>().join(" "));
+        let title = title.filter(|title| !title.is_empty());
+        return Value::String(
+            title.map_or("a page in HTML".to_owned(), |title| format!("a page in HTML, \"{title}\"")),
+        );
+    }
+    let data = text.lines().filter_map(|line| line.strip_prefix("data:"));
+    let event = data.filter_map(|data| serde_json::from_str::<Value>(data).ok()).find(Value::is_object);
+    match event {
+        Some(Value::Object(mut event)) => event.remove("error").unwrap_or(Value::Object(event)),
+        _ => Value::String(text.to_owned()),
     }
 }
 
@@ -81,11 +98,9 @@ pub(super) fn of_response(
 ) -> ModelFault {
     let error = read_body(body);
     let asked = wait::of_headers(headers, now).or(error.wait_ms);
-    let mut fault = judge(status.as_u16(), &error);
+    let alike = if status == StatusCode::NOT_FOUND { near(model, known) } else { String::new() };
+    let mut fault = judge(status.as_u16(), &error, &alike);
     fault.retry_after_ms = asked.filter(|_| fault.retriable);
-    if status == StatusCode::NOT_FOUND {
-        fault.message.push_str(&near(model, known));
-    }
     // One that the server, or one behind it, ran out of time with may have been worked on. What was turned away or
     // failed before an answer began is not charged for.
     let behind = [StatusCode::REQUEST_TIMEOUT, StatusCode::BAD_GATEWAY, StatusCode::GATEWAY_TIMEOUT];
@@ -104,7 +119,7 @@ pub(super) fn in_place_of_answer(body: &[u8]) -> Option<ModelFault> {
 
 /// An error in the middle of an answer, where the status said that all is well.
 pub(crate) fn in_stream(error: &WireError) -> ModelFault {
-    let mut fault = judge(error.status.unwrap_or_else(|| status_of(&error.kind)), error);
+    let mut fault = judge(error.status.unwrap_or_else(|| status_of(&error.kind)), error, "");
     fault.retry_after_ms = error.wait_ms.filter(|_| fault.retriable);
     fault
 }
@@ -130,17 +145,22 @@ fn status_of(kind: &str) -> u16 {
     known.iter().find(|(part, _)| kind.contains(part)).map_or(500, |(_, status)| *status)
 }
 
-fn judge(status: u16, error: &WireError) -> ModelFault {
-    let said: String = error.message.chars().take(LONGEST_MESSAGE).collect();
+/// `hint` is what there is to say beside the provider's words. These come last: they are cut where they are long.
+fn judge(status: u16, error: &WireError, hint: &str) -> ModelFault {
+    let said = error.message.as_str();
     let name = match status {
         529 => "529 Overloaded".to_owned(),
         _ => StatusCode::from_u16(status).map_or_else(|_| status.to_string(), |status| status.to_string()),
     };
-    let text = if said.is_empty() { name } else { format!("{name}: {said}") };
+    let text = |remedy: &str| match said.is_empty() {
+        true => format!("{name}{remedy}{hint}"),
+        false => format!("{name}{remedy}{hint}: {said}"),
+    };
     let kind = error.kind.to_lowercase();
     let has = |parts: &[&str]| parts.iter().any(|part| kind.contains(part));
     let says = |parts: &[&str]| parts.iter().any(|part| said.to_lowercase().contains(part));
-    let fatal = |class, remedy: &str| ModelFault::fatal(class, format!("{text}{remedy}"));
+    let fatal = |class, remedy: &str| ModelFault::fatal(class, text(remedy));
+    let transient = |class| ModelFault::transient(class, text(""));
     let quota = has(&["insufficient_quota", "billing", "credit", "exceeded_current_quota", "perday"]);
     match status {
         401 | 403 => fatal(FailureClass::Auth, ""),
@@ -156,15 +176,15 @@ fn judge(status: u16, error: &WireError) -> ModelFault {
         400 if has(&["content_filter", "content_policy", "responsibleai"]) => {
             fatal(FailureClass::Model, " (the provider's filter refused the request: rephrase the task)")
         }
-        429 => ModelFault::transient(FailureClass::RateLimit, text),
+        429 => transient(FailureClass::RateLimit),
         300..=399 => fatal(FailureClass::Config, " (redirects are not followed: mend base_url)"),
         404 | 405 => fatal(FailureClass::Config, ""),
-        408 | 425 => ModelFault::transient(FailureClass::Timeout, text),
-        409 => ModelFault::transient(FailureClass::Model, text),
+        408 | 425 => transient(FailureClass::Timeout),
+        409 => transient(FailureClass::Model),
         400..=499 => fatal(FailureClass::Model, ""),
         501 | 505 => fatal(FailureClass::Config, ""),
-        502..=504 => ModelFault::transient(FailureClass::Network, text),
-        _ => ModelFault::transient(FailureClass::Model, text),
+        502..=504 => transient(FailureClass::Network),
+        _ => transient(FailureClass::Model),
     }
 }
 
@@ -187,7 +207,7 @@ fn near(model: &str, known: &[String]) -> String {
     let names: Vec<_> = near.iter().take(MOST_NEAR).map(|(_, name)| format!("`{name}`")).collect();
     match names.is_empty() {
         true => String::new(),
-        false => format!("; known models that are spelled alike: {}", names.join(", ")),
+        false => format!(" (known models that are spelled alike: {})", names.join(", ")),
     }
 }
 

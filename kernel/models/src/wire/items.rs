@@ -5,6 +5,7 @@
 //! by its kind, provider and name: a seal is of one model, and another account cannot open it.
 
 use drupe_extension_api::{Message, ProviderItems};
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 /// Where an item belongs: before the text is 0, before the n-th call is n, counted from 1.
@@ -26,6 +27,16 @@ pub(crate) fn of<'a>(message: &'a Message, origin: &str) -> &'a [Value] {
             ..
         } if theirs == origin => list,
         _ => &[],
+    }
+}
+
+/// An item as it was before it was put in its place.
+pub(crate) struct Unplaced<'a>(pub(crate) &'a Value);
+
+impl Serialize for Unplaced<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let item = self.0.as_object().into_iter().flatten();
+        serializer.collect_map(item.filter(|(key, _)| *key != AT))
     }
 }
 

@@ -1,7 +1,7 @@
 //! What all HTTP APIs of models have in common: one request, and its answer as a stream of events.
 //!
 //! [`exchange`] joins the request to its answer, over [`client`]'s pooled connections; [`frames`] splits the bytes
-//! into events, [`draft`] gathers what an API's reader found in them, [`fault`] judges what went wrong,
+//! into events, [`draft`] gathers what an API's reader found in them, [`fault`] judges what went wrong, [`mask`] takes keys out of it,
 //! [`parameters`] refuses at load what an API cannot do, [`tools`] writes tool lists once, and [`names`] and
 //! [`items`] carry what one side would not understand of the other. An [`Api`] adds the rest: where requests go,
 //! what their body is, and how an event is read. Nothing here retries.
@@ -11,6 +11,10 @@ mod client;
 mod exchange;
 
 mod frames;
+
+mod listing;
+
+mod mask;
 
 mod fault;
 
@@ -29,11 +33,15 @@ use futures_util::stream::BoxStream;
 use reqwest::Url;
 use serde_json::value::RawValue;
 
-use crate::source::{Broken, Progress, Source};
+use crate::{
+    settings::{Efforts, Thinking},
+    source::{Broken, Progress, Source},
+};
 
 pub(crate) use client::WireProvider;
 pub(crate) use draft::Draft;
 pub(crate) use fault::{WireError, in_stream};
+pub use listing::ListedModel;
 pub(crate) use names::Names;
 pub(crate) use parameters::Takes;
 pub(crate) use tools::ToolList;
@@ -53,6 +61,11 @@ pub(crate) trait Api: Send + Sync {
 
     /// Path behind the base address, and query, of requests to `model`.
     fn path(&self, model: &str) -> (String, Option<&'static str>);
+
+    /// Path behind the base address, and query, of its list of models.
+    fn list(&self) -> (&'static str, Option<&'static str>) {
+        ("/models", None)
+    }
 
     /// The parameters that it takes for `model`; what it cannot do is refused when an agent is loaded.
     fn takes(&self, model: &Facts) -> Takes;
@@ -89,6 +102,10 @@ pub(crate) struct Facts {
     pub(crate) max_output_tokens: u32,
     /// Whether it reasons, where that is known.
     pub(crate) reasoning: Option<bool>,
+    /// The degrees of reasoning that it takes, where that is known.
+    pub(crate) efforts: Option<Efforts>,
+    /// How it is told how much to reason, where that is known.
+    pub(crate) thinking: Option<Thinking>,
     /// Whether it takes temperature and nucleus sampling, where that is known.
     pub(crate) sampling: Option<bool>,
 }
@@ -112,6 +129,13 @@ impl WireProvider {
     ) -> WireSource {
         let url = self.url(&facts.model);
         WireSource { provider: Arc::clone(self), facts, url, profile, known }
+    }
+}
+
+impl WireSource {
+    /// The name that the provider knows it by.
+    pub(crate) fn name(&self) -> &str {
+        &self.facts.model
     }
 }
 

@@ -8,6 +8,7 @@ use drupe_extension_api::{ModelParameters, Reasoning};
 use serde_json::Value;
 
 use super::Facts;
+use crate::settings::Efforts;
 
 /// The parameters that an API takes, with the keys that hold them.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,6 +69,7 @@ fn abilities(facts: &Facts, parameters: &ModelParameters) -> Result<(), String> 
     if reasons && facts.reasoning == Some(false) {
         return Err(unable("reasoning", "reasoning"));
     }
+    effort_is_taken(facts, parameters)?;
     if facts.sampling == Some(false) {
         let set = [("temperature", parameters.temperature), ("top_p", parameters.top_p)];
         if let Some((key, _)) = set.iter().find(|(_, value)| value.is_some()) {
@@ -75,6 +77,21 @@ fn abilities(facts: &Facts, parameters: &ModelParameters) -> Result<(), String> 
         }
     }
     Ok(())
+}
+
+/// Whether the model takes the degree of reasoning that is asked for. One that does not reason at all can be told not to.
+fn effort_is_taken(facts: &Facts, parameters: &ModelParameters) -> Result<(), String> {
+    let asked = parameters.reasoning.zip(facts.efforts).filter(|_| facts.reasoning != Some(false));
+    let Some((_, efforts)) = asked.filter(|(effort, efforts)| !efforts.has(*effort)) else { return Ok(()) };
+    let named: Vec<_> = efforts.names().map(|name| format!("`{name}`")).collect();
+    let refused =
+        asked.and_then(|(effort, _)| Efforts::from_iter([effort]).names().next()).unwrap_or_default();
+    Err(format!(
+        "`reasoning: {refused}`: the model takes {} alone: use that, remove `reasoning`, or set `models.profiles` → \
+         `{}` → `efforts` if it takes more",
+        named.join(" or "),
+        facts.model
+    ))
 }
 
 fn extra(takes: &Takes, parameters: &ModelParameters) -> Result<(), String> {
@@ -106,21 +123,6 @@ pub(crate) fn further(
     has_tools: bool,
 ) -> impl Iterator<Item = (&String, &Value)> {
     parameters.extra.iter().filter(move |(key, _)| has_tools || !OF_TOOLS.contains(&key.as_str()))
-}
-
-/// Efforts that OpenAI's models refuse, by their names: who asks for one should hear of it before the first request.
-pub(crate) fn refused_effort(model: &str, reasoning: Option<Reasoning>) -> Result<(), String> {
-    let is = |family: &str| {
-        model.strip_prefix(family).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
-    };
-    let (effort, use_instead) = match reasoning {
-        Some(Reasoning::None | Reasoning::Low | Reasoning::Medium) if is("gpt-5-pro") => ("", "`high`"),
-        // A chat model does not reason at all.
-        Some(Reasoning::None) if is("gpt-5-chat") => return Ok(()),
-        Some(Reasoning::None) if ["gpt-5", "o1", "o3", "o4"].into_iter().any(is) => (": none", "`low`"),
-        _ => return Ok(()),
-    };
-    Err(format!("`reasoning{effort}`: the model takes no such effort: use {use_instead}, or another model"))
 }
 
 /// The effort of reasoning to send, in the word that OpenAI's APIs have for it. A model that does not reason is not

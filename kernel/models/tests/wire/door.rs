@@ -38,18 +38,23 @@ impl Kind {
     }
 }
 
+/// A server at this address, with a key and a header.
+pub fn endpoint(base_url: &str) -> Endpoint {
+    Endpoint {
+        base_url: base_url.to_owned(),
+        api_key: Some("sk-secret".to_owned()),
+        headers: BTreeMap::from([("x-team".to_owned(), "cherry".to_owned())]),
+        ..Endpoint::default()
+    }
+}
+
 pub fn model(kind: Kind, server: &Server) -> Arc<dyn Model> {
     sized(kind, server, ProfileSettings::default())
 }
 
 /// One of which that is known.
 pub fn sized(kind: Kind, server: &Server, profile: ProfileSettings) -> Arc<dyn Model> {
-    let endpoint = Endpoint {
-        base_url: server.url(),
-        api_key: Some("sk-secret".to_owned()),
-        headers: BTreeMap::from([("x-team".to_owned(), "cherry".to_owned())]),
-        ca_file: None,
-    };
+    let endpoint = endpoint(&server.url());
     let way = match kind {
         Kind::Chat => ProviderKind::OpenAiChat(endpoint),
         Kind::Responses => ProviderKind::OpenAi(endpoint),
@@ -66,7 +71,7 @@ pub fn sized(kind: Kind, server: &Server, profile: ProfileSettings) -> Arc<dyn M
     };
     let settings = ModelsSettings {
         providers: vec![provider],
-        catalogue: ["m-2*", "large-1"].map(entry).into(),
+        catalogue: ["m-2", "large-1"].map(entry).into(),
         profiles: [("mock/m".to_owned(), profile)].into(),
         ..ModelsSettings::default()
     };

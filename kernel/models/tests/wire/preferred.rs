@@ -1,0 +1,129 @@
+//! The model of a provider that nobody named.
+
+use std::sync::Arc;
+
+use drupe_agent::Model;
+use drupe_extension_api::{DefinitionLimits, FailureClass, ModelParameters};
+use drupe_models::{CatalogueEntry, Models, ModelsSettings, ProfileSettings, ProviderKind, ProviderSettings};
+
+use crate::{
+    door::{KINDS, Kind, ask, endpoint, request},
+    script::{hello, stream},
+    server::{Act, Server},
+};
+
+/// The model of the provider that speaks so, prefers `new`, then `old`, then `plain`, and is named alone.
+fn alone(kind: Kind, base_url: &str, parameters: &ModelParameters) -> Arc<dyn Model> {
+    let endpoint = endpoint(base_url);
+    let way = match kind {
+        Kind::Chat => ProviderKind::OpenAiChat(endpoint),
+        Kind::Responses => ProviderKind::OpenAi(endpoint),
+        Kind::Messages => ProviderKind::Anthropic(endpoint),
+        Kind::Gemini => ProviderKind::Gemini(endpoint),
+    };
+    let preferred = ["new", "old", "plain"].map(str::to_owned).to_vec();
+    let provider = ProviderSettings { preferred, ..ProviderSettings::new("mock", way) };
+    let entry = |name: &str, usd: f64, sampling| {
+        let profile = ProfileSettings {
+            input_usd: Some(usd),
+            output_usd: Some(usd),
+            sampling: Some(sampling),
+            ..ProfileSettings::default()
+        };
+        (name.to_owned(), CatalogueEntry { provider: "mock".to_owned(), profile })
+    };
+    let settings = ModelsSettings {
+        providers: vec![provider],
+        catalogue: [entry("new", 3.0, false), entry("old", 5.0, false), entry("plain", 1.0, true)].into(),
+        ..ModelsSettings::default()
+    };
+    let models = Models::new(settings).unwrap();
+    models.resolve_for(&["mock".to_owned()], parameters, &DefinitionLimits::default()).unwrap().model
+}
+
+fn list(kind: Kind, names: &[&str]) -> Act {
+    let items = |key: &str, start: &str| {
+        let items: Vec<_> = names.iter().map(|name| format!(r#"{{"{key}":"{start}{name}"}}"#)).collect();
+        items.join(",")
+    };
+    let body = match kind {
+        Kind::Gemini => format!(r#"{{"models":[{}]}}"#, items("name", "models/")),
+        _ => format!(r#"{{"object":"list","data":[{}]}}"#, items("id", "")),
+    };
+    Act::status(200, "content-type: application/json\r\n", &body)
+}
+
+#[tokio::test]
+async fn the_first_that_the_provider_has_is_asked_and_the_list_once() {
+    for kind in KINDS {
+        let answers = [stream(&hello(kind)), stream(&hello(kind))];
+        let acts = [vec![list(kind, &["other", "old-2026-03-17", "plain"])], answers.to_vec()].concat();
+        let server = Server::start(acts).await;
+        let model = alone(kind, &server.url(), &ModelParameters::default());
+        assert!(server.requests().is_empty(), "nobody is asked before the first use");
+        for _ in 0..2 {
+            assert_eq!(ask(&model, request(0)).await.0, "hello end/7,2,5", "{}", kind.name());
+        }
+        let seen = server.requests();
+        assert_eq!(seen.len(), 3, "{}", kind.name());
+        assert!(seen[0].starts_with("GET /v1/models"), "{}", seen[0]);
+        assert!(seen[0].contains("sk-secret"), "{}", seen[0]);
+        for request in &seen[1..] {
+            let named = request.contains("\"old\"") || request.contains("/models/old:");
+            assert!(named, "{}: {request}", kind.name());
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_may_be_charged_is_the_highest_and_what_is_charged_that_of_the_one_that_answered() {
+    let server = Server::start(Vec::new()).await;
+    let model = alone(Kind::Chat, &server.url(), &ModelParameters::default());
+    assert_eq!(model.profile().price.map(|price| price.input), Some(5.0));
+    assert_eq!(model.price_of("mock/plain").map(|price| price.input), Some(1.0));
+    assert_eq!(model.price_of("mock/nobody"), None);
+}
+
+#[tokio::test]
+async fn one_that_cannot_do_what_is_asked_for_is_passed_over() {
+    let warm = ModelParameters { temperature: Some(0.5), ..ModelParameters::default() };
+    let kind = Kind::Chat;
+    let server = Server::start(vec![list(kind, &["new", "old", "plain"]), stream(&hello(kind))]).await;
+    let model = alone(kind, &server.url(), &warm);
+    let mut asked = request(0);
+    asked.parameters = Arc::new(warm);
+    assert_eq!(ask(&model, asked).await.0, "hello end/7,2,5");
+    assert!(server.requests()[1].contains(r#""model":"plain""#));
+}
+
+#[tokio::test]
+async fn where_none_is_there_the_fault_names_what_to_do() {
+    let server = Server::start(vec![list(Kind::Chat, &["a", "b"])]).await;
+    let fault =
+        ask(&alone(Kind::Chat, &server.url(), &ModelParameters::default()), request(1)).await.1.unwrap();
+    assert!(fault.class == FailureClass::Config && !fault.retriable && fault.used_nothing(), "{fault:?}");
+    for part in ["`new`, `old`, `plain`", "models.aliases.default: mock/MODEL", "its list has `a`, `b`"] {
+        assert!(fault.message.contains(part), "{}", fault.message);
+    }
+}
+
+#[tokio::test]
+async fn without_a_list_or_a_way_to_it_the_most_preferred_is_asked_and_the_list_again_next_time() {
+    let kind = Kind::Chat;
+    // A server that has no list says so once; one that breaks is asked again.
+    for (act, lists) in [(Act::status(404, "", ""), 1), (Act::status(500, "", ""), 2), (Act::Hangup, 2)] {
+        let mut acts = vec![act.clone(), stream(&hello(kind))];
+        acts.extend((lists == 2).then_some(act));
+        acts.push(stream(&hello(kind)));
+        let server = Server::start(acts).await;
+        let model = alone(kind, &server.url(), &ModelParameters::default());
+        for _ in 0..2 {
+            assert_eq!(ask(&model, request(0)).await.0, "hello end/7,2,5");
+        }
+        let seen = server.requests();
+        assert_eq!(seen.iter().filter(|request| request.starts_with("GET")).count(), lists);
+        assert!(
+            seen.iter().filter(|request| request.starts_with("POST")).all(|r| r.contains(r#""model":"new""#))
+        );
+    }
+}

@@ -43,6 +43,7 @@ pub(crate) fn instructions(
 ) -> Option<Instructions> {
     let text = field.node.text()?;
     if !names_a_file(text, roots) {
+        refuse_what_seems_a_path(field, text, faults);
         return Some(Instructions::Inline(text.to_owned()));
     }
     let path = resolve(field, text, roots, faults)?;
@@ -55,6 +56,47 @@ pub(crate) fn instructions(
 pub(crate) fn names_a_file(text: &str, roots: &Roots<'_>) -> bool {
     ends_like_a_file(text)
         && (!text.contains(char::is_whitespace) || roots.folders.iter().any(|root| root.join(text).is_file()))
+}
+
+/// A value that was meant as a path and is none would become the prompt, word for word, and nobody would hear of it.
+pub(crate) fn refuse_what_seems_a_path(field: &Field<'_>, text: &str, faults: &mut Diagnostics) {
+    if !seems_a_path(text) {
+        return;
+    }
+    let message = format!(
+        "`{text}` seems to be a path, and no file that could be a prompt: it would be the prompt itself"
+    );
+    faults.error("not_a_prompt", &field.node.at, &field.path, message).help(
+        "write the prompt as a block of text, or correct the path: a file ending in .jinja2, .j2, .md or .txt in the \
+         extension's folder or the home",
+    );
+}
+
+/// One line without white space, with what paths have and single words have not.
+fn seems_a_path(text: &str) -> bool {
+    const ENDINGS: [&str; 12] = [
+        ".markdown",
+        ".mdx",
+        ".rst",
+        ".html",
+        ".jinja",
+        ".tmpl",
+        ".prompt",
+        ".yaml",
+        ".yml",
+        ".json",
+        ".toml",
+        ".env",
+    ];
+    let text = text.trim();
+    let lower = text.to_ascii_lowercase();
+    !text.contains(char::is_whitespace)
+        && (text.contains(['/', '\\'])
+            || text.starts_with('~')
+            || ["..", "."].contains(&text)
+            || ["%2f", "%5c"].iter().any(|slash| lower.contains(slash))
+            || ["file:", "http:", "https:"].iter().any(|scheme| lower.starts_with(scheme))
+            || ENDINGS.iter().any(|ending| lower.ends_with(ending)))
 }
 
 /// Whether a text has the ending of a prompt file, and could be a path.

@@ -104,6 +104,10 @@ impl Reader<'_> {
         let field = agent.get("instructions")?;
         if let Form::File { .. } = self.form {
             self.refuse_file(&field);
+            let text = field.node.text().unwrap_or_default();
+            if !files::ends_like_a_file(text) {
+                files::refuse_what_seems_a_path(&field, text, self.faults);
+            }
             return field.node.text().map(|text| Instructions::Inline(text.to_owned()));
         }
         let mut faults = Diagnostics::default();
@@ -197,7 +201,10 @@ pub(crate) fn context(
 ) -> Vec<ContextSource> {
     let Some(field) = fields.get("context") else { return Vec::new() };
     match field.node.text() {
-        Some(text) if !files::names_a_file(text, roots) => vec![ContextSource::Inline(text.to_owned())],
+        Some(text) if !files::names_a_file(text, roots) => {
+            files::refuse_what_seems_a_path(&field, text, faults);
+            vec![ContextSource::Inline(text.to_owned())]
+        }
         _ => bounded_items(fields, "context", MAX_CONTEXT_FILES, faults)
             .iter()
             .filter_map(|item| files::resolve(item, item.node.text()?, roots, faults))

@@ -240,6 +240,14 @@ impl<'a> Reader<'a> {
             return None;
         };
         let text = field.node.text()?;
+        if text.contains(':') {
+            let message =
+                format!("`entrypoint` is `{text}`: a library has no such name, and nothing in it is named");
+            self.faults
+                .error("invalid_value", &field.node.at, "entrypoint", message)
+                .help("write the file stem of the native library alone, such as `entrypoint: libkv`");
+            return Some(text.to_owned());
+        }
         if Path::new(text).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
             return Some(text.to_owned());
         }

@@ -170,3 +170,62 @@ fn isolation_is_what_the_manifest_says_and_nothing_where_it_says_nothing() {
     check("isolation: inproc", Some(Isolation::Inproc));
     check("", None);
 }
+
+#[test]
+fn a_value_that_seems_a_path_does_not_become_the_prompt() {
+    let fault_of = |key: &str, value: &str| {
+        let instructions = if key == "instructions" { "" } else { "\n  instructions: Help." };
+        let text = format!(
+            "id: demo\nname: Demo\ndescription: d\nagent:\n  model: default{instructions}\n  {key}: \"{value}\"\n"
+        );
+        let home = Home::new();
+        match home.manifest(&text) {
+            Ok(_) => String::new(),
+            // What else an agent lacks is another matter.
+            Err(faults) => {
+                let codes = faults.iter().map(|fault| fault.code);
+                codes.filter(|code| *code == "not_a_prompt").collect::<Vec<_>>().join(" ")
+            }
+        }
+    };
+    for value in [
+        "/etc/passwd",
+        "../../x",
+        "~/.ssh/id_rsa",
+        "~root",
+        "file:///etc/passwd",
+        "..%2f..%2fetc",
+        "%2Fetc%2Fpasswd",
+        "prompts/",
+        "prompts/main",
+        "/proc/self/environ",
+        "C:\\\\prompt",
+        "..",
+        "https://example.org/prompt",
+        "prompt.markdown",
+        "prompt.yaml",
+    ] {
+        assert_eq!(fault_of("instructions", value), "not_a_prompt", "{value}");
+        assert_eq!(fault_of("context", value), "not_a_prompt", "{value}");
+    }
+    for value in
+        ["Help.", "Summarise", "Read /etc/hosts and say what it holds", "Answer yes/no to all", "a, b; c"]
+    {
+        assert_eq!(fault_of("instructions", value), "", "{value}");
+        assert_eq!(fault_of("context", value), "", "{value}");
+    }
+    // A block of text is the text, whatever its lines hold.
+    let block = "id: demo\nname: Demo\ndescription: d\nagent:\n  model: default\n  instructions: |\n    /etc/passwd\n    is secret\n";
+    let told = Home::new().manifest(block).err();
+    assert!(told.iter().flat_map(|faults| faults.iter()).all(|fault| fault.code != "not_a_prompt"));
+}
+
+#[test]
+fn an_entrypoint_names_a_library_and_nothing_within_it() {
+    for value in ["main:Thing", "demo:register", "C:demo"] {
+        let text = format!("id: demo\nname: Demo\ndescription: d\nentrypoint: {value}\n");
+        let faults = Home::new().manifest(&text).unwrap_err();
+        let codes: Vec<_> = faults.iter().map(|fault| (fault.code, fault.line)).collect();
+        assert!(codes.contains(&("invalid_value", 4)), "{value}: {codes:?}");
+    }
+}

@@ -77,6 +77,8 @@ pub(crate) struct Gate {
     provider: String,
     places: Arc<Semaphore>,
     breaker: Mutex<Breaker>,
+    /// What the last failure was that counted against it, for those who are turned away for it.
+    last: Mutex<Option<(FailureClass, String)>>,
     /// Time of one attempt.
     pub(crate) attempt_timeout: Duration,
 }
@@ -87,6 +89,7 @@ impl Gate {
             provider: provider.to_owned(),
             places: Arc::new(Semaphore::new(concurrency.clamp(1, Semaphore::MAX_PERMITS))),
             breaker: Mutex::new(Breaker::NEW),
+            last: Mutex::default(),
             attempt_timeout,
         })
     }
@@ -124,13 +127,17 @@ impl Gate {
     }
 
     fn rests(&self, rest: Duration) -> ModelFault {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (class, cause) = last.map_or((FailureClass::Network, String::new()), |(class, message)| {
+            (class, format!(", the last of which was: {message}"))
+        });
         let text = format!(
-            "provider `{}` rests for {} s after repeated failures",
+            "provider `{}` rests for {} s after repeated failures{cause}",
             self.provider,
             rest.as_secs() + 1
         );
         let retry_after_ms = Some(u64::try_from(rest.as_millis()).unwrap_or(u64::MAX));
-        ModelFault { retry_after_ms, ..ModelFault::transient(FailureClass::Network, text).unused() }
+        ModelFault { retry_after_ms, ..ModelFault::transient(class, text).unused() }
     }
 
     /// A panic elsewhere cannot leave a `Copy` state half written.
@@ -149,6 +156,15 @@ pub(crate) struct Admission {
 impl Admission {
     pub(crate) fn end(mut self, outcome: Outcome) {
         self.outcome = outcome;
+    }
+
+    /// Ends with a fault, which is the reason where the provider rests for it.
+    pub(crate) fn fail(self, outcome: Outcome, fault: &ModelFault) {
+        if outcome == Outcome::Failed {
+            let mut last = self.gate.last.lock().unwrap_or_else(PoisonError::into_inner);
+            *last = Some((fault.class, fault.message.clone()));
+        }
+        self.end(outcome);
     }
 }
 
@@ -211,6 +227,22 @@ mod tests {
             breaker = breaker.admit(now).0.record(Outcome::Failed, now);
         }
         assert_eq!(breaker.admit(now).1, Err(LONGEST_REST));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_turned_away_by_a_rest_hears_what_it_is_for() {
+        let gate = Gate::new("p", 1, Duration::from_secs(1));
+        let soon = || Instant::now() + Duration::from_millis(10);
+        let fault = ModelFault::transient(FailureClass::Model, "`p/m`: 500 Internal Server Error: oops");
+        for _ in 0..FAILURES {
+            if let Ok(place) = gate.enter(soon()).await {
+                place.fail(Outcome::Failed, &fault);
+            }
+        }
+        let told = gate.enter(soon()).await.err().map(|fault| (fault.class, fault.message, fault.unused));
+        let text = "provider `p` rests for 31 s after repeated failures, the last of which was: `p/m`: 500 Internal \
+                    Server Error: oops";
+        assert_eq!(told, Some((FailureClass::Model, text.to_owned(), true)));
     }
 
     #[tokio::test(start_paused = true)]

@@ -236,6 +236,9 @@ impl Models {
     }
 }
 
+/// Makes what speaks with a server.
+type NewApi = fn(&Endpoint, &Url) -> Result<Box<dyn Api>, String>;
+
 impl Provider {
     fn new(settings: ProviderSettings, all: &ModelsSettings) -> Result<Self, ModelsError> {
         let wrong = |reason: String| ModelsError::Provider { provider: settings.name.clone(), reason };
@@ -245,7 +248,7 @@ impl Provider {
         if settings.timeout_ms == 0 || settings.stall_timeout_ms == 0 || settings.concurrency == 0 {
             return Err(wrong("timeouts and concurrency must be above zero".to_owned()));
         }
-        let wire = |endpoint: &Endpoint, api: fn(&Endpoint, &Url) -> Result<Box<dyn Api>, String>| {
+        let wire = |endpoint: &Endpoint, api: NewApi| {
             WireProvider::new(endpoint, settings.stall_timeout_ms, |url| api(endpoint, url))
                 .map(|wire| Backend::Wire(Arc::new(wire)))
         };

@@ -215,7 +215,7 @@ impl Asking {
     }
 
     fn failed(&mut self, attempt: Attempt, fault: ModelFault, outcome: Outcome) -> ModelEvent {
-        attempt.place.end(outcome);
+        attempt.place.fail(outcome, &fault);
         let fault = attempt.progress.tell(if attempt.started { fault.began() } else { fault });
         if !fault.retriable || self.retries >= self.request.max_retries {
             return self.give_up(fault);

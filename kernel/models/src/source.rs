@@ -65,6 +65,11 @@ impl Progress {
         *self.came() = Came { began: true, usage };
     }
 
+    /// What came was no answer: the request was turned away.
+    pub(crate) fn forget(&self) {
+        *self.came() = Came::default();
+    }
+
     /// The fault, with how far the attempt came that it ended.
     pub(crate) fn tell(&self, fault: ModelFault) -> ModelFault {
         let came = *self.came();

@@ -1,5 +1,7 @@
 //! Requests as they go out.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use drupe_extension_api::{ModelParameters, Reasoning};
 
 use super::*;

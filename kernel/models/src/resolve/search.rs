@@ -252,7 +252,7 @@ impl Models {
     /// The model of a provider that is named alone, where somebody says which.
     fn default_of<'a>(&self, provider: &'a Provider) -> Option<&'a str> {
         let settings = &provider.settings;
-        settings.default_model.as_deref().or_else(|| match provider.backend {
+        settings.default_model.as_deref().or(match provider.backend {
             Backend::Offline => Some(OFFLINE),
             Backend::Scripted(_) => Some(SCRIPT),
             Backend::Wire(_) => None,

@@ -79,6 +79,11 @@ impl Events {
         let Some(item) = event.item else { return Ok(()) };
         match &*item.kind {
             "reasoning" => self.reasoning_at = draft.place(),
+            "message" => {
+                if let Some(phase) = item.phase.filter(|phase| !phase.is_empty()) {
+                    draft.keep(json!({"phase": &*phase}), 0);
+                }
+            }
             "function_call" => {
                 draft.open(Call {
                     key: event.output_index,
@@ -181,6 +186,9 @@ struct Item<'a> {
     arguments: Option<Text<'a>>,
     #[serde(borrow)]
     status: Option<Text<'a>>,
+    /// Whether a message is said on the way or is the answer; it goes back with it.
+    #[serde(borrow)]
+    phase: Option<Text<'a>>,
     #[serde(borrow)]
     encrypted_content: Option<Text<'a>>,
     summary: Option<Value>,

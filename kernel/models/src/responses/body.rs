@@ -113,9 +113,21 @@ fn format(output: &OutputSpec) -> Option<OutputFormat<'_>> {
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Item<'a> {
-    Message { role: &'static str, content: &'a str },
-    FunctionCall { call_id: &'a str, name: Cow<'a, str>, arguments: Arguments<'a> },
-    FunctionCallOutput { call_id: &'a str, output: &'a str },
+    Message {
+        role: &'static str,
+        content: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        phase: Option<&'a str>,
+    },
+    FunctionCall {
+        call_id: &'a str,
+        name: Cow<'a, str>,
+        arguments: Arguments<'a>,
+    },
+    FunctionCallOutput {
+        call_id: &'a str,
+        output: &'a str,
+    },
 }
 
 /// Reasoning as it came. Without its seal the provider would look for it at its own side, where nothing is kept.
@@ -136,7 +148,7 @@ impl Serialize for Input<'_> {
         // A JSON answer without a schema is refused where nothing in the input speaks of JSON.
         let output = request.output.as_deref().filter(|output| output.schema.is_none());
         if let Some(content) = &json_only(output) {
-            list.serialize_element(&Item::Message { role: "developer", content })?;
+            list.serialize_element(&Item::Message { role: "developer", content, phase: None })?;
         }
         // A model that does not reason takes no reasoning either.
         let origin = self.0.seals().then_some(&*self.0.model.origin);
@@ -144,7 +156,7 @@ impl Serialize for Input<'_> {
         for message in request.messages.iter() {
             match &**message {
                 Message::User { content } => {
-                    list.serialize_element(&Item::Message { role: "user", content })?;
+                    list.serialize_element(&Item::Message { role: "user", content, phase: None })?;
                 }
                 Message::Tool { call_id, content, .. } => {
                     list.serialize_element(&Item::FunctionCallOutput { call_id, output: content })?;
@@ -165,7 +177,9 @@ fn answer<L: SerializeSeq>(
     let Message::Assistant { content, tool_calls, .. } = message else { return Ok(()) };
     sealed(list, kept, 0)?;
     if !content.is_empty() {
-        list.serialize_element(&Item::Message { role: "assistant", content })?;
+        // What came in several messages is one text here, and what was said last is what it is.
+        let phase = items::before(kept, 0).filter_map(|item| item.get("phase")?.as_str()).last();
+        list.serialize_element(&Item::Message { role: "assistant", content, phase })?;
     }
     for (n, call) in tool_calls.iter().enumerate() {
         sealed(list, kept, n + 1)?;
@@ -179,7 +193,7 @@ fn answer<L: SerializeSeq>(
 }
 
 fn sealed<L: SerializeSeq>(list: &mut L, kept: &[Value], at: usize) -> Result<(), L::Error> {
-    for item in items::before(kept, at) {
+    for item in items::before(kept, at).filter(|item| item.get("encrypted_content").is_some()) {
         list.serialize_element(&Sealed {
             r#type: "reasoning",
             id: &item["id"],

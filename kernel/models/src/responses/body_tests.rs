@@ -109,3 +109,22 @@ fn json_without_a_schema_is_asked_for_in_words_too() {
     assert_eq!(written.pointer("/text/format/type"), Some(&json!("json_object")));
     assert_eq!(written.pointer("/input/0/role"), Some(&json!("developer")));
 }
+
+#[test]
+fn the_phase_of_a_message_goes_back_with_it_and_is_no_reasoning() {
+    let events = [
+        r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"message","phase":"commentary"}}"#,
+        r#"{"type":"response.output_text.delta","delta":"so"}"#,
+        r#"{"type":"response.completed","response":{"status":"completed"}}"#,
+    ];
+    assert_eq!(
+        samples::read(&ResponsesApi, &events),
+        Ok(r#"so;[{"at":0,"phase":"commentary"}];end"#.to_owned())
+    );
+    let request = samples::transcript(Some(("kind:p/m", json!([{"at": 0, "phase": "commentary"}]))));
+    let written = body(&ResponsesApi, &facts("m"), &request);
+    let input = written["input"].as_array().map_or(&[][..], Vec::as_slice);
+    let phases: Vec<_> = input.iter().filter_map(|item| item.get("phase")).collect();
+    assert_eq!(phases, [&json!("commentary")]);
+    assert!(input.iter().all(|item| item["type"] != "reasoning"), "{written}");
+}

@@ -114,6 +114,11 @@ impl Draft {
         self.has_text || !self.calls.is_empty()
     }
 
+    /// Whether there is reasoning by now.
+    pub(crate) fn has_reasoned(&self) -> bool {
+        self.has_reasoning
+    }
+
     /// Something that the provider wants back with the answer, before part `at` of it.
     pub(crate) fn keep(&mut self, item: Value, at: usize) {
         self.items.push(items::place(item, at));

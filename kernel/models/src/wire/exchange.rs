@@ -129,10 +129,18 @@ impl Exchange {
                 Stage::Sending(builder) => self.send(builder).await.unwrap_or_else(Stage::Failed),
                 Stage::Reading(reading) => {
                     let stage = self.read(reading).await.unwrap_or_else(Stage::Failed);
-                    if self.received > 0 {
-                        self.progress.note(self.draft.usage);
+                    match stage {
+                        Stage::Failed(Broken { fault, answered }) if self.turned_away(&fault) => {
+                            self.progress.forget();
+                            Stage::Failed(Broken { fault: fault.unused(), answered })
+                        }
+                        stage => {
+                            if self.received > 0 {
+                                self.progress.note(self.draft.usage);
+                            }
+                            stage
+                        }
                     }
-                    stage
                 }
                 Stage::Leaving(response) => {
                     farewell(response).await;
@@ -162,8 +170,9 @@ impl Exchange {
         };
         let encoding = header(CONTENT_ENCODING);
         if !matches!(encoding.as_str(), "" | "identity") {
-            let text =
-                format!("it answered in {encoding}, which was not asked for: is there a proxy in between?");
+            let text = format!(
+                "it answered in {encoding}, which was not asked for (a proxy in between may do that)"
+            );
             return Err(ModelFault::fatal(FailureClass::Config, text).into());
         }
         let kind = header(CONTENT_TYPE);
@@ -172,7 +181,7 @@ impl Exchange {
             // Some gateways say that all is well and then what is not.
             let fault = fault::in_place_of_answer(&body).unwrap_or_else(|| {
                 let text =
-                    format!("it answered with {kind} and not with a stream of events: is base_url right?");
+                    format!("it answered with {kind} and not with a stream of events (look at base_url)");
                 ModelFault::fatal(FailureClass::Config, text)
             });
             return Err(fault.into());
@@ -227,6 +236,14 @@ impl Exchange {
         let (usage, stop) = (self.draft.usage, finished.stop);
         self.ready.push(ModelEvent::Done { usage, stop, model: self.name.clone() });
         Ok(Stage::Closing)
+    }
+
+    /// Whether a fault within the answer says that the request was turned away, before there was anything of an answer:
+    /// some providers say so only once the stream is open.
+    fn turned_away(&self, fault: &ModelFault) -> bool {
+        let by_kind =
+            matches!(fault.class, FailureClass::Auth | FailureClass::Config | FailureClass::RateLimit);
+        by_kind && self.draft.usage.is_none() && !self.draft.is_begun() && !self.draft.has_reasoned()
     }
 
     fn silence(&self) -> ModelFault {

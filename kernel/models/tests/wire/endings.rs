@@ -116,3 +116,25 @@ async fn a_window_that_is_full_cuts_an_answer_off() {
 fn data_of(event: &str) -> Vec<u8> {
     data(&serde_json::from_str(event).unwrap()).into_bytes()
 }
+
+#[tokio::test]
+async fn a_request_that_is_turned_away_once_the_stream_is_open_has_cost_nothing() {
+    let created = r#"{"type":"response.created","response":{"status":"in_progress"}}"#;
+    for (code, nothing) in
+        [("insufficient_quota", true), ("rate_limit_exceeded", true), ("server_error", false)]
+    {
+        let failed = format!(
+            r#"{{"type":"response.failed","response":{{"status":"failed","error":{{"code":"{code}","message":"m"}}}}}}"#
+        );
+        let act = Act::Stream(vec![data_of(created), data_of(&failed)]);
+        let server = crate::server::Server::start(vec![act]).await;
+        let fault = ask(&model(Kind::Responses, &server), request(0)).await.1.unwrap();
+        assert_eq!(fault.used_nothing(), nothing, "{code}: {fault:?}");
+    }
+    // After a part of an answer the provider has worked.
+    let begun = events(Kind::Responses, &[Part::Say("so")], Stop::End).remove(1);
+    let failed = r#"{"type":"error","code":"rate_limit_exceeded","message":"m"}"#;
+    let server =
+        crate::server::Server::start(vec![Act::Stream(vec![begun.into_bytes(), data_of(failed)])]).await;
+    assert!(!ask(&model(Kind::Responses, &server), request(0)).await.1.unwrap().used_nothing());
+}

@@ -117,7 +117,7 @@ pub fn render(rows: &[UsageRow], by: UsageBy, colour: bool) -> String {
 }
 
 fn cells(row: &UsageRow, lost: bool) -> Vec<String> {
-    let Tokens { input_tokens, cached_tokens, output_tokens, reasoning_tokens } = row.usage;
+    let Tokens { input_tokens, cached_tokens, output_tokens, reasoning_tokens, .. } = row.usage;
     let numbers = [row.invocations, row.calls, input_tokens, cached_tokens, output_tokens, reasoning_tokens];
     let mut cells = vec![plain(&row.key).replace('\n', " ")];
     cells.extend(numbers.map(count));

@@ -1,5 +1,7 @@
 //! Programs that an extension runs: confined, bounded, and gone with the call. Whether it may is decided elsewhere.
 
+mod cargo_home;
+
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -65,6 +67,9 @@ pub async fn run(at: Surroundings<'_>, ask: RunProcess) -> Result<ProcessOutput,
     }
     let toolchains = Toolchains::of(&at)?;
     let program = toolchains.find(&ask.program)?;
+    let (cargo, own_cargo) = (toolchains.cargo.clone(), toolchains.own_cargo.clone());
+    let seeding = tokio::task::spawn_blocking(move || cargo_home::seed(&cargo, &own_cargo));
+    seeding.await.map_err(Fault::internal)??;
     let temporary = data.join("tmp");
     std::fs::create_dir_all(&temporary)?;
     let profile = profile(&at, &data, &toolchains, ask.network);
@@ -118,13 +123,6 @@ fn profile(at: &Surroundings<'_>, data: &Path, toolchains: &Toolchains, network:
     profile.read(toolchains.cargo.join("bin")).write(&toolchains.own_cargo)
 }
 
-/// What of the operator's registry is copied, so that nothing need be fetched twice. It is never shared: cargo does not
-/// look at the checksums of what it finds there.
-const COPIED: [&str; 2] = ["index", "cache"];
-
-/// The most bytes that are copied; what is left out is fetched.
-const MOST_COPIED: u64 = 512 * 1024 * 1024;
-
 /// Where the operator's programs and compilers are.
 struct Toolchains {
     path: String,
@@ -144,7 +142,6 @@ impl Toolchains {
         let usual = environment.get("PATH").map_or("/usr/local/bin:/usr/bin:/bin", String::as_str);
         let path = format!("{}:{usual}", cargo.join("bin").display());
         let own_cargo = at.cargo.to_owned();
-        seed(&cargo, &own_cargo)?;
         Ok(Self { path, cargo, own_cargo, rustup })
     }
 
@@ -161,44 +158,6 @@ impl Toolchains {
                 .help("install it, or give its whole path")
         })
     }
-}
-
-/// Makes a cargo home with what the operator's has fetched. A program that ran before may have put links in its way:
-/// what is there is left alone.
-fn seed(cargo: &Path, own: &Path) -> Result<(), Fault> {
-    if own.symlink_metadata().is_ok() {
-        return Ok(());
-    }
-    // Complete, or not there: a copy that was interrupted is made again.
-    let part = own.with_extension("part");
-    let _ = std::fs::remove_dir_all(&part);
-    std::fs::create_dir_all(part.join("registry"))?;
-    let mut room = MOST_COPIED;
-    for name in COPIED {
-        copy(&cargo.join("registry").join(name), &part.join("registry").join(name), &mut room)?;
-    }
-    if let Ok(settings) = std::fs::read(cargo.join("config.toml")) {
-        std::fs::write(part.join("config.toml"), settings)?;
-    }
-    Ok(std::fs::rename(part, own)?)
-}
-
-/// Copies regular files as far as there is room. What cannot be read is left out.
-fn copy(from: &Path, to: &Path, room: &mut u64) -> Result<(), Fault> {
-    let Ok(entries) = std::fs::read_dir(from) else { return Ok(()) };
-    std::fs::create_dir_all(to)?;
-    for entry in entries.flatten() {
-        let (Ok(kind), target) = (entry.file_type(), to.join(entry.file_name())) else { continue };
-        if kind.is_dir() {
-            copy(&entry.path(), &target, room)?;
-        } else if let Some(left) = entry.metadata().ok().and_then(|m| room.checked_sub(m.len()))
-            && kind.is_file()
-        {
-            *room = left;
-            std::fs::copy(entry.path(), target)?;
-        }
-    }
-    Ok(())
 }
 
 fn output(outcome: &Outcome) -> ProcessOutput {

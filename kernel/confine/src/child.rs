@@ -335,10 +335,12 @@ impl Child {
         self.process.try_wait()
     }
 
-    /// Kills it and all its descendants, and waits until they are gone.
-    pub fn kill(mut self) -> io::Result<ExitStatus> {
+    /// Kills it and all its descendants, and waits until they are gone. The second value says why its reaper had begun to
+    /// do so before.
+    pub fn kill(mut self) -> io::Result<(ExitStatus, Option<Stopped>)> {
         self.reports.get_ref().shutdown(std::net::Shutdown::Both)?;
-        self.process.wait()
+        // What was sent before can still be read.
+        self.wait()
     }
 }
 

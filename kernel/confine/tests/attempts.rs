@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use drupe_confine::{Confined, Limits, Profile};
+use drupe_confine::{Confined, Limits, Profile, Stopped};
 use libc::{EACCES, EPERM, EXDEV};
 use rustix::{
     net::{AddressFamily, SocketFlags, SocketType, socket_with},
@@ -242,6 +242,17 @@ fn threads_and_processes_are_bounded_together_whoever_started_them() {
     let sh = sh.args(["-c", script]).env("PATH", "/usr/bin:/bin").deadline(Duration::from_secs(20));
     let outcome = sh.run(1024).expect("it starts");
     assert_eq!(outcome.exceeded.as_deref(), expected);
+}
+
+#[test]
+fn who_kills_what_is_being_killed_learns_why() {
+    let limits = Limits { tree_tasks: Some(40), ..Limits::default() };
+    let mut child = prepared(narrow().limits(limits), &["threads", "64"]).spawn().expect("it starts");
+    while child.try_wait().expect("it can be asked").is_none() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let (_, stopped) = child.kill().expect("it is ours");
+    assert!(matches!(stopped, Some(Stopped::Exceeded(_))), "{stopped:?}");
 }
 
 #[test]

@@ -75,20 +75,20 @@ impl Running {
         let left = tokio::time::timeout(LEAVING, look).await;
         match left {
             // The one above it has ended, so that what it told of the reason is there.
-            Ok(Some(how)) => self.child.as_mut().and_then(exceeded).unwrap_or(how),
+            Ok(Some(how)) => self.child.as_mut().and_then(Child::stopped).and_then(told).unwrap_or(how),
             Ok(None) | Err(_) => {
-                self.kill().await;
-                "killed: it closed its socket and did not end".into()
+                let stopped = self.kill().await.and_then(told);
+                stopped.unwrap_or_else(|| "killed: it closed its socket and did not end".into())
             }
         }
     }
 
-    /// Kills it with all that it started, and waits until they are gone.
-    pub async fn kill(&mut self) {
-        if let Some(child) = self.child.take() {
-            // An error means that it is gone.
-            let _ = tokio::task::spawn_blocking(move || child.kill()).await;
-        }
+    /// Kills it with all that it started, and waits until they are gone. Why the one above it had begun to do so before.
+    pub async fn kill(&mut self) -> Option<Stopped> {
+        let child = self.child.take()?;
+        // An error means that it is gone.
+        let killed = tokio::task::spawn_blocking(move || child.kill()).await.ok()?;
+        killed.ok()?.1
     }
 }
 
@@ -101,10 +101,11 @@ impl Drop for Running {
     }
 }
 
-/// Why the one above it killed it, if that was for what it used.
-fn exceeded(child: &mut Child) -> Option<String> {
-    match child.stopped()? {
+/// Why the one above it killed it, in words.
+fn told(stopped: Stopped) -> Option<String> {
+    match stopped {
         Stopped::Exceeded(what) => Some(format!("killed: it {what}")),
+        // It has no deadline.
         Stopped::TimedOut => None,
     }
 }

@@ -269,20 +269,23 @@ async fn run(plan: Plan, link: Arc<KernelLink>, control: OwnedFd) -> Result<(), 
     }
     kernel.tell_supervisor(&Up::Draining);
     tracing::info!(why = ?kernel.ending.decided(), "draining");
-    let mut draining = std::pin::pin!(boot::drain(&kernel));
-    loop {
+    let mut draining = std::pin::pin!(async {
+        boot::drain(&kernel).await;
+        kernel.store.clone().close().await
+    });
+    let closed = loop {
         tokio::select! {
-            () = &mut draining => break,
+            closed = &mut draining => break closed,
             // A stop that comes while a restart drains goes before it.
             Some(Down::Stop) = down.recv() => kernel.ending.request(Why::Stop, None),
-            _ = beat.tick() => kernel.tell_supervisor(&Up::Beat),
+            _ = beat.tick() => send_beat(&kernel).await,
         }
-    }
+    };
+    closed.map_err(|error| Failure::new(JOURNAL, error))?;
     let last = match kernel.ending.wait().await {
         Why::Stop => Up::Stopping,
         Why::Restart { reason } => Up::Restart { reason },
     };
-    kernel.store.clone().close().await.map_err(|error| Failure::new(JOURNAL, error))?;
     link.send(&last).map_err(|error| Failure::new(FAILED, error))
 }
 

@@ -164,7 +164,7 @@ impl State {
             Phase::Draining { kernel, until } | Phase::Stopping { kernel, until, .. }
                 if kernel.killed.is_none() =>
             {
-                Some(*until)
+                Some(kernel.silent_at().map_or(*until, |silent| silent.min(*until)))
             }
             _ => None,
         }
@@ -223,6 +223,11 @@ impl Kernel {
     /// How long it may be silent before it is ready.
     fn patience(&self) -> Duration {
         if self.beats { SILENCE } else { START_SILENCE }
+    }
+
+    /// When one that ends is taken to hang; never after its last words.
+    fn silent_at(&self) -> Option<Instant> {
+        self.farewell.is_none().then(|| self.sign + self.patience())
     }
 
     fn kill(&mut self, why: Killed, actions: &mut Vec<Action>) {
@@ -415,6 +420,8 @@ fn tick(mut phase: Phase, now: Instant, actions: &mut Vec<Action>) -> Phase {
         Phase::Draining { kernel, until } | Phase::Stopping { kernel, until, .. } => {
             if now >= *until {
                 kernel.kill(Killed::Undrained, actions);
+            } else if kernel.silent_at().is_some_and(|silent| silent <= now) {
+                kernel.kill(Killed::Silent, actions);
             }
         }
         Phase::Waiting { .. } | Phase::Done { .. } => {}

@@ -306,10 +306,27 @@ fn a_stop_drains_and_a_second_one_ends_at_once() {
 fn a_drain_that_takes_too_long_is_ended() {
     for event in [Event::Terminate, Event::Draining] {
         let mut world = World::new();
-        world.ready().on(event).after(Duration::from_millis(47_999));
+        world.ready().on(event).beat_for(47).after(Duration::from_millis(999));
         assert!(world.actions.is_empty());
         world.after(Duration::from_millis(1));
         assert_eq!(world.actions, [Action::Kill]);
+    }
+}
+
+#[test]
+fn a_kernel_that_hangs_while_it_drains_is_ended_as_soon_as_one_that_works() {
+    for event in [Event::Terminate, Event::Draining] {
+        let mut world = World::new();
+        world.ready().on(Event::Beat).on(event.clone()).beat_for(2).after(Duration::from_millis(9_999));
+        assert!(world.actions.is_empty());
+        assert_eq!(world.state.deadline(), Some(world.now + Duration::from_millis(1)));
+        world.after(Duration::from_millis(1));
+        assert_eq!(world.actions, [Action::Kill]);
+        // One that has said its last words ends in its own time.
+        let mut world = World::new();
+        world.ready().on(Event::Beat).on(event).on(Event::Restart("r".into()));
+        world.after(Duration::from_secs(15));
+        assert!(world.actions.is_empty());
     }
 }
 

@@ -4,11 +4,11 @@
 use std::fs;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     Row, print_head,
-    scene::{Scene, text},
+    scene::{Scene, text, time},
 };
 use crate::harness::{Daemon, until};
 
@@ -187,10 +187,9 @@ fn ends(scene: &Scene, what: &str, since: Option<Timestamp>, words: &str) -> Str
 
 /// When it came to a state, and why.
 fn changes(scene: &Scene, state: &str) -> Vec<(Timestamp, String)> {
-    let time = |change: &Value| text(change, "time").parse().expect("a time");
     let history = scene.history();
     let those = history.iter().filter(|change| change["state"] == state);
-    those.map(|change| (time(change), text(change, "reason"))).collect()
+    those.map(|change| (time(&text(change, "time")), text(change, "reason"))).collect()
 }
 
 /// Stops a turn whose call has left this line.

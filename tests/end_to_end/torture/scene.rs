@@ -1,6 +1,6 @@
 //! A home with an extension that fails and one that waits meanwhile.
 
-use std::{fs, time::Duration};
+use std::{cell::Cell, fs, time::Duration};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -14,6 +14,8 @@ const CONFIG: &str = "drain_timeout_ms: 300\n";
 pub struct Scene {
     pub daemon: Daemon,
     pub isolation: &'static str,
+    /// When the extension had lost the process whose end was asked for last.
+    lost: Cell<Timestamp>,
     _server: ModelServer,
 }
 
@@ -41,7 +43,7 @@ impl Scene {
         let daemon = Daemon::home(&(server.config() + CONFIG));
         daemon.plugin_in(isolation, "torture", "torture", manifest);
         daemon.plugin_in(isolation, "waiter", "torture", "config: {prefix: waiter}\n");
-        Self { daemon, isolation, _server: server }
+        Self { daemon, isolation, lost: Cell::new(Timestamp::MIN), _server: server }
     }
 
     pub fn in_process(&self) -> bool {
@@ -50,7 +52,7 @@ impl Scene {
 
     /// Begins a call of `waiter` that takes longer than any failure here; its turn.
     pub fn wait_meanwhile(&self, session: &str) -> String {
-        let turn = self.daemon.submit(session, "waiter_wait {\"ms\": 50000}");
+        let turn = self.daemon.submit(session, "waiter_wait {\"ms\": 500000}");
         let began = until("the call has begun", || {
             self.daemon.events(session).iter().any(|e| began(e, "waiter_wait")).then_some(())
         });
@@ -119,12 +121,16 @@ impl Scene {
     fn process_ended(&self, before: &Value) -> Outcome {
         let found = until("it has lost its process and works again", || {
             let history = self.history();
-            let lost = history.iter().rposition(|change| change["state"] == "degraded")?;
+            // An earlier loss is no answer.
+            let lost = history.iter().rposition(|change| {
+                change["state"] == "degraded" && time(&text(change, "time")) > self.lost.get()
+            })?;
             let works = history[lost..].iter().find(|change| change["state"] == "active")?;
             Some((history[lost].clone(), works.clone()))
         });
         let (lost, works) = found.unwrap_or_else(|| panic!("{:#?}\n{}", self.history(), self.daemon.log()));
         assert_eq!(self.daemon.until_ready()["kernel_pid"], before["kernel_pid"], "{}", self.daemon.log());
+        self.lost.set(time(&text(&lost, "time")));
         let reason = text(&lost, "reason");
         // `its process ended in `tool.call`: signal 6 (SIGABRT)`
         let (operation, how) = reason
@@ -183,7 +189,10 @@ pub fn text(value: &Value, name: &str) -> String {
     value[name].as_str().unwrap_or_default().to_owned()
 }
 
+pub fn time(text: &str) -> Timestamp {
+    text.parse().expect("a time")
+}
+
 fn since(from: &str, to: &str) -> Duration {
-    let time = |text: &str| text.parse::<Timestamp>().expect("a time");
     Duration::try_from(time(to).duration_since(time(from))).unwrap_or_default()
 }

@@ -15,8 +15,7 @@ use drupe_agent::{
     TurnOutcome, run_turn,
 };
 use drupe_extension_api::{
-    EffectId, EventBody, FailureClass, Message, SessionId, Spend, ToolCallRequest, TurnId,
-    Usage,
+    EffectId, EventBody, FailureClass, Message, SessionId, Spend, ToolCallRequest, TurnId, Usage,
     control::{UsageBy, UsageQuery, UsageRow},
 };
 use drupe_journal::{Storage, Store, TurnRows};

@@ -100,7 +100,7 @@ const TABLE: &[Dialect] = &[
         name: "moonshot",
         hosts: &["moonshot.ai", "moonshot.cn"],
         json_schema: false,
-        max_stops: 5,
+        max_stops: 16,
         returns: Returns::Text,
         ..COMMON
     },
@@ -111,17 +111,11 @@ const TABLE: &[Dialect] = &[
         returns: Returns::Details,
         ..COMMON
     },
-    Dialect {
-        name: "groq",
-        hosts: &["groq.com"],
-        max_tokens: "max_completion_tokens",
-        max_stops: 4,
-        ..COMMON
-    },
-    Dialect { name: "xai", hosts: &["x.ai"], max_tokens: "max_completion_tokens", max_stops: 4, ..COMMON },
+    Dialect { name: "groq", hosts: &["groq.com"], max_tokens: "max_completion_tokens", ..COMMON },
+    Dialect { name: "xai", hosts: &["x.ai"], ..COMMON },
     Dialect { name: "ollama", hosts: &["ollama.com"], ..COMMON },
     Dialect { name: "vllm", hosts: &[], returns: Returns::Text, ..COMMON },
-    Dialect { name: "llama_cpp", hosts: &[], returns: Returns::Text, ..COMMON },
+    Dialect { name: "llama_cpp", hosts: &[], ..COMMON },
 ];
 
 impl Default for Dialect {

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::Instance;
+
 /// Waits before an extension, or its service, is started again; the last repeats.
 const BACKOFF: [Duration; 6] = [
     Duration::from_millis(100),
@@ -14,6 +16,9 @@ const BACKOFF: [Duration; 6] = [
 
 /// What worked for this long has recovered: its next fault counts as the first.
 const RECOVERED: Duration = Duration::from_secs(300);
+
+/// Looks in a row that must find a service at work.
+const SERVICE_LOOKS: u32 = 10;
 
 /// How often something failed of late.
 #[derive(Debug, Clone, Copy, Default)]
@@ -56,14 +61,27 @@ impl Faults {
         self.count
     }
 
+    /// A look at a process: why it must be killed, where it worked for longer than `share` since the last one though
+    /// nobody had called it. A service has work of its own at times, so that it takes several looks in a row.
+    pub fn restless(&mut self, instance: &Instance, share: Duration, serves: bool) -> Option<String> {
+        let (used, calls) = self.since(instance.cpu_time(), instance.begun());
+        // The last look was a call, too.
+        let looks = self.found(calls <= 1 && instance.calls_beside_service() == 0 && used > share);
+        let most = if serves { SERVICE_LOOKS } else { 1 };
+        (looks >= most).then(|| {
+            let each = share.as_millis();
+            format!("it used more than {each} ms of CPU time in each of {looks} looks while nobody called it")
+        })
+    }
+
     /// A look found it at work though nobody had called it, or did not: such looks in a row.
-    pub fn found(&mut self, busy: bool) -> u32 {
+    fn found(&mut self, busy: bool) -> u32 {
         self.busy = if busy { self.busy + 1 } else { 0 };
         self.busy
     }
 
     /// CPU time and calls since the last look.
-    pub fn since(&mut self, cpu: Option<Duration>, begun: u64) -> (Duration, u64) {
+    fn since(&mut self, cpu: Option<Duration>, begun: u64) -> (Duration, u64) {
         let before = std::mem::replace(&mut self.seen, cpu.map(|cpu| (cpu, begun)));
         let (cpu_before, begun_before) = before.unwrap_or((Duration::MAX, begun));
         (cpu.unwrap_or_default().saturating_sub(cpu_before), begun.saturating_sub(begun_before))

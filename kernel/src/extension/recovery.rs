@@ -35,9 +35,6 @@ const UNWELL: u32 = 2;
 /// The process of an extension may use the time between two looks divided by this as CPU time while nobody calls it.
 const IDLE_SHARE: f64 = 3.0;
 
-/// Looks in a row that must find so much of a service, which has work of its own at times.
-const SERVICE_LOOKS: u32 = 10;
-
 /// Something that worked does not any more; `instance` tells which, so that an earlier one takes nothing with it.
 pub async fn broke(kernel: &Arc<Kernel>, key: &Key, instance: impl Fn(&Arc<Instance>) -> bool, why: String) {
     let change = kernel.changing.lock().await;
@@ -177,21 +174,12 @@ pub async fn watch_health(kernel: Arc<Kernel>) {
 
 async fn look(kernel: &Arc<Kernel>, key: Key, instance: Arc<Instance>) {
     let share = kernel.config.health_interval.div_f64(IDLE_SHARE);
-    let found = kernel.extensions.with(&key, |r| {
-        let (used, calls) = r.faults.since(instance.cpu_time(), instance.begun());
-        // The last look was a call, too.
-        let busy = calls <= 1 && instance.calls_beside_service() == 0 && used > share;
+    let restless = kernel.extensions.with(&key, |r| {
         let serves = r.part.as_ref().is_some_and(|p| p.can(Capability::Service));
-        (r.faults.found(busy), if serves { SERVICE_LOOKS } else { 1 })
+        r.faults.restless(&instance, share, serves)
     });
-    if let Some((looks, most)) = found
-        && looks >= most
-    {
-        let each = share.as_millis();
-        instance.kill(&format!(
-            "it used more than {each} ms of CPU time in each of {looks} looks while nobody called it"
-        ));
-        return;
+    if let Some(why) = restless.flatten() {
+        return instance.kill(&why);
     }
     let header = Header { timeout: Some(ANSWER), ..Header::default() };
     let answer = instance.call::<Health>(op::HEALTH, &(), header).await;

@@ -147,13 +147,15 @@ fn is_whole(copy: &Path, expected: &str) -> bool {
 fn copied(caches: &Caches, library: &Path) -> io::Result<String> {
     /// Several libraries are copied at once, perhaps the same one twice.
     static PARTS: AtomicU64 = AtomicU64::new(0);
+    /// A copy that is whole is never replaced: a confined process may hold a rule for that very file.
+    static PLACING: Mutex<()> = Mutex::new(());
     fs::create_dir_all(&caches.copies)?;
     let number = PARTS.fetch_add(1, Ordering::Relaxed);
     let part = caches.copies.join(format!(".{}-{number}", std::process::id()));
     fs::copy(library, &part)?;
     let hash = hash(&part)?;
     let copy = caches.copy(&hash);
-    // One that is whole may be in use.
+    let _placing = PLACING.lock().unwrap_or_else(PoisonError::into_inner);
     if is_whole(&copy, &hash) {
         fs::remove_file(&part)?;
     } else {

@@ -26,6 +26,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     channels::Deliveries,
     ending::{Ending, Why},
+    ends::Ends,
     events,
     extension::{Extensions, handles::Handles},
     pace::Pace,
@@ -71,6 +72,8 @@ pub struct Kernel {
     pub sessions: Sessions,
     /// Whether and why it is to end.
     pub ending: Ending,
+    /// Who waits for the end of a turn.
+    pub ends: Arc<Ends>,
     /// Every task of the kernel.
     pub tasks: TaskTracker,
     /// What goes out to people.
@@ -309,7 +312,9 @@ impl Kernel {
         self.sessions.check_room()?;
         let kernel = Arc::clone(self);
         self.whole(async move {
+            let session = inbound.session.clone();
             let accepted = kernel.store.accept(inbound).await.map_err(store_fault)?;
+            kernel.sessions.interrupt(&session, &accepted.superseded);
             // A duplicate, too: its first sender may have gone before it was queued.
             if let Some(queued) = accepted.queued {
                 kernel.sessions.push(&kernel, queued);

@@ -9,6 +9,7 @@ pub use main_loop::{Arguments, main};
 
 pub mod boot;
 pub mod ending;
+pub mod ends;
 pub mod kernel;
 
 pub mod extension;
@@ -22,6 +23,7 @@ pub mod events;
 
 pub use drupe_gate::{check, pace};
 
+mod disk;
 pub mod draft;
 mod idle;
 pub mod service;

@@ -31,6 +31,7 @@ use crate::{
     channels::Deliveries,
     control,
     ending::{Ending, Why},
+    ends::Ends,
     events::ToAgents,
     extension::{Extensions, change, generations, handles::Handles, recovery},
     idle,
@@ -331,7 +332,8 @@ fn assemble(plan: Plan, link: Arc<KernelLink>) -> Result<Arc<Kernel>, Failure> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let bus = Arc::new(Bus::default());
     let storage = settings::storage(&config, &folders);
-    let store = Store::open(&storage, Arc::clone(&clock), bus.publisher())
+    let ends = Arc::<Ends>::default();
+    let store = Store::open(&storage, Arc::clone(&clock), ends.on_the_way_to(bus.publisher()))
         .map_err(|error| Failure::new(JOURNAL, error))?;
     let models = Models::new(settings::models(&config)).map_err(|error| Failure::new(CONFIG, error))?;
     let tokens = Arc::new(Tokens::default());
@@ -352,6 +354,7 @@ fn assemble(plan: Plan, link: Arc<KernelLink>) -> Result<Arc<Kernel>, Failure> {
     let generations = Generations::new(folders.generations());
     let held = Held::open(folders.held());
     let (quotas, gates) = settings::limits(&config);
+    let sessions = Sessions::new(config.limits.concurrency.turns);
     let queue = Arc::new(store.clone());
     let layout = Layout::new(&start.exe, folders.root(), &config.extensions.paths);
     Ok(Arc::new_cyclic(|kernel| Kernel {
@@ -379,8 +382,9 @@ fn assemble(plan: Plan, link: Arc<KernelLink>) -> Result<Arc<Kernel>, Failure> {
         extensions: Extensions::default(),
         notices: Pace::new("notices", 10),
         announcements: Pace::new("announcements of tools", 30),
-        sessions: Sessions::default(),
+        sessions,
         ending: Ending::default(),
+        ends,
         tasks: TaskTracker::new(),
         deliveries: Deliveries::default(),
         cancel: CancellationToken::new(),

@@ -11,12 +11,11 @@ use std::{
 };
 
 use drupe_agent::{Steered, Steering, run::GATE};
-use drupe_extension_api::{
-    AgentResponse, FailureClass, Fault, FaultCode, SessionId, TurnId, wire::QueueMode,
-};
-use drupe_journal::QueuedTurn;
+use drupe_extension_api::{Fault, FaultCode, SessionId, TurnId, wire::QueueMode};
+use drupe_journal::{InboundKind, QueuedTurn};
+use drupe_limits::GatePermit;
 use futures_util::FutureExt;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use crate::{kernel::Kernel, turn};
@@ -30,9 +29,10 @@ const RETRY: Duration = Duration::from_millis(250);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
 /// Turns that wait and run.
-#[derive(Default)]
 pub struct Sessions {
     active: Mutex<HashMap<SessionId, Active>>,
+    /// Bounds the turns that messages of topics set off, so that there is room for those of people.
+    of_topics: Semaphore,
     /// Whether turns may run: not before the extensions work.
     open: AtomicBool,
 }
@@ -70,6 +70,21 @@ struct Running {
 }
 
 impl Sessions {
+    /// So many turns may go on at the same time.
+    pub fn new(turns: usize) -> Self {
+        let of_topics = turns.saturating_sub((turns / 4).max(1)).clamp(1, Semaphore::MAX_PERMITS);
+        Self { active: Mutex::default(), of_topics: Semaphore::new(of_topics), open: AtomicBool::default() }
+    }
+
+    /// Waits for room for a turn. Those of one kind get it in the order in which they came.
+    async fn room(&self, kernel: &Kernel, kind: InboundKind) -> (Option<SemaphorePermit<'_>>, GatePermit) {
+        let of_topics = match kind {
+            InboundKind::Event => self.of_topics.acquire().await.ok(),
+            InboundKind::User => None,
+        };
+        (of_topics, kernel.gates.turn().await)
+    }
+
     /// Refuses when too many turns wait.
     pub fn check_room(&self) -> Result<(), Fault> {
         let given = |active: &Active| active.running.as_ref().map_or(0, |running| running.given.len());
@@ -111,6 +126,18 @@ impl Sessions {
         self.open.store(true, Ordering::SeqCst);
         for session in active.keys() {
             spawn(kernel, session.clone());
+        }
+    }
+
+    /// Has turns of a session end that a message interrupts, as the journal has it already.
+    pub fn interrupt(&self, session: &SessionId, turns: &[TurnId]) {
+        let mut active = self.lock();
+        let Some(known) = active.get_mut(session) else { return };
+        if let Some(running) = known.running.as_ref().filter(|running| turns.contains(&running.turn)) {
+            running.cancel.cancel();
+        }
+        for queued in known.waiting.iter_mut().filter(|queued| turns.contains(&queued.turn)) {
+            queued.cancelled.get_or_insert_with(|| "interrupted".into());
         }
     }
 
@@ -226,8 +253,9 @@ impl Active {
     fn take(&mut self, queued: QueuedTurn) {
         let Some(running) = &mut self.running else { return self.waiting.push_back(queued) };
         match queued.inbound.queue {
-            QueueMode::Followup => {}
-            QueueMode::Interrupt => running.cancel.cancel(),
+            // Whom it interrupts was told so when it was accepted.
+            QueueMode::Followup | QueueMode::Interrupt => {}
+            _ if queued.cancelled.is_some() => {}
             // A message that wants something of its own cannot be a part of another's answer, nor one whose answer goes
             // elsewhere.
             QueueMode::Steer
@@ -268,9 +296,10 @@ async fn work(kernel: &Arc<Kernel>, session: &SessionId) {
 
 /// Answers a turn. While the journal cannot record it the session waits: its messages are answered in order or not yet.
 async fn until_recorded(kernel: &Arc<Kernel>, queued: QueuedTurn, within: turn::Within) {
-    // Beyond the configured number turns wait in the order in which they came.
-    let Some(_room) = within.cancel.run_until_cancelled(kernel.gates.turn()).await else {
-        return Box::pin(stopped_waiting(kernel, queued)).await;
+    // Beyond the configured number turns wait in the order in which they came. One that is only to end needs no room.
+    let _room = match queued.cancelled {
+        Some(_) => None,
+        None => within.cancel.run_until_cancelled(kernel.sessions.room(kernel, queued.inbound.kind)).await,
     };
     let mut next = Some(queued);
     let mut wait = RETRY;
@@ -295,14 +324,5 @@ async fn until_recorded(kernel: &Arc<Kernel>, queued: QueuedTurn, within: turn::
                 return;
             }
         };
-    }
-}
-
-/// Ends a turn that was stopped before there was room for it.
-async fn stopped_waiting(kernel: &Arc<Kernel>, queued: QueuedTurn) {
-    let turn = queued.turn.clone();
-    let response = AgentResponse::error(FailureClass::Cancelled, "stopped before it began");
-    if let Err(error) = turn::end(kernel, queued, response).await {
-        tracing::error!(%turn, %error, "a stopped turn could not be recorded; the next start does it");
     }
 }

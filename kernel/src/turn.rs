@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use drupe_agent::{
-    Hooks, Journal, Steering, TurnScope, ids,
+    Batch, Hooks, Journal, Steering, TurnScope, ids,
     run::{self, TurnOutcome},
 };
 use drupe_extension_api::{
     AgentResponse, CorrelationId, EventBody, FailureClass, Preview, Spend, TurnId,
+    control::ExitRecord,
     wire::{HookPoint, TurnContext},
 };
 use drupe_journal::{Counted, Outbound, QueuedTurn, StoreError, TurnDone, TurnStart};
@@ -22,8 +23,11 @@ mod plan;
 use plan::Plan;
 pub use plan::wants_its_own;
 
-/// Starts of a turn after which a further crash is taken to be its doing.
-const MOST_STARTS: u32 = 3;
+/// Crashes during a turn after which it is taken to be what crashes kernels.
+const MOST_CRASHES: usize = 3;
+
+/// The same where each of them was an extension's: as many as the supervisor tells of.
+const MOST_EXPLAINED: usize = 10;
 
 /// What a turn runs with that its session has.
 #[derive(Clone)]
@@ -38,13 +42,12 @@ pub struct Within {
 
 /// Answers a message, or goes on answering it where an earlier kernel was interrupted.
 pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) -> Result<(), StoreError> {
+    if queued.cancelled.is_some() || within.cancel.is_cancelled() {
+        return end(kernel, queued, stopped()).await;
+    }
     let snapshot = boot::today(kernel).await;
     let inbound = &queued.inbound;
-    let correlation = match &queued.correlation {
-        Some(correlation) => correlation.clone(),
-        None => CorrelationId::new(uuid::Uuid::now_v7().simple().to_string())
-            .map_err(|error| StoreError::Record(error.to_string()))?,
-    };
+    let correlation = correlation(&queued)?;
     if queued.started {
         kernel.store.close_open_items(&queued.turn).await?;
     }
@@ -65,7 +68,7 @@ pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) ->
     }
     let mut plan = match plan {
         Ok(plan) => plan,
-        Err(response) => return nothing_ran(kernel, queued, start, response).await,
+        Err(response) => return without_a_run(kernel, queued, Some(start), response).await,
     };
     // As for sub-agents; the orchestrator is the turn itself, which has a gate of its own.
     let _place = match plan.agent.id() == &snapshot.orchestrator.definition().id {
@@ -75,9 +78,9 @@ pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) ->
     let journal: Arc<dyn Journal>;
     let mut fresh = None;
     if queued.started || code_comes_first(&snapshot, &plan) {
-        let starts = kernel.store.start_turn(start.clone()).await?;
-        if kills(kernel, starts) {
-            return nothing_ran(kernel, queued, start, hopeless(starts)).await;
+        let starts = kernel.store.start_turn(start).await?;
+        if kills(&kernel.start.exits, starts) {
+            return end(kernel, queued, hopeless(starts)).await;
         }
         journal = Arc::new(kernel.store.clone());
     } else {
@@ -107,34 +110,55 @@ pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) ->
     let span = tracing::info_span!("turn", session = %inbound.session, turn = %queued.turn, correlation = %correlation);
     let _showing = channels::stream(kernel, &snapshot, &queued);
     let scope = Arc::new(TurnScope {
-        correlation,
-        base_folder: kernel.home.workspace().clone(),
-        observer: Arc::clone(&kernel.bus) as Arc<dyn drupe_agent::Observer>,
-        clock: Arc::clone(&kernel.clock),
         gate: within.gate,
-        tool_response_max_bytes: kernel.config.tool_response_max_bytes,
-        resumed: queued.started,
-        chain: inbound.chain.clone(),
-        quotas: Arc::clone(&kernel.quotas),
-        gates: Arc::clone(&kernel.gates),
         hooks: Arc::clone(&snapshot.hooks) as Arc<dyn drupe_agent::Hooks>,
-        topics: Arc::clone(&kernel.bus) as Arc<dyn drupe_agent::Topics>,
         steering: within.steering,
-        ratios: Arc::clone(&kernel.ratios),
         diagnostics: remarks
             .iter()
             .map(|(code, message)| format!("{code}: {message}"))
             .collect::<Vec<_>>()
             .into(),
-        ..TurnScope::new(inbound.session.clone(), queued.turn.clone(), inbound.text.clone(), journal)
+        ..scope(kernel, &queued, correlation, journal)
     });
     let running = run::run_turn(scope, &plan.agent, plan.task, &plan.limits, within.cancel);
     let outcome = tracing::Instrument::instrument(running, span)
         .await
         .map_err(|fault| StoreError::Database(fault.to_string()))?;
     let start = fresh.and_then(|beginning| beginning.rest());
-    let TurnOutcome { response, spend, diagnostics, last } = outcome;
-    finish(kernel, queued, start, Left { response, spend, diagnostics, last: Some(last) }).await
+    finish(kernel, queued, start, outcome).await
+}
+
+/// What links everything that a message sets off.
+fn correlation(queued: &QueuedTurn) -> Result<CorrelationId, StoreError> {
+    match &queued.correlation {
+        Some(correlation) => Ok(correlation.clone()),
+        None => CorrelationId::new(uuid::Uuid::now_v7().simple().to_string())
+            .map_err(|error| StoreError::Record(error.to_string())),
+    }
+}
+
+/// What the runs of a turn share, whether it goes on or only ends.
+fn scope(
+    kernel: &Kernel,
+    queued: &QueuedTurn,
+    correlation: CorrelationId,
+    journal: Arc<dyn Journal>,
+) -> TurnScope {
+    let inbound = &queued.inbound;
+    TurnScope {
+        correlation,
+        base_folder: kernel.home.workspace().clone(),
+        observer: Arc::clone(&kernel.bus) as Arc<dyn drupe_agent::Observer>,
+        clock: Arc::clone(&kernel.clock),
+        tool_response_max_bytes: kernel.config.tool_response_max_bytes,
+        resumed: queued.started,
+        chain: inbound.chain.clone(),
+        quotas: Arc::clone(&kernel.quotas),
+        gates: Arc::clone(&kernel.gates),
+        topics: Arc::clone(&kernel.bus) as Arc<dyn drupe_agent::Topics>,
+        ratios: Arc::clone(&kernel.ratios),
+        ..TurnScope::new(inbound.session.clone(), queued.turn.clone(), inbound.text.clone(), journal)
+    }
 }
 
 /// Whether the contexts of extensions are a part of the task: the orchestrator's alone.
@@ -165,37 +189,38 @@ pub async fn give_up(kernel: &Arc<Kernel>, turn: &TurnId, reason: &str) -> Resul
     end(kernel, queued, AgentResponse::error(FailureClass::Internal, reason)).await
 }
 
-/// Ends a turn without any run of an agent.
+/// Ends a turn that is not begun, or not gone on with.
 pub async fn end(
     kernel: &Arc<Kernel>,
     queued: QueuedTurn,
     response: AgentResponse,
 ) -> Result<(), StoreError> {
-    kernel.store.close_open_items(&queued.turn).await?;
-    finish(kernel, queued, None, without_a_run(response)).await
+    without_a_run(kernel, queued, None, response).await
 }
 
-/// Ends a turn whose answer is clear before any agent runs.
-async fn nothing_ran(
+/// The one way in which a turn ends without a run: what an earlier process began of it ends as well, and a model call that
+/// was cut off counts as used. `start` is recorded with the end of a turn that had not begun.
+async fn without_a_run(
     kernel: &Arc<Kernel>,
     queued: QueuedTurn,
-    start: TurnStart,
+    start: Option<TurnStart>,
     response: AgentResponse,
 ) -> Result<(), StoreError> {
-    let start = (!queued.started).then_some(start);
-    finish(kernel, queued, start, without_a_run(response)).await
-}
-
-/// What a turn leaves to be recorded.
-struct Left {
-    response: AgentResponse,
-    spend: Spend,
-    diagnostics: Vec<String>,
-    last: Option<drupe_agent::Batch>,
-}
-
-fn without_a_run(response: AgentResponse) -> Left {
-    Left { response, spend: Spend::default(), diagnostics: Vec::new(), last: None }
+    let (session, turn) = (queued.inbound.session.clone(), queued.turn.clone());
+    let nothing = |response| {
+        let last = Batch { session, turn, entries: Vec::new(), events: Vec::new(), messages: Vec::new() };
+        TurnOutcome { response, spend: Spend::default(), diagnostics: Vec::new(), last }
+    };
+    if !queued.started {
+        return finish(kernel, queued, start, nothing(response)).await;
+    }
+    kernel.store.close_open_items(&queued.turn).await?;
+    open_session(kernel, &queued).await?;
+    let journal = Arc::new(kernel.store.clone());
+    let scope = scope(kernel, &queued, correlation(&queued)?, journal);
+    let abandoned = run::abandon_turn(Arc::new(scope), response.clone()).await;
+    let abandoned = abandoned.map_err(|fault| StoreError::Database(fault.to_string()))?;
+    finish(kernel, queued, None, abandoned.unwrap_or_else(|| nothing(response))).await
 }
 
 /// Records the answer and what goes out, in one transaction, and has it delivered.
@@ -203,11 +228,11 @@ async fn finish(
     kernel: &Arc<Kernel>,
     queued: QueuedTurn,
     start: Option<TurnStart>,
-    left: Left,
+    outcome: TurnOutcome,
 ) -> Result<(), StoreError> {
-    let Left { response, spend, diagnostics, last } = left;
+    let TurnOutcome { response, spend, diagnostics, last } = outcome;
     let inbound = queued.inbound;
-    let (entries, mut events, messages) = last.map(|b| (b.entries, b.events, b.messages)).unwrap_or_default();
+    let Batch { entries, mut events, messages, .. } = last;
     events.push((
         None,
         EventBody::TurnCompleted {
@@ -241,9 +266,16 @@ async fn finish(
     Ok(())
 }
 
-/// Whether a turn was begun so often, and the last kernel crashed, that it is taken to be what crashes kernels.
-fn kills(kernel: &Kernel, starts: u32) -> bool {
-    starts > MOST_STARTS && kernel.start.exits.first().is_some_and(|exit| exit.crash)
+/// Whether kernels crashed so often while this turn was at work that it is taken to be what crashes them. A crash that is
+/// certainly an extension's is none of the turn's doing: that extension is quarantined before long. Should it crash again
+/// and again all the same, the turn may be what makes it.
+fn kills(exits: &[ExitRecord], starts: u32) -> bool {
+    let earlier = usize::try_from(starts).unwrap_or(usize::MAX).saturating_sub(1);
+    let crashes = || exits.iter().take(earlier).filter(|exit| exit.crash);
+    let unexplained = |exit: &ExitRecord| exit.crash && exit.blamed.len() != 1;
+    let last = exits.first();
+    (last.is_some_and(unexplained) && crashes().filter(|exit| unexplained(exit)).count() >= MOST_CRASHES)
+        || (last.is_some_and(|exit| exit.crash) && crashes().count() >= MOST_EXPLAINED)
 }
 
 fn hopeless(starts: u32) -> AgentResponse {
@@ -252,3 +284,11 @@ fn hopeless(starts: u32) -> AgentResponse {
     );
     AgentResponse::error(FailureClass::Internal, message)
 }
+
+/// What a turn reports that somebody stopped before it went on.
+pub fn stopped() -> AgentResponse {
+    AgentResponse::error(FailureClass::Cancelled, "stopped before it began")
+}
+
+#[cfg(test)]
+mod tests;

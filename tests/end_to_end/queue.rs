@@ -1,5 +1,7 @@
 //! Messages that arrive while a turn of their session runs: they wait, are taken in, or end it.
 
+mod cut_off;
+
 use std::sync::{
     Mutex,
     mpsc::{Receiver, Sender, channel},
@@ -16,6 +18,9 @@ use crate::harness::{
 
 /// A message upon which the model looks at something first, so that its turn has a further step.
 const LOOK: &str = "hold and look";
+
+/// A message upon which the model calls a tool that ends its process.
+const CRASH: &str = "crash";
 
 /// A model that says what it heard, and lets the test decide when it answers a message that begins with `hold`.
 struct Scene {
@@ -40,16 +45,17 @@ fn scene(config: &str, prepare: impl FnOnce(&Daemon)) -> Scene {
     let (go, held) = channel::<()>();
     let (told, held) = (Mutex::new(told), Mutex::new(held));
     let server = ModelServer::start(move |request| {
-        if last(request).starts_with("hold") {
+        if last(request).contains("hold") {
             let _ = told.lock().expect("one at a time").send(());
             // Ends when the test lets it, or lets everything.
             let _ = held.lock().expect("one at a time").recv();
         }
         let looked =
             request["messages"].as_array().is_some_and(|all| all.iter().any(|m| m["role"] == "tool"));
-        match last(request) == LOOK && !looked {
-            true => Say::Call(vec![("kv_list".into(), json!({}))]),
-            false => Say::Text(format!("heard: {}", last(request))),
+        match last(request).as_str() {
+            LOOK if !looked => Say::Call(vec![("kv_list".into(), json!({}))]),
+            CRASH if !looked => Say::Call(vec![("serving_abort".into(), json!({}))]),
+            heard => Say::Text(format!("heard: {heard}")),
         }
     });
     let mut daemon = Daemon::home(&(server.config() + config));

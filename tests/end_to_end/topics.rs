@@ -2,6 +2,7 @@
 
 mod chains;
 mod dead;
+mod room;
 
 use std::fs;
 

@@ -3,23 +3,22 @@
 use std::sync::Arc;
 
 use drupe_agent::Chain;
-use drupe_bus::{Watch, Watched};
 use drupe_config::{Manifest, Right};
 use drupe_extension_api::{
-    AgentId, AgentResponse, EventBody, ExtensionId, FailureClass, Fault, FaultCode, SessionId, TurnId,
+    AgentId, ExtensionId, Fault, FaultCode, SessionId, TurnId,
     control::{
         Approval, ApprovalAnswer, ConfigValue, DaemonState, ExtensionDetail, ExtensionStatus, Named,
         Numbered, PathArgument, Restart, Scaffold, SessionSelect, Status, TurnArgument, TurnResult, method,
     },
     wire::{Submit, Submitted},
 };
-use drupe_journal::QueuedTurn;
+use drupe_journal::{QueuedTurn, StoreError};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::insight;
 use crate::{
-    channels,
+    channels, disk,
     draft::Draft,
     ending::Why,
     extension::{Record, change, handles::Holder},
@@ -136,19 +135,17 @@ pub async fn call(
         }
         method::SESSIONS_STOP => {
             let id = SessionId::new(take::<Named>(params)?.id)?;
-            let turns = kernel.sessions.of(&id);
-            // What the running turn has taken in ends with it.
-            let (running, waiting) = (turns.first(), turns.iter().skip(1).rev());
-            for turn in waiting {
-                let _ = Box::pin(stop_turn(kernel, turn.clone())).await;
-            }
-            if let Some(turn) = running {
-                Box::pin(stop_turn(kernel, turn.clone())).await?;
-            }
-            give(turns.len())
+            give(Box::pin(stop_session(kernel, &id)).await?)
         }
         method::TURN_WAIT => give(wait(kernel, take(params)?).await?),
-        method::TURN_STOP => give(Box::pin(stop_turn(kernel, take::<TurnArgument>(params)?.turn)).await?),
+        method::TURN_STOP => {
+            let turn = take::<TurnArgument>(params)?.turn;
+            match Box::pin(stop_turn(kernel, &turn)).await? {
+                None => give(()),
+                Some(by) => Err(Fault::invalid(format!("turn `{turn}` is a part of turn `{by}` by now"))
+                    .help(format!("stop `{by}`"))),
+            }
+        }
         method::CONFIG_SHOW => give(config(kernel)),
         method::TRACE_SHOW => give(Box::pin(insight::trace(kernel, take(params)?)).await?),
         method::USAGE_SHOW => give(kernel.store.usage(take_or_default(params)?).await.map_err(store_fault)?),
@@ -266,6 +263,7 @@ pub async fn status(kernel: &Arc<Kernel>) -> Result<Status, Fault> {
     let mut notices = start.notices.clone();
     notices.extend(snapshot.notices.iter().cloned());
     notices.extend(kernel.extensions.passed_over());
+    notices.extend(disk::remark(kernel.home.root()));
     let state = if kernel.ending.decided().is_some() { DaemonState::Draining } else { DaemonState::Ready };
     Ok(Status {
         version: env!("CARGO_PKG_VERSION").into(),
@@ -299,62 +297,63 @@ pub(super) fn config(kernel: &Kernel) -> Vec<ConfigValue> {
 /// Waits until a turn has ended; reads all of it once, at the end.
 async fn wait(kernel: &Arc<Kernel>, ask: TurnArgument) -> Result<TurnResult, Fault> {
     let TurnArgument { turn, brief } = &ask;
-    let mut watched = None;
-    while let Some(queued) = kernel.store.queued(turn).await.map_err(store_fault)? {
-        match &mut watched {
-            // Watched before it is looked at again, so that an end in between is seen by one of the two.
-            None => watched = Some(kernel.bus.watch(&queued.inbound.session)),
-            Some(events) => {
-                if until_completed(kernel, events, turn).await? {
-                    break;
-                }
-            }
+    // Before it is looked at, so that an end in between is seen by one of the two.
+    let waiting = kernel.ends.of(turn);
+    if kernel.store.queued(turn).await.map_err(store_fault)?.is_some() {
+        tokio::select! {
+            () = waiting.ended() => {}
+            () = kernel.closing.cancelled() => return Err(Fault::new(FaultCode::Unavailable, "the kernel is ending")),
         }
     }
     let result = kernel.store.turn_result(turn, *brief).await.map_err(store_fault)?;
     result.ok_or_else(|| Fault::not_found(format!("there is no turn `{turn}`")))
 }
 
-/// Waits for the event that ends a turn; false where events were missed, and it may have been among them.
-async fn until_completed(kernel: &Kernel, events: &mut Watch, turn: &TurnId) -> Result<bool, Fault> {
-    loop {
-        let event = tokio::select! {
-            event = events.recv() => event,
-            () = kernel.closing.cancelled() => return Err(Fault::new(FaultCode::Unavailable, "the kernel is ending")),
-        };
-        match event {
-            Watched::Event(event) => {
-                let ends = matches!(event.body, EventBody::TurnCompleted { .. });
-                if ends && event.turn.as_ref() == Some(turn) {
-                    return Ok(true);
+/// Stops all that runs or waits in a session; gives how many turns that were.
+async fn stop_session(kernel: &Arc<Kernel>, session: &SessionId) -> Result<usize, Fault> {
+    let mut turns = kernel.sessions.of(session);
+    // What was accepted while the kernel drains waits for the next one, and is known to the journal alone.
+    let open = kernel.store.unfinished().await.map_err(store_fault)?.into_iter();
+    let open = open.filter(|queued| queued.inbound.session == *session).map(|queued| queued.turn);
+    let unknown: Vec<TurnId> = open.filter(|turn| !turns.contains(turn)).collect();
+    turns.extend(unknown);
+    // The running turn last, so that none of the others begins; what it has taken in ends with it.
+    for turn in turns.iter().rev() {
+        stop_turn(kernel, turn).await?;
+    }
+    Ok(turns.len())
+}
+
+/// Stops a turn: one that runs is cancelled, one that waits gets its end here. Gives the turn that it is a part of by now,
+/// where it cannot be stopped by itself.
+async fn stop_turn(kernel: &Arc<Kernel>, turn: &TurnId) -> Result<Option<TurnId>, Fault> {
+    let (stopping, turn) = (Arc::clone(kernel), turn.clone());
+    kernel
+        .whole(async move {
+            let kernel = stopping;
+            // Recorded first: who is told that it stops may rely on it, whatever becomes of this process.
+            match kernel.store.cancel_turn(&turn, "it was stopped".into()).await {
+                Ok(true) => {}
+                Ok(false) => return Ok(None),
+                Err(StoreError::UnknownTurn(_)) => {
+                    return Err(Fault::not_found(format!("there is no turn `{turn}`")));
                 }
+                Err(error) => return Err(store_fault(error)),
             }
-            Watched::Skipped => return Ok(false),
-        }
-    }
-}
-
-/// Stops a turn: one that runs is cancelled, one that waits gets its end here.
-async fn stop_turn(kernel: &Arc<Kernel>, turn: TurnId) -> Result<(), Fault> {
-    match kernel.sessions.stop(&turn) {
-        Stopped::Running => Ok(()),
-        Stopped::TakenIn(by) => Err(Fault::invalid(format!("turn `{turn}` is a part of turn `{by}` by now"))
-            .help(format!("stop `{by}`"))),
-        Stopped::Withdrawn => match kernel.store.queued(&turn).await.map_err(store_fault)? {
-            Some(queued) => stopped_before(kernel, queued).await,
-            None => Ok(()),
-        },
-        Stopped::Neither => match kernel.store.turn_result(&turn, true).await.map_err(store_fault)? {
-            Some(_) => Ok(()),
-            None => Err(Fault::not_found(format!("there is no turn `{turn}`"))),
-        },
-        Stopped::Waiting(queued) => stopped_before(kernel, *queued).await,
-    }
-}
-
-/// Ends a turn that was stopped before it began.
-async fn stopped_before(kernel: &Arc<Kernel>, queued: QueuedTurn) -> Result<(), Fault> {
-    let response = AgentResponse::error(FailureClass::Cancelled, "stopped before it began");
-    let ending = Arc::clone(kernel);
-    kernel.whole(async move { turn::end(&ending, queued, response).await.map_err(store_fault) }).await
+            let queued = match kernel.sessions.stop(&turn) {
+                // One that is not known here waits for the next kernel, which reads that it is to end.
+                Stopped::Running | Stopped::Neither => return Ok(None),
+                Stopped::TakenIn(by) => return Ok(Some(by)),
+                Stopped::Withdrawn => kernel.store.queued(&turn).await.map_err(store_fault)?,
+                Stopped::Waiting(queued) => Some(*queued),
+            };
+            let Some(queued) = queued else { return Ok(None) };
+            let again = QueuedTurn { cancelled: Some("stopped".into()), ..queued.clone() };
+            if let Err(error) = turn::end(&kernel, queued, turn::stopped()).await {
+                tracing::warn!(%turn, %error, "the end of a stopped turn is recorded later");
+                kernel.sessions.push(&kernel, again);
+            }
+            Ok(None)
+        })
+        .await
 }

@@ -1,0 +1,43 @@
+//! Whether there is room on the disk for what the kernel must record.
+
+use std::path::Path;
+
+use rustix::fs::{StatVfsMountFlags, statvfs};
+
+/// The least room that counts as some, in bytes. The journal grows by less than this within a turn.
+const LEAST: u64 = 16 * 1024 * 1024;
+
+/// What an operator should know of the disk of a folder; none while all is well. It is looked at anew each time.
+pub fn remark(folder: &Path) -> Option<String> {
+    // One without blocks does not say how much room it has.
+    let disk = statvfs(folder).ok().filter(|disk| disk.f_blocks > 0)?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    told(folder, free, disk.f_flag.contains(StatVfsMountFlags::RDONLY))
+}
+
+fn told(folder: &Path, free: u64, read_only: bool) -> Option<String> {
+    let (folder, refused) = (folder.display(), "messages are refused while they cannot be recorded");
+    if read_only {
+        return Some(format!("the file system of `{folder}` is read-only: {refused}; make it writable"));
+    }
+    (free < LEAST).then(|| {
+        let kilobytes = free / 1024;
+        format!("the disk of `{folder}` has only {kilobytes} KiB left: {refused}; free some space on it")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_is_full_or_read_only_is_told_with_its_folder_and_one_with_room_is_not() {
+        let told = |free, read_only| told(Path::new("/home/ada/.drupe"), free, read_only);
+        assert_eq!(told(LEAST, false), None);
+        let full = told(LEAST - 1, false).expect("a remark");
+        assert!(full.contains("`/home/ada/.drupe`") && full.contains("free some space"), "{full}");
+        let read_only = told(LEAST, true).expect("a remark");
+        assert!(read_only.contains("`/home/ada/.drupe`") && read_only.contains("writable"), "{read_only}");
+        assert_eq!(remark(Path::new("/proc")), None, "it does not say");
+    }
+}

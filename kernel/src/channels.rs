@@ -1,6 +1,10 @@
 //! Messages on their way to people: an answer is a row before it is sent, and is sent at most once.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use drupe_bus::Watched;
 use drupe_extension_api::{
@@ -9,8 +13,10 @@ use drupe_extension_api::{
 };
 use drupe_host::{Header, Instance};
 use drupe_journal::{Delivery as Due, QueuedTurn, StoreError};
-use futures_util::future::join_all;
-use tokio::sync::Notify;
+use tokio::{
+    sync::Notify,
+    task::{self, JoinSet},
+};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use drupe_wiring::Snapshot;
@@ -38,7 +44,7 @@ fn find<'a>(snapshot: &'a Snapshot, channel: &str) -> Option<&'a Arc<Instance>> 
     ExtensionId::new(channel).ok().and_then(|id| snapshot.channels.get(&id))
 }
 
-/// Sends what waits to be sent: one task, so that the messages of a channel go out in their order.
+/// Sends what waits to be sent: the messages of a channel in their order, and no channel waits for another.
 #[derive(Default)]
 pub struct Deliveries {
     due: Notify,
@@ -58,18 +64,20 @@ impl Deliveries {
         kernel.clone().tasks.spawn(async move {
             let deliveries = &kernel.deliveries;
             let _ended = deliveries.ended.clone().drop_guard();
+            let mut lanes = Lanes::default();
             loop {
                 let last = deliveries.end.is_cancelled();
-                if let Err(error) = deliver(&kernel).await {
+                if let Err(error) = deliver(&kernel, &mut lanes).await {
                     tracing::error!(%error, "messages wait to be sent, but the journal does not answer");
                 }
-                if last {
+                if last && lanes.is_empty() {
                     return;
                 }
                 tokio::select! {
-                    () = deliveries.due.notified() => {}
-                    () = tokio::time::sleep(AGAIN) => {}
-                    () = deliveries.end.cancelled() => {}
+                    () = deliveries.due.notified() => lanes.try_again(),
+                    () = tokio::time::sleep(AGAIN) => lanes.try_again(),
+                    () = deliveries.end.cancelled(), if !last => lanes.try_again(),
+                    () = lanes.one_ends() => {}
                 }
             }
         });
@@ -84,25 +92,76 @@ impl Deliveries {
     }
 }
 
-/// One round: the channels at the same time, the messages of each in order.
-async fn deliver(kernel: &Kernel) -> Result<(), StoreError> {
+/// The channels that messages are sent to at the moment, each by a task of its own.
+#[derive(Default)]
+struct Lanes {
+    tasks: JoinSet<bool>,
+    at_work: HashMap<task::Id, String>,
+    /// Those that did not take their next message; they are left alone until it is time to try again.
+    resting: HashSet<String>,
+}
+
+impl Lanes {
+    /// Whether a channel may be given messages.
+    fn is_free(&self, channel: &str) -> bool {
+        !self.resting.contains(channel) && self.at_work.values().all(|busy| busy != channel)
+    }
+
+    /// Has messages sent to a channel; `work` says whether it took them all.
+    fn begin(&mut self, channel: String, work: impl Future<Output = bool> + Send + 'static) {
+        self.at_work.insert(self.tasks.spawn(work).id(), channel);
+    }
+
+    /// Returns when a channel has got what it was given; never while none is given anything.
+    async fn one_ends(&mut self) {
+        let (task, took_all) = match self.tasks.join_next_with_id().await {
+            Some(Ok(ended)) => ended,
+            Some(Err(error)) => (error.id(), false),
+            None => return std::future::pending().await,
+        };
+        if let Some(channel) = self.at_work.remove(&task).filter(|_| !took_all) {
+            self.resting.insert(channel);
+        }
+    }
+
+    fn try_again(&mut self) {
+        self.resting.clear();
+    }
+
+    fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+}
+
+/// Begins to send what is due to the channels that are free.
+async fn deliver(kernel: &Arc<Kernel>, lanes: &mut Lanes) -> Result<(), StoreError> {
     let snapshot = kernel.snapshot();
     let mut by_channel: BTreeMap<String, Vec<Due>> = BTreeMap::new();
     for due in kernel.store.due_deliveries().await? {
         by_channel.entry(due.message.channel.clone()).or_default().push(due);
     }
-    let rounds = by_channel.into_iter().filter_map(|(name, due)| {
-        let channel = Arc::clone(find(&snapshot, &name)?);
-        Some(async move {
-            for delivery in due {
-                if !send(kernel, &channel, delivery).await? {
-                    break;
-                }
+    for (name, due) in by_channel {
+        let channel = find(&snapshot, &name).filter(|_| lanes.is_free(&name));
+        let Some(channel) = channel.map(Arc::clone) else { continue };
+        let kernel = Arc::clone(kernel);
+        lanes.begin(name, async move { send_all(&kernel, &channel, due).await });
+    }
+    Ok(())
+}
+
+/// Sends messages to a channel in their order; whether it took them all.
+async fn send_all(kernel: &Kernel, channel: &Instance, due: Vec<Due>) -> bool {
+    for delivery in due {
+        match send(kernel, channel, delivery).await {
+            Ok(true) => {}
+            Ok(false) => return false,
+            Err(error) => {
+                tracing::error!(%error, "the journal does not record what is sent");
+                return false;
             }
-            Ok::<(), StoreError>(())
-        })
-    });
-    join_all(rounds).await.into_iter().collect()
+        }
+    }
+    true
 }
 
 /// Sends one message; whether the channel may be given the next one now.
@@ -186,5 +245,39 @@ fn part_of(event: &drupe_extension_api::Event, turn: &TurnId) -> Option<StreamPa
             item.name.clone().map(|text| StreamPart::Status { text })
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_slow_channel_holds_no_other_up_and_gets_its_messages_in_order() {
+        let mut lanes = Lanes::default();
+        let (go, held) = oneshot::channel::<()>();
+        lanes.begin("slow".into(), async { held.await.is_ok() });
+        for _ in 0..3 {
+            assert!(lanes.is_free("quick") && !lanes.is_free("slow"));
+            lanes.begin("quick".into(), async { true });
+            lanes.one_ends().await;
+        }
+        go.send(()).expect("it waits");
+        lanes.one_ends().await;
+        assert!(lanes.is_free("slow") && lanes.is_empty());
+        assert!(lanes.one_ends().now_or_never().is_none(), "there is nothing to wait for");
+    }
+
+    #[tokio::test]
+    async fn a_channel_that_does_not_take_its_message_rests_until_it_is_tried_again() {
+        let mut lanes = Lanes::default();
+        lanes.begin("a".into(), async { false });
+        lanes.one_ends().await;
+        assert!(lanes.is_empty() && !lanes.is_free("a"));
+        lanes.try_again();
+        assert!(lanes.is_free("a"));
     }
 }

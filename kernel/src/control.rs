@@ -3,4 +3,5 @@
 mod insight;
 mod lines;
 pub mod methods;
+mod places;
 pub mod server;

@@ -178,3 +178,20 @@ fn the_agent_of_a_session_answers_until_another_is_chosen() {
     daemon.client().ask("session.select", json!({"session": "s"})).expect("it is given back");
     assert_eq!(by(&daemon.turn("s", "hello")), "orchestrator");
 }
+
+#[test]
+fn clients_that_are_idle_keep_neither_the_supervisor_nor_other_clients_out() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    // This process needs a file for each of them.
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).expect("files");
+    let daemon = Daemon::start("");
+    let before = daemon.until_ready();
+    let mut idle: Vec<Client> = (0..1_100).map(|_| daemon.client()).collect();
+    let mut another = daemon.client();
+    assert_eq!(another.ask("status", json!({})).expect("it is served")["kernel_pid"], before["kernel_pid"]);
+    let first = idle.first_mut().map(|client| client.ask("status", json!({})));
+    assert!(first.is_some_and(|answer| answer.is_err()), "who was idle longest had to leave");
+    let last = idle.last_mut().map(|client| client.ask("status", json!({})));
+    assert!(last.is_some_and(|answer| answer.is_ok()), "the others stay");
+}

@@ -11,6 +11,7 @@ use drupe_extension_api::{
     control::{CONTROL_VERSION, EventsSubscribe, Hello, Welcome, method},
 };
 use drupe_link::ControlToken;
+use rustix::process::{Resource, getrlimit};
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::{
     net::{UnixListener, UnixStream, unix::OwnedReadHalf},
@@ -21,11 +22,12 @@ use tokio_util::sync::CancellationToken;
 use super::{
     lines::{Lines, REPLIES, Reply, ReplyBody, Request, write_all},
     methods::{self, Caller},
+    places::{Places, Taken},
 };
 use crate::kernel::{Kernel, store_fault};
 
-/// Connections at a time; each costs a few kilobytes.
-const CONNECTIONS: usize = 1024;
+/// Connections at a time, besides those of the supervisor; each costs a few kilobytes.
+const CONNECTIONS: u64 = 1024;
 
 /// Requests of one connection that are worked on at once.
 const REQUESTS: usize = 64;
@@ -44,10 +46,8 @@ pub async fn serve(kernel: Arc<Kernel>, listener: StdListener, token: ControlTok
     listener.set_nonblocking(true)?;
     let listener = UnixListener::from_std(listener)?;
     let token = Arc::new(token);
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let places = Places::new(connections());
     loop {
-        // Without room further clients wait in the backlog of the socket.
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return Ok(()) };
         let stream = tokio::select! {
             accepted = listener.accept() => accepted,
             () = kernel.closing.cancelled() => return Ok(()),
@@ -61,20 +61,46 @@ pub async fn serve(kernel: Arc<Kernel>, listener: StdListener, token: ControlTok
                 continue;
             }
         };
+        let leave = kernel.closing.child_token();
+        // It asks whether this kernel serves, and ends one that does not answer.
+        let supervisor = stream.peer_cred().ok().and_then(|peer| peer.pid());
+        let supervisor = supervisor.is_some_and(|pid| u32::try_from(pid) == Ok(kernel.start.supervisor_pid));
+        let Some(place) = places.take(leave.clone(), supervisor) else {
+            refuse(&stream);
+            continue;
+        };
         let (kernel, token) = (Arc::clone(&kernel), Arc::clone(&token));
-        kernel.clone().tasks.spawn(async move {
-            connection(&kernel, stream, &token).await;
-            drop(permit);
-        });
+        kernel.clone().tasks.spawn(async move { connection(&kernel, stream, &token, place, leave).await });
     }
 }
 
-async fn connection(kernel: &Arc<Kernel>, stream: UnixStream, token: &ControlToken) {
+/// Connections that there is room for. What else the kernel opens needs files, too.
+fn connections() -> usize {
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(CONNECTIONS.min(files / 2)).unwrap_or(usize::MAX)
+}
+
+/// Tells a client that there is no room for it, if that can be told without waiting.
+fn refuse(stream: &UnixStream) {
+    let message = "there is no room for another client: each of those that are connected waits for an answer";
+    let fault = Fault::new(FaultCode::Busy, message).help("try again later");
+    if let Ok(mut line) = serde_json::to_vec(&Reply { id: 0, body: ReplyBody::Error(fault) }) {
+        line.push(b'\n');
+        let _ = stream.try_write(&line);
+    }
+}
+
+async fn connection(
+    kernel: &Arc<Kernel>,
+    stream: UnixStream,
+    token: &ControlToken,
+    place: Taken,
+    cancel: CancellationToken,
+) {
     let (read, write) = stream.into_split();
     let (replies, waiting) = mpsc::channel(REPLIES);
-    let cancel = kernel.closing.child_token();
     let _end = cancel.clone().drop_guard();
-    let reading = read_all(kernel, read, token, replies, &cancel);
+    let reading = read_all(kernel, read, token, replies, &place, &cancel);
     let writing = write_all(write, waiting);
     tokio::pin!(writing);
     // A client that leaves takes its requests along; what it submitted is in the journal.
@@ -93,6 +119,7 @@ async fn read_all(
     read: OwnedReadHalf,
     token: &ControlToken,
     replies: mpsc::Sender<Reply>,
+    place: &Taken,
     cancel: &CancellationToken,
 ) {
     let mut lines = Lines::new(read);
@@ -112,6 +139,7 @@ async fn read_all(
         };
         // Beyond this many the client waits.
         let Ok(room) = Arc::clone(&room).acquire_owned().await else { return };
+        let working = place.work();
         let (kernel, replies, cancel) = (Arc::clone(kernel), replies.clone(), cancel.clone());
         kernel.clone().tasks.spawn(async move {
             let follows = request.method == method::EVENTS_SUBSCRIBE;
@@ -125,7 +153,7 @@ async fn read_all(
                     }
                 }
             }
-            drop(room);
+            drop((room, working));
         });
     }
 }

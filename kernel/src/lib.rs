@@ -8,8 +8,6 @@ mod main_loop;
 pub use main_loop::{Arguments, main};
 
 pub mod boot;
-pub mod ending;
-pub mod ends;
 pub mod kernel;
 
 pub mod extension;
@@ -22,6 +20,7 @@ pub mod control;
 pub mod events;
 
 pub use drupe_gate::{check, pace};
+pub use drupe_surface::{ending, ends};
 
 mod disk;
 pub mod draft;

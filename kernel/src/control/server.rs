@@ -11,6 +11,10 @@ use drupe_extension_api::{
     control::{CONTROL_VERSION, EventsSubscribe, Hello, Welcome, method},
 };
 use drupe_link::ControlToken;
+use drupe_surface::{
+    lines::{Lines, REPLIES, Reply, ReplyBody, Request, write_all},
+    places::{Places, Taken},
+};
 use rustix::process::{Resource, getrlimit};
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::{
@@ -19,11 +23,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    lines::{Lines, REPLIES, Reply, ReplyBody, Request, write_all},
-    methods::{self, Caller},
-    places::{Places, Taken},
-};
+use super::methods::{self, Caller};
 use crate::kernel::{Kernel, store_fault};
 
 /// Connections at a time, besides those of the supervisor; each costs a few kilobytes.

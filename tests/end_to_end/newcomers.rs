@@ -1,6 +1,8 @@
 //! Extensions that take names of others, or add more to the requests of others than anybody could read: they fail, they
 //! are told why, and everybody else goes on.
 
+use std::{fs::OpenOptions, io::Write as _};
+
 use serde_json::{Value, json};
 
 use crate::harness::{
@@ -47,6 +49,9 @@ fn a_tool_cannot_take_the_name_of_an_agent_or_of_a_core_tool_at_boot() {
     let (server, daemon) = daemon(|daemon| {
         for (id, tool, _) in taken {
             plugin(daemon, id, &json!({"name": tool}));
+            // Each with a content of its own.
+            let library = OpenOptions::new().append(true).open(daemon.library(id));
+            library.and_then(|mut library| library.write_all(id.as_bytes())).expect("a library");
         }
     });
     for (id, tool, owner) in taken {

@@ -37,6 +37,11 @@ impl<E: Exported> abi::Extension for Adapter<E> {
             let _inside = instance.shared.enter();
             let active = instance.active().ok();
             if let Some(active) = &active
+                && instance.shared.refused.swap(false, Ordering::AcqRel)
+            {
+                active.restore_tools();
+            }
+            if let Some(active) = &active
                 && instance.shared.tools_changed.swap(false, Ordering::AcqRel)
             {
                 *instance.shared.unannounced() = active.refresh_tools(&instance.abilities).err();

@@ -219,8 +219,13 @@ impl Host {
     pub async fn tools_changed(&self) -> Result<(), Fault> {
         *self.shared.unannounced() = None;
         self.shared.tools_changed.store(true, std::sync::atomic::Ordering::Release);
-        self.shared.tell(host::TOOLS_CHANGED, &()).await?;
-        self.shared.unannounced().take().map_or(Ok(()), Err)
+        let told = self.shared.tell(host::TOOLS_CHANGED, &()).await;
+        // Why they could not even be described goes before what the kernel said of those that it was given instead.
+        let unannounced = self.shared.unannounced().take();
+        if told.is_err() && unannounced.is_none() {
+            self.shared.refused.store(true, std::sync::atomic::Ordering::Release);
+        }
+        unannounced.map_or(told, Err)
     }
 
     /// Does work that blocks, such as writing a file, on a thread where it holds nobody up. Once begun it

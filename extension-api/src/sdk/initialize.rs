@@ -16,6 +16,8 @@ pub(crate) struct Active<E> {
     pub(crate) host: Host,
     pub(crate) extension: Arc<E>,
     tools: RwLock<Arc<Toolbox<E>>>,
+    /// Those before the last announcement, should the kernel refuse it.
+    before: RwLock<Option<Arc<Toolbox<E>>>>,
     agent: Option<AgentDescriptor>,
     schedules: Vec<Schedule>,
     hooks: Vec<HookPoint>,
@@ -80,11 +82,19 @@ impl<E: Exported> Active<E> {
         let schedules = abilities.scheduler.as_ref().map(|s| (s.schedules)(&extension)).unwrap_or_default();
         let hooks = abilities.hook.as_ref().map(|hook| (hook.points)(&extension)).unwrap_or_default();
         let tools = RwLock::new(Arc::new(tools));
-        Ok(Self { host, extension: Arc::new(extension), tools, agent, schedules, hooks })
+        let before = RwLock::new(None);
+        Ok(Self { host, extension: Arc::new(extension), tools, before, agent, schedules, hooks })
     }
 
     pub(crate) fn tools(&self) -> Arc<Toolbox<E>> {
         self.tools.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The kernel refused the last announcement: what is described is what was before.
+    pub(crate) fn restore_tools(&self) {
+        if let Some(before) = self.before.write().unwrap_or_else(PoisonError::into_inner).take() {
+            *self.tools.write().unwrap_or_else(PoisonError::into_inner) = before;
+        }
     }
 
     /// Asks for the tools again. Where that fails, those of before stay, and why is for whoever announced them.
@@ -94,7 +104,9 @@ impl<E: Exported> Active<E> {
         match outcome.unwrap_or_else(|panic| Err(panic.fault("the list of tools"))) {
             Ok(new) => {
                 let mut tools = self.tools.write().unwrap_or_else(PoisonError::into_inner);
-                *tools = Arc::new(new.after(&tools));
+                let after = Arc::new(new.after(&tools));
+                let before = std::mem::replace(&mut *tools, after);
+                *self.before.write().unwrap_or_else(PoisonError::into_inner) = Some(before);
                 Ok(())
             }
             Err(fault) => {

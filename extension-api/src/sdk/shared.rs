@@ -25,6 +25,8 @@ pub(crate) struct Shared {
     pub(crate) shutdown: Signal,
     /// The author said that the tools are others now.
     pub(crate) tools_changed: AtomicBool,
+    /// The kernel did not take the tools that were described last.
+    pub(crate) refused: AtomicBool,
     /// Why the tools that were announced last could not be described.
     unannounced: Mutex<Option<Fault>>,
     closed: AtomicBool,
@@ -46,6 +48,7 @@ impl Shared {
             table,
             shutdown: Signal::default(),
             tools_changed: AtomicBool::new(false),
+            refused: AtomicBool::new(false),
             unannounced: Mutex::new(None),
             closed: AtomicBool::new(false),
             #[cfg(feature = "runtime")]

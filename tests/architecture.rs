@@ -30,7 +30,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("drupe-memory", &[]),
     ("drupe-blame", &[]),
     ("drupe-folders", &["drupe-confine"]),
-    ("drupe-gate", &["drupe-config", "drupe-extension-api", "drupe-folders"]),
+    (
+        "drupe-gate",
+        &[
+            "drupe-config",
+            "drupe-extension-api",
+            "drupe-folders",
+            "drupe-link",
+            "drupe-models",
+            "drupe-wiring",
+        ],
+    ),
     ("drupe-host", &["drupe-blame", "drupe-confine", "drupe-extension-abi", "drupe-extension-api"]),
     ("drupe-wiring", &["drupe-agent", "drupe-config", "drupe-extension-api", "drupe-host", "drupe-models"]),
     (

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use drupe_config::{Config, ORCHESTRATOR_PROMPT, instructions};
 use drupe_extension_api::{EventBody, ExtensionId, Fault, FaultCode, control::ExtensionState};
-use drupe_wiring::{self as wiring, Away, Context, Day, Prompt, Snapshot, WireFault};
+use drupe_wiring::{self as wiring, Away, Context, Prompt, Snapshot, WireFault};
 
 use drupe_journal::StoreError;
 
@@ -127,13 +127,12 @@ pub async fn rewire_rest(kernel: &Arc<Kernel>) {
 
 /// What is wired, with the present day in its prompts.
 pub async fn today(kernel: &Arc<Kernel>) -> Arc<Snapshot> {
-    let now = || Day::of(kernel.clock.now_ms());
-    if kernel.snapshot().day == now() {
+    if kernel.snapshot().day == kernel.day() {
         return kernel.snapshot();
     }
     let alone = kernel.wiring.lock().await;
     // Of many turns that find a new day the first makes its prompts.
-    if kernel.snapshot().day != now()
+    if kernel.snapshot().day != kernel.day()
         && let Err(fault) = wire_loaded(kernel).await
     {
         tracing::warn!(reason = fault.reason, "the prompts are those of an earlier day");
@@ -194,7 +193,7 @@ fn context<'a>(kernel: &'a Kernel, prompt: &'a Prompt, away: &'a [Away]) -> Cont
         live: &kernel.live,
         orchestrator: prompt,
         workspace: kernel.home.workspace(),
-        day: Day::of(kernel.clock.now_ms()),
+        day: kernel.day(),
         away,
     }
 }

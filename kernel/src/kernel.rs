@@ -15,12 +15,13 @@ use drupe_extension_api::{
     wire::{Submit, Submitted},
 };
 use drupe_folders::{content::Contents, discovery::Layout, generation::Generations, held::Held};
+use drupe_gate::survey::Eyes;
 use drupe_host::{own_program, probe::Caches};
 use drupe_journal::{Inbound, InboundKind, RestartVerdict, Store, StoreError};
 use drupe_limits::{Gates, Quotas};
 use drupe_link::{KernelLink, Up, Verdicts};
 use drupe_models::Models;
-use drupe_wiring::{AgentEntry, Snapshot, live::Live, tokens::Tokens};
+use drupe_wiring::{AgentEntry, Day, Snapshot, live::Live, tokens::Tokens};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -333,6 +334,17 @@ impl Kernel {
             }
             _ => Ok(()),
         }
+    }
+
+    /// What extensions are looked at with.
+    pub fn eyes(&self) -> Eyes<'_> {
+        let Self { contents, layout, home, config, .. } = self;
+        Eyes { contents, layout, home: home.root(), config }
+    }
+
+    /// The day that stands in prompts.
+    pub fn day(&self) -> Day {
+        Day::of(self.clock.now_ms())
     }
 
     /// The agent that somebody named, or why it is not there.

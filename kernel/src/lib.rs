@@ -24,6 +24,7 @@ pub use drupe_surface::{ending, ends};
 
 mod disk;
 pub mod draft;
+pub mod forecast;
 mod idle;
 pub mod service;
 pub mod settings;

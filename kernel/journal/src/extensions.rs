@@ -2,13 +2,16 @@
 //!
 //! A setting says what the operator wants; whether the extension then works is in its life.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
-use drupe_extension_api::control::{ExtensionState, StateChange};
+use drupe_extension_api::control::{Approval, ExtensionState, StateChange};
 use rusqlite::Connection;
 
 use crate::{
-    StoreError,
+    StoreError, activations, open,
     rows::{name_of, named, time},
     writer::Writing,
 };
@@ -49,6 +52,26 @@ pub(crate) fn worked(db: &Connection) -> Result<BTreeSet<String>, StoreError> {
     let mut all = db.prepare_cached("SELECT DISTINCT extension FROM extension_states WHERE state = ?1")?;
     let active = name_of(&ExtensionState::Active)?;
     Ok(all.query_map([active], |row| row.get(0))?.collect::<Result<_, _>>()?)
+}
+
+/// What the operator decided on extensions, and which have worked.
+#[derive(Debug, Clone, Default)]
+pub struct Decisions {
+    /// Those that were turned on or off.
+    pub enabled: BTreeMap<String, bool>,
+    /// What was asked, and how it was answered.
+    pub approvals: Vec<Approval>,
+    /// Those that have worked in this home.
+    pub worked: BTreeSet<String>,
+}
+
+/// Reads them from a journal that another process may have open; one that is not there holds none.
+pub fn decisions(journal: &Path) -> Result<Decisions, StoreError> {
+    if !journal.is_file() {
+        return Ok(Decisions::default());
+    }
+    let db = open::read_only(journal)?;
+    Ok(Decisions { enabled: enabled(&db)?, approvals: activations::list(&db)?, worked: worked(&db)? })
 }
 
 /// Turns an extension on or off; none leaves it to its manifest again.

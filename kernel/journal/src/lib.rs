@@ -53,6 +53,7 @@ mod tests;
 pub use beginning::Beginning;
 pub use bus::MOST_WAITING;
 pub use error::StoreError;
+pub use extensions::{Decisions, decisions};
 pub use open::{Storage, set_aside};
 pub use retention::Retention;
 pub use store::{Publish, Store};

@@ -12,7 +12,7 @@ use drupe_folders::{
 
 use super::{
     state::{Out, State},
-    survey::{self, Seen},
+    survey::Seen,
 };
 use crate::{check, kernel::Kernel};
 
@@ -75,8 +75,9 @@ impl Seen {
         let restored = kernel.generations.restore(set, &name, &kernel.home.restored());
         let copy = restored.map_err(|error| error.to_string()).and_then(|folder| {
             let found = Found { folder, kind, ..self.record.found.clone() };
-            let mut manifest = survey::manifest(kernel, &found)?.value;
-            let content = survey::content(kernel, &found, &manifest)?;
+            let eyes = kernel.eyes();
+            let mut manifest = eyes.manifest(&found)?.value;
+            let content = eyes.content(&found, &manifest)?;
             let ask = check::judge(&mut manifest, &content, &kernel.config)?;
             Ok((found, manifest, content, ask))
         });

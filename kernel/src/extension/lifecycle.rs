@@ -14,8 +14,9 @@ use drupe_extension_api::{
     wire::{Capability, Description, op},
 };
 use drupe_folders::discovery::Origin;
+use drupe_gate::{order as gate, prompt};
 use drupe_host::{Code, Header, OpenError, probe};
-use drupe_wiring::{self as wiring, Day, Part, Prompt};
+use drupe_wiring::{self as wiring, Part};
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use serde_json::json;
@@ -51,14 +52,14 @@ pub async fn bring_up(kernel: &Arc<Kernel>) {
         .flatten()
         .collect();
     while !waiting.is_empty() {
-        let ready = order::next_wave(kernel, &mut waiting);
-        if ready.is_empty() && !waiting.is_empty() {
+        let Some(ready) = order::next_wave(kernel, &mut waiting) else {
             if kernel.extensions.any_late(false) || kernel.extensions.any_late(true) {
                 // They may wait for that one, and are looked at again when it is done.
                 return;
             }
             order::circle(kernel, &mut waiting);
-        }
+            continue;
+        };
         let begin = |(key, manifest): (Key, Arc<Manifest>)| {
             let (kernel, at) = (Arc::clone(kernel), key.clone());
             (key, async move {
@@ -209,7 +210,7 @@ async fn load(kernel: &Arc<Kernel>, key: &Key, manifest: &Arc<Manifest>) -> Resu
 
 /// An agent without code, with its texts rendered.
 pub fn declared(kernel: &Kernel, manifest: &Arc<Manifest>) -> Result<Part, String> {
-    let prompt = prompt(kernel, manifest, &listed_tools(kernel, manifest))?;
+    let prompt = prompt::of(&kernel.config, manifest, &listed_tools(kernel, manifest), kernel.day())?;
     Ok(Part { manifest: Arc::clone(manifest), description: Description::default(), instance: None, prompt })
 }
 
@@ -219,7 +220,7 @@ async fn initialize(kernel: &Arc<Kernel>, manifest: &Arc<Manifest>, mut part: Pa
         return declared(kernel, manifest).map_err(Out::Failed);
     };
     let tools = listed_tools(kernel, manifest);
-    part.prompt = prompt(kernel, manifest, &tools).map_err(Out::Failed)?;
+    part.prompt = prompt::of(&kernel.config, manifest, &tools, kernel.day()).map_err(Out::Failed)?;
     let payload = host::initialize_payload(kernel, manifest, &part, tools).map_err(Out::Failed)?;
     let header = Header { timeout: Some(INITIALIZE), ..Header::default() };
     instance.call::<serde_json::Value>(op::INITIALIZE, &payload, header).await.map_err(
@@ -258,25 +259,6 @@ fn listed_tools(kernel: &Kernel, manifest: &Manifest) -> Vec<ToolSpec> {
     let mut tools: Vec<ToolSpec> = tools.collect();
     tools.sort_by(|a, b| a.name.cmp(&b.name));
     tools
-}
-
-/// The texts of an agent, rendered.
-fn prompt(kernel: &Kernel, manifest: &Manifest, tools: &[ToolSpec]) -> Result<Option<Prompt>, String> {
-    let Some(section) = &manifest.agent else { return Ok(None) };
-    let config = manifest.effective_config(&kernel.config).map_err(|faults| faults.render(false))?;
-    let mut variables = config.clone();
-    let facts = json!({
-        "config": config,
-        "manifest": {"id": manifest.id, "name": manifest.name, "version": manifest.version.to_string(),
-                     "summary": manifest.summary, "description": manifest.description},
-        "agent": {"id": manifest.id, "name": manifest.name, "description": manifest.description},
-        "tools": tools.iter().map(|t| json!({"name": t.name, "description": t.description})).collect::<Vec<_>>(),
-        "user": kernel.config.overlay.get("USER").map_or("the user", |u| u.expose()),
-    });
-    if let serde_json::Value::Object(facts) = facts {
-        variables.extend(facts);
-    }
-    Prompt::of(section, &manifest.folder, variables, Day::of(kernel.clock.now_ms())).map(Some)
 }
 
 /// Lets all that are initialized work, in order; those that fail are rolled back. Gives whether any did.
@@ -360,28 +342,14 @@ pub fn mark_out(kernel: &Kernel, name: &str, event: Event) -> Vec<Key> {
     // What depends on it cannot stay.
     let dependents = kernel.extensions.read(|r| {
         let manifest = r.manifest.as_ref().filter(|_| !r.state.is_out())?;
-        let field = order::dependencies(manifest).into_iter().find(|(d, _)| d == name)?.1;
+        let field = gate::dependencies(manifest).into_iter().find(|(d, _)| d == name)?.1;
         Some((r.found.name.clone(), field))
     });
     for (dependent, field) in dependents.into_iter().flatten() {
-        let why = format!("`{field}` lists `{name}`, which {}", went(kernel, name));
+        let why = gate::lost(field, name, order::states(kernel).get(name));
         out.extend(mark_out(kernel, &dependent, Event::DependencyLost(why)));
     }
     out
-}
-
-/// What became of an extension, as the end of a sentence.
-fn went(kernel: &Kernel, name: &str) -> String {
-    let states = kernel.extensions.read(|r| (r.found.name == name).then(|| r.state.clone()));
-    match states.into_iter().flatten().next() {
-        Some(state) => {
-            let (state, reason) = state.shown();
-            let state = serde_json::to_value(state).ok().and_then(|s| s.as_str().map(str::to_owned));
-            let reason = reason.map(|r| format!(": {}", r.lines().next().unwrap_or(r))).unwrap_or_default();
-            format!("is {}{reason}", state.unwrap_or_default().replace('_', " "))
-        }
-        None => "was removed".into(),
-    }
 }
 
 /// Ends the instance of an extension. Calls that run go on to their end: who made them holds the instance.

@@ -148,7 +148,7 @@ pub async fn judged(kernel: &Arc<Kernel>) {
             let Some(kept_out) = lies.flatten() else { continue };
             super::survey::hold(kernel, &key, &verdict.hash);
             if !kept_out {
-                let event = Event::Rejected(Out::Quarantined(super::survey::quarantine(&verdict)));
+                let event = Event::Rejected(Out::Quarantined(drupe_gate::survey::quarantine(&verdict)));
                 boot::withdraw(kernel, &key.0, event).await;
             }
         }

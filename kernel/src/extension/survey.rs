@@ -5,22 +5,16 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use drupe_config::{Loaded, Manifest};
-use drupe_extension_api::{
-    Fault,
-    control::{Approval, ApprovalState},
-};
-use drupe_folders::{
-    content::Content,
-    discovery::{Found, Origin, PassedOver, discover, settle},
-};
-use drupe_link::{Quarantined, Up};
-use drupe_wiring as wiring;
+use drupe_config::Manifest;
+use drupe_extension_api::{Fault, control::ApprovalState};
+use drupe_folders::discovery::{Origin, PassedOver, discover};
+use drupe_gate::survey::{self as gate, Decided, Looked, Named};
+use drupe_link::Up;
 use jiff::Timestamp;
 
 use super::{Key, Record, generations, place, state::Out};
 use crate::{
-    check::{self, Ask},
+    check::Ask,
     kernel::{Kernel, store_fault},
 };
 
@@ -52,7 +46,11 @@ pub async fn survey(kernel: &Arc<Kernel>) -> Result<Survey, Fault> {
             *out = rejected(kernel, record, &manifest, &enabled).await?;
         }
     }
-    let seen = one_of_a_name(seen);
+    let seen = gate::one_of_a_name(
+        seen,
+        |s| Named { found: &s.record.found, manifest: s.record.manifest.as_deref(), usable: s.out.is_none() },
+        |s, out| Seen { out: Some(out), ..s },
+    );
     lift_mended(kernel, &seen);
     for approval in kernel.store.activations().await.map_err(store_fault)? {
         let waits = |s: &Seen| {
@@ -70,7 +68,8 @@ fn look(kernel: &Kernel) -> Survey {
     let (found, mut passed) = discover(&roots);
     passed.extend(refused);
     let now = Timestamp::now();
-    let mut seen: Vec<Seen> = found.into_iter().map(|found| read(kernel, Record::new(found, now))).collect();
+    let eyes = kernel.eyes();
+    let mut seen: Vec<Seen> = found.into_iter().map(|found| Seen::new(eyes.look(found), now)).collect();
     generations::apply_fallback(kernel, &mut seen);
     for Seen { record, .. } in &mut seen {
         record.isolation = record.manifest.as_ref().map(|m| place::isolation(kernel, record.found.origin, m));
@@ -81,65 +80,11 @@ fn look(kernel: &Kernel) -> Survey {
     Survey { seen, passed }
 }
 
-/// Reads what one is. Manifest and hash are of one moment: what is agreed to is what was read.
-fn read(kernel: &Kernel, mut record: Record) -> Seen {
-    let hash = |found: &Found| kernel.contents.of(found, None).map(|c| c.hash).map_err(|e| e.to_string());
-    for _ in 0..3 {
-        let before = hash(&record.found);
-        let loaded = match manifest(kernel, &record.found) {
-            Ok(loaded) => loaded,
-            Err(why) => return Seen { record, out: Some(Out::Failed(why)) },
-        };
-        let content = content(kernel, &record.found, &loaded.value);
-        if before != hash(&record.found) {
-            continue;
-        }
-        record.notes = loaded.warnings.iter().map(|w| w.message.clone()).collect();
-        let mut manifest = loaded.value;
-        let judged = content.and_then(|content| {
-            let ask = check::judge(&mut manifest, &content, &kernel.config)?;
-            record.content = Some(Arc::new(content));
-            record.ask = Some(ask);
-            Ok(())
-        });
-        record.manifest = Some(Arc::new(manifest));
-        return Seen { record, out: judged.err().map(Out::Failed) };
+impl Seen {
+    fn new(looked: Looked, now: Timestamp) -> Self {
+        let Looked { found, manifest, content, ask, notes, out } = looked;
+        Self { record: Record { manifest, content, ask, notes, ..Record::new(found, now) }, out }
     }
-    Seen { record, out: Some(Out::Failed("it is being written".into())) }
-}
-
-/// Of several of one name at most one is used. Only one that may work takes the place of a shipped one, and only where
-/// its manifest says so: nothing that the operator has not agreed to turns off what ships.
-fn one_of_a_name(seen: Vec<Seen>) -> Vec<Seen> {
-    let shipped = |s: &Seen| s.record.found.origin == Origin::Shipped;
-    let usable = seen.iter().filter(|s| shipped(s) || s.out.is_none()).map(|s| s.record.found.clone());
-    let overrides = |f: &Found| {
-        let of = seen.iter().find(|s| s.record.found == *f).and_then(|s| s.record.manifest.as_ref());
-        of.is_some_and(|manifest| manifest.overrides)
-    };
-    let settled = settle(usable.collect(), overrides);
-    let verdict = |s: &Seen| settled.iter().find(|(found, _)| *found == s.record.found);
-    let kept: Vec<(bool, Option<String>)> = seen
-        .iter()
-        .map(|s| match verdict(s) {
-            Some((_, clash)) => (true, clash.clone().filter(|_| !shipped(s))),
-            None => (!shipped(s), None),
-        })
-        .collect();
-    let judged = seen.into_iter().zip(kept).filter(|(_, (kept, _))| *kept);
-    judged.map(|(one, (_, clash))| Seen { out: one.out.or(clash.map(Out::Failed)), ..one }).collect()
-}
-
-/// What a folder, or a file, says that it is.
-pub fn manifest(kernel: &Kernel, found: &Found) -> Result<Loaded<Manifest>, String> {
-    let loaded = check::load(&found.folder, kernel.home.root());
-    loaded.map_err(|faults| faults.render(false).trim_end().to_owned())
-}
-
-/// The files of an extension, its library among them wherever that is.
-pub fn content(kernel: &Kernel, found: &Found, manifest: &Manifest) -> Result<Content, String> {
-    let library = manifest.entrypoint.as_ref().and_then(|e| kernel.layout.library(found, e).ok());
-    kernel.contents.of(found, library.as_deref()).map_err(|error| error.to_string())
 }
 
 /// Why an extension is not to be used, as far as its manifest and the operator's decisions tell.
@@ -150,36 +95,25 @@ async fn rejected(
     enabled: &BTreeMap<String, bool>,
 ) -> Result<Option<Out>, Fault> {
     let third_party = record.found.origin != Origin::Shipped;
-    match enabled.get(manifest.id.as_str()) {
-        Some(false) => return Ok(Some(Out::Disabled("turned off by `drupe ext disable`".into()))),
-        None if !manifest.is_enabled(&kernel.config) => {
-            return Ok(Some(Out::Disabled("turned off by `enabled: false`".into())));
+    let verdicts = kernel.verdicts().quarantined;
+    // What is held against its content and not against its name.
+    let held = verdicts.iter().find(|q| q.extension == record.found.name && q.hash == record.hash());
+    let decided = Decided {
+        third_party,
+        enabled: enabled.get(manifest.id.as_str()).copied(),
+        safe_mode: kernel.start.safe_mode,
+        quarantined: held,
+    };
+    if let Some(out) = gate::refused(manifest, &kernel.config, decided) {
+        if let Out::Quarantined(_) = out {
+            hold(kernel, &record.key(), record.hash());
         }
-        _ => {}
-    }
-    if kernel.start.safe_mode && third_party {
-        return Ok(Some(Out::Disabled("safe mode leaves third-party extensions out".into())));
-    }
-    // Their names stand before those of topics and sessions.
-    if let Some(why) = wiring::kept_id(manifest.id.as_str()) {
-        return Ok(Some(Out::Failed(why)));
-    }
-    if let Some(out) = quarantined(kernel, record) {
         return Ok(Some(out));
     }
-    if let Err(faults) = manifest.resolve_secrets(&kernel.config.overlay) {
-        let why = format!("not configured: {}", faults.render(false).trim_end());
-        return Ok(Some(if third_party { Out::Failed(why) } else { Out::Disabled(why) }));
+    match record.ask.as_ref().filter(|ask| gate::is_asked(manifest, ask, &kernel.config, third_party)) {
+        Some(ask) => unapproved(kernel, record, manifest, ask).await,
+        None => Ok(None),
     }
-    if third_party { unapproved(kernel, record, manifest).await } else { Ok(None) }
-}
-
-/// What the supervisor holds against it, which is its content and not its name.
-fn quarantined(kernel: &Kernel, record: &Record) -> Option<Out> {
-    let verdicts = kernel.verdicts().quarantined;
-    let verdict = verdicts.iter().find(|q| q.extension == record.found.name && q.hash == record.hash())?;
-    hold(kernel, &record.key(), record.hash());
-    Some(Out::Quarantined(quarantine(verdict)))
 }
 
 /// Notes where a quarantined content lies.
@@ -207,41 +141,19 @@ fn lift_mended(kernel: &Kernel, seen: &[Seen]) {
     }
 }
 
-/// A quarantine in words.
-pub fn quarantine(verdict: &Quarantined) -> String {
-    let id = &verdict.extension;
-    format!("{}; replace it, or try it again with `drupe ext release {id}`", verdict.reason)
-}
-
 /// Whether the operator must agree first. Asks once for a content.
-async fn unapproved(kernel: &Kernel, record: &Record, manifest: &Manifest) -> Result<Option<Out>, Fault> {
-    let (id, Some(Ask { hash, needs })) = (&manifest.id, &record.ask) else { return Ok(None) };
-    if needs.is_empty() || kernel.config.approvals.preauthorized.contains(id) {
-        return Ok(None);
+async fn unapproved(
+    kernel: &Kernel,
+    record: &Record,
+    manifest: &Manifest,
+    ask: &Ask,
+) -> Result<Option<Out>, Fault> {
+    let question =
+        |hash: String| kernel.store.ask_activation(manifest.id.to_string(), hash, ask.needs.clone());
+    let mut asked = question(ask.hash.clone()).await.map_err(store_fault)?;
+    let more = record.content.as_ref().and_then(|content| gate::asked_again(content, ask, &asked));
+    if let Some(hash) = more {
+        asked = question(hash).await.map_err(store_fault)?;
     }
-    let ask = |hash: String| kernel.store.ask_activation(id.to_string(), hash, needs.clone());
-    let mut asked = ask(hash.clone()).await.map_err(store_fault)?;
-    // What it needs depends on the configuration, too: an agreement reaches as far as what was shown.
-    if asked.state == ApprovalState::Allowed
-        && !needs.iter().all(|need| asked.needs.contains(need))
-        && let Some(content) = &record.content
-    {
-        let more = [("asked before", hash.as_str()), ("needs", &needs.join("\n"))];
-        asked = ask(content.hash_with(more)).await.map_err(store_fault)?;
-    }
-    let brings = needs.join(", ");
-    let runs = match &manifest.entrypoint {
-        Some(_) => "; what runs is the library as it was built, not the sources beside it",
-        None => "",
-    };
-    let Approval { id: approval, state, .. } = asked;
-    Ok(match state {
-        ApprovalState::Allowed => None,
-        ApprovalState::Denied => Some(Out::Denied(format!(
-            "the operator did not agree that it brings {brings}; `drupe approvals allow {approval}` takes that back"
-        ))),
-        ApprovalState::Pending | ApprovalState::Withdrawn => Some(Out::AwaitingApproval(format!(
-            "it brings {brings}; `drupe approvals allow {approval}` lets it work{runs}"
-        ))),
-    })
+    Ok(gate::answered(manifest, ask, &asked.id, asked.state))
 }

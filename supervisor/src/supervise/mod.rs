@@ -15,7 +15,7 @@ mod ledger;
 mod notify;
 mod output;
 mod probe;
-mod record;
+pub mod record;
 mod signals;
 mod state;
 

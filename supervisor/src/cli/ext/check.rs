@@ -1,23 +1,31 @@
-//! `drupe ext check`: validates manifests without a daemon.
+//! `drupe ext check`: what a daemon of this home would make of extensions, without one.
 //!
-//! What needs the other extensions (whether a tool exists that an agent lists) shows when the daemon wires them; what
-//! native code does shows when it is loaded.
+//! It looks, judges, orders and wires by the functions of the daemon. What only code can tell (which tools it has, whether it
+//! starts) shows when it is loaded.
 
 use std::path::{Path, PathBuf};
 
-use drupe_config::{Diagnostics, Severity};
-use drupe_folders::discovery::{Origin, discover};
+use drupe_config::{Config, Diagnostics, Severity, Sources, default_file, load_config};
+use drupe_extension_api::control::ExtensionState;
+use drupe_folders::discovery::{Found, Kind, Origin, PassedOver, discover};
+use drupe_kernel::forecast::{Expected, Forecast, forecast};
+use drupe_link::{Home, Quarantined};
 use serde::Serialize;
 
-use crate::cli::{
-    Context, Facts,
-    failure::{Failure, status},
+use crate::{
+    cli::{
+        Context, Facts,
+        console::{plain, table},
+        failure::{Failure, status},
+        status::word,
+    },
+    supervise::record::Record,
 };
 
 /// Arguments of `drupe ext check`.
 #[derive(Debug, clap::Args)]
 pub struct Check {
-    /// The folder of an extension, the `.md` file of an agent, or a folder of such; by default the home's extensions
+    /// The folder of an extension, the `.md` file of an agent, or a folder of such; by default all that a daemon would find
     path: Option<PathBuf>,
     #[command(flatten)]
     facts: Facts,
@@ -28,31 +36,94 @@ pub struct Check {
 struct Report {
     ok: bool,
     diagnostics: Diagnostics,
+    extensions: Vec<Line>,
+    passed_over: Vec<Passed>,
+}
+
+/// An extension of a report.
+#[derive(Debug, Serialize)]
+struct Line {
+    id: String,
+    file: PathBuf,
+    state: ExtensionState,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+/// What is no extension.
+#[derive(Debug, Serialize)]
+struct Passed {
+    path: PathBuf,
+    reason: String,
 }
 
 impl Check {
     /// Checks, and says every fault.
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
-        let path = match &self.path {
-            Some(path) => context.here.join(path),
-            None => context.home().path().join("extensions"),
+        let home = context.home().path();
+        let (named, passed) = match &self.path {
+            Some(path) => {
+                let (named, passed) = found(&context.here.join(path))?;
+                (Some(named), passed)
+            }
+            None => (None, Vec::new()),
         };
-        let (folders, passed_over) = folders(&path, self.path.is_some())?;
+        let config = config(context)?;
+        let expected = forecast((home, &context.exe), &config, named, quarantined(home));
+        let Forecast { extensions, passed: of_home, remarks } = expected;
+        let passed = if self.path.is_some() { passed } else { of_home };
         let mut diagnostics = Diagnostics::default();
-        for folder in &folders {
-            diagnostics.extend(check(folder, context.home().path()));
+        for one in &extensions {
+            diagnostics.extend(check(&one.folder, home));
         }
-        let ok = !diagnostics.has_errors();
-        for remark in passed_over {
+        let ok = !diagnostics.has_errors() && extensions.iter().all(works);
+        for remark in remarks {
             context.console.remark(&remark);
         }
+        for over in &passed {
+            context.console.remark(&format!("passed over: `{}`: {}", over.path.display(), over.reason));
+        }
         if self.facts.json {
-            context.console.json(&Report { ok, diagnostics })?;
+            let line = |one: Expected| {
+                let Expected { id, folder, state, reason } = one;
+                Line { id, file: folder, state, reason }
+            };
+            let passed = passed.into_iter().map(|PassedOver { path, reason }| Passed { path, reason });
+            let extensions = extensions.into_iter().map(line).collect();
+            context.console.json(&Report { ok, diagnostics, extensions, passed_over: passed.collect() })?;
         } else {
-            context.console.print(&render(&diagnostics, folders.len(), context.console.colour))?;
+            context.console.print(&render(&diagnostics, &extensions, context.console.colour))?;
         }
         Ok(if ok { 0 } else { status::FAILED })
     }
+}
+
+/// Whether it comes to work, or waits for what the operator says.
+fn works(one: &Expected) -> bool {
+    use ExtensionState::{Active, AwaitingApproval, Disabled};
+    matches!(one.state, Active | AwaitingApproval | Disabled)
+}
+
+/// The configuration that the next kernel would have.
+fn config(context: &Context) -> Result<Config, Failure> {
+    let home = context.home().path();
+    let sources = Sources {
+        file: context.config.clone().or_else(|| default_file(home)),
+        home: home.to_owned(),
+        environment: context.environment.clone(),
+        overrides: Vec::new(),
+    };
+    let loaded = load_config(&sources).map_err(|faults| {
+        context.console.remark_drawn(faults.render(context.console.colour_err).trim_end());
+        Failure::said(status::CONFIG)
+    })?;
+    Ok(loaded.value)
+}
+
+/// What the supervisor holds against contents of extensions.
+fn quarantined(home: &Path) -> Vec<Quarantined> {
+    let Ok(home) = Home::new(home) else { return Vec::new() };
+    Record::open(&home).ledger().0.verdicts().quarantined
 }
 
 /// Every fault of one extension, or its warnings.
@@ -60,38 +131,49 @@ pub fn check(path: &Path, home: &Path) -> Diagnostics {
     drupe_kernel::check::load(path, home).map_or_else(|faults| faults, |loaded| loaded.warnings)
 }
 
-/// The folders to check below a path, and what is no extension there.
-fn folders(path: &Path, named: bool) -> Result<(Vec<PathBuf>, Vec<String>), Failure> {
+/// The extensions at a path, as if they lay in the home, and what is no extension there.
+fn found(path: &Path) -> Result<(Vec<Found>, Vec<PassedOver>), Failure> {
+    let one = |kind, name: Option<&std::ffi::OsStr>| {
+        let name = name.unwrap_or_default().to_string_lossy().into_owned();
+        Found { name, folder: path.to_owned(), origin: Origin::Home, kind }
+    };
     if path.join("manifest.yaml").symlink_metadata().is_ok() {
-        return Ok((vec![path.to_owned()], Vec::new()));
+        // `.` has no name of its own.
+        let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        return Ok((vec![Found { folder: real.clone(), ..one(Kind::Folder, real.file_name()) }], Vec::new()));
     }
-    if named && path.is_file() && path.extension().is_some_and(|ending| ending == "md") {
-        return Ok((vec![path.to_owned()], Vec::new()));
+    if path.is_file() && path.extension().is_some_and(|ending| ending == "md") {
+        return Ok((vec![one(Kind::File, path.file_stem())], Vec::new()));
     }
     // EX_NOINPUT
-    if named && !path.is_dir() {
+    if !path.is_dir() {
         let message = format!("`{}` is not a folder", path.display());
         return Err(Failure::new(66, message)
             .help("name the folder that holds `manifest.yaml`, or the `.md` file of an agent"));
     }
     // The same eyes as the daemon's, so that what it would not find is not found here.
     let (found, passed) = discover(&[(Origin::Home, path.to_owned())]);
-    if named && found.is_empty() {
+    if found.is_empty() {
         let message = format!("neither `{}` nor a folder in it holds `manifest.yaml`", path.display());
         return Err(Failure::new(66, message).help("`drupe ext new agent ID` makes one to begin with"));
     }
-    let passed =
-        passed.into_iter().map(|over| format!("passed over: `{}`: {}", over.path.display(), over.reason));
-    Ok((found.into_iter().map(|one| one.folder).collect(), passed.collect()))
+    Ok((found, passed))
 }
 
-fn render(diagnostics: &Diagnostics, folders: usize, colour: bool) -> String {
+fn render(diagnostics: &Diagnostics, extensions: &[Expected], colour: bool) -> String {
     let count = |severity| diagnostics.iter().filter(|one| one.severity == severity).count();
     let many = |number: usize, one: &str| format!("{number} {one}{}", if number == 1 { "" } else { "s" });
+    // Faults of its manifest stand above, with their places.
+    let line = |one: &Expected| {
+        let reason = one.reason.as_deref().and_then(|reason| reason.lines().next()).unwrap_or_default();
+        vec![format!("  {}", word(one.state)), plain(&one.id), plain(reason)]
+    };
+    let out = extensions.iter().filter(|one| one.state != ExtensionState::Active);
     format!(
-        "{}checked {}: {}, {}\n",
+        "{}{}checked {}: {}, {}\n",
         diagnostics.render(colour),
-        many(folders, "extension"),
+        table(&out.map(line).collect::<Vec<_>>()),
+        many(extensions.len(), "extension"),
         many(count(Severity::Error), "error"),
         many(count(Severity::Warning), "warning"),
     )
@@ -114,22 +196,21 @@ mod tests {
         write(root.path(), "one", "id: other\nnamee: x\n");
         write(root.path(), "two", "nam: x\n");
         fs::create_dir(root.path().join("three")).expect("a folder");
-        let (found, passed) = folders(root.path(), true).expect("folders");
+        let (found, passed) = found(root.path()).expect("folders");
         assert_eq!((found.len(), passed.len()), (2, 1), "{passed:?}");
         let mut all = Diagnostics::default();
-        found.iter().for_each(|folder| all.extend(check(folder, root.path())));
+        found.iter().for_each(|one| all.extend(check(&one.folder, root.path())));
         for (folder, field) in [("one", "namee"), ("two", "nam")] {
             let hit = all.iter().any(|one| one.file.to_string_lossy().contains(folder) && one.field == field);
             assert!(hit, "{}", all.render(false));
         }
-        assert!(render(&all, 2, false).contains("checked 2 extensions: "));
+        assert!(render(&all, &[], false).contains("checked 0 extensions: "));
     }
 
     #[test]
-    fn a_folder_without_extensions_is_an_error_only_where_it_was_named() {
+    fn a_named_folder_without_extensions_is_an_error() {
         let root = tempfile::tempdir().expect("a folder");
-        assert_eq!(folders(root.path(), true).expect_err("nothing").status, 66);
-        assert_eq!(folders(&root.path().join("gone"), true).expect_err("nothing").status, 66);
-        assert_eq!(folders(&root.path().join("gone"), false), Ok((vec![], vec![])));
+        assert_eq!(found(root.path()).expect_err("nothing").status, 66);
+        assert_eq!(found(&root.path().join("gone")).expect_err("nothing").status, 66);
     }
 }

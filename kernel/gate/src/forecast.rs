@@ -1,0 +1,263 @@
+//! What a daemon would make of the extensions that lie on the disk, without one: by the same survey, the same order and the
+//! same wiring. Nothing is written, and no code of an extension is opened: what only that tells (its tools, whether it
+//! starts) is taken to be right.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use drupe_config::Manifest;
+use drupe_extension_api::{
+    ExtensionId,
+    control::{Approval, ApprovalState, ExtensionState},
+    wire::Description,
+};
+use drupe_folders::discovery::Found;
+use drupe_link::Quarantined;
+use drupe_models::Models;
+use drupe_wiring::{self as wiring, Day, Part, Prompt};
+
+use crate::{
+    order::{self, Key},
+    prompt,
+    state::{Event, Out, State},
+    survey::{self, Decided, Eyes, Looked, Named},
+};
+
+/// What an extension would come to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expected {
+    /// Its id, or its folder's name.
+    pub id: String,
+    /// Where it is.
+    pub folder: PathBuf,
+    /// The state in which it would stay.
+    pub state: ExtensionState,
+    /// Why, where it would not work.
+    pub reason: Option<String>,
+}
+
+/// What was decided of extensions in a home.
+#[derive(Debug, Clone, Default)]
+pub struct Decisions {
+    /// Those that the operator turned on or off.
+    pub enabled: BTreeMap<String, bool>,
+    /// What the operator was asked, and answered.
+    pub approvals: Vec<Approval>,
+    /// Those that have worked.
+    pub worked: BTreeSet<String>,
+    /// What the supervisor holds against contents.
+    pub quarantined: Vec<Quarantined>,
+}
+
+/// What wiring needs beside the extensions.
+pub struct Surroundings<'a> {
+    /// The models.
+    pub models: &'a Models,
+    /// The orchestrator's own texts.
+    pub orchestrator: &'a Prompt,
+    /// The day.
+    pub day: Day,
+}
+
+/// What would become of each that was found.
+pub fn forecast(
+    eyes: Eyes<'_>,
+    found: Vec<Found>,
+    decisions: &Decisions,
+    surroundings: &Surroundings<'_>,
+) -> Vec<Expected> {
+    let mut seen: Vec<Looked> = found.into_iter().map(|found| eyes.look(found)).collect();
+    for one in &mut seen {
+        if let (None, Some(manifest)) = (&one.out, one.manifest.clone()) {
+            one.out = rejected(eyes, one, &manifest, decisions);
+        }
+    }
+    let seen = survey::one_of_a_name(
+        seen,
+        |one| Named { found: &one.found, manifest: one.manifest.as_deref(), usable: one.out.is_none() },
+        |one, out| Looked { out: Some(out), ..one },
+    );
+    let mut all = Records::new(seen, &decisions.worked);
+    all.bring_up(eyes, surroundings.day);
+    all.wire(eyes, surroundings);
+    all.expected()
+}
+
+fn rejected(eyes: Eyes<'_>, looked: &Looked, manifest: &Manifest, decisions: &Decisions) -> Option<Out> {
+    let third_party = looked.is_third_party();
+    let mut held = decisions.quarantined.iter();
+    let decided = Decided {
+        third_party,
+        enabled: decisions.enabled.get(manifest.id.as_str()).copied(),
+        safe_mode: false,
+        quarantined: held.find(|q| q.extension == looked.found.name && q.hash == looked.hash()),
+    };
+    survey::refused(manifest, eyes.config, decided).or_else(|| {
+        let ask =
+            looked.ask.as_ref().filter(|ask| survey::is_asked(manifest, ask, eyes.config, third_party))?;
+        let known = |hash: &str| {
+            decisions.approvals.iter().find(|a| a.extension == manifest.id.as_str() && a.hash == hash)
+        };
+        let mut asked = known(&ask.hash);
+        let more = asked.zip(looked.content.as_ref());
+        if let Some(hash) = more.and_then(|(answered, content)| survey::asked_again(content, ask, answered)) {
+            asked = known(&hash);
+        }
+        match asked {
+            Some(asked) => survey::answered(manifest, ask, &asked.id, asked.state),
+            // It would be asked now, and can be answered by its name.
+            None => survey::answered(manifest, ask, manifest.id.as_str(), ApprovalState::Pending),
+        }
+    })
+}
+/// All extensions on their way.
+struct Records<'a> {
+    all: BTreeMap<Key, (Looked, State)>,
+    parts: Vec<Part>,
+    worked: &'a BTreeSet<String>,
+}
+
+impl<'a> Records<'a> {
+    fn new(seen: Vec<Looked>, worked: &'a BTreeSet<String>) -> Self {
+        let record = |one: Looked| {
+            let key = (one.found.name.clone(), one.found.folder.clone());
+            let state = one.out.clone().map_or(State::Discovered, State::Out);
+            (key, (one, state))
+        };
+        Self { all: seen.into_iter().map(record).collect(), parts: Vec::new(), worked }
+    }
+
+    fn states(&self) -> BTreeMap<String, State> {
+        order::used(self.all.iter().map(|((name, _), (_, state))| (name.clone(), state.clone())))
+    }
+
+    fn step(&mut self, key: &Key, event: Event) {
+        if let Some((_, state)) = self.all.get_mut(key) {
+            *state = state.clone().step(event).0;
+        }
+    }
+
+    fn bring_up(&mut self, eyes: Eyes<'_>, day: Day) {
+        let waits = |(key, (record, state)): (&Key, &(Looked, State))| {
+            let manifest = record.manifest.clone().filter(|_| *state == State::Discovered)?;
+            Some((key.clone(), manifest))
+        };
+        let mut waiting: BTreeMap<Key, Arc<Manifest>> = self.all.iter().filter_map(waits).collect();
+        while !waiting.is_empty() {
+            let mut wave = order::wave(&self.states(), &mut waiting);
+            if wave.ready.is_empty() && wave.lost.is_empty() {
+                wave.lost = order::circle(&mut waiting);
+            }
+            for (key, event) in wave.lost {
+                self.step(&key, event);
+            }
+            for (key, manifest) in wave.ready {
+                match self.prepare(eyes, &key, &manifest, day) {
+                    Ok(part) => {
+                        self.step(&key, Event::Done);
+                        self.step(&key, Event::Done);
+                        self.parts.extend(part);
+                    }
+                    Err(why) => self.step(&key, Event::Rejected(Out::Failed(why))),
+                }
+            }
+        }
+    }
+
+    /// What of it can be wired here: an agent without code.
+    fn prepare(
+        &self,
+        eyes: Eyes<'_>,
+        key: &Key,
+        manifest: &Arc<Manifest>,
+        day: Day,
+    ) -> Result<Option<Part>, String> {
+        if let (Some(entrypoint), Some((looked, _))) = (&manifest.entrypoint, self.all.get(key)) {
+            eyes.layout.library(&looked.found, entrypoint)?;
+            return Ok(None);
+        }
+        let prompt = prompt::of(eyes.config, manifest, &[], day)?;
+        let (manifest, description) = (Arc::clone(manifest), Description::default());
+        let part = Part { manifest, description, instance: None, prompt };
+        wiring::unfit(&part).map_or(Ok(Some(part)), Err)
+    }
+
+    /// Wires the agents without code, as far as they do not need what code brings.
+    fn wire(&mut self, eyes: Eyes<'_>, surroundings: &Surroundings<'_>) {
+        let workspace = eyes.home.join("workspace");
+        let (tokens, live) = (Arc::default(), Arc::default());
+        let context = wiring::Context {
+            config: eyes.config,
+            models: surroundings.models,
+            tokens: &tokens,
+            live: &live,
+            orchestrator: surroundings.orchestrator,
+            workspace: &workspace,
+            day: surroundings.day,
+            away: &[],
+        };
+        while let Err(fault) = wiring::wire(&self.wireable(), &context) {
+            // A fault of the orchestrator itself is one of the configuration.
+            let Some(id) = fault.extension else { return };
+            self.parts.retain(|part| *part.id() != id);
+            self.out(id.as_str(), &Event::Rejected(Out::Unwired(fault.reason)));
+        }
+    }
+
+    fn wireable(&self) -> Vec<Part> {
+        let ids: BTreeSet<&ExtensionId> = self.parts.iter().map(Part::id).collect();
+        let mut parts: Vec<Part> = self.parts.clone();
+        for part in &mut parts {
+            let mut manifest = Manifest::clone(&part.manifest);
+            if let Some(agent) = &mut manifest.agent {
+                agent.uses_tools.clear();
+                agent.uses_agents.retain(|other| ids.contains(&ExtensionId::from(other.clone())));
+            }
+            part.manifest = Arc::new(manifest);
+        }
+        let rank = |part: &Part| {
+            let origin = self.all.iter().find(|((name, _), _)| name == part.id().as_str());
+            let origin = origin.map(|(_, (looked, _))| looked.found.origin);
+            (origin, !self.worked.contains(part.id().as_str()), part.id().clone())
+        };
+        parts.sort_by_key(rank);
+        parts
+    }
+
+    /// It goes out, and what depends on it with it.
+    fn out(&mut self, name: &str, event: &Event) {
+        let there: Vec<Key> = self.all.keys().filter(|(known, _)| known == name).cloned().collect();
+        for key in there {
+            self.step(&key, event.clone());
+        }
+        let states = self.states();
+        let lost: Vec<(String, String)> = self
+            .all
+            .iter()
+            .filter(|(_, (_, state))| !state.is_out())
+            .filter_map(|((dependent, _), (record, _))| {
+                let needs = order::dependencies(record.manifest.as_ref()?);
+                let field = needs.into_iter().find(|(needed, _)| needed == name)?.1;
+                Some((dependent.clone(), order::lost(field, name, states.get(name))))
+            })
+            .collect();
+        for (dependent, why) in lost {
+            self.parts.retain(|part| part.id().as_str() != dependent);
+            self.out(&dependent, &Event::DependencyLost(why));
+        }
+    }
+
+    fn expected(self) -> Vec<Expected> {
+        let expected = |((id, folder), (_, state)): (Key, (Looked, State))| {
+            let (state, reason) = match &state {
+                State::Out(_) => state.shown(),
+                _ => (ExtensionState::Active, None),
+            };
+            Expected { id, folder, state, reason: reason.map(str::to_owned) }
+        };
+        self.all.into_iter().map(expected).collect()
+    }
+}

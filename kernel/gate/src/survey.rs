@@ -1,0 +1,222 @@
+//! Whether what lies on the disk may be used: what each extension is, and what keeps it out. A daemon and a check without
+//! one read and judge by the same functions; only who answers for the operator differs.
+
+use std::{path::Path, sync::Arc};
+
+use drupe_config::{Config, Loaded, Manifest};
+use drupe_extension_api::control::{Approval, ApprovalState};
+use drupe_folders::{
+    content::{Content, Contents},
+    discovery::{Found, Layout, Origin, settle},
+};
+use drupe_link::Quarantined;
+
+use crate::{
+    check::{self, Ask},
+    state::Out,
+};
+
+/// What is looked at with.
+#[derive(Clone, Copy)]
+pub struct Eyes<'a> {
+    /// Hashes of files that are known.
+    pub contents: &'a Contents,
+    /// Where things are.
+    pub layout: &'a Layout,
+    /// The home.
+    pub home: &'a Path,
+    /// The configuration.
+    pub config: &'a Config,
+}
+
+/// One extension as it is on the disk.
+#[derive(Debug, Clone)]
+pub struct Looked {
+    /// Where it is.
+    pub found: Found,
+    /// What it is, if its manifest can be read.
+    pub manifest: Option<Arc<Manifest>>,
+    /// Its files, if they can be read.
+    pub content: Option<Arc<Content>>,
+    /// What it asks the operator for.
+    pub ask: Option<Ask>,
+    /// Remarks that stop nothing.
+    pub notes: Vec<String>,
+    /// Why it is not to be used, if it is not.
+    pub out: Option<Out>,
+}
+
+impl Looked {
+    fn out(found: Found, why: String) -> Self {
+        let out = Some(Out::Failed(why));
+        Self { found, manifest: None, content: None, ask: None, notes: Vec::new(), out }
+    }
+
+    /// The hash of its content; empty where it cannot be read.
+    pub fn hash(&self) -> &str {
+        self.content.as_ref().map_or("", |content| &content.hash)
+    }
+
+    /// Whether nobody ships it.
+    pub fn is_third_party(&self) -> bool {
+        self.found.origin != Origin::Shipped
+    }
+}
+
+impl Eyes<'_> {
+    /// Reads what one is. Manifest and hash are of one moment: what is agreed to is what was read.
+    pub fn look(&self, found: Found) -> Looked {
+        let hash = |found: &Found| self.contents.of(found, None).map(|c| c.hash).map_err(|e| e.to_string());
+        for _ in 0..3 {
+            let before = hash(&found);
+            let loaded = match self.manifest(&found) {
+                Ok(loaded) => loaded,
+                Err(why) => return Looked::out(found, why),
+            };
+            let content = self.content(&found, &loaded.value);
+            if before != hash(&found) {
+                continue;
+            }
+            let notes = loaded.warnings.iter().map(|w| w.message.clone()).collect();
+            let mut manifest = loaded.value;
+            let judged = content.and_then(|content| {
+                let ask = check::judge(&mut manifest, &content, self.config)?;
+                Ok((Arc::new(content), ask))
+            });
+            let (judged, out) = match judged {
+                Ok(judged) => (Some(judged), None),
+                Err(why) => (None, Some(Out::Failed(why))),
+            };
+            let (content, ask) = judged.unzip();
+            return Looked { found, manifest: Some(Arc::new(manifest)), content, ask, notes, out };
+        }
+        Looked::out(found, "it is being written".into())
+    }
+
+    /// What a folder, or a file, says that it is.
+    pub fn manifest(&self, found: &Found) -> Result<Loaded<Manifest>, String> {
+        let loaded = check::load(&found.folder, self.home);
+        loaded.map_err(|faults| faults.render(false).trim_end().to_owned())
+    }
+
+    /// The files of an extension, its library among them wherever that is.
+    pub fn content(&self, found: &Found, manifest: &Manifest) -> Result<Content, String> {
+        let library = manifest.entrypoint.as_ref().and_then(|e| self.layout.library(found, e).ok());
+        self.contents.of(found, library.as_deref()).map_err(|error| error.to_string())
+    }
+}
+
+/// What was decided of one, and by whom.
+#[derive(Clone, Copy)]
+pub struct Decided<'a> {
+    /// Whether nobody ships it.
+    pub third_party: bool,
+    /// What the operator said of it.
+    pub enabled: Option<bool>,
+    /// Whether third-party extensions are left out for now.
+    pub safe_mode: bool,
+    /// What the supervisor holds against its content.
+    pub quarantined: Option<&'a Quarantined>,
+}
+
+/// Why one is not to be used, whatever it brings.
+pub fn refused(manifest: &Manifest, config: &Config, decided: Decided<'_>) -> Option<Out> {
+    let Decided { third_party, enabled, safe_mode, quarantined } = decided;
+    match enabled {
+        Some(false) => return Some(Out::Disabled("turned off by `drupe ext disable`".into())),
+        None if !manifest.is_enabled(config) => {
+            return Some(Out::Disabled("turned off by `enabled: false`".into()));
+        }
+        _ => {}
+    }
+    if safe_mode && third_party {
+        return Some(Out::Disabled("safe mode leaves third-party extensions out".into()));
+    }
+    // Their names stand before those of topics and sessions.
+    if let Some(why) = drupe_wiring::kept_id(manifest.id.as_str()) {
+        return Some(Out::Failed(why));
+    }
+    if let Some(verdict) = quarantined {
+        return Some(Out::Quarantined(quarantine(verdict)));
+    }
+    let faults = manifest.resolve_secrets(&config.overlay).err()?;
+    let why = format!("not configured: {}", faults.render(false).trim_end());
+    Some(if third_party { Out::Failed(why) } else { Out::Disabled(why) })
+}
+
+/// A quarantine in words.
+pub fn quarantine(verdict: &Quarantined) -> String {
+    let id = &verdict.extension;
+    format!("{}; replace it, or try it again with `drupe ext release {id}`", verdict.reason)
+}
+
+/// Whether the operator is to be asked.
+pub fn is_asked(manifest: &Manifest, ask: &Ask, config: &Config, third_party: bool) -> bool {
+    third_party && !ask.needs.is_empty() && !config.approvals.preauthorized.contains(&manifest.id)
+}
+
+/// To what the next question is bound, where an agreement does not reach as far as what is needed now: what that is depends
+/// on the configuration, too.
+pub fn asked_again(content: &Content, ask: &Ask, answered: &Approval) -> Option<String> {
+    let reaches = ask.needs.iter().all(|need| answered.needs.contains(need));
+    (answered.state == ApprovalState::Allowed && !reaches).then(|| {
+        let more = [("asked before", ask.hash.as_str()), ("needs", &ask.needs.join("\n"))];
+        content.hash_with(more)
+    })
+}
+
+/// What an answer leads to; `approval` is what names the question on the command line.
+pub fn answered(manifest: &Manifest, ask: &Ask, approval: &str, state: ApprovalState) -> Option<Out> {
+    let brings = ask.needs.join(", ");
+    let runs = match &manifest.entrypoint {
+        Some(_) => "; what runs is the library as it was built, not the sources beside it",
+        None => "",
+    };
+    match state {
+        ApprovalState::Allowed => None,
+        ApprovalState::Denied => Some(Out::Denied(format!(
+            "the operator did not agree that it brings {brings}; `drupe approvals allow {approval}` takes that back"
+        ))),
+        ApprovalState::Pending | ApprovalState::Withdrawn => Some(Out::AwaitingApproval(format!(
+            "it brings {brings}; `drupe approvals allow {approval}` lets it work{runs}"
+        ))),
+    }
+}
+
+/// Of several of one name at most one is used. Only one that may work takes the place of a shipped one, and only where
+/// its manifest says so: nothing that the operator has not agreed to turns off what ships. `looked` shows what was read of
+/// one, `out` lets it be out.
+pub fn one_of_a_name<T>(seen: Vec<T>, looked: impl Fn(&T) -> Named<'_>, out: impl Fn(T, Out) -> T) -> Vec<T> {
+    let shipped = |s: &T| looked(s).found.origin == Origin::Shipped;
+    let usable = seen.iter().filter(|s| shipped(s) || looked(s).usable).map(|s| looked(s).found.clone());
+    let overrides = |f: &Found| {
+        let of = seen.iter().map(&looked).find(|s| s.found == f).and_then(|s| s.manifest);
+        of.is_some_and(|manifest| manifest.overrides)
+    };
+    let settled = settle(usable.collect(), overrides);
+    let verdict = |s: &T| settled.iter().find(|(found, _)| found == looked(s).found);
+    let kept: Vec<(bool, Option<String>)> = seen
+        .iter()
+        .map(|s| match verdict(s) {
+            Some((_, clash)) => (true, clash.clone().filter(|_| !shipped(s) && looked(s).usable)),
+            None => (!shipped(s), None),
+        })
+        .collect();
+    let judged = seen.into_iter().zip(kept).filter(|(_, (kept, _))| *kept);
+    judged
+        .map(|(one, (_, clash))| match clash {
+            Some(clash) => out(one, Out::Failed(clash)),
+            None => one,
+        })
+        .collect()
+}
+
+/// What [`one_of_a_name`] needs to know of one.
+pub struct Named<'a> {
+    /// Where it is.
+    pub found: &'a Found,
+    /// What it is, if that can be read.
+    pub manifest: Option<&'a Manifest>,
+    /// Whether nothing keeps it out.
+    pub usable: bool,
+}

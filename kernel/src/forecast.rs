@@ -1,0 +1,76 @@
+//! What a daemon of a home would make of its extensions, without one.
+
+use std::path::Path;
+
+use drupe_config::Config;
+use drupe_folders::{
+    content::Contents,
+    discovery::{Found, Layout, PassedOver, discover},
+};
+pub use drupe_gate::forecast::Expected;
+use drupe_gate::{
+    forecast::{self, Decisions, Surroundings},
+    survey::Eyes,
+};
+use drupe_link::Quarantined;
+use drupe_models::Models;
+use drupe_wiring::Day;
+use jiff::Timestamp;
+
+use crate::{boot, kernel::Folders, settings};
+
+/// What would become of extensions.
+#[derive(Debug, Default)]
+pub struct Forecast {
+    /// Each that is there, or only those that were named.
+    pub extensions: Vec<Expected>,
+    /// What is no extension.
+    pub passed: Vec<PassedOver>,
+    /// What could not be taken into account.
+    pub remarks: Vec<String>,
+}
+
+/// Looks at a home as its next kernel would, and at what was named beside it as if it lay there. The journal is read where
+/// there is one; nothing is written.
+pub fn forecast(
+    (home, exe): (&Path, &Path),
+    config: &Config,
+    named: Option<Vec<Found>>,
+    quarantined: Vec<Quarantined>,
+) -> Forecast {
+    let folders = Folders::new(home);
+    let layout = Layout::new(exe, home, &config.extensions.paths);
+    let (roots, refused) = layout.roots();
+    let (mut found, mut passed) = discover(&roots);
+    passed.extend(refused);
+    let mut remarks = Vec::new();
+    let decided = drupe_journal::decisions(&folders.journal()).unwrap_or_else(|error| {
+        remarks.push(format!("the journal cannot be read, so nothing counts as agreed to: {error}"));
+        drupe_journal::Decisions::default()
+    });
+    let drupe_journal::Decisions { enabled, approvals, worked } = decided;
+    let decisions = Decisions { enabled, approvals, worked, quarantined };
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let asked: Option<Vec<_>> =
+        named.as_ref().map(|named| named.iter().map(|one| real(&one.folder)).collect());
+    let known: Vec<_> = found.iter().map(|one| real(&one.folder)).collect();
+    found.extend(named.into_iter().flatten().filter(|one| !known.contains(&real(&one.folder))));
+    let models = Models::new(settings::models(config)).map_err(|error| error.to_string());
+    let prompt = boot::orchestrator_prompt(config);
+    let (models, orchestrator) = match models.and_then(|models| Ok((models, prompt?))) {
+        Ok(both) => both,
+        Err(why) => {
+            remarks.push(format!("the configuration does not let a daemon start: {why}"));
+            return Forecast { passed, remarks, ..Forecast::default() };
+        }
+    };
+    let contents = Contents::open(folders.contents());
+    let eyes = Eyes { contents: &contents, layout: &layout, home, config };
+    let day = Day::of(Timestamp::now().as_millisecond());
+    let surroundings = Surroundings { models: &models, orchestrator: &orchestrator, day };
+    let mut extensions = forecast::forecast(eyes, found, &decisions, &surroundings);
+    if let Some(asked) = asked {
+        extensions.retain(|one| asked.contains(&real(&one.folder)));
+    }
+    Forecast { extensions, passed, remarks }
+}

@@ -10,6 +10,7 @@ mod harness;
 mod agents;
 mod approvals;
 mod away;
+mod channels;
 mod command_line;
 mod confined;
 mod control;

@@ -1,6 +1,7 @@
-//! Runs a service, which ends late or computes without end as the configuration says: for tests of what holds one.
+//! Runs a service, which ends late or computes without end, and is a channel, which may take no message to its end, as the
+//! configuration says: for tests of what holds others up.
 
-use std::{hint::black_box, thread, time::Duration};
+use std::{fs, hint::black_box, thread, time::Duration};
 
 use drupe_extension_api::prelude::*;
 
@@ -14,6 +15,10 @@ struct Serving {
 struct Config {
     /// How long the service goes on after it was told to end.
     linger_ms: u64,
+    /// What the names of its tools begin with, in place of `serving`.
+    prefix: Option<String>,
+    /// Whether a message that it is given never arrives.
+    holds: bool,
     /// Threads that compute without end as soon as it runs.
     spinning: usize,
 }
@@ -41,16 +46,30 @@ fn spin() {
     }
 }
 
+impl Channel for Serving {
+    /// Writes the message into `asked` of its data folder, and into `sent` when it has arrived.
+    async fn send(&self, message: OutboundMessage) -> Result<Delivery, Fault> {
+        let folder = self.host.data_folder();
+        fs::write(folder.join("asked"), &message.text)?;
+        if self.config.holds {
+            std::future::pending::<()>().await;
+        }
+        fs::write(folder.join("sent"), &message.text)?;
+        Ok(Delivery::default())
+    }
+}
+
 impl ToolProvider for Serving {
     fn tools(&self) -> Vec<Tool<Self>> {
+        let prefix = self.config.prefix.as_deref().unwrap_or("serving");
         vec![
-            Tool::new("serving_abort", "Ends its process.", Self::abort).once(),
-            Tool::new("serving_hello", "Answers.", Self::hello).read_only(),
+            Tool::new(format!("{prefix}_abort"), "Ends its process.", Self::abort).once(),
+            Tool::new(format!("{prefix}_hello"), "Answers.", Self::hello).read_only(),
         ]
     }
 }
 
-export!(Serving: Tool, Service);
+export!(Serving: Tool, Service, Channel);
 
 impl Serving {
     async fn abort(&self, _: NoInput, _: Call) -> Result<(), Fault> {

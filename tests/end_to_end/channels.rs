@@ -1,0 +1,37 @@
+//! Answers on their way to people through channels.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::harness::{Daemon, model_server::ModelServer, unique, until};
+
+/// Hands a message in whose answer goes out through a channel.
+fn submit(daemon: &Daemon, channel: &str, text: &str) {
+    let submit = json!({"external_id": unique(), "session": channel, "channel": channel, "text": text});
+    let turn = daemon.client().ask("turn.submit", submit).expect("it is taken in");
+    assert_eq!(daemon.wait(turn["turn"].as_str().expect("a turn"))["status"], "success");
+}
+
+fn until_there(daemon: &Daemon, channel: &str, file: &str, text: &str) {
+    let path = daemon.path().join("data").join(channel).join(file);
+    until("the channel has it", || fs::read_to_string(&path).ok().filter(|found| found == text))
+        .unwrap_or_else(|| panic!("{}: {}", path.display(), daemon.log()));
+}
+
+#[test]
+fn a_channel_that_takes_its_time_holds_up_no_other() {
+    let server = ModelServer::obedient();
+    let mut daemon = Daemon::home(&server.config());
+    daemon.plugin("slow", "serving", "config: {prefix: slow, holds: true}\n");
+    daemon.plugin("quick", "serving", "config: {prefix: quick}\n");
+    daemon.run();
+    submit(&daemon, "slow", "one");
+    until_there(&daemon, "slow", "asked", "one");
+    for text in ["two", "three"] {
+        submit(&daemon, "quick", text);
+        until_there(&daemon, "quick", "sent", text);
+    }
+    // What the slow one was given is still under way: nobody waited for its end.
+    assert!(!daemon.log().contains("nobody knows whether a message arrived"), "{}", daemon.log());
+}

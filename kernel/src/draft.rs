@@ -18,7 +18,7 @@ use drupe_folders::copy::{copy, copy_beneath, place_beneath};
 
 use crate::{
     check::{load, runs_inside},
-    extension::change,
+    extension::{change, lifecycle},
     kernel::Kernel,
 };
 
@@ -102,6 +102,7 @@ impl Draft {
         let id =
             tokio::task::spawn_blocking(move || self.add_copy(&adding)).await.map_err(Fault::internal)??;
         change::rescan(kernel).await?;
+        lifecycle::until_begun(kernel, &id).await;
         let status = kernel.extensions.status(id.as_str())?;
         let hopeless = matches!(
             status.state,

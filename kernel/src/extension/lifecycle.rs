@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use drupe_agent::{Chain, TopicMessage};
 use drupe_config::{Isolation, Manifest};
 use drupe_extension_api::{
-    Fault, FaultCode, ToolSpec,
+    ExtensionId, Fault, FaultCode, ToolSpec,
     control::ExtensionState,
     wire::{Capability, Description, op},
 };
@@ -23,7 +23,8 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 
 use super::{
-    Key, change, host, place, recovery,
+    Key, Record, change, host, place,
+    recovery::{self, LOOK},
     state::{Action, Event, Out, State},
 };
 use crate::kernel::Kernel;
@@ -121,6 +122,24 @@ fn leave(kernel: &Arc<Kernel>, key: Key, task: JoinHandle<bool>) {
             tracing::warn!(extension = %key.0, %fault, "it was not taken in");
         }
     });
+}
+
+/// Waits for an extension that takes long to begin, until it works or is out. Whoever adds one learns how that went.
+pub async fn until_begun(kernel: &Kernel, id: &ExtensionId) {
+    let begins = |key: &Key| {
+        let state = |r: &mut Record| {
+            r.late || matches!(r.state, State::Discovered | State::Loaded | State::Initialized)
+        };
+        kernel.extensions.with(key, state).unwrap_or_default()
+    };
+    let begun = async {
+        while kernel.extensions.named(id.as_str()).iter().any(begins) {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    // One that waits for another one may wait longer, and is told as what it is by then.
+    let most = tokio::time::timeout(LOAD + INITIALIZE + START, begun);
+    let _ = kernel.closing.run_until_cancelled(most).await;
 }
 
 async fn one(kernel: &Arc<Kernel>, key: Key, manifest: Arc<Manifest>) {

@@ -24,7 +24,7 @@ use super::{
 use crate::{boot, kernel::Kernel};
 
 /// How often it is looked whether one that takes long to begin again has done so.
-const LOOK: Duration = Duration::from_millis(200);
+pub(super) const LOOK: Duration = Duration::from_millis(200);
 
 /// How long an extension may think about how it is.
 const ANSWER: Duration = Duration::from_secs(5);

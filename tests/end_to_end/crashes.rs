@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -27,15 +28,23 @@ fn faulty(manifest: &str) -> (ModelServer, Daemon) {
     (server, daemon)
 }
 
+/// A place in the plugin's own folder: there it may write also in a process of its own, where it comes to run when it was at
+/// work at two kills in a row.
+fn own(daemon: &Daemon, name: &str) -> PathBuf {
+    let folder = daemon.path().join("data/faulty");
+    fs::create_dir_all(&folder).expect("the plugin's folder");
+    folder.join(name)
+}
+
 fn lines(daemon: &Daemon) -> Vec<String> {
-    fs::read_to_string(daemon.path().join("effects")).unwrap_or_default().lines().map(str::to_owned).collect()
+    fs::read_to_string(own(daemon, "effects")).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
 /// A message that appends `nonce` to a file; with `held`, the call ends only when the file of that name exists.
 fn append(daemon: &Daemon, nonce: &str, held: bool) -> String {
-    let mut parameters = json!({"path": daemon.path().join("effects"), "nonce": nonce});
+    let mut parameters = json!({"path": own(daemon, "effects"), "nonce": nonce});
     if held {
-        parameters["until"] = json!(daemon.path().join(format!("go-{nonce}")));
+        parameters["until"] = json!(own(daemon, &format!("go-{nonce}")));
     }
     format!("faulty_effect_append {parameters}")
 }

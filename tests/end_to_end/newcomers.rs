@@ -131,8 +131,8 @@ fn what_is_too_large_to_be_offered_fails_alone_and_the_turns_of_others_go_on() {
         );
     });
     for (id, _, says) in &large {
-        let (state, reason) = daemon.extension(id);
-        assert!(state == "failed" && reason.contains(says) && reason.contains(id), "{id}: {state}: {reason}");
+        let reason = daemon.until_extension(id, "failed");
+        assert!(reason.contains(says) && reason.contains(id), "{id}: {reason}");
     }
     let (state, reason) = daemon.extension("wordy");
     assert!(state == "failed" && reason.contains("16384"), "{state}: {reason}");

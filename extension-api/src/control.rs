@@ -70,7 +70,7 @@ pub mod method {
     pub const AGENTS_SHOW: &str = "agents.show";
     /// → list of [`SessionStatus`](super::SessionStatus).
     pub const SESSIONS_LIST: &str = "sessions.list";
-    /// [`Named`](super::Named) → [`SessionDetail`](super::SessionDetail).
+    /// [`SessionShow`](super::SessionShow) → [`SessionDetail`](super::SessionDetail).
     pub const SESSIONS_SHOW: &str = "sessions.show";
     /// [`SessionSelect`](super::SessionSelect) → `null`; the agent that answers in a session from now on.
     pub const SESSION_SELECT: &str = "session.select";
@@ -351,7 +351,20 @@ pub struct SessionStatus {
     pub title: String,
 }
 
-/// A session in full.
+/// Parameters of [`method::SESSIONS_SHOW`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SessionShow {
+    /// The session.
+    pub id: String,
+    /// Only turns after this place: that of [`SessionDetail::next`]. All without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
+    /// Leaves `invocations` and `transcript` of the results empty.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub brief: bool,
+}
+
+/// A session, with as many of its turns as one reply holds.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SessionDetail {
     /// In short.
@@ -361,6 +374,9 @@ pub struct SessionDetail {
     pub turns: Vec<TurnResult>,
     /// Position of its last event.
     pub last_seq: u64,
+    /// Where further turns follow; asked for with it as [`SessionShow::after`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
 }
 
 /// Chooses who answers in a session.

@@ -35,6 +35,14 @@ pub fn effect_of_run(parent: &InvocationId, tool: &str, arguments: &str, n: u32)
     EffectId::new(format!("e-{place}")).expect("a hex digest has the form of an id")
 }
 
+/// Whether this can be the id of a run or a call: it has the form that all of them have.
+pub fn is_derived(id: &str) -> bool {
+    let place = id.strip_prefix("i-").or_else(|| id.strip_prefix("e-"));
+    place.is_some_and(|place| {
+        place.len() == 32 && place.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    })
+}
+
 /// 128 bits of SHA-256 over the parts, each after its length; enough that no two places meet.
 fn digest(parts: &[&str]) -> String {
     let mut hasher = Sha256::new();

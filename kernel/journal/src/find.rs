@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use crate::{
     DeliveryRow, Found, Store, StoreError, TurnRows, bus, events,
-    log::{self, POSITIONS},
+    parts::{self, Span},
     rows::{id, maybe_id, maybe_json, maybe_time, time},
     turns::{self, AFTER_MESSAGE, messages},
 };
@@ -20,7 +20,11 @@ impl Store {
     /// Everything that is recorded of a turn.
     pub async fn turn_rows(&self, turn: &TurnId) -> Result<Option<TurnRows>, StoreError> {
         let turn = turn.clone();
-        self.read(move |db| turn_rows(db, &turn)).await
+        let Some((mut rows, span)) = self.read(move |db| turn_rows(db, &turn)).await? else {
+            return Ok(None);
+        };
+        rows.entries = self.entries(span).await?;
+        Ok(Some(rows))
     }
 
     /// The turns of a session, in the order of their acceptance; none where there is no such session.
@@ -31,19 +35,75 @@ impl Store {
 
     /// What has this id. A number is that of a message of the bus.
     pub async fn find(&self, id: &str) -> Result<Option<Found>, StoreError> {
-        let id = id.to_owned();
-        self.read(move |db| find(db, &id)).await
+        let name = id.to_owned();
+        if let Some(found) = self.read(move |db| listed(db, &name)).await? {
+            return Ok(Some(found));
+        }
+        let name = id.to_owned();
+        let Some((turn, named)) = self.latest(None, id, move |entry| named(entry, &name)).await? else {
+            return Ok(None);
+        };
+        let turn = self.read_few(move |db| turn_of(db, turn)).await?;
+        Ok(turn.map(|turn| match named {
+            Named::Call(effect) => Found::Call { turn, effect },
+            Named::Run(invocation) => Found::Run { turn, invocation },
+        }))
     }
 
     /// The texts of an item in full: under the id of a tool call, of an item of a model's answer, or of a turn, whose
     /// texts are its message and its answer.
     pub async fn item(&self, session: &SessionId, id: &str) -> Result<Option<ItemText>, StoreError> {
-        let (session, id) = (session.clone(), id.to_owned());
-        self.read(move |db| item(db, &session, &id)).await
+        let (of, name) = (session.clone(), id.to_owned());
+        if let Some(text) = self.read_few(move |db| message(db, &of, &name)).await? {
+            return Ok(Some(text));
+        }
+        let Some(session) = self.number_of(session).await? else { return Ok(None) };
+        let name = id.to_owned();
+        let place = move |entry| match entry {
+            Entry::Intent { invocation, step, index, effect, .. } if effect.as_str() == name => {
+                Some((invocation, step, index))
+            }
+            _ => None,
+        };
+        if let Some((turn, (invocation, step, index))) = self.latest(Some(session), id, place).await? {
+            let span = self.read_few(move |db| parts::span(db, turn)).await?;
+            let entries = match span {
+                Some(span) => self.entries(span).await?,
+                None => Vec::new(),
+            };
+            return Ok(Some(call(&entries, invocation, step, index)));
+        }
+        let Some((run, written)) = answer(id) else { return Ok(None) };
+        Ok(self.latest(Some(session), run, written).await?.map(|(_, text)| text))
+    }
+
+    /// The whole result of a call of this session.
+    pub(crate) async fn result_of(
+        &self,
+        session: &SessionId,
+        effect: EffectId,
+    ) -> Result<Option<String>, StoreError> {
+        let Some(session) = self.number_of(session).await? else { return Ok(None) };
+        let name = effect.to_string();
+        let is_result = move |entry| match entry {
+            Entry::Result { effect: of, content, .. } if of == effect => Some(content),
+            _ => None,
+        };
+        Ok(self.latest(Some(session), &name, is_result).await?.map(|(_, content)| content))
+    }
+
+    async fn number_of(&self, session: &SessionId) -> Result<Option<i64>, StoreError> {
+        let session = session.clone();
+        self.read_few(move |db| {
+            let mut find = db.prepare_cached("SELECT number FROM sessions WHERE id = ?1")?;
+            Ok(find.query_row([session.as_str()], |row| row.get(0)).optional()?)
+        })
+        .await
     }
 }
 
-fn turn_rows(db: &Connection, turn: &TurnId) -> Result<Option<TurnRows>, StoreError> {
+/// All but the entries, and where those are.
+fn turn_rows(db: &Connection, turn: &TurnId) -> Result<Option<(TurnRows, Span)>, StoreError> {
     let mut one = db.prepare_cached(messages!(
         "turns.number, accepted_ms, started_ms, finished_ms, starts, root, correlation, response, spend
          FROM turns JOIN sessions ON sessions.number = turns.session WHERE turns.id = ?1"
@@ -67,10 +127,9 @@ fn turn_rows(db: &Connection, turn: &TurnId) -> Result<Option<TurnRows>, StoreEr
         })
     });
     let Some(mut rows) = found.optional()? else { return Ok(None) };
-    rows.entries = log::entries_of(db, rows.number)?;
     rows.events = events::of_turn(db, rows.number, &rows.inbound.session)?;
     rows.deliveries = deliveries(db, rows.number)?;
-    Ok(Some(rows))
+    Ok(parts::span(db, rows.number)?.map(|span| (rows, span)))
 }
 
 fn deliveries(db: &Connection, turn: i64) -> Result<Vec<DeliveryRow>, StoreError> {
@@ -90,7 +149,8 @@ fn deliveries(db: &Connection, turn: i64) -> Result<Vec<DeliveryRow>, StoreError
     Ok(found.collect::<Result<_, _>>()?)
 }
 
-fn find(db: &Connection, name: &str) -> Result<Option<Found>, StoreError> {
+/// What has this id and a row of its own.
+fn listed(db: &Connection, name: &str) -> Result<Option<Found>, StoreError> {
     let has = |sql: &'static str| -> Result<bool, StoreError> { Ok(db.prepare_cached(sql)?.exists([name])?) };
     if has("SELECT 1 FROM turns WHERE id = ?1")? {
         return Ok(TurnId::new(name).ok().map(Found::Turn));
@@ -98,65 +158,31 @@ fn find(db: &Connection, name: &str) -> Result<Option<Found>, StoreError> {
     if has("SELECT 1 FROM sessions WHERE id = ?1")? {
         return Ok(SessionId::new(name).ok().map(Found::Session));
     }
-    if let Ok(number) = name.parse() {
-        return Ok(bus::message(db, number)?.map(|_| Found::Message(number)));
-    }
-    if name.is_empty() {
-        return Ok(None);
-    }
-    let mut rows = db.prepare_cached(
-        "SELECT turns.id, entries FROM log JOIN turns ON turns.number = log.turn
-         WHERE instr(entries, ?1) > 0 ORDER BY log.id DESC",
-    )?;
-    for row in rows.query_map([name], |row| Ok((id::<TurnId>(row, 0)?, log::recorded(row, 1)?)))? {
-        let (turn, entries) = row?;
-        if let Some(found) = entries.iter().find_map(|entry| named(entry, name, &turn)) {
-            return Ok(Some(found));
-        }
-    }
-    Ok(None)
+    let Ok(number) = name.parse() else { return Ok(None) };
+    Ok(bus::message(db, number)?.map(|_| Found::Message(number)))
+}
+
+/// The id of a turn by its number.
+fn turn_of(db: &Connection, number: i64) -> Result<Option<TurnId>, StoreError> {
+    let mut one = db.prepare_cached("SELECT id FROM turns WHERE number = ?1")?;
+    Ok(one.query_row([number], |row| id(row, 0)).optional()?)
+}
+
+/// What an entry tells of.
+enum Named {
+    Call(EffectId),
+    Run(InvocationId),
 }
 
 /// What an entry tells of, if that has this id.
-fn named(entry: &Entry, name: &str, turn: &TurnId) -> Option<Found> {
+fn named(entry: Entry, name: &str) -> Option<Named> {
     match entry {
         Entry::Intent { effect, .. } | Entry::Result { effect, .. } if effect.as_str() == name => {
-            Some(Found::Call { turn: turn.clone(), effect: effect.clone() })
+            Some(Named::Call(effect))
         }
-        entry if entry.invocation().as_str() == name => {
-            Some(Found::Run { turn: turn.clone(), invocation: entry.invocation().clone() })
-        }
+        entry if entry.invocation().as_str() == name => Some(Named::Run(entry.invocation().clone())),
         _ => None,
     }
-}
-
-/// The whole result of a call of this session.
-pub(crate) fn output(
-    db: &Connection,
-    session: &SessionId,
-    effect: &EffectId,
-) -> Result<Option<String>, StoreError> {
-    let is_result = |entry: Entry| match entry {
-        Entry::Result { effect: of, content, .. } if of == *effect => Some(content),
-        _ => None,
-    };
-    Ok(latest(db, session, effect.as_str(), is_result)?.map(|(_, content)| content))
-}
-
-fn item(db: &Connection, session: &SessionId, name: &str) -> Result<Option<ItemText>, StoreError> {
-    if let Some(text) = message(db, session, name)? {
-        return Ok(Some(text));
-    }
-    let place = |entry: Entry| match entry {
-        Entry::Intent { invocation, step, index, effect, .. } if effect.as_str() == name => {
-            Some((invocation, step, index))
-        }
-        _ => None,
-    };
-    if let Some((turn, (invocation, step, index))) = latest(db, session, name, place)? {
-        return Ok(Some(call(&log::entries_of(db, turn)?, invocation, step, index)));
-    }
-    answer(db, session, name)
 }
 
 /// Parameters and result of a call.
@@ -176,24 +202,23 @@ fn call(entries: &[(i64, Entry)], invocation: InvocationId, at: u32, place: u32)
     text
 }
 
-/// What the model wrote in a step: items are called `<run>.<step>.<attempt>`, and those of its reasoning have something
-/// after it.
-fn answer(db: &Connection, session: &SessionId, name: &str) -> Result<Option<ItemText>, StoreError> {
+/// The run whose model wrote the item with this id, and what it wrote by an entry: items are called
+/// `<run>.<step>.<attempt>`, and those of its reasoning have something after it.
+fn answer(name: &str) -> Option<(&str, impl Fn(Entry) -> Option<ItemText> + Send + Sync + 'static)> {
     let mut parts = name.split('.');
-    let (Some(run), Some(Ok(at))) = (parts.next(), parts.next().map(str::parse::<u32>)) else {
-        return Ok(None);
-    };
+    let (run, at) = (parts.next()?, parts.next()?.parse::<u32>().ok()?);
     let reasons = parts.nth(1).is_some();
-    let written = |entry: Entry| match entry {
+    let of = run.to_owned();
+    let written = move |entry| match entry {
         Entry::Answer {
             invocation, step, message: Message::Assistant { content, reasoning, .. }, ..
-        } if step == at && invocation.as_str() == run => {
+        } if step == at && invocation.as_str() == of => {
             let output = if reasons { reasoning } else { Some(content) };
             Some(ItemText { invocation, input: None, output })
         }
         _ => None,
     };
-    Ok(latest(db, session, run, written)?.map(|(_, text)| text))
+    Some((run, written))
 }
 
 /// The message of a turn, and its answer.
@@ -211,29 +236,4 @@ fn message(db: &Connection, session: &SessionId, name: &str) -> Result<Option<It
         })
     });
     Ok(found.optional()?)
-}
-
-/// What the latest entry of a session for which `wanted` gives something gives, and the number of its turn. Entries that
-/// do not hold `text` are not looked at.
-fn latest<T>(
-    db: &Connection,
-    session: &SessionId,
-    text: &str,
-    wanted: impl Fn(Entry) -> Option<T>,
-) -> Result<Option<(i64, T)>, StoreError> {
-    let mut find = db.prepare_cached("SELECT number FROM sessions WHERE id = ?1")?;
-    let Some(session) = find.query_row([session.as_str()], |row| row.get::<_, i64>(0)).optional()? else {
-        return Ok(None);
-    };
-    let mut rows = db.prepare_cached(
-        "SELECT turn, entries FROM log WHERE id > ?1 AND id < ?2 AND instr(entries, ?3) > 0 ORDER BY id DESC",
-    )?;
-    let range = (session * POSITIONS, (session + 1) * POSITIONS, text);
-    for row in rows.query_map(range, |row| Ok((row.get(0)?, log::recorded(row, 1)?)))? {
-        let (turn, entries) = row?;
-        if let Some(found) = entries.into_iter().rev().find_map(&wanted) {
-            return Ok(Some((turn, found)));
-        }
-    }
-    Ok(None)
 }

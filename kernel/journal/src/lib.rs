@@ -30,6 +30,7 @@ mod find;
 mod intake;
 mod log;
 mod open;
+mod parts;
 mod reader;
 mod recent;
 mod records;

@@ -181,50 +181,6 @@ impl Commit {
     }
 }
 
-/// The entries of a turn, in the order of their commits, with the keys of their rows.
-pub(crate) fn entries_of(db: &Connection, turn: i64) -> Result<Vec<(i64, Entry)>, StoreError> {
-    let mut rows = db.prepare_cached(
-        "SELECT log.id, entries FROM turns JOIN log
-         ON log.id > turns.session * 4294967296 + turns.after_seq
-         AND log.id <= turns.session * 4294967296 + coalesce(turns.until_seq, 4294967295)
-         WHERE turns.number = ?1 AND log.turn = ?1 AND entries IS NOT NULL ORDER BY log.id",
-    )?;
-    let mut all = Vec::new();
-    for row in rows.query_map([turn], |row| Ok((row.get(0)?, recorded(row, 1)?)))? {
-        let (id, entries): (i64, Vec<Entry>) = row?;
-        all.extend(entries.into_iter().map(|entry| (id, entry)));
-    }
-    Ok(all)
-}
-
-/// Bytes of a turn's records that are read at once: some milliseconds, for which others who ask wait.
-const PART: usize = 1024 * 1024;
-
-/// Some entries of a turn that has no answer yet, from after that row on, and the last row of them; none at the end.
-pub(crate) fn part_of(
-    db: &Connection,
-    turn: &TurnId,
-    after: i64,
-) -> Result<(Vec<Entry>, Option<i64>), StoreError> {
-    let mut rows = db.prepare_cached(
-        "SELECT log.id, entries FROM turns JOIN log
-         ON log.id > max(turns.session * 4294967296 + turns.after_seq, ?2)
-         AND log.id < (turns.session + 1) * 4294967296
-         WHERE turns.id = ?1 AND finished_ms IS NULL AND log.turn = turns.number AND entries IS NOT NULL
-         ORDER BY log.id",
-    )?;
-    let mut rows = rows.query((turn.as_str(), after))?;
-    let (mut all, mut bytes) = (Vec::new(), 0);
-    while let Some(row) = rows.next()? {
-        bytes += row.get_ref(1)?.as_bytes().map_or(0, <[u8]>::len);
-        all.extend(recorded(row, 1)?);
-        if bytes >= PART {
-            return Ok((all, Some(row.get(0)?)));
-        }
-    }
-    Ok((all, None))
-}
-
 /// Whether any entry of a turn is recorded.
 pub(crate) fn has_entries(db: &Connection, turn: &TurnId) -> Result<bool, StoreError> {
     let mut any = db.prepare_cached(

@@ -6,7 +6,7 @@ use drupe_extension_api::{EffectClass, EffectId, SessionId, TurnId};
 use futures_util::future::BoxFuture;
 
 use crate::{
-    Store, StoreError, TurnStart, bus, find, log, turns, usage,
+    Store, StoreError, TurnStart, bus, log, parts, turns, usage,
     writer::{Survives, Writing},
 };
 
@@ -17,13 +17,9 @@ impl Journal for Store {
 
     fn load(&self, turn: TurnId) -> BoxFuture<'_, Result<RecordedTurn, JournalFault>> {
         Box::pin(async move {
-            let (mut recorded, mut after) = (RecordedTurn::default(), Some(0));
-            while let Some(row) = after {
-                let of = turn.clone();
-                // Others who ask meanwhile are answered between two parts.
-                let (entries, last) = self.read(move |db| log::part_of(db, &of, row)).await?;
-                recorded.extend(entries);
-                after = last;
+            let mut recorded = RecordedTurn::default();
+            if let Some(span) = self.read(move |db| parts::span_of_open(db, &turn)).await? {
+                self.each_entry(span, |_, entry| recorded.extend([entry])).await?;
             }
             Ok(recorded)
         })
@@ -34,7 +30,7 @@ impl Journal for Store {
         session: SessionId,
         effect: EffectId,
     ) -> BoxFuture<'_, Result<Option<String>, JournalFault>> {
-        Box::pin(async move { Ok(self.read(move |db| find::output(db, &session, &effect)).await?) })
+        Box::pin(async move { Ok(self.result_of(&session, effect).await?) })
     }
 }
 

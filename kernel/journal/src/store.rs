@@ -10,7 +10,7 @@ use std::{
 use drupe_agent::Clock;
 use drupe_extension_api::{
     AgentId, AgentRef, Event, EventBody, SessionId, TurnId,
-    control::{Approval, ApprovalState, SessionDetail, SessionStatus, StateChange, TurnResult},
+    control::{Approval, ApprovalState, SessionStatus, StateChange},
 };
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
@@ -37,7 +37,7 @@ const QUEUE: usize = 2048;
 #[derive(Clone)]
 pub struct Store {
     engine: Arc<Engine>,
-    recent: Arc<Mutex<Recent>>,
+    pub(crate) recent: Arc<Mutex<Recent>>,
 }
 
 struct Engine {
@@ -164,29 +164,6 @@ impl Store {
     /// Every session, the one with the latest change first.
     pub async fn sessions(&self) -> Result<Vec<SessionStatus>, StoreError> {
         self.read(sessions::list).await
-    }
-
-    /// A session with the results of all its turns.
-    pub async fn session(&self, session: &SessionId) -> Result<Option<SessionDetail>, StoreError> {
-        let session = session.clone();
-        self.read(move |db| results::session(db, &session)).await
-    }
-
-    /// What a turn gave so far; in `brief` without its runs and what they saw.
-    pub async fn turn_result(&self, turn: &TurnId, brief: bool) -> Result<Option<TurnResult>, StoreError> {
-        if brief {
-            if let Some(known) = lock(&self.recent).brief(turn) {
-                return Ok(Some(known));
-            }
-            let turn = turn.clone();
-            return self.read_few(move |db| results::turn(db, &turn, true)).await;
-        }
-        let known = lock(&self.recent).take(turn);
-        if let Some(ended) = known {
-            return Ok(Some(ended.whole()));
-        }
-        let turn = turn.clone();
-        self.read(move |db| results::turn(db, &turn, false)).await
     }
 
     /// Messages and answers of the latest finished turns, oldest first.
@@ -379,7 +356,7 @@ impl Store {
     }
 
     /// Asks what a few rows answer, on the way of a turn.
-    async fn read_few<T, F>(&self, ask: F) -> Result<T, StoreError>
+    pub(crate) async fn read_few<T, F>(&self, ask: F) -> Result<T, StoreError>
     where
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
         T: Send + 'static,

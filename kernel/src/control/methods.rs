@@ -8,7 +8,8 @@ use drupe_extension_api::{
     AgentId, ExtensionId, Fault, FaultCode, SessionId, TurnId,
     control::{
         Approval, ApprovalAnswer, ConfigValue, DaemonState, ExtensionDetail, ExtensionStatus, Named,
-        Numbered, PathArgument, Restart, Scaffold, SessionSelect, Status, TurnArgument, TurnResult, method,
+        Numbered, PathArgument, Restart, Scaffold, SessionSelect, SessionShow, Status, TurnArgument,
+        TurnResult, method,
     },
     wire::{Submit, Submitted},
 };
@@ -105,8 +106,9 @@ pub async fn call(
         }
         method::SESSIONS_LIST => give(kernel.store.sessions().await.map_err(store_fault)?),
         method::SESSIONS_SHOW => {
-            let id = SessionId::new(take::<Named>(params)?.id)?;
-            let session = kernel.store.session(&id).await.map_err(store_fault)?;
+            let SessionShow { id, after, brief } = take(params)?;
+            let id = SessionId::new(id)?;
+            let session = kernel.store.session(&id, after.unwrap_or(0), brief).await.map_err(store_fault)?;
             give(session.ok_or_else(|| {
                 Fault::not_found(format!("there is no session `{id}`"))
                     .help("`drupe session list` shows them")

@@ -4,13 +4,17 @@ mod export;
 
 use drupe_extension_api::{
     InvocationId, Message, ResponseStatus,
-    control::{InvocationRecord, Named, SessionDetail, SessionStatus, TranscriptEntry, TurnResult, method},
+    control::{
+        InvocationRecord, Named, SessionDetail, SessionShow, SessionStatus, TranscriptEntry, TurnResult,
+        method,
+    },
 };
 use serde::Serialize;
 use serde_json::Value;
 
 use super::{
     Context, Facts,
+    client::Daemon,
     console::{Style, plain, short, table},
     failure::Failure,
     figures::{count, spent},
@@ -64,7 +68,7 @@ impl Session {
                 }
             }
             Self::Show(Show { id, facts }) => {
-                let said: Value = context.daemon().call(method::SESSIONS_SHOW, &Named { id })?;
+                let said = whole(&context.daemon(), &id, false)?;
                 if facts.json {
                     return context.console.json(&said).map(|()| 0);
                 }
@@ -84,6 +88,24 @@ impl Session {
         }
         Ok(0)
     }
+}
+
+/// A session with all its turns, which come in pages.
+pub fn whole(daemon: &Daemon<'_>, id: &str, brief: bool) -> Result<Value, Failure> {
+    let mut ask = SessionShow { id: id.to_owned(), after: None, brief };
+    let mut session: Value = daemon.call(method::SESSIONS_SHOW, &ask)?;
+    while let Some(next) = session["next"].as_u64() {
+        ask.after = Some(next);
+        let mut page: Value = daemon.call(method::SESSIONS_SHOW, &ask)?;
+        if let (Some(turns), Some(more)) = (session["turns"].as_array_mut(), page["turns"].as_array_mut()) {
+            turns.append(more);
+        }
+        session["next"] = page["next"].take();
+    }
+    if let Some(fields) = session.as_object_mut() {
+        fields.remove("next");
+    }
+    Ok(session)
 }
 
 /// A line a session.

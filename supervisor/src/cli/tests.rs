@@ -91,10 +91,17 @@ fn answer(asked: &str, params: &Value) -> Vec<ReplyBody> {
         method::SESSIONS_SHOW if params["id"] == "gone" => {
             return vec![ReplyBody::Error(Fault::new(FaultCode::NotFound, "there is no session `gone`"))];
         }
-        method::SESSIONS_SHOW => json!({
-            "id": "s", "created": moment, "updated": moment, "agent": null, "title": "", "turn_count": 2,
-            "last_seq": 0, "turns": [turn("t-1"), turn("t-2")],
-        }),
+        // A turn a page.
+        method::SESSIONS_SHOW => {
+            let (turns, next) = match params["after"].as_u64() {
+                None => (turn("t-1"), json!(7)),
+                Some(_) => (turn("t-2"), Value::Null),
+            };
+            json!({
+                "id": "s", "created": moment, "updated": moment, "agent": null, "title": "", "turn_count": 2,
+                "last_seq": 0, "turns": [turns], "next": next,
+            })
+        }
         method::TRACE_SHOW if params["id"] != "s" => json!([{
             "session": "s", "turn": params["id"], "accepted": moment, "status": "success", "spend": {}, "nodes": [],
         }]),
@@ -189,16 +196,19 @@ fn an_export_is_written_once_unless_it_is_forced() {
     assert_eq!(run(&fake, "session export s --format markdown --output out.md"), 0);
     assert!(fs::read_to_string(&file).is_ok_and(|text| text.starts_with("# Session s\n")));
     let asked = fake.asked();
-    let show = || (method::SESSIONS_SHOW.to_owned(), json!({"id": "s"}));
+    let show = |asked| (method::SESSIONS_SHOW.to_owned(), asked);
+    let pages = [json!({"id": "s"}), json!({"id": "s", "after": 7})].map(show);
     let trace = |turn: &str| (method::TRACE_SHOW.to_owned(), json!({"id": turn}));
-    assert_eq!(asked, [show(), trace("t-1"), trace("t-2")], "turn by turn");
+    let traces = [trace("t-1"), trace("t-2")];
+    let asked_for = [pages, traces].concat();
+    assert_eq!(asked, asked_for, "page by page, then turn by turn");
     assert_eq!(run(&fake, "session export s --output out.md"), 73);
-    assert_eq!(fake.asked().len(), 3, "nothing is asked in vain");
+    assert_eq!(fake.asked().len(), 4, "nothing is asked in vain");
     assert_eq!(run(&fake, "session export s --output out.md --force"), 0);
     assert!(fs::read_to_string(&file).is_ok_and(|text| text.starts_with('{')));
     let events = json!({"session": "s", "after": 0, "follow": false});
     let events = (method::EVENTS_SUBSCRIBE.to_owned(), events);
-    assert_eq!(fake.asked()[3..], [show(), trace("t-1"), trace("t-2"), events], "events come last");
+    assert_eq!(fake.asked()[4..], [asked_for, vec![events]].concat(), "events come last");
     // What cannot be read leaves no file.
     assert_eq!(run(&fake, "session export gone --output gone.json"), 1);
     assert!(!fake.context.here.join("gone.json").exists());

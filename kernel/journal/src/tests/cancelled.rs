@@ -105,5 +105,5 @@ async fn turns_of_a_journal_of_version_4_were_not_cancelled() {
     assert_eq!(open(&store).await, [("go on".to_owned(), None)]);
     assert_eq!(store.unfinished().await.unwrap()[0].earlier_turns, 2);
     store.record_events(session("s"), None, vec![remark("new")]).await.unwrap();
-    assert_eq!(store.session(&session("s")).await.unwrap().unwrap().last_seq, 2);
+    assert_eq!(store.session(&session("s"), 0, false).await.unwrap().unwrap().last_seq, 2);
 }

@@ -153,7 +153,7 @@ async fn a_journal_of_version_1_is_read_by_this_release() {
     let home = Home::new();
     Connection::open(home.path()).unwrap().execute_batch(VERSION_1).unwrap();
     let store = home.open();
-    let detail = store.session(&session("s")).await.unwrap().unwrap();
+    let detail = store.session(&session("s"), 0, false).await.unwrap().unwrap();
     assert_eq!((detail.turns.len(), detail.last_seq, detail.status.title.as_str()), (2, 2, "hello"));
     assert_eq!((detail.turns[0].content.as_str(), detail.turns[0].transcript.len()), ("hi", 2));
     assert_eq!(store.unfinished().await.unwrap()[0].inbound.text, "and again");
@@ -192,7 +192,7 @@ async fn a_journal_of_version_2_is_read_by_this_release() {
     let home = Home::new();
     Connection::open(home.path()).unwrap().execute_batch(VERSION_2).unwrap();
     let store = home.open();
-    let detail = store.session(&session("s")).await.unwrap().unwrap();
+    let detail = store.session(&session("s"), 0, false).await.unwrap().unwrap();
     assert_eq!((detail.turns.len(), detail.turns[0].content.as_str()), (3, "hi"));
     let unfinished: Vec<_> = store.unfinished().await.unwrap().iter().map(|t| t.started).collect();
     assert_eq!(unfinished, [true, false]);

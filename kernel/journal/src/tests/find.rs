@@ -33,15 +33,17 @@ async fn an_id_is_found_whatever_it_names() {
     let home = Home::new();
     let store = home.open();
     let turn = called(&store).await;
-    store.accept(message("other", "2", "r.1.0")).await.unwrap();
+    store.accept(message("other", "2", effect("r", 1, 0).as_str())).await.unwrap();
     let call = |index| Some(Found::Call { turn: turn.clone(), effect: effect("r", 1, index) });
+    let [first, second, third] = [0, 1, 2].map(|index| effect("r", 1, index));
+    let run = invocation("r");
     let cases = [
         ("s", Some(Found::Session(session("s")))),
         (turn.as_str(), Some(Found::Turn(turn.clone()))),
-        ("r", Some(Found::Run { turn: turn.clone(), invocation: invocation("r") })),
-        ("r.1.0", call(0)),
-        ("r.1.1", call(1)),
-        ("r.1.2", None),
+        (run.as_str(), Some(Found::Run { turn: turn.clone(), invocation: invocation("r") })),
+        (first.as_str(), call(0)),
+        (second.as_str(), call(1)),
+        (third.as_str(), None),
         ("1", None),
         ("", None),
         ("hello", None),
@@ -65,16 +67,17 @@ async fn an_item_is_read_in_full_by_its_own_session_only() {
         let (input, output) = (input.map(str::to_owned), output.map(str::to_owned));
         Some(ItemText { invocation: invocation("r"), input, output })
     };
+    let (call, run) = (|index| effect("r", 1, index).to_string(), invocation("r"));
     let cases = [
-        ("r.1.0", text(Some("{}"), None)),
-        ("r.1.1", text(Some("{}"), Some("42"))),
-        ("r.2.1", text(None, Some("done"))),
-        ("r.2.1.reasoning", text(None, Some("because"))),
-        ("r.3.1", None),
-        ("unknown", None),
+        (call(0), text(Some("{}"), None)),
+        (call(1), text(Some("{}"), Some("42"))),
+        (format!("{run}.2.1"), text(None, Some("done"))),
+        (format!("{run}.2.1.reasoning"), text(None, Some("because"))),
+        (format!("{run}.3.1"), None),
+        ("unknown".to_owned(), None),
     ];
-    for (name, expected) in cases {
-        assert_eq!(store.item(&session("s"), name).await.unwrap(), expected, "{name}");
+    for (name, expected) in &cases {
+        assert_eq!(store.item(&session("s"), name).await.unwrap(), *expected, "{name}");
         assert_eq!(store.item(&session("other"), name).await.unwrap(), None, "{name}");
     }
     let (input, output) = (Some("hello".to_owned()), None);

@@ -183,7 +183,7 @@ async fn a_request_that_fails_takes_nothing_along() {
     assert_eq!(home.published(&session("s")), [1]);
     // Nothing of what was rolled back is remembered either.
     store.accept(message("never", "n", "new")).await.unwrap();
-    assert!(store.session(&session("never")).await.unwrap().is_some());
+    assert!(store.session(&session("never"), 0, false).await.unwrap().is_some());
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ mod find;
 mod group;
 mod operator;
 mod outbox;
+mod parts;
 mod readings;
 mod records;
 mod resume;
@@ -23,7 +24,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use drupe_agent::{Chain, Entry, ManualClock};
+use drupe_agent::{Chain, Entry, ManualClock, ids};
 use drupe_extension_api::{
     AgentRef, AgentResponse, CorrelationId, EffectClass, EffectId, Event, EventBody, InvocationId, Item,
     ItemKind, ItemOutcome, Message, SessionId, Spend, ToolCallRequest, ToolStatus, TurnId, Usage,
@@ -89,8 +90,13 @@ fn session(id: &str) -> SessionId {
     SessionId::new(id).unwrap()
 }
 
+/// Ids in the form of those that follow from a place.
+fn derived(kind: char, place: &str) -> String {
+    format!("{kind}-{:0<32}", ids::hex(place.as_bytes()))
+}
+
 fn invocation(id: &str) -> InvocationId {
-    InvocationId::new(id).unwrap()
+    InvocationId::new(derived('i', id)).unwrap()
 }
 
 fn message(id: &str, external_id: &str, text: &str) -> Inbound {
@@ -227,5 +233,5 @@ fn steered(id: &str, turn: &TurnId) -> Entry {
 }
 
 fn effect(id: &str, step: u32, index: u32) -> EffectId {
-    EffectId::new(format!("{id}.{step}.{index}")).unwrap()
+    EffectId::new(derived('e', &format!("{id}.{step}.{index}"))).unwrap()
 }

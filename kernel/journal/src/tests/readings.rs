@@ -82,7 +82,9 @@ async fn runs_form_a_tree_in_which_tokens_are_summed_once() {
         .iter()
         .map(|r| (r.agent.as_str(), r.parent.as_ref().map(|p| p.as_str()), r.depth, r.status, r.tokens_used))
         .collect();
-    let expected = [("main", None, 0, None, 45), ("sub", Some("root"), 1, Some(ResponseStatus::Refused), 15)];
+    let root = invocation("root");
+    let expected =
+        [("main", None, 0, None, 45), ("sub", Some(root.as_str()), 1, Some(ResponseStatus::Refused), 15)];
     assert_eq!(seen, expected);
     assert_eq!((runs[0].turns_used, runs[0].usage.total()), (2, 30));
 }
@@ -139,10 +141,10 @@ async fn sessions_are_listed_by_their_latest_change() {
     let seen: Vec<_> = listed.iter().map(|s| (s.id.as_str(), s.agent.as_ref().map(|a| a.as_str()))).collect();
     assert_eq!(seen, [("new", None), ("b", Some("helper")), ("a", None)]);
 
-    let detail = store.session(&session("a")).await.unwrap().unwrap();
+    let detail = store.session(&session("a"), 0, false).await.unwrap().unwrap();
     assert_eq!(detail.turns.iter().map(|t| t.input.as_str()).collect::<Vec<_>>(), ["first\nmore", "third"]);
     assert_eq!(detail.last_seq, 0);
-    assert!(store.session(&session("unknown")).await.unwrap().is_none());
+    assert!(store.session(&session("unknown"), 0, false).await.unwrap().is_none());
 }
 
 #[tokio::test]

@@ -45,7 +45,7 @@ async fn old_turns_go_with_all_that_they_recorded_and_sums_and_positions_stay() 
     }
     let (used, last) = (
         store.used_by_session(&session("s")).await.unwrap(),
-        store.session(&session("s")).await.unwrap().unwrap().last_seq,
+        store.session(&session("s"), 0, false).await.unwrap().unwrap().last_seq,
     );
     home.clock.advance(2 * DAY_MS);
     let young = ended(&store, "s", "4", true).await;
@@ -61,11 +61,11 @@ async fn old_turns_go_with_all_that_they_recorded_and_sums_and_positions_stay() 
     store.close().await.unwrap();
     // Also where nothing of a session is left, no position is given twice.
     let store = home.open();
-    let many = store.session(&session("many")).await.unwrap().unwrap();
+    let many = store.session(&session("many"), 0, false).await.unwrap().unwrap();
     assert_eq!((many.turns.len(), many.last_seq), (0, 30));
     store.record_events(session("many"), None, vec![remark("new")]).await.unwrap();
     assert_eq!(store.events_after(&session("many"), 30, 9).await.unwrap()[0].seq, 31);
-    assert!(store.session(&session("s")).await.unwrap().unwrap().last_seq > last);
+    assert!(store.session(&session("s"), 0, false).await.unwrap().unwrap().last_seq > last);
     assert!(!store.accept(message("s", "1", "again")).await.unwrap().duplicate);
 }
 
@@ -81,7 +81,7 @@ async fn a_journal_that_grows_too_large_lets_the_oldest_go_and_its_file_shrinks(
     let gone = until_none(&store, keep).await;
     assert!((16..60).contains(&gone), "{gone}");
     assert!(store.size().await.unwrap() <= whole / 2);
-    assert_eq!(store.session(&session("s")).await.unwrap().unwrap().turns.len() as u64, 60 - gone);
+    assert_eq!(store.session(&session("s"), 0, false).await.unwrap().unwrap().turns.len() as u64, 60 - gone);
     assert_eq!(store.let_go(Retention::default()).await, Ok(0), "without a bound nothing goes");
     for _ in 0..20 {
         store.let_go(Retention::default()).await.unwrap();

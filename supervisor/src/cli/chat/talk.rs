@@ -10,7 +10,7 @@ use std::{
 
 use drupe_extension_api::{
     AgentId, SessionId, TurnId,
-    control::{Named, SessionDetail, SessionStatus, TurnArgument, TurnResult, method},
+    control::{SessionDetail, SessionStatus, TurnArgument, TurnResult, method},
     wire::{QueueMode, Submit, Submitted},
 };
 use serde_json::Value;
@@ -25,6 +25,7 @@ use crate::cli::{
     client::{ClientError, Daemon, Pauses, TICK},
     console::{Style, plain},
     failure::{Failure, status},
+    session::whole,
     wait::Interrupt,
 };
 
@@ -319,7 +320,7 @@ fn detail(daemon: &Daemon<'_>, session: &SessionId) -> Result<Option<SessionDeta
     if !list.iter().any(|one| one.id == *session) {
         return Ok(None);
     }
-    daemon.call(method::SESSIONS_SHOW, &Named { id: session.to_string() }).map(Some)
+    Ok(Some(serde_json::from_value(whole(daemon, session.as_str(), true)?)?))
 }
 
 /// The first lines of a text.

@@ -13,7 +13,7 @@ use std::{
 
 use drupe_extension_api::{
     Event, SessionId,
-    control::{Named, SessionDetail, TraceArgument, method},
+    control::{SessionDetail, TraceArgument, method},
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -84,7 +84,7 @@ impl Export {
         }
         let source = Asked { daemon: context.daemon(), session: &self.id };
         // Before there is a file: a session that is not there leaves none.
-        let session: Value = source.daemon.call(method::SESSIONS_SHOW, &Named { id: self.id.to_string() })?;
+        let session = super::whole(&source.daemon, self.id.as_str(), false)?;
         match output {
             None => {
                 let mut out = BufWriter::new(io::stdout().lock());

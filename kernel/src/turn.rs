@@ -254,7 +254,6 @@ async fn finish(
         spend,
         diagnostics,
         outbox,
-        snapshot: None,
         events,
         entries,
         messages,

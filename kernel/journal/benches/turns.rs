@@ -219,7 +219,6 @@ async fn turn(store: &Store, session: SessionId, n: usize, work: Work) {
         spend,
         diagnostics: Vec::new(),
         outbox: None,
-        snapshot: None,
         events: vec![root.completed("2"), root.attempt(), (None, last)],
         entries: vec![root.answer(2, None), root.end()],
         messages: Vec::new(),

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `meta` | a fact about the file, such as that a kernel has it open | `key` |
 //! | `sessions` | a conversation, the agent that its user chose; positions of its log are given after `least_seq` | `number`; `id` unique |
-//! | `turns` | a message and what it sets off: queued until `started_ms`, begun `starts` times, open until `finished_ms`, and to end without going on where it is `cancelled`; then its response, spend, remarks and snapshot. Its log is after `after_seq` and up to `until_seq` | `number`, in order of acceptance; `id` unique; (`channel`, `external_id`) unique |
+//! | `turns` | a message and what it sets off: queued until `started_ms`, begun `starts` times, open until `finished_ms`, and to end without going on where it is `cancelled`; then its response, spend and remarks (`snapshot` is of older releases, and never written). Its log is after `after_seq` and up to `until_seq` | `number`, in order of acceptance; `id` unique; (`channel`, `external_id`) unique |
 //! | `log` | what one commit recorded: events and entries of runs, as JSON arrays; takes as many `positions` as it has events, at least one | session number × 2³² + position of its first event |
 //! | `usage` | sums of runs, model calls, tokens and cost | `day` (since 1970, UTC), `session`, `agent`, `model` |
 //! | `outbox` | an answer: `due` → `sending` → `sent`, or `uncertain`, which is never left | its turn's number |

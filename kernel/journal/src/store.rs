@@ -130,12 +130,6 @@ impl Store {
         self.write(Survives::Process, move |on| events::close_open_items(on, &turn)).await
     }
 
-    /// What the session's latest finished turn left as its state.
-    pub async fn snapshot(&self, session: &SessionId) -> Result<Option<Vec<u8>>, StoreError> {
-        let session = session.clone();
-        self.read_few(move |db| turns::snapshot(db, &session)).await
-    }
-
     /// Answers that wait to be sent, the oldest first.
     pub async fn due_deliveries(&self) -> Result<Vec<Delivery>, StoreError> {
         self.read(deliveries::due).await

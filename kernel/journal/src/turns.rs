@@ -118,12 +118,7 @@ pub(crate) fn finish(on: &mut Writing<'_>, done: &TurnDone) -> Result<Option<Del
     usage::count_entries(on, &turn, &done.entries)?;
     let before = done.start.as_ref().map_or(&[][..], |start| &start.events);
     log::append(on, &turn.session, Some(&turn), [before, &done.events], [&done.entries, &[]])?;
-    let end = End {
-        response: &done.response,
-        spend: &done.spend,
-        diagnostics: &done.diagnostics,
-        snapshot: done.snapshot.as_deref(),
-    };
+    let end = End { response: &done.response, spend: &done.spend, diagnostics: &done.diagnostics };
     close(on, &turn, &end)?;
     let change = match on.cache.recorded.take(&turn.number) {
         Some(recorded) => {
@@ -165,7 +160,7 @@ pub(crate) fn taken_in(on: &mut Writing<'_>, by: &Turn, turn: &TurnId) -> Result
     log::append(on, &turn.session, Some(&turn), [&told, &[]], [&[]; 2])?;
     on.cache.recorded.take(&turn.number);
     on.change(Change::Changed(turn.id.clone()));
-    close(on, &turn, &End { response: &response, spend: &spend, diagnostics: &[], snapshot: None })
+    close(on, &turn, &End { response: &response, spend: &spend, diagnostics: &[] })
 }
 
 /// Notes that a turn is to end without going on, and why; what was noted first stays. False where it has its end already.
@@ -202,14 +197,12 @@ struct End<'a> {
     response: &'a AgentResponse,
     spend: &'a Spend,
     diagnostics: &'a [String],
-    snapshot: Option<&'a [u8]>,
 }
 
 fn close(on: &mut Writing<'_>, turn: &Turn, end: &End<'_>) -> Result<(), StoreError> {
     let until_seq = sessions::known_or_new(on, &turn.session)?.last_seq;
     on.statement(
-        "UPDATE turns SET finished_ms = ?2, response = ?3, spend = ?4, diagnostics = ?5, snapshot = ?6,
-                          until_seq = ?7
+        "UPDATE turns SET finished_ms = ?2, response = ?3, spend = ?4, diagnostics = ?5, until_seq = ?6
          WHERE number = ?1",
     )?
     .execute((
@@ -218,7 +211,6 @@ fn close(on: &mut Writing<'_>, turn: &Turn, end: &End<'_>) -> Result<(), StoreEr
         serde_json::to_string(end.response)?,
         serde_json::to_string(end.spend)?,
         serde_json::to_string(end.diagnostics)?,
-        end.snapshot,
         until_seq,
     ))?;
     sessions::touch(on, turn.session_number)?;
@@ -236,15 +228,6 @@ pub(crate) fn unfinished(db: &Connection) -> Result<Vec<QueuedTurn>, StoreError>
 pub(crate) fn queued(db: &Connection, turn: &TurnId) -> Result<Option<QueuedTurn>, StoreError> {
     let mut one = db.prepare_cached(unanswered!("AND turns.id = ?1"))?;
     Ok(one.query_row([turn.as_str()], queued_row).optional()?)
-}
-
-/// The latest snapshot of a session.
-pub(crate) fn snapshot(db: &Connection, session: &SessionId) -> Result<Option<Vec<u8>>, StoreError> {
-    let mut latest = db.prepare_cached(
-        "SELECT snapshot FROM turns WHERE session = (SELECT number FROM sessions WHERE id = ?1)
-         AND snapshot IS NOT NULL ORDER BY number DESC LIMIT 1",
-    )?;
-    Ok(latest.query_row([session.as_str()], |row| row.get(0)).optional()?)
 }
 
 /// The turns of a session, in order.

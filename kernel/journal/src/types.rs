@@ -117,8 +117,6 @@ pub struct TurnDone {
     pub diagnostics: Vec<String>,
     /// The message that goes out; none where nobody waits for one.
     pub outbox: Option<Outbound>,
-    /// The state of the session at this boundary, in the kernel's own form.
-    pub snapshot: Option<Vec<u8>>,
     /// Events that tell of the end.
     pub events: Vec<(Option<AgentRef>, EventBody)>,
     /// The last entries of the tree, where they were not committed before.

@@ -143,7 +143,6 @@ pub async fn finish(store: &Store, turn: &TurnId, response: AgentResponse, spend
         spend,
         diagnostics: Vec::new(),
         outbox: Some(outbox),
-        snapshot: None,
         events,
         entries,
         messages: Vec::new(),

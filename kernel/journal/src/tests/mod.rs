@@ -140,7 +140,6 @@ fn done(turn: &TurnId, answer: &str) -> TurnDone {
         spend: Spend { turns: 1, ..Spend::default() },
         diagnostics: Vec::new(),
         outbox: Some(Outbound { channel: "test".into(), address: Some("room".into()), text: answer.into() }),
-        snapshot: Some(answer.as_bytes().to_vec()),
         events: vec![remark("done")],
         entries: Vec::new(),
         messages: Vec::new(),

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, sync::OnceLock};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{LongPrompts, ModelProfile, ProviderKind, Thinking};
 use drupe_extension_api::Reasoning;
@@ -48,7 +48,7 @@ pub struct CatalogueProvider {
 }
 
 /// Where figures are from.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CatalogueSource {
     /// The day on which it was looked at.

@@ -62,9 +62,10 @@ pub fn models(config: &Config) -> ModelsSettings {
     // Of somebody else's server nothing is known but that it may have a model of that name.
     let known = |name: &str| config.models.providers.get(name).is_none_or(|provider| provider.catalogued);
     let entries = catalogue.entries().map(|(name, entry)| {
-        let said = if known(entry.provider) { entry.profile } else { ModelProfile::default() };
-        let profile = profile(&said);
-        (name.to_owned(), CatalogueEntry { provider: entry.provider.to_owned(), profile })
+        let said = known(entry.provider).then_some((entry.profile, entry.retires));
+        let (said, retires) = said.unwrap_or_default();
+        let (profile, retires) = (profile(&said), retires.map(str::to_owned));
+        (name.to_owned(), CatalogueEntry { provider: entry.provider.to_owned(), profile, retires })
     });
     let unset = catalogue.providers.iter().filter(|p| !config.models.providers.contains_key(&p.name));
     ModelsSettings {
@@ -73,6 +74,7 @@ pub fn models(config: &Config) -> ModelsSettings {
         fallback: config.models.fallback.clone(),
         profiles: config.models.profiles.iter().map(|(name, p)| (name.clone(), profile(p))).collect(),
         catalogue: entries.collect(),
+        looked_up: catalogue.looked_up.clone(),
         cost_limit: config.cost_limit(),
         missing: unset.map(|p| (p.name.clone(), p.key.clone())).collect(),
     }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Origin, ProviderConfig, ProviderKind, keys::PROFILE, providers, read::Reader};
+use super::{Config, Origin, ProviderConfig, ProviderKind, keys::PROFILE, providers, read::Reader};
 use crate::{
     Diagnostics, ModelProfile, Overlay, Secret,
     catalogue::{CatalogueProvider, model_catalogue},
@@ -34,6 +34,22 @@ pub struct ModelsConfig {
 impl ModelsConfig {
     fn only_offline(&self) -> bool {
         self.providers.values().all(|provider| provider.kind == ProviderKind::Offline)
+    }
+}
+
+impl Config {
+    /// Every key of the configuration under which models are named, with the names that stand there.
+    pub fn model_names(&self) -> Vec<(String, Vec<String>)> {
+        let models = &self.models;
+        let aliases = models.aliases.iter().map(|(name, to)| (format!("models.aliases.{name}"), to.clone()));
+        let mut named: Vec<_> = aliases.collect();
+        let own = |key: String, name: &String| (key, vec![name.clone()]);
+        named.push(("orchestrator.model".to_owned(), self.orchestrator.models.clone()));
+        named.push(("agents.defaults.model".to_owned(), self.agents_defaults.models.clone()));
+        named.extend(models.fallback.iter().map(|name| own("models.fallback".to_owned(), name)));
+        let defaults = models.providers.iter().filter(|(_, provider)| provider.default_model.is_some());
+        named.extend(defaults.map(|(name, _)| own(format!("models.providers.{name}.default_model"), name)));
+        named
     }
 }
 

@@ -18,6 +18,8 @@ pub mod settings;
 
 mod error;
 
+mod ageing;
+
 mod preferred;
 mod resolve;
 mod source;
@@ -41,7 +43,7 @@ pub mod scripted;
 mod samples;
 
 pub use error::ModelsError;
-pub use resolve::{Models, Resolved};
+pub use resolve::{Figure, Lists, Models, Origin, Resolved, Target};
 pub use settings::{
     CatalogueEntry, Efforts, Endpoint, ModelsSettings, ProfileSettings, ProviderKind, ProviderSettings,
     Thinking,

@@ -88,17 +88,23 @@ impl Source for Preferred {
     }
 }
 
+/// The model of this name in a provider's list: itself, else one of its snapshots, else what servers with tags call it,
+/// where the tag that nobody names is `latest` (Ollama's, as its API's description of 2026-11-23 has it).
+pub(crate) fn listed<'a>(list: &'a [ListedModel], model: &str) -> Option<&'a ListedModel> {
+    let is_latest = |name: &str| name.strip_suffix(":latest") == Some(model);
+    let fits: [&dyn Fn(&str) -> bool; 3] =
+        [&|name| name == model, &|name| is_snapshot(name, model), &is_latest];
+    fits.iter().find_map(|fits| list.iter().find(|listed| fits(&listed.name)))
+}
+
 /// The first of `able` that `list` has.
-fn choose(
+pub(crate) fn choose(
     provider: &str,
     able: &[Arc<WireSource>],
     list: Option<&[ListedModel]>,
 ) -> Result<Arc<WireSource>, ModelFault> {
-    let has = |model: &WireSource, list: &[ListedModel]| {
-        list.iter().any(|listed| listed.name == model.name() || is_snapshot(&listed.name, model.name()))
-    };
     let found = match list {
-        Some(list) => able.iter().find(|model| has(model, list)),
+        Some(list) => able.iter().find(|model| listed(list, model.name()).is_some()),
         None => able.first(),
     };
     if let Some(model) = found {

@@ -3,6 +3,7 @@
 //! Everything that can be wrong with a name, a key or a parameter is said here, when an agent is loaded, and not
 //! when it is first asked.
 
+mod inspect;
 mod kept;
 mod search;
 
@@ -32,6 +33,7 @@ use crate::{
     source::{self, Source},
     wire::{Api, Facts, WireProvider, WireSource},
 };
+pub use inspect::{Figure, Lists, Origin, Target};
 use kept::Kept;
 
 /// Assumed of a model of which nothing is known: what small local models have, so that nothing overflows.
@@ -130,7 +132,8 @@ impl Models {
         limits: &DefinitionLimits,
     ) -> Result<Resolved, ModelsError> {
         let found = search::find(self, names)?;
-        let chain = Chain::new(found.links).ok_or(ModelsError::NoDefault)?;
+        let links = found.links.into_iter().map(|(_, link)| link).collect();
+        let chain = Chain::new(links).ok_or(ModelsError::NoDefault)?;
         chain.supports(parameters).map_err(|(model, what)| ModelsError::Unsupported { model, what })?;
         if let Some(unknown) = chain.unpriced().and_then(|model| self.unknown_price(model, limits)) {
             return Err(ModelsError::UnknownPrice(unknown));
@@ -141,6 +144,11 @@ impl Models {
     /// Whether any provider can be asked at all, other than the offline model.
     pub fn configured(&self) -> bool {
         self.providers.values().any(|p| !matches!(p.backend, Backend::Offline))
+    }
+
+    /// The day on which the catalogue was last looked up.
+    pub(crate) fn looked_up(&self) -> &str {
+        &self.settings.looked_up
     }
 
     /// The cost limit that could not be held for a model without a price, if one was set.
@@ -178,25 +186,38 @@ impl Models {
     /// One of the models that are preferred where a provider is named alone.
     fn preferred(&self, provider: &Provider) -> Option<Link> {
         let Backend::Wire(wire) = &provider.backend else { return None };
-        let models =
-            provider.settings.preferred.iter().map(|model| self.wired(provider, wire, model)).collect();
+        let models = self.all_preferred(provider, wire).collect();
         let listed = Arc::clone(&provider.listed);
         let source = Preferred::new(&provider.settings.name, Arc::clone(wire), listed, models)?;
         Some(Link { source: Arc::new(source), gate: Arc::clone(&provider.gate) })
     }
 
+    fn all_preferred<'a>(
+        &'a self,
+        provider: &'a Provider,
+        wire: &'a Arc<WireProvider>,
+    ) -> impl Iterator<Item = WireSource> + 'a {
+        provider.settings.preferred.iter().map(|model| self.wired(provider, wire, model))
+    }
+
     /// All that is said of a model, the operator's words first.
     fn said_of(&self, provider: &Provider, model: &str) -> ProfileSettings {
-        let name = format!("{}/{model}", provider.settings.name);
+        let layers = self.layers(provider, model).map(|(_, said)| said);
+        layers.reduce(ProfileSettings::or).unwrap_or_default()
+    }
+
+    /// Who says something of a model, and what, the operator first.
+    fn layers(&self, provider: &Provider, model: &str) -> impl Iterator<Item = (Origin, ProfileSettings)> {
         let profiles = &self.settings.profiles;
-        let catalogued = self.catalogued(model, Some(&provider.shipped_as)).map(|entry| entry.profile);
+        let set = |name: &str| profiles.get(name).map(|said| (Origin::Profile(name.to_owned()), *said));
+        let catalogued = self.catalogued(model, Some(&provider.shipped_as));
         let layers = [
-            profiles.get(&name).copied(),
-            profiles.get(model).copied(),
-            catalogued,
-            (!matches!(provider.backend, Backend::Wire(_))).then_some(COSTS_NOTHING),
+            set(&format!("{}/{model}", provider.settings.name)),
+            set(model),
+            catalogued.map(|(name, entry)| (Origin::Catalogue(name.to_owned()), entry.profile)),
+            (!matches!(provider.backend, Backend::Wire(_))).then_some((Origin::Here, COSTS_NOTHING)),
         ];
-        layers.into_iter().flatten().reduce(ProfileSettings::or).unwrap_or_default()
+        layers.into_iter().flatten()
     }
 
     /// Whether neither the operator nor the catalogue says how much it holds or what it costs.
@@ -208,7 +229,7 @@ impl Models {
     /// The catalogue's entry: of the model, else of the one that it is a snapshot of, else of the family with the longest
     /// beginning. `of` leaves only one provider's: a name is
     /// no promise that two providers run the same model, at the same price.
-    fn catalogued(&self, model: &str, of: Option<&str>) -> Option<&CatalogueEntry> {
+    fn catalogued(&self, model: &str, of: Option<&str>) -> Option<(&str, &CatalogueEntry)> {
         let fits = |key: &str| match key.strip_suffix('*') {
             Some(start) => model.starts_with(start),
             None => model == key || source::is_snapshot(model, key),
@@ -218,7 +239,7 @@ impl Models {
             .iter()
             .filter(|(key, entry)| fits(key) && of.is_none_or(|provider| entry.provider == provider))
             .max_by_key(|(key, _)| (!key.ends_with('*'), key.len()))
-            .map(|(_, entry)| entry)
+            .map(|(key, entry)| (key.as_str(), entry))
     }
 
     fn script(&self, path: &Path) -> Result<Link, ModelsError> {

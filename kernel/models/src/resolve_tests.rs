@@ -18,6 +18,7 @@ fn settings(providers: Vec<ProviderSettings>) -> ModelsSettings {
     let entry = |provider: &str, window| CatalogueEntry {
         provider: provider.to_owned(),
         profile: ProfileSettings { context_window: Some(window), ..ProfileSettings::default() },
+        retires: None,
     };
     ModelsSettings {
         providers,
@@ -330,6 +331,7 @@ fn a_pattern_of_another_provider_does_not_hide_ones_own() {
     let own = CatalogueEntry {
         provider: "local".to_owned(),
         profile: ProfileSettings { context_window: Some(500), ..ProfileSettings::default() },
+        retires: None,
     };
     settings.catalogue.insert("g*".to_owned(), own);
     let models = Models::new(settings).unwrap();

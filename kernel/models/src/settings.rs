@@ -19,6 +19,8 @@ pub struct ModelsSettings {
     /// The shipped table of models, by bare name. A key stands for a model and its snapshots; one that ends in `*` says
     /// of all names that begin so whose they are, and is asked last.
     pub catalogue: BTreeMap<String, CatalogueEntry>,
+    /// The day on which the catalogue was last looked up, as `YYYY-MM-DD`.
+    pub looked_up: String,
     /// The key of a cost limit that the operator set for everything; then no model is taken whose price is not known.
     pub cost_limit: Option<String>,
     /// Providers that could be configured and are not, each with the variable that it lacks, in order of preference.
@@ -226,10 +228,12 @@ pub enum Thinking {
 }
 
 /// What the shipped table says of a model.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct CatalogueEntry {
     /// The provider meant where the model is named alone.
     pub provider: String,
     /// The model's numbers.
     pub profile: ProfileSettings,
+    /// The day from which the provider answers no more under this name, as `YYYY-MM-DD`, where it is announced.
+    pub retires: Option<String>,
 }

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use super::{Backend, CONTEXT_WINDOW, MAX_OUTPUT_TOKENS, Models, Provider};
+use super::{Backend, CONTEXT_WINDOW, MAX_OUTPUT_TOKENS, Models, Provider, inspect::Target};
 use crate::{error::ModelsError, retry::Link};
 
 /// The model of a provider that is named alone, where rules answer.
@@ -14,7 +14,7 @@ const SCRIPT: &str = "script";
 
 /// Where a walk ended; with one link at least.
 pub(super) struct Found {
-    pub(super) links: Vec<Link>,
+    pub(super) links: Vec<(Target, Link)>,
     pub(super) diagnostics: Vec<String>,
 }
 
@@ -38,8 +38,8 @@ struct Search<'a> {
     models: &'a Models,
     /// Whether a name that nobody knows may be left out: something can stand in for it.
     lenient: bool,
-    /// By what makes each one model, so that none is asked twice.
-    links: Vec<(String, Link)>,
+    /// Each with what it is, so that none is asked twice.
+    links: Vec<(Target, Link)>,
     /// Why names lead nowhere.
     absent: Vec<ModelsError>,
     /// Names that the offline model stands in for.
@@ -83,7 +83,7 @@ impl<'a> Search<'a> {
         let models = self.models;
         if let Some(path) = name.strip_prefix("scripted:") {
             let link = models.script(Path::new(path))?;
-            self.push(name.to_owned(), link);
+            self.push(Target::Script { file: path.into() }, link);
             return Ok(());
         }
         if let Some(targets) = models.settings.aliases.get(name) {
@@ -127,7 +127,7 @@ impl<'a> Search<'a> {
         let (provider, model) = match name.split_once('/') {
             Some((provider, model)) if is_known(provider) => (Some(provider), model),
             _ if is_known(name) => (Some(name), ""),
-            _ => (models.catalogued(name, None).map(|entry| entry.provider.as_str()), name),
+            _ => (models.catalogued(name, None).map(|(_, entry)| entry.provider.as_str()), name),
         };
         if let Some(provider) = provider.and_then(|p| models.providers.get(p)) {
             self.push_model(provider, model);
@@ -165,18 +165,18 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    fn push(&mut self, key: String, link: Link) {
-        if self.links.iter().all(|(other, _)| *other != key) {
-            self.links.push((key, link));
+    fn push(&mut self, target: Target, link: Link) {
+        if self.links.iter().all(|(other, _)| *other != target) {
+            self.links.push((target, link));
         }
     }
 
     fn push_model(&mut self, provider: &Provider, model: &str) {
-        let name = format!("{}/{model}", provider.settings.name);
+        let target = Target::model(&provider.settings.name, model);
         if matches!(provider.backend, Backend::Wire(_)) && self.models.knows_nothing_of(provider, model) {
-            self.unknown.push(name.clone());
+            self.unknown.push(target.to_string());
         }
-        self.push(name, self.models.link(provider, model));
+        self.push(target, self.models.link(provider, model));
     }
 
     /// The model of a provider that is named alone.
@@ -184,12 +184,12 @@ impl<'a> Search<'a> {
         if let Some(model) = self.models.default_of(provider) {
             self.push_model(provider, model);
         } else if let Some(link) = self.models.preferred(provider) {
-            self.push(provider.settings.name.clone(), link);
+            self.push(Target::Preferred { provider: provider.settings.name.clone() }, link);
         }
     }
 
     fn push_offline(&mut self) {
-        self.push("offline/offline".to_owned(), self.models.offline.clone());
+        self.push(Target::model(OFFLINE, OFFLINE), self.models.offline.clone());
     }
 
     fn stand_in(&mut self, name: &str) {
@@ -239,7 +239,7 @@ impl<'a> Search<'a> {
                  answers of {MAX_OUTPUT_TOKENS}, and its cost is unknown: set `models.profiles.{name}`"
             )
         }));
-        Ok(Found { links: self.links.into_iter().map(|(_, link)| link).collect(), diagnostics })
+        Ok(Found { links: self.links, diagnostics })
     }
 }
 
@@ -250,7 +250,7 @@ impl Models {
     }
 
     /// The model of a provider that is named alone, where somebody says which.
-    fn default_of<'a>(&self, provider: &'a Provider) -> Option<&'a str> {
+    pub(super) fn default_of<'a>(&self, provider: &'a Provider) -> Option<&'a str> {
         let settings = &provider.settings;
         settings.default_model.as_deref().or(match provider.backend {
             Backend::Offline => Some(OFFLINE),

@@ -67,7 +67,7 @@ pub fn sized(kind: Kind, server: &Server, profile: ProfileSettings) -> Arc<dyn M
         ..ProviderSettings::new("mock", way)
     };
     let entry = |name: &str| {
-        (name.to_owned(), CatalogueEntry { provider: "mock".to_owned(), profile: ProfileSettings::default() })
+        (name.to_owned(), CatalogueEntry { provider: "mock".to_owned(), ..CatalogueEntry::default() })
     };
     let settings = ModelsSettings {
         providers: vec![provider],

@@ -30,7 +30,7 @@ fn alone(kind: Kind, base_url: &str, parameters: &ModelParameters) -> Arc<dyn Mo
             sampling: Some(sampling),
             ..ProfileSettings::default()
         };
-        (name.to_owned(), CatalogueEntry { provider: "mock".to_owned(), profile })
+        (name.to_owned(), CatalogueEntry { provider: "mock".to_owned(), profile, retires: None })
     };
     let settings = ModelsSettings {
         providers: vec![provider],

@@ -20,6 +20,7 @@ pub mod control;
 pub mod events;
 
 pub use drupe_gate::{check, pace};
+pub use drupe_models::{Figure, ListedModel, Lists, Models, Origin, Target};
 pub use drupe_surface::{ending, ends};
 
 mod disk;

@@ -265,6 +265,7 @@ pub async fn status(kernel: &Arc<Kernel>) -> Result<Status, Fault> {
     let mut notices = start.notices.clone();
     notices.extend(snapshot.notices.iter().cloned());
     notices.extend(kernel.extensions.passed_over());
+    notices.extend(kernel.models.notices(&kernel.config.model_names(), kernel.clock.now_ms()));
     notices.extend(disk::remark(kernel.home.root()));
     let state = if kernel.ending.decided().is_some() { DaemonState::Draining } else { DaemonState::Ready };
     Ok(Status {

@@ -29,6 +29,7 @@ mod hostile_folders;
 mod keys;
 mod limits;
 mod main_job;
+mod models;
 mod native_builder;
 mod newcomers;
 mod queue;

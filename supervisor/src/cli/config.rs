@@ -1,6 +1,9 @@
 //! `drupe config`: what holds, and who set it. Needs no daemon: it reads what the next kernel would read.
 
-use drupe_config::{DEFAULT_CONFIG, Sources, config_schema, default_file, load_config, manifest_schema};
+use drupe_config::{
+    Config as Configuration, DEFAULT_CONFIG, Sources, config_schema, default_file, load_config,
+    manifest_schema,
+};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -59,7 +62,8 @@ impl Config {
     }
 }
 
-fn show(facts: Facts, context: &Context) -> Result<(), Failure> {
+/// What the next kernel would read. Faults and warnings are said.
+pub fn load(context: &Context) -> Result<Configuration, Failure> {
     let home = context.home().path();
     let sources = Sources {
         file: context.config.clone().or_else(|| default_file(home)),
@@ -74,7 +78,11 @@ fn show(facts: Facts, context: &Context) -> Result<(), Failure> {
     if !loaded.warnings.is_empty() {
         context.console.remark_drawn(loaded.warnings.render(context.console.colour_err).trim_end());
     }
-    let values = loaded.value.effective();
+    Ok(loaded.value)
+}
+
+fn show(facts: Facts, context: &Context) -> Result<(), Failure> {
+    let values = load(context)?.effective();
     if facts.json {
         return context.console.json(&values);
     }

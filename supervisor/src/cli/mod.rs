@@ -1,7 +1,7 @@
 //! What people and scripts type: a verb a file.
 //!
 //! Every verb but `run` is a client of a daemon or reads files. Nothing here knows how a daemon works: what a verb shows
-//! is what the control API, or `drupe-config`, says. Clients write no logs; facts go to the standard output, everything
+//! is what the control API, `drupe-config`, or the code that asks models, says. Clients write no logs; facts go to the standard output, everything
 //! else to the standard error stream.
 
 mod agent;
@@ -109,6 +109,9 @@ enum Verb {
     /// The configuration: show, schema, path
     #[command(subcommand)]
     Config(config::Config),
+    /// Models: list what is configured, check whether it is there
+    #[command(subcommand)]
+    Models(models::Models),
     /// Print completions for a shell
     Completions(pages::Completions),
     /// Print a manual page
@@ -193,6 +196,7 @@ fn execute(verb: Option<Verb>, keep: bool, context: Context) -> Result<u8, Failu
         Some(Verb::Why(why)) => why.execute(&context),
         Some(Verb::Bus(bus)) => bus.execute(&context),
         Some(Verb::Config(config)) => config.execute(&context),
+        Some(Verb::Models(models)) => models.execute(&context),
         Some(Verb::Completions(completions)) => completions.execute(&context, CommandLine::command()),
         Some(Verb::Man(man)) => man.execute(&context, CommandLine::command()),
     }

@@ -1,11 +1,59 @@
-//! What clients know of models: that a scripted one is a file, and that the offline one deserves a word.
+//! `drupe models`: what is configured, and whether it is there. Needs no daemon. Also what other verbs know of models:
+//! that a scripted one is a file, and that the offline one deserves a word.
+
+mod draw;
+mod report;
 
 use std::path::Path;
 
 use drupe_extension_api::control::{Status, method};
+use drupe_kernel::Models as Known;
 use serde_json::Value;
 
-use super::client::Daemon;
+use super::{
+    Context, Facts,
+    client::Daemon,
+    config,
+    failure::{Failure, status},
+};
+use report::Configured;
+
+/// The verbs of `drupe models`.
+#[derive(Debug, clap::Subcommand)]
+pub enum Models {
+    /// Show providers, what names lead to, and where each figure of a model is from
+    List(Facts),
+    /// Ask providers whether the models that are configured are there
+    Check(Facts),
+}
+
+impl Models {
+    /// Does it.
+    pub fn execute(self, context: &Context) -> Result<u8, Failure> {
+        let config = config::load(context)?;
+        let known = Known::new(drupe_kernel::settings::models(&config))
+            .map_err(|error| Failure::new(status::CONFIG, error.to_string()))?;
+        let configured = Configured::new(&config, &known);
+        let mut remarks: Vec<_> = configured.names.iter().flat_map(|name| name.remarks.clone()).collect();
+        remarks.sort();
+        remarks.dedup();
+        remarks.iter().for_each(|remark| context.console.remark(remark));
+        let (console, colour) = (&context.console, context.console.colour);
+        match self {
+            Self::List(Facts { json: true }) => console.json(&configured)?,
+            Self::List(_) => console.draw(&draw::configured(&configured, colour))?,
+            Self::Check(facts) => {
+                let checked = configured.check(&known, &known.ask_lists()?);
+                match facts.json {
+                    true => console.json(&checked)?,
+                    false => console.draw(&draw::checked(&checked, colour))?,
+                }
+                return Ok(if checked.ok { 0 } else { status::FAILED });
+            }
+        }
+        Ok(0)
+    }
+}
 
 const SCRIPTED: &str = "scripted:";
 
@@ -31,20 +79,4 @@ fn is_offline(model: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_script_is_found_from_where_it_was_named() {
-        let check = |model, expected| assert_eq!(absolute(model, Path::new("/here")), expected);
-        check("scripted:flow.yaml", "scripted:/here/flow.yaml");
-        check("scripted:/there/flow.yaml", "scripted:/there/flow.yaml");
-        check("openai/gpt-5", "openai/gpt-5");
-    }
-
-    #[test]
-    fn only_the_offline_model_is_offline() {
-        assert!(is_offline("offline/offline") && is_offline("offline"));
-        assert!(!is_offline("openai/offline") && !is_offline("offliner/x"));
-    }
-}
+mod tests;

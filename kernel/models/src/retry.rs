@@ -206,7 +206,9 @@ impl Asking {
                 self.failed(attempt, ModelFault::transient(FailureClass::Model, text), Outcome::Failed)
             }
             Err(_) => {
-                let text = format!("`{}` did not finish its answer in time", self.model());
+                let lives = attempt.progress.only_lives();
+                let sent = if lives { ": it sent nothing but signs that it is there" } else { "" };
+                let text = format!("`{}` did not finish its answer in time{sent}", self.model());
                 // An asker in a hurry says nothing of the provider.
                 let outcome = if attempt.bound < patience { Outcome::Failed } else { Outcome::Abandoned };
                 self.failed(attempt, ModelFault::transient(FailureClass::Timeout, text), outcome)

@@ -53,7 +53,7 @@ impl Source for Fake {
         match self.acts.lock().unwrap().pop_front().unwrap_or(Act::Answer("default")) {
             Act::Hang => stream::pending().boxed(),
             Act::Drip => {
-                progress.note(usage);
+                progress.note(usage, false);
                 stream::pending().boxed()
             }
             Act::Answer(words) => stream::iter(vec![text(words), done]).boxed(),

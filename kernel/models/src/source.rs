@@ -56,13 +56,21 @@ pub(crate) struct Progress(Mutex<Came>);
 #[derive(Debug, Default, Clone, Copy)]
 struct Came {
     began: bool,
+    /// What came holds nothing of an answer.
+    empty: bool,
     usage: Option<Usage>,
 }
 
 impl Progress {
-    /// Bytes of an answer came; `usage` is what it is known to cost by now.
-    pub(crate) fn note(&self, usage: Option<Usage>) {
-        *self.came() = Came { began: true, usage };
+    /// Bytes of an answer came; `usage` is what it is known to cost by now, and `empty` whether there is nothing of it yet.
+    pub(crate) fn note(&self, usage: Option<Usage>, empty: bool) {
+        *self.came() = Came { began: true, empty, usage };
+    }
+
+    /// Whether the other side only showed that it is there.
+    pub(crate) fn only_lives(&self) -> bool {
+        let came = *self.came();
+        came.began && came.empty
     }
 
     /// What came was no answer: the request was turned away.

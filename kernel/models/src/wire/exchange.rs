@@ -136,7 +136,8 @@ impl Exchange {
                         }
                         stage => {
                             if self.received > 0 {
-                                self.progress.note(self.draft.usage);
+                                let empty = !self.draft.is_begun() && !self.draft.has_reasoned();
+                                self.progress.note(self.draft.usage, empty);
                             }
                             stage
                         }

@@ -255,6 +255,22 @@ async fn play(kind: Kind, case: Case) -> (Option<String>, String) {
 }
 
 #[tokio::test]
+async fn a_server_that_only_shows_that_it_is_there_is_told_apart_from_one_that_is_slow() {
+    for kind in KINDS {
+        let sign =
+            if kind == Kind::Messages { "event: ping\ndata: {\"type\": \"ping\"}\n\n" } else { ": x\n\n" };
+        let words =
+            events(kind, &[Part::Say("so")], Stop::End).into_iter().find(|event| event.contains("\"so\""));
+        for (sent, only) in [(sign.to_owned(), true), (words.unwrap(), false)] {
+            let server = Server::start(vec![Act::Endless(sent.into_bytes())]).await;
+            let fault = ask(&model(kind, &server), request(0)).await.1.unwrap();
+            let said = fault.message.contains("nothing but signs that it is there");
+            assert!(fault.message.contains("in time") && said == only, "{}: {fault:?}", kind.name());
+        }
+    }
+}
+
+#[tokio::test]
 #[expect(clippy::print_stdout, reason = "the table is for whoever reads the output")]
 async fn every_fault_ends_soon_and_as_its_class_says_and_runs_no_tool() {
     let cases = KINDS.into_iter().flat_map(|kind| {

@@ -238,6 +238,12 @@ impl Extensions {
         self.with(key, |r| r.late).unwrap_or_default()
     }
 
+    /// Whether another folder of that name works: its change may wait for an answer, and until then it stays.
+    pub fn is_taken(&self, key: &Key) -> bool {
+        let works = |r: &Record| matches!(r.state, State::Loaded | State::Initialized | State::Active);
+        self.lock().iter().any(|(other, r)| other.0 == key.0 && other != key && works(r))
+    }
+
     /// Whether one that is late is initialized and does not work yet, or is not initialized.
     pub fn any_late(&self, initialized: bool) -> bool {
         self.lock().values().any(|r| r.late && (r.state == State::Initialized) == initialized)

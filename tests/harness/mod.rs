@@ -45,6 +45,13 @@ impl Daemon {
         daemon
     }
 
+    /// The same program, with another home.
+    pub fn another_home(&mut self, config: &str) {
+        self.home = self.root.path().join("another");
+        fs::create_dir_all(&self.home).expect("a folder");
+        self.configure(config);
+    }
+
     /// A user's folder with a copy of the program in `.local/bin`, and the home that is usual there.
     pub fn installed(config: &str) -> Self {
         let mut daemon = Self::home("");

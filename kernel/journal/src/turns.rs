@@ -176,11 +176,12 @@ pub(crate) fn cancel(on: &mut Writing<'_>, turn: &TurnId, why: &str) -> Result<b
 }
 
 /// Notes so of what a message that interrupts finds at work in its session: whatever has begun, or else what is the next
-/// to begin. Gives the turns.
+/// to begin. What is to end already is neither. Gives the turns.
 pub(crate) fn supersede(on: &mut Writing<'_>, by: &Turn) -> Result<Vec<TurnId>, StoreError> {
     // By the index of the few that are open, and not by that of all that the session ever had.
     let mut open = on.statement(
-        "SELECT id, starts > 0 FROM turns WHERE finished_ms IS NULL AND +session = ?1 AND number < ?2 ORDER BY number",
+        "SELECT id, starts > 0 FROM turns WHERE finished_ms IS NULL AND cancelled IS NULL AND +session = ?1
+         AND number < ?2 ORDER BY number",
     )?;
     let found = open.query_map((by.session_number, by.number), |row| Ok((id(row, 0)?, row.get(1)?)))?;
     let found: Vec<(TurnId, bool)> = found.collect::<Result<_, _>>()?;

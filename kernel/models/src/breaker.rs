@@ -54,6 +54,15 @@ impl Breaker {
         }
     }
 
+    /// The provider begins to answer. A probe keeps nobody out any longer, however long its answer is; one more failure
+    /// begins a rest again.
+    pub(crate) fn began(self) -> Self {
+        match self {
+            Self::Probing { .. } => Self::Closed { failures: FAILURES - 1 },
+            state => state,
+        }
+    }
+
     /// What an attempt's end means. Any answer closes it, also one to a request from before the rest.
     pub(crate) fn record(self, outcome: Outcome, now: Instant) -> Self {
         match (self, outcome) {
@@ -154,6 +163,12 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
+    /// The first part of an answer has come.
+    pub(crate) fn began(&self) {
+        let mut breaker = self.gate.breaker();
+        *breaker = breaker.began();
+    }
+
     pub(crate) fn end(mut self, outcome: Outcome) {
         self.outcome = outcome;
     }
@@ -205,6 +220,16 @@ mod tests {
         outcomes.extend([Outcome::Failed; 4]);
         let (breaker, now) = after(&outcomes);
         assert_eq!(breaker.admit(now).1, Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_probe_that_begins_to_answer_keeps_nobody_out_and_rests_again_where_it_breaks_off() {
+        let (breaker, now) = after(&[Outcome::Failed; 5]);
+        let later = now + FIRST_REST;
+        let began = breaker.admit(later).0.began();
+        assert_eq!(began.admit(later).1, Ok(()));
+        assert_eq!(began.record(Outcome::Failed, later).admit(later).1, Err(FIRST_REST));
+        assert_eq!(began.record(Outcome::Answered, later), Breaker::NEW);
     }
 
     #[tokio::test(start_paused = true)]

@@ -193,6 +193,9 @@ impl Asking {
                 event
             }
             Ok(Some(Ok(event))) => {
+                if !attempt.started {
+                    attempt.place.began();
+                }
                 attempt.started = true;
                 self.stage = Stage::Streaming(attempt);
                 event

@@ -108,7 +108,7 @@ async fn compare(kernel: &Arc<Kernel>, retried: Option<&Key>) -> Result<(), Faul
             gone(kernel, &key).await;
         }
     }
-    let mut swaps = Vec::new();
+    let (mut arrivals, mut swaps) = (Vec::new(), Vec::new());
     for one in seen {
         let key = one.record.key();
         if kernel.extensions.is_late(&key) {
@@ -116,7 +116,7 @@ async fn compare(kernel: &Arc<Kernel>, retried: Option<&Key>) -> Result<(), Faul
         }
         match kernel.extensions.with(&key, |r| decide(r, &one)).unwrap_or(Step::Arrive) {
             Step::Stay => {}
-            Step::Arrive => arrive(kernel, &key, one),
+            Step::Arrive => arrivals.push((key, one)),
             Step::Leave(out) => {
                 boot::withdraw(kernel, &key.0, Event::Rejected(out)).await;
                 let record = replaced(kernel, &key, one);
@@ -126,6 +126,12 @@ async fn compare(kernel: &Arc<Kernel>, retried: Option<&Key>) -> Result<(), Faul
             Step::Announce => announce(kernel, &key).await,
             Step::Swap => swaps.push((key, one)),
             Step::Refuse(why) => pending(kernel, &key, format!("its change is not in use: {why}")),
+        }
+    }
+    // After all that leave, so that what takes the place of one finds it free.
+    for (key, one) in arrivals {
+        if one.out.is_some() || !kernel.extensions.is_taken(&key) {
+            arrive(kernel, &key, one);
         }
     }
     if let Some(key) = retried {
@@ -224,6 +230,10 @@ async fn swap(kernel: &Arc<Kernel>, key: &Key, seen: Seen) {
         Ok(part) => part,
         Err(why) => return pending(kernel, key, format!("its change is not in use: {why}")),
     };
+    let looked = &seen.record;
+    if let Some(why) = lifecycle::exchanged(kernel, &looked.found, &manifest, looked.content.as_deref()) {
+        return pending(kernel, key, format!("its change is not in use: {why}"));
+    }
     let mut record = replaced(kernel, key, seen);
     record.part = Some(part);
     let Some(old) = kernel.extensions.insert(record) else { return };

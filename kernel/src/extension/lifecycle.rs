@@ -13,7 +13,10 @@ use drupe_extension_api::{
     control::ExtensionState,
     wire::{Capability, Description, op},
 };
-use drupe_folders::discovery::Origin;
+use drupe_folders::{
+    content::Content,
+    discovery::{Found, Origin},
+};
 use drupe_gate::{order as gate, prompt};
 use drupe_host::{Code, Header, OpenError, probe};
 use drupe_wiring::{self as wiring, Part};
@@ -160,7 +163,10 @@ async fn one(kernel: &Arc<Kernel>, key: Key, manifest: Arc<Manifest>) {
     }
     let event = match initialize(kernel, &manifest, part).await {
         Ok(part) => {
-            let unfit = wiring::unfit(&part);
+            let unfit = wiring::unfit(&part).or_else(|| {
+                let seen = kernel.extensions.with(&key, |r| (r.found.clone(), r.content.clone()));
+                seen.and_then(|(found, content)| exchanged(kernel, &found, &manifest, content.as_deref()))
+            });
             kernel.extensions.with(&key, |r| {
                 r.notes.extend(part.description.capabilities.iter().filter_map(|c| unused(c)));
                 r.part = Some(part);
@@ -231,6 +237,20 @@ async fn load(kernel: &Arc<Kernel>, key: &Key, manifest: &Arc<Manifest>) -> Resu
 pub fn declared(kernel: &Kernel, manifest: &Arc<Manifest>) -> Result<Part, String> {
     let prompt = prompt::of(&kernel.config, manifest, &listed_tools(kernel, manifest), kernel.day())?;
     Ok(Part { manifest: Arc::clone(manifest), description: Description::default(), instance: None, prompt })
+}
+
+/// Why the texts of an agent may not be those that its content had when it was looked at, and agreed to. They are read after
+/// that.
+pub fn exchanged(
+    kernel: &Kernel,
+    found: &Found,
+    manifest: &Manifest,
+    seen: Option<&Content>,
+) -> Option<String> {
+    manifest.agent.as_ref()?;
+    let now = kernel.eyes().content(found, manifest).map(|content| content.hash);
+    let same = now.is_ok_and(|now| seen.is_some_and(|seen| seen.hash == now));
+    (!same).then(|| "its files were changed while it was taken in; `drupe ext release` tries again".into())
 }
 
 /// Renders its texts and gives it its context.

@@ -8,9 +8,13 @@ use std::{
 use super::failure::{Failure, status};
 
 /// `--home`, else `DRUPE_HOME`, else `sandbox/` of the checkout that one stands in, else the user's data folder.
+///
+/// Only of the checkout that `exe` was built in: a home decides what may run, and whoever stands in a foreign folder has not
+/// chosen one.
 pub fn find(
     given: Option<&Path>,
     here: &Path,
+    exe: &Path,
     environment: &BTreeMap<String, String>,
 ) -> Result<PathBuf, Failure> {
     let set = |name: &str| environment.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -20,7 +24,8 @@ pub fn find(
     // Both folders together are what makes it a checkout of drupe and not of something else.
     let checkout = here
         .ancestors()
-        .find(|folder| folder.join("sandbox").is_dir() && folder.join("supervisor/src/supervise").is_dir());
+        .find(|folder| folder.join("sandbox").is_dir() && folder.join("supervisor/src/supervise").is_dir())
+        .filter(|folder| folder.join("target").canonicalize().is_ok_and(|built| exe.starts_with(built)));
     if let Some(checkout) = checkout {
         return Ok(checkout.join("sandbox"));
     }
@@ -38,8 +43,12 @@ mod tests {
     use super::*;
 
     fn check(given: Option<&str>, here: &Path, variables: &[(&str, &str)], expected: &Path) {
+        check_of(Path::new("/usr/bin/drupe"), given, here, variables, expected);
+    }
+
+    fn check_of(exe: &Path, given: Option<&str>, here: &Path, variables: &[(&str, &str)], expected: &Path) {
         let environment = variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-        let found = find(given.map(Path::new), here, &environment).expect("a home");
+        let found = find(given.map(Path::new), here, exe, &environment).expect("a home");
         assert_eq!(found, expected, "{given:?} {variables:?}");
     }
 
@@ -53,16 +62,21 @@ mod tests {
         check(None, here, &variables[1..], Path::new("/x/drupe"));
         check(None, here, &variables[2..], Path::new("/h/.local/share/drupe"));
         check(None, here, &[("DRUPE_HOME", ""), ("HOME", "/h")], Path::new("/h/.local/share/drupe"));
-        assert!(find(None, here, &BTreeMap::new()).is_err());
+        assert!(find(None, here, Path::new("/usr/bin/drupe"), &BTreeMap::new()).is_err());
     }
 
     #[test]
-    fn a_checkout_has_a_home_of_its_own() {
+    fn a_checkout_has_a_home_of_its_own_for_the_program_that_was_built_in_it() {
         let folder = tempfile::tempdir().expect("a folder");
-        let deep = folder.path().join("supervisor/src/supervise");
+        let checkout = folder.path().canonicalize().expect("it is there");
+        let (deep, exe) = (checkout.join("supervisor/src/supervise"), checkout.join("target/debug/drupe"));
         fs::create_dir_all(&deep).expect("a folder");
-        check(None, &deep, &[("HOME", "/h")], Path::new("/h/.local/share/drupe"));
-        fs::create_dir(folder.path().join("sandbox")).expect("a folder");
-        check(None, &deep, &[("HOME", "/h")], &folder.path().join("sandbox"));
+        fs::create_dir_all(exe.parent().expect("a file has a folder")).expect("a folder");
+        let (variables, usual) = ([("HOME", "/h")], Path::new("/h/.local/share/drupe"));
+        check_of(&exe, None, &deep, &variables, usual);
+        fs::create_dir(checkout.join("sandbox")).expect("a folder");
+        check_of(&exe, None, &deep, &variables, &checkout.join("sandbox"));
+        // Whoever stands in a foreign checkout has not chosen its home.
+        check(None, &deep, &variables, usual);
     }
 }

@@ -144,7 +144,7 @@ impl Context {
             Failure::new(failure::status::IO, format!("the current folder is gone: {error}"))
         })?;
         let exe = std::env::current_exe()?;
-        let home = home::find(global.home.as_deref(), &here, &environment)?;
+        let home = home::find(global.home.as_deref(), &here, &exe, &environment)?;
         let home = Home::new(&home).map_err(|error| {
             Failure::new(failure::status::CANNOT_CREATE, format!("`{}` is no home: {error}", home.display()))
         })?;

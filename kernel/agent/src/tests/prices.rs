@@ -158,3 +158,12 @@ fn what_goes_into_a_cache_has_its_own_price_and_a_long_prompt_a_dearer_one_for_t
     }
     assert_eq!((price.output_after(1_000), price.output_after(1_001)), (20.0, 30.0));
 }
+
+#[tokio::test]
+async fn zeros_that_a_gateway_reports_are_no_count() {
+    let done =
+        ModelEvent::Done { usage: Some(usage(0, 0)), stop: StopReason::End, model: "list/cheap".into() };
+    let model = Arc::new(Plays::new(&[("main", &[Reply::Gives(vec![text(), done])])]));
+    let seen = Case::new(looping(definition("main"), &model, []), &model).run().await;
+    assert!(seen.spend.usage.output_tokens > 0 && seen.spend.usage.input_tokens > 0, "{:?}", seen.spend);
+}

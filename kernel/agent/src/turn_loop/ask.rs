@@ -209,12 +209,11 @@ impl Progress<'_> {
 
     /// Charges and tells an answer.
     fn answered_by(&self, asked: Asked<'_>, mut got: Collected, ended: Ended, reserved: Reserved) -> Given {
-        let estimated = ended.usage.is_none();
         got.model = ended.model;
         if let Some(usage) = ended.usage {
             self.run.scope.ratios.observe(&got.model, asked.bytes, usage.input_tokens);
         }
-        let usage = ended.usage.unwrap_or_else(|| self.estimate(asked.bytes, &got));
+        let (usage, estimated) = self.used_by_an_answer(asked.bytes, &got, ended.usage);
         let cost_usd = self.cost(&got.model, &usage);
         let bound = reserved.own.max_output_tokens();
         self.settle(reserved, usage, cost_usd);

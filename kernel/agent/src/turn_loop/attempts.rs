@@ -99,6 +99,24 @@ impl Progress<'_> {
         (used, used != reported)
     }
 
+    /// What an answer used, and whether that is estimated. Some gateways report zeros for what they did not count.
+    pub(super) fn used_by_an_answer(
+        &self,
+        bytes: usize,
+        got: &Collected,
+        reported: Option<Usage>,
+    ) -> (Usage, bool) {
+        let least = self.estimate(bytes, got);
+        let Some(reported) = reported else { return (least, true) };
+        let counted = |reported, least| if reported > 0 { reported } else { least };
+        let used = Usage {
+            input_tokens: counted(reported.input_tokens, least.input_tokens),
+            output_tokens: counted(reported.output_tokens, least.output_tokens),
+            ..reported
+        };
+        (used, used != reported)
+    }
+
     /// Usage for a provider that reports none.
     pub(super) fn estimate(&self, request: usize, got: &Collected) -> Usage {
         let tokens = |bytes| self.run.scope.ratios.tokens(&got.model, bytes);

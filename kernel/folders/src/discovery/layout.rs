@@ -77,7 +77,8 @@ impl Layout {
         let mut above = self.exe.ancestors().skip(1).take(3);
         let target = above.find(|a| a.file_name().is_some_and(|name| name == "target"));
         let checkout = target.and_then(Path::parent).filter(|c| c.join("extension-api").is_dir());
-        let installed = ["extensions", "../lib/drupe/extensions", "../share/drupe/extensions"];
+        // Not `../share/drupe/extensions`: beside `~/.local/bin` that is a person's home, also where another one is in use.
+        let installed = ["extensions", "../lib/drupe/extensions"];
         let checkout = checkout.map(|checkout| checkout.join("extensions"));
         checkout.into_iter().chain(installed.map(|place| beside.join(place))).collect()
     }

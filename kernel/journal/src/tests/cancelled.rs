@@ -53,6 +53,18 @@ async fn an_interrupt_cancels_what_is_next_where_nothing_has_begun() {
 }
 
 #[tokio::test]
+async fn of_two_interrupts_close_together_the_second_interrupts_the_first() {
+    let home = Home::new();
+    let store = home.open();
+    let running = accept(&store, "1", "delete everything").await;
+    store.start_turn(start(&running, "s", vec![])).await.unwrap();
+    let first = store.accept(interrupt("s", "2")).await.unwrap();
+    assert_eq!(first.superseded, [running]);
+    let second = store.accept(interrupt("s", "3")).await.unwrap();
+    assert_eq!(second.superseded, [first.turn], "what was interrupted has not ended yet");
+}
+
+#[tokio::test]
 async fn a_stop_is_recorded_and_the_first_reason_stays() {
     let home = Home::new();
     let store = home.open();

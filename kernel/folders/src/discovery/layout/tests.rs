@@ -2,14 +2,14 @@ use std::os::unix::fs::symlink;
 
 use super::*;
 
-/// A user's folder with a program in `.local/bin` and the usual home.
+/// A user's folder with a program in `.local/bin`, and a home where what ships would be.
 struct Place(tempfile::TempDir);
 
 impl Place {
     fn new() -> Self {
         let place = Self(tempfile::tempdir().expect("a folder"));
         place.file(".local/bin/drupe");
-        place.folder(".local/share/drupe/extensions");
+        place.folder(".local/lib/drupe/extensions");
         place
     }
 
@@ -53,21 +53,18 @@ impl Place {
 }
 
 const EXE: &str = ".local/bin/drupe";
-const HOME: &str = ".local/share/drupe";
+const HOME: &str = ".local/lib/drupe";
 
 #[test]
 fn the_extensions_of_a_home_are_not_shipped_where_the_program_lies_in_local_bin() {
     let place = Place::new();
-    for home in
-        [HOME, ".local/share/drupe/", ".local/bin/../share/drupe", ".local/share/./drupe/extensions/.."]
-    {
+    for home in [HOME, ".local/lib/drupe/", ".local/bin/../lib/drupe", ".local/lib/./drupe/extensions/.."] {
         for exe in [EXE, ".local/bin/../bin/drupe", ".local/./bin//drupe"] {
             place.refused(exe, home, &[]);
         }
     }
-    // Those that ship have a place that no home has.
-    place.folder(".local/lib/drupe/extensions");
-    place.accepted(EXE, HOME, &[], ".local/lib/drupe/extensions");
+    // Those that ship have a place that the usual home does not have.
+    place.accepted(EXE, ".local/share/drupe", &[], ".local/lib/drupe/extensions");
 }
 
 #[test]
@@ -77,18 +74,18 @@ fn links_on_either_way_do_not_hide_that_a_folder_is_the_home_s() {
     place.refused("bin/drupe", HOME, &[]);
     place.link(HOME, "home");
     place.refused(EXE, "home", &[]);
-    place.link(".local/share", "share");
-    place.refused(EXE, "share/drupe", &[]);
-    // The program elsewhere, and the share folder beside it a link to the user's.
+    place.link(".local/lib", "lib");
+    place.refused(EXE, "lib/drupe", &[]);
+    // The program elsewhere, and the lib folder beside it a link to the user's.
     place.file("opt/bin/drupe");
-    place.link(".local/share", "opt/share");
+    place.link(".local/lib", "opt/lib");
     place.refused("opt/bin/drupe", HOME, &[]);
     // The home's own parts may be links to where the program is installed.
     place.file("usr/bin/drupe");
-    place.folder("usr/share/drupe/extensions");
-    place.accepted("usr/bin/drupe", HOME, &[], "usr/share/drupe/extensions");
+    place.folder("usr/lib/drupe/extensions");
+    place.accepted("usr/bin/drupe", HOME, &[], "usr/lib/drupe/extensions");
     for part in WRITTEN {
-        place.link("usr/share/drupe", &format!("{part}-home/{part}"));
+        place.link("usr/lib/drupe", &format!("{part}-home/{part}"));
         place.refused("usr/bin/drupe", &format!("{part}-home"), &[]);
     }
 }
@@ -97,14 +94,13 @@ fn links_on_either_way_do_not_hide_that_a_folder_is_the_home_s() {
 fn a_shipped_folder_neither_holds_nor_lies_in_what_others_write() {
     let place = Place::new();
     place.file("opt/bin/drupe");
-    place.folder("opt/share/drupe/extensions/mine");
-    let (exe, shipped) = ("opt/bin/drupe", "opt/share/drupe/extensions");
+    place.folder("opt/lib/drupe/extensions/mine");
+    let (exe, shipped) = ("opt/bin/drupe", "opt/lib/drupe/extensions");
     place.accepted(exe, HOME, &["elsewhere"], shipped);
-    for home in ["opt/share/drupe/extensions", "opt/share/drupe", "opt", "opt/share/drupe/extensions/mine"] {
+    for home in ["opt/lib/drupe/extensions", "opt/lib/drupe", "opt", "opt/lib/drupe/extensions/mine"] {
         place.refused(exe, home, &[]);
     }
-    for listed in
-        [shipped, "opt", "opt/share/drupe/extensions/mine", "opt/share/drupe/extensions/not/there/yet"]
+    for listed in [shipped, "opt", "opt/lib/drupe/extensions/mine", "opt/lib/drupe/extensions/not/there/yet"]
     {
         place.refused(exe, HOME, &["elsewhere", listed]);
     }
@@ -129,8 +125,8 @@ fn a_checkout_keeps_its_layout() {
 #[test]
 fn of_two_origins_of_one_folder_the_less_trusted_holds() {
     let place = Place::new();
-    place.link(".local/share/drupe/extensions", "again");
-    for listed in ["again", ".local/share/drupe/extensions", ".local/share/drupe/extensions/"] {
+    place.link(".local/lib/drupe/extensions", "again");
+    for listed in ["again", ".local/lib/drupe/extensions", ".local/lib/drupe/extensions/"] {
         let (roots, _) = Layout::new(&place.path(EXE), &place.path(HOME), &[place.path(listed)]).roots();
         assert_eq!(roots, [(Origin::Listed, place.path(listed))]);
     }
@@ -150,7 +146,7 @@ fn a_library_that_lies_where_others_write_does_not_ship() {
     let place = Place::new();
     place.file("opt/bin/drupe");
     place.folder("opt/lib/drupe/extensions/kv");
-    place.file(".local/share/drupe/workspace/libkv.so");
+    place.file(".local/lib/drupe/workspace/libkv.so");
     let found = crate::discovery::Found {
         name: "kv".into(),
         folder: place.path("opt/lib/drupe/extensions/kv"),
@@ -161,14 +157,25 @@ fn a_library_that_lies_where_others_write_does_not_ship() {
         Layout::new(&place.path("opt/bin/drupe"), &place.path(home), &[]).library(&found, "libkv")
     };
     // A link in the place of one that ships.
-    place.link(".local/share/drupe/workspace/libkv.so", "opt/bin/libkv.so");
+    place.link(".local/lib/drupe/workspace/libkv.so", "opt/bin/libkv.so");
     assert!(library(HOME).is_err());
     fs::remove_file(place.path("opt/bin/libkv.so")).expect("it was there");
     // The place for libraries is the home's.
-    place.link(".local/share/drupe/workspace", "opt/bin/deps");
+    place.link(".local/lib/drupe/workspace", "opt/bin/deps");
     let refused = library(HOME).expect_err("others write there");
     assert!(refused.contains("where others write"), "{refused}");
     place.file("opt/lib/drupe/libkv.so");
     fs::remove_file(place.path("opt/bin/deps")).expect("it was there");
     assert_eq!(library(HOME), Ok(place.path("opt/lib/drupe/libkv.so")));
+}
+
+#[test]
+fn the_usual_home_beside_a_program_in_local_bin_is_shipped_for_no_other_home() {
+    let place = Place::new();
+    place.folder(".local/share/drupe/extensions/mine");
+    for home in [".local/share/drupe", "another", ".local/share"] {
+        let (shipped, refused) = place.shipped(".local/bin/drupe", home, &[]);
+        assert_ne!(shipped, Some(place.path(".local/share/drupe/extensions")), "{home}");
+        assert!(refused.is_none_or(|r| !r.path.ends_with("share/drupe/extensions")), "{home}");
+    }
 }

@@ -8,6 +8,10 @@ use futures_util::future::join;
 
 use super::*;
 
+/// Calls whose results fill nine parts. A short question is answered with every second part at least: the one who asks may
+/// be woken after a short answer and the long one's next part are both there.
+const LONG: u32 = 24;
+
 /// A turn with so many calls, each with a result of half a megabyte; an ended one.
 async fn long_turn(store: &Store, name: &str, calls: u32) -> TurnId {
     let turn = store.accept(message("s", name, name)).await.unwrap().turn;
@@ -47,15 +51,18 @@ async fn meanwhile<T>(store: &Store, long: impl Future<Output = T>) -> (u32, T) 
 async fn others_are_answered_while_something_long_is_read() {
     let home = Home::new();
     let store = home.open();
-    let turn = long_turn(&store, "a", 12).await;
+    let turn = long_turn(&store, "a", LONG).await;
     store.close().await.unwrap();
     let store = home.open();
     let (others, detail) = meanwhile(&store, store.session(&session("s"), 0, false)).await;
-    assert_eq!((others > 2, detail.unwrap().unwrap().turns[0].transcript.len()), (true, 25));
+    assert_eq!(
+        (others > 2, detail.unwrap().unwrap().turns[0].transcript.len()),
+        (true, 2 * LONG as usize + 1)
+    );
     let (others, result) = meanwhile(&store, store.turn_result(&turn, false)).await;
-    assert_eq!((others > 2, result.unwrap().unwrap().transcript.len()), (true, 25));
+    assert_eq!((others > 2, result.unwrap().unwrap().transcript.len()), (true, 2 * LONG as usize + 1));
     let (others, rows) = meanwhile(&store, store.turn_rows(&turn)).await;
-    assert_eq!((others > 2, rows.unwrap().unwrap().entries.len()), (true, 37));
+    assert_eq!((others > 2, rows.unwrap().unwrap().entries.len()), (true, 3 * LONG as usize + 1));
     let (others, found) = meanwhile(&store, store.item(&session("s"), effect("a", 1, 0).as_str())).await;
     assert_eq!((others > 2, found.unwrap().unwrap().output.unwrap().len()), (true, 500_000));
 }
@@ -64,8 +71,8 @@ async fn others_are_answered_while_something_long_is_read() {
 async fn others_are_answered_while_an_unknown_id_is_looked_for() {
     let home = Home::new();
     let store = home.open();
-    long_turn(&store, "a", 12).await;
-    let unknown = effect("a", 13, 0);
+    long_turn(&store, "a", LONG).await;
+    let unknown = effect("a", LONG + 1, 0);
     let (others, found) = meanwhile(&store, store.find(unknown.as_str())).await;
     assert_eq!((others > 2, found.unwrap()), (true, None));
     let (others, found) = meanwhile(&store, store.output(session("s"), unknown)).await;

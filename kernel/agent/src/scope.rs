@@ -2,7 +2,7 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::AtomicBool},
 };
 
 use drupe_extension_api::{CorrelationId, Event, SessionId, TurnId};
@@ -92,6 +92,8 @@ pub struct TurnScope {
     pub records: Records,
     /// Code and text of each diagnostic of the turn so far.
     pub diagnostics: Mutex<Vec<String>>,
+    /// Whether it was told of a report of use that cannot be.
+    pub doubted: AtomicBool,
 }
 
 impl TurnScope {
@@ -121,6 +123,7 @@ impl TurnScope {
             resumed: false,
             records: Records::default(),
             diagnostics: Mutex::default(),
+            doubted: AtomicBool::new(false),
         }
     }
 }

@@ -9,6 +9,7 @@ mod repeats;
 mod stop;
 mod stream;
 mod transcript;
+mod usage;
 
 use std::sync::Arc;
 

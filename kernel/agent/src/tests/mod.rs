@@ -21,6 +21,7 @@ mod search;
 mod steering;
 mod stress;
 mod tree;
+mod usage;
 
 use door::*;
 use fakes::*;

@@ -14,6 +14,7 @@ use super::{
     attempts::Failure,
     ending::{Ending, none_ran},
     stream::{Asked, Collected, Ended},
+    usage::Made,
 };
 use crate::{
     budget::{Reservation, Spent},
@@ -68,6 +69,13 @@ pub(super) struct Reserved {
     hold: Hold,
     /// What bounds the answers of attempts that repeat the first.
     room: Room,
+}
+
+impl Reserved {
+    /// The most that the present attempt may use.
+    pub(super) fn worst(&self) -> Usage {
+        self.own.worst
+    }
 }
 
 impl Progress<'_> {
@@ -210,10 +218,7 @@ impl Progress<'_> {
     /// Charges and tells an answer.
     fn answered_by(&self, asked: Asked<'_>, mut got: Collected, ended: Ended, reserved: Reserved) -> Given {
         got.model = ended.model;
-        if let Some(usage) = ended.usage {
-            self.run.scope.ratios.observe(&got.model, asked.bytes, usage.input_tokens);
-        }
-        let (usage, estimated) = self.used_by_an_answer(asked.bytes, &got, ended.usage);
+        let (usage, estimated) = self.used_by_an_answer(Made::new(asked.bytes, &got, &reserved), ended.usage);
         let cost_usd = self.cost(&got.model, &usage);
         let bound = reserved.own.max_output_tokens();
         self.settle(reserved, usage, cost_usd);
@@ -257,7 +262,8 @@ impl Progress<'_> {
         let mut failure = Failure::of(stop);
         match stop {
             Stop::Model(fault) => {
-                failure.used = self.used_by_a_failure(asked.bytes, &got, fault, fault.usage);
+                let made = Made::new(asked.bytes, &got, &reserved);
+                failure.used = self.used_by_a_failure(made, fault, fault.usage);
                 failure.cost_usd = self.cost(&got.model, &failure.used.0);
                 self.settle(reserved, failure.used.0, failure.cost_usd);
             }

@@ -9,7 +9,7 @@ use super::{
     Progress, Stop,
     stream::{Asked, Collected},
 };
-use crate::{journal::Entry, model::ModelFault, run::millis};
+use crate::{journal::Entry, run::millis};
 
 /// An attempt without an answer.
 pub(super) struct Failure {
@@ -75,51 +75,5 @@ impl Progress<'_> {
             lost_usd,
             repeated,
         });
-    }
-
-    /// What an attempt that failed has used, and whether that is an estimate. What was reported of an answer that broke
-    /// off was counted before it did.
-    pub(super) fn used_by_a_failure(
-        &self,
-        bytes: usize,
-        got: &Collected,
-        fault: &ModelFault,
-        reported: Option<Usage>,
-    ) -> (Usage, bool) {
-        if got.is_empty() && reported.is_none() && fault.used_nothing() {
-            return (Usage::default(), true);
-        }
-        let least = self.estimate(bytes, got);
-        let Some(reported) = reported else { return (least, true) };
-        let used = Usage {
-            input_tokens: if reported.input_tokens > 0 { reported.input_tokens } else { least.input_tokens },
-            output_tokens: reported.output_tokens.max(least.output_tokens),
-            ..reported
-        };
-        (used, used != reported)
-    }
-
-    /// What an answer used, and whether that is estimated. Some gateways report zeros for what they did not count.
-    pub(super) fn used_by_an_answer(
-        &self,
-        bytes: usize,
-        got: &Collected,
-        reported: Option<Usage>,
-    ) -> (Usage, bool) {
-        let least = self.estimate(bytes, got);
-        let Some(reported) = reported else { return (least, true) };
-        let counted = |reported, least| if reported > 0 { reported } else { least };
-        let used = Usage {
-            input_tokens: counted(reported.input_tokens, least.input_tokens),
-            output_tokens: counted(reported.output_tokens, least.output_tokens),
-            ..reported
-        };
-        (used, used != reported)
-    }
-
-    /// Usage for a provider that reports none.
-    pub(super) fn estimate(&self, request: usize, got: &Collected) -> Usage {
-        let tokens = |bytes| self.run.scope.ratios.tokens(&got.model, bytes);
-        Usage { input_tokens: tokens(request), output_tokens: tokens(got.bytes()), ..Usage::default() }
     }
 }

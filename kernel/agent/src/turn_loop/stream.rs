@@ -8,7 +8,7 @@ use drupe_extension_api::{
 use futures_util::{StreamExt, stream::BoxStream};
 use tokio::time::Instant;
 
-use super::{Progress, Stop, ask::Reserved, attempts::Failure};
+use super::{Progress, Stop, ask::Reserved, attempts::Failure, usage::Made};
 use crate::{
     model::{ModelEvent, ModelFault, StopReason},
     run::millis,
@@ -141,7 +141,8 @@ impl Progress<'_> {
         next: String,
         reserved: &mut Reserved,
     ) -> Result<(), Stop> {
-        let (used, estimated) = self.used_by_a_failure(asked.bytes, got, &fault, fault.usage);
+        let made = Made::new(asked.bytes, got, reserved);
+        let (used, estimated) = self.used_by_a_failure(made, &fault, fault.usage);
         let cost_usd = self.cost(&got.model, &used);
         let goes_on = self.follow(reserved, used, cost_usd);
         for id in [asked.item.map(str::to_owned), got.reasoned.and(asked.item).map(reasoning_id)] {

@@ -18,9 +18,11 @@ enum Leads {
     Nowhere,
     /// The process ends, and its end is told with these words.
     To(&'static str),
+    /// The call does not come back. It is stopped, and the process is killed with these words.
+    Late(&'static str),
 }
 
-use Leads::{Nowhere, To};
+use Leads::{Late, Nowhere, To};
 
 const NOT_BACK: &str = "killed: a cancelled call did not return";
 
@@ -34,6 +36,7 @@ const ATTACKS: &[(&str, Leads)] = &[
     ("double_free", To("signal 6 (SIGABRT)")),
     ("kill", To("signal 9 (SIGKILL)")),
     ("terminate", To("signal 15 (SIGTERM)")),
+    ("pause", Late(NOT_BACK)),
     ("kill_parent", Nowhere),
     ("pause_parent", Nowhere),
     ("unsettle", Nowhere),
@@ -64,6 +67,10 @@ fn whatever_is_tried_in_a_process_of_its_own_the_turns_of_others_see_nothing() {
                 "nothing ended".to_owned()
             }
             To(words) => ends(&scene, act, since, words),
+            Late(words) => {
+                stop_when_begun(&scene, act, &turn);
+                ends(&scene, act, since, words)
+            }
         };
         scene.daemon.wait(&turn);
         others.saw_nothing(&scene, act);

@@ -1,7 +1,7 @@
 //! Language models behind the loop's [`Model`](drupe_agent::Model) trait.
 //!
 //! A [`Models`] is made once from plain settings and turns names (`provider/model`, an alias, a bare name that the
-//! catalogue knows, `scripted:file`, `offline`) into models that retry, fall back and rest a failing provider:
+//! catalogue knows, `scripted:file`, `offline`) into models that retry, fall back and rest what keeps failing:
 //!
 //! - `wire`: one request over HTTP, and what all APIs have in common;
 //! - `chat`, `responses`, `messages`, `gemini`: Chat Completions, OpenAI's Responses, Anthropic's Messages and
@@ -27,6 +27,8 @@ mod source;
 mod retry;
 
 mod breaker;
+
+mod gate;
 
 mod wire;
 

@@ -19,9 +19,9 @@ use drupe_extension_api::{DefinitionLimits, ModelParameters};
 use reqwest::Url;
 
 use crate::{
-    breaker::Gate,
     chat::ChatApi,
     error::ModelsError,
+    gate::Gate,
     gemini::GeminiApi,
     messages::MessagesApi,
     offline::OfflineSource,

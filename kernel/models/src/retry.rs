@@ -16,8 +16,8 @@ use futures_util::{
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::{
-    breaker::{Admission, Gate, Outcome},
-    source::{Broken, Progress, Source, milliseconds},
+    gate::{Admission, Gate},
+    source::{Broken, Progress, Source, Whose, milliseconds},
 };
 
 /// The first wait; with jitter up to twice this.
@@ -36,7 +36,7 @@ pub(crate) struct Link {
 ///
 /// Each is asked at most `1 + max_retries` times, all together within the request's `timeout_ms`. A failure that
 /// may pass is repeated after a wait: exponential with jitter, or what the provider asks for where that is longer.
-/// Any other failure, a wait beyond the deadline, and a provider at rest lead to the next model at once. So does the
+/// Any other failure, a wait beyond the deadline, and a model or provider at rest lead to the next model at once. So does the
 /// middle of the time that was left when a model's turn came, unless the model is answering by then: one that hangs,
 /// or has no place, must not use up the time of the others.
 pub(crate) struct Chain {
@@ -104,16 +104,6 @@ impl Model for Chain {
     }
 }
 
-/// A provider that asks for a slower pace is well: to rest it would fail the many for what it says to the few. So is
-/// one whose model talks nonsense.
-fn outcome(broken: &Broken) -> Outcome {
-    match broken.fault.retriable && !broken.answered {
-        true if broken.fault.class == FailureClass::RateLimit => Outcome::Abandoned,
-        true => Outcome::Failed,
-        false => Outcome::Answered,
-    }
-}
-
 fn waits() -> ExponentialBackoff {
     ExponentialBuilder::new()
         .with_min_delay(FIRST_WAIT)
@@ -164,7 +154,7 @@ impl Asking {
                     sleep_until(until).await;
                     self.stage = Stage::Ready;
                 }
-                Stage::Ready => match self.links[self.at].gate.enter(self.last_retry()).await {
+                Stage::Ready => match self.links[self.at].gate.enter(self.model(), self.last_retry()).await {
                     Ok(place) => self.stage = Stage::Streaming(self.attempt(place)),
                     Err(fault) => return Some(self.give_up(fault)),
                 },
@@ -189,7 +179,7 @@ impl Asking {
         let patience = if attempt.started { self.deadline } else { self.last_retry() };
         match timeout_at(attempt.bound.min(patience), attempt.pieces.next()).await {
             Ok(Some(Ok(event @ ModelEvent::Done { .. }))) => {
-                attempt.place.end(Outcome::Answered);
+                attempt.place.answered();
                 event
             }
             Ok(Some(Ok(event))) => {
@@ -200,27 +190,28 @@ impl Asking {
                 self.stage = Stage::Streaming(attempt);
                 event
             }
-            Ok(Some(Err(broken))) => {
-                let outcome = outcome(&broken);
-                self.failed(attempt, broken.fault, outcome)
-            }
+            Ok(Some(Err(broken))) => self.failed(attempt, broken),
             Ok(None) => {
                 let text = format!("the answer of `{}` has no end", self.model());
-                self.failed(attempt, ModelFault::transient(FailureClass::Model, text), Outcome::Failed)
+                self.failed(attempt, ModelFault::transient(FailureClass::Model, text).into())
             }
             Err(_) => {
                 let lives = attempt.progress.only_lives();
                 let sent = if lives { ": it sent nothing but signs that it is there" } else { "" };
                 let text = format!("`{}` did not finish its answer in time{sent}", self.model());
-                // An asker in a hurry says nothing of the provider.
-                let outcome = if attempt.bound < patience { Outcome::Failed } else { Outcome::Abandoned };
-                self.failed(attempt, ModelFault::transient(FailureClass::Timeout, text), outcome)
+                // An asker in a hurry says nothing of who is asked.
+                let whose = if attempt.bound < patience { Whose::Model } else { Whose::Nobody };
+                self.failed(
+                    attempt,
+                    Broken { fault: ModelFault::transient(FailureClass::Timeout, text), whose },
+                )
             }
         }
     }
 
-    fn failed(&mut self, attempt: Attempt, fault: ModelFault, outcome: Outcome) -> ModelEvent {
-        attempt.place.fail(outcome, &fault);
+    fn failed(&mut self, attempt: Attempt, broken: Broken) -> ModelEvent {
+        attempt.place.failed(&broken);
+        let fault = broken.fault;
         let fault = attempt.progress.tell(if attempt.started { fault.began() } else { fault });
         if !fault.retriable || self.retries >= self.request.max_retries {
             return self.give_up(fault);

@@ -62,7 +62,7 @@ impl Source for Fake {
             }
             Act::Nonsense => {
                 let fault = ModelFault::transient(FailureClass::Model, "nonsense");
-                stream::iter(vec![Err(Broken { fault, answered: true })]).boxed()
+                stream::iter(vec![Err(Broken { fault, whose: Whose::Request })]).boxed()
             }
             Act::Slow => {
                 let end = async move {
@@ -351,7 +351,7 @@ async fn one_that_hangs_or_has_no_place_leaves_time_to_the_next_where_all_bounds
     let (source, first) = fake("a/x", vec![]);
     let (_, second) = fake("b/y", vec![]);
     let soon = Instant::now() + Duration::from_secs(1);
-    let held: Vec<_> = futures_util::future::join_all((0..4).map(|_| first.gate.enter(soon))).await;
+    let held: Vec<_> = futures_util::future::join_all((0..4).map(|_| first.gate.enter("a/x", soon))).await;
     assert!(held.iter().all(Result::is_ok));
     assert_eq!(play(vec![first, second], 20_000, 2).await, "retry(a/x to b/y,0) default done(b/y)");
     assert!(source.asked.lock().unwrap().is_empty());

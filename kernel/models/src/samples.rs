@@ -115,7 +115,7 @@ pub(crate) fn read(api: &dyn Api, events: &[&str]) -> Result<String, String> {
     for event in events {
         reader
             .take(event, &mut draft, &mut out)
-            .map_err(|f| format!("{}{}", f.message, if f.retriable { " (again)" } else { "" }))?;
+            .map_err(|b| format!("{}{}", b.fault.message, if b.fault.retriable { " (again)" } else { "" }))?;
     }
     if !draft.whole() {
         return Err("not whole".to_owned());

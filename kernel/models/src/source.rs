@@ -8,7 +8,7 @@ use std::{
 };
 
 use drupe_agent::{ModelEvent, ModelFault, ModelProfile, ModelRequest, Price, Usage};
-use drupe_extension_api::{Message, ModelParameters};
+use drupe_extension_api::{FailureClass, Message, ModelParameters};
 use futures_util::stream::BoxStream;
 
 /// One model of one provider.
@@ -39,13 +39,32 @@ pub(crate) trait Source: Send + Sync {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Broken {
     pub(crate) fault: ModelFault,
-    /// The provider answered to the end; it is the model's answer that cannot be used.
-    pub(crate) answered: bool,
+    pub(crate) whose: Whose,
+}
+
+/// Whose a failure is: who rests where it comes again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// The account's or the host's: the provider's other models would fail in the same way.
+    Provider,
+    /// The model's. Others of the same provider may be well.
+    Model,
+    /// The request's own: who asks otherwise may be answered. Also of an answer that came and cannot be used.
+    Request,
+    /// It says nothing of either, since the asker did not wait.
+    Nobody,
 }
 
 impl From<ModelFault> for Broken {
     fn from(fault: ModelFault) -> Self {
-        Self { fault, answered: false }
+        let whose = match fault.class {
+            FailureClass::Auth => Whose::Provider,
+            // Without another attempt it is the credit or the quota of the account that is used up.
+            FailureClass::RateLimit if !fault.retriable => Whose::Provider,
+            _ if fault.retriable => Whose::Model,
+            _ => Whose::Request,
+        };
+        Self { fault, whose }
     }
 }
 

@@ -16,6 +16,8 @@ mod faults;
 mod fixtures;
 #[path = "wire/preferred.rs"]
 mod preferred;
+#[path = "wire/rest.rs"]
+mod rest;
 #[path = "wire/script.rs"]
 mod script;
 #[path = "wire/server.rs"]

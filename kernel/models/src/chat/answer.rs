@@ -8,6 +8,7 @@ use super::{
     content::Content,
     dialect::{Dialect, Returns},
 };
+use crate::source::Broken;
 use crate::wire::{
     Draft, Reader, WireError,
     draft::{self, Call, Finish},
@@ -61,7 +62,7 @@ const MOST_DETAILS: usize = 1_024;
 const PIECES: [&str; 3] = ["text", "summary", "data"];
 
 impl Reader for Chunks {
-    fn take(&mut self, data: &str, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), ModelFault> {
+    fn take(&mut self, data: &str, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), Broken> {
         if data == "[DONE]" {
             draft.ended = true;
             return Ok(());

@@ -4,6 +4,7 @@ use drupe_agent::{ModelEvent, ModelFault, Usage};
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 
+use crate::source::Broken;
 use crate::wire::{
     Draft, Reader, WireError,
     draft::{self, Call, Finish},
@@ -18,7 +19,7 @@ pub(super) struct Chunks {
 }
 
 impl Reader for Chunks {
-    fn take(&mut self, data: &str, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), ModelFault> {
+    fn take(&mut self, data: &str, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), Broken> {
         // Not this API's, but of gateways that end every stream so.
         if data == "[DONE]" {
             draft.ended = true;

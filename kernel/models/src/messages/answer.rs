@@ -5,6 +5,7 @@ use drupe_extension_api::FailureClass;
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 
+use crate::source::Broken;
 use crate::wire::{
     Draft, Reader, WireError,
     draft::{self, Call, Finish},
@@ -26,7 +27,7 @@ struct Thought {
 }
 
 impl Reader for Events {
-    fn take(&mut self, data: &str, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), ModelFault> {
+    fn take(&mut self, data: &str, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), Broken> {
         let event: Event<'_> = draft::event(data)?;
         match &*event.kind {
             "message_start" => count(draft, event.message.and_then(|message| message.usage)),

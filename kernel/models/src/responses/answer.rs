@@ -4,6 +4,7 @@ use drupe_agent::{ModelEvent, ModelFault, Usage};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::source::Broken;
 use crate::wire::{
     Draft, Reader, WireError,
     draft::{self, Call, Finish},
@@ -34,7 +35,7 @@ pub(super) struct Events {
 }
 
 impl Reader for Events {
-    fn take(&mut self, data: &str, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), ModelFault> {
+    fn take(&mut self, data: &str, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), Broken> {
         // Not this API's, but of servers that speak it beside Chat Completions.
         if data == "[DONE]" {
             draft.ended = true;
@@ -131,7 +132,7 @@ impl Events {
     }
 }
 
-fn ended(response: Response<'_>, draft: &mut Draft) -> Result<(), ModelFault> {
+fn ended(response: Response<'_>, draft: &mut Draft) -> Result<(), Broken> {
     draft.usage = response.usage.map(Usage::from).or(draft.usage);
     if let Some(error) = response.error {
         return Err(in_stream(&error));
@@ -140,7 +141,7 @@ fn ended(response: Response<'_>, draft: &mut Draft) -> Result<(), ModelFault> {
     draft.finish = Some(match (response.status.as_deref().unwrap_or_default(), &*reason) {
         (_, "max_output_tokens" | "max_tokens") => Finish::Length,
         (_, "content_filter") => Finish::Filter,
-        (status @ ("failed" | "cancelled" | "incomplete"), "") => return Err(draft::broke_off(status)),
+        (status @ ("failed" | "cancelled" | "incomplete"), "") => return Err(draft::broke_off(status).into()),
         (_, "") => Finish::End,
         (_, other) => {
             draft.wrong = Some(draft::unknown_end(other));

@@ -20,7 +20,7 @@ use reqwest::{
 use tokio::time::{Duration, Instant, timeout, timeout_at};
 
 use super::{Draft, Reader, ToolList, WireProvider, WireSource, draft, fault, frames::Frames};
-use crate::source::{self, Broken, Progress};
+use crate::source::{self, Broken, Progress, Whose};
 
 /// The whole answer: far above what any bound on tokens allows, far below what hurts.
 const LONGEST_ANSWER: usize = 64 << 20;
@@ -130,9 +130,9 @@ impl Exchange {
                 Stage::Reading(reading) => {
                     let stage = self.read(reading).await.unwrap_or_else(Stage::Failed);
                     match stage {
-                        Stage::Failed(Broken { fault, answered }) if self.turned_away(&fault) => {
+                        Stage::Failed(Broken { fault, whose }) if self.turned_away(&fault) => {
                             self.progress.forget();
-                            Stage::Failed(Broken { fault: fault.unused(), answered })
+                            Stage::Failed(Broken { fault: fault.unused(), whose })
                         }
                         stage => {
                             if self.received > 0 {
@@ -148,9 +148,9 @@ impl Exchange {
                     self.close().unwrap_or_else(Stage::Failed)
                 }
                 Stage::Closing | Stage::Ended => return None,
-                Stage::Failed(Broken { fault, answered }) => {
+                Stage::Failed(Broken { fault, whose }) => {
                     let fault = self.provider.named(&self.name, fault);
-                    return Some(Err(Broken { fault, answered }));
+                    return Some(Err(Broken { fault, whose }));
                 }
             };
         }
@@ -164,7 +164,7 @@ impl Exchange {
             let body = short_body(response, self.provider.stall).await;
             let model = self.name.split_once('/').map_or("", |(_, model)| model);
             let known = (model, &*self.known);
-            return Err(fault::of_response(status, &headers, &body, Timestamp::now(), known).into());
+            return Err(fault::of_response(status, &headers, &body, Timestamp::now(), known));
         }
         let header = |name: HeaderName| {
             response.headers().get(name).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned()
@@ -180,12 +180,11 @@ impl Exchange {
         if NO_ANSWER.iter().any(|other| kind.starts_with(other)) {
             let body = short_body(response, self.provider.stall).await;
             // Some gateways say that all is well and then what is not.
-            let fault = fault::in_place_of_answer(&body).unwrap_or_else(|| {
+            return Err(fault::in_place_of_answer(&body).unwrap_or_else(|| {
                 let text =
                     format!("it answered with {kind} and not with a stream of events (look at base_url)");
-                ModelFault::fatal(FailureClass::Config, text)
-            });
-            return Err(fault.into());
+                ModelFault::fatal(FailureClass::Config, text).into()
+            }));
         }
         Ok(Stage::Reading(Box::new(Reading { response, frames: Frames::default() })))
     }
@@ -198,7 +197,7 @@ impl Exchange {
             Ok(Ok(bytes)) => bytes,
             // Nothing is missing but what nobody needs.
             _ if whole => return self.close(),
-            Ok(Err(error)) => return Err(fault::of_transport(&error).into()),
+            Ok(Err(error)) => return Err(fault::of_transport(&error)),
             Err(_) => return Err(self.silence().into()),
         };
         let Some(bytes) = bytes else {
@@ -231,7 +230,7 @@ impl Exchange {
         let finished = self
             .draft
             .finish(&self.origin, step, &self.list.names, &self.request.deferred)
-            .map_err(|fault| Broken { fault, answered: true })?;
+            .map_err(|fault| Broken { fault, whose: Whose::Request })?;
         self.ready.extend(finished.calls.into_iter().map(ModelEvent::ToolCall));
         self.ready.extend(finished.items.map(ModelEvent::ProviderItems));
         let (usage, stop) = (self.draft.usage, finished.stop);

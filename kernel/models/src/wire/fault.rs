@@ -11,6 +11,8 @@ use reqwest::{StatusCode, header::HeaderMap};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::source::{Broken, Whose};
+
 /// How alike two names must be for one to be offered for the other.
 const NEAR: f64 = 0.7;
 /// Names offered.
@@ -95,7 +97,7 @@ pub(super) fn of_response(
     body: &[u8],
     now: Timestamp,
     (model, known): (&str, &[String]),
-) -> ModelFault {
+) -> Broken {
     let error = read_body(body);
     let asked = wait::of_headers(headers, now).or(error.wait_ms);
     let alike = if status == StatusCode::NOT_FOUND { near(model, known) } else { String::new() };
@@ -105,11 +107,26 @@ pub(super) fn of_response(
     // failed before an answer began is not charged for.
     let behind = [StatusCode::REQUEST_TIMEOUT, StatusCode::BAD_GATEWAY, StatusCode::GATEWAY_TIMEOUT];
     let refused = (status.is_client_error() || status.is_server_error()) && !behind.contains(&status);
-    if refused { fault.unused() } else { fault }
+    told(if refused { fault.unused() } else { fault }, status.as_u16(), &error)
+}
+
+/// A fault that the provider told of, with whose it is.
+fn told(fault: ModelFault, status: u16, error: &WireError) -> Broken {
+    let said = format!("{} {}", error.kind, error.message).to_lowercase();
+    let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    let whose = match fault.class {
+        // A gateway's word for a text that a filter did not like.
+        FailureClass::Auth if status == 403 && has(&["flagged", "moderation"]) => Whose::Request,
+        // An account that may not ask one model may ask others, and some quotas are of one model.
+        FailureClass::Auth if status == 403 && has(&["model"]) => Whose::Model,
+        FailureClass::RateLimit if has(&["permodel", "per model"]) => Whose::Model,
+        _ => return fault.into(),
+    };
+    Broken { fault, whose }
 }
 
 /// A success whose body is an error, if it is one.
-pub(super) fn in_place_of_answer(body: &[u8]) -> Option<ModelFault> {
+pub(super) fn in_place_of_answer(body: &[u8]) -> Option<Broken> {
     #[derive(Deserialize)]
     struct Body {
         error: WireError,
@@ -118,10 +135,11 @@ pub(super) fn in_place_of_answer(body: &[u8]) -> Option<ModelFault> {
 }
 
 /// An error in the middle of an answer, where the status said that all is well.
-pub(crate) fn in_stream(error: &WireError) -> ModelFault {
-    let mut fault = judge(error.status.unwrap_or_else(|| status_of(&error.kind)), error, "");
+pub(crate) fn in_stream(error: &WireError) -> Broken {
+    let status = error.status.unwrap_or_else(|| status_of(&error.kind));
+    let mut fault = judge(status, error, "");
     fault.retry_after_ms = error.wait_ms.filter(|_| fault.retriable);
-    fault
+    told(fault, status, error)
 }
 
 /// The status that a request would have had which fails with an error of this kind.
@@ -211,8 +229,8 @@ fn near(model: &str, known: &[String]) -> String {
     }
 }
 
-/// A request that never got an answer, or an answer that broke off.
-pub(super) fn of_transport(error: &reqwest::Error) -> ModelFault {
+/// A request that never got an answer, or an answer that broke off. Without a connection no model was asked.
+pub(super) fn of_transport(error: &reqwest::Error) -> Broken {
     let mut text = String::new();
     let mut certificate = false;
     let mut cause: Option<&dyn Error> = Some(error);
@@ -226,7 +244,10 @@ pub(super) fn of_transport(error: &reqwest::Error) -> ModelFault {
     }
     if certificate || error.is_builder() {
         let text = format!("no trusted connection: {text} (a private authority goes into ca_file)");
-        return ModelFault::fatal(FailureClass::Config, text).unused();
+        return Broken {
+            fault: ModelFault::fatal(FailureClass::Config, text).unused(),
+            whose: Whose::Provider,
+        };
     }
     let what = match () {
         () if error.is_connect() => "no connection",
@@ -234,7 +255,10 @@ pub(super) fn of_transport(error: &reqwest::Error) -> ModelFault {
         () => "the request failed",
     };
     let fault = ModelFault::transient(FailureClass::Network, format!("{what}: {text}"));
-    if error.is_connect() { fault.unused() } else { fault }
+    match error.is_connect() {
+        true => Broken { fault: fault.unused(), whose: Whose::Provider },
+        false => fault.into(),
+    }
 }
 
 #[cfg(test)]

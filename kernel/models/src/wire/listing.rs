@@ -41,7 +41,7 @@ impl WireProvider {
     async fn fetch(&self) -> Result<Option<Vec<ListedModel>>, ModelFault> {
         let (path, query) = self.api().list();
         let request = self.client()?.get(self.join(path, query));
-        let mut response = request.send().await.map_err(|error| fault::of_transport(&error))?;
+        let mut response = request.send().await.map_err(|error| fault::of_transport(&error).fault)?;
         let (status, headers) = (response.status(), response.headers().clone());
         if matches!(
             status,
@@ -51,7 +51,7 @@ impl WireProvider {
         }
         let body = whole(&mut response).await?;
         if !status.is_success() {
-            return Err(fault::of_response(status, &headers, &body, Timestamp::now(), ("", &[])));
+            return Err(fault::of_response(status, &headers, &body, Timestamp::now(), ("", &[])).fault);
         }
         Ok(read(&body))
     }
@@ -59,7 +59,7 @@ impl WireProvider {
 
 async fn whole(response: &mut Response) -> Result<Vec<u8>, ModelFault> {
     let mut body = Vec::new();
-    while let Some(bytes) = response.chunk().await.map_err(|error| fault::of_transport(&error))? {
+    while let Some(bytes) = response.chunk().await.map_err(|error| fault::of_transport(&error).fault)? {
         body.extend_from_slice(&bytes);
         if body.len() > LONGEST {
             return Err(ModelFault::fatal(FailureClass::Model, "its list of models is longer than any"));

@@ -27,7 +27,7 @@ pub(crate) mod tools;
 
 use std::sync::Arc;
 
-use drupe_agent::{ModelEvent, ModelFault, ModelProfile, ModelRequest};
+use drupe_agent::{ModelEvent, ModelProfile, ModelRequest};
 use drupe_extension_api::{ModelParameters, ToolSpec};
 use futures_util::stream::BoxStream;
 use reqwest::Url;
@@ -88,7 +88,7 @@ pub(crate) trait Api: Send + Sync {
 /// Reads the events of one answer.
 pub(crate) trait Reader: Send {
     /// Takes the data of one event: what can be shown goes to `out`, all else to `draft`.
-    fn take(&mut self, data: &str, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), ModelFault>;
+    fn take(&mut self, data: &str, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), Broken>;
 }
 
 /// What an API's own code knows of the model that is asked.

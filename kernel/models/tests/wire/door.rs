@@ -54,6 +54,12 @@ pub fn model(kind: Kind, server: &Server) -> Arc<dyn Model> {
 
 /// One of which that is known.
 pub fn sized(kind: Kind, server: &Server, profile: ProfileSettings) -> Arc<dyn Model> {
+    let all = provider(kind, server, profile);
+    all.resolve(&["mock/m".to_owned()]).unwrap().model
+}
+
+/// All models of a provider, `mock`; of its model `m` that is known.
+pub fn provider(kind: Kind, server: &Server, profile: ProfileSettings) -> Models {
     let endpoint = endpoint(&server.url());
     let way = match kind {
         Kind::Chat => ProviderKind::OpenAiChat(endpoint),
@@ -75,7 +81,7 @@ pub fn sized(kind: Kind, server: &Server, profile: ProfileSettings) -> Arc<dyn M
         profiles: [("mock/m".to_owned(), profile)].into(),
         ..ModelsSettings::default()
     };
-    Models::new(settings).unwrap().resolve(&["mock/m".to_owned()]).unwrap().model
+    Models::new(settings).unwrap()
 }
 
 pub fn request(max_retries: u32) -> ModelRequest {

@@ -12,7 +12,8 @@ fn check(status: u16, body: &str) -> (FailureClass, bool, String) {
         body.as_bytes(),
         now,
         ("m", &[]),
-    );
+    )
+    .fault;
     (fault.class, fault.retriable, fault.message)
 }
 
@@ -120,7 +121,7 @@ fn an_error_within_an_answer_is_judged_by_its_kind() {
         (r#"{"code":503,"status":"UNAVAILABLE","message":"m"}"#, FailureClass::Network, true),
         (r#"{"message":"m"}"#, FailureClass::Model, true),
     ] {
-        let fault = in_stream(&serde_json::from_str(error).unwrap());
+        let fault = in_stream(&serde_json::from_str(error).unwrap()).fault;
         assert_eq!((fault.class, fault.retriable), (class, retriable), "{error}");
     }
 }
@@ -130,7 +131,9 @@ fn the_wait_that_a_body_asks_for_counts() {
     let body = r#"{"error":{"code":429,"message":"m","details":[{"retryDelay":"34.5s"}]}}"#;
     let wait = |headers: &HeaderMap| {
         let now = Timestamp::UNIX_EPOCH;
-        of_response(StatusCode::TOO_MANY_REQUESTS, headers, body.as_bytes(), now, ("m", &[])).retry_after_ms
+        of_response(StatusCode::TOO_MANY_REQUESTS, headers, body.as_bytes(), now, ("m", &[]))
+            .fault
+            .retry_after_ms
     };
     assert_eq!(wait(&HeaderMap::new()), Some(34_500));
     let headers = [("retry-after".parse().unwrap(), "2".parse().unwrap())].into_iter().collect();
@@ -143,7 +146,8 @@ fn a_model_that_is_not_there_is_told_with_those_that_are_spelled_alike() {
     let body = r#"{"error":{"message":"no such model","code":"model_not_found"}}"#;
     let now = Timestamp::UNIX_EPOCH;
     let fault =
-        of_response(StatusCode::NOT_FOUND, &HeaderMap::new(), body.as_bytes(), now, ("gpt-4.1-mni", &known));
+        of_response(StatusCode::NOT_FOUND, &HeaderMap::new(), body.as_bytes(), now, ("gpt-4.1-mni", &known))
+            .fault;
     assert_eq!(fault.class, FailureClass::Config);
     assert!(fault.message.contains("alike: `gpt-4.1-mini`, `gpt-4.1`): no such"), "{}", fault.message);
 }

@@ -30,6 +30,7 @@ mod find;
 mod intake;
 mod log;
 mod open;
+mod opening;
 mod parts;
 mod reader;
 mod recent;
@@ -56,6 +57,7 @@ pub use bus::MOST_WAITING;
 pub use error::StoreError;
 pub use extensions::{Decisions, decisions};
 pub use open::{Storage, set_aside};
+pub use opening::{Opening, Stage};
 pub use retention::Retention;
 pub use store::{Publish, Store};
 pub use types::{

@@ -5,6 +5,7 @@ use std::{
     fs::{self, File, OpenOptions},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -12,6 +13,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, config::DbConfig};
 
 use crate::{
     StoreError,
+    opening::{Opening, Stage},
     schema::{self, APPLICATION_ID, STEPS},
 };
 
@@ -20,6 +22,9 @@ const SAFE_SQLITE: i32 = 3_051_003;
 
 /// How long to wait for another process that has the file locked, such as one that makes a backup.
 const BUSY: Duration = Duration::from_secs(2);
+
+/// The same while it is opened. Nobody is served yet, and a start that fails is tried again a few times only.
+const LOCKED: Duration = Duration::from_secs(60);
 
 /// The file that the write-ahead log is cut back to after a checkpoint, so that one busy hour does not hold the
 /// disk for ever.
@@ -57,14 +62,14 @@ pub(crate) fn memory() -> Result<Connection, StoreError> {
 }
 
 /// The connection that writes, on a file that is ready to be used.
-pub(crate) fn file(path: &Path) -> Result<Connection, StoreError> {
+pub(crate) fn file(path: &Path, opening: &Arc<Opening>) -> Result<Connection, StoreError> {
     match fs::metadata(path) {
         Ok(found) if found.len() == 0 => return Err(damaged(path, "it is empty")),
         Ok(_) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => create(path)?,
         Err(error) => return Err(error.into()),
     }
-    ready(path).map_err(|error| match error {
+    ready(path, opening).map_err(|error| match error {
         StoreError::Corrupt(detail) if !detail.starts_with('`') => damaged(path, &detail),
         other => other,
     })
@@ -141,21 +146,29 @@ fn create(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn ready(path: &Path) -> Result<Connection, StoreError> {
+fn ready(path: &Path, opening: &Arc<Opening>) -> Result<Connection, StoreError> {
     let mut db = connect(path)?;
+    db.busy_timeout(LOCKED)?;
+    opening.count(&mut db)?;
     let application: i32 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
     if application != APPLICATION_ID {
         return Err(damaged(path, "it is not a journal of drupe"));
     }
     log_ahead(&db)?;
+    if schema::version_of(&db)? != schema::version() {
+        opening.enter(Stage::Migrates);
+    }
     schema::migrate(&mut db, STEPS, Some(path))?;
     let open: Option<String> =
         db.query_row("SELECT value FROM meta WHERE key = 'open'", [], |row| row.get(0)).optional()?;
     if open.is_some() {
         tracing::info!("the journal was not closed in order; checking it");
+        opening.enter(Stage::Checks);
         verify(&db, path)?;
     }
     db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('open', '1')", [])?;
+    opening.done(&mut db)?;
+    db.busy_timeout(BUSY)?;
     Ok(db)
 }
 

@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     Accepted, Counts, Delivery, DeliveryId, Inbound, Published, QueuedTurn, RestartRow, RestartVerdict,
     Storage, StoreError, TurnDone, TurnStart, activations, deliveries, events, extensions, intake, log, open,
+    opening::Opening,
     reader::{self, Question},
     recent::Recent,
     restarts, results, sessions,
@@ -61,6 +62,16 @@ impl Store {
     /// Blocks the calling thread: call it before anything else runs. A damaged file is an error that says so; see
     /// [`set_aside`](crate::set_aside).
     pub fn open(storage: &Storage, clock: Arc<dyn Clock>, publish: Publish) -> Result<Self, StoreError> {
+        Self::open_seen(storage, clock, publish, &Arc::default())
+    }
+
+    /// The same, and says in `opening` what it is at: where the file is large, that takes long.
+    pub fn open_seen(
+        storage: &Storage,
+        clock: Arc<dyn Clock>,
+        publish: Publish,
+        opening: &Arc<Opening>,
+    ) -> Result<Self, StoreError> {
         open::check_sqlite()?;
         let recent = Arc::default();
         let engine = match storage {
@@ -68,8 +79,8 @@ impl Store {
                 let writer = Writer::new(open::memory()?, Waits::Never, clock, publish, Arc::clone(&recent))?;
                 Engine { writer: Arc::new(SharedWriter::new(writer)), threads: None }
             }
-            Storage::Full(path) => files(path, Waits::WherePromised, clock, publish, &recent)?,
-            Storage::Process(path) => files(path, Waits::Never, clock, publish, &recent)?,
+            Storage::Full(path) => files(path, Waits::WherePromised, clock, publish, &recent, opening)?,
+            Storage::Process(path) => files(path, Waits::Never, clock, publish, &recent, opening)?,
         };
         Ok(Self { engine: Arc::new(engine), recent })
     }
@@ -370,8 +381,9 @@ fn files(
     clock: Arc<dyn Clock>,
     publish: Publish,
     recent: &Arc<Mutex<Recent>>,
+    opening: &Arc<Opening>,
 ) -> Result<Engine, StoreError> {
-    let mut writer = Writer::new(open::file(path)?, waits, clock, publish, Arc::clone(recent))?;
+    let mut writer = Writer::new(open::file(path, opening)?, waits, clock, publish, Arc::clone(recent))?;
     writer.alone(Survives::Process, deliveries::doubt_all)?;
     let writer = Arc::new(SharedWriter::new(writer));
     let reader = Arc::new(Mutex::new(Some(open::read_only(path)?)));

@@ -1,6 +1,6 @@
 //! The file: made, migrated, damaged, set aside.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, thread, time::Duration};
 
 use drupe_extension_api::control::{ApprovalState, DeadMessage, ExtensionState, UsageBy, UsageQuery};
 use rusqlite::Connection;
@@ -70,6 +70,48 @@ async fn damage_is_found_after_an_unclean_stop() {
     // The last pages are full of text; the tables that are read at the start are at the beginning.
     overwrite(&home.path(), length - 3 * 4096, &[0xa5; 3 * 4096]);
     check_damaged(&home, "");
+}
+
+/// What an opening that fails was at, and how far it came.
+fn failed_at(home: &Home) -> (Stage, u64) {
+    let opening = Arc::default();
+    assert!(home.open_seen(&Storage::Full(home.path()), &opening).is_err());
+    (opening.stage(), opening.steps())
+}
+
+#[tokio::test]
+async fn an_opening_says_that_it_checks_the_file_and_how_far_it_came() {
+    let home = closed().await;
+    Connection::open(home.path()).unwrap().execute("INSERT INTO meta VALUES ('open', '1')", []).unwrap();
+    let length = fs::metadata(home.path()).unwrap().len() as usize;
+    overwrite(&home.path(), length - 3 * 4096, &[0xa5; 3 * 4096]);
+    let (stage, steps) = failed_at(&home);
+    assert!(stage == Stage::Checks && steps > 0, "{stage:?} {steps}");
+}
+
+#[test]
+fn an_opening_says_that_it_migrates_the_file() {
+    let home = Home::new();
+    Connection::open(home.path()).unwrap().execute_batch(VERSION_1).unwrap();
+    // The copy of the file as it was cannot be made.
+    fs::create_dir_all(home.folder.path().join("journal.db.v1").join("in the way")).unwrap();
+    assert_eq!(failed_at(&home).0, Stage::Migrates);
+}
+
+#[tokio::test]
+async fn an_opening_waits_for_the_lock_of_another_process_and_counts_no_steps_meanwhile() {
+    let home = closed().await;
+    let other = Connection::open(home.path()).unwrap();
+    other.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE").unwrap();
+    let opening = Arc::<Opening>::default();
+    thread::scope(|scope| {
+        let opened = scope.spawn(|| home.open_seen(&Storage::Full(home.path()), &opening));
+        // Longer than a statement waits for another process once the journal is open.
+        thread::sleep(Duration::from_millis(2_500));
+        assert_eq!((opening.stage(), opening.steps(), opened.is_finished()), (Stage::Opens, 0, false));
+        drop(other);
+        assert!(opened.join().unwrap().is_ok());
+    });
 }
 
 #[tokio::test]

@@ -32,7 +32,10 @@ use drupe_extension_api::{
 };
 use tempfile::TempDir;
 
-use crate::{Inbound, InboundKind, Outbound, Published, Storage, Store, StoreError, TurnDone, TurnStart};
+use crate::{
+    Inbound, InboundKind, Opening, Outbound, Published, Stage, Storage, Store, StoreError, TurnDone,
+    TurnStart,
+};
 
 /// A folder with a journal, a clock that stands still, and what was published.
 struct Home {
@@ -70,6 +73,10 @@ impl Home {
     }
 
     fn open_as(&self, storage: &Storage) -> Result<Store, StoreError> {
+        self.open_seen(storage, &Arc::default())
+    }
+
+    fn open_seen(&self, storage: &Storage, opening: &Arc<Opening>) -> Result<Store, StoreError> {
         let published = Arc::clone(&self.published);
         let (messages, due) = (Arc::clone(&self.messages), Arc::clone(&self.due));
         let publish = move |what| match what {
@@ -77,7 +84,7 @@ impl Home {
             Published::Message(message) => messages.lock().unwrap().push(message.topic.clone()),
             Published::Due => *due.lock().unwrap() += 1,
         };
-        Store::open(storage, self.clock.clone(), Arc::new(publish))
+        Store::open_seen(storage, self.clock.clone(), Arc::new(publish), opening)
     }
 
     /// Positions of the published events of a session.

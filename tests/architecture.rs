@@ -24,7 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("drupe-journal", &["drupe-agent", "drupe-extension-api"]),
     ("drupe-insight", &["drupe-agent", "drupe-extension-api", "drupe-journal"]),
     ("drupe-bus", &["drupe-agent", "drupe-extension-api", "drupe-journal"]),
-    ("drupe-surface", &["drupe-extension-api", "drupe-journal"]),
+    ("drupe-surface", &["drupe-extension-api", "drupe-journal", "drupe-link"]),
     ("drupe-confine", &[]),
     ("drupe-link", &["drupe-extension-api"]),
     ("drupe-memory", &[]),

@@ -215,8 +215,7 @@ pub async fn take_up(kernel: &Arc<Kernel>) -> Result<(), Fault> {
     }
     seed_quotas(kernel).await.map_err(store_fault)?;
     kernel.deliveries.start(kernel);
-    let delivering = Arc::clone(kernel);
-    kernel.tasks.spawn(async move { delivering.topics.run(delivering.cancel.clone()).await });
+    kernel.keep_up("topics", |kernel| async move { kernel.topics.run(kernel.cancel.clone()).await });
     kernel.sessions.open(kernel);
     Ok(())
 }

@@ -54,27 +54,7 @@ impl Deliveries {
 
     /// Begins to send.
     pub fn start(&self, kernel: &Arc<Kernel>) {
-        let kernel = Arc::clone(kernel);
-        kernel.clone().tasks.spawn(async move {
-            let deliveries = &kernel.deliveries;
-            let _ended = deliveries.ended.clone().drop_guard();
-            let mut lanes = Lanes::default();
-            loop {
-                let last = deliveries.end.is_cancelled();
-                if let Err(error) = deliver(&kernel, &mut lanes).await {
-                    tracing::error!(%error, "messages wait to be sent, but the journal does not answer");
-                }
-                if last && lanes.is_empty() {
-                    return;
-                }
-                tokio::select! {
-                    () = deliveries.due.notified() => lanes.try_again(),
-                    () = tokio::time::sleep(AGAIN) => lanes.try_again(),
-                    () = deliveries.end.cancelled(), if !last => lanes.try_again(),
-                    () = lanes.one_ends() => {}
-                }
-            }
-        });
+        kernel.keep_up("channels", send_until_the_end);
     }
 
     /// Sends what waits, then no more.
@@ -82,6 +62,26 @@ impl Deliveries {
         self.end.cancel();
         if tokio::time::timeout(SEND, self.ended.cancelled()).await.is_err() {
             tracing::warn!("a channel did not take its messages in time; they wait for the next start");
+        }
+    }
+}
+
+async fn send_until_the_end(kernel: Arc<Kernel>) {
+    let deliveries = &kernel.deliveries;
+    let mut lanes = Lanes::default();
+    loop {
+        let last = deliveries.end.is_cancelled();
+        if let Err(error) = deliver(&kernel, &mut lanes).await {
+            tracing::error!(%error, "messages wait to be sent, but the journal does not answer");
+        }
+        if last && lanes.is_empty() {
+            return deliveries.ended.cancel();
+        }
+        tokio::select! {
+            () = deliveries.due.notified() => lanes.try_again(),
+            () = tokio::time::sleep(AGAIN) => lanes.try_again(),
+            () = deliveries.end.cancelled(), if !last => lanes.try_again(),
+            () = lanes.one_ends() => {}
         }
     }
 }

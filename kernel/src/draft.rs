@@ -102,7 +102,7 @@ impl Draft {
         let id =
             tokio::task::spawn_blocking(move || self.add_copy(&adding)).await.map_err(Fault::internal)??;
         change::rescan(kernel).await?;
-        lifecycle::until_begun(kernel, &id).await;
+        lifecycle::until_begun(kernel, id.as_str()).await;
         let status = kernel.extensions.status(id.as_str())?;
         let hopeless = matches!(
             status.state,

@@ -21,6 +21,7 @@ use drupe_journal::{Inbound, InboundKind, RestartVerdict, Store, StoreError};
 use drupe_limits::{Gates, Quotas};
 use drupe_link::{KernelLink, Up, Verdicts};
 use drupe_models::Models;
+use drupe_surface::panics;
 use drupe_wiring::{AgentEntry, Day, Snapshot, live::Live, tokens::Tokens};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -263,6 +264,18 @@ impl Kernel {
             notices: snapshot.notices.clone(),
             extensions,
         }
+    }
+
+    /// Begins what goes on as long as this kernel.
+    pub(crate) fn keep_up<F>(
+        self: &Arc<Self>,
+        what: &'static str,
+        begin: impl Fn(Arc<Self>) -> F + Send + 'static,
+    ) where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let kernel = Arc::clone(self);
+        self.tasks.spawn(panics::lasting(what, move || begin(Arc::clone(&kernel))));
     }
 
     /// Does something that must not be left half done when whoever asked goes away.

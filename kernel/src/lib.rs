@@ -5,6 +5,7 @@
 //! supervisor or the operator ends it, drains, and says how it ended.
 
 mod main_loop;
+mod opening;
 pub use main_loop::{Arguments, main};
 
 pub mod boot;

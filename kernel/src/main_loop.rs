@@ -3,57 +3,30 @@
 use std::{
     collections::BTreeMap,
     io::IsTerminal,
-    os::{
-        fd::OwnedFd,
-        unix::{fs::PermissionsExt, net::UnixListener},
-    },
-    path::{Path, PathBuf},
-    sync::{Arc, RwLock},
+    os::{fd::OwnedFd, unix::net::UnixListener},
+    path::PathBuf,
+    sync::Arc,
     thread,
     time::Duration,
 };
 
 use drupe_agent::{Clock, SystemClock};
-use drupe_bus::Bus;
-use drupe_config::{Config, Sources, load_config};
-use drupe_extension_api::{AgentId, FaultCode};
-use drupe_folders::{content::Contents, discovery::Layout, generation::Generations, held::Held};
-use drupe_journal::Store;
-use drupe_link::{ControlToken, Down, Home, KernelLink, Up, Verdicts};
-use drupe_models::Models;
-use drupe_wiring::{self as wiring, live::Live, tokens::Tokens};
+use drupe_config::{Sources, load_config};
+use drupe_extension_api::{AgentId, Fault, FaultCode};
+use drupe_link::{ControlToken, Down, Home, KernelLink, Up};
 use tokio::sync::mpsc;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::task::TaskTracker;
 use tracing_subscriber::EnvFilter;
 
 use crate::{
-    boot,
-    channels::Deliveries,
-    control,
-    ending::{Ending, Why},
-    ends::Ends,
-    events::ToAgents,
-    extension::{Extensions, change, generations, handles::Handles, recovery},
+    boot, control,
+    ending::Why,
+    extension::{change, generations, recovery},
     idle,
-    kernel::{Folders, Kernel, Start},
-    pace::Pace,
-    sessions::Sessions,
+    kernel::{Kernel, Start},
+    opening::{self, Begun, CONFIG, FAILED, Failure, JOURNAL, Plan, Pulse},
     settings,
 };
-
-/// `sysexits`: the configuration is wrong. A supervisor does not try again.
-const CONFIG: u8 = 78;
-/// `sysexits`: something failed that may go better next time.
-const FAILED: u8 = 70;
-/// `sysexits`: the journal cannot be used.
-const JOURNAL: u8 = 74;
-
-/// How often the supervisor hears that the runtime still turns.
-const BEAT: Duration = Duration::from_secs(1);
-
-/// An extension that has a thread of the runtime for this long, within one poll, holds up the beat. It is ended once the
-/// beat was missing for as long as the supervisor bears it.
-const STUCK: Duration = Duration::from_secs(1);
 
 /// How often the supervisor's copy of the status is brought up to date; it is shown only while no kernel serves.
 const STATUS: Duration = Duration::from_secs(5);
@@ -170,17 +143,6 @@ pub fn main(arguments: Arguments) -> u8 {
     status
 }
 
-struct Failure {
-    status: u8,
-    message: String,
-}
-
-impl Failure {
-    fn new(status: u8, message: impl std::fmt::Display) -> Self {
-        Self { status, message: message.to_string() }
-    }
-}
-
 /// To the operator, who may be looking before there is a log.
 fn say(message: &str) {
     use std::io::Write;
@@ -199,56 +161,38 @@ fn logging(filter: &str, human: bool) {
     }
 }
 
-/// What a kernel is made from.
-struct Plan {
-    home: PathBuf,
-    config: Config,
-    config_text: String,
-    sources: Sources,
-    start: Start,
-    verdicts: Verdicts,
-}
-
 async fn run(plan: Plan, link: Arc<KernelLink>, control: OwnedFd) -> Result<(), Failure> {
     let mut down = listen(Arc::clone(&link));
     let home = Home::new(&plan.home).map_err(|error| Failure::new(FAILED, error))?;
     let token = ControlToken::read(&home).map_err(|error| Failure::new(FAILED, error))?;
-    let kernel = assemble(plan, Arc::clone(&link))?;
-    let mut beat = tokio::time::interval(BEAT);
-    beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut pulse = Pulse::new(Arc::clone(&link), TaskTracker::new());
+    let begun = opening::begin(plan, &mut pulse, &mut down).await?;
+    let Begun::Made(kernel, heard_early) = begun else { return Ok(()) };
+    heard_early.into_iter().for_each(|frame| heard(&kernel, frame));
     let looking = Arc::clone(&kernel);
     let watched = tokio::task::spawn_blocking(move || change::watch(&looking));
-    let watched = watched.await.map_err(|error| Failure::new(FAILED, error))?;
-    let mut booting = std::pin::pin!(boot::extensions(&kernel));
-    loop {
-        tokio::select! {
-            booted = &mut booting => break booted.map_err(|fault| {
-                let status = match fault.code {
-                    FaultCode::NotConfigured => CONFIG,
-                    FaultCode::Unavailable => JOURNAL,
-                    _ => FAILED,
-                };
-                Failure::new(status, fault)
-            })?,
-            _ = beat.tick() => send_beat(&kernel).await,
-            Some(frame) = down.recv() => heard(&kernel, frame),
-        }
-    }
+    let booting = async {
+        let watched = watched.await.map_err(|error| Failure::new(FAILED, error))?;
+        let booted = boot::extensions(&kernel).await;
+        booted.map(|()| watched).map_err(|fault| Failure::new(status_of(&fault), fault))
+    };
+    let watched = meanwhile(booting, &kernel, &mut pulse, &mut down).await?;
     let listener = UnixListener::from(control);
     let mut serving = kernel.tasks.spawn(control::server::serve(Arc::clone(&kernel), listener, token));
-    boot::take_up(&kernel).await.map_err(|fault| Failure::new(JOURNAL, fault))?;
+    let taken_up = meanwhile(boot::take_up(&kernel), &kernel, &mut pulse, &mut down).await;
+    taken_up.map_err(|fault| Failure::new(JOURNAL, fault))?;
     kernel.tell_supervisor(&kernel.ready_frame(None));
     tracing::info!(generation = kernel.start.generation, "ready");
-    kernel.tasks.spawn(tell_status(Arc::clone(&kernel)));
-    kernel.tasks.spawn(idle::watch(Arc::clone(&kernel)));
-    kernel.tasks.spawn(recovery::watch_health(Arc::clone(&kernel)));
+    kernel.keep_up("status", tell_status);
+    kernel.keep_up("idle", idle::watch);
+    kernel.keep_up("health", recovery::watch_health);
     let keeping = Arc::clone(&kernel);
     kernel.tasks.spawn(async move {
         let _change = keeping.changing.lock().await;
         generations::keep(&keeping).await;
     });
-    if let Some(watched) = watched {
-        kernel.tasks.spawn(change::follow(Arc::clone(&kernel), watched));
+    if let Some(watched) = watched.map(Arc::new) {
+        kernel.keep_up("folders", move |kernel| change::follow(kernel, Arc::clone(&watched)));
     }
     // Nothing in this loop waits for anything but the loop: what is slow has a task of its own.
     loop {
@@ -262,7 +206,7 @@ async fn run(plan: Plan, link: Arc<KernelLink>, control: OwnedFd) -> Result<(), 
                 Some(frame) => heard(&kernel, frame),
                 None => return Err(Failure::new(FAILED, "the supervisor is gone")),
             },
-            _ = beat.tick() => send_beat(&kernel).await,
+            () = pulse.beat() => {}
             end = &mut serving => {
                 return Err(Failure::new(FAILED, format!("the control socket cannot be served: {end:?}")));
             }
@@ -279,7 +223,7 @@ async fn run(plan: Plan, link: Arc<KernelLink>, control: OwnedFd) -> Result<(), 
             closed = &mut draining => break closed,
             // A stop that comes while a restart drains goes before it.
             Some(Down::Stop) = down.recv() => kernel.ending.request(Why::Stop, None),
-            _ = beat.tick() => send_beat(&kernel).await,
+            () = pulse.beat() => {}
         }
     };
     closed.map_err(|error| Failure::new(JOURNAL, error))?;
@@ -288,6 +232,31 @@ async fn run(plan: Plan, link: Arc<KernelLink>, control: OwnedFd) -> Result<(), 
         Why::Restart { reason } => Up::Restart { reason },
     };
     link.send(&last).map_err(|error| Failure::new(FAILED, error))
+}
+
+fn status_of(fault: &Fault) -> u8 {
+    match fault.code {
+        FaultCode::NotConfigured => CONFIG,
+        FaultCode::Unavailable => JOURNAL,
+        _ => FAILED,
+    }
+}
+
+/// Beats and hears the supervisor while something goes on that comes before the kernel serves.
+async fn meanwhile<T>(
+    work: impl Future<Output = T>,
+    kernel: &Arc<Kernel>,
+    pulse: &mut Pulse,
+    down: &mut mpsc::UnboundedReceiver<Down>,
+) -> T {
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            () = pulse.beat() => {}
+            Some(frame) = down.recv() => heard(kernel, frame),
+        }
+    }
 }
 
 /// Does what the supervisor says. While the kernel starts, too: a stop then finds nothing that would need a drain, and a
@@ -304,125 +273,6 @@ fn heard(kernel: &Arc<Kernel>, frame: Down) {
         }
         Down::Start { .. } => {}
     }
-}
-
-/// Through a worker and back, so that a runtime that no longer turns is seen. One thread that an extension does not give
-/// back is enough: its work and whatever else is queued there is stuck.
-async fn send_beat(kernel: &Kernel) {
-    let stuck = drupe_blame::overdue(STUCK);
-    if let Some(running) = stuck.first() {
-        tracing::error!(extension = %running.extension, operation = running.operation.name(), "does not give its thread back");
-        return;
-    }
-    if kernel.tasks.spawn(std::future::ready(())).await.is_ok() {
-        kernel.tell_supervisor(&Up::Beat);
-    }
-}
-
-/// Makes the kernel with nothing loaded.
-fn assemble(plan: Plan, link: Arc<KernelLink>) -> Result<Arc<Kernel>, Failure> {
-    let Plan { home, config, config_text, sources, mut start, verdicts } = plan;
-    start.notices.extend(close_to_others(&home));
-    let folders = Folders::new(&home);
-    for folder in [folders.extensions(), folders.workspace().clone(), home.join("data")] {
-        std::fs::create_dir_all(&folder).map_err(|error| {
-            Failure::new(FAILED, format!("`{}` cannot be made: {error}", folder.display()))
-        })?;
-    }
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let bus = Arc::new(Bus::default());
-    let storage = settings::storage(&config, &folders);
-    let ends = Arc::<Ends>::default();
-    let store = Store::open(&storage, Arc::clone(&clock), ends.on_the_way_to(bus.publisher()))
-        .map_err(|error| Failure::new(JOURNAL, error))?;
-    let models = Models::new(settings::models(&config)).map_err(|error| Failure::new(CONFIG, error))?;
-    let tokens = Arc::new(Tokens::default());
-    let live = Arc::new(Live::default());
-    let prompt = boot::orchestrator_prompt(&config).map_err(|error| Failure::new(CONFIG, error))?;
-    let context = wiring::Context {
-        config: &config,
-        models: &models,
-        tokens: &tokens,
-        live: &live,
-        orchestrator: &prompt,
-        workspace: folders.workspace(),
-        day: wiring::Day::of(clock.now_ms()),
-        away: &[],
-    };
-    let snapshot = boot::bare(&context).map_err(|reason| Failure::new(CONFIG, reason))?;
-    let contents = Contents::open(folders.contents());
-    let generations = Generations::new(folders.generations());
-    let held = Held::open(folders.held());
-    let (quotas, gates) = settings::limits(&config);
-    let sessions = Sessions::new(config.limits.concurrency.turns);
-    let queue = Arc::new(store.clone());
-    let layout = Layout::new(&start.exe, folders.root(), &config.extensions.paths);
-    Ok(Arc::new_cyclic(|kernel| Kernel {
-        topics: drupe_bus::Deliveries::new(
-            queue,
-            Arc::clone(&bus),
-            Arc::new(ToAgents(kernel.clone())),
-            Arc::clone(&clock),
-        ),
-        quotas: Arc::new(quotas),
-        gates: Arc::new(gates),
-        ratios: Arc::default(),
-        home: folders,
-        config: Arc::new(config),
-        settings: sources,
-        config_text,
-        start,
-        store,
-        models,
-        bus,
-        clock,
-        tokens,
-        handles: Handles::default(),
-        layout,
-        extensions: Extensions::default(),
-        notices: Pace::new("notices", 10),
-        announcements: Pace::new("announcements of tools", 30),
-        sessions,
-        ending: Ending::default(),
-        ends,
-        tasks: TaskTracker::new(),
-        deliveries: Deliveries::default(),
-        cancel: CancellationToken::new(),
-        closing: CancellationToken::new(),
-        live,
-        contents,
-        generations,
-        held,
-        changing: tokio::sync::Mutex::default(),
-        verdicts: RwLock::new(verdicts),
-        link,
-        wiring: tokio::sync::Mutex::default(),
-        snapshot: RwLock::new(Arc::new(snapshot)),
-    }))
-}
-
-/// Takes from others what they may do in a home that somebody made open, and says so: what lies there is private, and
-/// what others write there would count as the operator's.
-fn close_to_others(home: &Path) -> Option<String> {
-    let mode = std::fs::metadata(home).ok()?.permissions().mode() & 0o777;
-    if mode & 0o077 == 0 {
-        return None;
-    }
-    let home_shown = home.display();
-    Some(match std::fs::set_permissions(home, std::fs::Permissions::from_mode(0o700)) {
-        Ok(()) if mode & 0o022 == 0 => {
-            format!(
-                "`{home_shown}` could be read by others (mode {mode:o}); it is open to its owner alone now"
-            )
-        }
-        Ok(()) => format!(
-            "`{home_shown}` could be changed by others (mode {mode:o}); it is open to its owner alone now: look whether \
-             everything in it is yours"
-        ),
-        Err(error) => {
-            format!("`{home_shown}` is open to others (mode {mode:o}) and stays so: {error}; `chmod 700` it")
-        }
-    })
 }
 
 /// Hears the supervisor on a thread of its own, so that its end is noticed even when the runtime hangs.

@@ -34,6 +34,7 @@ mod native_builder;
 mod newcomers;
 mod queue;
 mod reload;
+mod starts;
 mod terminal;
 mod topics;
 mod torture;

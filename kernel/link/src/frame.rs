@@ -51,6 +51,14 @@ pub enum Up {
     },
     /// The runtime and the main loop still turn. Never sent from a thread of its own.
     Beat,
+    /// What the kernel does before it is ready, where nobody knows how long that takes, such as the check of a large
+    /// journal. Sent with each beat until it is done.
+    Progress {
+        /// For people, to be read after the kernel's name: `checks the journal`.
+        doing: String,
+        /// How far it came: a number that grows as long as something is done, and stands where nothing is.
+        steps: u64,
+    },
     /// What `status` answers while no kernel serves. Sent when it changes.
     Status {
         /// Number of sessions.
@@ -207,6 +215,7 @@ impl Frame for Up {
             }
             Self::Crashed(crashed) => halve(&mut crashed.how) || halve(&mut crashed.operation),
             Self::Restart { reason } | Self::Released { reason, .. } => halve(reason),
+            Self::Progress { doing, .. } => halve(doing),
             _ => false,
         }
     }

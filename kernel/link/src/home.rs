@@ -7,7 +7,7 @@ use std::{
     os::{
         fd::AsRawFd,
         unix::{
-            fs::{DirBuilderExt, MetadataExt},
+            fs::{DirBuilderExt, MetadataExt, PermissionsExt},
             net::{UnixListener, UnixStream},
         },
     },
@@ -55,6 +55,33 @@ impl Home {
             match fs::DirBuilder::new().mode(0o700).create(folder) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
                 made => made,
+            }
+        })
+    }
+
+    /// Takes from others what they may do in a home that somebody made open, and says so: what lies there is private, and
+    /// what others write there would count as the operator's.
+    pub fn close_to_others(&self) -> Option<String> {
+        let home = self.path();
+        let mode = fs::metadata(home).ok()?.mode() & 0o777;
+        if mode & 0o077 == 0 {
+            return None;
+        }
+        let home_shown = home.display();
+        Some(match fs::set_permissions(home, fs::Permissions::from_mode(0o700)) {
+            Ok(()) if mode & 0o022 == 0 => {
+                format!(
+                    "`{home_shown}` could be read by others (mode {mode:o}); it is open to its owner alone now"
+                )
+            }
+            Ok(()) => format!(
+                "`{home_shown}` could be changed by others (mode {mode:o}); it is open to its owner alone now: look whether \
+                 everything in it is yours"
+            ),
+            Err(error) => {
+                format!(
+                    "`{home_shown}` is open to others (mode {mode:o}) and stays so: {error}; `chmod 700` it"
+                )
             }
         })
     }

@@ -22,7 +22,7 @@ use crate::{
     channels, disk,
     draft::Draft,
     ending::Why,
-    extension::{Record, change, handles::Holder},
+    extension::{Record, change, handles::Holder, lifecycle},
     kernel::{Kernel, store_fault},
     sessions::Stopped,
     turn,
@@ -242,6 +242,7 @@ async fn decide(kernel: &Arc<Kernel>, name: &str, id: String) -> Result<Extensio
             change::rescan(kernel).await?;
         }
     }
+    lifecycle::until_begun(kernel, &id).await;
     kernel.extensions.status(&id)
 }
 

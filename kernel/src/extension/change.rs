@@ -68,7 +68,7 @@ pub fn watch(kernel: &Kernel) -> Option<Watched> {
 }
 
 /// Takes in what the watch tells of, until the kernel ends.
-pub async fn follow(kernel: Arc<Kernel>, watched: Watched) {
+pub async fn follow(kernel: Arc<Kernel>, watched: Arc<Watched>) {
     loop {
         tokio::select! {
             () = watched.told.any.notified() => {}

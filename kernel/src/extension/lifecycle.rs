@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use drupe_agent::{Chain, TopicMessage};
 use drupe_config::{Isolation, Manifest};
 use drupe_extension_api::{
-    ExtensionId, Fault, FaultCode, ToolSpec,
+    Fault, FaultCode, ToolSpec,
     control::ExtensionState,
     wire::{Capability, Description, op},
 };
@@ -127,8 +127,8 @@ fn leave(kernel: &Arc<Kernel>, key: Key, task: JoinHandle<bool>) {
     });
 }
 
-/// Waits for an extension that takes long to begin, until it works or is out. Whoever adds one learns how that went.
-pub async fn until_begun(kernel: &Kernel, id: &ExtensionId) {
+/// Waits for an extension that takes long to begin, until it works or is out. Whoever adds one, or turns it on, learns how that went.
+pub async fn until_begun(kernel: &Kernel, id: &str) {
     let begins = |key: &Key| {
         let state = |r: &mut Record| {
             r.late || matches!(r.state, State::Discovered | State::Loaded | State::Initialized)
@@ -136,7 +136,7 @@ pub async fn until_begun(kernel: &Kernel, id: &ExtensionId) {
         kernel.extensions.with(key, state).unwrap_or_default()
     };
     let begun = async {
-        while kernel.extensions.named(id.as_str()).iter().any(begins) {
+        while kernel.extensions.named(id).iter().any(begins) {
             tokio::time::sleep(LOOK).await;
         }
     };

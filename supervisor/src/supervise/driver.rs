@@ -77,6 +77,8 @@ pub struct Driver {
 #[derive(Debug, Default)]
 struct Known {
     ready: bool,
+    /// What it does before it is ready, where that may take long.
+    doing: Option<String>,
     model: Option<String>,
     notices: Vec<String>,
     sessions: u64,
@@ -207,6 +209,7 @@ impl Driver {
         self.settle(output);
         if let Some(kernel) = &mut self.kernel {
             kernel.listen(output);
+            kernel.watch(state.silence(now), now);
         }
         if let Some(exit) = exit {
             self.events.push_back(Event::Exited { exit, named: self.blaming.names(exit) });
@@ -264,6 +267,10 @@ impl Driver {
         let event = match frame {
             Up::Hello { .. } => Event::Hello,
             Up::Beat => Event::Beat,
+            Up::Progress { doing, steps } => {
+                self.starting(doing, output);
+                Event::Progress(steps)
+            }
             Up::Ready { drain_timeout_ms, config, model, notices, extensions } => {
                 self.known.model = model;
                 self.known.notices = notices;
@@ -364,6 +371,17 @@ impl Driver {
         }
     }
 
+    /// Says what a kernel does that is not ready yet.
+    fn starting(&mut self, doing: String, output: &mut Output) {
+        let Some(kernel) = self.kernel.as_ref().filter(|_| !self.known.ready) else { return };
+        let text = format!("kernel {} {doing}", kernel.generation);
+        self.options.notify.iter().for_each(|notify| notify.starting(&text));
+        if self.known.doing.as_ref() != Some(&doing) {
+            output.say(Level::Info, &text);
+            self.known.doing = Some(doing);
+        }
+    }
+
     fn ready(&mut self, output: &mut Output) {
         self.control.serve(self.reach.is_withheld());
         self.probe.reset(Instant::now());
@@ -388,13 +406,12 @@ impl Driver {
         output.say(level, &text);
         self.options.notify.iter().for_each(|notify| notify.status(&text));
         let hung = ending.killed.is_some_and(Killed::hung);
-        let blame = match kernel.as_ref().is_some_and(|kernel| kernel.stood_still) && hung {
-            true => {
-                let why = "threads of it were stopped, or waited for a disk: nobody is blamed";
-                self.remark(&format!("kernel {generation} stood still: {why}"), output);
+        let blame = match kernel.as_ref().and_then(|kernel| kernel.stood_still).filter(|_| hung) {
+            Some(why) => {
+                self.remark(&format!("kernel {generation} stood still: {why}: nobody is blamed"), output);
                 Blame::Nobody
             }
-            false => self.blaming.judge(&ending),
+            None => self.blaming.judge(&ending),
         };
         let blamed = |culprit: &Culprit| Blamed {
             extension: culprit.extension.clone(),

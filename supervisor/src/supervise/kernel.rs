@@ -2,8 +2,6 @@
 
 use std::{
     collections::VecDeque,
-    ffi::OsString,
-    fs,
     io::{self, Read},
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd},
@@ -11,7 +9,6 @@ use std::{
     },
     path::Path,
     process::{Child, ChildStderr, Command, Stdio},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -21,15 +18,12 @@ use rustix::{
     process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid},
 };
 
-use super::{Options, arguments::KernelArguments, output::Output, state::Exit};
+use super::{Options, arguments::KernelArguments, output::Output, stall::Stall, state::Exit};
 
 /// Lines kept for the record of an exit: a panic with its backtrace fits.
 const LAST_LINES: usize = 40;
 /// Bytes kept of each.
 const LINE: usize = 300;
-/// How often a kernel that hangs is looked at, and when again: what the disk holds up for longer is no passing wait.
-const LOOKS: u32 = 4;
-const LOOK: Duration = Duration::from_millis(10);
 /// Reads of the kernel's output a round, of 4 KiB each: a flood of it must not keep the supervisor from its work.
 const READS: usize = 16;
 
@@ -39,8 +33,10 @@ pub struct Kernel {
     child: Child,
     stderr: Option<ChildStderr>,
     tail: Tail,
-    /// It was killed while it stood still by no decision of its own code.
-    pub stood_still: bool,
+    /// How much it runs while it is silent.
+    stall: Stall,
+    /// Why it stood still, by no decision of its own code, when it was killed.
+    pub stood_still: Option<&'static str>,
     /// The link to it.
     pub link: SupervisorLink,
     /// Number of its start.
@@ -91,8 +87,8 @@ impl Kernel {
         if let Some(stderr) = &stderr {
             ioctl_fionbio(stderr, true)?;
         }
-        let (tail, stood_still, started) = (Tail::default(), false, Instant::now());
-        Ok(Self { child, stderr, tail, stood_still, link, generation, started })
+        let (tail, stall, started) = (Tail::default(), Stall::default(), Instant::now());
+        Ok(Self { child, stderr, tail, stall, stood_still: None, link, generation, started })
     }
 
     /// Its process id.
@@ -100,9 +96,15 @@ impl Kernel {
         self.child.id()
     }
 
+    /// Looks at one that has given no sign of life for so long.
+    pub fn watch(&mut self, silence: Duration, now: Instant) {
+        let pid = self.pid();
+        self.stall.look(pid, silence, now);
+    }
+
     /// Ends it now.
     pub fn kill(&mut self) {
-        self.stood_still = stands_still(self.pid());
+        self.stood_still = self.stall.why(self.pid(), Instant::now());
         // An error means that it has ended by itself.
         let _ = self.child.kill();
     }
@@ -156,32 +158,6 @@ impl Kernel {
 /// The program, or the one that runs where that file is gone for the time of an upgrade.
 fn program(exe: &Path) -> &Path {
     if exe.exists() { exe } else { Path::new("/proc/self/exe") }
-}
-
-/// Whether a thread of a process is stopped, or waits for a disk, whenever it is looked at.
-fn stands_still(pid: u32) -> bool {
-    let mut still = held(pid);
-    for _ in 1..LOOKS {
-        if still.is_empty() {
-            return false;
-        }
-        thread::sleep(LOOK);
-        let now = held(pid);
-        still.retain(|thread| now.contains(thread));
-    }
-    !still.is_empty()
-}
-
-/// Its threads that the system does not let run.
-fn held(pid: u32) -> Vec<OsString> {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let is_held = |thread: &fs::DirEntry| {
-        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-        // The name before it may hold anything.
-        let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-        matches!(state, Some('D' | 'T' | 't'))
-    };
-    threads.filter(is_held).map(|thread| thread.file_name()).collect()
 }
 
 /// The last lines of a stream.

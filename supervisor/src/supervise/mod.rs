@@ -17,6 +17,7 @@ mod output;
 mod probe;
 pub mod record;
 mod signals;
+mod stall;
 mod state;
 
 use std::{ffi::OsString, path::PathBuf};

@@ -13,6 +13,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// How long systemd goes on bearing a start that it hears of: a kernel that ends meanwhile, the wait after that and the
+/// beginning of the next one lie between two words.
+const LONGER: Duration = Duration::from_secs(120);
+
 /// Where systemd listens, and how often it wants to hear that the supervisor lives.
 #[derive(Debug)]
 pub struct Notify {
@@ -40,6 +44,12 @@ impl Notify {
     /// The kernel serves.
     pub fn ready(&self, status: &str) {
         self.send(&format!("READY=1\nSTATUS={status}"));
+    }
+
+    /// The kernel starts, which takes long. systemd bears that as long as it hears of it
+    /// (`EXTEND_TIMEOUT_USEC`, systemd/systemd#7214, read on 2026-11-23).
+    pub fn starting(&self, status: &str) {
+        self.send(&format!("EXTEND_TIMEOUT_USEC={}\nSTATUS={status}", LONGER.as_micros()));
     }
 
     /// The configuration is being read again.
@@ -98,6 +108,8 @@ mod tests {
         };
         notify.ready("kernel 1");
         assert_eq!(received().unwrap(), "READY=1\nSTATUS=kernel 1");
+        notify.starting("kernel 1 checks the journal");
+        assert_eq!(received().unwrap(), "EXTEND_TIMEOUT_USEC=120000000\nSTATUS=kernel 1 checks the journal");
         let now = Instant::now();
         notify.beat(now);
         assert_eq!(received().unwrap(), "WATCHDOG=1");

@@ -20,7 +20,8 @@ pub use event::{Action, Ending, Event, Exit, Killed, Launch};
 const SILENCE: Duration = Duration::from_secs(10);
 /// The same before its first beat: reading a large journal after a crash comes earlier.
 const START_SILENCE: Duration = Duration::from_secs(60);
-/// Whatever it says, a kernel that is not ready by now never will be.
+/// A kernel that is not ready this long after its start, or after it last came further with work whose length nobody knows,
+/// never will be.
 const LONGEST_START: Duration = Duration::from_secs(300);
 /// What a kernel gets beyond its drain timeout to stop its extensions and end.
 const GRACE: Duration = Duration::from_secs(18);
@@ -79,7 +80,10 @@ pub enum Phase {
 /// A kernel process.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kernel {
-    started: Instant,
+    /// When it was started, or last came further with what it must do before it is ready.
+    progressed: Instant,
+    /// How far it said that it came.
+    steps: u64,
     /// The last sign of life.
     sign: Instant,
     /// Whether it has begun to beat.
@@ -150,12 +154,18 @@ impl State {
         }
     }
 
+    /// For how long the kernel has given no sign of life; nothing where there is none.
+    pub fn silence(&self, now: Instant) -> Duration {
+        let kernel = self.phase.present();
+        kernel.map_or(Duration::ZERO, |kernel| now.saturating_duration_since(kernel.sign))
+    }
+
     /// When the next [`Event::Tick`] changes something, if nothing else happens.
     pub fn deadline(&self) -> Option<Instant> {
         match &self.phase {
             Phase::Waiting { until } => Some(*until),
             Phase::Starting(kernel) if kernel.killed.is_none() => {
-                Some((kernel.sign + kernel.patience()).min(kernel.started + LONGEST_START))
+                Some((kernel.sign + kernel.patience()).min(kernel.progressed + LONGEST_START))
             }
             Phase::Running { kernel, reloading, .. } if kernel.killed.is_none() => {
                 let silent = kernel.sign + SILENCE;
@@ -200,6 +210,16 @@ impl State {
 }
 
 impl Phase {
+    fn present(&self) -> Option<&Kernel> {
+        match self {
+            Self::Starting(kernel)
+            | Self::Running { kernel, .. }
+            | Self::Draining { kernel, .. }
+            | Self::Stopping { kernel, .. } => Some(kernel),
+            Self::Waiting { .. } | Self::Done { .. } => None,
+        }
+    }
+
     fn kernel(&mut self) -> Option<&mut Kernel> {
         match self {
             Self::Starting(kernel)
@@ -210,14 +230,23 @@ impl Phase {
         }
     }
 
-    fn into_kernel(mut self) -> Option<Kernel> {
-        self.kernel().cloned()
+    fn into_kernel(self) -> Option<Kernel> {
+        self.present().cloned()
     }
 }
 
 impl Kernel {
     fn new(now: Instant) -> Self {
-        Self { started: now, sign: now, beats: false, ready: None, farewell: None, killed: None, shut: false }
+        Self {
+            progressed: now,
+            steps: 0,
+            sign: now,
+            beats: false,
+            ready: None,
+            farewell: None,
+            killed: None,
+            shut: false,
+        }
     }
 
     /// How long it may be silent before it is ready.
@@ -287,6 +316,15 @@ fn live(
             history.good_extensions |= good_extensions;
             history.unready = 0;
             ready(phase, now, actions)
+        }
+        Event::Progress(steps) => {
+            if let Phase::Starting(kernel) = &mut phase
+                && steps > kernel.steps
+            {
+                kernel.steps = steps;
+                kernel.progressed = now;
+            }
+            phase
         }
         Event::Draining => drain(phase, now + history.drain_timeout + GRACE),
         Event::Stopping => farewell(phase, Farewell::Stopping, now),
@@ -390,7 +428,7 @@ fn stop(history: &History, phase: Phase, status: u8, now: Instant, actions: &mut
 fn postpone(phase: &mut Phase, by: Duration) {
     if let Some(kernel) = phase.kernel() {
         kernel.sign += by;
-        kernel.started += by;
+        kernel.progressed += by;
     }
     match phase {
         Phase::Draining { until, .. } | Phase::Stopping { until, .. } => *until += by,
@@ -402,7 +440,7 @@ fn postpone(phase: &mut Phase, by: Duration) {
 fn tick(mut phase: Phase, now: Instant, actions: &mut Vec<Action>) -> Phase {
     match &mut phase {
         Phase::Starting(kernel) => {
-            if now >= kernel.started + LONGEST_START {
+            if now >= kernel.progressed + LONGEST_START {
                 kernel.kill(Killed::Unready, actions);
             } else if now >= kernel.sign + kernel.patience() {
                 kernel.kill(if kernel.beats { Killed::Silent } else { Killed::Lifeless }, actions);

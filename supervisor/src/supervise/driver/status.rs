@@ -23,7 +23,12 @@ pub struct View<'a> {
 impl View<'_> {
     /// The answer. Sessions and extensions are those that the last kernel named.
     pub fn status(&self, state: &State) -> Status {
-        let mut notices: Vec<String> = self.notices.iter().cloned().collect();
+        let starting = self.kernel.filter(|_| matches!(state.phase, Phase::Starting(_)));
+        let doing = starting.and_then(|kernel| {
+            let doing = self.known.doing.as_ref()?;
+            Some(format!("kernel {} {doing}; it is ready after that", kernel.generation))
+        });
+        let mut notices: Vec<String> = doing.into_iter().chain(self.notices.iter().cloned()).collect();
         notices.extend(self.blaming.notices());
         notices.extend(self.known.notices.iter().cloned());
         if self.known.unlisted > 0 {

@@ -18,6 +18,8 @@ pub enum Event {
     Hello,
     /// The kernel's runtime and its main loop turn.
     Beat,
+    /// The kernel says how far it came with work that may take long, before it is ready.
+    Progress(u64),
     /// The kernel lets its turns end.
     Draining,
     /// The kernel says that it ends because it should.
@@ -89,7 +91,7 @@ impl Killed {
         match self {
             Self::Silent => "no beat for 10 s",
             Self::Lifeless => "it gave no sign of life for 60 s while it started",
-            Self::Unready => "it was not ready within 5 minutes",
+            Self::Unready => "it was not ready, and came no further for 5 minutes",
             Self::Unserving => "it did not answer on the control socket",
             Self::Undrained => "it did not end in time",
             Self::Impatient => "the operator did not want to wait",

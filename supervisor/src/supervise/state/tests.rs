@@ -8,6 +8,7 @@ use super::{event::*, *};
 
 mod ends;
 mod extensions;
+mod starts;
 
 const PLAIN: Launch = Launch { safe_mode: false, good_config: false, good_extensions: false };
 const SAFE: Launch = Launch { safe_mode: true, ..PLAIN };
@@ -252,33 +253,6 @@ fn a_silent_kernel_is_killed_and_recorded_as_such() {
 }
 
 #[test]
-fn a_kernel_has_longer_to_start_but_not_for_ever() {
-    let mut world = World::new();
-    world.after(Duration::from_secs(59));
-    assert!(world.actions.is_empty());
-    world.after(Duration::from_secs(1));
-    assert_eq!(world.actions, [Action::Kill]);
-
-    let mut world = World::new();
-    world.on(Event::Hello).after(Duration::from_secs(59));
-    assert!(world.actions.is_empty(), "to have begun is not to beat");
-
-    let mut world = World::new();
-    world.on(Event::Beat).after(Duration::from_millis(9_999));
-    assert!(world.actions.is_empty());
-    world.after(Duration::from_millis(1));
-    assert_eq!(world.actions, [Action::Kill], "what has begun to beat goes on");
-
-    let mut world = World::new();
-    for _ in 0..299 {
-        world.on(Event::Beat).after(Duration::from_secs(1));
-        assert!(world.actions.is_empty());
-    }
-    world.on(Event::Beat).after(Duration::from_secs(1));
-    assert_eq!(world.actions, [Action::Kill]);
-}
-
-#[test]
 fn a_kernel_that_does_not_serve_is_killed_after_three_probes() {
     let mut world = World::new();
     world.ready();
@@ -386,6 +360,7 @@ fn event() -> impl Strategy<Value = Event> {
         Just(Event::Hello),
         any::<bool>().prop_map(|quarantined| Event::Convicted { quarantined }),
         Just(Event::Beat),
+        (0u64..4).prop_map(Event::Progress),
         Just(Event::Draining),
         Just(Event::Stopping),
         Just(Event::Restart("r".into())),

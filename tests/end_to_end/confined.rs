@@ -51,6 +51,10 @@ impl Drop for Victim {
 
 impl Surroundings {
     fn new(isolation: &'static str, config: &str) -> Self {
+        Self::with(isolation, config, "")
+    }
+
+    fn with(isolation: &'static str, config: &str, manifest: &str) -> Self {
         let server = ModelServer::obedient();
         let mut daemon = Daemon::home(&(server.config() + config));
         daemon.write(".env", "A_KEY=secret\n");
@@ -59,7 +63,7 @@ impl Surroundings {
         daemon.write("data/other/note", "another's");
         daemon.write("data/other/list/note", "another's");
         daemon.write("extensions/other.txt", "not an extension");
-        daemon.plugin_in(isolation, "torture", "torture", "");
+        daemon.plugin_in(isolation, "torture", "torture", manifest);
         daemon.run();
         let socket = daemon.path().join("outside.sock");
         let name = format!("drupe-test-{}", unique());
@@ -193,6 +197,9 @@ fn the_network_is_reached_by_tcp_alone_and_only_where_the_operator_says_so() {
     s.check(&("abstract", s.name.clone(), "EACCES"));
     let s = Surroundings::new("process", "sandbox: {hosts: {network: [another]}}\n");
     s.check(&("tcp", s.tcp.local_addr().expect("an address").to_string(), "EACCES"));
+    let s = Surroundings::with("process", "", "rights: [network]\n");
+    s.check(&("tcp", s.tcp.local_addr().expect("an address").to_string(), "ok"));
+    s.check(&("udp", s.udp.local_addr().expect("an address").to_string(), "EACCES"));
 }
 
 #[test]

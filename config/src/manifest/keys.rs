@@ -60,10 +60,10 @@ pub(crate) static MANIFEST: Table = Table {
         Key::new(
             "rights",
             Shape::List(&Shape::Choice {
-                known: &["submit", "control", "restart", "processes"],
+                known: &["submit", "control", "restart", "processes", "network"],
                 later: &["secure_input"],
             }),
-            "host services beyond the extension's own affairs",
+            "host services beyond the extension's own affairs, and TCP from a process of its own",
         )
         .default("[]"),
         Key::new("enabled", Shape::Bool, "whether it is loaded").default("true"),

@@ -201,7 +201,7 @@ pub enum Scope {
     Agents,
 }
 
-/// A host service that an extension may use only with this right.
+/// What an extension may do beyond its own affairs only with this right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -214,4 +214,6 @@ pub enum Right {
     Restart,
     /// Start child processes, each confined.
     Processes,
+    /// Use TCP from a process of its own.
+    Network,
 }

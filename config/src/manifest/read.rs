@@ -294,6 +294,7 @@ fn rights(fields: &Fields<'_>) -> BTreeSet<Right> {
         "control" => Some(Right::Control),
         "restart" => Some(Right::Restart),
         "processes" => Some(Right::Processes),
+        "network" => Some(Right::Network),
         _ => None,
     };
     fields.texts("rights").iter().filter_map(right).collect()

@@ -30,7 +30,10 @@ fn every_key_of_a_manifest_arrives_in_its_type() {
     assert_eq!(manifest.id.as_str(), "demo");
     assert_eq!(manifest.version.to_string(), "2.1.0-beta.1");
     assert_eq!(manifest.scope, Scope::Agents);
-    assert_eq!(manifest.rights, [Right::Submit, Right::Control, Right::Restart, Right::Processes].into());
+    assert_eq!(
+        manifest.rights,
+        [Right::Submit, Right::Control, Right::Restart, Right::Processes, Right::Network].into()
+    );
     assert_eq!(manifest.config["nested"], json!({"list": [1, 2.5, true, null, "text"]}));
     assert_eq!(manifest.secrets, ["DEMO_KEY"]);
     let followed: Vec<_> = manifest.subscribe.iter().map(|s| (s.topic.as_str(), s.task.as_str())).collect();

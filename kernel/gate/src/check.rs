@@ -79,9 +79,10 @@ pub fn immodest(manifest: &Manifest, config: &Config) -> Vec<String> {
             .into()
     });
     want(!manifest.secrets.is_empty(), &|| format!("the secrets {}", manifest.secrets.join(", ")));
-    want(!manifest.rights.is_empty(), &|| {
-        let names: Vec<String> = manifest.rights.iter().map(name).collect();
-        format!("the rights {}", names.join(", "))
+    let services: Vec<String> = manifest.rights.iter().filter(|r| **r != Right::Network).map(name).collect();
+    want(!services.is_empty(), &|| format!("the rights {}", services.join(", ")));
+    want(manifest.rights.contains(&Right::Network), &|| {
+        "the network: TCP to any address, services of this machine included".into()
     });
     for followed in &manifest.subscribe {
         want(true, &|| format!("work at each message of `{}`", followed.topic));
@@ -170,6 +171,7 @@ mod tests {
             (agent(", limits: {allow_unknown_price: true}"), "limits"),
             (agent("") + "subscribe: [{topic: kv.changed, task: look}]\n", "kv.changed"),
             (agent("") + "rights: [control]\n", "rights"),
+            (agent("") + "rights: [network]\n", "TCP to any address"),
             (agent("") + "overrides: true\n", "shipped"),
             (agent("") + "entrypoint: libx\nisolation: inproc\n", "inside the kernel's process, unconfined"),
             (agent("") + "entrypoint: libx\nisolation: process\n", "native code"),

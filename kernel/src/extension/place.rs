@@ -1,6 +1,6 @@
 //! Where the code of an extension runs, and what it may do there.
 
-use drupe_config::{Isolation, Manifest};
+use drupe_config::{Isolation, Manifest, Right};
 use drupe_folders::discovery::Origin;
 use drupe_host::{Bounds, HostProcess, Place, own_program};
 
@@ -30,7 +30,7 @@ pub fn place(kernel: &Kernel, manifest: &Manifest, isolation: Isolation) -> Resu
         read: &[&manifest.folder, &kernel.home.libraries(), program],
         write: &[&data, kernel.home.workspace()],
         memory: u64::from(sandbox.hosts.memory_mb) * 1024 * 1024,
-        network: sandbox.hosts.network.contains(&manifest.id),
+        network: manifest.rights.contains(&Right::Network) || sandbox.hosts.network.contains(&manifest.id),
         strict: !sandbox.allow_unconfined,
     })))
 }

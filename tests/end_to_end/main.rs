@@ -21,6 +21,7 @@ mod explain;
 mod extensions;
 mod extremes;
 mod forecast;
+mod full_disk;
 mod gate;
 mod generations;
 mod home;

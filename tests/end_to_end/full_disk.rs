@@ -1,0 +1,91 @@
+//! A disk that is really full: a small file system in memory, in a mount namespace of its own.
+
+use std::{
+    fs::{self, File},
+    io::Write as _,
+    path::Path,
+    process::Command,
+};
+
+use serde_json::{Value, json};
+
+use crate::harness::{Client, Daemon, text, unique};
+
+/// Runs what is marked as ignored below with its temporary files on the small file system.
+const WITHIN: &str = r#"mount -t tmpfs -o size=64m none "$0" || exit 77
+TMPDIR="$0" exec "$1" --exact full_disk::within_a_small_file_system --ignored --nocapture"#;
+
+#[test]
+fn a_message_that_a_full_disk_cannot_keep_is_refused_and_all_goes_on_once_there_is_room() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let test = std::env::current_exe().expect("a test program");
+    let output =
+        Command::new("unshare").args(["-rm", "sh", "-c", WITHIN]).arg(folder.path()).arg(test).output();
+    let output = match output {
+        Ok(output) if output.status.code() != Some(77) && !text(&output.stderr).starts_with("unshare:") => {
+            output
+        }
+        refused => {
+            println!("skipped: this system lets nobody mount a small file system: {refused:?}");
+            return;
+        }
+    };
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success() && out.contains("1 passed"), "{out}\n{err}");
+}
+
+#[test]
+#[ignore = "it fills the file system of the temporary folder; the test above gives it one of its own"]
+fn within_a_small_file_system() {
+    let daemon = Daemon::start("");
+    let before = daemon.until_ready();
+    assert_eq!(daemon.turn("s", "hello")["status"], "success");
+    let filler = std::env::temp_dir().join("filler");
+    fill(&filler);
+
+    // What is left of the pages that the journal has already is used up first.
+    let mut accepted = Vec::new();
+    let refused = loop {
+        match submit(&daemon, &unique()) {
+            Ok(turn) => accepted.push(turn),
+            Err(refused) => break refused,
+        }
+        fill(&filler);
+        assert!(accepted.len() < 1_000, "a full disk takes everything in");
+    };
+    assert!(refused.contains("unavailable") && refused.contains("disk is full"), "{refused}");
+    let home = fs::canonicalize(daemon.path()).expect("the home is there");
+    let told = daemon.until_status("the disk is told of", |status| {
+        let notices = status["notices"].to_string();
+        notices.contains("only") && notices.contains(&*home.to_string_lossy())
+    });
+    assert_eq!(told["state"], "ready", "{told}");
+    let again = unique();
+    assert!(submit(&daemon, &again).is_err());
+
+    fs::remove_file(&filler).expect("it is there");
+    let retried = crate::harness::until("it is taken in", || submit(&daemon, &again).ok());
+    accepted.push(retried.unwrap_or_else(|| panic!("{}", daemon.log())));
+    for turn in &accepted {
+        assert_eq!(daemon.wait(turn)["status"], "success", "{turn}\n{}", daemon.log());
+    }
+    let answered = daemon.client().ask("sessions.show", json!({"id": "full"})).expect("the session is there");
+    assert_eq!(answered["turns"].as_array().map(Vec::len), Some(accepted.len()), "each once: {answered}");
+    let after = daemon.until_ready();
+    assert_eq!(after["kernel_pid"], before["kernel_pid"], "no kernel ended: {after}");
+    assert!(!after["notices"].to_string().contains("only"), "{after}");
+}
+
+fn submit(daemon: &Daemon, external_id: &str) -> Result<String, String> {
+    let message = json!({"external_id": external_id, "session": "full", "text": "x".repeat(4_000)});
+    let taken_in: Value = Client::connect(daemon.path())?.ask("turn.submit", message)?;
+    Ok(taken_in["turn"].as_str().expect("a turn").to_owned())
+}
+
+/// Takes all that is left.
+fn fill(file: &Path) {
+    let mut file = File::options().create(true).append(true).open(file).expect("a name needs no room");
+    for bytes in [1 << 16, 1 << 12, 1] {
+        while file.write(&vec![0; bytes]).is_ok_and(|written| written > 0) {}
+    }
+}

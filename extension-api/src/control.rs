@@ -267,12 +267,18 @@ pub struct PathArgument {
 /// What a check of a folder found.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CheckReport {
-    /// Whether there is no error.
+    /// Whether there is no error, and it would come to work or wait for what the operator says.
     pub ok: bool,
-    /// Errors and warnings, with their places.
+    /// Errors and warnings of its manifest, with their places.
     pub diagnostics: Value,
-    /// The same for people.
+    /// All that keeps it from working, and what it waits for, for people.
     pub rendered: String,
+    /// The state in which the daemon would leave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<ExtensionState>,
+    /// Why, where it would not work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// An agent.

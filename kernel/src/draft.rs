@@ -19,6 +19,7 @@ use drupe_folders::copy::{copy, copy_beneath, place_beneath};
 use crate::{
     check::{load, runs_inside},
     extension::{change, lifecycle},
+    forecast,
     kernel::Kernel,
 };
 
@@ -84,12 +85,11 @@ impl Draft {
     pub async fn check(self, kernel: &Arc<Kernel>) -> Result<CheckReport, Fault> {
         let kernel = Arc::clone(kernel);
         let work = move || {
-            let home = kernel.home.root();
             if self.data.is_none() {
-                return Ok(report(&self.path, home, &self.path));
+                return report(&kernel, &self.path, &self.path);
             }
             let part = Part::of(&kernel.home.extensions());
-            Ok(report(&self.copy(&part.0)?, home, &self.path))
+            report(&kernel, &self.copy(&part.0)?, &self.path)
         };
         tokio::task::spawn_blocking(work).await.map_err(Fault::internal)?
     }
@@ -102,7 +102,7 @@ impl Draft {
         let id =
             tokio::task::spawn_blocking(move || self.add_copy(&adding)).await.map_err(Fault::internal)??;
         change::rescan(kernel).await?;
-        lifecycle::until_begun(kernel, id.as_str()).await;
+        lifecycle::until_settled(kernel, id.as_str()).await?;
         let status = kernel.extensions.status(id.as_str())?;
         let hopeless = matches!(
             status.state,
@@ -148,6 +148,9 @@ impl Draft {
 
     /// Writes the beginning of a native extension where nothing is yet.
     pub async fn begin(self, kernel: &Arc<Kernel>, id: ExtensionId) -> Result<(), Fault> {
+        if let Some(why) = drupe_wiring::kept_id(id.as_str()) {
+            return Err(Fault::invalid(why).help("choose another id"));
+        }
         let sdk = kernel.home.sdk();
         let work = move || {
             let sdk = drupe_extension_source::unpack(&sdk)?;
@@ -164,23 +167,12 @@ impl Draft {
     }
 }
 
-/// Every fault of what lies at `path`, told as if it lay at `named`.
-fn report(path: &Path, home: &Path, named: &Path) -> CheckReport {
-    let diagnostics = match load(path, home) {
-        Ok(loaded) => loaded.warnings,
-        Err(faults) => faults,
-    };
-    let quoted = |path: &Path| {
-        let text = serde_json::to_string(&path.to_string_lossy()).unwrap_or_default();
-        text.trim_matches('"').to_owned()
-    };
-    let told = serde_json::to_string(&diagnostics).unwrap_or_default();
-    let told = told.replace(&quoted(path), &quoted(named));
-    CheckReport {
-        ok: !diagnostics.has_errors(),
-        rendered: diagnostics
-            .render(false)
-            .replace(&path.display().to_string(), &named.display().to_string()),
-        diagnostics: serde_json::from_str(&told).unwrap_or_default(),
-    }
+/// What this daemon would make of what lies at `path`, told as if it lay at `named`.
+fn report(kernel: &Kernel, path: &Path, named: &Path) -> Result<CheckReport, Fault> {
+    let at = (kernel.home.root(), kernel.start.exe.as_path());
+    let found = Some(vec![forecast::named(path)]);
+    let seen = forecast::forecast(at, &kernel.config, found, kernel.verdicts().quarantined);
+    let one = seen.extensions.into_iter().next();
+    let one = one.ok_or_else(|| Fault::internal(format!("`{}` was not looked at", named.display())))?;
+    Ok(one.report(path, named))
 }

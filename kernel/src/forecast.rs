@@ -7,7 +7,7 @@ use drupe_folders::{
     content::Contents,
     discovery::{Found, Layout, PassedOver, discover},
 };
-pub use drupe_gate::forecast::Expected;
+pub use drupe_gate::forecast::{Expected, named};
 use drupe_gate::{
     forecast::{self, Decisions, Surroundings},
     survey::Eyes,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::harness::Daemon;
 
@@ -17,7 +17,8 @@ fn agent(id: &str, keys: &str, section: &str) -> String {
 /// A home in which most things are wrong, each in a way of its own.
 fn home() -> Daemon {
     let daemon = Daemon::home(
-        "approvals: {preauthorized: [nolib, lost, lost2, ring_a, ring_b, calls_a, calls_b, wants, takes, needs]}\n",
+        "approvals: {preauthorized: [nolib, lost, lost2, ring_a, ring_b, calls_a, calls_b, wants, takes, needs]}\n\
+         extensions: {sized: {size: large}, sized_code: {size: large}}\n",
     );
     let long = "x".repeat(20_000);
     for (id, keys, section) in [
@@ -51,6 +52,17 @@ fn home() -> Daemon {
     daemon.write("extensions/include/p.jinja2", "{% include 'gone.md' %}");
     daemon.write("extensions/undefined/p.jinja2", "{{ nothing }}");
     daemon.write("extensions/nolib/manifest.yaml", "id: nolib\nname: x\nentrypoint: libnothing\n");
+    daemon.write("extensions/unbuilt/manifest.yaml", "id: unbuilt\nname: x\nentrypoint: libunbuilt\n");
+    let size = "config: {size: 1}\nconfig_schema: {type: object, properties: {size: {type: integer}}}\n";
+    daemon.write("extensions/sized/manifest.yaml", &agent("sized", size, ""));
+    let code = format!("id: sized_code\nname: x\nentrypoint: libsized_code\n{size}");
+    daemon.write("extensions/sized_code/manifest.yaml", &code);
+    daemon.write("extensions/many/manifest.yaml", &agent("many", "", ""));
+    for folder in 0..65 {
+        for file in 0..64 {
+            daemon.write(&format!("extensions/many/{folder}/{file}"), "");
+        }
+    }
     daemon.write("extensions/wordy/manifest.yaml", &agent("wordy", "", "").replace("Does it.", &long));
     daemon.write("extensions/single.md", "---\ndescription: Does it.\nusage: x\n---\nDo it.\n");
     daemon.write("extensions/empty/README.md", "no manifest");
@@ -94,6 +106,25 @@ fn what_the_check_says_is_what_the_daemon_does() {
         assert!(state == *then || id == "turned_off", "{id}: {state}, then {then}");
     }
     assert_eq!(report["ok"], false);
+    // The check of one that is named sees no less.
+    for (key @ (id, place), state) in &real {
+        let report = checked(&daemon, &[place.as_str()]);
+        assert_eq!(states(&report["extensions"]).get(key), Some(state), "{id}: {report:#}");
+        let works = ["active", "awaiting_approval", "disabled"].contains(&state.0.as_str());
+        assert_eq!(report["ok"], works, "{id}: {report:#}");
+    }
+    // And neither does the daemon's own, which is what the builder asks.
+    let home = daemon.path().join("extensions").display().to_string();
+    let mut client = daemon.client();
+    for ((id, place), (state, reason)) in real.iter().filter(|((_, place), _)| place.starts_with(&home)) {
+        let report = client.ask("extensions.check", json!({"path": place})).expect("a report");
+        let said = report["reason"].as_str().unwrap_or_default();
+        assert_eq!(
+            (report["state"].as_str(), said),
+            (Some(state.as_str()), reason.as_str()),
+            "{id}: {report:#}"
+        );
+    }
     let passed = report["passed_over"].as_array().expect("a list");
     assert!(
         passed.iter().any(|one| one["path"].as_str().is_some_and(|p| p.ends_with("empty"))),
@@ -110,6 +141,10 @@ fn what_the_check_says_is_what_the_daemon_does() {
         ("filter", "failed", "nonsense"),
         ("include", "failed", "gone.md"),
         ("nolib", "failed", "libnothing"),
+        ("unbuilt", "failed", "libunbuilt"),
+        ("sized", "failed", "integer"),
+        ("sized_code", "failed", "integer"),
+        ("many", "failed", "4096"),
         ("lost", "failed", "nobody"),
         ("lost2", "skipped", "`lost`"),
         ("ring_a", "failed", "circle"),

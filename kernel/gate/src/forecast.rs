@@ -4,17 +4,18 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
+    ffi::OsStr,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
-use drupe_config::Manifest;
+use drupe_config::{Diagnostics, Manifest};
 use drupe_extension_api::{
     ExtensionId,
-    control::{Approval, ApprovalState, ExtensionState},
+    control::{Approval, ApprovalState, CheckReport, ExtensionState},
     wire::Description,
 };
-use drupe_folders::discovery::Found;
+use drupe_folders::discovery::{Found, Kind, Origin};
 use drupe_link::Quarantined;
 use drupe_models::Models;
 use drupe_wiring::{self as wiring, Day, Part, Prompt};
@@ -27,7 +28,7 @@ use crate::{
 };
 
 /// What an extension would come to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Expected {
     /// Its id, or its folder's name.
     pub id: String,
@@ -37,6 +38,55 @@ pub struct Expected {
     pub state: ExtensionState,
     /// Why, where it would not work.
     pub reason: Option<String>,
+    /// Faults of its manifest, or warnings, with their places.
+    pub diagnostics: Diagnostics,
+    /// Whether all that it lacks is its library.
+    pub unbuilt: bool,
+}
+
+impl Expected {
+    /// Whether it comes to work, or waits for what the operator says.
+    pub fn works(&self) -> bool {
+        use ExtensionState::{Active, AwaitingApproval, Disabled};
+        matches!(self.state, Active | AwaitingApproval | Disabled)
+    }
+
+    /// A report of one that was looked at in `path`, told as if it lay at `named`.
+    pub fn report(&self, path: &Path, named: &Path) -> CheckReport {
+        let told = |text: String, shown: fn(&Path) -> String| {
+            let text = text.replace(&shown(&self.folder), &shown(named));
+            text.replace(&shown(path), &shown(named))
+        };
+        let plain = |path: &Path| path.display().to_string();
+        let quoted = |path: &Path| {
+            let text = serde_json::to_string(&path.to_string_lossy()).unwrap_or_default();
+            text.trim_matches('"').to_owned()
+        };
+        let faulty = self.diagnostics.has_errors();
+        let mut rendered = self.diagnostics.render(false);
+        // Where there are faults, they are the reason.
+        rendered.extend(self.reason.as_deref().filter(|_| !faulty));
+        let diagnostics = serde_json::to_string(&self.diagnostics).unwrap_or_default();
+        CheckReport {
+            ok: self.works() && !faulty,
+            diagnostics: serde_json::from_str(&told(diagnostics, quoted)).unwrap_or_default(),
+            rendered: told(rendered, plain),
+            state: Some(self.state),
+            reason: self.reason.clone().map(|reason| told(reason, plain)),
+        }
+    }
+}
+
+/// A folder, or the file of an agent, as if it lay in the home.
+pub fn named(path: &Path) -> Found {
+    // `.` has no name of its own.
+    let folder = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let (kind, name) = match folder.is_file() {
+        true => (Kind::File, folder.file_stem()),
+        false => (Kind::Folder, folder.file_name()),
+    };
+    let name = name.map(OsStr::to_string_lossy).unwrap_or_default().into_owned();
+    Found { name, folder, origin: Origin::Home, kind }
 }
 
 /// What was decided of extensions in a home.
@@ -83,7 +133,7 @@ pub fn forecast(
     let mut all = Records::new(seen, &decisions.worked);
     all.bring_up(eyes, surroundings.day);
     all.wire(eyes, surroundings);
-    all.expected()
+    all.expected(eyes)
 }
 
 fn rejected(eyes: Eyes<'_>, looked: &Looked, manifest: &Manifest, decisions: &Decisions) -> Option<Out> {
@@ -95,7 +145,7 @@ fn rejected(eyes: Eyes<'_>, looked: &Looked, manifest: &Manifest, decisions: &De
         safe_mode: false,
         quarantined: held.find(|q| q.extension == looked.found.name && q.hash == looked.hash()),
     };
-    survey::refused(manifest, eyes.config, decided).or_else(|| {
+    eyes.refused(&looked.found, manifest, decided).or_else(|| {
         let ask =
             looked.ask.as_ref().filter(|ask| survey::is_asked(manifest, ask, eyes.config, third_party))?;
         let known = |hash: &str| {
@@ -155,7 +205,7 @@ impl<'a> Records<'a> {
                 self.step(&key, event);
             }
             for (key, manifest) in wave.ready {
-                match self.prepare(eyes, &key, &manifest, day) {
+                match Self::prepare(eyes, &manifest, day) {
                     Ok(part) => {
                         self.step(&key, Event::Done);
                         self.step(&key, Event::Done);
@@ -168,18 +218,11 @@ impl<'a> Records<'a> {
     }
 
     /// What of it can be wired here: an agent without code.
-    fn prepare(
-        &self,
-        eyes: Eyes<'_>,
-        key: &Key,
-        manifest: &Arc<Manifest>,
-        day: Day,
-    ) -> Result<Option<Part>, String> {
-        if let (Some(entrypoint), Some((looked, _))) = (&manifest.entrypoint, self.all.get(key)) {
-            eyes.layout.library(&looked.found, entrypoint)?;
+    fn prepare(eyes: Eyes<'_>, manifest: &Arc<Manifest>, day: Day) -> Result<Option<Part>, String> {
+        let prompt = prompt::of(eyes.config, manifest, &[], day)?;
+        if manifest.entrypoint.is_some() {
             return Ok(None);
         }
-        let prompt = prompt::of(eyes.config, manifest, &[], day)?;
         let (manifest, description) = (Arc::clone(manifest), Description::default());
         let part = Part { manifest, description, instance: None, prompt };
         wiring::unfit(&part).map_or(Ok(Some(part)), Err)
@@ -250,13 +293,16 @@ impl<'a> Records<'a> {
         }
     }
 
-    fn expected(self) -> Vec<Expected> {
-        let expected = |((id, folder), (_, state)): (Key, (Looked, State))| {
+    fn expected(self, eyes: Eyes<'_>) -> Vec<Expected> {
+        let expected = |((id, folder), (looked, state)): (Key, (Looked, State))| {
+            let lacks = looked.manifest.as_ref().and_then(|manifest| eyes.unbuilt(&looked.found, manifest));
+            let unbuilt = lacks.is_some_and(|out| state == State::Out(out));
             let (state, reason) = match &state {
                 State::Out(_) => state.shown(),
                 _ => (ExtensionState::Active, None),
             };
-            Expected { id, folder, state, reason: reason.map(str::to_owned) }
+            let (reason, diagnostics) = (reason.map(str::to_owned), looked.diagnostics);
+            Expected { id, folder, state, reason, diagnostics, unbuilt }
         };
         self.all.into_iter().map(expected).collect()
     }

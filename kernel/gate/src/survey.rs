@@ -3,8 +3,11 @@
 
 use std::{path::Path, sync::Arc};
 
-use drupe_config::{Config, Loaded, Manifest};
-use drupe_extension_api::control::{Approval, ApprovalState};
+use drupe_config::{Config, Diagnostics, Loaded, Manifest};
+use drupe_extension_api::{
+    Fault,
+    control::{Approval, ApprovalState, ExtensionState, ExtensionStatus},
+};
 use drupe_folders::{
     content::{Content, Contents},
     discovery::{Found, Layout, Origin, settle},
@@ -40,16 +43,16 @@ pub struct Looked {
     pub content: Option<Arc<Content>>,
     /// What it asks the operator for.
     pub ask: Option<Ask>,
-    /// Remarks that stop nothing.
-    pub notes: Vec<String>,
+    /// What its manifest was found to be wrong in: faults, or warnings that stop nothing.
+    pub diagnostics: Diagnostics,
     /// Why it is not to be used, if it is not.
     pub out: Option<Out>,
 }
 
 impl Looked {
-    fn out(found: Found, why: String) -> Self {
+    fn out(found: Found, why: String, diagnostics: Diagnostics) -> Self {
         let out = Some(Out::Failed(why));
-        Self { found, manifest: None, content: None, ask: None, notes: Vec::new(), out }
+        Self { found, manifest: None, content: None, ask: None, diagnostics, out }
     }
 
     /// The hash of its content; empty where it cannot be read.
@@ -71,14 +74,13 @@ impl Eyes<'_> {
             let before = hash(&found);
             let loaded = match self.manifest(&found) {
                 Ok(loaded) => loaded,
-                Err(why) => return Looked::out(found, why),
+                Err(faults) => return Looked::out(found, rendered(&faults), faults),
             };
             let content = self.content(&found, &loaded.value);
             if before != hash(&found) {
                 continue;
             }
-            let notes = loaded.warnings.iter().map(|w| w.message.clone()).collect();
-            let mut manifest = loaded.value;
+            let (diagnostics, mut manifest) = (loaded.warnings, loaded.value);
             let judged = content.and_then(|content| {
                 let ask = check::judge(&mut manifest, &content, self.config)?;
                 Ok((Arc::new(content), ask))
@@ -88,15 +90,14 @@ impl Eyes<'_> {
                 Err(why) => (None, Some(Out::Failed(why))),
             };
             let (content, ask) = judged.unzip();
-            return Looked { found, manifest: Some(Arc::new(manifest)), content, ask, notes, out };
+            return Looked { found, manifest: Some(Arc::new(manifest)), content, ask, diagnostics, out };
         }
-        Looked::out(found, "it is being written".into())
+        Looked::out(found, "it is being written".into(), Diagnostics::default())
     }
 
     /// What a folder, or a file, says that it is.
-    pub fn manifest(&self, found: &Found) -> Result<Loaded<Manifest>, String> {
-        let loaded = check::load(&found.folder, self.home);
-        loaded.map_err(|faults| faults.render(false).trim_end().to_owned())
+    pub fn manifest(&self, found: &Found) -> Result<Loaded<Manifest>, Diagnostics> {
+        check::load(&found.folder, self.home)
     }
 
     /// The files of an extension, its library among them wherever that is.
@@ -104,6 +105,26 @@ impl Eyes<'_> {
         let library = manifest.entrypoint.as_ref().and_then(|e| self.layout.library(found, e).ok());
         self.contents.of(found, library.as_deref()).map_err(|error| error.to_string())
     }
+
+    /// Why one is not to be used, whatever is agreed to: a decision, a fault, or something that it needs and that is not
+    /// there. The library comes last, so that whatever else is wrong is said of one that is not built yet.
+    pub fn refused(&self, found: &Found, manifest: &Manifest, decided: Decided<'_>) -> Option<Out> {
+        refused(manifest, self.config, decided).or_else(|| {
+            let faults = manifest.effective_config(self.config).err();
+            faults.map(|faults| Out::Failed(rendered(&faults))).or_else(|| self.unbuilt(found, manifest))
+        })
+    }
+
+    /// The library of one that has none yet is missed before the operator is asked: an agreement is to what will run.
+    pub fn unbuilt(&self, found: &Found, manifest: &Manifest) -> Option<Out> {
+        let entrypoint = manifest.entrypoint.as_ref()?;
+        self.layout.library(found, entrypoint).err().map(Out::Failed)
+    }
+}
+
+/// Faults in words.
+fn rendered(faults: &Diagnostics) -> String {
+    faults.render(false).trim_end().to_owned()
 }
 
 /// What was decided of one, and by whom.
@@ -119,8 +140,7 @@ pub struct Decided<'a> {
     pub quarantined: Option<&'a Quarantined>,
 }
 
-/// Why one is not to be used, whatever it brings.
-pub fn refused(manifest: &Manifest, config: &Config, decided: Decided<'_>) -> Option<Out> {
+fn refused(manifest: &Manifest, config: &Config, decided: Decided<'_>) -> Option<Out> {
     let Decided { third_party, enabled, safe_mode, quarantined } = decided;
     match enabled {
         Some(false) => return Some(Out::Disabled("turned off by `drupe ext disable`".into())),
@@ -140,7 +160,7 @@ pub fn refused(manifest: &Manifest, config: &Config, decided: Decided<'_>) -> Op
         return Some(Out::Quarantined(quarantine(verdict)));
     }
     let faults = manifest.resolve_secrets(&config.overlay).err()?;
-    let why = format!("not configured: {}", faults.render(false).trim_end());
+    let why = format!("not configured: {}", rendered(&faults));
     Some(if third_party { Out::Failed(why) } else { Out::Disabled(why) })
 }
 
@@ -180,6 +200,21 @@ pub fn answered(manifest: &Manifest, ask: &Ask, approval: &str, state: ApprovalS
         ApprovalState::Pending | ApprovalState::Withdrawn => Some(Out::AwaitingApproval(format!(
             "it brings {brings}; `drupe approvals allow {approval}` lets it work{runs}"
         ))),
+    }
+}
+
+/// Why an answer finds no question, and what is to be done first. `status` is that of the extension that was named.
+pub fn nothing_waits(id: &str, status: Option<ExtensionStatus>) -> Fault {
+    let message = format!("nothing of `{id}` waits for an answer");
+    let Some(ExtensionStatus { state, reason, .. }) = status else {
+        return Fault::not_found(format!("{message}, and there is no such extension"))
+            .help("`drupe approvals` lists what waits, `drupe ext list` what is there");
+    };
+    match state {
+        ExtensionState::Active => Fault::not_found(format!("{message}: it works"))
+            .help("`drupe approvals` lists what was answered, each with an id that takes another answer"),
+        _ => Fault::not_found(format!("{message}: {}", reason.unwrap_or_default()))
+            .help(format!("mend that first; `drupe ext show {id}` shows where it is")),
     }
 }
 

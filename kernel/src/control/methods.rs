@@ -13,6 +13,7 @@ use drupe_extension_api::{
     },
     wire::{Submit, Submitted},
 };
+use drupe_gate::survey::nothing_waits;
 use drupe_journal::{QueuedTurn, StoreError};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::value::{RawValue, to_raw_value};
@@ -242,19 +243,24 @@ async fn decide(kernel: &Arc<Kernel>, name: &str, id: String) -> Result<Extensio
             change::rescan(kernel).await?;
         }
     }
-    lifecycle::until_begun(kernel, &id).await;
+    lifecycle::until_settled(kernel, &id).await?;
     kernel.extensions.status(&id)
 }
 
 /// The operator agrees, or does not, to what an extension brings.
 async fn answer(kernel: &Arc<Kernel>, answer: ApprovalAnswer) -> Result<Approval, Fault> {
     let ApprovalAnswer { id, allow } = answer;
-    let answered =
-        kernel.store.answer_activation(&id, allow, "operator".into()).await.map_err(store_fault)?;
-    let approval = answered.ok_or_else(|| {
-        Fault::not_found(format!("no approval `{id}` waits")).help("`drupe approvals` lists them")
-    })?;
+    let give =
+        || async { kernel.store.answer_activation(&id, allow, "operator".into()).await.map_err(store_fault) };
+    let mut answered = give().await?;
+    if answered.is_none() {
+        // It may have come this moment, or where nothing is watched.
+        change::rescan(kernel).await?;
+        answered = give().await?;
+    }
+    let approval = answered.ok_or_else(|| nothing_waits(&id, kernel.extensions.status(&id).ok()))?;
     change::rescan(kernel).await?;
+    lifecycle::until_settled(kernel, &approval.extension).await?;
     Ok(approval)
 }
 

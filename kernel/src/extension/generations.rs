@@ -76,7 +76,8 @@ impl Seen {
         let copy = restored.map_err(|error| error.to_string()).and_then(|folder| {
             let found = Found { folder, kind, ..self.record.found.clone() };
             let eyes = kernel.eyes();
-            let mut manifest = eyes.manifest(&found)?.value;
+            let loaded = eyes.manifest(&found).map_err(|faults| faults.render(false))?;
+            let mut manifest = loaded.value;
             let content = eyes.content(&found, &manifest)?;
             let ask = check::judge(&mut manifest, &content, &kernel.config)?;
             Ok((found, manifest, content, ask))

@@ -127,8 +127,17 @@ fn leave(kernel: &Arc<Kernel>, key: Key, task: JoinHandle<bool>) {
     });
 }
 
-/// Waits for an extension that takes long to begin, until it works or is out. Whoever adds one, or turns it on, learns how that went.
-pub async fn until_begun(kernel: &Kernel, id: &str) {
+/// Waits for an extension that takes long to begin, until it works or is out, and takes in what was decided of it
+/// meanwhile. Whoever decides about one learns how that went.
+pub async fn until_settled(kernel: &Arc<Kernel>, id: &str) -> Result<(), Fault> {
+    while until_begun(kernel, id).await {
+        change::rescan(kernel).await?;
+    }
+    Ok(())
+}
+
+/// Whether there was something to wait for, and it has come to an end.
+async fn until_begun(kernel: &Kernel, id: &str) -> bool {
     let begins = |key: &Key| {
         let state = |r: &mut Record| {
             r.late || matches!(r.state, State::Discovered | State::Loaded | State::Initialized)
@@ -136,13 +145,16 @@ pub async fn until_begun(kernel: &Kernel, id: &str) {
         kernel.extensions.with(key, state).unwrap_or_default()
     };
     let begun = async {
+        let mut waited = false;
         while kernel.extensions.named(id).iter().any(begins) {
+            waited = true;
             tokio::time::sleep(LOOK).await;
         }
+        waited
     };
     // One that waits for another one may wait longer, and is told as what it is by then.
     let most = tokio::time::timeout(LOAD + INITIALIZE + START, begun);
-    let _ = kernel.closing.run_until_cancelled(most).await;
+    matches!(kernel.closing.run_until_cancelled(most).await, Some(Ok(true)))
 }
 
 async fn one(kernel: &Arc<Kernel>, key: Key, manifest: Arc<Manifest>) {

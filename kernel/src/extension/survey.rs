@@ -82,7 +82,9 @@ fn look(kernel: &Kernel) -> Survey {
 
 impl Seen {
     fn new(looked: Looked, now: Timestamp) -> Self {
-        let Looked { found, manifest, content, ask, notes, out } = looked;
+        let Looked { found, manifest, content, ask, diagnostics, out } = looked;
+        // Faults are the reason why it is out.
+        let notes = diagnostics.iter().filter(|_| manifest.is_some()).map(|w| w.message.clone()).collect();
         Self { record: Record { manifest, content, ask, notes, ..Record::new(found, now) }, out }
     }
 }
@@ -104,7 +106,7 @@ async fn rejected(
         safe_mode: kernel.start.safe_mode,
         quarantined: held,
     };
-    if let Some(out) = gate::refused(manifest, &kernel.config, decided) {
+    if let Some(out) = kernel.eyes().refused(&record.found, manifest, decided) {
         if let Out::Quarantined(_) = out {
             hold(kernel, &record.key(), record.hash());
         }

@@ -5,16 +5,16 @@
 
 use std::path::{Path, PathBuf};
 
-use drupe_config::{Config, Diagnostics, Severity, Sources, default_file, load_config};
+use drupe_config::{Diagnostics, Severity};
 use drupe_extension_api::control::ExtensionState;
-use drupe_folders::discovery::{Found, Kind, Origin, PassedOver, discover};
-use drupe_kernel::forecast::{Expected, Forecast, forecast};
+use drupe_folders::discovery::{Found, Origin, PassedOver, discover};
+use drupe_kernel::forecast::{self, Expected, Forecast, forecast};
 use drupe_link::{Home, Quarantined};
 use serde::Serialize;
 
 use crate::{
     cli::{
-        Context, Facts,
+        Context, Facts, config,
         console::{plain, table},
         failure::{Failure, status},
         status::word,
@@ -68,15 +68,15 @@ impl Check {
             }
             None => (None, Vec::new()),
         };
-        let config = config(context)?;
+        let config = config::load(context)?;
         let expected = forecast((home, &context.exe), &config, named, quarantined(home));
         let Forecast { extensions, passed: of_home, remarks } = expected;
         let passed = if self.path.is_some() { passed } else { of_home };
         let mut diagnostics = Diagnostics::default();
         for one in &extensions {
-            diagnostics.extend(check(&one.folder, home));
+            diagnostics.extend(one.diagnostics.clone());
         }
-        let ok = !diagnostics.has_errors() && extensions.iter().all(works);
+        let ok = !diagnostics.has_errors() && extensions.iter().all(Expected::works);
         for remark in remarks {
             context.console.remark(&remark);
         }
@@ -85,7 +85,7 @@ impl Check {
         }
         if self.facts.json {
             let line = |one: Expected| {
-                let Expected { id, folder, state, reason } = one;
+                let Expected { id, folder, state, reason, .. } = one;
                 Line { id, file: folder, state, reason }
             };
             let passed = passed.into_iter().map(|PassedOver { path, reason }| Passed { path, reason });
@@ -98,52 +98,17 @@ impl Check {
     }
 }
 
-/// Whether it comes to work, or waits for what the operator says.
-fn works(one: &Expected) -> bool {
-    use ExtensionState::{Active, AwaitingApproval, Disabled};
-    matches!(one.state, Active | AwaitingApproval | Disabled)
-}
-
-/// The configuration that the next kernel would have.
-fn config(context: &Context) -> Result<Config, Failure> {
-    let home = context.home().path();
-    let sources = Sources {
-        file: context.config.clone().or_else(|| default_file(home)),
-        home: home.to_owned(),
-        environment: context.environment.clone(),
-        overrides: Vec::new(),
-    };
-    let loaded = load_config(&sources).map_err(|faults| {
-        context.console.remark_drawn(faults.render(context.console.colour_err).trim_end());
-        Failure::said(status::CONFIG)
-    })?;
-    Ok(loaded.value)
-}
-
 /// What the supervisor holds against contents of extensions.
 fn quarantined(home: &Path) -> Vec<Quarantined> {
     let Ok(home) = Home::new(home) else { return Vec::new() };
     Record::open(&home).ledger().0.verdicts().quarantined
 }
 
-/// Every fault of one extension, or its warnings.
-pub fn check(path: &Path, home: &Path) -> Diagnostics {
-    drupe_kernel::check::load(path, home).map_or_else(|faults| faults, |loaded| loaded.warnings)
-}
-
 /// The extensions at a path, as if they lay in the home, and what is no extension there.
 fn found(path: &Path) -> Result<(Vec<Found>, Vec<PassedOver>), Failure> {
-    let one = |kind, name: Option<&std::ffi::OsStr>| {
-        let name = name.unwrap_or_default().to_string_lossy().into_owned();
-        Found { name, folder: path.to_owned(), origin: Origin::Home, kind }
-    };
-    if path.join("manifest.yaml").symlink_metadata().is_ok() {
-        // `.` has no name of its own.
-        let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        return Ok((vec![Found { folder: real.clone(), ..one(Kind::Folder, real.file_name()) }], Vec::new()));
-    }
-    if path.is_file() && path.extension().is_some_and(|ending| ending == "md") {
-        return Ok((vec![one(Kind::File, path.file_stem())], Vec::new()));
+    let agent = path.is_file() && path.extension().is_some_and(|ending| ending == "md");
+    if agent || path.join("manifest.yaml").symlink_metadata().is_ok() {
+        return Ok((vec![forecast::named(path)], Vec::new()));
     }
     // EX_NOINPUT
     if !path.is_dir() {
@@ -199,7 +164,9 @@ mod tests {
         let (found, passed) = found(root.path()).expect("folders");
         assert_eq!((found.len(), passed.len()), (2, 1), "{passed:?}");
         let mut all = Diagnostics::default();
-        found.iter().for_each(|one| all.extend(check(&one.folder, root.path())));
+        for one in found {
+            all.extend(drupe_kernel::check::load(&one.folder, root.path()).expect_err("faults"));
+        }
         for (folder, field) in [("one", "namee"), ("two", "nam")] {
             let hit = all.iter().any(|one| one.file.to_string_lossy().contains(folder) && one.field == field);
             assert!(hit, "{}", all.render(false));

@@ -5,12 +5,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use drupe_config::Diagnostics;
 use drupe_extension_api::ExtensionId;
 use drupe_folders::discovery::Layout;
 use drupe_kernel::kernel::Folders;
 use serde::Serialize;
 
-use super::check::check;
 use crate::cli::{
     Context, Facts,
     failure::{Failure, status},
@@ -48,6 +48,9 @@ impl New {
             Self::Agent(one) => (false, one),
             Self::Native(one) => (true, one),
         };
+        if let Some(why) = drupe_kernel::kept_id(id.as_str()) {
+            return Err(Failure::new(status::FAILED, why).help("choose another id"));
+        }
         let (shipped, _) = Layout::new(&context.exe, context.home().path(), &[]).shipped();
         let shipped = shipped.map(|folder| folder.join(id.as_str()));
         if let Some(folder) = shipped.filter(|folder| folder.is_dir()) {
@@ -55,7 +58,7 @@ impl New {
         }
         let folder = context.home().path().join("extensions").join(id.as_str());
         let files = if native { write_native(&id, &folder)? } else { write(&id, &folder)? };
-        let faults = check(&folder, context.home().path());
+        let faults = faults(&folder, context.home().path());
         if !faults.is_empty() {
             return Err(Failure::new(
                 status::SOFTWARE,
@@ -76,6 +79,11 @@ impl New {
         });
         Ok(0)
     }
+}
+
+/// Every fault of what was made, or its warnings.
+fn faults(folder: &Path, home: &Path) -> Diagnostics {
+    drupe_kernel::check::load(folder, home).map_or_else(|faults| faults, |loaded| loaded.warnings)
 }
 
 fn exists(id: &ExtensionId, folder: &Path) -> Failure {
@@ -192,7 +200,7 @@ mod tests {
             let folder = home.path().join("extensions").join(id.as_str());
             let files = write(&id, &folder).expect("it is made");
             assert!(files.iter().all(|file| file.is_file()));
-            let faults = check(&folder, home.path());
+            let faults = faults(&folder, home.path());
             assert!(faults.is_empty(), "{id}: {}", faults.render(false));
             let again = write(&id, &folder).expect_err("it exists");
             assert!(again.to_string().contains("already"), "{again}");

@@ -7,7 +7,7 @@
 mod cli;
 mod supervise;
 
-use std::{collections::BTreeMap, env, io, io::Write, path::Path, process::ExitCode};
+use std::{env, io, io::Write, path::Path, process::ExitCode};
 
 use clap::Parser;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
@@ -73,16 +73,13 @@ fn run_kernel(arguments: KernelArguments) -> u8 {
         config: arguments.config.or_else(|| drupe_config::default_file(&arguments.home)),
         home: arguments.home,
         agents: arguments.agents,
-        environment: environment(),
+        environment: environment().text,
         human_log: arguments.human_log,
     })
 }
 
-/// The process environment. What is not text has no place in a configuration.
+/// The process environment.
 #[expect(clippy::disallowed_methods, reason = "this is the entry point")]
-fn environment() -> BTreeMap<String, String> {
-    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-        Some((name.into_string().ok()?, value.into_string().ok()?))
-    };
-    env::vars_os().filter_map(text).collect()
+fn environment() -> cli::Environment {
+    cli::Environment::new(env::vars_os())
 }

@@ -68,7 +68,7 @@ pub fn load(context: &Context) -> Result<Configuration, Failure> {
     let sources = Sources {
         file: context.config.clone().or_else(|| default_file(home)),
         home: home.to_owned(),
-        environment: context.environment.clone(),
+        environment: context.environment.text.clone(),
         overrides: Vec::new(),
     };
     let loaded = load_config(&sources).map_err(|faults| {

@@ -1,7 +1,6 @@
 //! A daemon for the tests of clients: it answers each method with what a test gives, and remembers what it was asked.
 
 use std::{
-    collections::BTreeMap,
     io::{BufRead, BufReader, Write},
     os::unix::net::UnixStream,
     sync::{Arc, Mutex},
@@ -35,7 +34,7 @@ impl Fake {
         let context = Context {
             home: Home::create(folder.path().join("home")).expect("a home"),
             config: None,
-            environment: BTreeMap::new(),
+            environment: super::Environment::default(),
             here: folder.path().to_owned(),
             exe: "/nonexistent/drupe".into(),
             console: Console {

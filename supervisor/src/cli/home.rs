@@ -1,11 +1,11 @@
 //! Which home is meant.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use super::failure::{Failure, status};
+use super::{
+    Environment,
+    failure::{Failure, status},
+};
 
 /// `--home`, else `DRUPE_HOME`, else `sandbox/` of the checkout that one stands in, else the user's data folder.
 ///
@@ -15,10 +15,9 @@ pub fn find(
     given: Option<&Path>,
     here: &Path,
     exe: &Path,
-    environment: &BTreeMap<String, String>,
+    environment: &Environment,
 ) -> Result<PathBuf, Failure> {
-    let set = |name: &str| environment.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    if let Some(home) = given.map(Path::to_owned).or_else(|| set("DRUPE_HOME")) {
+    if let Some(home) = given.map(Path::to_owned).or_else(|| environment.path("DRUPE_HOME")) {
         return Ok(here.join(home));
     }
     // Both folders together are what makes it a checkout of drupe and not of something else.
@@ -29,7 +28,8 @@ pub fn find(
     if let Some(checkout) = checkout {
         return Ok(checkout.join("sandbox"));
     }
-    let data = set("XDG_DATA_HOME").or_else(|| Some(set("HOME")?.join(".local/share")));
+    let data = environment.path("XDG_DATA_HOME");
+    let data = data.or_else(|| Some(environment.path("HOME")?.join(".local/share")));
     data.map(|data| data.join("drupe")).ok_or_else(|| {
         Failure::new(status::CONFIG, "there is no home: HOME is not set")
             .help("give `--home`, or set DRUPE_HOME")
@@ -47,9 +47,11 @@ mod tests {
     }
 
     fn check_of(exe: &Path, given: Option<&str>, here: &Path, variables: &[(&str, &str)], expected: &Path) {
-        let environment = variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        let variables = variables.iter();
+        let variables = variables.map(|(name, value)| ((*name).into(), (*value).into()));
+        let environment = Environment::new(variables);
         let found = find(given.map(Path::new), here, exe, &environment).expect("a home");
-        assert_eq!(found, expected, "{given:?} {variables:?}");
+        assert_eq!(found, expected, "{given:?}");
     }
 
     #[test]
@@ -62,7 +64,7 @@ mod tests {
         check(None, here, &variables[1..], Path::new("/x/drupe"));
         check(None, here, &variables[2..], Path::new("/h/.local/share/drupe"));
         check(None, here, &[("DRUPE_HOME", ""), ("HOME", "/h")], Path::new("/h/.local/share/drupe"));
-        assert!(find(None, here, Path::new("/usr/bin/drupe"), &BTreeMap::new()).is_err());
+        assert!(find(None, here, Path::new("/usr/bin/drupe"), &Environment::default()).is_err());
     }
 
     #[test]

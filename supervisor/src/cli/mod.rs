@@ -24,6 +24,7 @@ mod why;
 mod activity;
 mod client;
 mod console;
+mod environment;
 mod failure;
 mod figures;
 mod hangup;
@@ -33,7 +34,6 @@ mod start;
 mod wait;
 
 use std::{
-    collections::BTreeMap,
     io::{self, Write},
     path::PathBuf,
     process::ExitCode,
@@ -44,6 +44,7 @@ use drupe_link::Home;
 
 use client::Daemon;
 use console::Console;
+pub use environment::Environment;
 use failure::Failure;
 
 /// An assistant that stays up.
@@ -132,14 +133,14 @@ struct Context {
     home: Home,
     /// Absolute.
     config: Option<PathBuf>,
-    environment: BTreeMap<String, String>,
+    environment: Environment,
     here: PathBuf,
     exe: PathBuf,
     console: Console,
 }
 
 impl Context {
-    fn new(global: Global, environment: BTreeMap<String, String>, console: Console) -> Result<Self, Failure> {
+    fn new(global: Global, environment: Environment, console: Console) -> Result<Self, Failure> {
         let here = std::env::current_dir().map_err(|error| {
             Failure::new(failure::status::IO, format!("the current folder is gone: {error}"))
         })?;
@@ -149,6 +150,10 @@ impl Context {
             Failure::new(failure::status::CANNOT_CREATE, format!("`{}` is no home: {error}", home.display()))
         })?;
         let config = global.config.map(|file| here.join(file));
+        let file = config.clone().unwrap_or_else(|| home.path().join("drupe.yaml"));
+        for remark in environment.unreadable(&[file, home.path().join(".env")])? {
+            console.remark(&remark);
+        }
         Ok(Self { home, config, environment, here, exe, console })
     }
 
@@ -162,8 +167,8 @@ impl Context {
 }
 
 /// Runs the command line of this process.
-pub fn main(environment: BTreeMap<String, String>) -> ExitCode {
-    let console = Console::new(&environment);
+pub fn main(environment: Environment) -> ExitCode {
+    let console = Console::new(&environment.text);
     let line = CommandLine::parse();
     if line.keep && line.verb.is_some() {
         let mut command = CommandLine::command();

@@ -21,8 +21,8 @@ pub struct Run {
 impl Run {
     /// Supervises to the end.
     pub fn execute(self, context: Context) -> Result<u8, Failure> {
-        let notify = context.environment.get("NOTIFY_SOCKET").and_then(|socket| {
-            let usec = context.environment.get("WATCHDOG_USEC").and_then(|usec| usec.parse().ok());
+        let notify = context.environment.bytes("NOTIFY_SOCKET").and_then(|socket| {
+            let usec = context.environment.text.get("WATCHDOG_USEC").and_then(|usec| usec.parse().ok());
             // An address that is none is systemd's fault, and no reason not to serve.
             Notify::new(&socket.into(), usec).ok()
         });

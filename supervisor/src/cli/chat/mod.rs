@@ -78,7 +78,7 @@ fn converse(
     session: SessionId,
     agent: Option<AgentId>,
 ) -> Result<u8, Failure> {
-    let dumb = context.environment.get("TERM").is_none_or(|term| term == "dumb");
+    let dumb = context.environment.text.get("TERM").is_none_or(|term| term == "dumb");
     if io::stdin().is_terminal() && io::stdout().is_terminal() && !dumb {
         terminal::converse(context, interrupt, session, agent)
     } else {

@@ -1,10 +1,22 @@
 //! The command line, as an operator or a script uses it.
 
-use std::{io::Write, process::Stdio};
+use std::{
+    ffi::OsStr,
+    io::Write,
+    os::unix::ffi::OsStrExt,
+    process::{Command, Stdio},
+};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, text};
+use crate::harness::{Daemon, built, text};
+
+/// A command of the program that is told no home, with nothing in its environment that could choose one.
+fn bare(daemon: &Daemon, args: &[&str]) -> Command {
+    let mut command = Command::new(daemon.command(&[]).get_program());
+    command.args(args).current_dir(daemon.path()).env_clear().env("PATH", "/usr/bin:/bin");
+    command
+}
 
 #[test]
 fn ask_starts_a_daemon_for_the_call_and_prints_the_answer_alone() {
@@ -278,12 +290,108 @@ fn extensions_are_added_turned_off_and_on_and_agreed_to_by_their_verbs() {
 }
 
 #[test]
-fn a_native_extension_is_begun_with_files_that_pass_the_check() {
-    let daemon = Daemon::home("");
+fn a_native_extension_is_asked_about_once_and_only_when_it_has_a_library() {
+    let mut daemon = Daemon::home("approvals: {preauthorized: []}\n");
     let made = daemon.json(&["ext", "new", "native", "words", "--json"]);
     assert!(made["files"].to_string().contains("src/lib.rs"), "{made}");
-    let checked = daemon.json(&["ext", "check", "--json"]);
-    assert_eq!(checked["ok"], true, "{checked}");
     let twice = daemon.drupe(&["ext", "new", "native", "words"]);
     assert!(!twice.status.success() && text(&twice.stderr).contains("already"));
+    let kept = daemon.drupe(&["ext", "new", "native", "core"]);
+    assert!(!kept.status.success() && text(&kept.stderr).contains("kernel's own"), "{}", text(&kept.stderr));
+    assert!(!daemon.path().join("extensions/core").exists());
+
+    daemon.run();
+    let check = |daemon: &Daemon| -> Value {
+        serde_json::from_slice(&daemon.drupe(&["ext", "check", "--json"]).stdout).expect("JSON")
+    };
+    let unbuilt = daemon.until_extension("words", "failed");
+    assert!(unbuilt.contains("no library `libwords.so`"), "{unbuilt}");
+    assert_eq!(check(&daemon)["diagnostics"], json!([]), "nothing but the library is missing");
+    assert_eq!(daemon.json(&["approvals", "list", "--json"]), json!([]));
+    let early = daemon.drupe(&["approvals", "allow", "words"]);
+    let said = text(&early.stderr);
+    assert!(early.status.code() == Some(1) && said.contains("nothing of `words` waits"), "{said}");
+    assert!(said.contains("build it"), "{said}");
+
+    let target = daemon.path().join("extensions/words/target/release");
+    std::fs::create_dir_all(&target).expect("a folder");
+    std::fs::copy(built("torture"), target.join("libwords.so")).expect("the plugin is built with the tests");
+    assert_eq!(check(&daemon)["ok"], true);
+    // No look at what waits is needed before the answer.
+    let agreed = daemon.drupe(&["approvals", "allow", "words"]);
+    assert_eq!(agreed.status.code(), Some(0), "{}", text(&agreed.stderr));
+    assert_eq!(daemon.extension("words").0, "active");
+    let asked = daemon.json(&["approvals", "list", "--json"]);
+    assert_eq!(asked.as_array().map(Vec::len), Some(1), "{asked:#}");
+}
+
+#[test]
+fn a_verb_about_an_extension_succeeds_only_where_the_wanted_state_was_reached() {
+    let mut daemon = Daemon::home("approvals: {preauthorized: [unset, broken, hangs]}\n");
+    let plugin = |id: &str, stage: &str, more: &str| {
+        let config = format!("config: {{prefix: {id}, {stage}: true}}\n{more}");
+        daemon.plugin_in("process", id, "faulty", &config);
+    };
+    plugin("unset", "fail_initialize", "");
+    plugin("broken", "fail_start", "");
+    plugin("hangs", "hang_initialize", "enabled: false\n");
+    plugin("asked", "fail_start", "");
+    daemon.write(
+        "off/off/manifest.yaml",
+        "id: off\nname: Off\ndescription: x\nenabled: false\nagent: {model: default, instructions: x}\n",
+    );
+    daemon.run();
+    let ends = |args: &[&str]| {
+        let output = daemon.drupe(args);
+        (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+    };
+    daemon.until_extension("asked", "awaiting_approval");
+    let off = daemon.path().join("off/off").display().to_string();
+    for (args, status, state) in [
+        (["ext", "release", "unset"], 1, "disabled"),
+        (["ext", "enable", "broken"], 1, "failed"),
+        (["ext", "release", "asked"], 0, "awaiting approval"),
+        (["approvals", "allow", "asked"], 1, "failed"),
+        (["ext", "add", off.as_str()], 1, "disabled"),
+        (["ext", "disable", "broken"], 0, "disabled"),
+    ] {
+        let (ended, said) = ends(&args);
+        assert!(ended == Some(status) && said.contains(state), "{args:?}: {ended:?}: {said}");
+    }
+
+    // One that takes long to begin is waited for, whoever decides what about it.
+    let mut enabling = daemon.command(&["ext", "enable", "hangs"]);
+    let enabling = enabling.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a process");
+    daemon.until_extension("hangs", "loaded");
+    let (ended, said) = ends(&["ext", "disable", "hangs"]);
+    assert!(ended == Some(0) && said.contains("disabled"), "{ended:?}: {said}");
+    let enabled = enabling.wait_with_output().expect("it ends");
+    let said = text(&enabled.stdout);
+    assert!(enabled.status.code() == Some(1) && said.contains("disabled"), "{:?}: {said}", enabled.status);
+}
+
+#[test]
+fn a_home_whose_path_is_not_utf8_is_used_and_what_would_be_ignored_is_refused_by_name() {
+    let daemon = Daemon::home("");
+    let strange = OsStr::from_bytes(b"caf\xe9");
+    let home = daemon.path().join(strange);
+    for (name, value) in
+        [("DRUPE_HOME", home.clone()), ("XDG_DATA_HOME", home.clone()), ("HOME", home.clone())]
+    {
+        let mut command = bare(&daemon, &["config", "path", "--json"]);
+        let output = command.env(name, value).output().expect("drupe runs");
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(output.status.success() && said.contains("caf\u{fffd}"), "{name}: {said}");
+    }
+    let mut command = daemon.command(&["config", "path"]);
+    let output = command.env("DRUPE_ORCHESTRATOR__MODEL", strange).output().expect("drupe runs");
+    let said = text(&output.stderr);
+    assert!(
+        output.status.code() == Some(78) && said.contains("`DRUPE_ORCHESTRATOR__MODEL` is not UTF-8"),
+        "{said}"
+    );
+    let mut asks = bare(&daemon, &["ask", "hello"]);
+    let output = asks.env("DRUPE_HOME", &home).output().expect("drupe runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(home.join("journal.db").exists());
 }

@@ -1,11 +1,15 @@
 //! `drupe approvals`: what waits for the operator's agreement.
 
-use drupe_extension_api::control::{Approval, ApprovalAnswer, ApprovalState, method};
+use drupe_extension_api::control::{
+    Approval, ApprovalAnswer, ApprovalState, ExtensionState, ExtensionStatus, method,
+};
 
 use super::{
     Context, Facts,
     console::{plain, table},
-    failure::Failure,
+    ext::decide::Wanted,
+    failure::{Failure, status},
+    status::word,
 };
 
 /// Arguments of `drupe approvals`.
@@ -66,8 +70,24 @@ impl Answer {
             true => context.console.json(&approval)?,
             false => context.console.draw(&table(&[row(&approval)]))?,
         }
-        Ok(0)
+        // What was refused rests already, or an earlier content of it goes on.
+        if allow { reached(&approval.extension, context) } else { Ok(0) }
     }
+}
+
+/// Says what became of the extension where there is something to say; the exit status tells whether it works.
+fn reached(extension: &str, context: &Context) -> Result<u8, Failure> {
+    let list: Vec<ExtensionStatus> = context.daemon().get(method::EXTENSIONS_LIST)?;
+    let Some(now) = list.into_iter().find(|one| one.id == extension) else {
+        let gone = format!("the answer is kept, but there is no extension `{extension}` any more");
+        return Err(Failure::new(status::FAILED, gone).help("`drupe ext list` shows what is there"));
+    };
+    match now.reason {
+        Some(reason) => context.console.remark(&format!("`{extension}` is {}: {reason}", word(now.state))),
+        None if now.state == ExtensionState::Active => {}
+        None => context.console.remark(&format!("`{extension}` is {}", word(now.state))),
+    }
+    Ok(Wanted::WorksAtOnce.status(now.state))
 }
 
 fn row(approval: &Approval) -> Vec<String> {

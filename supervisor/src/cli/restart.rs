@@ -50,6 +50,13 @@ impl Restart {
         for notice in after.notices.iter().filter(|notice| !before.notices.contains(notice)) {
             context.console.remark(&format!("notice: {notice}"));
         }
+        // It serves, but not with all that it is to serve with.
+        let fell = after.safe_mode && !before.safe_mode;
+        if fell {
+            context
+                .console
+                .remark("it is in safe mode, without third-party extensions: `drupe status` shows why");
+        }
         if self.facts.json {
             let (generation, kernel_pid) = (after.generation, after.kernel_pid);
             context.console.json(&Done { generation, kernel_pid, elapsed_ms, notices: after.notices })?;
@@ -57,7 +64,7 @@ impl Restart {
             let time = duration(elapsed_ms);
             context.console.print(&format!("kernel {} is ready after {time}", after.generation))?;
         }
-        Ok(0)
+        Ok(if fell { status::FAILED } else { 0 })
     }
 
     /// Asks for it; the status before. A request whose answer is lost is not repeated unless the same kernel goes on:

@@ -1,6 +1,10 @@
 //! Verbs as they are typed, against a daemon that answers as it should.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::PathBuf,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use drupe_extension_api::{
     Fault, FaultCode,
@@ -257,4 +261,23 @@ fn a_verb_that_needs_a_daemon_says_that_there_is_none() {
     for line in lines {
         assert_eq!(run(&fake, line), 69, "{line}");
     }
+}
+
+/// A daemon whose next kernel is in safe mode.
+fn falls(asked: &str, _: &Value) -> Vec<ReplyBody> {
+    static RESTARTED: AtomicBool = AtomicBool::new(false);
+    let now = match asked {
+        method::RESTART => RESTARTED.fetch_or(true, Ordering::Relaxed),
+        _ => RESTARTED.load(Ordering::Relaxed),
+    };
+    let status = json!({
+        "version": "0", "state": "ready", "supervisor_pid": 1, "generation": 1 + u64::from(now), "uptime_ms": 1,
+        "restarts": 0, "safe_mode": now, "sessions": 0,
+    });
+    vec![ReplyBody::Result(if asked == method::STATUS { status } else { Value::Null })]
+}
+
+#[test]
+fn a_restart_that_ends_in_safe_mode_is_no_success() {
+    assert_eq!(run(&Fake::start(falls), "restart"), 1);
 }

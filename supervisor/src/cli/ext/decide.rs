@@ -28,7 +28,7 @@ impl Add {
         })?;
         let path = path.display().to_string();
         let now = context.daemon().decide(method::EXTENSIONS_ADD, &PathArgument { path })?;
-        tell(context, self.facts, &now)
+        tell(context, self.facts, &now, Wanted::Works)
     }
 }
 
@@ -45,18 +45,76 @@ impl Decide {
     /// Lets the daemon do it.
     pub fn execute(self, method: &'static str, context: &Context) -> Result<u8, Failure> {
         let now = context.daemon().decide(method, &Named { id: self.id })?;
-        tell(context, self.facts, &now)
+        let wanted = if method == method::EXTENSIONS_DISABLE { Wanted::Rests } else { Wanted::Works };
+        tell(context, self.facts, &now, wanted)
     }
 }
 
-/// Shows how it is now. One that failed is a failure; one that waits for an answer, or is off, is what was asked for.
-fn tell(context: &Context, facts: Facts, now: &ExtensionStatus) -> Result<u8, Failure> {
+/// To which end something was decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// It is to work. That it waits for an answer is what was asked for as well.
+    Works,
+    /// It is to work, and the answer was given.
+    WorksAtOnce,
+    /// It is not to work.
+    Rests,
+}
+
+impl Wanted {
+    /// The exit status for the state that was reached.
+    pub fn status(self, state: ExtensionState) -> u8 {
+        use ExtensionState::{Active, AwaitingApproval, Degraded, Discovered, Initialized, Loaded};
+        match (self, state) {
+            (_, Discovered | Loaded | Initialized) => exit::LATER,
+            (Self::Works | Self::WorksAtOnce, Active) | (Self::Works, AwaitingApproval) => 0,
+            (Self::Rests, Active | Degraded) | (Self::Works | Self::WorksAtOnce, _) => exit::FAILED,
+            (Self::Rests, _) => 0,
+        }
+    }
+}
+
+/// Shows how it is now; the exit status says whether that is what was wanted.
+fn tell(context: &Context, facts: Facts, now: &ExtensionStatus, wanted: Wanted) -> Result<u8, Failure> {
     if facts.json {
         context.console.json(now)?;
     } else {
         let text = status::extensions(std::slice::from_ref(now), context.console.colour);
         context.console.print(&text)?;
     }
-    let failed = matches!(now.state, ExtensionState::Failed | ExtensionState::Skipped);
-    Ok(if failed { exit::FAILED } else { 0 })
+    Ok(wanted.status(now.state))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_state_that_was_wanted_is_a_success() {
+        use ExtensionState::*;
+        let all = [
+            Discovered,
+            Loaded,
+            Initialized,
+            Active,
+            AwaitingApproval,
+            Degraded,
+            Quarantined,
+            Failed,
+            Skipped,
+            Disabled,
+            Stopped,
+        ];
+        for state in all {
+            let begins = matches!(state, Discovered | Loaded | Initialized);
+            for (wanted, good) in [
+                (Wanted::Works, matches!(state, Active | AwaitingApproval)),
+                (Wanted::WorksAtOnce, state == Active),
+                (Wanted::Rests, !matches!(state, Active | Degraded)),
+            ] {
+                let expected = if begins { exit::LATER } else { u8::from(!good) };
+                assert_eq!(wanted.status(state), expected, "{wanted:?} {state:?}");
+            }
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! `drupe ext`: extensions.
 
 mod check;
-mod decide;
+pub mod decide;
 mod list;
 mod new;
 

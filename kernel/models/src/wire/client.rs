@@ -25,8 +25,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(50);
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// How much of a message is looked at: what is said in more than this is no message.
-const LONGEST_WORDS: usize = 128 << 10;
+/// How much of what a provider says is looked at: what is said in more than this is no message.
+const LONGEST_WORDS: usize = 16 << 10;
 /// How much of it is shown.
 const LONGEST_MESSAGE: usize = 900;
 
@@ -152,8 +152,7 @@ impl WireProvider {
     /// Puts the provider's name before a fault's message, and takes secrets out of it. Only then it is cut: a cut in the
     /// middle of a key would leave a part of it that nobody knows for one.
     pub(super) fn named(&self, name: &str, mut fault: ModelFault) -> ModelFault {
-        let words = &fault.message[..fault.message.floor_char_boundary(LONGEST_WORDS)];
-        let mut shown = self.shown(words);
+        let mut shown = self.shown(&fault.message);
         if let Some((end, _)) = shown.char_indices().nth(LONGEST_MESSAGE) {
             shown.truncate(end);
             shown.push('…');
@@ -162,9 +161,11 @@ impl WireProvider {
         fault
     }
 
-    /// A text of the provider's without secrets.
+    /// A text of the provider's without secrets, and no more of it than anybody reads.
     pub(super) fn shown(&self, text: &str) -> String {
-        self.mask.apply(text)
+        let words = &text[..text.floor_char_boundary(LONGEST_WORDS)];
+        let rest = if words.len() < text.len() { "…" } else { "" };
+        self.mask.apply(words).into_owned() + rest
     }
 }
 

@@ -28,6 +28,7 @@ mod home;
 mod hooks;
 mod hostile_folders;
 mod keys;
+mod leaks;
 mod limits;
 mod main_job;
 mod models;

@@ -137,6 +137,8 @@ pub struct ModelRequest {
     pub deferred: Arc<[Arc<ToolSpec>]>,
     /// How the model is asked.
     pub parameters: Arc<ModelParameters>,
+    /// Whether it is to reason as little as it lets itself be told, where `parameters` say nothing of that.
+    pub sparing: bool,
     /// The most tokens that the answer may have.
     pub max_output_tokens: u32,
     /// What bounds the answers of further attempts as well.
@@ -210,6 +212,8 @@ pub enum ModelEvent {
     ToolCall(ToolCallRequest),
     /// What the provider wants to get back with the next request; the last one counts.
     ProviderItems(ProviderItems),
+    /// What the provider says of a filter or a refusal, for people. It comes before the end.
+    Said(String),
     /// An attempt failed and another follows: all that came so far is void. The next one is made when the stream is
     /// asked for more, within the [`Room`] that there is by then.
     Retry {

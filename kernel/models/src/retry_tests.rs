@@ -107,6 +107,7 @@ fn request(timeout_ms: u64, max_retries: u32) -> ModelRequest {
         tools: Arc::default(),
         deferred: Arc::default(),
         parameters: Arc::default(),
+        sparing: false,
         max_output_tokens: 100,
         room: Default::default(),
         output: None,

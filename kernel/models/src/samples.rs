@@ -51,6 +51,7 @@ pub(crate) fn request(
         tools: tools.into(),
         deferred: Arc::default(),
         parameters: Arc::new(parameters),
+        sparing: false,
         max_output_tokens: 100,
         room: Default::default(),
         output: None,
@@ -121,6 +122,7 @@ pub(crate) fn read(api: &dyn Api, events: &[&str]) -> Result<String, String> {
         return Err("not whole".to_owned());
     }
     let finished = draft.finish(api.kind(), 3, &Names::default(), &[]).map_err(|f| f.message)?;
+    draft.rest(&mut out);
     let texts = out.iter().map(|event| match event {
         ModelEvent::Text(text) => format!("{text};"),
         ModelEvent::Reasoning(text) => format!("({text});"),
@@ -128,7 +130,8 @@ pub(crate) fn read(api: &dyn Api, events: &[&str]) -> Result<String, String> {
     });
     let calls = finished.calls.iter().map(|c| format!("{}:{}{};", c.call_id, c.name, c.arguments));
     let items = finished.items.map(|kept| format!("{};", kept.items));
-    Ok(texts.chain(calls).chain(items).collect::<String>() + &ending(finished.stop))
+    let refusal = (!draft.refusal.is_empty()).then(|| format!("{};", draft.refusal));
+    Ok(texts.chain(refusal).chain(calls).chain(items).collect::<String>() + &ending(finished.stop))
 }
 
 /// A reason to stop, with how many calls it cost.

@@ -14,6 +14,8 @@ mod endings;
 mod faults;
 #[path = "wire/fixtures.rs"]
 mod fixtures;
+#[path = "wire/halves.rs"]
+mod halves;
 #[path = "wire/preferred.rs"]
 mod preferred;
 #[path = "wire/rest.rs"]
@@ -22,3 +24,5 @@ mod rest;
 mod script;
 #[path = "wire/server.rs"]
 mod server;
+#[path = "wire/whole.rs"]
+mod whole;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use drupe_extension_api::{
-    EffectClass, FailureClass, Message, ResponseStatus, ToolCallRequest, ToolStatus, Usage,
+    EffectClass, EventBody, FailureClass, Message, ResponseStatus, ToolCallRequest, ToolStatus, Usage,
 };
 
 use super::*;
@@ -135,6 +135,30 @@ async fn what_a_filter_cut_off_is_an_error_with_the_text_so_far() {
     let says = ["off; the tool call that it had begun was dropped and did not run"];
     let cut = StopReason::Filter { dropped_calls: 1 };
     check(vec![ends("", "", cut)], ERROR.0, ERROR.1, &says, &["answer_filtered"]).await;
+}
+
+#[tokio::test]
+async fn the_providers_word_for_a_filter_or_a_refusal_is_told() {
+    for (stop, expected) in [
+        (
+            StopReason::Filter { dropped_calls: 0 },
+            "cut the answer of model `plays/script` off; the provider says `SAFETY` (HATE)",
+        ),
+        (StopReason::Refusal, "declined the task without a word; the provider says `SAFETY` (HATE)"),
+    ] {
+        let done = ModelEvent::Done { usage: None, stop, model: "plays/script".into() };
+        let events = vec![ModelEvent::Said("`SAFETY` (HATE)".into()), done];
+        let model = Arc::new(Plays::new(&[("main", &[Reply::Gives(events)])]));
+        let seen = Case::new(looping(definition("main"), &model, []), &model).run().await;
+        assert!(seen.response.content.contains(expected), "{}", seen.response.content);
+        let told = seen.events.iter().any(|(_, event)| match event {
+            EventBody::Diagnostic { code, message, .. } => {
+                code == "answer_filtered" && message.contains("`SAFETY` (HATE)")
+            }
+            _ => false,
+        });
+        assert_eq!(told, stop != StopReason::Refusal);
+    }
 }
 
 #[tokio::test]

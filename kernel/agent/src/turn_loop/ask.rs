@@ -207,6 +207,7 @@ impl Progress<'_> {
                 Some(_) => Arc::clone(&shared.parameters),
                 None => Arc::clone(&shared.plain),
             },
+            sparing: question.item.is_none(),
             max_output_tokens,
             room: Room::default(),
             output: shared.output.clone().filter(|_| question.item.is_some()),
@@ -228,12 +229,15 @@ impl Progress<'_> {
             stop = stop.dropping(u32::try_from(std::mem::take(&mut got.calls).len()).unwrap_or(u32::MAX));
         }
         self.attempt(asked, &got, (usage, estimated), stop.name());
+        let reasoned = !got.reasoning.is_empty() || usage.reasoning_tokens > 0;
+        let ending = Ending { stop, bound: Some(bound), reasoned, said: std::mem::take(&mut got.said) };
         let told = match stop {
             StopReason::Length { .. } => {
                 Some(("answer_cut", format!("was cut off at its bound of {bound} tokens")))
             }
             StopReason::Filter { .. } => {
-                Some(("answer_filtered", "was cut off by the provider's filter".into()))
+                let words = ending.in_its_words();
+                Some(("answer_filtered", format!("was cut off by the provider's filter{words}")))
             }
             StopReason::End | StopReason::ToolCalls | StopReason::Refusal => None,
         };
@@ -242,9 +246,8 @@ impl Progress<'_> {
             self.diagnostic(code, &message);
         }
         self.items_done(asked, &got, ItemOutcome::Ok);
-        let reasoned = !got.reasoning.is_empty() || usage.reasoning_tokens > 0;
         Given {
-            ending: Ending { stop, bound: Some(bound), reasoned },
+            ending,
             text: got.text,
             reasoning: Some(got.reasoning).filter(|r| !r.is_empty()),
             calls: got.calls,

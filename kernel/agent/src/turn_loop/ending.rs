@@ -12,13 +12,22 @@ use crate::{
 };
 
 /// How an answer ended.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Ending {
     pub stop: StopReason,
     /// The bound that its request had; not known of one that an earlier process asked for.
     pub bound: Option<u32>,
     /// Whether the model reasoned.
     pub reasoned: bool,
+    /// What the provider said of a filter or a refusal; not known of one that an earlier process asked for.
+    pub said: String,
+}
+
+impl Ending {
+    /// The provider's words, behind a sentence of ours.
+    pub(super) fn in_its_words(&self) -> String {
+        if self.said.is_empty() { String::new() } else { format!("; the provider says {}", self.said) }
+    }
 }
 
 /// An answer that its bound cut off, and with which the model goes on.
@@ -53,12 +62,14 @@ impl Progress<'_> {
         let fault = |words: String| Stop::Model(ModelFault::fatal(FailureClass::Model, words));
         match ending.stop {
             StopReason::Refusal => {
-                let silent = format!("model `{model}` declined the task without a word");
+                let silent =
+                    format!("model `{model}` declined the task without a word{}", ending.in_its_words());
                 let words = if text.trim().is_empty() { silent } else { text.to_owned() };
                 Ok(Some(AgentResponse::refused(words)))
             }
             StopReason::Filter { dropped_calls } => Err(fault(format!(
-                "the provider's filter cut the answer of model `{model}` off{}",
+                "the provider's filter cut the answer of model `{model}` off{}{}",
+                ending.in_its_words(),
                 none_ran(dropped_calls)
             ))),
             _ => self.cut_short(text, ending, notes).map(|()| None),
@@ -73,7 +84,7 @@ impl Progress<'_> {
         notes: &[drupe_extension_api::Message],
     ) -> Result<(), Stop> {
         let dropped = ending.stop.dropped_calls();
-        let words = format!("{}{}", self.cut_words(ending), none_ran(dropped));
+        let words = format!("{}{}", self.cut_words(&ending), none_ran(dropped));
         let fault = |words: String| Err(Stop::Model(ModelFault::fatal(FailureClass::Model, words)));
         let before = self.begun.take();
         let again = before.is_some();
@@ -96,7 +107,7 @@ impl Progress<'_> {
         Ok(())
     }
 
-    fn cut_words(&self, ending: Ending) -> String {
+    fn cut_words(&self, ending: &Ending) -> String {
         let bound = ending.bound.map_or_else(String::new, |bound| format!(" of {bound}"));
         format!("the answer of model `{}` was cut off at its bound{bound} on tokens", self.model_name())
     }

@@ -24,6 +24,8 @@ pub(super) struct Collected {
     pub reasoning: String,
     pub calls: Vec<ToolCallRequest>,
     pub provider_items: Option<ProviderItems>,
+    /// What the provider said of how it ended.
+    pub said: String,
     /// When reasoning first came, and for how long it has. Attempts that are repeated share one item.
     reasoned: Option<(Instant, Duration)>,
     /// Attempts that failed before this one.
@@ -59,6 +61,7 @@ impl Collected {
             reasoning: String::new(),
             calls: Vec::new(),
             provider_items: None,
+            said: String::new(),
             reasoned: None,
             failed: 0,
         }
@@ -101,6 +104,7 @@ impl Progress<'_> {
                 Some(ModelEvent::Reasoning(delta)) => self.reasoning(asked, got, delta),
                 Some(ModelEvent::ToolCall(call)) => got.calls.push(call),
                 Some(ModelEvent::ProviderItems(items)) => got.provider_items = Some(items),
+                Some(ModelEvent::Said(words)) => got.said = words,
                 Some(ModelEvent::Retry { fault, model, next, usage }) => {
                     got.model = model;
                     self.retry(asked, got, fault.with_usage(usage), next, reserved)?

@@ -67,7 +67,30 @@ impl Reader for Chunks {
             draft.ended = true;
             return Ok(());
         }
-        let chunk: Chunk<'_> = draft::event(data)?;
+        self.chunk(draft::event(data)?, draft, out)
+    }
+
+    fn whole(&mut self, data: &str, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), Broken> {
+        let mut chunk: Chunk<'_> = draft::event(data)?;
+        let messages = chunk.choices.iter_mut().flatten().filter_map(|choice| choice.delta.as_mut());
+        for message in messages {
+            // Each is a call of its own, and none of them has a number.
+            let calls = message.tool_calls.iter_mut().flatten();
+            calls.zip(0..).for_each(|(call, n)| call.index = Some(n));
+        }
+        self.chunk(chunk, draft, out)?;
+        draft.ended |= draft.finish.is_some();
+        Ok(())
+    }
+}
+
+impl Chunks {
+    fn chunk(
+        &mut self,
+        chunk: Chunk<'_>,
+        draft: &mut Draft,
+        out: &mut Vec<ModelEvent>,
+    ) -> Result<(), Broken> {
         if let Some(error) = chunk.error {
             return Err(in_stream(&error));
         }
@@ -82,6 +105,9 @@ impl Reader for Chunks {
             if let Some(reason) = choice.finish_reason {
                 let (finish, wrong) = ended(&reason, draft.is_begun())?;
                 (draft.finish, draft.wrong) = (Some(finish), wrong);
+                if finish == Finish::Filter {
+                    draft.tell(&reason, filtered(choice.content_filter_results.as_ref()), "");
+                }
                 for part in self.details.drain(..) {
                     draft.keep(part, 0);
                 }
@@ -89,6 +115,13 @@ impl Reader for Chunks {
         }
         Ok(())
     }
+}
+
+/// The categories of a filter that apply, as Azure tells them.
+fn filtered(results: Option<&Value>) -> impl Iterator<Item = &str> {
+    let all = results.and_then(Value::as_object).into_iter().flatten();
+    all.filter(|(_, result)| result.get("filtered").and_then(Value::as_bool) == Some(true))
+        .map(|(category, _)| category.as_str())
 }
 
 fn delta(delta: Delta<'_>, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), ModelFault> {
@@ -99,8 +132,7 @@ fn delta(delta: Delta<'_>, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Resu
     draft.think(out, &content.reasoning);
     draft.say(out, &content.text);
     if let Some(refusal) = delta.refusal.filter(|text| !text.is_empty()) {
-        draft.refused = true;
-        draft.say(out, &refusal);
+        draft.decline(&refusal);
     }
     for part in delta.tool_calls.into_iter().flatten() {
         self::part(part, draft)?;
@@ -171,6 +203,7 @@ struct Choice<'a> {
     delta: Option<Delta<'a>>,
     #[serde(borrow)]
     finish_reason: Option<Text<'a>>,
+    content_filter_results: Option<Value>,
 }
 
 #[derive(Default, Deserialize)]

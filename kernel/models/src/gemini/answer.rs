@@ -2,7 +2,7 @@
 
 use drupe_agent::{ModelEvent, ModelFault, Usage};
 use serde::Deserialize;
-use serde_json::{json, value::RawValue};
+use serde_json::{Value, json, value::RawValue};
 
 use crate::source::Broken;
 use crate::wire::{
@@ -25,7 +25,26 @@ impl Reader for Chunks {
             draft.ended = true;
             return Ok(());
         }
-        let chunk: Chunk<'_> = draft::event(data)?;
+        self.chunk(draft::event(data)?, draft, out)
+    }
+
+    /// One response, or the list of them that the API gives to those who do not ask for events.
+    fn whole(&mut self, data: &str, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), Broken> {
+        let chunks: Vec<Chunk<'_>> = match data.trim_start().starts_with('[') {
+            true => draft::event(data)?,
+            false => vec![draft::event(data)?],
+        };
+        chunks.into_iter().try_for_each(|chunk| self.chunk(chunk, draft, out))
+    }
+}
+
+impl Chunks {
+    fn chunk(
+        &mut self,
+        chunk: Chunk<'_>,
+        draft: &mut Draft,
+        out: &mut Vec<ModelEvent>,
+    ) -> Result<(), Broken> {
         if let Some(error) = chunk.error {
             return Err(in_stream(&error));
         }
@@ -33,8 +52,12 @@ impl Reader for Chunks {
             self.counts = self.counts.or_more(&counts);
             draft.usage = Some((&self.counts).into());
         }
-        if chunk.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
+        if let Some(feedback) = chunk.prompt_feedback
+            && let Some(reason) = feedback.block_reason
+        {
             draft.finish = Some(Finish::Filter);
+            let words = feedback.block_reason_message.unwrap_or_default();
+            draft.tell(&reason, blocked(feedback.safety_ratings.as_ref()), &words);
         }
         for candidate in chunk.candidates.into_iter().flatten().filter(|c| c.index == 0) {
             // The reason to stop is the end: what would follow it belongs to nothing.
@@ -47,10 +70,21 @@ impl Reader for Chunks {
             if let Some(reason) = candidate.finish_reason {
                 let (finish, wrong) = ended(&reason)?;
                 (draft.finish, draft.wrong) = (Some(finish), wrong);
+                if finish == Finish::Filter {
+                    let words = candidate.finish_message.unwrap_or_default();
+                    draft.tell(&reason, blocked(candidate.safety_ratings.as_ref()), &words);
+                }
             }
         }
         Ok(())
     }
+}
+
+/// The categories for which something was blocked.
+fn blocked(ratings: Option<&Value>) -> impl Iterator<Item = &str> {
+    let all = ratings.and_then(Value::as_array).into_iter().flatten();
+    let blocked = all.filter(|rating| rating.get("blocked").and_then(Value::as_bool) == Some(true));
+    blocked.filter_map(|rating| rating.get("category").and_then(Value::as_str))
 }
 
 fn take(part: Part<'_>, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), ModelFault> {
@@ -126,6 +160,9 @@ struct Chunk<'a> {
 struct Feedback<'a> {
     #[serde(borrow)]
     block_reason: Option<Text<'a>>,
+    #[serde(borrow)]
+    block_reason_message: Option<Text<'a>>,
+    safety_ratings: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -137,6 +174,9 @@ struct Candidate<'a> {
     content: Option<Content<'a>>,
     #[serde(borrow)]
     finish_reason: Option<Text<'a>>,
+    #[serde(borrow)]
+    finish_message: Option<Text<'a>>,
+    safety_ratings: Option<Value>,
 }
 
 #[derive(Deserialize)]

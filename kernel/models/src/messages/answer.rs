@@ -46,13 +46,26 @@ impl Reader for Events {
                 count(draft, event.usage);
                 let Some(delta) = event.delta else { return Ok(()) };
                 if let Some(reason) = &delta.stop_reason {
-                    ended(reason, delta.stop_details, draft, out);
+                    ended(reason, delta.stop_details, draft);
                 }
             }
             "message_stop" => draft.ended = true,
             "error" => return Err(in_stream(&event.error.unwrap_or_default())),
             // `ping`, and what later versions add.
             _ => {}
+        }
+        Ok(())
+    }
+
+    fn whole(&mut self, data: &str, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), Broken> {
+        let message: Whole<'_> = draft::event(data)?;
+        count(draft, message.usage);
+        for (block, index) in message.content.into_iter().flatten().zip(0..) {
+            self.begin(index, block, draft, out)?;
+            self.end(index, draft);
+        }
+        if let Some(reason) = &message.stop_reason {
+            ended(reason, message.stop_details, draft);
         }
         Ok(())
     }
@@ -72,7 +85,8 @@ impl Events {
                 let text = block.thinking.unwrap_or_default().0.into_owned();
                 let at = draft.place();
                 draft.think(out, &text);
-                self.thought = Thought { at, text, ..Thought::default() };
+                let signature = block.signature.unwrap_or_default().0.into_owned();
+                self.thought = Thought { at, text, signature };
             }
             "redacted_thinking" => {
                 let data = block.data.unwrap_or_default();
@@ -145,14 +159,18 @@ fn count(draft: &mut Draft, wire: Option<WireUsage>) {
 
 /// What a reason to stop means. A refusal before anything was said is the model's own, and its explanation are its words;
 /// after that it is the filter's, which cut off what was being said.
-fn ended(reason: &str, details: Option<Details<'_>>, draft: &mut Draft, out: &mut Vec<ModelEvent>) {
+fn ended(reason: &str, details: Option<Details<'_>>, draft: &mut Draft) {
+    let details = details.unwrap_or_default();
+    if reason == "refusal" {
+        let words = details.explanation.as_deref().filter(|_| draft.is_begun()).unwrap_or_default();
+        draft.tell(reason, details.category.as_deref().into_iter(), words);
+    }
     let finish = match reason {
         "end_turn" | "stop_sequence" | "tool_use" => Finish::End,
         "max_tokens" | "model_context_window_exceeded" => Finish::Length,
         "refusal" if draft.is_begun() => Finish::Filter,
         "refusal" => {
-            draft.say(out, &details.and_then(|details| details.explanation).unwrap_or_default());
-            draft.refused = true;
+            draft.decline(&details.explanation.unwrap_or_default());
             Finish::End
         }
         "pause_turn" => {
@@ -184,6 +202,18 @@ struct Event<'a> {
     error: Option<WireError>,
 }
 
+/// A message that came at once.
+#[derive(Deserialize)]
+struct Whole<'a> {
+    #[serde(borrow)]
+    content: Option<Vec<Block<'a>>>,
+    #[serde(borrow)]
+    stop_reason: Option<Text<'a>>,
+    #[serde(borrow)]
+    stop_details: Option<Details<'a>>,
+    usage: Option<WireUsage>,
+}
+
 #[derive(Deserialize)]
 struct Start {
     usage: Option<WireUsage>,
@@ -201,6 +231,8 @@ struct Block<'a> {
     text: Option<Text<'a>>,
     #[serde(borrow)]
     thinking: Option<Text<'a>>,
+    #[serde(borrow)]
+    signature: Option<Text<'a>>,
     #[serde(borrow)]
     data: Option<Text<'a>>,
     #[serde(borrow)]
@@ -226,8 +258,10 @@ struct Delta<'a> {
 }
 
 /// What there is to say of a refusal.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Details<'a> {
+    #[serde(borrow)]
+    category: Option<Text<'a>>,
     #[serde(borrow)]
     explanation: Option<Text<'a>>,
 }

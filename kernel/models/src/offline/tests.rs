@@ -63,6 +63,7 @@ fn request(messages: Vec<Message>, tools: Vec<Arc<ToolSpec>>, root: bool) -> Mod
         tools: tools.into(),
         deferred: Arc::default(),
         parameters: Arc::default(),
+        sparing: false,
         max_output_tokens: 100,
         room: Default::default(),
         output: None,

@@ -2,7 +2,7 @@
 
 use drupe_agent::{ModelEvent, ModelFault, Usage};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::RawValue};
 
 use crate::source::Broken;
 use crate::wire::{
@@ -44,10 +44,7 @@ impl Reader for Events {
         let Some(event) = draft::known_event::<Event<'_>>(data, &KNOWN)? else { return Ok(()) };
         match &*event.kind {
             "response.output_text.delta" => draft.say(out, &event.delta.unwrap_or_default()),
-            "response.refusal.delta" => {
-                draft.refused = true;
-                draft.say(out, &event.delta.unwrap_or_default());
-            }
+            "response.refusal.delta" => draft.decline(&event.delta.unwrap_or_default()),
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 draft.think(out, &event.delta.unwrap_or_default());
             }
@@ -55,13 +52,19 @@ impl Reader for Events {
             "response.reasoning_summary_part.added" if event.summary_index.unwrap_or(0) > 0 => {
                 draft.think(out, "\n\n");
             }
-            "response.output_item.added" => self.added(event, draft)?,
+            "response.output_item.added" => {
+                let index = event.output_index;
+                event.item.map_or(Ok(()), |item| self.added(index, item, draft))?
+            }
             "response.function_call_arguments.delta" => {
                 if let Some(call) = draft.call(event.output_index) {
                     call.arguments.push_str(&event.delta.unwrap_or_default());
                 }
             }
-            "response.output_item.done" => self.done(event, draft)?,
+            "response.output_item.done" => {
+                let index = event.output_index;
+                event.item.map_or(Ok(()), |item| self.done(index, item, draft))?
+            }
             "response.completed" | "response.incomplete" | "response.failed" => {
                 return ended(event.response.unwrap_or_default(), draft);
             }
@@ -73,11 +76,36 @@ impl Reader for Events {
         }
         Ok(())
     }
+
+    fn whole(&mut self, data: &str, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), Broken> {
+        let whole: Whole<'_> = draft::event(data)?;
+        for (raw, n) in whole.output.into_iter().flatten().zip(0..) {
+            let item = || draft::event::<Item<'_>>(raw.get());
+            self.added(n, item()?, draft)?;
+            let parts: Parts<'_> = draft::event(raw.get())?;
+            for (part, before) in parts.summary.into_iter().flatten().zip(0..) {
+                draft.think(out, if before > 0 { "\n\n" } else { "" });
+                draft.think(out, &part.text.unwrap_or_default());
+            }
+            for part in parts.content.into_iter().flatten() {
+                match &*part.kind {
+                    "output_text" => draft.say(out, &part.text.unwrap_or_default()),
+                    "reasoning_text" => draft.think(out, &part.text.unwrap_or_default()),
+                    "refusal" => draft.decline(&part.refusal.unwrap_or_default()),
+                    _ => {}
+                }
+            }
+            self.done(n, item()?, draft)?;
+        }
+        match whole.status {
+            Some(_) => ended(draft::event(data)?, draft),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Events {
-    fn added(&mut self, event: Event<'_>, draft: &mut Draft) -> Result<(), ModelFault> {
-        let Some(item) = event.item else { return Ok(()) };
+    fn added(&mut self, index: u64, item: Item<'_>, draft: &mut Draft) -> Result<(), ModelFault> {
         match &*item.kind {
             "reasoning" => self.reasoning_at = draft.place(),
             "message" => {
@@ -87,7 +115,7 @@ impl Events {
             }
             "function_call" => {
                 draft.open(Call {
-                    key: event.output_index,
+                    key: index,
                     id: item.call_id.unwrap_or_default().0.into_owned(),
                     name: item.name.unwrap_or_default().0.into_owned(),
                     arguments: item.arguments.unwrap_or_default().0.into_owned(),
@@ -100,8 +128,7 @@ impl Events {
     }
 
     /// What an item is in the end; some servers say nothing of it before.
-    fn done(&mut self, event: Event<'_>, draft: &mut Draft) -> Result<(), ModelFault> {
-        let Some(item) = event.item else { return Ok(()) };
+    fn done(&mut self, index: u64, item: Item<'_>, draft: &mut Draft) -> Result<(), ModelFault> {
         match &*item.kind {
             "reasoning" => {
                 if let Some(seal) = item.encrypted_content.filter(|seal| !seal.is_empty()) {
@@ -112,9 +139,9 @@ impl Events {
                 }
             }
             "function_call" => {
-                let call = match draft.calls.iter().rposition(|call| call.key == event.output_index) {
+                let call = match draft.calls.iter().rposition(|call| call.key == index) {
                     Some(at) => &mut draft.calls[at],
-                    None => draft.open(Call { key: event.output_index, ..Call::default() })?,
+                    None => draft.open(Call { key: index, ..Call::default() })?,
                 };
                 let set = |field: &mut String, text: Option<Text<'_>>| {
                     if let Some(text) = text.filter(|text| !text.is_empty()) {
@@ -140,7 +167,10 @@ fn ended(response: Response<'_>, draft: &mut Draft) -> Result<(), Broken> {
     let reason = response.incomplete_details.and_then(|details| details.reason).unwrap_or_default();
     draft.finish = Some(match (response.status.as_deref().unwrap_or_default(), &*reason) {
         (_, "max_output_tokens" | "max_tokens") => Finish::Length,
-        (_, "content_filter") => Finish::Filter,
+        (_, "content_filter") => {
+            draft.tell(&reason, std::iter::empty(), "");
+            Finish::Filter
+        }
         (status @ ("failed" | "cancelled" | "incomplete"), "") => return Err(draft::broke_off(status).into()),
         (_, "") => Finish::End,
         (_, other) => {
@@ -193,6 +223,34 @@ struct Item<'a> {
     #[serde(borrow)]
     encrypted_content: Option<Text<'a>>,
     summary: Option<Value>,
+}
+
+/// A response that came at once. What it ends with is read as it is of a stream.
+#[derive(Deserialize)]
+struct Whole<'a> {
+    #[serde(borrow)]
+    status: Option<Text<'a>>,
+    #[serde(borrow)]
+    output: Option<Vec<&'a RawValue>>,
+}
+
+/// What an item holds.
+#[derive(Deserialize)]
+struct Parts<'a> {
+    #[serde(borrow)]
+    summary: Option<Vec<Part<'a>>>,
+    #[serde(borrow)]
+    content: Option<Vec<Part<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct Part<'a> {
+    #[serde(borrow, rename = "type", default)]
+    kind: Text<'a>,
+    #[serde(borrow)]
+    text: Option<Text<'a>>,
+    #[serde(borrow)]
+    refusal: Option<Text<'a>>,
 }
 
 #[derive(Default, Deserialize)]

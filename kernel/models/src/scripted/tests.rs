@@ -35,6 +35,7 @@ fn request(agent: &str, messages: Vec<Message>) -> Arc<ModelRequest> {
         tools: Arc::default(),
         deferred: Arc::default(),
         parameters: Arc::default(),
+        sparing: false,
         max_output_tokens: 100,
         room: Default::default(),
         output: None,

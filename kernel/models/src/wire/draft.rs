@@ -3,16 +3,24 @@
 //! Text and reasoning are passed on as they come. Tool calls are kept back: they are given out by
 //! [`Draft::finish`] alone, so that a stream which breaks off cannot set a tool off.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{borrow::Cow, collections::HashSet, fmt::Display, sync::Arc};
 
 use drupe_agent::{ModelEvent, ModelFault, StopReason, Usage};
 use drupe_extension_api::{FailureClass, ProviderItems, ToolCallRequest, ToolSpec};
 use serde_json::Value;
 
-use super::{Names, items, text::Text};
+use super::{
+    Names,
+    halves::{self, Seam},
+    items,
+    text::Text,
+};
 
 /// More calls than any loop runs in a step; a stream that opens more is not an answer.
 const MOST_CALLS: usize = 256;
+
+/// Categories of a filter that are told.
+const MOST_CATEGORIES: usize = 8;
 
 /// An answer under way.
 #[derive(Debug, Default)]
@@ -20,16 +28,27 @@ pub(crate) struct Draft {
     pub(crate) calls: Vec<Call>,
     /// Why the model stopped, once it has.
     pub(crate) finish: Option<Finish>,
-    /// The model declined; its words, where it gave any, were given out as text.
+    /// The model declined.
     pub(crate) refused: bool,
+    /// The words with which it did. They are the provider's where it declines for the model, and so are shown as its
+    /// messages are: at the end, when they are whole.
+    pub(crate) refusal: String,
+    /// What the provider says of a filter or a refusal, beside that there was one.
+    pub(crate) said: Option<String>,
     /// The provider said that nothing follows.
     pub(crate) ended: bool,
     /// What the model itself did wrong, by the provider's word, where that ended the answer.
     pub(crate) wrong: Option<ModelFault>,
     pub(crate) usage: Option<Usage>,
+    /// Halves of characters were marked in what came.
+    pub(crate) halved: bool,
+    text: Seam,
+    reasoning: Seam,
     items: Vec<Value>,
     has_text: bool,
     has_reasoning: bool,
+    /// Bytes of text and reasoning that were given out.
+    given: usize,
 }
 
 /// A tool call under way.
@@ -42,6 +61,14 @@ pub(crate) struct Call {
     pub(crate) arguments: String,
     /// More of it is to come.
     pub(crate) open: bool,
+}
+
+impl Call {
+    fn join(&mut self) {
+        for text in [&mut self.id, &mut self.name, &mut self.arguments] {
+            *text = halves::join(text).into_owned();
+        }
+    }
 }
 
 /// Why a model stopped.
@@ -69,24 +96,65 @@ impl Draft {
     /// More text of the answer. What arrived together is passed on together: as long as the last event is of the
     /// same kind, it grows.
     pub(crate) fn say(&mut self, out: &mut Vec<ModelEvent>, text: &str) {
+        let text = if self.halved { self.text.through(text) } else { Cow::Borrowed(text) };
         if text.is_empty() {
             return;
         }
         self.has_text = true;
+        self.given += text.len();
         match out.last_mut() {
-            Some(ModelEvent::Text(last)) => last.push_str(text),
-            _ => out.push(ModelEvent::Text(text.to_owned())),
+            Some(ModelEvent::Text(last)) => last.push_str(&text),
+            _ => out.push(ModelEvent::Text(text.into_owned())),
         }
     }
 
     /// More reasoning, passed on as text is.
     pub(crate) fn think(&mut self, out: &mut Vec<ModelEvent>, text: &str) {
-        self.has_reasoning |= !text.is_empty();
-        match out.last_mut() {
-            _ if text.is_empty() => {}
-            Some(ModelEvent::Reasoning(last)) => last.push_str(text),
-            _ => out.push(ModelEvent::Reasoning(text.to_owned())),
+        let text = if self.halved { self.reasoning.through(text) } else { Cow::Borrowed(text) };
+        if text.is_empty() {
+            return;
         }
+        self.has_reasoning = true;
+        self.given += text.len();
+        match out.last_mut() {
+            Some(ModelEvent::Reasoning(last)) => last.push_str(&text),
+            _ => out.push(ModelEvent::Reasoning(text.into_owned())),
+        }
+    }
+
+    /// The model declines, with these words or more of them.
+    pub(crate) fn decline(&mut self, words: &str) {
+        self.refused = true;
+        self.refusal.push_str(words);
+        self.has_text |= !words.is_empty();
+    }
+
+    /// Keeps the provider's word for a filter or a refusal, with what it is about and what else is said of it.
+    pub(crate) fn tell<'a>(&mut self, word: &str, about: impl Iterator<Item = &'a str>, words: &str) {
+        let about: Vec<&str> = about.filter(|category| *category != word).take(MOST_CATEGORIES).collect();
+        let about = if about.is_empty() { String::new() } else { format!(" ({})", about.join(", ")) };
+        let words = if words.is_empty() { String::new() } else { format!(": {words}") };
+        self.said = Some(format!("`{word}`{about}{words}"));
+    }
+
+    /// The halves of characters that nothing follows.
+    pub(crate) fn rest(&mut self, out: &mut Vec<ModelEvent>) {
+        if let Some(rest) = self.reasoning.rest() {
+            self.think(out, &rest);
+        }
+        if let Some(rest) = self.text.rest() {
+            self.say(out, &rest);
+        }
+    }
+
+    /// Bytes of all that came of the answer.
+    pub(crate) fn bytes(&self) -> usize {
+        self.given + self.refusal.len() + self.kept()
+    }
+
+    /// Bytes of what was not given out.
+    pub(crate) fn kept(&self) -> usize {
+        self.calls.iter().map(|call| call.name.len() + call.arguments.len()).sum()
     }
 
     /// A further call.
@@ -164,6 +232,10 @@ impl Draft {
         // Reasoning that nothing follows is refused when it comes back.
         let last = calls.len();
         self.items.retain(|item| items::place_of(item).is_some_and(|at| at <= last));
+        if self.halved {
+            self.items.iter_mut().for_each(halves::join_all);
+            calls.iter_mut().for_each(Call::join);
+        }
         let items = (!self.items.is_empty()).then(|| ProviderItems {
             kind: origin.to_owned(),
             items: std::mem::take(&mut self.items).into(),
@@ -209,12 +281,23 @@ pub(crate) fn unknown_end(reason: &str) -> ModelFault {
 
 /// The text of an event. Looked at once and as a whole: no string in it needs another look.
 pub(super) fn text(data: &[u8]) -> Result<&str, ModelFault> {
-    std::str::from_utf8(data).map_err(|_| broken("it sent an event that is not valid: it is not UTF-8"))
+    std::str::from_utf8(data).map_err(|_| not_valid(&"it is not UTF-8"))
 }
 
 /// Reads an event.
 pub(crate) fn event<'a, T: serde::Deserialize<'a>>(data: &'a str) -> Result<T, ModelFault> {
-    serde_json::from_str(data).map_err(|e| broken(&format!("it sent an event that is not valid: {e}")))
+    serde_json::from_str(data).map_err(|e| not_valid(&e))
+}
+
+const NOT_VALID: &str = "it sent an event that is not valid";
+
+fn not_valid(why: &dyn Display) -> ModelFault {
+    broken(&format!("{NOT_VALID}: {why}"))
+}
+
+/// Whether what came could not be read.
+pub(super) fn is_not_valid(fault: &ModelFault) -> bool {
+    fault.message.starts_with(NOT_VALID)
 }
 
 /// The same, where later versions may add events whose fields have other types: an event of a kind that is not

@@ -4,10 +4,10 @@
 //! that breaks, data that is not an event, an answer without end. Nothing of a broken answer but text and reasoning
 //! has been given out by then.
 
-use std::{fmt::Display, sync::Arc};
+use std::{borrow::Cow, fmt::Display, sync::Arc};
 
-use drupe_agent::{ModelEvent, ModelFault, ModelRequest};
-use drupe_extension_api::FailureClass;
+use drupe_agent::{ModelEvent, ModelFault, ModelRequest, Usage};
+use drupe_extension_api::{FailureClass, ModelParameters};
 use futures_util::{
     StreamExt,
     stream::{self, BoxStream},
@@ -19,8 +19,14 @@ use reqwest::{
 };
 use tokio::time::{Duration, Instant, timeout, timeout_at};
 
-use super::{Draft, Reader, ToolList, WireProvider, WireSource, draft, fault, frames::Frames};
-use crate::source::{self, Broken, Progress, Whose};
+use super::{
+    Draft, Reader, ToolList, WireProvider, WireSource,
+    body::{self, Begins},
+    draft, fault,
+    frames::Frames,
+    halves,
+};
+use crate::source::{self, Broken, Progress, Source, Whose};
 
 /// The whole answer: far above what any bound on tokens allows, far below what hurts.
 const LONGEST_ANSWER: usize = 64 << 20;
@@ -32,8 +38,10 @@ const ERROR_TIME: Duration = Duration::from_secs(5);
 const FAREWELL: Duration = Duration::from_millis(20);
 /// After the reason to stop, where no end mark follows: time for the count of tokens. The answer is whole by then.
 const AFTERWORD: Duration = Duration::from_secs(1);
-/// Types of what is no stream of events. Anything else is read: some servers name none.
-const NO_ANSWER: [&str; 3] = ["text/html", "text/plain", "application/json"];
+/// Bytes that one token of an answer has at least: as few are taken for one where nobody counted.
+const BYTES_OF_A_TOKEN: usize = 3;
+/// How much of what a provider says of a filter is passed on.
+const LONGEST_SAYING: usize = 300;
 
 pub(super) fn start(
     source: &WireSource,
@@ -54,6 +62,7 @@ pub(super) fn start(
         ready: Vec::new(),
         given: 0,
         received: 0,
+        unread: 0,
         progress,
         request,
         list,
@@ -74,11 +83,22 @@ fn prepare(
     };
     let provider = &source.provider;
     let list = provider.lists.of(provider.api(), &request.tools).map_err(|e| broken(&e))?;
+    let sparing = request.sparing.then(|| sparing(source, request)).flatten();
+    let request = sparing.as_ref().unwrap_or(request);
     let body = provider.api().body(&source.facts, request, &list).map_err(|e| broken(&e))?;
     // Wrapped, or the client keeps it for redirects and repetitions of its own, which there are none of, until the answer
     // comes.
     let body = Body::wrap(String::from_utf8(body).map_err(|e| broken(&e))?);
     Ok((provider.client()?.post(source.url.clone()).body(body), list))
+}
+
+/// The request with the least reasoning that the model lets itself be told, where that is known.
+fn sparing(source: &WireSource, request: &ModelRequest) -> Option<ModelRequest> {
+    let least = source.facts.least_reasoning().filter(|_| request.parameters.reasoning.is_none())?;
+    let parameters = ModelParameters { reasoning: Some(least), ..(*request.parameters).clone() };
+    // Other parameters may stand in its way.
+    source.supports(&parameters).ok()?;
+    Some(ModelRequest { parameters: Arc::new(parameters), ..request.clone() })
 }
 
 struct Exchange {
@@ -95,6 +115,8 @@ struct Exchange {
     given: usize,
     /// Bytes of the answer.
     received: usize,
+    /// Those of them that could not be read.
+    unread: usize,
     progress: Arc<Progress>,
     stage: Stage,
 }
@@ -112,7 +134,16 @@ enum Stage {
 
 struct Reading {
     response: Response,
-    frames: Frames,
+    /// What the answer says that it is.
+    kind: String,
+    form: Form,
+}
+
+/// In which form an answer comes; its first bytes tell, whatever it says that it is.
+enum Form {
+    Events(Frames),
+    /// The whole of it in JSON, as some gateways give it to those who ask for a stream, too.
+    Whole(Vec<u8>),
 }
 
 impl Exchange {
@@ -137,7 +168,7 @@ impl Exchange {
                         stage => {
                             if self.received > 0 {
                                 let empty = !self.draft.is_begun() && !self.draft.has_reasoned();
-                                self.progress.note(self.draft.usage, empty);
+                                self.progress.note(self.used(), empty);
                             }
                             stage
                         }
@@ -158,10 +189,10 @@ impl Exchange {
 
     async fn send(&mut self, builder: RequestBuilder) -> Result<Stage, Broken> {
         let response = timeout(self.provider.stall, builder.send()).await.map_err(|_| self.silence())?;
-        let response = response.map_err(|e| fault::of_transport(&e))?;
+        let mut response = response.map_err(|e| fault::of_transport(&e))?;
         if !response.status().is_success() {
             let (status, headers) = (response.status(), response.headers().clone());
-            let body = short_body(response, self.provider.stall).await;
+            let body = short_body(&mut response, self.provider.stall).await;
             let model = self.name.split_once('/').map_or("", |(_, model)| model);
             let known = (model, &*self.known);
             return Err(fault::of_response(status, &headers, &body, Timestamp::now(), known));
@@ -169,24 +200,21 @@ impl Exchange {
         let header = |name: HeaderName| {
             response.headers().get(name).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned()
         };
-        let encoding = header(CONTENT_ENCODING);
+        let (encoding, kind) = (header(CONTENT_ENCODING), header(CONTENT_TYPE));
         if !matches!(encoding.as_str(), "" | "identity") {
             let text = format!(
                 "it answered in {encoding}, which was not asked for (a proxy in between may do that)"
             );
-            return Err(ModelFault::fatal(FailureClass::Config, text).into());
+            return Err(self.unreadable(&mut response, &text).await);
         }
-        let kind = header(CONTENT_TYPE);
-        if NO_ANSWER.iter().any(|other| kind.starts_with(other)) {
-            let body = short_body(response, self.provider.stall).await;
-            // Some gateways say that all is well and then what is not.
-            return Err(fault::in_place_of_answer(&body).unwrap_or_else(|| {
-                let text =
-                    format!("it answered with {kind} and not with a stream of events (look at base_url)");
-                ModelFault::fatal(FailureClass::Config, text).into()
-            }));
-        }
-        Ok(Stage::Reading(Box::new(Reading { response, frames: Frames::default() })))
+        Ok(Stage::Reading(Box::new(Reading { response, kind, form: Form::Events(Frames::default()) })))
+    }
+
+    /// Something came that cannot be read, and the provider has worked for it.
+    async fn unreadable(&mut self, response: &mut Response, text: &str) -> Broken {
+        self.unread += short_body(response, self.provider.stall).await.len();
+        self.progress.note(self.used(), true);
+        self.progress.tell(ModelFault::fatal(FailureClass::Config, text)).into()
     }
 
     /// Takes what one read of the network gives.
@@ -201,36 +229,143 @@ impl Exchange {
             Err(_) => return Err(self.silence().into()),
         };
         let Some(bytes) = bytes else {
-            if let Some(data) = reading.frames.rest() {
-                self.reader.take(draft::text(data)?, &mut self.draft, &mut self.ready)?;
+            match &mut reading.form {
+                Form::Events(frames) => {
+                    if let Some(data) = frames.rest() {
+                        self.take(data)?;
+                    }
+                }
+                Form::Whole(body) => self.take_whole(body, &reading.kind)?,
             }
             return self.close();
         };
+        if self.received == 0 && !self.begins(&mut reading, &bytes).await? {
+            return Ok(Stage::Reading(reading));
+        }
         self.received += bytes.len();
-        reading.frames.push(&bytes);
         if self.received > LONGEST_ANSWER {
             return Err(too_long().into());
         }
-        while !self.draft.ended
-            && let Some(data) = reading.frames.next().map_err(|_| too_long())?
-        {
-            // What came before a fault in the same packet is void with the attempt.
-            self.reader.take(draft::text(data)?, &mut self.draft, &mut self.ready)?;
+        match &mut reading.form {
+            Form::Whole(body) => {
+                body.extend_from_slice(&bytes);
+                // Until it is whole.
+                self.unread = body.len();
+            }
+            Form::Events(frames) => {
+                frames.push(&bytes);
+                self.take_events(frames)?;
+            }
         }
         Ok(if self.draft.ended { Stage::Leaving(reading.response) } else { Stage::Reading(reading) })
+    }
+
+    /// Tells by the first bytes in which form the answer comes; false where they are blanks.
+    async fn begins(&mut self, reading: &mut Reading, bytes: &[u8]) -> Result<bool, Broken> {
+        let text = || body::no_answer(&reading.kind);
+        match body::begins_as(bytes, &reading.kind) {
+            Begins::Nothing => return Ok(false),
+            Begins::Events => {}
+            Begins::Json => reading.form = Form::Whole(Vec::new()),
+            // Of a model nothing was made.
+            Begins::Page => return Err(ModelFault::fatal(FailureClass::Config, text()).into()),
+            Begins::Else => {
+                self.unread += bytes.len();
+                let text = text();
+                return Err(self.unreadable(&mut reading.response, &text).await);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes the events that are whole.
+    fn take_events(&mut self, frames: &mut Frames) -> Result<(), Broken> {
+        while !self.draft.ended {
+            match frames.next() {
+                // What came before a fault in the same packet is void with the attempt.
+                Ok(Some(data)) => self.take(data)?,
+                Ok(None) => break,
+                Err(_) => {
+                    self.unread += frames.waiting();
+                    return Err(too_long().into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the data of an event.
+    fn take(&mut self, data: &[u8]) -> Result<(), Broken> {
+        let text = draft::text(data).inspect_err(|_| self.unread += data.len())?;
+        let text = halves::mark(text);
+        self.draft.halved |= matches!(text, Cow::Owned(_));
+        let taken = self.reader.take(&text, &mut self.draft, &mut self.ready);
+        taken.inspect_err(|_| self.unread += if body::is_error(&text) { 0 } else { data.len() })
+    }
+
+    /// Takes an answer that came at once.
+    fn take_whole(&mut self, body: &[u8], kind: &str) -> Result<(), Broken> {
+        // Some gateways say that all is well and then what is not.
+        if let Some(broken) = fault::in_place_of_answer(body) {
+            (self.received, self.unread) = (0, 0);
+            self.progress.forget();
+            return Err(broken);
+        }
+        let text = halves::mark(draft::text(body)?);
+        self.draft.halved |= matches!(text, Cow::Owned(_));
+        let taken = self.reader.whole(&text, &mut self.draft, &mut self.ready);
+        match taken {
+            Ok(()) if self.draft.whole() => {
+                self.unread = 0;
+                Ok(())
+            }
+            Err(broken) if !draft::is_not_valid(&broken.fault) => Err(broken),
+            _ if body::is_half(&text) => Err(broke_off_early().into()),
+            _ => Err(ModelFault::fatal(FailureClass::Config, body::no_answer(kind)).into()),
+        }
+    }
+
+    /// What is known of the attempt's cost: what the provider counted, and at least what came and was not given out.
+    /// What was, is counted by whoever asked.
+    fn used(&self) -> Option<Usage> {
+        if self.unread + self.draft.kept() == 0 {
+            return self.draft.usage;
+        }
+        let tokens = (self.unread + self.draft.bytes()).div_ceil(BYTES_OF_A_TOKEN) as u64;
+        let counted = self.draft.usage.unwrap_or_default();
+        let least = tokens.min(self.request.max_output_tokens.into());
+        Some(Usage { output_tokens: counted.output_tokens.max(least), ..counted })
     }
 
     /// The stream is over: the calls and the end, if the answer is whole.
     fn close(&mut self) -> Result<Stage, Broken> {
         if !self.draft.whole() {
-            let text = "the answer broke off before its end";
-            return Err(ModelFault::transient(FailureClass::Network, text).into());
+            return Err(broke_off_early().into());
         }
         let step = source::step(&self.request.messages);
-        let finished = self
+        self.draft.rest(&mut self.ready);
+        for call in &mut self.draft.calls {
+            call.id = self.provider.shown(&call.id);
+        }
+        let mut finished = self
             .draft
             .finish(&self.origin, step, &self.list.names, &self.request.deferred)
             .map_err(|fault| Broken { fault, whose: Whose::Request })?;
+        // What the provider says in its own name is shown as its messages are.
+        let provider = &self.provider;
+        if !self.draft.refusal.is_empty() {
+            self.ready.push(ModelEvent::Text(provider.shown(&self.draft.refusal)));
+        }
+        let offered = |name: &str| {
+            let all = self.request.tools.iter().chain(self.request.deferred.iter());
+            all.into_iter().any(|spec| spec.name.as_str() == name)
+        };
+        for call in finished.calls.iter_mut().filter(|call| !offered(&call.name)) {
+            call.name = provider.shown(&call.name);
+        }
+        if let Some(said) = self.draft.said.take() {
+            self.ready.push(ModelEvent::Said(body::saying(&provider.shown(&said), LONGEST_SAYING)));
+        }
         self.ready.extend(finished.calls.into_iter().map(ModelEvent::ToolCall));
         self.ready.extend(finished.items.map(ModelEvent::ProviderItems));
         let (usage, stop) = (self.draft.usage, finished.stop);
@@ -243,7 +378,11 @@ impl Exchange {
     fn turned_away(&self, fault: &ModelFault) -> bool {
         let by_kind =
             matches!(fault.class, FailureClass::Auth | FailureClass::Config | FailureClass::RateLimit);
-        by_kind && self.draft.usage.is_none() && !self.draft.is_begun() && !self.draft.has_reasoned()
+        by_kind
+            && self.unread == 0
+            && self.draft.usage.is_none()
+            && !self.draft.is_begun()
+            && !self.draft.has_reasoned()
     }
 
     fn silence(&self) -> ModelFault {
@@ -253,7 +392,7 @@ impl Exchange {
 }
 
 /// The body of what is no answer, as far as it comes in time.
-async fn short_body(mut response: Response, stall: Duration) -> Vec<u8> {
+async fn short_body(response: &mut Response, stall: Duration) -> Vec<u8> {
     let deadline = Instant::now() + stall.min(ERROR_TIME);
     let mut body = Vec::new();
     while body.len() < LONGEST_ERROR
@@ -263,6 +402,10 @@ async fn short_body(mut response: Response, stall: Duration) -> Vec<u8> {
     }
     body.truncate(LONGEST_ERROR);
     body
+}
+
+fn broke_off_early() -> ModelFault {
+    ModelFault::transient(FailureClass::Network, "the answer broke off before its end")
 }
 
 fn too_long() -> ModelFault {

@@ -129,9 +129,13 @@ fn told(fault: ModelFault, status: u16, error: &WireError) -> Broken {
 pub(super) fn in_place_of_answer(body: &[u8]) -> Option<Broken> {
     #[derive(Deserialize)]
     struct Body {
-        error: WireError,
+        error: Option<WireError>,
     }
-    serde_json::from_slice::<Body>(body).ok().map(|body| in_stream(&body.error))
+    let body = match body.trim_ascii_start().first() {
+        Some(b'[') => serde_json::from_slice::<[Body; 1]>(body).ok().map(|[body]| body),
+        _ => serde_json::from_slice::<Body>(body).ok(),
+    };
+    body?.error.map(|error| in_stream(&error))
 }
 
 /// An error in the middle of an answer, where the status said that all is well.

@@ -74,6 +74,11 @@ impl Frames {
         (!self.data.is_empty()).then_some(&self.data)
     }
 
+    /// Bytes of what came and was not given out.
+    pub(crate) fn waiting(&self) -> usize {
+        self.data.len() + self.buffer.len() - self.start
+    }
+
     fn line(&mut self) -> Result<Option<(usize, usize)>, TooLong> {
         if self.after_return && self.start < self.buffer.len() {
             self.after_return = false;

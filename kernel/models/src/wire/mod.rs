@@ -1,16 +1,20 @@
 //! What all HTTP APIs of models have in common: one request, and its answer as a stream of events.
 //!
 //! [`exchange`] joins the request to its answer, over [`client`]'s pooled connections; [`frames`] splits the bytes
-//! into events, [`draft`] gathers what an API's reader found in them, [`fault`] judges what went wrong, [`mask`] takes keys out of it,
+//! into events, [`halves`] joins characters that two events share, [`draft`] gathers what an API's reader found in them, [`fault`] judges what went wrong, [`mask`] takes keys out of it,
 //! [`parameters`] refuses at load what an API cannot do, [`tools`] writes tool lists once, and [`names`] and
 //! [`items`] carry what one side would not understand of the other. An [`Api`] adds the rest: where requests go,
 //! what their body is, and how an event is read. Nothing here retries.
+
+mod body;
 
 mod client;
 
 mod exchange;
 
 mod frames;
+
+mod halves;
 
 mod listing;
 
@@ -28,7 +32,7 @@ pub(crate) mod tools;
 use std::sync::Arc;
 
 use drupe_agent::{ModelEvent, ModelProfile, ModelRequest};
-use drupe_extension_api::{ModelParameters, ToolSpec};
+use drupe_extension_api::{ModelParameters, Reasoning, ToolSpec};
 use futures_util::stream::BoxStream;
 use reqwest::Url;
 use serde_json::value::RawValue;
@@ -89,6 +93,9 @@ pub(crate) trait Api: Send + Sync {
 pub(crate) trait Reader: Send {
     /// Takes the data of one event: what can be shown goes to `out`, all else to `draft`.
     fn take(&mut self, data: &str, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), Broken>;
+
+    /// Takes a whole answer in place of a stream, as the API gives it to those who ask for no stream.
+    fn whole(&mut self, data: &str, draft: &mut Draft, out: &mut Vec<ModelEvent>) -> Result<(), Broken>;
 }
 
 /// What an API's own code knows of the model that is asked.
@@ -108,6 +115,15 @@ pub(crate) struct Facts {
     pub(crate) thinking: Option<Thinking>,
     /// Whether it takes temperature and nucleus sampling, where that is known.
     pub(crate) sampling: Option<bool>,
+}
+
+impl Facts {
+    /// The least reasoning that the model lets itself be told, where it is known to reason and which degrees it takes.
+    pub(crate) fn least_reasoning(&self) -> Option<Reasoning> {
+        let all = [Reasoning::None, Reasoning::Low, Reasoning::Medium, Reasoning::High];
+        let efforts = self.efforts.filter(|_| self.reasoning != Some(false))?;
+        all.into_iter().find(|effort| efforts.has(*effort))
+    }
 }
 
 /// One model of a [`WireProvider`].

@@ -1,10 +1,12 @@
 //! Connections, headers, and when things arrive.
 
 use drupe_agent::ModelEvent;
+use drupe_extension_api::Reasoning;
+use drupe_models::{ProfileSettings, Thinking};
 use futures_util::StreamExt;
 
 use crate::{
-    door::{KINDS, Kind, ask, model, request},
+    door::{KINDS, Kind, ask, model, request, sized},
     script::{Part, Stop, events, hello, stream},
     server::{Act, Server},
 };
@@ -115,4 +117,35 @@ async fn a_secret_in_a_providers_words_is_not_repeated() {
     let server = Server::start(vec![act]).await;
     let fault = ask(&model(Kind::Chat, &server), request(0)).await.1.unwrap();
     assert_eq!(fault.message, "`mock/m`: 401 Unauthorized: wrong key [key]");
+}
+
+#[tokio::test]
+async fn a_sparing_request_names_the_least_reasoning_that_its_model_takes_and_no_less() {
+    const ALWAYS: &[Reasoning] = &[Reasoning::Low, Reasoning::Medium, Reasoning::High];
+    const NONE: &[Reasoning] = &[Reasoning::None, Reasoning::Low];
+    let adaptive = Thinking::Adaptive { between_tools: false };
+    for (kind, efforts, thinking, has, lacks) in [
+        (Kind::Messages, Some(ALWAYS), adaptive, r#""effort":"low""#, "disabled"),
+        (Kind::Messages, Some(NONE), adaptive, r#""thinking":{"type":"disabled"}"#, "effort"),
+        (Kind::Messages, None, adaptive, r#""max_tokens""#, "thinking"),
+        (Kind::Responses, Some(ALWAYS), Thinking::Effort, r#""reasoning":{"effort":"low"}"#, "none"),
+        (Kind::Chat, Some(NONE), Thinking::Effort, r#""reasoning_effort":"none""#, "low"),
+        (Kind::Chat, Some(&[]), Thinking::Effort, r#""max_tokens""#, "reasoning_effort"),
+        (Kind::Gemini, Some(ALWAYS), Thinking::Level, r#""thinkingLevel":"low""#, "minimal"),
+    ] {
+        let server = Server::start(vec![stream(&hello(kind)); 2]).await;
+        let profile = ProfileSettings {
+            efforts: efforts.map(|efforts| efforts.iter().copied().collect()),
+            thinking: Some(thinking),
+            ..ProfileSettings::default()
+        };
+        let model = sized(kind, &server, profile);
+        for sparing in [true, false] {
+            let request = drupe_agent::ModelRequest { sparing, ..request(0) };
+            assert_eq!(ask(&model, request).await.0, "hello end/7,2,5");
+        }
+        let [spared, plain] = <[String; 2]>::try_from(server.requests()).unwrap();
+        assert!(spared.contains(has) && !spared.contains(lacks), "{spared}");
+        assert!(!["effort", "thinking"].iter().any(|key| plain.contains(key)), "{plain}");
+    }
 }

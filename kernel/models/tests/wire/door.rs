@@ -98,6 +98,7 @@ pub fn request(max_retries: u32) -> ModelRequest {
         tools: Arc::default(),
         deferred: Arc::default(),
         parameters: Arc::default(),
+        sparing: false,
         max_output_tokens: 100,
         room: Default::default(),
         output: None,
@@ -138,7 +139,7 @@ pub async fn ask(model: &Arc<dyn Model>, request: ModelRequest) -> (String, Opti
             ModelEvent::Reasoning(text) => (2, text),
             ModelEvent::ToolCall(call) => (0, format!("{}:{}{}", call.call_id, call.name, call.arguments)),
             // Each kind has its own.
-            ModelEvent::ProviderItems(_) => continue,
+            ModelEvent::ProviderItems(_) | ModelEvent::Said(_) => continue,
             ModelEvent::Retry { fault, .. } => (0, format!("retry/{}", told(&fault))),
             ModelEvent::Done { stop, usage, .. } => {
                 (0, format!("{}/{}", ending(stop), counts(&usage.unwrap_or_default())))

@@ -1,5 +1,8 @@
 //! How an answer ended, in every kind: none of these endings passes as a whole answer, and none as a fault of the wire.
 
+use drupe_agent::ModelEvent;
+use futures_util::StreamExt;
+
 use crate::{
     door::{KINDS, Kind, ask, model, play, request},
     script::{self, Part, Stop, data, events, hello},
@@ -137,4 +140,58 @@ async fn a_request_that_is_turned_away_once_the_stream_is_open_has_cost_nothing(
     let server =
         crate::server::Server::start(vec![Act::Stream(vec![begun.into_bytes(), data_of(failed)])]).await;
     assert!(!ask(&model(Kind::Responses, &server), request(0)).await.1.unwrap().used_nothing());
+}
+
+/// What is said of the end of an answer.
+async fn said(kind: Kind, event: &str) -> String {
+    let server = crate::server::Server::start(vec![Act::Stream(vec![data_of(event)])]).await;
+    let events: Vec<ModelEvent> = model(kind, &server).stream(request(0)).collect().await;
+    let said = events.into_iter().filter_map(|event| match event {
+        ModelEvent::Said(words) => Some(words),
+        _ => None,
+    });
+    said.collect::<Vec<_>>().join("|")
+}
+
+#[tokio::test]
+async fn the_providers_word_for_a_filter_is_passed_on() {
+    let chat = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"content_filter","content_filter_results":{"hate":{"filtered":true},"violence":{"filtered":false}}}]}"#;
+    let responses = r#"{"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"content_filter"}}}"#;
+    let refused = r#"{"type":"message_delta","delta":{"stop_reason":"refusal","stop_details":{"type":"refusal","category":"cyber","explanation":"I do not help with that."}}}"#;
+    let finished = r#"{"candidates":[{"finishReason":"PROHIBITED_CONTENT","finishMessage":"The text\n is \u001b[31mnot\u202e allowed.","safetyRatings":[{"category":"HARM_CATEGORY_HARASSMENT","blocked":true},{"category":"HARM_CATEGORY_HATE_SPEECH"}]}]}"#;
+    let blocked = r#"{"promptFeedback":{"blockReason":"BLOCKLIST","blockReasonMessage":"sk-secret"}}"#;
+    for (kind, event, expected) in [
+        (Kind::Chat, chat, "`content_filter` (hate)"),
+        (Kind::Responses, responses, "`content_filter`"),
+        (Kind::Messages, refused, "`refusal` (cyber)"),
+        (
+            Kind::Gemini,
+            finished,
+            "`PROHIBITED_CONTENT` (HARM_CATEGORY_HARASSMENT): The text is [31mnot allowed.",
+        ),
+        (Kind::Gemini, blocked, "`BLOCKLIST`: [key]"),
+    ] {
+        assert_eq!(said(kind, event).await, expected, "{}", kind.name());
+    }
+    for reason in ["SAFETY", "RECITATION", "SPII", "LANGUAGE", "MODEL_ARMOR"] {
+        let event = format!(r#"{{"candidates":[{{"finishReason":"{reason}"}}]}}"#);
+        assert_eq!(said(Kind::Gemini, &event).await, format!("`{reason}`"));
+    }
+    let long = finished.replace("The text", &"word ".repeat(200));
+    let told = said(Kind::Gemini, &long).await;
+    assert!(told.chars().count() == 301 && told.ends_with('…'), "{told}");
+}
+
+#[tokio::test]
+async fn what_is_told_beside_the_answer_holds_no_key() {
+    let refusal = r#"{"choices":[{"index":0,"delta":{"refusal":"no sk-"},"finish_reason":null}]}"#;
+    let rest = r#"{"choices":[{"index":0,"delta":{"refusal":"secret"},"finish_reason":"stop"}]}"#;
+    let call = r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"sk-secret","function":{"name":"sk-secret","arguments":"{}"}}]},"finish_reason":"stop"}]}"#;
+    for (events, expected) in [
+        (vec![data_of(refusal), data_of(rest)], "no [key] refusal/0,0,0"),
+        (vec![data_of(call)], "[key]:[key]{} tool_calls/0,0,0"),
+    ] {
+        let server = crate::server::Server::start(vec![Act::Stream(events)]).await;
+        assert_eq!(ask(&model(Kind::Chat, &server), request(0)).await.0, expected);
+    }
 }

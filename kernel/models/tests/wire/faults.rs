@@ -36,9 +36,22 @@ fn begun(class: &str, cost: &str) -> String {
     format!("retry/{class}+{cost} {GOOD}")
 }
 
-/// What is known of the cost of an answer that broke off in the middle: one kind counts its input at the start.
-fn early(kind: Kind) -> &'static str {
-    if kind == Kind::Messages { "7,2,1" } else { "" }
+/// What is known of the cost of an answer of which so many bytes came: one kind counts its input at the start.
+fn early(kind: Kind, bytes: usize) -> String {
+    let tokens = bytes.div_ceil(3);
+    if kind == Kind::Messages { format!("7,2,{tokens}") } else { format!("0,0,{tokens}") }
+}
+
+/// Bytes of what came up to the call, which not each kind begins with its arguments; or of all of it.
+fn came(kind: Kind, whole: bool) -> usize {
+    let Part::Call(_, name, arguments) = CALL else { unreachable!("it is a call") };
+    let arguments = match kind {
+        _ if whole => arguments.len(),
+        Kind::Chat => arguments.len() / 2,
+        Kind::Responses | Kind::Messages => 0,
+        Kind::Gemini => arguments.len(),
+    };
+    "so".len() + name.len() + arguments
 }
 
 fn bytes(events: &[String]) -> Vec<Vec<u8>> {
@@ -95,15 +108,25 @@ fn refusals(kind: Kind) -> Vec<Case> {
         case("529", Act::status(529, "", &error("busy", "overloaded_error")), again("Model"), 2),
         case("502, HTML", Act::status(502, "content-type: text/html\r\n", "<html>"), again("Network"), 2),
         case("200, HTML", Act::status(200, "content-type: text/html\r\n", "<html>"), "failed/Config", 1),
-        case("200, plain text", Act::status(200, "content-type: text/plain\r\n", "hi"), "failed/Config", 1),
-        case("200, JSON", Act::status(200, "content-type: application/json\r\n", "{}"), "failed/Config", 1),
+        case(
+            "200, plain text",
+            Act::status(200, "content-type: text/plain\r\n", "hi"),
+            "failed/Config+0,0,1",
+            1,
+        ),
+        case(
+            "200, JSON",
+            Act::status(200, "content-type: application/json\r\n", "{}"),
+            "failed/Config+0,0,1",
+            1,
+        ),
         case(
             "200, an error in JSON",
             Act::status(200, "content-type: application/json\r\n", r#"{"error":{"code":503,"message":"x"}}"#),
             again("Network"),
             2,
         ),
-        case("200, gzip", Act::status(200, "content-encoding: gzip\r\n", "\u{1f}"), "failed/Config", 1),
+        case("200, gzip", Act::status(200, "content-encoding: gzip\r\n", "\u{1f}"), "failed/Config+0,0,1", 1),
         case("redirect", Act::status(302, "location: http://127.0.0.1:1/\r\n", ""), "failed/Config", 1),
         case("401", Act::status(401, "", &error("no", "authentication_error")), "failed/Auth", 1),
         case("401 with a dripping body", Act::Drip(401), "failed/Auth", 1),
@@ -122,26 +145,22 @@ fn breaks(kind: Kind) -> Vec<Case> {
         Kind::Messages => "event: ping\ndata: {\"type\": \"ping\"}\n\n",
         _ => ": keep-alive\n\n",
     };
+    let ended = |class: &str, bytes: usize| format!("so {}", begun(class, &early(kind, bytes)));
     vec![
         case("closed before headers", Act::Hangup, again("Network"), 2),
         case("reset before headers", Act::Reset, again("Network"), 2),
         case("silence before headers", Act::Silence, again("Timeout"), 2),
         case("stall before the first event", Act::Stall(vec![]), again("Timeout"), 2),
-        case("stall in the middle", Act::Stall(half()), format!("so {}", begun("Timeout", early(kind))), 2),
-        case("cut in the middle", Act::Cut(half()), format!("so {}", begun("Network", early(kind))), 2),
-        case(
-            "cut after the call",
-            Act::Cut(until_call(kind, true)),
-            format!("so {}", begun("Network", early(kind))),
-            2,
-        ),
+        case("stall in the middle", Act::Stall(half()), ended("Timeout", came(kind, false)), 2),
+        case("cut in the middle", Act::Cut(half()), ended("Network", came(kind, false)), 2),
+        case("cut after the call", Act::Cut(until_call(kind, true)), ended("Network", came(kind, true)), 2),
         case(
             "an end before the end",
             Act::Stream(until_call(kind, true)),
-            format!("so {}", begun("Network", early(kind))),
+            ended("Network", came(kind, true)),
             2,
         ),
-        case("a line of 100 MB", Act::Flood(100 << 20), begun("Model", ""), 2),
+        case("a line of 100 MB", Act::Flood(100 << 20), begun("Model", "0,0,100"), 2),
         case("pings without end", Act::Endless(comments.into()), begun("Timeout", ""), 2),
     ]
 }
@@ -155,12 +174,17 @@ fn streams(kind: Kind) -> Vec<Case> {
         Kind::Gemini => json!({"error": {"code": 500, "message": "x", "status": "INTERNAL"}}),
     };
     let with = |more: Vec<Vec<u8>>| Act::Stream([until_call(kind, true), more].concat());
+    let ended = |bytes: usize| format!("so {}", begun("Model", &early(kind, bytes)));
+    let unread = |data: &[u8]| ended(came(kind, true) + data.len());
     let good = bytes(&hello(kind));
     let later = bytes(&events(kind, &[Part::Say("more"), CALL], Stop::Calls));
     let broken = Part::Call("a", "kv_set", "{broken");
     // Where arguments are part of the event, the event is broken.
     let (wrong, attempts) = match kind {
-        Kind::Gemini => (begun("Model", ""), 2),
+        Kind::Gemini => {
+            let event = &events(kind, &[broken], Stop::Calls)[0];
+            (begun("Model", &early(kind, event.trim().len() - "data: ".len())), 2)
+        }
         _ => ("a:kv_set{broken tool_calls/7,2,5".to_owned(), 1),
     };
     let twice = [Part::Call("a", "f", "{}"), Part::Call("a", "g", "{}")];
@@ -169,34 +193,25 @@ fn streams(kind: Kind) -> Vec<Case> {
         Act::Stream(text.chunks(size).map(<[u8]>::to_vec).collect())
     };
     vec![
-        case(
-            "an error event",
-            with(vec![data(&error).into()]),
-            format!("so {}", begun("Model", early(kind))),
-            2,
-        ),
+        case("an error event", with(vec![data(&error).into()]), ended(came(kind, true)), 2),
         case(
             "[DONE] in the middle of a call",
             Act::Stream([until_call(kind, false), vec![b"data: [DONE]\n\n".to_vec()]].concat()),
-            format!("so {}", begun("Model", early(kind))),
+            // One kind does not know it.
+            ended(came(kind, false) + if kind == Kind::Messages { "[DONE]".len() } else { 0 }),
             2,
         ),
         case(
             "half a JSON line",
             with(vec![b"data: {\"type\":\"x\n\n".to_vec()]),
-            format!("so {}", begun("Model", early(kind))),
+            unread(b"{\"type\":\"x"),
             2,
         ),
-        case(
-            "no text at all",
-            with(vec![b"data: \xff\xfe\n\n".to_vec()]),
-            format!("so {}", begun("Model", early(kind))),
-            2,
-        ),
+        case("no text at all", with(vec![b"data: \xff\xfe\n\n".to_vec()]), unread(b"\xff\xfe"), 2),
         case(
             "half a character, in a field that nobody reads",
             with(vec![b"data: {\"type\":\"x\",\"more\":\"\xc3\"}\n\n".to_vec()]),
-            format!("so {}", begun("Model", early(kind))),
+            unread(b"{\"type\":\"x\",\"more\":\"\xc3\"}"),
             2,
         ),
         case(

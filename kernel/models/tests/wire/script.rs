@@ -1,5 +1,8 @@
 //! One answer, written the way that each API writes it.
 
+#[path = "whole_script.rs"]
+mod whole;
+
 use serde_json::{Value, json};
 
 use crate::{door::Kind, server::Act};
@@ -28,6 +31,11 @@ pub fn events(kind: Kind, parts: &[Part], stop: Stop) -> Vec<String> {
         Kind::Messages => messages(parts, stop),
         Kind::Gemini => gemini(parts, stop),
     }
+}
+
+/// The same answer as the API gives it to those who ask for no stream.
+pub fn whole(kind: Kind, parts: &[Part], stop: Stop) -> String {
+    whole::answer(kind, parts, stop).to_string()
 }
 
 /// `hello`, in two pieces.

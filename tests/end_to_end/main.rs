@@ -36,6 +36,7 @@ mod native_builder;
 mod newcomers;
 mod queue;
 mod reload;
+mod shipped;
 mod starts;
 mod terminal;
 mod topics;

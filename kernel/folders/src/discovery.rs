@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 mod layout;
 mod library;
+mod trust;
 
 pub use layout::Layout;
 
@@ -31,6 +32,8 @@ const ID_LENGTH: usize = 48;
 pub enum Origin {
     /// Ships with drupe.
     Shipped,
+    /// Lies where what ships does, but [others may write it](Layout::doubt).
+    Doubted,
     /// The operator or the builder, in the home.
     Home,
     /// A folder that `extensions.paths` names.

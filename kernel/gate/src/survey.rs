@@ -68,7 +68,7 @@ impl Looked {
 
 impl Eyes<'_> {
     /// Reads what one is. Manifest and hash are of one moment: what is agreed to is what was read.
-    pub fn look(&self, found: Found) -> Looked {
+    pub fn look(&self, mut found: Found) -> Looked {
         let hash = |found: &Found| self.contents.of(found, None).map(|c| c.hash).map_err(|e| e.to_string());
         for _ in 0..3 {
             let before = hash(&found);
@@ -76,15 +76,23 @@ impl Eyes<'_> {
                 Ok(loaded) => loaded,
                 Err(faults) => return Looked::out(found, rendered(&faults), faults),
             };
+            let library = loaded.value.entrypoint.as_ref().and_then(|e| self.layout.library(&found, e).ok());
+            let doubt = self.layout.doubt(&found, library.as_deref());
             let content = self.content(&found, &loaded.value);
             if before != hash(&found) {
                 continue;
             }
             let (diagnostics, mut manifest) = (loaded.warnings, loaded.value);
             let judged = content.and_then(|content| {
-                let ask = check::judge(&mut manifest, &content, self.config)?;
+                let mut ask = check::judge(&mut manifest, &content, self.config)?;
+                ask.needs.extend(doubt.iter().map(|why| {
+                    format!("files that do not count as shipped, since others may change them ({why})")
+                }));
                 Ok((Arc::new(content), ask))
             });
+            if doubt.is_some() {
+                found.origin = Origin::Doubted;
+            }
             let (judged, out) = match judged {
                 Ok(judged) => (Some(judged), None),
                 Err(why) => (None, Some(Out::Failed(why))),

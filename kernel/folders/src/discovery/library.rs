@@ -8,7 +8,7 @@ use std::{
 use super::{Found, Kind, Layout, Origin};
 
 impl Layout {
-    /// The file of an entrypoint, as its real path: in the extension's folder; else, for a shipped one, beside the
+    /// The file of an entrypoint, as its real path: in the extension's folder; else, for one that lies where those do that ship, beside the
     /// program; for others, where Cargo builds in their folder. Of several that were built, the newest is the one that
     /// was built last.
     ///
@@ -25,7 +25,7 @@ impl Layout {
         let suffix = std::env::consts::DLL_SUFFIX;
         let names = [entrypoint.to_owned(), format!("{entrypoint}{suffix}")];
         let built = match found.origin {
-            Origin::Shipped => self.libraries(),
+            Origin::Shipped | Origin::Doubted => self.libraries(),
             Origin::Home | Origin::Listed => {
                 let target = found.folder.join("target");
                 vec![target.join("release"), target.join("debug")]

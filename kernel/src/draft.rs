@@ -61,7 +61,7 @@ impl Draft {
         let named = self.path.file_name();
         let name = named.ok_or_else(|| Fault::invalid(format!("`{}` has no name", self.path.display())))?;
         let copied = to.join(name);
-        fs::create_dir_all(to)?;
+        drupe_host::make_beneath(to.parent().unwrap_or(to), to)?;
         let done = match &self.data {
             None => copy(&self.path, &copied),
             Some(data) => copy_beneath(data, &self.path, &copied),
@@ -151,8 +151,9 @@ impl Draft {
         if let Some(why) = drupe_wiring::kept_id(id.as_str()) {
             return Err(Fault::invalid(why).help("choose another id"));
         }
-        let sdk = kernel.home.sdk();
+        let (home, sdk) = (kernel.home.clone(), kernel.home.sdk());
         let work = move || {
+            home.make(&sdk).map_err(Fault::internal)?;
             let sdk = drupe_extension_source::unpack(&sdk)?;
             let write = |folder: &Path| {
                 drupe_extension_source::scaffold(&id, folder, &sdk).map_err(|e| Fault::invalid(e.to_string()))

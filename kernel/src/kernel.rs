@@ -162,6 +162,18 @@ impl Folders {
         self.root.join("data").join(extension.as_str())
     }
 
+    /// Makes a folder of the home, where it is not there. The home itself must be: one that was moved is not made again.
+    pub fn make(&self, folder: &Path) -> Result<(), String> {
+        let made = drupe_host::make_beneath(&self.root, folder);
+        made.map_err(|error| format!("`{}` cannot be made: {error}", folder.display()))
+    }
+
+    /// Makes the folder that an extension may write.
+    pub fn make_data(&self, extension: &ExtensionId) -> Result<PathBuf, String> {
+        let data = self.data(extension);
+        self.make(&data).map(|()| data)
+    }
+
     /// The root of the file tools.
     pub fn workspace(&self) -> &PathBuf {
         &self.workspace

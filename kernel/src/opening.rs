@@ -177,9 +177,7 @@ fn assemble(
     start.notices.extend(Home::new(&home).ok().and_then(|home| home.close_to_others()));
     let folders = Folders::new(&home);
     for folder in [folders.extensions(), folders.workspace().clone(), home.join("data")] {
-        std::fs::create_dir_all(&folder).map_err(|error| {
-            Failure::new(FAILED, format!("`{}` cannot be made: {error}", folder.display()))
-        })?;
+        folders.make(&folder).map_err(|why| Failure::new(FAILED, why))?;
     }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let bus = Arc::new(Bus::default());

@@ -2,9 +2,12 @@
 
 use std::{
     fs,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{Mutex, mpsc::channel},
 };
+
+use serde_json::json;
 
 use crate::harness::{
     DRUPE, Daemon, PATIENCE,
@@ -40,6 +43,38 @@ fn a_turn_that_runs_while_the_control_socket_is_deleted_is_answered_and_clients_
     let status = daemon
         .until_status("the next kernel", |status| status["generation"] == 2 && status["state"] == "ready");
     assert_eq!(status["exits"][0]["crash"], false, "{status}");
+}
+
+#[test]
+fn nothing_is_made_in_the_place_of_a_home_that_was_moved_while_its_daemon_ran() {
+    let server = ModelServer::obedient();
+    let mut daemon = Daemon::home("");
+    daemon.another_home(&server.config());
+    daemon.write("extensions/one.md", "---\nname: One\ndescription: Works.\n---\nYou work.\n");
+    daemon.run();
+    assert_eq!(daemon.extension("one").0, "active");
+    let home = daemon.path().to_owned();
+    let moved = home.with_file_name("moved");
+    let mut clients = [(); 3].map(|()| daemon.client());
+    fs::rename(&home, &moved).expect("it is ours");
+    // Whoever is connected may go on asking for what is written: an answer to each, and no matter which.
+    let turn = json!({"external_id": "1", "session": "s", "text": r#"kv_set {"key": "a", "value": "1"}"#});
+    let paths =
+        [json!({"path": moved.join("extensions/one.md")}), json!({"path": home.join("new"), "id": "new"})];
+    let asked =
+        ["extensions.add", "extensions.scaffold"].into_iter().zip(paths).chain([("turn.submit", turn)]);
+    for (client, (method, params)) in clients.iter_mut().zip(asked) {
+        let _ = client.ask(method, params);
+    }
+    assert_eq!(daemon.ended(), Some(73), "{}", text(&fs::read(moved.join("test.log")).unwrap_or_default()));
+    let left: Vec<_> = walk(&home);
+    assert!(!home.exists(), "{left:?}");
+}
+
+/// What is in a folder, for whoever reads of a failure.
+fn walk(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.flat_map(|path| [vec![path.clone()], walk(&path)].concat()).collect()
 }
 
 #[test]

@@ -152,7 +152,13 @@ fn read(file: &Path) -> Result<Values, Fault> {
 
 fn write(file: &Path, values: &Values) -> std::io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
+    // No more than these two: where those above are gone the home was moved, and what is made in its old place is lost.
+    for folder in folder.parent().into_iter().chain([folder]) {
+        match fs::create_dir(folder) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+    }
     let new = file.with_extension("new");
     let mut out = File::create(&new)?;
     out.write_all(&serde_json::to_vec(values)?)?;
@@ -166,6 +172,24 @@ fn write(file: &Path, values: &Values) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn its_folder_is_made_again_and_a_home_that_was_moved_is_not() {
+        let home = tempfile::tempdir().expect("a folder");
+        let data = home.path().join("home/data");
+        fs::create_dir_all(&data).expect("a folder");
+        let store = Store::new(&data.join("kv"), Bounds { value_bytes: 100, keys: 10, bytes: 1000 });
+        let places = [Place::Agent("one".parse().expect("an id")), Place::Shared];
+        for place in &places {
+            store.set(place, "a".into(), 1.into()).expect("its folder is made");
+            fs::remove_dir_all(data.join("kv")).expect("it was made");
+        }
+        fs::rename(home.path().join("home"), home.path().join("moved")).expect("a folder");
+        for place in &places {
+            store.set(place, "b".into(), 2.into()).expect_err("there is no home");
+        }
+        assert!(!home.path().join("home").exists());
+    }
 
     #[test]
     fn what_is_in_memory_and_free_is_read_at_once() {

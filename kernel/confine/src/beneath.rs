@@ -1,8 +1,10 @@
-//! Opens files so that the kernel, not a comparison of paths, keeps them beneath a root.
+//! Opens files so that the kernel, not a comparison of paths, keeps them beneath a root; and makes folders beneath one.
 
 use std::{
+    fs::DirBuilder,
     io,
     os::fd::{AsFd, OwnedFd},
+    os::unix::fs::DirBuilderExt,
     path::Path,
 };
 
@@ -29,11 +31,35 @@ pub fn open_beneath(root: impl AsFd, path: &Path, flags: OFlags, mode: Mode) -> 
     }
 }
 
+/// Makes a folder beneath `root` and those between the two, for their owner alone, where they are not there. Never `root`
+/// itself: one that is gone was moved, and what is made in its old place would be found by nobody.
+pub fn make_beneath(root: &Path, folder: &Path) -> io::Result<()> {
+    let within = folder.strip_prefix(root).map_err(|_| {
+        let message = format!("`{}` does not lie beneath `{}`", folder.display(), root.display());
+        io::Error::new(io::ErrorKind::InvalidInput, message)
+    })?;
+    let mut path = root.to_owned();
+    for part in within {
+        path.push(part);
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !path.is_dir() => {
+                return Err(error);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test says what failed by its line")]
 
-    use std::{fs, io::Read, os::unix::fs::symlink};
+    use std::{
+        fs,
+        io::Read,
+        os::unix::fs::{MetadataExt, symlink},
+    };
 
     use super::*;
 
@@ -57,6 +83,25 @@ mod tests {
         for refused in ["../secret", "link", "out/secret", "in/file", "/etc/passwd", "sub/../../secret", ""] {
             assert!(open(refused).is_err(), "{refused}");
         }
+    }
+
+    #[test]
+    fn folders_are_made_beneath_a_root_that_is_there_and_nowhere_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, deep) = (folder.path().join("root"), folder.path().join("root/a/b"));
+        assert_eq!(make_beneath(&root, &deep).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(!root.exists(), "nothing is left");
+        fs::create_dir(&root).unwrap();
+        for _ in 0..2 {
+            make_beneath(&root, &deep).unwrap();
+        }
+        assert_eq!(fs::metadata(&deep).unwrap().mode() & 0o777, 0o700);
+        fs::write(root.join("file"), "").unwrap();
+        assert_eq!(make_beneath(&root, &root.join("file")).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(make_beneath(&deep, &root).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        // The root is moved, as a home may be while its daemon runs.
+        fs::rename(&root, folder.path().join("moved")).unwrap();
+        assert!(make_beneath(&root, &deep).is_err() && !root.exists());
     }
 
     #[test]

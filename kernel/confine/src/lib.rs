@@ -1,4 +1,4 @@
-//! Starts a child process confined, and opens a file beneath a root.
+//! Starts a child process confined, opens a file and makes folders beneath a root.
 //!
 //! A confined program is not started directly. [`Confined::spawn`] re-executes drupe as `drupe confined`, a fresh
 //! process with one thread ([`main`]), which starts the program with fewer rights, waits for it, and kills all its
@@ -30,7 +30,7 @@ mod beneath;
 mod inherit;
 mod own;
 
-pub use beneath::{open_beneath, open_root};
+pub use beneath::{make_beneath, open_beneath, open_root};
 pub use child::{Child, ConfineError, Confined, Outcome, Stopped, Stopper};
 pub use inherit::inherited;
 pub use own::{own_program, take_name};

@@ -14,7 +14,7 @@ use std::{
     path::{Component, Path},
 };
 
-use drupe_confine::{open_beneath, open_root};
+use drupe_confine::{make_beneath, open_beneath, open_root};
 use rustix::{
     fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, renameat_with, statat},
     io::Errno,
@@ -117,7 +117,7 @@ impl Room {
             return Err(io::Error::other(format!("its folders are nested deeper than {DEPTH}")));
         }
         let unread = |error: Errno| about(&error.into(), path.display());
-        fs::create_dir_all(to).map_err(|error| about(&error, to.display()))?;
+        make_beneath(to.parent().unwrap_or(to), to).map_err(|error| about(&error, to.display()))?;
         for entry in Dir::read_from(from).map_err(unread)? {
             let entry = entry.map_err(unread)?;
             let name = entry.file_name();

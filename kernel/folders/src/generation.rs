@@ -7,13 +7,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{self, DirBuilder},
-    io,
-    os::unix::fs::DirBuilderExt,
+    fs, io,
     path::{Component, Path, PathBuf},
     time::SystemTime,
 };
 
+use drupe_confine::make_beneath;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -73,7 +72,7 @@ pub struct Generations {
 }
 
 impl Generations {
-    /// The store below that folder, which need not exist.
+    /// The store below that folder, which need not exist; the one above it must.
     #[must_use]
     pub fn new(root: PathBuf) -> Self {
         Self { root }
@@ -106,9 +105,9 @@ impl Generations {
         if self.read(&name).is_ok_and(|set| complete(&set)) {
             return Ok(name);
         }
-        let owned = |path: &Path| DirBuilder::new().recursive(true).mode(0o700).create(path);
-        for folder in [self.root.clone(), self.root.join("files"), self.root.join("sets")] {
-            owned(&folder).map_err(|error| about(&error, folder.display()))?;
+        let above = self.root.parent().unwrap_or(&self.root);
+        for folder in [self.root.join("files"), self.root.join("sets")] {
+            make_beneath(above, &folder).map_err(|error| about(&error, folder.display()))?;
         }
         let mut entries = BTreeMap::new();
         for (id, content, kind) in set {

@@ -29,7 +29,7 @@ mod process;
 pub mod program;
 
 pub use bounds::Bounds;
-pub use drupe_confine::own_program;
+pub use drupe_confine::{make_beneath, own_program};
 pub use ended::Ended;
 pub use faults::Faults;
 pub use instance::{Header, Instance};

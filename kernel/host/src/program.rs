@@ -71,7 +71,7 @@ pub async fn run(at: Surroundings<'_>, ask: RunProcess) -> Result<ProcessOutput,
     let seeding = tokio::task::spawn_blocking(move || cargo_home::seed(&cargo, &own_cargo));
     seeding.await.map_err(Fault::internal)??;
     let temporary = data.join("tmp");
-    std::fs::create_dir_all(&temporary)?;
+    drupe_confine::make_beneath(&data, &temporary)?;
     let profile = profile(&at, &data, &toolchains, ask.network);
     let mut confined = Confined::new(at.exe, profile, program)
         .args(&ask.args)

@@ -370,9 +370,7 @@ pub fn initialize_payload(
     let config = manifest.effective_config(&kernel.config).map_err(|faults| faults.render(false))?;
     let secrets: BTreeMap<_, _> =
         manifest.resolve_secrets(&kernel.config.overlay).map_err(|faults| faults.render(false))?;
-    let data = kernel.home.data(&manifest.id);
-    std::fs::create_dir_all(&data)
-        .map_err(|error| format!("`{}` cannot be made: {error}", data.display()))?;
+    let data = kernel.home.make_data(&manifest.id)?;
     Ok(drupe_extension_api::wire::Initialize {
         id: manifest.id.clone(),
         config,

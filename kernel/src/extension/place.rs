@@ -21,9 +21,7 @@ pub fn place(kernel: &Kernel, manifest: &Manifest, isolation: Isolation) -> Resu
         return Ok(Place::Inproc);
     }
     let sandbox = &kernel.config.sandbox;
-    let data = kernel.home.data(&manifest.id);
-    std::fs::create_dir_all(&data)
-        .map_err(|error| format!("`{}` cannot be made: {error}", data.display()))?;
+    let data = kernel.home.make_data(&manifest.id)?;
     let program = &own_program(&kernel.start.exe);
     Ok(Place::Process(HostProcess::confined(&Bounds {
         exe: program,

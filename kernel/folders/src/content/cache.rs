@@ -9,6 +9,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use drupe_confine::make_beneath;
 use serde::{Deserialize, Serialize};
 
 use super::{Content, ContentError, look, steadily, walk::Seen};
@@ -134,7 +135,7 @@ impl Contents {
             state.folders.iter().map(|(path, folder)| (path.clone(), folder.files.clone())).collect();
         let bytes = serde_json::to_vec(&Stored { form: FORM, folders })?;
         if let Some(folder) = self.path.parent() {
-            fs::create_dir_all(folder)?;
+            make_beneath(folder.parent().unwrap_or(folder), folder)?;
         }
         regular::replace(&self.path, &bytes)?;
         state.changed = false;

@@ -372,3 +372,15 @@ fn how_long_a_thousand_cached_folders_take() {
     }
     println!("first without a cache, then with one: {figures:#?}");
 }
+
+#[test]
+fn hashes_are_not_written_to_the_place_of_a_home_that_was_moved() {
+    let root = tempfile::tempdir().expect("a folder");
+    let place = Place::new();
+    let contents = Contents::open(root.path().join("home/data/hashes.json"));
+    contents.of(&place.one, None).expect("content");
+    contents.save().expect_err("there is no home");
+    assert!(!root.path().join("home").exists());
+    fs::create_dir(root.path().join("home")).expect("a folder");
+    contents.save().expect("its own folder is made");
+}

@@ -1,12 +1,12 @@
 //! Makes an extension again as it was kept. Whoever looks sees the old one or the new one, never a half.
 
 use std::{
-    fs::{self, DirBuilder},
-    io,
-    os::unix::fs::{DirBuilderExt, symlink},
+    fs, io,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
 };
 
+use drupe_confine::make_beneath;
 use rustix::{
     fs::{CWD, RenameFlags, renameat_with},
     io::Errno,
@@ -31,15 +31,14 @@ impl Generations {
         let entry = set.entries.get(id).ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, format!("the set `{name}` has no extension `{id}`"))
         })?;
-        let folder = |path: &Path| DirBuilder::new().recursive(true).mode(0o700).create(path);
-        folder(into).map_err(|error| about(&error, into.display()))?;
+        make_beneath(into.parent().unwrap_or(into), into).map_err(|error| about(&error, into.display()))?;
         let target = match entry.kind {
             Kind::Folder => into.join(id),
             Kind::File => into.join(format!("{id}.md")),
         };
         let staged = regular::beside(&target);
         let made = match entry.kind {
-            Kind::Folder => folder(&staged).and_then(|()| self.fill(entry, &staged)),
+            Kind::Folder => make_beneath(into, &staged).and_then(|()| self.fill(entry, &staged)),
             Kind::File => self.single(entry, &staged),
         };
         let placed =
@@ -50,10 +49,7 @@ impl Generations {
     }
 
     fn fill(&self, entry: &Entry, staged: &Path) -> io::Result<()> {
-        let parent = |path: &Path| match path.parent() {
-            Some(parent) => DirBuilder::new().recursive(true).mode(0o700).create(parent),
-            None => Ok(()),
-        };
+        let parent = |path: &Path| path.parent().map_or(Ok(()), |parent| make_beneath(staged, parent));
         for file in &entry.files {
             let to = staged.join(&file.path);
             parent(&to)?;

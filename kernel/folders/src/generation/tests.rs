@@ -21,6 +21,7 @@ impl Place {
     fn new() -> Self {
         let root = tempfile::tempdir().expect("a folder");
         let place = Self { store: Generations::new(root.path().join("state/generations")), root };
+        fs::create_dir(place.path("state")).expect("a folder");
         fs::create_dir_all(place.path("one/sub")).expect("a folder");
         place.write("one/manifest.yaml", "id: one");
         place.write("one/sub/run", "#!/bin/sh");
@@ -270,4 +271,18 @@ fn nothing_is_removed_where_a_set_to_be_kept_is_damaged() {
     assert_eq!(place.stored(), stored);
     place.store.prune(&[]).expect("pruned");
     assert_eq!(place.stored().len(), 0, "nobody can return to it");
+}
+
+#[test]
+fn a_store_whose_home_was_moved_is_not_made_again_in_the_old_place() {
+    let place = Place::new();
+    let name = place.keep();
+    fs::rename(place.path("state"), place.path("moved")).expect("it is there");
+    let content = place.one();
+    let set = [("one".into(), &content, Kind::Folder)];
+    assert_eq!(place.store.keep(&set).expect_err("its folder is gone").kind(), io::ErrorKind::NotFound);
+    let store = Generations::new(place.path("moved/generations"));
+    let into = place.path("state/restored");
+    assert_eq!(store.restore(&name, "one", &into).expect_err("the same").kind(), io::ErrorKind::NotFound);
+    assert!(!place.path("state").exists());
 }

@@ -15,6 +15,7 @@ use std::{
     },
 };
 
+use drupe_confine::make_beneath;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -149,7 +150,7 @@ fn copied(caches: &Caches, library: &Path) -> io::Result<String> {
     static PARTS: AtomicU64 = AtomicU64::new(0);
     /// A copy that is whole is never replaced: a confined process may hold a rule for that very file.
     static PLACING: Mutex<()> = Mutex::new(());
-    fs::create_dir_all(&caches.copies)?;
+    make_beneath(caches.copies.parent().unwrap_or(&caches.copies), &caches.copies)?;
     let number = PARTS.fetch_add(1, Ordering::Relaxed);
     let part = caches.copies.join(format!(".{}-{number}", std::process::id()));
     fs::copy(library, &part)?;
@@ -182,7 +183,8 @@ fn keep(caches: &Caches, library: PathBuf, verdict: Kept) {
     let file = &caches.verdicts_file;
     let part = file.with_extension("part");
     let written = serde_json::to_vec(&all).map_err(io::Error::other).and_then(|bytes| {
-        fs::create_dir_all(file.parent().unwrap_or(file))?;
+        let folder = file.parent().unwrap_or(file);
+        make_beneath(folder.parent().unwrap_or(folder), folder)?;
         fs::write(&part, bytes)?;
         fs::rename(&part, file)
     });

@@ -7,6 +7,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use drupe_confine::make_beneath;
 use drupe_extension_api::Fault;
 use toml_edit::{DocumentMut, Item, TableLike};
 
@@ -35,7 +36,9 @@ pub fn seed(cargo: &Path, own: &Path) -> Result<(), Fault> {
     // Complete, or not there: a copy that was interrupted is made again.
     let part = own.with_extension("part");
     let _ = fs::remove_dir_all(&part);
-    fs::create_dir_all(part.join("registry"))?;
+    // All of them lie in the folder of the home's data.
+    let data = part.ancestors().nth(2).unwrap_or(&part);
+    make_beneath(data, &part.join("registry"))?;
     let mut room = MOST;
     for name in COPIED {
         copy(&cargo.join("registry").join(name), &part.join("registry").join(name), &mut room)?;
@@ -51,7 +54,7 @@ pub fn seed(cargo: &Path, own: &Path) -> Result<(), Fault> {
 /// Copies regular files as far as there is room. What cannot be read is left out.
 fn copy(from: &Path, to: &Path, room: &mut u64) -> Result<(), Fault> {
     let Ok(entries) = fs::read_dir(from) else { return Ok(()) };
-    fs::create_dir_all(to)?;
+    make_beneath(to.parent().unwrap_or(to), to)?;
     for entry in entries.flatten() {
         let (Ok(kind), target) = (entry.file_type(), to.join(entry.file_name())) else { continue };
         if kind.is_dir() {

@@ -71,10 +71,10 @@ fn misbehave(how: &str, mut args: impl Iterator<Item = OsString>) -> ExitCode {
         "twice" => [frame(8, 1, &call), frame(8, 1, &call)].concat(),
         // Half of the longest frame that may be, and no more.
         "half" => [0x0100_0000_u32.to_le_bytes().as_slice(), &[6; 1024]].concat(),
-        // Two after which the kernel panics, and one that it answers with nothing to say.
+        // Four at which the kernel panics, and one that it answers with nothing to say.
         "panics" => {
-            [frame(8, 0, &call_named(b'y')), frame(8, 1, &call_named(b'y')), frame(8, 2, &call_named(b'z'))]
-                .concat()
+            let calls = [(0, b'y'), (1, b'y'), (0, b'w'), (2, b'w'), (3, b'z')];
+            calls.map(|(id, name)| frame(8, id, &call_named(name))).concat()
         }
         "unknown" => frame(99, 0, &[]),
         "answers" => frame(6, 4711, &[0; 4]),

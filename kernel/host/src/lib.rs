@@ -27,6 +27,7 @@ mod outbox;
 pub mod probe;
 mod process;
 pub mod program;
+mod table;
 
 pub use bounds::Bounds;
 pub use drupe_confine::{make_beneath, own_program};
@@ -35,3 +36,4 @@ pub use faults::Faults;
 pub use instance::{Header, Instance};
 pub use library::{LibraryError, PluginLibrary};
 pub use open::{Code, HostProcess, OpenError, Place, open};
+pub use table::table;

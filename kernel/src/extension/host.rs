@@ -12,14 +12,11 @@ use std::{
     time::Duration,
 };
 
-use abi_stable::{
-    sabi_trait::TD_Opaque,
-    std_types::{RString, RVec},
-};
+use abi_stable::std_types::{RString, RVec};
 use async_ffi::{FfiFuture, FutureExt as _};
 use drupe_agent::{Agent, LoopAgent, Run, Task};
 use drupe_config::{Manifest, Right};
-use drupe_extension_abi::{CallHeader, Host, Host_TO, HostBox, Reply};
+use drupe_extension_abi::{CallHeader, Host, HostBox, Reply};
 use drupe_extension_api::{
     AgentInvocationContext, EventBody, ExtensionId, Fault, FaultCode, ItemKind, ToolCallRequest, ToolResult,
     ToolStatus,
@@ -57,7 +54,7 @@ pub fn table(manifest: Arc<Manifest>, kernel: &Arc<Kernel>) -> HostBox {
     let holder = kernel.handles.holder(manifest.id.clone());
     let runtime = tokio::runtime::Handle::current();
     let owner = Owner { manifest, holder, kernel: Arc::downgrade(kernel), runtime };
-    Host_TO::from_value(Table(Arc::new(owner)), TD_Opaque)
+    drupe_host::table(Table(Arc::new(owner)))
 }
 
 impl Host for Table {

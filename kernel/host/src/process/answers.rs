@@ -4,7 +4,7 @@
 
 use std::{
     collections::HashMap,
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::AssertUnwindSafe,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -81,13 +81,10 @@ impl Answers {
             parent_token: call.token.into(),
             trace: call.trace.into(),
         };
-        // Where the kernel panics, that is the end of this call and not of the task that reads all others.
-        let begun = AssertUnwindSafe(|| self.host.call(header, call.operation.into(), call.payload.into()));
-        let work = catch_unwind(begun);
-        let work = async move {
-            let Ok(work) = work else { return None };
-            AssertUnwindSafe(work).catch_unwind().await.ok()
-        };
+        // Where the kernel panics, that is the end of this call and not of the task that reads all others. A panic before
+        // there is a future is caught by the table.
+        let work = self.host.call(header, call.operation.into(), call.payload.into());
+        let work = async move { AssertUnwindSafe(work).catch_unwind().await.ok() };
         if call.id == 0 {
             // Nobody waits for it: what is not done at the first poll is not done, as in process.
             let _ = work.now_or_never();

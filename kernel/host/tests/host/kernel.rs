@@ -8,12 +8,9 @@ use std::{
     time::Duration,
 };
 
-use abi_stable::{
-    sabi_trait::TD_Opaque,
-    std_types::{RString, RVec},
-};
+use abi_stable::std_types::{RString, RVec};
 use async_ffi::{FfiFuture, FutureExt as _};
-use drupe_extension_abi::{CallHeader, Host, Host_TO, HostBox, Reply};
+use drupe_extension_abi::{CallHeader, Host, HostBox, Reply};
 use drupe_extension_api::Fault;
 use serde_json::{Value, json};
 
@@ -42,7 +39,7 @@ pub struct Heard {
 
 impl Kernel {
     pub fn table(&self) -> HostBox {
-        Host_TO::from_value(self.clone(), TD_Opaque)
+        drupe_host::table(self.clone())
     }
 
     pub fn heard(&self, operation: &str) -> Vec<Heard> {
@@ -101,6 +98,7 @@ impl Host for Kernel {
             blamed,
         };
         self.0.heard.lock().unwrap().push(heard);
+        assert!(operation != "w", "the kernel panics before there is a future");
         let (under_way, memory) = (UnderWay::new(&self.0), Arc::clone(&self.0));
         async move {
             let _under_way = under_way;

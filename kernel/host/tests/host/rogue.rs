@@ -57,7 +57,7 @@ async fn a_panic_of_the_kernel_ends_the_call_that_it_was_in_and_nothing_else() {
         ended = opening => panic!("it goes on: {:?}", ended.err()),
         () = heard => {}
     }
-    assert_eq!(kernel.heard("y").len(), 2);
+    assert_eq!((kernel.heard("y").len(), kernel.heard("w").len()), (2, 2));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,6 +17,7 @@ mod control;
 mod crashes;
 mod dumps;
 mod effort;
+mod exchanged;
 mod explain;
 mod extensions;
 mod extremes;

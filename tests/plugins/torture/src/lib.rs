@@ -51,6 +51,8 @@ struct Config {
     thread: Act,
     /// How it says that it is.
     health: HealthSwitch,
+    /// Whether `initialize` waits until there is a file `go` in the data folder. It leaves a file `waits` there.
+    waits: bool,
     /// What the names of its tools begin with, in place of `torture`.
     prefix: Option<String>,
 }
@@ -83,6 +85,12 @@ impl Extension for Torture {
         let act = config.thread;
         thread::Builder::new().name("torture-own".into()).spawn(move || wait_and_act(&triggered, act))?;
         config.initialize.perform();
+        if config.waits {
+            std::fs::write(host.data_folder().join("waits"), "")?;
+            while !host.data_folder().join("go").exists() {
+                host.sleep(LOOK).await?;
+            }
+        }
         Ok(Self { health: Mutex::new(config.health), trigger: Mutex::new(trigger), host, config })
     }
 
@@ -128,6 +136,8 @@ impl ToolProvider for Torture {
             Tool::new(name("try"), "Tries one thing that may be forbidden.", Torture::attempt).once(),
             Tool::new(name("variant"), "Tells which build of it this is.", Torture::variant).read_only(),
             Tool::new(name("control"), "Asks the control API.", Torture::control).once(),
+            Tool::new(name("control_all"), "Asks the control API for each path.", Torture::control_all)
+                .once(),
             Tool::new(name("hold"), "Fails when it is cancelled.", Torture::hold).read_only(),
             Tool::new(name("answer"), "Answers with what is hard to take.", Torture::answer).read_only(),
             Tool::new(name("notify"), "Shows a text to the user.", Torture::notify).once(),
@@ -202,6 +212,16 @@ struct Control {
     /// Its parameters.
     #[serde(default)]
     params: serde_json::Map<String, serde_json::Value>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct ControlAll {
+    /// The method.
+    method: String,
+    /// What it is asked for, one after another.
+    paths: Vec<String>,
+    /// What no answer may hold.
+    secret: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -291,6 +311,26 @@ impl Torture {
 
     async fn control(&self, input: Control, _: Call) -> Result<serde_json::Value, Fault> {
         self.host.control(&input.method, serde_json::Value::Object(input.params)).await
+    }
+
+    /// How many were granted and how many were refused, and how many answers held the secret.
+    async fn control_all(&self, input: ControlAll, _: Call) -> Result<String, Fault> {
+        let (mut granted, mut refused, mut told) = (0, 0, 0);
+        for path in input.paths {
+            let answer = self.host.control(&input.method, serde_json::json!({"path": path})).await;
+            let text = match answer {
+                Ok(answer) => {
+                    granted += 1;
+                    answer.to_string()
+                }
+                Err(fault) => {
+                    refused += 1;
+                    fault.to_string()
+                }
+            };
+            told += usize::from(text.contains(&input.secret));
+        }
+        Ok(format!("{granted} {refused} {told}"))
     }
 
     async fn notify(&self, input: Notify, _: Call) -> Result<(), Fault> {

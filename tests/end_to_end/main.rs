@@ -8,6 +8,7 @@
 mod harness;
 
 mod agents;
+mod agreements;
 mod approvals;
 mod away;
 mod channels;

@@ -118,8 +118,11 @@ async fn rejected(
     }
 }
 
-/// Notes where a quarantined content lies.
+/// Notes where a quarantined content lies. The copy of a kept one that stands in is no place to be mended in.
 pub fn hold(kernel: &Kernel, (name, folder): &Key, hash: &str) {
+    if folder.starts_with(kernel.home.restored()) {
+        return;
+    }
     if let Err(error) = kernel.held.note(name, hash, folder) {
         tracing::warn!(%error, "where a quarantined extension lies was not noted; only `drupe ext release` lifts it");
     }

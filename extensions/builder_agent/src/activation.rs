@@ -24,6 +24,7 @@ impl Builder {
             return Err(Fault::invalid(format!("`{id}` is not compiled since its last change"))
                 .help("`builder_compile` first"));
         }
+        let _handing_over = self.floor.handing_over()?;
         let (staging, copied) = (self.staging.clone(), id.clone());
         let copy = self.host.blocking(move || staging.copy(&copied)).await?;
         let added = self.add(&copy).await;

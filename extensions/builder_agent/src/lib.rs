@@ -8,6 +8,7 @@
 mod activation;
 mod compiler;
 mod draft;
+mod floor;
 mod native;
 mod place;
 mod staging;
@@ -19,6 +20,7 @@ mod tests;
 use std::{sync::Arc, time::Duration};
 
 use drupe_extension_api::{control::method, prelude::*};
+use floor::Floor;
 use serde_json::{Value, json};
 use staging::Staging;
 use toolchain::{PATIENCE, Toolchain};
@@ -45,12 +47,13 @@ struct Builder {
     host: Host,
     staging: Arc<Staging>,
     toolchain: Toolchain,
+    floor: Floor,
 }
 
 impl Extension for Builder {
     async fn initialize(host: Host) -> Result<Self, Fault> {
         let staging = Arc::new(Staging::new(host.data_folder())?);
-        Ok(Self { host, staging, toolchain: Toolchain::default() })
+        Ok(Self { host, staging, toolchain: Toolchain::default(), floor: Floor::default() })
     }
 }
 

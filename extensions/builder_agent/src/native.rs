@@ -47,6 +47,7 @@ impl Builder {
     pub async fn compile(&self, input: Named, _: Call) -> Result<String, Fault> {
         let id = ExtensionId::new(&input.id)?;
         let folder = self.native(&id)?;
+        let _running = self.floor.program()?;
         let args = ["build", "--release", "--quiet", "--message-format=json"];
         let output = self.toolchain.cargo(&self.host, &folder, &args).await?;
         // Cargo names its files without links on the way, where the data folder's path may have some.
@@ -70,6 +71,7 @@ impl Builder {
 
     pub async fn test(&self, input: Named, _: Call) -> Result<String, Fault> {
         let folder = self.native(&ExtensionId::new(&input.id)?)?;
+        let _running = self.floor.program()?;
         // As a release, because what it depends on is compiled for that already.
         let output = self.toolchain.cargo(&self.host, &folder, &["test", "--release", "--quiet"]).await?;
         let (stdout, stderr) = (output.stdout.trim(), output.stderr.trim());

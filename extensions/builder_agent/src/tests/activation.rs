@@ -1,5 +1,7 @@
 //! Handing over.
 
+use std::sync::Arc;
+
 use super::*;
 
 fn activate(builder: &Harness<Builder>) -> Result<String, Fault> {
@@ -94,4 +96,33 @@ fn an_agent_without_code_takes_effect_with_the_restart_where_the_kernel_does_not
         assert!(call(&builder, "builder_restart", json!({"reason": "words was made"})).is_ok());
         assert_eq!(builder.host().restarts(), ["words was made"]);
     }
+}
+
+#[test]
+fn a_draft_is_not_handed_over_while_a_program_of_a_draft_runs() {
+    let builder = Arc::new(compiled());
+    let other_session = Arc::clone(&builder);
+    builder.host().answer_process_with("cargo", move |_| {
+        let builder = Arc::clone(&other_session);
+        let told = std::thread::spawn(move || activate(&builder)).join().expect("it does not panic");
+        assert!(refused(told, FaultCode::Busy).contains("compiled or tested"));
+        Ok(FakeHost::ended(0, "", ""))
+    });
+    call(&builder, "builder_test", json!({"id": "words"})).expect("it passes");
+    builder.host().answer_control("extensions.add", Ok(status("active", None)));
+    activate(&builder).expect("nothing runs any more");
+}
+
+#[test]
+fn no_program_of_a_draft_runs_while_one_is_handed_over() {
+    let builder = Arc::new(compiled());
+    let other_session = Arc::clone(&builder);
+    builder.host().answer_control_with("extensions.add", move |_| {
+        let builder = Arc::clone(&other_session);
+        let test = move || call(&builder, "builder_test", json!({"id": "words"}));
+        let told = std::thread::spawn(test).join().expect("it does not panic");
+        assert!(refused(told, FaultCode::Busy).contains("handed over"));
+        Ok(status("active", None))
+    });
+    activate(&builder).expect("nothing runs");
 }

@@ -14,6 +14,7 @@ use drupe_extension_api::{
     ExtensionId, Fault,
     control::{CheckReport, ExtensionState, ExtensionStatus},
 };
+use drupe_extension_source as source;
 use drupe_folders::copy::{copy, copy_beneath, place_beneath};
 
 use crate::{
@@ -123,6 +124,7 @@ impl Draft {
     fn add_copy(&self, kernel: &Kernel) -> Result<ExtensionId, Fault> {
         let part = Part::of(&kernel.home.extensions());
         let copied = self.copy(&part.0)?;
+        source::rename(&copied, &kernel.home.extensions(), &kernel.home.sdk().join("current"))?;
         let loaded = load(&copied, kernel.home.root()).map_err(|faults| {
             Fault::invalid(format!("the extension has faults:\n{}", faults.render(false)))
         })?;
@@ -154,9 +156,10 @@ impl Draft {
         let (home, sdk) = (kernel.home.clone(), kernel.home.sdk());
         let work = move || {
             home.make(&sdk).map_err(Fault::internal)?;
-            let sdk = drupe_extension_source::unpack(&sdk)?;
+            let sdk = source::current(&sdk)?;
+            let named = source::named(self.path.parent().unwrap_or(&self.path), &sdk);
             let write = |folder: &Path| {
-                drupe_extension_source::scaffold(&id, folder, &sdk).map_err(|e| Fault::invalid(e.to_string()))
+                source::scaffold(&id, folder, &sdk, &named).map_err(|e| Fault::invalid(e.to_string()))
             };
             let Some(data) = &self.data else { return write(&self.path) };
             let part = Part::of(data.parent().unwrap_or(data));

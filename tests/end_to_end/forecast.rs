@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::harness::Daemon;
+use crate::harness::{Daemon, built};
 
 /// An agent's manifest with these keys beside `id`, and in its `agent` section.
 fn agent(id: &str, keys: &str, section: &str) -> String {
@@ -187,4 +187,35 @@ fn a_folder_beside_the_home_is_checked_as_if_it_lay_there() {
     assert!(of_two["state"] == "failed" && why.contains("remove one"), "{report:#}");
     let report = checked(&daemon, &["drafts/one"]);
     assert_eq!((&report["ok"], report["extensions"].as_array().map(Vec::len)), (&Value::Bool(true), Some(1)));
+}
+
+#[test]
+fn a_check_that_loads_says_what_libraries_bring_and_where_one_lies_that_is_not_found() {
+    let daemon = Daemon::home("approvals: {preauthorized: []}\n");
+    daemon.plugin_in("process", "torture", "torture", "rights: [submit]\n");
+    daemon.plugin_in("process", "aborts", "ctor_abort", "");
+    daemon.write("extensions/unbuilt/manifest.yaml", "id: unbuilt\nname: x\nentrypoint: libunbuilt\n");
+    let target = daemon.path().join("target");
+    std::fs::create_dir_all(target.join("debug")).expect("a folder");
+    std::fs::copy(built("torture"), target.join("debug/libunbuilt.so")).expect("it is built with the tests");
+    let mut command = daemon.command(&["ext", "check", "--load", "--json", "extensions"]);
+    let output = command.env("CARGO_TARGET_DIR", "target").output().expect("drupe runs");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let loaded = |id: &str| {
+        let loaded = report["loaded"].as_array().and_then(|all| all.iter().find(|one| one["id"] == id));
+        loaded.cloned().unwrap_or_default()
+    };
+    let torture = loaded("torture");
+    let tools = torture["tools"].as_array().expect("tools");
+    let waits = tools.iter().find(|tool| tool["tool"] == "torture_wait").expect("the tool");
+    assert!(waits["bytes"].as_u64() > Some(20) && torture["fault"].is_null(), "{torture:#}");
+    assert_eq!(torture["asks"], json!(["native code", "the rights submit"]), "{torture:#}");
+    assert!(loaded("aborts")["fault"].to_string().contains("refused"), "{report:#}");
+    assert!(loaded("unbuilt").is_null() && report["ok"] == false, "{report:#}");
+    let said = crate::harness::text(&output.stderr);
+    assert!(said.contains("target/debug/libunbuilt.so") && said.contains("CARGO_TARGET_DIR"), "{said}");
+    let why = states(&report["extensions"]).into_iter().find(|((id, _), _)| id == "unbuilt");
+    assert!(why.is_some_and(|(_, (_, why))| why.contains("target/release")), "{report:#}");
+    // What was only looked at left nothing behind.
+    assert!(!daemon.path().join("data/torture").exists());
 }

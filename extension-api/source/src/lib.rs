@@ -1,15 +1,15 @@
 //! The source of the extension API, carried by the program, so that native extensions can be made where drupe is
 //! installed and no checkout of it is.
 //!
-//! [`unpack`] writes it out, and [`scaffold`] writes the beginning of an extension that builds against it. Nothing is
+//! [`current`] writes it out, and [`scaffold`] writes the beginning of an extension that builds against it. Nothing is
 //! built here, and the network is not used: `cargo` fetches what the API needs, in the versions that this release was
 //! built with.
 
 mod scaffold;
 mod unpack;
 
-pub use scaffold::{ScaffoldError, library_name, scaffold};
-pub use unpack::unpack;
+pub use scaffold::{ScaffoldError, library_name, named, rename, scaffold};
+pub use unpack::{current, unpack};
 
 /// What the build script packed.
 mod packed {

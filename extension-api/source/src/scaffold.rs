@@ -19,6 +19,10 @@ const TEMPLATE: [(&str, &str); 4] = [
     (".gitignore", include_str!("../template/gitignore.in")),
 ];
 
+/// The folder of the API in its source, and that of the source in a home.
+const API: &str = "extension-api";
+const WITHIN_HOME: &str = "data/.sdk/current";
+
 /// Names that a library cannot have, because the crates that every program is built from have them.
 const TAKEN: [&str; 5] = ["alloc", "core", "proc_macro", "std", "test"];
 
@@ -54,17 +58,45 @@ pub fn library_name(id: &ExtensionId) -> String {
     name
 }
 
+/// How the `Cargo.toml` of an extension in the folder `extensions` names the API at `sdk`, as [`current`](crate::current)
+/// gave it: from there where both are in one home, so that the home may be moved; else as it is.
+#[must_use]
+pub fn named(extensions: &Path, sdk: &Path) -> PathBuf {
+    // Cargo takes `..` from where a folder really is.
+    let home = extensions.canonicalize().ok().and_then(|real| Some(real.parent()?.to_owned()));
+    let inside = home.is_some_and(|home| {
+        home.join(WITHIN_HOME)
+            .canonicalize()
+            .is_ok_and(|within| sdk.canonicalize().is_ok_and(|sdk| sdk == within))
+    });
+    let sdk = if inside { Path::new("../..").join(WITHIN_HOME) } else { sdk.to_owned() };
+    sdk.join(API)
+}
+
+/// Has the extension in `folder`, which was begun elsewhere, name the API as one in the folder `extensions` does.
+///
+/// # Errors
+///
+/// When its `Cargo.toml` cannot be written.
+pub fn rename(folder: &Path, extensions: &Path, sdk: &Path) -> io::Result<()> {
+    let file = folder.join("Cargo.toml");
+    let Ok(text) = fs::read_to_string(&file) else { return Ok(()) };
+    let quoted = |path: &Path| json!(path.to_string_lossy()).to_string();
+    let there = text.replace(&quoted(&sdk.join(API)), &quoted(&named(extensions, sdk)));
+    if there == text { Ok(()) } else { fs::write(&file, there) }
+}
+
 /// Writes the beginning of the native extension `id` into `folder`, which must not exist. It builds against the
-/// source of the API at `sdk`, as [`unpack`](crate::unpack) gave it, which must stay where it is; `sdk` is to be absolute.
+/// source of the API at `sdk`, which its `Cargo.toml` names as `named`.
 ///
 /// # Errors
 ///
 /// See [`ScaffoldError`]. Nothing is left behind then.
-pub fn scaffold(id: &ExtensionId, folder: &Path, sdk: &Path) -> Result<(), ScaffoldError> {
-    let api = sdk.join("extension-api");
+pub fn scaffold(id: &ExtensionId, folder: &Path, sdk: &Path, named: &Path) -> Result<(), ScaffoldError> {
+    let api = sdk.join(API);
     let lock = fs::read_to_string(sdk.join("Cargo.lock")).ok().filter(|_| api.join("Cargo.toml").is_file());
     let Some(lock) = lock else { return Err(ScaffoldError::NoSource(sdk.to_owned())) };
-    let api = api.to_str().ok_or_else(|| ScaffoldError::NotText(api.clone()))?;
+    let api = named.to_str().ok_or_else(|| ScaffoldError::NotText(named.to_owned()))?;
     let cannot = |path: &Path| {
         let path = path.to_owned();
         move |error| ScaffoldError::Write { path, error }

@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File},
     io::{self, Write as _},
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process,
     sync::atomic::{AtomicU64, Ordering},
@@ -13,8 +14,11 @@ use crate::{
     packed::{FILES, HASH},
 };
 
+/// The name of the link to the one in use.
+const CURRENT: &str = "current";
+
 /// Writes the source of the API into `folder/<release>-<hash of the content>/` and says where that is: an absolute
-/// path, if `folder` is one. `extension-api/` in there is what an extension names in its `Cargo.toml`.
+/// path, if `folder` is one. `extension-api/` in there is what extensions build against.
 ///
 /// One that is there is used as it is: it appears under this name only when it is whole. So several may unpack at the
 /// same time, and extensions of an older release keep theirs.
@@ -27,9 +31,7 @@ pub fn unpack(folder: &Path) -> io::Result<PathBuf> {
     if sdk.is_dir() {
         return Ok(sdk);
     }
-    static UNPACKED: AtomicU64 = AtomicU64::new(0);
-    let number = UNPACKED.fetch_add(1, Ordering::Relaxed);
-    let part = folder.join(format!(".{RELEASE}-{HASH}.{}-{number}", process::id()));
+    let part = folder.join(format!(".{RELEASE}-{HASH}.{}", part_name()));
     fs::create_dir_all(folder)?;
     if part.exists() {
         // The rest of a process that had the same id.
@@ -44,6 +46,39 @@ pub fn unpack(folder: &Path) -> io::Result<PathBuf> {
             if sdk.is_dir() { Ok(sdk) } else { Err(error) }
         }
     }
+}
+
+/// Unpacks it, and has `folder/current` lead there from now on. That is what extensions name in their `Cargo.toml`: they go on
+/// building when the home is moved, when drupe is upgraded, and when the folder was deleted and this is called again. What
+/// was built before is not touched.
+///
+/// # Errors
+///
+/// When `folder` cannot be made or written.
+pub fn current(folder: &Path) -> io::Result<PathBuf> {
+    let sdk = unpack(folder)?;
+    let (link, name) = (folder.join(CURRENT), Path::new(sdk.file_name().unwrap_or_default()));
+    if fs::read_link(&link).is_ok_and(|to| to == name) {
+        return Ok(link);
+    }
+    let part = folder.join(format!(".{CURRENT}.{}", part_name()));
+    symlink(name, &part)?;
+    // In one step: whoever builds meanwhile finds the earlier one or this one.
+    match fs::rename(&part, &link) {
+        Ok(()) => Ok(link),
+        Err(error) => {
+            // What is left of it is of no use; the error that matters is the first.
+            let _ = fs::remove_file(&part);
+            Err(error)
+        }
+    }
+}
+
+/// A name that no other process and no other thread gives.
+fn part_name() -> String {
+    static UNPACKED: AtomicU64 = AtomicU64::new(0);
+    let number = UNPACKED.fetch_add(1, Ordering::Relaxed);
+    format!("{}-{number}", process::id())
 }
 
 fn write_all(folder: &Path) -> io::Result<()> {
@@ -75,6 +110,21 @@ mod tests {
         assert!(sdk.join("mark").exists());
         let entries = fs::read_dir(folder.path().join("sdk")).expect("a folder").count();
         assert_eq!(entries, 1, "nothing else is left");
+    }
+
+    #[test]
+    fn the_current_one_is_made_anew_where_it_is_gone_or_of_another_release() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let api = |sdk: &Path| sdk.join("extension-api/Cargo.toml").is_file();
+        let first = current(folder.path()).expect("it is made");
+        assert!(first == folder.path().join("current") && api(&first));
+        fs::remove_dir_all(first.canonicalize().expect("it leads somewhere")).expect("it is removed");
+        assert!(!api(&first));
+        assert!(api(&current(folder.path()).expect("it is made again")));
+        fs::remove_file(&first).expect("a link");
+        symlink("0.0.1-earlier", &first).expect("a link");
+        assert!(api(&current(folder.path()).expect("it is made again")));
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 2, "nothing else is left");
     }
 
     #[test]

@@ -9,10 +9,10 @@ use std::{
     sync::Arc,
 };
 
-use drupe_config::{Diagnostics, Manifest};
+use drupe_config::Manifest;
 use drupe_extension_api::{
-    ExtensionId,
-    control::{Approval, ApprovalState, CheckReport, ExtensionState},
+    ExtensionId, ToolSpec,
+    control::{Approval, ApprovalState, CheckReport, ExtensionState, ToolSize},
     wire::Description,
 };
 use drupe_folders::discovery::{Found, Kind, Origin};
@@ -38,8 +38,8 @@ pub struct Expected {
     pub state: ExtensionState,
     /// Why, where it would not work.
     pub reason: Option<String>,
-    /// Faults of its manifest, or warnings, with their places.
-    pub diagnostics: Diagnostics,
+    /// What was seen of it.
+    pub looked: Looked,
     /// Whether all that it lacks is its library.
     pub unbuilt: bool,
 }
@@ -49,6 +49,24 @@ impl Expected {
     pub fn works(&self) -> bool {
         use ExtensionState::{Active, AwaitingApproval, Disabled};
         matches!(self.state, Active | AwaitingApproval | Disabled)
+    }
+
+    /// What it brings, by what its code says of itself: what each tool adds to a request, and why it would not be taken.
+    pub fn brings(&self, description: Description) -> (Vec<ToolSize>, Option<String>) {
+        let size = |tool: &ToolSpec| ToolSize {
+            tool: tool.name.to_string(),
+            extension: self.id.clone(),
+            bytes: wiring::bounds::size(tool),
+            on_demand: false,
+        };
+        let sizes = description.tools.iter().map(size).collect();
+        let part = self.looked.manifest.clone().map(|manifest| Part {
+            manifest,
+            description,
+            instance: None,
+            prompt: None,
+        });
+        (sizes, part.as_ref().and_then(wiring::unfit))
     }
 
     /// A report of one that was looked at in `path`, told as if it lay at `named`.
@@ -62,11 +80,12 @@ impl Expected {
             let text = serde_json::to_string(&path.to_string_lossy()).unwrap_or_default();
             text.trim_matches('"').to_owned()
         };
-        let faulty = self.diagnostics.has_errors();
-        let mut rendered = self.diagnostics.render(false);
+        let diagnostics = &self.looked.diagnostics;
+        let faulty = diagnostics.has_errors();
+        let mut rendered = diagnostics.render(false);
         // Where there are faults, they are the reason.
         rendered.extend(self.reason.as_deref().filter(|_| !faulty));
-        let diagnostics = serde_json::to_string(&self.diagnostics).unwrap_or_default();
+        let diagnostics = serde_json::to_string(diagnostics).unwrap_or_default();
         CheckReport {
             ok: self.works() && !faulty,
             diagnostics: serde_json::from_str(&told(diagnostics, quoted)).unwrap_or_default(),
@@ -301,8 +320,8 @@ impl<'a> Records<'a> {
                 State::Out(_) => state.shown(),
                 _ => (ExtensionState::Active, None),
             };
-            let (reason, diagnostics) = (reason.map(str::to_owned), looked.diagnostics);
-            Expected { id, folder, state, reason, diagnostics, unbuilt }
+            let reason = reason.map(str::to_owned);
+            Expected { id, folder, state, reason, looked, unbuilt }
         };
         self.all.into_iter().map(expected).collect()
     }

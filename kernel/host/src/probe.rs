@@ -4,6 +4,7 @@
 //! So a library that was not seen before is opened by a throwaway, confined process, which asks it to describe itself
 //! and does no more. [`checked`] keeps the verdict with the content's hash, and gives the file to open.
 
+mod look;
 mod verdicts;
 
 use std::{
@@ -22,6 +23,7 @@ use drupe_extension_abi::{CallHeader, Host, Host_TO, Reply};
 use drupe_extension_api::Fault;
 use serde::{Deserialize, Serialize};
 
+pub use self::look::{Said, look};
 pub use self::verdicts::{Caches, Checked, checked, hash, sweep};
 use crate::{PluginLibrary, ended};
 

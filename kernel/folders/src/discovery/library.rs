@@ -39,9 +39,17 @@ impl Layout {
             candidates.max_by_key(|path| fs::metadata(path).and_then(|meta| meta.modified()).ok())
         };
         let file = own.or_else(newest).ok_or_else(|| {
+            let places = std::iter::once(&found.folder).chain(&built);
+            let places: Vec<String> = places.map(|place| format!("`{}`", place.display())).collect();
+            let elsewhere = match found.origin {
+                Origin::Shipped => "",
+                _ => {
+                    ", copy it there where `CARGO_TARGET_DIR` or `build.target-dir` has cargo build elsewhere"
+                }
+            };
+            let places = places.join(", ");
             format!(
-                "no library `{entrypoint}{suffix}` in `{}`; build it, or correct `entrypoint`",
-                found.folder.display()
+                "no library `{entrypoint}{suffix}` in {places}; build it{elsewhere}, or correct `entrypoint`"
             )
         })?;
         let real =

@@ -3,7 +3,10 @@
 //! It looks, judges, orders and wires by the functions of the daemon. What only code can tell (which tools it has, whether it
 //! starts) shows when it is loaded.
 
-use std::path::{Path, PathBuf};
+use std::{
+    env::consts::DLL_SUFFIX,
+    path::{Path, PathBuf},
+};
 
 use drupe_config::{Diagnostics, Severity};
 use drupe_extension_api::control::ExtensionState;
@@ -12,6 +15,7 @@ use drupe_kernel::forecast::{self, Expected, Forecast, forecast};
 use drupe_link::{Home, Quarantined};
 use serde::Serialize;
 
+use super::load::{Loaded, load, render as render_loaded};
 use crate::{
     cli::{
         Context, Facts, config,
@@ -27,6 +31,9 @@ use crate::{
 pub struct Check {
     /// The folder of an extension, the `.md` file of an agent, or a folder of such; by default all that a daemon would find
     path: Option<PathBuf>,
+    /// Also open libraries, each in a confined process, and say which tools they have; their code runs for that
+    #[arg(long)]
+    load: bool,
     #[command(flatten)]
     facts: Facts,
 }
@@ -38,6 +45,9 @@ struct Report {
     diagnostics: Diagnostics,
     extensions: Vec<Line>,
     passed_over: Vec<Passed>,
+    /// What libraries turned out to be, where they were loaded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    loaded: Vec<Loaded>,
 }
 
 /// An extension of a report.
@@ -74,9 +84,16 @@ impl Check {
         let passed = if self.path.is_some() { passed } else { of_home };
         let mut diagnostics = Diagnostics::default();
         for one in &extensions {
-            diagnostics.extend(one.diagnostics.clone());
+            diagnostics.extend(one.looked.diagnostics.clone());
         }
-        let ok = !diagnostics.has_errors() && extensions.iter().all(Expected::works);
+        let loads = extensions.iter().filter(|one| self.load && one.works());
+        let loaded: Vec<_> = loads.filter_map(|one| load(one, &config, context)).collect();
+        let sound = loaded.iter().all(|one| one.fault.is_none());
+        let ok = sound && !diagnostics.has_errors() && extensions.iter().all(Expected::works);
+        for one in &extensions {
+            let remarks = elsewhere(one, context).into_iter().chain(sourceless(one));
+            remarks.for_each(|remark| context.console.remark(&remark));
+        }
         for remark in remarks {
             context.console.remark(&remark);
         }
@@ -90,16 +107,50 @@ impl Check {
             };
             let passed = passed.into_iter().map(|PassedOver { path, reason }| Passed { path, reason });
             let extensions = extensions.into_iter().map(line).collect();
-            context.console.json(&Report { ok, diagnostics, extensions, passed_over: passed.collect() })?;
+            context.console.json(&Report {
+                ok,
+                diagnostics,
+                extensions,
+                passed_over: passed.collect(),
+                loaded,
+            })?;
         } else {
-            context.console.print(&render(&diagnostics, &extensions, context.console.colour))?;
+            let text = render(&diagnostics, &extensions, context.console.colour);
+            context.console.print(&(render_loaded(&loaded) + &text))?;
         }
         Ok(if ok { 0 } else { status::FAILED })
     }
 }
 
+/// That its library lies where this shell has cargo build, and a daemon does not look.
+fn elsewhere(one: &Expected, context: &Context) -> Option<String> {
+    let target = context.environment.path("CARGO_TARGET_DIR").filter(|_| one.unbuilt)?;
+    let target = context.here.join(target);
+    let library = format!("{}{DLL_SUFFIX}", one.looked.manifest.as_ref()?.entrypoint.as_ref()?);
+    let built = ["release", "debug"].map(|profile| target.join(profile).join(&library));
+    let built = built.into_iter().find(|file| file.is_file())?;
+    let (built, folder) = (built.display(), one.folder.display());
+    Some(format!(
+        "`{built}` lies where `CARGO_TARGET_DIR` has cargo build, and no daemon looks there: copy it into `{folder}`"
+    ))
+}
+
+/// That what it is built against is not there: nobody needs it to run, but cargo says only that a file is missing.
+fn sourceless(one: &Expected) -> Option<String> {
+    let text = drupe_config::read_text_file(&one.folder.join("Cargo.toml")).ok()?;
+    let line = text.lines().find(|line| line.starts_with("drupe-extension-api") && line.contains("path"))?;
+    let named = line.split('"').nth(1)?;
+    (!one.folder.join(named).join("Cargo.toml").is_file()).then(|| {
+        let file = one.folder.join("Cargo.toml");
+        format!(
+            "`{}` names the extension API at `{named}`, where it is not: `drupe ext sdk` writes it",
+            file.display()
+        )
+    })
+}
+
 /// What the supervisor holds against contents of extensions.
-fn quarantined(home: &Path) -> Vec<Quarantined> {
+pub fn quarantined(home: &Path) -> Vec<Quarantined> {
     let Ok(home) = Home::new(home) else { return Vec::new() };
     Record::open(&home).ledger().0.verdicts().quarantined
 }

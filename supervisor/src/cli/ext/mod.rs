@@ -1,8 +1,9 @@
 //! `drupe ext`: extensions.
 
-mod check;
+pub mod check;
 pub mod decide;
 mod list;
+mod load;
 mod new;
 
 use drupe_extension_api::control::method;
@@ -21,6 +22,8 @@ pub enum Ext {
     /// Make a new extension
     #[command(subcommand)]
     New(new::New),
+    /// Write the source of the extension API that native extensions build against, and say where it is
+    Sdk(super::Facts),
     /// Copy a folder in, check it, and let it work or say why not
     Add(decide::Add),
     /// Turn an extension on
@@ -39,6 +42,7 @@ impl Ext {
             Self::Show(show) => show.execute(context),
             Self::Check(check) => check.execute(context),
             Self::New(new) => new.execute(context),
+            Self::Sdk(facts) => new::sdk(facts, context),
             Self::Add(add) => add.execute(context),
             Self::Enable(decide) => decide.execute(method::EXTENSIONS_ENABLE, context),
             Self::Disable(decide) => decide.execute(method::EXTENSIONS_DISABLE, context),

@@ -25,6 +25,29 @@ pub enum New {
     Native(One),
 }
 
+/// What `drupe ext sdk --json` prints.
+#[derive(Debug, Serialize)]
+struct Sdk {
+    path: PathBuf,
+}
+
+/// Writes the source of the extension API of this release, and says where it is.
+pub fn sdk(facts: Facts, context: &Context) -> Result<u8, Failure> {
+    let home = context.home().path();
+    let made = drupe_link::Home::create(home)
+        .and_then(|_| drupe_extension_source::current(&Folders::new(home).sdk()));
+    let path = made.map_err(|error| {
+        let message = format!("the extension API cannot be written to `{}`: {error}", home.display());
+        Failure::new(status::CANNOT_CREATE, message)
+    })?;
+    let path = path.join("extension-api");
+    match facts.json {
+        true => context.console.json(&Sdk { path })?,
+        false => context.console.print(&context.console.harmless(&path.display().to_string()))?,
+    }
+    Ok(0)
+}
+
 /// Arguments of `drupe ext new agent` and `native`.
 #[derive(Debug, clap::Args)]
 pub struct One {
@@ -73,7 +96,7 @@ impl New {
             context.console.print(&file.display().to_string())?;
         }
         context.console.remark(&if native {
-            format!("next: in that folder `cargo test` and `cargo build --release`, then `drupe restart` and `drupe approvals allow {id}`")
+            format!("next: in that folder `cargo test` and `cargo build --release`, then `drupe approvals allow {id}`")
         } else {
             format!("next: say in the two files what it does, then `drupe ext check`, and ask for `@{id} …`")
         });
@@ -125,9 +148,10 @@ fn write_native(id: &ExtensionId, folder: &Path) -> Result<Vec<PathBuf>, Failure
     drupe_link::Home::create(home).map_err(|error| failed(&error))?;
     fs::create_dir_all(root).map_err(|error| failed(&error))?;
     let sdk = Folders::new(home).sdk();
-    let sdk = drupe_extension_source::unpack(&sdk).map_err(|error| failed(&error))?;
+    let sdk = drupe_extension_source::current(&sdk).map_err(|error| failed(&error))?;
+    let named = drupe_extension_source::named(root, &sdk);
     let part = root.join(format!(".new-{}", uuid::Uuid::new_v4().simple()));
-    drupe_extension_source::scaffold(id, &part, &sdk).map_err(|error| failed(&error))?;
+    drupe_extension_source::scaffold(id, &part, &sdk, &named).map_err(|error| failed(&error))?;
     fs::rename(&part, folder).map_err(|error| failed(&error))?;
     let mut files = Vec::new();
     for within in [folder.to_owned(), folder.join("src")] {

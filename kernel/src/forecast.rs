@@ -7,10 +7,13 @@ use drupe_folders::{
     content::Contents,
     discovery::{Found, Layout, PassedOver, discover},
 };
-pub use drupe_gate::forecast::{Expected, named};
 use drupe_gate::{
     forecast::{self, Decisions, Surroundings},
     survey::Eyes,
+};
+pub use drupe_gate::{
+    forecast::{Expected, named},
+    survey::model_names,
 };
 use drupe_link::Quarantined;
 use drupe_models::Models;

@@ -94,3 +94,24 @@ fn a_provider_that_refuses_or_is_not_there_fails_the_check_without_showing_its_k
         assert!(!format!("{out}{err}").contains("very-secret"), "{out}\n{err}");
     }
 }
+
+#[test]
+fn models_that_manifests_name_count_as_configured() {
+    let daemon = home(&provider("200 OK", &json!({"data": [{"id": "big"}, {"id": "small"}]})));
+    let agent = |id: &str, model: &str, keys: &str| {
+        let manifest = format!(
+            "id: {id}\nname: x\ndescription: x\n{keys}agent: {{model: [{model}], instructions: x, usage: x}}\n"
+        );
+        daemon.write(&format!("extensions/{id}/manifest.yaml"), &manifest);
+    };
+    agent("poet", "own/rare, default", "");
+    agent("usual", "fast", "");
+    agent("off", "own/never", "enabled: false\n");
+    let output = daemon.drupe(&["models", "check", "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_str(&text(&output.stdout)).expect("JSON");
+    assert_eq!(presence(&report, "own/rare"), "missing");
+    let names = report["names"].to_string();
+    assert!(names.contains("extension `poet`") && !names.contains("`usual`"), "{names}");
+    assert!(!report["models"].to_string().contains("own/never"), "{report:#}");
+}

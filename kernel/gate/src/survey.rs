@@ -130,6 +130,14 @@ impl Eyes<'_> {
     }
 }
 
+/// The models that an agent's manifest names by itself, with what names them. Aliases are the configuration's own.
+pub fn model_names(manifest: &Manifest, config: &Config) -> Option<(String, Vec<String>)> {
+    let named = &manifest.agent.as_ref()?.models;
+    let own: Vec<String> =
+        named.iter().filter(|name| !config.models.aliases.contains_key(*name)).cloned().collect();
+    (!own.is_empty()).then(|| (format!("agent.model of extension `{}`", manifest.id), own))
+}
+
 /// Faults in words.
 fn rendered(faults: &Diagnostics) -> String {
     faults.render(false).trim_end().to_owned()

@@ -13,7 +13,7 @@ use drupe_extension_api::{
     },
     wire::{Submit, Submitted},
 };
-use drupe_gate::survey::nothing_waits;
+use drupe_gate::survey::{model_names, nothing_waits};
 use drupe_journal::{QueuedTurn, StoreError};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::value::{RawValue, to_raw_value};
@@ -272,7 +272,11 @@ pub async fn status(kernel: &Arc<Kernel>) -> Result<Status, Fault> {
     let mut notices = start.notices.clone();
     notices.extend(snapshot.notices.iter().cloned());
     notices.extend(kernel.extensions.passed_over());
-    notices.extend(kernel.models.notices(&kernel.config.model_names(), kernel.clock.now_ms()));
+    let working = |r: &Record| r.manifest.clone().filter(|_| !r.state.is_out());
+    let manifests = kernel.extensions.read(working).into_iter().flatten();
+    let mut models = kernel.config.model_names();
+    models.extend(manifests.filter_map(|manifest| model_names(&manifest, &kernel.config)));
+    notices.extend(kernel.models.notices(&models, kernel.clock.now_ms()));
     notices.extend(disk::remark(kernel.home.root()));
     let state = if kernel.ending.decided().is_some() { DaemonState::Draining } else { DaemonState::Ready };
     Ok(Status {

@@ -6,14 +6,18 @@ mod report;
 
 use std::path::Path;
 
-use drupe_extension_api::control::{Status, method};
-use drupe_kernel::Models as Known;
+use drupe_extension_api::control::{ExtensionState, Status, method};
+use drupe_kernel::{
+    Models as Known,
+    forecast::{forecast, model_names},
+};
 use serde_json::Value;
 
 use super::{
     Context, Facts,
     client::Daemon,
     config,
+    ext::check::quarantined,
     failure::{Failure, status},
 };
 use report::Configured;
@@ -33,7 +37,12 @@ impl Models {
         let config = config::load(context)?;
         let known = Known::new(drupe_kernel::settings::models(&config))
             .map_err(|error| Failure::new(status::CONFIG, error.to_string()))?;
-        let configured = Configured::new(&config, &known);
+        let at = (context.home().path(), context.exe.as_path());
+        let seen = forecast(at, &config, None, quarantined(context.home().path()));
+        let of_agents = seen.extensions.iter().filter(|one| one.state != ExtensionState::Disabled);
+        let of_agents = of_agents.filter_map(|one| model_names(one.looked.manifest.as_ref()?, &config));
+        let names = config.model_names().into_iter().chain(of_agents).collect();
+        let configured = Configured::new(&config, &known, names);
         let mut remarks: Vec<_> = configured.names.iter().flat_map(|name| name.remarks.clone()).collect();
         remarks.sort();
         remarks.dedup();

@@ -25,7 +25,7 @@ pub struct Provider {
     pub preferred: Vec<String>,
 }
 
-/// A key of the configuration that names models.
+/// A key of the configuration, or a manifest, that names models.
 #[derive(Debug, Serialize)]
 pub struct Name {
     pub key: String,
@@ -109,7 +109,7 @@ pub enum Presence {
 }
 
 impl Configured {
-    pub fn new(config: &Config, models: &Models) -> Self {
+    pub fn new(config: &Config, models: &Models, names: Vec<(String, Vec<String>)>) -> Self {
         let shown = config.effective();
         let address = |name: &str| {
             let key = format!("models.providers.{name}.base_url");
@@ -122,7 +122,7 @@ impl Configured {
             default_model: provider.default_model.clone(),
             preferred: models.preferences(name).to_vec(),
         });
-        let names: Vec<_> = config.model_names().into_iter().map(|named| name(named, models)).collect();
+        let names: Vec<_> = names.into_iter().map(|named| name(named, models)).collect();
         let looked_up = model_catalogue().looked_up.clone();
         Self { looked_up, providers: providers.collect(), models: all(&names, models), names }
     }

@@ -32,7 +32,7 @@ fn made(text: &str) -> (Config, Known) {
 
 fn listed() -> Value {
     let (config, known) = made(CONFIG);
-    serde_json::to_value(Configured::new(&config, &known)).expect("JSON")
+    serde_json::to_value(Configured::new(&config, &known, config.model_names())).expect("JSON")
 }
 
 fn entry<'a>(report: &'a Value, part: &str, key: &str, name: &str) -> &'a Value {
@@ -109,7 +109,7 @@ local/llama
   output_usd         ?      not known: set `models.profiles.local/llama.output_usd`
   named by models.aliases.default, orchestrator.model, agents.defaults.model
 ";
-    let drawn = draw::configured(&Configured::new(&config, &known), false);
+    let drawn = draw::configured(&Configured::new(&config, &known, config.model_names()), false);
     let (drawn, rest) = drawn.split_once("the shipped").expect("the catalogue's day");
     assert_eq!(drawn, expected, "\n{drawn}");
     assert!(rest.contains(&model_catalogue().looked_up), "{rest}");
@@ -130,7 +130,7 @@ fn check(
 ) -> (Value, String) {
     let (config, known) = made(&CONFIG.replace(", gone: nobody/x", ""));
     let lists: Lists = [("local".to_owned(), local), ("openai".to_owned(), openai)].into();
-    let checked = Configured::new(&config, &known).check(&known, &lists);
+    let checked = Configured::new(&config, &known, config.model_names()).check(&known, &lists);
     (serde_json::to_value(&checked).expect("JSON"), draw::checked(&checked, false))
 }
 
@@ -173,7 +173,7 @@ fn a_model_that_is_missing_a_provider_that_is_silent_and_a_choice_of_none_are_fa
 #[test]
 fn a_name_that_leads_nowhere_fails_the_check() {
     let (config, known) = made(CONFIG);
-    let checked = Configured::new(&config, &known).check(&known, &Lists::new());
+    let checked = Configured::new(&config, &known, config.model_names()).check(&known, &Lists::new());
     assert!(!checked.ok);
     let drawn = draw::checked(&checked, false);
     assert!(drawn.contains("names that lead nowhere") && drawn.contains("models.aliases.gone"), "{drawn}");

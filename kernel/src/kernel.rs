@@ -459,6 +459,14 @@ pub fn store_fault(error: StoreError) -> Fault {
         _ => FaultCode::Unavailable,
     };
     let mut fault = Fault::new(code, error.to_string());
-    fault.retriable &= !matches!(error, StoreError::Corrupt { .. });
+    let for_good = matches!(
+        error,
+        StoreError::Corrupt(_)
+            | StoreError::Newer { .. }
+            | StoreError::UnsafeSqlite(_)
+            | StoreError::Record(_)
+            | StoreError::Database(_)
+    );
+    fault.retriable &= !for_good;
     fault
 }

@@ -12,7 +12,7 @@ use std::{
 
 use drupe_agent::{Clock, SystemClock};
 use drupe_config::{Sources, load_config};
-use drupe_extension_api::{AgentId, Fault, FaultCode};
+use drupe_extension_api::AgentId;
 use drupe_link::{ControlToken, Down, Home, KernelLink, Up};
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
@@ -174,13 +174,13 @@ async fn run(plan: Plan, link: Arc<KernelLink>, control: OwnedFd) -> Result<(), 
     let booting = async {
         let watched = watched.await.map_err(|error| Failure::new(FAILED, error))?;
         let booted = boot::extensions(&kernel).await;
-        booted.map(|()| watched).map_err(|fault| Failure::new(status_of(&fault), fault))
+        booted.map(|()| watched).map_err(|fault| Failure::new(opening::status_of(&fault), fault))
     };
     let watched = meanwhile(booting, &kernel, &mut pulse, &mut down).await?;
     let listener = UnixListener::from(control);
     let mut serving = kernel.tasks.spawn(control::server::serve(Arc::clone(&kernel), listener, token));
     let taken_up = meanwhile(boot::take_up(&kernel), &kernel, &mut pulse, &mut down).await;
-    taken_up.map_err(|fault| Failure::new(JOURNAL, fault))?;
+    taken_up.map_err(|fault| Failure::new(opening::status_of(&fault), fault))?;
     kernel.tell_supervisor(&kernel.ready_frame(None));
     tracing::info!(generation = kernel.start.generation, "ready");
     kernel.keep_up("status", tell_status);
@@ -232,14 +232,6 @@ async fn run(plan: Plan, link: Arc<KernelLink>, control: OwnedFd) -> Result<(), 
         Why::Restart { reason } => Up::Restart { reason },
     };
     link.send(&last).map_err(|error| Failure::new(FAILED, error))
-}
-
-fn status_of(fault: &Fault) -> u8 {
-    match fault.code {
-        FaultCode::NotConfigured => CONFIG,
-        FaultCode::Unavailable => JOURNAL,
-        _ => FAILED,
-    }
 }
 
 /// Beats and hears the supervisor while something goes on that comes before the kernel serves.

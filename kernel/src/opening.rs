@@ -10,6 +10,7 @@ use std::{
 use drupe_agent::{Clock, SystemClock};
 use drupe_bus::Bus;
 use drupe_config::{Config, Sources};
+use drupe_extension_api::{Fault, FaultCode};
 use drupe_folders::{content::Contents, discovery::Layout, generation::Generations, held::Held};
 use drupe_journal::{Opening, Stage, Store};
 use drupe_link::{Down, Home, KernelLink, Up, Verdicts};
@@ -25,7 +26,7 @@ use crate::{
     ends::Ends,
     events::ToAgents,
     extension::{Extensions, handles::Handles},
-    kernel::{Folders, Kernel, Start},
+    kernel::{Folders, Kernel, Start, store_fault},
     pace::Pace,
     sessions::Sessions,
     settings,
@@ -37,6 +38,8 @@ pub const CONFIG: u8 = 78;
 pub const FAILED: u8 = 70;
 /// `sysexits`: the journal cannot be used.
 pub const JOURNAL: u8 = 74;
+/// `sysexits`: the journal cannot be used as its disk is now. A supervisor tries again, for as long as it takes.
+pub const LATER: u8 = 75;
 
 /// How often the supervisor hears that the runtime still turns.
 const BEAT: Duration = Duration::from_secs(1);
@@ -53,6 +56,16 @@ pub struct Failure {
 impl Failure {
     pub fn new(status: u8, message: impl std::fmt::Display) -> Self {
         Self { status, message: message.to_string() }
+    }
+}
+
+/// With what a start ends that such a fault keeps from going on.
+pub fn status_of(fault: &Fault) -> u8 {
+    match fault.code {
+        FaultCode::NotConfigured => CONFIG,
+        FaultCode::Unavailable if fault.retriable => LATER,
+        FaultCode::Unavailable => JOURNAL,
+        _ => FAILED,
     }
 }
 
@@ -185,7 +198,7 @@ fn assemble(
     let ends = Arc::<Ends>::default();
     let publish = ends.on_the_way_to(bus.publisher());
     let store = Store::open_seen(&storage, Arc::clone(&clock), publish, opening)
-        .map_err(|error| Failure::new(JOURNAL, error))?;
+        .map_err(|error| Failure::new(status_of(&store_fault(error.clone())), error))?;
     let models = Models::new(settings::models(&config)).map_err(|error| Failure::new(CONFIG, error))?;
     let tokens = Arc::new(Tokens::default());
     let live = Arc::new(Live::default());

@@ -7,9 +7,10 @@ use std::{
     process::Command,
 };
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Client, Daemon, text, unique};
+use crate::harness::{Client, Daemon, text, unique, until};
 
 /// Runs what is marked as ignored below with its temporary files on the small file system.
 const WITHIN: &str = r#"mount -t tmpfs -o size=64m none "$0" || exit 77
@@ -62,9 +63,23 @@ fn within_a_small_file_system() {
     assert_eq!(told["state"], "ready", "{told}");
     let again = unique();
     assert!(submit(&daemon, &again).is_err());
+    let asked = daemon.drupe(&["ask", "hello"]);
+    assert_eq!(asked.status.code(), Some(75), "{asked:?}");
+    assert!(text(&asked.stderr).contains("disk is full"), "{asked:?}");
+
+    // A kernel that has to begin on it takes what is there, or waits for room.
+    let kernel = u32::try_from(before["kernel_pid"].as_u64().expect("a pid")).expect("a pid");
+    Daemon::signal(kernel, Signal::KILL);
+    let begun = || {
+        let output = daemon.drupe(&["status", "--json"]);
+        let status: Value = serde_json::from_slice(&output.stdout).ok()?;
+        (status["restarts"].as_u64()? > 0).then_some(status)
+    };
+    let status = until("another kernel begins", begun).unwrap_or_else(|| panic!("{}", daemon.log()));
+    assert_eq!(status["safe_mode"], false, "{status}");
 
     fs::remove_file(&filler).expect("it is there");
-    let retried = crate::harness::until("it is taken in", || submit(&daemon, &again).ok());
+    let retried = until("it is taken in", || submit(&daemon, &again).ok());
     accepted.push(retried.unwrap_or_else(|| panic!("{}", daemon.log())));
     for turn in &accepted {
         assert_eq!(daemon.wait(turn)["status"], "success", "{turn}\n{}", daemon.log());
@@ -72,7 +87,7 @@ fn within_a_small_file_system() {
     let answered = daemon.client().ask("sessions.show", json!({"id": "full"})).expect("the session is there");
     assert_eq!(answered["turns"].as_array().map(Vec::len), Some(accepted.len()), "each once: {answered}");
     let after = daemon.until_ready();
-    assert_eq!(after["kernel_pid"], before["kernel_pid"], "no kernel ended: {after}");
+    assert_eq!(after["safe_mode"], false, "{after}");
     assert!(!after["notices"].to_string().contains("only"), "{after}");
 }
 

@@ -40,6 +40,8 @@ pub mod status {
     pub const HOPELESS: u8 = 70;
     /// The home cannot be made (EX_CANTCREAT), or is not where it was.
     pub const NO_HOME: u8 = 73;
+    /// The journal cannot be used as its disk is now, and no other start would do better.
+    pub const LATER: u8 = 75;
     /// The configuration is refused.
     pub const CONFIGURATION: u8 = 78;
     /// The daemon was stopped by force; turns may have to be resumed.
@@ -118,6 +120,8 @@ pub struct History {
     on_good_extensions: bool,
     /// Starts in a row that were not ready when they ended, by nobody's certain fault.
     unready: u32,
+    /// Starts in a row that the disk refused.
+    postponed: u32,
     drain_timeout: Duration,
     seed: u64,
 }
@@ -138,6 +142,7 @@ impl State {
             good_extensions,
             on_good_extensions: false,
             unready: 0,
+            postponed: 0,
             drain_timeout: DRAIN_TIMEOUT,
             seed: seed | 1,
         };
@@ -314,7 +319,7 @@ fn live(
             history.drain_timeout = drain_timeout;
             history.good_config |= good_config;
             history.good_extensions |= good_extensions;
-            history.unready = 0;
+            (history.unready, history.postponed) = (0, 0);
             ready(phase, now, actions)
         }
         Event::Progress(steps) => {

@@ -42,7 +42,8 @@ pub(super) fn ended(
         _ => None,
     }
     .filter(|_| kernel.ready.is_none() && !named);
-    let crash = !orderly && refused.is_none() && !(stopping.is_some() && kernel.killed.is_some());
+    let later = exit == Exit::Status(status::LATER.into()) && kernel.ready.is_none() && !named;
+    let crash = !orderly && refused.is_none() && !later && !(stopping.is_some() && kernel.killed.is_some());
     actions.push(Action::Record(Ending { how, crash, exit: Some(exit), killed: kernel.killed }));
     if let Some(status) = stopping {
         return Phase::Done { status: if orderly || status != 0 { status } else { status::FORCED } };
@@ -59,6 +60,13 @@ pub(super) fn ended(
             spawn(history, now, actions)
         }
         (_, Some(status)) => Phase::Done { status },
+        _ if later => {
+            history.restarts += 1;
+            history.postponed += 1;
+            let note = "the journal cannot be opened as its disk is now: the start is tried again, every 30 s at last";
+            actions.push(Action::Note(note.into()));
+            Phase::Waiting { until: now + history.backoff(history.postponed) }
+        }
         _ => {
             if kernel.ready.is_none() {
                 history.unready += 1;
@@ -94,7 +102,7 @@ fn restart(history: &mut History, kernel: &Kernel, now: Instant, actions: &mut V
     }
     // Whoever asks again before it is ready would go round as fast as the machine can.
     history.failures += 1;
-    Phase::Waiting { until: now + history.backoff() }
+    Phase::Waiting { until: now + history.backoff(history.failures) }
 }
 
 pub(super) fn crashed(
@@ -122,7 +130,7 @@ pub(super) fn crashed(
         history.failures = 1;
         actions.push(Action::Note(format!("{why}: safe mode, without third-party extensions")));
     }
-    Phase::Waiting { until: now + history.backoff() }
+    Phase::Waiting { until: now + history.backoff(history.failures) }
 }
 
 pub(super) fn spawn(history: &mut History, now: Instant, actions: &mut Vec<Action>) -> Phase {
@@ -159,8 +167,8 @@ impl History {
     }
 
     /// 100 ms, doubled with each failure in a row up to 30 s, and up to a quarter more by chance.
-    fn backoff(&mut self) -> Duration {
-        let doublings = self.failures.saturating_sub(1).min(16);
+    fn backoff(&mut self, failures: u32) -> Duration {
+        let doublings = failures.saturating_sub(1).min(16);
         let base = SHORTEST_WAIT.saturating_mul(1 << doublings).min(LONGEST_WAIT);
         // xorshift64: even spread is all that is asked of it.
         self.seed ^= self.seed << 13;

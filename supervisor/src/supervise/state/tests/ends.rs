@@ -37,7 +37,7 @@ fn ten_failures_in_a_row_lead_to_safe_mode_however_long_each_of_them_takes() {
 
 #[test]
 fn no_status_of_a_kernel_that_served_or_in_which_an_extension_ran_ends_the_daemon() {
-    for status in [0, 1, 69, 70, 78] {
+    for status in [0, 1, 69, 70, 75, 78] {
         for (ready, named) in [(true, false), (true, true), (false, true)] {
             let mut world = World::new();
             if ready {
@@ -49,6 +49,23 @@ fn no_status_of_a_kernel_that_served_or_in_which_an_extension_ran_ends_the_daemo
             assert_eq!(world.launched(), PLAIN);
         }
     }
+}
+
+#[test]
+fn a_start_that_the_disk_refuses_is_tried_again_until_it_goes_and_leads_to_nothing_else() {
+    let mut world = World::new();
+    let mut waits = Vec::new();
+    for _ in 0..100 {
+        world.on(exited(Exit::Status(75)));
+        assert_eq!(world.recorded(), ("exit status 75", false));
+        assert!(world.actions.iter().any(|action| matches!(action, Action::Note(_))));
+        waits.push(world.next_kernel());
+        assert_eq!(world.launched(), PLAIN);
+    }
+    assert!(waits[0] < Duration::from_millis(126) && waits[99] > Duration::from_secs(25), "{waits:?}");
+    // What came before does not count once it went.
+    world.ready().crash();
+    assert!(world.next_kernel() < Duration::from_millis(126));
 }
 
 #[test]

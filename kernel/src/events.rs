@@ -9,7 +9,7 @@ use std::{
 };
 
 use drupe_agent::{Run, TopicMessage};
-use drupe_bus::{Delivered, Receiver, Remark, Subscriber, extend};
+use drupe_bus::{Delivered, Receiver, Remark, Subscriber, days, extend};
 use drupe_extension_api::{
     AgentId, EventBody, ExtensionId, Fault, SessionId,
     control::ExtensionState,
@@ -17,7 +17,6 @@ use drupe_extension_api::{
 };
 use drupe_journal::{DueMessage, Inbound, InboundKind, StoreError};
 use futures_util::future::BoxFuture;
-use jiff::Timestamp;
 
 use crate::{
     extension::handles::Holder,
@@ -31,9 +30,6 @@ const MESSAGE: usize = 64 * 1024;
 /// Before the number of a message in the external id of its turn.
 pub const EXTERNAL: &str = "bus:";
 
-/// Before the agent and the day in the name of the session in which it works at messages.
-const SESSION: &str = "event:";
-
 /// Makes turns of the messages that agents follow.
 pub struct ToAgents(pub Weak<Kernel>);
 
@@ -43,7 +39,8 @@ impl Receiver for ToAgents {
             let Some(kernel) = self.0.upgrade() else { return Delivered::NotHere };
             let Some(inbound) = inbound(&kernel, &message) else { return Delivered::NotHere };
             // The queue of topics holds what waits, and not that of people's messages.
-            if !kernel.sessions.of(&inbound.session).is_empty() {
+            let busy = |session: &SessionId| !kernel.sessions.of(session).is_empty();
+            if inbound.agent.as_ref().is_some_and(|agent| days::at_work(agent, kernel.clock.now_ms(), busy)) {
                 return Delivered::NotHere;
             }
             match kernel.take_in(inbound).await {
@@ -63,7 +60,9 @@ impl Receiver for ToAgents {
         );
         let Some(kernel) = self.0.upgrade() else { return };
         let agent = remark.subscriber.strip_prefix("agent:").and_then(|id| AgentId::new(id).ok());
-        let Some(session) = agent.and_then(|agent| session_of(&kernel, &agent)) else { return };
+        let Some(session) = agent.and_then(|agent| days::session_of(&agent, kernel.clock.now_ms())) else {
+            return;
+        };
         let message = format!(
             "message {} of `{}` was given up: {}; `drupe bus dead list` shows it",
             remark.id, remark.topic, remark.reason
@@ -96,7 +95,7 @@ fn inbound(kernel: &Kernel, message: &DueMessage) -> Option<Inbound> {
         channel: String::new(),
         // The same for each delivery of this message, so that it is one turn.
         external_id: format!("{EXTERNAL}{}", message.id),
-        session: session_of(kernel, &agent)?,
+        session: days::session_of(&agent, kernel.clock.now_ms())?,
         address: None,
         text,
         agent: Some(agent),
@@ -110,15 +109,9 @@ fn inbound(kernel: &Kernel, message: &DueMessage) -> Option<Inbound> {
     })
 }
 
-/// The session in which an agent works at messages: one a day, since what a session may spend is for its whole life.
-fn session_of(kernel: &Kernel, agent: &AgentId) -> Option<SessionId> {
-    let now = Timestamp::from_millisecond(kernel.clock.now_ms()).unwrap_or_default();
-    SessionId::new(format!("{SESSION}{agent}:{}", now.strftime("%Y-%m-%d"))).ok()
-}
-
 /// A turn ended: where it was set off by a message, the next one may come.
 pub fn turn_ended(kernel: &Kernel, session: &SessionId) {
-    if session.as_str().starts_with(SESSION) {
+    if days::is_of_messages(session) {
         kernel.topics.come();
     }
 }

@@ -11,6 +11,7 @@
 
 mod backoff;
 mod chain;
+pub mod days;
 mod deliveries;
 mod lanes;
 mod live;

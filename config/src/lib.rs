@@ -48,8 +48,8 @@ pub use schema::{config_schema, manifest_schema};
 pub use settings::{
     AgentDefaults, ApprovalsConfig, ConcurrencyConfig, Config, Durability, EffectiveValue, ExtensionOverride,
     ExtensionsConfig, HostsConfig, InboxConfig, JournalConfig, LimitsConfig, ModelsConfig, NativeReload,
-    OrchestratorConfig, Origin, Preauthorized, ProviderConfig, ProviderKind, ReloadConfig, SandboxConfig,
-    ScopeLimitsConfig, Sources, ToolSearchConfig, default_file, load_config,
+    OrchestratorConfig, Origin, Preauthorized, ProviderConfig, ProviderKind, ReloadConfig, RetentionConfig,
+    SandboxConfig, ScopeLimitsConfig, Sources, ToolSearchConfig, default_file, load_config,
 };
 pub use source::read_text_file;
 pub use visible::acts;

@@ -214,6 +214,7 @@ pub async fn take_up(kernel: &Arc<Kernel>) -> Result<(), Fault> {
         store.record_events(session, row.turn, vec![(None, body)]).await.map_err(store_fault)?;
     }
     seed_quotas(kernel).await.map_err(store_fault)?;
+    kernel.ratios.seed(store.ratios().await.map_err(store_fault)?);
     kernel.deliveries.start(kernel);
     kernel.keep_up("topics", |kernel| async move { kernel.topics.run(kernel.cancel.clone()).await });
     kernel.sessions.open(kernel);

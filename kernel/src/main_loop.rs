@@ -13,6 +13,7 @@ use std::{
 use drupe_agent::{Clock, SystemClock};
 use drupe_config::{Sources, load_config};
 use drupe_extension_api::AgentId;
+use drupe_journal::Retention;
 use drupe_link::{ControlToken, Down, Home, KernelLink, Up};
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
@@ -185,6 +186,7 @@ async fn run(plan: Plan, link: Arc<KernelLink>, control: OwnedFd) -> Result<(), 
     tracing::info!(generation = kernel.start.generation, "ready");
     kernel.keep_up("status", tell_status);
     kernel.keep_up("idle", idle::watch);
+    kernel.keep_up("retention", let_go);
     kernel.keep_up("health", recovery::watch_health);
     let keeping = Arc::clone(&kernel);
     kernel.tasks.spawn(async move {
@@ -284,6 +286,13 @@ fn listen(link: Arc<KernelLink>) -> mpsc::UnboundedReceiver<Down> {
         tracing::error!(%error, "the link to the supervisor is not heard");
     }
     heard
+}
+
+/// Lets go of what the journal is not to keep, until the kernel drains. What is not done by then is the next one's.
+async fn let_go(kernel: Arc<Kernel>) {
+    let keep = &kernel.config.journal.retention;
+    let keep = Retention::of(keep.max_age_days, keep.max_mb);
+    kernel.cancel.run_until_cancelled(kernel.store.keep_on_within(keep)).await;
 }
 
 /// Tells the supervisor what `status` shows, when it has changed, until the kernel closes.

@@ -258,6 +258,7 @@ async fn finish(
         entries,
         messages,
         start,
+        ratios: kernel.ratios.changed(),
     };
     if kernel.store.finish_turn(done).await?.is_some() {
         kernel.deliveries.wake();

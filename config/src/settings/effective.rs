@@ -68,7 +68,7 @@ impl Config {
                 "profiles": map(&self.models.profiles, profile),
             },
             "extensions": self.extensions_value(),
-            "journal": {"durability": self.journal.durability},
+            "journal": self.journal,
             "approvals": self.approvals,
             "reload": self.reload,
             "sandbox": self.sandbox,

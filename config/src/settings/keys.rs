@@ -308,7 +308,29 @@ static JOURNAL: Table = Table {
             "`full` survives a power cut, `process` the end of the daemon, `memory` nothing",
         )
         .default("\"full\""),
+        Key::new(
+            "retention",
+            Shape::Record(&RETENTION),
+            "for how long turns that have ended are kept; for ever without it",
+        ),
         Key::later("backup"),
+    ],
+    rest: None,
+};
+
+static RETENTION: Table = Table {
+    name: "`journal.retention`",
+    keys: &[
+        Key::new(
+            "max_age_days",
+            Shape::Integer { min: 1, max: 36_500 },
+            "turns that ended longer ago are deleted; without it none is for its age",
+        ),
+        Key::new(
+            "max_mb",
+            Shape::Integer { min: 16, max: 1024 * 1024 },
+            "mebibytes of the journal beyond which the oldest turns are deleted; without it none is for its size",
+        ),
     ],
     rest: None,
 };

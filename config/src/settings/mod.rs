@@ -164,10 +164,21 @@ pub struct ToolSearchConfig {
 }
 
 /// The record of what happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct JournalConfig {
     /// What it survives.
     pub durability: Durability,
+    /// For how long turns that have ended are kept.
+    pub retention: RetentionConfig,
+}
+
+/// For how long turns that have ended are kept; without a bound for ever.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct RetentionConfig {
+    /// Days after their end; 1 to 36,500.
+    pub max_age_days: Option<u32>,
+    /// Mebibytes of the journal; 16 to 1,048,576.
+    pub max_mb: Option<u32>,
 }
 
 /// What the journal survives.

@@ -10,7 +10,8 @@ use drupe_extension_api::{DefinitionLimits, ExtensionId, wire::QueueMode};
 
 use super::{
     AgentDefaults, CONFIG, Config, Durability, ExtensionOverride, ExtensionsConfig, InboxConfig,
-    JournalConfig, OrchestratorConfig, Sources, ToolSearchConfig, layers, limits, models, trust,
+    JournalConfig, OrchestratorConfig, RetentionConfig, Sources, ToolSearchConfig, layers, limits, models,
+    trust,
 };
 use crate::{
     Diagnostics, Loaded, Overlay, PartialLimits, Secret, ToolSelector,
@@ -124,7 +125,10 @@ impl Reader<'_> {
             agents_defaults: self.defaults(agents.within("defaults")),
             models: self.models(&models),
             extensions: self.extensions(&extensions),
-            journal: JournalConfig { durability: durability(journal.text("durability")) },
+            journal: JournalConfig {
+                durability: durability(journal.text("durability")),
+                retention: retention(journal.within("retention")),
+            },
             approvals: self.approvals(fields.within("approvals")),
             reload: trust::reload(fields.within("reload")),
             sandbox: trust::sandbox(fields.within("sandbox")),
@@ -280,6 +284,13 @@ fn durability(text: Option<&str>) -> Durability {
         Some("memory") => Durability::Memory,
         _ => Durability::Full,
     }
+}
+
+fn retention(fields: Fields<'_>) -> RetentionConfig {
+    let retention =
+        RetentionConfig { max_age_days: fields.integer("max_age_days"), max_mb: fields.integer("max_mb") };
+    fields.done();
+    retention
 }
 
 fn queue(text: Option<&str>) -> QueueMode {

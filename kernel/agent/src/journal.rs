@@ -15,7 +15,7 @@ use drupe_extension_api::{
     SessionId, Spend, ToolStatus, TurnId, Usage,
 };
 use futures_util::future::BoxFuture;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
 use crate::{model::StopReason, topics::TopicMessage};
 pub use memory::MemoryJournal;
@@ -91,6 +91,9 @@ pub enum Entry {
         /// US dollars set aside for it.
         #[serde(default)]
         reserved_usd: f64,
+        /// Whether that is nothing since no price is known.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        unpriced: bool,
     },
     /// The model answered.
     Answer {
@@ -110,7 +113,7 @@ pub enum Entry {
         #[serde(default)]
         estimated: bool,
         /// How the answer ended, where it is not whole.
-        #[serde(default, skip_serializing_if = "StopReason::is_whole")]
+        #[serde(default, skip_serializing_if = "StopReason::is_whole", deserialize_with = "ended")]
         stop: StopReason,
     },
     /// An attempt of a model gave no answer, or an earlier process did not live to see it. Attempts that were repeated are
@@ -263,5 +266,14 @@ impl Entry {
             | Self::Note { invocation, .. }
             | Self::End { invocation, .. } => invocation,
         }
+    }
+}
+
+/// How an answer ended. Older records say of a refusal only that it was one.
+fn ended<'de, D: Deserializer<'de>>(written: D) -> Result<StopReason, D::Error> {
+    let value = serde_json::Value::deserialize(written)?;
+    match value.as_str() {
+        Some("refusal") => Ok(StopReason::Refusal { dropped_calls: 0 }),
+        _ => serde_json::from_value(value).map_err(D::Error::custom),
     }
 }

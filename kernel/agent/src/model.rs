@@ -259,7 +259,10 @@ pub enum StopReason {
         dropped_calls: u32,
     },
     /// The model declined the task; its words, where it gave any, are the text.
-    Refusal,
+    Refusal {
+        /// Tool calls that the answer had begun, dropped as with [`Length`](Self::Length).
+        dropped_calls: u32,
+    },
 }
 
 impl StopReason {
@@ -271,8 +274,10 @@ impl StopReason {
     /// Tool calls that the answer had begun and that were dropped.
     pub fn dropped_calls(self) -> u32 {
         match self {
-            Self::Length { dropped_calls } | Self::Filter { dropped_calls } => dropped_calls,
-            Self::End | Self::ToolCalls | Self::Refusal => 0,
+            Self::Length { dropped_calls }
+            | Self::Filter { dropped_calls }
+            | Self::Refusal { dropped_calls } => dropped_calls,
+            Self::End | Self::ToolCalls => 0,
         }
     }
 
@@ -282,6 +287,7 @@ impl StopReason {
         match self {
             Self::Length { dropped_calls: n } => Self::Length { dropped_calls: n.saturating_add(calls) },
             Self::Filter { dropped_calls: n } => Self::Filter { dropped_calls: n.saturating_add(calls) },
+            Self::Refusal { dropped_calls: n } => Self::Refusal { dropped_calls: n.saturating_add(calls) },
             whole => whole,
         }
     }
@@ -293,7 +299,7 @@ impl StopReason {
             Self::ToolCalls => "tool_calls",
             Self::Length { .. } => "length",
             Self::Filter { .. } => "filter",
-            Self::Refusal => "refusal",
+            Self::Refusal { .. } => "refusal",
         }
     }
 }

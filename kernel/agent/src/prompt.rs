@@ -144,10 +144,15 @@ pub fn repair(faults: &str) -> String {
     format!("Your answer is not the JSON that is needed: {faults}. Answer again with the JSON alone.")
 }
 
-/// What a run that stops early says in place of an answer.
-pub fn report(reason: &str, steps: u32, tool_calls: usize, last_text: Option<&str>) -> String {
+/// What a run that stops early says in place of an answer. Of its tool calls, so many ran and so many were refused.
+pub fn report(reason: &str, steps: u32, (ran, refused): (usize, usize), last_text: Option<&str>) -> String {
+    let more = match refused {
+        0 => String::new(),
+        1 => "; 1 more was refused".into(),
+        n => format!("; {n} more were refused"),
+    };
     let mut out = format!(
-        "Stopped before the task was finished: {reason}. Done so far: {steps} steps, {tool_calls} tool calls."
+        "Stopped before the task was finished: {reason}. Done so far: {steps} steps, {ran} tool calls{more}."
     );
     if let Some(text) = last_text.filter(|t| !t.trim().is_empty()) {
         let _ = write!(out, " Last words: {text}");

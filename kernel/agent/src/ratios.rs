@@ -5,7 +5,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 /// Bytes of a token where nothing was reported yet: English prose has about 4, code and JSON about 3.
@@ -24,14 +24,24 @@ const ENOUGH: u64 = 200;
 /// once: an estimate that is too low fails a request, one that is too high wastes room.
 const STEP: f64 = 0.25;
 
+/// The part by which an estimate must differ from the one that is kept to be worth a record.
+const NEWS: f64 = 0.02;
+
 /// Bytes a token, by model. One for the process, since all runs teach it.
 #[derive(Debug, Default)]
-pub struct Ratios(Mutex<HashMap<String, f64>>);
+pub struct Ratios(Mutex<HashMap<String, Ratio>>);
+
+#[derive(Debug, Clone, Copy)]
+struct Ratio {
+    now: f64,
+    /// As the journal has it; none where it has none.
+    kept: Option<f64>,
+}
 
 impl Ratios {
     /// Bytes that one token of `model` (as `provider/model`) stands for, 1.5 to 8.
     pub fn bytes_per_token(&self, model: &str) -> f64 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(model).copied().unwrap_or(START)
+        self.known().get(model).map_or(START, |ratio| ratio.now)
     }
 
     /// The tokens that `bytes` of text are for `model`, rounded up.
@@ -51,14 +61,39 @@ impl Ratios {
             return;
         }
         let seen = (bytes as f64 / input_tokens as f64).clamp(LEAST, MOST);
-        let mut ratios = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ratios = self.known();
         // Looked up first, so that a model that is known costs no name.
         match ratios.get_mut(model) {
-            Some(known) => *known = moved(*known, seen),
+            Some(known) => known.now = moved(known.now, seen),
             None => {
-                ratios.insert(model.to_owned(), moved(START, seen));
+                ratios.insert(model.to_owned(), Ratio { now: moved(START, seen), kept: None });
             }
         }
+    }
+
+    /// Takes over what an earlier process learned, by model. Meant for the start, before the first request.
+    pub fn seed(&self, learned: impl IntoIterator<Item = (String, f64)>) {
+        let believed = learned.into_iter().filter(|(_, bytes)| bytes.is_finite());
+        self.known().extend(believed.map(|(model, bytes)| {
+            let now = bytes.clamp(LEAST, MOST);
+            (model, Ratio { now, kept: Some(now) })
+        }));
+    }
+
+    /// What was learned since this was last asked, and differs enough to be kept; by model.
+    pub fn changed(&self) -> Vec<(String, f64)> {
+        let mut news = Vec::new();
+        for (model, ratio) in self.known().iter_mut() {
+            if ratio.kept.is_none_or(|kept| (ratio.now - kept).abs() >= kept * NEWS) {
+                ratio.kept = Some(ratio.now);
+                news.push((model.clone(), ratio.now));
+            }
+        }
+        news
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<String, Ratio>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -95,6 +130,22 @@ mod tests {
         check(&[(10, 1_000)], 1.5);
         check(&[(1_000_000, 1_000); 60], 8.0);
         check(&[(10, 199), (1_000_000, 1)], 3.0);
+    }
+
+    #[test]
+    fn what_was_learned_is_taken_over_and_told_where_it_is_news() {
+        let first = Ratios::default();
+        first.observe("a/b", 2_000, 1_000);
+        assert_eq!(first.changed(), [("a/b".to_owned(), 2.0)]);
+        assert_eq!(first.changed(), [], "it is told once");
+        let second = Ratios::default();
+        second.seed([("a/b".to_owned(), 2.0), ("odd".to_owned(), 1e9), ("none".to_owned(), f64::NAN)]);
+        let known = ["a/b", "odd", "none"].map(|model| second.bytes_per_token(model));
+        assert_eq!(known, [2.0, MOST, START]);
+        second.observe("a/b", 2_010, 1_000);
+        assert_eq!(second.changed(), [], "hardly anything has changed");
+        second.observe("a/b", 1_800, 1_000);
+        assert_eq!(second.changed(), [("a/b".to_owned(), 1.8)]);
     }
 
     #[test]

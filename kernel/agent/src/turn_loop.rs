@@ -105,7 +105,9 @@ struct Progress<'a> {
     compacting: bool,
     /// Steps that have an answer.
     steps: u32,
-    tool_calls: usize,
+    /// Tool calls that ran, and those that were refused.
+    ran: usize,
+    refused: usize,
     last_text: Option<String>,
     repaired: bool,
     /// The last answer, if its bound cut it off and the model is to go on with it.
@@ -124,7 +126,8 @@ pub(crate) async fn run(agent: &LoopAgent, task: Task, run: Arc<Run>) -> AgentRe
         forced: false,
         compacting: false,
         steps: 0,
-        tool_calls: 0,
+        ran: 0,
+        refused: 0,
         last_text: None,
         repaired: false,
         begun: None,

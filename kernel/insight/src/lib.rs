@@ -7,6 +7,7 @@
 //! They work for turns that wait, run, were cut off, went on after a restart, or ended before anything ran.
 
 mod limit;
+mod nth;
 mod told;
 mod trace;
 mod tree;
@@ -16,5 +17,6 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+pub use nth::nth;
 pub use trace::trace;
 pub use why::{LimitUse, why_call, why_extension, why_limit, why_message, why_run, why_session, why_turn};

@@ -59,7 +59,7 @@ fn so_far(tree: &Tree<'_>, sum: &Sum) -> Spend {
     Spend {
         usage: sum.usage,
         turns: total(|run| run.attempts.chunk_by(|a, b| a.step == b.step).count()),
-        tool_calls: total(|run| run.calls.len()),
+        tool_calls: total(|run| run.calls.iter().filter(|call| call.counts()).count()),
         invocations: total(|_| 1),
         cost_usd: sum.cost(),
         elapsed_ms: tree.rows.started.zip(last).map_or(0, |(began, last)| between(began, last)),

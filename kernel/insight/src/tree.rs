@@ -91,6 +91,13 @@ pub(crate) struct CallRows<'a> {
     pub child: InvocationId,
 }
 
+impl CallRows<'_> {
+    /// Whether it is one of the calls that were made: one beyond `max_tool_calls` is not.
+    pub(crate) fn counts(&self) -> bool {
+        !matches!(self.intent.entry, Entry::Intent { over_limit: true, .. })
+    }
+}
+
 impl<'a> Tree<'a> {
     /// Sorts the rows.
     pub(crate) fn of(rows: &'a TurnRows) -> Self {

@@ -66,6 +66,7 @@ impl Run {
             request_hash: "0".repeat(64),
             reserved_tokens: 5000,
             reserved_usd: 0.05,
+            unpriced: false,
         }
     }
 
@@ -223,6 +224,7 @@ async fn turn(store: &Store, session: SessionId, n: usize, work: Work) {
         entries: vec![root.answer(2, None), root.end()],
         messages: Vec::new(),
         start: begins.rest(),
+        ratios: Vec::new(),
     };
     store.finish_turn(done).await.unwrap();
 }

@@ -5,6 +5,7 @@
 //!
 //! When something is tried again, and how often, is the caller's to decide.
 
+pub(crate) mod bytes;
 pub(crate) mod dead;
 
 use std::collections::HashMap;
@@ -39,9 +40,9 @@ impl Store {
     }
 
     /// Publishes a message: a row for each durable subscriber, then live. Survives a loss of power where there are
-    /// durable subscribers.
+    /// durable subscribers. Refuses with [`StoreError::TopicFull`] where so much of the topic waits for them already.
     pub async fn publish(&self, message: TopicMessage) -> Result<(), StoreError> {
-        self.write(Survives::Power, move |on| publish(on, &message)).await
+        self.write(Survives::Power, move |on| publish(on, &message, WhenFull::Refuse)).await
     }
 
     /// The first message that waits for each subscriber, of those that are due at `now_ms` (milliseconds since 1970);
@@ -121,27 +122,53 @@ fn followers(on: &mut Writing<'_>, topic: &str) -> Result<Vec<String>, StoreErro
     Ok(on.cache.followers.as_ref().and_then(|by_topic| by_topic.get(topic)).cloned().unwrap_or_default())
 }
 
+/// What becomes of a message whose topic holds as much as it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WhenFull {
+    /// Who publishes hears of it.
+    Refuse,
+    /// It is a dead letter: what it tells of is a fact, and is recorded whatever becomes of the message.
+    Bury,
+}
+
 /// Records a message for its durable subscribers, and has it published.
-pub(crate) fn publish(on: &mut Writing<'_>, message: &TopicMessage) -> Result<(), StoreError> {
+pub(crate) fn publish(
+    on: &mut Writing<'_>,
+    message: &TopicMessage,
+    when_full: WhenFull,
+) -> Result<(), StoreError> {
     let followers = followers(on, &message.topic)?;
     if !followers.is_empty() {
         let now = on.now_ms();
+        let (topic, payload) = (&message.topic, serde_json::to_string(&message.payload)?);
+        let size = payload.len() as u64;
+        let fits = bytes::fits(on, topic, size)?;
+        if !fits && when_full == WhenFull::Refuse {
+            return Err(StoreError::TopicFull(topic.clone()));
+        }
         on.statement(
             "INSERT INTO messages (topic, payload, chain, correlation, published_ms) VALUES (?1, ?2, ?3, ?4, ?5)",
         )?
         .execute((
-            &message.topic,
-            serde_json::to_string(&message.payload)?,
+            topic,
+            payload,
             serde_json::to_string(&message.chain)?,
             message.correlation.as_ref().map(|id| id.as_str()),
             now,
         ))?;
         let number = on.db.last_insert_rowid();
+        let mut waits = false;
         for subscriber in followers {
             let waiting = waiting(on, &subscriber)?;
-            let full = *waiting >= MOST_WAITING;
+            let many = *waiting >= MOST_WAITING;
+            let full = many || !fits;
             *waiting += u64::from(!full);
-            let why = full.then(|| format!("queue full: {MOST_WAITING} messages wait for `{subscriber}`"));
+            waits |= !full;
+            let why = match (fits, many) {
+                (false, _) => Some(StoreError::TopicFull(topic.clone()).to_string()),
+                (true, true) => Some(format!("queue full: {MOST_WAITING} messages wait for `{subscriber}`")),
+                (true, false) => None,
+            };
             on.statement(
                 "INSERT INTO deliveries (message, subscriber, dead, due_ms, why) VALUES (?1, ?2, ?3, ?4, ?5)",
             )?
@@ -149,6 +176,9 @@ pub(crate) fn publish(on: &mut Writing<'_>, message: &TopicMessage) -> Result<()
             if full {
                 dead::bound(on, &subscriber, on.db.last_insert_rowid())?;
             }
+        }
+        if waits {
+            bytes::add(on, topic, size)?;
         }
         on.publish(Published::Due);
     }
@@ -244,7 +274,7 @@ fn forget(on: &mut Writing<'_>, id: u64, dead: bool) -> Result<Option<String>, S
         .optional()?;
     let Some((message, subscriber, dead)) = found else { return Ok(None) };
     if !dead {
-        leaves(on, &subscriber);
+        leaves(on, &subscriber, message)?;
     }
     orphaned(on, message)?;
     Ok(Some(subscriber))
@@ -260,23 +290,27 @@ fn orphaned(on: &Writing<'_>, message: i64) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn leaves(on: &mut Writing<'_>, subscriber: &str) {
+/// A message waits for a subscriber no longer.
+fn leaves(on: &mut Writing<'_>, subscriber: &str, message: i64) -> Result<(), StoreError> {
     if let Some(waiting) = on.cache.waiting.get_mut(subscriber) {
         *waiting = waiting.saturating_sub(1);
     }
+    bytes::left(on, message)
 }
 
 fn failed(on: &mut Writing<'_>, id: u64, why: &str, again_at_ms: Option<i64>) -> Result<(), StoreError> {
     // Given up for this, it is no letter of a cut chain any more.
     let mut change = on.statement(
         "UPDATE deliveries SET attempts = attempts + 1, why = ?2, dead = ?3, cut = 0, due_ms = coalesce(?4, due_ms)
-         WHERE number = ?1 AND dead = 0 RETURNING subscriber",
+         WHERE number = ?1 AND dead = 0 RETURNING subscriber, message",
     )?;
     let found = change
-        .query_row((signed(id), why, again_at_ms.is_none(), again_at_ms), |row| row.get::<_, String>(0))
+        .query_row((signed(id), why, again_at_ms.is_none(), again_at_ms), |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))
+        })
         .optional()?;
-    if let (Some(subscriber), None) = (found, again_at_ms) {
-        leaves(on, &subscriber);
+    if let (Some((subscriber, message)), None) = (found, again_at_ms) {
+        leaves(on, &subscriber, message)?;
         dead::bound(on, &subscriber, signed(id))?;
     }
     Ok(())

@@ -69,6 +69,8 @@ pub(crate) struct Cache {
     pub followers: Option<HashMap<String, Vec<String>>>,
     /// Messages that wait for a subscriber.
     pub waiting: HashMap<String, u64>,
+    /// Bytes of the messages of a topic that wait.
+    pub held: HashMap<String, u64>,
     /// Memory for what is serialised.
     pub buffers: [Vec<u8>; 2],
 }

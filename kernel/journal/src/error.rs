@@ -4,7 +4,7 @@ use drupe_agent::JournalFault;
 use drupe_extension_api::TurnId;
 use rusqlite::ErrorCode;
 
-use crate::DeliveryId;
+use crate::{DeliveryId, bus::bytes::MOST_BYTES};
 
 /// Why the journal did not do what it was asked. Nothing of a request that failed is recorded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -27,6 +27,13 @@ pub enum StoreError {
     /// More requests wait than there is room for, or another process holds the file; try later.
     #[error("the journal is busy; try again later")]
     Busy,
+    /// The messages of a topic that wait hold as much as they may.
+    #[error(
+        "topic `{0}` is full: {mb} MiB of its messages wait for who follows it; publish again once they were taken, and \
+         publish less in one message",
+        mb = MOST_BYTES / (1024 * 1024)
+    )]
+    TopicFull(String),
     /// The journal was closed.
     #[error("the journal is closed")]
     Closed,

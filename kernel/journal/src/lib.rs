@@ -32,6 +32,7 @@ mod log;
 mod open;
 mod opening;
 mod parts;
+mod ratios;
 mod reader;
 mod recent;
 mod records;
@@ -58,7 +59,7 @@ pub use error::StoreError;
 pub use extensions::{Decisions, decisions};
 pub use open::{Storage, set_aside};
 pub use opening::{Opening, Stage};
-pub use retention::Retention;
+pub use retention::{Gone, LetGo, Retention};
 pub use store::{Publish, Store};
 pub use types::{
     Accepted, Counted, Counts, Delivery, DeliveryId, DeliveryRow, DueMessage, Found, Inbound, InboundKind,

@@ -6,7 +6,9 @@ use drupe_extension_api::{EffectClass, EffectId, SessionId, TurnId};
 use futures_util::future::BoxFuture;
 
 use crate::{
-    Store, StoreError, TurnStart, bus, log, parts, turns, usage,
+    Store, StoreError, TurnStart,
+    bus::{self, WhenFull},
+    log, parts, turns, usage,
     writer::{Survives, Writing},
 };
 
@@ -67,5 +69,5 @@ pub(crate) fn write(
             turns::taken_in(on, &turn, taken)?;
         }
     }
-    batch.messages.iter().try_for_each(|message| bus::publish(on, message))
+    batch.messages.iter().try_for_each(|message| bus::publish(on, message, WhenFull::Bury))
 }

@@ -1,98 +1,308 @@
 //! What is let go: the oldest turns that have ended, with all that they recorded, some at a time.
 //!
-//! Sums of use stay, and so do sessions. It deliberately does not decide how long anything is kept.
+//! A turn goes at once, and what it recorded in pieces after it: what is left to remove is noted in the same transaction, so
+//! that the next process goes on with it. Sums of use stay, and so do sessions and the positions of their events. It
+//! deliberately does not decide how long anything is kept.
 
-use drupe_extension_api::TurnId;
-use rusqlite::Connection;
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
+
+use drupe_extension_api::{SessionId, TurnId};
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     Store, StoreError,
     log::POSITIONS,
     recent::Change,
-    rows::id,
+    rows::{count, id, timestamp},
     writer::{Survives, Writing},
 };
 
 /// Turns that are let go in one transaction: others wait for it.
-const STEP: i64 = 16;
+const STEP: usize = 16;
+
+/// Rows and bytes of records that are removed in one transaction, for the same reason.
+const ROWS: usize = 256;
+const BYTES: i64 = 8 * 1024 * 1024;
 
 /// Pages that are given back to the file system with it.
 const PAGES: u32 = 256;
+
+/// Of all the time, the part that this may take from others: one in so many.
+const SHARE: u32 = 5;
+
+/// The shortest pause between two steps.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Time between two looks at what is to go.
+const LOOK: Duration = Duration::from_secs(3_600);
+
+/// How long a turn stays in any case: whoever asked may not have read its answer yet.
+const FRESH_MS: i64 = 3_600_000;
+
+/// What is left to remove of turns that went.
+const LEFT: &str = "let_go_left";
+/// How much went in all.
+const GONE: &str = "let_go";
 
 /// How much is kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Retention {
     /// For how long after its end, in milliseconds; none for ever.
     pub max_age_ms: Option<i64>,
-    /// How large the journal may grow, in bytes; none for any size. Beyond it the oldest turns go, whatever their age.
+    /// How large the journal may grow, in bytes; none for any size. Beyond it the oldest turns go, whatever their age, but
+    /// for those that ended within the last hour.
     pub max_bytes: Option<u64>,
+}
+
+impl Retention {
+    /// So many days and so many mebibytes; none for no bound.
+    pub fn of(max_age_days: Option<u32>, max_mb: Option<u32>) -> Self {
+        const DAY_MS: i64 = 86_400_000;
+        const MB: u64 = 1024 * 1024;
+        Self {
+            max_age_ms: max_age_days.map(|days| i64::from(days) * DAY_MS),
+            max_bytes: max_mb.map(|mb| u64::from(mb) * MB),
+        }
+    }
+}
+
+/// What a step did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LetGo {
+    /// Turns that went.
+    pub turns: u64,
+    /// Whether another step has something to do.
+    pub more: bool,
+}
+
+/// What went so far, ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gone {
+    /// How many turns.
+    pub turns: u64,
+    /// When the last of them had ended.
+    pub until: Timestamp,
+    /// When the last of them went.
+    pub last: Timestamp,
+}
+
+impl fmt::Display for Gone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (until, last) = (self.until.strftime("%F"), self.last.strftime("%F %R"));
+        write!(
+            f,
+            "{} turns that had ended by {until} are deleted, the latest at {last}Z: `journal.retention`",
+            self.turns
+        )
+    }
+}
+
+impl Gone {
+    /// What is said of something that is not there: it may have gone with one of these.
+    pub fn may_hold(&self, missing: &str) -> String {
+        let (turns, until) = (self.turns, self.until.strftime("%F"));
+        format!(
+            "{missing}, or it went with one of the {turns} turns that had ended by {until} and are deleted \
+             (`journal.retention`)"
+        )
+    }
+}
+
+/// The same as it is kept.
+#[derive(Default, Serialize, Deserialize)]
+struct Kept {
+    turns: u64,
+    until_ms: i64,
+    last_ms: i64,
 }
 
 /// A turn that may go.
 struct Old {
-    number: i64,
     turn: TurnId,
+    finished_ms: i64,
+    records: Records,
+}
+
+/// What a turn that went recorded: its rows, and those of its session before its end that belong to no turn.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Records {
+    turn: i64,
     session: i64,
     until_seq: i64,
 }
 
 impl Store {
-    /// Lets go of some of what `keep` does not keep, and gives how many turns went. Call it again until none did, with
-    /// pauses in which others are served.
+    /// Lets go of what `keep` does not keep, in steps with pauses in which others are served, until nothing of it is left;
+    /// gives how many turns went. What is dropped in between is gone on with by the next call.
+    pub async fn keep_within(&self, keep: Retention) -> Result<u64, StoreError> {
+        let mut turns = 0;
+        loop {
+            let began = Instant::now();
+            let step = self.let_go(keep).await?;
+            turns += step.turns;
+            if !step.more {
+                return Ok(turns);
+            }
+            tokio::time::sleep((began.elapsed() * (SHARE - 1)).max(PAUSE)).await;
+        }
+    }
+
+    /// The same now, and each hour from then on. Without a bound it has nothing to do, and ends.
+    pub async fn keep_on_within(&self, keep: Retention) {
+        while keep != Retention::default() {
+            match self.keep_within(keep).await {
+                Ok(0) => {}
+                Ok(turns) => tracing::info!(turns, "deleted the oldest turns, as `journal.retention` says"),
+                Err(error) => tracing::warn!(%error, "old turns are not deleted; tried again in an hour"),
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Lets go of some of what `keep` does not keep.
     ///
-    /// A turn goes with its message, its answer, what was recorded of it and its delivery. One that has no end, or whose
-    /// answer still waits to be sent, stays. A message that comes again after its turn went is a new one.
-    pub async fn let_go(&self, keep: Retention) -> Result<u64, StoreError> {
-        let gone = self.write(Survives::Process, move |on| let_go(on, keep)).await?;
-        self.write(Survives::Process, |on| give_back(on.db)).await?;
-        Ok(gone)
+    /// A turn goes with its message, its answer, what was recorded of it and its delivery. One that has no end, that has
+    /// ended within the last hour where it is for its size, or whose answer still waits to be sent, stays, and so does the
+    /// latest. A message that comes again after its turn went is a new one.
+    pub async fn let_go(&self, keep: Retention) -> Result<LetGo, StoreError> {
+        let step = self.write(Survives::Process, move |on| let_go(on, keep)).await?;
+        let shorter = self.write(Survives::Process, |on| give_back(on.db)).await?;
+        Ok(LetGo { more: step.more || shorter, ..step })
+    }
+
+    /// What went so far; none where nothing did.
+    pub async fn gone(&self) -> Result<Option<Gone>, StoreError> {
+        let kept: Option<Kept> = self.read_few(|db| noted(db, GONE)).await?;
+        Ok(kept.map(|kept| Gone {
+            turns: kept.turns,
+            until: timestamp(kept.until_ms),
+            last: timestamp(kept.last_ms),
+        }))
+    }
+
+    /// How many turns of a session went.
+    pub async fn gone_of(&self, session: &SessionId) -> Result<u64, StoreError> {
+        let session = session.clone();
+        self.read_few(move |db| {
+            let mut find = db.prepare_cached(
+                "SELECT turns - (SELECT count(*) FROM turns WHERE turns.session = sessions.number)
+                 FROM sessions WHERE id = ?1",
+            )?;
+            Ok(find.query_row([session.as_str()], |row| count(row, 0)).optional()?.unwrap_or(0))
+        })
+        .await
     }
 
     /// Bytes that the journal holds, without those that are free for what comes.
     pub async fn size(&self) -> Result<u64, StoreError> {
-        self.read(size).await
+        self.read_few(size).await
     }
 }
 
-fn let_go(on: &mut Writing<'_>, keep: Retention) -> Result<u64, StoreError> {
-    let too_large = keep.max_bytes.map(|most| Ok::<_, StoreError>(size(on.db)? > most)).transpose()?;
-    let before = match too_large {
-        Some(true) => i64::MAX,
-        _ => keep.max_age_ms.map_or(i64::MIN, |age| on.now_ms().saturating_sub(age)),
+fn let_go(on: &mut Writing<'_>, keep: Retention) -> Result<LetGo, StoreError> {
+    // First what is left of those that went: they count in the size.
+    let mut left: Vec<Records> = noted(on.db, LEFT)?.unwrap_or_default();
+    if let Some(records) = left.last() {
+        if remove(on, records)? {
+            left.pop();
+            note(on, LEFT, &left)?;
+        }
+        return Ok(LetGo { turns: 0, more: true });
+    }
+    let too_large = match keep.max_bytes {
+        Some(most) => size(on.db)? > most,
+        None => false,
     };
+    let by_size = too_large.then(|| on.now_ms().saturating_sub(FRESH_MS));
+    let by_age = keep.max_age_ms.map(|age| on.now_ms().saturating_sub(age));
+    let Some(before) = by_size.max(by_age) else { return Ok(LetGo { turns: 0, more: false }) };
     let old = old(on, before)?;
-    for turn in &old {
-        let first = turn.session * POSITIONS;
+    let Some(until_ms) = old.iter().map(|old| old.finished_ms).max() else {
+        return Ok(LetGo { turns: 0, more: false });
+    };
+    for Old { turn, records, .. } in &old {
         // Positions are given after those that are gone.
-        on.statement(
-            "UPDATE sessions SET least_seq = max(least_seq, coalesce(
-                 (SELECT id + positions - 1 - ?2 FROM log WHERE id > ?2 AND id < ?3 ORDER BY id DESC LIMIT 1), 0))
-             WHERE number = ?1",
-        )?
-        .execute((turn.session, first, first + POSITIONS))?;
-        // With what belongs to no turn and stands before its end.
-        on.statement("DELETE FROM log WHERE id > ?1 AND id <= ?2 AND (turn = ?3 OR turn IS NULL)")?
-            .execute((first, first + turn.until_seq, turn.number))?;
-        on.statement("DELETE FROM outbox WHERE turn = ?1")?.execute([turn.number])?;
-        on.statement("DELETE FROM turns WHERE number = ?1")?.execute([turn.number])?;
-        on.cache.turns.take(&turn.turn);
-        on.change(Change::Changed(turn.turn.clone()));
+        on.statement("UPDATE sessions SET least_seq = max(least_seq, ?2) WHERE number = ?1")?
+            .execute((records.session, records.until_seq))?;
+        on.statement("DELETE FROM outbox WHERE turn = ?1")?.execute([records.turn])?;
+        on.statement("DELETE FROM turns WHERE number = ?1")?.execute([records.turn])?;
+        on.cache.turns.take(turn);
+        on.change(Change::Changed(turn.clone()));
     }
-    Ok(old.len() as u64)
+    note(on, LEFT, &old.iter().rev().map(|old| old.records).collect::<Vec<_>>())?;
+    let before: Kept = noted(on.db, GONE)?.unwrap_or_default();
+    let turns = old.len() as u64;
+    let gone = Kept {
+        turns: before.turns.saturating_add(turns),
+        until_ms: before.until_ms.max(until_ms),
+        last_ms: on.now_ms(),
+    };
+    note(on, GONE, &gone)?;
+    Ok(LetGo { turns, more: true })
 }
 
-/// The oldest turns that ended before then.
+/// The oldest turns that ended before then. They end after they were accepted, and are numbered as they were, so that the
+/// first one that was accepted later is the last to look at. The latest stays: no number is given twice.
 fn old(on: &Writing<'_>, before: i64) -> Result<Vec<Old>, StoreError> {
     let mut oldest = on.statement(
-        "SELECT number, id, session, coalesce(until_seq, after_seq) FROM turns
-         WHERE finished_ms < ?1 AND NOT EXISTS
-             (SELECT 1 FROM outbox WHERE outbox.turn = turns.number AND state IN ('due', 'sending'))
-         ORDER BY number LIMIT ?2",
+        "SELECT number, id, session, coalesce(until_seq, after_seq), accepted_ms, finished_ms,
+             EXISTS (SELECT 1 FROM outbox WHERE outbox.turn = turns.number AND state IN ('due', 'sending'))
+         FROM turns WHERE number < (SELECT max(number) FROM turns) ORDER BY number",
     )?;
-    let found = oldest.query_map((before, STEP), |row| {
-        Ok(Old { number: row.get(0)?, turn: id(row, 1)?, session: row.get(2)?, until_seq: row.get(3)? })
-    })?;
-    Ok(found.collect::<Result<_, _>>()?)
+    let mut rows = oldest.query([])?;
+    let mut found = Vec::new();
+    while found.len() < STEP
+        && let Some(row) = rows.next()?
+        && row.get::<_, i64>(4)? < before
+    {
+        let (finished_ms, waits): (Option<i64>, bool) = (row.get(5)?, row.get(6)?);
+        let Some(finished_ms) = finished_ms.filter(|ended| *ended < before && !waits) else { continue };
+        let records = Records { turn: row.get(0)?, session: row.get(2)?, until_seq: row.get(3)? };
+        found.push(Old { turn: id(row, 1)?, finished_ms, records });
+    }
+    Ok(found)
+}
+
+/// Removes some of the rows; true when none is left.
+fn remove(on: &Writing<'_>, records: &Records) -> Result<bool, StoreError> {
+    let first = records.session * POSITIONS;
+    let mut rows = on.statement(
+        "SELECT id, coalesce(octet_length(events), 0) + coalesce(octet_length(entries), 0) FROM log
+         WHERE id > ?1 AND id <= ?2 AND (turn = ?3 OR turn IS NULL) ORDER BY id",
+    )?;
+    let mut rows = rows.query((first, first + records.until_seq, records.turn))?;
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    let mut all = true;
+    while let Some(row) = rows.next()? {
+        if found.len() == ROWS || bytes >= BYTES {
+            all = false;
+            break;
+        }
+        found.push(row.get::<_, i64>(0)?);
+        bytes += row.get::<_, i64>(1)?;
+    }
+    let mut delete = on.statement("DELETE FROM log WHERE id = ?1")?;
+    for row in found {
+        delete.execute([row])?;
+    }
+    Ok(all)
+}
+
+fn noted<T: DeserializeOwned>(db: &Connection, key: &str) -> Result<Option<T>, StoreError> {
+    let mut find = db.prepare_cached("SELECT value FROM meta WHERE key = ?1")?;
+    let text: Option<String> = find.query_row([key], |row| row.get(0)).optional()?;
+    Ok(text.map(|text| serde_json::from_str(&text)).transpose()?)
+}
+
+fn note(on: &Writing<'_>, key: &str, value: &impl Serialize) -> Result<(), StoreError> {
+    on.statement("INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)")?
+        .execute((key, serde_json::to_string(value)?))?;
+    Ok(())
 }
 
 fn size(db: &Connection) -> Result<u64, StoreError> {
@@ -101,11 +311,15 @@ fn size(db: &Connection) -> Result<u64, StoreError> {
     Ok(pages.saturating_mul(of("page_size")?).unsigned_abs())
 }
 
-/// Shortens the file by some of the pages that are free. One that was made before version 5 keeps them for what comes.
-fn give_back(db: &Connection) -> Result<(), StoreError> {
+/// Shortens the file by some of the pages that are free; whether it could. One that was made before version 5 keeps them for
+/// what comes.
+fn give_back(db: &Connection) -> Result<bool, StoreError> {
     let mut shorten = db.prepare(&format!("PRAGMA incremental_vacuum({PAGES})"))?;
     let mut rows = shorten.query([])?;
+    let mut some = false;
     // A page a row.
-    while rows.next()?.is_some() {}
-    Ok(())
+    while rows.next()?.is_some() {
+        some = true;
+    }
+    Ok(some)
 }

@@ -2,7 +2,7 @@
 //!
 //! | table | a row is | key |
 //! |---|---|---|
-//! | `meta` | a fact about the file, such as that a kernel has it open | `key` |
+//! | `meta` | a fact about the file: that a kernel has it open, how many turns were let go and what is left to remove of them, how many bytes a token of a model stands for | `key` |
 //! | `sessions` | a conversation, the agent that its user chose; positions of its log are given after `least_seq` | `number`; `id` unique |
 //! | `turns` | a message and what it sets off: queued until `started_ms`, begun `starts` times, open until `finished_ms`, and to end without going on where it is `cancelled`; then its response, spend and remarks (`snapshot` is of older releases, and never written). Its log is after `after_seq` and up to `until_seq` | `number`, in order of acceptance; `id` unique; (`channel`, `external_id`) unique |
 //! | `log` | what one commit recorded: events and entries of runs, as JSON arrays; takes as many `positions` as it has events, at least one | session number × 2³² + position of its first event |

@@ -9,9 +9,10 @@ use drupe_extension_api::{
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::{
-    DeliveryId, Inbound, QueuedTurn, StoreError, TurnDone, TurnStart, bus,
+    DeliveryId, Inbound, QueuedTurn, StoreError, TurnDone, TurnStart,
+    bus::{self, WhenFull},
     cache::Turn,
-    deliveries, log,
+    deliveries, log, ratios,
     recent::{Change, Ended},
     rows::{count, id, maybe_id, maybe_json, named, signed, time},
     sessions, usage,
@@ -128,7 +129,8 @@ pub(crate) fn finish(on: &mut Writing<'_>, done: &TurnDone) -> Result<Option<Del
         None => Change::Changed(turn.id.clone()),
     };
     on.change(change);
-    done.messages.iter().try_for_each(|message| bus::publish(on, message))?;
+    done.messages.iter().try_for_each(|message| bus::publish(on, message, WhenFull::Bury))?;
+    done.ratios.iter().try_for_each(|(model, bytes)| ratios::keep(on, model, *bytes))?;
     match &done.outbox {
         Some(message) => Ok(Some(deliveries::queue(on, turn.number, message)?)),
         None => Ok(None),

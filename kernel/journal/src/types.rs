@@ -125,6 +125,8 @@ pub struct TurnDone {
     pub messages: Vec<TopicMessage>,
     /// Its beginning, where that is not recorded yet: see [`Beginning::rest`](crate::Beginning::rest).
     pub start: Option<TurnStart>,
+    /// Bytes a token, by model: what was learned of it since the last turn.
+    pub ratios: Vec<(String, f64)>,
 }
 
 /// A message that goes out.

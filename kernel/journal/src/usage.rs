@@ -117,7 +117,15 @@ pub(crate) fn count_entries(on: &mut Writing<'_>, turn: &Turn, entries: &[Entry]
                 let lost_usd = if lost_usd.is_finite() { *lost_usd } else { 0.0 };
                 // However often it is repeated, it is one call, which counts with the model that ended it.
                 let calls = u64::from(!repeated);
-                let sum = Sum { calls, lost_tokens: *lost_tokens, cost_usd: sum.cost_usd + lost_usd, ..sum };
+                // What was lost costs nothing that is known.
+                let unpriced = if cost_usd.is_none() && lost_usd == 0.0 { *lost_tokens } else { 0 };
+                let sum = Sum {
+                    calls,
+                    lost_tokens: *lost_tokens,
+                    unpriced_tokens: sum.unpriced_tokens.saturating_add(unpriced),
+                    cost_usd: sum.cost_usd + lost_usd,
+                    ..sum
+                };
                 (agent_of(on, turn, invocation)?, model.as_str(), sum)
             }
             Entry::Compacted { invocation, model, usage, cost_usd, .. } if !model.is_empty() => {

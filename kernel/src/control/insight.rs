@@ -16,16 +16,17 @@ const MOST: usize = 100;
 
 /// What the turns of a session, or one of them, set off.
 pub async fn trace(kernel: &Kernel, ask: TraceArgument) -> Result<Vec<TurnTrace>, Fault> {
-    let turns = match kernel.store.find(&ask.id).await.map_err(store_fault)? {
-        Some(Found::Session(session)) => kernel.store.session_turns(&session).await.map_err(store_fault)?,
-        Some(Found::Turn(turn) | Found::Run { turn, .. } | Found::Call { turn, .. }) => vec![turn],
+    let (turns, gone) = match kernel.store.find(&ask.id).await.map_err(store_fault)? {
+        Some(Found::Session(session)) => (
+            kernel.store.session_turns(&session).await.map_err(store_fault)?,
+            kernel.store.gone_of(&session).await.map_err(store_fault)?,
+        ),
+        Some(Found::Turn(turn) | Found::Run { turn, .. } | Found::Call { turn, .. }) => (vec![turn], 0),
         _ => return Err(nothing(&ask.id)),
     };
     let turns = match ask.turn {
         None => turns,
-        Some(number) => vec![nth(&turns, number).cloned().ok_or_else(|| {
-            Fault::not_found(format!("`{}` has {} turns, so there is no turn {number}", ask.id, turns.len()))
-        })?],
+        Some(number) => vec![insight::nth(&ask.id, &turns, gone, number)?.clone()],
     };
     if turns.len() > MOST {
         let message =
@@ -41,12 +42,6 @@ pub async fn trace(kernel: &Kernel, ask: TraceArgument) -> Result<Vec<TurnTrace>
         }
     }
     Ok(traces)
-}
-
-/// From 1, or from the end where negative.
-fn nth<T>(all: &[T], number: i64) -> Option<&T> {
-    let at = usize::try_from(number.unsigned_abs()).ok()?.checked_sub(1)?;
-    if number > 0 { all.get(at) } else { all.iter().rev().nth(at) }
 }
 
 /// Why something ended as it did.

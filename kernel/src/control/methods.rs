@@ -140,7 +140,7 @@ pub async fn call(
             let id = SessionId::new(take::<Named>(params)?.id)?;
             give(Box::pin(stop_session(kernel, &id)).await?)
         }
-        method::TURN_WAIT => give(wait(kernel, take(params)?).await?),
+        method::TURN_WAIT => give(found(kernel, wait(kernel, take(params)?).await).await?),
         method::TURN_STOP => {
             let turn = take::<TurnArgument>(params)?.turn;
             match Box::pin(stop_turn(kernel, &turn)).await? {
@@ -150,10 +150,14 @@ pub async fn call(
             }
         }
         method::CONFIG_SHOW => give(config(kernel)),
-        method::TRACE_SHOW => give(Box::pin(insight::trace(kernel, take(params)?)).await?),
+        method::TRACE_SHOW => {
+            give(found(kernel, Box::pin(insight::trace(kernel, take(params)?)).await).await?)
+        }
         method::USAGE_SHOW => give(kernel.store.usage(take_or_default(params)?).await.map_err(store_fault)?),
-        method::WHY => give(Box::pin(insight::why(kernel, &take::<Named>(params)?.id)).await?),
-        method::ITEMS_SHOW => give(insight::item(kernel, take(params)?).await?),
+        method::WHY => {
+            give(found(kernel, Box::pin(insight::why(kernel, &take::<Named>(params)?.id)).await).await?)
+        }
+        method::ITEMS_SHOW => give(found(kernel, insight::item(kernel, take(params)?).await).await?),
         method::BUS_DEAD => give(kernel.store.dead_messages().await.map_err(store_fault)?),
         method::BUS_RETRY | method::BUS_DROP => {
             operator_only(caller, name)?;
@@ -161,6 +165,18 @@ pub async fn call(
         }
         _ => Err(Fault::unsupported(name)
             .help("the daemon may be older than the client: `drupe restart` after an upgrade")),
+    }
+}
+
+/// For who asks for what is not there, and may have gone.
+async fn found<T>(kernel: &Kernel, asked: Result<T, Fault>) -> Result<T, Fault> {
+    match asked {
+        Err(fault) if fault.code == FaultCode::NotFound => {
+            let gone = kernel.store.gone().await.map_err(store_fault)?;
+            let message = gone.map_or(fault.message.clone(), |gone| gone.may_hold(&fault.message));
+            Err(Fault { message, ..fault })
+        }
+        other => other,
     }
 }
 
@@ -278,6 +294,7 @@ pub async fn status(kernel: &Arc<Kernel>) -> Result<Status, Fault> {
     models.extend(manifests.filter_map(|manifest| model_names(&manifest, &kernel.config)));
     notices.extend(kernel.models.notices(&models, kernel.clock.now_ms()));
     notices.extend(disk::remark(kernel.home.root()));
+    notices.extend(kernel.store.gone().await.ok().flatten().map(|gone| gone.to_string()));
     let state = if kernel.ending.decided().is_some() { DaemonState::Draining } else { DaemonState::Ready };
     Ok(Status {
         version: env!("CARGO_PKG_VERSION").into(),

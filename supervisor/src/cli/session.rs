@@ -123,6 +123,9 @@ fn render(detail: &SessionDetail, colour: bool) -> String {
     let SessionStatus { id, created, agent, .. } = &detail.status;
     let agent = agent.as_ref().map(|agent| format!(", answered by @{agent}")).unwrap_or_default();
     let mut text = format!("{} since {created}{agent}\n", Style::Bold.paint(id.as_str(), colour));
+    if let Some(gone) = gone(detail) {
+        text.push_str(&format!("{gone}\n"));
+    }
     for turn in &detail.turns {
         text.push_str(&format!("\n{}\n", Style::Bold.paint(&format!("› {}", plain(&turn.input)), colour)));
         let root = turn.invocations.iter().find(|run| run.depth == 0);
@@ -132,6 +135,20 @@ fn render(detail: &SessionDetail, colour: bool) -> String {
         text.push_str(&ending(turn, colour));
     }
     text
+}
+
+/// What is said of turns that are not there any more.
+pub fn gone(detail: &SessionDetail) -> Option<String> {
+    match let_go(detail) {
+        0 => None,
+        1 => Some("its first turn is deleted, as `journal.retention` says".into()),
+        many => Some(format!("its first {many} turns are deleted, as `journal.retention` says")),
+    }
+}
+
+/// Turns that are not there any more. The detail holds all that are.
+pub fn let_go(detail: &SessionDetail) -> u64 {
+    detail.status.turn_count.saturating_sub(detail.turns.len() as u64)
 }
 
 /// The entries of a run, each child after the call that began it, as far as that shows: children come in their order.

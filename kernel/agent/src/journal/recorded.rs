@@ -41,6 +41,8 @@ pub struct RecordedStep {
     pub reserved_tokens: u64,
     /// US dollars set aside for it, likewise.
     pub reserved_usd: f64,
+    /// Whether that is nothing since no price is known.
+    pub unpriced: bool,
     /// Tokens of attempts that count as used although their end was never seen.
     pub lost_tokens: u64,
     /// US dollars that those may have cost.
@@ -120,11 +122,12 @@ impl RecordedInvocation {
     fn apply(&mut self, entry: Entry) {
         match entry {
             Entry::Begin { agent, task, .. } => (self.agent, self.task) = (Some(agent), task),
-            Entry::Step { step, attempt, model, reserved_tokens, reserved_usd, .. } => {
+            Entry::Step { step, attempt, model, reserved_tokens, reserved_usd, unpriced, .. } => {
                 let at = self.step(step);
                 (at.lost_tokens, at.lost_usd) = (at.lost(), at.lost_usd());
                 (at.attempt, at.model) = (attempt, model);
-                (at.reserved_tokens, at.reserved_usd) = (reserved_tokens, reserved_usd);
+                (at.reserved_tokens, at.reserved_usd, at.unpriced) =
+                    (reserved_tokens, reserved_usd, unpriced);
             }
             Entry::Answer { step, message, usage, cost_usd, stop, .. } => {
                 let at = self.step(step);

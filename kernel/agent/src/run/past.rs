@@ -141,7 +141,7 @@ impl Run {
             class: FailureClass::Internal,
             message: INTERRUPTED.into(),
             usage: Usage::default(),
-            cost_usd: Some(0.0),
+            cost_usd: (!step.unpriced).then_some(0.0),
             estimated: false,
             lost_tokens: step.reserved_tokens,
             lost_usd: step.reserved_usd,

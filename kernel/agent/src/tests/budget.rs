@@ -120,6 +120,8 @@ async fn every_limit_of_a_run_stops_it_and_says_so() {
     let says = "5 of the 5 tool calls of `max_tool_calls`";
     let seen = check(limited(|l| l.max_tool_calls = 5), "max_tool_calls", Budget, says, 6).await;
     assert_eq!(seen.spend.tool_calls, 5);
+    let report = "6 steps, 5 tool calls; 1 more was refused.";
+    assert!(seen.response.content.contains(report), "{}", seen.response.content);
     let hangs = Endless { calls: "hang", ..limited(|l| l.time_budget_ms = 500) };
     check(hangs, "time_budget_ms", Timeout, "of 500 ms (`time_budget_ms`)", 1).await;
 }

@@ -144,7 +144,10 @@ async fn the_providers_word_for_a_filter_or_a_refusal_is_told() {
             StopReason::Filter { dropped_calls: 0 },
             "cut the answer of model `plays/script` off; the provider says `SAFETY` (HATE)",
         ),
-        (StopReason::Refusal, "declined the task without a word; the provider says `SAFETY` (HATE)"),
+        (
+            StopReason::Refusal { dropped_calls: 0 },
+            "declined the task without a word; the provider says `SAFETY` (HATE)",
+        ),
     ] {
         let done = ModelEvent::Done { usage: None, stop, model: "plays/script".into() };
         let events = vec![ModelEvent::Said("`SAFETY` (HATE)".into()), done];
@@ -157,22 +160,33 @@ async fn the_providers_word_for_a_filter_or_a_refusal_is_told() {
             }
             _ => false,
         });
-        assert_eq!(told, stop != StopReason::Refusal);
+        assert_eq!(told, matches!(stop, StopReason::Filter { .. }));
     }
 }
 
 #[tokio::test]
 async fn a_refusal_of_the_model_is_a_refusal_in_its_words() {
     let refused = (ResponseStatus::Refused, Some(FailureClass::Refused));
-    let seen = check(vec![ends("Not that.", "", StopReason::Refusal)], refused.0, refused.1, &[], &[]).await;
+    let seen = check(
+        vec![ends("Not that.", "", StopReason::Refusal { dropped_calls: 0 })],
+        refused.0,
+        refused.1,
+        &[],
+        &[],
+    )
+    .await;
     assert_eq!(
         (seen.response.content.as_str(), seen.response.error.as_deref()),
         ("Not that.", Some("Not that."))
     );
     let says = ["model `plays/script` declined the task without a word"];
-    check(vec![ends("", "", StopReason::Refusal)], refused.0, refused.1, &says, &[]).await;
+    check(vec![ends("", "", StopReason::Refusal { dropped_calls: 0 })], refused.0, refused.1, &says, &[])
+        .await;
+    let dropped = ends("Not that.", "", StopReason::Refusal { dropped_calls: 2 });
+    let says = ["Not that.\n\n(the 2 tool calls that it had begun were dropped, and none of them ran)"];
+    check(vec![dropped], refused.0, refused.1, &says, &["answer_declined"]).await;
     let root = [call(&[("agent_sub", r#"{"task": "t"}"#)]), say("done")];
-    let sub = [ends("Not that.", "", StopReason::Refusal)];
+    let sub = [ends("Not that.", "", StopReason::Refusal { dropped_calls: 0 })];
     let model = Arc::new(Plays::new(&[("main", &root), ("sub", &sub)]));
     let sub = looping(definition("sub"), &model, []);
     let seen = Case::new(looping(definition("main"), &model, [as_tool(&sub)]), &model).run().await;
@@ -185,14 +199,13 @@ async fn no_tool_runs_from_an_answer_that_is_not_whole_whatever_a_provider_gives
     let request = ToolCallRequest { call_id: "c".into(), name: "a".into(), arguments: "{}".into() };
     for (stop, class) in [
         (StopReason::Filter { dropped_calls: 1 }, FailureClass::Model),
-        (StopReason::Refusal, FailureClass::Refused),
+        (StopReason::Refusal { dropped_calls: 1 }, FailureClass::Refused),
     ] {
         let Reply::Gives(mut events) = ends("half", "", stop) else { unreachable!("it gives") };
         events.insert(0, ModelEvent::ToolCall(request.clone()));
         let seen = Case::of(&[Reply::Gives(events)], [Fake::says("a").registered()]).run().await;
         assert_eq!((seen.response.class, seen.spend.tool_calls), (Some(class), 0));
-        let two = seen.response.content.contains("the 2 tool calls");
-        assert_eq!(two, matches!(stop, StopReason::Filter { .. }), "{}", seen.response.content);
+        assert!(seen.response.content.contains("the 2 tool calls"), "{}", seen.response.content);
     }
 }
 
@@ -204,4 +217,10 @@ async fn an_older_record_of_an_answer_is_whole() {
     let Entry::Answer { stop, .. } = &entry else { panic!("{entry:?}") };
     assert!(stop.is_whole());
     assert!(!serde_json::to_string(&entry).expect("it is JSON").contains("stop"), "and costs no bytes");
+    let refused = line.replace("null}", r#"null, "stop": "refusal"}"#);
+    let entry: Entry = serde_json::from_str(&refused).expect("a record");
+    let Entry::Answer { stop, .. } = &entry else { panic!("{entry:?}") };
+    assert_eq!(*stop, StopReason::Refusal { dropped_calls: 0 });
+    let again: Entry = serde_json::from_str(&serde_json::to_string(&entry).expect("JSON")).expect("a record");
+    assert_eq!(again, entry);
 }

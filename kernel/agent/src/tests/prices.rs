@@ -67,7 +67,8 @@ async fn check(first: &str, reply: Reply, each: &[(&str, Option<f64>)]) -> Seen 
     let expected: Vec<_> = each.iter().map(|(model, cost)| (*model, cost.map(micros))).collect();
     assert_eq!(told.collect::<Vec<_>>(), expected);
     let known: f64 = each.iter().filter_map(|(_, cost)| *cost).sum();
-    let all_known = each.iter().all(|(_, cost)| cost.is_some());
+    // What was lost is in no sum of what was spent.
+    let all_known = each.iter().all(|(_, cost)| cost.is_some()) || seen.spend.usage.total() == 0;
     assert_eq!(seen.spend.cost_usd.map(micros), all_known.then_some(micros(known)));
     let day = quotas.standing(0).into_iter().find(|s| s.used.limit == "limits.day.max_cost_usd");
     let day = day.expect("it is bounded").used.used;
@@ -129,6 +130,38 @@ async fn the_last_attempt_costs_what_its_own_model_takes_however_it_ends() {
     let worst = CHEAP.cost(&usage(1_000, 100));
     assert!((lost - worst).abs() < 1e-9, "{lost} of {worst}");
     assert_eq!(model, Some("list/cheap"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_lost_at_a_model_without_a_price_costs_what_nobody_knows() {
+    let recorded = |seen: &Seen| {
+        seen.entries.iter().find_map(|e| match e {
+            Entry::Failed { cost_usd, lost_tokens, lost_usd, .. } => {
+                Some((*cost_usd, *lost_tokens > 0, *lost_usd > 0.0))
+            }
+            _ => None,
+        })
+    };
+    let hangs = || Reply::Hangs(vec![text()]);
+    let seen = check("list/unknown", hangs(), &[("list/unknown", None)]).await;
+    assert_eq!(recorded(&seen), Some((None, true, false)));
+    let seen = check("list/cheap", hangs(), &[("list/cheap", Some(0.0))]).await;
+    assert_eq!(recorded(&seen), Some((Some(0.0), true, true)));
+    // The same where a crash cut it off.
+    for price in [None, Some(CHEAP)] {
+        let case = |journal: &Arc<MemoryJournal>, resumed| {
+            let mut model = Plays::new(&[("main", &[say("done")])]);
+            model.profile.price = price;
+            let model = Arc::new(model);
+            let journal = Arc::clone(journal);
+            Case { journal, resumed, ..Case::new(looping(definition("main"), &model, []), &model) }
+        };
+        let journal = Arc::new(MemoryJournal::default());
+        case(&journal, false).run().await;
+        let seen = case(&crashed(&journal, 1).await, true).run().await;
+        let known = price.map(|_| 0.0);
+        assert_eq!(recorded(&seen), Some((known, true, price.is_some())), "{price:?}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use drupe_extension_api::{
-    AgentResponse, EventBody, FailureClass, Format, Message, Preview, ToolCallRequest, TurnId,
+    AgentResponse, EventBody, FailureClass, Format, Message, Preview, ToolCallRequest, ToolStatus, TurnId,
 };
 
 use super::{Progress, Stop, ending::Ending, repeats::Repeated};
@@ -78,7 +78,6 @@ impl Progress<'_> {
         recorded: Option<&RecordedStep>,
         ended: Option<&str>,
     ) -> Result<Option<String>, Stop> {
-        self.tool_calls += requests.len();
         let (run, step) = (self.run, self.steps);
         let effects = recorded.map(|r| &r.effects[..]).unwrap_or_default();
         let limits = &self.agent.definition.limits;
@@ -95,6 +94,7 @@ impl Progress<'_> {
         let most = run.scope.tool_response_max_bytes;
         let mut refusal = None;
         for answer in answers {
+            *(if answer.status == ToolStatus::Refused { &mut self.refused } else { &mut self.ran }) += 1;
             refusal = refusal.or(answer.refuse);
             let size = answer.content.len();
             let message = Message::Tool {

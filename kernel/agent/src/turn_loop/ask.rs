@@ -186,6 +186,7 @@ impl Progress<'_> {
             request_hash: question.hash.clone(),
             reserved_tokens: reserved.own.tokens(),
             reserved_usd: reserved.own.usd,
+            unpriced: self.agent.model.profile().price.is_none(),
         });
         if let Some(id) = &question.item {
             let kind = ItemKind::AgentMessage;
@@ -239,7 +240,10 @@ impl Progress<'_> {
                 let words = ending.in_its_words();
                 Some(("answer_filtered", format!("was cut off by the provider's filter{words}")))
             }
-            StopReason::End | StopReason::ToolCalls | StopReason::Refusal => None,
+            StopReason::Refusal { dropped_calls: 1.. } => {
+                Some(("answer_declined", "ended in a refusal".into()))
+            }
+            StopReason::End | StopReason::ToolCalls | StopReason::Refusal { .. } => None,
         };
         if let Some((code, what)) = told {
             let message = format!("the answer of {} {what}{}", got.model, none_ran(stop.dropped_calls()));
@@ -274,7 +278,9 @@ impl Progress<'_> {
             Stop::Exceeded(_) | Stop::Quota(_) => self.give_back(reserved),
             _ => {
                 // Of the worst case, what that model takes for it.
-                let usd = self.cost(&got.model, &reserved.own.worst).unwrap_or(0.0);
+                let known = self.cost(&got.model, &reserved.own.worst);
+                let usd = known.unwrap_or(0.0);
+                failure.cost_usd = known.map(|_| 0.0);
                 failure.lost = (reserved.own.tokens(), usd);
                 self.run.budget.lose(reserved.own, usd);
                 let lost = (failure.lost.0, Some(usd));

@@ -17,7 +17,7 @@ pub(super) struct Failure {
     pub message: String,
     /// What it used, and whether that is an estimate.
     pub used: (Usage, bool),
-    /// US dollars for that, where the price is known.
+    /// US dollars for that, where the price is known; none also for what was lost where it is not.
     pub cost_usd: Option<f64>,
     /// Tokens and US dollars that count as used since nobody knows.
     pub lost: (u64, f64),

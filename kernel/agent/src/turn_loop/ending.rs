@@ -61,10 +61,14 @@ impl Progress<'_> {
         let model = self.model_name().to_owned();
         let fault = |words: String| Stop::Model(ModelFault::fatal(FailureClass::Model, words));
         match ending.stop {
-            StopReason::Refusal => {
+            StopReason::Refusal { dropped_calls } => {
                 let silent =
                     format!("model `{model}` declined the task without a word{}", ending.in_its_words());
-                let words = if text.trim().is_empty() { silent } else { text.to_owned() };
+                let mut words = if text.trim().is_empty() { silent } else { text.to_owned() };
+                if let Some(what) = dropped(dropped_calls) {
+                    // Beside the model's own words.
+                    words.push_str(&format!("\n\n({what})"));
+                }
                 Ok(Some(AgentResponse::refused(words)))
             }
             StopReason::Filter { dropped_calls } => Err(fault(format!(
@@ -113,11 +117,16 @@ impl Progress<'_> {
     }
 }
 
-/// What became of the calls that a cut took along.
+/// The same, after what happened.
 pub(super) fn none_ran(dropped_calls: u32) -> String {
-    match dropped_calls {
-        0 => String::new(),
-        1 => "; the tool call that it had begun was dropped and did not run".into(),
-        n => format!("; the {n} tool calls that it had begun were dropped, and none of them ran"),
+    dropped(dropped_calls).map_or_else(String::new, |what| format!("; {what}"))
+}
+
+/// What became of the calls that a cut took along; none where there was none.
+fn dropped(calls: u32) -> Option<String> {
+    match calls {
+        0 => None,
+        1 => Some("the tool call that it had begun was dropped and did not run".into()),
+        n => Some(format!("the {n} tool calls that it had begun were dropped, and none of them ran")),
     }
 }

@@ -147,6 +147,7 @@ pub async fn finish(store: &Store, turn: &TurnId, response: AgentResponse, spend
         entries,
         messages: Vec::new(),
         start: None,
+        ratios: Vec::new(),
     };
     store.finish_turn(done).await.expect("it ends");
 }

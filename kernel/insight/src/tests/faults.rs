@@ -279,7 +279,7 @@ async fn an_answer_that_was_filtered_is_told() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_model_declined_and_calls_that_were_dropped_are_told() {
-    let fault = alone(vec![ends("Not that.", StopReason::Refusal)], vec![]);
+    let fault = alone(vec![ends("Not that.", StopReason::Refusal { dropped_calls: 0 })], vec![]);
     let said =
         ["`main` refused the task: Not that.", "`fake/one` declined the task (step 1 of `main`, attempt 1)."];
     check(fault, &said, RAN).await;

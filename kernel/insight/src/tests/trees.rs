@@ -231,6 +231,7 @@ fn what_goes_on_has_no_outcome_and_what_was_cut_off_says_so() {
             request_hash: String::new(),
             reserved_tokens: 1,
             reserved_usd: 0.0,
+            unpriced: false,
         });
     };
     ask(&mut rows, 1);

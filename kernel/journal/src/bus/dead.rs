@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use drupe_extension_api::control::DeadMessage;
 use rusqlite::{Connection, OptionalExtension};
 
-use super::{due_row, forget, leaves, messages, orphaned};
+use super::{bytes, due_row, forget, leaves, messages, orphaned};
 use crate::{
     Published, Store, StoreError,
     rows::{count, signed},
@@ -101,13 +101,15 @@ fn cut(on: &mut Writing<'_>, id: i64, why: &str) -> Result<u64, StoreError> {
     let mut dies = on.statement(
         "UPDATE deliveries SET dead = 1, attempts = attempts + 1, why = ?2, cut = max(cut, 1)
          WHERE number = ?1 AND dead = 0
-         RETURNING subscriber, (SELECT topic FROM messages WHERE messages.number = message)",
+         RETURNING subscriber, (SELECT topic FROM messages WHERE messages.number = message), message",
     )?;
     let found = dies
-        .query_row((id, why), |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))
+        .query_row((id, why), |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, i64>(2)?))
+        })
         .optional()?;
-    let Some((subscriber, topic)) = found else { return Ok(id.unsigned_abs()) };
-    leaves(on, &subscriber);
+    let Some((subscriber, topic, message)) = found else { return Ok(id.unsigned_abs()) };
+    leaves(on, &subscriber, message)?;
     let letter = join(on, &subscriber, &topic)?.unwrap_or(id);
     bound(on, &subscriber, letter)?;
     Ok(letter.unsigned_abs())
@@ -188,6 +190,7 @@ fn retry(on: &mut Writing<'_>, id: u64) -> Result<bool, StoreError> {
     let found = change.query_row((signed(id), on.now_ms()), |row| row.get::<_, String>(0)).optional()?;
     let Some(subscriber) = found else { return Ok(false) };
     on.cache.waiting.remove(&subscriber);
+    bytes::forget(on);
     on.publish(Published::Due);
     Ok(true)
 }

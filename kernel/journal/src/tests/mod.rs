@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bus;
+mod bytes;
 mod cancelled;
 mod crash;
 mod files;
@@ -151,6 +152,7 @@ fn done(turn: &TurnId, answer: &str) -> TurnDone {
         entries: Vec::new(),
         messages: Vec::new(),
         start: None,
+        ratios: Vec::new(),
     }
 }
 
@@ -183,6 +185,7 @@ fn step(id: &str, step: u32) -> Entry {
         request_hash: "00".into(),
         reserved_tokens: 100,
         reserved_usd: 0.0,
+        unpriced: false,
     }
 }
 

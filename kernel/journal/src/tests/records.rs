@@ -43,6 +43,7 @@ fn entries() -> impl Strategy<Value = Entry> {
                 request_hash,
                 reserved_tokens,
                 reserved_usd: 0.0,
+                unpriced: false,
             }
         });
     let answers =

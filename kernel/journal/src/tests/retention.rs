@@ -2,10 +2,13 @@
 
 use std::fs;
 
+use drupe_agent::{Batch, Clock, Journal};
+
 use super::*;
-use crate::Retention;
+use crate::{Gone, LetGo, Retention, rows::timestamp};
 
 const DAY_MS: i64 = 86_400_000;
+const HOUR_MS: i64 = 3_600_000;
 
 /// A turn of a session with an answer and a large record, whose delivery was sent where it is said so.
 async fn ended(store: &Store, id: &str, external_id: &str, sent: bool) -> TurnId {
@@ -26,9 +29,10 @@ async fn ended(store: &Store, id: &str, external_id: &str, sent: bool) -> TurnId
 async fn until_none(store: &Store, keep: Retention) -> u64 {
     let mut all = 0;
     loop {
-        match store.let_go(keep).await.unwrap() {
-            0 => return all,
-            some => all += some,
+        let step = store.let_go(keep).await.unwrap();
+        all += step.turns;
+        if !step.more {
+            return all;
         }
     }
 }
@@ -76,16 +80,89 @@ async fn a_journal_that_grows_too_large_lets_the_oldest_go_and_its_file_shrinks(
     for n in 0..60 {
         ended(&store, "s", &n.to_string(), true).await;
     }
+    let all = Retention { max_age_ms: None, max_bytes: Some(1) };
+    assert_eq!(until_none(&store, all).await, 0, "whoever asked may not have read the answers yet");
+    home.clock.advance(HOUR_MS + 1);
     let whole = store.size().await.unwrap();
     let keep = Retention { max_age_ms: None, max_bytes: Some(whole / 2) };
     let gone = until_none(&store, keep).await;
     assert!((16..60).contains(&gone), "{gone}");
     assert!(store.size().await.unwrap() <= whole / 2);
     assert_eq!(store.session(&session("s"), 0, false).await.unwrap().unwrap().turns.len() as u64, 60 - gone);
-    assert_eq!(store.let_go(Retention::default()).await, Ok(0), "without a bound nothing goes");
-    for _ in 0..20 {
-        store.let_go(Retention::default()).await.unwrap();
-    }
+    assert_eq!(until_none(&store, Retention::default()).await, 0, "without a bound nothing goes");
     store.close().await.unwrap();
     assert!(fs::metadata(home.path()).unwrap().len() < whole * 6 / 10);
+}
+
+#[tokio::test]
+async fn what_went_is_counted_and_what_is_left_of_it_is_removed_by_the_next_process() {
+    let home = Home::new();
+    let store = home.open();
+    assert_eq!(store.gone().await.unwrap(), None);
+    let first = ended(&store, "s", "1", true).await;
+    let until = timestamp(home.clock.now_ms());
+    ended(&store, "s", "2", true).await;
+    home.clock.advance(2 * DAY_MS);
+    ended(&store, "s", "3", true).await;
+    let whole = store.size().await.unwrap();
+    let keep = Retention { max_age_ms: Some(DAY_MS), max_bytes: None };
+    let step = store.let_go(keep).await.unwrap();
+    assert_eq!(step, LetGo { turns: 2, more: true });
+    // At once nobody sees them any more, also not by what they recorded.
+    assert!(store.turn_result(&first, false).await.unwrap().is_none());
+    assert_eq!(store.find(invocation("r1").as_str()).await.unwrap(), None);
+    assert!(store.size().await.unwrap() > whole - 50_000, "what they recorded is still there");
+    store.close().await.unwrap();
+    let store = home.open();
+    assert_eq!(until_none(&store, Retention::default()).await, 0);
+    assert!(store.size().await.unwrap() < whole - 150_000);
+    let last = timestamp(home.clock.now_ms());
+    assert_eq!(store.gone().await.unwrap(), Some(Gone { turns: 2, until, last }));
+    assert_eq!(store.gone_of(&session("s")).await.unwrap(), 2);
+    assert_eq!(store.gone_of(&session("none")).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn the_latest_turn_stays_however_old_so_that_no_number_is_given_twice() {
+    let home = Home::new();
+    let store = home.open();
+    ended(&store, "s", "1", true).await;
+    let latest = ended(&store, "s", "2", true).await;
+    let number = store.turn_rows(&latest).await.unwrap().unwrap().number;
+    home.clock.advance(1_000 * DAY_MS);
+    let keep = Retention { max_age_ms: Some(DAY_MS), max_bytes: Some(1) };
+    assert_eq!(store.keep_within(keep).await.unwrap(), 1);
+    assert!(store.turn_rows(&latest).await.unwrap().is_some());
+    let next = ended(&store, "s", "3", true).await;
+    assert_eq!(store.turn_rows(&next).await.unwrap().unwrap().number, number + 1);
+    assert_eq!(store.session(&session("s"), 0, false).await.unwrap().unwrap().turns.len(), 2);
+}
+
+#[tokio::test]
+async fn a_turn_with_very_much_goes_in_pieces_between_which_others_are_served() {
+    let home = Home::new();
+    let store = home.open();
+    let turn = store.accept(message("s", "1", "much")).await.unwrap().turn;
+    let batch = |n: u32| Batch {
+        session: session("s"),
+        turn: turn.clone(),
+        entries: vec![result("r", 1, n, &"x".repeat(1_000_000))],
+        events: Vec::new(),
+        messages: Vec::new(),
+    };
+    store.start_turn(start(&turn, "s", Vec::new())).await.unwrap();
+    for n in 0..30 {
+        store.commit(batch(n)).await.unwrap();
+    }
+    store.finish_turn(TurnDone { outbox: None, ..done(&turn, "done") }).await.unwrap();
+    ended(&store, "s", "2", true).await;
+    home.clock.advance(2 * DAY_MS);
+    let keep = Retention { max_age_ms: Some(DAY_MS), max_bytes: None };
+    let mut sizes = vec![store.size().await.unwrap()];
+    while store.let_go(keep).await.unwrap().more {
+        store.accept(message("other", &sizes.len().to_string(), "served")).await.unwrap();
+        sizes.push(store.size().await.unwrap());
+    }
+    assert!(sizes.windows(2).all(|pair| pair[0] - pair[1].min(pair[0]) < 11_000_000), "{sizes:?}");
+    assert!(sizes.last().unwrap() < &1_000_000, "{sizes:?}");
 }

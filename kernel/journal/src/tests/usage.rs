@@ -223,6 +223,23 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     proptest::collection::vec(act, 1..12)
 }
 
+#[tokio::test]
+async fn what_was_lost_at_a_model_without_a_price_counts_as_unpriced() {
+    let home = Home::new();
+    let store = home.open();
+    let turn = store.accept(message("s", "1", "hello")).await.unwrap().turn;
+    let lost = |known: Option<f64>| {
+        let mut entry = failed("r", 1, Usage::default(), 1_000, 0.0);
+        if let Entry::Failed { cost_usd, .. } = &mut entry {
+            *cost_usd = known;
+        }
+        entry
+    };
+    let begun = begin("r", "main", None, "hello");
+    commit(&store, &turn, vec![begun, lost(None), lost(Some(0.0))]).await.unwrap();
+    assert_eq!(brief(&by(&store, UsageBy::Model).await), [("p/a", 0, 2, 0, 2_000, 0.0, 1_000)]);
+}
+
 /// Sums over entries: runs, calls, tokens, lost ones, unpriced ones, and cost.
 fn sums(entries: &[Entry]) -> (u64, u64, u64, u64, u64, f64) {
     entries.iter().fold(
@@ -235,7 +252,8 @@ fn sums(entries: &[Entry]) -> (u64, u64, u64, u64, u64, f64) {
             }
             Entry::Failed { usage, cost_usd, lost_tokens, lost_usd, repeated, .. } => {
                 let calls = calls + u64::from(!repeated);
-                let unpriced = unpriced + if cost_usd.is_none() { usage.total() } else { 0 };
+                let unknown = if *lost_usd == 0.0 { *lost_tokens } else { 0 };
+                let unpriced = unpriced + if cost_usd.is_none() { usage.total() + unknown } else { 0 };
                 let cost = cost + cost_usd.unwrap_or(0.0) + lost_usd;
                 (runs, calls, tokens + usage.total(), lost + lost_tokens, unpriced, cost)
             }

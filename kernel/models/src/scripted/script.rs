@@ -107,7 +107,7 @@ impl Entry {
         match self.stop {
             Some(ScriptedStop::Length) => StopReason::Length { dropped_calls },
             Some(ScriptedStop::Filter) => StopReason::Filter { dropped_calls },
-            Some(ScriptedStop::Refusal) => StopReason::Refusal,
+            Some(ScriptedStop::Refusal) => StopReason::Refusal { dropped_calls },
             Some(ScriptedStop::End | ScriptedStop::ToolCalls) | None if dropped_calls > 0 => {
                 StopReason::ToolCalls
             }

@@ -215,7 +215,7 @@ impl Draft {
         let stop = match self.finish {
             Some(Finish::Length) => StopReason::Length { dropped_calls },
             Some(Finish::Filter) => StopReason::Filter { dropped_calls },
-            _ if self.refused => StopReason::Refusal,
+            _ if self.refused => StopReason::Refusal { dropped_calls },
             _ if self.calls.is_empty() => StopReason::End,
             _ => StopReason::ToolCalls,
         };

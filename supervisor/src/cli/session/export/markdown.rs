@@ -7,7 +7,13 @@ use drupe_extension_api::{
     control::{SessionDetail, TranscriptEntry, TurnResult, TurnTrace},
 };
 
-use crate::cli::{console::plain, failure::Failure, figures::spent, trace};
+use crate::cli::{
+    console::plain,
+    failure::Failure,
+    figures::spent,
+    session::{gone, let_go},
+    trace,
+};
 
 /// Writes the whole text; `traced` gives the trace of a turn, if there is one.
 pub fn write(
@@ -16,8 +22,8 @@ pub fn write(
     traced: impl Fn(&str) -> Result<Option<TurnTrace>, Failure>,
 ) -> Result<(), Failure> {
     out.write_all(head(detail).as_bytes())?;
-    for (at, turn) in detail.turns.iter().enumerate() {
-        write!(out, "\n## Turn {}\n\n{}", at + 1, quoted(&turn.input))?;
+    for (number, turn) in (let_go(detail) + 1..).zip(&detail.turns) {
+        write!(out, "\n## Turn {number}\n\n{}", quoted(&turn.input))?;
         for entry in &turn.transcript {
             out.write_all(said(turn, entry).as_bytes())?;
         }
@@ -37,6 +43,9 @@ fn head(detail: &SessionDetail) -> String {
         text.push_str(&format!(", answered by @{agent}"));
     }
     text.push_str(".\n");
+    if let Some(gone) = gone(detail) {
+        text.push_str(&format!("\nOf this session, {gone}.\n"));
+    }
     text
 }
 

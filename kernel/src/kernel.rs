@@ -20,7 +20,7 @@ use drupe_host::{own_program, probe::Caches};
 use drupe_journal::{Inbound, InboundKind, RestartVerdict, Store, StoreError};
 use drupe_limits::{Gates, Quotas};
 use drupe_link::{KernelLink, Up, Verdicts};
-use drupe_models::Models;
+use drupe_models::{Models, NamedBy};
 use drupe_surface::panics;
 use drupe_wiring::{AgentEntry, Day, Snapshot, live::Live, tokens::Tokens};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -299,8 +299,13 @@ impl Kernel {
     }
 
     /// Takes a message in. Once this returns it will be answered, whatever happens to this process.
-    /// `chain` is what set it off through events.
-    pub async fn submit(self: &Arc<Self>, submit: Submit, chain: Chain) -> Result<Submitted, Fault> {
+    /// `by` is who hands it in, and `chain` what set it off through events.
+    pub async fn submit(
+        self: &Arc<Self>,
+        by: NamedBy,
+        submit: Submit,
+        chain: Chain,
+    ) -> Result<Submitted, Fault> {
         if submit.text.trim().is_empty() {
             return Err(Fault::invalid("the message is empty"));
         }
@@ -313,7 +318,9 @@ impl Kernel {
             self.agent(&snapshot, agent)?;
         }
         if let Some(model) = &submit.model {
-            self.models.resolve(std::slice::from_ref(model)).map_err(|e| Fault::invalid(e.to_string()))?;
+            self.models
+                .resolve(by, std::slice::from_ref(model))
+                .map_err(|e| Fault::invalid(e.to_string()))?;
         }
         let inbound = Inbound {
             channel: submit.channel,

@@ -146,7 +146,7 @@ fn profile(from: &ModelProfile) -> ProfileSettings {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-    use drupe_models::Models;
+    use drupe_models::{Models, NamedBy};
 
     use super::*;
 
@@ -172,9 +172,16 @@ mod tests {
                 overrides: Vec::new(),
             };
             let models = Models::new(models(&load_config(&sources).unwrap().value)).unwrap();
-            assert_eq!(models.resolve(&["openai".to_owned()]).is_ok(), default, "{address}");
-            assert!(models.resolve(&["gpt-4o".to_owned()]).is_ok(), "a name still leads there");
-            let model = models.resolve(&["openai/gpt-4o".to_owned()]).unwrap().model;
+            assert_eq!(
+                models.resolve(NamedBy::Operator, &["openai".to_owned()]).is_ok(),
+                default,
+                "{address}"
+            );
+            assert!(
+                models.resolve(NamedBy::Operator, &["gpt-4o".to_owned()]).is_ok(),
+                "a name still leads there"
+            );
+            let model = models.resolve(NamedBy::Operator, &["openai/gpt-4o".to_owned()]).unwrap().model;
             assert_eq!(model.profile().price.is_some(), priced, "{address}");
         };
         check("https://API.openai.com:443/v1", true, true);
@@ -184,7 +191,7 @@ mod tests {
     /// The model that `names` lead to, and the diagnostics.
     fn check(keys: &[&str], set: &[(&str, &str)], names: &[&str]) -> (String, Vec<String>) {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let resolved = made(keys, set).resolve(&names).unwrap();
+        let resolved = made(keys, set).resolve(NamedBy::Operator, &names).unwrap();
         (resolved.model.profile().name.clone(), resolved.diagnostics)
     }
 
@@ -225,7 +232,7 @@ mod tests {
     #[test]
     fn one_price_alone_can_be_corrected() {
         let models = made(&["OPENAI_API_KEY"], &[("models.profiles.gpt-4o.input_usd", "1")]);
-        let model = models.resolve(&["openai/gpt-4o".to_owned()]).unwrap().model;
+        let model = models.resolve(NamedBy::Operator, &["openai/gpt-4o".to_owned()]).unwrap().model;
         let price = model.profile().price.unwrap();
         assert_eq!((price.input, price.cached, price.output), (1.0, 1.25, 10.0));
     }

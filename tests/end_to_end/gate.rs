@@ -281,3 +281,17 @@ fn a_home_that_others_can_open_is_closed_and_that_is_said() {
         assert!(status["notices"].to_string().contains(said), "{status:#}");
     }
 }
+
+#[test]
+fn a_file_that_a_manifest_calls_a_script_is_neither_read_nor_waited_for() {
+    let daemon = Daemon::start(ASK);
+    daemon.write("keys", "TOKEN=secret\n");
+    let pipe = daemon.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).expect("a pipe");
+    for (id, file) in [("leak", daemon.path().join("keys")), ("hang", pipe)] {
+        let agent = format!("---\ndescription: x\nmodel: scripted:{}\n---\nYou write.\n", file.display());
+        daemon.write(&format!("extensions/{id}.md"), &agent);
+        let reason = daemon.until_extension(id, "failed");
+        assert!(reason.contains("only `drupe.yaml`") && !reason.contains("secret"), "{reason}");
+    }
+}

@@ -97,6 +97,10 @@ pub fn immodest(manifest: &Manifest, config: &Config) -> Vec<String> {
         want(true, &|| format!("calls of the agent `{other}`"));
     }
     want(agent.tool_name.is_some(), &|| "a tool name of its own choice".into());
+    let extra: Vec<&str> = agent.parameters.extra.keys().map(String::as_str).collect();
+    want(!extra.is_empty(), &|| {
+        format!("parameters that its provider is given as they are: {}", extra.join(", "))
+    });
     let files = agent.context.iter().filter_map(|source| match source {
         ContextSource::File(path) => Some(path),
         ContextSource::Inline(_) => None,
@@ -166,6 +170,7 @@ mod tests {
             (agent(", uses_tools: [shell]"), "`shell`"),
             (agent(", uses_agents: [ops]"), "`ops`"),
             (agent(", tool_name: agent_kv"), "tool name"),
+            (agent(", parameters: {extra: {plugins: [web]}}"), "plugins"),
             (agent(", context: [shared.md]"), "shared.md"),
             (agent(", limits: {max_turns: 1000}"), "limits"),
             (agent(", limits: {allow_unknown_price: true}"), "limits"),

@@ -13,6 +13,7 @@ use drupe_folders::{
     discovery::{Found, Layout, Origin, settle},
 };
 use drupe_link::Quarantined;
+use drupe_models::names_script;
 
 use crate::{
     check::{self, Ask},
@@ -133,8 +134,11 @@ impl Eyes<'_> {
 /// The models that an agent's manifest names by itself, with what names them. Aliases are the configuration's own.
 pub fn model_names(manifest: &Manifest, config: &Config) -> Option<(String, Vec<String>)> {
     let named = &manifest.agent.as_ref()?.models;
-    let own: Vec<String> =
-        named.iter().filter(|name| !config.models.aliases.contains_key(*name)).cloned().collect();
+    let own: Vec<String> = named
+        .iter()
+        .filter(|name| !config.models.aliases.contains_key(*name) && !names_script(name))
+        .cloned()
+        .collect();
     (!own.is_empty()).then(|| (format!("agent.model of extension `{}`", manifest.id), own))
 }
 

@@ -84,6 +84,15 @@ pub enum ModelsError {
     /// A cost limit was set that could not be held.
     #[error("{0}")]
     UnknownPrice(UnknownPrice),
+    /// A file that only the operator may name.
+    #[error(
+        "model `{model}`: a script is a file, which only `drupe.yaml` and `drupe ask --model` may name; name an alias of \
+         `models.aliases` that leads to it"
+    )]
+    NotTheirs {
+        /// As it was named.
+        model: String,
+    },
     /// A scripted model's file cannot be used.
     #[error("{0}")]
     Script(String),

@@ -45,7 +45,7 @@ pub mod scripted;
 mod samples;
 
 pub use error::ModelsError;
-pub use resolve::{Figure, Lists, Models, Origin, Resolved, Target};
+pub use resolve::{Figure, Lists, Models, NamedBy, Origin, Resolved, Target, names_script};
 pub use settings::{
     CatalogueEntry, Efforts, Endpoint, ModelsSettings, ProfileSettings, ProviderKind, ProviderSettings,
     Thinking,

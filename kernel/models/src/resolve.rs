@@ -35,6 +35,7 @@ use crate::{
 };
 pub use inspect::{Figure, Lists, Origin, Target};
 use kept::Kept;
+pub use search::names_script;
 
 /// Assumed of a model of which nothing is known: what small local models have, so that nothing overflows.
 const CONTEXT_WINDOW: u64 = 32_768;
@@ -66,6 +67,16 @@ pub struct Resolved {
     pub model: Arc<dyn Model>,
     /// What the operator should know: substitutions and models left out. Empty where all is as it was written.
     pub diagnostics: Vec<String>,
+}
+
+/// Who named a model. The path of a script is a file that is read: only the operator may name one, whose aliases and
+/// providers may lead to one for everybody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NamedBy {
+    /// `drupe.yaml`, or a message that came over the control socket.
+    Operator,
+    /// A manifest, or what an extension hands over.
+    Extension,
 }
 
 /// All models that can be reached.
@@ -114,8 +125,8 @@ impl Models {
     }
 
     /// The model for `names`, tried in order; no names mean the default model. See [`resolve_for`](Self::resolve_for).
-    pub fn resolve(&self, names: &[String]) -> Result<Resolved, ModelsError> {
-        self.resolve_for(names, &ModelParameters::default(), &DefinitionLimits::default())
+    pub fn resolve(&self, by: NamedBy, names: &[String]) -> Result<Resolved, ModelsError> {
+        self.resolve_for(by, names, &ModelParameters::default(), &DefinitionLimits::default())
     }
 
     /// The model for `names` that can do what `parameters` ask for, and whose cost can be held within `limits`: where
@@ -127,11 +138,12 @@ impl Models {
     /// a fallback a name that nobody knows is always an error. Repeated models are asked once.
     pub fn resolve_for(
         &self,
+        by: NamedBy,
         names: &[String],
         parameters: &ModelParameters,
         limits: &DefinitionLimits,
     ) -> Result<Resolved, ModelsError> {
-        let found = search::find(self, names)?;
+        let found = search::find(self, by, names)?;
         let links = found.links.into_iter().map(|(_, link)| link).collect();
         let chain = Chain::new(links).ok_or(ModelsError::NoDefault)?;
         chain.supports(parameters).map_err(|(model, what)| ModelsError::Unsupported { model, what })?;

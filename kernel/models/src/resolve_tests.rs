@@ -44,7 +44,7 @@ fn settings(providers: Vec<ProviderSettings>) -> ModelsSettings {
 /// Resolves names and gives the model's name, or the error, and the diagnostics.
 fn said(settings: ModelsSettings, names: &[&str]) -> (String, Vec<String>) {
     let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
-    match Models::new(settings).and_then(|models| models.resolve(&names)) {
+    match Models::new(settings).and_then(|models| models.resolve(NamedBy::Operator, &names)) {
         Ok(mut resolved) => {
             // Most models here are made up.
             resolved.diagnostics.retain(|said| !said.starts_with("nothing is known of model"));
@@ -56,7 +56,7 @@ fn said(settings: ModelsSettings, names: &[&str]) -> (String, Vec<String>) {
 
 /// What is known of the model that a name leads to.
 fn profile_of(models: &Models, name: &str) -> ModelProfile {
-    models.resolve(&[name.to_owned()]).unwrap().model.profile().clone()
+    models.resolve(NamedBy::Operator, &[name.to_owned()]).unwrap().model.profile().clone()
 }
 
 /// Likewise, with the number of diagnostics.
@@ -270,7 +270,7 @@ fn a_model_that_is_named_twice_is_asked_once() {
         (vec![&a, &b, &a], 2),
     ] {
         let list: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
-        assert_eq!(search::find(&models, &list).unwrap().links.len(), links, "{names:?}");
+        assert_eq!(search::find(&models, NamedBy::Operator, &list).unwrap().links.len(), links, "{names:?}");
     }
 }
 
@@ -314,7 +314,7 @@ fn an_entry_stands_for_snapshots_of_its_model_and_for_no_other_version() {
 #[test]
 fn a_model_of_which_nothing_is_known_says_so() {
     let models = Models::new(both()).unwrap();
-    let said = |name: &str| models.resolve(&[name.to_owned()]).unwrap().diagnostics;
+    let said = |name: &str| models.resolve(NamedBy::Operator, &[name.to_owned()]).unwrap().diagnostics;
     assert_eq!(
         said("local/tiny"),
         [
@@ -351,7 +351,12 @@ fn a_second_account_at_a_vendors_address_has_the_vendors_models() {
         (ProviderKind::OpenAi(at(openai)), "claude-1", CONTEXT_WINDOW),
     ] {
         let models = Models::new(settings(vec![ProviderSettings::new("work", kind.clone())])).unwrap();
-        let found = models.resolve(&[format!("work/{model}")]).unwrap().model.profile().context_window;
+        let found = models
+            .resolve(NamedBy::Operator, &[format!("work/{model}")])
+            .unwrap()
+            .model
+            .profile()
+            .context_window;
         assert_eq!(found, window, "{kind:?} {model}");
     }
 }
@@ -420,7 +425,7 @@ fn a_parameter_that_the_provider_lacks_is_an_error_at_load() {
     let models = Models::new(both()).unwrap();
     let parameters = ModelParameters { temperature: Some(3.0), ..ModelParameters::default() };
     let error = models
-        .resolve_for(&["gpt-mini".to_owned()], &parameters, &DefinitionLimits::default())
+        .resolve_for(NamedBy::Operator, &["gpt-mini".to_owned()], &parameters, &DefinitionLimits::default())
         .err()
         .unwrap();
     assert!(
@@ -438,8 +443,12 @@ fn what_a_model_cannot_is_said_by_the_operator_before_the_catalogue() {
     let parameters = ModelParameters { temperature: Some(1.0), ..ModelParameters::default() };
     let resolve = |settings: &ModelsSettings| {
         let models = Models::new(settings.clone()).unwrap();
-        let resolved =
-            models.resolve_for(&["openai/gpt-mini".to_owned()], &parameters, &DefinitionLimits::default());
+        let resolved = models.resolve_for(
+            NamedBy::Operator,
+            &["openai/gpt-mini".to_owned()],
+            &parameters,
+            &DefinitionLimits::default(),
+        );
         (resolved.map(|_| ()), profile_of(&models, "openai/gpt-mini").tools)
     };
     let (refused, tools) = resolve(&settings);
@@ -460,4 +469,36 @@ fn a_script_is_a_model_of_its_own() {
     std::fs::write(&path, "- txt: hello\n").unwrap();
     let (error, _) = check(both(), &[&name]);
     assert!(error.contains("txt") && error.contains("line 1"), "{error}");
+}
+
+#[test]
+fn no_extension_has_a_file_read_by_calling_it_a_script() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("keys");
+    std::fs::write(&path, "TOKEN=secret\n").unwrap();
+    let name = format!("scripted:{}", path.display());
+    let mut settings = both();
+    let script = dir.path().join("flow.yaml");
+    std::fs::write(&script, "- text: hello\n").unwrap();
+    settings.aliases.insert("flow".to_owned(), vec![format!("scripted:{}", script.display())]);
+    let models = Models::new(settings).unwrap();
+    let said = |name: &str| match models.resolve(NamedBy::Extension, &[name.to_owned()]) {
+        Ok(resolved) => resolved.model.profile().name.clone(),
+        Err(error) => error.to_string(),
+    };
+    let refused = said(&name);
+    assert!(refused.contains("only `drupe.yaml`") && !refused.contains("secret"), "{refused}");
+    assert_eq!(said("flow"), "scripted/flow.yaml", "the operator's alias may lead to one");
+}
+
+#[test]
+fn what_is_no_file_or_too_large_is_no_script() {
+    let dir = tempfile::tempdir().unwrap();
+    let large = dir.path().join("large");
+    std::fs::File::create(&large).unwrap().set_len(1 << 30).unwrap();
+    for (path, why) in [(dir.path(), "no file"), (Path::new("/dev/zero"), "no file"), (&large, "larger than")]
+    {
+        let (error, _) = check(both(), &[&format!("scripted:{}", path.display())]);
+        assert!(error.contains(why), "{error}");
+    }
 }

@@ -15,6 +15,7 @@ use drupe_extension_api::{
 };
 use drupe_gate::survey::{model_names, nothing_waits};
 use drupe_journal::{QueuedTurn, StoreError};
+use drupe_models::NamedBy;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -124,7 +125,7 @@ pub async fn call(
                 {
                     Err(Fault::not_found(format!("there is no channel `{}`", submit.channel)))
                 }
-                Caller::Operator => give(kernel.submit(submit, Chain::default()).await?),
+                Caller::Operator => give(kernel.submit(NamedBy::Operator, submit, Chain::default()).await?),
                 Caller::Extension(manifest) => give(submit_for(kernel, manifest, None, submit).await?),
             }
         }
@@ -211,7 +212,7 @@ pub async fn submit_for(
             Submit { channel: String::new(), external_id, ..submit }
         }
     };
-    kernel.submit(submit, chain).await
+    kernel.submit(NamedBy::Extension, submit, chain).await
 }
 
 fn take<T: DeserializeOwned>(params: &RawValue) -> Result<T, Fault> {

@@ -30,6 +30,8 @@ use futures_util::FutureExt;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
+use drupe_models::NamedBy;
+
 use super::handles::{Holder, Messages};
 use drupe_wiring as wiring;
 
@@ -298,8 +300,12 @@ impl Owner {
         }
         let snapshot = kernel.snapshot();
         let RunAgent { definition, .. } = &ask;
-        let models =
-            kernel.models.resolve_for(&definition.models, &definition.parameters, &definition.limits);
+        let models = kernel.models.resolve_for(
+            NamedBy::Extension,
+            &definition.models,
+            &definition.parameters,
+            &definition.limits,
+        );
         let model = models.map_err(|error| Fault::new(FaultCode::NotConfigured, error.to_string()))?.model;
         let mut offer = wiring::Offer::new(Some(model.profile()), &kernel.config);
         let mut add = |tool| offer.add(tool).map_err(|error| Fault::invalid(error.to_string()));

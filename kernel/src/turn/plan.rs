@@ -8,6 +8,8 @@ use drupe_extension_api::{AgentId, AgentInvocationContext, AgentResponse, Failur
 use drupe_journal::{Inbound, QueuedTurn, StoreError};
 use drupe_wiring::Snapshot;
 
+use drupe_models::NamedBy;
+
 use crate::kernel::Kernel;
 
 /// Earlier turns that the orchestrator is shown.
@@ -110,7 +112,8 @@ fn altered(
         definition.models = vec![name.clone()];
         model = kernel
             .models
-            .resolve_for(&definition.models, &definition.parameters, &definition.limits)
+            // Whoever handed it in was asked then.
+            .resolve_for(NamedBy::Operator, &definition.models, &definition.parameters, &definition.limits)
             .map_err(|e| e.to_string())?
             .model;
     }

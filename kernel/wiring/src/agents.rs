@@ -9,6 +9,8 @@ use drupe_extension_api::{
 };
 use serde_json::{Value, json};
 
+use drupe_models::NamedBy;
+
 use super::{Context, Offer, Part, Prompt, Tools, WireFault, cycle};
 use crate::{AgentEntry, adapters::NativeAgent, names};
 
@@ -91,7 +93,12 @@ fn entry(
         None => {
             let resolved = context
                 .models
-                .resolve_for(&definition.models, &definition.parameters, &definition.limits)
+                .resolve_for(
+                    NamedBy::Extension,
+                    &definition.models,
+                    &definition.parameters,
+                    &definition.limits,
+                )
                 .map_err(|error| part.fault(format!("`agent.model`: {error}")))?;
             notices.extend(resolved.diagnostics);
             let registry = offer(Some(resolved.model.profile()))?;

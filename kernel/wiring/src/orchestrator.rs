@@ -7,6 +7,8 @@ use drupe_config::{Scope, instructions};
 use drupe_extension_api::{AgentId, Definition, ExtensionId, IntegrationMode, ToolName};
 use serde_json::json;
 
+use drupe_models::NamedBy;
+
 use super::{Context, Offer, Part, Tools, WireFault, select};
 use crate::{AgentEntry, Away};
 
@@ -31,7 +33,7 @@ pub fn build(
     let fault = |extension, reason| WireFault { extension, reason };
     let resolved = context
         .models
-        .resolve_for(&settings.models, &settings.parameters, &settings.limits)
+        .resolve_for(NamedBy::Operator, &settings.models, &settings.parameters, &settings.limits)
         .map_err(|error| fault(None, format!("`orchestrator.model`: {error}")))?;
     notices.extend(resolved.diagnostics);
     let model = resolved.model;

@@ -27,7 +27,7 @@ fn settings(cost_limit: Option<&str>) -> ModelsSettings {
 fn check(set: Option<&str>, limits: &DefinitionLimits, names: &[&str]) -> Result<(), String> {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let models = Models::new(settings(set)).unwrap();
-    let resolved = models.resolve_for(&names, &ModelParameters::default(), limits);
+    let resolved = models.resolve_for(NamedBy::Operator, &names, &ModelParameters::default(), limits);
     resolved.map(|_| ()).map_err(|error| error.to_string())
 }
 

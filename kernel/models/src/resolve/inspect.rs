@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt, io, path::PathBuf, sync::Arc};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use super::{Backend, CONTEXT_WINDOW, MAX_OUTPUT_TOKENS, Models, search};
+use super::{Backend, CONTEXT_WINDOW, MAX_OUTPUT_TOKENS, Models, NamedBy, search};
 use crate::{
     error::ModelsError,
     preferred::{choose, listed},
@@ -95,9 +95,10 @@ const PARTS: [Part; 7] = [
 ];
 
 impl Models {
-    /// What `names` lead to, in the order in which it is tried, and what the operator should know of it.
+    /// What `names` lead to, in the order in which it is tried, and what the operator should know of it. They are the
+    /// operator's: a script among them is read.
     pub fn targets(&self, names: &[String]) -> Result<(Vec<Target>, Vec<String>), ModelsError> {
-        let found = search::find(self, names)?;
+        let found = search::find(self, NamedBy::Operator, names)?;
         Ok((found.links.into_iter().map(|(target, _)| target).collect(), found.diagnostics))
     }
 

@@ -4,13 +4,21 @@
 
 use std::path::Path;
 
-use super::{Backend, CONTEXT_WINDOW, MAX_OUTPUT_TOKENS, Models, Provider, inspect::Target};
+use super::{Backend, CONTEXT_WINDOW, MAX_OUTPUT_TOKENS, Models, NamedBy, Provider, inspect::Target};
 use crate::{error::ModelsError, retry::Link};
 
 /// The model of a provider that is named alone, where rules answer.
 const OFFLINE: &str = "offline";
 /// Likewise for a script, which answers whatever it is called.
 const SCRIPT: &str = "script";
+
+/// What stands before the path of a script in the name of a model.
+const SCRIPT_AT: &str = "scripted:";
+
+/// Whether a name is the path of a script.
+pub fn names_script(name: &str) -> bool {
+    name.starts_with(SCRIPT_AT)
+}
 
 /// Where a walk ended; with one link at least.
 pub(super) struct Found {
@@ -19,9 +27,9 @@ pub(super) struct Found {
 }
 
 /// The models for `names`, or the default model, or the fallback.
-pub(super) fn find(models: &Models, names: &[String]) -> Result<Found, ModelsError> {
+pub(super) fn find(models: &Models, by: NamedBy, names: &[String]) -> Result<Found, ModelsError> {
     let fallback = models.settings.fallback.as_deref();
-    let mut search = Search::new(models, fallback.is_some());
+    let mut search = Search::new(models, by, fallback.is_some());
     if names.is_empty() {
         search.add_default()?;
     }
@@ -36,6 +44,7 @@ pub(super) fn find(models: &Models, names: &[String]) -> Result<Found, ModelsErr
 
 struct Search<'a> {
     models: &'a Models,
+    by: NamedBy,
     /// Whether a name that nobody knows may be left out: something can stand in for it.
     lenient: bool,
     /// Each with what it is, so that none is asked twice.
@@ -51,9 +60,10 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(models: &'a Models, lenient: bool) -> Self {
+    fn new(models: &'a Models, by: NamedBy, lenient: bool) -> Self {
         Self {
             models,
+            by,
             lenient,
             links: Vec::new(),
             absent: Vec::new(),
@@ -81,7 +91,11 @@ impl<'a> Search<'a> {
 
     fn add(&mut self, name: &str) -> Result<(), ModelsError> {
         let models = self.models;
-        if let Some(path) = name.strip_prefix("scripted:") {
+        if let Some(path) = name.strip_prefix(SCRIPT_AT) {
+            // An alias is the operator's word, whoever named it.
+            if self.by != NamedBy::Operator && self.trail.is_empty() {
+                return Err(ModelsError::NotTheirs { model: name.to_owned() });
+            }
             let link = models.script(Path::new(path))?;
             self.push(Target::Script { file: path.into() }, link);
             return Ok(());
@@ -205,7 +219,7 @@ impl<'a> Search<'a> {
     }
 
     fn fall_back(self, fallback: &str) -> Result<Found, ModelsError> {
-        let mut other = Search::new(self.models, false);
+        let mut other = Search::new(self.models, NamedBy::Operator, false);
         let found = other.add(fallback).and_then(|()| other.end());
         let diagnostics = self.absent.iter().map(|e| format!("{e}; `{fallback}` stands in for it"));
         let diagnostics: Vec<_> = diagnostics.collect();

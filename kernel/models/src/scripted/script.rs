@@ -1,6 +1,8 @@
 //! A script: its file, and which entry answers.
 
 use std::{
+    fs::File,
+    io::{self, Read},
     path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -12,6 +14,9 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::Value;
 
 use crate::source;
+
+/// Bytes of a script at most.
+const MOST: u64 = 16 << 20;
 
 /// How much of a text goes into a message.
 const SHOWN: usize = 120;
@@ -198,11 +203,24 @@ fn results(request: &ModelRequest) -> impl Iterator<Item = &str> {
     })
 }
 
+/// The text of a file. A pipe would be waited for, and a device may have no end.
+fn text(path: &Path) -> io::Result<String> {
+    if !path.metadata()?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    let mut text = String::new();
+    File::open(path)?.take(MOST + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MOST {
+        return Err(io::Error::other(format!("it is larger than {MOST} bytes")));
+    }
+    Ok(text)
+}
+
 impl Script {
     /// Reads a file. Blocks; scripts are small and read once.
     pub(crate) fn read(path: &Path) -> Result<Self, ScriptError> {
         let file = path.display().to_string();
-        match std::fs::read_to_string(path) {
+        match text(path) {
             Ok(text) => Self::parse(&file, &text),
             Err(source) => Err(ScriptError::Read { file, source }),
         }

@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use drupe_agent::{AgentCard, Model, ModelEvent, ModelFault, ModelRequest, StopReason, Usage};
 use drupe_extension_api::{AgentId, Message};
 use drupe_models::{
-    CatalogueEntry, Endpoint, Models, ModelsSettings, ProfileSettings, ProviderKind, ProviderSettings,
+    CatalogueEntry, Endpoint, Models, ModelsSettings, NamedBy, ProfileSettings, ProviderKind,
+    ProviderSettings,
 };
 use futures_util::StreamExt;
 
@@ -55,7 +56,7 @@ pub fn model(kind: Kind, server: &Server) -> Arc<dyn Model> {
 /// One of which that is known.
 pub fn sized(kind: Kind, server: &Server, profile: ProfileSettings) -> Arc<dyn Model> {
     let all = provider(kind, server, profile);
-    all.resolve(&["mock/m".to_owned()]).unwrap().model
+    all.resolve(NamedBy::Operator, &["mock/m".to_owned()]).unwrap().model
 }
 
 /// All models of a provider, `mock`; of its model `m` that is known.

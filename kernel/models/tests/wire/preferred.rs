@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use drupe_agent::Model;
 use drupe_extension_api::{DefinitionLimits, FailureClass, ModelParameters};
-use drupe_models::{CatalogueEntry, Models, ModelsSettings, ProfileSettings, ProviderKind, ProviderSettings};
+use drupe_models::{
+    CatalogueEntry, Models, ModelsSettings, NamedBy, ProfileSettings, ProviderKind, ProviderSettings,
+};
 
 use crate::{
     door::{KINDS, Kind, ask, endpoint, request},
@@ -38,7 +40,10 @@ fn alone(kind: Kind, base_url: &str, parameters: &ModelParameters) -> Arc<dyn Mo
         ..ModelsSettings::default()
     };
     let models = Models::new(settings).unwrap();
-    models.resolve_for(&["mock".to_owned()], parameters, &DefinitionLimits::default()).unwrap().model
+    models
+        .resolve_for(NamedBy::Operator, &["mock".to_owned()], parameters, &DefinitionLimits::default())
+        .unwrap()
+        .model
 }
 
 fn list(kind: Kind, names: &[&str]) -> Act {

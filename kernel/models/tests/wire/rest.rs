@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use drupe_agent::Model;
-use drupe_models::ProfileSettings;
+use drupe_models::{NamedBy, ProfileSettings};
 use serde_json::json;
 
 use crate::{
@@ -18,7 +18,7 @@ const FAILURES: usize = 5;
 /// Two models of one provider.
 fn two(kind: Kind, server: &Server) -> [Arc<dyn Model>; 2] {
     let all = provider(kind, server, ProfileSettings::default());
-    ["mock/m", "mock/other"].map(|name| all.resolve(&[name.to_owned()]).unwrap().model)
+    ["mock/m", "mock/other"].map(|name| all.resolve(NamedBy::Operator, &[name.to_owned()]).unwrap().model)
 }
 
 /// Answers that are a fault of the model, with what they are.

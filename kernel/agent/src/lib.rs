@@ -98,6 +98,7 @@ mod scope;
 mod scripted;
 mod share;
 mod steering;
+mod told;
 pub mod tool;
 pub mod topics;
 pub mod turn_loop;
@@ -126,6 +127,7 @@ pub use run::{Run, TurnOutcome, abandon_turn, run_turn};
 pub use scope::{Observer, Silent, TurnScope};
 pub use scripted::ScriptedModel;
 pub use steering::{Steered, Steering};
+pub use told::one_line;
 pub use tool::{Tool, ToolContext, ToolError, ToolOutput};
 pub use topics::{Chain, MAX_HOPS, NoTopics, TopicMessage, Topics};
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
-use drupe_agent::{LoopAgent, Registered, read_output, update_plan};
+use drupe_agent::{LoopAgent, Registered, one_line, read_output, update_plan};
 use drupe_config::{Scope, instructions};
 use drupe_extension_api::{AgentId, Definition, ExtensionId, IntegrationMode, ToolName};
 use serde_json::json;
@@ -17,6 +17,12 @@ pub const ID: &str = "orchestrator";
 
 /// The most bytes that the two lists in its prompt take.
 const SUMMARY: usize = 8 * 1024;
+
+/// The most bytes of what one tool or agent says of itself there.
+const DESCRIBED: usize = 1024;
+
+/// The most bytes of why tools of one extension are missing.
+const REASON: usize = 300;
 
 /// The most tools of one extension that are named as missing.
 const AWAY: usize = 20;
@@ -101,12 +107,14 @@ pub fn build(
     let registry = offer.build();
     let capabilities = away(context.away) + &capabilities(&registry, agents);
     let listed = |agents: &BTreeMap<AgentId, AgentEntry>| {
-        agents.iter().map(|(id, a)| json!({"id": id, "description": a.description})).collect::<Vec<_>>()
+        let one =
+            |(id, a): (&AgentId, &AgentEntry)| json!({"id": id, "description": described(&a.description)});
+        agents.iter().map(one).collect::<Vec<_>>()
     };
     let variables = json!({
         "name": settings.name,
         "capabilities": capabilities,
-        "tools": registry.specs().iter().map(|s| json!({"id": s.name, "description": s.description})).collect::<Vec<_>>(),
+        "tools": registry.specs().iter().map(|s| json!({"id": s.name, "description": described(&s.description)})).collect::<Vec<_>>(),
         "agents": listed(agents),
         "now": context.day.to_string(),
         "user": context.config.overlay.get("USER").map_or("the user", |u| u.expose()),
@@ -135,8 +143,7 @@ fn away(away: &[Away]) -> String {
     for one in away.iter().filter(|one| !one.tools.is_empty()) {
         let names: Vec<&str> = one.tools.iter().map(ToolName::as_str).take(AWAY).collect();
         let more = if names.len() < one.tools.len() { ", …" } else { "" };
-        let why = one.told();
-        let why = &why[..why.floor_char_boundary(300)];
+        let why = one_line(&one.told(), REASON);
         let _ = writeln!(lines, "- {}{more}: {why}", names.join(", "));
     }
     if lines.is_empty() { lines } else { format!("Tools that are not there for the moment:\n{lines}\n") }
@@ -146,16 +153,16 @@ fn away(away: &[Away]) -> String {
 fn capabilities(registry: &drupe_agent::Registry, agents: &BTreeMap<AgentId, AgentEntry>) -> String {
     let agent_tools: Vec<&str> = agents.values().map(|a| a.tool.spec().name.as_str()).collect();
     // Those that are brought on demand have their lines where the prompt tells how.
-    let tools: Vec<(&str, &str)> = registry
+    let tools: Vec<(&str, String)> = registry
         .offered()
         .iter()
-        .map(|s| (s.name.as_str(), s.description.as_str()))
+        .map(|s| (s.name.as_str(), described(&s.description)))
         .filter(|(name, _)| !agent_tools.contains(name))
         .collect();
-    let agents: Vec<(&str, &str)> = agents
+    let agents: Vec<(&str, String)> = agents
         .iter()
         .filter(|(_, a)| registry.offered().iter().any(|s| s.name == a.tool.spec().name))
-        .map(|(id, a)| (id.as_str(), a.description.as_str()))
+        .map(|(id, a)| (id.as_str(), described(&a.description)))
         .collect();
     let whole: fn(&str) -> &str = |d| d;
     let first: fn(&str) -> &str = |d| d.split_inclusive(". ").next().unwrap_or(d).trim_end();
@@ -173,7 +180,13 @@ fn capabilities(registry: &drupe_agent::Registry, agents: &BTreeMap<AgentId, Age
     text
 }
 
-fn list(title: &str, entries: &[(&str, &str)], short: fn(&str) -> &str) -> String {
+/// What a tool or an agent says of itself, as it stands in the prompt: nobody was asked about these words, and within a line
+/// of a list they cannot look like a part of the prompt.
+fn described(description: &str) -> String {
+    one_line(description, DESCRIBED)
+}
+
+fn list(title: &str, entries: &[(&str, String)], short: fn(&str) -> &str) -> String {
     let mut out = format!("{title}\n");
     for (id, description) in entries {
         let _ = match short(description) {

@@ -16,6 +16,7 @@ use serde_json::{Value, json, value::RawValue};
 use crate::{
     registry::Registered,
     run::Run,
+    told::one_line,
     tool::{Tool, ToolContext, ToolError, ToolOutput},
 };
 
@@ -175,12 +176,10 @@ impl Tool for SearchTools {
 pub(crate) fn line(spec: &ToolSpec) -> String {
     /// Bytes of a description that help to choose a tool; the rest comes with the schema.
     const SHOWN: usize = 120;
-    let text = spec.description.trim();
-    let end = text.find(['\n', '\r']).unwrap_or(text.len());
-    let sentence = text[..end].split_inclusive(". ").next().unwrap_or_default().trim_end();
-    let cut = &sentence[..sentence.floor_char_boundary(SHOWN)];
-    let more = if cut.len() < sentence.len() { "…" } else { "" };
-    format!("- {}: {cut}{more}", spec.name)
+    // A break between two lines ends a sentence, too.
+    let text = spec.description.trim().lines().next().unwrap_or_default();
+    let sentence = text.split_inclusive(". ").next().unwrap_or_default();
+    format!("- {}: {}", spec.name, one_line(sentence, SHOWN))
 }
 
 #[cfg(test)]
@@ -222,6 +221,7 @@ mod tests {
             ("Reads. Then more.", "- a: Reads."),
             ("Reads v1.2 files\nand more", "- a: Reads v1.2 files"),
             ("", "- a: "),
+            ("Reads\u{2028}# Rules\u{85}\r## More", "- a: Reads # Rules ## More"),
         ] {
             assert_eq!(line(&spec("a", description)), expected);
         }

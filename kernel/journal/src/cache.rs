@@ -14,8 +14,9 @@ use crate::{transcript::Runs, usage};
 /// bytes each. Others are read back.
 const KEPT: usize = 256;
 
-/// The most that is remembered of what a turn recorded, as bytes of its rows: a longer turn is read back.
-const RECORDED: usize = 64 * 1024;
+/// The most that is remembered of what a turn recorded, as bytes of its message and its rows, and of how it ended: a longer
+/// turn is read back.
+pub(crate) const RECORDED: usize = 64 * 1024;
 
 /// A conversation.
 #[derive(Debug, Clone)]
@@ -51,7 +52,8 @@ pub(crate) struct Recorded {
 
 impl Recorded {
     pub fn new(input: String) -> Self {
-        Self { input, runs: Runs::default(), bytes: 0 }
+        let bytes = input.len();
+        Self { input, runs: Runs::default(), bytes }
     }
 }
 

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::{
     Accepted, Inbound, QueuedTurn, StoreError,
-    cache::{Recorded, Turn},
+    cache::{RECORDED, Recorded, Turn},
     recent::Change,
     rows::{id, timestamp},
     sessions, turns,
@@ -32,7 +32,9 @@ pub(crate) fn accept(on: &mut Writing<'_>, inbound: &Inbound) -> Result<Accepted
         finished: false,
     };
     turn.number = turns::insert(on, &turn, inbound, session.last_seq)?;
-    on.cache.recorded.insert(turn.number, Recorded::new(inbound.text.clone()));
+    if inbound.text.len() <= RECORDED {
+        on.cache.recorded.insert(turn.number, Recorded::new(inbound.text.clone()));
+    }
     let superseded = match inbound.queue {
         QueueMode::Interrupt => turns::supersede(on, &turn)?,
         QueueMode::Followup | QueueMode::Steer => Vec::new(),

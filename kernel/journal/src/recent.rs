@@ -7,7 +7,7 @@ use drupe_extension_api::{AgentResponse, CorrelationId, InvocationId, Spend, Tur
 
 use crate::{
     QueuedTurn,
-    cache::{Latest, Recorded, Turn},
+    cache::{Latest, RECORDED, Recorded, Turn},
 };
 
 /// Results that are kept for whoever asks, each about as large as a turn's records may be to be remembered.
@@ -64,6 +64,13 @@ impl Ended {
         Self { brief, recorded }
     }
 
+    /// Whether it is short enough to be kept for whoever asks.
+    fn is_short(&self) -> bool {
+        let TurnResult { content, error, diagnostics, .. } = &self.brief;
+        let told = diagnostics.iter().map(String::len).sum::<usize>();
+        content.len() + error.as_ref().map_or(0, String::len) + told <= RECORDED
+    }
+
     /// The result with its runs and what they saw.
     pub fn whole(self) -> TurnResult {
         self.recorded.runs.complete(self.brief)
@@ -105,7 +112,9 @@ impl Recent {
             }
             Change::Ended(ended) => {
                 self.open.take(&ended.brief.turn);
-                self.ended.insert(ended.brief.turn.clone(), *ended);
+                if ended.is_short() {
+                    self.ended.insert(ended.brief.turn.clone(), *ended);
+                }
             }
             Change::Changed(turn) => {
                 self.open.take(&turn);

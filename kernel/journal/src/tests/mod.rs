@@ -13,6 +13,7 @@ mod operator;
 mod outbox;
 mod parts;
 mod readings;
+mod recent;
 mod records;
 mod resume;
 mod retention;

@@ -362,5 +362,7 @@ fn free_gate(name: &str) -> Arc<Gate> {
 #[cfg(test)]
 mod cost_tests;
 #[cfg(test)]
+mod script_tests;
+#[cfg(test)]
 #[path = "resolve_tests.rs"]
 mod tests;

@@ -12,9 +12,11 @@ fn each_limit_of_the_page_is_the_one_in_the_code() {
         let (file, constant) = place.split_once(": ").expect("a file and a constant");
         let (name, value) = constant.trim_matches('`').split_once(" = ").expect("a name and a value");
         let source = fs::read_to_string(root.join(file.trim_matches('`'))).expect(file);
-        let found = source
-            .lines()
-            .find(|line| line.trim_start_matches("pub ").starts_with(&format!("const {name}:")));
+        let found = source.lines().find(|line| {
+            line.trim_start_matches("pub(crate) ")
+                .trim_start_matches("pub ")
+                .starts_with(&format!("const {name}:"))
+        });
         assert!(
             found.is_some_and(|line| line.ends_with(&format!(" = {value};"))),
             "{row}\nthe code: {found:?}"

@@ -377,7 +377,7 @@ fn how_long_a_thousand_cached_folders_take() {
 fn hashes_are_not_written_to_the_place_of_a_home_that_was_moved() {
     let root = tempfile::tempdir().expect("a folder");
     let place = Place::new();
-    let contents = Contents::open(root.path().join("home/data/hashes.json"));
+    let contents = Contents::with_clock(root.path().join("home/data/hashes.json"), later);
     contents.of(&place.one, None).expect("content");
     contents.save().expect_err("there is no home");
     assert!(!root.path().join("home").exists());

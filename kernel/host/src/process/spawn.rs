@@ -12,7 +12,7 @@ use drupe_confine::{Child, Confined, Stopped};
 use crate::{Code, HostProcess, OpenError, child, ended};
 
 /// How long a process may take to be gone after it closed its socket: what it started is killed meanwhile.
-const LEAVING: Duration = Duration::from_secs(1);
+const LEAVING: Duration = Duration::from_secs(5);
 
 /// How often its end is looked for then. It takes a few milliseconds, and nothing waits for the exact one.
 const LOOK: Duration = Duration::from_millis(1);

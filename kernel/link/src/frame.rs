@@ -71,6 +71,9 @@ pub enum Up {
         #[serde(default)]
         unlisted: u64,
     },
+    /// A client was told that the daemon stops: whatever becomes of this process, no other kernel follows. Sent before
+    /// the client is answered.
+    StopAgreed,
     /// Intake is closed; running turns end.
     Draining,
     /// The last frame of a clean stop; status 0 follows.

@@ -15,6 +15,7 @@ use drupe_extension_api::{
 };
 use drupe_gate::survey::{model_names, nothing_waits};
 use drupe_journal::{QueuedTurn, StoreError};
+use drupe_link::Up;
 use drupe_models::NamedBy;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::value::{RawValue, to_raw_value};
@@ -62,6 +63,7 @@ pub async fn call(
         method::STATUS => give(status(kernel).await?),
         method::STOP => {
             operator_only(caller, name)?;
+            kernel.tell_supervisor(&Up::StopAgreed);
             kernel.ending.request(Why::Stop, None);
             give(())
         }

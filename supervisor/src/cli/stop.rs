@@ -15,6 +15,9 @@ use super::{
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(25);
 
+/// After this the running turns have had the time that they get by default: what is waited for is told in full.
+const LONG: Duration = Duration::from_secs(45);
+
 /// Stops it.
 pub fn execute(context: &Context) -> Result<u8, Failure> {
     let pid = context.home().holder();
@@ -35,8 +38,9 @@ pub fn execute(context: &Context) -> Result<u8, Failure> {
             Err(error) => return Err(error.into_failure(context.home())),
         }
     }
-    while context.home().is_held() {
-        wait.pause("stopping after the running turns", LOOK);
+    // Another daemon that somebody starts meanwhile is not waited for.
+    while context.home().is_held() && !another(pid, context.home().holder()) {
+        wait.pause(&doing(wait.elapsed(), pid), LOOK);
     }
     drop(wait);
     context.console.print(&match pid {
@@ -44,4 +48,41 @@ pub fn execute(context: &Context) -> Result<u8, Failure> {
         None => "the daemon has stopped".into(),
     })?;
     Ok(0)
+}
+
+/// Whether somebody else holds the home by now.
+fn another(before: Option<u32>, now: Option<u32>) -> bool {
+    matches!((before, now), (Some(before), Some(now)) if before != now)
+}
+
+/// What is waited for.
+fn doing(elapsed: Duration, pid: Option<u32>) -> String {
+    let process = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
+    match elapsed < LONG {
+        true => "stopping after the running turns".into(),
+        false => format!(
+            "still waiting for the end of the daemon{process}: its turns get `drain_timeout_ms`, and it 18 s more to end; two \
+             SIGTERM to that process end it at once"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_daemon_is_not_waited_for_and_a_lost_process_id_is_no_other_daemon() {
+        assert!(another(Some(1), Some(2)));
+        for (before, now) in [(Some(1), Some(1)), (Some(1), None), (None, Some(2)), (None, None)] {
+            assert!(!another(before, now), "{before:?} {now:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_wait_for_the_end_says_what_it_waits_for() {
+        assert_eq!(doing(Duration::ZERO, Some(7)), "stopping after the running turns");
+        let long = doing(LONG, Some(7));
+        assert!(long.contains("process 7") && long.contains("drain_timeout_ms"), "{long}");
+    }
 }

@@ -291,6 +291,7 @@ impl Driver {
             }
             Up::Crashed(crashed) => return self.process_crashed(&crashed, output),
             Up::Released { extension, reason } => return self.released(&extension, &reason, output),
+            Up::StopAgreed => Event::StopAgreed,
             Up::Draining => Event::Draining,
             Up::Stopping => Event::Stopping,
             Up::Restart { reason } => Event::Restart(reason),

@@ -40,7 +40,7 @@ pub mod status {
     pub const HOPELESS: u8 = 70;
     /// The home cannot be made (EX_CANTCREAT), or is not where it was.
     pub const NO_HOME: u8 = 73;
-    /// The journal cannot be used as its disk is now, and no other start would do better.
+    /// The journal, or the home itself, cannot be used as its disk is now.
     pub const LATER: u8 = 75;
     /// The configuration is refused.
     pub const CONFIGURATION: u8 = 78;
@@ -74,7 +74,13 @@ pub enum Phase {
     /// There is no kernel; the next one starts then.
     Waiting { until: Instant },
     /// The kernel ends because the daemon does, with this status if all goes well.
-    Stopping { kernel: Kernel, until: Instant, status: u8 },
+    Stopping {
+        kernel: Kernel,
+        until: Instant,
+        status: u8,
+        /// A client asked its kernel for it, and the operator has sent no signal yet: the first one is no impatience.
+        unsignalled: bool,
+    },
     /// The supervisor ends with this status.
     Done { status: u8 },
 }
@@ -334,6 +340,10 @@ fn live(
         Event::Draining => drain(phase, now + history.drain_timeout + GRACE),
         Event::Stopping => farewell(phase, Farewell::Stopping, now),
         Event::Restart(reason) => farewell(phase, Farewell::Restart(reason), now),
+        Event::StopAgreed => match phase {
+            Phase::Stopping { .. } => phase,
+            phase => stop(history, phase, (0, true), now, actions),
+        },
         Event::Terminate => terminate(history, phase, now, actions),
         Event::Reload => {
             if let Phase::Running { reloading, .. } = &mut phase {
@@ -362,7 +372,7 @@ fn live(
             phase
         }
         Event::Homeless if matches!(phase, Phase::Stopping { .. }) => phase,
-        Event::Homeless => stop(history, phase, status::NO_HOME, now, actions),
+        Event::Homeless => stop(history, phase, (status::NO_HOME, false), now, actions),
         Event::Overslept(by) => {
             postpone(&mut phase, by);
             phase
@@ -410,20 +420,29 @@ fn farewell(phase: Phase, farewell: Farewell, now: Instant) -> Phase {
 
 fn terminate(history: &History, phase: Phase, now: Instant, actions: &mut Vec<Action>) -> Phase {
     match phase {
-        Phase::Stopping { mut kernel, until, status } => {
-            kernel.kill(Killed::Impatient, actions);
-            Phase::Stopping { kernel, until, status }
+        Phase::Stopping { mut kernel, until, status, unsignalled } => {
+            if !unsignalled {
+                kernel.kill(Killed::Impatient, actions);
+            }
+            Phase::Stopping { kernel, until, status, unsignalled: false }
         }
-        other => stop(history, other, 0, now, actions),
+        other => stop(history, other, (0, false), now, actions),
     }
 }
 
 /// The daemon ends, with its kernel first.
-fn stop(history: &History, phase: Phase, status: u8, now: Instant, actions: &mut Vec<Action>) -> Phase {
+fn stop(
+    history: &History,
+    phase: Phase,
+    (status, unsignalled): (u8, bool),
+    now: Instant,
+    actions: &mut Vec<Action>,
+) -> Phase {
     match phase.into_kernel() {
         Some(kernel) => {
             actions.extend([Action::TellStopping, Action::SendStop]);
-            Phase::Stopping { kernel, until: now + history.drain_timeout + GRACE, status }
+            let until = now + history.drain_timeout + GRACE;
+            Phase::Stopping { kernel, until, status, unsignalled }
         }
         None => Phase::Done { status },
     }

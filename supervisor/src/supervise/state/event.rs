@@ -20,6 +20,8 @@ pub enum Event {
     Beat,
     /// The kernel says how far it came with work that may take long, before it is ready.
     Progress(u64),
+    /// The kernel has told a client that the daemon stops.
+    StopAgreed,
     /// The kernel lets its turns end.
     Draining,
     /// The kernel says that it ends because it should.

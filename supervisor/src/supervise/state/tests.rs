@@ -361,6 +361,7 @@ fn event() -> impl Strategy<Value = Event> {
         any::<bool>().prop_map(|quarantined| Event::Convicted { quarantined }),
         Just(Event::Beat),
         (0u64..4).prop_map(Event::Progress),
+        Just(Event::StopAgreed),
         Just(Event::Draining),
         Just(Event::Stopping),
         Just(Event::Restart("r".into())),

@@ -69,6 +69,54 @@ fn a_start_that_the_disk_refuses_is_tried_again_until_it_goes_and_leads_to_nothi
 }
 
 #[test]
+fn a_stop_that_a_client_was_promised_holds_however_the_kernel_ends() {
+    let ends = [0, 1, 69, 70, 74, 75, 78].map(Exit::Status).into_iter().chain([6, 9, 11].map(Exit::Signal));
+    for (exit, ready, named, safe_mode) in ends.flat_map(|exit| {
+        [
+            (exit, true, false, false),
+            (exit, true, true, false),
+            (exit, false, false, false),
+            (exit, true, false, true),
+        ]
+    }) {
+        let mut world = World::new();
+        if safe_mode {
+            for _ in 0..6 {
+                world.crash().next_kernel();
+            }
+            assert_eq!(world.launched(), SAFE);
+        }
+        if ready {
+            world.ready();
+        }
+        world.on(Event::StopAgreed).on(Event::Draining).on(Event::Exited { exit, named });
+        assert_eq!(
+            world.state.done(),
+            Some(1),
+            "{exit:?}, ready {ready}, named {named}, safe mode {safe_mode}"
+        );
+    }
+    // A restart that drains already gives way to it, and one that hangs is ended.
+    let mut world = World::new();
+    world.ready().on(Event::Draining).on(Event::StopAgreed).after(Duration::from_secs(10));
+    assert_eq!(world.actions, [Action::Kill]);
+    assert_eq!(world.on(exited(Exit::Signal(9))).state.done(), Some(1));
+    let mut world = World::new();
+    world.ready().on(Event::StopAgreed).on(Event::Stopping).on(exited(Exit::Status(0)));
+    assert_eq!(world.state.done(), Some(0));
+}
+
+#[test]
+fn the_first_signal_after_a_stop_that_a_client_asked_for_is_no_impatience() {
+    let mut world = World::new();
+    world.ready().on(Event::StopAgreed);
+    assert_eq!(world.actions, [Action::TellStopping, Action::SendStop]);
+    assert!(world.on(Event::StopAgreed).actions.is_empty(), "another client asks for what happens already");
+    assert!(world.on(Event::Terminate).actions.is_empty());
+    assert_eq!(world.on(Event::Terminate).actions, [Action::Kill]);
+}
+
+#[test]
 fn a_new_listener_is_handed_over_by_a_restart_that_is_no_crash() {
     for ready in [true, false] {
         let mut world = World::new();

@@ -44,6 +44,15 @@ impl Failure {
         Self { status, message: message.into(), help: None }
     }
 
+    /// A file or folder that cannot be made: it may go better once there is room.
+    pub fn unmade(error: &io::Error, message: String) -> Self {
+        let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        match full {
+            true => Self::new(status::LATER, message).help("make room on its disk, then try again"),
+            false => Self::new(status::CANNOT_CREATE, message),
+        }
+    }
+
     /// A failure about which everything has been said.
     pub fn said(status: u8) -> Self {
         Self::new(status, "")
@@ -130,6 +139,14 @@ mod tests {
         assert_eq!(failure.render(false), "error: a]0;x\nb\n  help: c2J\n");
         let painted = failure.render(true);
         assert_eq!(painted.matches('\x1b').count(), 4, "ours alone: {painted:?}");
+    }
+
+    #[test]
+    fn what_cannot_be_made_for_want_of_room_may_go_better_later() {
+        let failed = |kind| Failure::unmade(&io::Error::from(kind), "x".into()).status;
+        assert_eq!(failed(io::ErrorKind::StorageFull), 75);
+        assert_eq!(failed(io::ErrorKind::QuotaExceeded), 75);
+        assert_eq!(failed(io::ErrorKind::PermissionDenied), 73);
     }
 
     #[test]

@@ -57,11 +57,16 @@ pub fn ensure<'a>(
     }
     let home = Home::create(context.home.path()).map_err(|error| {
         let message = format!("`{}` cannot be made: {error}", context.home.path().display());
-        Failure::new(status::CANNOT_CREATE, message).help("choose another home with `--home`")
+        match Failure::unmade(&error, message) {
+            lasting if lasting.status == status::CANNOT_CREATE => {
+                lasting.help("choose another home with `--home`")
+            }
+            passing => passing,
+        }
     })?;
     let path = home.state().join("daemon.log");
     let (log, from) = open_log(&path).map_err(|error| {
-        Failure::new(status::CANNOT_CREATE, format!("`{}` cannot be written: {error}", path.display()))
+        Failure::unmade(&error, format!("`{}` cannot be written: {error}", path.display()))
     })?;
     #[expect(clippy::disallowed_methods, reason = "a client starts the daemon, as an operator would")]
     let mut command = Command::new(&context.exe);

@@ -68,7 +68,7 @@ impl Control {
     /// daemon is replaced.
     pub fn open(home: &Home) -> io::Result<Self> {
         // Before it listens: a client that connects finds the token.
-        let token = ControlToken::create(home).map_err(io::Error::other)?;
+        let token = ControlToken::create(home).map_err(without_token)?;
         let (listener, place) = listen(home)?;
         Ok(Self { listener, place, token, connections: Vec::new(), serving: true })
     }
@@ -157,6 +157,14 @@ impl Control {
             return Ok(());
         }
         [home.socket(), home.token(), home.pid_file()].iter().try_for_each(fs::remove_file)
+    }
+}
+
+/// Keeps the kind: a disk that is full passes.
+pub(super) fn without_token(error: TokenError) -> io::Error {
+    match error {
+        TokenError::Io(io) => io::Error::new(io.kind(), format!("the token of the control socket: {io}")),
+        other => io::Error::other(other),
     }
 }
 

@@ -90,7 +90,7 @@ struct Known {
 impl Driver {
     /// Takes possession of the home.
     pub fn new(options: Options, output: &mut Output) -> Result<Self, Failure> {
-        let failed = |error| Failure::Home { path: options.home.display().to_string(), error };
+        let failed = |error| Failure::of_home(&options.home, error);
         let home = Home::create(&options.home).map_err(failed)?;
         let lock = HomeLock::take(&home).map_err(|error| match error {
             LockError::Held(pid) => Failure::InUse { home: home.path().display().to_string(), pid },

@@ -20,7 +20,11 @@ mod signals;
 mod stall;
 mod state;
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{
+    ffi::OsString,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
 
 use drupe_extension_api::AgentId;
 
@@ -49,7 +53,8 @@ pub struct Options {
 }
 
 /// Supervises until the daemon is stopped or nothing is left to try. Returns the status to end with: 0 stopped,
-/// 1 stopped by force, 69 home in use, 70 not even safe mode works, 73 home cannot be made or was moved, 78 configuration refused.
+/// 1 stopped by force, 69 home in use, 70 not even safe mode works, 73 home cannot be made or was moved,
+/// 75 no room to begin in, 78 configuration refused.
 ///
 /// Takes over `SIGTERM`, `SIGINT`, `SIGHUP` and `SIGCHLD` of the process, which must have no other thread: a process
 /// that another thread starts at the wrong moment would inherit the kernel's descriptors.
@@ -73,17 +78,51 @@ enum Failure {
     InUse { home: String, pid: Option<u32> },
     #[error("`{path}` cannot be made or written: {error}; choose another home with `--home`")]
     Home { path: String, error: std::io::Error },
+    #[error("there is no room to begin in `{path}`: {error}; make room on its disk, then start it again")]
+    NoRoom { path: String, error: std::io::Error },
 }
 
 impl Failure {
+    /// A home that cannot be used. Want of room passes, a home that is wrongly set up does not.
+    fn of_home(home: &Path, error: std::io::Error) -> Self {
+        let path = home.display().to_string();
+        match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Self::NoRoom { path, error },
+            _ => Self::Home { path, error },
+        }
+    }
+
     fn status(&self) -> u8 {
         match self {
             Self::InUse { .. } => state::status::IN_USE,
             Self::Home { .. } => state::status::NO_HOME,
+            Self::NoRoom { .. } => state::status::LATER,
         }
     }
 }
 
 fn holder(pid: Option<u32>) -> String {
     pid.map_or_else(|| "unknown".into(), |pid| pid.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Error;
+
+    use super::*;
+
+    #[test]
+    fn want_of_room_is_told_from_a_home_that_is_wrongly_set_up_so_that_a_start_is_tried_again() {
+        let failed = |kind: ErrorKind| Failure::of_home(Path::new("/home"), Error::from(kind));
+        for kind in [ErrorKind::StorageFull, ErrorKind::QuotaExceeded] {
+            let failure = failed(kind);
+            assert_eq!(failure.status(), 75);
+            assert!(failure.to_string().contains("make room"), "{failure}");
+            let token = drupe_link::TokenError::Io(Error::from(kind));
+            assert_eq!(Failure::of_home(Path::new("/home"), control::without_token(token)).status(), 75);
+        }
+        for kind in [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem, ErrorKind::NotADirectory] {
+            assert_eq!(failed(kind).status(), 73, "{kind:?}");
+        }
+    }
 }

@@ -99,8 +99,7 @@ impl Ask {
         let accepted: Submitted = context.daemon().heeding(&interrupt).call(method::TURN_SUBMIT, &submit)?;
         // Runs and transcripts may be long: only the object holds them.
         let turn = TurnArgument { turn: accepted.turn, brief: self.format == Shape::Text };
-        let result = Waiting::new(context, &submit.session, turn, &interrupt).result()?;
-        self.show(context, result)
+        self.show(context, answer_of(context, &submit.session, turn, &interrupt)?)
     }
 
     fn submit(&self, context: &Context) -> Result<Submit, Failure> {
@@ -242,6 +241,43 @@ impl Envelope {
     }
 }
 
+/// Waits for the answer to a turn's message: that of the turn which took it in, where one did.
+fn answer_of(
+    context: &Context,
+    session: &SessionId,
+    mut turn: TurnArgument,
+    interrupt: &Interrupt,
+) -> Result<TurnResult, Failure> {
+    loop {
+        let result = Waiting::new(context, session, turn.clone(), interrupt).result()?;
+        match taken_in_by(context, &result)? {
+            Some(by) if by != turn.turn => {
+                context
+                    .console
+                    .remark(&format!("turn `{by}` took the message in: what follows is its answer"));
+                turn.turn = by;
+            }
+            _ => return Ok(result),
+        }
+    }
+}
+
+/// The turn that took a message in. The content says that there may be one; the event says that it is so.
+fn taken_in_by(context: &Context, result: &TurnResult) -> Result<Option<TurnId>, Failure> {
+    let named =
+        result.content.starts_with("turn `") && result.content.ends_with("took this message in while it ran");
+    let mut by = None;
+    if result.status == Some(ResponseStatus::Success) && named {
+        context.daemon().each_event(&result.session, |event| {
+            if matches!(&event.body, EventBody::TurnSteered { from, .. } if *from == result.turn) {
+                by = event.turn;
+            }
+            Ok(())
+        })?;
+    }
+    Ok(by)
+}
+
 /// Waits for the end of a turn, over restarts of the kernel.
 struct Waiting<'a> {
     context: &'a Context,
@@ -283,11 +319,18 @@ impl<'a> Waiting<'a> {
                 }
                 _ => {
                     let failure = error.into_failure(self.context.home());
-                    return Err(failure.help("the answer will be in `drupe session show` of its session"));
+                    return Err(failure.help(format!(
+                        "once a daemon serves it again, the answer will be in `drupe session show {}`",
+                        self.session
+                    )));
                 }
             }
             self.heed(None, &mut wait)?;
-            wait.pause("the kernel is restarting", pauses.next());
+            let meanwhile = match error {
+                ClientError::Absent => "the daemon has ended; waiting for another one",
+                _ => "the kernel ends or restarts",
+            };
+            wait.pause(meanwhile, pauses.next());
         }
     }
 

@@ -77,7 +77,10 @@ impl Session {
             }
             Self::Export(export) => return export.execute(context),
             Self::Stop(Show { id, facts }) => {
-                let stopped: u64 = context.daemon().call(method::SESSIONS_STOP, &Named { id })?;
+                let stopped: u64 = context.daemon().call(method::SESSIONS_STOP, &Named { id: id.clone() })?;
+                if stopped == 0 {
+                    exists(&context.daemon(), &id)?;
+                }
                 match (facts.json, stopped) {
                     (true, _) => context.console.json(&Stopped { stopped })?,
                     (false, 0) => context.console.remark("no turn ran or waited"),
@@ -88,6 +91,12 @@ impl Session {
         }
         Ok(0)
     }
+}
+
+/// Fails where there is no such session: that nothing is found of a name that was mistyped says nothing.
+pub fn exists(daemon: &Daemon<'_>, id: &str) -> Result<(), Failure> {
+    let ask = SessionShow { id: id.to_owned(), after: None, brief: true };
+    daemon.call::<Value>(method::SESSIONS_SHOW, &ask).map(drop)
 }
 
 /// A session with all its turns, which come in pages.

@@ -109,6 +109,7 @@ fn answer(asked: &str, params: &Value) -> Vec<ReplyBody> {
         method::TRACE_SHOW if params["id"] != "s" => json!([{
             "session": "s", "turn": params["id"], "accepted": moment, "status": "success", "spend": {}, "nodes": [],
         }]),
+        method::SESSIONS_STOP if params["id"] == "gone" => json!(0),
         method::SESSIONS_STOP => json!(2),
         method::TRACE_SHOW | method::USAGE_SHOW | method::BUS_DEAD => json!([]),
         method::WHY => json!({"id": "x", "subject": "turn", "sentences": ["It was answered."], "cited": []}),
@@ -136,7 +137,11 @@ fn verbs_ask_what_was_typed() {
     check("trace s --turn -1 --json", 0, &[(method::TRACE_SHOW, json!({"id": "s", "turn": -1}))]);
     check("usage", 0, &[(method::USAGE_SHOW, json!({"by": "day"}))]);
     let query = json!({"since": "2026-03-01", "by": "model", "session": "s"});
-    check("usage --since 2026-03-01 --by model --session s", 0, &[(method::USAGE_SHOW, query)]);
+    let exists = |id: &str| (method::SESSIONS_SHOW, json!({"id": id, "brief": true}));
+    check("usage --since 2026-03-01 --by model --session s", 0, &[(method::USAGE_SHOW, query), exists("s")]);
+    let query = json!({"by": "day", "session": "gone"});
+    check("usage --session gone", 1, &[(method::USAGE_SHOW, query), exists("gone")]);
+    check("session stop gone", 1, &[(method::SESSIONS_STOP, json!({"id": "gone"})), exists("gone")]);
     check("why t-1", 0, &[(method::WHY, json!({"id": "t-1"}))]);
     check("session stop s", 0, &[(method::SESSIONS_STOP, json!({"id": "s"}))]);
     for line in ["bus dead", "bus dead list", "bus dead --json", "bus dead list --json"] {
@@ -191,6 +196,54 @@ fn ask_wants_the_whole_turn_only_for_the_object() {
         let waited = asked.iter().find(|(method, _)| method == method::TURN_WAIT).map(|(_, params)| params);
         assert_eq!(waited, Some(&json!({"turn": "t", "brief": brief})), "{line}");
     }
+}
+
+/// A turn whose content says that another one took its message in, as an event says, too.
+fn steered(asked: &str, params: &Value) -> Vec<ReplyBody> {
+    let turn = |id: &str, status: &str, content: &str| {
+        ReplyBody::Result(json!({
+            "session": "s", "turn": id, "input": "x", "status": status, "content": content, "spend": {},
+            "invocations": [], "transcript": [], "diagnostics": [], "trace": "c",
+        }))
+    };
+    match asked {
+        method::TURN_WAIT if params["turn"] == "t" => {
+            vec![turn("t", "success", "turn `t-1` took this message in while it ran")]
+        }
+        method::TURN_WAIT => vec![turn("t-1", "error", "")],
+        method::EVENTS_SUBSCRIBE => {
+            let event = json!({
+                "seq": 1, "time": "2026-03-01T10:00:00Z", "session": "s", "turn": "t-1",
+                "kind": "interaction.turn.steered",
+                "data": {"input": {"text": "x", "bytes": 1}, "from": "t"},
+            });
+            let event = serde_json::from_value(event).expect("an event");
+            vec![ReplyBody::Event(Box::new(event)), ReplyBody::Result(Value::Null)]
+        }
+        _ => answer(asked, params),
+    }
+}
+
+/// The same words, said by a model: no event speaks of it.
+fn spoofed(asked: &str, params: &Value) -> Vec<ReplyBody> {
+    match asked {
+        method::EVENTS_SUBSCRIBE => vec![ReplyBody::Result(Value::Null)],
+        _ => steered(asked, params),
+    }
+}
+
+#[test]
+fn ask_ends_as_the_turn_that_took_its_message_in() {
+    let waited = |fake: &Fake| {
+        let asked = fake.asked().into_iter().filter(|(method, _)| method == method::TURN_WAIT);
+        asked.map(|(_, params)| params["turn"].clone()).collect::<Vec<_>>()
+    };
+    let fake = Fake::start(steered);
+    assert_eq!(run(&fake, "ask x"), 1, "that turn failed");
+    assert_eq!(waited(&fake), ["t", "t-1"]);
+    let fake = Fake::start(spoofed);
+    assert_eq!(run(&fake, "ask x"), 0);
+    assert_eq!(waited(&fake), ["t"]);
 }
 
 #[test]

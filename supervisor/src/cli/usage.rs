@@ -12,6 +12,7 @@ use super::{
     console::{Style, figures, plain},
     failure::Failure,
     figures::{cost, count},
+    session,
 };
 
 /// Arguments of `drupe usage`.
@@ -60,6 +61,9 @@ impl Usage {
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
         let query = UsageQuery { since: self.since, by: self.by.into(), session: self.session };
         let said: Value = context.daemon().call(method::USAGE_SHOW, &query)?;
+        if let (Some(session), true) = (&query.session, said.as_array().is_some_and(Vec::is_empty)) {
+            session::exists(&context.daemon(), session.as_str())?;
+        }
         if self.facts.json {
             return context.console.json(&said).map(|()| 0);
         }

@@ -27,6 +27,7 @@ mod error;
 mod events;
 mod extensions;
 mod find;
+mod growth;
 mod intake;
 mod log;
 mod open;

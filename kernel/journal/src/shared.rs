@@ -6,11 +6,12 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Mutex, MutexGuard, PoisonError, TryLockError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
 };
 
 use crate::{
     StoreError,
+    growth::Growth,
     writer::{GROUP, Job, Writer},
 };
 
@@ -18,11 +19,14 @@ use crate::{
 pub(crate) struct SharedWriter {
     writer: Mutex<Option<Writer>>,
     waiting: Mutex<Vec<Box<dyn Job>>>,
+    /// How far the log of the writer has grown.
+    pub growth: Arc<Growth>,
 }
 
 impl SharedWriter {
     pub fn new(writer: Writer) -> Self {
-        Self { writer: Mutex::new(Some(writer)), waiting: Mutex::default() }
+        let growth = Arc::clone(&writer.growth);
+        Self { writer: Mutex::new(Some(writer)), waiting: Mutex::default(), growth }
     }
 
     /// Waits for the writer and works with it; it is none once it is closed.

@@ -339,8 +339,17 @@ impl Store {
                 threads.commands.send(Command::Job(job)).await.map_err(|_| StoreError::Closed)?;
             }
             _ => {
-                let _posted = writer.post(job);
-                tokio::task::yield_now().await;
+                {
+                    let _posted = writer.post(job);
+                    tokio::task::yield_now().await;
+                }
+                // Whoever waits for the disk is the thread.
+                if let Some(threads) = threads
+                    && writer.growth.ask()
+                    && threads.commands.try_send(Command::CheckPoint).is_err()
+                {
+                    writer.growth.not_heard();
+                }
             }
         }
         answer.await.unwrap_or_else(|_| Err(writer.lost()))

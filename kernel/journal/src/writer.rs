@@ -14,12 +14,13 @@ use std::{
 };
 
 use drupe_agent::Clock;
-use rusqlite::{CachedStatement, Connection};
+use rusqlite::{CachedStatement, Connection, hooks::Wal};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     Publish, Published, StoreError,
     cache::Cache,
+    growth::Growth,
     open::keep_plans,
     recent::{Change, Recent},
     shared::{SharedWriter, lock, together},
@@ -29,7 +30,8 @@ use crate::{
 /// of so many small ones takes a few milliseconds, about as long as the wait for the disk that they share.
 pub(crate) const GROUP: usize = 256;
 
-/// Requests after which the log is written back. Each leaves some pages in it: a few megabytes.
+/// Requests after which the log is written back, unless it has grown far before. Each leaves some pages in it: a few
+/// megabytes.
 const LOGGED: u32 = 512;
 
 /// The largest memory for serialised rows that is kept for the next one.
@@ -170,6 +172,8 @@ where
 /// What the writer's thread is told.
 pub(crate) enum Command {
     Job(Box<dyn Job>),
+    /// The log has grown, and is to be written back.
+    CheckPoint,
     Stop(oneshot::Sender<Result<(), StoreError>>),
 }
 
@@ -186,13 +190,16 @@ pub(crate) fn serve(shared: &SharedWriter, mut commands: mpsc::Receiver<Command>
                 while let Some(command) = next.take() {
                     match command {
                         Command::Job(job) => jobs.push(job),
+                        Command::CheckPoint => {}
                         Command::Stop(reply) => return Some((jobs, reply)),
                     }
                     if jobs.len() < GROUP {
                         next = commands.try_recv().ok();
                     }
                 }
-                together(writer, jobs);
+                if !jobs.is_empty() {
+                    together(writer, jobs);
+                }
                 if let Some(writer) = writer {
                     writer.check_point();
                 }
@@ -217,8 +224,9 @@ pub(crate) struct Writer {
     cache: Cache,
     after: After,
     recent: Arc<Mutex<Recent>>,
-    /// Requests since the log was last written back.
+    /// Requests since the log was last written back, and how far it has grown.
     logged: u32,
+    pub growth: Arc<Growth>,
 }
 
 /// How the requests of one transaction are kept apart.
@@ -232,7 +240,7 @@ enum Apart {
 
 impl Writer {
     pub fn new(
-        db: Connection,
+        mut db: Connection,
         waits: Waits,
         clock: Arc<dyn Clock>,
         publish: Publish,
@@ -242,12 +250,18 @@ impl Writer {
         db.set_prepared_statement_cache_capacity(96);
         keep_plans(&db)?;
         db.pragma_update(None, "synchronous", "OFF")?;
+        let growth = Arc::<Growth>::default();
         if waits == Waits::WherePromised {
             // Writing the log back waits for the disk, which is the thread's to do: see `check_point`.
             db.pragma_update(None, "wal_autocheckpoint", 0)?;
+            let grown = Arc::clone(&growth);
+            db.wal_hook(Some(move |_: &mut Wal, pages| {
+                grown.committed(pages);
+                Ok(())
+            }))?;
         }
         let (cache, after) = (Cache::default(), After::default());
-        Ok(Self { db, waits, set: None, clock, publish, cache, after, recent, logged: 0 })
+        Ok(Self { db, waits, set: None, clock, publish, cache, after, recent, logged: 0, growth })
     }
 
     /// Carries one request out, here and now.
@@ -364,10 +378,11 @@ impl Writer {
 
     /// Writes the log back into the file, where it has grown: here, where nobody waits for it but the next group.
     fn check_point(&mut self) {
-        if self.waits == Waits::Never || self.logged < LOGGED {
+        if self.waits == Waits::Never || (self.logged < LOGGED && !self.growth.is_due()) {
             return;
         }
         self.logged = 0;
+        self.growth.written_back();
         // The log is whole whether or not it is written back; the next time may do.
         if let Err(error) = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
             tracing::warn!(%error, "the journal's log could not be written back; it grows");

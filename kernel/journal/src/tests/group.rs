@@ -146,6 +146,28 @@ async fn the_log_is_written_back_when_it_has_grown() {
 }
 
 #[tokio::test]
+async fn the_log_is_written_back_when_a_few_requests_have_filled_it() {
+    const MIB: u64 = 1024 * 1024;
+    let text = "x".repeat(MIB as usize);
+    for waits_for_the_disk in [true, false] {
+        let home = Home::new();
+        let store = home.open();
+        for n in 0..48 {
+            if waits_for_the_disk {
+                store.accept(message("s", &n.to_string(), &text)).await.unwrap();
+            } else {
+                store.record_events(session("s"), None, vec![remark(&text)]).await.unwrap();
+            }
+        }
+        // What the thread was asked for before is done when this is; what comes next begins the log anew.
+        store.accept(message("s", "last", "hello")).await.unwrap();
+        store.record_events(session("s"), None, vec![remark("hello")]).await.unwrap();
+        let size = std::fs::metadata(home.folder.path().join("journal.db-wal")).unwrap().len();
+        assert!(size <= 17 * MIB, "{} MiB are in the log: {waits_for_the_disk}", size / MIB);
+    }
+}
+
+#[tokio::test]
 async fn a_request_that_fails_takes_nothing_along() {
     let home = Home::new();
     let store = home.open();

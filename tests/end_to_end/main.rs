@@ -26,6 +26,7 @@ mod forecast;
 mod full_disk;
 mod gate;
 mod generations;
+mod handed_in;
 mod home;
 mod hooks;
 mod hostile_folders;

@@ -14,7 +14,7 @@ use super::{
     Exported,
     guard::{self, Guarded},
     initialize::describe,
-    operations::{Instance, Prepared},
+    operations::{Instance, Prepared, origin},
     shared::Shared,
 };
 use crate::Fault;
@@ -57,6 +57,10 @@ impl<E: Exported> abi::Extension for Adapter<E> {
         match prepared {
             Ok(Prepared { what, work }) => {
                 let work = Guarded::new(self.instance.shared.clone(), what, work);
+                let work = match header.parent_token.is_empty() {
+                    true => work,
+                    false => work.on_behalf_of(origin(&header)),
+                };
                 async move { reply(work.await.flatten()) }.into_ffi()
             }
             Err(fault) => std::future::ready(reply(Err(fault))).into_ffi(),

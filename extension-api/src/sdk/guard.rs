@@ -16,7 +16,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use super::shared::{self, Shared};
+use super::shared::{self, Origin, Shared};
 use crate::{Fault, FaultCode};
 
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -54,6 +54,13 @@ thread_local! {
     /// How many [`catch`] are on this thread's stack.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     static NOTED: RefCell<Option<Panic>> = const { RefCell::new(None) };
+    /// The call whose future this thread polls.
+    static BEHALF: RefCell<Option<Arc<Origin>>> = const { RefCell::new(None) };
+}
+
+/// On whose behalf the code that runs on this thread does so: empty where no call is polled here.
+pub(crate) fn behalf() -> Arc<Origin> {
+    BEHALF.with_borrow(Clone::clone).unwrap_or_default()
 }
 
 /// Runs `work`; a panic in it is given back with its message and place.
@@ -106,12 +113,19 @@ pub(crate) fn install_hook() {
 pub(crate) struct Guarded<T> {
     shared: Arc<Shared>,
     what: Box<str>,
+    behalf: Option<Arc<Origin>>,
     inner: Option<BoxFuture<'static, T>>,
 }
 
 impl<T> Guarded<T> {
     pub(crate) fn new(shared: Arc<Shared>, what: Box<str>, inner: BoxFuture<'static, T>) -> Self {
-        Self { shared, what, inner: Some(inner) }
+        Self { shared, what, behalf: None, inner: Some(inner) }
+    }
+
+    /// What is asked of the kernel while this is polled is asked on behalf of a call.
+    pub(crate) fn on_behalf_of(mut self, origin: Origin) -> Self {
+        self.behalf = Some(Arc::new(origin));
+        self
     }
 
     fn end(&mut self) {
@@ -130,7 +144,10 @@ impl<T> Future for Guarded<T> {
         };
         let outcome = {
             let _inside = this.shared.enter();
-            catch(|| inner.as_mut().poll(cx))
+            let outer = BEHALF.replace(this.behalf.clone());
+            let outcome = catch(|| inner.as_mut().poll(cx));
+            BEHALF.set(outer);
+            outcome
         };
         let outcome = match outcome {
             Ok(Poll::Pending) => return Poll::Pending,

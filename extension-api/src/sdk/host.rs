@@ -10,7 +10,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
-    Shutdown, Subscription,
+    Shutdown, Subscription, guard,
     shared::{Origin, Shared},
 };
 use crate::{
@@ -197,9 +197,10 @@ impl Host {
     }
 
     /// Hands an inbound message to the kernel; once this returns it will be answered, restarts included.
-    /// Needs the right `submit`.
+    /// Within a call it counts as set off by that call: a chain of messages that set each other off ends. Needs the
+    /// right `submit`.
     pub async fn submit(&self, message: Submit) -> Result<Submitted, Fault> {
-        self.shared.request(&Origin::default(), host::SUBMIT, &message).await
+        self.shared.request(&guard::behalf(), host::SUBMIT, &message).await
     }
 
     /// Runs a program, confined, to its end; see [`RunProcess`] for what it may do. Needs the right `processes`.
@@ -211,7 +212,7 @@ impl Host {
     /// Calls a method of the [control API](crate::control). Needs the right `control`.
     pub async fn control(&self, method: &str, params: Value) -> Result<Value, Fault> {
         let call = ControlCall { method: method.to_owned(), params };
-        self.shared.request(&Origin::default(), host::CONTROL, &call).await
+        self.shared.request(&guard::behalf(), host::CONTROL, &call).await
     }
 
     /// Says that [`ToolProvider::tools`](super::ToolProvider::tools) would answer otherwise now. Where the new tools cannot be

@@ -56,7 +56,7 @@ fn write(value: &impl Serialize) -> Result<Vec<u8>, Fault> {
     serde_json::to_vec(value).map_err(|e| Fault::internal(format!("an answer cannot be written: {e}")))
 }
 
-fn origin(header: &CallHeader) -> Origin {
+pub(super) fn origin(header: &CallHeader) -> Origin {
     Origin {
         deadline_ms: header.deadline_ms,
         token: header.parent_token.as_str().to_owned(),

@@ -66,6 +66,16 @@ pub fn extend<'a>(worked_on: impl IntoIterator<Item = &'a Chain>) -> Result<Chai
     Ok(admit(&joined.unwrap_or_default(), None)?.after(&[]))
 }
 
+/// The chain of a message that an extension hands in by itself while it has messages of these chains. It may have nothing
+/// to do with them, so no agent is shut out of it; but its links are counted, so that a circle ends. Without any it begins
+/// nothing.
+pub fn count_link(worked_on: &[Chain]) -> Result<Chain, Cut> {
+    match worked_on {
+        [] => Ok(Chain::default()),
+        _ => Ok(Chain { hops: extend(worked_on)?.hops, ancestors: Vec::new() }),
+    }
+}
+
 /// Takes the longer of two chains, with the agents of both.
 pub(crate) fn join(joined: &mut Option<Chain>, other: &Chain) {
     let joined = joined.get_or_insert_default();

@@ -26,7 +26,7 @@ mod subscription;
 #[cfg(test)]
 mod tests;
 
-pub use chain::{Cut, admit, extend};
+pub use chain::{Cut, admit, count_link, extend};
 pub use deliveries::{Delivered, Deliveries, Receiver};
 pub use live::{Bus, Watch, Watched};
 pub use pull::Pull;

@@ -37,7 +37,18 @@ pub enum Caller<'a> {
     /// Somebody with the home's token.
     Operator,
     /// An extension with the right `control`.
-    Extension(&'a Manifest),
+    Extension(Asking<'a>),
+}
+
+/// An extension that asks for something.
+#[derive(Debug, Clone, Copy)]
+pub struct Asking<'a> {
+    /// Which one.
+    pub manifest: &'a Manifest,
+    /// Its instance.
+    pub holder: &'a Holder,
+    /// The token of the call on whose behalf it asks; empty where it asks by itself.
+    pub token: &'a str,
 }
 
 impl Caller<'_> {
@@ -45,7 +56,7 @@ impl Caller<'_> {
     fn extension(&self) -> Option<&ExtensionId> {
         match self {
             Self::Operator => None,
-            Self::Extension(manifest) => Some(&manifest.id),
+            Self::Extension(asking) => Some(&asking.manifest.id),
         }
     }
 }
@@ -128,7 +139,7 @@ pub async fn call(
                     Err(Fault::not_found(format!("there is no channel `{}`", submit.channel)))
                 }
                 Caller::Operator => give(kernel.submit(NamedBy::Operator, submit, Chain::default()).await?),
-                Caller::Extension(manifest) => give(submit_for(kernel, manifest, None, submit).await?),
+                Caller::Extension(asking) => give(submit_for(kernel, asking, submit).await?),
             }
         }
         method::SESSION_SELECT => {
@@ -186,10 +197,10 @@ async fn found<T>(kernel: &Kernel, asked: Result<T, Fault>) -> Result<T, Fault> 
 /// Takes a message in on behalf of an extension: through its own channel, in a conversation of its own.
 pub async fn submit_for(
     kernel: &Arc<Kernel>,
-    manifest: &Manifest,
-    holder: Option<&Holder>,
+    asking: Asking<'_>,
     submit: Submit,
 ) -> Result<Submitted, Fault> {
+    let Asking { manifest, holder, token } = asking;
     let id = &manifest.id;
     if !manifest.rights.contains(&Right::Submit) {
         let message = format!("extension `{id}` may not hand messages in");
@@ -199,12 +210,16 @@ pub async fn submit_for(
         let message = format!("extension `{id}` may not speak in session `{}`", submit.session);
         return Err(Fault::denied(message).help(format!("its own sessions begin with `{id}:`")));
     }
-    // What it works on set the message off.
-    let mut worked_on = kernel.tokens.chains(id);
-    worked_on.extend(holder.into_iter().flat_map(|holder| kernel.handles.chains(holder)));
-    let chain = match worked_on.is_empty() {
-        true => Chain::default(),
-        false => drupe_bus::extend(&worked_on).map_err(|cut| Fault::denied(cut.to_string()))?,
+    let chain = match token.is_empty() {
+        // Its other calls are not what set it off: a channel hears of people while its tool works for one of them.
+        true => {
+            let cut = |cut: drupe_bus::Cut| Fault::denied(cut.to_string());
+            drupe_bus::count_link(&kernel.handles.chains(holder)).map_err(cut)?
+        }
+        false => {
+            let run = kernel.tokens.redeem(id, token)?;
+            run.scope.chain.after(&run.path)
+        }
     };
     // The answer of one that carries no messages is read from the session. Its ids are its own: others have the same.
     let submit = match channels::carries(&kernel.snapshot(), id.as_str()) {
@@ -233,8 +248,8 @@ fn give(value: impl Serialize) -> Result<Box<RawValue>, Fault> {
 fn operator_only(caller: Caller<'_>, name: &str) -> Result<(), Fault> {
     match caller {
         Caller::Operator => Ok(()),
-        Caller::Extension(manifest) => {
-            Err(Fault::denied(format!("extension `{}` may not use `{name}`", manifest.id)))
+        Caller::Extension(asking) => {
+            Err(Fault::denied(format!("extension `{}` may not use `{name}`", asking.manifest.id)))
         }
     }
 }

@@ -196,10 +196,9 @@ impl Owner {
                 let run = self.run(&kernel, header)?;
                 write(Box::pin(self.invoke_agent(&kernel, &run, read(payload)?)).await?)
             }
-            host::SUBMIT => write(
-                control::methods::submit_for(&kernel, &self.manifest, Some(&self.holder), read(payload)?)
-                    .await?,
-            ),
+            host::SUBMIT => {
+                write(control::methods::submit_for(&kernel, self.asking(header), read(payload)?).await?)
+            }
             host::NOTIFY => {
                 let NotifyUser { text, session } = read(payload)?;
                 write(kernel.notify(id, session, text).await?)
@@ -218,7 +217,7 @@ impl Owner {
             host::CONTROL => {
                 self.right(Right::Control, operation)?;
                 let ControlCall { method, params } = read(payload)?;
-                let caller = control::methods::Caller::Extension(&self.manifest);
+                let caller = control::methods::Caller::Extension(self.asking(header));
                 let params = serde_json::value::to_raw_value(&params).map_err(Fault::internal)?;
                 write(control::methods::call(&kernel, caller, &method, &params).await?)
             }
@@ -228,6 +227,11 @@ impl Owner {
             }
             _ => Err(Fault::unsupported(operation)),
         }
+    }
+
+    fn asking<'a>(&'a self, header: &'a CallHeader) -> control::methods::Asking<'a> {
+        let Self { manifest, holder, .. } = self;
+        control::methods::Asking { manifest, holder, token: &header.parent_token }
     }
 
     fn close_handle(&self, handle: u64) {

@@ -6,7 +6,7 @@ use drupe_agent::MAX_HOPS;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{admit, extend};
+use crate::{admit, count_link, extend};
 
 fn chain(hops: u32, ancestors: &[&str]) -> Chain {
     Chain { hops, ancestors: ancestors.iter().map(|id| agent(id)).collect() }
@@ -55,6 +55,18 @@ struct Node {
     agent: Option<AgentId>,
     follows: Vec<u8>,
     publishes: Vec<u8>,
+}
+
+#[test]
+fn a_message_that_is_handed_in_beside_others_shuts_no_agent_out_and_a_circle_of_such_messages_ends() {
+    assert_eq!(count_link(&[]), Ok(Chain::default()));
+    assert_eq!(count_link(&[chain(1, &["a"]), chain(3, &["b"])]), Ok(chain(4, &[])));
+    let mut links = vec![chain(1, &["a"])];
+    while let Ok(next) = count_link(&links) {
+        assert!(next.hops > links[0].hops, "{next:?}");
+        links = vec![next.after(&[agent("a")])];
+    }
+    assert!(links[0].hops > MAX_HOPS, "{links:?}");
 }
 
 /// Any graph of up to five nodes over three topics, at most three of them extensions, which publish on one topic only:

@@ -1,9 +1,11 @@
-//! Watches: as a hook, as a provider of context, and as a follower of a topic. For tests of whoever calls it.
+//! Watches: as a hook, as a provider of context, and as a follower of a topic; and hands messages in. For tests of whoever
+//! calls it.
 //!
 //! What it was told is appended to files in its data folder, a line of JSON each: `hooks.jsonl` has `{point, facts}`,
 //! `messages.jsonl` the messages of the topic. It deliberately decides nothing: the configuration says what it does.
 
 mod config;
+mod submit;
 
 use std::{fs::OpenOptions, io::Write as _};
 
@@ -41,7 +43,12 @@ async fn follow(host: Host, mut messages: Subscription) {
 impl ToolProvider for Watcher {
     fn tools(&self) -> Vec<Tool<Self>> {
         let prefix = self.config.prefix.as_deref().unwrap_or("watcher");
-        vec![Tool::new(format!("{prefix}_emit"), "Publishes a message on a topic.", Self::emit)]
+        let name = |name: &str| format!("{prefix}_{name}");
+        vec![
+            Tool::new(name("emit"), "Publishes a message on a topic.", Self::emit),
+            Tool::new(name("send"), "Hands messages in.", Self::send),
+            Tool::new(name("hold"), "Goes on until a file is there.", Self::hold),
+        ]
     }
 }
 

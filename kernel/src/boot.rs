@@ -221,12 +221,18 @@ pub async fn take_up(kernel: &Arc<Kernel>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What this day has used so far counts on, whatever ended the kernels before.
+/// What this day has used so far counts on, whatever ended the kernels before, and with it all that the turns that go on
+/// had set aside: before any of them sets more aside.
 async fn seed_quotas(kernel: &Kernel) -> Result<(), StoreError> {
-    let now_ms = kernel.clock.now_ms();
-    let (all, agents) = kernel.store.used_on(now_ms).await?;
+    let (now_ms, store) = (kernel.clock.now_ms(), &kernel.store);
+    let (all, agents) = store.used_on(now_ms).await?;
     let agents = agents.into_iter().map(|(agent, used)| (agent, settings::counted(used)));
     kernel.quotas.seed_day(now_ms, settings::counted(all), agents);
+    for queued in store.unfinished().await?.into_iter().filter(|queued| queued.started) {
+        let session = &queued.inbound.session;
+        kernel.quotas.open_session(session, settings::counted(store.used_by_session(session).await?));
+        store.recorded(queued.turn).await?.lose_open_calls(session, &kernel.quotas, now_ms);
+    }
     Ok(())
 }
 

@@ -35,6 +35,11 @@ pub fn effect_of_run(parent: &InvocationId, tool: &str, arguments: &str, n: u32)
     EffectId::new(format!("e-{place}")).expect("a hex digest has the form of an id")
 }
 
+/// An attempt of a run to have a step answered by its model.
+pub fn model_call(invocation: &InvocationId, step: u32, attempt: u32) -> String {
+    format!("{invocation}.{step}.{attempt}")
+}
+
 /// Whether this can be the id of a run or a call: it has the form that all of them have.
 pub fn is_derived(id: &str) -> bool {
     let place = id.strip_prefix("i-").or_else(|| id.strip_prefix("e-"));

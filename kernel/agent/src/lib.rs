@@ -127,7 +127,7 @@ pub use run::{Run, TurnOutcome, abandon_turn, run_turn};
 pub use scope::{Observer, Silent, TurnScope};
 pub use scripted::ScriptedModel;
 pub use steering::{Steered, Steering};
-pub use told::one_line;
+pub use told::{is_blank, one_line};
 pub use tool::{Tool, ToolContext, ToolError, ToolOutput};
 pub use topics::{Chain, MAX_HOPS, NoTopics, TopicMessage, Topics};
 

@@ -7,7 +7,7 @@ use std::{fmt::Write, sync::Arc};
 
 use drupe_extension_api::{EffectId, ToolSpec};
 
-use crate::agent::Task;
+use crate::{agent::Task, told::is_blank};
 
 const OPEN: &str = "<context>";
 const CLOSE: &str = "</context>";
@@ -144,6 +144,11 @@ pub fn repair(faults: &str) -> String {
     format!("Your answer is not the JSON that is needed: {faults}. Answer again with the JSON alone.")
 }
 
+/// So many of a thing.
+fn many(count: usize, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
 /// What a run that stops early says in place of an answer. Of its tool calls, so many ran and so many were refused.
 pub fn report(reason: &str, steps: u32, (ran, refused): (usize, usize), last_text: Option<&str>) -> String {
     let more = match refused {
@@ -152,9 +157,11 @@ pub fn report(reason: &str, steps: u32, (ran, refused): (usize, usize), last_tex
         n => format!("; {n} more were refused"),
     };
     let mut out = format!(
-        "Stopped before the task was finished: {reason}. Done so far: {steps} steps, {ran} tool calls{more}."
+        "Stopped before the task was finished: {reason}. Done so far: {}, {}{more}.",
+        many(steps as usize, "step"),
+        many(ran, "tool call")
     );
-    if let Some(text) = last_text.filter(|t| !t.trim().is_empty()) {
+    if let Some(text) = last_text.filter(|text| !is_blank(text)) {
         let _ = write!(out, " Last words: {text}");
     }
     out

@@ -1,4 +1,4 @@
-//! Words of others in a line of a prompt.
+//! Words of others: in a line of a prompt, and whether there are any.
 
 /// The text on one line, in at most `most` bytes: no line break, no control character and nothing invisible is left of it,
 /// so that it cannot look like the beginning of anything else.
@@ -20,6 +20,11 @@ pub fn one_line(text: &str, most: usize) -> String {
         line.push(letter);
     }
     line
+}
+
+/// Whether a person sees nothing of the text: it is empty, or all of it is space or invisible.
+pub fn is_blank(text: &str) -> bool {
+    text.chars().all(|letter| letter.is_whitespace() || letter.is_control() || is_invisible(letter))
 }
 
 /// Characters of Unicode's category Cf, and the other ones that show nothing: a model reads them where a person sees none.
@@ -54,6 +59,17 @@ mod tests {
             assert_eq!(one_line(&format!("{end} a{end}{end}## b {end}"), 100), "a ## b", "{end:?}");
         }
         assert_eq!(one_line("  Grüße – 你好 🦀 ", 100), "Grüße – 你好 🦀");
+    }
+
+    #[test]
+    fn a_text_of_which_nothing_is_seen_is_blank() {
+        for nothing in ["", " \n\t", "\u{200b}\u{200d}\u{feff}", " \u{2060} \u{ad}", "\0", "\u{3164}\u{fe0f}"]
+        {
+            assert!(is_blank(nothing), "{nothing:?}");
+        }
+        for something in [".", "\u{200b}a", "👩\u{200d}🚀", "你", "\u{301}a"] {
+            assert!(!is_blank(something), "{something:?}");
+        }
     }
 
     #[test]

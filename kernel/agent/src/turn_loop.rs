@@ -21,7 +21,7 @@ use crate::{
     agent::{LoopAgent, Task},
     budget::Spent,
     core_tools::search_tools,
-    dispatch,
+    dispatch, ids,
     journal::{Entry, RecordedStep},
     model::AgentCard,
     prompt,
@@ -105,6 +105,8 @@ struct Progress<'a> {
     compacting: bool,
     /// Steps that have an answer.
     steps: u32,
+    /// Steps for which the model was asked: the same, or one more.
+    asked: u32,
     /// Tool calls that ran, and those that were refused.
     ran: usize,
     refused: usize,
@@ -126,6 +128,7 @@ pub(crate) async fn run(agent: &LoopAgent, task: Task, run: Arc<Run>) -> AgentRe
         forced: false,
         compacting: false,
         steps: 0,
+        asked: 0,
         ran: 0,
         refused: 0,
         last_text: None,
@@ -137,7 +140,7 @@ pub(crate) async fn run(agent: &LoopAgent, task: Task, run: Arc<Run>) -> AgentRe
         Ok(response) => response,
         Err(stop) => progress.stopped(stop),
     };
-    response.turns_used = Some(progress.steps);
+    response.turns_used = Some(progress.asked);
     response
 }
 
@@ -178,12 +181,15 @@ impl Progress<'_> {
     /// An earlier process asked the model and did not live to see the answer: what it had set aside counts as spent.
     fn cut_off(&mut self, step: &RecordedStep) -> Result<u32, Stop> {
         self.spent_before(step);
+        if step.attempt > 0 {
+            self.asked = step.step;
+        }
         if step.reserved_tokens > 0 {
             self.run.budget.replay(Spent::lost(step.reserved_tokens, step.reserved_usd));
             self.run.lost_call(step);
-            let id = self.item_id(step.step, step.attempt);
+            let id = ids::model_call(&self.run.id, step.step, step.attempt);
             self.run.event(EventBody::StreamReset { id, reason: run::INTERRUPTED.into() });
-            self.charge_quotas(step.reserved_tokens, step.reserved_usd)?;
+            self.has_room()?;
         }
         // It was told with what is recorded.
         self.run.budget.told_before(step.step, tokio::time::Instant::now());
@@ -218,7 +224,7 @@ impl Progress<'_> {
         let most = self.agent.shared.parameters.max_output_tokens.unwrap_or(u32::MAX);
         let question = Question {
             step,
-            item: Some(self.item_id(step, attempt)),
+            item: Some(ids::model_call(&self.run.id, step, attempt)),
             system: Arc::clone(&self.agent.shared.system),
             messages: self.transcript.messages(),
             offer: self.offer.clone(),
@@ -276,9 +282,5 @@ impl Progress<'_> {
             return Err(Stop::Timeout);
         }
         Ok(())
-    }
-
-    fn item_id(&self, step: u32, attempt: u32) -> String {
-        format!("{}.{step}.{attempt}", self.run.id)
     }
 }

@@ -16,7 +16,10 @@ pub fn nth<'a>(id: &str, kept: &'a [TurnId], gone: u64, number: i64) -> Result<&
     };
     let count = kept.len();
     found.ok_or_else(|| match gone {
-        0 => Fault::not_found(format!("`{id}` has {count} turns, so there is no turn {number}")),
+        0 => {
+            let turns = if count == 1 { "turn" } else { "turns" };
+            Fault::not_found(format!("`{id}` has {count} {turns}, so there is no turn {number}"))
+        }
         _ => Fault::invalid(format!(
             "of `{id}` the turns up to {gone} are deleted (`journal.retention`) and {count} are kept, so there is no turn \
              {number}"

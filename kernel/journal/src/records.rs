@@ -18,13 +18,7 @@ impl Journal for Store {
     }
 
     fn load(&self, turn: TurnId) -> BoxFuture<'_, Result<RecordedTurn, JournalFault>> {
-        Box::pin(async move {
-            let mut recorded = RecordedTurn::default();
-            if let Some(span) = self.read(move |db| parts::span_of_open(db, &turn)).await? {
-                self.each_entry(span, |_, entry| recorded.extend([entry])).await?;
-            }
-            Ok(recorded)
-        })
+        Box::pin(async move { Ok(self.recorded(turn).await?) })
     }
 
     fn output(
@@ -33,6 +27,17 @@ impl Journal for Store {
         effect: EffectId,
     ) -> BoxFuture<'_, Result<Option<String>, JournalFault>> {
         Box::pin(async move { Ok(self.result_of(&session, effect).await?) })
+    }
+}
+
+impl Store {
+    /// What is recorded of the runs of a turn that has no answer yet.
+    pub async fn recorded(&self, turn: TurnId) -> Result<RecordedTurn, StoreError> {
+        let mut recorded = RecordedTurn::default();
+        if let Some(span) = self.read(move |db| parts::span_of_open(db, &turn)).await? {
+            self.each_entry(span, |_, entry| recorded.extend([entry])).await?;
+        }
+        Ok(recorded)
     }
 }
 

@@ -4,7 +4,7 @@
 //! every limit; so calls that run at the same time cannot pass one together.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -41,6 +41,8 @@ struct State {
     today: Tally,
     agents: HashMap<AgentId, Tally>,
     sessions: HashMap<SessionId, Tally>,
+    /// The calls of earlier processes that were counted as lost. There are as many as were open when those ended.
+    lost: HashSet<String>,
 }
 
 /// How much of one bound is used.
@@ -78,6 +80,7 @@ impl Quotas {
             today: Tally::default(),
             agents: HashMap::new(),
             sessions: HashMap::new(),
+            lost: HashSet::new(),
         };
         Self { limits, state: Arc::new(Mutex::new(state)) }
     }
@@ -185,16 +188,26 @@ impl Quotas {
         Ok(self.warnings(&mut state, hold.spender(), day))
     }
 
-    /// Counts what nothing was reserved for, whatever is left: it was used already. Gives the warnings that are newly
-    /// due.
-    pub fn charge(&self, who: Spender<'_>, tokens: u64, usd: f64, now_ms: i64) -> Vec<BudgetUse> {
+    /// Counts all that an earlier process had set aside for a model call, whatever is left: nobody knows what it used. The
+    /// same call counts once, however often it is told of.
+    pub fn lose(&self, who: Spender<'_>, call: &str, tokens: u64, usd: f64, now_ms: i64) {
         let mut state = self.state_at(now_ms);
         state.know(who);
+        if state.lost.contains(call) {
+            return;
+        }
+        state.lost.insert(call.to_owned());
         let day = state.day;
         state.each(who.session, who.agent, day, |_, tally| {
             tally.meter(Unit::Tokens).settle(0, tokens);
             tally.meter(Unit::Micros).settle(0, micros(usd));
         });
+    }
+
+    /// The warnings that are newly due to somebody.
+    pub fn due(&self, who: Spender<'_>, now_ms: i64) -> Vec<BudgetUse> {
+        let mut state = self.state_at(now_ms);
+        let day = state.day;
         self.warnings(&mut state, who, day)
     }
 

@@ -16,6 +16,8 @@ mod faults;
 mod fixtures;
 #[path = "wire/halves.rs"]
 mod halves;
+#[path = "wire/oversized.rs"]
+mod oversized;
 #[path = "wire/preferred.rs"]
 mod preferred;
 #[path = "wire/rest.rs"]

@@ -5,11 +5,13 @@
 use std::collections::HashMap;
 
 use drupe_extension_api::{
-    AgentId, AgentResponse, EffectClass, EffectId, InvocationId, Message, Spend, ToolStatus, TurnId, Usage,
+    AgentId, AgentResponse, EffectClass, EffectId, InvocationId, Message, SessionId, Spend, ToolStatus,
+    TurnId, Usage,
 };
+use drupe_limits::{Quotas, Spender};
 
 use super::{Compaction, Entry};
-use crate::{budget::Spent, dispatch::OUTSIDE, model::StopReason};
+use crate::{budget::Spent, dispatch::OUTSIDE, ids, model::StopReason};
 
 /// What is recorded of an invocation.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -86,6 +88,19 @@ impl RecordedTurn {
     /// What is recorded of a run; none if it never began.
     pub fn run(&self, invocation: &InvocationId) -> Option<&RecordedInvocation> {
         self.0.get(invocation)
+    }
+
+    /// Counts in the quotas what was set aside for the model calls of the turn that a process which is gone did not see the
+    /// end of. Meant for the start, before any turn goes on: each of them would else reserve what the others have lost.
+    pub fn lose_open_calls(&self, session: &SessionId, quotas: &Quotas, now_ms: i64) {
+        for (id, run) in &self.0 {
+            let Some(agent) = &run.agent else { continue };
+            for step in run.steps.iter().filter(|step| step.reserved_tokens > 0) {
+                let call = ids::model_call(id, step.step, step.attempt);
+                let who = Spender { session, agent };
+                quotas.lose(who, &call, step.reserved_tokens, step.reserved_usd, now_ms);
+            }
+        }
     }
 
     /// The runs, in no order.

@@ -15,6 +15,7 @@ use crate::{
     agent::{Agent, Task},
     dispatch::OUTSIDE,
     journal::{Entry, JournalFault},
+    told::is_blank,
     topics::{self, MAX_HOPS, TopicMessage},
 };
 
@@ -187,7 +188,7 @@ impl Run {
         } else {
             response.error.get_or_insert_with(|| response.content.clone());
         }
-        if response.content.trim().is_empty() {
+        if is_blank(&response.content) {
             response.content = response.error.clone().unwrap_or_else(|| "(no text)".into());
         }
         self.tell_end(response);

@@ -131,8 +131,16 @@ impl Run {
         self.left().retain(|past| past.id != *id);
     }
 
-    /// Records that a model call of an earlier process has no answer: what was set aside for it counts as used.
+    /// Records that a model call of an earlier process has no answer: what was set aside for it counts as used, in the
+    /// quotas as well, unless it was counted there when this process began.
     pub(crate) fn lost_call(&self, step: &RecordedStep) {
+        let who = Spender { session: &self.scope.session, agent: &self.agent };
+        let (quotas, now) = (&self.scope.quotas, self.scope.clock.now_ms());
+        let call = ids::model_call(&self.id, step.step, step.attempt);
+        quotas.lose(who, &call, step.reserved_tokens, step.reserved_usd, now);
+        for warning in quotas.due(who, now) {
+            self.event(EventBody::BudgetWarning(warning));
+        }
         self.record(Entry::Failed {
             invocation: self.id.clone(),
             step: step.step,
@@ -175,11 +183,6 @@ impl Run {
     fn abandon(&self, step: &RecordedStep) {
         if step.reserved_tokens > 0 {
             self.lost_call(step);
-            let who = Spender { session: &self.scope.session, agent: &self.agent };
-            let now = self.scope.clock.now_ms();
-            for warning in self.scope.quotas.charge(who, step.reserved_tokens, step.reserved_usd, now) {
-                self.event(EventBody::BudgetWarning(warning));
-            }
         }
         for effect in step.effects.iter().filter(|effect| effect.result.is_none()) {
             self.reopen(step.step, effect.index, effect.effect.clone());

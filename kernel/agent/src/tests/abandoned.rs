@@ -26,8 +26,13 @@ async fn abandon(journal: &Arc<MemoryJournal>) -> (Option<TurnOutcome>, u64) {
         ..TurnScope::new(session, turn, "do it".into(), Arc::clone(journal) as Arc<dyn Journal>)
     };
     let outcome = abandon_turn(Arc::new(scope), stopped()).await.expect("the journal records");
+    (outcome, used_of(&quotas))
+}
+
+/// The tokens that the day has used.
+fn used_of(quotas: &Quotas) -> u64 {
     let day = quotas.standing(0).into_iter().find(|s| s.used.limit == "limits.day.max_tokens");
-    (outcome, day.expect("it is bounded").used.used)
+    day.expect("it is bounded").used.used
 }
 
 #[tokio::test]
@@ -54,6 +59,32 @@ async fn a_turn_that_is_not_gone_on_with_is_charged_what_was_cut_off_and_ends_al
         assert_eq!(again.spend.usage.total(), before);
     }
     assert!(charged > 2, "{charged} cuts left an answer open");
+}
+
+#[tokio::test]
+async fn what_was_set_aside_for_calls_that_were_cut_off_counts_before_the_turn_goes_on_and_once() {
+    let journal = Arc::new(MemoryJournal::default());
+    case(&journal, false, Asks::Again, DefinitionLimits::default()).run().await;
+    let session = SessionId::new("s").expect("valid");
+    let mut counted = 0;
+    for commits in 0..journal.batches().len() {
+        let cut = crashed(&journal, commits).await;
+        let open = asked_and_not_answered(&cut);
+        let quotas = Arc::new(Quotas::new(tokens_of_a_day()));
+        let recorded: RecordedTurn = cut.batches().into_iter().flat_map(|batch| batch.entries).collect();
+        for _ in 0..2 {
+            recorded.lose_open_calls(&session, &quotas, 0);
+            assert_eq!(used_of(&quotas), open, "cut after {commits}");
+        }
+        let shared = Arc::clone(&quotas);
+        let scope: Box<dyn FnOnce(&mut TurnScope)> = Box::new(move |scope| scope.quotas = shared);
+        let before = attempts(&cut.batches()).0;
+        let goes_on = case(&cut, true, Asks::Again, DefinitionLimits::default());
+        let seen = Case { scope, ..goes_on }.run().await;
+        assert_eq!(used_of(&quotas), seen.spend.usage.total() - before + open, "cut after {commits}");
+        counted += u64::from(open > 0);
+    }
+    assert!(counted > 2, "{counted} cuts left an answer open");
 }
 
 /// Whatever began has one end, and no model call is open.

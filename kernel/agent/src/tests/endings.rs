@@ -63,6 +63,23 @@ async fn check(
     seen
 }
 
+#[tokio::test]
+async fn an_answer_of_which_nothing_is_seen_is_no_success() {
+    for nothing in ["", "\u{200b}\u{feff}", " \n", "\u{2060}\u{3164} "] {
+        let says = ["empty answer", "Done so far: 1 step, 0 tool calls."];
+        let seen = check(vec![say(nothing)], ERROR.0, ERROR.1, &says, &[]).await;
+        assert_eq!((seen.response.turns_used, seen.spend.turns), (Some(1), 1), "{nothing:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_report_counts_the_step_whose_model_gave_no_answer() {
+    let failed = ModelEvent::Failed(ModelFault::fatal(FailureClass::Model, "it failed"));
+    let replies = vec![call(&[("a", "{}")]), Reply::Gives(vec![failed])];
+    let seen = check(replies, ERROR.0, ERROR.1, &["Done so far: 2 steps, 1 tool call."], &[]).await;
+    assert_eq!((seen.response.turns_used, seen.spend.turns), (Some(2), 2));
+}
+
 const ERROR: (ResponseStatus, Option<FailureClass>) = (ResponseStatus::Error, Some(FailureClass::Model));
 
 #[tokio::test]

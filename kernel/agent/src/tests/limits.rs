@@ -108,7 +108,7 @@ async fn time_ends_a_tool_and_the_report_says_what_was_done() {
     let tools = vec![Fake::new("hang", Does::Hangs).registered(), Fake::says("a").registered()];
     let script = [call(&[("a", "{}"), ("hang", "{}")]), say("never")];
     let definition = limited(|l| l.time_budget_ms = 500);
-    let seen = check(definition, &script, tools, FailureClass::Timeout, &["1 steps, 2 tool calls"]).await;
+    let seen = check(definition, &script, tools, FailureClass::Timeout, &["1 step, 2 tool calls"]).await;
     assert!(seen.elapsed <= Duration::from_millis(1_500), "{:?}", seen.elapsed);
 }
 
@@ -184,7 +184,7 @@ async fn cancelling_ends_tools_and_their_results_say_so_with_the_time_and_what_w
             .count(),
         2
     );
-    assert!(seen.response.content.contains("1 steps, 3 tool calls"), "{}", seen.response.content);
+    assert!(seen.response.content.contains("1 step, 3 tool calls"), "{}", seen.response.content);
 }
 
 #[tokio::test(start_paused = true)]
@@ -215,7 +215,7 @@ async fn cancelling_reaches_the_deepest_run_and_all_report() {
     assert_eq!(ends.count(), 4);
     let reported = recorded(&seen);
     assert_eq!(
-        reported.iter().filter(|(_, text)| text.contains("Done so far: 1 steps")).count(),
+        reported.iter().filter(|(_, text)| text.contains("Done so far: 1 step,")).count(),
         3,
         "{reported:?}"
     );

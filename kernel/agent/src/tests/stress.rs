@@ -57,7 +57,7 @@ async fn a_very_long_answer_is_whole() {
     let mut main = definition("main");
     main.limits.max_tokens_per_invocation = 100_000;
     let seen = Case::defined(main, &[Reply::Gives(events)], []).run().await;
-    assert_eq!((seen.response.content.len(), seen.spend.usage.output_tokens), (200_000, 50_000));
+    assert_eq!((seen.response.content.len(), seen.spend.usage.output_tokens), (200_000, 2 * 100 + 4_096));
 }
 
 #[tokio::test]

@@ -95,11 +95,37 @@ async fn what_can_be_is_believed() {
         assert_eq!((seen.diagnostics(), used), (Vec::new(), can_be.total()));
         assert_eq!(estimated(&seen), [(can_be.input_tokens, can_be.output_tokens, false)]);
     }
-    // A server that knows no bound: what came is there.
-    let long = "long ".repeat(20_000);
-    let said = vec![ModelEvent::Text(long), done(usage(10, 25_000), StopReason::End)];
-    let (seen, used) = day(&[Reply::Gives(said)]).await;
-    assert_eq!((seen.diagnostics(), used), (Vec::new(), 25_010));
+}
+
+#[tokio::test]
+async fn an_answer_far_past_its_bound_counts_within_it_whatever_came_and_whatever_is_reported() {
+    let long = || ModelEvent::Text("long ".repeat(2_000_000));
+    // Twice the bound of 100, and some beyond it.
+    let most = 2 * 100 + 4_096;
+    let fault = ModelFault::fatal(FailureClass::Model, "it goes on").began();
+    let none = ModelEvent::Done { usage: None, stop: StopReason::End, model: "plays/script".into() };
+    for (last, doubted) in [
+        (done(usage(10, 2_500_000), StopReason::End), true),
+        (none, false),
+        (ModelEvent::Failed(fault.clone()), false),
+        (ModelEvent::Failed(fault.with_usage(Some(usage(10, 2_500_000)))), true),
+    ] {
+        let (seen, used) = day(&[Reply::Gives(vec![long(), last.clone()])]).await;
+        assert_eq!(seen.spend.usage.output_tokens, most, "{last:?}");
+        assert!(used < most + 1_000, "{last:?}: the day has used {used}");
+        assert_eq!(seen.diagnostics(), if doubted { vec!["usage_doubted"] } else { Vec::new() });
+    }
+}
+
+#[tokio::test]
+async fn a_report_far_below_what_came_counts_as_the_least_that_it_can_be() {
+    let said = |bytes: usize| ModelEvent::Text("x".repeat(bytes));
+    for (bytes, reported, counted) in [(1_600, 1, 100), (1_600, 100, 100), (1_600, 101, 101), (1_600, 0, 534)]
+    {
+        let (seen, _) =
+            day(&[Reply::Gives(vec![said(bytes), done(usage(10, reported), StopReason::End)])]).await;
+        assert_eq!(estimated(&seen), [(10, counted, counted != reported)], "{reported}");
+    }
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use crate::{
     journal::{Entry, RecordedStep},
     model::ModelFault,
     prompt, registry, results,
+    told::is_blank,
 };
 
 impl Progress<'_> {
@@ -25,6 +26,7 @@ impl Progress<'_> {
         last: bool,
     ) -> Result<Option<AgentResponse>, Stop> {
         self.steps += 1;
+        self.asked = self.steps;
         let answer = Arc::new(answer);
         let Message::Assistant { content, tool_calls, .. } = &*answer else { return Ok(None) };
         // A provider refuses a message without anything in it.
@@ -151,7 +153,7 @@ impl Progress<'_> {
 
     /// An answer without tool calls is the last, unless it is JSON that needs one repair.
     fn last_answer(&mut self, content: &str, notes: &[Message]) -> Result<Option<AgentResponse>, Stop> {
-        if content.trim().is_empty() {
+        if is_blank(content) {
             let message = format!("model `{}` gave an empty answer", self.agent.model.profile().name);
             return Err(Stop::Model(ModelFault::fatal(FailureClass::Model, message)));
         }

@@ -21,6 +21,7 @@ use crate::{
     journal::Entry,
     model::{ModelRequest, Room, StopReason},
     run::millis,
+    told::is_blank,
 };
 
 /// Time for one model request where the agent names none.
@@ -59,7 +60,7 @@ impl Given {
     /// Whether it is of use as a summary: also where its bound cut it off, but not what a filter or the model left of it.
     pub(super) fn sums_up(&self) -> bool {
         let said = self.ending.stop.is_whole() || matches!(self.ending.stop, StopReason::Length { .. });
-        said && !self.text.trim().is_empty()
+        said && !is_blank(&self.text)
     }
 }
 
@@ -176,6 +177,7 @@ impl Progress<'_> {
     fn announce(&mut self, question: &Question, attempt: u32, reserved: &Reserved) {
         if question.item.is_some() {
             self.run.budget.step();
+            self.asked = question.step;
             self.warn(question.step);
         }
         self.run.record(Entry::Step {
@@ -302,11 +304,9 @@ impl Progress<'_> {
         self.tell(quotas.settle(reserved.hold, used.total(), cost_usd, self.now_ms()));
     }
 
-    /// Charges the quotas for a call that an earlier process lost.
-    pub(super) fn charge_quotas(&self, tokens: u64, usd: f64) -> Result<(), Stop> {
+    /// Whether the quotas have room for anything more.
+    pub(super) fn has_room(&self) -> Result<(), Stop> {
         let quotas = &self.run.scope.quotas;
-        self.tell(quotas.charge(self.spender(), tokens, usd, self.now_ms()));
-        // Whether there is room for anything more.
         let none = quotas.reserve(self.spender(), 0, None, self.now_ms())?;
         quotas.settle(none, 0, None, self.now_ms());
         Ok(())

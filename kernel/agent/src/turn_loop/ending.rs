@@ -9,6 +9,7 @@ use super::{Progress, Stop};
 use crate::{
     model::{ModelFault, StopReason},
     prompt,
+    told::is_blank,
 };
 
 /// How an answer ended.
@@ -64,7 +65,7 @@ impl Progress<'_> {
             StopReason::Refusal { dropped_calls } => {
                 let silent =
                     format!("model `{model}` declined the task without a word{}", ending.in_its_words());
-                let mut words = if text.trim().is_empty() { silent } else { text.to_owned() };
+                let mut words = if is_blank(text) { silent } else { text.to_owned() };
                 if let Some(what) = dropped(dropped_calls) {
                     // Beside the model's own words.
                     words.push_str(&format!("\n\n({what})"));
@@ -93,10 +94,10 @@ impl Progress<'_> {
         let before = self.begun.take();
         let again = before.is_some();
         let all = before.map_or_else(|| text.to_owned(), |begun| begun.joined(text));
-        if !all.trim().is_empty() {
+        if !is_blank(&all) {
             self.last_text = Some(all.clone());
         }
-        if text.trim().is_empty() && dropped == 0 {
+        if is_blank(text) && dropped == 0 {
             let what = if ending.reasoned { "reasoning used all of it" } else { "no word of an answer came" };
             return fault(format!("{words}, and {what}: raise `max_output_tokens`, or let it reason less"));
         }

@@ -139,7 +139,7 @@ impl Progress<'_> {
             Some(begun) => begun.before(&reason),
             None => reason,
         };
-        let report = prompt::report(&reason, self.steps, (self.ran, self.refused), self.last_text.as_deref());
+        let report = prompt::report(&reason, self.asked, (self.ran, self.refused), self.last_text.as_deref());
         AgentResponse { content: report, ..AgentResponse::error(class, reason) }
     }
 }

@@ -17,6 +17,9 @@ const BEFORE: u64 = 16_384;
 /// some servers look at it late or not at all.
 const BEYOND: u64 = 4_096;
 
+/// Bytes that a token of a text has at most, on average.
+const LONGEST_TOKEN: u64 = 16;
+
 /// What an attempt was.
 #[derive(Clone, Copy)]
 pub(super) struct Made<'a> {
@@ -33,20 +36,28 @@ impl<'a> Made<'a> {
         Self { bytes, got, worst: reserved.worst() }
     }
 
-    /// The report, as far as it can be.
-    fn believed(&self, reported: Usage) -> Usage {
-        let texts = |bytes: usize| u64::try_from(bytes).unwrap_or(u64::MAX);
+    /// The most that counts as output, whatever came and whatever is reported.
+    fn most_output(&self) -> u64 {
+        self.worst.output_tokens.saturating_mul(2).saturating_add(BEYOND)
+    }
+
+    /// The least that what came can be, whatever is reported.
+    fn least_output(&self) -> u64 {
+        (texts(self.got.bytes()) / LONGEST_TOKEN).min(self.most_output())
+    }
+
+    /// The report, as far as it can be; `came` is an estimate of the answer.
+    fn believed(&self, reported: Usage, came: u64) -> Usage {
         // A token of a text has at least one byte; a template may render the schemas of tools at twice their length.
         let most_input = texts(self.bytes).saturating_mul(2).saturating_add(BEFORE);
-        let bound = self.worst.output_tokens.saturating_mul(2).saturating_add(BEYOND);
-        let most_output = bound.max(texts(self.got.bytes()));
         let mut used = reported;
         if reported.input_tokens > most_input {
             let input_tokens = self.worst.input_tokens;
             used = Usage { input_tokens, cached_tokens: 0, cache_write_tokens: 0, ..used };
         }
-        if reported.output_tokens > most_output {
-            used = Usage { output_tokens: self.worst.output_tokens, reasoning_tokens: 0, ..used };
+        if reported.output_tokens > self.most_output() {
+            let output_tokens = self.worst.output_tokens.max(came);
+            used = Usage { output_tokens, reasoning_tokens: 0, ..used };
         }
         let cached_tokens = used.cached_tokens.min(used.input_tokens);
         let cache_write_tokens = used.cache_write_tokens.min(used.input_tokens - cached_tokens);
@@ -71,7 +82,7 @@ impl Progress<'_> {
 
     /// What an answer used, and whether that is an estimate.
     pub(super) fn used_by_an_answer(&self, made: Made<'_>, reported: Option<Usage>) -> (Usage, bool) {
-        if let Some(reported) = reported.filter(|of| made.believed(*of).input_tokens == of.input_tokens) {
+        if let Some(reported) = reported.filter(|of| made.believed(*of, 0).input_tokens == of.input_tokens) {
             self.run.scope.ratios.observe(&made.got.model, made.bytes, reported.input_tokens);
         }
         self.used(made, reported, counted)
@@ -84,10 +95,11 @@ impl Progress<'_> {
         let filled = Usage {
             input_tokens: counted(reported.input_tokens, least.input_tokens),
             // Reasoning is a part of it, also where a server counts it beside.
-            output_tokens: output(reported.output_tokens.max(reported.reasoning_tokens), least.output_tokens),
+            output_tokens: output(reported.output_tokens.max(reported.reasoning_tokens), least.output_tokens)
+                .max(made.least_output()),
             ..reported
         };
-        let used = made.believed(filled);
+        let used = made.believed(filled, least.output_tokens);
         if used != filled {
             self.doubt(made, reported, used);
         }
@@ -99,7 +111,7 @@ impl Progress<'_> {
         let tokens = |bytes| self.run.scope.ratios.tokens(&made.got.model, bytes);
         Usage {
             input_tokens: tokens(made.bytes),
-            output_tokens: tokens(made.got.bytes()),
+            output_tokens: tokens(made.got.bytes()).min(made.most_output()),
             ..Usage::default()
         }
     }
@@ -119,6 +131,10 @@ impl Progress<'_> {
         );
         self.diagnostic("usage_doubted", &message);
     }
+}
+
+fn texts(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 /// Some gateways report zeros for what they did not count.

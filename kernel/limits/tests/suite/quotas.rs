@@ -170,12 +170,15 @@ fn a_call_of_which_nothing_is_known_counts_whole() {
 }
 
 #[test]
-fn what_was_used_without_a_reservation_counts_whatever_is_left() {
+fn a_call_that_an_earlier_process_lost_counts_once_whatever_is_left() {
     let (session, agent) = (session("s"), agent("a"));
     let who = Spender { session: &session, agent: &agent };
     let quotas = Quotas::new(limits(|l| (l.session.max_tokens, l.day.max_cost_usd) = (100, Some(5.0))));
-    assert_eq!(quotas.charge(who, 90, 0.5, MORNING).len(), 1, "90 of 100 are worth a warning");
-    assert_eq!(quotas.charge(who, 90, 0.5, MORNING), [], "told once");
+    for call in ["i-1.1.1", "i-1.1.1", "i-2.1.1", "i-1.1.1"] {
+        quotas.lose(who, call, 90, 0.5, MORNING);
+    }
+    assert_eq!(quotas.due(who, MORNING).len(), 1, "180 of 100 are worth a warning");
+    assert_eq!(quotas.due(who, MORNING), [], "told once");
     assert_eq!(spend(&quotas, 1, 0.0, MORNING).unwrap_err().used.used, 180);
     let dollars = quotas.standing(MORNING).into_iter().find(|of| of.used.limit == "limits.day.max_cost_usd");
     assert_eq!(dollars.map(|of| of.used.used), Some(1_000_000));

@@ -12,7 +12,7 @@ use crate::source::Broken;
 use crate::wire::{
     Draft, Reader, WireError,
     draft::{self, Call, Finish},
-    in_stream,
+    in_stream, items,
     text::Text,
 };
 
@@ -100,7 +100,10 @@ impl Chunks {
         for choice in chunk.choices.into_iter().flatten().filter(|c| c.index == 0) {
             let mut part = choice.delta.unwrap_or_default();
             let pieces = part.reasoning_details.take().filter(|_| self.keeps);
-            pieces.into_iter().flatten().for_each(|piece| self.detail(piece));
+            for piece in pieces.into_iter().flatten() {
+                draft.weigh(items::bytes(&piece));
+                self.detail(piece);
+            }
             delta(part, draft, out)?;
             if let Some(reason) = choice.finish_reason {
                 let (finish, wrong) = ended(&reason, draft.is_begun())?;

@@ -116,7 +116,11 @@ impl Events {
                 self.thought.text.push_str(&text);
                 draft.think(out, &text);
             }
-            "signature_delta" => self.thought.signature.push_str(&delta.signature.unwrap_or_default()),
+            "signature_delta" => {
+                let more = delta.signature.unwrap_or_default();
+                draft.weigh(more.len());
+                self.thought.signature.push_str(&more);
+            }
             "input_json_delta" => {
                 if let Some(call) = draft.call(index).filter(|call| call.open) {
                     call.arguments.push_str(&delta.partial_json.unwrap_or_default());

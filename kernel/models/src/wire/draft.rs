@@ -5,7 +5,7 @@
 
 use std::{borrow::Cow, collections::HashSet, fmt::Display, sync::Arc};
 
-use drupe_agent::{ModelEvent, ModelFault, StopReason, Usage};
+use drupe_agent::{ModelEvent, ModelFault, StopReason, Usage, is_blank};
 use drupe_extension_api::{FailureClass, ProviderItems, ToolCallRequest, ToolSpec};
 use serde_json::Value;
 
@@ -45,7 +45,11 @@ pub(crate) struct Draft {
     text: Seam,
     reasoning: Seam,
     items: Vec<Value>,
+    /// Bytes of what came for the provider alone.
+    opaque: usize,
     has_text: bool,
+    /// A person sees something of the text.
+    seen: bool,
     has_reasoning: bool,
     /// Bytes of text and reasoning that were given out.
     given: usize,
@@ -101,6 +105,7 @@ impl Draft {
             return;
         }
         self.has_text = true;
+        self.seen = self.seen || !is_blank(&text);
         self.given += text.len();
         match out.last_mut() {
             Some(ModelEvent::Text(last)) => last.push_str(&text),
@@ -157,6 +162,16 @@ impl Draft {
         self.calls.iter().map(|call| call.name.len() + call.arguments.len()).sum()
     }
 
+    /// Notes that so many bytes came for the provider alone, such as a part of a seal.
+    pub(crate) fn weigh(&mut self, bytes: usize) {
+        self.opaque = self.opaque.saturating_add(bytes);
+    }
+
+    /// Bytes of what nobody is shown: items of the provider and ids.
+    pub(crate) fn opaque(&self) -> usize {
+        self.opaque + self.calls.iter().map(|call| call.id.len()).sum::<usize>()
+    }
+
     /// A further call.
     pub(crate) fn open(&mut self, call: Call) -> Result<&mut Call, ModelFault> {
         if self.calls.len() >= MOST_CALLS {
@@ -189,6 +204,7 @@ impl Draft {
 
     /// Something that the provider wants back with the answer, before part `at` of it.
     pub(crate) fn keep(&mut self, item: Value, at: usize) {
+        self.weigh(items::bytes(&item));
         self.items.push(items::place(item, at));
     }
 
@@ -219,7 +235,7 @@ impl Draft {
             _ if self.calls.is_empty() => StopReason::End,
             _ => StopReason::ToolCalls,
         };
-        if stop == StopReason::End && !self.has_text {
+        if stop == StopReason::End && !self.seen {
             return Err(broken(match self.has_reasoning {
                 true => "it reasoned and then gave no answer",
                 false => "its answer is empty",

@@ -23,13 +23,23 @@ use super::{
     Draft, Reader, ToolList, WireProvider, WireSource,
     body::{self, Begins},
     draft, fault,
-    frames::Frames,
+    frames::{Frames, LONGEST_EVENT},
     halves,
 };
 use crate::source::{self, Broken, Progress, Source, Whose};
 
-/// The whole answer: far above what any bound on tokens allows, far below what hurts.
+/// All that the other side may send for one answer, with what is around it: far below what hurts.
 const LONGEST_ANSWER: usize = 64 << 20;
+/// Bytes of an answer for each token of its bound, and beside them. Tokens have three or four bytes; what has more than this
+/// comes from a server that does not keep the bound.
+const MOST_BYTES_OF_A_TOKEN: usize = 16;
+const BESIDE: usize = 64 << 10;
+/// How many times as much may come for the provider alone: seals and signatures have no bound that anybody tells, and some
+/// repeat what they seal.
+const OPAQUE: usize = 4;
+/// How many times as much an answer may be that comes at once, and that is kept whole until it is read: its characters may
+/// be escaped, and the request may be repeated in it.
+const AT_ONCE: usize = 16;
 /// What is read of an error.
 const LONGEST_ERROR: usize = 64 << 10;
 /// How long an error is read. Its status alone says enough.
@@ -237,6 +247,7 @@ impl Exchange {
                 }
                 Form::Whole(body) => self.take_whole(body, &reading.kind)?,
             }
+            self.keep_bound()?;
             return self.close();
         };
         if self.received == 0 && !self.begins(&mut reading, &bytes).await? {
@@ -251,6 +262,9 @@ impl Exchange {
                 body.extend_from_slice(&bytes);
                 // Until it is whole.
                 self.unread = body.len();
+                if body.len() > self.longest().saturating_mul(AT_ONCE).max(LONGEST_EVENT) {
+                    return Err(self.past_its_bound());
+                }
             }
             Form::Events(frames) => {
                 frames.push(&bytes);
@@ -283,7 +297,10 @@ impl Exchange {
         while !self.draft.ended {
             match frames.next() {
                 // What came before a fault in the same packet is void with the attempt.
-                Ok(Some(data)) => self.take(data)?,
+                Ok(Some(data)) => {
+                    self.take(data)?;
+                    self.keep_bound()?;
+                }
                 Ok(None) => break,
                 Err(_) => {
                     self.unread += frames.waiting();
@@ -292,6 +309,39 @@ impl Exchange {
             }
         }
         Ok(())
+    }
+
+    /// Bytes that the answer may have: far more than its bound on tokens holds.
+    fn longest(&self) -> usize {
+        let tokens = usize::try_from(self.request.max_output_tokens).unwrap_or(usize::MAX);
+        tokens.saturating_mul(MOST_BYTES_OF_A_TOKEN).saturating_add(BESIDE)
+    }
+
+    /// Breaks an answer off that goes far past its bound, as only a server lets it that does not keep the bound: what it
+    /// goes on to send would be paid for, kept and shown for nothing.
+    fn keep_bound(&mut self) -> Result<(), Broken> {
+        let longest = self.longest();
+        if self.draft.bytes() <= longest && self.draft.opaque() <= longest.saturating_mul(OPAQUE) {
+            return Ok(());
+        }
+        // What is not given out is counted here.
+        let held = self.ready.drain(self.given..).map(|event| match event {
+            ModelEvent::Text(text) | ModelEvent::Reasoning(text) => text.len(),
+            _ => 0,
+        });
+        self.unread += held.sum::<usize>();
+        Err(self.past_its_bound())
+    }
+
+    /// No repetition mends it: the same server would do the same again, for the same price.
+    fn past_its_bound(&self) -> Broken {
+        let text = format!(
+            "its answer goes on past its bound of {} tokens: more than {} bytes came, so it was broken off. The server does \
+             not keep `max_output_tokens`",
+            self.request.max_output_tokens,
+            self.longest(),
+        );
+        ModelFault::fatal(FailureClass::Model, text).into()
     }
 
     /// Takes the data of an event.

@@ -19,6 +19,16 @@ pub(crate) fn place(mut item: Value, at: usize) -> Value {
     item
 }
 
+/// Bytes of the texts in an item.
+pub(crate) fn bytes(item: &Value) -> usize {
+    match item {
+        Value::String(text) => text.len(),
+        Value::Array(list) => list.iter().map(bytes).sum(),
+        Value::Object(fields) => fields.iter().map(|(key, value)| key.len() + bytes(value)).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+    }
+}
+
 /// The items of an answer that go back to the model of `origin`.
 pub(crate) fn of<'a>(message: &'a Message, origin: &str) -> &'a [Value] {
     match message {

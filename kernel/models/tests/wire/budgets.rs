@@ -42,7 +42,7 @@ fn shipped() -> BTreeSet<(u64, u64, &'static str)> {
 }
 
 /// A turn of one agent with the limits of a definition that names none.
-async fn turn(model: Arc<dyn Model>) -> (TurnOutcome, Vec<Entry>) {
+pub async fn turn(model: Arc<dyn Model>) -> (TurnOutcome, Vec<Entry>) {
     let definition = json!({"id": "main", "name": "main", "instructions": "x".repeat(PROMPT)});
     let definition: Definition = serde_json::from_value(definition).unwrap();
     assert_eq!(definition.limits, DefinitionLimits::default());

@@ -61,6 +61,19 @@ async fn reasoning_that_used_the_bound_up_is_a_cut_and_no_empty_answer() {
 }
 
 #[tokio::test]
+async fn an_answer_of_which_nothing_is_seen_is_empty() {
+    for kind in KINDS {
+        for nothing in ["\u{200b}\u{200d}\u{feff}", " \n\t ", "\u{2060} \u{ad}"] {
+            let only = script::stream(&events(kind, &[Part::Say(nothing)], Stop::End));
+            let (words, fault) = play(kind, vec![only.clone(), only]).await;
+            assert!(words.contains("retry/Model+7,2,5"), "{} {nothing:?}: {words:?}", kind.name());
+            let message = fault.unwrap().message;
+            assert!(message.ends_with("its answer is empty"), "{} {nothing:?}: {message}", kind.name());
+        }
+    }
+}
+
+#[tokio::test]
 async fn reasoning_that_nothing_follows_is_told_as_that() {
     for kind in KINDS {
         let only = script::stream(&events(kind, &[Part::Think("hm")], Stop::End));

@@ -96,7 +96,10 @@ impl New {
             context.console.print(&file.display().to_string())?;
         }
         context.console.remark(&if native {
-            format!("next: in that folder `cargo test` and `cargo build --release`, then `drupe approvals allow {id}`")
+            format!(
+                "next: say in `manifest.yaml` and `src/lib.rs` what it does; in that folder `cargo test` and `cargo build \
+                 --release`; then `drupe run &` where no daemon runs, and `drupe approvals allow {id}`"
+            )
         } else {
             format!("next: say in the two files what it does, then `drupe ext check`, and ask for `@{id} …`")
         });

@@ -2,6 +2,9 @@
 
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
 
+/// Why a process is killed that goes on with what its caller gave up.
+pub(crate) const OVERDUE: &str = "a cancelled call did not return";
+
 /// The end of an extension's process that nobody asked for in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
@@ -16,6 +19,11 @@ pub struct Ended {
 }
 
 impl Ended {
+    /// Whether it was killed since it went on with a call that its caller had given up.
+    pub fn was_overdue(&self) -> bool {
+        self.how.strip_prefix("killed: ") == Some(OVERDUE)
+    }
+
     /// The operation to name where no call is in flight.
     pub(crate) fn without_call(how: &str) -> &'static str {
         let from_outside =

@@ -14,7 +14,12 @@ use drupe_extension_abi::{CallHeader, Reply};
 use drupe_extension_api::{ExtensionId, Fault, FaultCode, wire::Description};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{Ended, frame, inproc::Inproc, process::Process};
+use crate::{
+    Ended, frame,
+    inproc::Inproc,
+    process::Process,
+    words::{FAULT, cut},
+};
 
 /// An instance. Dropping it closes it; a process of its own is then killed. Prefer [`close`](Self::close).
 pub struct Instance {
@@ -193,6 +198,8 @@ impl Instance {
         }
         serde_json::from_slice(body).map_err(|error| {
             let id = &self.id;
+            // It quotes what it does not understand.
+            let error = cut(error.to_string(), FAULT);
             Fault::invalid(format!(
                 "extension `{id}` answered `{operation}` with something unreadable: {error}"
             ))
@@ -213,20 +220,49 @@ impl fmt::Debug for Instance {
     }
 }
 
-/// Reads the body of a reply that is a fault.
+/// Reads the body of a reply that is a fault. It may become a state's reason, a remark or a row.
 pub(crate) fn fault(id: &ExtensionId, operation: &str, body: &[u8]) -> Fault {
-    serde_json::from_slice(body).unwrap_or_else(|_| {
-        Fault::internal(format!("extension `{id}` failed in `{operation}` without a readable fault"))
-    })
+    match serde_json::from_slice(body) {
+        Ok(Fault { code, message, help, retriable }) => {
+            Fault { code, message: cut(message, FAULT), help: help.map(|help| cut(help, FAULT)), retriable }
+        }
+        Err(_) => {
+            Fault::internal(format!("extension `{id}` failed in `{operation}` without a readable fault"))
+        }
+    }
 }
 
 /// Reads what an extension says of itself.
 pub(crate) fn description(id: &ExtensionId, body: &[u8]) -> Result<Description, Fault> {
     serde_json::from_slice(body)
+        .map_err(|error| cut(error.to_string(), FAULT))
         .map_err(|error| Fault::invalid(format!("extension `{id}` describes itself badly: {error}")))
 }
 
 fn deadline_ms(timeout: Duration) -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from((now + timeout).as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_fault_of_an_extension_is_longer_than_its_bound() {
+        let id: ExtensionId = "chatty".parse().expect("an id");
+        let long = "x".repeat(1 << 20);
+        let said = Fault::new(FaultCode::Other, long.clone()).help(long.clone());
+        let body = serde_json::to_vec(&said).expect("a fault");
+        let Fault { message, help, code, .. } = fault(&id, "tool.call", &body);
+        let help = help.expect("its help");
+        assert!(message.len() < FAULT + 100 && help.len() < FAULT + 100, "{} {}", message.len(), help.len());
+        assert!(code == FaultCode::Other && message.ends_with("1048576 bytes]"), "{message}");
+        // What is not understood is quoted.
+        let odd = serde_json::json!({"hooks": [long]}).to_string();
+        let refused = description(&id, odd.as_bytes()).expect_err("there is no such point");
+        assert!(refused.message.len() < FAULT + 200, "{}", refused.message.len());
+        let short = Fault::invalid("no").help("yes");
+        assert_eq!(fault(&id, "tool.call", &serde_json::to_vec(&short).expect("a fault")), short);
+    }
 }

@@ -28,6 +28,7 @@ pub mod probe;
 mod process;
 pub mod program;
 mod table;
+mod words;
 
 pub use bounds::Bounds;
 pub use drupe_confine::{make_beneath, own_program};
@@ -37,3 +38,4 @@ pub use instance::{Header, Instance};
 pub use library::{LibraryError, PluginLibrary};
 pub use open::{Code, HostProcess, OpenError, Place, open};
 pub use table::table;
+pub use words::{LOG_LINE, cut};

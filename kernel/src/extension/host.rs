@@ -25,7 +25,7 @@ use drupe_extension_api::{
         RestartRequest, RunAgent, RunProcess, Subscribe, host,
     },
 };
-use drupe_host::program;
+use drupe_host::{LOG_LINE, cut, program};
 use futures_util::FutureExt;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -39,6 +39,12 @@ use crate::{
     control, events,
     kernel::{Kernel, store_fault},
 };
+
+/// Bytes of a piece of progress: those who watch slowly have many of them waiting.
+const PROGRESS: usize = 16 * 1024;
+
+/// Bytes of why an extension asks for a restart.
+const REASON: usize = 2 * 1024;
 
 /// The table of one extension. Clones are the same.
 #[derive(Clone)]
@@ -71,7 +77,7 @@ impl Host for Table {
     fn call(&self, header: CallHeader, operation: RString, payload: RVec<u8>) -> FfiFuture<Reply> {
         // An extension does not wait for these: they are done when the call returns.
         match operation.as_str() {
-            host::LOG => return done(read(&payload).map(|line| log(&self.0.manifest.id, &line))),
+            host::LOG => return done(read(&payload).map(|line| log(&self.0.manifest.id, line))),
             host::HANDLE_CLOSE => return done(read(&payload).map(|handle| self.0.close_handle(handle))),
             _ => {}
         }
@@ -182,7 +188,7 @@ impl Owner {
                 run.live(EventBody::ItemUpdated {
                     id: effect_id.to_string(),
                     item: ItemKind::ToolCall,
-                    delta: text,
+                    delta: cut(text, PROGRESS),
                 });
                 // Those who watch get their turn before the extension goes on.
                 tokio::task::yield_now().await;
@@ -208,6 +214,7 @@ impl Owner {
                 let RestartRequest { reason } = read(payload)?;
                 let run = kernel.tokens.redeem(id, &header.parent_token).ok();
                 // Behind a turn stands the person who wrote; what an extension asks for by itself nobody watches.
+                let reason = cut(reason, REASON);
                 write(kernel.request_restart(reason, run.as_deref(), run.is_none()).await?)
             }
             host::PROCESS_RUN => {
@@ -356,8 +363,8 @@ impl Owner {
     }
 }
 
-fn log(extension: &ExtensionId, log: &Log) {
-    let message = log.message.as_str();
+fn log(extension: &ExtensionId, log: Log) {
+    let message = cut(log.message, LOG_LINE);
     match log.level.as_str() {
         "error" => tracing::error!(%extension, "{message}"),
         "warn" => tracing::warn!(%extension, "{message}"),

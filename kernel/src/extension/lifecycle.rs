@@ -180,7 +180,9 @@ async fn one(kernel: &Arc<Kernel>, key: Key, manifest: Arc<Manifest>) {
                 seen.and_then(|(found, content)| exchanged(kernel, &found, &manifest, content.as_deref()))
             });
             kernel.extensions.with(&key, |r| {
-                r.notes.extend(part.description.capabilities.iter().filter_map(|c| unused(c)));
+                if unfit.is_none() {
+                    r.notes.extend(part.description.capabilities.iter().filter_map(|c| unused(c)));
+                }
                 r.part = Some(part);
             });
             unfit.map_or(Event::Done, Event::Failed)

@@ -8,7 +8,7 @@ use drupe_extension_api::{
     FaultCode, ToolResult, ToolSpec,
     wire::{self, AgentInvoke, CallContext, LookupResult, ToolCall, ToolLookup},
 };
-use drupe_host::{Header, Instance};
+use drupe_host::{Header, Instance, cut};
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
@@ -23,6 +23,9 @@ const SUCCESSOR: Duration = Duration::from_secs(10);
 
 /// How long an agent that is stopped may take to end by itself; less than its caller waits for it.
 const GRACE: Duration = Duration::from_millis(400);
+
+/// Bytes of the error that an agent's code gives.
+const ERROR: usize = 16 * 1024;
 
 /// A tool of a native extension.
 pub struct ExtensionTool {
@@ -166,7 +169,7 @@ impl Agent for NativeAgent {
             let mut call =
                 pin!(self.instance.call::<AgentResponse>(wire::op::AGENT_INVOKE, &payload, header));
             let ended = tokio::select! {
-                result = &mut call => return result.unwrap_or_else(failed),
+                result = &mut call => return result.map_or_else(failed, bounded),
                 () = run.cancel.cancelled() => AgentResponse::error(FailureClass::Cancelled, "it was cancelled"),
                 () = tokio::time::sleep_until(deadline) => {
                     run.cancel.cancel();
@@ -179,6 +182,11 @@ impl Agent for NativeAgent {
             ended
         })
     }
+}
+
+/// Why an agent did not succeed stands in events, rows and what its caller is told.
+fn bounded(response: AgentResponse) -> AgentResponse {
+    AgentResponse { error: response.error.map(|error| cut(error, ERROR)), ..response }
 }
 
 /// A fault of an agent's code as the response that it did not give.

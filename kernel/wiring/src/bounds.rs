@@ -21,6 +21,12 @@ const SCHEMA: usize = 64 * 1024;
 /// How deep a schema goes.
 const DEPTH: usize = 32;
 
+/// Capabilities, hooks and schedules of one extension, each.
+const NAMED: usize = 64;
+
+/// Bytes of the name of a capability; one that is not known is told of.
+const CAPABILITY: usize = 128;
+
 /// Bytes of all tools of one extension.
 const ALL: u64 = 512 * 1024;
 
@@ -37,7 +43,17 @@ pub fn size(spec: &ToolSpec) -> u64 {
 
 /// Why what an extension says of itself cannot be offered to anybody.
 pub(crate) fn exceeded(part: &Part) -> Option<String> {
-    let tools = &part.description.tools;
+    let said = &part.description;
+    let tools = &said.tools;
+    let named = [said.capabilities.len(), said.hooks.len(), said.schedules.len()];
+    if let Some(many) = named.into_iter().find(|count| *count > NAMED) {
+        return Some(format!(
+            "it names {many} capabilities, hooks or schedules; an extension may have {NAMED} of each"
+        ));
+    }
+    if let Some(long) = said.capabilities.iter().map(String::len).find(|len| *len > CAPABILITY) {
+        return Some(format!("the name of a capability is {long} bytes long; it may have {CAPABILITY}"));
+    }
     if tools.len() > TOOLS {
         return Some(format!("it provides {} tools; an extension may have {TOOLS}", tools.len()));
     }

@@ -10,7 +10,7 @@ use drupe_extension_api::{
     ExtensionId,
     wire::{ContextText, TurnContext, op},
 };
-use drupe_host::{Header, Instance};
+use drupe_host::{Header, Instance, cut};
 use futures_util::future::join_all;
 
 use crate::{
@@ -21,6 +21,9 @@ use crate::{
 
 /// How long all of them together may take: they are asked at the same time, and the user waits.
 const DEADLINE: Duration = Duration::from_secs(1);
+
+/// Bytes of why one gave none: it is told in each turn.
+const REMARK: usize = 2 * 1024;
 
 /// Bytes that one token stands for at least.
 const BYTES_PER_TOKEN: usize = 3;
@@ -72,7 +75,10 @@ impl Contexts {
             match answer {
                 Ok(Some(text)) if !text.text.trim().is_empty() => texts.push((id, text)),
                 Ok(_) => {}
-                Err(fault) => gathered.remarks.push(format!("`{id}` gave no context: {fault}")),
+                Err(fault) => {
+                    let fault = cut(fault.to_string(), REMARK);
+                    gathered.remarks.push(format!("`{id}` gave no context: {fault}"));
+                }
             }
         }
         fit(texts, tokens, &mut gathered);

@@ -11,7 +11,7 @@ use drupe_extension_api::{
     ExtensionId, Fault, FaultCode,
     wire::{HookCall, HookPoint, HookVerdict, op},
 };
-use drupe_host::{Header, Instance};
+use drupe_host::{Header, Instance, cut};
 use futures_util::future::{BoxFuture, join_all};
 use serde_json::Value;
 
@@ -23,6 +23,10 @@ use crate::{
 
 /// How long all hooks of one point may take together: they are asked at the same time.
 const DEADLINE: Duration = Duration::from_secs(1);
+
+/// Bytes of the reason for which a hook blocks, and of a remark on one that failed: each becomes part of an answer or an
+/// event, again and again.
+const REASON: usize = 2 * 1024;
 
 /// All hooks, by the id of their extension.
 #[derive(Default)]
@@ -82,7 +86,7 @@ impl Hooks for HookSet {
                 self.live.rests.answered(&hook.id, Some(point), is_late(&verdict));
                 match verdict {
                     Ok(HookVerdict::Block { reason }) if before(point) => {
-                        answer.blocked.get_or_insert_with(|| format!("blocked by `{}`: {reason}", hook.id));
+                        answer.blocked.get_or_insert_with(|| blocked(&hook.id, reason));
                     }
                     Ok(_) => {}
                     Err(fault) => answer.remarks.push(passed_over(&hook.id, point, &fault)),
@@ -93,6 +97,10 @@ impl Hooks for HookSet {
     }
 }
 
+fn blocked(id: &ExtensionId, reason: String) -> String {
+    format!("blocked by `{id}`: {}", cut(reason, REASON))
+}
+
 fn passed_over(id: &ExtensionId, point: HookPoint, fault: &Fault) -> String {
     let point = serde_json::to_value(point).unwrap_or_default();
     let point = point.as_str().unwrap_or_default();
@@ -101,6 +109,25 @@ fn passed_over(id: &ExtensionId, point: HookPoint, fault: &Fault) -> String {
             "the hook of `{id}` did not answer within {} ms at `{point}` and was passed over",
             DEADLINE.as_millis()
         ),
-        _ => format!("the hook of `{id}` failed at `{point}` and was passed over: {fault}"),
+        _ => {
+            let fault = cut(fault.to_string(), REASON);
+            format!("the hook of `{id}` failed at `{point}` and was passed over: {fault}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_hook_gives_as_its_reason_is_cut_with_words() {
+        let id: ExtensionId = "guard".parse().expect("an id");
+        let long = "x".repeat(1 << 20);
+        let fault = Fault::new(FaultCode::Other, long.clone());
+        for told in [blocked(&id, long), passed_over(&id, HookPoint::TurnStart, &fault)] {
+            assert!(told.len() < REASON + 200 && told.contains("cut here"), "{} bytes", told.len());
+        }
+        assert_eq!(blocked(&id, "no".into()), "blocked by `guard`: no");
     }
 }

@@ -272,3 +272,21 @@ fn no_description_looks_like_a_part_of_the_orchestrators_prompt() {
     let longest = prompt.lines().map(str::len).max();
     assert!(longest.is_some_and(|longest| longest < 1100), "{longest:?}");
 }
+
+#[test]
+fn an_extension_that_names_more_than_its_bounds_is_unfit() {
+    let home = Home::new();
+    write_prompt(&home, "chatty", "x");
+    let mut part = home.agent("chatty", "");
+    for (names, fits) in [
+        (vec!["tool".to_owned(); 64], true),
+        (vec!["tool".to_owned(); 65], false),
+        (vec!["x".repeat(128)], true),
+        (vec!["x".repeat(1 << 20)], false),
+    ] {
+        let shown = format!("{} of {} bytes", names.len(), names[0].len());
+        part.description.capabilities = names;
+        let why = crate::bounds::exceeded(&part);
+        assert!(why.is_none() == fits && why.is_none_or(|why| why.len() < 200), "{shown}");
+    }
+}

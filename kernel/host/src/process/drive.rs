@@ -14,15 +14,20 @@ use super::{
 };
 use crate::{
     Ended,
+    ended::OVERDUE,
     frame::{self, Frame},
     inbox::{Inbox, Lost},
+    words::LOG_LINE,
 };
 
 /// How many useless frames a process may send in a second: unknown kinds, answers to nothing, calls beyond the bound.
-const USELESS: u32 = 10_000;
+const USELESS: usize = 10_000;
 
 /// How many lines of the log a process may write in a second; what is beyond is dropped, and useless.
-const LINES: u32 = 1_000;
+const LINES: usize = 1_000;
+
+/// How many bytes of the log, of which a line counts as it is written there; what is beyond is dropped, and useless.
+const LOG_BYTES: usize = 256 * 1024;
 
 /// How long the last words of a process that is gone are waited for: they are in the pipe.
 const LAST_WORDS: Duration = Duration::from_millis(200);
@@ -48,7 +53,7 @@ impl Driver {
             inbox,
             running,
             told,
-            receiving: Receiving { shared, answers, useless: Rate::default(), lines: Rate::default() },
+            receiving: Receiving { shared, answers, useless: Rate::default(), log: Log::default() },
         }
     }
 
@@ -101,7 +106,7 @@ impl Driver {
             tokio::select! {
                 biased;
                 why = &mut killed => return Some(why),
-                () = &mut overdue => return Some("a cancelled call did not return".into()),
+                () = &mut overdue => return Some(OVERDUE.into()),
                 () = self.receiving.answers.done() => {}
                 frame = next => match frame {
                     Ok(frame) => if let Err(why) = self.receiving.take(frame) {
@@ -132,7 +137,7 @@ struct Receiving {
     shared: Arc<Shared>,
     answers: Answers,
     useless: Rate,
-    lines: Rate,
+    log: Log,
 }
 
 impl Receiving {
@@ -144,7 +149,9 @@ impl Receiving {
                 if self.shared.calls.answered(id, answer) { Ok(()) } else { self.useless() }
             }
             Some(Frame::Ended { id }) if self.shared.calls.gone(id) => Ok(()),
-            Some(Frame::HostCall(call)) if call.operation == host::LOG && !self.lines.within(LINES) => {
+            Some(Frame::HostCall(call))
+                if call.operation == host::LOG && !self.log.takes(Instant::now(), call.payload.len()) =>
+            {
                 self.useless()
             }
             Some(Frame::HostCall(call)) => match self.answers.begin(&call) {
@@ -174,28 +181,57 @@ impl Receiving {
 
     /// A frame cost time and did nothing.
     fn useless(&mut self) -> Result<(), String> {
-        if self.useless.within(USELESS) {
+        if self.useless.within(Instant::now(), 1, USELESS) {
             return Ok(());
         }
         Err(format!("it flooded the kernel with more than {USELESS} useless frames in a second"))
     }
 }
 
-/// Counts what happens in a second.
+/// What a process writes into the log.
+#[derive(Default)]
+struct Log {
+    lines: Rate,
+    bytes: Rate,
+}
+
+impl Log {
+    /// Whether a line of that length is taken in now.
+    fn takes(&mut self, now: Instant, length: usize) -> bool {
+        self.lines.within(now, 1, LINES) && self.bytes.within(now, length.min(LOG_LINE), LOG_BYTES)
+    }
+}
+
+/// Counts what comes in a second.
 #[derive(Default)]
 struct Rate {
-    count: u32,
+    count: usize,
     since: Option<Instant>,
 }
 
 impl Rate {
-    /// One more happens; whether it is within the bound.
-    fn within(&mut self, bound: u32) -> bool {
-        let now = Instant::now();
+    /// So much more comes; whether it is within the bound.
+    fn within(&mut self, now: Instant, more: usize, bound: usize) -> bool {
         if self.since.is_none_or(|since| now - since > Duration::from_secs(1)) {
             (self.count, self.since) = (0, Some(now));
         }
-        self.count += 1;
+        self.count = self.count.saturating_add(more);
         self.count <= bound
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_takes_so_many_lines_and_so_many_bytes_in_a_second() {
+        let (mut log, began) = (Log::default(), Instant::now());
+        for (seconds, length, most) in
+            [(0, 100, LINES), (2, LOG_LINE, LOG_BYTES / LOG_LINE), (4, 1 << 20, LOG_BYTES / LOG_LINE)]
+        {
+            let now = began + Duration::from_secs(seconds);
+            assert_eq!((0..5000).filter(|_| log.takes(now, length)).count(), most, "{length}");
+        }
     }
 }

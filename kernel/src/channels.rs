@@ -20,6 +20,9 @@ use crate::kernel::Kernel;
 /// How long a channel may take to send one message.
 const SEND: Duration = Duration::from_secs(30);
 
+/// How long a kernel that ends waits for channels to take what they were given.
+const DRAIN: Duration = Duration::from_secs(5);
+
 /// How long a channel may take with one part of a stream; one that is slower misses parts, never the answer.
 const PART: Duration = Duration::from_secs(2);
 
@@ -28,6 +31,9 @@ const AGAIN: Duration = Duration::from_secs(15);
 
 /// How often a message is tried before it is given up.
 const ATTEMPTS: u32 = 20;
+
+/// Bytes of a channel's own id of a message; a longer one is not kept.
+const REMOTE_ID: usize = 1024;
 
 /// Whether messages go out through a channel of that name.
 pub fn carries(snapshot: &Snapshot, channel: &str) -> bool {
@@ -43,6 +49,7 @@ fn find<'a>(snapshot: &'a Snapshot, channel: &str) -> Option<&'a Arc<Instance>> 
 pub struct Deliveries {
     due: Notify,
     end: CancellationToken,
+    given_up: CancellationToken,
     ended: CancellationToken,
 }
 
@@ -57,11 +64,15 @@ impl Deliveries {
         kernel.keep_up("channels", send_until_the_end);
     }
 
-    /// Sends what waits, then no more.
+    /// Sends what waits, then no more. What a channel holds on to stays noted as being sent, so that the next kernel says
+    /// that nobody knows whether it arrived; what comes after it waits.
     pub async fn finish(&self) {
         self.end.cancel();
-        if tokio::time::timeout(SEND, self.ended.cancelled()).await.is_err() {
-            tracing::warn!("a channel did not take its messages in time; they wait for the next start");
+        if tokio::time::timeout(DRAIN, self.ended.cancelled()).await.is_err() {
+            tracing::warn!(
+                "a channel did not take its messages in time; those behind wait for the next start"
+            );
+            self.given_up.cancel();
         }
     }
 }
@@ -82,6 +93,7 @@ async fn send_until_the_end(kernel: Arc<Kernel>) {
             () = tokio::time::sleep(AGAIN) => lanes.try_again(),
             () = deliveries.end.cancelled(), if !last => lanes.try_again(),
             () = lanes.one_ends() => {}
+            () = deliveries.given_up.cancelled() => return,
         }
     }
 }
@@ -128,7 +140,10 @@ async fn send(kernel: &Kernel, channel: &Instance, due: Due) -> Result<bool, Sto
     };
     let header = Header { timeout: Some(SEND), ..Header::default() };
     match channel.call::<Delivery>(op::CHANNEL_SEND, &message, header).await {
-        Ok(done) => kernel.store.sent(due.id, done.remote_id).await.map(|()| true),
+        Ok(Delivery { remote_id }) => {
+            let remote_id = remote_id.filter(|id| id.len() <= REMOTE_ID);
+            kernel.store.sent(due.id, remote_id).await.map(|()| true)
+        }
         // These say that nothing went out.
         Err(fault)
             if due.attempts < ATTEMPTS

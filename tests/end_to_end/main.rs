@@ -38,6 +38,7 @@ mod main_job;
 mod models;
 mod native_builder;
 mod newcomers;
+mod orderly_ends;
 mod queue;
 mod reload;
 mod retention;

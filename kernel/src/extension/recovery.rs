@@ -12,7 +12,7 @@ use drupe_extension_api::{
     FaultCode,
     wire::{Capability, Health, op},
 };
-use drupe_host::{Ended, Faults, Header, Instance};
+use drupe_host::{Ended, Faults, Header, Instance, cut};
 use drupe_link::{Crashed, Up};
 use futures_util::future::join_all;
 use jiff::Timestamp;
@@ -28,6 +28,9 @@ pub(super) const LOOK: Duration = Duration::from_millis(200);
 
 /// How long an extension may think about how it is.
 const ANSWER: Duration = Duration::from_secs(5);
+
+/// Bytes of what it says about how it is.
+const DETAIL: usize = 2 * 1024;
 
 /// Bad answers in a row that break it: one may be bad luck.
 const UNWELL: u32 = 2;
@@ -115,7 +118,10 @@ async fn process_ended(kernel: &Weak<Kernel>, key: Key, process: u32, hash: Stri
         let present = r.part.as_ref().and_then(|p| p.instance.as_ref());
         !r.worked && present.is_none_or(|present| present.process() == Some(process))
     });
-    tell_crash(&kernel, &key.0, &hash, &ended, loading.unwrap_or_default());
+    // A kernel that ends gives all calls up by itself: one that does not return in time then is no crash.
+    if !(ended.was_overdue() && kernel.ending.decided().is_some()) {
+        tell_crash(&kernel, &key.0, &hash, &ended, loading.unwrap_or_default());
+    }
     let why = format!("its process ended in `{}`: {}", ended.operation, ended.how);
     broke(&kernel, &key, |present| present.process() == Some(process), why).await;
 }
@@ -196,7 +202,7 @@ async fn look(kernel: &Arc<Kernel>, key: Key, instance: Arc<Instance>) {
             // Its end is heard, and counts as a crash.
             instance.kill("it did not say how it is, twice in a row");
         } else {
-            let why = format!("not well, twice in a row: {why}");
+            let why = format!("not well, twice in a row: {}", cut(why, DETAIL));
             broke(kernel, &key, |present| Arc::ptr_eq(present, &instance), why).await;
         }
     }

@@ -7,7 +7,7 @@ use drupe_extension_api::{
     EventBody, ExtensionId, FaultCode, ItemKind, TurnId,
     wire::{ChannelStream, Delivery, OutboundMessage, StreamPart, op},
 };
-use drupe_host::{Header, Instance};
+use drupe_host::{Header, Instance, REMOTE_ID};
 use drupe_journal::{Delivery as Due, QueuedTurn, StoreError};
 use drupe_surface::lanes::Lanes;
 use tokio::sync::Notify;
@@ -31,9 +31,6 @@ const AGAIN: Duration = Duration::from_secs(15);
 
 /// How often a message is tried before it is given up.
 const ATTEMPTS: u32 = 20;
-
-/// Bytes of a channel's own id of a message; a longer one is not kept.
-const REMOTE_ID: usize = 1024;
 
 /// Whether messages go out through a channel of that name.
 pub fn carries(snapshot: &Snapshot, channel: &str) -> bool {

@@ -36,9 +36,6 @@ use self::state::{Action, Event, State};
 use crate::check::Ask;
 use drupe_wiring::{Away, Part};
 
-/// The latest changes of state of one extension that are kept in memory.
-const HISTORY: usize = 100;
-
 /// One folder, and what became of it.
 pub struct Record {
     /// Where it is.
@@ -207,10 +204,6 @@ impl Extensions {
         }
         let (state, reason) = record.state.shown();
         let change = StateChange { time: now, state, reason: reason.map(str::to_owned) };
-        if record.history.len() == HISTORY {
-            // The journal has it.
-            record.history.remove(0);
-        }
         record.history.push(change.clone());
         (action, Some(change))
     }

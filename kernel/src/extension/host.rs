@@ -25,7 +25,7 @@ use drupe_extension_api::{
         RestartRequest, RunAgent, RunProcess, Subscribe, host,
     },
 };
-use drupe_host::{LOG_LINE, cut, program};
+use drupe_host::{LOG_LINE, PROGRESS, REASON, cut, program};
 use futures_util::FutureExt;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -39,12 +39,6 @@ use crate::{
     control, events,
     kernel::{Kernel, store_fault},
 };
-
-/// Bytes of a piece of progress: those who watch slowly have many of them waiting.
-const PROGRESS: usize = 16 * 1024;
-
-/// Bytes of why an extension asks for a restart.
-const REASON: usize = 2 * 1024;
 
 /// The table of one extension. Clones are the same.
 #[derive(Clone)]

@@ -12,7 +12,7 @@ use drupe_extension_api::{
     FaultCode,
     wire::{Capability, Health, op},
 };
-use drupe_host::{Ended, Faults, Header, Instance, cut};
+use drupe_host::{Ended, Faults, Header, Instance, REASON, cut};
 use drupe_link::{Crashed, Up};
 use futures_util::future::join_all;
 use jiff::Timestamp;
@@ -28,9 +28,6 @@ pub(super) const LOOK: Duration = Duration::from_millis(200);
 
 /// How long an extension may think about how it is.
 const ANSWER: Duration = Duration::from_secs(5);
-
-/// Bytes of what it says about how it is.
-const DETAIL: usize = 2 * 1024;
 
 /// Bad answers in a row that break it: one may be bad luck.
 const UNWELL: u32 = 2;
@@ -202,7 +199,7 @@ async fn look(kernel: &Arc<Kernel>, key: Key, instance: Arc<Instance>) {
             // Its end is heard, and counts as a crash.
             instance.kill("it did not say how it is, twice in a row");
         } else {
-            let why = format!("not well, twice in a row: {}", cut(why, DETAIL));
+            let why = format!("not well, twice in a row: {}", cut(why, REASON));
             broke(kernel, &key, |present| Arc::ptr_eq(present, &instance), why).await;
         }
     }

@@ -79,25 +79,6 @@ fn what_the_operator_refuses_stays_out_until_they_think_otherwise() {
 }
 
 #[test]
-fn an_answer_is_changed_by_the_name_of_the_extension_too() {
-    let (_server, daemon) = asking(|d| d.plugin_in("process", "torture", "torture", ""));
-    let name = json!("torture");
-    let first = answer(&daemon, &name, true).expect("it waits");
-    daemon.until_extension("torture", "active");
-    let denied = answer(&daemon, &name, false).expect("what was answered takes another answer");
-    assert_eq!((&denied["id"], &denied["state"]), (&first["id"], &json!("denied")));
-    assert_eq!(daemon.extension("torture").0, "disabled");
-    assert_eq!(answer(&daemon, &name, true).expect("and another one")["id"], first["id"]);
-    daemon.until_extension("torture", "active");
-
-    // What was answered for other content is not what is meant.
-    answer(&daemon, &name, false).expect("it is refused");
-    switch(&daemon.library("torture"), "none", "never", "1");
-    let other = answer(&daemon, &name, true).expect("the new content waits");
-    assert_ne!(other["id"], first["id"], "{other}");
-}
-
-#[test]
 fn an_agreement_holds_for_one_content_alone() {
     let (_server, daemon) = asking(|d| d.plugin_in("process", "torture", "torture", ""));
     let first = pending(&daemon, "torture");

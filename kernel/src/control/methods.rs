@@ -25,7 +25,7 @@ use crate::{
     channels, disk,
     draft::Draft,
     ending::Why,
-    extension::{Record, change, handles::Holder, lifecycle, state::State},
+    extension::{Record, change, handles::Holder, lifecycle},
     kernel::{Kernel, store_fault},
     sessions::Stopped,
     turn,
@@ -284,34 +284,18 @@ async fn decide(kernel: &Arc<Kernel>, name: &str, id: String) -> Result<Extensio
 /// The operator agrees, or does not, to what an extension brings.
 async fn answer(kernel: &Arc<Kernel>, answer: ApprovalAnswer) -> Result<Approval, Fault> {
     let ApprovalAnswer { id, allow } = answer;
-    let give = async |id: &str| {
-        kernel.store.answer_activation(id, allow, "operator".into()).await.map_err(store_fault)
-    };
-    let mut answered = give(&id).await?;
+    let give =
+        || async { kernel.store.answer_activation(&id, allow, "operator".into()).await.map_err(store_fault) };
+    let mut answered = give().await?;
     if answered.is_none() {
         // It may have come this moment, or where nothing is watched.
         change::rescan(kernel).await?;
-        answered = give(&id).await?;
-    }
-    if answered.is_none()
-        && let Some(before) = answered_before(kernel, &id).await?
-    {
-        answered = give(&before).await?;
+        answered = give().await?;
     }
     let approval = answered.ok_or_else(|| nothing_waits(&id, kernel.extensions.status(&id).ok()))?;
     change::rescan(kernel).await?;
     lifecycle::until_settled(kernel, &approval.extension).await?;
     Ok(approval)
-}
-
-/// The id of the answer that holds for an extension as it is now. One that was given for other content is not meant.
-async fn answered_before(kernel: &Kernel, extension: &str) -> Result<Option<String>, Fault> {
-    let holds = |record: &mut Record| (record.identity().to_owned(), record.state == State::Active);
-    let now: Vec<_> =
-        kernel.extensions.named(extension).iter().filter_map(|k| kernel.extensions.with(k, holds)).collect();
-    let all = kernel.store.activations().await.map_err(store_fault)?.into_iter();
-    let last = all.filter(|a| a.extension == extension && a.answered.is_some()).max_by_key(|a| a.answered);
-    Ok(last.filter(|a| now.iter().any(|(identity, works)| *works || *identity == a.hash)).map(|a| a.id))
 }
 
 /// What the kernel is doing.

@@ -7,7 +7,7 @@ use drupe_extension_api::{
     EventBody, ExtensionId, FaultCode, ItemKind, TurnId,
     wire::{ChannelStream, Delivery, OutboundMessage, StreamPart, op},
 };
-use drupe_host::{Header, Instance, REMOTE_ID};
+use drupe_host::{Header, Instance};
 use drupe_journal::{Delivery as Due, QueuedTurn, StoreError};
 use drupe_surface::lanes::Lanes;
 use tokio::sync::Notify;
@@ -46,7 +46,6 @@ fn find<'a>(snapshot: &'a Snapshot, channel: &str) -> Option<&'a Arc<Instance>> 
 pub struct Deliveries {
     due: Notify,
     end: CancellationToken,
-    given_up: CancellationToken,
     ended: CancellationToken,
 }
 
@@ -61,15 +60,12 @@ impl Deliveries {
         kernel.keep_up("channels", send_until_the_end);
     }
 
-    /// Sends what waits, then no more. What a channel holds on to stays noted as being sent, so that the next kernel says
-    /// that nobody knows whether it arrived; what comes after it waits.
+    /// Sends what waits, then no more. What a channel holds on to is uncertain for the next kernel, as after a crash.
     pub async fn finish(&self) {
         self.end.cancel();
         if tokio::time::timeout(DRAIN, self.ended.cancelled()).await.is_err() {
-            tracing::warn!(
-                "a channel did not take its messages in time; those behind wait for the next start"
-            );
-            self.given_up.cancel();
+            tracing::warn!("a channel did not take its messages in time; the next start tells of them");
+            self.ended.cancel();
         }
     }
 }
@@ -90,7 +86,7 @@ async fn send_until_the_end(kernel: Arc<Kernel>) {
             () = tokio::time::sleep(AGAIN) => lanes.try_again(),
             () = deliveries.end.cancelled(), if !last => lanes.try_again(),
             () = lanes.one_ends() => {}
-            () = deliveries.given_up.cancelled() => return,
+            () = deliveries.ended.cancelled() => return,
         }
     }
 }
@@ -137,10 +133,7 @@ async fn send(kernel: &Kernel, channel: &Instance, due: Due) -> Result<bool, Sto
     };
     let header = Header { timeout: Some(SEND), ..Header::default() };
     match channel.call::<Delivery>(op::CHANNEL_SEND, &message, header).await {
-        Ok(Delivery { remote_id }) => {
-            let remote_id = remote_id.filter(|id| id.len() <= REMOTE_ID);
-            kernel.store.sent(due.id, remote_id).await.map(|()| true)
-        }
+        Ok(done) => kernel.store.sent(due.id, done.remote_id).await.map(|()| true),
         // These say that nothing went out.
         Err(fault)
             if due.attempts < ATTEMPTS

@@ -38,4 +38,4 @@ pub use instance::{Header, Instance};
 pub use library::{LibraryError, PluginLibrary};
 pub use open::{Code, HostProcess, OpenError, Place, open};
 pub use table::table;
-pub use words::{LOG_LINE, PROGRESS, REASON, REMOTE_ID, cut};
+pub use words::{LOG_LINE, PROGRESS, REASON, cut};

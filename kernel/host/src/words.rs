@@ -12,9 +12,6 @@ pub const REASON: usize = 2 * 1024;
 /// The most bytes of a piece of progress: those who watch slowly have many of them waiting.
 pub const PROGRESS: usize = 16 * 1024;
 
-/// The most bytes of a channel's own id of a message; a longer one is not kept.
-pub const REMOTE_ID: usize = 1024;
-
 /// The text, cut where it is longer than that many bytes, which it then says.
 pub fn cut(mut text: String, most: usize) -> String {
     let size = text.len();

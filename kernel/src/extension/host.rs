@@ -208,8 +208,7 @@ impl Owner {
                 let RestartRequest { reason } = read(payload)?;
                 let run = kernel.tokens.redeem(id, &header.parent_token).ok();
                 // Behind a turn stands the person who wrote; what an extension asks for by itself nobody watches.
-                let reason = cut(reason, REASON);
-                write(kernel.request_restart(reason, run.as_deref(), run.is_none()).await?)
+                write(kernel.request_restart(cut(reason, REASON), run.as_deref(), run.is_none()).await?)
             }
             host::PROCESS_RUN => {
                 self.right(Right::Processes, operation)?;

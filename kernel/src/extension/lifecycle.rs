@@ -180,9 +180,7 @@ async fn one(kernel: &Arc<Kernel>, key: Key, manifest: Arc<Manifest>) {
                 seen.and_then(|(found, content)| exchanged(kernel, &found, &manifest, content.as_deref()))
             });
             kernel.extensions.with(&key, |r| {
-                if unfit.is_none() {
-                    r.notes.extend(part.description.capabilities.iter().filter_map(|c| unused(c)));
-                }
+                r.notes.extend(part.description.capabilities.iter().filter_map(|c| unused(c)));
                 r.part = Some(part);
             });
             unfit.map_or(Event::Done, Event::Failed)
@@ -197,7 +195,7 @@ async fn one(kernel: &Arc<Kernel>, key: Key, manifest: Arc<Manifest>) {
 /// What this release detects and does not use yet is said, so that nobody waits for it.
 fn unused(capability: &str) -> Option<String> {
     match Capability::from_name(capability) {
-        None => Some(format!("its capability `{capability}` is not known to this release")),
+        None => Some(format!("its capability `{capability:.128}` is not known to this release")),
         Some(Capability::Scheduler) => {
             Some(format!("its capability `{capability}` is not used by this release yet"))
         }

@@ -157,6 +157,7 @@ async fn wire_loaded(kernel: &Arc<Kernel>) -> Result<(), WireFault> {
     if let Err(error) = events::reconcile(kernel).await {
         tracing::error!(%error, "the topics that agents follow are not known to the journal");
     }
+    kernel.sessions.give_up(|extension| kernel.gone(extension).is_some());
     Ok(())
 }
 

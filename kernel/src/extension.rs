@@ -32,7 +32,7 @@ use drupe_folders::{
 use drupe_host::Faults;
 use jiff::Timestamp;
 
-use self::state::{Action, Event, State};
+use self::state::{Action, Event, Out, State};
 use crate::check::Ask;
 use drupe_wiring::{Away, Part};
 
@@ -278,6 +278,20 @@ impl Extensions {
             Some(Away { extension: part.id().clone(), tools: tools.collect(), reason })
         });
         away.into_iter().flatten().collect()
+    }
+
+    /// Why an extension does not work until somebody decides otherwise.
+    pub fn gone(&self, name: &str) -> Option<String> {
+        let records = self.lock();
+        let mut why = format!("extension `{name}` is not there any more");
+        for record in records.values().filter(|r| r.found.name == name) {
+            let State::Out(Out::Disabled(out) | Out::Denied(out) | Out::Quarantined(out)) = &record.state
+            else {
+                return None;
+            };
+            why = format!("extension `{name}` does not work: {out}");
+        }
+        Some(why)
     }
 
     /// Why an agent that somebody named is not there, where there is an extension of that name.

@@ -15,12 +15,13 @@ pub use drupe_gate::{
     forecast::{Expected, named},
     survey::model_names,
 };
+use drupe_host::home::Folders;
 use drupe_link::Quarantined;
 use drupe_models::Models;
 use drupe_wiring::Day;
 use jiff::Timestamp;
 
-use crate::{boot, kernel::Folders, settings};
+use crate::{boot, settings};
 
 /// What would become of extensions.
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! What the parts of a running kernel share.
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, PoisonError, RwLock},
     time::Instant,
 };
@@ -16,7 +16,7 @@ use drupe_extension_api::{
 };
 use drupe_folders::{content::Contents, discovery::Layout, generation::Generations, held::Held};
 use drupe_gate::survey::Eyes;
-use drupe_host::{own_program, probe::Caches};
+use drupe_host::home::Folders;
 use drupe_journal::{Inbound, InboundKind, RestartVerdict, Store, StoreError};
 use drupe_limits::{Gates, Quotas};
 use drupe_link::{KernelLink, Up, Verdicts};
@@ -132,98 +132,6 @@ pub struct Start {
     pub began_ms: i64,
     /// The program.
     pub exe: PathBuf,
-}
-
-/// The folders of a home that the kernel uses.
-#[derive(Debug, Clone)]
-pub struct Folders {
-    root: PathBuf,
-    workspace: PathBuf,
-}
-
-impl Folders {
-    /// The folders beneath a home.
-    pub fn new(root: &Path) -> Self {
-        Self { root: root.to_owned(), workspace: root.join("workspace") }
-    }
-
-    /// The home.
-    pub fn root(&self) -> &Path {
-        &self.root
-    }
-
-    /// Where operators and the builder put extensions.
-    pub fn extensions(&self) -> PathBuf {
-        self.root.join("extensions")
-    }
-
-    /// What one extension may write.
-    pub fn data(&self, extension: &ExtensionId) -> PathBuf {
-        self.root.join("data").join(extension.as_str())
-    }
-
-    /// Makes a folder of the home, where it is not there. The home itself must be: one that was moved is not made again.
-    pub fn make(&self, folder: &Path) -> Result<(), String> {
-        let made = drupe_host::make_beneath(&self.root, folder);
-        made.map_err(|error| format!("`{}` cannot be made: {error}", folder.display()))
-    }
-
-    /// Makes the folder that an extension may write.
-    pub fn make_data(&self, extension: &ExtensionId) -> Result<PathBuf, String> {
-        let data = self.data(extension);
-        self.make(&data).map(|()| data)
-    }
-
-    /// The root of the file tools.
-    pub fn workspace(&self) -> &PathBuf {
-        &self.workspace
-    }
-
-    /// The journal.
-    pub fn journal(&self) -> PathBuf {
-        self.root.join("journal.db")
-    }
-
-    /// Copies of libraries, by the hash of their content.
-    pub fn libraries(&self) -> PathBuf {
-        self.root.join("run").join("libraries")
-    }
-
-    /// Verdicts about libraries, and how they are come by.
-    pub fn probes(&self, exe: &Path, strict: bool) -> Caches {
-        let verdicts_file = self.root.join("data").join(".probes.json");
-        Caches { verdicts_file, copies: self.libraries(), exe: own_program(exe), strict }
-    }
-
-    /// Where an extension's compiler keeps what it fetched.
-    pub fn cargo(&self, extension: &ExtensionId) -> PathBuf {
-        self.root.join("data").join(".cargo").join(extension.as_str())
-    }
-
-    /// What native extensions are built with.
-    pub fn sdk(&self) -> PathBuf {
-        self.root.join("data").join(".sdk")
-    }
-
-    /// Hashes of the extensions' files.
-    pub fn contents(&self) -> PathBuf {
-        self.root.join("data").join(".contents.json")
-    }
-
-    /// Sets of extensions that worked.
-    pub fn generations(&self) -> PathBuf {
-        self.root.join("data").join(".generations")
-    }
-
-    /// Where quarantined contents lie.
-    pub fn held(&self) -> PathBuf {
-        self.root.join("data").join(".held.json")
-    }
-
-    /// Earlier versions of extensions that stand in for the present ones.
-    pub fn restored(&self) -> PathBuf {
-        self.root.join("run").join("restored")
-    }
 }
 
 impl Kernel {
@@ -342,7 +250,7 @@ impl Kernel {
 
     /// Records a message and queues its turn, both or neither.
     pub(crate) async fn take_in(self: &Arc<Self>, inbound: Inbound) -> Result<Submitted, Fault> {
-        self.sessions.check_room()?;
+        let coming = self.sessions.check_room(inbound.extension())?;
         let kernel = Arc::clone(self);
         self.whole(async move {
             let session = inbound.session.clone();
@@ -352,9 +260,17 @@ impl Kernel {
             if let Some(queued) = accepted.queued {
                 kernel.sessions.push(&kernel, queued);
             }
+            drop(coming);
             Ok(Submitted { turn: accepted.turn, duplicate: accepted.duplicate })
         })
         .await
+    }
+
+    /// Why what an extension set off and nobody has begun with is not answered: it was turned off, quarantined or removed.
+    /// One that fails, waits, or is left out by this start alone comes back.
+    pub fn gone(&self, extension: &str) -> Option<String> {
+        let whole = !self.start.safe_mode && self.start.fallback.is_none();
+        whole.then(|| self.extensions.gone(extension)).flatten()
     }
 
     /// Refuses an agent that `--agent` does not let surfaces offer.

@@ -12,6 +12,7 @@ use drupe_bus::Bus;
 use drupe_config::{Config, Sources};
 use drupe_extension_api::{Fault, FaultCode};
 use drupe_folders::{content::Contents, discovery::Layout, generation::Generations, held::Held};
+use drupe_host::home::Folders;
 use drupe_journal::{Opening, Stage, Store};
 use drupe_link::{Down, Home, KernelLink, Up, Verdicts};
 use drupe_models::Models;
@@ -26,7 +27,7 @@ use crate::{
     ends::Ends,
     events::ToAgents,
     extension::{Extensions, handles::Handles},
-    kernel::{Folders, Kernel, Start, store_fault},
+    kernel::{Kernel, Start, store_fault},
     pace::Pace,
     sessions::Sessions,
     settings,
@@ -218,7 +219,6 @@ fn assemble(
     let generations = Generations::new(folders.generations());
     let held = Held::open(folders.held());
     let (quotas, gates) = settings::limits(&config);
-    let sessions = Sessions::new(config.limits.concurrency.turns);
     let queue = Arc::new(store.clone());
     let layout = Layout::new(&start.exe, folders.root(), &config.extensions.paths);
     Ok(Arc::new_cyclic(|kernel| Kernel {
@@ -246,7 +246,7 @@ fn assemble(
         extensions: Extensions::default(),
         notices: Pace::new("notices", 10),
         announcements: Pace::new("announcements of tools", 30),
-        sessions,
+        sessions: Sessions::default(),
         ending: Ending::default(),
         ends,
         tasks,

@@ -4,7 +4,7 @@ use std::{
     collections::{HashMap, VecDeque},
     panic::AssertUnwindSafe,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -12,10 +12,9 @@ use std::{
 
 use drupe_agent::{Steered, Steering, run::GATE};
 use drupe_extension_api::{Fault, FaultCode, SessionId, TurnId, wire::QueueMode};
-use drupe_journal::{InboundKind, QueuedTurn};
-use drupe_limits::GatePermit;
+use drupe_journal::QueuedTurn;
 use futures_util::FutureExt;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::{kernel::Kernel, turn};
@@ -23,16 +22,20 @@ use crate::{kernel::Kernel, turn};
 /// Turns that may wait, over all sessions. Above it messages are refused before they are acknowledged.
 const MOST_WAITING: usize = 10_000;
 
+/// The same, of those that one extension set off.
+const MOST_OF_ONE: usize = 256;
+
 /// The first pause before a turn that could not be recorded is tried again, and the longest: a full disk is not freed
 /// within milliseconds.
 const RETRY: Duration = Duration::from_millis(250);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
 /// Turns that wait and run.
+#[derive(Default)]
 pub struct Sessions {
     active: Mutex<HashMap<SessionId, Active>>,
-    /// Bounds the turns that messages of topics set off, so that there is room for those of people.
-    of_topics: Semaphore,
+    /// Messages that are being taken in, by the extension that set them off.
+    coming: Mutex<Vec<Weak<str>>>,
     /// Whether turns may run: not before the extensions work.
     open: AtomicBool,
 }
@@ -60,6 +63,9 @@ struct Active {
 
 struct Running {
     turn: TurnId,
+    extension: Option<String>,
+    /// Whether it has room, or had it in an earlier kernel.
+    begun: bool,
     /// Where its answer goes.
     channel: String,
     address: Option<String>,
@@ -70,32 +76,42 @@ struct Running {
 }
 
 impl Sessions {
-    /// So many turns may go on at the same time.
-    pub fn new(turns: usize) -> Self {
-        let of_topics = turns.saturating_sub((turns / 4).max(1)).clamp(1, Semaphore::MAX_PERMITS);
-        Self { active: Mutex::default(), of_topics: Semaphore::new(of_topics), open: AtomicBool::default() }
-    }
-
-    /// Waits for room for a turn. Those of one kind get it in the order in which they came.
-    async fn room(&self, kernel: &Kernel, kind: InboundKind) -> (Option<SemaphorePermit<'_>>, GatePermit) {
-        let of_topics = match kind {
-            InboundKind::Event => self.of_topics.acquire().await.ok(),
-            InboundKind::User => None,
-        };
-        (of_topics, kernel.gates.turn().await)
-    }
-
-    /// Refuses when too many turns wait.
-    pub fn check_room(&self) -> Result<(), Fault> {
-        let given = |active: &Active| active.running.as_ref().map_or(0, |running| running.given.len());
-        let waiting: usize = self.lock().values().map(|a| a.waiting.len() + given(a)).sum();
-        if waiting < MOST_WAITING {
-            return Ok(());
+    /// Refuses when too many turns wait, of all or of the extension that sets this one off. What it gives is kept until the
+    /// message is queued, so that those which come at the same time count each other.
+    pub fn check_room(&self, extension: Option<&str>) -> Result<Option<Arc<str>>, Fault> {
+        let active = self.lock();
+        let waiting: usize = active.values().map(|a| a.waits(None)).sum();
+        if waiting >= MOST_WAITING {
+            let message = format!("{waiting} messages wait to be answered already; try again later");
+            return Err(Fault::new(FaultCode::Busy, message));
         }
-        Err(Fault::new(
-            FaultCode::Busy,
-            format!("{waiting} messages wait to be answered already; try again later"),
-        ))
+        let Some(id) = extension else { return Ok(None) };
+        let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
+        coming.retain(|one| one.strong_count() > 0);
+        let come = coming.iter().filter_map(Weak::upgrade).filter(|one| **one == *id).count();
+        if come + active.values().map(|a| a.waits(extension)).sum::<usize>() >= MOST_OF_ONE {
+            let message = format!("{MOST_OF_ONE} messages of extension `{id}` wait to be answered already");
+            return Err(Fault::new(FaultCode::Busy, message).help("hand it in again when some are answered"));
+        }
+        let one: Arc<str> = id.into();
+        coming.push(Arc::downgrade(&one));
+        Ok(Some(one))
+    }
+
+    /// Has turns end that wait for room, and that an extension set off which does not work any more.
+    pub fn give_up(&self, gone: impl Fn(&str) -> bool) {
+        for running in self.lock().values().filter_map(|active| active.running.as_ref()) {
+            if !running.begun && running.extension.as_deref().is_some_and(&gone) {
+                running.cancel.cancel();
+            }
+        }
+    }
+
+    /// The running turn of a session has room.
+    fn begin(&self, session: &SessionId) {
+        if let Some(running) = self.lock().get_mut(session).and_then(|known| known.running.as_mut()) {
+            running.begun = true;
+        }
     }
 
     /// Queues a turn, once, or has the running one take its message in or end. While the kernel ends it only stays in the
@@ -194,6 +210,8 @@ impl Sessions {
                 let (cancel, steering) = (CancellationToken::new(), Arc::<Steering>::default());
                 known.running = Some(Running {
                     turn: turn.turn.clone(),
+                    extension: turn.inbound.extension().map(str::to_owned),
+                    begun: turn.started,
                     channel: turn.inbound.channel.clone(),
                     address: turn.inbound.address.clone(),
                     cancel: cancel.clone(),
@@ -249,6 +267,14 @@ impl Active {
             || self.waiting.iter().any(|t| t.turn == *turn)
     }
 
+    /// How many turns wait, of all or of those that an extension set off.
+    fn waits(&self, extension: Option<&str>) -> usize {
+        let counts = |of: Option<&str>| extension.is_none() || of == extension;
+        let running = self.running.as_ref().filter(|running| counts(running.extension.as_deref()));
+        let queued = self.waiting.iter().filter(|turn| counts(turn.inbound.extension())).count();
+        queued + running.map_or(0, |running| running.given.len() + usize::from(!running.begun))
+    }
+
     /// Takes a further turn: queued, or as its message asks.
     fn take(&mut self, queued: QueuedTurn) {
         let Some(running) = &mut self.running else { return self.waiting.push_back(queued) };
@@ -295,12 +321,19 @@ async fn work(kernel: &Arc<Kernel>, session: &SessionId) {
 }
 
 /// Answers a turn. While the journal cannot record it the session waits: its messages are answered in order or not yet.
-async fn until_recorded(kernel: &Arc<Kernel>, queued: QueuedTurn, within: turn::Within) {
+async fn until_recorded(kernel: &Arc<Kernel>, mut queued: QueuedTurn, within: turn::Within) {
+    let extension = queued.inbound.extension().map(str::to_owned);
+    let gone = || extension.as_ref().filter(|_| !queued.started).and_then(|id| kernel.gone(id));
     // Beyond the configured number turns wait in the order in which they came. One that is only to end needs no room.
-    let _room = match queued.cancelled {
+    let mut cancelled = queued.cancelled.clone().or_else(gone);
+    let _room = match cancelled {
         Some(_) => None,
-        None => within.cancel.run_until_cancelled(kernel.sessions.room(kernel, queued.inbound.kind)).await,
+        None => within.cancel.run_until_cancelled(kernel.gates.turn(extension.as_deref())).await,
     };
+    kernel.sessions.begin(&queued.inbound.session);
+    // It may have gone meanwhile.
+    cancelled = cancelled.or_else(gone);
+    queued.cancelled = cancelled;
     let mut next = Some(queued);
     let mut wait = RETRY;
     while let Some(queued) = next {

@@ -5,14 +5,13 @@ use drupe_config::{
     Config, Diagnostics, Durability, ModelProfile, ProviderConfig, ScopeLimitsConfig, Sources, default_file,
     load_config, model_catalogue,
 };
+use drupe_host::home::Folders;
 use drupe_journal::Storage;
 use drupe_limits::{Counted, Gates, QuotaLimits, Quotas, ScopeLimits};
 use drupe_link::Home;
 use drupe_models::{
     CatalogueEntry, Endpoint, ModelsSettings, ProfileSettings, ProviderKind, ProviderSettings, Thinking,
 };
-
-use crate::kernel::Folders;
 
 /// Reads the configuration again, from the same sources.
 pub fn reread(sources: &Sources) -> Result<Config, Diagnostics> {

@@ -43,7 +43,8 @@ pub struct Within {
 /// Answers a message, or goes on answering it where an earlier kernel was interrupted.
 pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) -> Result<(), StoreError> {
     if queued.cancelled.is_some() || within.cancel.is_cancelled() {
-        return end(kernel, queued, stopped()).await;
+        let response = stopped(queued.cancelled.as_deref());
+        return end(kernel, queued, response).await;
     }
     let snapshot = boot::today(kernel).await;
     let inbound = &queued.inbound;
@@ -285,9 +286,10 @@ fn hopeless(starts: u32) -> AgentResponse {
     AgentResponse::error(FailureClass::Internal, message)
 }
 
-/// What a turn reports that somebody stopped before it went on.
-pub fn stopped() -> AgentResponse {
-    AgentResponse::error(FailureClass::Cancelled, "stopped before it began")
+/// What a turn reports that was stopped before it went on.
+pub fn stopped(why: Option<&str>) -> AgentResponse {
+    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+    AgentResponse::error(FailureClass::Cancelled, format!("stopped before it began{why}"))
 }
 
 #[cfg(test)]

@@ -87,3 +87,47 @@ fn a_tool_that_hands_in_messages_whose_turns_call_it_again_ends() {
     assert!(turns[0].to_string().contains("already working on this"), "{turns:#?}");
     assert!(self::turns(&daemon, "post:two").is_empty());
 }
+
+#[test]
+fn what_one_extension_hands_in_leaves_room_for_others_and_ends_when_the_operator_turns_it_off() {
+    let daemon = house("limits: {concurrency: {turns: 2}}\n");
+    let file = daemon.path().join("go");
+    hand_in(&daemon, &json!({"session": "post:works", "text": hold(&file)}));
+    until_there(&daemon, &file.with_extension("begun"));
+    let told = hand_in(&daemon, &json!({"session": "post:waits", "text": "hello", "count": 300}));
+    assert!(told.starts_with("256 taken in; then: "), "{told}");
+    assert!(told.contains("256 messages of extension `post` wait to be answered already"), "{told}");
+    // The operator's own are answered beside them.
+    assert_eq!(daemon.turn("s", "hello")["status"], "success");
+    assert!(turns(&daemon, "post:waits0")[0]["status"].is_null(), "it waits for its share");
+    daemon.says(&["ext", "disable", "post"]);
+    daemon.until_status("what waited has ended", |status| status["queued_turns"] == 1);
+    for n in [0, 255] {
+        let turns = until_ended(&daemon, &format!("post:waits{n}"));
+        assert_eq!(turns[0]["status"], "error", "{turns:#?}");
+        assert!(turns[0].to_string().contains("extension `post` does not work"), "{turns:#?}");
+    }
+    fs::write(&file, "").expect("a file");
+    let turns = until_ended(&daemon, "post:works");
+    assert_eq!(turns[0]["status"], "success", "what has begun goes on to its end: {turns:#?}");
+}
+
+#[test]
+fn what_waits_of_an_extension_that_the_next_kernel_does_not_start_ends_with_the_reason() {
+    let daemon = house("limits: {concurrency: {turns: 2}}\ndrain_timeout_ms: 100\n");
+    let file = daemon.path().join("go");
+    hand_in(&daemon, &json!({"session": "post:works", "text": hold(&file)}));
+    until_there(&daemon, &file.with_extension("begun"));
+    assert_eq!(
+        hand_in(&daemon, &json!({"session": "post:waits", "text": "hello", "count": 3})),
+        "all taken in"
+    );
+    let config = fs::read_to_string(daemon.path().join("drupe.yaml")).expect("a configuration");
+    daemon.write("drupe.yaml", &(config + "extensions: {post: {enabled: false}}\n"));
+    for n in 0..3 {
+        let turns = until_ended(&daemon, &format!("post:waits{n}"));
+        assert!(turns[0].to_string().contains("extension `post` does not work"), "{turns:#?}");
+    }
+    // What has begun goes on, without the tool that it called.
+    until_ended(&daemon, "post:works");
+}

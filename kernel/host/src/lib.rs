@@ -18,6 +18,7 @@ pub mod child;
 mod ended;
 mod faults;
 pub mod frame;
+pub mod home;
 mod inbox;
 mod inproc;
 mod instance;

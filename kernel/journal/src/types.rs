@@ -42,6 +42,24 @@ pub struct Inbound {
     pub correlation: Option<CorrelationId>,
 }
 
+impl Inbound {
+    /// The extension that set this off: it handed the message in, in a session of its own, or has an agent that follows the
+    /// topic. None where the operator, or a program of theirs, did.
+    pub fn extension(&self) -> Option<&str> {
+        match self.kind {
+            InboundKind::Event => self.agent.as_ref().map(AgentId::as_str),
+            InboundKind::User => {
+                let (id, _) = self.session.as_str().split_once(':')?;
+                let handed_in = match self.channel.as_str() {
+                    "" => self.external_id.strip_prefix(id).is_some_and(|rest| rest.starts_with(':')),
+                    channel => channel == id,
+                };
+                handed_in.then_some(id)
+            }
+        }
+    }
+}
+
 /// Who wrote a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

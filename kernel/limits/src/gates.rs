@@ -1,6 +1,7 @@
 //! How many turns, and how many runs of one agent, go on at the same time.
 //!
-//! Who comes first gets in first; who gives up waiting leaves nothing behind.
+//! Who comes first gets in first; who gives up waiting leaves nothing behind. Turns that extensions set off have a part of
+//! the places only, each extension and all of them together, so that whoever else speaks finds room.
 
 use std::{
     collections::HashMap,
@@ -14,12 +15,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 #[derive(Debug)]
 pub struct Gates {
     turns: Arc<Semaphore>,
-    runs_of_one_agent: usize,
-    agents: Arc<Agents>,
+    of_extensions: Arc<Semaphore>,
+    extensions: Arc<Each>,
+    agents: Arc<Each>,
 }
 
-/// The gates of the agents that are in or wait.
-type Agents = Mutex<HashMap<AgentId, Gate>>;
+/// Gates of one kind: one for each name that is in or waits.
+#[derive(Debug)]
+struct Each {
+    places: usize,
+    open: Mutex<HashMap<String, Gate>>,
+}
 
 #[derive(Debug)]
 struct Gate {
@@ -32,26 +38,31 @@ struct Gate {
 #[derive(Debug)]
 #[must_use = "the place is given up when this is dropped"]
 pub struct GatePermit {
+    _turn: Option<OwnedSemaphorePermit>,
+    _of_extensions: Option<OwnedSemaphorePermit>,
     // Before the visit: the gate may go only after the place was given back.
-    _place: OwnedSemaphorePermit,
+    _own: Option<OwnedSemaphorePermit>,
     _visit: Option<Visit>,
 }
 
-/// Keeps the gate of an agent for as long as somebody is in it or waits.
+/// Keeps a gate for as long as somebody is in it or waits.
 #[derive(Debug)]
 struct Visit {
-    agents: Arc<Agents>,
-    agent: AgentId,
+    gates: Arc<Each>,
+    name: String,
 }
 
 impl Gates {
     /// So many turns at the same time, and so many runs of each agent; at least one of either.
     pub fn new(turns: usize, runs_of_one_agent: usize) -> Self {
         let within = |count: usize| count.clamp(1, Semaphore::MAX_PERMITS);
+        let all = |count: usize| Arc::new(Semaphore::new(within(count)));
+        let each = |places: usize| Arc::new(Each { places: within(places), open: Mutex::default() });
         Self {
-            turns: Arc::new(Semaphore::new(within(turns))),
-            runs_of_one_agent: within(runs_of_one_agent),
-            agents: Arc::default(),
+            turns: all(turns),
+            of_extensions: all(turns.saturating_sub((turns / 4).max(1))),
+            extensions: each(turns / 2),
+            agents: each(runs_of_one_agent),
         }
     }
 
@@ -60,35 +71,55 @@ impl Gates {
         Self::new(usize::MAX, usize::MAX)
     }
 
-    /// Waits for a place of a turn. May be dropped at any time.
-    pub async fn turn(&self) -> GatePermit {
-        GatePermit { _place: place(Arc::clone(&self.turns)).await, _visit: None }
+    /// Waits for a place of a turn: of one that an extension set off, first for one of those that this extension may have,
+    /// at most half, then of those that all of them may have, at most three quarters. May be dropped at any time.
+    pub async fn turn(&self, extension: Option<&str>) -> GatePermit {
+        let mut permit = match extension {
+            Some(id) => self.extensions.enter(id).await,
+            None => GatePermit { _turn: None, _of_extensions: None, _own: None, _visit: None },
+        };
+        if extension.is_some() {
+            permit._of_extensions = Some(place(Arc::clone(&self.of_extensions)).await);
+        }
+        permit._turn = Some(place(Arc::clone(&self.turns)).await);
+        permit
     }
 
     /// Waits for a place of a run of this agent. May be dropped at any time.
     pub async fn agent(&self, id: &AgentId) -> GatePermit {
-        let (visit, semaphore) = self.visit(id);
-        GatePermit { _place: place(semaphore).await, _visit: Some(visit) }
+        self.agents.enter(id.as_str()).await
+    }
+}
+
+impl Each {
+    async fn enter(self: &Arc<Self>, name: &str) -> GatePermit {
+        let (visit, semaphore) = self.visit(name);
+        let own = Some(place(semaphore).await);
+        GatePermit { _turn: None, _of_extensions: None, _own: own, _visit: Some(visit) }
     }
 
-    fn visit(&self, id: &AgentId) -> (Visit, Arc<Semaphore>) {
-        let mut agents = locked(&self.agents);
-        let gate = agents.entry(id.clone()).or_insert_with(|| Gate {
-            semaphore: Arc::new(Semaphore::new(self.runs_of_one_agent)),
-            users: 0,
-        });
+    fn visit(self: &Arc<Self>, name: &str) -> (Visit, Arc<Semaphore>) {
+        let mut open = self.lock();
+        let gate = open
+            .entry(name.to_owned())
+            .or_insert_with(|| Gate { semaphore: Arc::new(Semaphore::new(self.places)), users: 0 });
         gate.users += 1;
-        (Visit { agents: Arc::clone(&self.agents), agent: id.clone() }, Arc::clone(&gate.semaphore))
+        (Visit { gates: Arc::clone(self), name: name.to_owned() }, Arc::clone(&gate.semaphore))
+    }
+
+    /// Every change of the table is one step, so a poisoned lock is as good as another.
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Gate>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        let mut agents = locked(&self.agents);
-        if let Some(gate) = agents.get_mut(&self.agent) {
+        let mut open = self.gates.lock();
+        if let Some(gate) = open.get_mut(&self.name) {
             gate.users -= 1;
             if gate.users == 0 {
-                agents.remove(&self.agent);
+                open.remove(&self.name);
             }
         }
     }
@@ -96,11 +127,6 @@ impl Drop for Visit {
 
 async fn place(semaphore: Arc<Semaphore>) -> OwnedSemaphorePermit {
     semaphore.acquire_owned().await.expect("no gate is ever closed")
-}
-
-/// Every change of the table is one step, so a poisoned lock is as good as another.
-fn locked(agents: &Agents) -> MutexGuard<'_, HashMap<AgentId, Gate>> {
-    agents.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -127,14 +153,52 @@ mod tests {
     }
 
     fn kept(gates: &Gates) -> usize {
-        locked(&gates.agents).len()
+        gates.agents.lock().len()
+    }
+
+    #[test]
+    fn one_extension_has_half_of_the_places_and_all_of_them_three_quarters() {
+        let gates = Gates::new(8, 1);
+        let enter = |by: Option<&'static str>| poll(pin!(gates.turn(by)));
+        let loud: Vec<_> = (0..4).map(|_| enter(Some("loud")).expect("its share")).collect();
+        let mut waits = pin!(gates.turn(Some("loud")));
+        assert!(poll(waits.as_mut()).is_none(), "half of the places are its own");
+        let quiet: Vec<_> = (0..2).map(|_| enter(Some("quiet")).expect("its share")).collect();
+        assert!(enter(Some("quiet")).is_none(), "three quarters are theirs together");
+        let people: Vec<_> = (0..2).map(|_| enter(None).expect("room for people")).collect();
+        assert!(enter(None).is_none(), "eight of them are in");
+        drop(people);
+        assert!(poll(waits.as_mut()).is_none(), "the places of people are not for it");
+        drop(loud);
+        assert!(poll(waits.as_mut()).is_some());
+        drop(quiet);
+        assert!(gates.extensions.lock().is_empty(), "the gates of those who left go");
+    }
+
+    #[test]
+    fn an_extension_is_let_in_where_there_is_one_place() {
+        let gates = Gates::new(1, 1);
+        assert!(poll(pin!(gates.turn(Some("loud")))).is_some());
+    }
+
+    #[test]
+    fn a_turn_that_gives_up_waiting_behind_its_share_leaves_nothing() {
+        let gates = Gates::new(4, 1);
+        let people: Vec<_> = (0..4).map(|_| poll(pin!(gates.turn(None)))).collect();
+        {
+            let mut waiting = pin!(gates.turn(Some("loud")));
+            assert!(poll(waiting.as_mut()).is_none());
+        }
+        drop(people);
+        let all: Vec<_> = (0..2).filter_map(|_| poll(pin!(gates.turn(Some("loud"))))).collect();
+        assert_eq!(all.len(), 2);
     }
 
     #[test]
     fn who_comes_first_gets_in_first() {
         let gates = Gates::new(1, 1);
-        let inside = poll(pin!(gates.turn())).expect("a free place");
-        let (mut second, mut third) = (pin!(gates.turn()), pin!(gates.turn()));
+        let inside = poll(pin!(gates.turn(None))).expect("a free place");
+        let (mut second, mut third) = (pin!(gates.turn(None)), pin!(gates.turn(None)));
         assert!(poll(second.as_mut()).is_none());
         assert!(poll(third.as_mut()).is_none());
         drop(inside);
@@ -152,9 +216,9 @@ mod tests {
             let id = agent("a");
             let mut waiting = pin!(gates.agent(&id));
             assert!(poll(waiting.as_mut()).is_none());
-            assert_eq!(locked(&gates.agents)["a"].users, 2);
+            assert_eq!(gates.agents.lock()["a"].users, 2);
         }
-        assert_eq!(locked(&gates.agents)["a"].users, 1);
+        assert_eq!(gates.agents.lock()["a"].users, 1);
         drop(inside);
         assert!(poll(pin!(gates.agent(&agent("a")))).is_some(), "no place went to who gave up");
     }
@@ -189,9 +253,9 @@ mod tests {
     #[test]
     fn nobody_waits_at_open_gates_and_every_gate_lets_somebody_in() {
         let (open, narrow) = (Gates::open(), Gates::new(0, 0));
-        let all: Vec<_> = (0..1000).map(|_| poll(pin!(open.turn())).expect("a free place")).collect();
+        let all: Vec<_> = (0..1000).map(|_| poll(pin!(open.turn(None))).expect("a free place")).collect();
         assert_eq!(all.len(), 1000);
-        assert!(poll(pin!(narrow.turn())).is_some());
+        assert!(poll(pin!(narrow.turn(None))).is_some());
         assert!(poll(pin!(narrow.agent(&agent("a")))).is_some());
     }
 }

@@ -398,7 +398,7 @@ async fn stop_turn(kernel: &Arc<Kernel>, turn: &TurnId) -> Result<Option<TurnId>
             };
             let Some(queued) = queued else { return Ok(None) };
             let again = QueuedTurn { cancelled: Some("stopped".into()), ..queued.clone() };
-            if let Err(error) = turn::end(&kernel, queued, turn::stopped()).await {
+            if let Err(error) = turn::end(&kernel, queued, turn::stopped(None)).await {
                 tracing::warn!(%turn, %error, "the end of a stopped turn is recorded later");
                 kernel.sessions.push(&kernel, again);
             }

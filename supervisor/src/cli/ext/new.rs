@@ -8,7 +8,7 @@ use std::{
 use drupe_config::Diagnostics;
 use drupe_extension_api::ExtensionId;
 use drupe_folders::discovery::Layout;
-use drupe_kernel::kernel::Folders;
+use drupe_host::home::Folders;
 use serde::Serialize;
 
 use crate::cli::{

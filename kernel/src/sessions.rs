@@ -330,6 +330,10 @@ async fn until_recorded(kernel: &Arc<Kernel>, mut queued: QueuedTurn, within: tu
         Some(_) => None,
         None => within.cancel.run_until_cancelled(kernel.gates.turn(extension.as_deref())).await,
     };
+    if !queued.started && kernel.ending.decided().is_some() {
+        // Room came of the drain. The next kernel begins with it.
+        return;
+    }
     kernel.sessions.begin(&queued.inbound.session);
     // It may have gone meanwhile.
     cancelled = cancelled.or_else(gone);

@@ -5,23 +5,43 @@ use std::{
     io::Write as _,
     path::Path,
     process::Command,
+    sync::{Mutex, mpsc::channel},
 };
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Client, Daemon, text, unique, until};
+use crate::harness::{
+    Client, Daemon, PATIENCE,
+    model_server::{ModelServer, Say},
+    text, unique, until,
+};
 
-/// Runs what is marked as ignored below with its temporary files on the small file system.
+/// Runs a test with its temporary files on the small file system.
 const WITHIN: &str = r#"mount -t tmpfs -o size=64m none "$0" || exit 77
-TMPDIR="$0" exec "$1" --exact full_disk::within_a_small_file_system --ignored --nocapture"#;
+TMPDIR="$0" exec "$1" --exact "$2" --ignored --nocapture"#;
 
 #[test]
 fn a_message_that_a_full_disk_cannot_keep_is_refused_and_all_goes_on_once_there_is_room() {
+    on_a_small_one("within_a_small_file_system");
+}
+
+#[test]
+fn on_a_full_disk_a_running_turn_can_be_stopped_and_the_daemon_as_well() {
+    on_a_small_one("stopped_on_a_small_file_system");
+}
+
+/// Runs one that is marked as ignored below.
+fn on_a_small_one(name: &str) {
+    let name = format!("full_disk::{name}");
     let folder = tempfile::tempdir().expect("a folder");
     let test = std::env::current_exe().expect("a test program");
-    let output =
-        Command::new("unshare").args(["-rm", "sh", "-c", WITHIN]).arg(folder.path()).arg(test).output();
+    let output = Command::new("unshare")
+        .args(["-rm", "sh", "-c", WITHIN])
+        .arg(folder.path())
+        .arg(test)
+        .arg(name)
+        .output();
     let output = match output {
         Ok(output) if output.status.code() != Some(77) && !text(&output.stderr).starts_with("unshare:") => {
             output
@@ -89,6 +109,47 @@ fn within_a_small_file_system() {
     let after = daemon.until_ready();
     assert_eq!(after["safe_mode"], false, "{after}");
     assert!(!after["notices"].to_string().contains("only"), "{after}");
+}
+
+#[test]
+#[ignore = "it fills the file system of the temporary folder; a test above gives it one of its own"]
+fn stopped_on_a_small_file_system() {
+    let (told, asked) = channel();
+    let (go, held) = channel::<()>();
+    let (told, held) = (Mutex::new(told), Mutex::new(held));
+    let server = ModelServer::start(move |_| {
+        let _ = told.lock().expect("one at a time").send(());
+        // Nobody lets it answer before the test ends.
+        let _ = held.lock().expect("one at a time").recv();
+        Say::Text("late".into())
+    });
+    let mut daemon = Daemon::start(&(server.config() + "drain_timeout_ms: 100\n"));
+    daemon.until_ready();
+    let turn = daemon.submit("full", "hello");
+    asked.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{}", daemon.log()));
+    let filler = std::env::temp_dir().join("filler");
+    fill(&filler);
+    while submit(&daemon, &unique()).is_ok() {
+        fill(&filler);
+    }
+    let stopped = daemon.drupe(&["session", "stop", "full"]);
+    assert_eq!(stopped.status.code(), Some(75), "{stopped:?}");
+    assert!(text(&stopped.stderr).contains("is being stopped, which is not recorded"), "{stopped:?}");
+    fs::remove_file(&filler).expect("it is there");
+    assert_eq!(daemon.wait(&turn)["class"], "cancelled", "{}", daemon.log());
+
+    daemon.submit("other", "hello");
+    asked.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{}", daemon.log()));
+    fill(&filler);
+    while submit(&daemon, &unique()).is_ok() {
+        fill(&filler);
+    }
+    let kernels = daemon.log().matches(" starts (process").count();
+    let stopped = daemon.drupe(&["stop"]);
+    assert!(stopped.status.success(), "{stopped:?}");
+    assert!(matches!(daemon.ended(), Some(0 | 1)), "{}", daemon.log());
+    assert_eq!(daemon.log().matches(" starts (process").count(), kernels, "no other kernel follows");
+    drop(go);
 }
 
 fn submit(daemon: &Daemon, external_id: &str) -> Result<String, String> {

@@ -367,10 +367,12 @@ async fn stop_session(kernel: &Arc<Kernel>, session: &SessionId) -> Result<usize
     let unknown: Vec<TurnId> = open.filter(|turn| !turns.contains(turn)).collect();
     turns.extend(unknown);
     // The running turn last, so that none of the others begins; what it has taken in ends with it.
+    let mut failed = None;
     for turn in turns.iter().rev() {
-        stop_turn(kernel, turn).await?;
+        // What cannot be recorded of one keeps none of the others going.
+        failed = stop_turn(kernel, turn).await.err().or(failed);
     }
-    Ok(turns.len())
+    failed.map_or(Ok(turns.len()), Err)
 }
 
 /// Stops a turn: one that runs is cancelled, one that waits gets its end here. Gives the turn that it is a part of by now,
@@ -381,28 +383,37 @@ async fn stop_turn(kernel: &Arc<Kernel>, turn: &TurnId) -> Result<Option<TurnId>
         .whole(async move {
             let kernel = stopping;
             // Recorded first: who is told that it stops may rely on it, whatever becomes of this process.
-            match kernel.store.cancel_turn(&turn, "it was stopped".into()).await {
-                Ok(true) => {}
+            let recorded = match kernel.store.cancel_turn(&turn, "it was stopped".into()).await {
+                Ok(true) => Ok(None),
                 Ok(false) => return Ok(None),
                 Err(StoreError::UnknownTurn(_)) => {
                     return Err(Fault::not_found(format!("there is no turn `{turn}`")));
                 }
+                // It ends all the same: a full disk must not keep a turn going that costs.
+                Err(error) if kernel.sessions.has(&turn) => {
+                    let fault = store_fault(error);
+                    let message = format!(
+                        "turn `{turn}` is being stopped, which is not recorded: it goes on if the kernel restarts before there is room ({})",
+                        fault.message
+                    );
+                    Err(Fault { message, ..fault })
+                }
                 Err(error) => return Err(store_fault(error)),
-            }
+            };
             let queued = match kernel.sessions.stop(&turn) {
                 // One that is not known here waits for the next kernel, which reads that it is to end.
-                Stopped::Running | Stopped::Neither => return Ok(None),
+                Stopped::Running | Stopped::Neither => return recorded,
                 Stopped::TakenIn(by) => return Ok(Some(by)),
                 Stopped::Withdrawn => kernel.store.queued(&turn).await.map_err(store_fault)?,
                 Stopped::Waiting(queued) => Some(*queued),
             };
-            let Some(queued) = queued else { return Ok(None) };
+            let Some(queued) = queued else { return recorded };
             let again = QueuedTurn { cancelled: Some("stopped".into()), ..queued.clone() };
             if let Err(error) = turn::end(&kernel, queued, turn::stopped(None)).await {
                 tracing::warn!(%turn, %error, "the end of a stopped turn is recorded later");
                 kernel.sessions.push(&kernel, again);
             }
-            Ok(None)
+            recorded
         })
         .await
 }

@@ -19,4 +19,7 @@ mod tests;
 
 pub use nth::nth;
 pub use trace::trace;
-pub use why::{LimitUse, why_call, why_extension, why_limit, why_message, why_run, why_session, why_turn};
+pub use why::{
+    LimitUse, taken_in_by, why_call, why_extension, why_limit, why_message, why_run, why_session, why_turn,
+    with_taker,
+};

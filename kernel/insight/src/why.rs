@@ -18,4 +18,4 @@ pub use limit::{LimitUse, why_limit};
 pub use message::why_message;
 pub use run::why_run;
 pub use session::why_session;
-pub use turn::why_turn;
+pub use turn::{taken_in_by, why_turn, with_taker};

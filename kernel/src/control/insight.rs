@@ -51,7 +51,13 @@ pub async fn why(kernel: &Arc<Kernel>, id: &str) -> Result<Explanation, Fault> {
         return Ok(known);
     }
     match kernel.store.find(id).await.map_err(store_fault)? {
-        Some(Found::Turn(turn)) => Ok(insight::why_turn(&rows(kernel, &turn, id).await?, now(kernel))),
+        Some(Found::Turn(turn)) => {
+            let rows = rows(kernel, &turn, id).await?;
+            let why = insight::why_turn(&rows, now(kernel));
+            let Some(by) = insight::taken_in_by(&rows) else { return Ok(why) };
+            let by = kernel.store.turn_rows(&by).await.map_err(store_fault)?;
+            Ok(by.map_or(why.clone(), |by| insight::with_taker(why, &by, now(kernel))))
+        }
         Some(Found::Run { turn, invocation }) => {
             let why = insight::why_run(&rows(kernel, &turn, id).await?, &invocation, now(kernel));
             why.ok_or_else(|| nothing(id))

@@ -10,7 +10,9 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::{door::holds, fakes::agent_id, trees::Rows};
-use crate::{LimitUse, why_extension, why_limit, why_message, why_session, why_turn};
+use crate::{
+    LimitUse, taken_in_by, why_extension, why_limit, why_message, why_session, why_turn, with_taker,
+};
 
 fn at(text: &str) -> Timestamp {
     text.parse().expect("a time")
@@ -65,6 +67,27 @@ fn a_turn_that_was_taken_in_by_another_says_so() {
         rows.response = Some(AgentResponse::success("turn t1 took the message in"));
     });
     check(&told, &["No agent ran for it: turn t1 took the message in."], None, &[("turns", "t")]);
+}
+
+#[test]
+fn what_became_of_a_message_that_was_taken_in_is_what_became_of_the_turn_that_took_it() {
+    let mut rows = Rows::new().0;
+    assert_eq!(taken_in_by(&rows), None);
+    let content = "turn `t-1` took this message in while it ran";
+    rows.response = Some(AgentResponse::success(content));
+    assert_eq!(taken_in_by(&rows).as_ref().map(|turn| turn.as_str()), Some("t-1"));
+    let now = at("2026-03-01T12:01:00Z");
+    let mut by = Rows::new().0;
+    by.finished = by.started;
+    by.response = Some(AgentResponse::error(FailureClass::Model, "the provider refused it"));
+    let alone = why_turn(&rows, now);
+    let told = with_taker(alone.clone(), &by, now);
+    let (before, after) = told.sentences.split_at(alone.sentences.len());
+    assert_eq!(before, alone.sentences);
+    assert_eq!(after[0], format!("What became of turn `{}`:", by.turn));
+    assert!(after[1].contains("the provider refused it"), "{told:#?}");
+    assert_eq!(told.remedy.as_deref(), Some(FailureClass::Model.remedy()));
+    assert!(told.cited.len() > alone.cited.len());
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! A turn: how it ended and why, who answered, how long it waited, what became of its answer.
 
 use drupe_agent::Entry;
-use drupe_extension_api::{AgentResponse, Event, EventBody, ResponseStatus, Spend, control::Explanation};
+use drupe_extension_api::{
+    AgentResponse, Event, EventBody, ResponseStatus, Spend, TurnId, control::Explanation,
+};
 use drupe_journal::{DeliveryRow, InboundKind, TurnRows};
 use jiff::Timestamp;
 
@@ -46,6 +48,25 @@ pub fn why_turn(rows: &TurnRows, now: Timestamp) -> Explanation {
         delivered(&mut told, delivery);
     }
     told.done()
+}
+
+/// The turn that took this one's message in, and with it what becomes of the message.
+pub fn taken_in_by(rows: &TurnRows) -> Option<TurnId> {
+    let response = rows.response.as_ref().filter(|response| response.status == ResponseStatus::Success)?;
+    // Nothing ran that could have said it.
+    Tree::of(rows).root().is_none().then_some(())?;
+    let named = response.content.strip_prefix("turn `")?.split_once('`')?.0;
+    TurnId::new(named).ok()
+}
+
+/// Adds to the explanation of a turn what became of the one that took its message in.
+pub fn with_taker(mut of: Explanation, by: &TurnRows, now: Timestamp) -> Explanation {
+    let taker = why_turn(by, now);
+    of.sentences.push(format!("What became of turn `{}`:", by.turn));
+    of.sentences.extend(taker.sentences);
+    of.cited.extend(taker.cited);
+    of.remedy = of.remedy.or(taker.remedy);
+    of
 }
 
 /// How it ended, or how far it has come.

@@ -1,6 +1,6 @@
 //! Messages that an extension hands in: what they wait for, what keeps them from others, and where they end.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::Path};
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ fn house(config: &str) -> Daemon {
 }
 
 /// A message whose turn goes on until that file is there.
-fn hold(file: &PathBuf) -> String {
+fn hold(file: &Path) -> String {
     format!("post_hold {}", json!({"until": file}))
 }
 
@@ -54,7 +54,7 @@ fn until_ended(daemon: &Daemon, session: &str) -> Vec<Value> {
     until("the turns have ended", ended).unwrap_or_else(|| panic!("{session}\n{}", daemon.log()))
 }
 
-fn until_there(daemon: &Daemon, file: &PathBuf) {
+fn until_there(daemon: &Daemon, file: &Path) {
     until("the file is there", || file.exists().then_some(())).unwrap_or_else(|| panic!("{}", daemon.log()));
 }
 

@@ -43,7 +43,8 @@ pub(super) fn ended(
     }
     .filter(|_| kernel.ready.is_none() && !named);
     let later = exit == Exit::Status(status::LATER.into()) && kernel.ready.is_none() && !named;
-    let crash = !orderly && refused.is_none() && !later && !(stopping.is_some() && kernel.killed.is_some());
+    let stopped = stopping.is_some() && kernel.killed.is_some();
+    let crash = !(orderly || later || stopped || refused.is_some());
     actions.push(Action::Record(Ending { how, crash, exit: Some(exit), killed: kernel.killed }));
     if let Some(status) = stopping {
         return Phase::Done { status: if orderly || status != 0 { status } else { status::FORCED } };

@@ -166,19 +166,19 @@ fn an_answer_of_a_thousand_calls_is_no_answer() {
 }
 
 #[test]
-fn an_answer_of_fifty_thousand_tokens_is_charged_and_ends_what_it_exceeds() {
-    let long = || Say::Text("word".repeat(50_000));
+fn an_answer_beyond_its_bound_is_charged_and_ends_what_it_exceeds() {
+    let long = || Say::Text("word".repeat(30_000));
     let scene = Scene::run("", "max_tokens_per_invocation: 100000", move |_| long());
-    let turn = scene.turn("an answer of 50,000 tokens", "100000 tokens");
-    assert_eq!(turn["content"].as_str().map(str::len), Some(200_000), "it is whole");
-    assert!(tokens(&turn) > 50_000, "{}", tokens(&turn));
+    let turn = scene.turn("an answer of 120 kB", "100000 tokens");
+    assert_eq!(turn["content"].as_str().map(str::len), Some(120_000), "it is whole");
+    assert!(tokens(&turn) > 12_000, "{}", tokens(&turn));
 
     // A server that does not keep to the bound of the request: what it sent is charged, and nothing more is asked.
     let scene = Scene::run("", "max_tokens_per_invocation: 5000", move |request| match answers(request) {
-        0 => Say::Call(vec![("faulty_echo".into(), json!({"text": "word".repeat(50_000)}))]),
+        0 => Say::Call(vec![("faulty_echo".into(), json!({"text": "word".repeat(30_000)}))]),
         _ => long(),
     });
-    let turn = scene.turn("a call of 50,000 tokens", "5000 tokens");
+    let turn = scene.turn("a call of 120 kB", "5000 tokens");
     assert_eq!((&turn["class"], scene.requests()), (&json!("budget"), 1), "{turn}");
     let bound = scene.server.requests()[1]["max_tokens"].as_u64().expect("the request bounds the answer");
     assert!(bound <= 5000, "{bound}");

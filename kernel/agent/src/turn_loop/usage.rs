@@ -17,8 +17,11 @@ const BEFORE: u64 = 16_384;
 /// some servers look at it late or not at all.
 const BEYOND: u64 = 4_096;
 
-/// Bytes that a token of a text has at most, on average.
+/// Bytes that a token of a text has at most, on average over a text that is longer than [`SHORT`].
 const LONGEST_TOKEN: u64 = 16;
+
+/// Bytes of an answer about whose number of tokens its length says nothing.
+const SHORT: u64 = 4_096;
 
 /// What an attempt was.
 #[derive(Clone, Copy)]
@@ -43,7 +46,7 @@ impl<'a> Made<'a> {
 
     /// The least that what came can be, whatever is reported.
     fn least_output(&self) -> u64 {
-        (texts(self.got.bytes()) / LONGEST_TOKEN).min(self.most_output())
+        (texts(self.got.bytes()).saturating_sub(SHORT) / LONGEST_TOKEN).min(self.most_output())
     }
 
     /// The report, as far as it can be; `came` is an estimate of the answer.

@@ -17,6 +17,9 @@ use serde_json::{Map, Value};
 
 use super::{Reply, texts};
 
+/// Bytes of one text that a rule makes: a template that names the task often could multiply it without end.
+const LONGEST: usize = 256 * 1024;
+
 /// Compiled expressions kept; when there are more, all are made again.
 const KEPT_PATTERNS: usize = 512;
 
@@ -126,15 +129,15 @@ impl Values<'_> {
     }
 
     /// Replaces in one pass, so that braces in a value stay what they are. A name that there is not stays too: it
-    /// shows the author what is wrong.
+    /// shows the author what is wrong. What is beyond [`LONGEST`] is left out.
     fn fill(&self, template: &str) -> String {
-        let mut out = String::with_capacity(template.len());
+        let mut out = String::new();
         let mut rest = template;
-        while let Some((before, after)) = rest.split_once("{{") {
+        while let Some((before, after)) = rest.split_once("{{").filter(|_| out.len() < LONGEST) {
             out.push_str(before);
             match after.split_once("}}").map(|(name, tail)| (self.get(name.trim()), tail)) {
                 Some((Some(value), tail)) => {
-                    out.push_str(value);
+                    out.push_str(&value[..value.floor_char_boundary(LONGEST)]);
                     rest = tail;
                 }
                 _ => {
@@ -143,7 +146,12 @@ impl Values<'_> {
                 }
             }
         }
-        out + rest
+        out.push_str(rest);
+        if out.len() > LONGEST {
+            out.truncate(out.floor_char_boundary(LONGEST));
+            out.push_str(" … (cut)");
+        }
+        out
     }
 
     fn fill_all(&self, value: &Value) -> Value {

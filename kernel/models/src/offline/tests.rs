@@ -299,6 +299,14 @@ fn a_wrong_expression_is_a_configuration_fault() {
 }
 
 #[test]
+fn a_template_does_not_multiply_a_task_without_end() {
+    let when = OfflineTrigger::When("(?s).*".to_owned());
+    let say = OfflineAction::Say("{{task}}".repeat(60_000));
+    let said = ruled(vec![rule(when, say)], vec![Message::User { content: "x".repeat(60_000) }]);
+    assert!(said.len() < 512 * 1024 && said.contains("(cut)"), "{} bytes", said.len());
+}
+
+#[test]
 fn without_a_matching_rule_an_agent_says_who_it_is() {
     assert!(ruled(builder(), vec![user("something else")]).contains("I am the agent Poet"));
 }

@@ -151,7 +151,8 @@ impl Events {
                 set(&mut call.id, item.call_id);
                 set(&mut call.name, item.name);
                 set(&mut call.arguments, item.arguments);
-                call.open = item.status.is_some_and(|status| &*status == "incomplete");
+                call.open =
+                    item.status.is_some_and(|status| matches!(&*status, "incomplete" | "in_progress"));
             }
             _ => {}
         }
@@ -171,8 +172,9 @@ fn ended(response: Response<'_>, draft: &mut Draft) -> Result<(), Broken> {
             draft.tell(&reason, std::iter::empty(), "");
             Finish::Filter
         }
-        (status @ ("failed" | "cancelled" | "incomplete"), "") => return Err(draft::broke_off(status).into()),
-        (_, "") => Finish::End,
+        // An event that ends a response need not say so again.
+        ("" | "completed", "") => Finish::End,
+        (status, "") => return Err(draft::broke_off(status).into()),
         (_, other) => {
             draft.wrong = Some(draft::unknown_end(other));
             Finish::End

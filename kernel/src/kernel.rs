@@ -221,6 +221,9 @@ impl Kernel {
             let message = format!("ids that begin with `{}` are those of topics' messages", events::EXTERNAL);
             return Err(Fault::invalid(message));
         }
+        if let Some(why) = submit.output.as_ref().and_then(drupe_wiring::bounds::answer_fault) {
+            return Err(Fault::invalid(why));
+        }
         let snapshot = self.snapshot();
         if let Some(agent) = &submit.agent {
             self.agent(&snapshot, agent)?;

@@ -25,7 +25,6 @@ pub use drupe_models::{Figure, ListedModel, Lists, Models, Origin, Target};
 pub use drupe_surface::{ending, ends};
 pub use drupe_wiring::kept_id;
 
-mod disk;
 pub mod draft;
 pub mod forecast;
 mod idle;

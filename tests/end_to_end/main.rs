@@ -42,6 +42,7 @@ mod orderly_ends;
 mod queue;
 mod reload;
 mod retention;
+mod schemas;
 mod shipped;
 mod starts;
 mod terminal;

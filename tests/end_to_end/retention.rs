@@ -16,7 +16,7 @@ use crate::harness::{Daemon, text};
 const DAY_MS: i64 = 86_400_000;
 
 /// What a future gives that needs no runtime.
-fn wait<T>(work: impl Future<Output = T>) -> T {
+pub fn wait<T>(work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     loop {
         match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {

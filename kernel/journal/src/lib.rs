@@ -23,6 +23,7 @@ mod beginning;
 mod bus;
 mod cache;
 mod deliveries;
+pub mod disk;
 mod error;
 mod events;
 mod extensions;

@@ -14,7 +14,7 @@ use drupe_extension_api::{
     wire::{Submit, Submitted},
 };
 use drupe_gate::survey::{model_names, nothing_waits};
-use drupe_journal::{QueuedTurn, StoreError};
+use drupe_journal::{QueuedTurn, StoreError, disk};
 use drupe_link::Up;
 use drupe_models::NamedBy;
 use serde::{Serialize, de::DeserializeOwned};
@@ -22,7 +22,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::insight;
 use crate::{
-    channels, disk,
+    channels,
     draft::Draft,
     ending::Why,
     extension::{Record, change, handles::Holder, lifecycle},

@@ -304,6 +304,9 @@ impl Owner {
         }
         let snapshot = kernel.snapshot();
         let RunAgent { definition, .. } = &ask;
+        if let Some(why) = definition.output.as_ref().and_then(wiring::bounds::answer_fault) {
+            return Err(Fault::invalid(why));
+        }
         let models = kernel.models.resolve_for(
             NamedBy::Extension,
             &definition.models,

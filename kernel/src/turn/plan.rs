@@ -6,9 +6,8 @@ use std::sync::Arc;
 use drupe_agent::{Agent, LoopAgent, Task};
 use drupe_extension_api::{AgentId, AgentInvocationContext, AgentResponse, FailureClass, Message, Preview};
 use drupe_journal::{Inbound, QueuedTurn, StoreError};
-use drupe_wiring::Snapshot;
-
 use drupe_models::NamedBy;
+use drupe_wiring::{self as wiring, Snapshot};
 
 use crate::kernel::Kernel;
 
@@ -118,10 +117,8 @@ fn altered(
             .model;
     }
     if let Some(output) = &queued.inbound.output {
-        if let Some(schema) = &output.schema {
-            jsonschema::validator_for(schema)
-                .map_err(|e| format!("the schema of the answer is not valid: {e}"))?;
-        }
+        // An earlier release may have taken it in.
+        wiring::bounds::answer_fault(output).map_or(Ok(()), Err)?;
         definition.output = Some(output.clone());
     }
     let root = id == &snapshot.orchestrator.definition().id;

@@ -1,7 +1,7 @@
 //! What an extension may add to the requests of others. What it says of its tools and its agent stands in each request of
 //! whoever is offered them: without bounds, one extension breaks every turn, and nobody is blamed for it.
 
-use drupe_extension_api::ToolSpec;
+use drupe_extension_api::{Format, OutputSpec, ToolSpec};
 use serde_json::Value;
 
 use crate::Part;
@@ -103,6 +103,22 @@ fn of_schema(schema: &Value) -> Option<String> {
             "has `{key}` at its top, which providers refuse; put the choice into a property"
         ));
     }
+    cost(schema)
+}
+
+/// Why no answer can be asked for in that form.
+pub fn answer_fault(output: &OutputSpec) -> Option<String> {
+    let schema = output.schema.as_ref()?;
+    let why = match output.format {
+        Format::Json => cost(schema)?,
+        Format::Text | Format::Markdown => "needs `format: json` beside it".into(),
+    };
+    Some(format!("the schema of the answer {why}"))
+}
+
+/// What a schema would cost whoever is sent it or compiles it, as the end of a sentence. Whoever wrote it is not trusted
+/// with that.
+fn cost(schema: &Value) -> Option<String> {
     // Before it is written down, or compiled.
     if depth(schema) > DEPTH {
         return Some(format!("is more than {DEPTH} levels deep"));

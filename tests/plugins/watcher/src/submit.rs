@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use drupe_extension_api::prelude::*;
+use serde_json::Value;
 
 use crate::{Watcher, append};
 
@@ -21,6 +22,9 @@ pub struct Messages {
     /// Hands them in by itself, and not on behalf of the call. What came of it is a line of `handed_in.jsonl` then.
     #[serde(default)]
     detached: bool,
+    /// The form of their answers.
+    #[serde(default)]
+    output: Option<Value>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -54,12 +58,34 @@ impl Watcher {
     }
 }
 
+#[derive(Deserialize, JsonSchema)]
+pub struct Run {
+    /// What the agent is.
+    definition: Value,
+    /// What it shall do.
+    task: String,
+}
+
+impl Watcher {
+    /// The content of the answer of an agent of its own making.
+    pub async fn run(&self, Run { definition, task }: Run, call: Call) -> Result<String, Fault> {
+        Ok(call.run_agent(serde_json::from_value(definition)?, task).await?.content)
+    }
+}
+
 async fn hand_in(host: &Host, messages: Messages) -> String {
-    let Messages { session, text, count, .. } = messages;
+    let Messages { session, text, count, output, .. } = messages;
+    let output = match output.map(serde_json::from_value).transpose() {
+        Ok(output) => output,
+        Err(error) => return error.to_string(),
+    };
     for number in 0..count.unwrap_or(1) {
         let session = if count.is_some() { format!("{session}{number}") } else { session.clone() };
         let taken_in = match SessionId::new(session.clone()) {
-            Ok(id) => host.submit(Submit::new(id, session, text.clone())).await.map(drop),
+            Ok(id) => {
+                let submit = Submit { output: output.clone(), ..Submit::new(id, session, text.clone()) };
+                host.submit(submit).await.map(drop)
+            }
             Err(error) => Err(error.into()),
         };
         if let Err(fault) = taken_in {

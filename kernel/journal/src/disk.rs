@@ -1,4 +1,4 @@
-//! Whether there is room on the disk for what the kernel must record.
+//! Whether there is room on the disk for what must be recorded.
 
 use std::path::Path;
 

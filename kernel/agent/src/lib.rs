@@ -116,7 +116,7 @@ pub use journal::{
     RecordedStep, RecordedTurn,
 };
 pub use model::{
-    AgentCard, LongPrompts, Model, ModelEvent, ModelFault, ModelProfile, ModelRequest, Price, Room,
+    AgentCard, Dispatch, LongPrompts, Model, ModelEvent, ModelFault, ModelProfile, ModelRequest, Price, Room,
     StopReason,
 };
 pub use policy::{Allowlist, Decision, Policy, PolicyCall};

@@ -1,5 +1,7 @@
 //! What the loop asks of a language model.
 
+mod dispatch;
+
 use std::sync::{
     Arc,
     atomic::{AtomicU32, Ordering},
@@ -11,6 +13,8 @@ use drupe_extension_api::{
 };
 use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
+
+pub use dispatch::Dispatch;
 
 /// A model, reachable through some provider.
 ///
@@ -143,6 +147,8 @@ pub struct ModelRequest {
     pub max_output_tokens: u32,
     /// What bounds the answers of further attempts as well.
     pub room: Room,
+    /// Whether the present attempt was sent, and to which model: of one that was not, nothing is charged.
+    pub dispatch: Dispatch,
     /// The form of the answer.
     pub output: Option<Arc<OutputSpec>>,
     /// Time for all attempts together, in milliseconds.

@@ -20,6 +20,7 @@ mod error;
 
 mod ageing;
 
+mod listed;
 mod preferred;
 mod resolve;
 mod source;

@@ -1,36 +1,38 @@
 //! The model of a provider that nobody named: of those that the catalogue prefers, the first that the provider has.
 //!
 //! Which that is, is asked at the first use and not when a daemon starts: a start must not wait for anybody, nor fail
-//! without a network. What the provider said is kept. Where it has no list, or could not be asked, the most preferred
-//! model is; its own answer then says what is wrong.
+//! without a network. Only that first use waits. What the provider said is [remembered](crate::listed) for a while, and is
+//! asked anew beside requests that go on meanwhile. Where it has no list, or could not be asked, the most preferred model is;
+//! its own answer then says what is wrong.
 
-use std::sync::Arc;
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use drupe_agent::{ModelEvent, ModelFault, ModelProfile, ModelRequest, Price};
 use drupe_extension_api::{FailureClass, ModelParameters};
 use futures_util::{
-    StreamExt,
+    FutureExt, StreamExt,
     stream::{self, BoxStream},
 };
-use tokio::sync::OnceCell;
 
 use crate::{
+    listed::{Asking, Known, List, Listed, listed},
     retry,
-    source::{Broken, Progress, Source, is_snapshot},
+    source::{Broken, Progress, Source},
     wire::{ListedModel, WireProvider, WireSource},
 };
 
 /// Names of what a provider has instead that go into a message.
 const MOST_NAMED: usize = 8;
 
-/// What a provider said of the models that it has; none where it has no list.
-pub(crate) type Listed = Arc<OnceCell<Option<Vec<ListedModel>>>>;
-
 /// Models in order of preference, of which one is asked.
 pub(crate) struct Preferred {
     provider: Arc<WireProvider>,
     name: String,
-    listed: Listed,
+    listed: Arc<Listed>,
     models: Arc<[Arc<WireSource>]>,
     /// What holds for each of them, since any may be the one.
     profile: ModelProfile,
@@ -41,7 +43,7 @@ impl Preferred {
     pub(crate) fn new(
         name: &str,
         provider: Arc<WireProvider>,
-        listed: Listed,
+        listed: Arc<Listed>,
         models: Vec<WireSource>,
     ) -> Option<Self> {
         let mut profile = models.first()?.profile().clone();
@@ -74,27 +76,42 @@ impl Source for Preferred {
     ) -> BoxStream<'static, Result<ModelEvent, Broken>> {
         let able = self.models.iter().filter(|model| model.supports(&request.parameters).is_ok());
         let able: Vec<_> = able.cloned().collect();
-        let (provider, listed, name) =
-            (Arc::clone(&self.provider), Arc::clone(&self.listed), self.name.clone());
+        let (provider, name) = (Arc::clone(&self.provider), self.name.clone());
+        let known = self.listed.known(|| async move { provider.list(&name).await }.boxed());
+        let name = self.name.clone();
         let chosen = async move {
-            // What could not be asked for is asked for again next time.
-            let list = listed.get_or_try_init(|| provider.list(&name)).await;
-            match choose(&name, &able, list.ok().and_then(Option::as_deref)) {
-                Ok(model) => model.attempt(request, progress),
-                Err(fault) => stream::iter([Err(fault.into())]).boxed(),
+            let choose = |list: &List| choose(&name, &able, list.as_ref().ok().and_then(Option::as_deref));
+            let (chosen, asking) = match known {
+                Known::Fresh(list) => (choose(&list), None),
+                // Whoever could go on does not wait.
+                Known::Old(list, asking) => match choose(&list) {
+                    Ok(model) => (Ok(model), Some(asking)),
+                    Err(_) => (choose(&*asking.await), None),
+                },
+                Known::Nothing(asking) => (choose(&*asking.await), None),
+            };
+            match (chosen, asking) {
+                (Ok(model), None) => model.attempt(request, progress),
+                (Ok(model), Some(asking)) => beside(asking, model.attempt(request, progress)),
+                (Err(fault), _) => stream::iter([Err(fault.into())]).boxed(),
             }
         };
         stream::once(chosen).flatten().boxed()
     }
 }
 
-/// The model of this name in a provider's list: itself, else one of its snapshots, else what servers with tags call it,
-/// where the tag that nobody names is `latest` (Ollama's, as its API's description of 2026-11-23 has it).
-pub(crate) fn listed<'a>(list: &'a [ListedModel], model: &str) -> Option<&'a ListedModel> {
-    let is_latest = |name: &str| name.strip_suffix(":latest") == Some(model);
-    let fits: [&dyn Fn(&str) -> bool; 3] =
-        [&|name| name == model, &|name| is_snapshot(name, model), &is_latest];
-    fits.iter().find_map(|fits| list.iter().find(|listed| fits(&listed.name)))
+type Events = BoxStream<'static, Result<ModelEvent, Broken>>;
+
+/// The events of a request, while an asking goes on beside it.
+fn beside(asking: Asking, mut events: Events) -> Events {
+    let mut asking = Some(asking);
+    stream::poll_fn(move |cx: &mut Context<'_>| -> Poll<Option<_>> {
+        if asking.as_mut().is_some_and(|asking| Pin::new(asking).poll(cx).is_ready()) {
+            asking = None;
+        }
+        events.poll_next_unpin(cx)
+    })
+    .boxed()
 }
 
 /// The first of `able` that `list` has.

@@ -23,9 +23,10 @@ use crate::{
     error::ModelsError,
     gate::Gate,
     gemini::GeminiApi,
+    listed::Listed,
     messages::MessagesApi,
     offline::OfflineSource,
-    preferred::{Listed, Preferred},
+    preferred::Preferred,
     responses::ResponsesApi,
     retry::{Chain, Link},
     scripted::{Script, ScriptedSource},
@@ -97,7 +98,7 @@ struct Provider {
     /// The catalogue's models of this provider, for whoever misspelled one.
     known: Arc<[String]>,
     /// What it said of its own models, once it was asked.
-    listed: Listed,
+    listed: Arc<Listed>,
 }
 
 enum Backend {
@@ -303,7 +304,8 @@ impl Provider {
         let gate = Gate::new(&settings.name, settings.concurrency, source::milliseconds(settings.timeout_ms));
         let shipped_as = shipped_as(&settings, all).to_owned();
         let known = known(all, &shipped_as);
-        Ok(Self { gate, backend, shipped_as, known, listed: Listed::default(), settings })
+        let listed = Listed::new(&settings.preferred);
+        Ok(Self { gate, backend, shipped_as, known, listed, settings })
     }
 }
 

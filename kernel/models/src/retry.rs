@@ -89,6 +89,7 @@ impl Model for Chain {
 
     fn stream(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
         let now = Instant::now();
+        request.dispatch.begins();
         let run = Box::new(Asking {
             links: Arc::clone(&self.links),
             deadline: now + milliseconds(request.timeout_ms),
@@ -212,6 +213,7 @@ impl Asking {
     fn failed(&mut self, attempt: Attempt, broken: Broken) -> ModelEvent {
         attempt.place.failed(&broken);
         let fault = broken.fault;
+        let fault = if self.request.dispatch.is_unsent() { fault.unused() } else { fault };
         let fault = attempt.progress.tell(if attempt.started { fault.began() } else { fault });
         if !fault.retriable || self.retries >= self.request.max_retries {
             return self.give_up(fault);
@@ -257,7 +259,9 @@ impl Asking {
     fn retry(&self, fault: ModelFault, next: usize) -> ModelEvent {
         tracing::debug!(model = self.model(), %fault, "another attempt follows");
         let next = self.links[next].source.profile().name.clone();
-        ModelEvent::Retry { usage: fault.usage, fault, model: self.model().to_owned(), next }
+        let model = self.request.dispatch.model().unwrap_or_else(|| self.model().to_owned());
+        self.request.dispatch.begins();
+        ModelEvent::Retry { usage: fault.usage, fault, model, next }
     }
 
     fn model(&self) -> &str {

@@ -18,6 +18,8 @@ enum Act {
     /// An answer to the end that makes no sense.
     Nonsense,
     Hang,
+    /// Nothing, since it is not sent for want of something else.
+    Wait,
     /// Bytes of an answer, and its cost by then, and nothing that can be shown.
     Drip,
     /// Text at once, and the end after 15 s.
@@ -42,7 +44,7 @@ impl Source for Fake {
 
     fn attempt(
         &self,
-        _: Arc<ModelRequest>,
+        request: Arc<ModelRequest>,
         progress: Arc<Progress>,
     ) -> BoxStream<'static, Result<ModelEvent, Broken>> {
         self.asked.lock().unwrap().push(self.since.elapsed());
@@ -50,8 +52,12 @@ impl Source for Fake {
         let done =
             Ok(ModelEvent::Done { usage: None, stop: StopReason::End, model: self.profile.name.clone() });
         let usage = Some(Usage { input_tokens: 3, ..Usage::default() });
-        match self.acts.lock().unwrap().pop_front().unwrap_or(Act::Answer("default")) {
-            Act::Hang => stream::pending().boxed(),
+        let act = self.acts.lock().unwrap().pop_front().unwrap_or(Act::Answer("default"));
+        if !matches!(act, Act::Wait) {
+            request.dispatch.goes_to(&self.profile.name);
+        }
+        match act {
+            Act::Hang | Act::Wait => stream::pending().boxed(),
             Act::Drip => {
                 progress.note(usage, false);
                 stream::pending().boxed()
@@ -110,6 +116,7 @@ fn request(timeout_ms: u64, max_retries: u32) -> ModelRequest {
         sparing: false,
         max_output_tokens: 100,
         room: Default::default(),
+        dispatch: Default::default(),
         output: None,
         timeout_ms,
         max_retries,
@@ -385,4 +392,24 @@ async fn a_provider_that_was_not_asked_has_cost_nothing() {
     let events: Vec<_> = Chain::new(vec![link]).unwrap().stream(request(1_000, 0)).collect().await;
     let Some(ModelEvent::Failed(fault)) = events.last() else { panic!("{events:?}") };
     assert!(fault.used_nothing(), "{fault:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_whose_time_is_over_before_it_was_sent_has_cost_nothing() {
+    for (act, nothing) in [(Act::Wait, true), (Act::Hang, false)] {
+        let (_, first) = fake("a/x", vec![act.clone()]);
+        let (_, second) = fake("b/y", vec![act]);
+        let asked = request(1_000, 0);
+        let dispatch = asked.dispatch.clone();
+        let mut events = Chain::new(vec![first, second]).unwrap().stream(asked);
+        assert!(dispatch.is_unsent(), "an attempt that has only begun is not sent");
+        let mut seen = Vec::new();
+        while let Some(event) = events.next().await {
+            if let ModelEvent::Retry { fault, .. } | ModelEvent::Failed(fault) = event {
+                seen.push((fault.used_nothing(), dispatch.is_unsent()));
+            }
+        }
+        // Between two attempts nothing of the next was sent.
+        assert_eq!(seen, [(nothing, true), (nothing, nothing)]);
+    }
 }

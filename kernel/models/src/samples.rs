@@ -54,6 +54,7 @@ pub(crate) fn request(
         sparing: false,
         max_output_tokens: 100,
         room: Default::default(),
+        dispatch: Default::default(),
         output: None,
         timeout_ms: 1_000,
         max_retries: 0,

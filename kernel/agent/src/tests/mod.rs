@@ -21,6 +21,7 @@ mod search;
 mod steering;
 mod stress;
 mod tree;
+mod unsent;
 mod usage;
 
 use door::*;

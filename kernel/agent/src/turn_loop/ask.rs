@@ -19,7 +19,7 @@ use super::{
 use crate::{
     budget::{Reservation, Spent},
     journal::Entry,
-    model::{ModelRequest, Room, StopReason},
+    model::{Dispatch, ModelRequest, Room, StopReason},
     run::millis,
     told::is_blank,
 };
@@ -70,6 +70,8 @@ pub(super) struct Reserved {
     hold: Hold,
     /// What bounds the answers of attempts that repeat the first.
     room: Room,
+    /// Whether the present attempt was sent.
+    dispatch: Dispatch,
 }
 
 impl Reserved {
@@ -97,7 +99,7 @@ impl Progress<'_> {
         let asked = Asked { step, attempt: *attempt, item: item.as_deref(), bytes, began: Instant::now() };
         let mut got = Collected::new(self.model_name().to_owned());
         let request = self.request(question, reserved.own.max_output_tokens());
-        reserved.room = request.room.clone();
+        (reserved.room, reserved.dispatch) = (request.room.clone(), request.dispatch.clone());
         let events = self.agent.model.stream(request);
         let ended = self.read(asked, events, &mut got, &mut reserved).await;
         *attempt += got.failed + 1;
@@ -142,7 +144,7 @@ impl Progress<'_> {
         self.run.budget.may_ask(self.agent.model.unpriced())?;
         let own = self.run.budget.reserve(input, Some(question.max_output_tokens), profile)?;
         match scope.quotas.reserve(self.spender(), own.tokens(), self.priced(own.usd), self.now_ms()) {
-            Ok(hold) => Ok(Reserved { own, hold, room: Room::default() }),
+            Ok(hold) => Ok(Reserved { own, hold, room: Room::default(), dispatch: Dispatch::default() }),
             Err(error) => {
                 self.run.budget.settle(own, Usage::default(), Some(0.0));
                 Err(error.into())
@@ -213,6 +215,7 @@ impl Progress<'_> {
             sparing: question.item.is_none(),
             max_output_tokens,
             room: Room::default(),
+            dispatch: Dispatch::default(),
             output: shared.output.clone().filter(|_| question.item.is_some()),
             timeout_ms: shared.parameters.timeout_ms.unwrap_or(REQUEST_TIMEOUT_MS).min(left),
             max_retries: self.agent.definition.limits.max_retries,
@@ -266,9 +269,11 @@ impl Progress<'_> {
     }
 
     /// Charges, records and tells a failure: of what the provider broke off, what is known of its use; all that was set
-    /// aside where we did.
-    fn failed(&self, asked: Asked<'_>, got: Collected, stop: &Stop, reserved: Reserved) {
+    /// aside where we did, unless nothing was sent.
+    fn failed(&self, asked: Asked<'_>, mut got: Collected, stop: &Stop, reserved: Reserved) {
         let mut failure = Failure::of(stop);
+        // Of several models any may have been asked, and each has its own price.
+        got.model = reserved.dispatch.model().unwrap_or(got.model);
         match stop {
             Stop::Model(fault) => {
                 let made = Made::new(asked.bytes, &got, &reserved);
@@ -278,6 +283,7 @@ impl Progress<'_> {
             }
             // Nothing was sent, or the attempt before it was the last, and is charged.
             Stop::Exceeded(_) | Stop::Quota(_) => self.give_back(reserved),
+            _ if reserved.dispatch.is_unsent() => self.give_back(reserved),
             _ => {
                 // Of the worst case, what that model takes for it.
                 let known = self.cost(&got.model, &reserved.own.worst);

@@ -89,6 +89,7 @@ impl Source for OfflineSource {
         request: Arc<ModelRequest>,
         _: Arc<Progress>,
     ) -> BoxStream<'static, Result<ModelEvent, Broken>> {
+        request.dispatch.goes_to(&self.profile.name);
         stream::iter(self.events(&request).unwrap_or_else(|fault| vec![Err(fault.into())])).boxed()
     }
 }

@@ -66,6 +66,7 @@ fn request(messages: Vec<Message>, tools: Vec<Arc<ToolSpec>>, root: bool) -> Mod
         sparing: false,
         max_output_tokens: 100,
         room: Default::default(),
+        dispatch: Default::default(),
         output: None,
         timeout_ms: 1_000,
         max_retries: 0,

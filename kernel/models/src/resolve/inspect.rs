@@ -8,10 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Backend, CONTEXT_WINDOW, MAX_OUTPUT_TOKENS, Models, NamedBy, search};
 use crate::{
-    error::ModelsError,
-    preferred::{choose, listed},
-    settings::ProfileSettings,
-    wire::ListedModel,
+    error::ModelsError, listed::listed, preferred::choose, settings::ProfileSettings, wire::ListedModel,
 };
 
 /// What a name leads to.

@@ -75,6 +75,7 @@ impl Source for ScriptedSource {
         request: Arc<ModelRequest>,
         _: Arc<Progress>,
     ) -> BoxStream<'static, Result<ModelEvent, Broken>> {
+        request.dispatch.goes_to(&self.profile.name);
         let (delay, items) = match self.script.take(&request) {
             Ok(entry) => (
                 source::milliseconds(entry.delay_ms),

@@ -38,6 +38,7 @@ fn request(agent: &str, messages: Vec<Message>) -> Arc<ModelRequest> {
         sparing: false,
         max_output_tokens: 100,
         room: Default::default(),
+        dispatch: Default::default(),
         output: None,
         timeout_ms: 1_000,
         max_retries: 0,

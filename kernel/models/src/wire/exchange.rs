@@ -25,6 +25,7 @@ use super::{
     draft, fault,
     frames::{Frames, LONGEST_EVENT},
     halves,
+    sent::Sent,
 };
 use crate::source::{self, Broken, Progress, Source, Whose};
 
@@ -98,7 +99,8 @@ fn prepare(
     let body = provider.api().body(&source.facts, request, &list).map_err(|e| broken(&e))?;
     // Wrapped, or the client keeps it for redirects and repetitions of its own, which there are none of, until the answer
     // comes.
-    let body = Body::wrap(String::from_utf8(body).map_err(|e| broken(&e))?);
+    let body = String::from_utf8(body).map_err(|e| broken(&e))?;
+    let body = Body::wrap(Sent::new(body, &request.dispatch, &source.profile.name));
     Ok((provider.client()?.post(source.url.clone()).body(body), list))
 }
 

@@ -1,6 +1,6 @@
 //! What all HTTP APIs of models have in common: one request, and its answer as a stream of events.
 //!
-//! [`exchange`] joins the request to its answer, over [`client`]'s pooled connections; [`frames`] splits the bytes
+//! [`exchange`] joins the request to its answer, over [`client`]'s pooled connections; [`sent`] tells when it goes out; [`frames`] splits the bytes
 //! into events, [`halves`] joins characters that two events share, [`draft`] gathers what an API's reader found in them, [`fault`] judges what went wrong, [`mask`] takes keys out of it,
 //! [`parameters`] refuses at load what an API cannot do, [`tools`] writes tool lists once, and [`names`] and
 //! [`items`] carry what one side would not understand of the other. An [`Api`] adds the rest: where requests go,
@@ -15,6 +15,8 @@ mod exchange;
 mod frames;
 
 mod halves;
+
+mod sent;
 
 mod listing;
 

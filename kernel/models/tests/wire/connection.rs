@@ -2,11 +2,14 @@
 
 use drupe_agent::ModelEvent;
 use drupe_extension_api::Reasoning;
-use drupe_models::{ProfileSettings, Thinking};
+use drupe_models::{
+    Models, ModelsSettings, NamedBy, ProfileSettings, ProviderKind, ProviderSettings, Thinking,
+};
 use futures_util::StreamExt;
+use tokio::{io::AsyncReadExt, net::TcpListener};
 
 use crate::{
-    door::{KINDS, Kind, ask, model, request, sized},
+    door::{KINDS, Kind, ask, endpoint, model, request, sized},
     script::{Part, Stop, events, hello, stream},
     server::{Act, Server},
 };
@@ -147,5 +150,28 @@ async fn a_sparing_request_names_the_least_reasoning_that_its_model_takes_and_no
         let [spared, plain] = <[String; 2]>::try_from(server.requests()).unwrap();
         assert!(spared.contains(has) && !spared.contains(lacks), "{spared}");
         assert!(!["effort", "thinking"].iter().any(|key| plain.contains(key)), "{plain}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_is_not_sent_before_there_is_a_connection_that_it_can_be_written_to() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("https://{}/v1", listener.local_addr().unwrap());
+    let provider = ProviderSettings::new("mock", ProviderKind::OpenAiChat(endpoint(&address)));
+    let models = Models::new(ModelsSettings { providers: vec![provider], ..ModelsSettings::default() });
+    let model = models.unwrap().resolve(NamedBy::Operator, &["mock/m".to_owned()]).unwrap().model;
+    let asked = request(0);
+    let dispatch = asked.dispatch.clone();
+    let mut events = model.stream(asked);
+    // The other side hears that somebody wants to speak in secret, and says nothing.
+    let hello = async {
+        let mut socket = listener.accept().await.unwrap().0;
+        let mut bytes = [0; 16];
+        socket.read_exact(&mut bytes).await.unwrap();
+        socket
+    };
+    tokio::select! {
+        event = events.next() => panic!("nobody answers: {event:?}"),
+        _socket = hello => assert!(dispatch.is_unsent(), "there is no connection yet"),
     }
 }

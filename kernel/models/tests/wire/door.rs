@@ -102,6 +102,7 @@ pub fn request(max_retries: u32) -> ModelRequest {
         sparing: false,
         max_output_tokens: 100,
         room: Default::default(),
+        dispatch: Default::default(),
         output: None,
         timeout_ms: 20_000,
         max_retries,

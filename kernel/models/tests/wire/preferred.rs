@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use drupe_agent::Model;
+use drupe_agent::{Model, ModelEvent};
 use drupe_extension_api::{DefinitionLimits, FailureClass, ModelParameters};
 use drupe_models::{
     CatalogueEntry, Models, ModelsSettings, NamedBy, ProfileSettings, ProviderKind, ProviderSettings,
 };
+use futures_util::StreamExt;
 
 use crate::{
     door::{KINDS, Kind, ask, endpoint, request},
@@ -113,22 +114,63 @@ async fn where_none_is_there_the_fault_names_what_to_do() {
 }
 
 #[tokio::test]
-async fn without_a_list_or_a_way_to_it_the_most_preferred_is_asked_and_the_list_again_next_time() {
+async fn without_a_list_or_a_way_to_it_the_most_preferred_is_asked_and_the_list_no_more_for_a_while() {
     let kind = Kind::Chat;
-    // A server that has no list says so once; one that breaks is asked again.
-    for (act, lists) in [(Act::status(404, "", ""), 1), (Act::status(500, "", ""), 2), (Act::Hangup, 2)] {
-        let mut acts = vec![act.clone(), stream(&hello(kind))];
-        acts.extend((lists == 2).then_some(act));
-        acts.push(stream(&hello(kind)));
-        let server = Server::start(acts).await;
+    for act in [Act::status(404, "", ""), Act::status(500, "", ""), Act::Hangup] {
+        let server = Server::start(vec![act, stream(&hello(kind)), stream(&hello(kind))]).await;
         let model = alone(kind, &server.url(), &ModelParameters::default());
         for _ in 0..2 {
             assert_eq!(ask(&model, request(0)).await.0, "hello end/7,2,5");
         }
         let seen = server.requests();
-        assert_eq!(seen.iter().filter(|request| request.starts_with("GET")).count(), lists);
+        assert_eq!(seen.iter().filter(|request| request.starts_with("GET")).count(), 1);
         assert!(
             seen.iter().filter(|request| request.starts_with("POST")).all(|r| r.contains(r#""model":"new""#))
         );
     }
+}
+
+#[tokio::test]
+async fn what_was_not_sent_yet_is_known_as_such_and_what_was_sent_to_whom() {
+    let kind = Kind::Chat;
+    let server = Server::start(vec![Act::Silence]).await;
+    let model = alone(kind, &server.url(), &ModelParameters::default());
+    let asked = request(0);
+    let dispatch = asked.dispatch.clone();
+    let mut events = model.stream(asked);
+    while server.requests().is_empty() {
+        tokio::select! {
+            event = events.next() => panic!("nothing was answered: {event:?}"),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    assert!(dispatch.is_unsent(), "only its list was asked for");
+    drop(events);
+
+    let server = Server::start(vec![list(kind, &["old"]), Act::Silence]).await;
+    let model = alone(kind, &server.url(), &ModelParameters::default());
+    let asked = request(0);
+    let dispatch = asked.dispatch.clone();
+    let mut events = model.stream(asked);
+    while server.requests().len() < 2 {
+        tokio::select! {
+            event = events.next() => panic!("nothing was answered: {event:?}"),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    assert_eq!((dispatch.is_unsent(), dispatch.model().as_deref()), (false, Some("mock/old")));
+}
+
+#[tokio::test]
+async fn an_attempt_that_fails_is_that_of_the_model_that_was_asked() {
+    let kind = Kind::Chat;
+    let acts = vec![list(kind, &["old"]), Act::status(500, "", ""), stream(&hello(kind))];
+    let server = Server::start(acts).await;
+    let model = alone(kind, &server.url(), &ModelParameters::default());
+    let events: Vec<_> = model.stream(request(1)).collect().await;
+    let failed = events.iter().find_map(|event| match event {
+        ModelEvent::Retry { model, .. } => Some(model.as_str()),
+        _ => None,
+    });
+    assert_eq!(failed, Some("mock/old"), "{events:?}");
 }

@@ -44,6 +44,8 @@ fn home() -> Daemon {
         ("core", "", ""),
         ("kv", "", ""),
         ("model", "", ", parameters: {temperature: 99}"),
+        ("filters", "", ", input: {format: json, schema: {properties: {'filter[id]': {type: string}}}}"),
+        ("arrays", "", ", input: {format: json, schema: {properties: {tags: {type: array}}}}"),
     ] {
         daemon.write(&format!("extensions/{id}/manifest.yaml"), &agent(id, keys, section));
     }
@@ -159,6 +161,8 @@ fn what_the_check_says_is_what_the_daemon_does() {
         ("secret", "failed", "NOBODY_HAS_THIS"),
         ("core", "failed", "kernel's own"),
         ("wordy", "failed", "16384"),
+        ("filters", "failed", "filter[id]"),
+        ("arrays", "failed", "without `items`"),
     ] {
         let (state, reason) = state(id);
         assert!(state == expected && reason.contains(says), "{id}: {state}: {reason}");

@@ -4,7 +4,7 @@
 use drupe_extension_api::{Format, OutputSpec, ToolSpec};
 use serde_json::Value;
 
-use crate::Part;
+use crate::{Part, portable};
 
 /// Tools of one extension.
 const TOOLS: usize = 256;
@@ -29,11 +29,6 @@ const CAPABILITY: usize = 128;
 
 /// Bytes of all tools of one extension.
 const ALL: u64 = 512 * 1024;
-
-/// Anthropic's API refuses a whole request for one of these at the top of a tool's schema: "input_schema does not support
-/// oneOf, allOf, or anyOf at the top level" (anthropics/claude-code#5319 and eleven reports like it, looked up on
-/// 2026-11-23).
-const NOT_AT_THE_TOP: [&str; 3] = ["oneOf", "allOf", "anyOf"];
 
 /// Bytes that a tool adds to a request.
 pub fn size(spec: &ToolSpec) -> u64 {
@@ -95,15 +90,7 @@ fn of_schema(schema: &Value) -> Option<String> {
     let Value::Object(top) = schema else {
         return Some("is no object; write `{\"type\": \"object\"}` where anything may be given".into());
     };
-    if let Some(kind) = top.get("type").filter(|kind| *kind != "object") {
-        return Some(format!("has the type {}; a tool's input is an `object`", short(kind)));
-    }
-    if let Some(key) = NOT_AT_THE_TOP.into_iter().find(|key| top.contains_key(*key)) {
-        return Some(format!(
-            "has `{key}` at its top, which providers refuse; put the choice into a property"
-        ));
-    }
-    cost(schema)
+    cost(schema).or_else(|| portable::refused(top))
 }
 
 /// Why no answer can be asked for in that form.
@@ -137,11 +124,6 @@ fn depth(value: &Value) -> usize {
         Value::Array(elements) => 1 + elements.iter().map(depth).max().unwrap_or_default(),
         _ => 0,
     }
-}
-
-fn short(value: &Value) -> String {
-    let text = value.to_string();
-    text.chars().take(60).collect()
 }
 
 /// How long a value is as JSON, without writing it down.

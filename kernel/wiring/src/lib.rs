@@ -8,6 +8,7 @@ pub mod bounds;
 mod names;
 mod offer;
 mod orchestrator;
+mod portable;
 mod prompt;
 mod rests;
 pub mod snapshot;

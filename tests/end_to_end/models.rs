@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::harness::{Daemon, text};
 
 /// A provider that answers each request for its list so; its address.
-fn provider(status: &'static str, list: &Value) -> String {
+fn provider(status: &'static str, list: impl ToString) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = format!("http://{}/v1", listener.local_addr().expect("an address"));
     let body = list.to_string();
@@ -66,11 +66,11 @@ fn what_is_configured_is_listed_without_asking_anybody() {
 #[test]
 fn the_providers_list_decides_whether_the_check_fails() {
     let both = json!({"object": "list", "data": [{"id": "big"}, {"id": "small"}, {"id": "sk-very-secret"}]});
-    let daemon = home(&provider("200 OK", &both));
+    let daemon = home(&provider("200 OK", both));
     let report = daemon.json(&["models", "check", "--json"]);
     assert_eq!((&report["ok"], &report["providers"][0]["listed"]), (&json!(true), &json!(3)), "{report:#}");
 
-    let daemon = home(&provider("200 OK", &json!({"data": [{"id": "big"}]})));
+    let daemon = home(&provider("200 OK", json!({"data": [{"id": "big"}]})));
     let output = daemon.drupe(&["models", "check", "--json"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     let report: Value = serde_json::from_str(&text(&output.stdout)).expect("JSON");
@@ -84,7 +84,10 @@ fn the_providers_list_decides_whether_the_check_fails() {
 fn a_provider_that_refuses_or_is_not_there_fails_the_check_without_showing_its_key() {
     let refusal = json!({"error": {"message": "wrong key sk-very-secret", "type": "auth", "code": null}});
     for (address, said) in [
-        (provider("401 Unauthorized", &refusal), "wrong key [key]"),
+        (provider("401 Unauthorized", refusal), "wrong key [key]"),
+        (provider("200 OK", json!({"error": {"message": "no such account"}})), "no such account"),
+        (provider("200 OK", json!({"status": "sk-very-secret is wrong"})), "[key] is wrong"),
+        (provider("200 OK", "<html><title>Sign in</title></html>"), "a page in HTML, \"Sign in\""),
         ("http://127.0.0.1:9/v1".to_owned(), "own"),
     ] {
         let output = home(&address).drupe(&["models", "check"]);
@@ -97,7 +100,7 @@ fn a_provider_that_refuses_or_is_not_there_fails_the_check_without_showing_its_k
 
 #[test]
 fn models_that_manifests_name_count_as_configured() {
-    let daemon = home(&provider("200 OK", &json!({"data": [{"id": "big"}, {"id": "small"}]})));
+    let daemon = home(&provider("200 OK", json!({"data": [{"id": "big"}, {"id": "small"}]})));
     let agent = |id: &str, model: &str, keys: &str| {
         let manifest = format!(
             "id: {id}\nname: x\ndescription: x\n{keys}agent: {{model: [{model}], instructions: x, usage: x}}\n"

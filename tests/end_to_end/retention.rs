@@ -83,6 +83,7 @@ impl Past {
             cost_usd: None,
             estimated: false,
             stop: Default::default(),
+            said: String::new(),
         };
         let to = Outbound { channel: channel.into(), address: None, text: "an answer".into() };
         let done = TurnDone {

@@ -115,6 +115,9 @@ pub enum Entry {
         /// How the answer ended, where it is not whole.
         #[serde(default, skip_serializing_if = "StopReason::is_whole", deserialize_with = "ended")]
         stop: StopReason,
+        /// What the provider said of a filter or a refusal.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        said: String,
     },
     /// An attempt of a model gave no answer, or an earlier process did not live to see it. Attempts that were repeated are
     /// committed with the end of the last one.

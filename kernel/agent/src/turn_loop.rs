@@ -209,7 +209,8 @@ impl Progress<'_> {
         // Of these limits it was told with what is recorded.
         self.run.budget.told_before(step.step, tokio::time::Instant::now());
         let Some(answer) = step.answer.take() else { return Ok(None) };
-        let ending = Ending { stop: step.stop, ..Ending::default() };
+        let said = std::mem::take(&mut step.said);
+        let ending = Ending { stop: step.stop, said, ..Ending::default() };
         self.answered(answer, ending, Some(&step), last).await
     }
 
@@ -248,6 +249,7 @@ impl Progress<'_> {
             cost_usd: given.cost_usd,
             estimated: given.estimated,
             stop: given.ending.stop,
+            said: given.ending.said.clone(),
         });
         self.warn(step);
         Ok((message, given.ending))

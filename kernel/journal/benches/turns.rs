@@ -90,6 +90,7 @@ impl Run {
             cost_usd: None,
             estimated: false,
             stop: Default::default(),
+            said: String::new(),
         }
     }
 

@@ -54,6 +54,14 @@ pub enum ModelsError {
         /// The provider.
         provider: String,
     },
+    /// A provider is named, and nothing stands behind its `/`.
+    #[error("model `{model}` names provider `{provider}` and none of its models: write `{provider}/MODEL`")]
+    NoName {
+        /// As it was written.
+        model: String,
+        /// The provider.
+        provider: String,
+    },
     /// There is no model for a name, and none for the fallback either.
     #[error("{error}; nor is there a model for the fallback: {fallback}")]
     Fallback {

@@ -121,6 +121,13 @@ fn names_that_lead_nowhere_say_what_to_do() {
             "model `what` is neither an alias nor in the catalogue: write `provider/model`, with one of the \
              providers local, openai",
         ),
+        ("local/", "model `local/` names provider `local` and none of its models: write `local/MODEL`"),
+        ("local/ ", "model `local/ ` names provider `local` and none of its models: write `local/MODEL`"),
+        (
+            "/tiny",
+            "model `/tiny` is neither an alias nor in the catalogue: write `provider/model`, with one of the \
+             providers local, openai",
+        ),
         ("round", "alias `round` stands for itself"),
         (
             "openai",

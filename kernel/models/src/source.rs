@@ -123,6 +123,17 @@ pub(crate) fn milliseconds(ms: u64) -> Duration {
     Duration::from_millis(ms.min(366 * 24 * 3_600_000))
 }
 
+/// Bytes of an answer for each token of its bound, and beside them. Tokens have three or four bytes; what has more than this
+/// comes from one that does not keep the bound.
+const MOST_BYTES_OF_A_TOKEN: usize = 16;
+const BESIDE: usize = 64 << 10;
+
+/// Bytes that an answer may have: far more than its bound on tokens holds.
+pub(crate) fn longest(max_output_tokens: u32) -> usize {
+    let tokens = usize::try_from(max_output_tokens).unwrap_or(usize::MAX);
+    tokens.saturating_mul(MOST_BYTES_OF_A_TOKEN).saturating_add(BESIDE)
+}
+
 /// Which step of its run a request is: the answers so far, and one.
 pub(crate) fn step(messages: &[Arc<Message>]) -> usize {
     1 + messages.iter().filter(|m| matches!(***m, Message::Assistant { .. })).count()

@@ -53,6 +53,8 @@ pub struct RecordedStep {
     pub answer: Option<Message>,
     /// How that ended, where it is not whole.
     pub stop: StopReason,
+    /// What the provider said of that.
+    pub said: String,
     /// Tokens and known dollars of all of its attempts, but for those that were lost.
     pub used: Spent,
     /// How the transcript was made smaller before the step, in order.
@@ -144,9 +146,9 @@ impl RecordedInvocation {
                 (at.reserved_tokens, at.reserved_usd, at.unpriced) =
                     (reserved_tokens, reserved_usd, unpriced);
             }
-            Entry::Answer { step, message, usage, cost_usd, stop, .. } => {
+            Entry::Answer { step, message, usage, cost_usd, stop, said, .. } => {
                 let at = self.step(step);
-                (at.answer, at.stop) = (Some(message), stop);
+                (at.answer, at.stop, at.said) = (Some(message), stop, said);
                 at.ended(usage, cost_usd);
             }
             Entry::Failed { step, usage, cost_usd, lost_tokens, lost_usd, repeated, .. } => {

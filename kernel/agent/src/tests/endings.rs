@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use drupe_extension_api::{
-    EffectClass, EventBody, FailureClass, Message, ResponseStatus, ToolCallRequest, ToolStatus, Usage,
+    EffectClass, EventBody, FailureClass, Message, ResponseStatus, SessionId, ToolCallRequest, ToolStatus,
+    TurnId, Usage,
 };
 
 use super::*;
@@ -178,6 +179,21 @@ async fn the_providers_word_for_a_filter_or_a_refusal_is_told() {
             _ => false,
         });
         assert_eq!(told, matches!(stop, StopReason::Filter { .. }));
+
+        // A crash right after the answer was recorded loses no word of it.
+        let answered = |entry: &Entry| matches!(entry, Entry::Answer { .. });
+        let answer = seen.entries.iter().position(answered).expect("the model answered");
+        let journal = Arc::new(MemoryJournal::default());
+        let (session, turn) = (SessionId::new("s").expect("valid"), TurnId::new("s").expect("valid"));
+        let entries = seen.entries[..=answer].to_vec();
+        let attempt = |(_, event): &&(_, EventBody)| matches!(event, EventBody::ModelAttempt { .. });
+        let events = seen.events.iter().filter(attempt).cloned().collect();
+        let batch = Batch { session, turn, entries, events, messages: Vec::new() };
+        journal.commit(batch).await.expect("a journal in memory records");
+        let goes_on = Case::new(looping(definition("main"), &model, []), &model);
+        let again = Case { journal, resumed: true, ..goes_on }.run().await;
+        assert_eq!(again.response.content, seen.response.content);
+        assert_eq!(model.requests().len(), 1, "the model is not asked again");
     }
 }
 

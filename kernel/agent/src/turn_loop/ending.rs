@@ -20,7 +20,7 @@ pub(super) struct Ending {
     pub bound: Option<u32>,
     /// Whether the model reasoned.
     pub reasoned: bool,
-    /// What the provider said of a filter or a refusal; not known of one that an earlier process asked for.
+    /// What the provider said of a filter or a refusal.
     pub said: String,
 }
 

@@ -210,6 +210,7 @@ fn answer(id: &str, step: u32, text: &str, calls: &[&str]) -> Entry {
         cost_usd: None,
         estimated: false,
         stop: Default::default(),
+        said: String::new(),
     }
 }
 

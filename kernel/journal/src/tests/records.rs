@@ -65,6 +65,7 @@ fn entries() -> impl Strategy<Value = Entry> {
                 cost_usd,
                 estimated: true,
                 stop: Default::default(),
+                said: String::new(),
             }
         });
     let intents =

@@ -144,6 +144,12 @@ impl<'a> Search<'a> {
             _ => (models.catalogued(name, None).map(|(_, entry)| entry.provider.as_str()), name),
         };
         if let Some(provider) = provider.and_then(|p| models.providers.get(p)) {
+            if model.trim().is_empty() {
+                return Err(ModelsError::NoName {
+                    model: name.to_owned(),
+                    provider: provider.settings.name.clone(),
+                });
+            }
             self.push_model(provider, model);
             return Ok(());
         }
@@ -163,10 +169,10 @@ impl<'a> Search<'a> {
                 let variable = self.models.variable(provider).map(str::to_owned);
                 ModelsError::NotConfigured { model, provider: provider.to_owned(), variable }
             }
-            (None, Some((provider, _))) => {
+            (None, Some((provider, _))) if !provider.is_empty() => {
                 ModelsError::UnknownProvider { model, provider: provider.to_owned(), known: known() }
             }
-            (None, None) => ModelsError::UnknownModel { model, known: known() },
+            (None, _) => ModelsError::UnknownModel { model, known: known() },
         }
     }
 

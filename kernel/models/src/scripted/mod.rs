@@ -79,7 +79,10 @@ impl Source for ScriptedSource {
         let (delay, items) = match self.script.take(&request) {
             Ok(entry) => (
                 source::milliseconds(entry.delay_ms),
-                play(&entry, &self.profile.name, source::step(&request.messages)),
+                self.within_its_bound(&entry, &request).map_or_else(
+                    |fault| VecDeque::from([Err(fault.into())]),
+                    |()| play(&entry, &self.profile.name, source::step(&request.messages)),
+                ),
             ),
             Err(text) => {
                 let fault =
@@ -95,6 +98,22 @@ impl Source for ScriptedSource {
         })
         .flatten()
         .boxed()
+    }
+}
+
+impl ScriptedSource {
+    /// What goes far past the bound on the answer is no answer, as with a provider that does not keep it.
+    fn within_its_bound(&self, entry: &Entry, request: &ModelRequest) -> Result<(), ModelFault> {
+        let (bytes, longest) = (entry.bytes(), source::longest(request.max_output_tokens));
+        if bytes <= longest {
+            return Ok(());
+        }
+        let text = format!(
+            "`{}`: the answer of the script goes on past its bound of {} tokens: it has {bytes} bytes, of which at most \
+             {longest} are taken. Shorten it, or raise `max_output_tokens`",
+            self.profile.name, request.max_output_tokens,
+        );
+        Err(ModelFault::fatal(FailureClass::Model, text))
     }
 }
 

@@ -160,6 +160,13 @@ impl Entry {
         })
     }
 
+    /// Size of all that it gives.
+    pub(super) fn bytes(&self) -> usize {
+        let texts = [&self.text, &self.reasoning].into_iter().flatten().map(String::len);
+        let calls = self.tool_calls.iter().map(|call| call.name.len() + call.arguments().len());
+        texts.chain(calls).sum()
+    }
+
     fn fits(&self, request: &ModelRequest) -> bool {
         let expect = &self.expect;
         self.step.is_none_or(|step| step == source::step(&request.messages))

@@ -165,3 +165,18 @@ fn a_wrong_script_is_refused_with_its_place() {
         assert!(error.contains(part), "{yaml}: {error}");
     }
 }
+
+#[tokio::test]
+async fn an_answer_far_past_its_bound_is_none() {
+    // The bound is 100 tokens.
+    let most = 100 * 16 + (64 << 10);
+    for (key, value) in [("text", "x"), ("reasoning", "x"), ("tool_calls", "[{name: t, arguments: x}]")] {
+        for (bytes, within) in [(most, true), (most + 1, false)] {
+            let bytes = if key == "tool_calls" { bytes - 1 } else { bytes };
+            let said = source(&format!("- {key}: {}", value.replace('x', &"x".repeat(bytes))));
+            let said = ask(&said, "main", vec![user("go")]).await;
+            let told = format!("past its bound of 100 tokens: it has {} bytes", most + 1);
+            assert_eq!(said.contains(&told), !within, "{key}: {}", said.len());
+        }
+    }
+}

@@ -31,10 +31,6 @@ use crate::source::{self, Broken, Progress, Source, Whose};
 
 /// All that the other side may send for one answer, with what is around it: far below what hurts.
 const LONGEST_ANSWER: usize = 64 << 20;
-/// Bytes of an answer for each token of its bound, and beside them. Tokens have three or four bytes; what has more than this
-/// comes from a server that does not keep the bound.
-const MOST_BYTES_OF_A_TOKEN: usize = 16;
-const BESIDE: usize = 64 << 10;
 /// How many times as much may come for the provider alone: seals and signatures have no bound that anybody tells, and some
 /// repeat what they seal.
 const OPAQUE: usize = 4;
@@ -313,10 +309,9 @@ impl Exchange {
         Ok(())
     }
 
-    /// Bytes that the answer may have: far more than its bound on tokens holds.
+    /// Bytes that the answer may have.
     fn longest(&self) -> usize {
-        let tokens = usize::try_from(self.request.max_output_tokens).unwrap_or(usize::MAX);
-        tokens.saturating_mul(MOST_BYTES_OF_A_TOKEN).saturating_add(BESIDE)
+        source::longest(self.request.max_output_tokens)
     }
 
     /// Breaks an answer off that goes far past its bound, as only a server lets it that does not keep the bound: what it

@@ -71,6 +71,11 @@ fn read_body(body: &[u8]) -> WireError {
     }
 }
 
+/// What the body of a failed request says, for people.
+pub(super) fn words(body: &[u8]) -> String {
+    read_body(body).message
+}
+
 /// A body that is no JSON: of a page its title, of events what the first one that can be read says.
 fn plain(text: &str) -> Value {
     let start = text.trim_start_matches('\u{feff}').get(..64).unwrap_or(text).to_ascii_lowercase();

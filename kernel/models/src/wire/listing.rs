@@ -53,7 +53,7 @@ impl WireProvider {
         if !status.is_success() {
             return Err(fault::of_response(status, &headers, &body, Timestamp::now(), ("", &[])).fault);
         }
-        Ok(read(&body))
+        read(&body).map(Some)
     }
 }
 
@@ -68,13 +68,20 @@ async fn whole(response: &mut Response) -> Result<Vec<u8>, ModelFault> {
     Ok(body)
 }
 
-/// OpenAI's and Anthropic's form, Google's, and bare lists of gateways. None where it is none of these.
-fn read(body: &[u8]) -> Option<Vec<ListedModel>> {
+/// OpenAI's and Anthropic's form, Google's, and bare lists of gateways. Some servers write `null` for a list of nothing.
+fn read(body: &[u8]) -> Result<Vec<ListedModel>, ModelFault> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Lists {
-        Data { data: Vec<Item> },
-        Models { models: Vec<Item> },
+        Data {
+            // Required, and may be `null`.
+            #[serde(deserialize_with = "Option::deserialize")]
+            data: Option<Vec<Item>>,
+        },
+        Models {
+            #[serde(deserialize_with = "Option::deserialize")]
+            models: Option<Vec<Item>>,
+        },
         Bare(Vec<Item>),
     }
     #[derive(Deserialize)]
@@ -83,15 +90,30 @@ fn read(body: &[u8]) -> Option<Vec<ListedModel>> {
         name: Option<String>,
         shutdown_date: Option<String>,
     }
-    let items = match serde_json::from_slice(body).ok()? {
-        Lists::Data { data: items } | Lists::Models { models: items } | Lists::Bare(items) => items,
+    if let Some(broken) = fault::in_place_of_answer(body) {
+        return Err(broken.fault);
+    }
+    let items = match serde_json::from_slice(body) {
+        Ok(Lists::Data { data: items } | Lists::Models { models: items }) => items.unwrap_or_default(),
+        Ok(Lists::Bare(items)) => items,
+        Err(_) => return Err(no_list(body)),
     };
     let listed = items.into_iter().filter_map(|item| {
         let name = item.id.or(item.name)?;
         let name = name.strip_prefix("models/").map_or(name.as_str(), |short| short).to_owned();
         Some(ListedModel { name, retires: item.shutdown_date })
     });
-    Some(listed.collect())
+    Ok(listed.collect())
+}
+
+/// A success whose body is no list of models.
+fn no_list(body: &[u8]) -> ModelFault {
+    let said = match fault::words(body) {
+        said if said.is_empty() => "nothing".to_owned(),
+        said => said,
+    };
+    let text = format!("what came for its list of models is none (look at base_url and kind): {said}");
+    ModelFault::fatal(FailureClass::Config, text)
 }
 
 #[cfg(test)]
@@ -112,18 +134,36 @@ mod tests {
             (r#"{"models":[{"name":"models/gemini-x","displayName":"X"}]}"#, &["gemini-x"]),
             (r#"[{"id":"org/a"}]"#, &["org/a"]),
             (r#"{"data":[]}"#, &[]),
+            (r#"{"object":"list","data":null}"#, &[]),
+            (r#"{"error":null,"data":[{"id":"a"}]}"#, &["a"]),
         ] {
-            let listed = read(body.as_bytes())
-                .map(|list| list.into_iter().map(|model| model.name).collect::<Vec<_>>());
-            assert_eq!(
-                listed.as_deref(),
-                Some(&names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>()[..]),
-                "{body}"
-            );
+            let listed = read(body.as_bytes()).expect(body);
+            assert_eq!(listed.into_iter().map(|model| model.name).collect::<Vec<_>>(), names, "{body}");
         }
-        assert_eq!(read(b"<html>"), None);
-        let first = read(br#"{"data":[{"id":"a","shutdown_date":"2027-01-14"}]}"#)
-            .map(|list| list[0].retires.clone());
-        assert_eq!(first, Some(Some("2027-01-14".to_owned())));
+        let first = read(br#"{"data":[{"id":"a","shutdown_date":"2027-01-14"}]}"#).expect("a list").remove(0);
+        assert_eq!(first.retires.as_deref(), Some("2027-01-14"));
+    }
+
+    #[test]
+    fn what_is_no_list_says_what_it_is() {
+        for (body, class, said) in [
+            ("<!doctype html><title>Sign in</title>", FailureClass::Config, "a page in HTML, \"Sign in\""),
+            ("", FailureClass::Config, "nothing"),
+            ("it works", FailureClass::Config, "it works"),
+            (r#"{"message":"try later"}"#, FailureClass::Config, "try later"),
+            ("{}", FailureClass::Config, "{}"),
+            ("[1]", FailureClass::Config, ": 1"),
+            (r#"{"data":"none"}"#, FailureClass::Config, "none"),
+            (
+                r#"{"error":{"message":"no such key","type":"authentication_error"}}"#,
+                FailureClass::Auth,
+                "no such key",
+            ),
+            (r#"[{"error":{"message":"over","code":503}}]"#, FailureClass::Network, "over"),
+        ] {
+            let fault = read(body.as_bytes()).expect_err(body);
+            assert_eq!(fault.class, class, "{body}: {fault}");
+            assert!(fault.message.contains(said), "{body}: {fault}");
+        }
     }
 }

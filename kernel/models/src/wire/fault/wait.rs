@@ -1,6 +1,9 @@
 //! How long a provider asks to wait.
 
-use jiff::{Timestamp, fmt::rfc2822};
+use jiff::{
+    Timestamp,
+    fmt::{rfc2822, strtime::BrokenDownTime},
+};
 use reqwest::header::HeaderMap;
 
 /// Waits that a provider may ask for; a longer one is a mistake of clocks.
@@ -16,9 +19,19 @@ pub(super) fn of_headers(headers: &HeaderMap, now: Timestamp) -> Option<u64> {
     let value = text("retry-after")?;
     let ms = match value.parse::<f64>() {
         Ok(seconds) => seconds * 1000.0,
-        Err(_) => (rfc2822::parse(value).ok()?.timestamp().as_millisecond() - now.as_millisecond()) as f64,
+        Err(_) => until(value, now)?,
     };
     Some(bounded(ms))
+}
+
+/// Milliseconds from now to a date.
+fn until(date: &str, now: Timestamp) -> Option<f64> {
+    if let Ok(date) = rfc2822::parse(date) {
+        return Some((date.timestamp().as_millisecond() - now.as_millisecond()) as f64);
+    }
+    // The last day that can be written is what is sent for "never", and is beyond what a timestamp holds.
+    let (date, _) = BrokenDownTime::parse_prefix("%a, %d %b %Y %H:%M:%S ", date).ok()?;
+    (date.to_date().ok()?.year() == 9999).then_some(f64::INFINITY)
 }
 
 /// Seconds with an `s` behind them, as Google writes them.
@@ -48,6 +61,14 @@ mod tests {
             ("retry-after", "-5", Some(0)),
             ("retry-after", "soon", None),
             ("retry-after", "1e300", Some(LONGEST_MS)),
+            ("retry-after", "99999999999999999999", Some(LONGEST_MS)),
+            ("retry-after", "inf", Some(LONGEST_MS)),
+            ("retry-after", "NaN", Some(0)),
+            ("retry-after", "Fri, 01 Jan 2100 00:00:00 GMT", Some(LONGEST_MS)),
+            ("retry-after", "Thu, 30 Dec 9999 22:00:00 GMT", Some(LONGEST_MS)),
+            ("retry-after", "Fri, 31 Dec 9999 23:59:59 GMT", Some(LONGEST_MS)),
+            ("retry-after", "Fri, 31 Dec 9999 23:59:59 +0000", Some(LONGEST_MS)),
+            ("retry-after", "Fri, 31 Dec 99999 23:59:59 GMT", None),
             ("retry-after-ms", "1500", Some(1_500)),
             ("x-ms-retry-after-ms", "20", Some(20)),
         ] {

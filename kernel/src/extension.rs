@@ -178,6 +178,7 @@ impl Record {
             depends_on: manifest.iter().flat_map(|m| &m.depends_on).map(ToString::to_string).collect(),
             rights: manifest.iter().flat_map(|m| &m.rights).map(crate::check::name).collect(),
             setup_instructions: manifest.and_then(|m| m.setup_instructions.clone()),
+            content: Some(self.identity().to_owned()).filter(|hash| !hash.is_empty()),
             history: self.history.clone(),
         }
     }

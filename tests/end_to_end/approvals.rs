@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, model_server::ModelServer, plugins::switch, until};
+use crate::harness::{Daemon, model_server::ModelServer, plugins::switch, text, until};
 
 /// Nothing is agreed to beforehand.
 const ASK: &str = "approvals: {preauthorized: []}\n";
@@ -76,6 +76,29 @@ fn what_the_operator_refuses_stays_out_until_they_think_otherwise() {
     assert_eq!(daemon.extension("torture").0, "disabled");
     answer(&daemon, &approval["id"], true).expect("it is agreed");
     daemon.until_extension("torture", "active");
+}
+
+#[test]
+fn an_answer_is_changed_by_the_name_of_the_extension_too() {
+    let (_server, daemon) = asking(|d| d.plugin_in("process", "torture", "torture", ""));
+    let first = pending(&daemon, "torture");
+    let said = |verb: &str| {
+        let output = daemon.drupe(&["approvals", verb, "torture", "--json"]);
+        assert!(output.status.success(), "{verb}: {}", text(&output.stderr));
+        serde_json::from_str::<Value>(&text(&output.stdout)).expect("an approval")
+    };
+    assert_eq!(said("allow")["id"], first["id"]);
+    daemon.until_extension("torture", "active");
+    let denied = said("deny");
+    assert_eq!((&denied["id"], &denied["state"]), (&first["id"], &json!("denied")));
+    assert_eq!(daemon.extension("torture").0, "disabled");
+    assert_eq!(said("allow")["id"], first["id"]);
+    daemon.until_extension("torture", "active");
+
+    // What was answered for other content is not what is meant.
+    said("deny");
+    switch(&daemon.library("torture"), "none", "never", "1");
+    assert_ne!(said("allow")["id"], first["id"], "the new content waits");
 }
 
 #[test]

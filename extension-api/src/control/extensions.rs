@@ -81,6 +81,10 @@ pub struct ExtensionDetail {
     pub rights: Vec<String>,
     /// Shown when something is missing.
     pub setup_instructions: Option<String>,
+    /// The hash of its content and of what it takes from elsewhere, which an [`Approval`] is bound to; none where it cannot be
+    /// read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
     /// The states that it went through, oldest first.
     pub history: Vec<StateChange>,
 }

@@ -9,7 +9,7 @@ use super::{
     Context, Facts,
     console::{Style, duration, plain, short, table},
     failure::Failure,
-    figures::{count, money},
+    figures::{count, many, money},
 };
 
 /// The verbs of `drupe agent`.
@@ -98,11 +98,11 @@ fn render(detail: &AgentDetail, colour: bool) -> String {
     row(
         "a run may take",
         &format!(
-            "{} steps, {} tokens, {} tool calls, {} runs of agents, {}{cost}",
-            limits.max_turns,
-            count(limits.max_tokens_per_invocation),
-            count(limits.max_tool_calls.into()),
-            count(limits.max_invocations.into()),
+            "{}, {}, {}, {} of agents, {}{cost}",
+            many(limits.max_turns.into(), "step", "steps"),
+            many(limits.max_tokens_per_invocation, "token", "tokens"),
+            many(limits.max_tool_calls.into(), "tool call", "tool calls"),
+            many(limits.max_invocations.into(), "run", "runs"),
             duration(limits.time_budget_ms)
         ),
     );

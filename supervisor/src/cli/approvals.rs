@@ -1,11 +1,16 @@
 //! `drupe approvals`: what waits for the operator's agreement.
 
-use drupe_extension_api::control::{
-    Approval, ApprovalAnswer, ApprovalState, ExtensionState, ExtensionStatus, method,
+use drupe_extension_api::{
+    Fault, FaultCode,
+    control::{
+        Approval, ApprovalAnswer, ApprovalState, ExtensionDetail, ExtensionState, ExtensionStatus, Named,
+        method,
+    },
 };
 
 use super::{
     Context, Facts,
+    client::Daemon,
     console::{plain, table},
     ext::decide::Wanted,
     failure::{Failure, status},
@@ -34,7 +39,7 @@ enum Verb {
 /// Which one.
 #[derive(Debug, clap::Args)]
 struct Answer {
-    /// Its id, or the extension that waits
+    /// Its id, or the extension that waits or was answered before
     id: String,
     #[command(flatten)]
     facts: Facts,
@@ -64,8 +69,15 @@ fn list(facts: Facts, context: &Context) -> Result<u8, Failure> {
 
 impl Answer {
     fn give(self, allow: bool, context: &Context) -> Result<u8, Failure> {
-        let answer = ApprovalAnswer { id: self.id, allow };
-        let approval: Approval = context.daemon().decide(method::APPROVALS_ANSWER, &answer)?;
+        let daemon = context.daemon();
+        let answer = |id: &str| ApprovalAnswer { id: id.to_owned(), allow };
+        let approval: Approval = match daemon.decided(method::APPROVALS_ANSWER, &answer(&self.id))? {
+            Ok(approval) => approval,
+            Err(fault) => match answered_before(&fault, &self.id, &daemon)? {
+                Some(id) => daemon.decide(method::APPROVALS_ANSWER, &answer(&id))?,
+                None => return Err(fault.into()),
+            },
+        };
         match self.facts.json {
             true => context.console.json(&approval)?,
             false => context.console.draw(&table(&[row(&approval)]))?,
@@ -73,6 +85,25 @@ impl Answer {
         // What was refused rests already, or an earlier content of it goes on.
         if allow { reached(&approval.extension, context) } else { Ok(0) }
     }
+}
+
+/// The id of the answer that holds for an extension of this name as it is now, where nothing of it waits for one. What was
+/// answered for other content is not meant.
+fn answered_before(fault: &Fault, name: &str, daemon: &Daemon<'_>) -> Result<Option<String>, Failure> {
+    if fault.code != FaultCode::NotFound {
+        return Ok(None);
+    }
+    let all: Vec<Approval> = daemon.get(method::APPROVALS_LIST)?;
+    let of_it: Vec<_> =
+        all.into_iter().filter(|one| one.extension == name && one.answered.is_some()).collect();
+    if of_it.is_empty() {
+        return Ok(None);
+    }
+    let Ok(now) = daemon.call::<ExtensionDetail>(method::EXTENSIONS_SHOW, &Named { id: name.to_owned() })
+    else {
+        return Ok(None);
+    };
+    Ok(of_it.into_iter().find(|one| now.content.as_ref() == Some(&one.hash)).map(|one| one.id))
 }
 
 /// Says what became of the extension where there is something to say; the exit status tells whether it works.

@@ -51,6 +51,8 @@ pub enum ClientError {
     Forbidden(io::Error),
     /// The connection ended. Whether the request took effect is not known.
     Lost(String),
+    /// The same of what must not be asked twice.
+    Unknown(String),
     /// The daemon's answer.
     Fault(Fault),
     /// The same of a kernel that is well: it will not answer otherwise in a moment.
@@ -63,7 +65,7 @@ impl ClientError {
         match self {
             Self::Lost(_) => true,
             Self::Fault(fault) => transient(fault),
-            Self::Absent | Self::Forbidden(_) | Self::Refused(_) => false,
+            Self::Absent | Self::Forbidden(_) | Self::Unknown(_) | Self::Refused(_) => false,
         }
     }
 
@@ -78,6 +80,10 @@ impl ClientError {
             Self::Lost(reason) => {
                 let message = format!("the daemon of `{}` does not answer: {reason}", home.path().display());
                 Failure::new(status::LATER, message).help("`drupe status` shows what it is doing")
+            }
+            Self::Unknown(reason) => {
+                let message = format!("the kernel ended while it did that: {reason}");
+                Failure::new(status::FAILED, message).help("`drupe status` shows what became of it")
             }
             Self::Fault(fault) | Self::Refused(fault) => fault.into(),
         }
@@ -289,16 +295,26 @@ impl<'a> Daemon<'a> {
         Ok(Client::connect(self.home)?.heeding(self.interrupt))
     }
 
-    /// Asks once for what must not be repeated by itself: it lets extensions begin to work, which takes a while, and
-    /// which may end the kernel.
+    /// Asks a kernel once for what must not be repeated by itself: it lets extensions begin to work, which takes a while, and
+    /// which may end the kernel. Where none is there yet it is waited for: whoever answers in its place does nothing.
     pub fn decide<T: DeserializeOwned>(&self, method: &str, params: &impl Serialize) -> Result<T, Failure> {
-        let decided = self.connect().and_then(|mut c| c.call_within(DECISION, method, params));
-        decided.map_err(|error| match error {
-            ClientError::Lost(reason) => {
-                let message = format!("the kernel ended while it did that: {reason}");
-                Failure::new(status::FAILED, message).help("`drupe status` shows what became of it")
+        self.decided(method, params)?.map_err(Failure::from)
+    }
+
+    /// The same, with what the kernel refuses.
+    pub fn decided<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+    ) -> Result<Result<T, Fault>, Failure> {
+        self.persist(|| {
+            let mut client = self.connect()?;
+            match client.call_within(DECISION, method, params) {
+                Ok(decided) => Ok(Ok(decided)),
+                Err(ClientError::Fault(fault)) if client.kernel => Ok(Err(fault)),
+                Err(ClientError::Lost(reason)) => Err(ClientError::Unknown(reason)),
+                Err(error) => Err(error),
             }
-            error => error.into_failure(self.home),
         })
     }
 

@@ -7,7 +7,10 @@ use std::{
     thread,
 };
 
-use drupe_extension_api::control::{CONTROL_VERSION, Reply, ReplyBody, Request, Welcome, method};
+use drupe_extension_api::{
+    Fault, FaultCode,
+    control::{CONTROL_VERSION, Reply, ReplyBody, Request, Welcome, method},
+};
 use drupe_link::{ControlToken, Home};
 use serde_json::{Value, json};
 
@@ -51,14 +54,21 @@ impl Fake {
 
     /// A home whose daemon answers so.
     pub fn start(answer: Answer) -> Self {
+        Self::start_after(0, answer)
+    }
+
+    /// The same, where the supervisor answers on so many connections before a kernel does.
+    pub fn start_after(connections: usize, answer: Answer) -> Self {
         let fake = Self::absent();
         ControlToken::create(&fake.context.home).expect("a token");
         let listener = fake.context.home.listen().expect("a socket");
         let asked = Arc::clone(&fake.asked);
         thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
+            for (n, stream) in listener.incoming().map_while(Result::ok).enumerate() {
                 let asked = Arc::clone(&asked);
-                thread::spawn(move || serve(stream, answer, &asked));
+                let served =
+                    if n < connections { ("supervisor", restarting as Answer) } else { ("kernel", answer) };
+                thread::spawn(move || serve(stream, served, &asked));
             }
         });
         fake
@@ -70,12 +80,17 @@ impl Fake {
     }
 }
 
-fn serve(stream: UnixStream, answer: Answer, asked: &Mutex<Asked>) {
+/// What the supervisor says in place of a kernel.
+fn restarting(_: &str, _: &Value) -> Vec<ReplyBody> {
+    vec![ReplyBody::Error(Fault::new(FaultCode::Unavailable, "the kernel is restarting"))]
+}
+
+fn serve(stream: UnixStream, (from, answer): (&str, Answer), asked: &Mutex<Asked>) {
     let mut writer = stream.try_clone().expect("a socket can be copied");
     for line in BufReader::new(stream).lines().map_while(Result::ok) {
         let Request { id, method, params } = serde_json::from_str(&line).expect("a request");
         let replies = if method == method::HELLO {
-            let welcome = Welcome { version: CONTROL_VERSION, from: "kernel".into() };
+            let welcome = Welcome { version: CONTROL_VERSION, from: from.into() };
             vec![ReplyBody::Result(json!(welcome))]
         } else {
             let replies = answer(&method, &params);

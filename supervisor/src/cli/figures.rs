@@ -21,6 +21,12 @@ pub fn count(number: u64) -> String {
     text
 }
 
+/// A number of things, with their name for one and for several.
+pub fn many(number: u64, one: &str, several: &str) -> String {
+    let name = if number == 1 { one } else { several };
+    format!("{} {name}", count(number))
+}
+
 /// US dollars; small sums keep the digits that matter.
 pub fn money(usd: f64) -> String {
     match usd {
@@ -59,7 +65,7 @@ pub fn spent(spend: &Spend) -> String {
         None if tokens > 0 => ", cost unknown".into(),
         _ => String::new(),
     };
-    format!("{}, {} tokens{cost}", duration(spend.elapsed_ms), count(tokens))
+    format!("{}, {}{cost}", duration(spend.elapsed_ms), many(tokens, "token", "tokens"))
 }
 
 /// A time at which something happens, to the minute.
@@ -125,6 +131,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn one_thing_is_not_several() {
+        for (number, expected) in [(0, "0 turns"), (1, "1 turn"), (2, "2 turns"), (1_200, "1,200 turns")] {
+            assert_eq!(many(number, "turn", "turns"), expected);
+        }
+    }
 
     #[test]
     fn numbers_are_written_as_people_write_them() {

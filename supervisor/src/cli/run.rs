@@ -2,9 +2,15 @@
 
 use std::io::{self, IsTerminal};
 
-use drupe_extension_api::AgentId;
+use drupe_extension_api::{AgentId, control::ExtensionState};
+use drupe_kernel::forecast::{Expected, forecast};
 
-use super::{Context, failure::Failure};
+use super::{
+    Context, config,
+    ext::check::quarantined,
+    failure::{Failure, status},
+    status::word,
+};
 use crate::supervise::{self, Notify, Options};
 
 /// Arguments of `drupe run`.
@@ -21,6 +27,9 @@ pub struct Run {
 impl Run {
     /// Supervises to the end.
     pub fn execute(self, context: Context) -> Result<u8, Failure> {
+        if !self.agents.is_empty() {
+            self.look_for_agents(&context)?;
+        }
         let notify = context.environment.bytes("NOTIFY_SOCKET").and_then(|socket| {
             let usec = context.environment.text.get("WATCHDOG_USEC").and_then(|usec| usec.parse().ok());
             // An address that is none is systemd's fault, and no reason not to serve.
@@ -37,4 +46,40 @@ impl Run {
             kernel_args: Vec::new(),
         }))
     }
+}
+
+impl Run {
+    /// Fails where one of the agents is not there: a daemon that is to offer it would offer nothing, and go on.
+    fn look_for_agents(&self, context: &Context) -> Result<(), Failure> {
+        let config = config::load(context)?;
+        let at = (context.home().path(), context.exe.as_path());
+        let found = forecast(at, &config, None, quarantined(context.home().path())).extensions;
+        for agent in &self.agents {
+            let Some(known) = found.iter().find(|one| one.id == agent.as_str()) else {
+                return Err(no_agent(agent, "", &found));
+            };
+            if !may_be_one(known) {
+                return Err(no_agent(agent, ": the extension of that id has none", &found));
+            }
+            if known.state != ExtensionState::Active {
+                let why = known.reason.as_deref().map_or_else(String::new, |why| format!(": {why}"));
+                context.console.remark(&format!("agent `{agent}` is {}{why}", word(known.state)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether it may bring an agent: its manifest has one, or cannot be read, or its code may say that it has.
+fn may_be_one(found: &Expected) -> bool {
+    let manifest = found.looked.manifest.as_ref();
+    manifest.is_none_or(|manifest| manifest.agent.is_some() || manifest.entrypoint.is_some())
+}
+
+fn no_agent(agent: &AgentId, why: &str, found: &[Expected]) -> Failure {
+    let known: Vec<_> =
+        found.iter().filter(|one| may_be_one(one)).map(|one| format!("`{}`", one.id)).collect();
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    Failure::new(status::FAILED, format!("there is no agent `{agent}`{why}"))
+        .help(format!("extensions here that may be agents: {known}; `drupe ext check` says more"))
 }

@@ -17,7 +17,7 @@ use super::{
     client::Daemon,
     console::{Style, plain, short, table},
     failure::Failure,
-    figures::{count, spent},
+    figures::{many, spent},
 };
 
 /// Characters of a tool's result that are shown; `--json` has all.
@@ -84,8 +84,10 @@ impl Session {
                 match (facts.json, stopped) {
                     (true, _) => context.console.json(&Stopped { stopped })?,
                     (false, 0) => context.console.remark("no turn ran or waited"),
-                    (false, 1) => context.console.remark("1 turn is being stopped"),
-                    (false, many) => context.console.remark(&format!("{many} turns are being stopped")),
+                    (false, _) => {
+                        let turns = many(stopped, "turn is", "turns are");
+                        context.console.remark(&format!("{turns} being stopped"));
+                    }
                 }
             }
         }
@@ -120,7 +122,7 @@ pub fn whole(daemon: &Daemon<'_>, id: &str, brief: bool) -> Result<Value, Failur
 /// A line a session.
 pub fn lines(list: &[SessionStatus]) -> String {
     let row = |session: &SessionStatus| {
-        let turns = format!("{} turns", session.turn_count);
+        let turns = many(session.turn_count, "turn", "turns");
         // A tenth of a second is of no interest here.
         let updated = session.updated.strftime("%Y-%m-%d %H:%M:%SZ").to_string();
         vec![session.id.to_string(), turns, updated, short(&session.title, 60)]
@@ -199,7 +201,8 @@ fn below(turn: &TurnResult, run: &InvocationRecord, colour: bool, text: &mut Str
 
 fn head(turn: &TurnResult, run: &InvocationRecord, colour: bool, text: &mut String) {
     let indent = "  ".repeat(run.depth as usize);
-    let spent = format!("{} steps, {} tokens", run.turns_used, count(run.tokens_used));
+    let steps = many(run.turns_used.into(), "step", "steps");
+    let spent = format!("{steps}, {}", many(run.tokens_used, "token", "tokens"));
     text.push_str(&format!("{indent}{} {spent}\n", Style::Bold.paint(&format!("@{}", run.agent), colour)));
     below(turn, run, colour, text);
 }
@@ -262,7 +265,7 @@ mod tests {
         }]);
         let parsed: Result<SessionDetail, _> = serde_json::from_value(detail);
         let Ok(detail) = parsed else { panic!("{parsed:?}") };
-        let expected = "s since 2026-01-01T00:00:00Z\n\n› a haiku\n  → agent_haiku {\"task\":\"rust\"}\n  @haiku 1 steps, 7 \
+        let expected = "s since 2026-01-01T00:00:00Z\n\n› a haiku\n  → agent_haiku {\"task\":\"rust\"}\n  @haiku 1 step, 7 \
                         tokens\n    task: rust\n    old crab\n  ← agent_haiku: old crab\n  done\n  0 ms, 0 tokens\n";
         assert_eq!(render(&detail, false), expected);
     }

@@ -11,7 +11,7 @@ use super::{
     client::{ClientError, Pauses},
     console::{Style, duration, figures, plain, table},
     failure::Failure,
-    figures::{amount, moment, percent},
+    figures::{amount, many, moment, percent},
 };
 
 /// Hundredths of a limit from which on it deserves a look.
@@ -71,7 +71,10 @@ fn render(status: &Status, context: &Context) -> String {
         row("home", context.home().path().display().to_string()),
         row("processes", format!("supervisor {}, {kernel}", status.supervisor_pid)),
         row("model", status.model.clone().unwrap_or_else(|| "not known yet".into())),
-        row("sessions", format!("{}, {} turns wait", status.sessions, status.queued_turns)),
+        row(
+            "sessions",
+            format!("{}, {}", status.sessions, many(status.queued_turns, "turn waits", "turns wait")),
+        ),
     ];
     if status.safe_mode {
         rows.push(row("safe mode", "extensions of the home are left out".into()));

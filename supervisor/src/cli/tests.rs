@@ -65,6 +65,15 @@ fn wrong_usage_is_refused() {
 
 /// Runs a verb; its exit status.
 fn run(fake: &Fake, line: &str) -> u8 {
+    executed(fake, line).unwrap_or_else(|failure| failure.status)
+}
+
+/// Runs a verb that fails; how.
+fn failed(fake: &Fake, line: &str) -> Failure {
+    executed(fake, line).expect_err("it fails")
+}
+
+fn executed(fake: &Fake, line: &str) -> Result<u8, Failure> {
     let line =
         CommandLine::try_parse_from(["drupe"].into_iter().chain(line.split(' '))).expect("it is sound");
     let Context { home, config, environment, here, exe, console } = &fake.context;
@@ -76,7 +85,7 @@ fn run(fake: &Fake, line: &str) -> u8 {
         exe: exe.clone(),
         console: *console,
     };
-    execute(line.verb, line.keep, context).unwrap_or_else(|failure| failure.status)
+    execute(line.verb, line.keep, context)
 }
 
 fn answer(asked: &str, params: &Value) -> Vec<ReplyBody> {
@@ -183,6 +192,93 @@ fn what_a_kernel_that_is_ready_refuses_is_said_at_once_and_not_asked_again() {
         assert_eq!(run(&fake, line), 75, "{line}");
         assert_eq!(fake.asked().iter().filter(|(method, _)| method == refused).count(), 1, "{line}");
     }
+}
+
+/// A kernel that decides; what it is asked to change works then.
+fn deciding(asked: &str, params: &Value) -> Vec<ReplyBody> {
+    let moment = "2026-03-01T10:00:00Z";
+    let approval = |hash: &str, state: &str| {
+        json!({"id": format!("a-{hash}"), "extension": "x", "hash": hash, "needs": [], "asked": moment, "state": state,
+               "answered": moment})
+    };
+    let mut now = json!({
+        "id": "x", "version": null, "state": "active", "capabilities": [], "isolation": null, "source": "x",
+        "since": moment,
+    });
+    let result = match asked {
+        method::APPROVALS_ANSWER if params["id"] == "x" => {
+            return vec![ReplyBody::Error(Fault::not_found("nothing of `x` waits for an answer"))];
+        }
+        method::APPROVALS_ANSWER => approval("now", "denied"),
+        method::APPROVALS_LIST => json!([approval("later", "denied"), approval("now", "allowed")]),
+        method::EXTENSIONS_LIST => json!([now]),
+        method::EXTENSIONS_SHOW => {
+            for (key, value) in [
+                ("name", json!("x")),
+                ("summary", json!("")),
+                ("description", json!("")),
+                ("tools", json!([])),
+                ("depends_on", json!([])),
+                ("rights", json!([])),
+                ("history", json!([])),
+                ("content", json!("now")),
+            ] {
+                now[key] = value;
+            }
+            now
+        }
+        method::EXTENSIONS_DISABLE => {
+            now["state"] = json!("disabled");
+            now
+        }
+        method::EXTENSIONS_ENABLE | method::EXTENSIONS_RELEASE | method::EXTENSIONS_ADD => now,
+        _ => return answer(asked, params),
+    };
+    vec![ReplyBody::Result(result)]
+}
+
+#[test]
+fn a_decision_waits_for_the_kernel_and_is_then_asked_for_once() {
+    for (line, method) in [
+        ("approvals allow a1", method::APPROVALS_ANSWER),
+        ("approvals deny a1", method::APPROVALS_ANSWER),
+        ("ext enable x", method::EXTENSIONS_ENABLE),
+        ("ext disable x", method::EXTENSIONS_DISABLE),
+        ("ext release x", method::EXTENSIONS_RELEASE),
+        ("ext add .", method::EXTENSIONS_ADD),
+    ] {
+        let fake = Fake::start_after(3, deciding);
+        assert_eq!(run(&fake, line), 0, "{line}");
+        let decided = fake.asked().iter().filter(|(asked, _)| asked == method).count();
+        assert_eq!(decided, 4, "{line}: three times the supervisor said that there is no kernel");
+    }
+}
+
+/// A kernel that is ready and cannot keep what was decided.
+fn forgetful(asked: &str, params: &Value) -> Vec<ReplyBody> {
+    match asked {
+        method::EXTENSIONS_ENABLE => {
+            vec![ReplyBody::Error(Fault::new(FaultCode::Unavailable, "the disk is full"))]
+        }
+        _ => deciding(asked, params),
+    }
+}
+
+#[test]
+fn what_a_kernel_says_to_a_decision_holds() {
+    let fake = Fake::start_after(1, forgetful);
+    assert_eq!(run(&fake, "ext enable x"), 75);
+    assert_eq!(fake.asked().len(), 2, "{:?}", fake.asked());
+}
+
+#[test]
+fn an_answer_is_changed_by_the_name_of_the_extension_where_it_was_given_for_what_is_there() {
+    let fake = Fake::start(deciding);
+    assert_eq!(run(&fake, "approvals deny x"), 0);
+    let answers: Vec<_> =
+        fake.asked().into_iter().filter(|(asked, _)| asked == method::APPROVALS_ANSWER).collect();
+    let given = |id: &str| (method::APPROVALS_ANSWER.to_owned(), json!({"id": id, "allow": false}));
+    assert_eq!(answers, [given("x"), given("a-now")]);
 }
 
 #[test]
@@ -313,6 +409,22 @@ fn a_verb_that_needs_a_daemon_says_that_there_is_none() {
     ];
     for line in lines {
         assert_eq!(run(&fake, line), 69, "{line}");
+    }
+}
+
+#[test]
+fn a_daemon_for_an_agent_that_is_not_there_does_not_begin() {
+    let fake = Fake::absent();
+    for line in ["run --agent nobody", "run --agent plain --agent nobody"] {
+        let plain = fake.context.home.path().join("extensions/plain");
+        fs::create_dir_all(&plain).expect("a folder");
+        let manifest = "id: plain\nname: x\ndescription: x\nagent: {instructions: x, usage: x}\n";
+        fs::write(plain.join("manifest.yaml"), manifest).expect("a file");
+        let failure = failed(&fake, line);
+        assert_eq!(failure.status, 1, "{failure}");
+        assert!(failure.render(false).contains("no agent `nobody`"), "{failure}");
+        assert!(failure.render(false).contains("`plain`"), "what is there is named: {failure}");
+        assert!(!fake.context.home.is_held(), "no daemon began");
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{
     super::{
         console::{Style, plain, table},
-        figures::count,
+        figures::{count, many},
     },
     report::{Checked, Configured, Found, Model, Name, Presence, Row},
 };
@@ -33,7 +33,7 @@ pub fn checked(report: &Checked, colour: bool) -> String {
         let said = match (asked.answers, asked.listed) {
             (false, _) => "does not answer".to_owned(),
             (true, None) => "has no list of models".to_owned(),
-            (true, Some(listed)) => format!("lists {listed} models"),
+            (true, Some(listed)) => format!("lists {}", many(listed as u64, "model", "models")),
         };
         let chosen = asked.chooses.as_ref().map(|model| format!("chooses {model} where nobody says which"));
         let rest = asked.fault.clone().or(chosen);

@@ -38,11 +38,23 @@ const ARROWS: &[(&str, &[&str])] = &[
             "drupe-folders",
             "drupe-link",
             "drupe-models",
+            "drupe-prompts",
             "drupe-wiring",
         ],
     ),
+    ("drupe-prompts", &["drupe-agent", "drupe-config", "drupe-confine", "drupe-extension-api"]),
     ("drupe-host", &["drupe-blame", "drupe-confine", "drupe-extension-abi", "drupe-extension-api"]),
-    ("drupe-wiring", &["drupe-agent", "drupe-config", "drupe-extension-api", "drupe-host", "drupe-models"]),
+    (
+        "drupe-wiring",
+        &[
+            "drupe-agent",
+            "drupe-config",
+            "drupe-extension-api",
+            "drupe-host",
+            "drupe-models",
+            "drupe-prompts",
+        ],
+    ),
     (
         "drupe-kernel",
         &[
@@ -62,6 +74,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "drupe-link",
             "drupe-memory",
             "drupe-models",
+            "drupe-prompts",
             "drupe-surface",
             "drupe-wiring",
         ],
@@ -79,6 +92,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "drupe-kernel",
             "drupe-link",
             "drupe-memory",
+            "drupe-prompts",
         ],
     ),
 ];

@@ -51,7 +51,7 @@ pub use settings::{
     OrchestratorConfig, Origin, Preauthorized, ProviderConfig, ProviderKind, ReloadConfig, RetentionConfig,
     SandboxConfig, ScopeLimitsConfig, Sources, ToolSearchConfig, default_file, load_config,
 };
-pub use source::read_text_file;
+pub use source::{MAX_FILE_BYTES, read_text_file};
 pub use visible::acts;
 
 /// The orchestrator's instructions where `orchestrator.instructions` says nothing: a minijinja template.

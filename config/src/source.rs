@@ -16,7 +16,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::{Diagnostics, visible::masked};
 
 /// The most that a configuration file, a manifest or a file that one names may hold.
-pub(crate) const MAX_FILE_BYTES: u64 = 1024 * 1024;
+pub const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// Where a text came from.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use drupe_config::{Config, ORCHESTRATOR_PROMPT, instructions};
 use drupe_extension_api::{EventBody, ExtensionId, Fault, FaultCode, control::ExtensionState};
-use drupe_wiring::{self as wiring, Away, Context, Prompt, Snapshot, WireFault};
+use drupe_prompts::{Day, Prompt, apart, orchestrator};
+use drupe_wiring::{self as wiring, Away, Context, Snapshot, WireFault};
 
 use drupe_journal::StoreError;
 
@@ -21,22 +21,6 @@ use crate::{
 
 /// How long all extensions together may take to stop: the supervisor bears a little more after the drain.
 const STOP: std::time::Duration = std::time::Duration::from_secs(12);
-
-/// The orchestrator's own texts, unrendered: what it is told of tools is only known when they are wired.
-pub fn orchestrator_prompt(config: &Config) -> Result<Prompt, String> {
-    let settings = &config.orchestrator;
-    let instructions = match &settings.instructions {
-        None => ORCHESTRATOR_PROMPT.to_owned(),
-        Some(drupe_config::Instructions::Inline(text) | drupe_config::Instructions::Template(text)) => {
-            text.clone()
-        }
-        Some(drupe_config::Instructions::File { path, .. }) => {
-            instructions::read(path).map_err(|why| format!("`orchestrator.instructions`: {why}"))?
-        }
-    };
-    let context = instructions::context(&settings.context)?;
-    Ok(Prompt { instructions, context, dated: None })
-}
 
 /// What is wired before any extension is there: the orchestrator alone.
 pub fn bare(context: &Context<'_>) -> Result<Snapshot, String> {
@@ -149,10 +133,9 @@ pub async fn try_wiring(kernel: &Arc<Kernel>) -> Result<(), WireFault> {
 
 /// The caller holds `wiring`.
 async fn wire_loaded(kernel: &Arc<Kernel>) -> Result<(), WireFault> {
-    let prompt =
-        orchestrator_prompt(&kernel.config).map_err(|reason| WireFault { extension: None, reason })?;
-    let snapshot =
-        wiring::wire(&kernel.extensions.parts(), &context(kernel, &prompt, &kernel.extensions.away()))?;
+    let prompt = orchestrator(&kernel.config).map_err(|reason| WireFault { extension: None, reason })?;
+    let (day, away) = (dated(kernel).await, kernel.extensions.away());
+    let snapshot = wiring::wire(&kernel.extensions.parts(), &context(kernel, &prompt, &away, day))?;
     kernel.set_snapshot(snapshot);
     if let Err(error) = events::reconcile(kernel).await {
         tracing::error!(%error, "the topics that agents follow are not known to the journal");
@@ -167,11 +150,12 @@ pub async fn rewire(kernel: &Arc<Kernel>, extension: &ExtensionId) -> Result<(),
     // Its own code answers this: nobody else waits meanwhile.
     let description = lifecycle::described(&part).await?;
     let _alone = kernel.wiring.lock().await;
-    let prompt = orchestrator_prompt(&kernel.config).map_err(|e| Fault::new(FaultCode::NotConfigured, e))?;
+    let prompt = orchestrator(&kernel.config).map_err(|e| Fault::new(FaultCode::NotConfigured, e))?;
+    let (day, away) = (dated(kernel).await, kernel.extensions.away());
     let Some(old) = kernel.extensions.set_description(&key, &part, description) else {
         return Err(Fault::not_found(format!("this instance of `{extension}` does not work any more")));
     };
-    match wiring::wire(&kernel.extensions.parts(), &context(kernel, &prompt, &kernel.extensions.away())) {
+    match wiring::wire(&kernel.extensions.parts(), &context(kernel, &prompt, &away, day)) {
         Ok(snapshot) => {
             kernel.set_snapshot(snapshot);
             Ok(())
@@ -186,7 +170,15 @@ pub async fn rewire(kernel: &Arc<Kernel>, extension: &ExtensionId) -> Result<(),
     }
 }
 
-fn context<'a>(kernel: &'a Kernel, prompt: &'a Prompt, away: &'a [Away]) -> Context<'a> {
+/// The day, once the prompts in which it stands are made for it.
+async fn dated(kernel: &Kernel) -> Day {
+    let day = kernel.day();
+    let prompts = kernel.extensions.parts().into_iter().filter_map(|part| part.prompt?.dated);
+    apart::renew(&kernel.start.exe, prompts, day).await;
+    day
+}
+
+fn context<'a>(kernel: &'a Kernel, prompt: &'a Prompt, away: &'a [Away], day: Day) -> Context<'a> {
     Context {
         config: &kernel.config,
         models: &kernel.models,
@@ -194,7 +186,7 @@ fn context<'a>(kernel: &'a Kernel, prompt: &'a Prompt, away: &'a [Away]) -> Cont
         live: &kernel.live,
         orchestrator: prompt,
         workspace: kernel.home.workspace(),
-        day: kernel.day(),
+        day,
         away,
     }
 }

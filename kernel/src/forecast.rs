@@ -18,10 +18,8 @@ pub use drupe_gate::{
 use drupe_host::home::Folders;
 use drupe_link::Quarantined;
 use drupe_models::Models;
-use drupe_wiring::Day;
+use drupe_prompts::{Day, apart};
 use jiff::Timestamp;
-
-use crate::{boot, settings};
 
 /// What would become of extensions.
 #[derive(Debug, Default)]
@@ -59,8 +57,8 @@ pub fn forecast(
         named.as_ref().map(|named| named.iter().map(|one| real(&one.folder)).collect());
     let known: Vec<_> = found.iter().map(|one| real(&one.folder)).collect();
     found.extend(named.into_iter().flatten().filter(|one| !known.contains(&real(&one.folder))));
-    let models = Models::new(settings::models(config)).map_err(|error| error.to_string());
-    let prompt = boot::orchestrator_prompt(config);
+    let models = Models::new(drupe_wiring::models(config)).map_err(|error| error.to_string());
+    let prompt = drupe_prompts::orchestrator(config);
     let (models, orchestrator) = match models.and_then(|models| Ok((models, prompt?))) {
         Ok(both) => both,
         Err(why) => {
@@ -71,7 +69,12 @@ pub fn forecast(
     let contents = Contents::open(folders.contents());
     let eyes = Eyes { contents: &contents, layout: &layout, home, config };
     let day = Day::of(Timestamp::now().as_millisecond());
-    let surroundings = Surroundings { models: &models, orchestrator: &orchestrator, day };
+    let surroundings = Surroundings {
+        models: &models,
+        orchestrator: &orchestrator,
+        day,
+        fill: &|template, days| apart::fill(exe, template, days),
+    };
     let mut extensions = forecast::forecast(eyes, found, &decisions, &surroundings);
     if let Some(asked) = asked {
         extensions.retain(|one| asked.contains(&real(&one.folder)));

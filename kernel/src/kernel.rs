@@ -21,8 +21,9 @@ use drupe_journal::{Inbound, InboundKind, RestartVerdict, Store, StoreError};
 use drupe_limits::{Gates, Quotas};
 use drupe_link::{KernelLink, Up, Verdicts};
 use drupe_models::{Models, NamedBy};
+use drupe_prompts::Day;
 use drupe_surface::panics;
-use drupe_wiring::{AgentEntry, Day, Snapshot, live::Live, tokens::Tokens};
+use drupe_wiring::{AgentEntry, Snapshot, live::Live, tokens::Tokens};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{

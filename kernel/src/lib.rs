@@ -23,10 +23,10 @@ pub mod events;
 pub use drupe_gate::{check, pace};
 pub use drupe_models::{Figure, ListedModel, Lists, Models, Origin, Target};
 pub use drupe_surface::{ending, ends};
-pub use drupe_wiring::kept_id;
+pub use drupe_wiring::{kept_id, models};
 
 pub mod draft;
 pub mod forecast;
 mod idle;
 pub mod service;
-pub mod settings;
+mod settings;

@@ -200,10 +200,10 @@ fn assemble(
     let publish = ends.on_the_way_to(bus.publisher());
     let store = Store::open_seen(&storage, Arc::clone(&clock), publish, opening)
         .map_err(|error| Failure::new(status_of(&store_fault(error.clone())), error))?;
-    let models = Models::new(settings::models(&config)).map_err(|error| Failure::new(CONFIG, error))?;
+    let models = Models::new(wiring::models(&config)).map_err(|error| Failure::new(CONFIG, error))?;
     let tokens = Arc::new(Tokens::default());
     let live = Arc::new(Live::default());
-    let prompt = boot::orchestrator_prompt(&config).map_err(|error| Failure::new(CONFIG, error))?;
+    let prompt = drupe_prompts::orchestrator(&config).map_err(|error| Failure::new(CONFIG, error))?;
     let context = wiring::Context {
         config: &config,
         models: &models,
@@ -211,7 +211,7 @@ fn assemble(
         live: &live,
         orchestrator: &prompt,
         workspace: folders.workspace(),
-        day: wiring::Day::of(clock.now_ms()),
+        day: drupe_prompts::Day::of(clock.now_ms()),
         away: &[],
     };
     let snapshot = boot::bare(&context).map_err(|reason| Failure::new(CONFIG, reason))?;

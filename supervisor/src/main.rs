@@ -1,8 +1,8 @@
 //! drupe: one binary, dispatched before anything else is done.
 //!
-//! A process is one of six things: a program to be confined, a probe of a library, the process of an extension, a
-//! kernel, the supervisor, or a client of a daemon. The first four are started by drupe itself and never read the
-//! command line of people.
+//! A process is one of seven things: a program to be confined, a probe of a library, what fills a template in, the process
+//! of an extension, a kernel, the supervisor, or a client of a daemon. The first five are started by drupe itself and never
+//! read the command line of people.
 
 mod cli;
 mod supervise;
@@ -32,6 +32,11 @@ fn main() -> ExitCode {
         && let Some(library) = args.next()
     {
         return ExitCode::from(drupe_host::probe::main(Path::new(&library)));
+    }
+    if verb == drupe_prompts::apart::VERB
+        && let Some(folder) = args.next()
+    {
+        return ExitCode::from(drupe_prompts::apart::main(Path::new(&folder)));
     }
     if verb == drupe_host::child::VERB {
         return ExitCode::from(drupe_host::child::main(args));

@@ -45,6 +45,7 @@ mod retention;
 mod schemas;
 mod shipped;
 mod starts;
+mod templates;
 mod terminal;
 mod topics;
 mod torture;

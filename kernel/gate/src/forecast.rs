@@ -18,11 +18,11 @@ use drupe_extension_api::{
 use drupe_folders::discovery::{Found, Kind, Origin};
 use drupe_link::Quarantined;
 use drupe_models::Models;
-use drupe_wiring::{self as wiring, Day, Part, Prompt};
+use drupe_prompts::{Day, Fill, Prompt};
+use drupe_wiring::{self as wiring, Part};
 
 use crate::{
     order::{self, Key},
-    prompt,
     state::{Event, Out, State},
     survey::{self, Decided, Eyes, Looked, Named},
 };
@@ -129,6 +129,8 @@ pub struct Surroundings<'a> {
     pub orchestrator: &'a Prompt,
     /// The day.
     pub day: Day,
+    /// What fills templates in.
+    pub fill: Fill<'a>,
 }
 
 /// What would become of each that was found.
@@ -150,7 +152,7 @@ pub fn forecast(
         |one, out| Looked { out: Some(out), ..one },
     );
     let mut all = Records::new(seen, &decisions.worked);
-    all.bring_up(eyes, surroundings.day);
+    all.bring_up(eyes, surroundings);
     all.wire(eyes, surroundings);
     all.expected(eyes)
 }
@@ -209,7 +211,7 @@ impl<'a> Records<'a> {
         }
     }
 
-    fn bring_up(&mut self, eyes: Eyes<'_>, day: Day) {
+    fn bring_up(&mut self, eyes: Eyes<'_>, surroundings: &Surroundings<'_>) {
         let waits = |(key, (record, state)): (&Key, &(Looked, State))| {
             let manifest = record.manifest.clone().filter(|_| *state == State::Discovered)?;
             Some((key.clone(), manifest))
@@ -224,7 +226,7 @@ impl<'a> Records<'a> {
                 self.step(&key, event);
             }
             for (key, manifest) in wave.ready {
-                match Self::prepare(eyes, &manifest, day) {
+                match Self::prepare(eyes, &manifest, surroundings) {
                     Ok(part) => {
                         self.step(&key, Event::Done);
                         self.step(&key, Event::Done);
@@ -237,8 +239,12 @@ impl<'a> Records<'a> {
     }
 
     /// What of it can be wired here: an agent without code.
-    fn prepare(eyes: Eyes<'_>, manifest: &Arc<Manifest>, day: Day) -> Result<Option<Part>, String> {
-        let prompt = prompt::of(eyes.config, manifest, &[], day)?;
+    fn prepare(
+        eyes: Eyes<'_>,
+        manifest: &Arc<Manifest>,
+        surroundings: &Surroundings<'_>,
+    ) -> Result<Option<Part>, String> {
+        let prompt = drupe_prompts::of(eyes.config, manifest, &[], surroundings.day, surroundings.fill)?;
         if manifest.entrypoint.is_some() {
             return Ok(None);
         }

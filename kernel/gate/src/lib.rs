@@ -6,6 +6,5 @@ pub mod check;
 pub mod forecast;
 pub mod order;
 pub mod pace;
-pub mod prompt;
 pub mod state;
 pub mod survey;

@@ -226,7 +226,7 @@ fn arrive(kernel: &Kernel, key: &Key, seen: Seen) {
 /// Puts a changed agent in the place of the one that works. Runs that have begun keep the old one.
 async fn swap(kernel: &Arc<Kernel>, key: &Key, seen: Seen) {
     let Some(manifest) = seen.record.manifest.clone() else { return };
-    let part = match lifecycle::declared(kernel, &manifest) {
+    let part = match lifecycle::declared(kernel, &manifest).await {
         Ok(part) => part,
         Err(why) => return pending(kernel, key, format!("its change is not in use: {why}")),
     };

@@ -17,8 +17,10 @@ use drupe_folders::{
     content::Content,
     discovery::{Found, Origin},
 };
-use drupe_gate::{order as gate, prompt};
+use drupe_gate::order as gate;
 use drupe_host::{Code, Header, OpenError, probe};
+use drupe_prompts::{Prompt, apart};
+use drupe_surface::panics;
 use drupe_wiring::{self as wiring, Part};
 use futures_util::future::join_all;
 use jiff::Timestamp;
@@ -83,11 +85,17 @@ async fn apart<F: Future<Output = bool> + Send + 'static>(
 ) -> bool {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     let steps = work.map(|(key, step)| {
-        let closing = kernel.closing.clone();
+        let (whole, at) = (Arc::clone(kernel), key.0.clone());
         let mut task = kernel.tasks.spawn(async move {
-            tokio::select! {
-                done = step => done,
-                () = closing.cancelled() => true,
+            let done = panics::answered(async { Ok(step.await) });
+            match whole.closing.run_until_cancelled(done).await {
+                Some(Err(panic)) => {
+                    take_out(&whole, &at, Event::Failed(format!("drupe failed to take it in: {panic}")))
+                        .await;
+                    false
+                }
+                Some(Ok(done)) => done,
+                None => true,
             }
         });
         async move {
@@ -245,9 +253,17 @@ async fn load(kernel: &Arc<Kernel>, key: &Key, manifest: &Arc<Manifest>) -> Resu
     Ok(Part { manifest: Arc::clone(manifest), description, instance: Some(instance), prompt: None })
 }
 
-/// An agent without code, with its texts rendered.
-pub fn declared(kernel: &Kernel, manifest: &Arc<Manifest>) -> Result<Part, String> {
-    let prompt = prompt::of(&kernel.config, manifest, &listed_tools(kernel, manifest), kernel.day())?;
+async fn prompt(
+    kernel: &Kernel,
+    manifest: &Arc<Manifest>,
+    tools: Vec<ToolSpec>,
+) -> Result<Option<Prompt>, String> {
+    apart::prompt(&kernel.start.exe, &kernel.config, manifest, tools, kernel.day()).await
+}
+
+/// An agent without code, with its texts.
+pub async fn declared(kernel: &Arc<Kernel>, manifest: &Arc<Manifest>) -> Result<Part, String> {
+    let prompt = prompt(kernel, manifest, listed_tools(kernel, manifest)).await?;
     Ok(Part { manifest: Arc::clone(manifest), description: Description::default(), instance: None, prompt })
 }
 
@@ -268,10 +284,10 @@ pub fn exchanged(
 /// Renders its texts and gives it its context.
 async fn initialize(kernel: &Arc<Kernel>, manifest: &Arc<Manifest>, mut part: Part) -> Result<Part, Out> {
     let Some(instance) = part.instance.clone() else {
-        return declared(kernel, manifest).map_err(Out::Failed);
+        return declared(kernel, manifest).await.map_err(Out::Failed);
     };
     let tools = listed_tools(kernel, manifest);
-    part.prompt = prompt::of(&kernel.config, manifest, &tools, kernel.day()).map_err(Out::Failed)?;
+    part.prompt = prompt(kernel, manifest, tools.clone()).await.map_err(Out::Failed)?;
     let payload = host::initialize_payload(kernel, manifest, &part, tools).map_err(Out::Failed)?;
     let header = Header { timeout: Some(INITIALIZE), ..Header::default() };
     instance.call::<serde_json::Value>(op::INITIALIZE, &payload, header).await.map_err(

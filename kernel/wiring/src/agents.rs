@@ -10,8 +10,9 @@ use drupe_extension_api::{
 use serde_json::{Value, json};
 
 use drupe_models::NamedBy;
+use drupe_prompts::Prompt;
 
-use super::{Context, Offer, Part, Prompt, Tools, WireFault, cycle};
+use super::{Context, Offer, Part, Tools, WireFault, cycle};
 use crate::{AgentEntry, adapters::NativeAgent, names};
 
 /// Builds all agents, those that others call first.

@@ -5,11 +5,11 @@
 
 mod agents;
 pub mod bounds;
+mod models;
 mod names;
 mod offer;
 mod orchestrator;
 mod portable;
-mod prompt;
 mod rests;
 pub mod snapshot;
 
@@ -20,10 +20,10 @@ pub mod live;
 pub mod tokens;
 
 pub use agents::{core_tools, definition};
+pub use models::models;
 pub use names::kept_id;
 pub use offer::{Clash, Offer};
 pub use orchestrator::ID as ORCHESTRATOR;
-pub use prompt::{Dated, Day, Prompt};
 pub use snapshot::{AgentEntry, Snapshot};
 
 use std::{
@@ -40,6 +40,7 @@ use drupe_extension_api::{
 };
 use drupe_host::Instance;
 use drupe_models::Models;
+use drupe_prompts::{Day, Prompt};
 
 use crate::{adapters::ExtensionTool, contexts::Contexts, hooks::HookSet, live::Live, tokens::Tokens};
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
 use drupe_agent::{LoopAgent, Registered, one_line, read_output, update_plan};
-use drupe_config::{Scope, instructions};
+use drupe_config::Scope;
 use drupe_extension_api::{AgentId, Definition, ExtensionId, IntegrationMode, ToolName};
 use serde_json::json;
 
@@ -117,10 +117,10 @@ pub fn build(
         "tools": registry.specs().iter().map(|s| json!({"id": s.name, "description": described(&s.description)})).collect::<Vec<_>>(),
         "agents": listed(agents),
         "now": context.day.to_string(),
-        "user": context.config.overlay.get("USER").map_or("the user", |u| u.expose()),
+        "user": drupe_prompts::user(context.config),
         "workspace": context.workspace.display().to_string(),
     });
-    let text = instructions::template(&context.orchestrator.instructions, context.workspace, &variables)
+    let text = drupe_prompts::template::fill(&context.orchestrator.instructions, &variables)
         .map_err(|reason| fault(None, format!("`orchestrator.instructions`: {reason}")))?;
     let definition = Definition {
         id: AgentId::new(ID).map_err(|error| fault(None, error.to_string()))?,

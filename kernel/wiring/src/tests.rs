@@ -41,6 +41,15 @@ fn tool(owner: &'static str, name: &str) -> Arc<Registered> {
     Registered::new(Arc::new(Named { spec: Arc::new(spec), owner })).expect("a schema")
 }
 
+/// What these tests write is filled in by this process.
+const FILL: drupe_prompts::Fill<'static> = &|template, days| Ok(template.fill(days));
+
+/// Makes the prompts of a day.
+fn renew(parts: &[Part], now_ms: i64) {
+    let prompts = parts.iter().filter_map(|part| part.prompt.as_ref()?.dated.as_ref());
+    prompts.filter(|dated| dated.lacks(Day::of(now_ms))).for_each(|dated| dated.renew(Day::of(now_ms), FILL));
+}
+
 /// A home with nothing in it, and what wiring needs of it.
 struct Home {
     folder: tempfile::TempDir,
@@ -76,10 +85,9 @@ impl Home {
     fn agent(&self, id: &str, more: &str) -> Part {
         let manifest =
             self.manifest(id, &format!("agent: {{model: default, instructions: p.jinja2{more}}}\n"));
-        let section = manifest.agent.as_ref().expect("an agent");
-        let prompt = Prompt::of(section, &manifest.folder, serde_json::Map::new(), Day::of(0));
+        let prompt = drupe_prompts::of(&self.config, &manifest, &[], Day::of(0), FILL);
         Part {
-            prompt: Some(prompt.expect("a prompt")),
+            prompt: prompt.expect("a prompt"),
             manifest,
             description: Description::default(),
             instance: None,
@@ -184,6 +192,7 @@ fn the_day_in_prompts_is_that_of_the_wiring() {
     for (now_ms, date) in
         [(0, "1970-01-01"), (DAY - 1, "1970-01-01"), (DAY, "1970-01-02"), (366 * DAY, "1971-01-02")]
     {
+        renew(&parts, now_ms);
         let snapshot = home.wire(&parts, now_ms).unwrap_or_else(|fault| panic!("{}", fault.reason));
         let text = |id: &str| {
             let id = AgentId::new(id).expect("an id");
@@ -201,8 +210,9 @@ fn the_day_in_prompts_is_that_of_the_wiring() {
 fn a_prompt_that_fails_on_another_day_stays_that_of_the_day_before_with_a_remark() {
     let home = Home::new();
     write_prompt(&home, "short", "{{ now }}{% if now != '1970-01-01' %}{{ nothing }}{% endif %}");
-    let snapshot =
-        home.wire(&[home.agent("short", "")], DAY).unwrap_or_else(|fault| panic!("{}", fault.reason));
+    let parts = [home.agent("short", "")];
+    renew(&parts, DAY);
+    let snapshot = home.wire(&parts, DAY).unwrap_or_else(|fault| panic!("{}", fault.reason));
     let id = AgentId::new("short").expect("an id");
     let text = &snapshot.agents[&id].looping.as_ref().expect("it has no code").definition().instructions;
     assert_eq!(text, "1970-01-01");

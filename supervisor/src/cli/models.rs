@@ -35,7 +35,7 @@ impl Models {
     /// Does it.
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
         let config = config::load(context)?;
-        let known = Known::new(drupe_kernel::settings::models(&config))
+        let known = Known::new(drupe_kernel::models(&config))
             .map_err(|error| Failure::new(status::CONFIG, error.to_string()))?;
         let at = (context.home().path(), context.exe.as_path());
         let seen = forecast(at, &config, None, quarantined(context.home().path()));

@@ -26,7 +26,7 @@ fn made(text: &str) -> (Config, Known) {
     let fake = Fake::absent();
     fs::write(fake.context.home.path().join("drupe.yaml"), text).expect("a file");
     let config = config::load(&fake.context).unwrap_or_else(|_| panic!("it is sound"));
-    let known = Known::new(drupe_kernel::settings::models(&config)).expect("it is sound");
+    let known = Known::new(drupe_kernel::models(&config)).expect("it is sound");
     (config, known)
 }
 

@@ -1,0 +1,153 @@
+//! The texts of agents: read, filled in where they are templates, and filled in anew when a new day stands in them.
+//!
+//! A template of an extension computes, and nobody agreed to what it computes: it is filled in by a
+//! [process of its own](apart), which has little memory and time.
+
+pub mod apart;
+mod day;
+pub mod template;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use drupe_agent::one_line;
+use drupe_config::{AgentSection, Config, Instructions, Manifest, ORCHESTRATOR_PROMPT, instructions};
+use drupe_extension_api::ToolSpec;
+use serde_json::{Map, Value, json};
+
+pub use self::day::Day;
+use self::template::{Filled, Template};
+
+/// The longest description of a tool in a template, in bytes; what is beyond is cut.
+const DESCRIPTION: usize = 1024;
+
+/// What fills a template in for some days.
+pub type Fill<'a> = &'a dyn Fn(&Template, &[Day]) -> Result<Filled, String>;
+
+/// The texts of an agent.
+#[derive(Debug, Clone, Default)]
+pub struct Prompt {
+    /// The system prompt.
+    pub instructions: String,
+    /// Given before the task.
+    pub context: Vec<String>,
+    /// How the system prompt is made for another day, where it differs from day to day.
+    pub dated: Option<Arc<Dated>>,
+}
+
+/// A system prompt in which the day stands.
+#[derive(Debug)]
+pub struct Dated {
+    template: Template,
+    /// The day of the prompt that it stands beside.
+    day: Day,
+    /// What it is, or why it cannot be made, on the latest day that [`Dated::renew`] was asked for.
+    later: Mutex<Option<(Day, Result<String, String>)>>,
+}
+
+/// The texts of an agent, for a day; `tools` are those that `uses_tools` names. None where it is no agent. May block as long
+/// as `fill` does.
+pub fn of(
+    config: &Config,
+    manifest: &Manifest,
+    tools: &[ToolSpec],
+    day: Day,
+    fill: Fill<'_>,
+) -> Result<Option<Prompt>, String> {
+    let Some(section) = &manifest.agent else { return Ok(None) };
+    let own = manifest.effective_config(config).map_err(|faults| faults.render(false))?;
+    let mut variables = own.clone();
+    let tool =
+        |tool: &ToolSpec| json!({"name": tool.name, "description": one_line(&tool.description, DESCRIPTION)});
+    let facts = json!({
+        "config": own,
+        "manifest": {"id": manifest.id, "name": manifest.name, "version": manifest.version.to_string(),
+                     "summary": manifest.summary, "description": manifest.description},
+        "agent": {"id": manifest.id, "name": manifest.name, "description": manifest.description},
+        "tools": tools.iter().map(tool).collect::<Vec<_>>(),
+        "user": user(config),
+    });
+    if let Value::Object(facts) = facts {
+        variables.extend(facts);
+    }
+    Prompt::of(section, manifest, variables, day, fill).map(Some)
+}
+
+/// The orchestrator's own texts. Its instructions are a template that is not filled in: what it is told of tools is only
+/// known when they are wired.
+pub fn orchestrator(config: &Config) -> Result<Prompt, String> {
+    let settings = &config.orchestrator;
+    let instructions = match &settings.instructions {
+        None => ORCHESTRATOR_PROMPT.to_owned(),
+        Some(Instructions::Inline(text) | Instructions::Template(text)) => text.clone(),
+        Some(Instructions::File { path, .. }) => {
+            instructions::read(path).map_err(|why| format!("`orchestrator.instructions`: {why}"))?
+        }
+    };
+    let context = instructions::context(&settings.context)?;
+    Ok(Prompt { instructions, context, dated: None })
+}
+
+/// What a template calls the user.
+pub fn user(config: &Config) -> &str {
+    config.overlay.get("USER").map_or("the user", |user| user.expose())
+}
+
+impl Prompt {
+    fn of(
+        section: &AgentSection,
+        manifest: &Manifest,
+        variables: Map<String, Value>,
+        day: Day,
+        fill: Fill<'_>,
+    ) -> Result<Self, String> {
+        let context = instructions::context(&section.context)?;
+        let plain = |instructions: String| Self { instructions, context: context.clone(), dated: None };
+        let (named, source) = match &section.instructions {
+            None => return Ok(plain(String::new())),
+            Some(Instructions::Inline(text)) => return Ok(plain(text.clone())),
+            Some(Instructions::File { path, template: false }) => return instructions::read(path).map(plain),
+            Some(Instructions::Template(text)) => (String::new(), text.clone()),
+            Some(Instructions::File { path, template: true }) => {
+                (format!("`{}`: ", path.display()), instructions::read(path)?)
+            }
+        };
+        let template = Template::new(named, source, &manifest.folder, variables);
+        let filled = fill(&template, &[day, day.next()])?;
+        let mut texts = filled.texts.into_iter();
+        let (today, tomorrow) = (texts.next(), texts.next());
+        let instructions = today.ok_or("the template was not filled in")??;
+        // What is the same on any other day need not be kept.
+        let dated = (tomorrow.as_ref() != Some(&Ok(instructions.clone()))).then(|| {
+            // Whoever agreed to what it includes agreed to what stood there then.
+            let template = template.with_included(filled.included);
+            let later = Mutex::new(tomorrow.map(|text| (day.next(), text)));
+            Arc::new(Dated { template, day, later })
+        });
+        Ok(Self { instructions, context, dated })
+    }
+
+    /// The system prompt on another day, or why it could not be made; none where it is the same, and where that day's was
+    /// not asked for.
+    pub fn on(&self, day: Day) -> Option<Result<String, String>> {
+        let dated = self.dated.as_ref().filter(|dated| dated.day != day)?;
+        let later = dated.later.lock().unwrap_or_else(PoisonError::into_inner);
+        later.as_ref().filter(|(of, _)| *of == day).map(|(_, text)| text.clone())
+    }
+}
+
+impl Dated {
+    /// Whether the prompt of a day is yet to be made.
+    pub fn lacks(&self, day: Day) -> bool {
+        let later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
+        self.day != day && later.as_ref().is_none_or(|(of, _)| *of != day)
+    }
+
+    /// Makes the prompt of a day. May block as long as `fill` does.
+    pub fn renew(&self, day: Day, fill: Fill<'_>) {
+        let filled = fill(&self.template, &[day]);
+        let text = filled.and_then(|filled| {
+            filled.texts.into_iter().next().unwrap_or_else(|| Err("the template was not filled in".into()))
+        });
+        *self.later.lock().unwrap_or_else(PoisonError::into_inner) = Some((day, text));
+    }
+}

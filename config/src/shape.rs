@@ -326,7 +326,7 @@ pub(crate) fn suggestion<'a>(found: &str, known: impl Iterator<Item = &'a str>) 
 pub(crate) mod forms {
     //! The forms of text that the files know.
 
-    use drupe_extension_api::{ExtensionId, ToolName};
+    use drupe_extension_api::{ExtensionId, MODEL_NAME, ToolName, is_model_name};
 
     use super::Text;
 
@@ -339,6 +339,8 @@ pub(crate) mod forms {
     pub static ANY: Text = form("text", |_| true, None);
     pub static NON_EMPTY: Text =
         form("text that is not empty", |text| !text.trim().is_empty(), Some(r"[^\s]"));
+    pub static MODEL: Text =
+        form(MODEL_NAME, is_model_name, Some(r"^(scripted:[^\x00-\x1f]+|[^\s\x00-\x1f]{1,256})$"));
     pub static ID: Text = form(
         "an id: a lower-case letter or digit, then up to 47 of a-z, 0-9, `_` and `-`",
         |text| ExtensionId::new(text).is_ok(),

@@ -123,6 +123,23 @@ fn opaque(value: &str) -> bool {
         && value.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-' | b':'))
 }
 
+/// The form of [`is_model_name`], for people.
+pub const MODEL_NAME: &str =
+    "an alias, a provider or `provider/model`: up to 256 bytes of letters, digits and signs, without spaces";
+
+/// Whether a text can name a model. Providers choose the names of their models, so any letter and any sign of ASCII may
+/// stand there; what shows nothing, or ends a line, may not, since such names stand in messages. The path of a script, which
+/// is the operator's to name, may hold spaces and be as long as a path.
+pub fn is_model_name(text: &str) -> bool {
+    // Letters, by Unicode, that show nothing.
+    let filler = |letter| matches!(letter, '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}');
+    let shows = |letter: char| letter.is_ascii_graphic() || (letter.is_alphanumeric() && !filler(letter));
+    match text.strip_prefix("scripted:") {
+        Some(path) => (1..=4096).contains(&path.len()) && path.chars().all(|c| c == ' ' || shows(c)),
+        None => (1..=256).contains(&text.len()) && text.chars().all(shows),
+    }
+}
+
 id!(
     /// The id of an extension: its folder's name.
     ExtensionId,
@@ -187,6 +204,40 @@ impl From<AgentId> for ExtensionId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_models_name_shows_whole_and_on_one_line() {
+        for name in [
+            "default",
+            "gpt-4o",
+            "openrouter/meta-llama/Llama-3.1-8B-Instruct:free",
+            "@cf/meta/llama-3-8b",
+            "claude-3-5-sonnet@20240620",
+            "arn:aws:bedrock:us-east-1:1:inference-profile/a.b-v1:0",
+            "hf.co/one/Two-GGUF:Q4_K_M",
+            "local/通义千问",
+            "scripted:/a folder/script.yaml",
+            &"x".repeat(256),
+        ] {
+            assert!(is_model_name(name), "{name}");
+        }
+        for name in [
+            "",
+            " a",
+            "a b",
+            "a\nb",
+            "a\u{1b}[2J",
+            "a\u{202e}b",
+            "a\u{200b}b",
+            "a\u{3164}b",
+            "a\u{2028}",
+            "scripted:",
+            "scripted:/a\nb",
+            &"x".repeat(257),
+        ] {
+            assert!(!is_model_name(name), "{name:?}");
+        }
+    }
 
     #[test]
     fn an_extension_id_has_the_documented_form() {

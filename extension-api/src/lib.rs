@@ -40,7 +40,8 @@ pub use definition::{Definition, DefinitionLimits, Format, ModelParameters, Outp
 pub use event::{AgentRef, BudgetUse, Event, EventBody, Item, ItemOutcome, LimitScope, Preview, Spend};
 pub use fault::{Fault, FaultCode};
 pub use ids::{
-    AgentId, CorrelationId, EffectId, ExtensionId, InvalidId, InvocationId, SessionId, ToolName, TurnId,
+    AgentId, CorrelationId, EffectId, ExtensionId, InvalidId, InvocationId, MODEL_NAME, SessionId, ToolName,
+    TurnId, is_model_name,
 };
 pub use message::{Message, ProviderItems, ToolCallRequest, ToolStatus, Usage};
 pub use offline::{OfflineAction, OfflineRule, OfflineTrigger};

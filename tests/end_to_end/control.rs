@@ -57,12 +57,17 @@ fn nonsense_on_the_control_socket_harms_nobody() {
             "turn.submit",
             json!({"external_id": "x", "session": "s", "text": "hi", "model": "scripted:/nowhere.yaml"}),
         ),
+        ("turn.submit", json!({"external_id": "x", "session": "s", "text": "hi", "model": "a\nb\u{202e}c"})),
+        (
+            "turn.submit",
+            json!({"external_id": "x", "session": "s", "text": "hi", "model": "x".repeat(100_000)}),
+        ),
         ("turn.wait", json!({"turn": "t-nowhere"})),
         ("sessions.show", json!({"id": "nowhere"})),
         ("extensions.show", json!({"id": "nowhere"})),
     ] {
         let error = client.ask(method, params.clone()).expect_err("it is refused");
-        println!("{method} {params}: {error}");
+        assert!(error.len() < 1_000 && !error.contains('\u{202e}'), "{method}: {error}");
     }
     assert_eq!(client.ask("status", json!({})).expect("a status")["state"], "ready");
 }

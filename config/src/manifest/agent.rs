@@ -50,7 +50,7 @@ impl Reader<'_> {
                 Some("handoff") => IntegrationMode::Handoff,
                 _ => IntegrationMode::Tool,
             },
-            models: agent.texts("model"),
+            models: self.models(&agent),
             instructions: self.instructions(&agent),
             context: self.context(&agent),
             parameters: read_parameters(agent.within("parameters")),
@@ -147,9 +147,14 @@ impl Reader<'_> {
         }
     }
 
+    fn models(&mut self, agent: &Fields<'_>) -> Vec<String> {
+        let names = bounded_items(agent, "model", MAX_MODELS, self.faults);
+        names.iter().filter_map(|field| field.node.text().map(str::to_owned)).collect()
+    }
+
     fn tools(&mut self, agent: &Fields<'_>, own: Option<&ExtensionId>) -> Vec<ToolSelector> {
         let mut selectors = Vec::new();
-        for field in agent.items("uses_tools") {
+        for field in bounded_items(agent, "uses_tools", MAX_TOOLS, self.faults) {
             let Some(selector) = field.node.text().and_then(ToolSelector::parse) else { continue };
             self.refuse_self(&field, &selector.extension, own);
             selectors.push(selector);
@@ -189,6 +194,12 @@ impl Reader<'_> {
             .help("`usage` shows people an example input; `output` says what form the answer has");
     }
 }
+
+/// Models that are tried in order.
+const MAX_MODELS: usize = 16;
+
+/// Entries of `uses_tools`. Each may be a line of what the operator is asked.
+const MAX_TOOLS: usize = 128;
 
 /// Each is looked for and looked at, and all of them go into every request.
 const MAX_CONTEXT_FILES: usize = 64;

@@ -109,7 +109,7 @@ pub(super) static AGENT: Table = Table {
         .default("\"tool\""),
         Key::new(
             "model",
-            Shape::OneOrMany(&Shape::Text(&forms::NON_EMPTY)),
+            Shape::OneOrMany(&Shape::Text(&forms::MODEL)),
             "a model, an alias, or a list to try in order",
         ),
         Key::new(

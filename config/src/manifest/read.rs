@@ -11,7 +11,7 @@ use super::{Isolation, Located, MANIFEST, Manifest, Right, Scope};
 use crate::{
     Diagnostics, Loaded,
     expression::Expressions,
-    fields::{Field, Fields},
+    fields::{Field, Fields, bounded_items},
     json_schema,
     overlay::{self, Unresolved},
     parse,
@@ -22,6 +22,10 @@ use crate::{
 
 /// The form of the whole file.
 static FILE: Shape = Shape::Record(&MANIFEST);
+
+/// Names of secrets, and ids in one list of others. Each may be a part of what the operator is asked, who must see all of it.
+const MAX_SECRETS: usize = 64;
+const MAX_OTHERS: usize = 64;
 
 /// The newest form of manifests that this release knows.
 const API: u32 = 1;
@@ -132,7 +136,11 @@ impl<'a> Reader<'a> {
         let fields = Fields::new(Some(self.node), &MANIFEST, "");
         let id = fields.text("id").and_then(|id| ExtensionId::new(id).ok());
         self.check_id(&fields, id.as_ref());
-        let secrets = fields.texts("secrets");
+        let secrets = bounded_items(&fields, "secrets", MAX_SECRETS, self.faults);
+        let (secrets, at_secrets): (Vec<_>, Vec<_>) = secrets
+            .iter()
+            .filter_map(|field| Some((field.node.text()?.to_owned(), field.node.at.clone())))
+            .unzip();
         let config = fields.get("config").map(|field| field.node.clone());
         if let Some(config) = &config {
             self.check_config(config, &secrets);
@@ -165,11 +173,7 @@ impl<'a> Reader<'a> {
             overrides: fields.bool("overrides").unwrap_or(false),
             agent,
             folder: self.folder,
-            located: Located {
-                start: At::start_of(&self.node.at.source),
-                config,
-                secrets: fields.items("secrets").into_iter().map(|field| field.node.at.clone()).collect(),
-            },
+            located: Located { start: At::start_of(&self.node.at.source), config, secrets: at_secrets },
             secrets,
         };
         let api: Option<u32> = fields.integer("api");
@@ -262,7 +266,7 @@ impl<'a> Reader<'a> {
     /// A list of ids in which the extension itself must not be.
     pub fn others(&mut self, fields: &Fields<'_>, key: &str, own: Option<&ExtensionId>) -> Vec<ExtensionId> {
         let mut ids = Vec::new();
-        for field in fields.items(key) {
+        for field in bounded_items(fields, key, MAX_OTHERS, self.faults) {
             let Some(id) = field.node.text().and_then(|text| ExtensionId::new(text).ok()) else { continue };
             self.refuse_self(&field, &id, own);
             ids.push(id);

@@ -7,7 +7,8 @@ use crate::{
     shape::{Key, Shape, Table, forms},
 };
 
-const MODEL: Shape = Shape::OneOrMany(&Shape::Text(&forms::NON_EMPTY));
+const MODEL: Shape = Shape::OneOrMany(&Shape::Text(&forms::MODEL));
+const TEXTS: Shape = Shape::OneOrMany(&Shape::Text(&forms::NON_EMPTY));
 const TOKENS: Shape = Shape::Integer { min: 1, max: 100_000_000 };
 const PRICE: Shape = Shape::Number { min: 0.0, max: 1e6 };
 const FACTOR: Shape = Shape::Number { min: 0.0, max: 1e3 };
@@ -91,7 +92,7 @@ static ORCHESTRATOR: Table = Table {
             Shape::List(&Shape::Text(&forms::SELECTOR)),
             "only these extensions' tools, or `id/tool_name`; absent: every shared tool",
         ),
-        Key::new("context", MODEL, "given to the model before the task, as data: a text, or a list of files")
+        Key::new("context", TEXTS, "given to the model before the task, as data: a text, or a list of files")
             .default("[]"),
         Key::new(
             "context_tokens",
@@ -135,7 +136,7 @@ static MODELS: Table = Table {
         ),
         Key::new(
             "fallback",
-            Shape::Text(&forms::NON_EMPTY),
+            Shape::Text(&forms::MODEL),
             "the model in place of one whose provider is missing",
         ),
         Key::new(

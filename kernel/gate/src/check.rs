@@ -9,6 +9,11 @@ use drupe_config::{
 use drupe_extension_api::DefinitionLimits;
 use drupe_folders::content::Content;
 
+use crate::shown::shown;
+
+/// Parameters for the provider that are named one by one.
+const NAMED: usize = 32;
+
 /// What an extension asks the operator for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
@@ -68,8 +73,11 @@ pub fn runs_inside(manifest: &Manifest) -> bool {
 pub fn immodest(manifest: &Manifest, config: &Config) -> Vec<String> {
     let mut needs = Vec::new();
     let mut want = |wants: bool, what: &dyn Fn() -> String| {
-        if wants {
-            needs.push(what());
+        // Two tools of one extension are one thing to agree to.
+        if let Some(phrase) = wants.then(what)
+            && !needs.contains(&phrase)
+        {
+            needs.push(phrase);
         }
     };
     let inside = runs_inside(manifest);
@@ -85,7 +93,7 @@ pub fn immodest(manifest: &Manifest, config: &Config) -> Vec<String> {
         "the network: TCP to any address, services of this machine included".into()
     });
     for followed in &manifest.subscribe {
-        want(true, &|| format!("work at each message of `{}`", followed.topic));
+        want(true, &|| format!("work at each message of `{}`", shown(&followed.topic)));
     }
     want(manifest.overrides, &|| "the place of a shipped extension".into());
     let Some(agent) = &manifest.agent else { return needs };
@@ -97,9 +105,14 @@ pub fn immodest(manifest: &Manifest, config: &Config) -> Vec<String> {
         want(true, &|| format!("calls of the agent `{other}`"));
     }
     want(agent.tool_name.is_some(), &|| "a tool name of its own choice".into());
-    let extra: Vec<&str> = agent.parameters.extra.keys().map(String::as_str).collect();
+    let extra = &agent.parameters.extra;
     want(!extra.is_empty(), &|| {
-        format!("parameters that its provider is given as they are: {}", extra.join(", "))
+        let named: Vec<String> = extra.keys().take(NAMED).map(|key| format!("`{}`", shown(key))).collect();
+        let more = match extra.len() - named.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!("parameters that its provider is given as they are: {}{more}", named.join(", "))
     });
     let files = agent.context.iter().filter_map(|source| match source {
         ContextSource::File(path) => Some(path),
@@ -111,23 +124,33 @@ pub fn immodest(manifest: &Manifest, config: &Config) -> Vec<String> {
     };
     for file in files.chain(instructions) {
         want(!file.starts_with(&manifest.folder), &|| {
-            format!("the file `{}` from outside its folder", file.display())
+            format!("the file `{}` from outside its folder", shown(&file.display().to_string()))
         });
     }
     let (asked, usual) = (
         agent.limits_over(&config.agents_defaults),
         config.agents_defaults.limits.over(&DefinitionLimits::default()),
     );
-    let more = asked.max_turns > 2 * usual.max_turns
-        || asked.max_tokens_per_invocation > 2 * usual.max_tokens_per_invocation
-        || asked.time_budget_ms > 2 * usual.time_budget_ms
-        || asked.max_depth > usual.max_depth
-        || asked.max_tool_calls > 2 * usual.max_tool_calls
-        || asked.max_invocations > 2 * usual.max_invocations
-        || asked.allow_unknown_price && !usual.allow_unknown_price
-        || usual.max_cost_usd.is_some_and(|usual| asked.max_cost_usd.is_none_or(|asked| asked > usual));
-    want(more, &|| "more than twice the usual limits".into());
+    want(is_more(&asked, &usual), &|| "more than twice the usual limits".into());
     needs
+}
+
+/// Whether limits let an agent use more than twice of something, or nest deeper, or run at a cost that nobody can tell. Retries
+/// and calls at once are of this kind: they multiply what others are asked for.
+fn is_more(asked: &DefinitionLimits, usual: &DefinitionLimits) -> bool {
+    let twice = |of: fn(&DefinitionLimits) -> u64| of(asked) > of(usual).saturating_mul(2);
+    twice(|l| l.max_turns.into())
+        || twice(|l| l.max_tokens_per_invocation)
+        || twice(|l| l.time_budget_ms)
+        || twice(|l| l.tool_timeout_ms)
+        || twice(|l| l.max_tool_calls.into())
+        || twice(|l| l.max_tool_calls_per_step.into())
+        || twice(|l| l.parallel_tool_calls.into())
+        || twice(|l| l.max_retries.into())
+        || twice(|l| l.max_invocations.into())
+        || asked.max_depth > usual.max_depth
+        || asked.allow_unknown_price && !usual.allow_unknown_price
+        || usual.max_cost_usd.is_some_and(|usual| asked.max_cost_usd.is_none_or(|asked| asked > usual))
 }
 
 /// A right as manifests write it.
@@ -147,7 +170,9 @@ mod tests {
         let home = tempfile::tempdir().expect("a folder");
         let folder = home.path().join("extensions/one");
         fs::create_dir_all(&folder).expect("a folder");
-        fs::write(home.path().join("shared.md"), "x").expect("a file");
+        for name in ["shared.md", "a\nb\u{202e}.md"] {
+            fs::write(home.path().join(name), "x").expect("a file");
+        }
         fs::write(folder.join("own.md"), "x").expect("a file");
         let manifest = format!("id: one\nname: One\ndescription: x\n{agent}");
         fs::write(folder.join("manifest.yaml"), manifest).expect("a file");
@@ -156,6 +181,51 @@ mod tests {
         let loaded =
             load_manifest(&folder, home.path()).unwrap_or_else(|faults| panic!("{}", faults.render(false)));
         immodest(&loaded.value, &config)
+    }
+
+    #[test]
+    fn each_limit_counts_as_more_than_usual_beyond_twice_of_it() {
+        let agent =
+            |limits: &str| format!("agent: {{model: default, instructions: own.md, limits: {{{limits}}}}}\n");
+        for (limit, usual) in [
+            ("max_turns", 10),
+            ("max_tokens_per_invocation", 50_000),
+            ("time_budget_ms", 120_000),
+            ("max_tool_calls_per_step", 16),
+            ("parallel_tool_calls", 8),
+            ("max_retries", 2),
+            ("tool_timeout_ms", 60_000),
+            ("max_tool_calls", 200),
+            ("max_invocations", 32),
+        ] {
+            assert_eq!(check(&agent(&format!("{limit}: {}", 2 * usual))), Vec::<String>::new(), "{limit}");
+            assert_eq!(
+                check(&agent(&format!("{limit}: {}", 2 * usual + 1))),
+                ["more than twice the usual limits"],
+                "{limit}"
+            );
+        }
+    }
+
+    #[test]
+    fn each_phrase_is_one_line_that_shows_what_it_names_and_stands_there_once() {
+        let hostile = r#""a\nand nothing else. [agreed]\u202E\e[2J\u200b""#;
+        let agent = |more: &str| format!("agent: {{model: default, instructions: own.md{more}}}\n");
+        let keys: Vec<String> = (0..500).map(|n| format!("k{n}: 1")).collect();
+        for (manifest, said) in [
+            (
+                agent("") + &format!("subscribe: [{{topic: {}, task: x}}]\n", r#""kv.a\u202E\u200b""#),
+                r"\u{202e}",
+            ),
+            (agent(&format!(", parameters: {{extra: {{{hostile}: 1}}}}")), r"\nand nothing"),
+            (agent(&format!(", parameters: {{extra: {{{}}}}}", keys.join(", "))), "and 468 more"),
+            (agent(r#", context: ["a\nb\u202E.md"]"#), r"\nb\u{202e}.md"),
+            (agent(", uses_tools: [shell, shell/one, shell/two]"), "`shell`"),
+        ] {
+            let needs = check(&manifest);
+            assert!(needs.len() == 1 && needs[0].contains(said), "{manifest}: {needs:?}");
+            assert!(!needs[0].contains(drupe_config::acts) && needs[0].len() < 1_000, "{needs:?}");
+        }
     }
 
     #[test]

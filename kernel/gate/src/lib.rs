@@ -6,5 +6,6 @@ pub mod check;
 pub mod forecast;
 pub mod order;
 pub mod pace;
+mod shown;
 pub mod state;
 pub mod survey;

@@ -17,6 +17,7 @@ use drupe_models::names_script;
 
 use crate::{
     check::{self, Ask},
+    shown::shown,
     state::Out,
 };
 
@@ -87,7 +88,10 @@ impl Eyes<'_> {
             let judged = content.and_then(|content| {
                 let mut ask = check::judge(&mut manifest, &content, self.config)?;
                 ask.needs.extend(doubt.iter().map(|why| {
-                    format!("files that do not count as shipped, since others may change them ({why})")
+                    format!(
+                        "files that do not count as shipped, since others may change them ({})",
+                        shown(why)
+                    )
                 }));
                 Ok((Arc::new(content), ask))
             });

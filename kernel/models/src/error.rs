@@ -1,6 +1,7 @@
 //! Why there is no model: everything that is said before a model is asked.
 
 use drupe_agent::budget::UnknownPrice;
+use drupe_extension_api::MODEL_NAME;
 
 /// Why there is no model for a name, or no [`Models`](crate::Models) for the settings.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -12,6 +13,12 @@ pub enum ModelsError {
         provider: String,
         /// What is wrong.
         reason: String,
+    },
+    /// A name that can be none.
+    #[error("`{found}` is no name of a model: expected {MODEL_NAME}")]
+    Name {
+        /// The beginning of it, with nothing in it that acts or hides.
+        found: String,
     },
     /// The model's provider is known but not configured.
     #[error("model `{model}` needs provider `{provider}`, which is not configured: {}", cure(provider, variable.as_deref()))]

@@ -54,6 +54,19 @@ fn said(settings: ModelsSettings, names: &[&str]) -> (String, Vec<String>) {
     }
 }
 
+#[test]
+fn what_can_be_no_name_is_said_so_in_a_short_line_whoever_named_it() {
+    for name in ["a\nb", "a b", "", "a\u{202e}b", &"x".repeat(100_000)] {
+        for by in [NamedBy::Operator, NamedBy::Extension] {
+            let models = Models::new(settings(vec![chat("local")])).unwrap();
+            let error = models.resolve(by, &["default".to_owned(), name.to_owned()]).err().unwrap();
+            let told = error.to_string();
+            assert!(matches!(error, ModelsError::Name { .. }), "{told}");
+            assert!(told.len() < 300 && !told.contains(['\n', '\u{202e}']), "{told:?}");
+        }
+    }
+}
+
 /// What is known of the model that a name leads to.
 fn profile_of(models: &Models, name: &str) -> ModelProfile {
     models.resolve(NamedBy::Operator, &[name.to_owned()]).unwrap().model.profile().clone()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use drupe_agent::Chain;
+use drupe_agent::{Chain, one_line};
 use drupe_config::{Manifest, Right};
 use drupe_extension_api::{
     AgentId, ExtensionId, Fault, FaultCode, SessionId, TurnId,
@@ -17,6 +17,7 @@ use drupe_gate::survey::{model_names, nothing_waits};
 use drupe_journal::{QueuedTurn, StoreError, disk};
 use drupe_link::Up;
 use drupe_models::NamedBy;
+use drupe_wiring::NOTICE;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -313,6 +314,8 @@ pub async fn status(kernel: &Arc<Kernel>) -> Result<Status, Fault> {
     notices.extend(kernel.models.notices(&models, kernel.clock.now_ms()));
     notices.extend(disk::remark(kernel.home.root()));
     notices.extend(kernel.store.gone().await.ok().flatten().map(|gone| gone.to_string()));
+    // Whoever made them, in whosever words.
+    let notices = notices.iter().map(|notice| one_line(notice, NOTICE)).collect();
     let state = if kernel.ending.decided().is_some() { DaemonState::Draining } else { DaemonState::Ready };
     Ok(Status {
         version: env!("CARGO_PKG_VERSION").into(),

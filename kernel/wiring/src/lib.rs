@@ -32,7 +32,7 @@ use std::{
     sync::Arc,
 };
 
-use drupe_agent::Registered;
+use drupe_agent::{Registered, one_line};
 use drupe_config::{Config, Manifest, ToolSelector};
 use drupe_extension_api::{
     AgentId, ExtensionId, ToolName,
@@ -43,6 +43,9 @@ use drupe_models::Models;
 use drupe_prompts::{Day, Prompt};
 
 use crate::{adapters::ExtensionTool, contexts::Contexts, hooks::HookSet, live::Live, tokens::Tokens};
+
+/// The most bytes of a remark for the operator. It is one line, since each is an item of a list, and names what others wrote.
+pub const NOTICE: usize = 1024;
 
 /// One extension that is ready to be wired.
 #[derive(Clone)]
@@ -190,6 +193,7 @@ pub fn wire(parts: &[Part], context: &Context<'_>) -> Result<Snapshot, WireFault
         })
     });
     let followed = followed.collect();
+    let mut notices: Vec<String> = notices.iter().map(|notice| one_line(notice, NOTICE)).collect();
     notices.sort();
     notices.dedup();
     Ok(Snapshot {

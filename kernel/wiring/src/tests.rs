@@ -83,8 +83,12 @@ impl Home {
     }
 
     fn agent(&self, id: &str, more: &str) -> Part {
-        let manifest =
-            self.manifest(id, &format!("agent: {{model: default, instructions: p.jinja2{more}}}\n"));
+        self.agent_of(id, &format!("model: default, instructions: p.jinja2{more}"))
+    }
+
+    /// An agent with this section.
+    fn agent_of(&self, id: &str, section: &str) -> Part {
+        let manifest = self.manifest(id, &format!("agent: {{{section}}}\n"));
         let prompt = drupe_prompts::of(&self.config, &manifest, &[], Day::of(0), FILL);
         Part {
             prompt: prompt.expect("a prompt"),
@@ -217,6 +221,30 @@ fn a_prompt_that_fails_on_another_day_stays_that_of_the_day_before_with_a_remark
     let text = &snapshot.agents[&id].looping.as_ref().expect("it has no code").definition().instructions;
     assert_eq!(text, "1970-01-01");
     assert!(snapshot.notices.iter().any(|notice| notice.contains("`short`")), "{:?}", snapshot.notices);
+}
+
+#[test]
+fn each_remark_is_one_line_within_bounds_whatever_it_quotes() {
+    let home = Home::new();
+    write_prompt(&home, "names", "x");
+    write_prompt(&home, "short", "{{ now }}{% if now != '1970-01-01' %}{{ nothing }}{% endif %}");
+    let folder = home.folder.path().join("extensions/short");
+    fs::rename(folder.join("p.jinja2"), folder.join("p all is well\u{202e}.jinja2")).expect("a file");
+    let names: Vec<String> = (0..16).map(|n| format!("nobody/{n}{}", "x".repeat(200))).collect();
+    let parts = [
+        home.agent_of("names", &format!("model: [{}], instructions: p.jinja2", names.join(", "))),
+        home.agent_of("short", r#"model: default, instructions: "p all is well\u202e.jinja2""#),
+    ];
+    let snapshot = home.wire(&parts, DAY).unwrap_or_else(|fault| panic!("{}", fault.reason));
+    assert_eq!(snapshot.notices.len(), 3, "{:#?}", snapshot.notices);
+    for notice in &snapshot.notices {
+        assert!(
+            notice.len() <= NOTICE + '…'.len_utf8() && !notice.contains(drupe_config::acts),
+            "{notice:?}"
+        );
+    }
+    assert!(snapshot.notices.iter().any(|notice| notice.contains("p all is well .jinja2")));
+    assert!(snapshot.notices.iter().any(|notice| notice.ends_with('…')));
 }
 
 #[test]

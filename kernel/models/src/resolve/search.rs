@@ -4,6 +4,8 @@
 
 use std::path::Path;
 
+use drupe_extension_api::is_model_name;
+
 use super::{Backend, CONTEXT_WINDOW, MAX_OUTPUT_TOKENS, Models, NamedBy, Provider, inspect::Target};
 use crate::{error::ModelsError, retry::Link};
 
@@ -14,6 +16,9 @@ const SCRIPT: &str = "script";
 
 /// What stands before the path of a script in the name of a model.
 const SCRIPT_AT: &str = "scripted:";
+
+/// Characters of a name that is none, in messages.
+const QUOTED: usize = 80;
 
 /// Whether a name is the path of a script.
 pub fn names_script(name: &str) -> bool {
@@ -28,6 +33,9 @@ pub(super) struct Found {
 
 /// The models for `names`, or the default model, or the fallback.
 pub(super) fn find(models: &Models, by: NamedBy, names: &[String]) -> Result<Found, ModelsError> {
+    if let Some(name) = names.iter().find(|name| !is_model_name(name)) {
+        return Err(ModelsError::Name { found: name.escape_debug().take(QUOTED).collect() });
+    }
     let fallback = models.settings.fallback.as_deref();
     let mut search = Search::new(models, by, fallback.is_some());
     if names.is_empty() {

@@ -135,7 +135,11 @@ fn names_that_lead_nowhere_say_what_to_do() {
              providers local, openai",
         ),
         ("local/", "model `local/` names provider `local` and none of its models: write `local/MODEL`"),
-        ("local/ ", "model `local/ ` names provider `local` and none of its models: write `local/MODEL`"),
+        (
+            "local/ ",
+            "`local/ ` is no name of a model: expected an alias, a provider or `provider/model`: up to 256 bytes of \
+             letters, digits and signs, without spaces",
+        ),
         (
             "/tiny",
             "model `/tiny` is neither an alias nor in the catalogue: write `provider/model`, with one of the \

@@ -36,6 +36,9 @@ use self::state::{Action, Event, Out, State};
 use crate::check::Ask;
 use drupe_wiring::{Away, Part};
 
+/// Steps of an extension's life that are kept: as many as the journal has. One that breaks again and again makes no end.
+const KEPT_STEPS: usize = 128;
+
 /// One folder, and what became of it.
 pub struct Record {
     /// Where it is.
@@ -206,6 +209,8 @@ impl Extensions {
         let (state, reason) = record.state.shown();
         let change = StateChange { time: now, state, reason: reason.map(str::to_owned) };
         record.history.push(change.clone());
+        let old = record.history.len().saturating_sub(KEPT_STEPS);
+        record.history.drain(..old);
         (action, Some(change))
     }
 
@@ -346,5 +351,30 @@ impl Extensions {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Record>> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use drupe_folders::discovery::Kind;
+
+    use super::*;
+
+    #[test]
+    fn the_steps_of_an_extension_that_breaks_again_and_again_are_kept_up_to_a_bound() {
+        let all = Extensions::default();
+        let (name, folder) = ("x".to_owned(), PathBuf::from("/x"));
+        let found = Found { name, folder, origin: Origin::Home, kind: Kind::Folder };
+        let key = (found.name.clone(), found.folder.clone());
+        all.insert(Record::new(found, Timestamp::UNIX_EPOCH));
+        for n in 0..=2 * KEPT_STEPS {
+            let (_, change) =
+                all.step(&key, Event::Rejected(Out::Disabled(n.to_string())), Timestamp::UNIX_EPOCH);
+            assert!(change.is_some(), "{n}");
+        }
+        let history = all.detail("x").expect("it is there").history;
+        let reasons: Vec<_> = history.iter().filter_map(|change| change.reason.as_deref()).collect();
+        assert_eq!(reasons.len(), KEPT_STEPS);
+        assert_eq!(reasons.last(), Some(&(2 * KEPT_STEPS).to_string().as_str()), "the oldest go");
     }
 }

@@ -71,13 +71,9 @@ impl FakeHost {
 /// impl Clock {
 ///     async fn date(&self, _: NoInput, _: Call) -> Result<String, Fault> {
 ///         let date = RunProcess {
-///             program: "date".into(),
 ///             args: vec!["-u".into()],
-///             directory: self.host.data_folder().display().to_string(),
-///             env: Default::default(),
-///             network: false,
 ///             timeout_ms: 1000,
-///             max_output: 1024,
+///             ..RunProcess::new("date", self.host.data_folder())
 ///         };
 ///         Ok(self.host.run_process(&date).await?.stdout)
 ///     }

@@ -237,6 +237,10 @@ pub struct RunProcess {
     /// Its environment, beside `PATH` and `HOME`.
     #[serde(default)]
     pub env: std::collections::BTreeMap<String, String>,
+    /// The folders beneath the data folder that it may use, beside one for temporary files: to read, and to change what is in
+    /// them. The whole data folder where none is named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub folders: Vec<String>,
     /// Whether it may use TCP.
     #[serde(default)]
     pub network: bool,
@@ -247,7 +251,7 @@ pub struct RunProcess {
 }
 
 impl RunProcess {
-    /// A program without arguments in a folder beneath the data folder. It has a minute, no network and no environment of
+    /// A program without arguments in a folder beneath the data folder, all of which it may change. It has a minute, no network and no environment of
     /// its own, and 64 KiB of each output stream are kept; all of that can be set.
     pub fn new(program: impl Into<String>, directory: impl AsRef<std::path::Path>) -> Self {
         Self {
@@ -255,6 +259,7 @@ impl RunProcess {
             args: Vec::new(),
             directory: directory.as_ref().display().to_string(),
             env: Default::default(),
+            folders: Vec::new(),
             network: false,
             timeout_ms: 60_000,
             max_output: 64 * 1024,

@@ -86,14 +86,20 @@ async fn run(
 ) -> Result<ProcessOutput, Fault> {
     let target = host.data_folder().join(TARGET).display().to_string();
     let env = [("CARGO_TARGET_DIR", target.as_str()), ("CARGO_TERM_COLOR", "never")];
+    // What runs is a draft's own code, too. It changes its draft and what is compiled, and no other draft.
+    let mut folders = vec![target.clone()];
+    if folder != host.data_folder() {
+        folders.push(folder.display().to_string());
+    }
+    std::fs::create_dir_all(&target)?;
     let process = RunProcess {
-        program: "cargo".into(),
         args: args.iter().map(|&arg| arg.to_owned()).collect(),
-        directory: folder.display().to_string(),
         env: env.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        folders,
         network,
         timeout_ms: u64::try_from(patience.as_millis()).unwrap_or(u64::MAX),
         max_output: KEPT,
+        ..RunProcess::new("cargo", folder)
     };
     host.run_process(&process).await
 }

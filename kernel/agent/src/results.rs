@@ -8,8 +8,18 @@ use drupe_extension_api::EffectId;
 /// Bytes of one result that a model is shown where nothing else is set: about 3,000 tokens.
 pub const TOOL_RESPONSE_MAX_BYTES: usize = 12 * 1024;
 
-/// Bytes of one result that are kept. Beyond it a journal would be a file store.
+/// Bytes of one result, or of a run's answer, that are kept. Beyond it a journal would be a file store.
 pub const KEPT_MAX_BYTES: usize = 8 * 1024 * 1024;
+
+/// Bytes of a text that stand for the reason where a run says no other.
+const REASON_MAX_BYTES: usize = 16 * 1024;
+
+/// Why a run did not succeed, where its text alone says so. It stands in events, rows and what its caller is told.
+pub(crate) fn reason(content: &str) -> String {
+    let end = content.floor_char_boundary(REASON_MAX_BYTES);
+    let rest = if end < content.len() { "…" } else { "" };
+    format!("{}{rest}", &content[..end])
+}
 
 /// The result as it is recorded: whole, or its first [`KEPT_MAX_BYTES`] and a line that says so.
 pub(crate) fn kept(mut content: String) -> String {

@@ -52,7 +52,7 @@ const TASKS: u64 = 8192;
 ///
 /// # Errors
 ///
-/// `invalid` for bounds that are out of range, `denied` for a directory that is not beneath the data folder,
+/// `invalid` for bounds that are out of range, `denied` for a folder that is not beneath the data folder,
 /// `not_found` for a program that is not there, `unavailable` where it cannot be started confined.
 pub async fn run(at: Surroundings<'_>, ask: RunProcess) -> Result<ProcessOutput, Fault> {
     if ask.timeout_ms == 0 || ask.timeout_ms > LONGEST || ask.max_output > MOST {
@@ -60,11 +60,9 @@ pub async fn run(at: Surroundings<'_>, ask: RunProcess) -> Result<ProcessOutput,
         return Err(Fault::invalid(message));
     }
     let data = at.data.canonicalize()?;
-    let directory = Path::new(&ask.directory).canonicalize()?;
-    if !directory.starts_with(&data) {
-        let message = format!("`{}` is not beneath the data folder `{}`", ask.directory, data.display());
-        return Err(Fault::denied(message));
-    }
+    let directory = beneath(&data, &ask.directory)?;
+    let mut folders =
+        ask.folders.iter().map(|folder| beneath(&data, folder)).collect::<Result<Vec<_>, _>>()?;
     let toolchains = Toolchains::of(&at)?;
     let program = toolchains.find(&ask.program)?;
     let (cargo, own_cargo) = (toolchains.cargo.clone(), toolchains.own_cargo.clone());
@@ -72,7 +70,11 @@ pub async fn run(at: Surroundings<'_>, ask: RunProcess) -> Result<ProcessOutput,
     seeding.await.map_err(Fault::internal)??;
     let temporary = data.join("tmp");
     drupe_confine::make_beneath(&data, &temporary)?;
-    let profile = profile(&at, &data, &toolchains, ask.network);
+    match folders.is_empty() {
+        true => folders.push(data.clone()),
+        false => folders.push(temporary.clone()),
+    }
+    let profile = profile(&at, &folders, &toolchains, ask.network).read(&directory);
     let mut confined = Confined::new(at.exe, profile, program)
         .args(&ask.args)
         .directory(directory)
@@ -102,7 +104,16 @@ pub async fn run(at: Surroundings<'_>, ask: RunProcess) -> Result<ProcessOutput,
     Ok(output(&outcome))
 }
 
-fn profile(at: &Surroundings<'_>, data: &Path, toolchains: &Toolchains, network: bool) -> Profile {
+/// A folder that an extension names, without links on the way.
+fn beneath(data: &Path, named: &str) -> Result<PathBuf, Fault> {
+    let folder = Path::new(named).canonicalize()?;
+    match folder.starts_with(data) {
+        true => Ok(folder),
+        false => Err(Fault::denied(format!("`{named}` is not beneath the data folder `{}`", data.display()))),
+    }
+}
+
+fn profile(at: &Surroundings<'_>, folders: &[PathBuf], toolchains: &Toolchains, network: bool) -> Profile {
     let limits = Limits {
         data: Some(MEMORY),
         tree_memory: Some(MEMORY_OF_ALL),
@@ -113,12 +124,12 @@ fn profile(at: &Surroundings<'_>, data: &Path, toolchains: &Toolchains, network:
         .read(at.folder)
         .read(at.sdk)
         .read(&toolchains.rustup)
-        .write(data)
         .network(network)
         // Compilers set modes and times.
         .attributes(true)
         .limits(limits)
         .strict(at.strict);
+    let profile = folders.iter().fold(profile, Profile::write);
     // Not the credentials.
     profile.read(toolchains.cargo.join("bin")).write(&toolchains.own_cargo)
 }

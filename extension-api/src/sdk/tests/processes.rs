@@ -30,13 +30,11 @@ crate::abilities!(Runner: Tool);
 impl Runner {
     async fn make(&self, _: NoInput, _: Call) -> Result<ProcessOutput, Fault> {
         let process = RunProcess {
-            program: "make".into(),
             args: vec!["all".into()],
-            directory: self.host.data_folder().display().to_string(),
             env: [("A".to_owned(), "1".to_owned())].into(),
-            network: false,
             timeout_ms: 1000,
             max_output: 4,
+            ..RunProcess::new("make", self.host.data_folder())
         };
         self.host.run_process(&process).await
     }

@@ -64,6 +64,13 @@ fn a_build_runs_beneath_the_data_folder_and_its_library_joins_the_draft() {
     assert_eq!(build.directory, draft(&builder, "words").display().to_string());
     assert_eq!(build.env["CARGO_TARGET_DIR"], builder.data_folder().join("target").display().to_string());
     assert!(build.network && build.timeout_ms == 600_000);
+    let target = build.env["CARGO_TARGET_DIR"].clone();
+    assert_eq!(version.folders, std::slice::from_ref(&target));
+    assert_eq!(
+        build.folders,
+        [target, build.directory.clone()],
+        "no other draft, and nothing that is handed over"
+    );
 }
 
 #[test]

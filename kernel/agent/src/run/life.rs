@@ -15,6 +15,7 @@ use crate::{
     agent::{Agent, Task},
     dispatch::OUTSIDE,
     journal::{Entry, JournalFault},
+    results,
     told::is_blank,
     topics::{self, MAX_HOPS, TopicMessage},
 };
@@ -180,13 +181,14 @@ impl Run {
         self.end_left();
         self.end_plan();
         self.ledger().close(&self.id, &self.place());
+        response.content = results::kept(std::mem::take(&mut response.content));
         let spend = self.spend();
         response.tokens_used = Some(spend.usage.total());
         response.turns_used.get_or_insert(spend.turns);
         if response.status == ResponseStatus::Success {
             (response.error, response.class) = (None, None);
         } else {
-            response.error.get_or_insert_with(|| response.content.clone());
+            response.error.get_or_insert_with(|| results::reason(&response.content));
         }
         if is_blank(&response.content) {
             response.content = response.error.clone().unwrap_or_else(|| "(no text)".into());

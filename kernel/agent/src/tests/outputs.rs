@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use drupe_extension_api::{EffectId, SessionId, ToolStatus};
+use drupe_extension_api::{AgentResponse, DefinitionLimits, EffectId, FailureClass, SessionId, ToolStatus};
+use futures_util::future::{BoxFuture, ready};
 
 use super::*;
 use crate::*;
@@ -81,4 +82,30 @@ async fn a_journal_gives_outputs_to_their_own_session_only() {
         let session = SessionId::new(session).expect("a valid id");
         assert_eq!(journal.output(session, effect.clone()).await, Ok(expected));
     }
+}
+
+/// What a run comes to whose code answers so.
+async fn answers(response: AgentResponse) -> Seen {
+    let code = move |_, _| -> BoxFuture<'static, AgentResponse> { Box::pin(ready(response.clone())) };
+    let agent = Native { id: agent_id("main"), limits: DefinitionLimits::default(), code: Box::new(code) };
+    let model = Arc::new(Plays::new(&[]));
+    Case::new(Arc::new(agent), &model).run().await
+}
+
+#[tokio::test]
+async fn the_answer_of_an_agent_is_kept_as_far_as_a_result_is_and_the_error_that_it_stands_for_further_yet() {
+    let long = || "é".repeat(KEPT_MAX_BYTES);
+    let seen = answers(AgentResponse::success(long())).await;
+    assert!(seen.response.content.len() < KEPT_MAX_BYTES + 100, "{} bytes", seen.response.content.len());
+    assert!(seen.response.content.ends_with("bytes were kept]"));
+    let ended = seen.entries.iter().find_map(|entry| match entry {
+        Entry::End { response, .. } => Some(response.content.len()),
+        _ => None,
+    });
+    assert_eq!(ended, Some(seen.response.content.len()), "what is recorded is what is given");
+    let failed = AgentResponse { error: None, ..AgentResponse::error(FailureClass::Tool, long()) };
+    let error = answers(failed).await.response.error.expect("it failed");
+    assert!(error.len() < 17 * 1024 && error.ends_with('…'), "{} bytes", error.len());
+    let short = AgentResponse { error: None, ..AgentResponse::error(FailureClass::Tool, "no") };
+    assert_eq!(answers(short).await.response.error.as_deref(), Some("no"));
 }

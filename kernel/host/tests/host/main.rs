@@ -8,6 +8,7 @@ mod ends;
 mod inproc;
 mod kernel;
 mod probing;
+mod programs;
 mod rogue;
 mod setup;
 #[path = "../../../../tests/harness/without_landlock.rs"]

@@ -3,7 +3,7 @@
 use std::{
     fs,
     sync::{Arc, Condvar, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use serde_json::{Value, json};
@@ -17,9 +17,6 @@ use crate::harness::{
 
 /// Turns that run while everything changes.
 const TURNS: usize = 20;
-
-/// A change is in use within a second. The rest is for a machine that runs all tests at once.
-const SOON: Duration = Duration::from_secs(3);
 
 /// Lets those through that wait for it, once it is open.
 #[derive(Default)]
@@ -80,14 +77,12 @@ fn offered(daemon: &Daemon, id: &str) -> bool {
     list.as_array().expect("a list").iter().any(|a| a["id"] == id)
 }
 
-/// Does something to a file and waits until it shows; prints and bounds how long that took.
+/// Does something to a file and waits until it shows; prints how long that took, which depends on what else the machine does.
 fn takes_effect(what: &str, change: impl FnOnce(), mut shows: impl FnMut() -> bool) {
     let began = Instant::now();
     change();
     until(what, || shows().then_some(())).unwrap_or_else(|| panic!("{what}: no effect"));
-    let took = began.elapsed();
-    println!("| {what} | {} |", took.as_millis());
-    assert!(took < SOON, "{what}: {took:?}");
+    println!("| {what} | {} |", began.elapsed().as_millis());
 }
 
 #[test]

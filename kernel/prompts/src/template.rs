@@ -69,6 +69,17 @@ impl Template {
         self
     }
 
+    /// Whether all that it does is to put in variables by their names, so that it can ask for nothing.
+    pub(crate) fn only_names(&self) -> bool {
+        let is_name = |part: &str| {
+            part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+                && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        };
+        let names =
+            |rest: &str| rest.split_once("}}").is_some_and(|(path, _)| path.trim().split('.').all(is_name));
+        !self.source.contains("{%") && self.source.split("{{").skip(1).all(names)
+    }
+
     /// Fills it in for each day: undefined variables are errors, includes stay in the folder, loops end. What it includes is
     /// read for the first day alone.
     pub fn fill(&self, days: &[Day]) -> Filled {
@@ -267,6 +278,32 @@ mod tests {
         write("b.md", &half);
         let long = one("{% set a %}{% include 'a.md' %}{% endset %}{% include 'b.md' %}", folder.path());
         assert!(long.expect_err("bounded").contains("longer than 1024 KiB in all"));
+    }
+
+    #[test]
+    fn what_only_names_variables_is_told_from_what_computes() {
+        let only_names = |source: &str| {
+            Template::new(String::new(), source.into(), Path::new("/"), Map::new()).only_names()
+        };
+        for plain in ["", "no template", "{{name}} and {{ agent.name }}.", "{ {{ now }} }", "{# why #}x"] {
+            assert!(only_names(plain), "{plain}");
+        }
+        for computes in [
+            "{{ 'x' * 9 }}",
+            "{{ a ~ a }}",
+            "{{ a|indent(9) }}",
+            "{{ f() }}",
+            "{% if a %}{% endif %}",
+            "{{ a[0] }}",
+            "{{ {{ a }}",
+            "{{ a",
+            "{{ a }}{{ b + c }}",
+            "{{ 1 }}",
+            "{{- a }}",
+            "{{ a..b }}",
+        ] {
+            assert!(!only_names(computes), "{computes}");
+        }
     }
 
     #[test]

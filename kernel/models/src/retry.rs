@@ -197,11 +197,17 @@ impl Asking {
                 self.failed(attempt, ModelFault::transient(FailureClass::Model, text).into())
             }
             Err(_) => {
+                let unsent = self.request.dispatch.is_unsent();
                 let lives = attempt.progress.only_lives();
-                let sent = if lives { ": it sent nothing but signs that it is there" } else { "" };
-                let text = format!("`{}` did not finish its answer in time{sent}", self.model());
-                // An asker in a hurry says nothing of who is asked.
-                let whose = if attempt.bound < patience { Whose::Model } else { Whose::Nobody };
+                let text = match self.model() {
+                    model if unsent => format!("`{model}` could not be asked in time"),
+                    model if lives => format!(
+                        "`{model}` did not finish its answer in time: it sent nothing but signs that it is there"
+                    ),
+                    model => format!("`{model}` did not finish its answer in time"),
+                };
+                // Neither an asker in a hurry nor a request that was never sent says anything of who is asked.
+                let whose = if attempt.bound < patience && !unsent { Whose::Model } else { Whose::Nobody };
                 self.failed(
                     attempt,
                     Broken { fault: ModelFault::transient(FailureClass::Timeout, text), whose },

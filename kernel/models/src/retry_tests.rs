@@ -332,6 +332,8 @@ async fn a_provider_that_asks_for_a_slower_pace_is_not_rested() {
 async fn only_what_a_provider_does_itself_rests_it() {
     for (act, timeout_ms, rests) in [
         (Act::Hang, 600_000, true),
+        // What was never sent.
+        (Act::Wait, 600_000, false),
         (passing("down"), 600_000, true),
         // An asker in a hurry, and a model that talks nonsense.
         (Act::Hang, 1, false),
@@ -406,6 +408,7 @@ async fn an_attempt_whose_time_is_over_before_it_was_sent_has_cost_nothing() {
         let mut seen = Vec::new();
         while let Some(event) = events.next().await {
             if let ModelEvent::Retry { fault, .. } | ModelEvent::Failed(fault) = event {
+                assert_eq!(fault.message.contains("could not be asked in time"), nothing, "{fault}");
                 seen.push((fault.used_nothing(), dispatch.is_unsent()));
             }
         }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use drupe_agent::one_line;
 use drupe_bus::Watched;
 use drupe_extension_api::{
     EventBody, ExtensionId, FaultCode, ItemKind, TurnId,
@@ -10,10 +11,9 @@ use drupe_extension_api::{
 use drupe_host::{Header, Instance};
 use drupe_journal::{Delivery as Due, QueuedTurn, StoreError};
 use drupe_surface::lanes::Lanes;
+use drupe_wiring::Snapshot;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
-
-use drupe_wiring::Snapshot;
 
 use crate::kernel::Kernel;
 
@@ -28,6 +28,9 @@ const PART: Duration = Duration::from_secs(2);
 
 /// When messages are tried again that a channel could not take.
 const AGAIN: Duration = Duration::from_secs(15);
+
+/// The most bytes of a channel's own name for a message, which people are told.
+const REMOTE_ID: usize = 256;
 
 /// How often a message is tried before it is given up.
 const ATTEMPTS: u32 = 20;
@@ -133,7 +136,10 @@ async fn send(kernel: &Kernel, channel: &Instance, due: Due) -> Result<bool, Sto
     };
     let header = Header { timeout: Some(SEND), ..Header::default() };
     match channel.call::<Delivery>(op::CHANNEL_SEND, &message, header).await {
-        Ok(done) => kernel.store.sent(due.id, done.remote_id).await.map(|()| true),
+        Ok(done) => {
+            let named = done.remote_id.map(|id| one_line(&id, REMOTE_ID));
+            kernel.store.sent(due.id, named).await.map(|()| true)
+        }
         // These say that nothing went out.
         Err(fault)
             if due.attempts < ATTEMPTS

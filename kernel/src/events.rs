@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use drupe_agent::{Run, TopicMessage};
+use drupe_agent::{Chain, Run, TopicMessage};
 use drupe_bus::{Delivered, Receiver, Remark, Subscriber, days, extend};
 use drupe_extension_api::{
     AgentId, EventBody, ExtensionId, Fault, SessionId,
@@ -152,7 +152,10 @@ pub async fn publish(
         }
         None => {
             let mut worked_on = kernel.handles.chains(owner);
-            worked_on.extend(kernel.tokens.chains(&owner.extension));
+            // It may have nothing to do with a call that goes on, so no agent of that is shut out of it. Its links count,
+            // so that a circle ends.
+            let calls = kernel.tokens.chains(&owner.extension).into_iter();
+            worked_on.extend(calls.map(|chain| Chain { ancestors: Vec::new(), ..chain }));
             let chain = extend(&worked_on).map_err(|cut| Fault::denied(cut.to_string()))?;
             TopicMessage { topic, payload: emit.payload, chain, correlation: None }
         }

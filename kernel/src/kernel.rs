@@ -39,6 +39,9 @@ use crate::{
 /// The longest text that an extension may show by itself, in bytes: what is longer is an answer, or a file.
 const LONGEST_NOTICE: usize = 4 * 1024;
 
+/// The longest id, and the longest address, that a client has for a message, in bytes: they stand in each row of it.
+const LONGEST_ID: usize = 1024;
+
 /// A running kernel.
 pub struct Kernel {
     /// Its folders.
@@ -217,6 +220,13 @@ impl Kernel {
     ) -> Result<Submitted, Fault> {
         if submit.text.trim().is_empty() {
             return Err(Fault::invalid("the message is empty"));
+        }
+        let address = submit.address.as_deref().unwrap_or_default();
+        for (what, given) in [("external_id", submit.external_id.as_str()), ("address", address)] {
+            if given.len() > LONGEST_ID {
+                let message = format!("`{what}` has {} bytes; it may have {LONGEST_ID}", given.len());
+                return Err(Fault::invalid(message));
+            }
         }
         if submit.channel.is_empty() && submit.external_id.starts_with(events::EXTERNAL) {
             let message = format!("ids that begin with `{}` are those of topics' messages", events::EXTERNAL);

@@ -81,7 +81,7 @@ pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) ->
     if queued.started || code_comes_first(&snapshot, &plan) {
         let starts = kernel.store.start_turn(start).await?;
         if kills(&kernel.start.exits, starts) {
-            return end(kernel, queued, hopeless(starts)).await;
+            return end(kernel, queued, hopeless(&kernel.start.exits, starts)).await;
         }
         journal = Arc::new(kernel.store.clone());
     } else {
@@ -279,11 +279,17 @@ fn kills(exits: &[ExitRecord], starts: u32) -> bool {
         || (last.is_some_and(|exit| exit.crash) && crashes().count() >= MOST_EXPLAINED)
 }
 
-fn hopeless(starts: u32) -> AgentResponse {
+/// What a turn reports that is taken to be what crashes kernels.
+fn hopeless(exits: &[ExitRecord], starts: u32) -> AgentResponse {
+    let (class, by) = match exits.first().map(|exit| exit.blamed.as_slice()) {
+        Some([one]) => (FailureClass::Tool, format!("extension `{}` crashed the daemon", one.extension)),
+        _ => (FailureClass::Internal, "the daemon crashed".to_owned()),
+    };
     let message = format!(
-        "it was begun {starts} times and the kernel crashed, so it is not tried again; `drupe status` shows the crashes"
+        "it was begun {starts} times, and {by} each time, so it is not tried again; `drupe status` shows the crashes, and \
+         the same message sent anew is tried anew"
     );
-    AgentResponse::error(FailureClass::Internal, message)
+    AgentResponse::error(class, message)
 }
 
 /// What a turn reports that was stopped before it went on.

@@ -57,6 +57,11 @@ fn nonsense_on_the_control_socket_harms_nobody() {
             "turn.submit",
             json!({"external_id": "x", "session": "s", "text": "hi", "model": "scripted:/nowhere.yaml"}),
         ),
+        ("turn.submit", json!({"external_id": "x".repeat(1_025), "session": "s", "text": "hi"})),
+        (
+            "turn.submit",
+            json!({"external_id": "x", "session": "s", "text": "hi", "address": "x".repeat(100_000)}),
+        ),
         ("turn.submit", json!({"external_id": "x", "session": "s", "text": "hi", "model": "a\nb\u{202e}c"})),
         (
             "turn.submit",
@@ -180,6 +185,9 @@ fn the_agent_of_a_session_answers_until_another_is_chosen() {
     daemon.client().ask("session.select", json!({"session": "s", "agent": "one"})).expect("it is chosen");
     assert_eq!(by(&daemon.turn("s", "hello")), "one");
     assert!(daemon.client().ask("session.select", json!({"session": "s", "agent": "two"})).is_err());
+    let unknown = daemon.client().ask("session.select", json!({"session": "nowhere"}));
+    assert!(unknown.is_err_and(|error| error.contains("there is no session `nowhere`")));
+    assert!(daemon.client().ask("sessions.show", json!({"id": "nowhere"})).is_err(), "nor was it made");
     daemon.client().ask("session.select", json!({"session": "s"})).expect("it is given back");
     assert_eq!(by(&daemon.turn("s", "hello")), "orchestrator");
 }

@@ -133,8 +133,10 @@ fn turns_that_ended_too_long_ago_are_deleted_after_the_start_and_it_is_said_wher
             let said = refused(&daemon, &asked);
             assert!(said.contains("journal.retention") && said.contains(turn.as_str()), "{said}");
         }
-        let said = daemon.client().ask("turn.wait", serde_json::json!({"turn": turn}));
-        assert!(said.as_ref().is_err_and(|why| why.contains("journal.retention")), "{said:?}");
+        for asked in ["turn.wait", "turn.stop"] {
+            let said = daemon.client().ask(asked, serde_json::json!({"turn": turn}));
+            assert!(said.as_ref().is_err_and(|why| why.contains("journal.retention")), "{asked}: {said:?}");
+        }
     }
     let shown = daemon.says(&["session", "show", "s"]);
     assert!(shown.contains("its first 2 turns are deleted") && shown.contains("29 days ago"), "{shown}");

@@ -31,6 +31,11 @@ pub fn trace(rows: &TurnRows) -> TurnTrace {
         }
         None => (tree.events.iter().filter_map(|e| remark(e, &[])).collect(), Sum::default()),
     };
+    let mut spend = rows.spend.unwrap_or_else(|| so_far(&tree, &sum));
+    // As long as its root below: what the last process counted began with that.
+    if let Some((began, ended)) = rows.started.zip(rows.finished) {
+        spend.elapsed_ms = between(began, ended);
+    }
     TurnTrace {
         session: rows.inbound.session.clone(),
         turn: rows.turn.clone(),
@@ -39,7 +44,7 @@ pub fn trace(rows: &TurnRows) -> TurnTrace {
         started: rows.started,
         status: rows.response.as_ref().map(|response| response.status),
         class: rows.response.as_ref().and_then(|response| response.class),
-        spend: rows.spend.unwrap_or_else(|| so_far(&tree, &sum)),
+        spend,
         nodes,
     }
 }
@@ -176,11 +181,18 @@ impl<'t, 'a> Branch<'t, 'a> {
         mut at: Timestamp,
         sum: &mut Sum,
     ) -> Vec<(Key, TraceNode)> {
-        let mut seq = 0;
+        let mut key = (0, 0);
+        // The step of the attempt before, and where its end was told.
+        let mut before: Option<(u32, Key)> = None;
         let node = |attempt: &Attempt<'_>| {
             sum.attempt(attempt);
-            let first = attempt.began.or(attempt.told.map(|told| told.event));
-            (at, seq) = (attempt.began.map_or(at, |event| event.time), first.map_or(seq, |event| event.seq));
+            // One that repeats another begins where that ended: what is said of its own end comes after it.
+            let repeats = before.filter(|(step, _)| *step == attempt.step).map(|(_, end)| end);
+            let told = attempt.told.map(|told| told.event.seq);
+            let began = attempt.began.map(|event| (event.seq, 0)).or(repeats);
+            key = began.or(told.map(|seq| (seq, 0))).unwrap_or(key);
+            before = Some((attempt.step, told.map_or(key, |seq| (seq, 1))));
+            at = attempt.began.map_or(at, |event| event.time);
             let node = TraceNode {
                 id: attempt.id(run.id),
                 outcome: match attempt.told {
@@ -197,7 +209,7 @@ impl<'t, 'a> Branch<'t, 'a> {
                 attempt.told.map_or(0, |told| i64::try_from(told.latency_ms).unwrap_or(i64::MAX)),
             );
             at = at.checked_add(lasted).unwrap_or(at);
-            ((seq, 0), node)
+            (key, node)
         };
         run.attempts.iter().map(node).collect()
     }

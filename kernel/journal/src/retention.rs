@@ -94,22 +94,25 @@ pub struct Gone {
 impl fmt::Display for Gone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (until, last) = (self.until.strftime("%F"), self.last.strftime("%F %R"));
-        write!(
-            f,
-            "{} turns that had ended by {until} are deleted, the latest at {last}Z: `journal.retention`",
-            self.turns
-        )
+        match self.turns {
+            1 => write!(f, "one turn that had ended by {until} is deleted, at {last}Z: `journal.retention`"),
+            turns => write!(
+                f,
+                "{turns} turns that had ended by {until} are deleted, the latest at {last}Z: `journal.retention`"
+            ),
+        }
     }
 }
 
 impl Gone {
     /// What is said of something that is not there: it may have gone with one of these.
     pub fn may_hold(&self, missing: &str) -> String {
-        let (turns, until) = (self.turns, self.until.strftime("%F"));
-        format!(
-            "{missing}, or it went with one of the {turns} turns that had ended by {until} and are deleted \
-             (`journal.retention`)"
-        )
+        let until = self.until.strftime("%F");
+        let with = match self.turns {
+            1 => format!("the one turn that had ended by {until} and is deleted"),
+            turns => format!("one of the {turns} turns that had ended by {until} and are deleted"),
+        };
+        format!("{missing}, or it went with {with} (`journal.retention`)")
     }
 }
 
@@ -322,4 +325,20 @@ fn give_back(db: &Connection) -> Result<bool, StoreError> {
         some = true;
     }
     Ok(some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_turn_that_went_is_not_told_as_several() {
+        let gone = |turns| Gone { turns, until: Timestamp::UNIX_EPOCH, last: Timestamp::UNIX_EPOCH };
+        let (one, two) = (gone(1), gone(2));
+        assert!(one.to_string().starts_with("one turn that had ended by 1970-01-01 is deleted"), "{one}");
+        assert!(two.to_string().starts_with("2 turns that had ended by 1970-01-01 are deleted"), "{two}");
+        let missing = |gone: Gone| gone.may_hold("there is no turn `t`");
+        assert!(missing(one).contains("it went with the one turn that had ended"), "{}", missing(one));
+        assert!(missing(two).contains("with one of the 2 turns"), "{}", missing(two));
+    }
 }

@@ -99,7 +99,10 @@ pub(crate) fn select_agent(
     on: &mut Writing<'_>,
     session: &SessionId,
     agent: Option<&AgentId>,
-) -> Result<(), StoreError> {
+) -> Result<bool, StoreError> {
+    if agent.is_none() && known(on, session)?.is_none() {
+        return Ok(false);
+    }
     let known = known_or_new(on, session)?;
     known.agent = agent.cloned();
     let number = known.number;
@@ -109,7 +112,7 @@ pub(crate) fn select_agent(
         agent.map(AgentId::as_str),
         on.now_ms(),
     ))?;
-    Ok(())
+    Ok(true)
 }
 
 /// The agent that was chosen for a session.

@@ -181,8 +181,13 @@ impl Store {
         self.read_few(move |db| results::conversation(db, &session, max_turns)).await
     }
 
-    /// Chooses the agent that answers in a session; none gives it back to the orchestrator.
-    pub async fn select_agent(&self, session: &SessionId, agent: Option<AgentId>) -> Result<(), StoreError> {
+    /// Chooses the agent that answers in a session, which is made where it does not exist; none gives it back to the
+    /// orchestrator. Whether there was anything to do: a session that does not exist cannot be given back.
+    pub async fn select_agent(
+        &self,
+        session: &SessionId,
+        agent: Option<AgentId>,
+    ) -> Result<bool, StoreError> {
         let session = session.clone();
         self.write(Survives::Process, move |on| sessions::select_agent(on, &session, agent.as_ref())).await
     }

@@ -125,10 +125,7 @@ pub async fn call(
             let SessionShow { id, after, brief } = take(params)?;
             let id = SessionId::new(id)?;
             let session = kernel.store.session(&id, after.unwrap_or(0), brief).await.map_err(store_fault)?;
-            give(session.ok_or_else(|| {
-                Fault::not_found(format!("there is no session `{id}`"))
-                    .help("`drupe session list` shows them")
-            })?)
+            give(session.ok_or_else(|| no_session(&id))?)
         }
         method::TURN_SUBMIT => {
             let submit: Submit = take(params)?;
@@ -149,7 +146,10 @@ pub async fn call(
                 kernel.offered(agent)?;
                 kernel.snapshot().agent(agent)?;
             }
-            give(kernel.store.select_agent(&session, agent).await.map_err(store_fault)?)
+            if !kernel.store.select_agent(&session, agent).await.map_err(store_fault)? {
+                return Err(no_session(&session));
+            }
+            give(())
         }
         method::SESSIONS_STOP => {
             let id = SessionId::new(take::<Named>(params)?.id)?;
@@ -158,7 +158,7 @@ pub async fn call(
         method::TURN_WAIT => give(found(kernel, wait(kernel, take(params)?).await).await?),
         method::TURN_STOP => {
             let turn = take::<TurnArgument>(params)?.turn;
-            match Box::pin(stop_turn(kernel, &turn)).await? {
+            match found(kernel, Box::pin(stop_turn(kernel, &turn)).await).await? {
                 None => give(()),
                 Some(by) => Err(Fault::invalid(format!("turn `{turn}` is a part of turn `{by}` by now"))
                     .help(format!("stop `{by}`"))),
@@ -181,6 +181,10 @@ pub async fn call(
         _ => Err(Fault::unsupported(name)
             .help("the daemon may be older than the client: `drupe restart` after an upgrade")),
     }
+}
+
+fn no_session(id: &SessionId) -> Fault {
+    Fault::not_found(format!("there is no session `{id}`")).help("`drupe session list` shows them")
 }
 
 /// For who asks for what is not there, and may have gone.

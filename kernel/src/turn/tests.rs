@@ -44,6 +44,25 @@ fn a_turn_with_which_an_extension_crashes_without_end_is_given_up() {
 }
 
 #[test]
+fn a_turn_that_is_given_up_says_whose_crashes_these_were_and_what_can_be_done() {
+    let told = |exits: &[ExitRecord]| {
+        let response = hopeless(exits, 4);
+        (response.class, response.error.unwrap_or_default())
+    };
+    let (class, error) = told(&[exit(true, &["a"])]);
+    assert_eq!(class, Some(FailureClass::Tool), "it is no fault of drupe");
+    assert!(error.contains("begun 4 times, and extension `a` crashed the daemon"), "{error}");
+    for unexplained in [exit(true, &[]), exit(true, &["a", "b"])] {
+        let (class, error) = told(&[unexplained]);
+        assert_eq!(class, Some(FailureClass::Internal));
+        assert!(
+            error.contains("begun 4 times, and the daemon crashed") && error.contains("sent anew"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn restarts_in_order_do_not_count_against_a_turn() {
     let exits = [exit(true, &[]), exit(false, &[]), exit(false, &[]), exit(false, &[])];
     assert!(!kills(&exits, 5));

@@ -31,6 +31,33 @@ fn an_agent_that_its_own_message_would_set_off_is_not_asked() {
 }
 
 #[test]
+fn what_an_extension_says_by_itself_reaches_an_agent_for_which_it_works_at_something_else() {
+    let (_server, daemon) = scene(|d| put(d, "clerk", &follower("clerk", &["press.note"], "")));
+    let file = daemon.path().join("go");
+    let held = daemon.submit("held", &format!("@clerk press_hold {}", json!({"until": file})));
+    let begun = || file.with_extension("begun").exists().then_some(());
+    until("the call goes on", begun).unwrap_or_else(|| panic!("{}", daemon.log()));
+    let said = json!({"topic": "note", "payload": {"n": 1}, "detached": true});
+    assert_eq!(daemon.turn("s", &format!("press_emit {said}"))["status"], "success");
+    assert_eq!(until_turns(&daemon, "clerk", 1)[0]["status"], "success");
+    assert!(dead(&daemon).is_empty(), "{:#?}", dead(&daemon));
+    std::fs::write(&file, "").expect("a file");
+    assert_eq!(daemon.wait(&held)["status"], "success");
+}
+
+#[test]
+fn a_circle_of_messages_that_an_extension_says_by_itself_in_its_calls_ends() {
+    let (server, daemon) = scene(|d| put(d, "clerk", &follower("clerk", &["press.note"], "")));
+    let again = |payload| json!({"topic": "note", "detached": true, "payload": payload});
+    let circle = (0..12).fold(json!({"end": true}), |payload, _| json!({"then": again(payload)}));
+    assert_eq!(daemon.turn("s", &format!("press_emit {}", again(circle)))["status"], "success");
+    let given_up = until_dead(&daemon, 1);
+    assert!(given_up[0]["reason"].as_str().is_some_and(|r| r.contains("after 8 links")), "{given_up:#?}");
+    assert_eq!(until_turns(&daemon, "clerk", 8).len(), 8);
+    assert_eq!(requests(&server, "clerk").len(), 16, "two steps each");
+}
+
+#[test]
 fn an_agent_that_follows_its_own_results_has_one_dead_letter_however_often_it_runs() {
     const RUNS: u64 = 4;
     let (server, daemon) = scene(|d| put(d, "clerk", &follower("clerk", &["agent_result"], "")));

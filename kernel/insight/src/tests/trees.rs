@@ -354,6 +354,36 @@ fn a_call_that_was_cut_off_goes_on_when_it_is_begun_anew() {
     check(&rows.0, &["Run main: interrupted", "  Tool t: interrupted"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_is_said_of_an_attempt_that_failed_stands_behind_it_however_often_it_is_repeated() {
+    let model = Plays::new(&[("main", vec![retries(&["first", "second"], say("four"))])], None);
+    let main = looping("main", DefinitionLimits::default(), &model, [], |_| ());
+    let rows = rows(Fault::of(main)).await;
+    check(
+        &rows,
+        &[
+            "Run main: success",
+            "  Model fake/one: first",
+            "  Note model_retry: an attempt with fake/one failed and is repeated: first",
+            "  Model fake/one: second",
+            "  Note model_retry: an attempt with fake/one failed and is repeated: second",
+            "  Model fake/one: end",
+        ],
+    );
+}
+
+#[test]
+fn a_turn_that_went_on_after_a_restart_lasted_from_its_beginning_to_its_end() {
+    let mut rows = Rows::new();
+    a_call(&mut rows);
+    let spend = Spend { elapsed_ms: 40, ..Spend::default() };
+    rows.0.spend = Some(spend);
+    rows.0.started = Some(Timestamp::UNIX_EPOCH);
+    rows.0.finished = Some(Timestamp::UNIX_EPOCH + Duration::from_secs(9));
+    let traced = trace(&rows.0);
+    assert_eq!((traced.spend.elapsed_ms, traced.nodes[0].elapsed_ms), (9_000, Some(9_000)));
+}
+
 #[test]
 fn an_attempt_that_is_repeated_begins_where_the_one_before_it_ended() {
     let mut rows = Rows::new();

@@ -136,7 +136,11 @@ async fn sessions_are_listed_by_their_latest_change() {
     home.clock.advance(1000);
     store.select_agent(&session("b"), Some("helper".parse().unwrap())).await.unwrap();
     store.select_agent(&session("new"), Some("helper".parse().unwrap())).await.unwrap();
-    store.select_agent(&session("new"), None).await.unwrap();
+    assert!(store.select_agent(&session("new"), None).await.unwrap());
+    assert!(
+        !store.select_agent(&session("nowhere"), None).await.unwrap(),
+        "nothing is made to be given back"
+    );
     let listed = store.sessions().await.unwrap();
     let seen: Vec<_> = listed.iter().map(|s| (s.id.as_str(), s.agent.as_ref().map(|a| a.as_str()))).collect();
     assert_eq!(seen, [("new", None), ("b", Some("helper")), ("a", None)]);

@@ -47,7 +47,8 @@ fn spin() {
 }
 
 impl Channel for Serving {
-    /// Writes the message into `asked` of its data folder, and into `sent` when it has arrived.
+    /// Writes the message into `asked` of its data folder, and into `sent` when it has arrived, where it is called like its
+    /// text.
     async fn send(&self, message: OutboundMessage) -> Result<Delivery, Fault> {
         let folder = self.host.data_folder();
         fs::write(folder.join("asked"), &message.text)?;
@@ -55,7 +56,7 @@ impl Channel for Serving {
             std::future::pending::<()>().await;
         }
         fs::write(folder.join("sent"), &message.text)?;
-        Ok(Delivery::default())
+        Ok(Delivery { remote_id: Some(message.text) })
     }
 }
 

@@ -169,6 +169,47 @@ fn a_model_call_that_a_crash_cut_off_counts_with_all_that_was_set_aside() {
 }
 
 #[test]
+fn what_several_turns_had_set_aside_when_the_kernel_was_killed_counts_before_any_of_them_goes_on() {
+    const TURNS: usize = 4;
+    let (asked, told) = std::sync::mpsc::channel::<()>();
+    let asked = std::sync::Mutex::new(asked);
+    // It never answers: whoever asks has gone by then.
+    let server = ModelServer::start(move |_| {
+        let _ = asked.lock().expect("one at a time").send(());
+        std::thread::sleep(PATIENCE);
+        Say::Text("done".into())
+    });
+    // Four worst cases have room in the day, and no fifth.
+    let profile = "max_output_tokens: 20000, context_window: 100000";
+    let agent = "  parameters: {max_output_tokens: 20000}\n";
+    let config = "limits: {day: {max_tokens: 100000}}\n";
+    let house = House::on(server, profile, config, &[("one", agent)]);
+    let turns: Vec<_> = (0..TURNS).map(|n| house.daemon.submit(&format!("s{n}"), "@one go")).collect();
+    for _ in 0..TURNS {
+        told.recv_timeout(PATIENCE).expect("the model is asked");
+    }
+    house.daemon.kill_kernel();
+    let used = |session: &str| house.exceeded(session)[0]["used"].as_u64().expect("a number");
+    for (n, turn) in turns.iter().enumerate() {
+        let ended = house.daemon.wait(turn);
+        assert_eq!(ended["class"], "budget", "{ended}");
+        assert_eq!(used(&format!("s{n}")), used("s0"), "all of it counts once, from the start on");
+    }
+    assert_eq!(house.requests(), TURNS, "none of them asked again");
+    assert!((80_000..=100_000).contains(&used("s0")), "{}", used("s0"));
+    // And it is the same to a kernel that reads it from the journal.
+    house.daemon.kill_kernel();
+    let stopped = house.daemon.turn("later", "@one go");
+    row(
+        "limits.day.max_tokens, kill -9 in four calls",
+        &stopped,
+        &field(&stopped, "error"),
+        house.requests(),
+    );
+    assert_eq!((used("later"), house.requests()), (used("s0"), TURNS), "{stopped}");
+}
+
+#[test]
 fn sub_agents_at_the_same_time_cannot_pass_a_limit_together() {
     const ALLOWED: u64 = 8000;
     // Each answer takes all that was set aside for it.

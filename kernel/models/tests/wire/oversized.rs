@@ -6,7 +6,7 @@ use drupe_models::ProfileSettings;
 use crate::{
     budgets::turn,
     door::{KINDS, Kind, ask, model, request, sized},
-    script::{self, Part, Stop, events},
+    script::{self, Part, Stop, events, whole},
     server::{Act, Server},
 };
 
@@ -57,6 +57,21 @@ async fn an_answer_that_goes_on_past_its_bound_is_cut_off_and_not_asked_for_agai
             assert!(used <= u64::from(BOUND), "{name}, {what}: {used}");
             server.closed().await;
             assert_eq!(server.requests().len(), 1, "{name}, {what}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_at_once_has_the_same_bound() {
+    for kind in KINDS {
+        let text = String::leak("so ".repeat(PIECE));
+        for (what, part) in [("text", Part::Say(text)), ("a call", Part::Call("a", "f", arguments()))] {
+            let body = whole(kind, &[part], Stop::End);
+            let act = Act::status(200, "content-type: application/json\r\n", &body);
+            let server = Server::start(vec![act]).await;
+            let (_, fault) = ask(&model(kind, &server), request(0)).await;
+            let fault = fault.unwrap_or_else(|| panic!("{}, {what}: it passed", kind.name()));
+            assert!(fault.message.contains("past its bound of 100"), "{}, {what}: {fault}", kind.name());
         }
     }
 }

@@ -81,8 +81,10 @@ fn of_agent(part: &Part) -> Option<String> {
              {DESCRIPTION}"
         ));
     }
-    let schema = part.manifest.agent.as_ref()?.input.as_ref()?.schema.as_ref()?;
-    Some(format!("`agent.input.schema` {}", of_schema(schema)?))
+    let section = part.manifest.agent.as_ref()?;
+    let input = section.input.as_ref().and_then(|input| of_schema(input.schema.as_ref()?));
+    let output = || section.output.as_ref().and_then(answer_fault);
+    input.map(|why| format!("`agent.input.schema` {why}")).or_else(output)
 }
 
 /// What is wrong with the schema of an input, as the end of a sentence. It is looked at before anything compiles it.

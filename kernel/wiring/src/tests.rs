@@ -224,6 +224,20 @@ fn a_prompt_that_fails_on_another_day_stays_that_of_the_day_before_with_a_remark
 }
 
 #[test]
+fn the_schema_of_an_answer_has_the_bounds_of_others_in_a_manifest_as_well() {
+    let home = Home::new();
+    write_prompt(&home, "one", "x");
+    let agent = |schema: &str| home.agent("one", &format!(", output: {{format: json, schema: {schema}}}"));
+    assert_eq!(unfit(&agent("{type: object}")), None);
+    let deep = format!("{}{{}}{}", "{items: ".repeat(40), "}".repeat(40));
+    let long = format!("{{description: {}}}", "x".repeat(100_000));
+    for (schema, says) in [(deep, "levels deep"), (long, "bytes long")] {
+        let why = unfit(&agent(&schema)).expect("refused");
+        assert!(why.starts_with("the schema of the answer") && why.contains(says), "{why}");
+    }
+}
+
+#[test]
 fn each_remark_is_one_line_within_bounds_whatever_it_quotes() {
     let home = Home::new();
     write_prompt(&home, "names", "x");

@@ -19,6 +19,8 @@ use serde_json::Value;
 
 #[path = "supervise/blame.rs"]
 mod blame;
+#[path = "supervise/exchanged.rs"]
+mod exchanged;
 #[path = "supervise/home.rs"]
 mod home;
 
@@ -211,20 +213,6 @@ fn what_a_kernel_leaves_of_its_group_ends_with_it_and_its_clients_see_the_end() 
     assert_eq!(client.reader.read_line(&mut rest).expect("no wait"), 0, "{rest}");
     let orphan = Pid::from_raw(orphan as i32).expect("a process id");
     eventually("the orphan ends", || gone(orphan));
-}
-
-#[test]
-fn a_kernel_is_started_again_while_the_program_is_being_replaced() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let program = folder.path().join("drupe");
-    fs::copy(example(), &program).expect("a copy");
-    let process = command_of(&program, &folder, "serve").spawn().expect("it starts");
-    let home = Home::new(folder.path().join("home")).expect("a path");
-    let daemon = Daemon { folder, home, process };
-    let first = daemon.kernel();
-    fs::remove_file(&program).expect("it was there");
-    kill_process(first, Signal::KILL).expect("it runs");
-    eventually("another kernel serves", || (daemon.kernel() != first).then_some(()));
 }
 
 #[test]

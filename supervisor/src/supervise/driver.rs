@@ -7,6 +7,7 @@ use std::{
     collections::VecDeque,
     hash::{BuildHasher, Hasher, RandomState},
     io,
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -19,7 +20,7 @@ use super::{
     Failure, Options,
     control::Control,
     judge::{Blame, Culprit},
-    kernel::Kernel,
+    kernel::{Kernel, OWN_PROGRAM, is_exchanged},
     output::{Level, Output},
     probe::Probe,
     record::{Entry, Record},
@@ -112,7 +113,7 @@ impl Driver {
             reach: Reach::new(Instant::now()),
             probe,
             kernel: None,
-            launch: Launch { safe_mode: false, good_config: false, good_extensions: false },
+            launch: Launch::default(),
             deaf: false,
             muted: None,
             known: Known::default(),
@@ -328,8 +329,7 @@ impl Driver {
     }
 
     fn spawn(&mut self, launch: Launch, state: &State, output: &mut Output) {
-        let plain = !launch.good_config && !launch.safe_mode && !launch.good_extensions;
-        if plain && state.history.restarts > 0 {
+        if launch == Launch::default() && state.history.restarts > 0 {
             // What they speak of is over.
             self.notices.clear();
         }
@@ -346,8 +346,11 @@ impl Driver {
         let config = if launch.good_config { Some(good.as_path()) } else { self.options.config.as_deref() };
         let page = self.blaming.fresh_page();
         let listener = self.control.listener();
-        match Kernel::spawn(&self.options, self.home.path(), config, listener, page, generation) {
+        let program = if launch.own_program { Path::new(OWN_PROGRAM) } else { self.options.exe.as_path() };
+        let exchanged = is_exchanged(program);
+        match Kernel::spawn(&self.options, program, self.home.path(), config, listener, page, generation) {
             Ok(kernel) => {
+                self.events.extend(exchanged.then_some(Event::Exchanged));
                 let (pid, time, safe_mode) = (kernel.pid(), Timestamp::now(), launch.safe_mode);
                 self.kernel = Some(kernel);
                 let start = Down::Start {
@@ -366,8 +369,7 @@ impl Driver {
                 output.say(Level::Info, &format!("kernel {generation} starts{mode} (process {pid})"));
             }
             Err(error) => {
-                self.events
-                    .push_back(Event::SpawnFailed(format!("`{}`: {error}", self.options.exe.display())));
+                self.events.push_back(Event::SpawnFailed(format!("`{}`: {error}", program.display())));
             }
         }
     }

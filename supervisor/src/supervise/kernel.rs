@@ -5,7 +5,10 @@ use std::{
     io::{self, Read},
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd},
-        unix::process::{CommandExt, ExitStatusExt},
+        unix::{
+            fs::MetadataExt,
+            process::{CommandExt, ExitStatusExt},
+        },
     },
     path::Path,
     process::{Child, ChildStderr, Command, Stdio},
@@ -46,10 +49,11 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Starts one. `config` is the file that it reads, `control` its listening socket, `blame` the page in which it
+    /// Starts one from `program`. `config` is the file that it reads, `control` its listening socket, `blame` the page in which it
     /// notes whose code runs.
     pub fn spawn(
         options: &Options,
+        program: &Path,
         home: &Path,
         config: Option<&Path>,
         control: BorrowedFd<'_>,
@@ -67,7 +71,7 @@ impl Kernel {
             human_log: options.human_log,
         };
         #[expect(clippy::disallowed_methods, reason = "the supervisor starts the kernel, and nothing else")]
-        let mut command = Command::new(program(&options.exe));
+        let mut command = Command::new(program);
         command.args(arguments.to_args()).args(&options.kernel_args);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         // These are for the process that systemd started.
@@ -155,9 +159,14 @@ impl Kernel {
     }
 }
 
-/// The program, or the one that runs where that file is gone for the time of an upgrade.
-fn program(exe: &Path) -> &Path {
-    if exe.exists() { exe } else { Path::new("/proc/self/exe") }
+/// The program that this process runs, whatever became of its file. A child that is about to become a kernel still runs
+/// the same.
+pub const OWN_PROGRAM: &str = "/proc/self/exe";
+
+/// Whether a file is another program than the one that this process runs. What cannot be told counts as unchanged.
+pub fn is_exchanged(program: &Path) -> bool {
+    let file = |path: &Path| path.metadata().map(|found| (found.dev(), found.ino()));
+    matches!((file(program), file(Path::new(OWN_PROGRAM))), (Ok(found), Ok(own)) if found != own)
 }
 
 /// The last lines of a stream.

@@ -5,6 +5,7 @@
 
 mod ended;
 mod event;
+mod kernel;
 #[cfg(test)]
 mod tests;
 
@@ -13,13 +14,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ended::{convicted, crashed, ended, spawn};
+use ended::{convicted, ended, spawn, unstarted};
 pub use event::{Action, Ending, Event, Exit, Killed, Launch};
+pub use kernel::Kernel;
+use kernel::{Farewell, SILENCE};
 
-/// Silence after which a kernel hangs. It beats every second or so, from soon after its start on.
-const SILENCE: Duration = Duration::from_secs(10);
-/// The same before its first beat: reading a large journal after a crash comes earlier.
-const START_SILENCE: Duration = Duration::from_secs(60);
 /// A kernel that is not ready this long after its start, or after it last came further with work whose length nobody knows,
 /// never will be.
 const LONGEST_START: Duration = Duration::from_secs(300);
@@ -85,30 +84,6 @@ pub enum Phase {
     Done { status: u8 },
 }
 
-/// A kernel process.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Kernel {
-    /// When it was started, or last came further with what it must do before it is ready.
-    progressed: Instant,
-    /// How far it said that it came.
-    steps: u64,
-    /// The last sign of life.
-    sign: Instant,
-    /// Whether it has begun to beat.
-    beats: bool,
-    ready: Option<Instant>,
-    farewell: Option<Farewell>,
-    killed: Option<Killed>,
-    /// Its process shut down the listening socket.
-    shut: bool,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-enum Farewell {
-    Stopping,
-    Restart(String),
-}
-
 /// What happened before.
 #[derive(Debug, Clone, PartialEq)]
 pub struct History {
@@ -126,7 +101,7 @@ pub struct History {
     on_good_extensions: bool,
     /// Starts in a row that were not ready when they ended, by nobody's certain fault.
     unready: u32,
-    /// Starts in a row that the disk refused.
+    /// Starts in a row that the disk, or the system, refused.
     postponed: u32,
     drain_timeout: Duration,
     seed: u64,
@@ -152,7 +127,7 @@ impl State {
             drain_timeout: DRAIN_TIMEOUT,
             seed: seed | 1,
         };
-        let phase = Phase::Starting(Kernel::new(now));
+        let phase = Phase::Starting(Kernel::new(false, now));
         let spawn = Action::Spawn(history.launch());
         (Self { phase, history }, vec![spawn])
     }
@@ -209,10 +184,9 @@ impl State {
                 }
             }
             (Phase::Stopping { .. }, Event::SpawnFailed(_)) => Phase::Done { status: status::FORCED },
-            (_, Event::SpawnFailed(reason)) => {
-                let how = format!("the kernel cannot be started: {reason}");
-                actions.push(Action::Record(Ending { how, crash: true, exit: None, killed: None }));
-                crashed(&mut history, None, now, &mut actions)
+            (phase, Event::SpawnFailed(reason)) => {
+                let own = phase.present().is_some_and(|kernel| kernel.own_program);
+                unstarted(&mut history, own, &reason, now, &mut actions)
             }
             (phase, event) => live(&mut history, phase, event, now, &mut actions),
         };
@@ -243,38 +217,6 @@ impl Phase {
 
     fn into_kernel(self) -> Option<Kernel> {
         self.present().cloned()
-    }
-}
-
-impl Kernel {
-    fn new(now: Instant) -> Self {
-        Self {
-            progressed: now,
-            steps: 0,
-            sign: now,
-            beats: false,
-            ready: None,
-            farewell: None,
-            killed: None,
-            shut: false,
-        }
-    }
-
-    /// How long it may be silent before it is ready.
-    fn patience(&self) -> Duration {
-        if self.beats { SILENCE } else { START_SILENCE }
-    }
-
-    /// When one that ends is taken to hang; never after its last words.
-    fn silent_at(&self) -> Option<Instant> {
-        self.farewell.is_none().then(|| self.sign + self.patience())
-    }
-
-    fn kill(&mut self, why: Killed, actions: &mut Vec<Action>) {
-        if self.killed.is_none() {
-            self.killed = Some(why);
-            actions.push(Action::Kill);
-        }
     }
 }
 
@@ -318,6 +260,7 @@ fn live(
 ) -> Phase {
     if let (Some(kernel), Event::Hello | Event::Beat | Event::Ready { .. }) = (phase.kernel(), &event) {
         kernel.sign = now;
+        kernel.spoke = true;
         kernel.beats |= event != Event::Hello;
     }
     match event {
@@ -335,6 +278,10 @@ fn live(
                 kernel.steps = steps;
                 kernel.progressed = now;
             }
+            phase
+        }
+        Event::Exchanged => {
+            phase.kernel().into_iter().for_each(|kernel| kernel.exchanged = true);
             phase
         }
         Event::Draining => drain(phase, now + history.drain_timeout + GRACE),

@@ -15,12 +15,12 @@ fn refused(daemon: &Daemon) -> String {
 
 impl Daemon {
     /// The kernel after `first`, reached through the control socket.
-    fn kernel_after(&self, first: Pid) -> Pid {
+    pub(super) fn kernel_after(&self, first: Pid) -> Pid {
         eventually("another kernel serves", || Some(self.kernel()).filter(|kernel| *kernel != first))
     }
 
     /// How each kernel that ended did so, and whether that was a crash.
-    fn ends(&self) -> Vec<(String, bool)> {
+    pub(super) fn ends(&self) -> Vec<(String, bool)> {
         let end = |exit: &Value| Some((exit["how"].as_str()?.to_owned(), exit["crash"].as_bool()?));
         self.log("exit").iter().map(|exit| end(exit).expect("a record")).collect()
     }

@@ -6,6 +6,9 @@ use signal_hook::consts::SIGKILL;
 
 use super::{Action, Ending, Exit, Farewell, History, Kernel, Killed, Launch, Phase, status};
 
+/// What the operator is to do about a program that cannot be used.
+const WHOLE: &str = "going on with the program that the supervisor runs; once the file is whole, `drupe restart` starts from it";
+
 /// More crashes than this within [`CRASH_WINDOW`] lead to safe mode.
 const MOST_CRASHES: usize = 5;
 const CRASH_WINDOW: Duration = Duration::from_secs(60);
@@ -35,6 +38,12 @@ pub(super) fn ended(
         (Some(Farewell::Restart(reason)), true) => (format!("restart: {reason}"), !kernel.shut),
         _ => (describe(exit, kernel.killed), false),
     };
+    if stopping.is_none() && kernel.exchanged && !kernel.spoke {
+        let how = format!("{how}, before the first word of a program that was exchanged");
+        actions.push(Action::Record(Ending { how, crash: false, exit: Some(exit), killed: kernel.killed }));
+        let text = format!("the program was exchanged, and the new one ended before its first word: {WHOLE}");
+        return spawn_own(history, text, now, actions);
+    }
     // A kernel refuses before it serves. Afterwards, or while an extension's code runs, anybody may have said it.
     let refused = match exit {
         Exit::Status(69) => Some(status::IN_USE),
@@ -75,6 +84,32 @@ pub(super) fn ended(
             crashed(history, kernel.ready, now, actions)
         }
     }
+}
+
+/// The kernel's process could not be made, which is no extension's fault: from the file at the path, or from the
+/// supervisor's `own` program, which is there as long as the supervisor is.
+pub(super) fn unstarted(
+    history: &mut History,
+    own: bool,
+    reason: &str,
+    now: Instant,
+    actions: &mut Vec<Action>,
+) -> Phase {
+    let how = format!("the kernel cannot be started: {reason}");
+    if !own {
+        return spawn_own(history, format!("{how}: {WHOLE}"), now, actions);
+    }
+    actions.push(Action::Record(Ending { how, crash: false, exit: None, killed: None }));
+    history.restarts += 1;
+    history.postponed += 1;
+    Phase::Waiting { until: now + history.backoff(history.postponed) }
+}
+
+fn spawn_own(history: &mut History, note: String, now: Instant, actions: &mut Vec<Action>) -> Phase {
+    history.restarts += 1;
+    let launch = Launch { own_program: true, ..history.launch() };
+    actions.extend([Action::Note(note), Action::Spawn(launch)]);
+    Phase::Starting(Kernel::new(true, now))
 }
 
 /// The crash is explained: there is no need for other extensions, nor to wait for one that is left out. Returns when
@@ -143,7 +178,7 @@ pub(super) fn spawn(history: &mut History, now: Instant, actions: &mut Vec<Actio
         actions.push(Action::Note(note.into()));
     }
     actions.push(Action::Spawn(history.launch()));
-    Phase::Starting(Kernel::new(now))
+    Phase::Starting(Kernel::new(false, now))
 }
 
 impl History {
@@ -153,6 +188,7 @@ impl History {
             good_config: self.on_good_config,
             // Safe mode leaves all of them out.
             good_extensions: self.on_good_extensions && !self.safe_mode,
+            own_program: false,
         }
     }
 

@@ -14,6 +14,8 @@ pub enum Event {
         /// Whether the name of its set of extensions was kept as the last good one.
         good_extensions: bool,
     },
+    /// The kernel was started from a file that is another program than the supervisor's by now.
+    Exchanged,
     /// The kernel process runs.
     Hello,
     /// The kernel's runtime and its main loop turn.
@@ -40,7 +42,7 @@ pub enum Event {
         /// Whether that extension is left out from now on.
         quarantined: bool,
     },
-    /// The kernel process could not be made.
+    /// The kernel process could not be made: why, with the file.
     SpawnFailed(String),
     /// Whether the control socket answered.
     Probe(bool),
@@ -134,8 +136,8 @@ pub enum Action {
     TellStopping,
 }
 
-/// How to start a kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How to start a kernel; by default as the operator has set it up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Launch {
     /// Without third-party extensions.
     pub safe_mode: bool,
@@ -143,6 +145,8 @@ pub struct Launch {
     pub good_config: bool,
     /// With the last good set of extensions in place of the present one.
     pub good_extensions: bool,
+    /// From the supervisor's own program in place of the file from which it was started.
+    pub own_program: bool,
 }
 
 /// How a kernel ended, for the record.

@@ -4,13 +4,15 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
-use super::{event::*, *};
+use super::{event::*, kernel::START_SILENCE, *};
 
 mod ends;
 mod extensions;
+mod programs;
 mod starts;
 
-const PLAIN: Launch = Launch { safe_mode: false, good_config: false, good_extensions: false };
+const PLAIN: Launch =
+    Launch { safe_mode: false, good_config: false, good_extensions: false, own_program: false };
 const SAFE: Launch = Launch { safe_mode: true, ..PLAIN };
 const GOOD_CONFIG: Launch = Launch { good_config: true, ..PLAIN };
 
@@ -358,6 +360,7 @@ fn event() -> impl Strategy<Value = Event> {
         }),
         Just(Event::Ready { drain_timeout: Duration::ZERO, good_config: false, good_extensions: false }),
         Just(Event::Hello),
+        Just(Event::Exchanged),
         any::<bool>().prop_map(|quarantined| Event::Convicted { quarantined }),
         Just(Event::Beat),
         (0u64..4).prop_map(Event::Progress),

@@ -18,6 +18,7 @@ use drupe_extension_api::{
     },
 };
 use drupe_link::{ControlToken, Home, TokenError};
+use rustix::io::Errno;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -37,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const DECISION: Duration = Duration::from_secs(120);
 
 /// How long to come back while the kernel restarts: boots with many extensions and a failed attempt or two fit.
-const RESTART: Duration = Duration::from_secs(90);
+pub const RESTART: Duration = Duration::from_secs(90);
 
 /// The first and the longest pause before another attempt.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(15), Duration::from_millis(250));
@@ -47,6 +48,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(15), Duration::from_
 pub enum ClientError {
     /// No daemon serves the home.
     Absent,
+    /// The path of the home can lead to no folder, so that none will ever serve it.
+    Impossible(io::Error),
     /// There is one, but not for this user.
     Forbidden(io::Error),
     /// The connection ended. Whether the request took effect is not known.
@@ -65,7 +68,9 @@ impl ClientError {
         match self {
             Self::Lost(_) => true,
             Self::Fault(fault) => transient(fault),
-            Self::Absent | Self::Forbidden(_) | Self::Unknown(_) | Self::Refused(_) => false,
+            Self::Absent | Self::Impossible(_) | Self::Forbidden(_) | Self::Unknown(_) | Self::Refused(_) => {
+                false
+            }
         }
     }
 
@@ -73,6 +78,10 @@ impl ClientError {
     pub fn into_failure(self, home: &Home) -> Failure {
         match self {
             Self::Absent => Failure::absent(home),
+            Self::Impossible(error) => {
+                let message = format!("`{}` cannot be a home: {error}", home.path().display());
+                Failure::new(status::CANNOT_CREATE, message).help("choose another home with `--home`")
+            }
             Self::Forbidden(error) => {
                 let message = format!("the daemon of `{}` cannot be used: {error}", home.path().display());
                 Failure::new(77, message).help("run drupe as the user who started the daemon")
@@ -249,13 +258,16 @@ fn lost(error: io::Error) -> ClientError {
 }
 
 fn unreachable(home: &Home, error: io::Error) -> ClientError {
-    match error.kind() {
-        // It begins, ends, or makes its socket anew.
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused if home.is_held() => {
+    // Only a folder is held, and only while it is there.
+    let held = || home.path().is_dir() && home.is_held();
+    match Errno::from_io_error(&error) {
+        // It begins, ends, or makes its folder or its socket anew.
+        Some(Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR) if held() => {
             ClientError::Lost("it does not listen".into())
         }
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ClientError::Absent,
-        io::ErrorKind::PermissionDenied => ClientError::Forbidden(error),
+        Some(Errno::NOENT | Errno::CONNREFUSED) => ClientError::Absent,
+        Some(Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG) => ClientError::Impossible(error),
+        _ if error.kind() == io::ErrorKind::PermissionDenied => ClientError::Forbidden(error),
         _ => lost(error),
     }
 }
@@ -394,5 +406,50 @@ impl Pauses {
     /// Sleeps for the next one.
     pub fn sleep(&mut self) {
         thread::sleep(self.next());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink, path::Path};
+
+    use drupe_link::HomeLock;
+
+    use super::*;
+    use crate::cli::fake::Fake;
+
+    fn connect(path: &Path) -> ClientError {
+        Client::connect(&Home::new(path).expect("a path")).expect_err("nobody serves it")
+    }
+
+    #[test]
+    fn a_path_that_can_be_no_home_is_not_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [file, around, odd] = ["file", "around", "odd"].map(|name| folder.path().join(name));
+        fs::write(&file, "").expect("a file");
+        symlink(&around, &around).expect("a link");
+        fs::create_dir(&odd).expect("a folder");
+        fs::write(odd.join("run"), "").expect("a file");
+        let long = folder.path().join("x".repeat(256));
+        for path in [&file, &file.join("home"), &file.join("a/b"), &around, &around.join("home"), &long, &odd]
+        {
+            let error = connect(path);
+            assert!(!error.passes(), "{}: {error:?}", path.display());
+            let failure = error.into_failure(&Home::new(path).expect("a path"));
+            assert_eq!(failure.status, 73, "{failure}");
+            assert!(failure.to_string().contains("cannot be a home"), "{failure}");
+        }
+        assert!(matches!(connect(&folder.path().join("none/home")), ClientError::Absent));
+    }
+
+    #[test]
+    fn a_daemon_that_makes_its_folder_anew_is_waited_for() {
+        let fake = Fake::absent();
+        let home = fake.context.home();
+        let _lock = HomeLock::take(home).expect("nobody has it");
+        assert!(connect(home.path()).passes());
+        fs::remove_dir_all(home.run()).expect("it was there");
+        fs::write(home.run(), "").expect("its place is free");
+        assert!(connect(home.path()).passes());
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     Context,
-    client::{ClientError, Pauses},
+    client::{ClientError, Pauses, RESTART},
     failure::Failure,
     wait::Wait,
 };
@@ -21,23 +21,8 @@ const LONG: Duration = Duration::from_secs(45);
 /// Stops it.
 pub fn execute(context: &Context) -> Result<u8, Failure> {
     let pid = context.home().holder();
+    ask(context, Wait::new(context.console, Some(RESTART)))?;
     let mut wait = Wait::new(context.console, None);
-    let mut pauses = Pauses::default();
-    // Whether there was a daemon at all.
-    let mut heard = false;
-    loop {
-        match context.daemon().once::<Value>(method::STOP, &Value::Null) {
-            Ok(_) => break,
-            // A stop that went unheard is asked for again; one that was heard makes the daemon go.
-            Err(error) if error.passes() => {
-                heard = true;
-                wait.pause("the kernel is restarting", pauses.next());
-            }
-            // Somebody else stopped it meanwhile.
-            Err(ClientError::Absent) if heard => break,
-            Err(error) => return Err(error.into_failure(context.home())),
-        }
-    }
     // Another daemon that somebody starts meanwhile is not waited for.
     while context.home().is_held() && !another(pid, context.home().holder()) {
         wait.pause(&doing(wait.elapsed(), pid), LOOK);
@@ -48,6 +33,28 @@ pub fn execute(context: &Context) -> Result<u8, Failure> {
         None => "the daemon has stopped".into(),
     })?;
     Ok(0)
+}
+
+/// Has the daemon agree to it. Supervisor or kernel answers at any time, so that one that does not is in trouble.
+fn ask(context: &Context, mut wait: Wait) -> Result<(), Failure> {
+    let mut pauses = Pauses::default();
+    // Whether there was a daemon at all.
+    let mut heard = false;
+    loop {
+        match context.daemon().once::<Value>(method::STOP, &Value::Null) {
+            Ok(_) => return Ok(()),
+            // A stop that went unheard is asked for again; one that was heard makes the daemon go.
+            Err(error) if error.passes() && !wait.over() => {
+                heard = true;
+                wait.pause("the kernel is restarting", pauses.next());
+            }
+            // Somebody else stopped it meanwhile.
+            Err(ClientError::Absent) if heard => return Ok(()),
+            // Whoever wants no daemon there has none.
+            Err(ClientError::Impossible(_)) => return Err(Failure::absent(context.home())),
+            Err(error) => return Err(error.into_failure(context.home())),
+        }
+    }
 }
 
 /// Whether somebody else holds the home by now.
@@ -69,7 +76,33 @@ fn doing(elapsed: Duration, pid: Option<u32>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use drupe_link::{Home, HomeLock};
+
     use super::*;
+    use crate::cli::fake::Fake;
+
+    #[test]
+    fn where_no_home_can_be_there_is_nothing_to_stop() {
+        let mut fake = Fake::absent();
+        let file = fake.context.here.join("file");
+        fs::write(&file, "").expect("a file");
+        for path in [file.join("home"), file] {
+            fake.context.home = Home::new(path).expect("a path");
+            assert_eq!(execute(&fake.context).expect_err("there is no daemon").status, 69);
+        }
+    }
+
+    #[test]
+    fn a_daemon_that_never_answers_is_not_asked_for_ever() {
+        let fake = Fake::absent();
+        let _lock = HomeLock::take(fake.context.home()).expect("nobody has it");
+        let wait = Wait::new(fake.context.console, Some(Duration::ZERO));
+        let failure = ask(&fake.context, wait).expect_err("nobody listens");
+        assert_eq!(failure.status, 75);
+        assert!(failure.to_string().contains("does not answer"), "{failure}");
+    }
 
     #[test]
     fn another_daemon_is_not_waited_for_and_a_lost_process_id_is_no_other_daemon() {

@@ -36,7 +36,7 @@ pub struct Export {
     /// Write to this file, which its owner alone may read; by default to the standard output
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Replace the file where it exists
+    /// Replace the file where it exists; a pipe or a device is written to, a symbolic link followed
     #[arg(long, requires = "output")]
     force: bool,
 }

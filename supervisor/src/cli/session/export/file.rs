@@ -4,8 +4,8 @@ use std::{
     fmt::Display,
     fs,
     io::{self, BufWriter, Write},
-    os::unix::fs::OpenOptionsExt,
-    path::Path,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
 };
 
 use crate::cli::failure::{Failure, status};
@@ -18,8 +18,12 @@ pub fn refuse_existing(file: &Path) -> Result<(), Failure> {
     }
 }
 
+/// The system follows no more of them in a row.
+const MOST_LINKS: usize = 40;
+
 /// Makes a file, and has it filled. With `force` it takes the place of another one, as a whole and with rights of its
-/// own. Gives its size in bytes. What fails leaves no file behind.
+/// own: of the one that a symbolic link leads to, and of no pipe or device, which is written to. Gives how many bytes were
+/// written. What fails leaves no file behind.
 pub fn write(
     file: &Path,
     force: bool,
@@ -28,15 +32,45 @@ pub fn write(
     if !force {
         return make(file, file, fill);
     }
-    let mut part = file.as_os_str().to_owned();
+    let whole = end_of_links(file);
+    match file.metadata() {
+        Ok(found) if !is_replaceable(&found, &whole) => return pour(file, fill),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(file, &error)),
+        _ => {}
+    }
+    let mut part = whole.as_os_str().to_owned();
     part.push(format!(".{}", uuid::Uuid::new_v4().simple()));
     let part = Path::new(&part);
     let size = make(part, file, fill)?;
-    fs::rename(part, file).map_err(|error| {
+    fs::rename(part, &whole).map_err(|error| {
         let _ = fs::remove_file(part);
         failed(file, &error)
     })?;
     Ok(size)
+}
+
+/// The path to which symbolic links lead; there need not be anything.
+fn end_of_links(file: &Path) -> PathBuf {
+    let mut end = file.to_owned();
+    for _ in 0..MOST_LINKS {
+        let Ok(next) = fs::read_link(&end) else { break };
+        end = end.parent().map_or_else(|| next.clone(), |folder| folder.join(&next));
+    }
+    end
+}
+
+/// Whether what was found is a regular file, and the one at this path: a descriptor's link below `/proc` may lead to a
+/// file without one.
+fn is_replaceable(found: &fs::Metadata, path: &Path) -> bool {
+    let place = |found: &fs::Metadata| (found.dev(), found.ino());
+    found.is_file() && path.symlink_metadata().is_ok_and(|there| place(&there) == place(found))
+}
+
+/// Fills what is there and stays: a pipe, a device.
+fn pour(file: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) -> Result<u64, Failure> {
+    let opened = fs::OpenOptions::new().write(true).truncate(true).open(file);
+    let opened = opened.map_err(|error| failed(file, &error))?;
+    filled(opened, file, fill)
 }
 
 /// Makes `part`, which is to be `file`.
@@ -50,16 +84,43 @@ fn make(
         io::ErrorKind::AlreadyExists => exists(file),
         _ => failed(file, &error),
     })?;
-    let mut out = BufWriter::new(made);
-    let filled = fill(&mut out).and_then(|()| {
-        out.flush()?;
-        Ok(out.get_ref().metadata()?.len())
-    });
-    filled.map_err(|failure| {
+    filled(made, file, fill).inspect_err(|_| {
         // Half of an export is none.
         let _ = fs::remove_file(part);
-        if failure.status == status::IO { failed(file, &failure) } else { failure }
     })
+}
+
+/// Has what was opened for `file` filled; how many bytes that were.
+fn filled(
+    opened: fs::File,
+    file: &Path,
+    fill: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
+) -> Result<u64, Failure> {
+    let mut out = BufWriter::new(Counted { file: opened, bytes: 0 });
+    let filled = fill(&mut out).and_then(|()| Ok(out.flush()?));
+    match filled {
+        Ok(()) => Ok(out.get_ref().bytes),
+        Err(failure) if failure.status == status::IO => Err(failed(file, &failure)),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Counts what is written: a pipe or a device has no size that would tell.
+struct Counted {
+    file: fs::File,
+    bytes: u64,
+}
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
 }
 
 fn exists(file: &Path) -> Failure {
@@ -74,7 +135,12 @@ fn failed(file: &Path, error: &impl Display) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::{
+        io::Read,
+        os::unix::fs::{FileTypeExt, PermissionsExt, symlink},
+    };
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;
 
@@ -108,6 +174,68 @@ mod tests {
         write(&file, true, text("new")).expect("it is replaced");
         assert_eq!((mode(&file), fs::read(&file).expect("a file")), (0o600, b"new".to_vec()));
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1, "nothing else is left");
+    }
+
+    #[test]
+    fn a_pipe_is_written_to_and_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pipe = folder.path().join("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
+        // Open both ways, so that neither side waits for the other.
+        let mut reader = fs::OpenOptions::new().read(true).write(true).open(&pipe).expect("a pipe");
+        assert_eq!(write(&pipe, true, text("whole")).expect("it is written"), 5);
+        assert!(fs::symlink_metadata(&pipe).expect("it is there").file_type().is_fifo());
+        let mut read = [0; 5];
+        reader.read_exact(&mut read).expect("it was written");
+        assert_eq!(&read, b"whole");
+        assert_eq!(write(&pipe, false, text("x")).expect_err("it exists").status, 73);
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1, "nothing else is left");
+    }
+
+    #[test]
+    fn a_device_that_takes_nothing_says_so_and_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let link = folder.path().join("full");
+        symlink("/dev/full", &link).expect("a link");
+        let failure = write(&link, true, text("x")).expect_err("it is full");
+        assert_eq!(failure.status, 73);
+        assert!(failure.to_string().contains("No space left"), "{failure}");
+        assert!(fs::metadata(&link).expect("it is there").file_type().is_char_device());
+        assert!(link.is_symlink());
+    }
+
+    #[test]
+    fn a_symbolic_link_is_followed_to_the_file_that_is_replaced_or_made() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (below, link) = (folder.path().join("below"), folder.path().join("link"));
+        fs::create_dir(&below).expect("a folder");
+        symlink("below/second", &link).expect("a link");
+        symlink("file", below.join("second")).expect("a link");
+        for content in ["made", "replaced"] {
+            write(&link, true, text(content)).expect("it is written");
+            let file = below.join("file");
+            assert_eq!(fs::read(&file).expect("a file"), content.as_bytes());
+            assert!(link.is_symlink() && below.join("second").is_symlink() && !file.is_symlink());
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("rights");
+        }
+        write(&link, true, text("private")).expect("it is written");
+        assert_eq!(mode(&below.join("file")), 0o600);
+        assert_eq!(fs::read_dir(&below).expect("a folder").count(), 2, "nothing else is left");
+        for (from, to) in [("round", "round"), ("folder", "below")] {
+            symlink(to, folder.path().join(from)).expect("a link");
+            let failure = write(&folder.path().join(from), true, text("x")).expect_err("it is no file");
+            assert_eq!(failure.status, 73, "{failure}");
+            assert!(folder.path().join(from).is_symlink());
+        }
+    }
+
+    #[test]
+    fn a_file_that_has_no_path_any_more_is_written_to() {
+        let mut gone = tempfile::tempfile().expect("a file");
+        gone.write_all(b"older and longer").expect("it is written");
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&gone));
+        write(Path::new(&path), true, text("new")).expect("it is written");
+        assert_eq!(fs::read(&path).expect("it is open"), b"new");
     }
 
     #[test]

@@ -10,9 +10,10 @@ const MAX_BYTES: usize = 4096;
 /// Brackets within brackets; the parser's own stack is heap, and it grows with them.
 const MAX_NESTING: u32 = 50;
 /// Sizes to try. Most expressions fit the first; `\w{40}`, with all its letters, needs the last.
-const LIMITS: [usize; 4] = [16 << 10, 64 << 10, 256 << 10, 1 << 20];
-/// What all expressions of a file may take together: a few of the largest, hundreds of usual ones.
-const BUDGET: usize = 4 << 20;
+const LIMITS: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+/// What all expressions of a file may take together: one of the largest, or hundreds of usual ones. To match a text takes
+/// time by its length and by this.
+const BUDGET: usize = 1 << 20;
 
 /// What is left for the expressions of one file.
 pub(crate) struct Expressions {

@@ -87,6 +87,7 @@ pub mod hooks;
 pub mod ids;
 pub mod journal;
 mod ledger;
+pub mod long_work;
 pub mod model;
 pub mod policy;
 pub mod prompt;

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use drupe_extension_api::{ToolName, ToolSpec, control::Exclusion};
 use serde_json::{Value, value::RawValue};
 
-use crate::{core_tools::search_tools, tool::Tool};
+use crate::{core_tools::search_tools, long_work, tool::Tool};
 
 /// A tool with its compiled schema; shared by all registries that hold it.
 pub struct Registered {
@@ -94,15 +94,13 @@ impl Registered {
         let text = if arguments.trim().is_empty() { "{}" } else { arguments };
         let value: Value = serde_json::from_str(text)
             .map_err(|error| format!("the parameters are not valid JSON: {error}"))?;
-        let faults: Vec<String> = self
-            .validator
-            .iter_errors(&value)
-            .take(SHOWN)
-            .map(|error| match error.instance_path().as_str() {
-                "" => fault(&error),
-                path => format!("{path}: {}", fault(&error)),
-            })
-            .collect();
+        let told = |error: jsonschema::ValidationError<'_>| match error.instance_path().as_str() {
+            "" => fault(&error),
+            path => format!("{path}: {}", fault(&error)),
+        };
+        let faults: Vec<String> = long_work::over(text.len(), || {
+            self.validator.iter_errors(&value).take(SHOWN).map(told).collect()
+        });
         if !faults.is_empty() {
             return Err(format!(
                 "the parameters do not fit the schema of `{}`: {}",

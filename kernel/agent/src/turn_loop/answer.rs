@@ -10,6 +10,7 @@ use super::{Progress, Stop, ending::Ending, repeats::Repeated};
 use crate::{
     dispatch,
     journal::{Entry, RecordedStep},
+    long_work,
     model::ModelFault,
     prompt, registry, results,
     told::is_blank,
@@ -185,8 +186,9 @@ impl Progress<'_> {
         let text = text.strip_suffix("```").unwrap_or(text).trim();
         let value: serde_json::Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let Some(schema) = &self.agent.shared.output_schema else { return Ok(text.to_owned()) };
-        let faults: Vec<String> =
-            schema.iter_errors(&value).take(3).map(|fault| registry::fault(&fault)).collect();
+        let faults: Vec<String> = long_work::over(text.len(), || {
+            schema.iter_errors(&value).take(3).map(|fault| registry::fault(&fault)).collect()
+        });
         if faults.is_empty() { Ok(text.to_owned()) } else { Err(faults.join("; ")) }
     }
 }

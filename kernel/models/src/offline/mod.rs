@@ -21,7 +21,9 @@ mod texts;
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
-use drupe_agent::{ModelEvent, ModelFault, ModelProfile, ModelRequest, StopReason, Usage, prompt::task_of};
+use drupe_agent::{
+    ModelEvent, ModelFault, ModelProfile, ModelRequest, StopReason, Usage, long_work, prompt::task_of,
+};
 use drupe_extension_api::{Format, Message, ModelParameters, OutputSpec, ToolCallRequest, ToolSpec};
 use futures_util::{
     StreamExt,
@@ -108,7 +110,11 @@ enum Reply {
 }
 
 fn reply(request: &ModelRequest, patterns: &Patterns) -> Result<Reply, ModelFault> {
-    if let Some(reply) = rules::apply(request, patterns)? {
+    let task = request.messages.iter().map(|message| match &**message {
+        Message::User { content } => content.len(),
+        _ => 0,
+    });
+    if let Some(reply) = long_work::over(task.sum(), || rules::apply(request, patterns))? {
         return Ok(reply);
     }
     Ok(match request.messages.last().map(|m| &**m) {

@@ -12,7 +12,7 @@ use std::{
 
 use drupe_agent::{ModelFault, ModelRequest, prompt::task_of};
 use drupe_extension_api::{FailureClass, Message, OfflineAction, OfflineRule, OfflineTrigger, ToolStatus};
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
 use super::{Reply, texts};
@@ -21,7 +21,11 @@ use super::{Reply, texts};
 const LONGEST: usize = 256 * 1024;
 
 /// Compiled expressions kept; when there are more, all are made again.
-const KEPT_PATTERNS: usize = 512;
+const KEPT_PATTERNS: usize = 64;
+
+/// The most memory that a compiled expression may take, in bytes: as in manifests. Code that runs an agent names its rules
+/// without one.
+const LARGEST_PATTERN: usize = 1 << 20;
 
 /// Compiled expressions by their text.
 #[derive(Default)]
@@ -33,7 +37,8 @@ impl Patterns {
         if let Some(regex) = kept.get(pattern) {
             return Ok(Arc::clone(regex));
         }
-        let regex = Arc::new(Regex::new(pattern).map_err(|e| {
+        let compiled = RegexBuilder::new(pattern).size_limit(LARGEST_PATTERN).build();
+        let regex = Arc::new(compiled.map_err(|e| {
             ModelFault::fatal(
                 FailureClass::Config,
                 format!("an offline rule of agent `{agent}` has a wrong expression: {e}"),

@@ -300,6 +300,12 @@ fn a_wrong_expression_is_a_configuration_fault() {
 }
 
 #[test]
+fn an_expression_that_would_take_much_memory_is_refused() {
+    let answer = ruled(vec![when(r"(\w{60}){9}", say("x"))], vec![user("anything")]);
+    assert!(answer.contains("Compiled regex exceeds size limit"), "{answer}");
+}
+
+#[test]
 fn a_template_does_not_multiply_a_task_without_end() {
     let when = OfflineTrigger::When("(?s).*".to_owned());
     let say = OfflineAction::Say("{{task}}".repeat(60_000));

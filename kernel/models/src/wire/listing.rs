@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use drupe_agent::ModelFault;
-use drupe_extension_api::FailureClass;
+use drupe_extension_api::{FailureClass, is_model_name};
 use jiff::Timestamp;
 use reqwest::{Response, StatusCode};
 use serde::Deserialize;
@@ -15,6 +15,8 @@ use super::{WireProvider, fault};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Far above what the longest lists of gateways take.
 const LONGEST: usize = 16 << 20;
+/// Models of a list that are read: gateways have some hundreds. Each name is searched for keys, which takes time.
+const MOST_LISTED: usize = 4_000;
 
 /// A model that a provider says it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,9 +103,12 @@ fn read(body: &[u8]) -> Result<Vec<ListedModel>, ModelFault> {
     let listed = items.into_iter().filter_map(|item| {
         let name = item.id.or(item.name)?;
         let name = name.strip_prefix("models/").map_or(name.as_str(), |short| short).to_owned();
+        if !is_model_name(&name) {
+            return None;
+        }
         Some(ListedModel { name, retires: item.shutdown_date })
     });
-    Ok(listed.collect())
+    Ok(listed.take(MOST_LISTED).collect())
 }
 
 /// A success whose body is no list of models.
@@ -136,6 +141,7 @@ mod tests {
             (r#"{"data":[]}"#, &[]),
             (r#"{"object":"list","data":null}"#, &[]),
             (r#"{"error":null,"data":[{"id":"a"}]}"#, &["a"]),
+            (r#"{"data":[{"id":"no name"},{"id":""},{"id":"a"}]}"#, &["a"]),
         ] {
             let listed = read(body.as_bytes()).expect(body);
             assert_eq!(listed.into_iter().map(|model| model.name).collect::<Vec<_>>(), names, "{body}");

@@ -195,6 +195,9 @@ pub struct Status {
     pub model: Option<String>,
     /// Number of sessions.
     pub sessions: u64,
+    /// Turns that run.
+    #[serde(default)]
+    pub running_turns: u64,
     /// Turns that wait.
     #[serde(default)]
     pub queued_turns: u64,

@@ -332,6 +332,7 @@ pub async fn status(kernel: &Arc<Kernel>) -> Result<Status, Fault> {
         safe_mode: start.safe_mode,
         model: Some(snapshot.orchestrator.model().profile().name.clone()),
         sessions: counts.sessions,
+        running_turns: kernel.sessions.running() as u64,
         queued_turns: counts.queued_turns,
         budgets: kernel.quotas.standing(kernel.clock.now_ms()).into_iter().map(|b| b.used).collect(),
         extensions: kernel.extensions.read(Record::status),

@@ -49,11 +49,8 @@ pub fn ensure<'a>(
     interrupt: &Interrupt,
     keep: bool,
 ) -> Result<Option<Started<'a>>, Failure> {
-    match context.daemon().heeding(interrupt).once::<Status>(method::STATUS, &Value::Null) {
-        Err(ClientError::Absent) => {}
-        Err(error) if !error.passes() => return Err(error.into_failure(&context.home)),
-        // It runs; what is asked next waits for it where it must.
-        _ => return Ok(None),
+    if runs(context, interrupt)? {
+        return Ok(None);
     }
     let home = Home::create(context.home.path()).map_err(|error| {
         let message = format!("`{}` cannot be made: {error}", context.home.path().display());
@@ -104,6 +101,27 @@ pub fn ensure<'a>(
     }
 }
 
+/// Whether a daemon runs that goes on. One that ends is waited for: what it took in now, nobody might answer.
+fn runs(context: &Context, interrupt: &Interrupt) -> Result<bool, Failure> {
+    let mut wait = Wait::new(context.console, None);
+    let mut ends = false;
+    loop {
+        match context.daemon().heeding(interrupt).once::<Status>(method::STATUS, &Value::Null) {
+            Err(ClientError::Absent) => return Ok(false),
+            Err(error) if !error.passes() => return Err(error.into_failure(&context.home)),
+            Ok(status) if matches!(status.state, DaemonState::Draining | DaemonState::Stopped) => ends = true,
+            // Between its kernel and its own end it says nothing.
+            Err(_) if ends => {}
+            // It runs; what is asked next waits for it where it must.
+            _ => return Ok(true),
+        }
+        if interrupt.came() || interrupt.leaving() {
+            return Err(Failure::said(status::INTERRUPTED));
+        }
+        wait.pause("waiting for a daemon that ends or restarts (Ctrl-C gives up)", LOOK);
+    }
+}
+
 /// Opens the log for the daemon; where its part will begin.
 fn open_log(path: &PathBuf) -> io::Result<(File, u64)> {
     let log = fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
@@ -143,8 +161,23 @@ fn readable(line: &str) -> String {
 }
 
 impl Started<'_> {
+    /// Whether somebody else's turns run or wait in it: whoever asked for them waits for an answer, and starts no daemon.
+    fn has_turns(&self) -> bool {
+        let found =
+            self.context.daemon().heeding(&self.interrupt).once::<Status>(method::STATUS, &Value::Null);
+        found.is_ok_and(|status| {
+            status.state == DaemonState::Ready && status.running_turns + status.queued_turns > 0
+        })
+    }
+
     fn stop(&mut self) -> Result<(), Failure> {
         let mut wait = Wait::new(self.context.console, None);
+        while self.child.try_wait()?.is_none() && self.has_turns() {
+            if self.interrupt.came() || self.interrupt.leaving() {
+                break;
+            }
+            wait.pause("the daemon has other turns; Ctrl-C stops it all the same", LOOK);
+        }
         if self.child.try_wait()?.is_none() {
             // It hears this whatever became of its socket.
             let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);

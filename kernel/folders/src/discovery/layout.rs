@@ -29,7 +29,7 @@ impl Layout {
         Self { exe: real(exe), home: home.to_owned(), listed: listed.to_owned() }
     }
 
-    /// The folders to search, in order; and the one where what ships was looked for, if it is somebody else's.
+    /// The folders to search, in order; and the one where what ships was looked for, if it is somebody else's or is not there.
     #[must_use]
     pub fn roots(&self) -> (Vec<(Origin, PathBuf)>, Option<PassedOver>) {
         let (shipped, refused) = self.shipped();
@@ -45,7 +45,7 @@ impl Layout {
     }
 
     /// The extensions that ship: those of the checkout that the program was built in, else those installed beside it;
-    /// and the first place that was refused, where there is no other.
+    /// and the first place that was refused, where there is no other, or that there is none.
     #[must_use]
     pub fn shipped(&self) -> (Option<PathBuf>, Option<PassedOver>) {
         let mut refused = None;
@@ -67,7 +67,15 @@ impl Layout {
                 }
             }
         }
-        (None, refused)
+        (None, refused.or_else(|| self.nothing_ships()))
+    }
+
+    /// A program that was copied without what ships works, and can do next to nothing: whoever wonders is told.
+    fn nothing_ships(&self) -> Option<PassedOver> {
+        let reason = "no extensions that ship lie beside this program, so there is no builder, and there are no tools for \
+                      files; install them in `../lib/drupe/extensions` beside the program's folder, or run the program \
+                      where it was built";
+        Some(PassedOver { path: self.exe.parent()?.to_owned(), reason: reason.into() })
     }
 
     /// Where what ships may be, in order.

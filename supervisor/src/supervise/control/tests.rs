@@ -51,6 +51,7 @@ fn status() -> Status {
         safe_mode: false,
         model: None,
         sessions: 0,
+        running_turns: 0,
         queued_turns: 0,
         budgets: Vec::new(),
         extensions: Vec::new(),

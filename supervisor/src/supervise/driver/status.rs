@@ -46,6 +46,7 @@ impl View<'_> {
             safe_mode: state.history.safe_mode,
             model: self.known.model.clone(),
             sessions: self.known.sessions,
+            running_turns: 0,
             queued_turns: self.known.queued_turns,
             budgets: Vec::new(),
             extensions: self.known.extensions.clone(),

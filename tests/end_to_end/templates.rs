@@ -1,6 +1,6 @@
 //! Templates that ask for more memory or time than a machine has: their extensions fail, and nobody else notices.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs};
 
 use serde_json::Value;
 
@@ -79,4 +79,24 @@ fn a_template_that_asks_for_too_much_fails_its_extension_alone() {
     assert!(daemon.log().contains(told));
     assert_eq!(after["kernel_pid"], before["kernel_pid"]);
     assert_eq!(daemon.turn("s", "@modest hello")["status"], "success");
+}
+
+#[test]
+fn a_template_is_filled_in_by_the_program_that_runs_while_its_file_is_being_replaced() {
+    let mut daemon = Daemon::installed("");
+    write(&daemon, "before", "{{ 'x' * 9 }}");
+    daemon.run();
+    daemon.until_extension("before", "active");
+    let program = daemon.path().join("../../bin/drupe");
+    fs::remove_file(&program).expect("it was there");
+    fs::write(&program, "half of a program").expect("its place is free");
+    write(&daemon, "meanwhile", "{{ 'y' * 9 }}");
+    daemon.until_extension("meanwhile", "active");
+    daemon.kill_kernel();
+    for id in ["before", "meanwhile"] {
+        daemon.until_extension(id, "active");
+    }
+    let status = daemon.until_ready();
+    assert_eq!(status["safe_mode"], false, "{status}");
+    assert_eq!(daemon.turn("s", "@meanwhile hello")["status"], "success");
 }

@@ -15,7 +15,7 @@ use std::{
 };
 
 use drupe_config::{Config, Manifest};
-use drupe_confine::{Confined, Limits, Outcome, Profile};
+use drupe_confine::{Confined, Limits, Outcome, Profile, own_program};
 use drupe_extension_api::ToolSpec;
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
@@ -78,6 +78,8 @@ pub fn fill(exe: &Path, template: &Template, days: &[Day]) -> Result<Filled, Str
     let told = |why: &dyn std::fmt::Display| format!("{}it cannot be filled in: {why}", template.named());
     let order = Order { template, days: days.to_vec() };
     let order = serde_json::to_vec(&order).map_err(|error| told(&error))?;
+    // Its file may have been exchanged since, or be half of another one.
+    let exe = &own_program(exe);
     let limits = Limits { data: Some(MEMORY), cpu_seconds: Some(COMPUTING_S), ..Limits::default() };
     let profile = Profile::program().read(exe).read(template.folder()).limits(limits);
     let process = Confined::new(exe, profile, exe).arg(VERB).arg(template.folder());

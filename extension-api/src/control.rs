@@ -213,6 +213,9 @@ pub struct Status {
     /// Remarks for the operator.
     #[serde(default)]
     pub notices: Vec<String>,
+    /// Why what the operator has configured is not in force, where it was refused: an earlier configuration is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_refused: Option<String>,
 }
 
 /// One end of a kernel process.

@@ -22,11 +22,6 @@ use crate::{
 /// How long all extensions together may take to stop: the supervisor bears a little more after the drain.
 const STOP: std::time::Duration = std::time::Duration::from_secs(12);
 
-/// What is wired before any extension is there: the orchestrator alone.
-pub fn bare(context: &Context<'_>) -> Result<Snapshot, String> {
-    wiring::wire(&[], context).map_err(|fault| fault.reason)
-}
-
 /// Brings all extensions to work. Messages that they take in meanwhile wait behind those of earlier kernels.
 pub async fn extensions(kernel: &Arc<Kernel>) -> Result<(), Fault> {
     let _change = kernel.changing.lock().await;

@@ -8,6 +8,7 @@ use drupe_folders::{
     discovery::{Found, Layout, PassedOver, discover},
 };
 use drupe_gate::{
+    beginning,
     forecast::{self, Decisions, Surroundings},
     survey::Eyes,
 };
@@ -17,7 +18,6 @@ pub use drupe_gate::{
 };
 use drupe_host::home::Folders;
 use drupe_link::Quarantined;
-use drupe_models::Models;
 use drupe_prompts::{Day, apart};
 use jiff::Timestamp;
 
@@ -30,6 +30,8 @@ pub struct Forecast {
     pub passed: Vec<PassedOver>,
     /// What could not be taken into account.
     pub remarks: Vec<String>,
+    /// Why no daemon could begin with the configuration; nothing is known of the extensions then.
+    pub refused: Option<String>,
 }
 
 /// Looks at a home as its next kernel would, and at what was named beside it as if it lay there. The journal is read where
@@ -57,18 +59,15 @@ pub fn forecast(
         named.as_ref().map(|named| named.iter().map(|one| real(&one.folder)).collect());
     let known: Vec<_> = found.iter().map(|one| real(&one.folder)).collect();
     found.extend(named.into_iter().flatten().filter(|one| !known.contains(&real(&one.folder))));
-    let models = Models::new(drupe_wiring::models(config)).map_err(|error| error.to_string());
-    let prompt = drupe_prompts::orchestrator(config);
-    let (models, orchestrator) = match models.and_then(|models| Ok((models, prompt?))) {
-        Ok(both) => both,
-        Err(why) => {
-            remarks.push(format!("the configuration does not let a daemon start: {why}"));
-            return Forecast { passed, remarks, ..Forecast::default() };
-        }
-    };
+    let day = Day::of(Timestamp::now().as_millisecond());
+    let begun = beginning::begin(config, home, day, &[]);
+    let (models, orchestrator) =
+        match begun.and_then(|models| Ok((models, drupe_prompts::orchestrator(config)?))) {
+            Ok(both) => both,
+            Err(why) => return Forecast { passed, remarks, refused: Some(why), ..Forecast::default() },
+        };
     let contents = Contents::open(folders.contents());
     let eyes = Eyes { contents: &contents, layout: &layout, home, config };
-    let day = Day::of(Timestamp::now().as_millisecond());
     let surroundings = Surroundings {
         models: &models,
         orchestrator: &orchestrator,
@@ -79,5 +78,5 @@ pub fn forecast(
     if let Some(asked) = asked {
         extensions.retain(|one| asked.contains(&real(&one.folder)));
     }
-    Forecast { extensions, passed, remarks }
+    Forecast { extensions, passed, remarks, refused: None }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError, RwLock},
     time::Instant,
 };
 
@@ -27,6 +27,7 @@ use drupe_wiring::{AgentEntry, Snapshot, live::Live, tokens::Tokens};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    beginning::{self, Refusal},
     channels::Deliveries,
     ending::{Ending, Why},
     ends::Ends,
@@ -48,7 +49,7 @@ pub struct Kernel {
     pub home: Folders,
     /// Its configuration.
     pub config: Arc<Config>,
-    /// Where the configuration came from.
+    /// Where the operator's configuration comes from.
     pub settings: Sources,
     /// The text of the configuration file that is in force.
     pub config_text: String,
@@ -111,6 +112,8 @@ pub struct Kernel {
     pub(crate) verdicts: RwLock<Verdicts>,
     pub(crate) link: Arc<KernelLink>,
     pub(crate) snapshot: RwLock<Arc<Snapshot>>,
+    /// Why what the operator has written is not in force, where it was found to be refused.
+    pub(crate) refused: Mutex<Option<String>>,
 }
 
 /// How this kernel was started.
@@ -128,6 +131,8 @@ pub struct Start {
     pub exits: Vec<ExitRecord>,
     /// Remarks for the operator.
     pub notices: Vec<String>,
+    /// Whether its configuration is the last good one, since the operator's was refused.
+    pub last_good: bool,
     /// The set of extensions to return to.
     pub fallback: Option<String>,
     /// The agents that surfaces may offer; none for all.
@@ -349,19 +354,39 @@ impl Kernel {
         self.store.record_events(session, None, vec![(None, body)]).await.map_err(store_fault)
     }
 
+    /// Why what the operator has written is not in force, where it was found to be refused.
+    pub fn refused(&self) -> Option<String> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Looks whether a kernel could begin with what the operator has written; why not, if it could not.
+    async fn look_at_settings(self: &Arc<Self>) -> Result<Option<Refusal>, Fault> {
+        let kernel = Arc::clone(self);
+        let looked = tokio::task::spawn_blocking(move || {
+            beginning::refusal(&kernel.settings, kernel.day(), &kernel.extensions.parts())
+        });
+        let refusal = looked.await.map_err(Fault::internal)?;
+        let first = refusal.as_ref().map(|refusal| refusal.first.clone());
+        self.set_refused(first);
+        Ok(refusal)
+    }
+
+    pub(crate) fn set_refused(&self, why: Option<String>) {
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
     /// Records that somebody wants a restart. It happens when the turn that asked, if one did, has ended. Refused where
-    /// the next kernel could not read its configuration; one that no person watches counts against the bound on such
-    /// restarts.
+    /// the next kernel could not begin with its configuration; one that no person watches counts against the bound on
+    /// such restarts.
     pub async fn request_restart(
         self: &Arc<Self>,
         reason: String,
         by: Option<&Run>,
         unattended: bool,
     ) -> Result<(), Fault> {
-        if let Err(faults) = crate::settings::reread(&self.settings) {
-            let text = faults.render(false);
+        if let Some(refusal) = self.look_at_settings().await? {
             let message =
-                format!("the configuration has faults, so the running kernel stays:\n{}", text.trim_end());
+                format!("the configuration has faults, so the running kernel stays:\n{}", refusal.whole);
             return Err(Fault::new(FaultCode::NotConfigured, message).help("correct it, then restart again"));
         }
         let session = by.map(|run| run.scope.session.clone());

@@ -20,13 +20,12 @@ use tokio_util::task::TaskTracker;
 use tracing_subscriber::EnvFilter;
 
 use crate::{
-    boot, control,
+    beginning, boot, control,
     ending::Why,
     extension::{change, generations, recovery},
     idle,
     kernel::{Kernel, Start},
     opening::{self, Begun, CONFIG, FAILED, Failure, JOURNAL, Plan, Pulse},
-    settings,
 };
 
 /// How often the supervisor's copy of the status is brought up to date; it is shown only while no kernel serves.
@@ -43,8 +42,10 @@ pub struct Arguments {
     pub control: OwnedFd,
     /// The page in which it is noted whose code runs; none where the supervisor could make none.
     pub blame: Option<OwnedFd>,
-    /// The configuration file; none for built-in defaults.
+    /// The configuration file that the operator named; without one, that of the home.
     pub config: Option<PathBuf>,
+    /// Whether the last good configuration takes the place of the operator's.
+    pub last_good: bool,
     /// The agents that surfaces offer; empty for all.
     pub agents: Vec<AgentId>,
     /// The process environment, read once at the entry.
@@ -79,6 +80,7 @@ pub fn main(arguments: Arguments) -> u8 {
                 restarts,
                 exits,
                 notices,
+                last_good: arguments.last_good,
                 fallback,
                 agents: (!arguments.agents.is_empty()).then_some(arguments.agents),
                 began_ms: SystemClock.now_ms(),
@@ -94,11 +96,15 @@ pub fn main(arguments: Arguments) -> u8 {
         environment: arguments.environment,
         overrides: Vec::new(),
     };
+    let read = match (arguments.last_good, Home::new(&sources.home)) {
+        (true, Ok(home)) => Sources { file: Some(home.good_config()), ..sources.clone() },
+        _ => beginning::written(&sources),
+    };
     // Read before it is parsed: of a file that changes in between, the older text is kept.
     // Without a file the defaults are what was good, and a file with faults that is written later must not win.
-    let config_text = sources.file.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
+    let config_text = read.file.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
     let config_text = config_text.unwrap_or_else(|| "# built-in defaults: there was no file\n".into());
-    let loaded = load_config(&sources);
+    let loaded = load_config(&read);
     let filter = loaded.as_ref().map_or("info", |l| l.value.log.as_str());
     logging(sources.environment.get("RUST_LOG").map_or(filter, String::as_str), arguments.human_log);
     if let Err(error) = parent_death {
@@ -316,18 +322,9 @@ async fn tell_status(kernel: Arc<Kernel>) {
     }
 }
 
-/// A new configuration takes effect by a restart that drains; one that cannot be read changes nothing.
+/// A new configuration takes effect by a restart that drains; one with which no kernel could begin changes nothing.
 pub(crate) async fn reload(kernel: &Arc<Kernel>) {
-    match settings::reread(&kernel.settings) {
-        Ok(_) => {
-            if let Err(fault) =
-                kernel.request_restart("the configuration is read again".into(), None, false).await
-            {
-                tracing::warn!(%fault, "the configuration is not read again");
-            }
-        }
-        Err(faults) => {
-            tracing::error!("the new configuration has faults, the old one stays:\n{}", faults.render(false))
-        }
+    if let Err(fault) = kernel.request_restart("the configuration is read again".into(), None, false).await {
+        tracing::error!("the new configuration does not take effect, the old one stays: {}", fault.message);
     }
 }

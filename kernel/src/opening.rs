@@ -3,7 +3,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, RwLock},
+    sync::{Arc, Mutex, RwLock},
     time::Duration,
 };
 
@@ -15,13 +15,12 @@ use drupe_folders::{content::Contents, discovery::Layout, generation::Generation
 use drupe_host::home::Folders;
 use drupe_journal::{Opening, Stage, Store};
 use drupe_link::{Down, Home, KernelLink, Up, Verdicts};
-use drupe_models::Models;
 use drupe_wiring::{self as wiring, live::Live, tokens::Tokens};
 use tokio::{sync::mpsc, time::Interval};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    boot,
+    beginning,
     channels::Deliveries,
     ending::Ending,
     ends::Ends,
@@ -200,21 +199,16 @@ fn assemble(
     let publish = ends.on_the_way_to(bus.publisher());
     let store = Store::open_seen(&storage, Arc::clone(&clock), publish, opening)
         .map_err(|error| Failure::new(status_of(&store_fault(error.clone())), error))?;
-    let models = Models::new(wiring::models(&config)).map_err(|error| Failure::new(CONFIG, error))?;
     let tokens = Arc::new(Tokens::default());
     let live = Arc::new(Live::default());
-    let prompt = drupe_prompts::orchestrator(&config).map_err(|error| Failure::new(CONFIG, error))?;
-    let context = wiring::Context {
-        config: &config,
-        models: &models,
-        tokens: &tokens,
-        live: &live,
-        orchestrator: &prompt,
-        workspace: folders.workspace(),
-        day: drupe_prompts::Day::of(clock.now_ms()),
-        away: &[],
-    };
-    let snapshot = boot::bare(&context).map_err(|reason| Failure::new(CONFIG, reason))?;
+    let day = drupe_prompts::Day::of(clock.now_ms());
+    let ground = wiring::Ground { tokens: &tokens, live: &live, workspace: folders.workspace(), day };
+    let (models, snapshot) =
+        wiring::begin(&config, ground, &[]).map_err(|reason| Failure::new(CONFIG, reason))?;
+    let refused = start.last_good.then(|| {
+        let refusal = beginning::refusal(&sources, day, &[]);
+        refusal.map_or_else(|| "the log says why".to_owned(), |refusal| refusal.first)
+    });
     let contents = Contents::open(folders.contents());
     let generations = Generations::new(folders.generations());
     let held = Held::open(folders.held());
@@ -262,5 +256,6 @@ fn assemble(
         link,
         wiring: tokio::sync::Mutex::default(),
         snapshot: RwLock::new(Arc::new(snapshot)),
+        refused: Mutex::new(refused),
     }))
 }

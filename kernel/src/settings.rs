@@ -1,19 +1,9 @@
 //! From the operator's configuration to what the parts of the kernel take.
 
-use drupe_config::{Config, Diagnostics, Durability, ScopeLimitsConfig, Sources, default_file, load_config};
+use drupe_config::{Config, Durability, ScopeLimitsConfig};
 use drupe_host::home::Folders;
 use drupe_journal::Storage;
 use drupe_limits::{Counted, Gates, QuotaLimits, Quotas, ScopeLimits};
-use drupe_link::Home;
-
-/// Reads the configuration again, from the same sources.
-pub fn reread(sources: &Sources) -> Result<Config, Diagnostics> {
-    // A file that was written since counts, and goes before the copy that stands in for one with faults.
-    let copy = Home::new(&sources.home).ok().map(|home| home.good_config());
-    let named = sources.file.clone().filter(|file| Some(file) != copy.as_ref());
-    let sources = Sources { file: named.or_else(|| default_file(&sources.home)), ..sources.clone() };
-    load_config(&sources).map(|loaded| loaded.value)
-}
 
 /// Where the journal is, and what it survives.
 pub fn storage(config: &Config, home: &Folders) -> Storage {

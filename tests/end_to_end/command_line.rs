@@ -215,7 +215,7 @@ fn a_manifest_that_holds_description_twice_loads_with_a_warning() {
 #[test]
 fn the_configuration_is_shown_with_origins_and_without_secrets() {
     let mut daemon = Daemon::home(
-        "orchestrator: {name: Ada}\nmodels: {providers: {own: {kind: openai_chat, base_url: \"http://127.0.0.1:9/v1\", api_key: \"${OWN_KEY}\"}}}\n",
+        "orchestrator: {name: Ada}\nmodels: {aliases: {default: own/some}, providers: {own: {kind: openai_chat, base_url: \"http://127.0.0.1:9/v1\", api_key: \"${OWN_KEY}\"}}}\n",
     );
     daemon.variable("OWN_KEY", "sk-very-secret");
     let shown = daemon.says(&["config", "show", "--json"]);

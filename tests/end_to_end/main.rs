@@ -41,6 +41,7 @@ mod native_builder;
 mod newcomers;
 mod orderly_ends;
 mod queue;
+mod refused_settings;
 mod reload;
 mod retention;
 mod schemas;

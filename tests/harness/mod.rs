@@ -99,15 +99,24 @@ impl Daemon {
 
     /// Starts the daemon and waits until it is ready.
     pub fn run(&mut self) {
-        self.spawn();
+        self.run_with(&[]);
+    }
+
+    /// The same, with more arguments.
+    pub fn run_with(&mut self, more: &[&str]) {
+        self.spawn_with(more);
         self.until_ready();
     }
 
     /// Starts the daemon.
     pub fn spawn(&mut self) {
+        self.spawn_with(&[]);
+    }
+
+    fn spawn_with(&mut self, more: &[&str]) {
         let log = fs::File::options().create(true).append(true).open(self.log_file()).expect("a log file");
         let mut command = self.command(&["run"]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        command.args(more).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         self.supervisor = Some(command.spawn().expect("drupe starts"));
     }
 

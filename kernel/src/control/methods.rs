@@ -309,6 +309,8 @@ pub async fn status(kernel: &Arc<Kernel>) -> Result<Status, Fault> {
     let start = &kernel.start;
     let snapshot = kernel.snapshot();
     let mut notices = start.notices.clone();
+    let refused = kernel.refused();
+    notices.extend(refused.iter().map(|why| format!("the configuration on the disk is not in force: {why}")));
     notices.extend(snapshot.notices.iter().cloned());
     notices.extend(kernel.extensions.passed_over());
     let working = |r: &Record| r.manifest.clone().filter(|_| !r.state.is_out());
@@ -338,6 +340,7 @@ pub async fn status(kernel: &Arc<Kernel>) -> Result<Status, Fault> {
         extensions: kernel.extensions.read(Record::status),
         exits: start.exits.clone(),
         notices,
+        config_refused: refused.map(|why| one_line(&why, NOTICE)),
     })
 }
 

@@ -23,7 +23,7 @@ use super::{
     state::{Event, Out, State},
     survey::{self, Seen, Survey},
 };
-use crate::{boot, kernel::Kernel, main_loop};
+use crate::{beginning, boot, kernel::Kernel, main_loop};
 
 /// What was told of and is not taken in yet. Each look sees everything, so many changes are as good as one.
 #[derive(Default)]
@@ -49,8 +49,8 @@ pub fn watch(kernel: &Kernel) -> Option<Watched> {
     if !kernel.config.reload.declarative {
         folders.clear();
     }
-    let file = drupe_config::default_file(kernel.home.root());
-    let file = kernel.settings.file.clone().or(file).unwrap_or_else(|| kernel.home.root().join("drupe.yaml"));
+    // What the operator writes, whatever this kernel has read.
+    let file = beginning::file(&kernel.settings);
     let told = Arc::new(Told::default());
     let tell = Arc::clone(&told);
     let changed = move |changes: Changes| {
@@ -75,10 +75,12 @@ pub async fn follow(kernel: Arc<Kernel>, watched: Arc<Watched>) {
             _ = kernel.ending.wait() => return,
         }
         let configuration = watched.told.configuration.swap(false, Ordering::AcqRel);
-        // An editor that saves what was there wants no restart.
+        // An editor that saves what is in force wants no restart, but where a copy of it is.
         let text = drupe_config::read_text_file(&watched.configuration).ok();
-        if configuration && text.as_ref() != Some(&kernel.config_text) {
+        if configuration && (kernel.start.last_good || text.as_ref() != Some(&kernel.config_text)) {
             main_loop::reload(&kernel).await;
+        } else if configuration {
+            kernel.set_refused(None);
         }
         if watched.told.roots.swap(false, Ordering::AcqRel)
             && let Err(fault) = rescan(&kernel).await

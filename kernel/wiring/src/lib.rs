@@ -4,6 +4,7 @@
 //! nothing and asks nothing: extensions were asked before.
 
 mod agents;
+mod beginning;
 pub mod bounds;
 mod models;
 mod names;
@@ -20,6 +21,7 @@ pub mod live;
 pub mod tokens;
 
 pub use agents::{core_tools, definition};
+pub use beginning::{Ground, begin};
 pub use models::models;
 pub use names::kept_id;
 pub use offer::{Clash, Offer};

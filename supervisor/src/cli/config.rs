@@ -4,6 +4,9 @@ use drupe_config::{
     Config as Configuration, DEFAULT_CONFIG, Sources, config_schema, default_file, load_config,
     manifest_schema,
 };
+use drupe_kernel::beginning;
+use drupe_prompts::Day;
+use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -81,8 +84,21 @@ pub fn load(context: &Context) -> Result<Configuration, Failure> {
     Ok(loaded.value)
 }
 
+/// A configuration without a fault of its own, with which no kernel can begin.
+pub fn refused(why: &str) -> Failure {
+    Failure::new(status::CONFIG, format!("no kernel can begin with this configuration: {why}"))
+        .help("`drupe config path` says which file it is")
+}
+
 fn show(facts: Facts, context: &Context) -> Result<(), Failure> {
-    let values = load(context)?.effective();
+    let config = load(context)?;
+    list(&config.effective(), facts, context)?;
+    let day = Day::of(Timestamp::now().as_millisecond());
+    // Also of one that is refused it helps to see who set what.
+    beginning::begin(&config, context.home().path(), day, &[]).map(drop).map_err(|why| refused(&why))
+}
+
+fn list(values: &[drupe_config::EffectiveValue], facts: Facts, context: &Context) -> Result<(), Failure> {
     if facts.json {
         return context.console.json(&values);
     }
@@ -95,7 +111,7 @@ fn show(facts: Facts, context: &Context) -> Result<(), Failure> {
         vec![value.key.clone(), shown, format!("# {}", value.origin)]
     };
     let lines = table(&values.iter().map(row).collect::<Vec<_>>());
-    let painted = lines.lines().zip(&values).map(|(line, value)| {
+    let painted = lines.lines().zip(values).map(|(line, value)| {
         let set = value.origin != drupe_config::Origin::Default;
         let style = if set { Style::Bold } else { Style::Plain };
         style.paint(line, colour) + "\n"

@@ -37,6 +37,8 @@ struct Done {
     kernel_pid: Option<u32>,
     elapsed_ms: u64,
     notices: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    config_refused: Option<String>,
 }
 
 impl Restart {
@@ -57,14 +59,19 @@ impl Restart {
                 .console
                 .remark("it is in safe mode, without third-party extensions: `drupe status` shows why");
         }
+        let refused = after.config_refused.is_some();
         if self.facts.json {
-            let (generation, kernel_pid) = (after.generation, after.kernel_pid);
-            context.console.json(&Done { generation, kernel_pid, elapsed_ms, notices: after.notices })?;
+            let Status { generation, kernel_pid, notices, config_refused, .. } = after;
+            context.console.json(&Done { generation, kernel_pid, elapsed_ms, notices, config_refused })?;
         } else {
             let time = duration(elapsed_ms);
             context.console.print(&format!("kernel {} is ready after {time}", after.generation))?;
         }
-        Ok(if fell { status::FAILED } else { 0 })
+        Ok(match (refused, fell) {
+            (true, _) => status::CONFIG,
+            (false, true) => status::FAILED,
+            (false, false) => 0,
+        })
     }
 
     /// Asks for it; the status before. A request whose answer is lost is not repeated unless the same kernel goes on:

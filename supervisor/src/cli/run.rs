@@ -53,7 +53,11 @@ impl Run {
     fn look_for_agents(&self, context: &Context) -> Result<(), Failure> {
         let config = config::load(context)?;
         let at = (context.home().path(), context.exe.as_path());
-        let found = forecast(at, &config, None, quarantined(context.home().path())).extensions;
+        let seen = forecast(at, &config, None, quarantined(context.home().path()));
+        if let Some(why) = seen.refused {
+            return Err(config::refused(&why));
+        }
+        let found = seen.extensions;
         for agent in &self.agents {
             let Some(known) = found.iter().find(|one| one.id == agent.as_str()) else {
                 return Err(no_agent(agent, "", &found));

@@ -19,9 +19,12 @@ pub struct KernelArguments {
     /// Descriptor of the page that tells whose code ran when the kernel ended; none where there is no such page.
     #[arg(long)]
     pub blame_fd: Option<RawFd>,
-    /// The configuration file.
+    /// The configuration file that the operator named.
     #[arg(long)]
     pub config: Option<PathBuf>,
+    /// The last good configuration takes its place.
+    #[arg(long)]
+    pub last_good: bool,
     /// An agent that the surfaces offer; all without any.
     #[arg(long = "agent")]
     pub agents: Vec<AgentId>,
@@ -41,6 +44,9 @@ impl KernelArguments {
         }
         if let Some(config) = &self.config {
             args.extend(["--config".into(), config.clone().into()]);
+        }
+        if self.last_good {
+            args.push("--last-good".into());
         }
         for agent in &self.agents {
             args.extend(["--agent".into(), agent.as_str().into()]);
@@ -72,11 +78,18 @@ mod tests {
             control_fd: 8,
             blame_fd: Some(9),
             config: Some("/etc/drupe.yaml".into()),
+            last_good: true,
             agents: vec![agent("one"), agent("two")],
             human_log: true,
         };
-        let few =
-            KernelArguments { blame_fd: None, config: None, agents: vec![], human_log: false, ..all.clone() };
+        let few = KernelArguments {
+            blame_fd: None,
+            config: None,
+            last_good: false,
+            agents: vec![],
+            human_log: false,
+            ..all.clone()
+        };
         for written in [all, few] {
             let args = [OsString::from("drupe")].into_iter().chain(written.to_args());
             let Verb::Kernel(read) = Verb::parse_from(args);

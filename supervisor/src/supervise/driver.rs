@@ -342,13 +342,12 @@ impl Driver {
         self.deaf = false;
         self.muted = None;
         self.known = Known::default();
-        let good = self.home.good_config();
-        let config = if launch.good_config { Some(good.as_path()) } else { self.options.config.as_deref() };
         let page = self.blaming.fresh_page();
         let listener = self.control.listener();
         let program = if launch.own_program { Path::new(OWN_PROGRAM) } else { self.options.exe.as_path() };
         let exchanged = is_exchanged(program);
-        match Kernel::spawn(&self.options, program, self.home.path(), config, listener, page, generation) {
+        let last_good = launch.good_config;
+        match Kernel::spawn(&self.options, program, self.home.path(), last_good, listener, page, generation) {
             Ok(kernel) => {
                 self.events.extend(exchanged.then_some(Event::Exchanged));
                 let (pid, time, safe_mode) = (kernel.pid(), Timestamp::now(), launch.safe_mode);

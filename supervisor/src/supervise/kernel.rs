@@ -49,13 +49,13 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Starts one from `program`. `config` is the file that it reads, `control` its listening socket, `blame` the page in which it
-    /// notes whose code runs.
+    /// Starts one from `program`. With `last_good` it reads the last good configuration in place of the operator's.
+    /// `control` is its listening socket, `blame` the page in which it notes whose code runs.
     pub fn spawn(
         options: &Options,
         program: &Path,
         home: &Path,
-        config: Option<&Path>,
+        last_good: bool,
         control: BorrowedFd<'_>,
         blame: Option<BorrowedFd<'_>>,
         generation: u64,
@@ -66,7 +66,8 @@ impl Kernel {
             link_fd: theirs.as_raw_fd(),
             control_fd: control.as_raw_fd(),
             blame_fd: blame.map(|page| page.as_raw_fd()),
-            config: config.map(Path::to_owned),
+            config: options.config.clone(),
+            last_good,
             agents: options.agents.clone(),
             human_log: options.human_log,
         };

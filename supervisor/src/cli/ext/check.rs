@@ -80,7 +80,10 @@ impl Check {
         };
         let config = config::load(context)?;
         let expected = forecast((home, &context.exe), &config, named, quarantined(home));
-        let Forecast { extensions, passed: of_home, remarks } = expected;
+        let Forecast { extensions, passed: of_home, remarks, refused } = expected;
+        if let Some(why) = refused {
+            return Err(config::refused(&why));
+        }
         let passed = if self.path.is_some() { passed } else { of_home };
         let mut diagnostics = Diagnostics::default();
         for one in &extensions {

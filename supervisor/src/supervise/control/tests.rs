@@ -57,6 +57,7 @@ fn status() -> Status {
         extensions: Vec::new(),
         exits: Vec::new(),
         notices: vec!["n".repeat(1_000)],
+        config_refused: None,
     }
 }
 

@@ -59,6 +59,10 @@ pub fn forecast(
         named.as_ref().map(|named| named.iter().map(|one| real(&one.folder)).collect());
     let known: Vec<_> = found.iter().map(|one| real(&one.folder)).collect();
     found.extend(named.into_iter().flatten().filter(|one| !known.contains(&real(&one.folder))));
+    if asked.is_none() {
+        let ids: Vec<_> = found.iter().map(|one| one.name.clone()).collect();
+        remarks.extend(config.unknown_extensions(&ids));
+    }
     let day = Day::of(Timestamp::now().as_millisecond());
     let begun = beginning::begin(config, home, day, &[]);
     let (models, orchestrator) =

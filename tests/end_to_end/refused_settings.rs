@@ -176,3 +176,15 @@ fn a_named_configuration_file_is_the_one_that_is_looked_at_after_the_last_good_o
     daemon.write("named.yaml", "orchestrator: {name: Grace}\n");
     assert_eq!(in_force_again(&daemon, &before), "Grace");
 }
+
+#[test]
+fn an_id_that_no_extension_has_is_told_by_status_and_by_the_check_of_extensions() {
+    let daemon = Daemon::start("extensions: {builder_agnt: {enabled: false}, kv: {enabled: true}}\n");
+    let check = daemon.drupe(&["ext", "check"]);
+    assert_eq!(check.status.code(), Some(0), "it is no fault");
+    for told in [daemon.says(&["status"]), text(&check.stderr)] {
+        assert!(told.contains("no extension has the id `builder_agnt`"), "{told}");
+        assert!(told.contains("did you mean `builder_agent`?"), "{told}");
+        assert!(!told.contains("the id `kv`"), "{told}");
+    }
+}

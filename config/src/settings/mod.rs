@@ -11,6 +11,7 @@ mod models;
 mod providers;
 mod read;
 mod trust;
+mod unknown;
 
 use std::{
     collections::BTreeMap,

@@ -313,6 +313,7 @@ pub async fn status(kernel: &Arc<Kernel>) -> Result<Status, Fault> {
     notices.extend(refused.iter().map(|why| format!("the configuration on the disk is not in force: {why}")));
     notices.extend(snapshot.notices.iter().cloned());
     notices.extend(kernel.extensions.passed_over());
+    notices.extend(kernel.config.unknown_extensions(&kernel.extensions.read(|r| r.found.name.clone())));
     let working = |r: &Record| r.manifest.clone().filter(|_| !r.state.is_out());
     let manifests = kernel.extensions.read(working).into_iter().flatten();
     let mut models = kernel.config.model_names();

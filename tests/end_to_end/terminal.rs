@@ -47,8 +47,12 @@ impl Terminal {
             Session::Own => client,
             Session::Foreign => format!("exec setsid -w sh -c '{client}'"),
         };
-        let mut command = Command::new("script");
-        command.args(["-qfc", &line, "/dev/null"]).current_dir(daemon.path()).env_clear();
+        // Whoever runs the tests may have done so with `nohup`, which clients would heed.
+        let mut command = Command::new("env");
+        command
+            .args(["--default-signal=HUP", "script", "-qfc", &line, "/dev/null"])
+            .current_dir(daemon.path())
+            .env_clear();
         command
             .env("PATH", "/usr/bin:/bin")
             .env("HOME", daemon.path())

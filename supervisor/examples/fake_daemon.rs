@@ -92,7 +92,7 @@ fn run(arguments: &KernelArguments, script: &str, link: &KernelLink, control: Un
     let (name, value) = entry.split_once(':').unwrap_or((entry, "0"));
     match name {
         "exit" => exit(value.parse().unwrap_or(1)),
-        "refuse" if arguments.config.is_none() => exit(78),
+        "refuse" if !arguments.last_good => exit(78),
         "crash" => crash(),
         "fragile" if !safe_mode => crash(),
         "stuck" if fallback.is_none() => crash(),

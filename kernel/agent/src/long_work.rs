@@ -18,7 +18,7 @@ pub fn over<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::{sync::mpsc, time::Duration};
 
     use super::*;
 
@@ -30,7 +30,7 @@ mod tests {
         let ended = runtime.spawn(async move {
             // The only worker is here: the other task needs it.
             Handle::current().spawn(async move { done.send(()) });
-            over(SHORT + 1, || waits.recv())
+            over(SHORT + 1, || waits.recv_timeout(Duration::from_secs(30)))
         });
         assert_eq!(runtime.block_on(ended).expect("it ends"), Ok(()));
     }

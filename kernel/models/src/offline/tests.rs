@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use drupe_agent::AgentCard;
 use drupe_extension_api::{
     AgentId, OfflineAction, OfflineRule, OfflineTrigger, ToolAnnotations, ToolName, ToolStatus,
@@ -297,6 +299,21 @@ fn a_tool_that_failed_is_reported_and_not_built_upon() {
 fn a_wrong_expression_is_a_configuration_fault() {
     let said = ruled(vec![when("(", say("x"))], vec![user("hi")]);
     assert!(said.starts_with("fault Config: an offline rule of agent `poet`"), "{said}");
+}
+
+#[test]
+fn others_go_on_while_a_rule_is_matched() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let matched = runtime.spawn(async move {
+        // The only worker is here: the other task needs it.
+        let ran = Arc::new(AtomicBool::new(false));
+        let other = Arc::clone(&ran);
+        tokio::runtime::Handle::current().spawn(async move { other.store(true, Ordering::SeqCst) });
+        let slow = when("[a-z ]*e[a-z ]{2000}[A-Z1-9]", say("x"));
+        ruled(vec![slow], vec![user(&"lazy foxes sleep ".repeat(600))]);
+        ran.load(Ordering::SeqCst)
+    });
+    assert!(runtime.block_on(matched).unwrap(), "it waited for the rule");
 }
 
 #[test]

@@ -39,6 +39,7 @@ mod main_job;
 mod models;
 mod native_builder;
 mod newcomers;
+mod old_journal;
 mod orderly_ends;
 mod queue;
 mod refused_settings;

@@ -14,6 +14,7 @@ pub use crate::{
     },
     wire::{
         BusMessage, ChannelStream, ContextText, Delivery, HookCall, HookPoint, HookVerdict, LookupResult,
-        OutboundMessage, ProcessOutput, RunProcess, Schedule, StreamPart, Submit, Submitted, TurnContext,
+        OutboundKind, OutboundMessage, ProcessOutput, RunProcess, Schedule, StreamPart, Submit, Submitted,
+        TurnContext,
     },
 };

@@ -246,6 +246,9 @@ pub enum LookupResult {
 pub struct OutboundMessage {
     /// The same for each attempt to deliver it.
     pub delivery: String,
+    /// What it is.
+    #[serde(default)]
+    pub kind: OutboundKind,
     /// The conversation.
     pub session: SessionId,
     /// Where in the channel, as the inbound message said.
@@ -253,6 +256,18 @@ pub struct OutboundMessage {
     pub address: Option<String>,
     /// The text.
     pub text: String,
+}
+
+/// What a message is that goes out to a person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutboundKind {
+    /// The answer to a message that came through the channel.
+    #[default]
+    Answer,
+    /// Something that nobody asked for. A kind that a newer kernel knows is read as this one.
+    #[serde(other)]
+    Notice,
 }
 
 /// A message was delivered.

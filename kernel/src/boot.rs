@@ -217,7 +217,7 @@ async fn seed_quotas(kernel: &Kernel) -> Result<(), StoreError> {
     let agents = agents.into_iter().map(|(agent, used)| (agent, settings::counted(used)));
     kernel.quotas.seed_day(now_ms, settings::counted(all), agents);
     for queued in store.unfinished().await?.into_iter().filter(|queued| queued.started) {
-        let session = &queued.inbound.session;
+        let session = &queued.inbound.ask.session;
         kernel.quotas.open_session(session, settings::counted(store.used_by_session(session).await?));
         store.recorded(queued.turn).await?.lose_open_calls(session, &kernel.quotas, now_ms);
     }

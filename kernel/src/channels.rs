@@ -9,7 +9,7 @@ use drupe_extension_api::{
     wire::{ChannelStream, Delivery, OutboundMessage, StreamPart, op},
 };
 use drupe_host::{Header, Instance};
-use drupe_journal::{Delivery as Due, QueuedTurn, StoreError};
+use drupe_journal::{Delivery as Due, QueuedTurn, Sent, StoreError};
 use drupe_surface::lanes::Lanes;
 use drupe_wiring::Snapshot;
 use tokio::sync::Notify;
@@ -130,38 +130,37 @@ async fn send(kernel: &Kernel, channel: &Instance, due: Due) -> Result<bool, Sto
     kernel.store.sending(due.id).await?;
     let message = OutboundMessage {
         delivery: due.key,
+        kind: due.kind,
         session: due.session,
         address: due.message.address,
         text: due.message.text,
     };
     let header = Header { timeout: Some(SEND), ..Header::default() };
-    match channel.call::<Delivery>(op::CHANNEL_SEND, &message, header).await {
-        Ok(done) => {
-            let named = done.remote_id.map(|id| one_line(&id, REMOTE_ID));
-            kernel.store.sent(due.id, named).await.map(|()| true)
-        }
+    let end = match channel.call::<Delivery>(op::CHANNEL_SEND, &message, header).await {
+        Ok(done) => Sent::Delivered { remote_id: done.remote_id.map(|id| one_line(&id, REMOTE_ID)) },
         // These say that nothing went out.
         Err(fault)
-            if due.attempts < ATTEMPTS
-                && matches!(
-                    fault.code,
-                    FaultCode::Unavailable | FaultCode::Busy | FaultCode::NotConfigured
-                ) =>
+            if matches!(fault.code, FaultCode::Unavailable | FaultCode::Busy | FaultCode::NotConfigured) =>
         {
-            tracing::warn!(channel = due.message.channel, %fault, "a message was not taken and is tried again");
-            kernel.store.not_sent(due.id, fault.to_string()).await.map(|()| false)
+            tracing::warn!(channel = due.message.channel, %fault, "a message was not taken");
+            match due.attempts < ATTEMPTS {
+                true => Sent::Again(fault.to_string()),
+                false => Sent::Failed(fault.to_string()),
+            }
         }
         Err(fault) => {
             tracing::warn!(channel = due.message.channel, %fault, "nobody knows whether a message arrived");
-            kernel.store.uncertain(due.id, fault.to_string()).await.map(|()| true)
+            Sent::Uncertain(fault.to_string())
         }
-    }
+    };
+    let next = !matches!(end, Sent::Again(_));
+    kernel.store.sent(due.id, end).await.map(|()| next)
 }
 
 /// Shows an answer in its channel while it is made, until the turn ends or the guard goes.
 pub fn stream(kernel: &Arc<Kernel>, snapshot: &Snapshot, queued: &QueuedTurn) -> Option<DropGuard> {
-    let channel = Arc::clone(find(snapshot, &queued.inbound.channel)?);
-    let (session, address) = (queued.inbound.session.clone(), queued.inbound.address.clone());
+    let channel = Arc::clone(find(snapshot, &queued.inbound.ask.channel)?);
+    let (session, address) = (queued.inbound.ask.session.clone(), queued.inbound.ask.address.clone());
     let turn = queued.turn.clone();
     let mut events = kernel.bus.watch(&session);
     let end = kernel.closing.child_token();

@@ -13,9 +13,9 @@ use drupe_bus::{Delivered, Receiver, Remark, Subscriber, days, extend};
 use drupe_extension_api::{
     AgentId, EventBody, ExtensionId, Fault, SessionId,
     control::ExtensionState,
-    wire::{Emit, QueueMode},
+    wire::{Emit, QueueMode, Submit},
 };
-use drupe_journal::{DueMessage, Inbound, InboundKind, StoreError};
+use drupe_journal::{DueMessage, Inbound, Origin, StoreError};
 use futures_util::future::BoxFuture;
 
 use crate::{
@@ -27,9 +27,6 @@ use crate::{
 const TOPIC: usize = 128;
 const MESSAGE: usize = 64 * 1024;
 
-/// Before the number of a message in the external id of its turn.
-pub const EXTERNAL: &str = "bus:";
-
 /// Makes turns of the messages that agents follow.
 pub struct ToAgents(pub Weak<Kernel>);
 
@@ -40,7 +37,12 @@ impl Receiver for ToAgents {
             let Some(inbound) = inbound(&kernel, &message) else { return Delivered::NotHere };
             // The queue of topics holds what waits, and not that of people's messages.
             let busy = |session: &SessionId| !kernel.sessions.of(session).is_empty();
-            if inbound.agent.as_ref().is_some_and(|agent| days::at_work(agent, kernel.clock.now_ms(), busy)) {
+            if inbound
+                .ask
+                .agent
+                .as_ref()
+                .is_some_and(|agent| days::at_work(agent, kernel.clock.now_ms(), busy))
+            {
                 return Delivered::NotHere;
             }
             match kernel.take_in(inbound).await {
@@ -91,19 +93,15 @@ fn inbound(kernel: &Kernel, message: &DueMessage) -> Option<Inbound> {
             format!("{}\n\n<event topic=\"{}\">\n{payload}\n</event>", followed.task, message.topic)
         }
     };
+    let session = days::session_of(&agent, kernel.clock.now_ms())?;
     Some(Inbound {
-        channel: String::new(),
-        // The same for each delivery of this message, so that it is one turn.
-        external_id: format!("{EXTERNAL}{}", message.id),
-        session: days::session_of(&agent, kernel.clock.now_ms())?,
-        address: None,
-        text,
-        agent: Some(agent),
-        model: None,
-        output: None,
-        time_budget_ms: None,
-        kind: InboundKind::Event,
-        queue: QueueMode::Followup,
+        ask: Submit {
+            agent: Some(agent.clone()),
+            queue: Some(QueueMode::Followup),
+            // The same for each delivery of this message, so that it is one turn.
+            ..Submit::new(session, message.id.to_string(), text)
+        },
+        origin: Origin::Topic { follower: agent },
         chain: message.chain.clone(),
         correlation: message.correlation.clone(),
     })

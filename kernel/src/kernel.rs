@@ -17,7 +17,7 @@ use drupe_extension_api::{
 use drupe_folders::{content::Contents, discovery::Layout, generation::Generations, held::Held};
 use drupe_gate::survey::Eyes;
 use drupe_host::home::Folders;
-use drupe_journal::{Inbound, InboundKind, RestartVerdict, Store, StoreError};
+use drupe_journal::{Inbound, Origin, RestartVerdict, Store, StoreError};
 use drupe_limits::{Gates, Quotas};
 use drupe_link::{KernelLink, Up, Verdicts};
 use drupe_models::{Models, NamedBy};
@@ -31,7 +31,6 @@ use crate::{
     channels::Deliveries,
     ending::{Ending, Why},
     ends::Ends,
-    events,
     extension::{Extensions, handles::Handles},
     pace::Pace,
     sessions::Sessions,
@@ -216,10 +215,10 @@ impl Kernel {
     }
 
     /// Takes a message in. Once this returns it will be answered, whatever happens to this process.
-    /// `by` is who hands it in, and `chain` what set it off through events.
+    /// `chain` is what set it off through events.
     pub async fn submit(
         self: &Arc<Self>,
-        by: NamedBy,
+        origin: Origin,
         submit: Submit,
         chain: Chain,
     ) -> Result<Submitted, Fault> {
@@ -233,10 +232,6 @@ impl Kernel {
                 return Err(Fault::invalid(message));
             }
         }
-        if submit.channel.is_empty() && submit.external_id.starts_with(events::EXTERNAL) {
-            let message = format!("ids that begin with `{}` are those of topics' messages", events::EXTERNAL);
-            return Err(Fault::invalid(message));
-        }
         if let Some(why) = submit.output.as_ref().and_then(drupe_wiring::bounds::answer_fault) {
             return Err(Fault::invalid(why));
         }
@@ -245,34 +240,25 @@ impl Kernel {
             self.agent(&snapshot, agent)?;
         }
         if let Some(model) = &submit.model {
+            // The bearer of a token is no operator: it names no file and no endpoint.
+            let by = match origin {
+                Origin::Client { token: None } => NamedBy::Operator,
+                _ => NamedBy::Extension,
+            };
             self.models
                 .resolve(by, std::slice::from_ref(model))
                 .map_err(|e| Fault::invalid(e.to_string()))?;
         }
-        let inbound = Inbound {
-            channel: submit.channel,
-            external_id: submit.external_id,
-            session: submit.session,
-            address: submit.address,
-            text: submit.text,
-            agent: submit.agent,
-            model: submit.model,
-            output: submit.output,
-            time_budget_ms: submit.time_budget_ms,
-            kind: InboundKind::User,
-            queue: submit.queue.unwrap_or(self.config.inbox.queue),
-            chain,
-            correlation: None,
-        };
-        self.take_in(inbound).await
+        let ask = Submit { queue: Some(submit.queue.unwrap_or(self.config.inbox.queue)), ..submit };
+        self.take_in(Inbound { ask, origin, chain, correlation: None }).await
     }
 
     /// Records a message and queues its turn, both or neither.
     pub(crate) async fn take_in(self: &Arc<Self>, inbound: Inbound) -> Result<Submitted, Fault> {
-        let coming = self.sessions.check_room(inbound.extension())?;
+        let coming = self.sessions.check_room(inbound.origin.extension())?;
         let kernel = Arc::clone(self);
         self.whole(async move {
-            let session = inbound.session.clone();
+            let session = inbound.ask.session.clone();
             let accepted = kernel.store.accept(inbound).await.map_err(store_fault)?;
             kernel.sessions.interrupt(&session, &accepted.superseded);
             // A duplicate, too: its first sender may have gone before it was queued.
@@ -349,9 +335,10 @@ impl Kernel {
             }
         };
         self.notices.take(by, Instant::now())?;
-        let message = format!("`{by}`: {text}");
-        let body = drupe_extension_api::EventBody::Diagnostic { code: "notice".into(), message };
-        self.store.record_events(session, None, vec![(None, body)]).await.map_err(store_fault)
+        if self.store.notice(session, format!("`{by}`: {text}")).await.map_err(store_fault)? {
+            self.deliveries.wake();
+        }
+        Ok(())
     }
 
     /// Why what the operator has written is not in force, where it was found to be refused.

@@ -120,7 +120,7 @@ impl Sessions {
         if kernel.ending.decided().is_some() {
             return;
         }
-        let session = turn.inbound.session.clone();
+        let session = turn.inbound.ask.session.clone();
         let mut active = self.lock();
         match active.get_mut(&session) {
             Some(known) if known.has(&turn.turn) => {}
@@ -210,10 +210,10 @@ impl Sessions {
                 let (cancel, steering) = (CancellationToken::new(), Arc::<Steering>::default());
                 known.running = Some(Running {
                     turn: turn.turn.clone(),
-                    extension: turn.inbound.extension().map(str::to_owned),
+                    extension: turn.inbound.origin.extension().map(str::to_owned),
                     begun: turn.started,
-                    channel: turn.inbound.channel.clone(),
-                    address: turn.inbound.address.clone(),
+                    channel: turn.inbound.ask.channel.clone(),
+                    address: turn.inbound.ask.address.clone(),
                     cancel: cancel.clone(),
                     steering: Arc::clone(&steering),
                     given: Vec::new(),
@@ -271,14 +271,14 @@ impl Active {
     fn waits(&self, extension: Option<&str>) -> usize {
         let counts = |of: Option<&str>| extension.is_none() || of == extension;
         let running = self.running.as_ref().filter(|running| counts(running.extension.as_deref()));
-        let queued = self.waiting.iter().filter(|turn| counts(turn.inbound.extension())).count();
+        let queued = self.waiting.iter().filter(|turn| counts(turn.inbound.origin.extension())).count();
         queued + running.map_or(0, |running| running.given.len() + usize::from(!running.begun))
     }
 
     /// Takes a further turn: queued, or as its message asks.
     fn take(&mut self, queued: QueuedTurn) {
         let Some(running) = &mut self.running else { return self.waiting.push_back(queued) };
-        match queued.inbound.queue {
+        match queued.inbound.ask.queue.unwrap_or_default() {
             // Whom it interrupts was told so when it was accepted.
             QueueMode::Followup | QueueMode::Interrupt => {}
             _ if queued.cancelled.is_some() => {}
@@ -286,10 +286,10 @@ impl Active {
             // elsewhere.
             QueueMode::Steer
                 if turn::wants_its_own(&queued.inbound)
-                    || (&queued.inbound.channel, &queued.inbound.address)
+                    || (&queued.inbound.ask.channel, &queued.inbound.ask.address)
                         != (&running.channel, &running.address) => {}
             QueueMode::Steer => {
-                let steered = Steered { turn: queued.turn.clone(), text: queued.inbound.text.clone() };
+                let steered = Steered { turn: queued.turn.clone(), text: queued.inbound.ask.text.clone() };
                 if running.steering.push(steered).is_ok() {
                     running.given.push(queued.turn);
                     return;
@@ -322,7 +322,7 @@ async fn work(kernel: &Arc<Kernel>, session: &SessionId) {
 
 /// Answers a turn. While the journal cannot record it the session waits: its messages are answered in order or not yet.
 async fn until_recorded(kernel: &Arc<Kernel>, mut queued: QueuedTurn, within: turn::Within) {
-    let extension = queued.inbound.extension().map(str::to_owned);
+    let extension = queued.inbound.origin.extension().map(str::to_owned);
     let gone = || extension.as_ref().filter(|_| !queued.started).and_then(|id| kernel.gone(id));
     // Beyond the configured number turns wait in the order in which they came. One that is only to end needs no room.
     let mut cancelled = queued.cancelled.clone().or_else(gone);
@@ -334,7 +334,7 @@ async fn until_recorded(kernel: &Arc<Kernel>, mut queued: QueuedTurn, within: tu
         // Room came of the drain. The next kernel begins with it.
         return;
     }
-    kernel.sessions.begin(&queued.inbound.session);
+    kernel.sessions.begin(&queued.inbound.ask.session);
     // It may have gone meanwhile.
     cancelled = cancelled.or_else(gone);
     queued.cancelled = cancelled;

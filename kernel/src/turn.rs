@@ -56,13 +56,13 @@ pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) ->
     let plan = plan::plan(kernel, &snapshot, &queued).await?;
     let mut start = TurnStart {
         turn: queued.turn.clone(),
-        session: inbound.session.clone(),
+        session: inbound.ask.session.clone(),
         root: ids::root_invocation(&queued.turn),
         correlation: correlation.clone(),
         events: Vec::new(),
     };
     if !queued.started {
-        start.events.push((None, EventBody::TurnStarted { input: Preview::of(&inbound.text) }));
+        start.events.push((None, EventBody::TurnStarted { input: Preview::of(&inbound.ask.text) }));
         if let Ok(Plan { selected_by: Some(by), .. }) = &plan {
             start.events.push((None, EventBody::SubagentSelected { by: (*by).to_owned() }));
         }
@@ -96,7 +96,7 @@ pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) ->
     }
     // A run that goes on has what was gathered for it then.
     if gathers(&snapshot, &plan) && !(queued.started && kernel.store.has_begun(&queued.turn).await?) {
-        let context = TurnContext { session: inbound.session.clone(), message: inbound.text.clone() };
+        let context = TurnContext { session: inbound.ask.session.clone(), message: inbound.ask.text.clone() };
         let gathered = snapshot.contexts.gather(&context, kernel.config.orchestrator.context_tokens).await;
         plan.task.notes = gathered.notes;
         remarks.extend(gathered.remarks.into_iter().map(|remark| ("context", remark)));
@@ -106,9 +106,9 @@ pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) ->
             (None, EventBody::Diagnostic { code: (*code).to_owned(), message: message.clone() })
         };
         let told = remarks.iter().map(told).collect();
-        kernel.store.record_events(inbound.session.clone(), Some(queued.turn.clone()), told).await?;
+        kernel.store.record_events(inbound.ask.session.clone(), Some(queued.turn.clone()), told).await?;
     }
-    let span = tracing::info_span!("turn", session = %inbound.session, turn = %queued.turn, correlation = %correlation);
+    let span = tracing::info_span!("turn", session = %inbound.ask.session, turn = %queued.turn, correlation = %correlation);
     let _showing = channels::stream(kernel, &snapshot, &queued);
     let scope = Arc::new(TurnScope {
         gate: within.gate,
@@ -158,7 +158,7 @@ fn scope(
         gates: Arc::clone(&kernel.gates),
         topics: Arc::clone(&kernel.bus) as Arc<dyn drupe_agent::Topics>,
         ratios: Arc::clone(&kernel.ratios),
-        ..TurnScope::new(inbound.session.clone(), queued.turn.clone(), inbound.text.clone(), journal)
+        ..TurnScope::new(inbound.ask.session.clone(), queued.turn.clone(), inbound.ask.text.clone(), journal)
     }
 }
 
@@ -177,7 +177,7 @@ fn code_comes_first(snapshot: &Snapshot, plan: &Plan) -> bool {
 
 /// What the session has used so far counts against its limits.
 async fn open_session(kernel: &Kernel, queued: &QueuedTurn) -> Result<(), StoreError> {
-    let session = &queued.inbound.session;
+    let session = &queued.inbound.ask.session;
     let new = queued.earlier_turns == 0 && !queued.started;
     let used = if new { Counted::default() } else { kernel.store.used_by_session(session).await? };
     kernel.quotas.open_session(session, crate::settings::counted(used));
@@ -207,7 +207,7 @@ async fn without_a_run(
     start: Option<TurnStart>,
     response: AgentResponse,
 ) -> Result<(), StoreError> {
-    let (session, turn) = (queued.inbound.session.clone(), queued.turn.clone());
+    let (session, turn) = (queued.inbound.ask.session.clone(), queued.turn.clone());
     let nothing = |response| {
         let last = Batch { session, turn, entries: Vec::new(), events: Vec::new(), messages: Vec::new() };
         TurnOutcome { response, spend: Spend::default(), diagnostics: Vec::new(), last }
@@ -244,9 +244,9 @@ async fn finish(
         },
     ));
     // Whether the channel is there at this moment does not matter: the row waits for it.
-    let outbox = (!inbound.channel.is_empty()).then(|| Outbound {
-        channel: inbound.channel.clone(),
-        address: inbound.address.clone(),
+    let outbox = (!inbound.ask.channel.is_empty()).then(|| Outbound {
+        channel: inbound.ask.channel.clone(),
+        address: inbound.ask.address.clone(),
         text: response.content.clone(),
     });
     let done = TurnDone {

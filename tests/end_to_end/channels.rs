@@ -54,3 +54,18 @@ fn what_a_channel_calls_a_message_is_told_in_a_short_line() {
     let told = until("it was sent", told).unwrap_or_else(|| panic!("{}", daemon.log()));
     assert!(told.contains("`one - all is well xxx") && told.len() < 500, "{} bytes: {told:.600}", told.len());
 }
+
+#[test]
+fn a_notice_goes_out_through_the_channel_of_its_session() {
+    let server = ModelServer::obedient();
+    let mut daemon = Daemon::home(&server.config());
+    daemon.plugin("quick", "serving", "config: {prefix: quick}\n");
+    daemon.plugin("torture", "torture", "");
+    daemon.run();
+    submit(&daemon, "quick", "hello");
+    until_there(&daemon, "quick", "sent", "hello");
+    // The operator's own message comes through no channel, so the latest that did says where the notice goes.
+    let notice = json!({"text": "the kettle boils", "times": 1, "session": "quick"});
+    daemon.turn("quick", &format!("torture_notify {notice}"));
+    until_there(&daemon, "quick", "sent", "`torture`: the kettle boils");
+}

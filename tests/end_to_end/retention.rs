@@ -8,8 +8,8 @@ use std::{
 };
 
 use drupe_agent::{Clock, Entry, ManualClock, SystemClock, ids};
-use drupe_extension_api::{AgentResponse, Message, Spend, TurnId, Usage, wire::QueueMode};
-use drupe_journal::{Inbound, InboundKind, Outbound, Storage, Store, TurnDone};
+use drupe_extension_api::{AgentResponse, Message, Spend, TurnId, Usage, wire::Submit};
+use drupe_journal::{Inbound, Origin, Outbound, Storage, Store, TurnDone};
 
 use crate::harness::{Daemon, text};
 
@@ -44,22 +44,11 @@ impl Past {
     fn turn(&self, session: &str, days_ago: i64, channel: &str) -> TurnId {
         let now = self.clock.now_ms();
         self.clock.advance(-days_ago * DAY_MS);
-        let inbound = Inbound {
-            channel: channel.into(),
-            external_id: format!("{session}-{days_ago}-{channel}"),
-            session: session.parse().expect("an id"),
-            address: None,
-            text: format!("a question {days_ago} days ago"),
-            agent: None,
-            model: None,
-            output: None,
-            time_budget_ms: None,
-            kind: InboundKind::User,
-            queue: QueueMode::Followup,
-            chain: Default::default(),
-            correlation: None,
-        };
-        let turn = wait(self.store.accept(inbound)).expect("accepted").turn;
+        let (id, text) =
+            (format!("{session}-{days_ago}-{channel}"), format!("a question {days_ago} days ago"));
+        let ask = Submit::new(session.parse().expect("an id"), id, text);
+        let ask = Submit { channel: channel.into(), ..ask };
+        let turn = wait(self.store.accept(Inbound::new(ask, Origin::OPERATOR))).expect("accepted").turn;
         let root = ids::root_invocation(&turn);
         let message = Message::Assistant {
             content: "an answer".into(),

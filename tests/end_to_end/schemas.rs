@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use drupe_agent::SystemClock;
-use drupe_extension_api::{Format, OutputSpec, wire::QueueMode};
-use drupe_journal::{Inbound, InboundKind, Storage, Store};
+use drupe_extension_api::{Format, OutputSpec, wire::Submit};
+use drupe_journal::{Inbound, Origin, Storage, Store};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -102,22 +102,11 @@ fn a_message_with_such_a_schema_that_an_earlier_release_took_in_ends_with_the_re
     let mut daemon = Daemon::home("");
     let storage = Storage::Full(daemon.path().join("journal.db"));
     let store = Store::open(&storage, Arc::new(SystemClock), Arc::new(|_| ())).expect("a journal");
-    let inbound = Inbound {
-        channel: String::new(),
-        external_id: unique(),
-        session: "s".parse().expect("an id"),
-        address: None,
-        text: "hi".into(),
-        agent: None,
-        model: None,
+    let ask = Submit {
         output: Some(OutputSpec { format: Format::Json, schema: Some(exponential()) }),
-        time_budget_ms: None,
-        kind: InboundKind::User,
-        queue: QueueMode::Followup,
-        chain: Default::default(),
-        correlation: None,
+        ..Submit::new("s".parse().expect("an id"), unique(), "hi")
     };
-    let turn = wait(store.accept(inbound)).expect("accepted").turn;
+    let turn = wait(store.accept(Inbound::new(ask, Origin::OPERATOR))).expect("accepted").turn;
     drop(store);
     daemon.run();
     let ended = daemon.wait(turn.as_str());

@@ -58,6 +58,7 @@ mod tests {
     fn a_message_is_published_with_its_session_and_the_delivery_is_confirmed() {
         let terminal = block_on(Harness::<Terminal>::start(json!({}))).expect("it starts");
         let message = OutboundMessage {
+            kind: OutboundKind::Answer,
             delivery: "d-1".to_owned(),
             session: SessionId::new("s-1").expect("an id"),
             address: None,

@@ -78,7 +78,7 @@ pub(crate) fn turn(rows: &TurnRows) -> Cited {
 
 /// The row of a turn, for its message.
 pub(crate) fn message(rows: &TurnRows) -> Cited {
-    cited("turns", &rows.turn, format!("the message: {}", excerpt(&rows.inbound.text)))
+    cited("turns", &rows.turn, format!("the message: {}", excerpt(&rows.inbound.ask.text)))
 }
 
 /// The row of an event.

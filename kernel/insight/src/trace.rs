@@ -37,7 +37,7 @@ pub fn trace(rows: &TurnRows) -> TurnTrace {
         spend.elapsed_ms = between(began, ended);
     }
     TurnTrace {
-        session: rows.inbound.session.clone(),
+        session: rows.inbound.ask.session.clone(),
         turn: rows.turn.clone(),
         correlation_id: rows.correlation.clone(),
         accepted: rows.accepted,

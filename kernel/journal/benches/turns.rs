@@ -8,13 +8,13 @@
 
 use std::{fs, path::Path, sync::Arc, time::Instant};
 
-use drupe_agent::{Batch, Chain, Entry, Journal, ManualClock};
+use drupe_agent::{Batch, Entry, Journal, ManualClock};
 use drupe_extension_api::{
     AgentRef, AgentResponse, EffectClass, EffectId, EventBody, InvocationId, Item, ItemKind, ItemOutcome,
     Message, Preview, ResponseStatus, SessionId, Spend, ToolCallRequest, ToolStatus, TurnId, Usage,
-    wire::QueueMode,
+    wire::Submit,
 };
-use drupe_journal::{Inbound, InboundKind, Storage, Store, TurnDone, TurnStart};
+use drupe_journal::{Inbound, Origin, Storage, Store, TurnDone, TurnStart};
 use futures_util::future::join_all;
 
 const QUESTION: &str = "what do you think of the weather?";
@@ -160,21 +160,8 @@ impl Run {
 
 /// A turn from its message to its answer.
 async fn turn(store: &Store, session: SessionId, n: usize, work: Work) {
-    let inbound = Inbound {
-        channel: "bench".into(),
-        external_id: format!("{session}-{n}"),
-        session: session.clone(),
-        address: None,
-        text: QUESTION.into(),
-        agent: None,
-        model: None,
-        output: None,
-        time_budget_ms: None,
-        kind: InboundKind::User,
-        queue: QueueMode::Followup,
-        chain: Chain::default(),
-        correlation: None,
-    };
+    let ask = Submit::new(session.clone(), format!("{session}-{n}"), QUESTION);
+    let inbound = Inbound::new(Submit { channel: "bench".into(), ..ask }, Origin::OPERATOR);
     let queued = store.accept(inbound).await.unwrap().queued.unwrap();
     if queued.earlier_turns > 0 {
         store.conversation(&session, TURNS_OF_A_SESSION).await.unwrap();

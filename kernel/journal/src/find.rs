@@ -127,14 +127,14 @@ fn turn_rows(db: &Connection, turn: &TurnId) -> Result<Option<(TurnRows, Span)>,
         })
     });
     let Some(mut rows) = found.optional()? else { return Ok(None) };
-    rows.events = events::of_turn(db, rows.number, &rows.inbound.session)?;
+    rows.events = events::of_turn(db, rows.number, &rows.inbound.ask.session)?;
     rows.deliveries = deliveries(db, rows.number)?;
     Ok(parts::span(db, rows.number)?.map(|span| (rows, span)))
 }
 
 fn deliveries(db: &Connection, turn: i64) -> Result<Vec<DeliveryRow>, StoreError> {
     let mut all = db.prepare_cached(
-        "SELECT turn, channel, state, attempts, why, remote_id FROM outbox WHERE turn = ?1",
+        "SELECT number, channel, state, attempts, why, remote_id FROM outbox WHERE turn = ?1",
     )?;
     let found = all.query_map([turn], |row| {
         Ok(DeliveryRow {

@@ -15,27 +15,27 @@ use crate::{
 
 /// Records a message and queues the turn that answers it.
 pub(crate) fn accept(on: &mut Writing<'_>, inbound: &Inbound) -> Result<Accepted, StoreError> {
-    if let Some(turn) = known(on, &inbound.channel, &inbound.external_id)? {
+    if let Some(turn) = known(on, inbound)? {
         let queued = turns::queued(on.db, &turn)?;
         return Ok(Accepted { turn, duplicate: true, queued, superseded: Vec::new() });
     }
-    let session = sessions::add_turn(on, &inbound.session, &inbound.text)?;
+    let session = sessions::add_turn(on, &inbound.ask.session, &inbound.ask.text)?;
     // Ids that grow with time keep the index of turns compact.
     let id = TurnId::new(Uuid::now_v7().to_string()).map_err(|e| StoreError::Record(e.to_string()))?;
     let mut turn = Turn {
         id: id.clone(),
         number: 0,
-        session: inbound.session.clone(),
+        session: inbound.ask.session.clone(),
         session_number: session.number,
         correlation: inbound.correlation.clone(),
         starts: 0,
         finished: false,
     };
     turn.number = turns::insert(on, &turn, inbound, session.last_seq)?;
-    if inbound.text.len() <= RECORDED {
-        on.cache.recorded.insert(turn.number, Recorded::new(inbound.text.clone()));
+    if inbound.ask.text.len() <= RECORDED {
+        on.cache.recorded.insert(turn.number, Recorded::new(inbound.ask.text.clone()));
     }
-    let superseded = match inbound.queue {
+    let superseded = match inbound.ask.queue.unwrap_or_default() {
         QueueMode::Interrupt => turns::supersede(on, &turn)?,
         QueueMode::Followup | QueueMode::Steer => Vec::new(),
     };
@@ -55,7 +55,10 @@ pub(crate) fn accept(on: &mut Writing<'_>, inbound: &Inbound) -> Result<Accepted
     Ok(Accepted { turn: id, duplicate: false, queued: Some(queued), superseded })
 }
 
-fn known(on: &Writing<'_>, channel: &str, external_id: &str) -> Result<Option<TurnId>, StoreError> {
-    let mut find = on.statement("SELECT id FROM turns WHERE channel = ?1 AND external_id = ?2")?;
-    Ok(find.query_row((channel, external_id), |row| id(row, 0)).optional()?)
+/// The turn of the same message, if it came before.
+fn known(on: &Writing<'_>, inbound: &Inbound) -> Result<Option<TurnId>, StoreError> {
+    let mut find =
+        on.statement("SELECT id FROM turns WHERE origin = ?1 AND channel = ?2 AND external_id = ?3")?;
+    let key = (inbound.origin.to_string(), &inbound.ask.channel, &inbound.ask.external_id);
+    Ok(find.query_row(key, |row| id(row, 0)).optional()?)
 }

@@ -22,7 +22,6 @@ mod activations;
 mod beginning;
 mod bus;
 mod cache;
-mod deliveries;
 pub mod disk;
 mod error;
 mod events;
@@ -33,6 +32,8 @@ mod intake;
 mod log;
 mod open;
 mod opening;
+mod origin;
+mod outbox;
 mod parts;
 mod ratios;
 mod reader;
@@ -61,9 +62,11 @@ pub use error::StoreError;
 pub use extensions::{Decisions, decisions};
 pub use open::{Storage, set_aside};
 pub use opening::{Opening, Stage};
+pub use origin::{Inbound, Origin, UnknownOrigin};
+pub use outbox::{Delivery, DeliveryId, Outbound, Sent};
 pub use retention::{Gone, LetGo, Retention};
 pub use store::{Publish, Store};
 pub use types::{
-    Accepted, Counted, Counts, Delivery, DeliveryId, DeliveryRow, DueMessage, Found, Inbound, InboundKind,
-    MessageRow, Outbound, Published, QueuedTurn, RestartRow, RestartVerdict, TurnDone, TurnRows, TurnStart,
+    Accepted, Counted, Counts, DeliveryRow, DueMessage, Found, MessageRow, Published, QueuedTurn, RestartRow,
+    RestartVerdict, TurnDone, TurnRows, TurnStart,
 };

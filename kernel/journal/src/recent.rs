@@ -93,7 +93,7 @@ impl Recent {
     /// Follows a commit.
     pub fn apply(&mut self, change: Change) {
         match change {
-            Change::Accepted(turn) if turn.inbound.text.len() <= TEXT => {
+            Change::Accepted(turn) if turn.inbound.ask.text.len() <= TEXT => {
                 self.open.insert(turn.turn.clone(), *turn);
             }
             Change::Accepted(_) => {}

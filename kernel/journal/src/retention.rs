@@ -224,6 +224,10 @@ fn let_go(on: &mut Writing<'_>, keep: Retention) -> Result<LetGo, StoreError> {
     let by_size = too_large.then(|| on.now_ms().saturating_sub(FRESH_MS));
     let by_age = keep.max_age_ms.map(|age| on.now_ms().saturating_sub(age));
     let Some(before) = by_size.max(by_age) else { return Ok(LetGo { turns: 0, more: false }) };
+    on.statement(
+        "DELETE FROM outbox WHERE turn IS NULL AND updated_ms < ?1 AND state NOT IN ('due', 'sending')",
+    )?
+    .execute([before])?;
     let old = old(on, before)?;
     let Some(until_ms) = old.iter().map(|old| old.finished_ms).max() else {
         return Ok(LetGo { turns: 0, more: false });

@@ -21,6 +21,14 @@ pub(crate) fn maybe_id<T: FromStr<Err = InvalidId>>(
     text.map(|text| text.parse().map_err(|e| wrong(column, e))).transpose()
 }
 
+/// A column that holds the text of a value.
+pub(crate) fn parsed<T: FromStr<Err: Error + Send + Sync + 'static>>(
+    row: &Row<'_>,
+    column: usize,
+) -> rusqlite::Result<T> {
+    row.get_ref(column)?.as_str().map_err(|e| wrong(column, e))?.parse().map_err(|e| wrong(column, e))
+}
+
 /// A column that holds JSON.
 pub(crate) fn json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
     let text = row.get_ref(column)?.as_str().map_err(|e| wrong(column, e))?;

@@ -16,9 +16,10 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    Accepted, Counts, Delivery, DeliveryId, Inbound, Published, QueuedTurn, RestartRow, RestartVerdict,
-    Storage, StoreError, TurnDone, TurnStart, activations, deliveries, events, extensions, intake, log, open,
+    Accepted, Counts, Delivery, DeliveryId, Inbound, Published, QueuedTurn, RestartRow, RestartVerdict, Sent,
+    Storage, StoreError, TurnDone, TurnStart, activations, events, extensions, intake, log, open,
     opening::Opening,
+    outbox,
     reader::{self, Question},
     recent::Recent,
     restarts, results, sessions,
@@ -141,29 +142,25 @@ impl Store {
         self.write(Survives::Process, move |on| events::close_open_items(on, &turn)).await
     }
 
-    /// Answers that wait to be sent, the oldest first.
+    /// Messages that wait to be sent, the oldest first.
     pub async fn due_deliveries(&self) -> Result<Vec<Delivery>, StoreError> {
-        self.read(deliveries::due).await
+        self.read(outbox::due).await
     }
 
     /// A channel is about to be called; from here on nobody knows whether the message arrived.
     pub async fn sending(&self, delivery: DeliveryId) -> Result<(), StoreError> {
-        self.write(Survives::Power, move |on| deliveries::sending(on, delivery)).await
+        self.write(Survives::Power, move |on| outbox::sending(on, delivery)).await
     }
 
-    /// The channel has delivered it.
-    pub async fn sent(&self, delivery: DeliveryId, remote_id: Option<String>) -> Result<(), StoreError> {
-        self.write(Survives::Power, move |on| deliveries::sent(on, delivery, remote_id.as_deref())).await
+    /// What became of the attempt.
+    pub async fn sent(&self, delivery: DeliveryId, end: Sent) -> Result<(), StoreError> {
+        self.write(Survives::Power, move |on| outbox::ended(on, delivery, &end)).await
     }
 
-    /// The channel is sure that nothing went out: it is due again.
-    pub async fn not_sent(&self, delivery: DeliveryId, why: String) -> Result<(), StoreError> {
-        self.write(Survives::Power, move |on| deliveries::not_sent(on, delivery, &why)).await
-    }
-
-    /// The channel cannot tell: it is never sent again, and the session is told.
-    pub async fn uncertain(&self, delivery: DeliveryId, why: String) -> Result<(), StoreError> {
-        self.write(Survives::Power, move |on| deliveries::uncertain(on, delivery, &why)).await
+    /// Tells a session of something that nobody asked for; true where it also waits to be sent through a channel.
+    pub async fn notice(&self, session: SessionId, text: String) -> Result<bool, StoreError> {
+        let queued = self.write(Survives::Power, move |on| outbox::notice(on, &session, &text)).await?;
+        Ok(queued.is_some())
     }
 
     /// Every session, the one with the latest change first.
@@ -398,7 +395,7 @@ fn files(
     opening: &Arc<Opening>,
 ) -> Result<Engine, StoreError> {
     let mut writer = Writer::new(open::file(path, opening)?, waits, clock, publish, Arc::clone(recent))?;
-    writer.alone(Survives::Process, deliveries::doubt_all)?;
+    writer.alone(Survives::Process, outbox::doubt_all)?;
     let writer = Arc::new(SharedWriter::new(writer));
     let reader = Arc::new(Mutex::new(Some(open::read_only(path)?)));
     let (commands, inbox) = mpsc::channel(QUEUE);

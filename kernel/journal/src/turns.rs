@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use drupe_extension_api::{
     AgentResponse, CorrelationId, EventBody, Preview, ResponseStatus, SessionId, Spend, TurnId,
-    wire::QueueMode,
+    wire::{QueueMode, Submit},
 };
 use rusqlite::{Connection, OptionalExtension, Row};
 
@@ -12,9 +12,9 @@ use crate::{
     DeliveryId, Inbound, QueuedTurn, StoreError, TurnDone, TurnStart,
     bus::{self, WhenFull},
     cache::Turn,
-    deliveries, log, ratios,
+    log, outbox, ratios,
     recent::{Change, Ended},
-    rows::{count, id, maybe_id, maybe_json, named, signed, time},
+    rows::{count, id, maybe_id, maybe_json, name_of, named, parsed, signed, time},
     sessions, usage,
     writer::Writing,
 };
@@ -23,7 +23,7 @@ use crate::{
 macro_rules! messages {
     ($($rest:tt)*) => {
         concat!(
-            "SELECT sessions.id, channel, external_id, kind, address, text, turns.agent, model, output,
+            "SELECT sessions.id, channel, external_id, origin, address, text, turns.agent, model, output,
                     time_budget_ms, queue, chain, correlation, ",
             $($rest)*
         )
@@ -132,7 +132,7 @@ pub(crate) fn finish(on: &mut Writing<'_>, done: &TurnDone) -> Result<Option<Del
     done.messages.iter().try_for_each(|message| bus::publish(on, message, WhenFull::Bury))?;
     done.ratios.iter().try_for_each(|(model, bytes)| ratios::keep(on, model, *bytes))?;
     match &done.outbox {
-        Some(message) => Ok(Some(deliveries::queue(on, turn.number, message)?)),
+        Some(message) => Ok(Some(outbox::queue_answer(on, &turn, message)?)),
         None => Ok(None),
     }
 }
@@ -243,18 +243,19 @@ pub(crate) fn of_session(db: &Connection, session: &SessionId) -> Result<Vec<Tur
 
 /// The message of a turn.
 pub(crate) fn inbound(row: &Row<'_>) -> rusqlite::Result<Inbound> {
-    Ok(Inbound {
-        session: id(row, 0)?,
+    let ask = Submit {
         channel: row.get(1)?,
-        external_id: row.get(2)?,
-        kind: named(row, 3)?,
         address: row.get(4)?,
-        text: row.get(5)?,
         agent: maybe_id(row, 6)?,
         model: row.get(7)?,
         output: maybe_json(row, 8)?,
         time_budget_ms: row.get::<_, Option<i64>>(9)?.map(i64::unsigned_abs),
-        queue: named::<QueueMode>(row, 10)?,
+        queue: Some(named::<QueueMode>(row, 10)?),
+        ..Submit::new(id(row, 0)?, row.get::<_, String>(2)?, row.get::<_, String>(5)?)
+    };
+    Ok(Inbound {
+        ask,
+        origin: parsed(row, 3)?,
         chain: maybe_json(row, 11)?.unwrap_or_default(),
         correlation: maybe_id(row, 12)?,
     })
@@ -285,7 +286,7 @@ pub(crate) fn insert(
         .then(|| serde_json::to_string(&inbound.chain))
         .transpose()?;
     let mut insert = on.statement(
-        "INSERT INTO turns (id, session, after_seq, channel, external_id, kind, queue, address, text, agent, model,
+        "INSERT INTO turns (id, session, after_seq, channel, external_id, origin, queue, address, text, agent, model,
                             output, time_budget_ms, chain, accepted_ms, correlation)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
     )?;
@@ -293,16 +294,16 @@ pub(crate) fn insert(
         turn.id.as_str(),
         turn.session_number,
         after_seq,
-        inbound.channel,
-        inbound.external_id,
-        crate::rows::name_of(&inbound.kind)?,
-        crate::rows::name_of(&inbound.queue)?,
-        inbound.address,
-        inbound.text,
-        inbound.agent.as_ref().map(|agent| agent.as_str()),
-        inbound.model,
-        inbound.output.as_ref().map(serde_json::to_string).transpose()?,
-        inbound.time_budget_ms.map(signed),
+        inbound.ask.channel,
+        inbound.ask.external_id,
+        inbound.origin.to_string(),
+        name_of(&inbound.ask.queue.unwrap_or_default())?,
+        inbound.ask.address,
+        inbound.ask.text,
+        inbound.ask.agent.as_ref().map(|agent| agent.as_str()),
+        inbound.ask.model,
+        inbound.ask.output.as_ref().map(serde_json::to_string).transpose()?,
+        inbound.ask.time_budget_ms.map(signed),
         chain,
         on.now_ms(),
         inbound.correlation.as_ref().map(CorrelationId::as_str),

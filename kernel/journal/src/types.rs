@@ -1,75 +1,16 @@
 //! What goes into the journal and comes out of it, beyond the types of the contract.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use drupe_agent::{Chain, Entry, TopicMessage};
 use drupe_extension_api::{
-    AgentId, AgentRef, AgentResponse, CorrelationId, EffectId, Event, EventBody, InvocationId, OutputSpec,
-    SessionId, Spend, TurnId, wire::QueueMode,
+    AgentId, AgentRef, AgentResponse, CorrelationId, EffectId, Event, EventBody, InvocationId, SessionId,
+    Spend, TurnId,
 };
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A message that shall be answered.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Inbound {
-    /// Where it came from.
-    pub channel: String,
-    /// The channel's id of it: unique within the channel.
-    pub external_id: String,
-    /// The conversation; made where it does not exist.
-    pub session: SessionId,
-    /// Where in the channel the answer goes.
-    pub address: Option<String>,
-    /// The text.
-    pub text: String,
-    /// The agent that shall answer.
-    pub agent: Option<AgentId>,
-    /// The model that the root of the turn uses in place of its own.
-    pub model: Option<String>,
-    /// The form of the answer.
-    pub output: Option<OutputSpec>,
-    /// Wall time of the turn, in milliseconds.
-    pub time_budget_ms: Option<u64>,
-    /// Who wrote it.
-    pub kind: InboundKind,
-    /// What becomes of it while another turn of the session runs.
-    pub queue: QueueMode,
-    /// What set it off through events; empty where a person did.
-    pub chain: Chain,
-    /// Links it to the turn that set it off; none for one that links what it sets off anew.
-    pub correlation: Option<CorrelationId>,
-}
-
-impl Inbound {
-    /// The extension that set this off: it handed the message in, in a session of its own, or has an agent that follows the
-    /// topic. None where the operator, or a program of theirs, did.
-    pub fn extension(&self) -> Option<&str> {
-        match self.kind {
-            InboundKind::Event => self.agent.as_ref().map(AgentId::as_str),
-            InboundKind::User => {
-                let (id, _) = self.session.as_str().split_once(':')?;
-                let handed_in = match self.channel.as_str() {
-                    "" => self.external_id.strip_prefix(id).is_some_and(|rest| rest.starts_with(':')),
-                    channel => channel == id,
-                };
-                handed_in.then_some(id)
-            }
-        }
-    }
-}
-
-/// Who wrote a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum InboundKind {
-    /// A person, or a program in the name of one.
-    #[default]
-    User,
-    /// Nobody: a message of a topic that an agent follows.
-    Event,
-}
+use crate::{Inbound, Outbound};
 
 /// A message was taken in: it will be answered, whatever happens to this process.
 #[derive(Debug, Clone, PartialEq)]
@@ -145,44 +86,6 @@ pub struct TurnDone {
     pub start: Option<TurnStart>,
     /// Bytes a token, by model: what was learned of it since the last turn.
     pub ratios: Vec<(String, f64)>,
-}
-
-/// A message that goes out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outbound {
-    /// Through which channel.
-    pub channel: String,
-    /// Where in the channel.
-    pub address: Option<String>,
-    /// The text.
-    pub text: String,
-}
-
-/// The number of a delivery.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct DeliveryId(pub(crate) i64);
-
-impl fmt::Display for DeliveryId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// An answer on its way out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Delivery {
-    /// Its number.
-    pub id: DeliveryId,
-    /// Unique among all deliveries, for channels that can tell a repetition: the turn's id.
-    pub key: String,
-    /// The conversation.
-    pub session: SessionId,
-    /// What goes out.
-    pub message: Outbound,
-    /// How often it was tried before.
-    pub attempts: u32,
-    /// Since when it waits.
-    pub created: Timestamp,
 }
 
 /// A restart that was asked for.
@@ -310,7 +213,7 @@ pub struct DeliveryRow {
     pub number: i64,
     /// Through which channel.
     pub channel: String,
-    /// `due`, `sending`, `sent` or `uncertain`.
+    /// `due`, `sending`, `sent`, `uncertain` or `failed`.
     pub state: String,
     /// How often it was tried.
     pub attempts: u32,

@@ -14,9 +14,8 @@ use drupe_extension_api::{
     wire::{Submit, Submitted},
 };
 use drupe_gate::survey::{model_names, nothing_waits};
-use drupe_journal::{QueuedTurn, StoreError, disk};
+use drupe_journal::{Origin, QueuedTurn, StoreError, disk};
 use drupe_link::Up;
-use drupe_models::NamedBy;
 use drupe_wiring::NOTICE;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::value::{RawValue, to_raw_value};
@@ -136,7 +135,7 @@ pub async fn call(
                 {
                     Err(Fault::not_found(format!("there is no channel `{}`", submit.channel)))
                 }
-                Caller::Operator => give(kernel.submit(NamedBy::Operator, submit, Chain::default()).await?),
+                Caller::Operator => give(kernel.submit(Origin::OPERATOR, submit, Chain::default()).await?),
                 Caller::Extension(asking) => give(submit_for(kernel, asking, submit).await?),
             }
         }
@@ -226,15 +225,10 @@ pub async fn submit_for(
             run.scope.chain.after(&run.path)
         }
     };
-    // The answer of one that carries no messages is read from the session. Its ids are its own: others have the same.
-    let submit = match channels::carries(&kernel.snapshot(), id.as_str()) {
-        true => Submit { channel: id.to_string(), ..submit },
-        false => {
-            let external_id = format!("{id}:{}", submit.external_id);
-            Submit { channel: String::new(), external_id, ..submit }
-        }
-    };
-    kernel.submit(NamedBy::Extension, submit, chain).await
+    // The answer of one that carries no messages is read from the session.
+    let carries = channels::carries(&kernel.snapshot(), id.as_str());
+    let channel = if carries { id.to_string() } else { String::new() };
+    kernel.submit(Origin::Extension(id.clone()), Submit { channel, ..submit }, chain).await
 }
 
 fn take<T: DeserializeOwned>(params: &RawValue) -> Result<T, Fault> {
@@ -375,7 +369,7 @@ async fn stop_session(kernel: &Arc<Kernel>, session: &SessionId) -> Result<usize
     let mut turns = kernel.sessions.of(session);
     // What was accepted while the kernel drains waits for the next one, and is known to the journal alone.
     let open = kernel.store.unfinished().await.map_err(store_fault)?.into_iter();
-    let open = open.filter(|queued| queued.inbound.session == *session).map(|queued| queued.turn);
+    let open = open.filter(|queued| queued.inbound.ask.session == *session).map(|queued| queued.turn);
     let unknown: Vec<TurnId> = open.filter(|turn| !turns.contains(turn)).collect();
     turns.extend(unknown);
     // The running turn last, so that none of the others begins; what it has taken in ends with it.

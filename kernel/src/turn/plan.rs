@@ -39,12 +39,12 @@ pub async fn plan(
     queued: &QueuedTurn,
 ) -> Result<Result<Plan, AgentResponse>, StoreError> {
     let inbound = &queued.inbound;
-    let (addressed, text) = addressed(&inbound.text);
-    let chosen = match (&inbound.agent, addressed) {
-        (Some(agent), _) => Some((agent.clone(), "agent", inbound.text.as_str())),
+    let (addressed, text) = addressed(&inbound.ask.text);
+    let chosen = match (&inbound.ask.agent, addressed) {
+        (Some(agent), _) => Some((agent.clone(), "agent", inbound.ask.text.as_str())),
         (None, Some(Ok(agent))) => Some((agent, "@id", text)),
         (None, Some(Err(reason))) => return Ok(Err(AgentResponse::error(FailureClass::Config, reason))),
-        (None, None) => queued.selected.clone().map(|agent| (agent, "session", inbound.text.as_str())),
+        (None, None) => queued.selected.clone().map(|agent| (agent, "session", inbound.ask.text.as_str())),
     };
     let mut plan = match chosen {
         Some((id, by, text)) => {
@@ -72,15 +72,15 @@ pub async fn plan(
         }
         None => Plan {
             agent: Arc::clone(&snapshot.orchestrator) as Arc<dyn Agent>,
-            task: Task { history: history(kernel, queued).await?, ..Task::new(inbound.text.as_str()) },
+            task: Task { history: history(kernel, queued).await?, ..Task::new(inbound.ask.text.as_str()) },
             limits: snapshot.orchestrator.definition().limits.clone(),
             selected_by: None,
         },
     };
-    if let Some(budget) = inbound.time_budget_ms {
+    if let Some(budget) = inbound.ask.time_budget_ms {
         plan.limits.time_budget_ms = plan.limits.time_budget_ms.min(budget);
     }
-    if inbound.model.is_some() || inbound.output.is_some() {
+    if inbound.ask.model.is_some() || inbound.ask.output.is_some() {
         match altered(kernel, snapshot, &plan, queued) {
             Ok(agent) => plan.agent = agent,
             Err(reason) => return Ok(Err(AgentResponse::error(FailureClass::Config, reason))),
@@ -107,7 +107,7 @@ fn altered(
         };
     let mut definition = looping.definition().clone();
     let mut model = Arc::clone(looping.model());
-    if let Some(name) = &queued.inbound.model {
+    if let Some(name) = &queued.inbound.ask.model {
         definition.models = vec![name.clone()];
         model = kernel
             .models
@@ -116,7 +116,7 @@ fn altered(
             .map_err(|e| e.to_string())?
             .model;
     }
-    if let Some(output) = &queued.inbound.output {
+    if let Some(output) = &queued.inbound.ask.output {
         // An earlier release may have taken it in.
         wiring::bounds::answer_fault(output).map_or(Ok(()), Err)?;
         definition.output = Some(output.clone());
@@ -127,8 +127,8 @@ fn altered(
 
 /// Whether a message says who shall answer it, or how.
 pub fn wants_its_own(inbound: &Inbound) -> bool {
-    let chosen = inbound.agent.is_some() || inbound.model.is_some() || inbound.output.is_some();
-    chosen || inbound.time_budget_ms.is_some() || addressed(&inbound.text).0.is_some()
+    let chosen = inbound.ask.agent.is_some() || inbound.ask.model.is_some() || inbound.ask.output.is_some();
+    chosen || inbound.ask.time_budget_ms.is_some() || addressed(&inbound.ask.text).0.is_some()
 }
 
 /// `@id …` at the start of a message: the agent, and the rest.
@@ -152,7 +152,7 @@ async fn history(kernel: &Kernel, queued: &QueuedTurn) -> Result<Vec<Arc<Message
     if queued.earlier_turns == 0 {
         return Ok(Vec::new());
     }
-    let turns = kernel.store.conversation(&queued.inbound.session, HISTORY).await?;
+    let turns = kernel.store.conversation(&queued.inbound.ask.session, HISTORY).await?;
     let mut left = HISTORY_BYTES;
     let kept = turns.iter().rev().take_while(|(input, answer)| {
         let size = input.len().min(EXCERPT) + answer.len().min(EXCERPT);
@@ -189,7 +189,7 @@ async fn summary(kernel: &Kernel, queued: &QueuedTurn) -> Result<Option<String>,
     if queued.earlier_turns == 0 {
         return Ok(None);
     }
-    let turns = kernel.store.conversation(&queued.inbound.session, SUMMARY).await?;
+    let turns = kernel.store.conversation(&queued.inbound.ask.session, SUMMARY).await?;
     let line = |(input, answer): &(String, String)| {
         format!(
             "- the user said: {}\n  the answer was: {}",

@@ -223,6 +223,7 @@ fn each_capability_reaches_its_trait() {
             part: StreamPart::Begin,
         };
         let sent = OutboundMessage {
+            kind: OutboundKind::Notice,
             delivery: "d1".to_owned(),
             session: part().session,
             address: None,

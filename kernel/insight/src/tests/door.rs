@@ -2,13 +2,13 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use drupe_agent::{Agent, Chain, Clock, Steered, Task, TurnScope, ids, run_turn};
+use drupe_agent::{Agent, Clock, Steered, Task, TurnScope, ids, run_turn};
 use drupe_extension_api::{
     AgentRef, AgentResponse, CorrelationId, EventBody, Preview, SessionId, Spend, TurnId,
     control::{CallKind, Explanation, TraceNode, TurnTrace},
-    wire::QueueMode,
+    wire::Submit,
 };
-use drupe_journal::{Inbound, InboundKind, Outbound, Storage, Store, TurnDone, TurnRows, TurnStart};
+use drupe_journal::{Inbound, Origin, Outbound, Storage, Store, TurnDone, TurnRows, TurnStart};
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
@@ -34,21 +34,8 @@ pub fn session() -> SessionId {
 }
 
 pub fn inbound(external_id: &str, text: &str) -> Inbound {
-    Inbound {
-        channel: "test".into(),
-        external_id: external_id.into(),
-        session: session(),
-        address: None,
-        text: text.into(),
-        agent: None,
-        model: None,
-        output: None,
-        time_budget_ms: None,
-        kind: InboundKind::User,
-        queue: QueueMode::default(),
-        chain: Chain::default(),
-        correlation: None,
-    }
+    let ask = Submit { channel: "test".into(), ..Submit::new(session(), external_id, text) };
+    Inbound::new(ask, Origin::OPERATOR)
 }
 
 impl Fault {
@@ -75,7 +62,7 @@ impl Fault {
             .expect("a journal in memory opens");
         let turn = store.accept(self.inbound.clone()).await.expect("it is accepted").turn;
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        let input = Preview::of(&self.inbound.text);
+        let input = Preview::of(&self.inbound.ask.text);
         let mut events = vec![(None, EventBody::TurnStarted { input })];
         if let Some(by) = self.selected {
             events.push((None, EventBody::SubagentSelected { by: by.into() }));
@@ -89,7 +76,7 @@ impl Fault {
         }
         (self.scope)(&mut scope);
         let limits = self.agent.limits().clone();
-        let task = || Task::new(self.inbound.text.as_str());
+        let task = || Task::new(self.inbound.ask.text.as_str());
         let run = run_turn(Arc::new(scope), &self.agent, task(), &limits, self.cancel.clone());
         let outcome = match self.dies_after {
             None => run.await.expect("the journal records"),
@@ -125,7 +112,7 @@ pub async fn start(store: &Store, turn: &TurnId, events: Vec<(Option<AgentRef>, 
 
 pub fn scope(store: &Store, turn: &TurnId, clock: &Arc<Paused>, inbound: &Inbound) -> TurnScope {
     let journal = Arc::new(store.clone());
-    let mut scope = TurnScope::new(session(), turn.clone(), inbound.text.clone(), journal);
+    let mut scope = TurnScope::new(session(), turn.clone(), inbound.ask.text.clone(), journal);
     scope.clock = Arc::clone(clock) as Arc<dyn Clock>;
     scope.chain = inbound.chain.clone();
     scope

@@ -7,7 +7,7 @@ use drupe_extension_api::{
     Definition, DefinitionLimits, FailureClass, Format, OutputSpec, ToolAnnotations, control::Cited,
     wire::HookPoint,
 };
-use drupe_journal::InboundKind;
+use drupe_journal::Origin;
 use drupe_limits::{Counted, QuotaLimits, Quotas, ScopeLimits};
 
 use super::{
@@ -470,7 +470,7 @@ async fn the_choice_of_an_agent_is_told() {
 async fn nobody_chose_the_agent_of_a_turn_that_a_topic_set_off() {
     for selected in [None, Some("agent")] {
         let mut fault = Fault { selected, ..alone(vec![say("hello")], vec![]) };
-        fault.inbound.kind = InboundKind::Event;
+        fault.inbound.origin = Origin::Topic { follower: "main".parse().expect("an id") };
         let rows = rows(fault).await;
         let why = "`main` got the message because a message of a topic set the turn off.";
         let told = told(&rows, &[why], &["turns", "entries"]);

@@ -5,7 +5,7 @@ use drupe_extension_api::{
     AgentRef, AgentResponse, BudgetUse, EventBody, FailureClass, LimitScope, SessionId,
     control::{ConfigValue, Explanation, ExtensionDetail, SessionStatus},
 };
-use drupe_journal::{DeliveryRow, DueMessage, InboundKind, MessageRow, TurnRows};
+use drupe_journal::{DeliveryRow, DueMessage, MessageRow, Origin, TurnRows};
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -93,7 +93,7 @@ fn what_became_of_a_message_that_was_taken_in_is_what_became_of_the_turn_that_to
 #[test]
 fn a_turn_that_a_topic_set_off_names_its_chain() {
     let told = turn(|rows| {
-        rows.inbound.kind = InboundKind::Event;
+        rows.inbound.origin = Origin::Topic { follower: agent_id("main") };
         rows.inbound.chain = Chain { hops: 2, ancestors: vec![agent_id("a"), agent_id("b")] };
     });
     let said = [

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use drupe_agent::{Chain, Entry, ids};
+use drupe_agent::{Entry, ids};
 use drupe_extension_api::{
     AgentRef, AgentResponse, CorrelationId, DefinitionLimits, EffectClass, EffectId, Event, EventBody,
     InvocationId, Item, ItemKind, ItemOutcome, Spend, ToolStatus, TurnId, Usage,
     control::{CallKind, TraceNode},
 };
-use drupe_journal::{Inbound, TurnRows};
+use drupe_journal::TurnRows;
 use jiff::Timestamp;
 use proptest::prelude::*;
 
@@ -26,7 +26,7 @@ impl Rows {
         let turn = TurnId::new("t").expect("a valid id");
         Self(TurnRows {
             number: 1,
-            inbound: Inbound { chain: Chain::default(), ..inbound("1", "do it") },
+            inbound: inbound("1", "do it"),
             root: Some(ids::root_invocation(&turn)),
             turn,
             accepted: Timestamp::UNIX_EPOCH,

@@ -4,7 +4,7 @@ use drupe_agent::Entry;
 use drupe_extension_api::{
     AgentResponse, Event, EventBody, ResponseStatus, Spend, TurnId, control::Explanation,
 };
-use drupe_journal::{DeliveryRow, InboundKind, TurnRows};
+use drupe_journal::{DeliveryRow, Origin, TurnRows};
 use jiff::Timestamp;
 
 use super::parts;
@@ -38,7 +38,7 @@ pub fn why_turn(rows: &TurnRows, now: Timestamp) -> Explanation {
     parts::remedy(&mut told, class);
     routing(&mut told, &tree);
     origin(&mut told, rows);
-    if let Some(model) = &rows.inbound.model {
+    if let Some(model) = &rows.inbound.ask.model {
         told.say(format!("The message asked for the model `{}`.", excerpt(model)), [told::message(rows)]);
     }
     queue(&mut told, rows);
@@ -147,7 +147,7 @@ fn routing(told: &mut Told, tree: &Tree<'_>) {
     });
     match selected {
         // Whoever subscribed to the topic is named by the turn itself: nobody chose an agent for the message.
-        _ if tree.rows.inbound.kind == InboundKind::Event => {
+        _ if matches!(tree.rows.inbound.origin, Origin::Topic { .. }) => {
             told.say(
                 format!("`{agent}` got the message because a message of a topic set the turn off."),
                 [told::message(tree.rows), told::entry(*begin)],
@@ -178,7 +178,7 @@ fn routing(told: &mut Told, tree: &Tree<'_>) {
 /// What set it off, where that was no message of a person.
 fn origin(told: &mut Told, rows: &TurnRows) {
     let inbound = &rows.inbound;
-    if inbound.kind == InboundKind::Event {
+    if matches!(inbound.origin, Origin::Topic { .. }) {
         let agents: Vec<_> = inbound.chain.ancestors.iter().map(|agent| format!("`{agent}`")).collect();
         let before = if agents.is_empty() { String::new() } else { format!(", after {}", agents.join(", ")) };
         let links = count(inbound.chain.hops.into(), "link");
@@ -229,6 +229,10 @@ fn delivered(told: &mut Told, row: &DeliveryRow) {
         "uncertain" => {
             told.remedy(format!("look into `{channel}` whether the answer is there; ask again if it is not"));
             sentence(&format!("the answer may not have reached `{channel}`, and is not sent again{why}"))
+        }
+        "failed" => {
+            told.remedy(format!("see what `{channel}` lacks, then ask again"));
+            sentence(&format!("the answer did not reach `{channel}` in {tries}, and is given up{why}"))
         }
         other => sentence(&format!("the answer is `{other}` at `{channel}`{why}")),
     };

@@ -4,13 +4,15 @@ use super::*;
 use crate::schema::{self, STEPS};
 
 fn interrupt(id: &str, external_id: &str) -> Inbound {
-    Inbound { queue: QueueMode::Interrupt, ..message(id, external_id, "STOP") }
+    let mut message = message(id, external_id, "STOP");
+    message.ask.queue = Some(QueueMode::Interrupt);
+    message
 }
 
 /// Turns without an answer, by their texts, and why they are to end.
 async fn open(store: &Store) -> Vec<(String, Option<String>)> {
     let unfinished = store.unfinished().await.unwrap();
-    unfinished.into_iter().map(|turn| (turn.inbound.text, turn.cancelled)).collect()
+    unfinished.into_iter().map(|turn| (turn.inbound.ask.text, turn.cancelled)).collect()
 }
 
 async fn accept(store: &Store, external_id: &str, text: &str) -> TurnId {

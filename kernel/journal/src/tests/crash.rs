@@ -11,7 +11,7 @@ use std::{
 
 use super::*;
 use crate::{
-    activations, deliveries, intake, records, turns as turn_rows,
+    activations, intake, outbox, records, turns as turn_rows,
     writer::{Survives, Writing},
 };
 use drupe_agent::Batch;
@@ -37,10 +37,10 @@ const LIFE: [(&str, Commit); 11] = [
         turn_rows::finish(on, &done(&turn, "hi")).map(|_| ())
     }),
     ("sending", |on| {
-        let due = deliveries::due(on.db)?;
-        deliveries::sending(on, due[0].id)
+        let due = outbox::due(on.db)?;
+        outbox::sending(on, due[0].id)
     }),
-    ("sent", |on| deliveries::sent(on, crate::DeliveryId(1), Some("remote"))),
+    ("sent", |on| outbox::ended(on, crate::DeliveryId(1), &Sent::Delivered { remote_id: None })),
     ("ask", |on| activations::ask(on, "kv", "h1", &[]).map(|_| ())),
     ("allow", |on| activations::answer(on, "kv", true, "operator").map(|_| ())),
 ];

@@ -169,6 +169,9 @@ const VERSION_4: &str = include_str!("version_4.sql");
 /// The same of version 5.
 const VERSION_5: &str = include_str!("version_5.sql");
 
+/// The same of version 6.
+const VERSION_6: &str = include_str!("version_6.sql");
+
 fn tables(db: &Connection) -> Vec<(String, String)> {
     let mut all =
         db.prepare("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name").unwrap();
@@ -179,7 +182,7 @@ fn tables(db: &Connection) -> Vec<(String, String)> {
 
 #[test]
 fn the_released_steps_are_unchanged() {
-    let dumps = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
+    let dumps = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6];
     assert_eq!(dumps.len(), STEPS.len(), "a version without a dump of it");
     for (dump, steps) in dumps.iter().zip(1..) {
         let mut fresh = Connection::open_in_memory().unwrap();
@@ -198,7 +201,7 @@ async fn a_journal_of_version_1_is_read_by_this_release() {
     let detail = store.session(&session("s"), 0, false).await.unwrap().unwrap();
     assert_eq!((detail.turns.len(), detail.last_seq, detail.status.title.as_str()), (2, 2, "hello"));
     assert_eq!((detail.turns[0].content.as_str(), detail.turns[0].transcript.len()), ("hi", 2));
-    assert_eq!(store.unfinished().await.unwrap()[0].inbound.text, "and again");
+    assert_eq!(store.unfinished().await.unwrap()[0].inbound.ask.text, "and again");
     assert_eq!(store.due_deliveries().await.unwrap()[0].message.text, "hi");
     let rows = store.turn_rows(&detail.turns[0].turn).await.unwrap().unwrap();
     assert_eq!((rows.entries.len(), rows.events.len(), rows.deliveries.len()), (3, 2, 1));
@@ -329,4 +332,52 @@ fn a_migration_that_fails_changes_nothing_and_can_be_tried_again() {
         assert_eq!(schema::version_of(&db).unwrap(), 1);
         db.query_row("SELECT count(*) FROM extension_states", [], |row| row.get::<_, u32>(0)).unwrap();
     }
+}
+
+#[tokio::test]
+async fn what_set_the_turns_of_a_journal_of_version_5_off_is_read_from_their_ids_once() {
+    let home = Home::new();
+    let db = Connection::open(home.path()).unwrap();
+    db.execute_batch(VERSION_5).unwrap();
+    let rows = [
+        // session, channel, external id, kind, agent → origin, external id
+        ("s", "", "1", "user", None, "operator", "1"),
+        ("s", "mail", "1", "user", None, "operator", "1"),
+        ("mail:a", "mail", "2", "user", None, "extension:mail", "2"),
+        ("mail:a", "", "mail:3", "user", None, "extension:mail", "3"),
+        ("mail:a", "", "3", "user", None, "operator", "3"),
+        ("mail:a", "", "mailing:3", "user", None, "operator", "mailing:3"),
+        ("My:a", "", "My:1", "user", None, "operator", "My:1"),
+        ("digest:2026-01-01", "", "bus:7", "event", Some("digest"), "topic:digest", "7"),
+    ];
+    let mut answered = 0;
+    for (n, (session, channel, external, kind, agent, ..)) in (1..).zip(rows) {
+        db.execute(
+            "INSERT OR IGNORE INTO sessions (id, created_ms, updated_ms, turns) VALUES (?1, 1, 1, 9)",
+            [session],
+        )
+        .unwrap();
+        db.execute(
+            "INSERT INTO turns (number, id, session, channel, external_id, kind, queue, text, agent, accepted_ms, after_seq)
+             VALUES (?1, 't' || ?1, (SELECT number FROM sessions WHERE id = ?2), ?3, ?4, ?5, 'followup', 'hi', ?6, 1, 0)",
+            (n, session, channel, external, kind, agent),
+        )
+        .unwrap();
+        if !channel.is_empty() {
+            answered += 1;
+            let queue =
+                "INSERT INTO outbox (turn, channel, text, created_ms, updated_ms) VALUES (?1, ?2, 'x', 1, 1)";
+            db.execute(queue, (n, channel)).unwrap();
+        }
+    }
+    drop(db);
+    let store = home.open();
+    let turns = store.unfinished().await.unwrap();
+    for (turn, (.., origin, external)) in turns.iter().zip(rows) {
+        let Inbound { ask, origin: read, .. } = &turn.inbound;
+        assert_eq!((read.to_string().as_str(), ask.external_id.as_str()), (origin, external), "{turn:?}");
+        assert!(store.accept(turn.inbound.clone()).await.unwrap().duplicate, "{turn:?}");
+    }
+    let due = store.due_deliveries().await.unwrap();
+    assert_eq!((turns.len(), due.len(), due[0].key.as_str()), (rows.len(), answered, "t2"));
 }

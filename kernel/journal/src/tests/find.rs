@@ -101,7 +101,7 @@ async fn the_rows_of_a_turn_are_its_own() {
     store.start_turn(start(&waits, "s", vec![remark("go")])).await.unwrap();
     let rows = store.turn_rows(&turn).await.unwrap().unwrap();
     assert_eq!(
-        (rows.inbound.text.as_str(), rows.starts, rows.entries.len(), rows.events.len()),
+        (rows.inbound.ask.text.as_str(), rows.starts, rows.entries.len(), rows.events.len()),
         ("hello", 1, 8, 1)
     );
     assert_eq!((rows.deliveries[0].state.as_str(), rows.deliveries[0].attempts), ("sending", 1));

@@ -176,13 +176,14 @@ async fn a_request_that_fails_takes_nothing_along() {
         let (store, turn) = (store.clone(), turn.clone());
         Box::pin(async move { store.finish_turn(done(&turn, answer)).await.map(|_| ()) })
     };
-    // The number of this delivery is taken: a unique constraint fails after other rows were written.
-    let clash = store.clone();
+    // The turn has its answer by then: a unique constraint fails after other rows were written.
+    let (clash, answered) = (store.clone(), turn.clone());
     let clash: Request = Box::pin(async move {
         let clash = clash.write(Survives::Power, move |on| {
             crate::sessions::known_or_new(on, &session("never"))?;
             let message = Outbound { channel: "test".into(), address: None, text: "twice".into() };
-            crate::deliveries::queue(on, 1, &message).map(|_| ())
+            let turn = crate::turns::known(on, &answered)?;
+            crate::outbox::queue_answer(on, &turn, &message).map(|_| ())
         });
         clash.await
     });
@@ -390,7 +391,10 @@ async fn each_request_waits_for_the_disk_if_it_promised_something() {
     let one = store.clone();
     check_waits(&store, "sending", true, async move { one.sending(id).await.unwrap() }).await;
     let one = store.clone();
-    check_waits(&store, "sent", true, async move { one.sent(id, None).await.unwrap() }).await;
+    check_waits(&store, "sent", true, async move {
+        one.sent(id, Sent::Delivered { remote_id: None }).await.unwrap()
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -30,12 +30,12 @@ use drupe_agent::{Chain, Entry, ManualClock, ids};
 use drupe_extension_api::{
     AgentRef, AgentResponse, CorrelationId, EffectClass, EffectId, Event, EventBody, InvocationId, Item,
     ItemKind, ItemOutcome, Message, SessionId, Spend, ToolCallRequest, ToolStatus, TurnId, Usage,
-    wire::QueueMode,
+    wire::{OutboundKind, QueueMode, Submit},
 };
 use tempfile::TempDir;
 
 use crate::{
-    Inbound, InboundKind, Opening, Outbound, Published, Stage, Storage, Store, StoreError, TurnDone,
+    Inbound, Opening, Origin, Outbound, Published, Sent, Stage, Storage, Store, StoreError, TurnDone,
     TurnStart,
 };
 
@@ -109,21 +109,14 @@ fn invocation(id: &str) -> InvocationId {
 }
 
 fn message(id: &str, external_id: &str, text: &str) -> Inbound {
-    Inbound {
+    let ask = Submit::new(session(id), external_id, text);
+    let ask = Submit {
         channel: "test".into(),
-        external_id: external_id.into(),
-        session: session(id),
         address: Some("room".into()),
-        text: text.into(),
-        agent: None,
-        model: None,
-        output: None,
-        time_budget_ms: None,
-        kind: InboundKind::User,
-        queue: QueueMode::Followup,
-        chain: Chain::default(),
-        correlation: None,
-    }
+        queue: Some(QueueMode::Followup),
+        ..ask
+    };
+    Inbound::new(ask, Origin::OPERATOR)
 }
 
 fn remark(text: &str) -> (Option<AgentRef>, EventBody) {

@@ -24,18 +24,18 @@ async fn a_delivery_is_sent_once() {
     assert_eq!((waiting.id, waiting.session.as_str(), waiting.message.text.as_str()), (id, "s", "1"));
     assert_eq!(waiting.message.address.as_deref(), Some("room"));
 
-    let out_of_order = store.sent(id, None).await;
+    let out_of_order = store.sent(id, Sent::Delivered { remote_id: None }).await;
     assert_eq!(out_of_order, Err(StoreError::Delivery { delivery: id, needed: "sending" }));
     store.sending(id).await.unwrap();
     assert_eq!(store.sending(id).await, Err(StoreError::Delivery { delivery: id, needed: "due" }));
     assert!(due(&store).await.is_empty());
 
-    store.not_sent(id, "no connection".into()).await.unwrap();
+    store.sent(id, Sent::Again("no connection".into())).await.unwrap();
     assert_eq!(due(&store).await, [(id, 1)]);
     store.sending(id).await.unwrap();
-    store.sent(id, Some("remote".into())).await.unwrap();
+    store.sent(id, Sent::Delivered { remote_id: Some("remote".into()) }).await.unwrap();
     assert!(due(&store).await.is_empty());
-    assert!(store.not_sent(id, "late".into()).await.is_err());
+    assert!(store.sent(id, Sent::Again("late".into())).await.is_err());
 }
 
 #[tokio::test]
@@ -46,7 +46,7 @@ async fn a_delivery_that_was_cut_off_becomes_uncertain_and_its_session_learns_of
         (finished(&store, "1").await, finished(&store, "2").await, finished(&store, "3").await);
     store.sending(cut_off).await.unwrap();
     store.sending(asked).await.unwrap();
-    store.uncertain(asked, "the channel timed out".into()).await.unwrap();
+    store.sent(asked, Sent::Uncertain("the channel timed out".into())).await.unwrap();
     store.close().await.unwrap();
 
     let store = home.open();
@@ -61,6 +61,53 @@ async fn a_delivery_that_was_cut_off_becomes_uncertain_and_its_session_learns_of
         })
         .collect();
     assert_eq!(told, [("delivery.uncertain", true); 2]);
+}
+
+#[tokio::test]
+async fn a_delivery_that_failed_is_not_tried_again_and_its_session_learns_of_it() {
+    let home = Home::new();
+    let store = home.open();
+    let id = finished(&store, "1").await;
+    store.sending(id).await.unwrap();
+    store.sent(id, Sent::Failed("no such room".into())).await.unwrap();
+    assert!(due(&store).await.is_empty() && store.sending(id).await.is_err());
+    let last = store.events_after(&session("s"), 0, 9).await.unwrap().pop().unwrap();
+    let EventBody::Diagnostic { code, message } = last.body else { panic!("{last:?}") };
+    assert_eq!(code, "delivery.failed");
+    assert_eq!(message, "an answer did not reach `test`, and is given up: no such room");
+}
+
+#[tokio::test]
+async fn a_notice_goes_to_where_the_latest_message_of_its_session_came_from() {
+    let home = Home::new();
+    let store = home.open();
+    let from = |session: &str, n: &str, channel: &str, address: &str| {
+        let mut message = message(session, n, "hello");
+        (message.ask.channel, message.ask.address) = (channel.into(), Some(address.into()));
+        store.accept(message)
+    };
+    from("s", "1", "mail", "a").await.unwrap();
+    from("s", "2", "chat", "b").await.unwrap();
+    // The terminal of an operator has no channel, and takes nothing over.
+    from("s", "3", "", "").await.unwrap();
+    from("quiet", "4", "", "").await.unwrap();
+    assert!(store.notice(session("s"), "done".into()).await.unwrap());
+    assert!(!store.notice(session("quiet"), "done".into()).await.unwrap());
+    let waiting = store.due_deliveries().await.unwrap();
+    let [notice] = waiting.as_slice() else { panic!("{waiting:?}") };
+    assert_eq!((notice.kind, notice.session.as_str()), (OutboundKind::Notice, "s"));
+    let there = Outbound { channel: "chat".into(), address: Some("b".into()), text: "done".into() };
+    assert_eq!(notice.message, there);
+    for told in ["s", "quiet"] {
+        let events = store.events_after(&session(told), 0, 9).await.unwrap();
+        assert!(matches!(&events[0].body, EventBody::Diagnostic { code, .. } if code == "notice"), "{told}");
+    }
+    // It is tried, and told of, like an answer.
+    store.sending(notice.id).await.unwrap();
+    store.close().await.unwrap();
+    let events = home.open().events_after(&session("s"), 1, 9).await.unwrap();
+    let EventBody::Diagnostic { message, .. } = &events[0].body else { panic!("{events:?}") };
+    assert!(message.starts_with("a notice may not have reached `chat`"), "{message}");
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ async fn ended(store: &Store, id: &str, external_id: &str, sent: bool) -> TurnId
         store.finish_turn(TurnDone { entries, ..done(&turn, external_id) }).await.unwrap().unwrap();
     if sent {
         store.sending(delivery).await.unwrap();
-        store.sent(delivery, None).await.unwrap();
+        store.sent(delivery, Sent::Delivered { remote_id: None }).await.unwrap();
     }
     turn
 }

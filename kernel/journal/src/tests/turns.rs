@@ -17,29 +17,44 @@ async fn a_message_that_comes_twice_gives_one_turn() {
     let again = store.accept(message("s", "1", "hello")).await.unwrap();
     assert_eq!(again, Accepted { duplicate: true, ..first.clone() });
 
-    let other_channel = Inbound { channel: "other".into(), ..message("s", "1", "hello") };
-    assert!(!store.accept(other_channel).await.unwrap().duplicate);
+    let mut other_channel = message("s", "1", "hello");
+    other_channel.ask.channel = "other".into();
+    let by = |origin| Inbound { origin, ..message("s", "1", "hello") };
+    let others = [
+        other_channel,
+        by(Origin::Client { token: Some("other".into()) }),
+        by(Origin::Extension("test".parse().unwrap())),
+        by(Origin::Topic { follower: "test".parse().unwrap() }),
+    ];
+    for other in others {
+        assert!(!store.accept(other.clone()).await.unwrap().duplicate, "{other:?}");
+        assert!(store.accept(other).await.unwrap().duplicate);
+    }
     store.close().await.unwrap();
 
     let store = home.open();
     let after_restart = store.accept(message("s", "1", "hello")).await.unwrap();
     assert_eq!(after_restart, Accepted { duplicate: true, ..first });
-    assert_eq!(store.counts().await.unwrap(), Counts { sessions: 1, queued_turns: 2 });
+    assert_eq!(store.counts().await.unwrap(), Counts { sessions: 1, queued_turns: 5 });
 }
 
 #[tokio::test]
 async fn a_queued_turn_comes_back_whole_and_in_order() {
     let home = Home::new();
     let store = home.open();
-    let full = Inbound {
+    let ask = Submit {
         agent: Some("helper".parse().unwrap()),
         model: Some("p/m".into()),
         output: Some(OutputSpec { format: drupe_extension_api::Format::Json, schema: None }),
         time_budget_ms: Some(5),
-        kind: InboundKind::Event,
-        queue: QueueMode::Steer,
+        queue: Some(QueueMode::Steer),
+        ..message("s", "1", "one").ask
+    };
+    let full = Inbound {
+        ask,
+        origin: Origin::Topic { follower: "helper".parse().unwrap() },
         chain: Chain { hops: 2, ancestors: vec!["other".parse().unwrap()] },
-        ..message("s", "1", "one")
+        correlation: None,
     };
     let first = store.accept(full.clone()).await.unwrap().turn;
     let second = store.accept(message("t", "2", "two")).await.unwrap().turn;

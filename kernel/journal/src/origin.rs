@@ -1,0 +1,125 @@
+//! What sets a turn off, and what it asks.
+//!
+//! Whoever takes a message in at the edge makes its [`Origin`]: the control API for a client, the kernel's host table
+//! for an extension, the bus for a message of a topic. From there on it is handed along and stored as it is; nobody
+//! concludes it from the name of a session or the beginning of an id.
+//!
+//! An origin has one duty: together with the channel and the external id of the message it is unique. The same message
+//! of the same origin is the same turn, whatever repeats it: a client that lost its connection, a chat service that
+//! delivers twice, a topic that is tried again. [`Store::accept`](crate::Store::accept) is the only place that asks.
+//!
+//! What comes next (a slot of a schedule, a run that outlives its caller) is a further variant here, with the text that
+//! stands for it in the journal and an external id that is unique within it; intake needs no further rule.
+
+use std::{fmt, str::FromStr};
+
+use drupe_agent::Chain;
+use drupe_extension_api::{AgentId, CorrelationId, ExtensionId, wire::Submit};
+
+/// A message that shall be answered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Inbound {
+    /// What is asked, of whom and how; with `queue` set, since configuration may change before it is read again.
+    pub ask: Submit,
+    /// What set it off.
+    pub origin: Origin,
+    /// The links of events that led to it; empty where a person wrote it.
+    pub chain: Chain,
+    /// Links it to the turn that set it off; none for one that links what it sets off anew.
+    pub correlation: Option<CorrelationId>,
+}
+
+impl Inbound {
+    /// A message that no events led to, and that nothing else is linked to.
+    pub fn new(ask: Submit, origin: Origin) -> Self {
+        Self { ask, origin, chain: Chain::default(), correlation: None }
+    }
+}
+
+/// What set a turn off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// A program that speaks the control API. Its external ids are its own.
+    Client {
+        /// The named token that it showed; none for the operator.
+        token: Option<String>,
+    },
+    /// An extension handed it in: what somebody wrote in its channel, or something of its own.
+    Extension(ExtensionId),
+    /// A message of a topic that an agent follows. The external id is the message's number.
+    Topic {
+        /// The agent.
+        follower: AgentId,
+    },
+}
+
+impl Origin {
+    /// The operator, or a program of theirs.
+    pub const OPERATOR: Self = Self::Client { token: None };
+
+    /// The extension that set this off: it handed the message in, or has the agent that follows the topic. None where the
+    /// operator or the bearer of a token did.
+    pub fn extension(&self) -> Option<&str> {
+        match self {
+            Self::Client { .. } => None,
+            Self::Extension(id) => Some(id.as_str()),
+            Self::Topic { follower } => Some(follower.as_str()),
+        }
+    }
+}
+
+/// As it stands in the journal: `operator`, `token:NAME`, `extension:ID`, `topic:AGENT`.
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Client { token: None } => f.write_str("operator"),
+            Self::Client { token: Some(name) } => write!(f, "token:{name}"),
+            Self::Extension(id) => write!(f, "extension:{id}"),
+            Self::Topic { follower } => write!(f, "topic:{follower}"),
+        }
+    }
+}
+
+/// A text that names no origin that this release knows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no origin of a message that this release knows")]
+pub struct UnknownOrigin(String);
+
+impl FromStr for Origin {
+    type Err = UnknownOrigin;
+
+    fn from_str(text: &str) -> Result<Self, UnknownOrigin> {
+        let unknown = || UnknownOrigin(text.to_owned());
+        match text.split_once(':') {
+            None if text == "operator" => Ok(Self::OPERATOR),
+            Some(("token", name)) => Ok(Self::Client { token: Some(name.to_owned()) }),
+            Some(("extension", id)) => ExtensionId::new(id).map(Self::Extension).map_err(|_| unknown()),
+            Some(("topic", agent)) => {
+                AgentId::new(agent).map(|follower| Self::Topic { follower }).map_err(|_| unknown())
+            }
+            _ => Err(unknown()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_reads_back_as_it_was_written_and_anything_else_is_refused() {
+        let origins = [
+            (Origin::OPERATOR, "operator", None),
+            (Origin::Client { token: Some("a:b".into()) }, "token:a:b", None),
+            (Origin::Extension("mail".parse().expect("an id")), "extension:mail", Some("mail")),
+            (Origin::Topic { follower: "digest".parse().expect("an id") }, "topic:digest", Some("digest")),
+        ];
+        for (origin, text, extension) in origins {
+            assert_eq!((origin.to_string().as_str(), origin.extension()), (text, extension));
+            assert_eq!(text.parse(), Ok(origin));
+        }
+        for text in ["", "operators", "extension:", "topic:A B", "schedule:x"] {
+            assert_eq!(text.parse::<Origin>(), Err(UnknownOrigin(text.into())));
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! What goes out to people through channels: the answer of a turn, and notices that nobody asked for.
+//!
+//! A message is a row before it is sent. It is `due` until a channel takes it up and `sending` while nobody knows whether
+//! it arrived; it ends as `sent`, as `uncertain` (the channel cannot tell, or the process ended meanwhile) or as `failed`
+//! (it surely did not arrive, and was tried often enough). None of the three is ever left: what may have arrived is not
+//! sent again, and the session is told of whatever was not sent.
+//!
+//! Each message has a key of its own, which the channel is given, so that one that can tell a repetition does. A turn has
+//! at most one answer. Whoever adds a kind (a question to a person, a webhook) adds it to [`OutboundKind`] and queues it
+//! here; how it is sent and what becomes of it is the same for all. Nothing here calls a channel: that is the kernel's.
+
+use std::fmt;
+
+use drupe_extension_api::{EventBody, SessionId, wire::OutboundKind};
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row};
+use uuid::Uuid;
+
+use crate::{
+    StoreError,
+    cache::Turn,
+    events,
+    rows::{id, name_of, named, time},
+    sessions,
+    writer::Writing,
+};
+
+/// A message, and where it goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outbound {
+    /// Through which channel.
+    pub channel: String,
+    /// Where in the channel.
+    pub address: Option<String>,
+    /// The text.
+    pub text: String,
+}
+
+/// The number of a message that goes out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DeliveryId(pub(crate) i64);
+
+impl fmt::Display for DeliveryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A message on its way out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// Its number.
+    pub id: DeliveryId,
+    /// Unique among all messages; that of an answer is its turn's id.
+    pub key: String,
+    /// What it is.
+    pub kind: OutboundKind,
+    /// The conversation.
+    pub session: SessionId,
+    /// What goes out.
+    pub message: Outbound,
+    /// How often it was tried before.
+    pub attempts: u32,
+    /// Since when it waits.
+    pub created: Timestamp,
+}
+
+/// What became of one attempt to send a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sent {
+    /// The channel has delivered it.
+    Delivered {
+        /// The channel's own id of it.
+        remote_id: Option<String>,
+    },
+    /// Surely nothing went out: it is due again.
+    Again(String),
+    /// Surely nothing went out, and it is not tried again.
+    Failed(String),
+    /// Nobody can tell whether it arrived: it is not tried again.
+    Uncertain(String),
+}
+
+/// Queues the answer of a turn.
+pub(crate) fn queue_answer(
+    on: &Writing<'_>,
+    turn: &Turn,
+    message: &Outbound,
+) -> Result<DeliveryId, StoreError> {
+    let of = (turn.session_number, Some(turn.number));
+    queue(on, OutboundKind::Answer, turn.id.as_str(), of, message)
+}
+
+/// Tells a session of something that nobody asked for. Where its messages come through a channel, it also goes out
+/// there, to where the latest of them came from; gives its number then.
+pub(crate) fn notice(
+    on: &mut Writing<'_>,
+    session: &SessionId,
+    text: &str,
+) -> Result<Option<DeliveryId>, StoreError> {
+    let told = EventBody::Diagnostic { code: "notice".into(), message: text.to_owned() };
+    events::record(on, session, None, &[(None, told)])?;
+    let number = sessions::known_or_new(on, session)?.number;
+    let mut find = on.statement(
+        "SELECT channel, address FROM turns WHERE session = ?1 AND channel <> '' ORDER BY number DESC LIMIT 1",
+    )?;
+    let found = find.query_row([number], |row| {
+        Ok(Outbound { channel: row.get(0)?, address: row.get(1)?, text: text.to_owned() })
+    });
+    let Some(message) = found.optional()? else { return Ok(None) };
+    let key = Uuid::now_v7().to_string();
+    queue(on, OutboundKind::Notice, &key, (number, None), &message).map(Some)
+}
+
+fn queue(
+    on: &Writing<'_>,
+    kind: OutboundKind,
+    key: &str,
+    (session, turn): (i64, Option<i64>),
+    message: &Outbound,
+) -> Result<DeliveryId, StoreError> {
+    on.statement(
+        "INSERT INTO outbox (key, kind, session, turn, channel, address, text, created_ms, updated_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8)",
+    )?
+    .execute((
+        key,
+        name_of(&kind)?,
+        session,
+        turn,
+        &message.channel,
+        &message.address,
+        &message.text,
+        on.now_ms(),
+    ))?;
+    Ok(DeliveryId(on.db.last_insert_rowid()))
+}
+
+/// What waits to be sent, the oldest first.
+pub(crate) fn due(db: &Connection) -> Result<Vec<Delivery>, StoreError> {
+    // Both conditions, since the index of the few open rows is used for the first one alone.
+    let mut all = db.prepare_cached(
+        "SELECT outbox.number, key, kind, sessions.id, channel, address, text, attempts, outbox.created_ms
+         FROM outbox JOIN sessions ON sessions.number = outbox.session
+         WHERE state IN ('due', 'sending') AND state = 'due' ORDER BY outbox.number",
+    )?;
+    Ok(all.query_map([], delivery)?.collect::<Result<_, _>>()?)
+}
+
+/// From `due` to `sending`: before the channel is called.
+pub(crate) fn sending(on: &Writing<'_>, delivery: DeliveryId) -> Result<(), StoreError> {
+    let mut step = on.statement(
+        "UPDATE outbox SET state = 'sending', attempts = attempts + 1, updated_ms = ?2
+         WHERE number = ?1 AND state = 'due'",
+    )?;
+    match step.execute((delivery.0, on.now_ms()))? {
+        1 => Ok(()),
+        _ => Err(StoreError::Delivery { delivery, needed: "due" }),
+    }
+}
+
+/// From `sending` to what became of it. A session is told of a message that was not sent, or may not have been.
+pub(crate) fn ended(on: &mut Writing<'_>, delivery: DeliveryId, end: &Sent) -> Result<(), StoreError> {
+    let (state, remote_id, why) = match end {
+        Sent::Delivered { remote_id } => ("sent", remote_id.as_deref(), None),
+        Sent::Again(why) => ("due", None, Some(why)),
+        Sent::Failed(why) => ("failed", None, Some(why)),
+        Sent::Uncertain(why) => ("uncertain", None, Some(why)),
+    };
+    let mut step = on.statement(
+        "UPDATE outbox SET state = ?3, remote_id = ?4, why = ?5, updated_ms = ?2
+         WHERE number = ?1 AND state = 'sending' RETURNING session, channel, kind",
+    )?;
+    let moved = step.query_row((delivery.0, on.now_ms(), state, remote_id, why), |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, named::<OutboundKind>(row, 2)?))
+    });
+    let (session, channel, kind) =
+        moved.optional()?.ok_or(StoreError::Delivery { delivery, needed: "sending" })?;
+    let what = match kind {
+        OutboundKind::Answer => "an answer",
+        OutboundKind::Notice => "a notice",
+    };
+    let (code, message) = match end {
+        Sent::Delivered { .. } | Sent::Again(_) => return Ok(()),
+        Sent::Failed(why) => {
+            ("delivery.failed", format!("{what} did not reach `{channel}`, and is given up: {why}"))
+        }
+        Sent::Uncertain(why) => {
+            let message = format!("{what} may not have reached `{channel}`, and is not sent again: {why}");
+            ("delivery.uncertain", message)
+        }
+    };
+    let session = events::session_of(on.db, session)?;
+    events::record(on, &session, None, &[(None, EventBody::Diagnostic { code: code.into(), message })])
+}
+
+/// At the start: whatever was being sent when the last process ended may have arrived or not.
+pub(crate) fn doubt_all(on: &mut Writing<'_>) -> Result<(), StoreError> {
+    let mut open = on.statement(
+        "SELECT number FROM outbox WHERE state IN ('due', 'sending') AND state = 'sending' ORDER BY number",
+    )?;
+    let found: Vec<i64> = open.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let doubt = Sent::Uncertain("drupe ended while it was being sent".into());
+    found.into_iter().try_for_each(|number| ended(on, DeliveryId(number), &doubt))
+}
+
+fn delivery(row: &Row<'_>) -> rusqlite::Result<Delivery> {
+    Ok(Delivery {
+        id: DeliveryId(row.get(0)?),
+        key: row.get(1)?,
+        kind: named(row, 2)?,
+        session: id(row, 3)?,
+        message: Outbound { channel: row.get(4)?, address: row.get(5)?, text: row.get(6)? },
+        attempts: row.get(7)?,
+        created: time(row, 8)?,
+    })
+}

@@ -5,7 +5,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::{
     Diagnostics,
@@ -13,9 +13,8 @@ use crate::{
     source::{self, Links},
 };
 
-/// An agent's system prompt.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+/// An agent's system prompt. For people it is its text, or the path of its file.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Instructions {
     /// The text itself.
     Inline(String),
@@ -28,6 +27,15 @@ pub enum Instructions {
         /// Whether it is a minijinja template (`.jinja2`, `.j2`).
         template: bool,
     },
+}
+
+impl Serialize for Instructions {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Inline(text) | Self::Template(text) => serializer.serialize_str(text),
+            Self::File { path, .. } => serializer.collect_str(&path.display()),
+        }
+    }
 }
 
 /// The folders in which a path is looked up, in order.

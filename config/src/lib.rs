@@ -13,8 +13,11 @@ mod overlay;
 mod source;
 mod visible;
 
+mod declare;
 mod fields;
+mod forms;
 mod parse;
+mod read;
 mod shape;
 mod tree;
 
@@ -46,10 +49,10 @@ pub use overlay::{Overlay, Secret};
 pub use profile::{LongPrompts, ModelProfile, Thinking};
 pub use schema::{config_schema, manifest_schema};
 pub use settings::{
-    AgentDefaults, ApprovalsConfig, ConcurrencyConfig, Config, Durability, EffectiveValue, ExtensionOverride,
-    ExtensionsConfig, HostsConfig, InboxConfig, JournalConfig, LimitsConfig, ModelsConfig, NativeReload,
-    OrchestratorConfig, Origin, Preauthorized, ProviderConfig, ProviderKind, ReloadConfig, RetentionConfig,
-    SandboxConfig, ScopeLimitsConfig, Sources, ToolSearchConfig, default_file, load_config,
+    AgentDefaults, AgentsConfig, ApprovalsConfig, ConcurrencyConfig, Config, Durability, EffectiveValue,
+    ExtensionOverride, ExtensionsConfig, HostsConfig, InboxConfig, JournalConfig, LimitsConfig, ModelsConfig,
+    NativeReload, OrchestratorConfig, Origin, Preauthorized, ProviderConfig, ProviderKind, ReloadConfig,
+    RetentionConfig, SandboxConfig, ScopeLimitsConfig, Sources, ToolSearchConfig, default_file, load_config,
 };
 pub use source::{MAX_FILE_BYTES, read_text_file};
 pub use visible::acts;

@@ -5,11 +5,10 @@
 
 use std::{collections::BTreeMap, fmt, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
-    Diagnostics,
-    shape::forms,
+    Diagnostics, forms,
     source::{self, Links},
 };
 
@@ -38,6 +37,12 @@ impl fmt::Debug for Secret {
 impl fmt::Display for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self::new)
     }
 }
 

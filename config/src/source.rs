@@ -79,6 +79,11 @@ pub(crate) struct At {
 }
 
 impl At {
+    /// The place of what no file holds.
+    pub fn nowhere() -> Self {
+        Self::start_of(&Source::new(SourceOrigin::CommandLine("built-in".into()), String::new()))
+    }
+
     pub fn start_of(source: &Arc<Source>) -> Self {
         Self { source: source.clone(), line: 1, column: 1, start: 0, len: 0 }
     }

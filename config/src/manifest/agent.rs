@@ -1,88 +1,62 @@
 //! The `agent` section of a manifest.
 
-use drupe_extension_api::{AgentId, ExtensionId, Format, IntegrationMode, OutputSpec, ToolName};
-use serde_json::Value;
+use drupe_extension_api::{ExtensionId, Format};
 
 use super::{
-    AgentSection, ContextSource, InputSpec, ToolSelector,
-    keys::AGENT,
-    offline,
+    AgentSection, ContextSource, offline,
     read::{Form, Reader},
 };
 use crate::{
-    Diagnostics, Instructions, PartialLimits,
-    agent_keys::read_parameters,
-    fields::{Field, Fields, bounded_items},
+    Diagnostics, Instructions,
+    fields::Field,
     files::{self, Roots},
     json_schema,
     tree::{self, Node, Yaml},
 };
 
 impl Reader<'_> {
+    /// Checks the section of an agent, where there is one, and reads the files that it names.
     pub fn agent(
         &mut self,
-        fields: &Fields<'_>,
+        root: &Field<'_>,
+        agent: Option<&mut AgentSection>,
         own: Option<&ExtensionId>,
         native: bool,
-    ) -> Option<AgentSection> {
-        let (agent, section) = match self.form {
-            Form::Folder => (fields.within("agent"), fields.get("agent")),
-            Form::File { agent } => {
-                (Fields::new(Some(agent), &AGENT, ""), Some(Field { node: agent, path: String::new() }))
-            }
+    ) {
+        let section = match self.form {
+            Form::Folder => root.get("agent"),
+            Form::File { agent } => Some(Field::root(agent)),
         };
-        self.require_description(fields, section.as_ref());
-        let section = section?;
-        if !matches!(section.node.value, Yaml::Map(_)) {
-            return None;
-        }
+        self.require_description(root, section.as_ref());
+        let (Some(section), Some(agent)) = (section, agent) else { return };
         if !native && matches!(self.form, Form::Folder) {
-            self.require(&agent, section.node, "model", "name a model or an alias: `model: default`");
-            self.require(
-                &agent,
-                section.node,
-                "instructions",
-                "say what the agent does, in a text or a file",
-            );
+            self.require(&section, "model", "name a model or an alias: `model: default`");
+            self.require(&section, "instructions", "say what the agent does, in a text or a file");
         }
-        let value = AgentSection {
-            integration_mode: match agent.text("integration_mode") {
-                Some("handoff") => IntegrationMode::Handoff,
-                _ => IntegrationMode::Tool,
-            },
-            models: self.models(&agent),
-            instructions: self.instructions(&agent),
-            context: self.context(&agent),
-            parameters: read_parameters(agent.within("parameters")),
-            uses_tools: self.tools(&agent, own),
-            uses_agents: self.others(&agent, "uses_agents", own).into_iter().map(AgentId::from).collect(),
-            input: self.input(&agent),
-            output: self.output(&agent),
-            usage: agent.owned("usage"),
-            tool_name: agent.text("tool_name").and_then(|name| ToolName::new(name).ok()),
-            infer: agent.bool("infer").unwrap_or(true),
-            limits: PartialLimits::read(agent.within("limits")),
-            offline: offline::read(&agent, &mut self.expressions, self.faults),
-        };
-        self.warn_undocumented(&value, section.node, agent.path());
-        agent.done();
-        Some(value)
+        agent.instructions = self.instructions(&section);
+        agent.context = self.context(&section);
+        self.refuse_self(&section, "uses_tools", own);
+        self.refuse_self(&section, "uses_agents", own);
+        let format = agent.input.as_ref().map_or(Format::Text, |input| input.format);
+        self.check_form(section.get("input"), format);
+        let format = agent.output.as_ref().map_or(Format::Text, |output| output.format);
+        self.check_form(section.get("output"), format);
+        agent.offline = offline::read(&section, &mut self.expressions, self.faults);
+        self.warn_undocumented(agent, section.node, &section.path);
     }
 
-    fn require(&mut self, agent: &Fields<'_>, section: &Node, key: &str, help: &str) {
-        let list_is_empty =
-            |field: &Field<'_>| matches!(&field.node.value, Yaml::List(list) if list.is_empty());
-        let present = section.get(key).is_some_and(|node| !node.is_null());
-        if !present || agent.get(key).as_ref().is_some_and(list_is_empty) {
-            let field = tree::join(agent.path(), key);
+    fn require(&mut self, section: &Field<'_>, key: &str, help: &str) {
+        let is_empty = |field: &Field<'_>| matches!(&field.node.value, Yaml::List(list) if list.is_empty());
+        if section.get(key).as_ref().is_none_or(is_empty) {
+            let field = tree::join(&section.path, key);
             let message = format!("`{field}` is missing: an agent without `entrypoint` needs it");
-            self.faults.error("missing_key", &section.at, &field, message).help(help);
+            self.faults.error("missing_key", &section.node.at, &field, message).help(help);
         }
     }
 
-    fn require_description(&mut self, fields: &Fields<'_>, section: Option<&Field<'_>>) {
+    fn require_description(&mut self, root: &Field<'_>, section: Option<&Field<'_>>) {
         let Some(section) = section else { return };
-        let description = fields.get("description");
+        let description = root.get("description");
         let empty = description
             .as_ref()
             .and_then(|field| field.node.text())
@@ -100,7 +74,7 @@ impl Reader<'_> {
         Roots { folders: [&self.folder, self.home] }
     }
 
-    fn instructions(&mut self, agent: &Fields<'_>) -> Option<Instructions> {
+    fn instructions(&mut self, agent: &Field<'_>) -> Option<Instructions> {
         let field = agent.get("instructions")?;
         if let Form::File { .. } = self.form {
             self.refuse_file(&field);
@@ -116,7 +90,7 @@ impl Reader<'_> {
         value
     }
 
-    fn context(&mut self, agent: &Fields<'_>) -> Vec<ContextSource> {
+    fn context(&mut self, agent: &Field<'_>) -> Vec<ContextSource> {
         if let Form::File { .. } = self.form {
             let field = agent.get("context");
             field.iter().for_each(|field| self.refuse_file(field));
@@ -147,38 +121,10 @@ impl Reader<'_> {
         }
     }
 
-    fn models(&mut self, agent: &Fields<'_>) -> Vec<String> {
-        let names = bounded_items(agent, "model", MAX_MODELS, self.faults);
-        names.iter().filter_map(|field| field.node.text().map(str::to_owned)).collect()
-    }
-
-    fn tools(&mut self, agent: &Fields<'_>, own: Option<&ExtensionId>) -> Vec<ToolSelector> {
-        let mut selectors = Vec::new();
-        for field in bounded_items(agent, "uses_tools", MAX_TOOLS, self.faults) {
-            let Some(selector) = field.node.text().and_then(ToolSelector::parse) else { continue };
-            self.refuse_self(&field, &selector.extension, own);
-            selectors.push(selector);
-        }
-        selectors
-    }
-
-    fn input(&mut self, agent: &Fields<'_>) -> Option<InputSpec> {
-        let (format, schema) = self.form(agent.within("input"));
-        agent.get("input").map(|_| InputSpec { format, schema })
-    }
-
-    fn output(&mut self, agent: &Fields<'_>) -> Option<OutputSpec> {
-        let (format, schema) = self.form(agent.within("output"));
-        agent.get("output").map(|_| OutputSpec { format, schema })
-    }
-
-    fn form(&mut self, fields: Fields<'_>) -> (Format, Option<Value>) {
-        let format = format(&fields);
-        let schema = fields.get("schema");
-        json_schema::check_format(schema.as_ref(), format, self.faults);
-        let schema = schema.map(|field| json_schema::read(&field, &mut self.expressions, self.faults));
-        fields.done();
-        (format, schema)
+    fn check_form(&mut self, section: Option<Field<'_>>, format: Format) {
+        let Some(schema) = section.and_then(|section| section.get("schema")) else { return };
+        json_schema::check_format(&schema, format, self.faults);
+        json_schema::check(&schema, &mut self.expressions, self.faults);
     }
 
     fn warn_undocumented(&mut self, agent: &AgentSection, section: &Node, path: &str) {
@@ -195,49 +141,23 @@ impl Reader<'_> {
     }
 }
 
-/// Models that are tried in order.
-const MAX_MODELS: usize = 16;
-
-/// Entries of `uses_tools`. Each may be a line of what the operator is asked.
-const MAX_TOOLS: usize = 128;
-
-/// Each is looked for and looked at, and all of them go into every request.
-const MAX_CONTEXT_FILES: usize = 64;
-
 /// Default context: one text, or a list of files; one text that names a file is that file.
 pub(crate) fn context(
-    fields: &Fields<'_>,
+    section: &Field<'_>,
     roots: &Roots<'_>,
     faults: &mut Diagnostics,
 ) -> Vec<ContextSource> {
-    let Some(field) = fields.get("context") else { return Vec::new() };
+    let Some(field) = section.get("context") else { return Vec::new() };
     match field.node.text() {
         Some(text) if !files::names_a_file(text, roots) => {
             files::refuse_what_seems_a_path(&field, text, faults);
             vec![ContextSource::Inline(text.to_owned())]
         }
-        _ => bounded_items(fields, "context", MAX_CONTEXT_FILES, faults)
+        _ => section
+            .items("context")
             .iter()
             .filter_map(|item| files::resolve(item, item.node.text()?, roots, faults))
             .map(ContextSource::File)
             .collect(),
-    }
-}
-
-impl ToolSelector {
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let (extension, tool) = match text.split_once('/') {
-            Some((extension, tool)) => (extension, Some(ToolName::new(tool).ok()?)),
-            None => (text, None),
-        };
-        Some(Self { extension: ExtensionId::new(extension).ok()?, tool })
-    }
-}
-
-fn format(fields: &Fields<'_>) -> Format {
-    match fields.text("format") {
-        Some("json") => Format::Json,
-        Some("markdown") => Format::Markdown,
-        _ => Format::Text,
     }
 }

@@ -8,19 +8,15 @@ use std::{path::Path, sync::Arc};
 use drupe_extension_api::ExtensionId;
 
 use super::{
-    Manifest, dialect,
-    keys::{AGENT, MANIFEST},
+    AGENT, MANIFEST, Manifest, dialect,
     read::{Form, Reader, too_new},
 };
 use crate::{
     Diagnostics, Loaded, parse,
-    shape::Shape,
+    read::Reading,
     source::{self, At, Links, Source, SourceOrigin},
     tree::{self, Entry, Node, Yaml},
 };
-
-static TOP: Shape = Shape::Record(&MANIFEST);
-static SECTION: Shape = Shape::Record(&AGENT);
 
 /// Reads an agent that is a single file: frontmatter between two lines `---`, then the prompt.
 ///
@@ -91,8 +87,9 @@ fn read_file(path: &Path, home: &Path, faults: &mut Diagnostics) -> Option<Manif
     for key in ["id", "name"] {
         add(&mut top, key, id.as_str(), &At::start_of(&source));
     }
-    TOP.check(&top, "", faults);
-    SECTION.check(&agent, "", faults);
+    let mut reading = Reading { faults, variables: None };
+    let mut manifest: Manifest = reading.typed(&MANIFEST, &top, "")?;
+    manifest.agent = reading.typed(&AGENT, &agent, "");
     let path = match path.canonicalize() {
         Ok(path) => path,
         Err(error) => {
@@ -100,7 +97,7 @@ fn read_file(path: &Path, home: &Path, faults: &mut Diagnostics) -> Option<Manif
             return None;
         }
     };
-    Reader::new(faults, path, home, &top, Form::File { agent: &agent }).manifest()
+    Some(Reader::new(faults, path, home, &top, Form::File { agent: &agent }).manifest(manifest))
 }
 
 /// The file's name is the id, as a folder's is.

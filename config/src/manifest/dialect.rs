@@ -3,7 +3,7 @@
 //! What only looks different is renamed. What would be lost is named in a warning; what would make an agent freer
 //! than its author meant is no known key, hence a fault.
 
-use super::keys::{AGENT, MANIFEST};
+use super::{AGENT, MANIFEST};
 use crate::{
     Diagnostics,
     agent_keys::{LIMITS, PARAMETERS},

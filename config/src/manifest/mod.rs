@@ -7,72 +7,110 @@ mod agent;
 mod agent_file;
 mod dialect;
 mod effective;
-mod keys;
 mod offline;
 mod read;
 mod subscriptions;
 
-use std::{collections::BTreeSet, fmt, path::PathBuf};
+use std::{collections::BTreeSet, fmt, path::PathBuf, str::FromStr};
 
 use drupe_extension_api::{
     AgentId, DefinitionLimits, ExtensionId, Format, IntegrationMode, ModelParameters, OfflineRule,
     OutputSpec, ToolName,
 };
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use serde_json::{Map, Value};
 
 pub(crate) use agent::context as read_context;
 pub use agent_file::load_agent_file;
-pub(crate) use keys::MANIFEST;
 pub use read::load_manifest;
 pub use subscriptions::Subscription;
 
-use crate::{AgentDefaults, Instructions, PartialLimits, agent_keys, source::At, tree::Node};
+use crate::{
+    AgentDefaults, Instructions, PartialLimits, agent_keys,
+    declare::keys,
+    forms,
+    shape::{EMPTY, Key, Shape, Table, each_its_own},
+    source::At,
+    tree::Node,
+};
 
-/// A validated manifest.
-#[derive(Debug, Clone)]
-pub struct Manifest {
-    /// Equals the name of the folder, or of the file without its ending.
-    pub id: ExtensionId,
-    /// For people.
-    pub name: String,
-    /// Of the extension.
-    pub version: semver::Version,
-    /// One line for people.
-    pub summary: String,
-    /// For the model that routes; never empty for an agent.
-    pub description: String,
-    /// File stem or path inside the folder of the native library; none for a declarative agent.
-    pub entrypoint: Option<String>,
-    /// Where native code runs, where the manifest says it; what holds otherwise depends on where the extension lives.
-    pub isolation: Option<Isolation>,
-    /// Ordered before this one; never itself.
-    pub depends_on: Vec<ExtensionId>,
-    /// The only variables that the extension can ask for.
-    pub secrets: Vec<String>,
-    /// Configuration as the manifest has it, placeholders unresolved; see [`Manifest::effective_config`].
-    pub config: Map<String, Value>,
-    /// JSON Schema of the configuration; it compiles.
-    pub config_schema: Option<Value>,
-    /// Shown when a secret or a configuration key is missing.
-    pub setup_instructions: Option<String>,
-    /// Who is offered its tools.
-    pub scope: Scope,
-    /// Host services beyond its own affairs.
-    pub rights: BTreeSet<Right>,
-    /// Messages upon which the agent is run, each topic once; empty where there is no agent.
-    pub subscribe: Vec<Subscription>,
-    /// Whether it is to be loaded; `extensions.<id>.enabled` of `drupe.yaml` overrides it.
-    pub enabled: bool,
-    /// Lets it replace a shipped extension of the same id.
-    pub overrides: bool,
-    /// Present for an agent.
-    pub agent: Option<AgentSection>,
-    /// The folder that holds it, absolute, with links resolved. Of an agent that is a single file, the file: nothing
-    /// lies beneath it.
-    pub folder: PathBuf,
-    /// For the faults that only show once the configuration is merged.
-    located: Located,
+/// Names of secrets, ids in one list of others, and topics. Each may be a part of what the operator is asked, who must
+/// see all of it.
+const MAX_SECRETS: usize = 64;
+const MAX_OTHERS: usize = 64;
+/// More than that is a program, which follows topics in code.
+const MAX_TOPICS: usize = 32;
+/// Models that are tried in order.
+const MAX_MODELS: usize = 16;
+/// Entries of `uses_tools`. Each may be a line of what the operator is asked.
+const MAX_TOOLS: usize = 128;
+/// Each is looked for and looked at, and all of them go into every request.
+const MAX_CONTEXT_FILES: usize = 64;
+/// The rules are tried one after another, and names of one are known to those after it.
+const MAX_RULES: usize = 256;
+
+const OTHERS: Shape = Shape::AtMost(MAX_OTHERS, &Shape::List(&Shape::Text(&forms::ID)));
+/// Stands in for an id that was refused.
+const NO_ID: &str = "refused";
+
+keys! {
+    /// A validated manifest.
+    pub struct Manifest in MANIFEST("the manifest") {
+        /// Version of the manifest's form.
+        api (skip_serializing): u32 = 1 => Shape::Integer { min: 1, max: u32::MAX as u64 };
+        /// The extension's id, equal to the name of its folder.
+        id: ExtensionId = NO_ID => Shape::Text(&forms::ID), required;
+        /// The extension's name, for people.
+        name: String = "" => Shape::Text(&forms::NON_EMPTY), required;
+        /// Version of the extension.
+        version: semver::Version = "1.0.0" => Shape::Text(&forms::VERSION);
+        /// One line for people.
+        summary: String = "" => Shape::Text(&forms::ANY);
+        /// For the model that routes: when to use it, when not to, what it can do.
+        description: String = "" => Shape::Text(&forms::ANY);
+        /// The native library: its file stem, or its path inside the folder; optional for agents only.
+        entrypoint: Option<String> => Shape::Text(&forms::NON_EMPTY);
+        /// Where native code runs: in a process of its own, or inside the kernel; absent: inside the kernel for shipped
+        /// extensions only.
+        isolation: Option<Isolation> => Shape::choice(&["process", "inproc"]);
+        /// Extensions that must be active before this one.
+        depends_on: Vec<ExtensionId> = EMPTY => OTHERS;
+        /// The only variables that this extension can ask for; each must have a value.
+        secrets: Vec<String> = EMPTY =>
+            Shape::AtMost(MAX_SECRETS, &Shape::List(&Shape::Text(&forms::VARIABLE)));
+        /// Configuration; `extensions.<id>` of drupe.yaml overrides it.
+        config: Map<String, Value> = each_its_own() => Shape::Open;
+        /// JSON Schema of the configuration.
+        config_schema: Option<Value> => Shape::Open;
+        /// Shown when a secret or a configuration key is missing.
+        setup_instructions: Option<String> => Shape::Text(&forms::ANY);
+        /// Who is offered its tools: the orchestrator and agents that list it, or those agents only.
+        scope: Scope = "shared" => Shape::choice(&["shared", "agents"]);
+        /// Host services beyond the extension's own affairs, and TCP from a process of its own.
+        rights: BTreeSet<Right> = EMPTY => Shape::List(&Shape::Choice {
+            known: &["submit", "control", "restart", "processes", "network"],
+            later: &["secure_input"],
+        });
+        /// Whether it is loaded.
+        enabled: bool = true => Shape::Bool;
+        /// Lets it replace a shipped extension of the same id.
+        overrides: bool = false => Shape::Bool;
+        /// Makes the extension an agent.
+        agent: Option<AgentSection> => Shape::Record(&AGENT);
+        /// Messages upon which the agent is run.
+        subscribe: Vec<Subscription> = EMPTY =>
+            Shape::AtMost(MAX_TOPICS, &Shape::List(&Shape::Record(&subscriptions::SUBSCRIPTION)));
+    }
+    later { "schedules" "mcp_servers" "skills" }
+    beside {
+        /// The folder that holds it, absolute, with links resolved. Of an agent that is a single file, the file: nothing
+        /// lies beneath it.
+        #[serde(skip)]
+        pub folder: PathBuf,
+        /// For the faults that only show once the configuration is merged.
+        #[serde(skip)]
+        located: Located,
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -82,43 +120,56 @@ struct Located {
     secrets: Vec<At>,
 }
 
-/// What makes an extension an agent.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AgentSection {
-    /// How the orchestrator uses it.
-    pub integration_mode: IntegrationMode,
-    /// In order of preference; empty means the defaults' model, for native agents and single files only.
-    pub models: Vec<String>,
-    /// The system prompt; always present for a declarative agent.
-    pub instructions: Option<Instructions>,
-    /// Given to the model before the task, as data.
-    pub context: Vec<ContextSource>,
-    /// What the manifest sets; see [`AgentSection::parameters_over`].
-    pub parameters: ModelParameters,
-    /// The allowlist; empty means no tool of another extension.
-    pub uses_tools: Vec<ToolSelector>,
-    /// Agents that it may call; never itself.
-    pub uses_agents: Vec<AgentId>,
-    /// The form of its task.
-    pub input: Option<InputSpec>,
-    /// The form of its answer; its schema compiles.
-    pub output: Option<OutputSpec>,
-    /// An example input, shown in help.
-    pub usage: Option<String>,
-    /// The name offered to models in place of `agent_<id>`.
-    pub tool_name: Option<ToolName>,
-    /// `false`: only an explicit choice or an agent that lists it reaches it.
-    pub infer: bool,
-    /// What the manifest sets; see [`AgentSection::limits_over`].
-    pub limits: PartialLimits,
-    /// What the offline model does for this agent; every expression compiles.
-    pub offline: Vec<OfflineRule>,
+impl Default for Located {
+    fn default() -> Self {
+        Self { start: At::nowhere(), config: None, secrets: Vec::new() }
+    }
+}
+
+keys! {
+    /// What makes an extension an agent.
+    #[derive(PartialEq)]
+    pub struct AgentSection in AGENT("`agent`") {
+        /// How the orchestrator uses the agent.
+        integration_mode: IntegrationMode = "tool" => Shape::Choice { known: &["tool"], later: &["handoff"] };
+        /// A model, an alias, or a list to try in order.
+        models as "model" (default): Vec<String> =>
+            Shape::AtMost(MAX_MODELS, &Shape::OneOrMany(&Shape::Text(&forms::MODEL)));
+        /// The system prompt, or a path ending in .jinja2, .j2, .md or .txt.
+        instructions (skip_deserializing): Option<Instructions> => Shape::Text(&forms::ANY);
+        /// Given to the model before the task, as data: a text, or a list of files.
+        context (skip_deserializing): Vec<ContextSource> = EMPTY =>
+            Shape::AtMost(MAX_CONTEXT_FILES, &Shape::OneOrMany(&Shape::Text(&forms::NON_EMPTY)));
+        /// How the model is asked.
+        parameters (default): ModelParameters => Shape::Record(&agent_keys::PARAMETERS);
+        /// The extensions whose tools it may use, or `id/tool_name` for one tool; empty: none.
+        uses_tools: Vec<ToolSelector> = EMPTY =>
+            Shape::AtMost(MAX_TOOLS, &Shape::List(&Shape::Text(&forms::SELECTOR)));
+        /// Agents that it may call.
+        uses_agents: Vec<AgentId> = EMPTY => OTHERS;
+        /// The form of its task.
+        input: Option<InputSpec> => Shape::Record(&INPUT);
+        /// The form of its answer.
+        output: Option<OutputSpec> => Shape::Record(&OUTPUT);
+        /// An example input, shown in help.
+        usage: Option<String> => Shape::Text(&forms::ANY);
+        /// The name offered to models in place of `agent_<id>`.
+        tool_name: Option<ToolName> => Shape::Text(&forms::TOOL_NAME);
+        /// `false`: only an explicit choice or an agent that lists it reaches it.
+        infer: bool = true => Shape::Bool;
+        /// What a run may spend.
+        limits: PartialLimits = each_its_own() => Shape::Record(&agent_keys::LIMITS);
+        /// What the offline model does for this agent; the first rule that matches acts.
+        offline (skip_deserializing): Vec<OfflineRule> = EMPTY =>
+            Shape::AtMost(MAX_RULES, &Shape::List(&Shape::Record(&offline::OFFLINE)));
+    }
+    later { "approvals" }
 }
 
 impl AgentSection {
     /// The limits that hold: the manifest's over the defaults' over the built-in ones.
     pub fn limits_over(&self, defaults: &AgentDefaults) -> DefinitionLimits {
-        self.limits.over(&defaults.limits.over(&DefinitionLimits::default()))
+        self.limits.over(&defaults.limits)
     }
 
     /// The parameters that hold: the manifest's over the defaults'.
@@ -134,7 +185,7 @@ impl AgentSection {
 
 /// A piece of an agent's default context.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(untagged)]
 pub enum ContextSource {
     /// The text itself.
     Inline(String),
@@ -143,7 +194,7 @@ pub enum ContextSource {
 }
 
 /// One entry of `uses_tools`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ToolSelector {
     /// Whose tools.
     pub extension: ExtensionId,
@@ -160,17 +211,54 @@ impl fmt::Display for ToolSelector {
     }
 }
 
-/// The form of an agent's task.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct InputSpec {
-    /// Text or JSON.
-    pub format: Format,
-    /// JSON Schema of a JSON task; it compiles.
-    pub schema: Option<Value>,
+impl FromStr for ToolSelector {
+    type Err = drupe_extension_api::InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (extension, tool) = match text.split_once('/') {
+            Some((extension, tool)) => (extension, Some(ToolName::new(tool)?)),
+            None => (text, None),
+        };
+        Ok(Self { extension: ExtensionId::new(extension)?, tool })
+    }
 }
 
+impl Serialize for ToolSelector {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ToolSelector {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+keys! {
+    /// The form of an agent's task.
+    #[derive(PartialEq)]
+    pub struct InputSpec in INPUT("the input") {
+        /// Text or JSON.
+        format: Format = "text" => Shape::choice(&["text", "json"]);
+        /// JSON Schema of a JSON task.
+        schema: Option<Value> => Shape::Open;
+    }
+}
+
+/// The keys of [`OutputSpec`], which is a type of others.
+static OUTPUT: Table = Table {
+    name: "the output",
+    keys: &[
+        Key::new("format", "text, markdown or JSON", Shape::choice(&["text", "markdown", "json"]))
+            .default(|| serde_json::json!(Format::default())),
+        Key::new("schema", "JSON Schema of a JSON answer", Shape::Open),
+    ],
+    rest: None,
+};
+
 /// Where native code runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Isolation {
@@ -192,7 +280,7 @@ impl Isolation {
 }
 
 /// Who is offered an extension's tools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// The orchestrator, and agents that list the extension.
@@ -202,7 +290,7 @@ pub enum Scope {
 }
 
 /// What an extension may do beyond its own affairs only with this right.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Right {

@@ -2,33 +2,45 @@
 
 use std::collections::BTreeSet;
 
-use super::{keys::OFFLINE, read::each_text};
+use super::read::each_text;
 use crate::{
     Diagnostics,
     expression::Expressions,
-    fields::{Field, Fields, bounded_items},
-    shape::suggestion,
+    fields::Field,
+    forms,
+    shape::{Key, Shape, Table, suggestion},
     source::At,
 };
 use drupe_extension_api::{OfflineAction, OfflineRule, OfflineTrigger};
 
-/// The rules are tried one after another, and names of one are known to those after it.
-const MAX_RULES: usize = 256;
+pub(super) static OFFLINE: Table = Table {
+    name: "the offline rule",
+    keys: &[
+        Key::new(
+            "when",
+            "applies where the task matches this regular expression",
+            Shape::Text(&forms::NON_EMPTY),
+        ),
+        Key::new("after", "applies after this tool has run", Shape::Text(&forms::TOOL_NAME)),
+        Key::new("call", "calls this tool", Shape::Text(&forms::TOOL_NAME)),
+        Key::new("with", "the parameters of the call; texts in it are templates", Shape::Open),
+        Key::new("say", "answers with this template", Shape::Text(&forms::ANY)),
+    ],
+    rest: None,
+};
 
 pub(super) fn read(
-    agent: &Fields<'_>,
+    agent: &Field<'_>,
     expressions: &mut Expressions,
     faults: &mut Diagnostics,
 ) -> Vec<OfflineRule> {
     // A rule after a tool may use what the rule that called it has captured.
     let mut captured = BTreeSet::new();
     let mut rules = Vec::new();
-    for field in bounded_items(agent, "offline", MAX_RULES, faults) {
-        let fields = Fields::new(Some(field.node), &OFFLINE, &field.path);
-        let trigger = trigger(&field, &fields, expressions, faults);
+    for rule in agent.items("offline") {
+        let trigger = trigger(&rule, expressions, faults);
         let known = trigger.as_ref().map(|(trigger, groups)| names(trigger, groups, &mut captured));
-        let action = action(&field, &fields, &known, faults);
-        fields.done();
+        let action = action(&rule, &known, faults);
         if let (Some((trigger, _)), Some(action)) = (trigger, action) {
             rules.push(OfflineRule { trigger, action });
         }
@@ -39,11 +51,10 @@ pub(super) fn read(
 /// When a rule applies, and the names that its expression captures.
 fn trigger(
     rule: &Field<'_>,
-    fields: &Fields<'_>,
     expressions: &mut Expressions,
     faults: &mut Diagnostics,
 ) -> Option<(OfflineTrigger, Vec<String>)> {
-    match (fields.get("when"), fields.get("after")) {
+    match (rule.get("when"), rule.get("after")) {
         (Some(when), None) => {
             let text = when.node.text()?;
             match expressions.compile(text) {
@@ -93,11 +104,10 @@ fn names(trigger: &OfflineTrigger, groups: &[String], captured: &mut BTreeSet<St
 
 fn action(
     rule: &Field<'_>,
-    fields: &Fields<'_>,
     known: &Option<BTreeSet<String>>,
     faults: &mut Diagnostics,
 ) -> Option<OfflineAction> {
-    let (call, with, say) = (fields.get("call"), fields.get("with"), fields.get("say"));
+    let (call, with, say) = (rule.get("call"), rule.get("with"), rule.get("say"));
     let mut check = |text: &str, at: &At, path: &str| {
         if let Some(known) = known {
             check_template(text, known, at, path, faults);

@@ -1,31 +1,21 @@
 //! From a folder to a [`Manifest`].
 
-use std::{
-    collections::BTreeSet,
-    path::{Component, Path, PathBuf},
-};
+use std::path::{Component, Path, PathBuf};
 
 use drupe_extension_api::ExtensionId;
 
-use super::{Isolation, Located, MANIFEST, Manifest, Right, Scope};
+use super::{Located, MANIFEST, Manifest, NO_ID, ToolSelector};
 use crate::{
     Diagnostics, Loaded,
     expression::Expressions,
-    fields::{Field, Fields, bounded_items},
+    fields::Field,
     json_schema,
     overlay::{self, Unresolved},
     parse,
-    shape::Shape,
+    read::Reading,
     source::{self, At, Links, Source, SourceOrigin},
     tree::{self, Entry, Node, Yaml},
 };
-
-/// The form of the whole file.
-static FILE: Shape = Shape::Record(&MANIFEST);
-
-/// Names of secrets, and ids in one list of others. Each may be a part of what the operator is asked, who must see all of it.
-const MAX_SECRETS: usize = 64;
-const MAX_OTHERS: usize = 64;
 
 /// The newest form of manifests that this release knows.
 const API: u32 = 1;
@@ -59,10 +49,7 @@ fn read_file(folder: &Path, home: &Path, faults: &mut Diagnostics) -> Option<Man
     }
     accept_two_descriptions(&mut node, faults);
     tree::refuse_duplicates(&mut node, "", faults);
-    FILE.check(&node, "", faults);
-    if !matches!(node.value, Yaml::Map(_)) {
-        return None;
-    }
+    let manifest = Reading { faults, variables: None }.typed(&MANIFEST, &node, "")?;
     let folder = match folder.canonicalize() {
         Ok(folder) => folder,
         Err(error) => {
@@ -70,7 +57,7 @@ fn read_file(folder: &Path, home: &Path, faults: &mut Diagnostics) -> Option<Man
             return None;
         }
     };
-    Reader::new(faults, folder, home, &node, Form::Folder).manifest()
+    Some(Reader::new(faults, folder, home, &node, Form::Folder).manifest(manifest))
 }
 
 /// Nothing else can be said about a form that this release does not know.
@@ -132,58 +119,34 @@ impl<'a> Reader<'a> {
         Self { faults, expressions: Expressions::new(), folder, home, node, form }
     }
 
-    pub fn manifest(mut self) -> Option<Manifest> {
-        let fields = Fields::new(Some(self.node), &MANIFEST, "");
-        let id = fields.text("id").and_then(|id| ExtensionId::new(id).ok());
-        self.check_id(&fields, id.as_ref());
-        let secrets = bounded_items(&fields, "secrets", MAX_SECRETS, self.faults);
-        let (secrets, at_secrets): (Vec<_>, Vec<_>) = secrets
-            .iter()
-            .filter_map(|field| Some((field.node.text()?.to_owned(), field.node.at.clone())))
-            .unzip();
-        let config = fields.get("config").map(|field| field.node.clone());
+    /// Checks what relates the values of a manifest to each other and to its folder, and adds what is read from there.
+    pub fn manifest(mut self, mut manifest: Manifest) -> Manifest {
+        let root = Field::root(self.node);
+        let own = root.get("id").filter(|_| manifest.id.as_str() != NO_ID).map(|_| manifest.id.clone());
+        self.check_id(&root, own.as_ref());
+        let config = root.get("config").map(|field| field.node.clone());
         if let Some(config) = &config {
-            self.check_config(config, &secrets);
+            self.check_config(config, &manifest.secrets);
         }
-        let entrypoint = self.entrypoint(&fields);
-        let depends_on = self.others(&fields, "depends_on", id.as_ref());
-        let subscribe = self.subscriptions(&fields);
-        let agent = self.agent(&fields, id.as_ref(), entrypoint.is_some());
-        let manifest = Manifest {
-            id: id?,
-            name: fields.owned("name")?,
-            version: fields
-                .text("version")
-                .and_then(|text| semver::Version::parse(text).ok())
-                .unwrap_or(semver::Version::new(1, 0, 0)),
-            summary: fields.owned("summary").unwrap_or_default(),
-            description: fields.owned("description").unwrap_or_default(),
-            entrypoint,
-            isolation: fields.text("isolation").and_then(isolation),
-            depends_on,
-            config: config.as_ref().map(Node::to_json_map).unwrap_or_default(),
-            config_schema: fields
-                .get("config_schema")
-                .map(|field| json_schema::read(&field, &mut self.expressions, self.faults)),
-            setup_instructions: fields.owned("setup_instructions"),
-            scope: if fields.text("scope") == Some("agents") { Scope::Agents } else { Scope::Shared },
-            rights: rights(&fields),
-            subscribe,
-            enabled: fields.bool("enabled").unwrap_or(true),
-            overrides: fields.bool("overrides").unwrap_or(false),
-            agent,
-            folder: self.folder,
-            located: Located { start: At::start_of(&self.node.at.source), config, secrets: at_secrets },
-            secrets,
+        self.check_entrypoint(&root);
+        self.refuse_self(&root, "depends_on", own.as_ref());
+        self.check_subscriptions(&root);
+        if let Some(schema) = root.get("config_schema") {
+            json_schema::check(&schema, &mut self.expressions, self.faults);
+        }
+        let native = manifest.entrypoint.is_some();
+        self.agent(&root, manifest.agent.as_mut(), own.as_ref(), native);
+        manifest.located = Located {
+            start: At::start_of(&self.node.at.source),
+            config,
+            secrets: root.items("secrets").iter().map(|field| field.node.at.clone()).collect(),
         };
-        let api: Option<u32> = fields.integer("api");
-        debug_assert!(api.is_none_or(|api| api <= API), "a newer form was refused before");
-        fields.done();
-        Some(manifest)
+        manifest.folder = self.folder;
+        manifest
     }
 
-    fn check_id(&mut self, fields: &Fields<'_>, id: Option<&ExtensionId>) {
-        let (Some(field), Some(id)) = (fields.get("id"), id) else { return };
+    fn check_id(&mut self, root: &Field<'_>, id: Option<&ExtensionId>) {
+        let (Some(field), Some(id)) = (root.get("id"), id) else { return };
         let (name, kind) = match self.form {
             Form::Folder => (self.folder.file_name(), "folder"),
             Form::File { .. } => (self.folder.file_stem(), "file"),
@@ -229,79 +192,48 @@ impl<'a> Reader<'a> {
         });
     }
 
-    fn entrypoint(&mut self, fields: &Fields<'_>) -> Option<String> {
-        let Some(field) = fields.get("entrypoint") else {
-            if fields.get("agent").is_none() && matches!(self.form, Form::Folder) {
+    fn check_entrypoint(&mut self, root: &Field<'_>) {
+        let Some(field) = root.get("entrypoint") else {
+            if root.get("agent").is_none() && matches!(self.form, Form::Folder) {
+                let message = "`entrypoint` is missing, and there is no `agent`";
                 self.faults
-                    .error(
-                        "missing_key",
-                        &self.node.at,
-                        "entrypoint",
-                        "`entrypoint` is missing, and there is no `agent`",
-                    )
+                    .error("missing_key", &self.node.at, "entrypoint", message)
                     .help("name the native library (`entrypoint: libkv`), or add an `agent` section");
             }
-            return None;
+            return;
         };
-        let text = field.node.text()?;
+        let Some(text) = field.node.text() else { return };
         if text.contains(':') {
             let message =
                 format!("`entrypoint` is `{text}`: a library has no such name, and nothing in it is named");
             self.faults
                 .error("invalid_value", &field.node.at, "entrypoint", message)
                 .help("write the file stem of the native library alone, such as `entrypoint: libkv`");
-            return Some(text.to_owned());
-        }
-        if Path::new(text).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
-            return Some(text.to_owned());
-        }
-        let message = format!("`entrypoint` is `{text}`: expected a file stem or a path inside the folder");
-        self.faults
-            .error("path_escapes", &field.node.at, "entrypoint", message)
-            .help("put the library into the extension's folder and name it without `..` or a leading `/`");
-        // Present, though unusable: without it the manifest would seem to be a declarative agent's.
-        Some(text.to_owned())
-    }
-
-    /// A list of ids in which the extension itself must not be.
-    pub fn others(&mut self, fields: &Fields<'_>, key: &str, own: Option<&ExtensionId>) -> Vec<ExtensionId> {
-        let mut ids = Vec::new();
-        for field in bounded_items(fields, key, MAX_OTHERS, self.faults) {
-            let Some(id) = field.node.text().and_then(|text| ExtensionId::new(text).ok()) else { continue };
-            self.refuse_self(&field, &id, own);
-            ids.push(id);
-        }
-        ids
-    }
-
-    pub fn refuse_self(&mut self, field: &Field<'_>, id: &ExtensionId, own: Option<&ExtensionId>) {
-        if Some(id) == own {
-            let message = format!("`{}` names the extension itself", field.path);
-            self.faults
-                .error("self_dependency", &field.node.at, &field.path, message)
-                .help("remove it: what an extension has of its own, it has without listing it");
+        } else if !Path::new(text)
+            .components()
+            .all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+        {
+            let message =
+                format!("`entrypoint` is `{text}`: expected a file stem or a path inside the folder");
+            self.faults.error("path_escapes", &field.node.at, "entrypoint", message).help(
+                "put the library into the extension's folder and name it without `..` or a leading `/`",
+            );
         }
     }
-}
 
-fn isolation(name: &str) -> Option<Isolation> {
-    match name {
-        "process" => Some(Isolation::Process),
-        "inproc" => Some(Isolation::Inproc),
-        _ => None,
+    /// Reports the extension itself in a list of ids or of tools of others.
+    pub fn refuse_self(&mut self, map: &Field<'_>, key: &str, own: Option<&ExtensionId>) {
+        let Some(own) = own else { return };
+        for field in map.items(key) {
+            let named = field.node.text().and_then(|text| text.parse::<ToolSelector>().ok());
+            if named.is_some_and(|named| named.extension == *own) {
+                let message = format!("`{}` names the extension itself", field.path);
+                self.faults
+                    .error("self_dependency", &field.node.at, &field.path, message)
+                    .help("remove it: what an extension has of its own, it has without listing it");
+            }
+        }
     }
-}
-
-fn rights(fields: &Fields<'_>) -> BTreeSet<Right> {
-    let right = |name: &String| match name.as_str() {
-        "submit" => Some(Right::Submit),
-        "control" => Some(Right::Control),
-        "restart" => Some(Right::Restart),
-        "processes" => Some(Right::Processes),
-        "network" => Some(Right::Network),
-        _ => None,
-    };
-    fields.texts("rights").iter().filter_map(right).collect()
 }
 
 /// A placeholder whose name the manifest does not declare.

@@ -4,34 +4,25 @@
 
 use std::collections::BTreeSet;
 
-use serde::Serialize;
+use super::read::{Form, Reader};
+use crate::{declare::keys, fields::Field, forms, shape::Shape, tree};
 
-use super::{
-    keys::SUBSCRIPTION,
-    read::{Form, Reader},
-};
-use crate::{
-    fields::{Fields, bounded_items},
-    tree,
-};
-
-/// More than that is a program, which follows topics in code.
-const MAX: usize = 32;
-
-/// A topic, and what the agent does on each of its messages.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Subscription {
-    /// `<id>.<topic>` as an extension emits it, or `agent_invoked`, `agent_result` or `agent_error`.
-    pub topic: String,
-    /// The task of each run; never empty.
-    pub task: String,
+keys! {
+    /// A topic, and what the agent does on each of its messages.
+    #[derive(PartialEq, Eq)]
+    pub struct Subscription in SUBSCRIPTION("the subscription") {
+        /// Which messages: `<extension>.<topic>`, `agent_invoked`, `agent_result` or `agent_error`.
+        topic: String = "" => Shape::Text(&forms::TOPIC), required;
+        /// What the agent is to do on each message.
+        task: String = "" => Shape::Text(&forms::NON_EMPTY), required;
+    }
 }
 
 impl Reader<'_> {
-    pub(super) fn subscriptions(&mut self, fields: &Fields<'_>) -> Vec<Subscription> {
-        if let Some(field) = fields.get("subscribe")
+    pub(super) fn check_subscriptions(&mut self, manifest: &Field<'_>) {
+        if let Some(field) = manifest.get("subscribe")
             && matches!(self.form, Form::Folder)
-            && fields.get("agent").is_none()
+            && manifest.get("agent").is_none()
         {
             self.faults
                 .error(
@@ -43,12 +34,8 @@ impl Reader<'_> {
                 .help("add an `agent` section, or follow the topic in code");
         }
         let mut topics = BTreeSet::new();
-        let mut subscriptions = Vec::new();
-        for field in bounded_items(fields, "subscribe", MAX, self.faults) {
-            let within = Fields::new(Some(field.node), &SUBSCRIPTION, &field.path);
-            let (topic, task) = (within.get("topic"), within.owned("task"));
-            within.done();
-            let Some(topic) = topic else { continue };
+        for subscription in manifest.items("subscribe") {
+            let Some(topic) = subscription.get("topic") else { continue };
             let Some(text) = topic.node.text() else { continue };
             if text.starts_with("kernel.") {
                 let message = format!("`{}` is not kept for those who follow it", tree::shorten(text));
@@ -60,10 +47,7 @@ impl Reader<'_> {
                 self.faults
                     .error("duplicate_topic", &topic.node.at, &topic.path, message)
                     .help("write both tasks into one");
-            } else if let Some(task) = task {
-                subscriptions.push(Subscription { topic: text.to_owned(), task });
             }
         }
-        subscriptions
     }
 }

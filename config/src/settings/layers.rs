@@ -31,8 +31,7 @@ pub(super) fn file(path: &Path, faults: &mut Diagnostics) -> Option<Node> {
 
 /// The tree of a configuration without a file.
 pub(super) fn empty() -> Node {
-    let source = Source::new(SourceOrigin::CommandLine("built-in".into()), String::new());
-    Node { value: Yaml::Null, at: At::start_of(&source) }
+    Node { value: Yaml::Null, at: At::nowhere() }
 }
 
 /// Puts the variables and the command line on top.

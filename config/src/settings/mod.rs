@@ -3,8 +3,9 @@
 //! Later layers win: built-in defaults, the file, `DRUPE_…` variables, the command line. What needs the loaded
 //! extensions (whether an id exists, whether a tool does) is left to the kernel.
 
+mod agents;
 mod effective;
-mod keys;
+mod extensions;
 mod layers;
 mod limits;
 mod models;
@@ -20,18 +21,24 @@ use std::{
     time::Duration,
 };
 
-use drupe_extension_api::{DefinitionLimits, ExtensionId, ModelParameters, wire::QueueMode};
-use serde::{Serialize, Serializer};
-use serde_json::{Map, Value};
+use drupe_extension_api::wire::QueueMode;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
 
-pub(crate) use keys::CONFIG;
+pub use agents::{AgentDefaults, AgentsConfig, OrchestratorConfig};
+pub use extensions::{ExtensionOverride, ExtensionsConfig};
 pub use limits::{ConcurrencyConfig, LimitsConfig, ScopeLimitsConfig};
 pub use models::ModelsConfig;
 pub use providers::{ProviderConfig, ProviderKind};
 pub use read::load_config;
 pub use trust::{ApprovalsConfig, HostsConfig, NativeReload, Preauthorized, ReloadConfig, SandboxConfig};
 
-use crate::{ContextSource, Instructions, Overlay, PartialLimits, ToolSelector, tree::Node};
+use crate::{
+    Overlay, Secret,
+    declare::keys,
+    forms,
+    shape::{Shape, each_its_own},
+};
 
 /// Where the configuration comes from. The caller reads the process environment; this crate does not.
 #[derive(Debug, Clone, Default)]
@@ -54,140 +61,123 @@ pub fn default_file(home: &Path) -> Option<PathBuf> {
     file.symlink_metadata().is_ok().then_some(file)
 }
 
-/// The validated configuration.
-#[derive(Debug, Clone)]
-pub struct Config {
-    /// The agent that talks with the user.
-    pub orchestrator: OrchestratorConfig,
-    /// What holds where a manifest says nothing.
-    pub agents_defaults: AgentDefaults,
-    /// Providers, aliases and prices.
-    pub models: ModelsConfig,
-    /// Folders to search, and overrides for each extension.
-    pub extensions: ExtensionsConfig,
-    /// The record of what happened.
-    pub journal: JournalConfig,
-    /// What may happen without being asked about.
-    pub approvals: ApprovalsConfig,
-    /// What changed extensions do to a running daemon.
-    pub reload: ReloadConfig,
-    /// How child processes are confined.
-    pub sandbox: SandboxConfig,
-    /// What days, sessions and agents may spend, and how much goes on at the same time.
-    pub limits: LimitsConfig,
+keys! {
+    /// The validated configuration.
+    pub struct Config in CONFIG("the configuration") {
+        /// Version of the file's form.
+        api (skip_serializing): u32 = 1 => Shape::Integer { min: 1, max: u32::MAX as u64 };
+        /// Log levels, as in RUST_LOG: `info,drupe_kernel=debug`.
+        log: String = "info" => Shape::Text(&forms::SETTING);
+        /// Variables for `${NAME}`; they win over HOME/.env and the environment.
+        env: BTreeMap<String, Secret> = each_its_own() =>
+            Shape::Map { key: &forms::VARIABLE, value: &Shape::Text(&forms::VARIABLE_VALUE) };
+        /// How long running turns may go on when the daemon stops or restarts.
+        drain_timeout as "drain_timeout_ms" (with = "millis"): Duration = 30_000 =>
+            Shape::Integer { min: 0, max: 3_600_000 };
+        /// How often extensions with code are asked how they are.
+        health_interval as "health_interval_ms" (with = "millis"): Duration = 30_000 =>
+            Shape::Integer { min: 100, max: 3_600_000 };
+        /// A tool's result above this is stored, and the model gets its head and tail.
+        tool_response_max_bytes: usize = 12 * 1024 => Shape::Integer { min: 1024, max: 1024 * 1024 };
+        /// The agent that talks with the user.
+        orchestrator: OrchestratorConfig = each_its_own() => Shape::Record(&agents::ORCHESTRATOR);
+        /// What holds for every agent.
+        agents: AgentsConfig = each_its_own() => Shape::Record(&agents::AGENTS);
+        /// Providers, aliases and prices.
+        models: ModelsConfig = each_its_own() => Shape::Record(&models::MODELS);
+        /// Folders to search, and the configuration of each extension.
+        extensions: ExtensionsConfig = each_its_own() => Shape::Record(&extensions::EXTENSIONS);
+        /// The record of what happened.
+        journal: JournalConfig = each_its_own() => Shape::Record(&JOURNAL);
+        /// What may happen without being asked about.
+        approvals: ApprovalsConfig = each_its_own() => Shape::Record(&trust::APPROVALS);
+        /// What changed extensions do to a running daemon.
+        reload: ReloadConfig = each_its_own() => Shape::Record(&trust::RELOAD);
+        /// How child processes are confined.
+        sandbox: SandboxConfig = each_its_own() => Shape::Record(&trust::SANDBOX);
+        /// What days, sessions and agents may spend, and how much goes on at once.
+        limits: LimitsConfig = each_its_own() => Shape::Record(&limits::LIMITS);
+        /// Messages that wait.
+        inbox: InboxConfig = each_its_own() => Shape::Record(&INBOX);
+        /// What an agent with many tools is sent.
+        tool_search: ToolSearchConfig = each_its_own() => Shape::Record(&TOOL_SEARCH);
+    }
+    later { "mcp_servers" "skills" "schedules" }
+    beside {
+        /// Every variable that `${NAME}` can name.
+        #[serde(skip)]
+        pub overlay: Overlay,
+        /// Where each value that is no default was set, by its dotted key.
+        #[serde(skip)]
+        pub origins: BTreeMap<String, Origin>,
+        /// Texts with placeholders as they were written, by their dotted key: what `effective` shows in their place.
+        #[serde(skip)]
+        written: BTreeMap<String, Value>,
+    }
+}
+
+keys! {
     /// Messages that wait.
-    pub inbox: InboxConfig,
+    #[derive(Copy, PartialEq, Eq)]
+    pub struct InboxConfig in INBOX("`inbox`") {
+        /// A message during a turn waits for its own, is taken into it, or stops it.
+        queue: QueueMode = "followup" => Shape::choice(&["followup", "steer", "interrupt"]);
+    }
+    later { "max_age" }
+}
+
+keys! {
     /// What an agent with many tools is sent.
-    pub tool_search: ToolSearchConfig,
-    /// Log levels, in the form of `RUST_LOG`.
-    pub log: String,
-    /// How long running turns may go on when the daemon stops or restarts.
-    pub drain_timeout: Duration,
-    /// How often extensions with code are asked how they are; by default every 30 s.
-    pub health_interval: Duration,
-    /// A tool's result above this is stored, and the model gets its head and tail.
-    pub tool_response_max_bytes: usize,
-    /// Every variable that `${NAME}` can name.
-    pub overlay: Overlay,
-    /// Where each value that is no default was set, by its dotted key.
-    pub origins: BTreeMap<String, Origin>,
-    /// Texts with placeholders as they were written, by their dotted key: what `effective` shows in their place.
-    written: BTreeMap<String, Value>,
+    #[derive(Copy, PartialEq, Eq)]
+    pub struct ToolSearchConfig in TOOL_SEARCH("`tool_search`") {
+        /// With more tools than this, schemas are sent once the agent asks for them.
+        threshold: usize = 40 => Shape::Integer { min: 1, max: 1000 };
+    }
 }
 
-/// The orchestrator.
-#[derive(Debug, Clone, PartialEq)]
-pub struct OrchestratorConfig {
-    /// How the assistant calls itself.
-    pub name: String,
-    /// In order of preference; `default` is an alias.
-    pub models: Vec<String>,
-    /// None means [`crate::ORCHESTRATOR_PROMPT`].
-    pub instructions: Option<Instructions>,
-    /// How the model is asked.
-    pub parameters: ModelParameters,
-    /// What a turn may spend, over the built-in limits.
-    pub limits: DefinitionLimits,
-    /// The allowlist; none means every shared tool.
-    pub uses_tools: Option<Vec<ToolSelector>>,
-    /// Given to the model before the task, as data.
-    pub context: Vec<ContextSource>,
-    /// Tokens that the texts of extensions which add to its context may take together; 0 to 100,000, by default
-    /// 2,000.
-    pub context_tokens: u32,
-    /// Extensions whose tools an agent from the builder may use without being asked about.
-    pub builder_may_use: Vec<ExtensionId>,
+keys! {
+    /// The record of what happened.
+    #[derive(Copy, PartialEq, Eq)]
+    pub struct JournalConfig in JOURNAL("`journal`") {
+        /// `full` survives a power cut, `process` the end of the daemon, `memory` nothing.
+        durability: Durability = "full" => Shape::choice(&["full", "process", "memory"]);
+        /// For how long turns that have ended are kept; for ever without it.
+        retention: RetentionConfig = each_its_own() => Shape::Record(&RETENTION);
+    }
+    later { "backup" }
 }
 
-/// What holds where a manifest says nothing.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AgentDefaults {
-    /// In order of preference.
-    pub models: Vec<String>,
-    /// How the model is asked.
-    pub parameters: ModelParameters,
-    /// What a run may spend; what is not set here is built in.
-    pub limits: PartialLimits,
+keys! {
+    /// For how long turns that have ended are kept; without a bound for ever.
+    #[derive(Copy, Default, PartialEq, Eq)]
+    pub struct RetentionConfig in RETENTION("`journal.retention`") {
+        /// Turns that ended longer ago are deleted; without it none is for its age.
+        max_age_days: Option<u32> => Shape::Integer { min: 1, max: 36_500 };
+        /// Mebibytes of the journal beyond which the oldest turns are deleted; without it none is for its size.
+        max_mb: Option<u32> => Shape::Integer { min: 16, max: 1024 * 1024 };
+    }
 }
 
-/// Folders to search, and overrides for each extension.
-#[derive(Debug, Clone, Default)]
-pub struct ExtensionsConfig {
-    /// Absolute, searched after the shipped ones and those of the home.
-    pub paths: Vec<PathBuf>,
-    /// By the extension's id.
-    pub overrides: BTreeMap<ExtensionId, ExtensionOverride>,
-}
+/// Durations of files, in milliseconds.
+mod millis {
+    use std::time::Duration;
 
-/// What `drupe.yaml` says about one extension.
-#[derive(Debug, Clone, Default)]
-pub struct ExtensionOverride {
-    /// Wins over the manifest's.
-    pub enabled: Option<bool>,
-    /// Keys over those of the manifest's `config`, placeholders unresolved.
-    pub config: Map<String, Value>,
-    /// The same with places, for faults that show later.
-    pub(crate) node: Option<Node>,
-}
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Messages that wait.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct InboxConfig {
-    /// What becomes of a message during a turn of its session, where the message itself does not say.
-    pub queue: QueueMode,
-}
+    pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).serialize(serializer)
+    }
 
-/// What an agent with many tools is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct ToolSearchConfig {
-    /// With more tools than this, schemas are sent once the agent asks for them; 1 to 1000, by default 40.
-    pub threshold: usize,
-}
-
-/// The record of what happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct JournalConfig {
-    /// What it survives.
-    pub durability: Durability,
-    /// For how long turns that have ended are kept.
-    pub retention: RetentionConfig,
-}
-
-/// For how long turns that have ended are kept; without a bound for ever.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct RetentionConfig {
-    /// Days after their end; 1 to 36,500.
-    pub max_age_days: Option<u32>,
-    /// Mebibytes of the journal; 16 to 1,048,576.
-    pub max_mb: Option<u32>,
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_millis)
+    }
 }
 
 /// What the journal survives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
     /// A power cut.
-    #[default]
     Full,
     /// The end of the daemon.
     Process,

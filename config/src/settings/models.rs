@@ -5,11 +5,15 @@
 
 use std::collections::BTreeMap;
 
-use super::{Config, Origin, ProviderConfig, ProviderKind, keys::PROFILE, providers, read::Reader};
+use super::{Config, Origin, ProviderConfig, ProviderKind, agents::MODEL, providers, read::Checks};
 use crate::{
     Diagnostics, ModelProfile, Overlay, Secret,
     catalogue::{CatalogueProvider, model_catalogue},
-    fields::Fields,
+    declare::keys,
+    fields::Field,
+    forms,
+    profile::PROFILE,
+    shape::{Shape, each_its_own},
     source::{At, Source, SourceOrigin},
 };
 
@@ -18,17 +22,21 @@ const OFFLINE: &str = "offline";
 /// The host of OpenAI itself; those of its regions end so, too.
 const OPENAI: &str = "api.openai.com";
 
-/// Providers, aliases and prices.
-#[derive(Debug, Clone, Default)]
-pub struct ModelsConfig {
-    /// Names for models; each stands for a list in order of preference.
-    pub aliases: BTreeMap<String, Vec<String>>,
-    /// The model in place of one whose provider is missing.
-    pub fallback: Option<String>,
-    /// By name: those of the file, `openai`, `anthropic` and `gemini` where their keys are present, and `offline`.
-    pub providers: BTreeMap<String, ProviderConfig>,
-    /// Sizes and prices over the shipped ones, by `provider/model` or by the bare name.
-    pub profiles: BTreeMap<String, ModelProfile>,
+keys! {
+    /// Providers, aliases and prices.
+    #[derive(Default)]
+    pub struct ModelsConfig in MODELS("`models`") {
+        /// Names for models, such as `default`; each stands for a list in order of preference.
+        aliases (default): BTreeMap<String, Vec<String>> => Shape::Map { key: &forms::NAME, value: &MODEL };
+        /// The model in place of one whose provider is missing.
+        fallback: Option<String> => Shape::Text(&forms::MODEL);
+        /// Where models run, by name. Those whose keys are present and `offline` are added.
+        providers (default): BTreeMap<String, ProviderConfig> =>
+            Shape::Map { key: &forms::NAME, value: &Shape::Record(&providers::PROVIDER) };
+        /// Sizes and prices over the shipped ones, by `provider/model` or by the bare name.
+        profiles: BTreeMap<String, ModelProfile> = each_its_own() =>
+            Shape::Map { key: &forms::NON_EMPTY, value: &Shape::Record(&PROFILE) };
+    }
 }
 
 impl ModelsConfig {
@@ -45,7 +53,7 @@ impl Config {
         let mut named: Vec<_> = aliases.collect();
         let own = |key: String, name: &String| (key, vec![name.clone()]);
         named.push(("orchestrator.model".to_owned(), self.orchestrator.models.clone()));
-        named.push(("agents.defaults.model".to_owned(), self.agents_defaults.models.clone()));
+        named.push(("agents.defaults.model".to_owned(), self.agents.defaults.models.clone()));
         named.extend(models.fallback.iter().map(|name| own("models.fallback".to_owned(), name)));
         let defaults = models.providers.iter().filter(|(_, provider)| provider.default_model.is_some());
         named.extend(defaults.map(|(name, _)| own(format!("models.providers.{name}.default_model"), name)));
@@ -184,45 +192,28 @@ fn move_to(provider: &mut ProviderConfig, variable: &str, text: &str, faults: &m
     }
 }
 
-impl Reader<'_> {
-    pub(super) fn models(&mut self, fields: &Fields<'_>) -> ModelsConfig {
-        let mut aliases = BTreeMap::new();
-        for (name, field) in fields.entries("aliases") {
-            let items = match &field.node.value {
-                crate::tree::Yaml::List(list) => list.iter().collect(),
-                _ => vec![field.node],
-            };
-            let mut targets = Vec::new();
-            for node in items {
-                targets.extend(self.expanded(&crate::fields::Field { node, path: field.path.clone() }));
-            }
-            if targets.is_empty() && !field.node.is_null() {
+impl Checks<'_> {
+    pub(super) fn models(&mut self, section: &Field<'_>, models: &mut ModelsConfig) {
+        for (name, field) in section.entries("aliases") {
+            if models.aliases.get(name).is_some_and(Vec::is_empty) {
                 let message = format!("`{}` stands for no model", field.path);
                 self.faults.error("invalid_value", &field.node.at, &field.path, message).help("name a model");
             }
-            aliases.insert(name.to_owned(), targets);
         }
-        let models = ModelsConfig {
-            aliases,
-            fallback: self.text(fields, "fallback"),
-            providers: self.providers(fields),
-            profiles: fields
-                .entries("profiles")
-                .into_iter()
-                .map(|(name, field)| {
-                    (
-                        name.to_owned(),
-                        ModelProfile::read(Fields::new(Some(field.node), &PROFILE, &field.path)),
-                    )
-                })
-                .collect(),
-        };
-        self.refuse_circles(fields, &models);
-        models
+        self.refuse_circles(section, models);
+        for (name, field) in section.entries("providers") {
+            if let Some(provider) = models.providers.remove(name) {
+                models.providers.insert(name.to_owned(), self.provider(&field, provider));
+            }
+        }
+        for profile in models.profiles.values_mut() {
+            // Nothing is said by an empty list.
+            profile.efforts = profile.efforts.take().filter(|efforts| !efforts.is_empty());
+        }
     }
 
-    fn refuse_circles(&mut self, fields: &Fields<'_>, models: &ModelsConfig) {
-        for (name, field) in fields.entries("aliases") {
+    fn refuse_circles(&mut self, section: &Field<'_>, models: &ModelsConfig) {
+        for (name, field) in section.entries("aliases") {
             let mut reached: Vec<&str> = vec![name];
             let mut next = 0;
             let mut circle = false;

@@ -3,53 +3,83 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::{keys::PROVIDER, read::Reader};
+use super::{millis, read::Checks};
 use crate::{
     Secret,
+    agent_keys::MAX_MILLIS,
     catalogue::model_catalogue,
-    fields::{Field, Fields},
-    files,
-    shape::choices,
+    declare::keys,
+    fields::Field,
+    files, forms,
+    shape::{Shape, choices, each_its_own},
     source::{self, Links},
 };
 
-/// A provider of models.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProviderConfig {
-    /// The protocol.
-    pub kind: ProviderKind,
-    /// Address up to and with the version such as `/v1`, without a slash at the end; always present for a provider
-    /// that is reached over HTTP.
-    pub base_url: Option<String>,
-    /// Sent in the way of the protocol, where there is one.
-    pub api_key: Option<Secret>,
-    /// Further headers of each request.
-    pub headers: BTreeMap<String, Secret>,
-    /// PEM certificates trusted beside those of the system, absolute.
-    pub ca_file: Option<PathBuf>,
-    /// Deadline of one request.
-    pub timeout: Duration,
-    /// A stream that is silent for so long is given up.
-    pub stall_timeout: Duration,
-    /// Requests at the same time.
-    pub concurrency: usize,
-    /// The script, absolute; always present for `scripted`.
-    pub file: Option<PathBuf>,
-    /// The model where only the provider is named.
-    pub default_model: Option<String>,
-    /// The models, in order of preference, of which one is taken where only the provider is named and nothing says which.
-    pub preferred: Vec<String>,
-    /// How a server of Chat Completions speaks, where its address does not say so.
-    pub dialect: Option<String>,
-    /// Whether what the catalogue says of the provider of this name, and of its models, holds here. It does not for one
-    /// that a variable puts to somebody else's server: another model may bear the same name there.
-    pub catalogued: bool,
+/// Servers of Chat Completions that are known to differ; `common` is the form that most of them read.
+const DIALECTS: &[&str] = &[
+    "common",
+    "openai",
+    "mistral",
+    "deepseek",
+    "moonshot",
+    "openrouter",
+    "groq",
+    "xai",
+    "ollama",
+    "vllm",
+    "llama_cpp",
+];
+
+keys! {
+    /// A provider of models.
+    #[derive(PartialEq, Eq)]
+    pub struct ProviderConfig in PROVIDER("the provider") {
+        /// The protocol it speaks.
+        kind: ProviderKind = "offline" =>
+            Shape::choice(&["openai", "openai_chat", "anthropic", "gemini", "offline", "scripted"]), required;
+        /// Its address, up to the version such as `/v1`; `openai_chat` needs it, others have their own.
+        base_url: Option<String> => Shape::Text(&forms::SETTING);
+        /// How an `openai_chat` server speaks; without it its address says so.
+        dialect: Option<String> => Shape::choice(DIALECTS);
+        /// Its key, best as `${NAME}`.
+        api_key: Option<Secret> => Shape::Text(&forms::SECRET);
+        /// Further headers of each request.
+        headers: BTreeMap<String, Secret> = each_its_own() =>
+            Shape::Map { key: &forms::HEADER, value: &Shape::Text(&forms::SECRET) };
+        /// PEM certificates trusted beside those of the system, relative to this file.
+        ca_file: Option<PathBuf> => Shape::Text(&forms::SETTING);
+        /// Deadline of one request.
+        // It only ends what nothing else does: a request has a bound of its own, `timeout_ms` of its parameters, and a
+        // run has its time; a shorter one here would end long answers that both of them allow.
+        timeout as "timeout_ms" (with = "millis"): Duration = 600_000 =>
+            Shape::Integer { min: 1, max: MAX_MILLIS };
+        /// A stream that is silent for so long is given up.
+        stall_timeout as "stall_timeout_ms" (with = "millis"): Duration = 60_000 =>
+            Shape::Integer { min: 1, max: MAX_MILLIS };
+        /// Requests at the same time.
+        concurrency: usize = 16 => Shape::Integer { min: 1, max: 1024 };
+        /// The script of a `scripted` provider.
+        file: Option<PathBuf> => Shape::Text(&forms::SETTING);
+        /// The model where only the provider is named.
+        default_model: Option<String> => Shape::Text(&forms::SETTING);
+    }
+    beside {
+        /// The models, in order of preference, of which one is taken where only the provider is named and nothing says
+        /// which.
+        #[serde(skip)]
+        pub preferred: Vec<String>,
+        /// Whether what the catalogue says of the provider of this name, and of its models, holds here. It does not for
+        /// one that a variable puts to somebody else's server: another model may bear the same name there.
+        #[serde(skip)]
+        pub catalogued: bool,
+    }
 }
 
-/// Deadline of one request. It only ends what nothing else does: a request has a bound of its own, `timeout_ms` of its
-/// parameters, and a run has its time; a shorter one here would end long answers that both of them allow.
-const TIMEOUT: Duration = Duration::from_millis(600_000);
+/// The keys of a provider that is reached over HTTP; the last is for one kind only.
+const HTTP: [&str; 8] =
+    ["base_url", "api_key", "headers", "ca_file", "timeout_ms", "stall_timeout_ms", "concurrency", "dialect"];
 
 /// The protocol of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,40 +100,11 @@ pub enum ProviderKind {
 }
 
 impl ProviderKind {
-    fn parse(text: &str) -> Option<Self> {
-        match text {
-            "openai" => Some(Self::Openai),
-            "anthropic" => Some(Self::Anthropic),
-            "gemini" => Some(Self::Gemini),
-            "openai_chat" => Some(Self::OpenaiChat),
-            "offline" => Some(Self::Offline),
-            "scripted" => Some(Self::Scripted),
-            _ => None,
-        }
-    }
-
     /// The keys that mean something for it beside `kind` and `default_model`.
     fn keys(self) -> &'static [&'static str] {
         match self {
-            Self::OpenaiChat => &[
-                "base_url",
-                "dialect",
-                "api_key",
-                "headers",
-                "ca_file",
-                "timeout_ms",
-                "stall_timeout_ms",
-                "concurrency",
-            ],
-            Self::Openai | Self::Anthropic | Self::Gemini => &[
-                "base_url",
-                "api_key",
-                "headers",
-                "ca_file",
-                "timeout_ms",
-                "stall_timeout_ms",
-                "concurrency",
-            ],
+            Self::OpenaiChat => &HTTP,
+            Self::Openai | Self::Anthropic | Self::Gemini => &HTTP[..7],
             Self::Offline => &[],
             Self::Scripted => &["file", "timeout_ms", "stall_timeout_ms", "concurrency"],
         }
@@ -120,55 +121,41 @@ impl ProviderKind {
 }
 
 impl ProviderConfig {
-    /// One that says nothing but its protocol: at the address, and with the default model, that the protocol has.
+    /// One that says nothing but its protocol.
     pub(super) fn new(kind: ProviderKind) -> Self {
-        let own = model_catalogue().of_kind(kind);
-        Self {
-            kind,
-            base_url: own.map(|own| own.base_url.clone()),
-            api_key: None,
-            headers: BTreeMap::new(),
-            ca_file: None,
-            timeout: TIMEOUT,
-            stall_timeout: Duration::from_millis(60_000),
-            concurrency: 16,
-            file: None,
-            default_model: None,
-            preferred: own.map(|own| own.preferred.clone()).unwrap_or_default(),
-            dialect: None,
-            catalogued: true,
-        }
+        let defaults = Value::Object(PROVIDER.defaults(None));
+        let provider: Self =
+            serde_json::from_value(defaults).expect("declared defaults have the declared types");
+        Self { kind, ..provider }.completed()
+    }
+
+    /// The same with what its protocol has by itself: an address and preferred models.
+    fn completed(mut self) -> Self {
+        let own = model_catalogue().of_kind(self.kind);
+        self.base_url = self.base_url.or_else(|| own.map(|own| own.base_url.clone()));
+        self.preferred = own.map(|own| own.preferred.clone()).unwrap_or_default();
+        self.catalogued = true;
+        self
     }
 }
 
-impl Reader<'_> {
-    pub(super) fn providers(&mut self, models: &Fields<'_>) -> BTreeMap<String, ProviderConfig> {
-        let entries = models.entries("providers");
-        entries.iter().filter_map(|(name, field)| Some(((*name).to_owned(), self.provider(field)?))).collect()
-    }
-
-    fn provider(&mut self, field: &Field<'_>) -> Option<ProviderConfig> {
-        let fields = Fields::new(Some(field.node), &PROVIDER, &field.path);
-        let kind = fields.text("kind").and_then(ProviderKind::parse);
-        let base = ProviderConfig::new(kind.unwrap_or(ProviderKind::Offline));
-        let provider = ProviderConfig {
-            base_url: self.base_url(&fields).or(base.base_url),
-            api_key: self.text(&fields, "api_key").map(Secret::new),
-            headers: self.headers(&fields),
-            ca_file: self.file(&fields, "ca_file"),
-            timeout: fields.integer("timeout_ms").map_or(base.timeout, Duration::from_millis),
-            stall_timeout: fields
-                .integer("stall_timeout_ms")
-                .map_or(base.stall_timeout, Duration::from_millis),
-            concurrency: fields.integer("concurrency").unwrap_or(base.concurrency),
-            file: self.file(&fields, "file"),
-            default_model: self.text(&fields, "default_model"),
-            dialect: fields.owned("dialect"),
-            ..base
-        };
-        fields.done();
-        self.check_keys(field, kind?);
-        Some(provider)
+impl Checks<'_> {
+    pub(super) fn provider(&mut self, field: &Field<'_>, mut provider: ProviderConfig) -> ProviderConfig {
+        if let (Some(field), Some(url)) = (field.get("base_url"), &provider.base_url) {
+            provider.base_url = self.address(&field, url);
+        }
+        self.check_headers(field, &provider);
+        for (key, file) in [("ca_file", &mut provider.ca_file), ("file", &mut provider.file)] {
+            if let (Some(field), Some(path)) = (field.get(key), file) {
+                *path = files::lexical(&self.folder.join(&*path));
+                self.check_file(&field, path);
+            }
+        }
+        let kind_is_known = |text: &&str| serde_json::from_value::<ProviderKind>((*text).into()).is_ok();
+        if field.text("kind").filter(kind_is_known).is_some() {
+            self.check_keys(field, provider.kind);
+        }
+        provider.completed()
     }
 
     /// A key that this kind of provider does not look at would be accepted and ignored.
@@ -208,10 +195,8 @@ impl Reader<'_> {
         }
     }
 
-    fn base_url(&mut self, fields: &Fields<'_>) -> Option<String> {
-        let field = fields.get("base_url")?;
-        let url = self.expanded(&field)?;
-        let address = address(&url);
+    fn address(&mut self, field: &Field<'_>, url: &str) -> Option<String> {
+        let address = address(url);
         if address.is_none() {
             let message =
                 format!("`{}` is no address: expected `http://host/v1` or `https://host/v1`", field.path);
@@ -222,10 +207,9 @@ impl Reader<'_> {
         address.map(|(address, _)| address)
     }
 
-    fn headers(&mut self, fields: &Fields<'_>) -> BTreeMap<String, Secret> {
-        let mut headers = BTreeMap::new();
-        for (name, field) in fields.entries("headers") {
-            let Some(value) = self.expanded(&field) else { continue };
+    fn check_headers(&mut self, field: &Field<'_>, provider: &ProviderConfig) {
+        for (name, field) in field.entries("headers") {
+            let value = provider.headers.get(name).map_or("", Secret::expose);
             if value.chars().any(char::is_control) {
                 let message =
                     format!("`{}` holds a control character, which no header can carry", field.path);
@@ -233,27 +217,19 @@ impl Reader<'_> {
                     .error("invalid_value", &field.node.at, &field.path, message)
                     .help("look for a line break at the end of the value");
             }
-            headers.insert(name.to_owned(), Secret::new(value));
         }
-        headers
     }
 
-    /// A file that can be read now. What it holds is left to whoever uses it.
-    fn file(&mut self, fields: &Fields<'_>, key: &str) -> Option<PathBuf> {
-        // An empty path was reported for its form, and would be the folder.
-        let field =
-            fields.get(key).filter(|field| field.node.text().is_some_and(|text| !text.trim().is_empty()))?;
-        let path = files::lexical(&self.folder.join(self.expanded(&field)?));
+    /// Reports a file that cannot be read now. What it holds is left to whoever uses it.
+    fn check_file(&mut self, field: &Field<'_>, path: &std::path::Path) {
         let mut reasons = crate::Diagnostics::default();
-        if source::open(&path, Links::Followed, &mut reasons).is_none() {
+        if source::open(path, Links::Followed, &mut reasons).is_none() {
             for reason in reasons.iter() {
-                let help = reason.help.clone();
-                self.faults
-                    .error(reason.code, &field.node.at, &field.path, reason.message.clone())
-                    .help_if(help);
+                let fault =
+                    self.faults.error(reason.code, &field.node.at, &field.path, reason.message.clone());
+                fault.help_if(reason.help.clone());
             }
         }
-        Some(path)
     }
 }
 

@@ -16,7 +16,7 @@ fn an_agent_in_a_file_is_an_agent_of_that_name_with_the_text_as_its_prompt() {
     let agent = manifest.agent.as_ref().unwrap();
     assert_eq!(agent.instructions, Some(Instructions::Inline("You are.\nTwo lines.".into())));
     let config = home.config("agents: {defaults: {model: [a, b]}}").unwrap().value;
-    assert_eq!(agent.models_over(&config.agents_defaults), ["a", "b"]);
+    assert_eq!(agent.models_over(&config.agents.defaults), ["a", "b"]);
 }
 
 #[test]

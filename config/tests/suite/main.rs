@@ -9,6 +9,7 @@ mod home;
 mod hostile;
 mod manifests;
 mod models;
+mod reference;
 mod schemas;
 mod settings;
 mod trust;

@@ -77,7 +77,7 @@ fn agent_of(home: &Home, limits: &str) -> AgentSection {
 fn limits_and_parameters_of_a_manifest_win_over_the_defaults_and_those_over_the_built_in_ones() {
     let home = Home::new();
     let defaults = "agents: {defaults: {model: [a, b], limits: {max_turns: 4, max_retries: 1, max_tool_calls: 9, max_invocations: 3}, parameters: {seed: 1, top_p: 0.5, extra: {x: 1}}}}";
-    let defaults = home.config(defaults).unwrap().value.agents_defaults;
+    let defaults = home.config(defaults).unwrap().value.agents.defaults;
     let agent =
         agent_of(&home, "limits: {max_turns: 7, max_tool_calls: 5}, parameters: {seed: 2, extra: {y: 2}}");
     let limits = agent.limits_over(&defaults);

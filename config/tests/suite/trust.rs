@@ -1,6 +1,8 @@
 //! What extensions may do without the operator being asked.
 
-use drupe_config::{ApprovalsConfig, NativeReload, ReloadConfig, SandboxConfig, load_config};
+use std::collections::BTreeSet;
+
+use drupe_config::{NativeReload, Preauthorized, ReloadConfig, load_config};
 use drupe_extension_api::ExtensionId;
 
 use crate::home::{Home, places};
@@ -12,10 +14,11 @@ fn id(text: &str) -> ExtensionId {
 #[test]
 fn nothing_is_preauthorized_unconfined_or_on_the_network_by_default() {
     let config = Home::new().config("").unwrap().value;
-    assert_eq!(config.approvals, ApprovalsConfig::default());
+    assert_eq!(config.approvals.preauthorized, Preauthorized::Listed(BTreeSet::new()));
     assert!(!config.approvals.preauthorized.contains(&id("kv")));
     assert_eq!(config.reload, ReloadConfig { declarative: true, native: NativeReload::Announce });
-    assert_eq!(config.sandbox, SandboxConfig::default());
+    assert!(!config.sandbox.allow_unconfined && config.sandbox.hosts.network.is_empty());
+    assert_eq!(config.sandbox.hosts.memory_mb, 1024);
     assert!(!config.sandbox.allow_unconfined && config.sandbox.hosts.network.is_empty());
     assert_eq!(config.sandbox.hosts.memory_mb, 1024);
 }

@@ -127,11 +127,10 @@ pub fn immodest(manifest: &Manifest, config: &Config) -> Vec<String> {
             format!("the file `{}` from outside its folder", shown(&file.display().to_string()))
         });
     }
-    let (asked, usual) = (
-        agent.limits_over(&config.agents_defaults),
-        config.agents_defaults.limits.over(&DefinitionLimits::default()),
-    );
-    want(is_more(&asked, &usual), &|| "more than twice the usual limits".into());
+    let defaults = &config.agents.defaults;
+    want(is_more(&agent.limits_over(defaults), &defaults.limits), &|| {
+        "more than twice the usual limits".into()
+    });
     needs
 }
 

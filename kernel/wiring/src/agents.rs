@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use drupe_agent::{Agent, AgentTool, LoopAgent, ModelProfile, Registered, read_output, refuse, update_plan};
 use drupe_config::{Config, InputSpec};
 use drupe_extension_api::{
-    AgentId, Definition, DefinitionLimits, Format, IntegrationMode, ToolName, wire::Capability,
+    AgentId, Definition, Format, IntegrationMode, ToolName, wire::Capability,
 };
 use serde_json::{Value, json};
 
@@ -174,7 +174,7 @@ fn own_tools(
 /// The definition of an agent: its manifest over the defaults.
 pub fn definition(part: &Part, config: &Config) -> Definition {
     let Prompt { instructions, context: documents, .. } = part.prompt.clone().unwrap_or_default();
-    let defaults = &config.agents_defaults;
+    let defaults = &config.agents.defaults;
     let described = part.description.agent.as_ref();
     let section = part.manifest.agent.as_ref();
     let manifest = &part.manifest;
@@ -191,8 +191,7 @@ pub fn definition(part: &Part, config: &Config) -> Definition {
         models: section.map_or_else(|| defaults.models.clone(), |s| s.models_over(defaults)),
         parameters: section.map_or_else(|| defaults.parameters.clone(), |s| s.parameters_over(defaults)),
         output: section.and_then(|s| s.output.clone()),
-        limits: section
-            .map_or_else(|| defaults.limits.over(&DefinitionLimits::default()), |s| s.limits_over(defaults)),
+        limits: section.map_or_else(|| defaults.limits.clone(), |s| s.limits_over(defaults)),
         offline: section.map(|s| s.offline.clone()).unwrap_or_default(),
     }
 }

@@ -1,0 +1,87 @@
+//! The forms of text that the files know.
+
+use drupe_extension_api::{ExtensionId, MODEL_NAME, ToolName, is_model_name};
+
+use crate::shape::Text;
+
+const fn form(expected: &'static str, check: fn(&str) -> bool, pattern: Option<&'static str>) -> Text {
+    Text { expected, check, pattern, secret: false, placeholders: false }
+}
+
+const SLUG: &str = "^[a-z0-9][a-z0-9_-]{0,47}$";
+
+pub(crate) static ANY: Text = form("text", |_| true, None);
+pub(crate) static NON_EMPTY: Text = WRITTEN;
+const WRITTEN: Text = form("text that is not empty", |text| !text.trim().is_empty(), Some(r"[^\s]"));
+pub(crate) static MODEL: Text = Text {
+    placeholders: true,
+    ..form(MODEL_NAME, is_model_name, Some(r"^(scripted:[^\x00-\x1f]+|[^\s\x00-\x1f]{1,256})$"))
+};
+pub(crate) static ID: Text = form(
+    "an id: a lower-case letter or digit, then up to 47 of a-z, 0-9, `_` and `-`",
+    |text| ExtensionId::new(text).is_ok(),
+    Some(SLUG),
+);
+pub(crate) static TOOL_NAME: Text = form(
+    "a tool's name: 1 to 64 letters, digits, `_`, `.` and `-`",
+    |text| ToolName::new(text).is_ok(),
+    Some("^[A-Za-z0-9_.-]{1,64}$"),
+);
+pub(crate) static SELECTOR: Text = form(
+    "an extension's id, or `id/tool_name` for one tool of it",
+    |text| match text.split_once('/') {
+        Some((id, tool)) => ExtensionId::new(id).is_ok() && ToolName::new(tool).is_ok(),
+        None => ExtensionId::new(text).is_ok(),
+    },
+    Some("^[a-z0-9][a-z0-9_-]{0,47}(/[A-Za-z0-9_.-]{1,64})?$"),
+);
+pub(crate) static VARIABLE: Text = form(
+    "a variable's name: a letter or `_`, then up to 127 letters, digits and `_`",
+    is_variable,
+    Some("^[A-Za-z_][A-Za-z0-9_]{0,127}$"),
+);
+pub(crate) static NAME: Text = form(
+    "a name: a lower-case letter or digit, then up to 47 of a-z, 0-9, `_` and `-`",
+    |text| ExtensionId::new(text).is_ok(),
+    Some(SLUG),
+);
+pub(crate) static HEADER: Text = form(
+    "the name of an HTTP header: letters, digits and `-`",
+    |text| {
+        (1..=64).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    },
+    Some("^[A-Za-z0-9-]{1,64}$"),
+);
+/// Topics that are kept for those who follow them: of an extension, with its id before, and these of the kernel.
+pub(crate) static TOPIC: Text = form(
+    "a topic: `<extension>.<topic>`, `agent_invoked`, `agent_result` or `agent_error`",
+    is_topic,
+    Some(r"^(agent_invoked|agent_result|agent_error|[a-z0-9][a-z0-9_-]{0,47}\.[^\x00-\x1f]{1,128})$"),
+);
+pub(crate) static VERSION: Text = form(
+    "a semantic version such as `1.0.0`",
+    |text| semver::Version::parse(text).is_ok(),
+    Some(r"^[0-9]+\.[0-9]+\.[0-9]+([-+].*)?$"),
+);
+/// The same, with variables in it.
+pub(crate) static SETTING: Text = Text { placeholders: true, ..WRITTEN };
+/// A value of `env`, which finds its own variables.
+pub(crate) static VARIABLE_VALUE: Text = Text { secret: true, ..form("text", |_| true, None) };
+pub(crate) static SECRET: Text = Text { secret: true, placeholders: true, ..form("text", |_| true, None) };
+
+fn is_topic(text: &str) -> bool {
+    let of_an_extension = |(id, topic): (&str, &str)| {
+        ExtensionId::new(id).is_ok()
+            && (1..=128).contains(&topic.len())
+            && !topic.contains(|letter: char| letter < ' ')
+    };
+    ["agent_invoked", "agent_result", "agent_error"].contains(&text)
+        || text.split_once('.').is_some_and(of_an_extension)
+}
+
+pub(crate) fn is_variable(text: &str) -> bool {
+    text.len() <= 128
+        && text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}

@@ -227,15 +227,19 @@ fn only_the_entry_point_reads_the_environment() {
 }
 
 #[test]
-fn the_kernel_stays_small() {
-    let mut total = 0;
+fn what_is_trusted_stays_small() {
+    /// The crates whose code runs in the kernel's process: whoever finds a fault in one of them has the journal and the
+    /// keys. It may only grow with a reason in `docs/decisions/`; whoever makes it smaller lowers it.
+    const TRUSTED: [&str; 3] = ["kernel/", "config/src/", "extension-api/src/"];
+    const MOST: usize = 66_000;
+    let mut trusted = 0;
     for (path, text) in sources() {
         let lines = production(&text).count();
         assert!(lines <= 500, "{path} has {lines} lines; is it one thing?");
-        if path.starts_with("kernel/src/") {
-            total += lines;
+        if TRUSTED.iter().any(|part| path.starts_with(part)) {
+            trusted += lines;
         }
     }
-    assert!(total < 6000, "the kernel has {total} lines");
-    println!("the kernel has {total} lines");
+    println!("{trusted} lines are trusted");
+    assert!(trusted <= MOST, "{trusted} lines are trusted; {MOST} are the most");
 }

@@ -1,5 +1,10 @@
 //! The control API of a running kernel.
 
-mod insight;
 pub mod methods;
 pub mod server;
+
+mod extensions;
+mod insight;
+pub mod status;
+pub mod tokens;
+pub mod turns;

@@ -22,7 +22,7 @@ use drupe_limits::{Gates, Quotas};
 use drupe_link::{KernelLink, Up, Verdicts};
 use drupe_models::{Models, NamedBy};
 use drupe_prompts::Day;
-use drupe_surface::panics;
+use drupe_surface::{grants::Grants, panics};
 use drupe_wiring::{AgentEntry, Snapshot, live::Live, tokens::Tokens};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -62,6 +62,8 @@ pub struct Kernel {
     pub bus: Arc<Bus>,
     /// The time.
     pub clock: Arc<dyn Clock>,
+    /// What the bearers of named tokens may do.
+    pub grants: Grants,
     /// Proofs of running calls.
     pub tokens: Arc<Tokens>,
     /// What extensions pull from.

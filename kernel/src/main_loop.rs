@@ -185,6 +185,7 @@ async fn run(plan: Plan, link: Arc<KernelLink>, control: OwnedFd) -> Result<(), 
     };
     let watched = meanwhile(booting, &kernel, &mut pulse, &mut down).await?;
     let listener = UnixListener::from(control);
+    control::tokens::load(&kernel).await.map_err(|fault| Failure::new(opening::status_of(&fault), fault))?;
     let mut serving = kernel.tasks.spawn(control::server::serve(Arc::clone(&kernel), listener, token));
     let taken_up = meanwhile(boot::take_up(&kernel), &kernel, &mut pulse, &mut down).await;
     taken_up.map_err(|fault| Failure::new(opening::status_of(&fault), fault))?;
@@ -305,7 +306,7 @@ async fn let_go(kernel: Arc<Kernel>) {
 async fn tell_status(kernel: Arc<Kernel>) {
     let mut shown = String::new();
     loop {
-        if let Ok(status) = control::methods::status(&kernel).await {
+        if let Ok(status) = control::status::status(&kernel).await {
             let now = serde_json::to_string(&(status.sessions, status.queued_turns, &status.extensions));
             let now = now.unwrap_or_default();
             if now != shown {

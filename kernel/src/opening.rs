@@ -15,6 +15,7 @@ use drupe_folders::{content::Contents, discovery::Layout, generation::Generation
 use drupe_host::home::Folders;
 use drupe_journal::{Opening, Stage, Store};
 use drupe_link::{Down, Home, KernelLink, Up, Verdicts};
+use drupe_surface::grants::Grants;
 use drupe_wiring::{self as wiring, live::Live, tokens::Tokens};
 use tokio::{sync::mpsc, time::Interval};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -234,6 +235,7 @@ fn assemble(
         models,
         bus,
         clock,
+        grants: Grants::default(),
         tokens,
         handles: Handles::default(),
         layout,

@@ -21,7 +21,7 @@ use crate::{boot, channels, kernel::Kernel};
 mod plan;
 
 use plan::Plan;
-pub use plan::wants_its_own;
+pub use plan::{addressed, wants_its_own};
 
 /// Crashes during a turn after which it is taken to be what crashes kernels.
 const MOST_CRASHES: usize = 3;

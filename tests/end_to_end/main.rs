@@ -50,5 +50,6 @@ mod shipped;
 mod starts;
 mod templates;
 mod terminal;
+mod tokens;
 mod topics;
 mod torture;

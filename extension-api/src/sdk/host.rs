@@ -211,7 +211,17 @@ impl Host {
 
     /// Calls a method of the [control API](crate::control). Needs the right `control`.
     pub async fn control(&self, method: &str, params: Value) -> Result<Value, Fault> {
-        let call = ControlCall { method: method.to_owned(), params };
+        self.control_for(None, method, params).await
+    }
+
+    /// The same for the bearer of a named token, whom the extension has heard: what both of them may do is done.
+    pub async fn control_for(
+        &self,
+        bearer: Option<&str>,
+        method: &str,
+        params: Value,
+    ) -> Result<Value, Fault> {
+        let call = ControlCall { method: method.to_owned(), params, bearer: bearer.map(str::to_owned) };
         self.shared.request(&guard::behalf(), host::CONTROL, &call).await
     }
 

@@ -218,6 +218,9 @@ pub struct ControlCall {
     /// Its parameters.
     #[serde(default)]
     pub params: Value,
+    /// The named token of whoever the extension asks for; what both may do is done. Without it the extension asks for itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bearer: Option<String>,
 }
 
 /// Payload of [`host::PROCESS_RUN`]: a program that runs confined, to its end.

@@ -47,6 +47,7 @@ pub mod schema;
 mod sessions;
 mod shared;
 mod store;
+mod tokens;
 mod transcript;
 mod turns;
 mod types;

@@ -16,6 +16,7 @@
 //! | `extension_states` | one step of an extension's life | `number` |
 //! | `extension_settings` | an extension that the operator turned on or off, over its manifest | `extension` |
 //! | `activations` | the operator's agreement to activate an extension: `pending` → `allowed` or `denied`, or `withdrawn`; never deleted, as its number is its name | `number`; (`extension`, `hash`) unique; one `pending` an extension |
+//! | `tokens` | a named token of the control API: the hash of what its bearer shows, what they `may` do, and the sessions and agents that they reach, all where none are named | `name`; `hash` unique |
 //! | `audit` | one answer of the operator: who, about what, with which content, and which | `number` |
 //!
 //! Times are milliseconds since 1970. The key of `log` keeps what a session recorded side by side and in order without

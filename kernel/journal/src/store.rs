@@ -10,7 +10,7 @@ use std::{
 use drupe_agent::Clock;
 use drupe_extension_api::{
     AgentId, AgentRef, Event, EventBody, SessionId, TurnId,
-    control::{Approval, ApprovalState, SessionStatus, StateChange},
+    control::{Approval, ApprovalState, SessionStatus, StateChange, TokenStatus},
 };
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
@@ -24,7 +24,7 @@ use crate::{
     recent::Recent,
     restarts, results, sessions,
     shared::{SharedWriter, free, lock},
-    turns,
+    tokens, turns,
     writer::{self, Command, Survives, Task, Waits, Writer, Writing},
 };
 
@@ -161,6 +161,27 @@ impl Store {
     pub async fn notice(&self, session: SessionId, text: String) -> Result<bool, StoreError> {
         let queued = self.write(Survives::Power, move |on| outbox::notice(on, &session, &text)).await?;
         Ok(queued.is_some())
+    }
+
+    /// The session of a turn; none where there is no such turn.
+    pub async fn session_of(&self, turn: &TurnId) -> Result<Option<SessionId>, StoreError> {
+        let turn = turn.clone();
+        self.read_few(move |db| turns::session_of(db, &turn)).await
+    }
+
+    /// Keeps a named token by the hash of what its bearer shows. False where there is one of that name, which stays.
+    pub async fn make_token(&self, token: TokenStatus, hash: String) -> Result<bool, StoreError> {
+        self.write(Survives::Power, move |on| tokens::make(on, &token, &hash)).await
+    }
+
+    /// Forgets a named token; false where there is none of that name.
+    pub async fn revoke_token(&self, name: String) -> Result<bool, StoreError> {
+        self.write(Survives::Power, move |on| tokens::revoke(on, &name)).await
+    }
+
+    /// The named tokens with their hashes, by name.
+    pub async fn tokens(&self) -> Result<Vec<(TokenStatus, String)>, StoreError> {
+        self.read(tokens::all).await
     }
 
     /// Every session, the one with the latest change first.

@@ -233,6 +233,14 @@ pub(crate) fn queued(db: &Connection, turn: &TurnId) -> Result<Option<QueuedTurn
     Ok(one.query_row([turn.as_str()], queued_row).optional()?)
 }
 
+/// The session of a turn.
+pub(crate) fn session_of(db: &Connection, turn: &TurnId) -> Result<Option<SessionId>, StoreError> {
+    let mut one = db.prepare_cached(
+        "SELECT sessions.id FROM turns JOIN sessions ON sessions.number = turns.session WHERE turns.id = ?1",
+    )?;
+    Ok(one.query_row([turn.as_str()], |row| id(row, 0)).optional()?)
+}
+
 /// The turns of a session, in order.
 pub(crate) fn of_session(db: &Connection, session: &SessionId) -> Result<Vec<TurnId>, StoreError> {
     let mut all = db.prepare_cached(

@@ -14,5 +14,5 @@ mod transport;
 pub use frame::{Crashed, Down, Frame, MAX_FRAME, Quarantined, Up, Verdicts};
 pub use home::Home;
 pub use lock::{HomeLock, LockError};
-pub use token::{ControlToken, TokenError};
+pub use token::{ControlToken, TokenError, is_named_token, named_token};
 pub use transport::{KernelLink, Link, LinkError, Received, SupervisorLink, pair};

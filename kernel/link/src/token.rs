@@ -30,10 +30,7 @@ pub enum TokenError {
 impl ControlToken {
     /// Makes a new one and writes it to the home's token file, which only the owner can read.
     pub fn create(home: &Home) -> Result<Self, TokenError> {
-        let mut bytes = [0; BYTES];
-        // Up to 256 bytes come at once or not at all, so the whole array is filled.
-        getrandom(&mut bytes, GetRandomFlags::empty()).map_err(io::Error::from)?;
-        let token = Self(hex(&bytes));
+        let token = Self(random()?);
         token.write(home)?;
         Ok(token)
     }
@@ -60,7 +57,7 @@ impl ControlToken {
     fn read_from(path: &Path) -> Result<Self, TokenError> {
         let text = fs::read_to_string(path)?;
         let text = text.trim();
-        if text.len() != BYTES * 2 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        if !is_random(text) {
             return Err(TokenError::Malformed(path.display().to_string()));
         }
         Ok(Self(text.to_owned()))
@@ -85,8 +82,28 @@ impl fmt::Debug for ControlToken {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+/// What every named token begins with.
+const NAMED: &str = "drupe_";
+
+/// A new named token. The supervisor does not know them: what stands behind one is in the journal.
+pub fn named_token() -> io::Result<String> {
+    Ok(format!("{NAMED}{}", random()?))
+}
+
+/// Whether a text has the form of a named token.
+pub fn is_named_token(text: &str) -> bool {
+    text.strip_prefix(NAMED).is_some_and(is_random)
+}
+
+fn random() -> io::Result<String> {
+    let mut bytes = [0; BYTES];
+    // Up to 256 bytes come at once or not at all, so the whole array is filled.
+    getrandom(&mut bytes, GetRandomFlags::empty()).map_err(io::Error::from)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn is_random(text: &str) -> bool {
+    text.len() == BYTES * 2 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 #[cfg(test)]

@@ -4,24 +4,33 @@ use std::sync::Arc;
 
 use drupe_extension_api::{
     Fault, LimitScope, SessionId,
-    control::{Explanation, ItemArgument, ItemText, SessionStatus, TraceArgument, TurnTrace},
+    control::{Explanation, ItemArgument, ItemText, Power, SessionStatus, TraceArgument, TurnTrace, method},
 };
 use drupe_insight::{self as insight, LimitUse};
 use drupe_journal::{DueMessage, Found, MessageRow, TurnRows};
 
+use drupe_surface::principal::Principal;
+
+use super::turns;
 use crate::kernel::{Kernel, store_fault};
 
 /// Turns that are traced at once: each is read whole.
 const MOST: usize = 100;
 
 /// What the turns of a session, or one of them, set off.
-pub async fn trace(kernel: &Kernel, ask: TraceArgument) -> Result<Vec<TurnTrace>, Fault> {
+pub async fn trace(kernel: &Kernel, by: &Principal, ask: TraceArgument) -> Result<Vec<TurnTrace>, Fault> {
     let (turns, gone) = match kernel.store.find(&ask.id).await.map_err(store_fault)? {
-        Some(Found::Session(session)) => (
-            kernel.store.session_turns(&session).await.map_err(store_fault)?,
-            kernel.store.gone_of(&session).await.map_err(store_fault)?,
-        ),
-        Some(Found::Turn(turn) | Found::Run { turn, .. } | Found::Call { turn, .. }) => (vec![turn], 0),
+        Some(Found::Session(session)) => {
+            by.reaches(&session)?;
+            (
+                kernel.store.session_turns(&session).await.map_err(store_fault)?,
+                kernel.store.gone_of(&session).await.map_err(store_fault)?,
+            )
+        }
+        Some(Found::Turn(turn) | Found::Run { turn, .. } | Found::Call { turn, .. }) => {
+            turns::reaches(kernel, by, &turn).await?;
+            (vec![turn], 0)
+        }
         _ => return Err(nothing(&ask.id)),
     };
     let turns = match ask.turn {
@@ -45,12 +54,22 @@ pub async fn trace(kernel: &Kernel, ask: TraceArgument) -> Result<Vec<TurnTrace>
 }
 
 /// Why something ended as it did.
-pub async fn why(kernel: &Arc<Kernel>, id: &str) -> Result<Explanation, Fault> {
+pub async fn why(kernel: &Arc<Kernel>, by: &Principal, id: &str) -> Result<Explanation, Fault> {
     // First what needs no search through all that ever happened.
     if let Ok(known) = extension_or_limit(kernel, id).await {
+        by.needs(Power::Inspect, method::WHY)?;
         return Ok(known);
     }
-    match kernel.store.find(id).await.map_err(store_fault)? {
+    let found = kernel.store.find(id).await.map_err(store_fault)?;
+    match &found {
+        Some(Found::Session(session)) => by.reaches(session)?,
+        Some(Found::Turn(turn) | Found::Run { turn, .. } | Found::Call { turn, .. }) => {
+            turns::reaches(kernel, by, turn).await?;
+        }
+        Some(Found::Message(_)) => by.needs(Power::Inspect, method::WHY)?,
+        None => {}
+    }
+    match found {
         Some(Found::Turn(turn)) => {
             let rows = rows(kernel, &turn, id).await?;
             let why = insight::why_turn(&rows, now(kernel));
@@ -89,7 +108,7 @@ async fn session_why(kernel: &Kernel, id: &SessionId) -> Result<Explanation, Fau
 }
 
 async fn extension_or_limit(kernel: &Arc<Kernel>, id: &str) -> Result<Explanation, Fault> {
-    let set = super::methods::config(kernel).into_iter().find(|value| value.key == id);
+    let set = super::status::config(kernel).into_iter().find(|value| value.key == id);
     if let Some(set) = set.filter(|_| id.starts_with("limits.")) {
         let day = now(kernel).strftime("%Y-%m-%d").to_string();
         let standing = kernel.quotas.standing(kernel.clock.now_ms()).into_iter();
@@ -103,7 +122,7 @@ async fn extension_or_limit(kernel: &Arc<Kernel>, id: &str) -> Result<Explanatio
         });
         return Ok(insight::why_limit(id, &set, &uses.collect::<Vec<_>>()));
     }
-    match super::methods::show(kernel, id.to_owned()).await {
+    match super::extensions::show(kernel, id.to_owned()).await {
         Ok(detail) => Ok(insight::why_extension(&detail)),
         Err(_) => Err(nothing(id)),
     }
@@ -118,7 +137,8 @@ fn now(kernel: &Kernel) -> jiff::Timestamp {
 }
 
 /// An item, or the text behind a preview's handle, in full.
-pub async fn item(kernel: &Kernel, ask: ItemArgument) -> Result<ItemText, Fault> {
+pub async fn item(kernel: &Kernel, by: &Principal, ask: ItemArgument) -> Result<ItemText, Fault> {
+    by.reaches(&ask.session)?;
     let item = kernel.store.item(&ask.session, &ask.id).await.map_err(store_fault)?;
     item.ok_or_else(|| Fault::not_found(format!("session `{}` has no item `{}`", ask.session, ask.id)))
 }

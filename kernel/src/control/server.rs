@@ -7,17 +7,19 @@ use std::{os::unix::net::UnixListener, sync::Arc};
 use drupe_bus::Watched;
 use drupe_extension_api::{
     Event, EventBody, Fault, FaultCode, SessionId,
-    control::{EventsSubscribe, method},
+    control::{EventsSubscribe, Power, method},
 };
 use drupe_link::ControlToken;
 use drupe_surface::{
     door::{Answer, Door},
+    grants::Grant,
     lines::{Reply, ReplyBody, Request},
+    principal::Principal,
 };
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
-use super::methods::{self, Caller};
+use super::methods;
 use crate::kernel::{Kernel, store_fault};
 
 /// Events that are read from the journal at once.
@@ -27,21 +29,42 @@ const PAGE: usize = 256;
 pub async fn serve(kernel: Arc<Kernel>, listener: UnixListener, token: ControlToken) -> std::io::Result<()> {
     let (closing, tasks) = (kernel.closing.clone(), kernel.tasks.clone());
     let supervisor_pid = kernel.start.supervisor_pid;
-    Door { answer: Methods(kernel), token, supervisor_pid, closing, tasks }.serve(listener).await
+    let operator = Grant::new(Principal::operator());
+    let answer = Methods { kernel, token, operator };
+    Door { answer, supervisor_pid, closing, tasks }.serve(listener).await
 }
 
-/// The kernel, to whoever shows the token.
+/// The kernel, to whoever shows a token.
 #[derive(Clone)]
-struct Methods(Arc<Kernel>);
+struct Methods {
+    kernel: Arc<Kernel>,
+    /// That of the home, and what its bearer has.
+    token: ControlToken,
+    operator: Arc<Grant>,
+}
 
 impl Answer for Methods {
-    async fn answer(&self, request: &Request, replies: &mpsc::Sender<Reply>) -> Result<Box<RawValue>, Fault> {
+    fn admit(&self, token: &str) -> Option<Arc<Grant>> {
+        match self.token.matches(token) {
+            true => Some(Arc::clone(&self.operator)),
+            false => self.kernel.grants.admit(token),
+        }
+    }
+
+    async fn answer(
+        &self,
+        by: &Principal,
+        request: &Request,
+        replies: &mpsc::Sender<Reply>,
+    ) -> Result<Box<RawValue>, Fault> {
         if request.method != method::EVENTS_SUBSCRIBE {
-            return methods::call(&self.0, Caller::Operator, &request.method, request.params()).await;
+            return methods::call(&self.kernel, by, &request.method, request.params()).await;
         }
         let ask = serde_json::from_str(request.params().get());
-        let ask = ask.map_err(|error| Fault::invalid(error.to_string()))?;
-        subscribe(&self.0, request.id, ask, replies).await.map(|()| RawValue::NULL.to_owned())
+        let ask: EventsSubscribe = ask.map_err(|error| Fault::invalid(error.to_string()))?;
+        by.needs(Power::Read, method::EVENTS_SUBSCRIBE)?;
+        by.reaches(&ask.session)?;
+        subscribe(&self.kernel, request.id, ask, replies).await.map(|()| RawValue::NULL.to_owned())
     }
 }
 

@@ -20,12 +20,14 @@ use drupe_extension_abi::{CallHeader, Host, HostBox, Reply};
 use drupe_extension_api::{
     AgentInvocationContext, EventBody, ExtensionId, Fault, FaultCode, ItemKind, ToolCallRequest, ToolResult,
     ToolStatus,
+    control::Power,
     wire::{
         CallTool, ControlCall, HandleNext, InvokeAgent, Log, NotifyUser, ProcessOutput, Progress,
         RestartRequest, RunAgent, RunProcess, Subscribe, host,
     },
 };
 use drupe_host::{LOG_LINE, PROGRESS, REASON, cut, program};
+use drupe_surface::principal::{Principal, Reach, Who};
 use futures_util::FutureExt;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -197,7 +199,9 @@ impl Owner {
                 write(Box::pin(self.invoke_agent(&kernel, &run, read(payload)?)).await?)
             }
             host::SUBMIT => {
-                write(control::methods::submit_for(&kernel, self.asking(header), read(payload)?).await?)
+                let by = self.principal(header);
+                by.needs(Power::Submit, operation)?;
+                write(control::turns::submit(&kernel, &by, read(payload)?).await?)
             }
             host::NOTIFY => {
                 let NotifyUser { text, session } = read(payload)?;
@@ -216,10 +220,10 @@ impl Owner {
             }
             host::CONTROL => {
                 self.right(Right::Control, operation)?;
-                let ControlCall { method, params } = read(payload)?;
-                let caller = control::methods::Caller::Extension(self.asking(header));
+                let ControlCall { method, params, bearer } = read(payload)?;
+                let by = control::tokens::through(&kernel, self.principal(header), bearer.as_deref())?;
                 let params = serde_json::value::to_raw_value(&params).map_err(Fault::internal)?;
-                write(control::methods::call(&kernel, caller, &method, &params).await?)
+                write(control::methods::call(&kernel, &by, &method, &params).await?)
             }
             host::TOOLS_CHANGED => {
                 kernel.announcements.take(id, std::time::Instant::now())?;
@@ -229,9 +233,24 @@ impl Owner {
         }
     }
 
-    fn asking<'a>(&'a self, header: &'a CallHeader) -> control::methods::Asking<'a> {
-        let Self { manifest, holder, .. } = self;
-        control::methods::Asking { manifest, holder, token: &header.parent_token }
+    /// The extension, as somebody who asks.
+    fn principal(&self, header: &CallHeader) -> Principal {
+        let Holder { extension, instance } = &self.holder;
+        let given = |right: &Right| match right {
+            Right::Control => &[Power::Read, Power::Direct, Power::Inspect, Power::Extend][..],
+            Right::Submit => &[Power::Submit][..],
+            _ => &[],
+        };
+        Principal {
+            who: Who::Extension {
+                id: extension.clone(),
+                instance: *instance,
+                call: header.parent_token.to_string(),
+            },
+            may: self.manifest.rights.iter().flat_map(given).copied().collect(),
+            sessions: Reach::All,
+            agents: None,
+        }
     }
 
     fn close_handle(&self, handle: u64) {

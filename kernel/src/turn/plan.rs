@@ -132,7 +132,7 @@ pub fn wants_its_own(inbound: &Inbound) -> bool {
 }
 
 /// `@id …` at the start of a message: the agent, and the rest.
-fn addressed(text: &str) -> (Option<Result<AgentId, String>>, &str) {
+pub fn addressed(text: &str) -> (Option<Result<AgentId, String>>, &str) {
     let Some(rest) = text.trim_start().strip_prefix('@') else { return (None, text) };
     let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
     let (name, task) = rest.split_at(end);

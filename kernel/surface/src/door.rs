@@ -1,6 +1,6 @@
 //! The control socket: one line of JSON a request, one or many a reply.
 //!
-//! A connection must show the home's token first; requests of one connection are answered as they finish, not in order.
+//! A connection must show a token first, which says who asks; it ends when that token is revoked. Requests of one connection are answered as they finish, not in order.
 
 use std::{io, os::unix::net::UnixListener as StdListener, pin::pin, sync::Arc, time::Duration};
 
@@ -8,7 +8,6 @@ use drupe_extension_api::{
     Fault, FaultCode,
     control::{CONTROL_VERSION, Hello, Welcome, method},
 };
-use drupe_link::ControlToken;
 use rustix::process::{Resource, getrlimit};
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::{
@@ -18,9 +17,11 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    grants::Grant,
     lines::{Lines, REPLIES, Reply, ReplyBody, Request, write_all},
     panics,
     places::{Places, Taken},
+    principal::Principal,
 };
 
 /// Connections at a time, besides those of the supervisor; each costs a few kilobytes.
@@ -37,9 +38,13 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What answers.
 pub trait Answer: Clone + Send + Sync + 'static {
+    /// Who shows this token; none where nobody was given it.
+    fn admit(&self, token: &str) -> Option<Arc<Grant>>;
+
     /// Answers a request. What is more than one answer is sent to `replies` before.
     fn answer(
         &self,
+        by: &Principal,
         request: &Request,
         replies: &mpsc::Sender<Reply>,
     ) -> impl Future<Output = Result<Box<RawValue>, Fault>> + Send;
@@ -49,8 +54,6 @@ pub trait Answer: Clone + Send + Sync + 'static {
 pub struct Door<A> {
     /// What answers.
     pub answer: A,
-    /// What clients must show.
-    pub token: ControlToken,
     /// The process that must be heard in any case: it asks whether this one serves, and ends one that does not answer.
     pub supervisor_pid: u32,
     /// Cancelled when nothing more is served.
@@ -119,12 +122,14 @@ impl<A: Answer> Door<A> {
     ) {
         let mut lines = Lines::new(read);
         let Ok(Ok(Some(first))) = tokio::time::timeout(HELLO, lines.next()).await else { return };
-        if !welcome(&first, &self.token, &replies).await {
-            return;
-        }
+        let Some(grant) = self.welcome(&first, &replies).await else { return };
         let room = Arc::new(Semaphore::new(REQUESTS));
         loop {
-            let request = match lines.next().await {
+            let request = tokio::select! {
+                request = lines.next() => request,
+                () = grant.revoked.cancelled() => return,
+            };
+            let request = match request {
                 Ok(Some(request)) => request,
                 Ok(None) => return,
                 Err(fault) => {
@@ -136,9 +141,10 @@ impl<A: Answer> Door<A> {
             let Ok(room) = Arc::clone(&room).acquire_owned().await else { return };
             let working = place.work();
             let (answer, replies, cancel) = (self.answer.clone(), replies.clone(), cancel.clone());
+            let by = Arc::clone(&grant);
             self.tasks.spawn(async move {
                 let follows = request.method == method::EVENTS_SUBSCRIBE;
-                let mut answering = pin!(one(&answer, &request, &replies));
+                let mut answering = pin!(one(&answer, &by.principal, &request, &replies));
                 tokio::select! {
                     () = &mut answering => {}
                     () = cancel.cancelled() => {
@@ -152,10 +158,34 @@ impl<A: Answer> Door<A> {
             });
         }
     }
+
+    /// Finds out who makes the first request, and tells them whether they may go on.
+    async fn welcome(&self, request: &Request, replies: &mpsc::Sender<Reply>) -> Option<Arc<Grant>> {
+        let hello = serde_json::from_str::<Hello>(request.params().get())
+            .ok()
+            .filter(|_| request.method == method::HELLO);
+        let newer = hello.as_ref().is_some_and(|hello| hello.version > CONTROL_VERSION);
+        let grant = hello.filter(|_| !newer).and_then(|hello| self.answer.admit(&hello.token));
+        let body = if grant.is_some() {
+            let welcome = Welcome { version: CONTROL_VERSION, from: "kernel".into() };
+            to_raw_value(&welcome)
+                .map_or_else(|error| ReplyBody::Error(Fault::internal(error)), ReplyBody::Result)
+        } else if newer {
+            let fault = Fault::unsupported("a control API newer than the daemon");
+            ReplyBody::Error(fault.help("restart the daemon after an upgrade"))
+        } else {
+            ReplyBody::Error(
+                Fault::denied("the first request must be `hello` with a token of this home")
+                    .help("the operator's is in the home's `run/token`; `drupe token new` makes others"),
+            )
+        };
+        let told = replies.send(Reply { id: request.id, body }).await;
+        grant.filter(|_| told.is_ok())
+    }
 }
 
-async fn one(answer: &impl Answer, request: &Request, replies: &mpsc::Sender<Reply>) {
-    let result = panics::answered(answer.answer(request, replies)).await;
+async fn one(answer: &impl Answer, by: &Principal, request: &Request, replies: &mpsc::Sender<Reply>) {
+    let result = panics::answered(answer.answer(by, request, replies)).await;
     let body = result.map_or_else(ReplyBody::Error, ReplyBody::Result);
     // The client may be gone.
     let _ = replies.send(Reply { id: request.id, body }).await;
@@ -177,29 +207,6 @@ fn refuse(stream: &UnixStream) {
     }
 }
 
-/// Checks the token of the first request.
-async fn welcome(request: &Request, token: &ControlToken, replies: &mpsc::Sender<Reply>) -> bool {
-    let hello = serde_json::from_str::<Hello>(request.params().get())
-        .ok()
-        .filter(|_| request.method == method::HELLO);
-    let newer = hello.as_ref().is_some_and(|hello| hello.version > CONTROL_VERSION);
-    let good = hello.is_some_and(|hello| token.matches(&hello.token)) && !newer;
-    let body = if good {
-        let welcome = Welcome { version: CONTROL_VERSION, from: "kernel".into() };
-        to_raw_value(&welcome)
-            .map_or_else(|error| ReplyBody::Error(Fault::internal(error)), ReplyBody::Result)
-    } else if newer {
-        let fault = Fault::unsupported("a control API newer than the daemon");
-        ReplyBody::Error(fault.help("restart the daemon after an upgrade"))
-    } else {
-        ReplyBody::Error(
-            Fault::denied("the first request must be `hello` with the home's token")
-                .help("read it from the home's `run/token`"),
-        )
-    };
-    replies.send(Reply { id: request.id, body }).await.is_ok() && good
-}
-
 #[cfg(test)]
 mod tests {
     use drupe_extension_api::control;
@@ -210,10 +217,19 @@ mod tests {
     use super::*;
 
     #[derive(Clone)]
-    struct Fragile;
+    struct Fragile(Arc<Grant>);
 
     impl Answer for Fragile {
-        async fn answer(&self, request: &Request, _: &mpsc::Sender<Reply>) -> Result<Box<RawValue>, Fault> {
+        fn admit(&self, token: &str) -> Option<Arc<Grant>> {
+            (token == "known").then(|| Arc::clone(&self.0))
+        }
+
+        async fn answer(
+            &self,
+            _: &Principal,
+            request: &Request,
+            _: &mpsc::Sender<Reply>,
+        ) -> Result<Box<RawValue>, Fault> {
             tokio::task::yield_now().await;
             assert!(request.method != "panic", "it was told to panic");
             Ok(RawValue::NULL.to_owned())
@@ -221,13 +237,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_whose_handler_panics_is_answered_with_an_error_and_the_connection_goes_on() {
+    async fn a_connection_outlives_a_handler_that_panics_and_ends_when_its_token_is_revoked() {
         let folder = tempfile::tempdir().expect("a folder");
         let home = Home::create(folder.path()).expect("a home");
-        let token = ControlToken::create(&home).expect("a token");
-        let hello = json!({"token": token.reveal(), "version": CONTROL_VERSION});
+        let grant = Grant::new(Principal::operator());
+        let hello = json!({"token": "known", "version": CONTROL_VERSION});
         let (closing, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let door = Door { answer: Fragile, token, supervisor_pid: 0, closing, tasks };
+        let door = Door { answer: Fragile(Arc::clone(&grant)), supervisor_pid: 0, closing, tasks };
         let (closing, tasks) = (door.closing.clone(), door.tasks.clone());
         let serving = tasks.spawn(door.serve(home.listen().expect("a socket")));
         let client = UnixStream::connect(home.socket()).await.expect("it listens");
@@ -248,6 +264,9 @@ mod tests {
             other => panic!("{other:?}"),
         }
         assert!(matches!(replies[2].body, control::ReplyBody::Result(Value::Null)), "{:?}", replies[2]);
+        // What the client was given is taken back: the connection ends.
+        grant.revoked.cancel();
+        assert_eq!(lines.next_line().await.expect("it can be read"), None);
         closing.cancel();
         tasks.close();
         tasks.wait().await;

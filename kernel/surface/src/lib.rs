@@ -6,7 +6,9 @@
 pub mod door;
 pub mod ending;
 pub mod ends;
+pub mod grants;
 pub mod lanes;
 pub mod lines;
 pub mod panics;
 pub mod places;
+pub mod principal;

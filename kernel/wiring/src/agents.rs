@@ -4,9 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use drupe_agent::{Agent, AgentTool, LoopAgent, ModelProfile, Registered, read_output, refuse, update_plan};
 use drupe_config::{Config, InputSpec};
-use drupe_extension_api::{
-    AgentId, Definition, Format, IntegrationMode, ToolName, wire::Capability,
-};
+use drupe_extension_api::{AgentId, Definition, Format, IntegrationMode, ToolName, wire::Capability};
 use serde_json::{Value, json};
 
 use drupe_models::NamedBy;

@@ -17,6 +17,7 @@ mod run;
 mod session;
 mod status;
 mod stop;
+mod token;
 mod trace;
 mod usage;
 mod why;
@@ -107,6 +108,8 @@ enum Verb {
     /// Messages between extensions that were given up
     #[command(subcommand)]
     Bus(bus::Bus),
+    /// Tokens for programs that are not the operator: list, new, revoke
+    Token(token::Token),
     /// The configuration: show, schema, path
     #[command(subcommand)]
     Config(config::Config),
@@ -200,6 +203,7 @@ fn execute(verb: Option<Verb>, keep: bool, context: Context) -> Result<u8, Failu
         Some(Verb::Usage(usage)) => usage.execute(&context),
         Some(Verb::Why(why)) => why.execute(&context),
         Some(Verb::Bus(bus)) => bus.execute(&context),
+        Some(Verb::Token(token)) => token.execute(&context),
         Some(Verb::Config(config)) => config.execute(&context),
         Some(Verb::Models(models)) => models.execute(&context),
         Some(Verb::Completions(completions)) => completions.execute(&context, CommandLine::command()),

@@ -20,7 +20,7 @@ use drupe_extension_api::{
     Fault, FaultCode,
     control::{CONTROL_VERSION, Hello, Reply, ReplyBody, Request, Status, Welcome, method},
 };
-use drupe_link::{ControlToken, Home, TokenError};
+use drupe_link::{ControlToken, Home, TokenError, is_named_token};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::sockopt::{Timeout, set_socket_timeout},
@@ -258,9 +258,12 @@ impl Connection {
         let id = request.id;
         if !self.greeted {
             let hello = serde_json::from_value::<Hello>(request.params);
-            let known =
-                request.method == method::HELLO && hello.is_ok_and(|hello| token.matches(&hello.token));
-            if !known {
+            let shown = hello.ok().filter(|_| request.method == method::HELLO).map(|hello| hello.token);
+            // What a named token stands for is in the journal, which only a kernel reads.
+            if shown.as_deref().is_some_and(is_named_token) {
+                return self.fail(id, unavailable());
+            }
+            if !shown.is_some_and(|shown| token.matches(&shown)) {
                 return self
                     .fail(id, Fault::denied("the first request is `hello` with the token of this home"));
             }

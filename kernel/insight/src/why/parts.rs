@@ -254,7 +254,8 @@ fn remark(body: &EventBody) -> Option<String> {
     match body {
         EventBody::Diagnostic { code, message } => {
             // Attempts, calls and deliveries speak for themselves.
-            let known = ["model_retry", "answer_cut", "outcome_unknown", "delivery.uncertain", "delivery.failed"];
+            let known =
+                ["model_retry", "answer_cut", "outcome_unknown", "delivery.uncertain", "delivery.failed"];
             (!known.contains(&code.as_str())).then(|| sentence(&excerpt(message)))
         }
         EventBody::StreamReset { reason, .. } => {

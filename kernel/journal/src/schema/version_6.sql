@@ -89,3 +89,13 @@ SELECT turn, turns.id, 'answer', turns.session, turn, outbox_5.channel, outbox_5
 FROM outbox_5 JOIN turns ON turns.number = outbox_5.turn ORDER BY turn;
 DROP TABLE outbox_5;
 CREATE INDEX outbox_open ON outbox (number) WHERE state IN ('due', 'sending');
+
+-- Named tokens of the control API, by the hash of what their bearers show.
+CREATE TABLE tokens (
+    name TEXT PRIMARY KEY,
+    hash TEXT NOT NULL UNIQUE,
+    may TEXT NOT NULL,
+    sessions TEXT,
+    agents TEXT,
+    created_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;

@@ -1,4 +1,4 @@
--- A journal as version 6 wrote it: tables without rows.
+-- A journal as version 6 makes it, without content.
 PRAGMA foreign_keys = OFF;
 PRAGMA journal_mode = WAL;
 PRAGMA application_id = 1685222768;
@@ -104,6 +104,14 @@ CREATE TABLE sessions (
     agent TEXT,
     title TEXT NOT NULL DEFAULT '',
     turns INTEGER NOT NULL DEFAULT 0, least_seq INTEGER NOT NULL DEFAULT 0) STRICT;
+CREATE TABLE tokens (
+    name TEXT PRIMARY KEY,
+    hash TEXT NOT NULL UNIQUE,
+    may TEXT NOT NULL,
+    sessions TEXT,
+    agents TEXT,
+    created_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
 CREATE TABLE turns (
     number INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,

@@ -161,3 +161,21 @@ fn clients_are_handed_over_with_their_answers() {
     assert!(!got(&mut next).1, "it waits for the kernel");
     assert_eq!(world.control.fds().count(), 0);
 }
+
+#[test]
+fn the_bearer_of_a_named_token_is_asked_to_come_back_when_a_kernel_can_tell_who_it_is() {
+    let mut world = World::new();
+    let tokens =
+        [(drupe_link::named_token().unwrap(), FaultCode::Unavailable), ("drupe_x".into(), FaultCode::Denied)];
+    for (token, code) in tokens {
+        let mut client = world.client();
+        let hello = format!("{{\"id\":1,\"method\":\"hello\",\"params\":{{\"token\":\"{token}\"}}}}\n");
+        client.write_all(hello.as_bytes()).unwrap();
+        world.turn();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        let reply: Reply = serde_json::from_str(&answer).unwrap();
+        let ReplyBody::Error(fault) = reply.body else { panic!("{answer}") };
+        assert_eq!(fault.code, code, "{answer}");
+    }
+}

@@ -212,6 +212,9 @@ struct Control {
     /// Its parameters.
     #[serde(default)]
     params: serde_json::Map<String, serde_json::Value>,
+    /// The token of whom it asks for.
+    #[serde(default)]
+    bearer: Option<String>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -310,7 +313,8 @@ impl Torture {
     }
 
     async fn control(&self, input: Control, _: Call) -> Result<serde_json::Value, Fault> {
-        self.host.control(&input.method, serde_json::Value::Object(input.params)).await
+        let params = serde_json::Value::Object(input.params);
+        self.host.control_for(input.bearer.as_deref(), &input.method, params).await
     }
 
     /// How many were granted and how many were refused, and how many answers held the secret.

@@ -1,0 +1,64 @@
+//! Agents, as they are listed and shown.
+
+use serde::{Deserialize, Serialize};
+
+use crate::AgentId;
+
+/// An agent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct AgentStatus {
+    /// Its id.
+    pub id: AgentId,
+    /// For people.
+    pub name: String,
+    /// For models.
+    pub description: String,
+    /// `tool` or `handoff`.
+    pub mode: crate::IntegrationMode,
+    /// The model that answers for it.
+    pub model: Option<String>,
+    /// The tools that it may use.
+    pub tools: Vec<String>,
+    /// Whether the orchestrator may choose it.
+    pub infer: bool,
+}
+
+/// An agent in full.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct AgentDetail {
+    /// In short.
+    #[serde(flatten)]
+    pub status: AgentStatus,
+    /// An example input.
+    pub usage: Option<String>,
+    /// What a run may spend.
+    pub limits: crate::DefinitionLimits,
+    /// Tools that it named or that exist, and why it does not have them.
+    pub excluded: Vec<Exclusion>,
+    /// What its tools add to its requests, the largest first.
+    #[serde(default)]
+    pub sizes: Vec<ToolSize>,
+}
+
+/// What a tool adds to each request that offers it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolSize {
+    /// The tool.
+    pub tool: String,
+    /// Who provides it.
+    pub extension: String,
+    /// Bytes of its name, its description, its schema and its instructions.
+    pub bytes: u64,
+    /// Whether the model has a line of it, and the rest once it asks.
+    #[serde(default)]
+    pub on_demand: bool,
+}
+
+/// A tool that an agent does not have, and why.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Exclusion {
+    /// The tool.
+    pub tool: String,
+    /// Why.
+    pub reason: String,
+}

@@ -1,0 +1,148 @@
+//! Sessions and their turns.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{AgentId, FailureClass, InvocationId, Message, ResponseStatus, SessionId, Spend, TurnId, Usage};
+
+/// A session.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SessionStatus {
+    /// Its id.
+    pub id: SessionId,
+    /// When it began.
+    pub created: Timestamp,
+    /// When something happened in it last.
+    pub updated: Timestamp,
+    /// Number of turns; a [`SessionDetail`] has the turns themselves under this name.
+    pub turn_count: u64,
+    /// The agent that the user chose for it.
+    pub agent: Option<AgentId>,
+    /// The beginning of its first message.
+    pub title: String,
+}
+
+/// Parameters of [`method::SESSIONS_SHOW`](super::method::SESSIONS_SHOW).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SessionShow {
+    /// The session.
+    pub id: String,
+    /// Only turns after this place: that of [`SessionDetail::next`]. All without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
+    /// Leaves `invocations` and `transcript` of the results empty.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub brief: bool,
+}
+
+/// A session, with as many of its turns as one reply holds.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SessionDetail {
+    /// In short.
+    #[serde(flatten)]
+    pub status: SessionStatus,
+    /// Its turns, oldest first.
+    pub turns: Vec<TurnResult>,
+    /// Position of its last event.
+    pub last_seq: u64,
+    /// Where further turns follow; asked for with it as [`SessionShow::after`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+}
+
+/// Chooses who answers in a session.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SessionSelect {
+    /// The session; made where it does not exist.
+    pub session: SessionId,
+    /// The agent; none gives the session back to the orchestrator.
+    #[serde(default)]
+    pub agent: Option<AgentId>,
+}
+
+/// Names a turn.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TurnArgument {
+    /// The turn.
+    pub turn: TurnId,
+    /// Leaves `invocations` and `transcript` of the result empty.
+    #[serde(default)]
+    pub brief: bool,
+}
+
+/// Parameters of [`method::EVENTS_SUBSCRIBE`](super::method::EVENTS_SUBSCRIBE).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct EventsSubscribe {
+    /// The session.
+    pub session: SessionId,
+    /// Events after this position; the kept ones are read first.
+    #[serde(default)]
+    pub after: u64,
+    /// Whether to go on with what happens from now on.
+    #[serde(default)]
+    pub follow: bool,
+}
+
+/// What a turn gave.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TurnResult {
+    /// The session.
+    pub session: SessionId,
+    /// The turn.
+    pub turn: TurnId,
+    /// The user's message.
+    pub input: String,
+    /// How it ended; none while it runs or waits.
+    pub status: Option<ResponseStatus>,
+    /// The answer.
+    pub content: String,
+    /// Why it did not succeed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The kind of failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<FailureClass>,
+    /// What the whole tree spent.
+    pub spend: Spend,
+    /// Every run of the tree.
+    pub invocations: Vec<InvocationRecord>,
+    /// Every entry of every run, each with its agent.
+    pub transcript: Vec<TranscriptEntry>,
+    /// Remarks that stopped nothing.
+    pub diagnostics: Vec<String>,
+    /// The id under which its trace is kept.
+    pub trace: String,
+}
+
+/// One run of an agent in the tree of a turn.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct InvocationRecord {
+    /// The run.
+    pub id: InvocationId,
+    /// The agent.
+    pub agent: AgentId,
+    /// The run that called it.
+    pub parent: Option<InvocationId>,
+    /// 0 for the root.
+    pub depth: u32,
+    /// How it ended; none while it runs.
+    pub status: Option<ResponseStatus>,
+    /// Tokens of its own model calls.
+    pub usage: Usage,
+    /// Input and output tokens, those of sub-agents included.
+    pub tokens_used: u64,
+    /// Its own steps.
+    pub turns_used: u32,
+}
+
+/// One entry of a transcript with the agent that it belongs to.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TranscriptEntry {
+    /// The run.
+    pub invocation: InvocationId,
+    /// The agent.
+    pub agent: AgentId,
+    /// The entry.
+    #[serde(flatten)]
+    pub message: Message,
+}

@@ -1,0 +1,86 @@
+//! Named tokens: what a program shows that is not the operator, and what it may do.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::AgentId;
+
+/// What somebody may do who speaks the control API. Each method needs one of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Power {
+    /// Read sessions: their turns, events, traces and explanations; and which agents there are.
+    Read,
+    /// Hand messages in.
+    Submit,
+    /// Stop turns, and choose who answers in a session.
+    Direct,
+    /// See the daemon: its status, extensions, approvals, configuration, usage and dead messages.
+    Inspect,
+    /// Check and add extensions.
+    Extend,
+    /// Everything that decides about the daemon: stop, restart, turn extensions on and off, agree, make tokens.
+    Operate,
+}
+
+impl Power {
+    /// All of them, from the least.
+    pub const ALL: [Self; 6] =
+        [Self::Read, Self::Submit, Self::Direct, Self::Inspect, Self::Extend, Self::Operate];
+
+    /// As requests and the command line spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Submit => "submit",
+            Self::Direct => "direct",
+            Self::Inspect => "inspect",
+            Self::Extend => "extend",
+            Self::Operate => "operate",
+        }
+    }
+}
+
+/// Parameters of [`method::TOKENS_NEW`](super::method::TOKENS_NEW).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenNew {
+    /// 1 to 48 of a-z, 0-9, `_` and `-`, as ids of extensions.
+    pub name: String,
+    /// What its bearer may do; at least one.
+    pub may: Vec<Power>,
+    /// The sessions that its bearer reaches: the one of this name and those that begin with it and `:`. `*` stands for
+    /// all; none for `token.<name>`.
+    #[serde(default)]
+    pub sessions: Option<String>,
+    /// The agents that its bearer reaches; empty for all.
+    #[serde(default)]
+    pub agents: Vec<AgentId>,
+}
+
+/// A token that was made.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TokenMade {
+    /// What its bearer shows in `hello`. It is told this once; the daemon keeps its hash alone.
+    pub token: String,
+    /// What it is.
+    #[serde(flatten)]
+    pub status: TokenStatus,
+}
+
+/// A named token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenStatus {
+    /// Its name.
+    pub name: String,
+    /// What its bearer may do.
+    pub may: Vec<Power>,
+    /// The sessions that its bearer reaches, as in [`TokenNew::sessions`]; none for all.
+    #[serde(default)]
+    pub sessions: Option<String>,
+    /// The agents that its bearer reaches; empty for all.
+    #[serde(default)]
+    pub agents: Vec<AgentId>,
+    /// When it was made.
+    pub created: Timestamp,
+}

@@ -1,0 +1,94 @@
+//! Named tokens: made and revoked by the operator, known to the doors.
+
+use std::collections::BTreeSet;
+
+use drupe_extension_api::{
+    ExtensionId, Fault, FaultCode, SessionId,
+    control::{Power, TokenMade, TokenNew, TokenStatus},
+};
+use drupe_link::named_token;
+use drupe_surface::{
+    grants,
+    principal::{Principal, Reach, Who},
+};
+
+use crate::kernel::{Kernel, store_fault};
+
+/// What stands for all sessions.
+const ALL: &str = "*";
+
+/// Gives the bearers of the tokens of this home what they have; before anybody is let in.
+pub async fn load(kernel: &Kernel) -> Result<(), Fault> {
+    for (token, hash) in kernel.store.tokens().await.map_err(store_fault)? {
+        kernel.grants.give(hash, principal(&token));
+    }
+    Ok(())
+}
+
+/// Those that there are.
+pub async fn list(kernel: &Kernel) -> Result<Vec<TokenStatus>, Fault> {
+    let all = kernel.store.tokens().await.map_err(store_fault)?;
+    Ok(all.into_iter().map(|(token, _)| token).collect())
+}
+
+/// Makes one.
+pub async fn new(kernel: &Kernel, by: &Principal, ask: TokenNew) -> Result<TokenMade, Fault> {
+    let TokenNew { name, may, sessions, agents } = ask;
+    // The same form, so that a token can be named wherever an extension can.
+    if ExtensionId::new(&name).is_err() {
+        return Err(Fault::invalid(format!("`{name}` cannot be the name of a token"))
+            .help("take 1 to 48 of a-z, 0-9, `_` and `-`"));
+    }
+    let may: BTreeSet<Power> = may.into_iter().collect();
+    if may.is_empty() {
+        return Err(
+            Fault::invalid(format!("token `{name}` may do nothing")).help("name at least one thing in `may`")
+        );
+    }
+    may.iter().try_for_each(|power| by.needs(*power, "tokens.new"))?;
+    let sessions = match sessions.unwrap_or_else(|| format!("token.{name}")) {
+        all if all == ALL => None,
+        sessions => Some(SessionId::new(sessions)?.to_string()),
+    };
+    for agent in &agents {
+        kernel.agent(&kernel.snapshot(), agent)?;
+    }
+    let created = jiff::Timestamp::from_millisecond(kernel.clock.now_ms()).map_err(Fault::internal)?;
+    let status = TokenStatus { name, may: may.into_iter().collect(), sessions, agents, created };
+    let token = named_token().map_err(Fault::internal)?;
+    let hash = grants::hash(&token);
+    if !kernel.store.make_token(status.clone(), hash.clone()).await.map_err(store_fault)? {
+        return Err(Fault::invalid(format!("there is a token `{}` already", status.name))
+            .help(format!("choose another name, or revoke it: `drupe token revoke {}`", status.name)));
+    }
+    kernel.grants.give(hash, principal(&status).within(by));
+    Ok(TokenMade { token, status })
+}
+
+/// Forgets one; what goes on under it ends.
+pub async fn revoke(kernel: &Kernel, name: String) -> Result<(), Fault> {
+    let known = kernel.store.revoke_token(name.clone()).await.map_err(store_fault)?;
+    kernel.grants.revoke(&name);
+    if known {
+        return Ok(());
+    }
+    Err(Fault::not_found(format!("there is no token `{name}`")).help("`drupe token list` shows them"))
+}
+
+/// Who asks for something through an extension: the bearer of a token that it passes on, or the extension itself.
+pub fn through(kernel: &Kernel, by: Principal, bearer: Option<&str>) -> Result<Principal, Fault> {
+    let Some(token) = bearer else { return Ok(by) };
+    let grant = kernel.grants.admit(token);
+    let grant = grant.ok_or_else(|| Fault::new(FaultCode::Denied, "nobody was given this token"))?;
+    Ok(grant.principal.clone().within(&by))
+}
+
+fn principal(token: &TokenStatus) -> Principal {
+    let TokenStatus { name, may, sessions, agents, .. } = token;
+    Principal {
+        who: Who::Token { name: name.clone(), through: None },
+        may: may.iter().copied().collect(),
+        sessions: sessions.clone().map_or(Reach::All, Reach::Below),
+        agents: (!agents.is_empty()).then(|| agents.iter().cloned().collect()),
+    }
+}

@@ -1,0 +1,181 @@
+//! Turns, as those who ask for them reach them: handed in, waited for, stopped.
+
+use std::sync::Arc;
+
+use drupe_agent::Chain;
+use drupe_extension_api::{
+    Fault, FaultCode, SessionId, TurnId,
+    control::{TurnArgument, TurnResult},
+    wire::{Submit, Submitted},
+};
+use drupe_journal::{Origin, QueuedTurn, StoreError};
+use drupe_surface::principal::{Principal, Who};
+
+use crate::{
+    channels,
+    extension::handles::Holder,
+    kernel::{Kernel, store_fault},
+    sessions::Stopped,
+    turn,
+};
+
+/// Takes a message in.
+pub async fn submit(kernel: &Arc<Kernel>, by: &Principal, submit: Submit) -> Result<Submitted, Fault> {
+    by.reaches(&submit.session)?;
+    let submit = among_the_agents_of(by, submit)?;
+    let token = match &by.who {
+        Who::Extension { id, instance, call } => {
+            let holder = Holder { extension: id.clone(), instance: *instance };
+            return of_extension(kernel, &holder, call, submit).await;
+        }
+        Who::Operator => None,
+        Who::Token { name, .. } => Some(name.clone()),
+    };
+    // What goes out through a channel speaks to people as the assistant: that is the operator's to arrange.
+    if !submit.channel.is_empty() && token.is_some() {
+        return Err(
+            Fault::denied(format!("{} speaks through no channel", by.name())).help("leave `channel` out")
+        );
+    }
+    if !submit.channel.is_empty() && !channels::carries(&kernel.snapshot(), &submit.channel) {
+        return Err(Fault::not_found(format!("there is no channel `{}`", submit.channel)));
+    }
+    kernel.submit(Origin::Client { token }, submit, Chain::default()).await
+}
+
+/// For somebody who does not reach every agent, a message names one of theirs, so that neither `@id` in its text nor the
+/// choice of the session leads to another.
+fn among_the_agents_of(by: &Principal, submit: Submit) -> Result<Submit, Fault> {
+    let Some(agents) = &by.agents else { return Ok(submit) };
+    let (named, text) = match (&submit.agent, turn::addressed(&submit.text)) {
+        (Some(agent), _) => (Some(agent.clone()), None),
+        (None, (Some(Ok(agent)), rest)) => (Some(agent), Some(rest.to_owned())),
+        (None, (Some(Err(reason)), _)) => return Err(Fault::invalid(reason)),
+        (None, (None, _)) => (agents.iter().next().filter(|_| agents.len() == 1).cloned(), None),
+    };
+    let agent = named.ok_or_else(|| {
+        let known: Vec<_> = agents.iter().map(|agent| format!("`{agent}`")).collect();
+        Fault::invalid(format!(
+            "the message names no agent, and {} does not reach the orchestrator",
+            by.name()
+        ))
+        .help(format!("set `agent` to one of {}", known.join(", ")))
+    })?;
+    by.reaches_agent(&agent)?;
+    Ok(Submit { agent: Some(agent), text: text.unwrap_or(submit.text), ..submit })
+}
+
+/// Takes a message in that an extension hands in: through its own channel, in a conversation of its own.
+async fn of_extension(
+    kernel: &Arc<Kernel>,
+    holder: &Holder,
+    call: &str,
+    submit: Submit,
+) -> Result<Submitted, Fault> {
+    let id = &holder.extension;
+    if !submit.session.as_str().strip_prefix(id.as_str()).is_some_and(|rest| rest.starts_with(':')) {
+        let message = format!("extension `{id}` may not speak in session `{}`", submit.session);
+        return Err(Fault::denied(message).help(format!("its own sessions begin with `{id}:`")));
+    }
+    let chain = match call.is_empty() {
+        // Its other calls are not what set it off: a channel hears of people while its tool works for one of them.
+        true => {
+            let cut = |cut: drupe_bus::Cut| Fault::denied(cut.to_string());
+            drupe_bus::count_link(&kernel.handles.chains(holder)).map_err(cut)?
+        }
+        false => {
+            let run = kernel.tokens.redeem(id, call)?;
+            run.scope.chain.after(&run.path)
+        }
+    };
+    // The answer of one that carries no messages is read from the session.
+    let carries = channels::carries(&kernel.snapshot(), id.as_str());
+    let channel = if carries { id.to_string() } else { String::new() };
+    kernel.submit(Origin::Extension(id.clone()), Submit { channel, ..submit }, chain).await
+}
+
+/// Refuses a turn of a session that is not reached.
+pub async fn reaches(kernel: &Kernel, by: &Principal, turn: &TurnId) -> Result<(), Fault> {
+    if by.reaches_all() {
+        return Ok(());
+    }
+    match kernel.store.session_of(turn).await.map_err(store_fault)? {
+        Some(session) => by.reaches(&session),
+        None => Err(Fault::not_found(format!("there is no turn `{turn}`"))),
+    }
+}
+
+/// Waits until a turn has ended; reads all of it once, at the end.
+pub async fn wait(kernel: &Arc<Kernel>, ask: TurnArgument) -> Result<TurnResult, Fault> {
+    let TurnArgument { turn, brief } = &ask;
+    // Before it is looked at, so that an end in between is seen by one of the two.
+    let waiting = kernel.ends.of(turn);
+    if kernel.store.queued(turn).await.map_err(store_fault)?.is_some() {
+        tokio::select! {
+            () = waiting.ended() => {}
+            () = kernel.closing.cancelled() => return Err(Fault::new(FaultCode::Unavailable, "the kernel is ending")),
+        }
+    }
+    let result = kernel.store.turn_result(turn, *brief).await.map_err(store_fault)?;
+    result.ok_or_else(|| Fault::not_found(format!("there is no turn `{turn}`")))
+}
+
+/// Stops all that runs or waits in a session; gives how many turns that were.
+pub async fn stop_session(kernel: &Arc<Kernel>, session: &SessionId) -> Result<usize, Fault> {
+    let mut turns = kernel.sessions.of(session);
+    // What was accepted while the kernel drains waits for the next one, and is known to the journal alone.
+    let open = kernel.store.unfinished().await.map_err(store_fault)?.into_iter();
+    let open = open.filter(|queued| queued.inbound.ask.session == *session).map(|queued| queued.turn);
+    let unknown: Vec<TurnId> = open.filter(|turn| !turns.contains(turn)).collect();
+    turns.extend(unknown);
+    // The running turn last, so that none of the others begins; what it has taken in ends with it.
+    let mut failed = None;
+    for turn in turns.iter().rev() {
+        // What cannot be recorded of one keeps none of the others going.
+        failed = stop_turn(kernel, turn).await.err().or(failed);
+    }
+    failed.map_or(Ok(turns.len()), Err)
+}
+
+/// Stops a turn: one that runs is cancelled, one that waits gets its end here. Gives the turn that it is a part of by now,
+/// where it cannot be stopped by itself.
+pub async fn stop_turn(kernel: &Arc<Kernel>, turn: &TurnId) -> Result<Option<TurnId>, Fault> {
+    let (stopping, turn) = (Arc::clone(kernel), turn.clone());
+    kernel
+        .whole(async move {
+            let kernel = stopping;
+            // Recorded first: who is told that it stops may rely on it, whatever becomes of this process.
+            let recorded = match kernel.store.cancel_turn(&turn, "it was stopped".into()).await {
+                Ok(true) => Ok(None),
+                Ok(false) => return Ok(None),
+                Err(StoreError::UnknownTurn(_)) => {
+                    return Err(Fault::not_found(format!("there is no turn `{turn}`")));
+                }
+                // It ends all the same: a full disk must not keep a turn going that costs.
+                Err(error) if kernel.sessions.has(&turn) => {
+                    let fault = store_fault(error);
+                    let message = format!(
+                        "turn `{turn}` is being stopped, which is not recorded: it goes on if the kernel restarts before there is room ({})",
+                        fault.message
+                    );
+                    Err(Fault { message, ..fault })
+                }
+                Err(error) => return Err(store_fault(error)),
+            };
+            let queued = match kernel.sessions.stop(&turn) {
+                // One that is not known here waits for the next kernel, which reads that it is to end.
+                Stopped::Running | Stopped::Neither => return recorded,
+                Stopped::TakenIn(by) => return Ok(Some(by)),
+                Stopped::Withdrawn => kernel.store.queued(&turn).await.map_err(store_fault)?,
+                Stopped::Waiting(queued) => Some(*queued),
+            };
+            let Some(queued) = queued else { return recorded };
+            let again = QueuedTurn { cancelled: Some("stopped".into()), ..queued.clone() };
+            if let Err(error) = turn::end(&kernel, queued, turn::stopped(None)).await {
+                tracing::warn!(%turn, %error, "the end of a stopped turn is recorded later");
+                kernel.sessions.push(&kernel, again);
+            }
+            recorded
+        })
+        .await
+}

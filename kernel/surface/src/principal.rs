@@ -1,0 +1,245 @@
+//! Who asks, and how far they reach.
+//!
+//! A [`Principal`] is made where a connection or an extension's call comes in, and handed to the method that it asks for.
+//! What a method needs stands in its row of the table of methods and is compared there, once; which sessions and agents
+//! somebody reaches is asked where a request names one. Nothing else decides what anybody may do: no method looks at who
+//! asks to refuse something, and no surface has a way around it.
+//!
+//! A principal is never more than whoever made it. An extension that acts for the bearer of a token gets what both of them
+//! have ([`Principal::within`]), so that a mistake of the extension gives the bearer nothing, and the other way round.
+
+use std::collections::BTreeSet;
+
+use drupe_extension_api::{AgentId, ExtensionId, Fault, SessionId, control::Power};
+
+/// Somebody who asks something of the daemon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Principal {
+    /// Who.
+    pub who: Who,
+    /// What they may do.
+    pub may: BTreeSet<Power>,
+    /// The sessions that they reach.
+    pub sessions: Reach,
+    /// The agents that they reach; none for all.
+    pub agents: Option<BTreeSet<AgentId>>,
+}
+
+/// By what somebody is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Who {
+    /// The token of the home, which only its owner can read.
+    Operator,
+    /// A named token.
+    Token {
+        /// Its name.
+        name: String,
+        /// The extension that passes on what its bearer asks for; none on the control socket.
+        through: Option<ExtensionId>,
+    },
+    /// An extension asks for itself.
+    Extension {
+        /// Which one.
+        id: ExtensionId,
+        /// Which of its instances.
+        instance: u64,
+        /// The token of the call on whose behalf it asks; empty where it asks by itself.
+        call: String,
+    },
+}
+
+/// Which sessions somebody reaches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach {
+    /// All.
+    All,
+    /// The one of this name and those that begin with it and `:`.
+    Below(String),
+    /// None.
+    None,
+}
+
+impl Principal {
+    /// The operator.
+    pub fn operator() -> Self {
+        Self { who: Who::Operator, may: Power::ALL.into(), sessions: Reach::All, agents: None }
+    }
+
+    /// As somebody is called in messages and in the audit.
+    pub fn name(&self) -> String {
+        match &self.who {
+            Who::Operator => "operator".into(),
+            Who::Token { name, .. } => format!("token `{name}`"),
+            Who::Extension { id, .. } => format!("extension `{id}`"),
+        }
+    }
+
+    /// The extension whose code asks, for itself or for somebody else.
+    pub fn extension(&self) -> Option<&ExtensionId> {
+        match &self.who {
+            Who::Operator => None,
+            Who::Token { through, .. } => through.as_ref(),
+            Who::Extension { id, .. } => Some(id),
+        }
+    }
+
+    /// What this principal has that `by`, who passes on what it asks for, has as well.
+    #[must_use]
+    pub fn within(self, by: &Self) -> Self {
+        let Self { who, mut may, sessions, agents } = self;
+        may.retain(|power| by.may.contains(power));
+        let who = match who {
+            Who::Token { name, .. } => Who::Token { name, through: by.extension().cloned() },
+            who => who,
+        };
+        let agents = match (agents, &by.agents) {
+            (Some(own), Some(theirs)) => Some(own.intersection(theirs).cloned().collect()),
+            (own, theirs) => own.or_else(|| theirs.clone()),
+        };
+        Self { who, may, sessions: sessions.within(&by.sessions), agents }
+    }
+
+    /// Refuses what this principal may not do.
+    pub fn needs(&self, power: Power, what: &str) -> Result<(), Fault> {
+        if self.may.contains(&power) {
+            return Ok(());
+        }
+        let fault = Fault::denied(format!("{} may not use `{what}`", self.name()));
+        Err(match self.who {
+            Who::Token { .. } => fault.help(format!("a token made with `--may {}` may", power.name())),
+            Who::Extension { .. } if power == Power::Submit => {
+                fault.help("its manifest needs `rights: [submit]`")
+            }
+            Who::Extension { .. } | Who::Operator => fault,
+        })
+    }
+
+    /// Whether every session is reached, so that a request need not be asked which one it is about.
+    pub fn reaches_all(&self) -> bool {
+        self.sessions == Reach::All
+    }
+
+    /// Whether a session is reached.
+    pub fn sees(&self, session: &SessionId) -> bool {
+        match &self.sessions {
+            Reach::All => true,
+            Reach::Below(name) => is_below(session.as_str(), name),
+            Reach::None => false,
+        }
+    }
+
+    /// Refuses a session that is not reached.
+    pub fn reaches(&self, session: &SessionId) -> Result<(), Fault> {
+        if self.sees(session) {
+            return Ok(());
+        }
+        let fault = Fault::denied(format!("{} does not reach session `{session}`", self.name()));
+        Err(match &self.sessions {
+            Reach::Below(name) => {
+                fault.help(format!("its sessions are `{name}` and those that begin with `{name}:`"))
+            }
+            Reach::All | Reach::None => fault,
+        })
+    }
+
+    /// Refuses an agent that is not reached.
+    pub fn reaches_agent(&self, agent: &AgentId) -> Result<(), Fault> {
+        match &self.agents {
+            Some(agents) if !agents.contains(agent) => {
+                let known: Vec<_> = agents.iter().map(|agent| format!("`{agent}`")).collect();
+                let fault = Fault::denied(format!("{} does not reach agent `{agent}`", self.name()));
+                Err(fault.help(format!("it reaches {}", known.join(", "))))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Reach {
+    /// Those that both reach.
+    fn within(self, by: &Self) -> Self {
+        match (self, by) {
+            (own, Self::All) => own,
+            (Self::All, theirs) => theirs.clone(),
+            (Self::Below(own), Self::Below(theirs)) if is_below(&own, theirs) => Self::Below(own),
+            (Self::Below(own), Self::Below(theirs)) if is_below(theirs, &own) => Self::Below(theirs.clone()),
+            _ => Self::None,
+        }
+    }
+}
+
+fn is_below(session: &str, name: &str) -> bool {
+    session.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(may: &[Power], sessions: Reach, agents: Option<&[&str]>) -> Principal {
+        let agents = agents.map(|ids| ids.iter().map(|id| id.parse().expect("an id")).collect());
+        let who = Who::Token { name: "ci".into(), through: None };
+        Principal { who, may: may.iter().copied().collect(), sessions, agents }
+    }
+
+    fn session(id: &str) -> SessionId {
+        id.parse().expect("an id")
+    }
+
+    #[test]
+    fn a_session_is_reached_by_its_name_and_below_it_alone() {
+        let ci = token(&[], Reach::Below("a.b".into()), None);
+        for (id, reached) in [
+            ("a.b", true),
+            ("a.b:1", true),
+            ("a.b:1:2", true),
+            ("a.bc", false),
+            ("a", false),
+            ("x:a.b", false),
+        ] {
+            assert_eq!(ci.sees(&session(id)), reached, "{id}");
+            assert_eq!(ci.reaches(&session(id)).is_ok(), reached, "{id}");
+        }
+        assert!(!token(&[], Reach::None, None).sees(&session("a")));
+        assert!(Principal::operator().sees(&session("a")));
+    }
+
+    #[test]
+    fn what_is_not_given_is_refused_by_name() {
+        let ci = token(&[Power::Read], Reach::All, Some(&["haiku"]));
+        assert_eq!(ci.needs(Power::Read, "sessions.list"), Ok(()));
+        let refused = ci.needs(Power::Submit, "turn.submit").expect_err("it may only read");
+        assert!(refused.to_string().contains("token `ci` may not use `turn.submit`"), "{refused}");
+        assert!(refused.help.is_some_and(|help| help.contains("--may submit")));
+        assert_eq!(ci.reaches_agent(&"haiku".parse().expect("an id")), Ok(()));
+        assert!(ci.reaches_agent(&"other".parse().expect("an id")).is_err());
+    }
+
+    #[test]
+    fn whoever_acts_for_somebody_has_no_more_than_both_have() {
+        use Power::{Inspect, Operate, Read, Submit};
+        let by = Principal {
+            who: Who::Extension { id: "http".parse().expect("an id"), instance: 1, call: String::new() },
+            ..token(&[Read, Submit, Inspect], Reach::Below("http".into()), Some(&["a", "b"]))
+        };
+        let below = |name: &str| Reach::Below(name.into());
+        for (own, both) in [
+            (Reach::All, below("http")),
+            (below("http:ann"), below("http:ann")),
+            (below("http"), below("http")),
+            (below("mail"), Reach::None),
+            (below("httpd"), Reach::None),
+            (Reach::None, Reach::None),
+        ] {
+            assert_eq!(token(&[], own, None).within(&by).sessions, both);
+        }
+        let ann = token(&[Submit, Operate], Reach::All, Some(&["b", "c"])).within(&by);
+        assert_eq!(ann.may, [Submit].into());
+        assert_eq!(ann.agents, Some(["b".parse().expect("an id")].into()));
+        assert_eq!(token(&[], Reach::All, None).within(&by).agents, by.agents);
+        assert_eq!(ann.extension().map(ExtensionId::as_str), Some("http"));
+        assert_eq!(ann.name(), "token `ci`");
+        let whole = token(&[Read], below("x"), None);
+        assert_eq!(whole.clone().within(&Principal::operator()), whole);
+    }
+}

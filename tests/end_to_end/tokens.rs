@@ -1,0 +1,180 @@
+//! Named tokens: what their bearers reach, on the socket and through an extension, and when they end.
+
+use drupe_link::Home;
+use serde_json::{Value, json};
+
+use crate::harness::{Client, Daemon, model_server::ModelServer, unique, until};
+
+fn daemon() -> (ModelServer, Daemon) {
+    let server = ModelServer::obedient();
+    let mut daemon = Daemon::home(&server.config());
+    daemon.plugin("torture", "torture", "rights: [control]\n");
+    for id in ["haiku", "other"] {
+        let manifest = format!(
+            "id: {id}\nname: Agent\ndescription: Answers.\nagent: {{model: default, instructions: \"Answer.\"}}\n"
+        );
+        daemon.write(&format!("extensions/{id}/manifest.yaml"), &manifest);
+    }
+    daemon.run();
+    (server, daemon)
+}
+
+/// Makes a token with the command line.
+fn new(daemon: &Daemon, args: &[&str]) -> String {
+    let out = daemon.drupe(&[&["token", "new"], args].concat());
+    assert!(out.status.success(), "{out:?}");
+    String::from_utf8(out.stdout).expect("a text").trim().to_owned()
+}
+
+fn bearer(daemon: &Daemon, token: &str) -> Client {
+    let home = Home::new(daemon.path()).expect("a home");
+    until("it is let in", || Client::with_token(&home, token).ok())
+        .unwrap_or_else(|| panic!("{}", daemon.log()))
+}
+
+fn submit(client: &mut Client, session: &str, text: &str) -> Result<String, String> {
+    let ask = json!({"external_id": unique(), "session": session, "text": text});
+    client.ask("turn.submit", ask).map(|said| said["turn"].as_str().expect("a turn").to_owned())
+}
+
+fn denied(what: &str, said: Result<Value, String>) {
+    let error = said.expect_err(what);
+    assert!(error.contains("\"denied\""), "{what}: {error}");
+}
+
+#[test]
+fn the_bearer_of_a_token_reaches_its_own_sessions_and_does_what_the_token_says() {
+    let (_server, daemon) = daemon();
+    let theirs = daemon.turn("s", "hello");
+    let turn = theirs["turn"].as_str().expect("a turn");
+    let ci = new(&daemon, &["ci", "--may", "read,submit"]);
+    let mut ci = bearer(&daemon, &ci);
+    let own = submit(&mut ci, "token.ci:1", "hello").expect("its own session");
+    assert_eq!(ci.ask("turn.wait", json!({"turn": own})).expect("its own turn")["status"], "success");
+    let sessions = ci.ask("sessions.list", json!({})).expect("it may read");
+    assert_eq!(sessions.as_array().map(Vec::len), Some(1), "{sessions}");
+    for (method, params) in [
+        ("sessions.show", json!({"id": "s"})),
+        ("turn.wait", json!({"turn": turn})),
+        ("trace.show", json!({"id": turn})),
+        ("trace.show", json!({"id": "s"})),
+        ("why", json!({"id": turn})),
+        ("why", json!({"id": "s"})),
+        ("why", json!({"id": "torture"})),
+        ("why", json!({"id": "limits.day.max_tokens"})),
+        ("items.show", json!({"session": "s", "id": turn})),
+        ("events.subscribe", json!({"session": "s"})),
+        ("turn.submit", json!({"session": "s", "external_id": "1", "text": "hello"})),
+        (
+            "turn.submit",
+            json!({"session": "token.ci", "external_id": "1", "text": "x", "channel": "torture"}),
+        ),
+        // What needs more than it has, in its own session too.
+        ("turn.stop", json!({"turn": own})),
+        ("sessions.stop", json!({"id": "token.ci:1"})),
+        ("session.select", json!({"session": "token.ci:1", "agent": "haiku"})),
+        ("status", json!({})),
+        ("extensions.list", json!({})),
+        ("config.show", json!({})),
+        ("usage.show", json!({})),
+        ("extensions.add", json!({"path": "/tmp/x"})),
+        ("stop", json!({})),
+        ("approvals.answer", json!({"id": "a1", "allow": true})),
+        ("tokens.list", json!({})),
+        ("tokens.new", json!({"name": "more", "may": ["operate"]})),
+    ] {
+        denied(method, ci.ask(method, params));
+    }
+    // The same id of another asker is another message, and of the same one the same message.
+    let once = json!({"session": "token.ci", "external_id": "the same", "text": "hello"});
+    let mut turns = [&mut ci, &mut daemon.client()]
+        .map(|client| client.ask("turn.submit", once.clone()).expect("taken in"));
+    assert!(
+        turns.iter().all(|said| said["duplicate"] == false) && turns[0]["turn"] != turns[1]["turn"],
+        "{turns:?}"
+    );
+    turns[1] = ci.ask("turn.submit", once).expect("taken in");
+    assert_eq!((&turns[1]["turn"], &turns[1]["duplicate"]), (&turns[0]["turn"], &json!(true)));
+}
+
+#[test]
+fn a_token_for_some_agents_leads_to_those_alone() {
+    let (server, daemon) = daemon();
+    let token = new(&daemon, &["poet", "--may", "read,submit,direct", "--agent", "haiku"]);
+    let mut poet = bearer(&daemon, &token);
+    let agents = poet.ask("agents.list", json!({})).expect("it may read");
+    assert_eq!(agents.as_array().map(Vec::len), Some(1), "{agents}");
+    denied("another agent", submit(&mut poet, "token.poet", "@other hello").map(Value::from));
+    denied("another agent", poet.ask("session.select", json!({"session": "token.poet", "agent": "other"})));
+    denied("another agent", poet.ask("agents.show", json!({"id": "other"})));
+    // The operator gave the session to another agent: whom the bearer reaches does not change.
+    let select = json!({"session": "token.poet", "agent": "other"});
+    daemon.client().ask("session.select", select).expect("the operator chooses");
+    for text in ["hello", "@haiku hello"] {
+        let turn = submit(&mut poet, "token.poet", text).expect("its agent");
+        let ended = poet.ask("turn.wait", json!({"turn": turn})).expect("its turn");
+        assert_eq!(ended["invocations"][0]["agent"], "haiku", "{text}: {ended}");
+    }
+    let two = new(&daemon, &["two", "--agent", "haiku", "--agent", "other", "--sessions", "*"]);
+    let refused = submit(&mut bearer(&daemon, &two), "s", "hello").expect_err("it names none");
+    assert!(refused.contains("names no agent") && refused.contains("`other`"), "{refused}");
+    drop(server);
+}
+
+#[test]
+fn a_token_holds_over_a_restart_and_ends_with_all_its_connections_when_it_is_revoked() {
+    let (_server, daemon) = daemon();
+    let token = new(&daemon, &["ci", "--may", "read", "--sessions", "*"]);
+    assert!(!daemon.log().contains(&token), "{}", daemon.log());
+    daemon.kill_kernel();
+    let mut ci = bearer(&daemon, &token);
+    daemon.turn("s", "hello");
+    let id = ci.send("events.subscribe", json!({"session": "s", "follow": true})).expect("it is sent");
+    assert_eq!(ci.reply().expect("an event")["id"], id);
+    let list = daemon.drupe(&["token", "list"]);
+    let list = String::from_utf8_lossy(&list.stdout).into_owned();
+    assert!(
+        list.contains("ci") && list.contains("may read in all sessions") && !list.contains(&token),
+        "{list}"
+    );
+    let again = daemon.drupe(&["token", "new", "ci"]);
+    assert!(!again.status.success(), "{again:?}");
+    assert!(daemon.drupe(&["token", "revoke", "ci"]).status.success());
+    assert!(until("it ends", || ci.reply().err()).is_some());
+    let home = Home::new(daemon.path()).expect("a home");
+    let refused = Client::with_token(&home, &token).err().expect("nobody has it");
+    assert!(refused.contains("denied"), "{refused}");
+    assert!(!daemon.drupe(&["token", "revoke", "ci"]).status.success());
+    // Nothing that is written down lets anybody in.
+    let journal = std::fs::read(daemon.path().join("journal.db")).expect("a journal");
+    assert!(!journal.windows(token.len()).any(|part| part == token.as_bytes()));
+}
+
+#[test]
+fn an_extension_that_asks_for_the_bearer_of_a_token_does_what_both_may() {
+    let (_server, daemon) = daemon();
+    daemon.turn("mine", "hello");
+    let reader = new(&daemon, &["reader", "--may", "read", "--sessions", "mine"]);
+    let root = new(&daemon, &["root", "--may", "read,inspect,operate", "--sessions", "*"]);
+    let ask = |token: Option<&str>, method: &str, params: Value| {
+        let call = json!({"method": method, "params": params, "bearer": token});
+        daemon.turn("s", &format!("torture_control {call}"))["content"].to_string()
+    };
+    for (token, method, params, good) in [
+        (Some(&*reader), "sessions.show", json!({"id": "mine"}), true),
+        (Some(&reader), "sessions.show", json!({"id": "s"}), false),
+        (Some(&reader), "extensions.list", json!({}), false),
+        (None, "extensions.list", json!({}), true),
+        (Some(&root), "extensions.list", json!({}), true),
+        // The token may, the extension may not.
+        (Some(&root), "tokens.list", json!({}), false),
+        (Some(&root), "stop", json!({}), false),
+        (Some("drupe_unknown"), "sessions.list", json!({}), false),
+        (Some(""), "sessions.list", json!({}), false),
+    ] {
+        let said = ask(token, method, params.clone());
+        let refused =
+            ["may not use", "does not reach", "nobody was given"].iter().any(|why| said.contains(why));
+        assert_eq!(refused, !good, "{method} {params}: {said}");
+    }
+}

@@ -27,6 +27,7 @@ mod source;
 
 mod retry;
 
+mod alarm;
 mod breaker;
 
 mod gate;

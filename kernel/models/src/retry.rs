@@ -13,9 +13,10 @@ use futures_util::{
     StreamExt,
     stream::{self, BoxStream},
 };
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until};
 
 use crate::{
+    alarm::{Alarm, Late},
     gate::{Admission, Gate},
     source::{Broken, Progress, Source, Whose, milliseconds},
 };
@@ -144,6 +145,8 @@ struct Attempt {
     bound: Instant,
     /// An event came.
     started: bool,
+    /// Rings when it takes for too long.
+    alarm: Alarm,
 }
 
 impl Asking {
@@ -173,12 +176,14 @@ impl Asking {
             progress,
             bound: Instant::now() + link.gate.attempt_timeout,
             started: false,
+            alarm: Alarm::default(),
         }
     }
 
     async fn advance(&mut self, mut attempt: Attempt) -> ModelEvent {
         let patience = if attempt.started { self.deadline } else { self.last_retry() };
-        match timeout_at(attempt.bound.min(patience), attempt.pieces.next()).await {
+        let Attempt { alarm, pieces, bound, .. } = &mut attempt;
+        match alarm.wait(patience.min(*bound), pieces.next()).await {
             Ok(Some(Ok(event @ ModelEvent::Done { .. }))) => {
                 attempt.place.answered();
                 event
@@ -196,7 +201,7 @@ impl Asking {
                 let text = format!("the answer of `{}` has no end", self.model());
                 self.failed(attempt, ModelFault::transient(FailureClass::Model, text).into())
             }
-            Err(_) => {
+            Err(Late) => {
                 let unsent = self.request.dispatch.is_unsent();
                 let lives = attempt.progress.only_lives();
                 let text = match self.model() {

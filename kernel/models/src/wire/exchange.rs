@@ -27,7 +27,10 @@ use super::{
     halves,
     sent::Sent,
 };
-use crate::source::{self, Broken, Progress, Source, Whose};
+use crate::{
+    alarm::{Alarm, Late},
+    source::{self, Broken, Progress, Source, Whose},
+};
 
 /// All that the other side may send for one answer, with what is around it: far below what hurts.
 const LONGEST_ANSWER: usize = 64 << 20;
@@ -74,6 +77,7 @@ pub(super) fn start(
         request,
         list,
         stage,
+        alarm: Alarm::default(),
     };
     stream::unfold(Box::new(exchange), |mut exchange| async move {
         exchange.next().await.map(|item| (item, exchange))
@@ -127,6 +131,8 @@ struct Exchange {
     unread: usize,
     progress: Arc<Progress>,
     stage: Stage,
+    /// Rings when the provider was silent for too long.
+    alarm: Alarm,
 }
 
 enum Stage {
@@ -196,7 +202,8 @@ impl Exchange {
     }
 
     async fn send(&mut self, builder: RequestBuilder) -> Result<Stage, Broken> {
-        let response = timeout(self.provider.stall, builder.send()).await.map_err(|_| self.silence())?;
+        let response = self.alarm.wait(Instant::now() + self.provider.stall, builder.send()).await;
+        let response = response.map_err(|Late| self.silence())?;
         let mut response = response.map_err(|e| fault::of_transport(&e))?;
         if !response.status().is_success() {
             let (status, headers) = (response.status(), response.headers().clone());
@@ -229,12 +236,12 @@ impl Exchange {
     async fn read(&mut self, mut reading: Box<Reading>) -> Result<Stage, Broken> {
         let whole = self.draft.whole();
         let patience = if whole { self.provider.stall.min(AFTERWORD) } else { self.provider.stall };
-        let bytes = match timeout(patience, reading.response.chunk()).await {
+        let bytes = match self.alarm.wait(Instant::now() + patience, reading.response.chunk()).await {
             Ok(Ok(bytes)) => bytes,
             // Nothing is missing but what nobody needs.
             _ if whole => return self.close(),
             Ok(Err(error)) => return Err(fault::of_transport(&error)),
-            Err(_) => return Err(self.silence().into()),
+            Err(Late) => return Err(self.silence().into()),
         };
         let Some(bytes) = bytes else {
             match &mut reading.form {

@@ -27,6 +27,12 @@ const ANSWER: &str = "The value of alpha is forty-two, as it was said to be from
 /// How often it says so where a long answer is asked for: that is 256 pieces.
 const LONG: usize = 16;
 
+/// The same where the pieces come one after another: 64 pieces.
+const SPACED: usize = 4;
+
+/// The time between those: a quick model gives a few hundred tokens a second.
+const APART: Duration = Duration::from_millis(2);
+
 /// No request is longer; one that is shows a fault of the measurement.
 const LONGEST: usize = 8 * 1024 * 1024;
 
@@ -129,9 +135,28 @@ impl Server {
             if !self.latency.is_zero() {
                 tokio::time::sleep(self.latency).await;
             }
-            stream.write_all(self.answers.to(work)).await?;
+            let answer = self.answers.to(work);
+            match work {
+                Work::Spaced => apart(&mut stream, answer).await?,
+                _ => stream.write_all(answer).await?,
+            }
         }
     }
+}
+
+/// Sends an answer event by event, as they come from a model that still thinks.
+async fn apart(stream: &mut TcpStream, answer: &[u8]) -> Result<()> {
+    let mut left = answer;
+    let mut due = tokio::time::interval(APART);
+    while !left.is_empty() {
+        // The head goes with the first of them.
+        let end = left.windows(2).position(|w| w == b"\n\n").map_or(left.len(), |at| at + 2);
+        let (event, rest) = left.split_at(end);
+        due.tick().await;
+        stream.write_all(event).await?;
+        left = rest;
+    }
+    Ok(())
 }
 
 /// What the model shall do now: the work that the user asked for, or to answer when it has been done.
@@ -185,7 +210,11 @@ fn events(work: Work) -> Vec<u8> {
         chunk(delta(json!({"tool_calls": [more]}), None), none.clone());
     }
     if calls.is_empty() {
-        let answer = ANSWER.repeat(if work == Work::Stream { LONG } else { 1 });
+        let answer = ANSWER.repeat(match work {
+            Work::Stream => LONG,
+            Work::Spaced => SPACED,
+            _ => 1,
+        });
         for text in answer.as_bytes().chunks(4) {
             chunk(delta(json!({"content": String::from_utf8_lossy(text)}), None), none.clone());
         }

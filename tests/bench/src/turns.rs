@@ -15,6 +15,8 @@ pub enum Work {
     Fanout,
     /// One model call, whose answer is longer and comes in 256 pieces.
     Stream,
+    /// One model call, whose answer comes in 64 pieces, one after another.
+    Spaced,
 }
 
 /// What the tool of [`Work::Tool`] is asked for, and what it finds.
@@ -33,8 +35,8 @@ pub const KEEPER: (&str, &str) = (
 impl Work {
     /// In the order in which a message is searched for them: an agent is told its caller's message too, and what it
     /// shall do itself is a [`Work::Tool`].
-    pub const ALL: [Self; 6] =
-        [Self::Tool, Self::Delegate, Self::Slow, Self::Fanout, Self::Stream, Self::Echo];
+    pub const ALL: [Self; 7] =
+        [Self::Tool, Self::Delegate, Self::Slow, Self::Fanout, Self::Stream, Self::Spaced, Self::Echo];
 
     /// What the user says.
     pub fn text(self) -> &'static str {
@@ -45,6 +47,7 @@ impl Work {
             Self::Slow => "bench-slow: wait.",
             Self::Fanout => "bench-fanout: wait eight times.",
             Self::Stream => "bench-stream: tell a story.",
+            Self::Spaced => "bench-spaced: tell it slowly.",
         }
     }
 
@@ -66,7 +69,7 @@ impl Work {
     pub fn calls(self) -> Vec<(&'static str, String)> {
         let wait = |at: u32| ("slow", format!("{{\"i\":{at}}}"));
         match self {
-            Self::Echo | Self::Stream => Vec::new(),
+            Self::Echo | Self::Stream | Self::Spaced => Vec::new(),
             Self::Tool => vec![("kv_get", format!("{{\"key\":\"{}\"}}", VALUE.0))],
             Self::Delegate => vec![("agent_keeper", format!("{{\"task\":\"{}\"}}", Self::Tool.text()))],
             Self::Slow => vec![wait(0)],

@@ -109,6 +109,8 @@ pub mod method {
     pub const EVENTS_SUBSCRIBE: &str = "events.subscribe";
     /// → list of [`ConfigValue`](super::ConfigValue).
     pub const CONFIG_SHOW: &str = "config.show";
+    /// The methods that stream: many answers, until an end or for ever.
+    pub const STREAMING: &[&str] = &[EVENTS_SUBSCRIBE];
     /// → list of [`TokenStatus`](super::TokenStatus).
     pub const TOKENS_LIST: &str = "tokens.list";
     /// [`TokenNew`](super::TokenNew) → [`TokenMade`](super::TokenMade).

@@ -9,12 +9,12 @@ pub use crate::{
     FailureClass, Fault, FaultCode, IntegrationMode, ItemKind, ResponseStatus, SessionId, ToolAnnotations,
     ToolName, ToolResult, ToolSpec, TurnId, export,
     sdk::{
-        AgentProvider, Call, Channel, ContextProvider, Extension, Hook, Host, Level, NoInput, Scheduler,
-        Service, Shutdown, Subscription, Tool, ToolProvider,
+        AgentProvider, Call, Channel, ContextProvider, Extension, Hook, Host, Items, Level, NoInput, Process,
+        Scheduler, Service, Shutdown, Subscription, Tool, ToolProvider,
     },
     wire::{
         BusMessage, ChannelStream, ContextText, Delivery, HookCall, HookPoint, HookVerdict, LookupResult,
-        OutboundKind, OutboundMessage, ProcessOutput, RunProcess, Schedule, StreamPart, Submit, Submitted,
-        TurnContext,
+        OutboundKind, OutboundMessage, ProcessOutput, ProcessSpec, RunProcess, Schedule, StreamPart, Submit,
+        Submitted, TurnContext,
     },
 };

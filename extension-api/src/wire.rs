@@ -2,16 +2,20 @@
 //!
 //! Both tables of the boundary have one call: `call(header, operation, payload)`. The constants here name the
 //! operations, the types are their payloads in JSON. An operation that a side does not know is answered with
-//! [`FaultCode::Unsupported`](crate::FaultCode::Unsupported). What lasts is a *handle*: a number that one side
-//! gives out and on which the other pulls items, so that the reader's pace bounds the writer. A handle ends
-//! when either side closes it, and with the instance that opened it.
+//! [`FaultCode::Unsupported`](crate::FaultCode::Unsupported). What lasts is a *handle*: a number that the
+//! kernel gives out, from which the extension pulls items or bytes, or into which it puts bytes. The reader's pace bounds
+//! the writer, in both directions. A handle ends when either side closes it, and with the instance that opened it.
 
 mod from_extension;
+mod handles;
+mod processes;
 
 pub use from_extension::{
-    BusMessage, CallTool, ControlCall, Emit, HandleItems, HandleNext, InvokeAgent, Log, NotifyUser,
-    ProcessOutput, Progress, QueueMode, RestartRequest, RunAgent, RunProcess, Submit, Submitted, Subscribe,
+    CallTool, ControlCall, Emit, InvokeAgent, Log, NotifyUser, Progress, QueueMode, RestartRequest, RunAgent,
+    Submit, Submitted,
 };
+pub use handles::{BusMessage, HandleItems, HandleNext, LARGEST_PUT, Subscribe, put_payload, read_put};
+pub use processes::{OpenedProcess, ProcessExit, ProcessOutput, ProcessSpec, RunProcess};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -23,7 +27,7 @@ use crate::{
 };
 
 /// Version of the payloads, raised when something is added. A side that is older ignores what it does not know.
-pub const PAYLOAD_VERSION: u32 = 1;
+pub const PAYLOAD_VERSION: u32 = 2;
 
 /// Operations that the kernel calls on an extension.
 pub mod op {
@@ -67,8 +71,11 @@ pub mod host {
     pub const EMIT: &str = "host.emit";
     /// [`Subscribe`](super::Subscribe) → handle of [`BusMessage`](super::BusMessage).
     pub const SUBSCRIBE: &str = "host.subscribe";
-    /// [`HandleNext`](super::HandleNext) → [`HandleItems`](super::HandleItems).
+    /// [`HandleNext`](super::HandleNext) → [`HandleItems`](super::HandleItems), or the bytes of a handle of bytes.
     pub const HANDLE_NEXT: &str = "handle.next";
+    /// [`put_payload`](super::put_payload), at most [`LARGEST_PUT`](super::LARGEST_PUT) bytes → `null`, when there is
+    /// room for more.
+    pub const HANDLE_PUT: &str = "handle.put";
     /// `u64` handle → `null`.
     pub const HANDLE_CLOSE: &str = "handle.close";
     /// [`CallTool`](super::CallTool) → [`ToolResult`](crate::ToolResult); needs a parent token.
@@ -87,8 +94,12 @@ pub mod host {
     pub const RESTART: &str = "host.restart";
     /// [`RunProcess`](super::RunProcess) → [`ProcessOutput`](super::ProcessOutput); needs the right `processes`.
     pub const PROCESS_RUN: &str = "process.run";
+    /// [`ProcessSpec`](super::ProcessSpec) → [`OpenedProcess`](super::OpenedProcess); needs the right `processes`.
+    pub const PROCESS_OPEN: &str = "process.open";
     /// [`ControlCall`](super::ControlCall) → that method's result; needs the right `control`.
     pub const CONTROL: &str = "control.call";
+    /// [`ControlCall`](super::ControlCall) of a method that streams → handle of its items; needs the right `control`.
+    pub const CONTROL_OPEN: &str = "control.open";
     /// `null` → `null`; the tools that `describe` gives have changed.
     pub const TOOLS_CHANGED: &str = "tools.changed";
 }

@@ -6,5 +6,6 @@ pub mod server;
 mod extensions;
 mod insight;
 pub mod status;
+pub mod streams;
 pub mod tokens;
 pub mod turns;

@@ -15,13 +15,11 @@ use drupe_extension_api::{
     control::ExtensionState,
     wire::{Emit, QueueMode, Submit},
 };
+use drupe_handles::Holder;
 use drupe_journal::{DueMessage, Inbound, Origin, StoreError};
 use futures_util::future::BoxFuture;
 
-use crate::{
-    extension::handles::Holder,
-    kernel::{Kernel, store_fault},
-};
+use crate::kernel::{Kernel, store_fault};
 
 /// The longest name of a topic, and the largest message, in bytes: a message is told of things, and does not hold them.
 const TOPIC: usize = 128;

@@ -4,8 +4,8 @@ pub use drupe_gate::state;
 
 pub mod survey;
 
-pub mod handles;
 pub mod host;
+pub mod initialize;
 pub mod lifecycle;
 pub mod place;
 

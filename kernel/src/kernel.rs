@@ -16,6 +16,7 @@ use drupe_extension_api::{
 };
 use drupe_folders::{content::Contents, discovery::Layout, generation::Generations, held::Held};
 use drupe_gate::survey::Eyes;
+use drupe_handles::Handles;
 use drupe_host::home::Folders;
 use drupe_journal::{Inbound, Origin, RestartVerdict, Store, StoreError};
 use drupe_limits::{Gates, Quotas};
@@ -31,7 +32,7 @@ use crate::{
     channels::Deliveries,
     ending::{Ending, Why},
     ends::Ends,
-    extension::{Extensions, handles::Handles},
+    extension::Extensions,
     pace::Pace,
     sessions::Sessions,
 };

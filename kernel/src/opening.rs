@@ -12,6 +12,7 @@ use drupe_bus::Bus;
 use drupe_config::{Config, Sources};
 use drupe_extension_api::{Fault, FaultCode};
 use drupe_folders::{content::Contents, discovery::Layout, generation::Generations, held::Held};
+use drupe_handles::Handles;
 use drupe_host::home::Folders;
 use drupe_journal::{Opening, Stage, Store};
 use drupe_link::{Down, Home, KernelLink, Up, Verdicts};
@@ -26,7 +27,7 @@ use crate::{
     ending::Ending,
     ends::Ends,
     events::ToAgents,
-    extension::{Extensions, handles::Handles},
+    extension::Extensions,
     kernel::{Kernel, Start, store_fault},
     pace::Pace,
     sessions::Sessions,

@@ -48,6 +48,7 @@ mod retention;
 mod schemas;
 mod shipped;
 mod starts;
+mod streams;
 mod templates;
 mod terminal;
 mod tokens;

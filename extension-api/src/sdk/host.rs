@@ -7,17 +7,17 @@ use std::{fmt, path::Path, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Value, value::to_raw_value};
 
 use super::{
-    Shutdown, Subscription, guard,
+    Items, Process, Shutdown, Subscription, guard,
     shared::{Origin, Shared},
 };
 use crate::{
     Definition, ExtensionId, Fault, FaultCode, SessionId, ToolSpec,
     wire::{
-        ControlCall, Emit, Initialize, NotifyUser, ProcessOutput, RestartRequest, RunProcess, Submit,
-        Submitted, Subscribe, host,
+        ControlCall, Emit, Initialize, NotifyUser, ProcessOutput, ProcessSpec, RestartRequest, RunProcess,
+        Submit, Submitted, Subscribe, host,
     },
 };
 
@@ -203,26 +203,84 @@ impl Host {
         self.shared.request(&guard::behalf(), host::SUBMIT, &message).await
     }
 
-    /// Runs a program, confined, to its end; see [`RunProcess`] for what it may do. Needs the right `processes`.
+    /// Runs a program, confined, to its end; see [`ProcessSpec`] for what it may do. Needs the right `processes`.
     /// Dropping the future kills it.
     pub async fn run_process(&self, process: &RunProcess) -> Result<ProcessOutput, Fault> {
         self.shared.request(&Origin::default(), host::PROCESS_RUN, process).await
     }
 
-    /// Calls a method of the [control API](crate::control). Needs the right `control`.
-    pub async fn control(&self, method: &str, params: Value) -> Result<Value, Fault> {
+    /// Starts a program, confined, whose streams are read and written while it runs. Needs the right `processes`.
+    ///
+    /// ```
+    /// # use drupe_extension_api::{prelude::*, wire::ProcessSpec};
+    /// # async fn example(host: Host) -> Result<(), Fault> {
+    /// let mut sort = host.open_process(&ProcessSpec::new("sort", host.data_folder())).await?;
+    /// sort.write(b"pear\nfig\n").await?;
+    /// sort.stdin = None;
+    /// while let Some(bytes) = sort.read().await? {
+    ///     host.info(String::from_utf8_lossy(&bytes));
+    /// }
+    /// assert_eq!(sort.wait().await?.status, Some(0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn open_process(&self, spec: &ProcessSpec) -> Result<Process, Fault> {
+        let opened = self.shared.request(&Origin::default(), host::PROCESS_OPEN, spec).await?;
+        Ok(Process::new(&self.shared, opened))
+    }
+
+    /// Calls a method of the [control API](crate::control) that has one answer. Needs the right `control`.
+    pub async fn control<R: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: impl Serialize + Send,
+    ) -> Result<R, Fault> {
         self.control_for(None, method, params).await
     }
 
     /// The same for the bearer of a named token, whom the extension has heard: what both of them may do is done.
-    pub async fn control_for(
+    pub async fn control_for<R: DeserializeOwned>(
         &self,
         bearer: Option<&str>,
         method: &str,
-        params: Value,
-    ) -> Result<Value, Fault> {
-        let call = ControlCall { method: method.to_owned(), params, bearer: bearer.map(str::to_owned) };
+        params: impl Serialize + Send,
+    ) -> Result<R, Fault> {
+        let call = control_call(bearer, method, params)?;
         self.shared.request(&guard::behalf(), host::CONTROL, &call).await
+    }
+
+    /// Opens a method of the [control API](crate::control) that streams, such as
+    /// [`events.subscribe`](crate::control::method::EVENTS_SUBSCRIBE). Needs the right `control`.
+    ///
+    /// ```
+    /// # use drupe_extension_api::{Event, control::{EventsSubscribe, method}, prelude::*};
+    /// # async fn example(host: Host, session: SessionId) -> Result<(), Fault> {
+    /// let ask = EventsSubscribe { session, after: 0, follow: true };
+    /// let mut events = host.open::<Event>(method::EVENTS_SUBSCRIBE, &ask).await?;
+    /// while let Some(event) = events.next().await? {
+    ///     host.debug(event.seq);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn open<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: impl Serialize + Send,
+    ) -> Result<Items<T>, Fault> {
+        self.open_for(None, method, params).await
+    }
+
+    /// The same for the bearer of a named token, whom the extension has heard. It ends when the token is revoked.
+    pub async fn open_for<T: DeserializeOwned>(
+        &self,
+        bearer: Option<&str>,
+        method: &str,
+        params: impl Serialize + Send,
+    ) -> Result<Items<T>, Fault> {
+        let call = control_call(bearer, method, params)?;
+        let handle = self.shared.request(&guard::behalf(), host::CONTROL_OPEN, &call).await?;
+        Ok(Items::new(self.shared.clone(), handle))
     }
 
     /// Says that [`ToolProvider::tools`](super::ToolProvider::tools) would answer otherwise now. Where the new tools cannot be
@@ -259,6 +317,11 @@ impl Host {
         runtime.spawn(async move { drop(task.await) });
         Ok(())
     }
+}
+
+fn control_call(bearer: Option<&str>, method: &str, params: impl Serialize) -> Result<ControlCall, Fault> {
+    let (method, bearer) = (method.to_owned(), bearer.map(str::to_owned));
+    Ok(ControlCall { method, params: to_raw_value(&params)?, bearer })
 }
 
 impl fmt::Debug for Host {

@@ -55,14 +55,16 @@ mod call;
 pub mod export;
 mod extension;
 pub(crate) mod guard;
+mod handle;
 mod host;
 mod initialize;
+mod items;
 mod operations;
+mod process;
 #[cfg(feature = "runtime")]
 mod runtime;
 mod shared;
 mod signal;
-mod subscription;
 mod tool;
 
 #[cfg(all(test, feature = "runtime", feature = "testing"))]
@@ -74,6 +76,7 @@ pub use extension::{
     AgentProvider, Channel, ContextProvider, Extension, Hook, Scheduler, Service, ToolProvider,
 };
 pub use host::{Host, Level};
+pub use items::{Items, Subscription};
+pub use process::{ByteReader, ByteWriter, Process};
 pub use signal::Shutdown;
-pub use subscription::Subscription;
 pub use tool::{LookupFn, NoInput, Tool, ToolFn};

@@ -71,11 +71,22 @@ impl Shared {
         operation: &str,
         payload: &(impl Serialize + Sync + ?Sized),
     ) -> Result<R, Fault> {
-        let future = self.send(origin, operation, serde_json::to_vec(payload)?)?;
-        let reply = future.await;
-        serde_json::from_slice(read(&reply)?).map_err(|e| {
+        let body = self.exchange(origin, operation, serde_json::to_vec(payload)?).await?;
+        serde_json::from_slice(&body).map_err(|e| {
             Fault::internal(format!("the kernel's answer to `{operation}` could not be read: {e}"))
         })
+    }
+
+    /// Calls the kernel with bytes as they are, and gives those that it answers.
+    pub(crate) async fn exchange(
+        &self,
+        origin: &Origin,
+        operation: &str,
+        payload: Vec<u8>,
+    ) -> Result<Vec<u8>, Fault> {
+        let reply = self.send(origin, operation, payload)?.await;
+        read(&reply)?;
+        Ok(reply.body.into())
     }
 
     /// Calls the kernel; what it answers beyond success is of no interest.

@@ -16,8 +16,8 @@ use crate::{
 
 /// The control API.
 impl FakeHost {
-    /// Its calls of the control API.
-    pub fn control_calls(&self) -> Vec<ControlCall> {
+    /// Its calls of the control API: methods and parameters.
+    pub fn control_calls(&self) -> Vec<(String, Value)> {
         self.record().control.clone()
     }
 
@@ -38,11 +38,12 @@ impl FakeHost {
     }
 
     pub(super) fn control(&self, call: ControlCall) -> Result<Value, Fault> {
+        let params: Value = serde_json::from_str(call.params.get())?;
         let mut record = self.record();
-        record.control.push(call.clone());
+        record.control.push((call.method.clone(), params.clone()));
         let prepared = answer(&mut record.answers.control, &call.method, "answer_control");
         drop(record);
-        self.make(prepared?, &call.params)
+        self.make(prepared?, &params)
     }
 
     /// Makes an answer; the record is free meanwhile, since the test's function may read it. A panic must not reach the
@@ -70,11 +71,8 @@ impl FakeHost {
 /// # }
 /// impl Clock {
 ///     async fn date(&self, _: NoInput, _: Call) -> Result<String, Fault> {
-///         let date = RunProcess {
-///             args: vec!["-u".into()],
-///             timeout_ms: 1000,
-///             ..RunProcess::new("date", self.host.data_folder())
-///         };
+///         let mut date = RunProcess::new("date", self.host.data_folder());
+///         date.spec.args = vec!["-u".into()];
 ///         Ok(self.host.run_process(&date).await?.stdout)
 ///     }
 /// }
@@ -84,7 +82,7 @@ impl FakeHost {
 ///     let clock = Harness::<Clock>::start(json!({})).await?;
 ///     clock.host().answer_process("date", Ok(FakeHost::ended(0, "Sunday", "")));
 ///     assert_eq!(clock.call("clock_date", json!({})).await, Ok("Sunday".to_owned()));
-///     assert_eq!(clock.host().processes()[0].args, ["-u"]);
+///     assert_eq!(clock.host().processes()[0].spec.args, ["-u"]);
 ///     Ok::<_, Fault>(())
 /// })
 /// # .expect("it works");
@@ -126,7 +124,7 @@ impl FakeHost {
     pub(super) fn run_process(&self, process: RunProcess) -> Result<ProcessOutput, Fault> {
         let mut record = self.record();
         record.processes.push(process.clone());
-        let prepared = answer(&mut record.answers.processes, &process.program, "answer_process");
+        let prepared = answer(&mut record.answers.processes, &process.spec.program, "answer_process");
         drop(record);
         let mut output = self.make(prepared?, &process)?;
         let most = usize::try_from(process.max_output).unwrap_or(usize::MAX);

@@ -1,9 +1,8 @@
 //! The kernel's side of the boundary, played by a test.
 
 use std::{
-    future::{poll_fn, ready},
+    future::ready,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
-    task::{Poll, Waker},
     time::Duration,
 };
 
@@ -21,13 +20,13 @@ use serde_json::Value;
 use super::{
     clock::Clock,
     harness,
-    record::{Reader, Record, ScriptedRun, answer},
+    record::{Record, ScriptedRun, answer},
 };
 use crate::{
     AgentResponse, Fault, ToolName, ToolResult, TurnId,
     wire::{
-        CallTool, Emit, HandleItems, HandleNext, InvokeAgent, Log, NotifyUser, Progress, RestartRequest,
-        RunAgent, Submit, Submitted, Subscribe, host,
+        CallTool, Emit, InvokeAgent, Log, NotifyUser, Progress, RestartRequest, RunAgent, Submit, Submitted,
+        host,
     },
 };
 
@@ -102,11 +101,6 @@ impl FakeHost {
         self.record().tools_changed
     }
 
-    /// The topics that it reads at the moment.
-    pub fn subscriptions(&self) -> Vec<String> {
-        self.record().subscriptions.values().map(|reader| reader.topic.clone()).collect()
-    }
-
     /// Whether it gave the kernel back.
     pub fn is_closed(&self) -> bool {
         self.record().closed
@@ -150,22 +144,6 @@ impl FakeHost {
         self
     }
 
-    /// Sends a message to those that read the topic.
-    pub fn publish(&self, topic: &str, payload: Value) {
-        let woken = self.record().publish(topic, payload);
-        woken.into_iter().for_each(Waker::wake);
-    }
-
-    /// Ends the topic for those that read it.
-    pub fn end_topic(&self, topic: &str) {
-        let mut woken = Vec::new();
-        for reader in self.record().subscriptions.values_mut().filter(|reader| reader.topic == topic) {
-            reader.ended = true;
-            woken.extend(reader.waker.take());
-        }
-        woken.into_iter().for_each(Waker::wake);
-    }
-
     /// Stops the clock: sleeping takes until [`advance`](Self::advance). Otherwise a sleep ends as soon as
     /// others have run, and turns the clock.
     pub fn hold_clock(&self) {
@@ -205,14 +183,9 @@ impl FakeHost {
             host::NOTIFY => record.notified.push(read::<NotifyUser>(payload)?),
             host::RESTART => record.restarts.push(read::<RestartRequest>(payload)?.reason),
             host::TOOLS_CHANGED => record.tools_changed += 1,
-            host::HANDLE_CLOSE => drop(record.subscriptions.remove(&read::<u64>(payload)?)),
-            host::SUBSCRIBE => {
-                let Subscribe { topic, durable: _ } = read(payload)?;
-                let handle = record.number();
-                let reader = Reader { topic, ready: Default::default(), ended: false, waker: None };
-                record.subscriptions.insert(handle, reader);
-                return write(&handle);
-            }
+            host::SUBSCRIBE => return write(&record.subscribe(read(payload)?)),
+            host::CONTROL_OPEN => return write(&record.open_stream(&read(payload)?)?),
+            host::PROCESS_OPEN => return write(&record.open_process(read(payload)?)?),
             host::SUBMIT => return submit(&mut record, read(payload)?),
             host::PROGRESS => {
                 record.check(token)?;
@@ -239,25 +212,6 @@ impl FakeHost {
             _ => return Err(Fault::unsupported(operation)),
         }
         write(&())
-    }
-
-    /// The items of a subscription; waits for the first.
-    async fn next(&self, next: HandleNext) -> Result<Vec<u8>, Fault> {
-        poll_fn(|cx| {
-            let mut record = self.record();
-            let Some(reader) = record.subscriptions.get_mut(&next.handle) else {
-                return Poll::Ready(Err(Fault::not_found(format!("there is no handle {}", next.handle))));
-            };
-            if reader.ready.is_empty() && !reader.ended {
-                reader.waker = Some(cx.waker().clone());
-                return Poll::Pending;
-            }
-            let count = reader.ready.len().min(next.credit as usize);
-            let items = reader.ready.drain(..count).map(serde_json::to_value).collect::<Result<_, _>>()?;
-            let ended = reader.ended && reader.ready.is_empty();
-            Poll::Ready(write(&HandleItems { items, ended }))
-        })
-        .await
     }
 
     /// A run of the loop, as scripted.
@@ -340,6 +294,11 @@ impl abi::Host for FakeHost {
                 Ok(next) => async move { reply(this.next(next).await) }.into_ffi(),
                 Err(fault) => ready(reply(Err(fault))).into_ffi(),
             },
+            host::HANDLE_PUT => ready(reply(self.put(&payload).and_then(|()| write(&())))).into_ffi(),
+            host::HANDLE_CLOSE => {
+                let closed = read(&payload).map(|handle| self.close_handle(handle));
+                ready(reply(closed.and_then(|()| write(&())))).into_ffi()
+            }
             host::AGENT_RUN => match read(&payload) {
                 Ok(run) => async move { reply(this.run(token, run).await) }.into_ffi(),
                 Err(fault) => ready(reply(Err(fault))).into_ffi(),

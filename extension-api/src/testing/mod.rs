@@ -32,9 +32,11 @@ mod fake_host;
 mod harness;
 mod record;
 mod schema;
+mod streams;
 
 pub use fake_host::FakeHost;
 pub use harness::{Calling, Harness, Setup};
+pub use streams::FakeProcess;
 
 use std::{
     pin::pin,

@@ -1,17 +1,13 @@
 //! What a [`FakeHost`](super::FakeHost) has seen, and what it was told to answer.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
-    task::Waker,
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use serde_json::Value;
 
+use super::streams::{FakeProcess, Feed, Input};
 use crate::{
     AgentResponse, Fault, ToolName,
-    wire::{
-        BusMessage, ControlCall, InvokeAgent, Log, NotifyUser, ProcessOutput, RunAgent, RunProcess, Submit,
-    },
+    wire::{InvokeAgent, Log, NotifyUser, ProcessOutput, ProcessSpec, RunAgent, RunProcess, Submit},
 };
 
 #[derive(Default)]
@@ -22,18 +18,22 @@ pub(super) struct Record {
     pub(super) notified: Vec<NotifyUser>,
     pub(super) progress: Vec<String>,
     pub(super) restarts: Vec<String>,
-    pub(super) control: Vec<ControlCall>,
+    /// Methods and parameters.
+    pub(super) control: Vec<(String, Value)>,
     pub(super) tool_calls: Vec<(ToolName, Value)>,
     pub(super) agent_runs: Vec<RunAgent>,
     pub(super) own_tool_results: Vec<Result<String, Fault>>,
     pub(super) agent_calls: Vec<InvokeAgent>,
     pub(super) processes: Vec<RunProcess>,
+    pub(super) opened: Vec<ProcessSpec>,
     pub(super) tools_changed: u32,
     pub(super) closed: bool,
     /// Why an answer of the test's could not be made.
     pub(super) failed: Option<String>,
     pub(super) answers: Answers,
-    pub(super) subscriptions: BTreeMap<u64, Reader>,
+    /// Handles that are read, and those that are written to.
+    pub(super) feeds: BTreeMap<u64, Feed>,
+    pub(super) inputs: BTreeMap<u64, Input>,
     /// Tokens of the calls that live.
     pub(super) tokens: BTreeSet<String>,
     pub(super) next: u64,
@@ -47,6 +47,8 @@ pub(super) struct Answers {
     pub(super) runs: VecDeque<ScriptedRun>,
     pub(super) agents: HashMap<String, VecDeque<AgentResponse>>,
     pub(super) processes: HashMap<String, VecDeque<Prepared<RunProcess, ProcessOutput>>>,
+    pub(super) streams: HashMap<String, VecDeque<Result<Vec<Value>, Fault>>>,
+    pub(super) opened: HashMap<String, VecDeque<Result<FakeProcess, Fault>>>,
 }
 
 /// An answer that is made when it is asked for.
@@ -56,14 +58,6 @@ pub(super) type Prepared<A, T> = Box<dyn FnOnce(&A) -> Result<T, Fault> + Send>;
 pub(super) struct ScriptedRun {
     pub(super) calls: Vec<(String, Value)>,
     pub(super) response: AgentResponse,
-}
-
-/// The reading end of a subscription.
-pub(super) struct Reader {
-    pub(super) topic: String,
-    pub(super) ready: VecDeque<BusMessage>,
-    pub(super) ended: bool,
-    pub(super) waker: Option<Waker>,
 }
 
 /// The next answer that was given for `name`, else a fault that says how to give one.
@@ -89,21 +83,5 @@ impl Record {
             return Ok(());
         }
         Err(Fault::denied("this is possible only while the call lives that it is made for"))
-    }
-
-    pub(super) fn publish(&mut self, topic: &str, payload: Value) -> Vec<Waker> {
-        let mut woken = Vec::new();
-        for reader in self.subscriptions.values_mut().filter(|reader| reader.topic == topic && !reader.ended)
-        {
-            reader.ready.push_back(BusMessage {
-                topic: topic.to_owned(),
-                payload: payload.clone(),
-                correlation_id: None,
-                id: None,
-                skipped: 0,
-            });
-            woken.extend(reader.waker.take());
-        }
-        woken
     }
 }

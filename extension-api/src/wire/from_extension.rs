@@ -25,53 +25,6 @@ pub struct Emit {
     pub payload: Value,
 }
 
-/// Payload of [`host::SUBSCRIBE`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Subscribe {
-    /// A whole topic.
-    pub topic: String,
-    /// Whether messages wait for this extension while it is away, and come again until they are done with: those that
-    /// one [`host::HANDLE_NEXT`] gave count as done when the next one asks.
-    #[serde(default)]
-    pub durable: bool,
-}
-
-/// One message of a topic.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct BusMessage {
-    /// The topic.
-    pub topic: String,
-    /// The message.
-    pub payload: Value,
-    /// Links it to the turn that set it off.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub correlation_id: Option<crate::CorrelationId>,
-    /// Of a durable subscription: the message's number, the same each time it comes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<u64>,
-    /// How many were skipped before it because the reader was slow.
-    #[serde(default)]
-    pub skipped: u64,
-}
-
-/// Payload of [`host::HANDLE_NEXT`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct HandleNext {
-    /// The handle.
-    pub handle: u64,
-    /// The most items that the reader takes now.
-    pub credit: u32,
-}
-
-/// Items of a handle.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct HandleItems {
-    /// What came, in order; at least one unless `ended`.
-    pub items: Vec<Value>,
-    /// Nothing more will come.
-    pub ended: bool,
-}
-
 /// Payload of [`host::TOOL_CALL`].
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CallTool {
@@ -210,75 +163,15 @@ pub struct RestartRequest {
     pub reason: String,
 }
 
-/// Payload of [`host::CONTROL`].
+/// Payload of [`host::CONTROL`] and [`host::CONTROL_OPEN`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ControlCall {
     /// A method of the control API.
     pub method: String,
     /// Its parameters.
     #[serde(default)]
-    pub params: Value,
+    pub params: Box<RawValue>,
     /// The named token of whoever the extension asks for; what both may do is done. Without it the extension asks for itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bearer: Option<String>,
-}
-
-/// Payload of [`host::PROCESS_RUN`]: a program that runs confined, to its end.
-///
-/// It reads the system's programs and libraries, the extension's own folder and data folder; it writes the
-/// data folder alone. Its environment is empty but for `env`. When the call ends, so does every process that
-/// it started.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct RunProcess {
-    /// A name that is looked up among the system's programs and those of the operator's toolchains, or an absolute path.
-    pub program: String,
-    /// Its arguments.
-    #[serde(default)]
-    pub args: Vec<String>,
-    /// Where it runs: a folder beneath the data folder.
-    pub directory: String,
-    /// Its environment, beside `PATH` and `HOME`.
-    #[serde(default)]
-    pub env: std::collections::BTreeMap<String, String>,
-    /// The folders beneath the data folder that it may use, beside one for temporary files: to read, and to change what is in
-    /// them. The whole data folder where none is named.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub folders: Vec<String>,
-    /// Whether it may use TCP.
-    #[serde(default)]
-    pub network: bool,
-    /// When it is killed, in milliseconds; at most an hour.
-    pub timeout_ms: u64,
-    /// The most that is kept of each output stream, in bytes; at most 1 MiB.
-    pub max_output: u64,
-}
-
-impl RunProcess {
-    /// A program without arguments in a folder beneath the data folder, all of which it may change. It has a minute, no network and no environment of
-    /// its own, and 64 KiB of each output stream are kept; all of that can be set.
-    pub fn new(program: impl Into<String>, directory: impl AsRef<std::path::Path>) -> Self {
-        Self {
-            program: program.into(),
-            args: Vec::new(),
-            directory: directory.as_ref().display().to_string(),
-            env: Default::default(),
-            folders: Vec::new(),
-            network: false,
-            timeout_ms: 60_000,
-            max_output: 64 * 1024,
-        }
-    }
-}
-
-/// How a program ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProcessOutput {
-    /// Its exit status; none if a signal ended it.
-    pub status: Option<i32>,
-    /// Whether it was killed because its time was over.
-    pub timed_out: bool,
-    /// The beginning of its standard output; what is not UTF-8 is replaced.
-    pub stdout: String,
-    /// The beginning of its standard error stream.
-    pub stderr: String,
 }

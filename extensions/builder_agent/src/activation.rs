@@ -44,8 +44,7 @@ impl Builder {
 
     /// A kernel of an earlier release says nothing of the state.
     async fn add(&self, folder: &Path) -> Result<Option<ExtensionStatus>, Fault> {
-        let answer = self.host.control(method::EXTENSIONS_ADD, json!({ "path": folder })).await?;
-        Ok(serde_json::from_value(answer)?)
+        self.host.control(method::EXTENSIONS_ADD, json!({ "path": folder })).await
     }
 
     /// What the model, and where it has to act the user, learns of it. The draft of one that failed is kept for mending.

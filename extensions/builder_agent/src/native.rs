@@ -38,8 +38,8 @@ impl Builder {
             return Err(Fault::invalid(format!("there is a draft of `{id}` already"))
                 .help("go on with it, or give it up with `replace: true`"));
         };
-        let scaffold = serde_json::to_value(Scaffold { id: id.clone(), path: folder.display().to_string() })?;
-        self.host.control(method::EXTENSIONS_SCAFFOLD, scaffold).await?;
+        let scaffold = Scaffold { id: id.clone(), path: folder.display().to_string() };
+        self.host.control::<()>(method::EXTENSIONS_SCAFFOLD, scaffold).await?;
         let shown = SHOWN.iter().map(|name| Ok(format!("--- {name}\n{}", self.staging.read(&id, name)?)));
         shown.collect()
     }

@@ -11,7 +11,7 @@ use std::{
 
 use drupe_extension_api::{
     prelude::*,
-    wire::{ProcessOutput, RunProcess},
+    wire::{ProcessOutput, ProcessSpec, RunProcess},
 };
 
 /// How long a build or a test may take: the first one of a home compiles what the API needs, on slow machines too.
@@ -92,14 +92,13 @@ async fn run(
         folders.push(folder.display().to_string());
     }
     std::fs::create_dir_all(&target)?;
-    let process = RunProcess {
+    let spec = ProcessSpec {
         args: args.iter().map(|&arg| arg.to_owned()).collect(),
         env: env.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         folders,
         network,
-        timeout_ms: u64::try_from(patience.as_millis()).unwrap_or(u64::MAX),
-        max_output: KEPT,
-        ..RunProcess::new("cargo", folder)
+        timeout_ms: u64::try_from(patience.as_millis()).ok(),
+        ..ProcessSpec::new("cargo", folder)
     };
-    host.run_process(&process).await
+    host.run_process(&RunProcess { spec, max_output: KEPT }).await
 }

@@ -2,12 +2,14 @@
 
 use std::{
     collections::HashSet,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, OnceLock, PoisonError, RwLock},
 };
 
 use drupe_agent::{Observer, TopicMessage, Topics};
-use drupe_extension_api::{Event, SessionId};
+use drupe_extension_api::{Event, Fault, SessionId};
+use drupe_handles::Item;
 use drupe_journal::{Publish, Published};
+use serde_json::value::to_raw_value;
 use tokio::sync::{Notify, futures::Notified};
 
 use crate::{
@@ -24,7 +26,7 @@ const MESSAGES: usize = 1024;
 
 /// Events by session, messages by topic. Nothing here is kept: what must not be lost is in the journal.
 pub struct Bus {
-    sessions: Arc<Rings<Arc<Event>>>,
+    sessions: Arc<Rings<Arc<Shown>>>,
     topics: Arc<Rings<Arc<TopicMessage>>>,
     /// Topics of which messages wait in the journal for somebody.
     durable: RwLock<HashSet<String>>,
@@ -57,7 +59,33 @@ pub enum Watched {
 }
 
 /// Somebody who watches a session; nothing is left of it when it goes.
-pub struct Watch(Reader<Arc<Event>>);
+pub struct Watch(Reader<Arc<Shown>>);
+
+/// An event, with the text that it is shown as: written by the first who shows it, for all who watch.
+pub(crate) struct Shown {
+    pub event: Arc<Event>,
+    item: OnceLock<Item>,
+}
+
+impl Shown {
+    pub fn new(event: Arc<Event>) -> Self {
+        Self { event, item: OnceLock::new() }
+    }
+
+    pub fn item(&self) -> Result<Item, Fault> {
+        if let Some(item) = self.item.get() {
+            return Ok(Arc::clone(item));
+        }
+        let item = Item::from(to_raw_value(&*self.event)?);
+        Ok(Arc::clone(self.item.get_or_init(|| item)))
+    }
+}
+
+/// The same as [`Watched`], for who shows it.
+pub(crate) enum Watching {
+    Event(Arc<Shown>),
+    Skipped,
+}
 
 impl Bus {
     /// What the journal is to be opened with, so that what it commits comes here.
@@ -73,7 +101,7 @@ impl Bus {
     /// Tells the watchers of a session.
     pub fn event(&self, event: Arc<Event>) {
         let session = event.session.clone();
-        self.sessions.send(session.as_str(), || event);
+        self.sessions.send(session.as_str(), || Arc::new(Shown::new(event)));
     }
 
     /// Watches a session from now on.
@@ -137,12 +165,30 @@ impl Bus {
 impl Watch {
     /// The next event; once after some were missed, that they were.
     pub async fn recv(&mut self) -> Watched {
-        match self.0.next().await {
-            Found::Item(event) => Watched::Event(event),
+        match self.shown().await {
+            Watching::Event(shown) => Watched::Event(Arc::clone(&shown.event)),
+            Watching::Skipped => Watched::Skipped,
+        }
+    }
+
+    pub(crate) async fn shown(&mut self) -> Watching {
+        let found = self.0.next().await;
+        self.watching(found)
+    }
+
+    /// What is there now.
+    pub(crate) fn try_shown(&mut self) -> Option<Watching> {
+        let found = self.0.try_next()?;
+        Some(self.watching(found))
+    }
+
+    fn watching(&mut self, found: Found<Arc<Shown>>) -> Watching {
+        match found {
+            Found::Item(shown) => Watching::Event(shown),
             Found::Skipped(_) => {
                 // Going on with the oldest that is still there would soon be too slow again.
                 self.0.skip_to_now();
-                Watched::Skipped
+                Watching::Skipped
             }
         }
     }
@@ -151,7 +197,7 @@ impl Watch {
 impl Observer for Bus {
     fn live(&self, event: Event) {
         let session = event.session.clone();
-        self.sessions.send(session.as_str(), || Arc::new(event));
+        self.sessions.send(session.as_str(), || Arc::new(Shown::new(Arc::new(event))));
     }
 
     fn watched(&self, session: &SessionId) -> bool {

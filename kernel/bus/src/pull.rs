@@ -12,17 +12,20 @@ use std::{
 };
 
 use drupe_agent::Chain;
-use drupe_extension_api::ExtensionId;
+use drupe_extension_api::{ExtensionId, Fault, wire::BusMessage};
+use drupe_handles::{Credit, Given, Source};
 use drupe_journal::DueMessage;
+use futures_util::{FutureExt, future::BoxFuture};
 
 use crate::{
     Bus, Delivered, Subscriber, admit,
+    given::Items,
     lanes::Rest,
     outcome::{JOURNAL_MS, Outcomes, Stub},
 };
 
 /// The most messages that are handed out at once, whatever the reader's credit: all of them come again if it fails.
-const MOST: u32 = 64;
+const MOST: usize = 64;
 
 /// An extension's subscription to a topic.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -126,7 +129,7 @@ pub struct Pull {
     bus: Arc<Bus>,
     place: Place,
     number: u64,
-    // One reader pulls; a second call waits for the first.
+    /// A second call waits for the first.
     reading: tokio::sync::Mutex<()>,
 }
 
@@ -140,13 +143,13 @@ enum May {
 }
 
 impl Pull {
-    /// The next messages: waits for the first, then takes those behind it that are there, at most `credit` of them and at
+    /// The next messages: waits for the first, then takes those behind it that are there, within the credit and at
     /// least one. Those of the call before count as done. None come once the handle is closed, or a newer one was opened
     /// for the same extension and topic.
     ///
     /// All are of one chain, so that what is published while they are worked on counts as set off by that chain and by no
     /// other. A message that was tried before comes alone, so that it takes no others along if it fails again.
-    pub async fn next(&self, credit: u32) -> Vec<DueMessage> {
+    pub(crate) async fn take(&self, credit: Credit) -> Vec<DueMessage> {
         let _reading = self.reading.lock().await;
         self.finish().await;
         loop {
@@ -155,7 +158,7 @@ impl Pull {
             let again_ms = match self.may() {
                 May::End => return Vec::new(),
                 May::Wait => None,
-                May::Read => match self.read(credit.clamp(1, MOST) as usize).await {
+                May::Read => match self.read(credit).await {
                     Ok(messages) if messages.is_empty() => self.due_ms().await,
                     Ok(messages) if self.hold(&messages) => return messages,
                     Ok(_) => continue,
@@ -224,9 +227,11 @@ impl Pull {
     }
 
     /// What is due now, without those whose chain is too long; an error says when to ask the journal again.
-    async fn read(&self, most: usize) -> Result<Vec<DueMessage>, i64> {
+    async fn read(&self, credit: Credit) -> Result<Vec<DueMessage>, i64> {
         let now_ms = self.outcomes.clock.now_ms();
+        let most = credit.items.clamp(1, MOST);
         loop {
+            let mut left = Some(credit);
             let mut cut_some = false;
             let mut messages: Vec<DueMessage> = Vec::new();
             for message in self.due(now_ms, most).await? {
@@ -240,6 +245,8 @@ impl Pull {
                 if messages.first().is_some_and(|first| !together(first, &message)) {
                     break;
                 }
+                let Some(room) = left else { break };
+                left = room.after(message.payload.to_string().len());
                 messages.push(message);
             }
             // Behind those that were cut there may be others.
@@ -280,6 +287,32 @@ impl Pull {
 /// Whether two messages may be handed out at once.
 fn together(first: &DueMessage, other: &DueMessage) -> bool {
     first.attempts == 0 && other.attempts == 0 && first.chain == other.chain
+}
+
+impl Source for Pull {
+    fn next(&mut self, credit: Credit) -> BoxFuture<'_, Result<Given, Fault>> {
+        async move {
+            let messages = self.take(credit).await;
+            let mut items = Items::within(credit);
+            messages.into_iter().try_for_each(|message| items.add(&bus_message(message)))?;
+            Ok(items.given())
+        }
+        .boxed()
+    }
+
+    fn chain(&self) -> Option<Chain> {
+        Pull::chain(self)
+    }
+}
+
+fn bus_message(message: DueMessage) -> BusMessage {
+    BusMessage {
+        topic: message.topic,
+        payload: message.payload,
+        correlation_id: message.correlation,
+        id: Some(message.id),
+        skipped: 0,
+    }
 }
 
 impl Drop for Pull {

@@ -1,67 +1,65 @@
 //! Live subscriptions: the messages of one topic to one reader, who pulls them at its own pace.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use drupe_agent::{Chain, TopicMessage};
-use drupe_extension_api::wire::BusMessage;
+use drupe_extension_api::{Fault, wire::BusMessage};
+use drupe_handles::{Credit, Given, Source};
+use futures_util::{FutureExt, future::BoxFuture};
 
 use crate::{
     chain,
+    given::Items,
     ring::{Found, Reader},
 };
 
 /// A live subscription to one topic; nothing is left of it when it goes.
 pub struct Subscription {
-    // One reader pulls; a second call waits for the first.
-    reader: tokio::sync::Mutex<Reader<Arc<TopicMessage>>>,
-    given: Mutex<Option<Chain>>,
+    reader: Reader<Arc<TopicMessage>>,
+    given: Option<Chain>,
 }
 
 impl Subscription {
     pub(crate) fn new(reader: Reader<Arc<TopicMessage>>) -> Self {
-        Self { reader: tokio::sync::Mutex::new(reader), given: Mutex::default() }
+        Self { reader, given: None }
     }
 
-    /// The next messages: waits for the first, then takes what is there, at most `credit` of them and at least one. The
-    /// first after a gap says how many were skipped because the reader was slow.
-    pub async fn next(&self, credit: u32) -> Vec<BusMessage> {
-        let mut reader = self.reader.lock().await;
-        self.give(None);
-        let mut messages = Vec::new();
+    /// Waits for the first message, then takes what is there within the credit. The first after a gap says how many were
+    /// skipped because the reader was slow.
+    async fn read(&mut self, credit: Credit) -> Result<Given, Fault> {
+        self.given = None;
+        let mut items = Items::within(credit);
         let mut chains = None;
         let mut skipped = 0;
-        loop {
-            let found = if messages.is_empty() {
-                reader.next().await
-            } else {
-                match reader.try_next() {
+        while items.have_room() {
+            let found = match items.is_empty() {
+                true => self.reader.next().await,
+                false => match self.reader.try_next() {
                     Some(found) => found,
                     None => break,
-                }
+                },
             };
             match found {
                 Found::Skipped(more) => skipped += more,
                 Found::Item(message) => {
                     chain::join(&mut chains, &message.chain);
-                    messages.push(bus_message(&message, std::mem::take(&mut skipped)));
-                    if messages.len() >= credit as usize {
-                        break;
-                    }
+                    items.add(&bus_message(&message, std::mem::take(&mut skipped)))?;
                 }
             }
         }
-        self.give(chains);
-        messages
+        self.given = chains;
+        Ok(items.given())
+    }
+}
+
+impl Source for Subscription {
+    fn next(&mut self, credit: Credit) -> BoxFuture<'_, Result<Given, Fault>> {
+        self.read(credit).boxed()
     }
 
-    /// What set off the messages that were given last, while the reader works on them: until it asks for the next. What
-    /// it publishes meanwhile counts as set off by them; see [`extend`](crate::extend).
-    pub fn chain(&self) -> Option<Chain> {
-        self.given.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn give(&self, chain: Option<Chain>) {
-        *self.given.lock().unwrap_or_else(PoisonError::into_inner) = chain;
+    /// What the reader publishes meanwhile counts as set off by them; see [`extend`](crate::extend).
+    fn chain(&self) -> Option<Chain> {
+        self.given.clone()
     }
 }
 

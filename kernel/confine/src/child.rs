@@ -292,9 +292,11 @@ impl Child {
         self.process.id()
     }
 
-    /// What ends it from elsewhere while somebody waits in [`finish`](Self::finish).
-    pub fn stopper(&self) -> io::Result<Stopper> {
-        Ok(Stopper(self.reports.get_ref().try_clone()?))
+    /// A socket that can be read when it has ended or its reaper begins to end it, for waiting without a thread;
+    /// [`wait`](Self::wait) then takes milliseconds. It is to be looked at, never read, and blocks again when `wait` is
+    /// called.
+    pub fn ending(&self) -> io::Result<UnixStream> {
+        self.reports.get_ref().try_clone()
     }
 
     /// Waits for its end, at most `most` bytes of each piped output stream kept: what is beyond is thrown away. Blocks.
@@ -341,17 +343,6 @@ impl Child {
         self.reports.get_ref().shutdown(std::net::Shutdown::Both)?;
         // What was sent before can still be read.
         self.wait()
-    }
-}
-
-/// Kills a confined program with all its descendants when it is dropped; does nothing to one that has ended.
-#[derive(Debug)]
-pub struct Stopper(UnixStream);
-
-impl Drop for Stopper {
-    fn drop(&mut self) {
-        // An error means that the other side is gone already.
-        let _ = self.0.shutdown(std::net::Shutdown::Both);
     }
 }
 

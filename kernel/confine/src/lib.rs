@@ -31,7 +31,7 @@ mod inherit;
 mod own;
 
 pub use beneath::{make_beneath, open_beneath, open_root};
-pub use child::{Child, ConfineError, Confined, Outcome, Stopped, Stopper};
+pub use child::{Child, ConfineError, Confined, Outcome, Stopped};
 pub use inherit::inherited;
 pub use own::{own_program, take_name};
 pub use profile::{Enforcement, Limits, Profile};

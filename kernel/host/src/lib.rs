@@ -27,7 +27,6 @@ mod open;
 mod outbox;
 pub mod probe;
 mod process;
-pub mod program;
 mod table;
 mod words;
 

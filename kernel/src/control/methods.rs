@@ -1,8 +1,8 @@
 //! The methods of the control API: one table for the control socket and for extensions that hold the right.
 //!
 //! Each row says what it is called, what whoever asks must be able to do, and what it does. The need is checked here, by
-//! [`call`], before the row is run; a row checks only which sessions and agents the request is about. Two methods are not in
-//! the table, because they belong to a connection: `hello`, and `events.subscribe`, which streams.
+//! [`call`], before the row is run; a row checks only which sessions and agents the request is about. Two kinds of methods
+//! are not in the table: `hello`, which belongs to a connection, and those that [stream](super::streams).
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::{
     extensions::{self, Decision},
-    insight, status, tokens, turns,
+    insight, status, streams, tokens, turns,
 };
 use crate::{
     draft::Draft,
@@ -180,6 +180,7 @@ pub static METHODS: &[Method] = methods! {
 /// Answers one request.
 pub async fn call(kernel: &Arc<Kernel>, by: &Principal, name: &str, params: &RawValue) -> Answer {
     let Some(method) = METHODS.iter().find(|method| method.name == name) else {
+        streams::refuse(name)?;
         return Err(Fault::unsupported(name)
             .help("the daemon may be older than the client: `drupe restart` after an upgrade"));
     };
@@ -203,7 +204,7 @@ async fn found<T>(kernel: &Kernel, asked: Result<T, Fault>) -> Result<T, Fault> 
     }
 }
 
-fn take<T: DeserializeOwned>(params: &RawValue) -> Result<T, Fault> {
+pub(super) fn take<T: DeserializeOwned>(params: &RawValue) -> Result<T, Fault> {
     serde_json::from_str(params.get())
         .map_err(|error| Fault::invalid(format!("the parameters cannot be read: {error}")))
 }
@@ -219,7 +220,8 @@ mod tests {
     #[test]
     fn each_method_is_documented_with_what_it_needs() {
         let docs = include_str!("../../../docs/reference/control.md");
-        for Method { name, needs, .. } in METHODS {
+        let streams = streams::STREAMS.iter().map(|stream| (stream.name, stream.needs));
+        for (name, needs) in METHODS.iter().map(|method| (method.name, method.needs)).chain(streams) {
             let row = docs.lines().find(|line| line.starts_with('|') && line.contains(&format!("`{name}`")));
             let row = row.unwrap_or_else(|| panic!("`{name}` has no row"));
             let last = row.trim_end_matches(['|', ' ']).rsplit('|').next().unwrap_or_default().trim();

@@ -4,11 +4,8 @@
 
 use std::{os::unix::net::UnixListener, sync::Arc};
 
-use drupe_bus::Watched;
-use drupe_extension_api::{
-    Event, EventBody, Fault, FaultCode, SessionId,
-    control::{EventsSubscribe, Power, method},
-};
+use drupe_extension_api::{Fault, FaultCode, control::method};
+use drupe_handles::{Credit, Given};
 use drupe_link::ControlToken;
 use drupe_surface::{
     door::{Answer, Door},
@@ -19,11 +16,11 @@ use drupe_surface::{
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
-use super::methods;
-use crate::kernel::{Kernel, store_fault};
+use super::{methods, streams};
+use crate::kernel::Kernel;
 
-/// Events that are read from the journal at once.
-const PAGE: usize = 256;
+/// What is taken from a stream at once, on its way to the replies of a connection, which have a bound of their own.
+const CREDIT: Credit = Credit { items: 32, bytes: 64 * 1024 };
 
 /// Serves the control socket until the kernel ends.
 pub async fn serve(kernel: Arc<Kernel>, listener: UnixListener, token: ControlToken) -> std::io::Result<()> {
@@ -57,75 +54,23 @@ impl Answer for Methods {
         request: &Request,
         replies: &mpsc::Sender<Reply>,
     ) -> Result<Box<RawValue>, Fault> {
-        if request.method != method::EVENTS_SUBSCRIBE {
+        if !method::STREAMING.contains(&request.method.as_str()) {
             return methods::call(&self.kernel, by, &request.method, request.params()).await;
         }
-        let ask = serde_json::from_str(request.params().get());
-        let ask: EventsSubscribe = ask.map_err(|error| Fault::invalid(error.to_string()))?;
-        by.needs(Power::Read, method::EVENTS_SUBSCRIBE)?;
-        by.reaches(&ask.session)?;
-        subscribe(&self.kernel, request.id, ask, replies).await.map(|()| RawValue::NULL.to_owned())
-    }
-}
-
-/// Sends the kept events after a position, then those that happen. A reader that is too slow for live ones reads the
-/// kept ones again, and so misses deltas only.
-async fn subscribe(
-    kernel: &Arc<Kernel>,
-    id: u64,
-    ask: EventsSubscribe,
-    replies: &mpsc::Sender<Reply>,
-) -> Result<(), Fault> {
-    let mut live = kernel.bus.watch(&ask.session);
-    let mut after = ask.after;
-    let gone = |_| Fault::new(FaultCode::Cancelled, "the client is gone");
-    let send = async |event: Arc<Event>| {
-        let body = ReplyBody::Event(event);
-        replies.send(Reply { id, body }).await.map_err(gone)
-    };
-    'kept: loop {
+        let mut stream = streams::open(&self.kernel, by, &request.method, request.params())?;
         loop {
-            let page = kernel.store.events_after(&ask.session, after, PAGE).await.map_err(store_fault)?;
-            let whole = page.len() < PAGE;
-            for event in page {
-                after = event.seq;
-                send(Arc::new(event)).await?;
+            let given = stream.next(CREDIT).await?;
+            if given.is_end() {
+                return Ok(RawValue::NULL.to_owned());
             }
-            if whole {
-                break;
-            }
-        }
-        if !ask.follow {
-            return Ok(());
-        }
-        loop {
-            match live.recv().await {
-                Watched::Event(event) if event.seq == 0 => send(event).await?,
-                Watched::Event(event) if event.seq > after => {
-                    after = event.seq;
-                    send(event).await?;
-                }
-                Watched::Event(_) => {}
-                Watched::Skipped => {
-                    send(Arc::new(skipped(kernel, &ask.session))).await?;
-                    continue 'kept;
-                }
+            let Given::Items(items) = given else {
+                return Err(Fault::internal("a stream of bytes has no form on the control socket"));
+            };
+            for item in items {
+                let reply = Reply { id: request.id, body: ReplyBody::Item(item) };
+                let gone = |_| Fault::new(FaultCode::Cancelled, "the client is gone");
+                replies.send(reply).await.map_err(gone)?;
             }
         }
-    }
-}
-
-/// Tells a reader that it was too slow for what is not kept.
-fn skipped(kernel: &Kernel, session: &SessionId) -> Event {
-    let time = jiff::Timestamp::from_millisecond(kernel.clock.now_ms()).unwrap_or_default();
-    let session = session.clone();
-    Event {
-        seq: 0,
-        time,
-        session,
-        turn: None,
-        correlation_id: None,
-        agent: None,
-        body: EventBody::StreamSkipped,
     }
 }

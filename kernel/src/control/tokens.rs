@@ -1,6 +1,6 @@
 //! Named tokens: made and revoked by the operator, known to the doors.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use drupe_extension_api::{
     ExtensionId, Fault, FaultCode, SessionId,
@@ -8,7 +8,7 @@ use drupe_extension_api::{
 };
 use drupe_link::named_token;
 use drupe_surface::{
-    grants,
+    grants::{self, Grant},
     principal::{Principal, Reach, Who},
 };
 
@@ -75,12 +75,17 @@ pub async fn revoke(kernel: &Kernel, name: String) -> Result<(), Fault> {
     Err(Fault::not_found(format!("there is no token `{name}`")).help("`drupe token list` shows them"))
 }
 
-/// Who asks for something through an extension: the bearer of a token that it passes on, or the extension itself.
-pub fn through(kernel: &Kernel, by: Principal, bearer: Option<&str>) -> Result<Principal, Fault> {
-    let Some(token) = bearer else { return Ok(by) };
+/// Who asks for something through an extension: the extension itself, or the bearer of a token that it passes on, with what
+/// that bearer was given.
+pub fn through(
+    kernel: &Kernel,
+    by: Principal,
+    bearer: Option<&str>,
+) -> Result<(Principal, Option<Arc<Grant>>), Fault> {
+    let Some(token) = bearer else { return Ok((by, None)) };
     let grant = kernel.grants.admit(token);
     let grant = grant.ok_or_else(|| Fault::new(FaultCode::Denied, "nobody was given this token"))?;
-    Ok(grant.principal.clone().within(&by))
+    Ok((grant.principal.clone().within(&by), Some(grant)))
 }
 
 fn principal(token: &TokenStatus) -> Principal {

@@ -8,12 +8,12 @@ use drupe_extension_api::{
     control::{TurnArgument, TurnResult},
     wire::{Submit, Submitted},
 };
+use drupe_handles::Holder;
 use drupe_journal::{Origin, QueuedTurn, StoreError};
 use drupe_surface::principal::{Principal, Who};
 
 use crate::{
     channels,
-    extension::handles::Holder,
     kernel::{Kernel, store_fault},
     sessions::Stopped,
     turn,

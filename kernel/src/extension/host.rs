@@ -4,43 +4,34 @@
 //! cancelled when the extension drops its future. What an extension may do here follows from its manifest (rights,
 //! `uses_tools`, `uses_agents`) and from the token of the call on whose behalf it asks.
 
+mod agents;
+mod handles;
+
 use std::{
-    collections::BTreeMap,
     panic::AssertUnwindSafe,
-    path::Path,
     sync::{Arc, Weak},
     time::Duration,
 };
 
 use abi_stable::std_types::{RString, RVec};
 use async_ffi::{FfiFuture, FutureExt as _};
-use drupe_agent::{Agent, LoopAgent, Run, Task};
+use drupe_agent::Run;
 use drupe_config::{Manifest, Right};
 use drupe_extension_abi::{CallHeader, Host, HostBox, Reply};
 use drupe_extension_api::{
-    AgentInvocationContext, EventBody, ExtensionId, Fault, FaultCode, ItemKind, ToolCallRequest, ToolResult,
-    ToolStatus,
+    EventBody, ExtensionId, Fault, FaultCode, ItemKind,
     control::Power,
-    wire::{
-        CallTool, ControlCall, HandleNext, InvokeAgent, Log, NotifyUser, ProcessOutput, Progress,
-        RestartRequest, RunAgent, RunProcess, Subscribe, host,
-    },
+    wire::{ControlCall, Log, NotifyUser, Progress, RestartRequest, host},
 };
-use drupe_host::{LOG_LINE, PROGRESS, REASON, cut, program};
+use drupe_handles::Holder;
+use drupe_host::{LOG_LINE, PROGRESS, REASON, cut};
 use drupe_surface::principal::{Principal, Reach, Who};
 use futures_util::FutureExt;
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::{Value, json};
+use serde_json::json;
+use tokio::sync::Semaphore;
 
-use drupe_models::NamedBy;
-
-use super::handles::{Holder, Messages};
-use drupe_wiring as wiring;
-
-use crate::{
-    control, events,
-    kernel::{Kernel, store_fault},
-};
+use crate::{control, events, kernel::Kernel};
 
 /// The table of one extension. Clones are the same.
 #[derive(Clone)]
@@ -49,6 +40,8 @@ struct Table(Arc<Owner>);
 struct Owner {
     manifest: Arc<Manifest>,
     holder: Holder,
+    /// Room for the programs that it runs.
+    programs: Arc<Semaphore>,
     kernel: Weak<Kernel>,
     runtime: tokio::runtime::Handle,
 }
@@ -57,7 +50,8 @@ struct Owner {
 pub fn table(manifest: Arc<Manifest>, kernel: &Arc<Kernel>) -> HostBox {
     let holder = kernel.handles.holder(manifest.id.clone());
     let runtime = tokio::runtime::Handle::current();
-    let owner = Owner { manifest, holder, kernel: Arc::downgrade(kernel), runtime };
+    let programs = Arc::new(Semaphore::new(drupe_programs::MOST));
+    let owner = Owner { manifest, holder, programs, kernel: Arc::downgrade(kernel), runtime };
     drupe_host::table(Table(Arc::new(owner)))
 }
 
@@ -74,7 +68,7 @@ impl Host for Table {
         // An extension does not wait for these: they are done when the call returns.
         match operation.as_str() {
             host::LOG => return done(read(&payload).map(|line| log(&self.0.manifest.id, line))),
-            host::HANDLE_CLOSE => return done(read(&payload).map(|handle| self.0.close_handle(handle))),
+            host::HANDLE_CLOSE => return done(read(&payload).map(|handle| self.0.close(handle))),
             _ => {}
         }
         let owner = Arc::clone(&self.0);
@@ -158,22 +152,9 @@ impl Owner {
                 };
                 write(events::publish(&kernel, &self.holder, run, read(payload)?).await?)
             }
-            host::SUBSCRIBE => {
-                let Subscribe { topic, durable } = read(payload)?;
-                events::check_topic(&topic)?;
-                kernel.handles.check_room(&self.holder)?;
-                let messages = match durable {
-                    true => {
-                        let pull = kernel.topics.pull(id, &topic).await.map_err(store_fault)?;
-                        Messages::Durable(Arc::new(pull))
-                    }
-                    false => Messages::Live(Arc::new(kernel.bus.subscribe(&topic))),
-                };
-                write(kernel.handles.open(&self.holder, messages)?)
-            }
-            host::HANDLE_NEXT => {
-                write(kernel.handles.next(&self.holder, read::<HandleNext>(payload)?).await?)
-            }
+            host::SUBSCRIBE => write(self.subscribe(&kernel, read(payload)?).await?),
+            host::HANDLE_NEXT => self.next(&kernel, read(payload)?).await,
+            host::HANDLE_PUT => write(self.put(&kernel, payload).await?),
             host::TOOL_CALL => {
                 let run = self.run(&kernel, header)?;
                 write(Box::pin(self.call_tool(&kernel, &run, read(payload)?)).await?)
@@ -216,14 +197,21 @@ impl Owner {
             }
             host::PROCESS_RUN => {
                 self.right(Right::Processes, operation)?;
-                write(Box::pin(self.run_program(&kernel, read(payload)?)).await?)
+                write(Box::pin(self.run_process(&kernel, read(payload)?)).await?)
+            }
+            host::PROCESS_OPEN => {
+                self.right(Right::Processes, operation)?;
+                write(Box::pin(self.open_process(&kernel, read(payload)?)).await?)
             }
             host::CONTROL => {
                 self.right(Right::Control, operation)?;
                 let ControlCall { method, params, bearer } = read(payload)?;
-                let by = control::tokens::through(&kernel, self.principal(header), bearer.as_deref())?;
-                let params = serde_json::value::to_raw_value(&params).map_err(Fault::internal)?;
+                let (by, _) = control::tokens::through(&kernel, self.principal(header), bearer.as_deref())?;
                 write(control::methods::call(&kernel, &by, &method, &params).await?)
+            }
+            host::CONTROL_OPEN => {
+                self.right(Right::Control, operation)?;
+                write(self.open_control(&kernel, self.principal(header), read(payload)?)?)
             }
             host::TOOLS_CHANGED => {
                 kernel.announcements.take(id, std::time::Instant::now())?;
@@ -253,12 +241,6 @@ impl Owner {
         }
     }
 
-    fn close_handle(&self, handle: u64) {
-        if let Some(kernel) = self.kernel.upgrade() {
-            kernel.handles.close(&self.holder, handle);
-        }
-    }
-
     fn run(&self, kernel: &Kernel, header: &CallHeader) -> Result<Arc<Run>, Fault> {
         kernel.tokens.redeem(&self.manifest.id, &header.parent_token)
     }
@@ -272,110 +254,6 @@ impl Owner {
         let message = format!("extension `{}` may not use `{operation}`", self.manifest.id);
         Err(Fault::denied(message).help(format!("its manifest needs `rights: [{name}]`")))
     }
-
-    async fn run_program(&self, kernel: &Kernel, ask: RunProcess) -> Result<ProcessOutput, Fault> {
-        let (id, home) = (&self.manifest.id, &kernel.home);
-        let surroundings = program::Surroundings {
-            exe: &drupe_host::own_program(&kernel.start.exe),
-            folder: &self.manifest.folder,
-            data: &home.data(id),
-            sdk: &home.sdk(),
-            cargo: &home.cargo(id),
-            environment: &kernel.settings.environment,
-            strict: !kernel.config.sandbox.allow_unconfined,
-        };
-        program::run(surroundings, ask).await
-    }
-
-    async fn call_tool(&self, kernel: &Kernel, run: &Arc<Run>, call: CallTool) -> Result<ToolResult, Fault> {
-        let snapshot = kernel.snapshot();
-        let registry = snapshot.resolved.get(&self.manifest.id).cloned().unwrap_or_default();
-        let limits = snapshot.agents.get(&run.agent).map(|agent| agent.limits.clone()).unwrap_or_default();
-        let request = ToolCallRequest {
-            call_id: String::new(),
-            name: call.name.to_string(),
-            arguments: call.params.get().to_owned(),
-        };
-        let (status, content) =
-            drupe_agent::call_tool(run, &registry, &limits, request).await.map_err(Fault::internal)?;
-        match status {
-            ToolStatus::Ok => Ok(ToolResult { content }),
-            ToolStatus::Refused => Err(Fault::denied(content)),
-            ToolStatus::Cancelled => Err(Fault::new(FaultCode::Cancelled, content)),
-            ToolStatus::OutcomeUnknown => Err(Fault::new(FaultCode::OutcomeUnknown, content)),
-            ToolStatus::Error => Err(Fault::new(FaultCode::Other, content)),
-        }
-    }
-
-    /// Runs the loop on behalf of the extension's own agent, with its own tools and those that it lists.
-    async fn run_agent(
-        &self,
-        kernel: &Kernel,
-        run: &Arc<Run>,
-        ask: RunAgent,
-    ) -> Result<impl Serialize + use<>, Fault> {
-        let id = &self.manifest.id;
-        if ask.definition.id.as_str() != id.as_str() {
-            return Err(Fault::denied(format!(
-                "extension `{id}` can run its own agent only, not `{}`",
-                ask.definition.id
-            )));
-        }
-        let snapshot = kernel.snapshot();
-        let RunAgent { definition, .. } = &ask;
-        if let Some(why) = definition.output.as_ref().and_then(wiring::bounds::answer_fault) {
-            return Err(Fault::invalid(why));
-        }
-        let models = kernel.models.resolve_for(
-            NamedBy::Extension,
-            &definition.models,
-            &definition.parameters,
-            &definition.limits,
-        );
-        let model = models.map_err(|error| Fault::new(FaultCode::NotConfigured, error.to_string()))?.model;
-        let mut offer = wiring::Offer::new(Some(model.profile()), &kernel.config);
-        let mut add = |tool| offer.add(tool).map_err(|error| Fault::invalid(error.to_string()));
-        for core in wiring::core_tools() {
-            add(core)?;
-        }
-        let own = snapshot.tools.get(id).map(Vec::as_slice).unwrap_or_default();
-        for name in &ask.own_tools {
-            let tool = own.iter().find(|t| t.spec().name == *name);
-            add(Arc::clone(
-                tool.ok_or_else(|| Fault::not_found(format!("extension `{id}` has no tool `{name}`")))?,
-            ))?;
-        }
-        for tool in snapshot.resolved.get(id).iter().flat_map(|r| r.iter()) {
-            add(Arc::clone(tool))?;
-        }
-        let agent: Arc<dyn Agent> = Arc::new(LoopAgent::new(ask.definition, offer.build(), model, false));
-        let task = Task { text: ask.task, context: ask.context, ..Task::default() };
-        Ok(run.invoke_own(&agent, task).await)
-    }
-
-    async fn invoke_agent(
-        &self,
-        kernel: &Kernel,
-        run: &Arc<Run>,
-        ask: InvokeAgent,
-    ) -> Result<impl Serialize + use<>, Fault> {
-        let listed = self.manifest.agent.as_ref().is_some_and(|a| a.uses_agents.contains(&ask.agent));
-        if !listed {
-            let message = format!(
-                "extension `{}` does not list agent `{}` in `uses_agents`",
-                self.manifest.id, ask.agent
-            );
-            return Err(Fault::denied(message));
-        }
-        let snapshot = kernel.snapshot();
-        let agent = Arc::clone(&snapshot.agent(&ask.agent)?.agent);
-        let context = AgentInvocationContext {
-            conversation_summary: ask.summary,
-            user_message: Some(run.scope.user_message.clone()),
-            correlation_id: Some(run.scope.correlation.clone()),
-        };
-        Ok(run.invoke_other(&agent, Task { text: ask.task, context, ..Task::default() }).await)
-    }
 }
 
 fn log(extension: &ExtensionId, log: Log) {
@@ -387,35 +265,4 @@ fn log(extension: &ExtensionId, log: Log) {
         "debug" => tracing::debug!(%extension, "{message}"),
         _ => tracing::trace!(%extension, "{message}"),
     }
-}
-
-/// The payload of `initialize`.
-pub fn initialize_payload(
-    kernel: &Kernel,
-    manifest: &Manifest,
-    part: &wiring::Part,
-    resolved_tools: Vec<drupe_extension_api::ToolSpec>,
-) -> Result<drupe_extension_api::wire::Initialize, String> {
-    let config = manifest.effective_config(&kernel.config).map_err(|faults| faults.render(false))?;
-    let secrets: BTreeMap<_, _> =
-        manifest.resolve_secrets(&kernel.config.overlay).map_err(|faults| faults.render(false))?;
-    let data = kernel.home.make_data(&manifest.id)?;
-    Ok(drupe_extension_api::wire::Initialize {
-        id: manifest.id.clone(),
-        config,
-        secrets: secrets.into_iter().map(|(name, secret)| (name, Value::from(secret.expose()))).collect(),
-        data_folder: text(&data)?,
-        folder: text(&manifest.folder)?,
-        workspace: text(kernel.home.workspace())?,
-        agent: part.is_agent().then(|| wiring::definition(part, &kernel.config)),
-        resolved_tools,
-    })
-}
-
-/// A path as extensions get it. One that cannot be written as text would lead them elsewhere.
-fn text(path: &Path) -> Result<String, String> {
-    let text = path.to_str().map(str::to_owned);
-    text.ok_or_else(|| {
-        format!("the path `{}` is not UTF-8, so native code cannot be told of it", path.display())
-    })
 }

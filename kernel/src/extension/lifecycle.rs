@@ -28,7 +28,7 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 
 use super::{
-    Key, Record, change, host, place,
+    Key, Record, change, host, initialize, place,
     recovery::{self, LOOK},
     state::{Action, Event, Out, State},
 };
@@ -288,7 +288,7 @@ async fn initialize(kernel: &Arc<Kernel>, manifest: &Arc<Manifest>, mut part: Pa
     };
     let tools = listed_tools(kernel, manifest);
     part.prompt = prompt(kernel, manifest, tools.clone()).await.map_err(Out::Failed)?;
-    let payload = host::initialize_payload(kernel, manifest, &part, tools).map_err(Out::Failed)?;
+    let payload = initialize::initialize_payload(kernel, manifest, &part, tools).map_err(Out::Failed)?;
     let header = Header { timeout: Some(INITIALIZE), ..Header::default() };
     instance.call::<serde_json::Value>(op::INITIALIZE, &payload, header).await.map_err(
         |fault| match fault.code {

@@ -143,7 +143,7 @@ impl<A: Answer> Door<A> {
             let (answer, replies, cancel) = (self.answer.clone(), replies.clone(), cancel.clone());
             let by = Arc::clone(&grant);
             self.tasks.spawn(async move {
-                let follows = request.method == method::EVENTS_SUBSCRIBE;
+                let follows = method::STREAMING.contains(&request.method.as_str());
                 let mut answering = pin!(one(&answer, &by.principal, &request, &replies));
                 tokio::select! {
                     () = &mut answering => {}

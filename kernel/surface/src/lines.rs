@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use drupe_extension_api::{Event, Fault, control::MAX_REQUEST};
+use drupe_extension_api::{Fault, control::MAX_REQUEST};
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
 use serde_json::value::RawValue;
 use tokio::{
@@ -47,8 +47,8 @@ pub enum ReplyBody {
     Result(Box<RawValue>),
     /// Not done.
     Error(Fault),
-    /// One of many; shared with all who watch.
-    Event(Arc<Event>),
+    /// One of many, as the text that it is; shared with all who watch. Clients know it as an `event`.
+    Item(Arc<RawValue>),
 }
 
 impl Serialize for Reply {
@@ -58,7 +58,7 @@ impl Serialize for Reply {
         match &self.body {
             ReplyBody::Result(result) => map.serialize_entry("result", result)?,
             ReplyBody::Error(fault) => map.serialize_entry("error", fault)?,
-            ReplyBody::Event(event) => map.serialize_entry("event", &**event)?,
+            ReplyBody::Item(item) => map.serialize_entry("event", &**item)?,
         }
         map.end()
     }

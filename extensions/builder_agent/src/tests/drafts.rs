@@ -23,7 +23,7 @@ fn an_agent_is_drafted_written_patched_and_checked() {
     assert_eq!(check(), Ok("no fault".to_owned()));
     builder.host().answer_control("extensions.check", Ok(json!({"ok": false, "rendered": "no `name`"})));
     assert!(refused(check(), FaultCode::Invalid).contains("no `name`"));
-    assert_eq!(builder.host().control_calls()[0].params["path"], json!(draft(&builder, "haiku")));
+    assert_eq!(builder.host().control_calls()[0].1["path"], json!(draft(&builder, "haiku")));
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn native() -> Harness<Builder> {
 /// Lets the next build of `words` succeed, as cargo would: with a library, and lines that name it.
 fn builds(builder: &Harness<Builder>) {
     builder.host().answer_process_with("cargo", |build| {
-        let release = PathBuf::from(&build.env["CARGO_TARGET_DIR"]).join("release");
+        let release = PathBuf::from(&build.spec.env["CARGO_TARGET_DIR"]).join("release");
         fs::create_dir_all(&release)?;
         fs::write(release.join(library("words")), "a library")?;
         Ok(FakeHost::ended(0, &artifact(build, &release.join(library("words")).display().to_string()), ""))
@@ -70,7 +70,7 @@ fn builds(builder: &Harness<Builder>) {
 }
 
 fn artifact(build: &RunProcess, file: &str) -> String {
-    let manifest = format!("{}/Cargo.toml", build.directory);
+    let manifest = format!("{}/Cargo.toml", build.spec.directory);
     json!({"reason": "compiler-artifact", "manifest_path": manifest, "filenames": [file]}).to_string()
 }
 

@@ -39,7 +39,7 @@ fn without_a_toolchain_the_tools_say_so_and_nothing_is_made() {
 #[test]
 fn a_draft_begins_from_the_template_and_is_not_overwritten_unasked() {
     let builder = native();
-    let asked = &builder.host().control_calls()[0].params;
+    let asked = &builder.host().control_calls()[0].1;
     assert_eq!(*asked, json!({"id": "words", "path": draft(&builder, "words")}));
     let again =
         |replace: bool| call(&builder, "builder_draft_native", json!({"id": "words", "replace": replace}));
@@ -59,16 +59,19 @@ fn a_build_runs_beneath_the_data_folder_and_its_library_joins_the_draft() {
 
     let runs = builder.host().processes();
     let [version, build] = runs.as_slice() else { panic!("{runs:?}") };
-    assert_eq!((version.args.as_slice(), version.network), (&["--version".to_owned()][..], false));
-    assert_eq!(build.args[..2], ["build", "--release"]);
-    assert_eq!(build.directory, draft(&builder, "words").display().to_string());
-    assert_eq!(build.env["CARGO_TARGET_DIR"], builder.data_folder().join("target").display().to_string());
-    assert!(build.network && build.timeout_ms == 600_000);
-    let target = build.env["CARGO_TARGET_DIR"].clone();
-    assert_eq!(version.folders, std::slice::from_ref(&target));
+    assert_eq!((version.spec.args.as_slice(), version.spec.network), (&["--version".to_owned()][..], false));
+    assert_eq!(build.spec.args[..2], ["build", "--release"]);
+    assert_eq!(build.spec.directory, draft(&builder, "words").display().to_string());
     assert_eq!(
-        build.folders,
-        [target, build.directory.clone()],
+        build.spec.env["CARGO_TARGET_DIR"],
+        builder.data_folder().join("target").display().to_string()
+    );
+    assert!(build.spec.network && build.spec.timeout_ms == Some(600_000));
+    let target = build.spec.env["CARGO_TARGET_DIR"].clone();
+    assert_eq!(version.spec.folders, std::slice::from_ref(&target));
+    assert_eq!(
+        build.spec.folders,
+        [target, build.spec.directory.clone()],
         "no other draft, and nothing that is handed over"
     );
 }
@@ -120,7 +123,7 @@ fn no_library_is_taken_from_elsewhere() {
     // Nor through a link, outside or to another file of the data folder.
     for link in [theirs, PathBuf::from("../../staging/words/Cargo.toml")] {
         builder.host().answer_process_with("cargo", move |build| {
-            let release = PathBuf::from(&build.env["CARGO_TARGET_DIR"]).join("release");
+            let release = PathBuf::from(&build.spec.env["CARGO_TARGET_DIR"]).join("release");
             fs::create_dir_all(&release)?;
             let place = release.join(library("theirs"));
             if place.symlink_metadata().is_ok() {

@@ -2,6 +2,7 @@
 
 use drupe_agent::Observer;
 use drupe_extension_api::{Event, EventBody, SessionId};
+use drupe_handles::{Credit, Given, Source as _};
 use drupe_journal::Published;
 
 use super::*;
@@ -94,42 +95,62 @@ fn what_the_journal_publishes_comes_to_those_who_follow_it() {
     let bus = Arc::new(Bus::default());
     let publish = bus.publisher();
     let mut watch = bus.watch(&session("s"));
-    let subscription = bus.subscribe("t");
+    let mut subscription = bus.subscribe("t");
     publish(Published::Event(Arc::new(event("s", 7))));
     publish(Published::Message(message("t", 8)));
     publish(Published::Due);
     assert_eq!(seen(&mut watch), ["7"]);
-    assert_eq!(subscription.next(1).now_or_never().unwrap()[0].payload, json!(8));
+    assert_eq!(pulled(&mut subscription, 1), [(8, 0)]);
     assert!(bus.due().now_or_never().is_some());
     assert!(bus.due().now_or_never().is_none());
 }
 
 /// The numbers of the next messages, each with how many were skipped before it.
-fn pulled(subscription: &crate::Subscription, credit: u32) -> Vec<(u64, u64)> {
-    let messages = subscription.next(credit).now_or_never().unwrap_or_default();
-    messages.iter().map(|m| (m.payload.as_u64().unwrap(), m.skipped)).collect()
+fn pulled(subscription: &mut crate::Subscription, items: usize) -> Vec<(u64, u64)> {
+    pulled_within(subscription, Credit { items, bytes: 1 << 20 })
+}
+
+fn pulled_within(subscription: &mut crate::Subscription, credit: Credit) -> Vec<(u64, u64)> {
+    let Some(given) = subscription.next(credit).now_or_never() else { return Vec::new() };
+    let Given::Items(items) = given.unwrap() else { panic!("messages are items") };
+    let read = |item: &drupe_handles::Item| {
+        let message: drupe_extension_api::wire::BusMessage = serde_json::from_str(item.get()).unwrap();
+        (message.payload.as_u64().unwrap(), message.skipped)
+    };
+    items.iter().map(read).collect()
 }
 
 #[test]
 fn a_subscriber_gets_the_messages_of_its_topic_up_to_its_credit() {
     let bus = Bus::default();
-    let subscription = bus.subscribe("t");
+    let mut subscription = bus.subscribe("t");
     for (topic, number) in [("t", 1), ("u", 2), ("t", 3), ("t", 4)] {
         bus.message(message(topic, number));
     }
-    assert_eq!(pulled(&subscription, 2), [(1, 0), (3, 0)]);
+    assert_eq!(pulled(&mut subscription, 2), [(1, 0), (3, 0)]);
     assert_eq!(subscription.chain().map(|c| c.hops), Some(3), "the longest of what it works on");
-    assert_eq!(pulled(&subscription, 0), [(4, 0)], "one at least");
-    assert_eq!(pulled(&subscription, 9), []);
+    let least = Credit { items: 1, bytes: 1 };
+    assert_eq!(pulled_within(&mut subscription, least), [(4, 0)], "one at least");
+    assert_eq!(pulled(&mut subscription, 9), []);
     assert_eq!(subscription.chain(), None);
 }
 
 #[test]
 fn a_subscriber_that_is_too_slow_learns_how_many_it_missed() {
     let bus = Bus::default();
-    let subscription = bus.subscribe("t");
+    let mut subscription = bus.subscribe("t");
     for number in 1..=1030 {
         bus.message(message("t", number));
     }
-    assert_eq!(pulled(&subscription, 2), [(7, 6), (8, 0)]);
+    assert_eq!(pulled(&mut subscription, 2), [(7, 6), (8, 0)]);
+}
+
+#[test]
+fn a_reader_is_given_no_more_bytes_than_it_takes_and_one_message() {
+    let bus = Bus::default();
+    let mut subscription = bus.subscribe("t");
+    (1..=9).for_each(|number| bus.message(message("t", number)));
+    let two = Credit { items: 9, bytes: 60 };
+    assert_eq!(pulled_within(&mut subscription, two), [(1, 0), (2, 0)]);
+    assert_eq!(pulled(&mut subscription, 9).len(), 7);
 }

@@ -4,6 +4,7 @@
 
 mod chains;
 mod delivering;
+mod events;
 mod following;
 mod live;
 mod pulling;

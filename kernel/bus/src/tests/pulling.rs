@@ -1,6 +1,8 @@
 //! Durable messages to extensions.
 
 use super::*;
+use drupe_handles::Credit;
+
 use crate::Pull;
 
 /// An extension `e` that pulls topic `t`, with messages 1 to 3 waiting.
@@ -13,9 +15,14 @@ async fn waiting(home: &Home) -> (Life, Pull) {
     (life, pull)
 }
 
+/// So many items, whatever their size.
+fn items(items: usize) -> Credit {
+    Credit { items, bytes: 1 << 20 }
+}
+
 /// The next messages as `number attempts`, within a minute; none at the end.
-async fn some(pull: &Pull, credit: u32) -> Vec<String> {
-    let messages = tokio::time::timeout(Duration::from_secs(60), pull.next(credit)).await.unwrap();
+async fn some(pull: &Pull, credit: usize) -> Vec<String> {
+    let messages = tokio::time::timeout(Duration::from_secs(60), pull.take(items(credit))).await.unwrap();
     assert!(messages.iter().all(|m| (&*m.subscriber, &*m.topic) == ("extension:e", "t")));
     messages.iter().map(|m| format!("{} {}", m.payload["n"], m.attempts)).collect()
 }
@@ -34,7 +41,7 @@ async fn messages_come_in_order_and_each_is_done_when_the_next_is_asked_for() {
         pass(3600).await;
     }
     assert!(!life.empty().await, "the last is not done");
-    let idle = tokio::time::timeout(Duration::from_secs(60), pull.next(1)).await;
+    let idle = tokio::time::timeout(Duration::from_secs(60), pull.take(items(1))).await;
     assert!(idle.is_err(), "there are no more");
     assert!(life.empty().await);
     life.end().await;
@@ -108,7 +115,7 @@ async fn a_newer_handle_waits_for_what_the_older_holds() {
     let (life, older) = waiting(&home).await;
     assert_eq!(next(&older).await.unwrap(), "1 0");
     let newer = life.deliveries.pull(&extension("e"), "t").await.unwrap();
-    let early = tokio::time::timeout(Duration::from_secs(60), newer.next(1)).await;
+    let early = tokio::time::timeout(Duration::from_secs(60), newer.take(items(1))).await;
     assert!(early.is_err(), "the order is kept");
     assert_eq!(next(&older).await, None, "asking for the next says that the last is done");
     assert_eq!(next(&newer).await.unwrap(), "2 0");
@@ -122,7 +129,7 @@ async fn topics_of_one_extension_do_not_wait_for_each_other() {
     let (life, pull) = waiting(&home).await;
     let other = life.deliveries.pull(&extension("e"), "u").await.unwrap();
     life.publish("u", 9).await;
-    let message = tokio::time::timeout(Duration::from_secs(1), other.next(1)).await.unwrap();
+    let message = tokio::time::timeout(Duration::from_secs(1), other.take(items(1))).await.unwrap();
     assert_eq!(message[0].payload["n"], 9);
     drop((pull, other));
     life.end().await;
@@ -137,7 +144,7 @@ async fn what_it_works_on_is_known_until_it_asks_for_more() {
     assert_eq!(pull.chain(), Some(Chain { hops: 1, ancestors: Vec::new() }));
     next(&pull).await.unwrap();
     next(&pull).await.unwrap();
-    let _ = tokio::time::timeout(Duration::from_secs(1), pull.next(1)).await;
+    let _ = tokio::time::timeout(Duration::from_secs(1), pull.take(items(1))).await;
     assert_eq!(pull.chain(), None);
     drop(pull);
     life.end().await;
@@ -199,7 +206,7 @@ async fn a_message_that_was_tried_before_comes_alone_and_takes_no_others_along()
     for attempts in 1..8 {
         drop(pull);
         pull = life.deliveries.pull(&extension("e"), "t").await.unwrap();
-        let again = tokio::time::timeout(Duration::from_secs(100), pull.next(9)).await.unwrap();
+        let again = tokio::time::timeout(Duration::from_secs(100), pull.take(items(9))).await.unwrap();
         let again: Vec<_> = again.iter().map(|m| (m.payload["n"].as_u64().unwrap(), m.attempts)).collect();
         assert_eq!(again, [(1, attempts)]);
     }
@@ -253,7 +260,7 @@ async fn nothing_is_asked_while_nothing_happens() {
     let (life, pull) = waiting(&home).await;
     some(&pull, 9).await;
     let reading = tokio::time::timeout(Duration::from_secs(24 * 3600), async {
-        tokio::join!(pull.next(1), async {
+        tokio::join!(pull.take(items(1)), async {
             pass(60).await;
             let asked = life.rows.asked.load(Ordering::Relaxed);
             pass(3600).await;
@@ -283,5 +290,16 @@ async fn handles_that_wait_learn_of_each_other() {
     };
     let (end, _newest) = tokio::join!(next(&newer), replace);
     assert_eq!(end, None);
+    life.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_bytes_are_handed_out_than_the_reader_takes() {
+    let home = Home::new();
+    let (life, pull) = waiting(&home).await;
+    // A message is `{"n":1}`.
+    for (bytes, expected) in [(1, 1), (8, 2)] {
+        assert_eq!(pull.take(Credit { items: 9, bytes }).await.len(), expected, "{bytes}");
+    }
     life.end().await;
 }

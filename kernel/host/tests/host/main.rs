@@ -8,7 +8,6 @@ mod ends;
 mod inproc;
 mod kernel;
 mod probing;
-mod programs;
 mod rogue;
 mod setup;
 #[path = "../../../../tests/harness/without_landlock.rs"]

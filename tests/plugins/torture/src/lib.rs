@@ -321,7 +321,10 @@ impl Torture {
     async fn control_all(&self, input: ControlAll, _: Call) -> Result<String, Fault> {
         let (mut granted, mut refused, mut told) = (0, 0, 0);
         for path in input.paths {
-            let answer = self.host.control(&input.method, serde_json::json!({"path": path})).await;
+            let answer = self
+                .host
+                .control::<serde_json::Value>(&input.method, serde_json::json!({"path": path}))
+                .await;
             let text = match answer {
                 Ok(answer) => {
                     granted += 1;

@@ -1,6 +1,4 @@
-//! Programs that an extension runs: confined, bounded, and gone with the call. Whether it may is decided elsewhere.
-
-mod cargo_home;
+//! What a program of an extension may reach: decided here, from what the extension asks and where it stands.
 
 use std::{
     collections::BTreeMap,
@@ -8,11 +6,10 @@ use std::{
     time::Duration,
 };
 
-use drupe_confine::{Confined, Limits, Outcome, Profile};
-use drupe_extension_api::{
-    Fault, FaultCode,
-    wire::{ProcessOutput, RunProcess},
-};
+use drupe_confine::{Confined, Limits, Profile};
+use drupe_extension_api::{Fault, wire::ProcessSpec};
+
+use crate::cargo_home;
 
 /// Where the programs of one extension run.
 #[derive(Debug)]
@@ -36,28 +33,22 @@ pub struct Surroundings<'a> {
 /// The longest that a program may run.
 const LONGEST: u64 = 3_600_000;
 
-/// The most that is kept of an output stream.
-const MOST: u64 = 1024 * 1024;
-
-/// Memory of each process: a linker of a large program needs some of it.
+/// Memory of each process: a linker of a large program needs some of it. All together may have three times as much:
+/// compilers run side by side.
 const MEMORY: u64 = 4 * 1024 * 1024 * 1024;
-
-/// Memory of all its processes: compilers run side by side.
-const MEMORY_OF_ALL: u64 = 3 * MEMORY;
 
 /// Processes and threads of all.
 const TASKS: u64 = 8192;
 
-/// Runs it to its end. Dropping the future kills it.
-///
-/// # Errors
-///
-/// `invalid` for bounds that are out of range, `denied` for a folder that is not beneath the data folder,
-/// `not_found` for a program that is not there, `unavailable` where it cannot be started confined.
-pub async fn run(at: Surroundings<'_>, ask: RunProcess) -> Result<ProcessOutput, Fault> {
-    if ask.timeout_ms == 0 || ask.timeout_ms > LONGEST || ask.max_output > MOST {
-        let message = format!("`timeout_ms` is 1 to {LONGEST}, `max_output` at most {MOST}");
-        return Err(Fault::invalid(message));
+/// What is to be started; its streams are left to the caller.
+pub async fn admit(at: Surroundings<'_>, ask: &ProcessSpec) -> Result<Confined, Fault> {
+    if ask.timeout_ms.is_some_and(|timeout| timeout == 0 || timeout > LONGEST) {
+        return Err(Fault::invalid(format!("`timeout_ms` is 1 to {LONGEST}")));
+    }
+    let most = MEMORY >> 20;
+    let memory = ask.memory_mb.unwrap_or(most);
+    if memory == 0 || memory > most {
+        return Err(Fault::invalid(format!("`memory_mb` is 1 to {most}")));
     }
     let data = at.data.canonicalize()?;
     let directory = beneath(&data, &ask.directory)?;
@@ -74,34 +65,25 @@ pub async fn run(at: Surroundings<'_>, ask: RunProcess) -> Result<ProcessOutput,
         true => folders.push(data.clone()),
         false => folders.push(temporary.clone()),
     }
-    let profile = profile(&at, &folders, &toolchains, ask.network).read(&directory);
+    let profile = profile(&at, &folders, &toolchains, ask.network, memory << 20).read(&directory);
     let mut confined = Confined::new(at.exe, profile, program)
         .args(&ask.args)
         .directory(directory)
-        .deadline(Duration::from_millis(ask.timeout_ms))
         .env("PATH", &toolchains.path)
         .env("HOME", &data)
         .env("TMPDIR", &temporary)
         .env("CARGO_HOME", &toolchains.own_cargo)
         .env("RUSTUP_HOME", &toolchains.rustup);
+    if let Some(timeout) = ask.timeout_ms {
+        confined = confined.deadline(Duration::from_millis(timeout));
+    }
     if ask.network {
         confined = confined.env("RES_OPTIONS", "use-vc");
     }
     for (name, value) in &ask.env {
         confined = confined.env(name, value);
     }
-    let most = usize::try_from(ask.max_output).unwrap_or(usize::MAX);
-    let (tell, told) = tokio::sync::oneshot::channel();
-    let running = tokio::task::spawn_blocking(move || {
-        let child = confined.spawn_captured()?;
-        // Whoever waits holds it; when they go, so does the program.
-        let _ = tell.send(child.stopper());
-        child.finish(most)
-    });
-    let _stopper = told.await;
-    let outcome = running.await.map_err(Fault::internal)?;
-    let outcome = outcome.map_err(|error| Fault::new(FaultCode::Unavailable, error.to_string()))?;
-    Ok(output(&outcome))
+    Ok(confined)
 }
 
 /// A folder that an extension names, without links on the way.
@@ -113,10 +95,16 @@ fn beneath(data: &Path, named: &str) -> Result<PathBuf, Fault> {
     }
 }
 
-fn profile(at: &Surroundings<'_>, folders: &[PathBuf], toolchains: &Toolchains, network: bool) -> Profile {
+fn profile(
+    at: &Surroundings<'_>,
+    folders: &[PathBuf],
+    toolchains: &Toolchains,
+    network: bool,
+    memory: u64,
+) -> Profile {
     let limits = Limits {
-        data: Some(MEMORY),
-        tree_memory: Some(MEMORY_OF_ALL),
+        data: Some(memory),
+        tree_memory: Some(3 * memory),
         tree_tasks: Some(TASKS),
         ..Limits::default()
     };
@@ -168,18 +156,5 @@ impl Toolchains {
             Fault::not_found(format!("there is no program `{program}`"))
                 .help("install it, or give its whole path")
         })
-    }
-}
-
-fn output(outcome: &Outcome) -> ProcessOutput {
-    let mut stderr = String::from_utf8_lossy(&outcome.stderr).into_owned();
-    if let Some(what) = &outcome.exceeded {
-        stderr += &format!("\ndrupe killed it: its processes {what}\n");
-    }
-    ProcessOutput {
-        status: outcome.status.code(),
-        timed_out: outcome.timed_out,
-        stdout: String::from_utf8_lossy(&outcome.stdout).into_owned(),
-        stderr,
     }
 }

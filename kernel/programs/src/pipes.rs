@@ -1,0 +1,81 @@
+//! The pipes of a program. Nothing is held here: what is not read stays in the pipe, which holds 64 KiB, and then the
+//! program waits.
+
+use std::{
+    io::{self, ErrorKind},
+    os::fd::OwnedFd,
+};
+
+use drupe_extension_api::{Fault, FaultCode};
+use drupe_handles::{Credit, Given, Sink, Source};
+use futures_util::{FutureExt, future::BoxFuture};
+use tokio::net::unix::pipe::{Receiver, Sender};
+
+/// What is read at once: as much as a pipe holds.
+const CHUNK: usize = 64 * 1024;
+
+/// A stream that a program writes.
+pub(crate) struct Output(Receiver);
+
+impl Output {
+    pub fn new(pipe: impl Into<OwnedFd>) -> io::Result<Self> {
+        Receiver::from_owned_fd(pipe.into()).map(Self)
+    }
+
+    async fn read(&mut self, most: usize) -> io::Result<Vec<u8>> {
+        loop {
+            self.0.readable().await?;
+            // Made only when there is something, so that a silent program costs nothing.
+            let mut bytes = vec![0; most.min(CHUNK)];
+            match self.0.try_read(&mut bytes) {
+                Ok(count) => {
+                    bytes.truncate(count);
+                    return Ok(bytes);
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Source for Output {
+    fn next(&mut self, credit: Credit) -> BoxFuture<'_, Result<Given, Fault>> {
+        async move { Ok(Given::Bytes(self.read(credit.bytes).await?)) }.boxed()
+    }
+}
+
+/// The stream that a program reads.
+pub(crate) struct Input(Sender);
+
+impl Input {
+    pub fn new(pipe: impl Into<OwnedFd>) -> io::Result<Self> {
+        Sender::from_owned_fd(pipe.into()).map(Self)
+    }
+
+    async fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            self.0.writable().await?;
+            match self.0.try_write(bytes) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Sink for Input {
+    fn put(&mut self, content: Vec<u8>) -> BoxFuture<'_, Result<(), Fault>> {
+        async move {
+            self.write(&content).await.map_err(|error| match error.kind() {
+                ErrorKind::BrokenPipe => {
+                    Fault::new(FaultCode::Other, "the program does not read its standard input any more")
+                }
+                _ => error.into(),
+            })
+        }
+        .boxed()
+    }
+}

@@ -26,6 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("drupe-handles", &["drupe-agent", "drupe-extension-api"]),
     ("drupe-programs", &["drupe-confine", "drupe-extension-api", "drupe-handles"]),
     ("drupe-bus", &["drupe-agent", "drupe-extension-api", "drupe-handles", "drupe-journal"]),
+    ("drupe-policy", &["drupe-agent", "drupe-extension-api", "drupe-journal"]),
     ("drupe-surface", &["drupe-extension-api", "drupe-journal", "drupe-link"]),
     ("drupe-confine", &[]),
     ("drupe-link", &["drupe-extension-api"]),
@@ -79,6 +80,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "drupe-models",
             "drupe-programs",
             "drupe-prompts",
+            "drupe-policy",
             "drupe-surface",
             "drupe-wiring",
         ],
@@ -235,7 +237,7 @@ fn what_is_trusted_stays_small() {
     /// The crates whose code runs in the kernel's process: whoever finds a fault in one of them has the journal and the
     /// keys. It may only grow with a reason in `docs/decisions/`; whoever makes it smaller lowers it.
     const TRUSTED: [&str; 3] = ["kernel/", "config/src/", "extension-api/src/"];
-    const MOST: usize = 66_000;
+    const MOST: usize = 68_500;
     let mut trusted = 0;
     for (path, text) in sources() {
         let lines = production(&text).count();

@@ -13,8 +13,8 @@ mod tokens;
 
 pub use agents::{AgentDetail, AgentStatus, Exclusion, ToolSize};
 pub use extensions::{
-    Approval, ApprovalAnswer, ApprovalState, ExtensionDetail, ExtensionState, ExtensionStatus, Scaffold,
-    StateChange,
+    Approval, ApprovalAnswer, ApprovalState, AskedCall, ExtensionDetail, ExtensionState, ExtensionStatus,
+    Scaffold, StateChange,
 };
 
 pub use insight::{

@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AgentId, CorrelationId, FailureClass, InvocationId, ItemKind, ResponseStatus, SessionId, TurnId, Usage,
+    AgentId, CorrelationId, EffectId, FailureClass, InvocationId, ItemKind, ResponseStatus, SessionId,
+    TurnId, Usage, control::ApprovalState,
 };
 
 /// One event. `seq` grows strictly within its session; a reader continues from any `seq`.
@@ -118,6 +119,33 @@ pub enum EventBody {
     SubagentSelected {
         /// By `@id`, an API's field, or the session.
         by: String,
+    },
+    /// A person is asked whether a tool call may run.
+    #[serde(rename = "interaction.approval.requested")]
+    ApprovalRequested {
+        /// The call, by whose id it is answered.
+        id: EffectId,
+        /// The tool.
+        tool: String,
+        /// The beginning of its parameters.
+        input: Preview,
+        /// Why it is asked.
+        need: String,
+        /// When it counts as denied.
+        expires: Timestamp,
+    },
+    /// The question is settled.
+    #[serde(rename = "interaction.approval.answered")]
+    ApprovalAnswered {
+        /// The call.
+        id: EffectId,
+        /// The tool.
+        tool: String,
+        /// How.
+        state: ApprovalState,
+        /// Who answered; absent where nobody did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
     },
     /// A sub-agent began.
     #[serde(rename = "interaction.subagent.started")]

@@ -229,10 +229,10 @@ async fn seed_quotas(kernel: &Kernel) -> Result<(), StoreError> {
 pub async fn drain(kernel: &Arc<Kernel>) {
     let deadline = tokio::time::Instant::now() + kernel.config.drain_timeout;
     // Polling is what it takes: turns end in as many ways as there are, and a drain happens once a process.
-    while kernel.sessions.running() > 0 && tokio::time::Instant::now() < deadline {
+    while kernel.sessions.at_work() > 0 && tokio::time::Instant::now() < deadline {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
-    let left = kernel.sessions.running();
+    let left = kernel.sessions.at_work();
     if left > 0 {
         tracing::warn!(turns = left, "turns did not end in time; they go on after the next start");
     }

@@ -22,6 +22,7 @@ use drupe_journal::{Inbound, Origin, RestartVerdict, Store, StoreError};
 use drupe_limits::{Gates, Quotas};
 use drupe_link::{KernelLink, Up, Verdicts};
 use drupe_models::{Models, NamedBy};
+use drupe_policy::OnRequest;
 use drupe_prompts::Day;
 use drupe_surface::{grants::Grants, panics};
 use drupe_wiring::{AgentEntry, Snapshot, live::Live, tokens::Tokens};
@@ -95,6 +96,8 @@ pub struct Kernel {
     pub gates: Arc<Gates>,
     /// Bytes of a token, by model.
     pub ratios: Arc<Ratios>,
+    /// Decides about tool calls.
+    pub policy: Arc<OnRequest>,
     /// Cancelled when turns that still run are to be left to the next kernel.
     pub cancel: CancellationToken,
     /// Cancelled when nothing more is served: after turns and extensions have ended.
@@ -407,7 +410,10 @@ impl Kernel {
 /// A fault of the journal, as callers see it.
 pub fn store_fault(error: StoreError) -> Fault {
     let code = match &error {
-        StoreError::Withdrawn { .. } | StoreError::AmbiguousApproval(_) => FaultCode::Invalid,
+        StoreError::Withdrawn { .. }
+        | StoreError::AmbiguousApproval(_)
+        | StoreError::AmbiguousQuestion(_)
+        | StoreError::Settled { .. } => FaultCode::Invalid,
         _ => FaultCode::Unavailable,
     };
     let mut fault = Fault::new(code, error.to_string());

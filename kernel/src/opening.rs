@@ -16,6 +16,7 @@ use drupe_handles::Handles;
 use drupe_host::home::Folders;
 use drupe_journal::{Opening, Stage, Store};
 use drupe_link::{Down, Home, KernelLink, Up, Verdicts};
+use drupe_policy::OnRequest;
 use drupe_surface::grants::Grants;
 use drupe_wiring::{self as wiring, live::Live, tokens::Tokens};
 use tokio::{sync::mpsc, time::Interval};
@@ -227,6 +228,7 @@ fn assemble(
         quotas: Arc::new(quotas),
         gates: Arc::new(gates),
         ratios: Arc::default(),
+        policy: Arc::new(OnRequest::new(store.clone(), Arc::clone(&clock))),
         home: folders,
         config: Arc::new(config),
         settings: sources,

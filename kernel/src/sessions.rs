@@ -4,13 +4,13 @@ use std::{
     collections::{HashMap, VecDeque},
     panic::AssertUnwindSafe,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
-use drupe_agent::{Steered, Steering, run::GATE};
+use drupe_agent::{Steered, Steering, Stopwatch, run::GATE};
 use drupe_extension_api::{Fault, FaultCode, SessionId, TurnId, wire::QueueMode};
 use drupe_journal::QueuedTurn;
 use futures_util::FutureExt;
@@ -71,6 +71,8 @@ struct Running {
     address: Option<String>,
     cancel: CancellationToken,
     steering: Arc<Steering>,
+    /// How its time goes, once it has begun.
+    time: Arc<OnceLock<Stopwatch>>,
     /// Turns whose messages it was given to take in. What it does not take is queued again when it has ended.
     given: Vec<TurnId>,
 }
@@ -192,6 +194,12 @@ impl Sessions {
         self.lock().values().filter(|a| a.running.is_some()).count()
     }
 
+    /// Of those, the ones that do not wait for a person alone: these are as well waited for by the next kernel.
+    pub fn at_work(&self) -> usize {
+        let waits = |running: &Running| running.time.get().is_some_and(Stopwatch::stands_still);
+        self.lock().values().filter_map(|active| active.running.as_ref()).filter(|one| !waits(one)).count()
+    }
+
     /// The turns of a session that run or wait, the running one first.
     pub fn of(&self, session: &SessionId) -> Vec<TurnId> {
         let active = self.lock();
@@ -208,6 +216,7 @@ impl Sessions {
         match known.waiting.pop_front().filter(|_| kernel.ending.decided().is_none()) {
             Some(turn) => {
                 let (cancel, steering) = (CancellationToken::new(), Arc::<Steering>::default());
+                let time = Arc::default();
                 known.running = Some(Running {
                     turn: turn.turn.clone(),
                     extension: turn.inbound.origin.extension().map(str::to_owned),
@@ -216,9 +225,10 @@ impl Sessions {
                     address: turn.inbound.ask.address.clone(),
                     cancel: cancel.clone(),
                     steering: Arc::clone(&steering),
+                    time: Arc::clone(&time),
                     given: Vec::new(),
                 });
-                Some((turn, turn::Within { cancel, gate: Arc::clone(&known.gate), steering }))
+                Some((turn, turn::Within { cancel, gate: Arc::clone(&known.gate), steering, time }))
             }
             None => {
                 active.remove(session);

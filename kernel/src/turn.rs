@@ -1,9 +1,9 @@
 //! One turn: from the accepted message to the recorded answer.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use drupe_agent::{
-    Batch, Hooks, Journal, Steering, TurnScope, ids,
+    Batch, Hooks, Journal, Steering, Stopwatch, TurnScope, ids,
     run::{self, TurnOutcome},
 };
 use drupe_extension_api::{
@@ -38,6 +38,8 @@ pub struct Within {
     pub gate: Arc<Semaphore>,
     /// Messages that it may take in.
     pub steering: Arc<Steering>,
+    /// How its time goes.
+    pub time: Arc<OnceLock<Stopwatch>>,
 }
 
 /// Answers a message, or goes on answering it where an earlier kernel was interrupted.
@@ -114,6 +116,7 @@ pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) ->
         gate: within.gate,
         hooks: Arc::clone(&snapshot.hooks) as Arc<dyn drupe_agent::Hooks>,
         steering: within.steering,
+        time: within.time,
         diagnostics: remarks
             .iter()
             .map(|(code, message)| format!("{code}: {message}"))
@@ -158,6 +161,7 @@ fn scope(
         gates: Arc::clone(&kernel.gates),
         topics: Arc::clone(&kernel.bus) as Arc<dyn drupe_agent::Topics>,
         ratios: Arc::clone(&kernel.ratios),
+        policy: Arc::clone(&kernel.policy) as Arc<dyn drupe_agent::Policy>,
         ..TurnScope::new(inbound.ask.session.clone(), queued.turn.clone(), inbound.ask.text.clone(), journal)
     }
 }

@@ -10,6 +10,7 @@ mod harness;
 mod agents;
 mod agreements;
 mod approvals;
+mod asked_calls;
 mod asks_at_once;
 mod away;
 mod channels;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::ToolSize;
 #[cfg(doc)]
 use super::method;
-use crate::ExtensionId;
+use crate::{AgentId, ExtensionId, SessionId, TurnId};
 
 /// An extension and its state.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -115,11 +115,12 @@ pub struct Scaffold {
 pub struct Approval {
     /// Names it in [`method::APPROVALS_ANSWER`].
     pub id: String,
-    /// The extension that is to be activated.
+    /// The extension that is to be activated; empty where it is a call that is asked about.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub extension: String,
-    /// The content that the agreement holds for.
+    /// What the agreement holds for: the hash of the extension's content, or of the call with all that it is.
     pub hash: String,
-    /// What it brings that needs agreement, a phrase each: `native code`, `the right control`.
+    /// What needs agreement, a phrase each: `native code`, `the right control`.
     pub needs: Vec<String>,
     /// When it was asked.
     pub asked: Timestamp,
@@ -128,6 +129,29 @@ pub struct Approval {
     /// When it was answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered: Option<Timestamp>,
+    /// The tool call that is asked about; none where it is an extension.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<AskedCall>,
+}
+
+/// A tool call that a person must agree to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AskedCall {
+    /// The conversation.
+    pub session: SessionId,
+    /// The turn.
+    pub turn: TurnId,
+    /// The agent that calls.
+    pub agent: AgentId,
+    /// What it calls.
+    pub tool: String,
+    /// The parameters, whole, as JSON; empty where nothing waits any more.
+    pub params: String,
+    /// When it counts as denied.
+    pub expires: Timestamp,
+    /// Who answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 /// How an [`Approval`] stands.
@@ -142,12 +166,15 @@ pub enum ApprovalState {
     Denied,
     /// What it asked for is not there any more.
     Withdrawn,
+    /// Nobody answered in time, which counts as a denial.
+    Expired,
 }
 
 /// Parameters of [`method::APPROVALS_ANSWER`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ApprovalAnswer {
-    /// The approval, or the extension of the one that waits.
+    /// The approval, the extension of the one that waits, or the beginning of a call's id that only one of those that wait
+    /// has.
     pub id: String,
     /// Whether the operator agrees.
     pub allow: bool,

@@ -122,6 +122,7 @@ impl Tool for AgentTool {
                 id: ids::child_of_effect(&context.effect),
                 cancel: context.cancel.clone(),
                 share: Arc::clone(&context.share),
+                time: context.time.clone(),
             };
             let response = context.run.invoke(&self.agent, task, child).await;
             Ok(output(&response, context.run.budget.remaining_tokens()))

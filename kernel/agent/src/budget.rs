@@ -13,11 +13,15 @@ mod node;
 mod reserve;
 mod spent;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use drupe_extension_api::{AgentId, BudgetUse, DefinitionLimits, Spend};
-use tokio::{sync::Notify, time::Instant};
+use tokio::sync::Notify;
 
+use crate::stopwatch::Stopwatch;
 pub use exceeded::{Exceeded, Limit, UnknownPrice, Unpriced};
 use node::Node;
 pub use reserve::Reservation;
@@ -35,31 +39,30 @@ struct Tree {
 pub struct Budget {
     tree: Arc<Tree>,
     at: usize,
-    began: Instant,
-    deadline: Instant,
+    time: Stopwatch,
 }
 
 impl Budget {
     /// The root of a tree.
-    pub fn root(agent: AgentId, limits: &DefinitionLimits, now: Instant) -> Self {
-        let deadline = now + std::time::Duration::from_millis(limits.time_budget_ms);
+    pub fn root(agent: AgentId, limits: &DefinitionLimits) -> Self {
+        let time = Stopwatch::start(Duration::from_millis(limits.time_budget_ms));
         let nodes = Mutex::new(vec![Node::new(None, agent, limits)]);
         let tree = Arc::new(Tree { nodes, freed: Notify::new() });
-        Self { tree, at: 0, began: now, deadline }
+        Self { tree, at: 0, time }
     }
 
-    /// A node below this one: bounded by its own limits, and by what all above it have left.
+    /// A node below this one, for what goes on in `time`: bounded by its own limits, and by what all above it have left.
     #[must_use]
-    pub fn child(&self, agent: AgentId, limits: &DefinitionLimits, now: Instant) -> Self {
+    pub fn child(&self, agent: AgentId, limits: &DefinitionLimits, time: &Stopwatch) -> Self {
         let mut nodes = self.nodes();
         nodes.push(Node::new(Some(self.at), agent, limits));
-        let deadline = self.deadline.min(now + std::time::Duration::from_millis(limits.time_budget_ms));
-        Self { tree: Arc::clone(&self.tree), at: nodes.len() - 1, began: now, deadline }
+        let time = time.below(Duration::from_millis(limits.time_budget_ms));
+        Self { tree: Arc::clone(&self.tree), at: nodes.len() - 1, time }
     }
 
-    /// When its time is over.
-    pub fn deadline(&self) -> Instant {
-        self.deadline
+    /// How long it may still take.
+    pub fn time(&self) -> &Stopwatch {
+        &self.time
     }
 
     /// Tokens that it has left, by its own limit and by those above.
@@ -156,23 +159,23 @@ impl Budget {
     }
 
     /// The limits of this run of which most is used, each told once. `own` is how many steps it has taken.
-    pub fn warnings(&self, own: u32, now: Instant) -> Vec<BudgetUse> {
+    pub fn warnings(&self, own: u32) -> Vec<BudgetUse> {
         let mut nodes = self.nodes();
         let used = nodes[self.at].used();
-        nodes[self.at].warnings(&used, own, self.time(now))
+        nodes[self.at].warnings(&used, own, self.used_ms())
     }
 
     /// Takes those limits as told of which most was used when an earlier process had come as far as this one now.
-    pub fn told_before(&self, own: u32, now: Instant) {
+    pub fn told_before(&self, own: u32) {
         let mut nodes = self.nodes();
         let spent = nodes[self.at].spent;
-        nodes[self.at].warnings(&spent, own, self.time(now));
+        nodes[self.at].warnings(&spent, own, self.used_ms());
     }
 
     /// Milliseconds that are used and allowed.
-    fn time(&self, now: Instant) -> (u64, u64) {
-        let ms = |from: Instant, to: Instant| crate::run::millis(to.saturating_duration_since(from));
-        (ms(self.began, now), ms(self.began, self.deadline))
+    fn used_ms(&self) -> (u64, u64) {
+        let (used, allowed) = self.time.used();
+        (crate::run::millis(used), crate::run::millis(allowed))
     }
 
     fn nodes(&self) -> MutexGuard<'_, Vec<Node>> {
@@ -223,9 +226,9 @@ mod tests {
     fn counts_are_charged_to_all_above_and_bounded_by_each_of_them() {
         let parent_limits =
             DefinitionLimits { max_tool_calls: 2, max_invocations: 3, ..DefinitionLimits::default() };
-        let parent = Budget::root(agent("p"), &parent_limits, Instant::now());
+        let parent = Budget::root(agent("p"), &parent_limits);
         parent.invocation().expect("the first");
-        let child = parent.child(agent("c"), &limits(50_000), Instant::now());
+        let child = parent.child(agent("c"), &limits(50_000), parent.time());
         child.invocation().expect("the second");
         child.tool_call().expect("the first");
         parent.tool_call().expect("the second");
@@ -234,35 +237,33 @@ mod tests {
             (error.limit, error.agent.as_str(), error.used, error.allowed),
             (Limit::ToolCalls, "p", 2, 2)
         );
-        let other = parent.child(agent("o"), &limits(50_000), Instant::now());
+        let other = parent.child(agent("o"), &limits(50_000), parent.time());
         other.invocation().expect("the third");
         assert_eq!(other.invocation().expect_err("one too many").limit, Limit::Invocations);
         assert_eq!((parent.spend().tool_calls, parent.spend().invocations), (2, 3));
         assert_eq!((child.spend().tool_calls, child.spend().invocations), (1, 1));
     }
 
-    #[test]
-    fn most_of_a_limit_is_told_once() {
+    #[tokio::test(start_paused = true)]
+    async fn most_of_a_limit_is_told_once() {
         let mut few = limits(1_000);
         (few.max_turns, few.max_tool_calls, few.max_cost_usd) = (5, 1, Some(0.01));
-        let now = Instant::now();
-        let budget = Budget::root(agent("p"), &few, now);
-        let told = |own, ms| {
-            let at = now + std::time::Duration::from_millis(ms);
-            budget.warnings(own, at).into_iter().map(|w| (w.limit, w.used, w.allowed)).collect::<Vec<_>>()
-        };
+        let budget = Budget::root(agent("p"), &few);
+        let told =
+            |own| budget.warnings(own).into_iter().map(|w| (w.limit, w.used, w.allowed)).collect::<Vec<_>>();
         let text = |limit: &str, used, allowed| vec![(limit.to_owned(), used, allowed)];
-        assert_eq!(told(3, 10), []);
-        assert_eq!(told(4, 10), text("max_turns", 4, 5));
+        assert_eq!(told(3), []);
+        assert_eq!(told(4), text("max_turns", 4, 5));
         budget.charge(Spent::of(Usage { input_tokens: 799, ..Usage::default() }, Some(0.001)));
-        assert_eq!(told(5, 10), []);
+        assert_eq!(told(5), []);
         budget.charge(Spent::lost(1, 0.007));
         assert_eq!(
-            told(5, 10),
+            told(5),
             [text("max_tokens_per_invocation", 800, 1_000), text("max_cost_usd", 8_000, 10_000)].concat()
         );
-        assert_eq!(told(5, 96_000), text("time_budget_ms", 96_000, 120_000));
+        tokio::time::advance(Duration::from_millis(96_000)).await;
+        assert_eq!(told(5), text("time_budget_ms", 96_000, 120_000));
         budget.tool_call().expect("the only one");
-        assert_eq!(told(5, 120_000), [], "a limit of one has no most");
+        assert_eq!(told(5), [], "a limit of one has no most");
     }
 }

@@ -1,8 +1,11 @@
 //! The tool calls of one step: name → schema → policy → intent → gate → run → result.
 //!
-//! It deliberately never asks where a tool comes from or what it is.
+//! It deliberately never asks where a tool comes from or what it is. The states of a call, and who decides about it:
+//! [`policy`](crate::policy).
 
+mod agree;
 mod execute;
+mod line;
 mod resume;
 
 use std::{
@@ -17,19 +20,19 @@ use drupe_extension_api::{
     DefinitionLimits, EffectClass, EffectId, EventBody, Item, ItemKind, Preview, ToolCallRequest, ToolStatus,
     wire::HookPoint,
 };
-use futures_util::{StreamExt, stream};
+use futures_util::{StreamExt, stream::FuturesUnordered};
 use serde_json::{json, value::RawValue};
-use tokio::time::Instant;
 
 use crate::{
     budget::{Exceeded, Spent},
     ids,
     journal::{Entry, JournalFault, RecordedEffect},
-    policy::{Decision, PolicyCall},
+    policy::{Decision, PolicyCall, Question},
     registry::{Registered, Registry},
     run::Run,
 };
-use execute::{finish, finish_held_back, one, stopped};
+use execute::{finish, finish_held_back, one};
+use line::{Line, Place as InLine};
 
 /// One call of a step, ready to run or already answered.
 pub(crate) struct Call {
@@ -37,6 +40,10 @@ pub(crate) struct Call {
     pub effect: EffectId,
     pub request: ToolCallRequest,
     pub plan: Plan,
+    /// Its place among those that run, if it begins at once.
+    place: Option<InLine>,
+    /// Whether a record must say that it starts before it does.
+    waits: bool,
 }
 
 pub(crate) enum Plan {
@@ -44,6 +51,12 @@ pub(crate) enum Plan {
         tool: Arc<Registered>,
         params: Box<RawValue>,
         resumed: bool,
+    },
+    /// Runs when a person has agreed.
+    Ask {
+        tool: Arc<Registered>,
+        params: Box<RawValue>,
+        question: Box<Question>,
     },
     /// Answered without running now: refused, or recorded by an earlier process.
     Answered {
@@ -55,6 +68,13 @@ pub(crate) enum Plan {
 impl Plan {
     fn refused(content: String) -> Self {
         Self::Answered { status: ToolStatus::Refused, content }
+    }
+
+    fn tool(&self) -> Option<&Arc<Registered>> {
+        match self {
+            Self::Run { tool, .. } | Self::Ask { tool, .. } => Some(tool),
+            Self::Answered { .. } => None,
+        }
     }
 }
 
@@ -114,15 +134,21 @@ pub async fn call_tool(
     // Code that waits for a tool holds no share of the gate meanwhile.
     let work = async {
         // Calls of an earlier process were charged when the run began again.
-        let (call, exceeded) = match known {
-            Some(known) => (resume::call(bounds, place, effect, &request, known).await?, None),
-            None => planned(bounds, place, 0, effect, &request, None).await?,
+        let (plan, exceeded) = match known {
+            Some(known) => (resume::plan(bounds, place, &request, known).await?, None),
+            None => fresh(bounds, run, 0, &effect, &request).await,
         };
+        let index = known.map_or(0, |known| known.index);
+        let call = Call { index, effect, request, plan, place: None, waits: false };
+        let mut calls = [(call, known, exceeded.is_some())];
+        let line = Line::new(1);
+        announce(place, &line, &mut calls);
         if let Some(exceeded) = exceeded {
             run.event(EventBody::BudgetExceeded(exceeded.told()));
         }
         run.commit().await?;
-        let (_, answer) = one(bounds, place, call, &AtomicUsize::new(0)).await?;
+        let [(call, ..)] = calls;
+        let (_, answer) = one(bounds, place, &line, call, &AtomicUsize::new(0)).await?;
         finish_held_back(place, &answer);
         run.commit().await?;
         Ok((answer.status, answer.content))
@@ -130,61 +156,86 @@ pub async fn call_tool(
     run.share.wait(work, run.over()).await
 }
 
+/// The calls of a step, decided about.
+pub(crate) struct Step {
+    calls: Vec<Call>,
+    line: Line,
+    /// The limit that no further call may pass, if one met it.
+    pub exceeded: Option<Exceeded>,
+}
+
+impl Step {
+    /// Whether anything of it is still to happen, so that it must be recorded first.
+    pub(crate) fn has_work(&self) -> bool {
+        self.calls.iter().any(|call| call.plan.tool().is_some())
+    }
+}
+
 /// Decides for each call of a step whether it can run, and records what is about to happen. The caller commits.
-/// With the limit that no further call may pass, if one met it.
 pub(crate) async fn plan(
     bounds: Bounds<'_>,
     run: &Arc<Run>,
     step: u32,
     requests: &[ToolCallRequest],
     recorded: &[RecordedEffect],
-) -> Result<(Vec<Call>, Option<Exceeded>), JournalFault> {
+) -> Result<Step, JournalFault> {
+    let place = Place { run, step };
     let mut calls = Vec::with_capacity(requests.len());
     let mut exceeded = None;
     for (index, request) in (0u32..).zip(requests) {
         let effect = ids::effect(&run.scope.turn, &run.id, step, index);
         let known = recorded.iter().find(|e| e.effect == effect);
-        let place = Place { run, step };
-        let (call, limit) = planned(bounds, place, index, effect, request, known).await?;
-        calls.push(call);
+        let (plan, limit) = match known {
+            Some(known) => known_before(bounds, place, request, known).await?,
+            None => fresh(bounds, run, index, &effect, request).await,
+        };
+        let call = Call { index, effect, request: request.clone(), plan, place: None, waits: false };
+        calls.push((call, known, limit.is_some()));
         exceeded = exceeded.or(limit);
     }
-    Ok((calls, exceeded))
+    let line = Line::new(bounds.limits.parallel_tool_calls);
+    announce(place, &line, &mut calls);
+    Ok(Step { calls: calls.into_iter().map(|(call, ..)| call).collect(), line, exceeded })
 }
 
-async fn planned(
+/// A call that an earlier process recorded. What that spent is spent; what it refused for a limit is refused for it again.
+async fn known_before(
     bounds: Bounds<'_>,
     place: Place<'_>,
-    index: u32,
-    effect: EffectId,
     request: &ToolCallRequest,
-    known: Option<&RecordedEffect>,
-) -> Result<(Call, Option<Exceeded>), JournalFault> {
-    // What an earlier process spent is spent; what it refused for a limit is refused for it again.
-    let counted = match known {
-        None => place.run.budget.tool_call(),
-        Some(known) if known.over_limit => place.run.budget.may_call_tools(),
-        Some(_) => {
+    known: &RecordedEffect,
+) -> Result<(Plan, Option<Exceeded>), JournalFault> {
+    let limit = match known.over_limit {
+        true => place.run.budget.may_call_tools().err(),
+        false => {
             place.run.budget.replay(Spent::calls(1));
-            Ok(())
+            None
         }
     };
-    let plan = match (known, &counted) {
-        (Some(known), _) => resume::plan(bounds, place, request, known).await?,
-        (None, Err(exceeded)) => Plan::refused(format!("not run: {exceeded}")),
-        (None, Ok(())) => fresh(bounds, place.run, index, request).await,
-    };
-    let call = Call { index, effect, request: request.clone(), plan };
-    match known {
-        None => announce(place, &call, counted.is_err()),
-        Some(known) if known.result.is_none() => resume::announce(place, &call, known),
-        Some(_) => {}
-    }
-    Ok((call, counted.err()))
+    Ok((resume::plan(bounds, place, request, known).await?, limit))
 }
 
 /// A call that was never recorded.
-async fn fresh(bounds: Bounds<'_>, run: &Run, index: u32, request: &ToolCallRequest) -> Plan {
+async fn fresh(
+    bounds: Bounds<'_>,
+    run: &Run,
+    index: u32,
+    effect: &EffectId,
+    request: &ToolCallRequest,
+) -> (Plan, Option<Exceeded>) {
+    match run.budget.tool_call() {
+        Ok(()) => (decided(bounds, run, index, effect, request).await, None),
+        Err(exceeded) => (Plan::refused(format!("not run: {exceeded}")), Some(exceeded)),
+    }
+}
+
+async fn decided(
+    bounds: Bounds<'_>,
+    run: &Run,
+    index: u32,
+    effect: &EffectId,
+    request: &ToolCallRequest,
+) -> Plan {
     if let Some(reason) = bounds.ended {
         return Plan::refused(format!("not run: {reason}"));
     }
@@ -199,23 +250,25 @@ async fn fresh(bounds: Bounds<'_>, run: &Run, index: u32, request: &ToolCallRequ
         Ok(params) => params,
         Err(reason) => return Plan::refused(reason + &schema_hint(bounds.registry, tool)),
     };
-    let began = Instant::now();
-    let decision = tokio::select! {
-        biased;
-        over = run.over() => {
-            let error = stopped(over, began);
-            return Plan::Answered { status: error.status, content: error.message };
-        }
-        decision = run.scope.policy.decide(PolicyCall { run, spec: tool.spec(), params: params.get() }) => decision,
+    let spec = tool.spec();
+    let need = match run.scope.policy.decide(PolicyCall { run, spec, params: params.get() }) {
+        Decision::Allow { .. } => None,
+        Decision::Ask { need, patience_ms } => Some((need, patience_ms)),
+        Decision::Deny { reason } => return Plan::refused(reason),
     };
-    match decision {
-        Decision::Allow => {}
-        Decision::Deny(reason) => return Plan::refused(reason),
-    }
     let facts = || json!({"tool": request.name, "params": Preview::of(params.get())});
-    match run.ask_before(HookPoint::BeforeTool, facts).await {
-        None => Plan::Run { tool: Arc::clone(tool), params, resumed: false },
-        Some(reason) => Plan::refused(format!("not run: {reason}")),
+    // Before a person is asked: what is forbidden anyway is no question.
+    if let Some(reason) = run.ask_before(HookPoint::BeforeTool, facts).await {
+        return Plan::refused(format!("not run: {reason}"));
+    }
+    let tool = Arc::clone(tool);
+    match need {
+        None => Plan::Run { tool, params, resumed: false },
+        Some(need) => {
+            let about = (&**tool.spec(), tool.tool().origin());
+            let question = Question::new(run, effect.clone(), about, params.get(), need).into();
+            Plan::Ask { tool, params, question }
+        }
     }
 }
 
@@ -252,12 +305,28 @@ fn unknown_tool(registry: &Registry, name: &str) -> String {
     format!("there is no tool `{}` for you; {have}", &name[..name.floor_char_boundary(NAME)])
 }
 
-/// Records the intent of a call, or the refusal that it met.
-fn announce(place: Place<'_>, call: &Call, over_limit: bool) {
-    let class = match &call.plan {
-        Plan::Run { tool, .. } => tool.spec().annotations.effect,
-        Plan::Answered { .. } => EffectClass::Pure,
-    };
+/// Gives places to those that begin at once, and records of each what is about to happen to it, or the refusal that it met.
+/// Beside each call stand what an earlier process recorded of it, and whether a limit refuses it.
+fn announce(place: Place<'_>, line: &Line, calls: &mut [(Call, Option<&RecordedEffect>, bool)]) {
+    line.seat(place.run, calls.iter_mut().map(|(call, ..)| call));
+    for (call, known, over_limit) in calls {
+        match known {
+            Some(known) if known.result.is_some() => continue,
+            Some(known) => resume::announce(place, call, known),
+            None => match &call.plan {
+                Plan::Ask { tool, question, .. } => agree::ask(place, call.index, tool, question),
+                Plan::Run { .. } | Plan::Answered { .. } => intend(place, call, *over_limit),
+            },
+        }
+        started(place, call);
+    }
+}
+
+/// Records the intent of a call, or that it does not run.
+fn intend(place: Place<'_>, call: &mut Call, over_limit: bool) {
+    let class = call.plan.tool().map_or(EffectClass::Pure, |tool| tool.spec().annotations.effect);
+    // What may run twice need not tell a crash apart from a wait.
+    call.waits = class == EffectClass::Once && call.place.is_none();
     place.run.record(Entry::Intent {
         invocation: place.run.id.clone(),
         step: place.step,
@@ -266,58 +335,49 @@ fn announce(place: Place<'_>, call: &Call, over_limit: bool) {
         tool: call.request.name.clone(),
         class,
         over_limit,
+        waits: call.waits,
     });
-    started(place, call);
 }
 
 /// Tells that a call began, and how it ended where it did so at once.
 fn started(place: Place<'_>, call: &Call) {
-    let kind = match &call.plan {
-        Plan::Run { tool, .. } => tool.spec().annotations.item,
-        Plan::Answered { .. } => ItemKind::ToolCall,
-    };
+    let kind = call.plan.tool().map_or(ItemKind::ToolCall, |tool| tool.spec().annotations.item);
     let input = Some(Preview::kept(&call.request.arguments, call.effect.as_str()));
     let name = Some(call.request.name.clone());
     let item = Item { id: call.effect.to_string(), kind, name, input, output: None };
     place.run.event(EventBody::ItemStarted { item });
-    if let Plan::Answered { status, content } = &call.plan {
-        let end = HeldBack { index: call.index, kind, elapsed: Duration::ZERO };
-        finish(place, &call.effect, &call.request, &end, (*status, content));
+    match &call.plan {
+        Plan::Answered { status, content } => {
+            let end = HeldBack { index: call.index, kind, elapsed: Duration::ZERO };
+            finish(place, &call.effect, &call.request, &end, (*status, content));
+        }
+        Plan::Ask { question, .. } => agree::tell(place, question),
+        Plan::Run { .. } => {}
     }
 }
 
-/// Runs the calls: in parallel up to the agent's bound and the session's gate, an exclusive one alone. Answers come
+/// Runs the calls: as many at once as [`Line`] lets, and those about which a person is asked when they may. Answers come
 /// back in call order. All but the last result of the step are committed as they come; the last one joins the next
 /// commit of the run.
 pub(crate) async fn run_all(
     bounds: Bounds<'_>,
     run: &Arc<Run>,
     step: u32,
-    calls: Vec<Call>,
+    Step { calls, line, .. }: Step,
 ) -> Result<Vec<Answered>, JournalFault> {
-    let running = calls.iter().filter(|c| matches!(c.plan, Plan::Run { .. })).count();
+    let place = Place { run, step };
+    let running = calls.iter().filter(|call| call.plan.tool().is_some()).count();
     let after = AtomicUsize::new(running.saturating_sub(1));
     let mut answers: Vec<Option<Answered>> = calls.iter().map(|_| None).collect();
-    let parallel = usize::try_from(bounds.limits.parallel_tool_calls).unwrap_or(1).max(1);
-    let exclusive = |c: &Call| matches!(&c.plan, Plan::Run { tool, .. } if tool.spec().annotations.exclusive);
-    let mut rest = calls.into_iter().peekable();
-    while let Some(first) = rest.next() {
-        let mut group = vec![first];
-        if !exclusive(&group[0]) {
-            while let Some(next) = rest.next_if(|c| !exclusive(c)) {
-                group.push(next);
-            }
-        }
-        let calls = group.into_iter().map(|call| one(bounds, Place { run, step }, call, &after));
-        let mut running = stream::iter(calls).buffer_unordered(parallel);
-        while let Some(ended) = running.next().await {
-            let (index, answer) = ended?;
-            answers[index as usize] = Some(answer);
-        }
+    let all = calls.into_iter().map(|call| one(bounds, place, &line, call, &after));
+    let mut running: FuturesUnordered<_> = all.collect();
+    while let Some(ended) = running.next().await {
+        let (index, answer) = ended?;
+        answers[index as usize] = Some(answer);
     }
     let answers: Vec<Answered> = answers.into_iter().flatten().collect();
     for answer in &answers {
-        finish_held_back(Place { run, step }, answer);
+        finish_held_back(place, answer);
     }
     Ok(answers)
 }

@@ -48,14 +48,21 @@ pub fn is_derived(id: &str) -> bool {
     })
 }
 
-/// 128 bits of SHA-256 over the parts, each after its length; enough that no two places meet.
+/// 128 bits of it are enough that no two places meet.
 fn digest(parts: &[&str]) -> String {
+    let mut all = hashed(parts);
+    all.truncate(32);
+    all
+}
+
+/// SHA-256 over the parts, each after its length, in hex.
+pub(crate) fn hashed(parts: &[&str]) -> String {
     let mut hasher = Sha256::new();
     for part in parts {
         hasher.update((part.len() as u64).to_le_bytes());
         hasher.update(part.as_bytes());
     }
-    hex(&hasher.finalize()[..16])
+    hex(&hasher.finalize())
 }
 
 /// Lower-case hexadecimal digits of `bytes`.

@@ -12,14 +12,14 @@ mod recorded;
 
 use drupe_extension_api::{
     AgentId, AgentRef, AgentResponse, EffectClass, EffectId, EventBody, FailureClass, InvocationId, Message,
-    SessionId, Spend, ToolStatus, TurnId, Usage,
+    SessionId, Spend, ToolStatus, TurnId, Usage, control::ApprovalState,
 };
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
-use crate::{model::StopReason, topics::TopicMessage};
+use crate::{model::StopReason, policy::Question, topics::TopicMessage};
 pub use memory::MemoryJournal;
-pub use recorded::{RecordedEffect, RecordedInvocation, RecordedStep, RecordedTurn};
+pub use recorded::{Reached, RecordedEffect, RecordedInvocation, RecordedStep, RecordedTurn};
 
 /// Where records go. One commit is one transaction: all of it or nothing.
 pub trait Journal: Send + Sync {
@@ -181,7 +181,30 @@ pub enum Entry {
         /// The message.
         message: Message,
     },
-    /// A tool call is about to run, or was refused before it could.
+    /// A person is asked about a tool call, which does not run before it is allowed.
+    Asked {
+        /// The step.
+        step: u32,
+        /// Its place in the step, from 0.
+        index: u32,
+        /// What may happen to it after a crash.
+        class: EffectClass,
+        /// The question, with the run and the call's id.
+        question: Box<Question>,
+    },
+    /// The question is settled. What was allowed is intended next; anything else ends the call.
+    Decided {
+        /// The run.
+        invocation: InvocationId,
+        /// The call's id.
+        effect: EffectId,
+        /// How.
+        state: ApprovalState,
+        /// Who answered; none where nobody did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+    },
+    /// A tool call is decided about and to run, or was refused before it could.
     Intent {
         /// The run.
         invocation: InvocationId,
@@ -198,6 +221,18 @@ pub enum Entry {
         /// Whether it was refused because `max_tool_calls` is used up; it does not count as a call then.
         #[serde(default)]
         over_limit: bool,
+        /// Whether it does not start at once, but with a record of its own ([`Entry::Started`]): only of class `once`.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        waits: bool,
+    },
+    /// A tool call that waited for its turn starts: from here on nobody knows whether it took effect until it has ended.
+    Started {
+        /// The run.
+        invocation: InvocationId,
+        /// The step.
+        step: u32,
+        /// The call's id.
+        effect: EffectId,
     },
     /// A tool call ended.
     Result {
@@ -264,10 +299,13 @@ impl Entry {
             | Self::Failed { invocation, .. }
             | Self::Compacted { invocation, .. }
             | Self::Steered { invocation, .. }
+            | Self::Decided { invocation, .. }
             | Self::Intent { invocation, .. }
+            | Self::Started { invocation, .. }
             | Self::Result { invocation, .. }
             | Self::Note { invocation, .. }
             | Self::End { invocation, .. } => invocation,
+            Self::Asked { question, .. } => &question.invocation,
         }
     }
 }

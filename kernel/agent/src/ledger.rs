@@ -3,7 +3,9 @@
 //! Everything that begins ends: an item that is still open when its run ends is closed here, and an end that comes
 //! after that is dropped. It deliberately decides nothing else, and commits nothing.
 
-use drupe_extension_api::{AgentRef, EffectId, EventBody, InvocationId, Item, ItemOutcome, ToolStatus};
+use drupe_extension_api::{
+    AgentRef, EffectId, EventBody, InvocationId, Item, ItemOutcome, ToolStatus, control::ApprovalState,
+};
 
 use crate::{journal::Entry, topics::TopicMessage};
 
@@ -26,25 +28,56 @@ pub(crate) struct Ledger {
     messages: Vec<TopicMessage>,
     open_items: Vec<Item>,
     open_calls: Vec<(u32, u32, EffectId)>,
+    /// Calls about which a person is asked, with their tools.
+    asked: Vec<(EffectId, String)>,
 }
 
 impl Ledger {
-    /// Adds a record. A result counts once, and only for a call that is open.
-    pub(crate) fn record(&mut self, entry: Entry) {
+    /// Adds a record. A result counts once, and only for a call that is open; a question that the call leaves open is
+    /// withdrawn.
+    pub(crate) fn record(&mut self, place: impl FnOnce() -> AgentRef, entry: Entry) {
         match &entry {
+            Entry::Asked { step, index, question, .. } => {
+                self.open_call(*step, *index, question.effect.clone());
+                self.asked.push((question.effect.clone(), question.tool.clone()));
+            }
+            Entry::Decided { effect, .. } => self.asked.retain(|(asked, _)| asked != effect),
             Entry::Intent { step, index, effect, .. } => self.open_call(*step, *index, effect.clone()),
-            Entry::Result { effect, .. } => {
+            Entry::Result { invocation, effect, .. } => {
                 let Some(at) = self.open_calls.iter().position(|(.., open)| open == effect) else { return };
                 self.open_calls.remove(at);
+                self.withdraw(invocation, effect, place);
             }
             _ => {}
         }
         self.entries.push(entry);
     }
 
-    /// A call whose intent an earlier process recorded is open again.
+    /// A call that an earlier process recorded without an end is open again.
     pub(crate) fn open_call(&mut self, step: u32, index: u32, effect: EffectId) {
-        self.open_calls.push((step, index, effect));
+        if self.open_calls.iter().all(|(.., open)| *open != effect) {
+            self.open_calls.push((step, index, effect));
+        }
+    }
+
+    /// So is the question about it.
+    pub(crate) fn open_question(&mut self, effect: EffectId, tool: String) {
+        self.asked.push((effect, tool));
+    }
+
+    /// Withdraws the question about a call, unless it is settled.
+    pub(crate) fn withdraw(
+        &mut self,
+        invocation: &InvocationId,
+        effect: &EffectId,
+        place: impl FnOnce() -> AgentRef,
+    ) {
+        let Some(at) = self.asked.iter().position(|(asked, _)| asked == effect) else { return };
+        let (effect, tool) = self.asked.remove(at);
+        let state = ApprovalState::Withdrawn;
+        let body = EventBody::ApprovalAnswered { id: effect.clone(), tool, state, by: None };
+        self.events.push((Some(place()), body));
+        self.entries.push(Entry::Decided { invocation: invocation.clone(), effect, state, by: None });
     }
 
     /// Adds an event. An item completes once, and only if it was started.
@@ -63,6 +96,7 @@ impl Ledger {
     /// Ends all that is open.
     pub(crate) fn close(&mut self, invocation: &InvocationId, place: &AgentRef) {
         for (step, index, effect) in std::mem::take(&mut self.open_calls) {
+            self.withdraw(invocation, &effect, || place.clone());
             self.entries.push(Entry::Result {
                 invocation: invocation.clone(),
                 step,
@@ -98,11 +132,13 @@ impl Ledger {
             messages: std::mem::take(&mut self.messages),
         }
     }
+}
 
-    /// Takes over what another run has not committed.
-    pub(crate) fn adopt(&mut self, taken: Taken) {
-        self.entries.extend(taken.entries);
-        self.events.extend(taken.events);
-        self.messages.extend(taken.messages);
+impl Taken {
+    /// Adds what comes after it.
+    pub(crate) fn then(&mut self, later: Self) {
+        self.entries.extend(later.entries);
+        self.events.extend(later.events);
+        self.messages.extend(later.messages);
     }
 }

@@ -99,6 +99,7 @@ mod scope;
 mod scripted;
 mod share;
 mod steering;
+pub mod stopwatch;
 mod told;
 pub mod tool;
 pub mod topics;
@@ -113,14 +114,14 @@ pub use dispatch::call_tool;
 pub use drupe_extension_api::{Definition, Usage};
 pub use hooks::{HookAnswer, Hooks, NoHooks};
 pub use journal::{
-    Batch, Compaction, Entry, Journal, JournalFault, MemoryJournal, RecordedEffect, RecordedInvocation,
-    RecordedStep, RecordedTurn,
+    Batch, Compaction, Entry, Journal, JournalFault, MemoryJournal, Reached, RecordedEffect,
+    RecordedInvocation, RecordedStep, RecordedTurn,
 };
 pub use model::{
     AgentCard, Dispatch, LongPrompts, Model, ModelEvent, ModelFault, ModelProfile, ModelRequest, Price, Room,
     StopReason,
 };
-pub use policy::{Allowlist, Decision, Policy, PolicyCall};
+pub use policy::{Allowlist, Answer, Decision, Policy, PolicyCall, Question};
 pub use ratios::Ratios;
 pub use registry::{Registered, Registry, RegistryBuilder, RegistryError};
 pub use results::{KEPT_MAX_BYTES, TOOL_RESPONSE_MAX_BYTES};
@@ -128,6 +129,7 @@ pub use run::{Run, TurnOutcome, abandon_turn, run_turn};
 pub use scope::{Observer, Silent, TurnScope};
 pub use scripted::ScriptedModel;
 pub use steering::{Steered, Steering};
+pub use stopwatch::Stopwatch;
 pub use told::{is_blank, one_line};
 pub use tool::{Tool, ToolContext, ToolError, ToolOutput};
 pub use topics::{Chain, MAX_HOPS, NoTopics, TopicMessage, Topics};

@@ -1,18 +1,39 @@
-//! Whether a tool call may run: the one place in every call's path that decides it.
+//! Whether a tool call may run: the one place in every call's path that decides it, whoever calls and whatever is called.
+//!
+//! A call has states, and each is recorded before what follows from it happens: it is **decided** about, **intended**,
+//! **started**, and **ended**. Where nobody is asked and nothing is in the way the first three are one record, which is
+//! committed together with the model's answer. A call about which a person is asked waits alone: those beside it run, the
+//! clocks of all that only wait stand still ([`Stopwatch`](crate::stopwatch::Stopwatch)), and a process that goes on with
+//! the turn comes back to the same question.
+//!
+//! [`Policy::decide`] is called once for each call, after its parameters were validated and before anything of it is
+//! recorded. It must not wait, and must not look at what another process may see otherwise. [`Policy::answer`] is called
+//! when the question is recorded, and again by each process that goes on with the turn, until the call is decided about.
+//! Neither may start anything.
 
-use drupe_extension_api::ToolSpec;
+use std::borrow::Cow;
+
+use drupe_extension_api::{
+    AgentId, EffectId, InvocationId, SessionId, ToolSpec, TurnId, control::ApprovalState,
+};
 use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 
-use crate::run::Run;
+use crate::{ids::hashed, journal::JournalFault, run::Run};
 
-/// Decides about every tool call of every origin, after its parameters were validated and before it is recorded as
-/// intended.
+/// Decides about every tool call of every origin.
 pub trait Policy: Send + Sync {
-    /// The decision; may wait for a person.
-    fn decide<'a>(&'a self, call: PolicyCall<'a>) -> BoxFuture<'a, Decision>;
+    /// The decision.
+    fn decide(&self, call: PolicyCall<'_>) -> Decision;
+
+    /// Waits for the answer to a question that [`decide`](Self::decide) had asked. Who drops the future waits no longer.
+    fn answer<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Result<Answer, JournalFault>> {
+        let _ = question;
+        Box::pin(std::future::ready(Ok(Answer { state: ApprovalState::Withdrawn, by: None })))
+    }
 }
 
-/// A call that waits for a decision.
+/// A call that is to be decided about.
 #[derive(Clone, Copy)]
 pub struct PolicyCall<'a> {
     /// Who calls.
@@ -26,10 +47,96 @@ pub struct PolicyCall<'a> {
 /// Whether a call may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// It may.
-    Allow,
+    /// It may, by this rule.
+    Allow {
+        /// The rule.
+        by: Cow<'static, str>,
+    },
     /// It may not, for this reason, which the model reads.
-    Deny(String),
+    Deny {
+        /// The reason.
+        reason: String,
+    },
+    /// A person is to say so.
+    Ask {
+        /// Why one is asked.
+        need: String,
+        /// How long the question waits, in milliseconds; then it counts as denied.
+        patience_ms: u64,
+    },
+}
+
+/// A question to a person: about one call, and for it alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    /// The call, whose id is the question's.
+    pub effect: EffectId,
+    /// The conversation.
+    pub session: SessionId,
+    /// The turn.
+    pub turn: TurnId,
+    /// The run that calls.
+    pub invocation: InvocationId,
+    /// The agent whose run it is.
+    pub agent: AgentId,
+    /// What is called.
+    pub tool: String,
+    /// Its parameters, whole.
+    pub params: String,
+    /// Why a person is asked.
+    pub need: String,
+    /// SHA-256, in hex, over the tool as it is described, its origin, the parameters, the agent and the session: an answer
+    /// holds for this alone.
+    pub digest: String,
+    /// When it was asked, in milliseconds since 1970.
+    pub asked_ms: i64,
+    /// When it counts as denied.
+    pub expires_ms: i64,
+}
+
+impl Question {
+    /// That about a call of `run`.
+    pub(crate) fn new(
+        run: &Run,
+        effect: EffectId,
+        tool: (&ToolSpec, &str),
+        params: &str,
+        (need, patience_ms): (String, u64),
+    ) -> Self {
+        let asked_ms = run.scope.clock.now_ms();
+        Self {
+            effect,
+            session: run.scope.session.clone(),
+            turn: run.scope.turn.clone(),
+            invocation: run.id.clone(),
+            agent: run.agent.clone(),
+            tool: tool.0.name.to_string(),
+            params: params.to_owned(),
+            need,
+            digest: digest(run, tool, params),
+            asked_ms,
+            expires_ms: asked_ms.saturating_add(i64::try_from(patience_ms).unwrap_or(i64::MAX)),
+        }
+    }
+
+    /// Whether it is about this call of this tool as it is now.
+    pub(crate) fn is_about(&self, run: &Run, tool: (&ToolSpec, &str), params: &str) -> bool {
+        self.digest == digest(run, tool, params)
+    }
+}
+
+fn digest(run: &Run, (spec, origin): (&ToolSpec, &str), params: &str) -> String {
+    let spec = serde_json::to_string(spec).unwrap_or_default();
+    hashed(&["question", &spec, origin, params, run.agent.as_str(), run.scope.session.as_str()])
+}
+
+/// How a question was settled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// Whether the call may run: only where this is [`ApprovalState::Allowed`].
+    pub state: ApprovalState,
+    /// By whom; none where nobody answered.
+    pub by: Option<String>,
 }
 
 /// Allows what an invocation's registry holds (nothing else reaches it) and denies what needs a person's agreement,
@@ -38,15 +145,12 @@ pub enum Decision {
 pub struct Allowlist;
 
 impl Policy for Allowlist {
-    fn decide<'a>(&'a self, call: PolicyCall<'a>) -> BoxFuture<'a, Decision> {
-        let decision = if call.spec.annotations.needs_approval {
-            Decision::Deny(format!(
-                "`{}` needs the operator's approval, and nobody can be asked for it",
-                call.spec.name
-            ))
-        } else {
-            Decision::Allow
-        };
-        Box::pin(std::future::ready(decision))
+    fn decide(&self, call: PolicyCall<'_>) -> Decision {
+        if call.spec.annotations.needs_approval {
+            let name = &call.spec.name;
+            let reason = format!("`{name}` needs the operator's approval, and nobody can be asked for it");
+            return Decision::Deny { reason };
+        }
+        Decision::Allow { by: "allowlist".into() }
     }
 }

@@ -28,7 +28,7 @@ use crate::{
     agent::{Agent, Task},
     budget::Budget,
     ids,
-    journal::{Batch, Entry, JournalFault, RecordedInvocation},
+    journal::{Batch, Entry, JournalFault, Reached, RecordedEffect, RecordedInvocation},
     ledger::{Ledger, Taken},
     share::Share,
 };
@@ -118,11 +118,13 @@ impl Run {
         cancel: &CancellationToken,
     ) -> Self {
         let now = Instant::now();
+        let budget = Budget::root(agent.clone(), limits);
+        let _ = scope.time.set(budget.time().clone());
         Self {
             parent: None,
             path: vec![agent.clone()],
             depth_left: limits.max_depth,
-            budget: Budget::root(agent.clone(), limits, now),
+            budget,
             agent,
             // Its own, so that what is left of the tree ends with it.
             cancel: cancel.child_token(),
@@ -179,23 +181,27 @@ impl Run {
         tokio::select! {
             biased;
             () = self.cancel.cancelled() => Over::Cancelled,
-            () = tokio::time::sleep_until(self.budget.deadline()) => Over::Timeout,
+            () = self.budget.time().over() => Over::Timeout,
         }
-    }
-
-    /// Milliseconds that it may take, by its own limit and those above.
-    pub(crate) fn allowed_ms(&self) -> u64 {
-        millis(self.budget.deadline().saturating_duration_since(self.started))
     }
 
     /// Adds a record to the next commit.
     pub fn record(&self, entry: Entry) {
-        self.ledger().record(entry);
+        self.ledger().record(|| self.place(), entry);
     }
 
-    /// A call whose intent an earlier process recorded gets its result now.
-    pub(crate) fn reopen(&self, step: u32, index: u32, effect: EffectId) {
-        self.ledger().open_call(step, index, effect);
+    /// Withdraws the question about a call, unless it is settled.
+    pub(crate) fn withdraw(&self, effect: &EffectId) {
+        self.ledger().withdraw(&self.id, effect, || self.place());
+    }
+
+    /// A call that an earlier process recorded without its end gets it now.
+    pub(crate) fn reopen(&self, step: u32, known: &RecordedEffect) {
+        let mut ledger = self.ledger();
+        ledger.open_call(step, known.index, known.effect.clone());
+        if let Reached::Asked(question) = &known.reached {
+            ledger.open_question(known.effect.clone(), question.tool.clone());
+        }
     }
 
     /// Adds an event to the next commit.
@@ -240,8 +246,17 @@ impl Run {
         *count - 1
     }
 
+    /// Leaves its last records to the turn, whose next commit holds them, whichever run makes it: a run ends without a commit
+    /// of its own, and what it did does not depend on its caller's.
+    fn leave(&self) {
+        let last = self.ledger().take();
+        self.scope.left().then(last);
+    }
+
     fn take_pending(&self) -> Batch {
-        let Taken { entries, events, messages } = self.ledger().take();
+        let mut taken = std::mem::take(&mut *self.scope.left());
+        taken.then(self.ledger().take());
+        let Taken { entries, events, messages } = taken;
         let (session, turn) = (self.scope.session.clone(), self.scope.turn.clone());
         Batch { session, turn, entries, events, messages }
     }

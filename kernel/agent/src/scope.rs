@@ -2,7 +2,7 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex, atomic::AtomicBool},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicBool},
 };
 
 use drupe_extension_api::{CorrelationId, Event, SessionId, TurnId};
@@ -13,11 +13,13 @@ use crate::{
     clock::{Clock, SystemClock},
     hooks::{Hooks, NoHooks},
     journal::Journal,
+    ledger::Taken,
     policy::{Allowlist, Policy},
     ratios::Ratios,
     results::TOOL_RESPONSE_MAX_BYTES,
     run::Records,
     steering::Steering,
+    stopwatch::Stopwatch,
     topics::{Chain, NoTopics, Topics},
 };
 
@@ -47,6 +49,10 @@ impl Observer for Silent {
         false
     }
 }
+
+/// Records of runs that have ended, which the next commit of the turn holds.
+#[derive(Default)]
+pub struct Left(Mutex<Taken>);
 
 /// What all runs of one turn share.
 pub struct TurnScope {
@@ -90,6 +96,10 @@ pub struct TurnScope {
     pub resumed: bool,
     /// What that recorded of it.
     pub records: Records,
+    /// The clock of its root, once that has begun: where it stands still, the turn waits for a person alone.
+    pub time: Arc<OnceLock<Stopwatch>>,
+    /// What runs that have ended left to be committed.
+    pub left: Left,
     /// Code and text of each diagnostic of the turn so far.
     pub diagnostics: Mutex<Vec<String>>,
     /// Whether it was told of a report of use that cannot be.
@@ -97,6 +107,10 @@ pub struct TurnScope {
 }
 
 impl TurnScope {
+    pub(crate) fn left(&self) -> MutexGuard<'_, Taken> {
+        self.left.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A turn that nothing beyond its runs' own limits bounds, that nobody watches, and that begins now.
     pub fn new(session: SessionId, turn: TurnId, user_message: String, journal: Arc<dyn Journal>) -> Self {
         let correlation =
@@ -122,6 +136,8 @@ impl TurnScope {
             tool_response_max_bytes: TOOL_RESPONSE_MAX_BYTES,
             resumed: false,
             records: Records::default(),
+            time: Arc::default(),
+            left: Left::default(),
             diagnostics: Mutex::default(),
             doubted: AtomicBool::new(false),
         }

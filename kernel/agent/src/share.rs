@@ -40,21 +40,32 @@ impl Share {
         Arc::new(Self { gate: Arc::clone(gate), state: Mutex::default() })
     }
 
+    /// A share, if there is room for it now.
+    pub(crate) fn try_take(gate: &Arc<Semaphore>, weight: u32) -> Option<Held> {
+        let weight = clamped(weight);
+        let permit = Arc::clone(gate).try_acquire_many_owned(weight).ok()?;
+        Some(Self::held(gate, weight, Some(permit)))
+    }
+
     /// Waits in line for a share; gives up with the output of `over`.
     pub(crate) async fn take<O>(
         gate: &Arc<Semaphore>,
         weight: u32,
         over: impl Future<Output = O>,
     ) -> Result<Held, O> {
-        let weight = weight.clamp(1, u32::try_from(GATE).unwrap_or(u32::MAX));
+        let weight = clamped(weight);
         let permit = tokio::select! {
             biased;
             over = over => return Err(over),
             // The gate is never closed; were it, what runs would go on without a share.
             permit = Arc::clone(gate).acquire_many_owned(weight) => permit.ok(),
         };
+        Ok(Self::held(gate, weight, permit))
+    }
+
+    fn held(gate: &Arc<Semaphore>, weight: u32, permit: Option<OwnedSemaphorePermit>) -> Held {
         let state = State { weight, permit, ..State::default() };
-        Ok(Held(Arc::new(Self { gate: Arc::clone(gate), state: Mutex::new(state) })))
+        Held(Arc::new(Self { gate: Arc::clone(gate), state: Mutex::new(state) }))
     }
 
     /// Does `work` without the share and takes it again afterwards, unless `over` comes first: then what holds it
@@ -88,6 +99,11 @@ impl Share {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a weight takes of the gate.
+fn clamped(weight: u32) -> u32 {
+    weight.clamp(1, u32::try_from(GATE).unwrap_or(u32::MAX))
 }
 
 impl Held {

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use drupe_extension_api::{EffectId, Fault, FaultCode, ToolSpec, ToolStatus, wire::LookupResult};
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::{run::Run, share::Share};
+use crate::{run::Run, share::Share, stopwatch::Stopwatch};
 
 /// Something that a model can call.
 pub trait Tool: Send + Sync {
@@ -53,8 +52,8 @@ pub struct ToolContext {
     pub effect: EffectId,
     /// Cancelled when the call is to end.
     pub cancel: CancellationToken,
-    /// When it is cancelled.
-    pub deadline: Instant,
+    /// How long it may still take; then it is cancelled.
+    pub time: Stopwatch,
     /// Whether an earlier process may have begun this very call.
     pub resumed: bool,
     /// What the call holds of the session's gate.

@@ -192,7 +192,7 @@ impl Progress<'_> {
             self.has_room()?;
         }
         // It was told with what is recorded.
-        self.run.budget.told_before(step.step, tokio::time::Instant::now());
+        self.run.budget.told_before(step.step);
         Ok(step.attempt + 1)
     }
 
@@ -207,7 +207,7 @@ impl Progress<'_> {
         self.run.budget.replay(Spent::step());
         self.spent_before(&step);
         // Of these limits it was told with what is recorded.
-        self.run.budget.told_before(step.step, tokio::time::Instant::now());
+        self.run.budget.told_before(step.step);
         let Some(answer) = step.answer.take() else { return Ok(None) };
         let said = std::mem::take(&mut step.said);
         let ending = Ending { stop: step.stop, said, ..Ending::default() };
@@ -280,7 +280,7 @@ impl Progress<'_> {
         if self.run.cancel.is_cancelled() {
             return Err(Stop::Cancelled);
         }
-        if tokio::time::Instant::now() >= self.run.budget.deadline() {
+        if self.run.budget.time().left().is_zero() {
             return Err(Stop::Timeout);
         }
         Ok(())

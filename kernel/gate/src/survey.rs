@@ -221,9 +221,12 @@ pub fn answered(manifest: &Manifest, ask: &Ask, approval: &str, state: ApprovalS
         ApprovalState::Denied => Some(Out::Denied(format!(
             "the operator did not agree that it brings {brings}; `drupe approvals allow {approval}` takes that back"
         ))),
-        ApprovalState::Pending | ApprovalState::Withdrawn => Some(Out::AwaitingApproval(format!(
-            "it brings {brings}; `drupe approvals allow {approval}` lets it work{runs}"
-        ))),
+        // That nobody answered in time is said of calls alone.
+        ApprovalState::Pending | ApprovalState::Withdrawn | ApprovalState::Expired => {
+            Some(Out::AwaitingApproval(format!(
+                "it brings {brings}; `drupe approvals allow {approval}` lets it work{runs}"
+            )))
+        }
     }
 }
 

@@ -101,6 +101,7 @@ pub(crate) fn event(event: &Event) -> Cited {
         }
         EventBody::StreamReset { reason, .. } => format!("the text so far is void: {}", excerpt(reason)),
         EventBody::TurnSteered { from, .. } => format!("the message of turn {from} was taken in"),
+        EventBody::ApprovalAnswered { tool, state, .. } => format!("`{tool}` is {}", name(state)),
         EventBody::SubagentFailed { error, .. } => format!("a sub-agent failed: {}", excerpt(error)),
         body => kind(body),
     };
@@ -123,6 +124,10 @@ pub(crate) fn entry(row: Row<'_>) -> Cited {
         Entry::Intent { step, tool, class, .. } => {
             format!("step {step}: `{tool}` is about to run, effect {}", name(class))
         }
+        Entry::Asked { step, question, .. } => {
+            format!("step {step}: it is asked whether `{}` may run", question.tool)
+        }
+        Entry::Decided { state, .. } => format!("the question is {}", name(state)),
         Entry::Result { step, status, content, .. } => {
             format!("step {step}: {}: {}", name(status), excerpt(content))
         }

@@ -263,6 +263,11 @@ fn remark(event: &Event, path: &[AgentId]) -> Option<TraceNode> {
         EventBody::BudgetExceeded(used) => ("budget_exceeded", limit::standing(used)),
         EventBody::TurnSteered { input, from } => ("steered", format!("turn {from}: {}", input.text)),
         EventBody::SubagentSelected { by } => ("selected", by.clone()),
+        EventBody::ApprovalRequested { need, .. } => ("approval_requested", need.clone()),
+        EventBody::ApprovalAnswered { tool, state, by, .. } => {
+            let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+            ("approval_answered", format!("`{tool}` is {}{by}", name(state)))
+        }
         _ => return None,
     };
     let id = format!("{}/{}", event.session, event.seq);

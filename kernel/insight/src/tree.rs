@@ -3,7 +3,7 @@
 //! It only sorts. What a row means for people is said elsewhere, and a turn whose rows end in the middle is as good
 //! as one that is whole.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use drupe_agent::{Entry, ids};
 use drupe_extension_api::{
@@ -78,7 +78,12 @@ pub(crate) struct CallRows<'a> {
     pub step: u32,
     pub tool: &'a str,
     pub class: EffectClass,
+    /// That it is to run, or else that a person is asked about it.
     pub intent: Row<'a>,
+    /// The question about it.
+    pub question: Option<Row<'a>>,
+    /// How that was settled.
+    pub decided: Option<Row<'a>>,
     /// As the model wrote it; none for a call of code.
     pub request: Option<&'a ToolCallRequest>,
     pub result: Option<(Row<'a>, ToolStatus, &'a str)>,
@@ -202,6 +207,11 @@ impl CallRows<'_> {
         self.result.is_none() && !tree.over() && begun_anew
     }
 
+    /// Whether a person is asked whether it may run.
+    pub(crate) fn waits(&self, tree: &Tree<'_>) -> bool {
+        self.question.is_some() && self.decided.is_none() && self.open(tree)
+    }
+
     /// The size of its parameters.
     pub(crate) fn bytes_in(&self) -> Option<u64> {
         let shown = || item_started(self.began?)?.input.as_ref().map(|input| input.bytes);
@@ -305,8 +315,13 @@ fn attempts<'a>(
 fn calls<'a>(rows: &[Row<'a>], items: &HashMap<&'a str, ItemEvents<'a>>) -> Vec<CallRows<'a>> {
     let mut asked: HashMap<u32, &'a [ToolCallRequest]> = HashMap::new();
     let mut results = HashMap::new();
+    let (mut questions, mut decided) = (HashMap::new(), HashMap::new());
+    let mut intended = HashSet::new();
     for row in rows {
         match row.entry {
+            Entry::Asked { question, .. } => drop(questions.insert(&question.effect, *row)),
+            Entry::Decided { effect, .. } => drop(decided.insert(effect, *row)),
+            Entry::Intent { effect, .. } => drop(intended.insert(effect)),
             Entry::Answer { step, message: Message::Assistant { tool_calls, .. }, .. } => {
                 asked.insert(*step, tool_calls);
             }
@@ -317,7 +332,13 @@ fn calls<'a>(rows: &[Row<'a>], items: &HashMap<&'a str, ItemEvents<'a>>) -> Vec<
         }
     }
     let call = |row: &Row<'a>| {
-        let Entry::Intent { step, index, effect, tool, class, .. } = row.entry else { return None };
+        let (step, index, effect, tool, class) = match row.entry {
+            Entry::Intent { step, index, effect, tool, class, .. } => (step, index, effect, tool, class),
+            Entry::Asked { step, index, class, question } if !intended.contains(&question.effect) => {
+                (step, index, &question.effect, &question.tool, class)
+            }
+            _ => return None,
+        };
         let item = items.get(effect.as_str());
         Some(CallRows {
             effect,
@@ -325,6 +346,8 @@ fn calls<'a>(rows: &[Row<'a>], items: &HashMap<&'a str, ItemEvents<'a>>) -> Vec<
             tool,
             class: *class,
             intent: *row,
+            question: questions.get(effect).copied(),
+            decided: decided.get(effect).copied(),
             request: asked.get(step).and_then(|calls| calls.get(*index as usize)),
             result: results.get(effect).copied(),
             began: item.and_then(|item| item.first),

@@ -107,6 +107,7 @@ impl Run {
             tool: tool.into(),
             class: EffectClass::Pure,
             over_limit: false,
+            waits: false,
         }
     }
 

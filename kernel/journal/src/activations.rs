@@ -132,5 +132,6 @@ fn approval(row: &Row<'_>) -> rusqlite::Result<Approval> {
         asked: time(row, 4)?,
         state: named(row, 5)?,
         answered: maybe_time(row, 6)?,
+        call: None,
     })
 }

@@ -76,6 +76,17 @@ pub enum StoreError {
         /// Its extension.
         extension: String,
     },
+    /// The beginning of an id is that of several questions.
+    #[error("several questions that wait have an id that begins with `{0}`; give more of it")]
+    AmbiguousQuestion(String),
+    /// The question has its answer, or needs none any more.
+    #[error("`{approval}` is `{state}` already; nothing waits for an answer to it")]
+    Settled {
+        /// The question.
+        approval: String,
+        /// How it stands.
+        state: String,
+    },
     /// A day that is none.
     #[error("`{0}` is not a day; write it as 2026-03-01")]
     Day(String),

@@ -63,6 +63,9 @@ impl Store {
             Entry::Intent { invocation, step, index, effect, .. } if effect.as_str() == name => {
                 Some((invocation, step, index))
             }
+            Entry::Asked { step, index, question, .. } if question.effect.as_str() == name => {
+                Some((question.invocation, step, index))
+            }
             _ => None,
         };
         if let Some((turn, (invocation, step, index))) = self.latest(Some(session), id, place).await? {
@@ -179,6 +182,9 @@ fn named(entry: Entry, name: &str) -> Option<Named> {
     match entry {
         Entry::Intent { effect, .. } | Entry::Result { effect, .. } if effect.as_str() == name => {
             Some(Named::Call(effect))
+        }
+        Entry::Asked { question, .. } if question.effect.as_str() == name => {
+            Some(Named::Call(question.effect))
         }
         entry if entry.invocation().as_str() == name => Some(Named::Run(entry.invocation().clone())),
         _ => None,

@@ -35,6 +35,7 @@ mod opening;
 mod origin;
 mod outbox;
 mod parts;
+mod questions;
 mod ratios;
 mod reader;
 mod recent;

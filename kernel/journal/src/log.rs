@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Published, StoreError,
     cache::Turn,
+    questions,
     recent::Change,
     rows::{maybe_id, maybe_json, time, timestamp, wrong},
     sessions,
@@ -48,10 +49,13 @@ pub(crate) fn append(
     session: &SessionId,
     turn: Option<&Turn>,
     told: [&[Told]; 2],
-    entries: [&[Entry]; 2],
+    recorded: [&[Entry]; 2],
 ) -> Result<(), StoreError> {
+    if let Some(turn) = turn {
+        recorded.iter().try_for_each(|entries| questions::follow(on, turn, entries))?;
+    }
     let events = || told.into_iter().flatten();
-    let entries = || entries.into_iter().flatten();
+    let entries = || recorded.into_iter().flatten();
     let kept = events().filter(|(_, body)| !live(body)).count();
     let now = on.now_ms();
     let mut seq = 0;

@@ -41,7 +41,7 @@ impl Store {
     }
 }
 
-/// Only a tool that must not run twice needs its intent on the disk before it runs. A call that has its result
+/// Only a tool that must not run twice needs on the disk that it starts, before it does. A call that has its result
 /// in the same batch was refused: nothing will run.
 pub(crate) fn survives(batch: &Batch) -> Survives {
     let ended = |effect: &EffectId| {
@@ -50,9 +50,11 @@ pub(crate) fn survives(batch: &Batch) -> Survives {
             .iter()
             .any(|entry| matches!(entry, Entry::Result { effect: known, .. } if known == effect))
     };
-    let runs_once = batch.entries.iter().any(
-        |entry| matches!(entry, Entry::Intent { class: EffectClass::Once, effect, .. } if !ended(effect)),
-    );
+    let runs_once = batch.entries.iter().any(|entry| match entry {
+        Entry::Intent { class: EffectClass::Once, waits: false, effect, .. } => !ended(effect),
+        Entry::Started { .. } => true,
+        _ => false,
+    });
     if runs_once { Survives::Power } else { Survives::Process }
 }
 

@@ -237,6 +237,7 @@ fn let_go(on: &mut Writing<'_>, keep: Retention) -> Result<LetGo, StoreError> {
         on.statement("UPDATE sessions SET least_seq = max(least_seq, ?2) WHERE number = ?1")?
             .execute((records.session, records.until_seq))?;
         on.statement("DELETE FROM outbox WHERE turn = ?1")?.execute([records.turn])?;
+        on.statement("DELETE FROM questions WHERE turn = ?1")?.execute([records.turn])?;
         on.statement("DELETE FROM turns WHERE number = ?1")?.execute([records.turn])?;
         on.cache.turns.take(turn);
         on.change(Change::Changed(turn.clone()));

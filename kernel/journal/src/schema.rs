@@ -17,6 +17,7 @@
 //! | `extension_settings` | an extension that the operator turned on or off, over its manifest | `extension` |
 //! | `activations` | the operator's agreement to activate an extension: `pending` → `allowed` or `denied`, or `withdrawn`; never deleted, as its number is its name | `number`; (`extension`, `hash`) unique; one `pending` an extension |
 //! | `tokens` | a named token of the control API: the hash of what its bearer shows, what they `may` do, and the sessions and agents that they reach, all where none are named | `name`; `hash` unique |
+//! | `questions` | a question to a person about a tool call: `pending` → `allowed`, `denied`, `expired` or `withdrawn`, once | `effect`, the call's id |
 //! | `audit` | one answer of the operator: who, about what, with which content, and which | `number` |
 //!
 //! Times are milliseconds since 1970. The key of `log` keeps what a session recorded side by side and in order without
@@ -181,6 +182,7 @@ CREATE TABLE audit (
     include_str!("schema/version_4.sql"),
     include_str!("schema/version_5.sql"),
     include_str!("schema/version_6.sql"),
+    include_str!("schema/version_7.sql"),
 ];
 
 /// The version that this release reads and writes.

@@ -116,6 +116,10 @@ impl Invocation {
                 self.notes += 1;
                 self.see(number, (step, Part::Note, self.notes), message);
             }
+            Entry::Asked { step, index, question, .. } => {
+                self.intents.insert((step, index), question.tool);
+            }
+            Entry::Decided { .. } | Entry::Started { .. } => {}
             Entry::End { response, spend, .. } => self.end = Some((response, spend)),
         }
     }

@@ -48,9 +48,17 @@ pub async fn decide(kernel: &Arc<Kernel>, id: String, decision: Decision) -> Res
     kernel.extensions.status(&id)
 }
 
-/// Agrees, or does not, to what an extension brings.
+/// Agrees, or does not, to a tool call, or to what an extension brings.
 pub async fn answer(kernel: &Arc<Kernel>, by: &Principal, answer: ApprovalAnswer) -> Result<Approval, Fault> {
     let ApprovalAnswer { id, allow } = answer;
+    for call in
+        kernel.policy.questions().await.map_err(store_fault)?.iter().filter(|one| one.id.starts_with(&id))
+    {
+        call.call.as_ref().map_or(Ok(()), |call| by.reaches(&call.session))?;
+    }
+    if let Some(call) = kernel.policy.answer_question(&id, allow, &by.name()).await.map_err(store_fault)? {
+        return Ok(call);
+    }
     let give = || async { kernel.store.answer_activation(&id, allow, by.name()).await.map_err(store_fault) };
     let mut answered = give().await?;
     if answered.is_none() {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use drupe_extension_api::{
     AgentId, Fault, FaultCode, SessionId,
     control::{
-        Named, Numbered, PathArgument, Power, Restart, Scaffold, SessionSelect, SessionShow, TurnArgument,
-        UsageQuery, method,
+        ApprovalState, Named, Numbered, PathArgument, Power, Restart, Scaffold, SessionSelect, SessionShow,
+        TurnArgument, UsageQuery, method,
     },
 };
 use drupe_link::Up;
@@ -102,7 +102,11 @@ pub static METHODS: &[Method] = methods! {
         if by.extension().is_none() {
             change::rescan(kernel).await?;
         }
-        kernel.store.activations().await.map_err(store_fault)
+        let mut all = kernel.policy.questions().await.map_err(store_fault)?;
+        all.retain(|one| one.call.as_ref().is_none_or(|call| by.sees(&call.session)));
+        all.extend(kernel.store.activations().await.map_err(store_fault)?);
+        all.sort_by_key(|one| one.state != ApprovalState::Pending);
+        Ok::<_, Fault>(all)
     };
     APPROVALS_ANSWER(_) needs Operate, |kernel, by, answer| extensions::answer(kernel, by, answer).await;
 

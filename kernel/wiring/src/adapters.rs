@@ -45,11 +45,10 @@ impl ExtensionTool {
         context: &ToolContext,
     ) -> Result<ToolOutput, Fault> {
         let token = self.tokens.grant(self.owner.clone(), Arc::clone(&context.run));
-        let left = context.deadline.saturating_duration_since(tokio::time::Instant::now());
         let payload = ToolCall {
             name: self.spec.name.clone(),
             params,
-            context: call_context(&context.run, context.effect.clone(), left),
+            context: call_context(&context.run, context.effect.clone(), context.time.left()),
         };
         let header =
             Header { token: token.as_str(), trace: context.run.scope.correlation.as_str(), timeout: None };
@@ -156,13 +155,11 @@ impl Agent for NativeAgent {
                 return AgentResponse::error(FailureClass::Internal, fault.to_string());
             }
             let token = self.tokens.grant(self.id.clone().into(), Arc::clone(&run));
-            let deadline = run.budget.deadline();
-            let left = deadline.saturating_duration_since(tokio::time::Instant::now());
             let effect = drupe_agent::ids::effect(&run.scope.turn, &run.id, 0, 0);
             let payload = AgentInvoke {
                 task: task.text,
                 context: task.context,
-                call: call_context(&run, effect, left),
+                call: call_context(&run, effect, run.budget.time().left()),
             };
             let header =
                 Header { token: token.as_str(), trace: run.scope.correlation.as_str(), timeout: None };
@@ -171,7 +168,7 @@ impl Agent for NativeAgent {
             let ended = tokio::select! {
                 result = &mut call => return result.map_or_else(failed, bounded),
                 () = run.cancel.cancelled() => AgentResponse::error(FailureClass::Cancelled, "it was cancelled"),
-                () = tokio::time::sleep_until(deadline) => {
+                () = run.budget.time().over() => {
                     run.cancel.cancel();
                     let message = format!("agent `{}` did not finish within its time budget", self.id);
                     AgentResponse::error(FailureClass::Timeout, message)

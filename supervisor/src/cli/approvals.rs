@@ -1,12 +1,14 @@
-//! `drupe approvals`: what waits for the operator's agreement.
+//! `drupe approvals`: what waits for the operator's agreement: extensions and single calls of tools.
 
+use drupe_config::acts;
 use drupe_extension_api::{
     Fault, FaultCode,
     control::{
-        Approval, ApprovalAnswer, ApprovalState, ExtensionDetail, ExtensionState, ExtensionStatus, Named,
-        method,
+        Approval, ApprovalAnswer, ApprovalState, AskedCall, ExtensionDetail, ExtensionState, ExtensionStatus,
+        Named, method,
     },
 };
+use unicode_width::UnicodeWidthChar;
 
 use super::{
     Context, Facts,
@@ -39,7 +41,7 @@ enum Verb {
 /// Which one.
 #[derive(Debug, clap::Args)]
 struct Answer {
-    /// Its id, or the extension that waits or was answered before
+    /// Its id, or the extension that waits or was answered before; of a call the beginning of its id is enough
     id: String,
     #[command(flatten)]
     facts: Facts,
@@ -62,7 +64,7 @@ fn list(facts: Facts, context: &Context) -> Result<u8, Failure> {
     match facts.json {
         true => context.console.json(&list)?,
         false if list.is_empty() => context.console.remark("nothing waits for an answer, and nothing did"),
-        false => context.console.draw(&table(&list.iter().map(row).collect::<Vec<_>>()))?,
+        false => context.console.draw(&draw(&list))?,
     }
     Ok(0)
 }
@@ -80,10 +82,10 @@ impl Answer {
         };
         match self.facts.json {
             true => context.console.json(&approval)?,
-            false => context.console.draw(&table(&[row(&approval)]))?,
+            false => context.console.draw(&draw(std::slice::from_ref(&approval)))?,
         }
-        // What was refused rests already, or an earlier content of it goes on.
-        if allow { reached(&approval.extension, context) } else { Ok(0) }
+        // What was refused rests already, or an earlier content of it goes on. A call goes on by itself.
+        if allow && approval.call.is_none() { reached(&approval.extension, context) } else { Ok(0) }
     }
 }
 
@@ -121,19 +123,95 @@ fn reached(extension: &str, context: &Context) -> Result<u8, Failure> {
     Ok(Wanted::WorksAtOnce.status(now.state))
 }
 
+/// A table of what is asked about extensions, and below it each call that waits, with all that it would do. What was
+/// answered about calls is a line each.
+fn draw(list: &[Approval]) -> String {
+    let rows: Vec<_> = list.iter().map(row).collect();
+    let waits = |one: &&Approval| one.state == ApprovalState::Pending;
+    let actions = list.iter().filter(waits).filter_map(|one| Some(action(&one.id, one.call.as_ref()?)));
+    let mut text = table(&rows);
+    for action in actions {
+        text.push('\n');
+        text.push_str(&action);
+    }
+    text
+}
+
+/// Exactly what a call would do: nothing of it is cut, and what a terminal would not show is written out.
+fn action(id: &str, call: &AskedCall) -> String {
+    let AskedCall { session, agent, tool, params, expires, .. } = call;
+    format!(
+        "{id}: agent `{agent}` in session `{session}` calls `{tool}`, and is denied at {expires}, with\n{}\n",
+        visible(params)
+    )
+}
+
+/// JSON in which every character stands as an escape that a terminal would obey, that shows nothing, or that looks like a
+/// space and is none.
+fn visible(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        let blank = matches!(c, '\u{ad}' | '\u{115f}' | '\u{1160}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}');
+        let shows = c == ' ' || c == '\n' || !(c.is_whitespace() || blank || c.width().unwrap_or(0) == 0);
+        if shows && (c == '\n' || !acts(c)) {
+            text.push(c);
+        } else {
+            let units =
+                c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect::<String>();
+            text.push_str(&units);
+        }
+    }
+    text
+}
+
 fn row(approval: &Approval) -> Vec<String> {
     let state = match approval.state {
         ApprovalState::Pending => "waits",
         ApprovalState::Allowed => "allowed",
         ApprovalState::Denied => "denied",
         ApprovalState::Withdrawn => "withdrawn",
+        ApprovalState::Expired => "expired",
     };
     let when = approval.answered.unwrap_or(approval.asked);
+    let what = match &approval.call {
+        Some(call) => format!("{} of {}", call.tool, call.agent),
+        None => approval.extension.clone(),
+    };
     vec![
         plain(&approval.id),
         state.to_owned(),
-        plain(&approval.extension),
+        plain(&what),
         plain(&approval.needs.join(", ")),
         when.to_string(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_waits_is_shown_whole_with_what_a_terminal_would_hide() {
+        let params = format!(
+            "{{\"path\": \"a\u{202e}b\u{1b}[2Jc\u{200b}\u{a0}\u{e0041}ü\", \"text\": \"{}END\"}}",
+            "x".repeat(50_000)
+        );
+        let approval: Approval = serde_json::from_value(serde_json::json!({
+            "id": "e-1", "hash": "h", "needs": ["it says so"], "asked": "2026-01-01T00:00:00Z", "state": "pending",
+            "call": {
+                "session": "s", "turn": "t", "agent": "main", "tool": "remove", "params": params,
+                "expires": "2026-01-01T00:10:00Z",
+            },
+        }))
+        .expect("an approval");
+        let shown = draw(&[approval]);
+        assert!(
+            shown.contains(r#"{"path": "a\u202eb\u001b[2Jc\u200b\u00a0\udb40\udc41ü", "text""#),
+            "{}",
+            &shown[..400]
+        );
+        assert!(
+            shown.contains("xEND\"}") && shown.contains("`remove`") && shown.contains("2026-01-01T00:10:00Z")
+        );
+    }
 }

@@ -357,6 +357,10 @@ impl<'a> Waiting<'a> {
                         if event.turn.as_ref() == Some(&self.turn.turn)
                             || matches!(event.body, EventBody::Lifecycle { .. })
                         {
+                            if let EventBody::ApprovalRequested { id, tool, .. } = &event.body {
+                                let how = format!("{tool} waits for approval: `drupe approvals allow {id}`");
+                                self.context.console.remark(&how);
+                            }
                             self.activity.take(&event, Instant::now());
                         }
                     }

@@ -163,7 +163,6 @@ impl Budget {
 #[cfg(test)]
 mod tests {
     use drupe_extension_api::{AgentId, DefinitionLimits};
-    use tokio::time::Instant;
 
     use super::*;
     use crate::budget::Limit;
@@ -175,11 +174,11 @@ mod tests {
     }
 
     fn root(limits: &DefinitionLimits) -> Budget {
-        Budget::root(agent("p"), limits, Instant::now())
+        Budget::root(agent("p"), limits)
     }
 
     fn below(parent: &Budget) -> Budget {
-        parent.child(agent("c"), &limits(50_000), Instant::now())
+        parent.child(agent("c"), &limits(50_000), parent.time())
     }
 
     fn agent(id: &str) -> AgentId {

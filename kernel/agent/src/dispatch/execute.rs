@@ -13,13 +13,17 @@ use drupe_extension_api::{
 use serde_json::{json, value::RawValue};
 use tokio::time::Instant;
 
-use super::{Answered, Bounds, Call, HeldBack, Place, Plan, others_follow};
+use super::{
+    Answered, Bounds, Call, HeldBack, Line, Place, Plan, agree,
+    line::{self},
+    others_follow,
+};
 use crate::{
     journal::{Entry, JournalFault},
     registry::Registered,
     results,
     run::{Over, Run},
-    share::Share,
+    stopwatch::Stopwatch,
     tool::{ToolContext, ToolError, ToolOutput},
 };
 
@@ -37,25 +41,45 @@ fn grace(depth: u32) -> Duration {
 pub(super) async fn one(
     bounds: Bounds<'_>,
     place: Place<'_>,
+    line: &Line,
     call: Call,
     after: &AtomicUsize,
 ) -> Result<(u32, Answered), JournalFault> {
-    let (tool, params, resumed) = match call.plan {
+    let Call { index, effect, request, plan, place: seat, waits } = call;
+    let (tool, params, resumed, asked) = match plan {
         Plan::Answered { status, content } => {
-            let Call { index, effect, request, .. } = call;
             return Ok((index, Answered { effect, request, status, content, refuse: None, held_back: None }));
         }
-        Plan::Run { ref tool, ref params, resumed } => (Arc::clone(tool), params.clone(), resumed),
+        Plan::Run { tool, params, resumed } => (tool, params, resumed, None),
+        Plan::Ask { tool, params, question } => (tool, params, false, Some(question)),
     };
+    // From here until its result is recorded the run has something to do, unless a person is asked.
+    let time = place.run.budget.time().below(Duration::MAX);
+    let mut agreed = Ok(());
+    if let Some(question) = &asked {
+        agreed = agree::agreed(place, &time, question).await?;
+    }
     let began = Instant::now();
-    let result = execute(bounds, place.run, &tool, params, &call.effect, resumed, began).await;
+    let result = match agreed {
+        Err((status, message)) => Err(ToolError { status, message }),
+        Ok(()) => match seat {
+            Some(seat) => Ok(seat),
+            None => line.wait(place.run, &tool).await.map_err(|over| stopped(over, began)),
+        },
+    };
+    let result = match result {
+        Err(error) => Err(error),
+        Ok(seat) => {
+            starts(place, &tool, (index, &effect), asked.is_some(), waits).await?;
+            execute(bounds, place.run, &tool, params, &effect, resumed, (seat, &time)).await
+        }
+    };
     let (status, content, refuse) = match result {
         Ok(output) => (output.status, output.content, output.refuse),
         Err(error) => (error.status, error.message, None),
     };
     let content = results::kept(content);
     let followed = others_follow(after);
-    let Call { index, effect, request, .. } = call;
     let end = HeldBack { index, kind: tool.spec().annotations.item, elapsed: began.elapsed() };
     let held_back = if refuse.is_some() {
         tell_after(place.run, &request, &end, status).await;
@@ -72,6 +96,35 @@ pub(super) async fn one(
     Ok((index, Answered { effect, request, status, content, refuse, held_back }))
 }
 
+/// Records that a call starts, where that is not recorded yet.
+async fn starts(
+    place: Place<'_>,
+    tool: &Registered,
+    (index, effect): (u32, &EffectId),
+    asked: bool,
+    waits: bool,
+) -> Result<(), JournalFault> {
+    let (run, step) = (place.run, place.step);
+    let (invocation, effect) = (run.id.clone(), effect.clone());
+    if asked {
+        run.record(Entry::Intent {
+            invocation,
+            step,
+            index,
+            effect,
+            tool: tool.spec().name.to_string(),
+            class: tool.spec().annotations.effect,
+            over_limit: false,
+            waits: false,
+        });
+    } else if waits {
+        run.record(Entry::Started { invocation, step, effect });
+    } else {
+        return Ok(());
+    }
+    run.commit().await
+}
+
 async fn tell_after(run: &Run, request: &ToolCallRequest, end: &HeldBack, status: ToolStatus) {
     let facts =
         || json!({"tool": request.name, "status": status, "elapsed_ms": crate::run::millis(end.elapsed)});
@@ -85,23 +138,20 @@ async fn execute(
     params: Box<RawValue>,
     effect: &EffectId,
     resumed: bool,
-    began: Instant,
+    (seat, time): (line::Place, &Stopwatch),
 ) -> Result<ToolOutput, ToolError> {
+    let began = Instant::now();
     let annotations = &tool.spec().annotations;
-    let held = match Share::take(&run.scope.gate, annotations.weight, run.over()).await {
-        Ok(held) => held,
-        Err(over) => return Err(stopped(over, began)),
-    };
     let timeout = annotations.timeout_ms.unwrap_or(bounds.limits.tool_timeout_ms);
-    let deadline = (Instant::now() + Duration::from_millis(timeout)).min(run.budget.deadline());
+    time.restart(Duration::from_millis(timeout));
     let cancel = run.cancel.child_token();
     let context = ToolContext {
         run: Arc::clone(run),
         effect: effect.clone(),
         cancel: cancel.clone(),
-        deadline,
+        time: time.clone(),
         resumed,
-        share: held.share(),
+        share: seat.held.share(),
     };
     let mut call = pin!(tool.tool().call(params, context));
     let over = tokio::select! {
@@ -110,7 +160,7 @@ async fn execute(
         () = run.cancel.cancelled() => Over::Cancelled,
         // Before the deadline: a sub-agent whose time is over at the same moment says so better.
         result = &mut call => return result,
-        () = tokio::time::sleep_until(deadline) => Over::Timeout,
+        () = time.over() => Over::Timeout,
     };
     cancel.cancel();
     // What can end by itself, a sub-agent with its report for one, is given the time to; the rest is dropped.

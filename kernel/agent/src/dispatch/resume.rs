@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use drupe_extension_api::{EffectClass, EffectId, ToolCallRequest, ToolStatus, wire::LookupResult};
+use drupe_extension_api::{EffectClass, ToolCallRequest, ToolStatus, wire::LookupResult};
 
-use super::{Bounds, Call, OUTSIDE, Place, Plan, started, unknown_tool};
+use super::{Bounds, Call, OUTSIDE, Place, Plan, unknown_tool};
 use crate::{
     ids,
-    journal::{JournalFault, RecordedEffect},
+    journal::{Entry, JournalFault, Reached, RecordedEffect},
     registry::Registered,
     results,
 };
@@ -31,36 +31,36 @@ pub(super) async fn plan(
         }
         return Ok(Plan::Answered { status, content });
     }
-    let tool = bounds.registry.get(&request.name);
-    Ok(match (known.class, tool) {
-        (EffectClass::Pure | EffectClass::Idempotent, Some(tool)) => {
-            match tool.parameters(&request.arguments) {
-                Ok(params) => Plan::Run { tool: Arc::clone(tool), params, resumed: true },
-                Err(reason) => Plan::refused(reason),
+    let Some(tool) = bounds.registry.get(&request.name) else {
+        return Ok(match (known.class, &known.reached) {
+            (EffectClass::Once, Reached::Started) => unknown(request, ", and the tool no longer exists"),
+            _ => Plan::refused(unknown_tool(bounds.registry, &request.name)),
+        });
+    };
+    if (known.class, &known.reached) == (EffectClass::Once, &Reached::Started) {
+        return Ok(look_up(place, tool, request, known).await);
+    }
+    let params = match tool.parameters(&request.arguments) {
+        Ok(params) => params,
+        Err(reason) => return Ok(Plan::refused(reason)),
+    };
+    let tool = Arc::clone(tool);
+    Ok(match &known.reached {
+        Reached::Asked(question) => {
+            let about = (&**tool.spec(), tool.tool().origin());
+            match question.is_about(place.run, about, params.get()) {
+                true => Plan::Ask { tool, params, question: question.clone() },
+                false => Plan::refused(format!(
+                    "not run: `{}` is another tool now than the one about which was asked; call it again",
+                    request.name
+                )),
             }
         }
-        (EffectClass::Pure | EffectClass::Idempotent, None) => {
-            Plan::refused(unknown_tool(bounds.registry, &request.name))
+        // Of class `once` only what had not started comes here.
+        Reached::Intended | Reached::Started => {
+            Plan::Run { tool, params, resumed: known.class != EffectClass::Once }
         }
-        (EffectClass::Once, Some(tool)) => look_up(place, tool, request, known).await,
-        (EffectClass::Once, None) => unknown(request, ", and the tool no longer exists"),
     })
-}
-
-/// A call that an earlier process made outside the loop.
-pub(super) async fn call(
-    bounds: Bounds<'_>,
-    place: Place<'_>,
-    effect: EffectId,
-    request: &ToolCallRequest,
-    known: &RecordedEffect,
-) -> Result<Call, JournalFault> {
-    let plan = plan(bounds, place, request, known).await?;
-    let call = Call { index: known.index, effect, request: request.clone(), plan };
-    if known.result.is_none() {
-        announce(place, &call, known);
-    }
-    Ok(call)
 }
 
 async fn look_up(
@@ -96,8 +96,15 @@ fn unknown(request: &ToolCallRequest, why: &str) -> Plan {
     Plan::Answered { status: ToolStatus::OutcomeUnknown, content }
 }
 
-/// Opens the call again and, where it is answered, closes it.
-pub(super) fn announce(place: Place<'_>, call: &Call, known: &RecordedEffect) {
-    place.run.reopen(place.step, known.index, known.effect.clone());
-    started(place, call);
+/// Opens the call again. One that must not run twice and is to start now says so first.
+pub(super) fn announce(place: Place<'_>, call: &mut Call, known: &RecordedEffect) {
+    place.run.reopen(place.step, known);
+    let runs = matches!(call.plan, Plan::Run { .. });
+    if runs && known.class == EffectClass::Once {
+        call.waits = call.place.is_none();
+        if !call.waits {
+            let (invocation, effect) = (place.run.id.clone(), known.effect.clone());
+            place.run.record(Entry::Started { invocation, step: place.step, effect });
+        }
+    }
 }

@@ -11,7 +11,7 @@ use drupe_extension_api::{
 use drupe_limits::{Quotas, Spender};
 
 use super::{Compaction, Entry};
-use crate::{budget::Spent, dispatch::OUTSIDE, ids, model::StopReason};
+use crate::{budget::Spent, dispatch::OUTSIDE, ids, model::StopReason, policy::Question};
 
 /// What is recorded of an invocation.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -78,8 +78,21 @@ pub struct RecordedEffect {
     pub class: EffectClass,
     /// Whether it was refused because `max_tool_calls` was used up.
     pub over_limit: bool,
+    /// How far it came.
+    pub reached: Reached,
     /// How it ended, if it did.
     pub result: Option<(ToolStatus, String)>,
+}
+
+/// How far a tool call came before it ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reached {
+    /// A person was asked about it.
+    Asked(Box<Question>),
+    /// It was to run, and had not started.
+    Intended,
+    /// It may have taken effect.
+    Started,
 }
 
 /// What is recorded of the runs of a turn. It is collected from entries in the order of their commits.
@@ -168,12 +181,33 @@ impl RecordedInvocation {
                 }
             }
             Entry::Steered { step, turn, message, .. } => self.step(step).steered.push((turn, message)),
-            Entry::Intent { step, index, effect, class, over_limit, .. } => {
-                let intended = RecordedEffect { index, effect, class, over_limit, result: None };
-                self.step(step).effects.push(intended);
+            Entry::Asked { step, index, class, question } => {
+                let (effect, reached) = (question.effect.clone(), Reached::Asked(question));
+                let asked = RecordedEffect { index, effect, class, over_limit: false, reached, result: None };
+                self.step(step).effects.push(asked);
+            }
+            Entry::Decided { .. } => {}
+            Entry::Intent { step, index, effect, class, over_limit, waits, .. } => {
+                let reached = if waits { Reached::Intended } else { Reached::Started };
+                match self.effect(step, &effect) {
+                    Some(asked) => asked.reached = reached,
+                    None => self.step(step).effects.push(RecordedEffect {
+                        index,
+                        effect,
+                        class,
+                        over_limit,
+                        reached,
+                        result: None,
+                    }),
+                }
+            }
+            Entry::Started { step, effect, .. } => {
+                if let Some(known) = self.effect(step, &effect) {
+                    known.reached = Reached::Started;
+                }
             }
             Entry::Result { step, effect, status, content, .. } => {
-                if let Some(known) = self.step(step).effects.iter_mut().find(|e| e.effect == effect) {
+                if let Some(known) = self.effect(step, &effect) {
                     known.result = Some((status, content));
                 }
             }
@@ -210,6 +244,10 @@ impl RecordedInvocation {
             spent += self.steps.iter().map(RecordedStep::spent).sum();
         }
         spent
+    }
+
+    fn effect(&mut self, step: u32, effect: &EffectId) -> Option<&mut RecordedEffect> {
+        self.step(step).effects.iter_mut().find(|known| known.effect == *effect)
     }
 
     fn step(&mut self, step: u32) -> &mut RecordedStep {

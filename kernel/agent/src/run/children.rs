@@ -18,6 +18,7 @@ use crate::{
     budget::{Exceeded, Limit},
     ids,
     share::{self, Share},
+    stopwatch::Stopwatch,
 };
 
 /// What a child run is begun with.
@@ -28,24 +29,23 @@ pub(crate) struct Child {
     pub cancel: CancellationToken,
     /// The share of the gate that it holds while it does not wait for tools.
     pub share: Arc<Share>,
+    /// The time of what it is run for.
+    pub time: Stopwatch,
 }
 
 /// A run below another. Where it has begun and is dropped before it has reported, that is its report.
-struct Begun<'a> {
-    parent: &'a Run,
+struct Begun {
     child: Arc<Run>,
     reported: bool,
 }
 
-impl Drop for Begun<'_> {
+impl Drop for Begun {
     fn drop(&mut self) {
         if !self.reported {
             let message = "it was stopped before it could report";
             self.child.complete(&mut AgentResponse::error(FailureClass::Cancelled, message));
         }
-        // The last records of a child wait for its parent's next commit: nothing happens between the two.
-        let last = self.child.ledger().take();
-        self.parent.ledger().adopt(last);
+        self.child.leave();
     }
 }
 
@@ -110,10 +110,15 @@ impl Run {
             let Ok(held) = Share::take(&self.scope.gate, share::AGENT, self.over()).await else {
                 return self.refused(stopped());
             };
-            let child = Child { id, cancel: self.cancel.child_token(), share: held.share() };
+            let (cancel, time) = (self.cancel.child_token(), self.budget.time().clone());
+            let child = Child { id, cancel, share: held.share(), time };
             let response = self.run_child(agent, task, child, same_agent).await;
             drop(permit);
-            response
+            // Code may work with the answer for long before it does anything that is recorded.
+            match self.commit().await {
+                Ok(()) => response,
+                Err(fault) => AgentResponse::error(FailureClass::Internal, fault.to_string()),
+            }
         };
         self.share.wait(work, self.over()).await
     }
@@ -160,7 +165,7 @@ impl Run {
             parent: Some(self.id.clone()),
             path,
             depth_left: 0,
-            budget: self.budget.child(agent.clone(), limits, now),
+            budget: self.budget.child(agent.clone(), limits, &child.time),
             agent,
             cancel: child.cancel,
             share: child.share,
@@ -186,7 +191,7 @@ impl Run {
         let mut run = self.below(agent.id().clone(), child, limits);
         run.depth_left = (self.depth_left - u32::from(!same_agent)).min(limits.max_depth);
         let run = Arc::new(run);
-        let mut begun = Begun { parent: self, child: Arc::clone(&run), reported: true };
+        let mut begun = Begun { child: Arc::clone(&run), reported: true };
         match run.enter().await {
             Err(fault) => return AgentResponse::error(FailureClass::Internal, fault.to_string()),
             Ok(Entered::Ended(response)) => return response,

@@ -19,7 +19,7 @@ use crate::{
     budget::Spent,
     dispatch::OUTSIDE,
     ids,
-    journal::{Entry, JournalFault, RecordedInvocation, RecordedStep},
+    journal::{Entry, JournalFault, Reached, RecordedInvocation, RecordedStep},
     share::Share,
 };
 
@@ -163,11 +163,11 @@ impl Run {
         for past in left {
             let Some(agent) = past.recorded.agent.clone() else { continue };
             let share = Share::none(&self.scope.gate);
-            let child = Child { id: past.id.clone(), cancel: self.cancel.child_token(), share };
+            let (cancel, time) = (self.cancel.child_token(), self.budget.time().clone());
+            let child = Child { id: past.id.clone(), cancel, share, time };
             let run = self.below(agent, child, &DefinitionLimits::default());
             run.close(past, &mut AgentResponse::error(FailureClass::Cancelled, LEFT));
-            let last = run.ledger().take();
-            self.ledger().adopt(last);
+            run.leave();
         }
     }
 
@@ -185,10 +185,12 @@ impl Run {
             self.lost_call(step);
         }
         for effect in step.effects.iter().filter(|effect| effect.result.is_none()) {
-            self.reopen(step.step, effect.index, effect.effect.clone());
+            self.reopen(step.step, effect);
             let (status, content) = match effect.class {
-                EffectClass::Once => (ToolStatus::OutcomeUnknown, CALL_UNKNOWN),
-                EffectClass::Pure | EffectClass::Idempotent => (ToolStatus::Cancelled, CALL_LEFT),
+                EffectClass::Once if effect.reached == Reached::Started => {
+                    (ToolStatus::OutcomeUnknown, CALL_UNKNOWN)
+                }
+                _ => (ToolStatus::Cancelled, CALL_LEFT),
             };
             if status == ToolStatus::OutcomeUnknown {
                 let (code, message) = ("outcome_unknown".to_owned(), content.to_owned());

@@ -183,3 +183,64 @@ async fn what_nobody_comes_back_to_ends_as_cancelled() {
     let expected = [ResponseStatus::Error, ResponseStatus::Success, ResponseStatus::Success];
     assert_eq!(ended.collect::<Vec<_>>(), expected, "its own loop, the code, and the root");
 }
+
+#[tokio::test]
+async fn the_end_of_a_run_is_committed_before_the_code_that_asked_for_it_goes_on() {
+    let journal = Arc::<MemoryJournal>::default();
+    let model = Arc::new(Plays::new(&[
+        ("main", &[call(&[("agent_native", TASK)]), say("done")]),
+        ("native", &[say("a part")]),
+    ]));
+    let own = looping(definition("native"), &model, []);
+    let seen = Arc::clone(&journal);
+    let native: Arc<dyn Agent> = Arc::new(Native {
+        id: agent_id("native"),
+        limits: DefinitionLimits::default(),
+        code: Box::new(move |task, run| {
+            let (own, seen) = (Arc::clone(&own), Arc::clone(&seen));
+            Box::pin(async move {
+                let response = run.invoke_own(&own, task).await;
+                let ended = |entry: &Entry| matches!(entry, Entry::End { response, .. } if response.content == "a part");
+                assert!(seen.batches().iter().flat_map(|batch| &batch.entries).any(ended));
+                response
+            })
+        }),
+    });
+    let main = looping(definition("main"), &model, [as_tool(&native)]);
+    Case { journal, ..Case::new(main, &model) }.run().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_run_leaves_that_is_dropped_is_in_the_next_commit_whichever_run_makes_it() {
+    let journal = Arc::<MemoryJournal>::default();
+    let model = Arc::new(Plays::new(&[
+        ("main", &[call(&[("agent_native", TASK), ("agent_sub", TASK)]), say("done")]),
+        ("native", &[Reply::Hangs(Vec::new())]),
+        ("sub", &[call(&[("slow", "{}"), ("fast", "{}")]), say("a part")]),
+    ]));
+    let own = looping(definition("native"), &model, []);
+    let native: Arc<dyn Agent> = Arc::new(Native {
+        id: agent_id("native"),
+        limits: DefinitionLimits::default(),
+        code: Box::new(move |task, run| {
+            let own = Arc::clone(&own);
+            Box::pin(async move {
+                // It loses its patience, and then works on without a word.
+                let asked = run.invoke_own(&own, task);
+                let _ = tokio::time::timeout(std::time::Duration::from_millis(10), asked).await;
+                tokio::time::sleep(std::time::Duration::from_secs(10)).await;
+                AgentResponse::success("it went on")
+            })
+        }),
+    });
+    let tools =
+        [Fake::new("slow", Does::Sleeps(200)).registered(), Fake::new("fast", Does::Sleeps(50)).registered()];
+    let sub = looping(definition("sub"), &model, tools);
+    let main = looping(definition("main"), &model, [as_tool(&native), as_tool(&sub)]);
+    Case { journal: Arc::clone(&journal), ..Case::new(main, &model) }.run().await;
+    let holds = |batch: &Batch, wanted: fn(&Entry) -> bool| batch.entries.iter().any(wanted);
+    let dropped = |e: &Entry| matches!(e, Entry::End { response, .. } if response.content.contains("before it could report"));
+    let fast = |e: &Entry| matches!(e, Entry::Result { index: 1, step: 1, .. });
+    let at = journal.batches().iter().position(|batch| holds(batch, dropped)).expect("it has an end");
+    assert!(holds(&journal.batches()[at], fast), "with what the sub-agent beside it committed next");
+}

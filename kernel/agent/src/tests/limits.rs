@@ -235,26 +235,6 @@ async fn a_run_that_does_not_hear_is_dropped_and_still_ends_in_the_records() {
     assert_eq!(ends.count(), 2);
 }
 
-/// A policy that waits for a person who does not come.
-struct Nobody;
-
-impl Policy for Nobody {
-    fn decide<'a>(&'a self, _: PolicyCall<'a>) -> futures_util::future::BoxFuture<'a, Decision> {
-        Box::pin(std::future::pending())
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_that_waits_for_a_decision_ends_with_the_run() {
-    let definition = limited(|l| l.time_budget_ms = 300);
-    let case =
-        Case { policy: Arc::new(Nobody), ..Case::defined(definition, &[call(&[("a", "{}")])], tool()) };
-    let seen = case.run().await;
-    assert_eq!(seen.response.class, Some(FailureClass::Timeout));
-    assert_eq!(seen.elapsed, Duration::from_millis(300));
-    assert_eq!(recorded(&seen)[0].0, ToolStatus::Cancelled);
-}
-
 #[tokio::test]
 async fn an_empty_answer_is_an_error() {
     for text in ["", " \n"] {

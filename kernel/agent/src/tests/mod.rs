@@ -2,6 +2,7 @@
 
 mod abandoned;
 mod ancestry;
+mod approvals;
 mod attempts;
 mod budget;
 mod calls;

@@ -77,12 +77,13 @@ pub async fn same_after_any_cut(case: impl Fn(&Arc<MemoryJournal>, bool) -> Case
     whole
 }
 
-/// Effects whose intent is recorded and whose result is not.
+/// Effects that have started, as far as is recorded, and whose result is not there.
 fn open_effects(journal: &MemoryJournal) -> HashMap<EffectId, EffectClass> {
     let mut open = HashMap::new();
     for entry in entries(journal) {
         match entry {
-            Entry::Intent { effect, class, .. } => drop(open.insert(effect, class)),
+            Entry::Intent { effect, class, waits: false, .. } => drop(open.insert(effect, class)),
+            Entry::Started { effect, .. } => drop(open.insert(effect, EffectClass::Once)),
             Entry::Result { effect, .. } => drop(open.remove(&effect)),
             _ => {}
         }

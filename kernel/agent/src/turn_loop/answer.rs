@@ -87,10 +87,11 @@ impl Progress<'_> {
         let bounds = dispatch::Bounds { registry: &self.agent.registry, limits, ended };
         // While others work or decide for it, the run holds no share of the gate.
         let work = async {
-            let (calls, exceeded) = dispatch::plan(bounds, run, step, requests, effects).await?;
-            if calls.iter().any(|c| matches!(c.plan, dispatch::Plan::Run { .. })) {
+            let mut calls = dispatch::plan(bounds, run, step, requests, effects).await?;
+            if calls.has_work() {
                 run.commit().await?;
             }
+            let exceeded = calls.exceeded.take();
             Ok::<_, Stop>((dispatch::run_all(bounds, run, step, calls).await?, exceeded))
         };
         let (answers, exceeded) = run.share.wait(work, run.over()).await?;

@@ -201,7 +201,7 @@ impl Progress<'_> {
 
     fn request(&self, question: Question, max_output_tokens: u32) -> ModelRequest {
         let shared = &self.agent.shared;
-        let left = millis(self.run.budget.deadline().saturating_duration_since(Instant::now()));
+        let left = millis(self.run.budget.time().left());
         ModelRequest {
             agent: shared.card.clone(),
             system: question.system,
@@ -335,7 +335,7 @@ impl Progress<'_> {
 
     /// Tells of which limits of the run most is used, with `steps` begun.
     pub(super) fn warn(&self, steps: u32) {
-        self.tell(self.run.budget.warnings(steps, Instant::now()));
+        self.tell(self.run.budget.warnings(steps));
     }
 
     async fn before_model(&self, question: &Question) -> Result<(), Stop> {

@@ -127,7 +127,8 @@ impl Progress<'_> {
             }
             Stop::Cancelled => "it was cancelled".into(),
             Stop::Timeout => {
-                let (used, allowed) = (millis(self.run.elapsed()), self.run.allowed_ms());
+                let (used, allowed) = self.run.budget.time().used();
+                let (used, allowed) = (millis(used), millis(allowed));
                 self.run.event(EventBody::BudgetExceeded(Limit::Time.told(used, allowed)));
                 format!("its time was over: {used} of {allowed} ms (`time_budget_ms`)")
             }

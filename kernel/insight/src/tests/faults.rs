@@ -17,7 +17,7 @@ use super::{
 use crate::{why_call, why_run};
 
 /// One agent, `main`, with a script and tools.
-fn alone(script: Vec<Reply>, tools: Vec<Arc<Registered>>) -> Fault {
+pub fn alone(script: Vec<Reply>, tools: Vec<Arc<Registered>>) -> Fault {
     limited(DefinitionLimits::default(), script, tools)
 }
 

@@ -97,6 +97,7 @@ fn written(rows: &mut Rows, plan: &[Planned]) -> Vec<(InvocationId, Option<usize
                 tool,
                 class: EffectClass::Idempotent,
                 over_limit: false,
+                waits: false,
             });
             let (status, content) = (ToolStatus::Ok, "{}".into());
             rows.entry(Entry::Result { invocation, step, index, effect, status, content });
@@ -319,6 +320,7 @@ fn a_call(rows: &mut Rows) -> (AgentRef, EffectId) {
         tool: "t".into(),
         class: EffectClass::Pure,
         over_limit: false,
+        waits: false,
     });
     (place, effect)
 }

@@ -26,6 +26,7 @@ pub fn why_call(rows: &TurnRows, effect: &EffectId, now: Timestamp) -> Option<Ex
         let agent = child.agent;
         told.say(format!("It set off a run of `{agent}`, {}.", child.id), [told::entry(child.begin)]);
     }
+    parts::about(&mut told, &tree, run, call, now);
     asked(&mut told, run, call);
     sizes(&mut told, call);
     unknown(&mut told, call);

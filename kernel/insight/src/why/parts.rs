@@ -3,7 +3,8 @@
 use drupe_agent::Entry;
 use drupe_extension_api::{
     AgentResponse, BudgetUse, Event, EventBody, FailureClass, ItemKind, ItemOutcome, Message, ResponseStatus,
-    ToolStatus, control::Cited,
+    ToolStatus,
+    control::{ApprovalState, Cited},
 };
 use jiff::Timestamp;
 
@@ -22,6 +23,7 @@ const MOST: usize = 8;
 pub(super) fn causes(told: &mut Told, tree: &Tree<'_>, run: &RunRows<'_>, now: Timestamp) {
     limits(told, run);
     attempts(told, tree, run, now);
+    asked(told, tree, run, now);
     calls(told, tree, run, now);
     notes(told, run);
     turn::steered(told, run);
@@ -173,11 +175,75 @@ fn given_up(attempt: &Attempt<'_>) -> String {
     }
 }
 
+/// Calls about which a person was asked, and what came of it.
+fn asked(told: &mut Told, tree: &Tree<'_>, run: &RunRows<'_>, now: Timestamp) {
+    let mut found = run.calls.iter().filter(|call| call.question.is_some());
+    for call in found.by_ref().take(MOST) {
+        about(told, tree, run, call, now);
+    }
+    if let Some(call) = found.next() {
+        let rest = found.count() + 1;
+        told.say(format!("A person was asked about {rest} more calls."), [told::entry(call.intent)]);
+    }
+}
+
+/// What became of the question about one call.
+pub(super) fn about(
+    told: &mut Told,
+    tree: &Tree<'_>,
+    run: &RunRows<'_>,
+    call: &CallRows<'_>,
+    now: Timestamp,
+) {
+    let Some((row, Entry::Asked { question, .. })) = call.question.map(|row| (row, row.entry)) else {
+        return;
+    };
+    let (tool, place) = (excerpt(call.tool), format!("step {} of `{}`", call.step, run.agent));
+    let took = |until: Timestamp| {
+        let asked = Timestamp::from_millisecond(question.asked_ms).unwrap_or_default();
+        lasting(between(asked, until))
+    };
+    let answer = run
+        .events
+        .iter()
+        .rfind(|event| matches!(&event.body, EventBody::ApprovalAnswered { id, .. } if id == call.effect));
+    let after = answer.map(|event| format!(" after {}", took(event.time))).unwrap_or_default();
+    let by = |by: &Option<String>| by.as_ref().map(|by| format!(" by {}", excerpt(by))).unwrap_or_default();
+    let text = match call.decided.map(|row| row.entry) {
+        None if call.waits(tree) => {
+            told.remedy(format!(
+                "look at what it would do with `drupe approvals`, then `drupe approvals allow {id}` or `deny {id}`",
+                id = call.effect
+            ));
+            format!("`{tool}` has waited for approval for {} ({place}).", took(now))
+        }
+        Some(Entry::Decided { state: ApprovalState::Allowed, by: who, .. }) => {
+            format!("`{tool}` was allowed{}{after} ({place}).", by(who))
+        }
+        Some(Entry::Decided { state: ApprovalState::Denied, by: who, .. }) => {
+            format!("`{tool}` was denied{}{after} ({place}).", by(who))
+        }
+        Some(Entry::Decided { state: ApprovalState::Expired, .. }) => {
+            format!("Nobody answered whether `{tool}` may run{after} ({place}).")
+        }
+        _ => format!("The question whether `{tool}` may run was withdrawn{after} ({place})."),
+    };
+    told.say(text, [told::entry(row)]);
+    if let Some(row) = call.decided {
+        told.cite(told::entry(row));
+    }
+    if let Some(event) = answer {
+        told.cite(told::event(event));
+    }
+}
+
 /// Calls that did not run, failed, were stopped, or whose outcome nobody knows.
 fn calls(told: &mut Told, tree: &Tree<'_>, run: &RunRows<'_>, now: Timestamp) {
     let worth = |call: &&CallRows<'_>| {
         let told_of_itself = tree.run(&call.child).is_some();
-        !told_of_itself && call.result.is_none_or(|(_, status, _)| status != ToolStatus::Ok)
+        !told_of_itself
+            && !call.waits(tree)
+            && call.result.is_none_or(|(_, status, _)| status != ToolStatus::Ok)
     };
     let mut found = run.calls.iter().filter(worth);
     for call in found.by_ref().take(MOST) {
@@ -197,6 +263,9 @@ fn calls(told: &mut Told, tree: &Tree<'_>, run: &RunRows<'_>, now: Timestamp) {
 pub(super) fn of_call(tree: &Tree<'_>, run: &RunRows<'_>, call: &CallRows<'_>, now: Timestamp) -> String {
     let (tool, place) = (excerpt(call.tool), format!("step {} of `{}`", call.step, run.agent));
     let Some((_, status, content)) = call.result else {
+        if call.waits(tree) {
+            return format!("`{tool}` has not started ({place}).");
+        }
         if call.open(tree) {
             let since = call.began.map(|event| lasting(between(event.time, now)));
             let since = since.map(|ms| format!(" for {ms}")).unwrap_or_default();

@@ -172,6 +172,9 @@ const VERSION_5: &str = include_str!("version_5.sql");
 /// The same of version 6.
 const VERSION_6: &str = include_str!("version_6.sql");
 
+/// The same of version 7.
+const VERSION_7: &str = include_str!("version_7.sql");
+
 fn tables(db: &Connection) -> Vec<(String, String)> {
     let mut all =
         db.prepare("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name").unwrap();
@@ -182,7 +185,7 @@ fn tables(db: &Connection) -> Vec<(String, String)> {
 
 #[test]
 fn the_released_steps_are_unchanged() {
-    let dumps = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6];
+    let dumps = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7];
     assert_eq!(dumps.len(), STEPS.len(), "a version without a dump of it");
     for (dump, steps) in dumps.iter().zip(1..) {
         let mut fresh = Connection::open_in_memory().unwrap();

@@ -356,6 +356,20 @@ async fn check_waits(
     assert_eq!(*seen.lock().unwrap(), if waits { 2 } else { 1 }, "{what}");
 }
 
+/// The intent of a call that must not run twice and does not start yet.
+fn waiting(id: &str, step: u32, index: u32) -> Entry {
+    match intent(id, step, index, EffectClass::Once) {
+        Entry::Intent { invocation, step, index, effect, tool, class, over_limit, .. } => {
+            Entry::Intent { invocation, step, index, effect, tool, class, over_limit, waits: true }
+        }
+        other => other,
+    }
+}
+
+fn started(id: &str, step: u32, index: u32) -> Entry {
+    Entry::Started { invocation: invocation(id), step, effect: effect(id, step, index) }
+}
+
 #[tokio::test]
 async fn each_request_waits_for_the_disk_if_it_promised_something() {
     let home = Home::new();
@@ -370,6 +384,8 @@ async fn each_request_waits_for_the_disk_if_it_promised_something() {
         ("pure intent", false, vec![intent("r", 1, 0, EffectClass::Pure)]),
         ("idempotent intent", false, vec![intent("r", 1, 1, EffectClass::Idempotent)]),
         ("intent", true, vec![step("r", 1), intent("r", 1, 2, EffectClass::Once)]),
+        ("intent that waits", false, vec![waiting("r", 1, 4)]),
+        ("start", true, vec![started("r", 1, 4)]),
         ("refused call", false, vec![intent("r", 1, 3, EffectClass::Once), result("r", 1, 3, "refused")]),
         ("result", false, vec![result("r", 1, 2, "42")]),
     ];

@@ -12,6 +12,7 @@ mod group;
 mod operator;
 mod outbox;
 mod parts;
+mod questions;
 mod readings;
 mod recent;
 mod records;
@@ -216,6 +217,7 @@ fn intent(id: &str, step: u32, index: u32, class: EffectClass) -> Entry {
         tool: "tool".into(),
         class,
         over_limit: false,
+        waits: false,
     }
 }
 

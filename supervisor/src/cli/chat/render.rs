@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, time::Instant};
 
-use drupe_extension_api::{Event, EventBody, Item, ItemKind, ItemOutcome, Preview, ResponseStatus, TurnId};
+use drupe_extension_api::{
+    Event, EventBody, Item, ItemKind, ItemOutcome, Preview, ResponseStatus, TurnId, control::ApprovalState,
+};
 
 use super::plan::Plan;
 use crate::cli::{
@@ -164,6 +166,24 @@ impl Renderer {
             EventBody::StreamSkipped => {
                 self.missed();
                 Vec::new()
+            }
+            EventBody::ApprovalRequested { id, tool, .. } => line(
+                Style::Warning,
+                format!(
+                    "{tool} waits for approval: `drupe approvals` shows it, `drupe approvals allow {id}` lets it run"
+                ),
+            ),
+            EventBody::ApprovalAnswered { tool, state, by, .. } => {
+                let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+                let (style, how) = match state {
+                    ApprovalState::Allowed => (Style::Dim, "allowed"),
+                    ApprovalState::Denied => (Style::Warning, "denied"),
+                    ApprovalState::Expired => (Style::Warning, "not approved in time"),
+                    ApprovalState::Withdrawn | ApprovalState::Pending => {
+                        (Style::Dim, "not asked about any more")
+                    }
+                };
+                line(style, format!("{tool} is {how}{by}"))
             }
             EventBody::BudgetWarning(budget) => line(Style::Warning, warning(budget)),
             EventBody::BudgetExceeded(budget) => line(Style::Warning, exceeded(budget)),

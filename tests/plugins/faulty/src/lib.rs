@@ -44,6 +44,8 @@ struct Config {
     unhealthy: bool,
     /// What the names of its tools begin with, in place of `faulty`.
     prefix: Option<String>,
+    /// The tool that appends needs approval.
+    careful: bool,
     /// Further tools.
     tools: Vec<more::More>,
 }
@@ -105,12 +107,10 @@ impl ToolProvider for Faulty {
             Tool::new(name("restart"), "Asks for a restart, not on behalf of the call.", Faulty::restart),
             Tool::new(name("progress"), "Tells three parts of its output.", Faulty::progress).read_only(),
             Tool::new(name("set_health"), "Sets what health says.", Faulty::set_health).idempotent(),
-            Tool::new(
-                name("effect_append"),
-                "Appends a line to a file, then waits for another file.",
-                effect::append,
-            )
-            .once(),
+            match self.config.careful {
+                true => self.append(name("effect_append")).needs_approval(),
+                false => self.append(name("effect_append")),
+            },
             Tool::new(name("announce"), "Has other tools from now on.", Faulty::announce),
         ];
         let more = self.more();
@@ -155,6 +155,10 @@ impl Drop for PanicsInDrop {
 }
 
 impl Faulty {
+    fn append(&self, name: String) -> Tool<Self> {
+        Tool::new(name, "Appends a line to a file, then waits for another file.", effect::append).once()
+    }
+
     fn more(&self) -> MutexGuard<'_, Vec<more::More>> {
         self.more.lock().unwrap_or_else(PoisonError::into_inner)
     }

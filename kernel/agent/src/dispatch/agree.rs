@@ -1,0 +1,82 @@
+//! A call about which a person is asked: the question, the wait, and what follows from the answer.
+
+use std::sync::Arc;
+
+use drupe_extension_api::{EventBody, Preview, ToolStatus, control::ApprovalState};
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::{Place, execute::stopped};
+use crate::{
+    journal::{Entry, JournalFault},
+    policy::Question,
+    registry::Registered,
+    stopwatch::Stopwatch,
+};
+
+/// Records the question.
+pub(super) fn ask(place: Place<'_>, index: u32, tool: &Arc<Registered>, question: &Question) {
+    place.run.record(Entry::Asked {
+        step: place.step,
+        index,
+        class: tool.spec().annotations.effect,
+        question: Box::new(question.clone()),
+    });
+}
+
+/// Tells of it; again when a process goes on with the turn.
+pub(super) fn tell(place: Place<'_>, question: &Question) {
+    place.run.event(EventBody::ApprovalRequested {
+        id: question.effect.clone(),
+        tool: question.tool.clone(),
+        input: Preview::kept(&question.params, question.effect.as_str()),
+        need: question.need.clone(),
+        expires: Timestamp::from_millisecond(question.expires_ms).unwrap_or(Timestamp::MAX),
+    });
+}
+
+/// While this lives, somebody waits for the answer. Where it goes without one the question is withdrawn, however that comes:
+/// code may drop what it has asked for.
+struct Waits<'a>(Place<'a>, &'a Question);
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.run.withdraw(&self.1.effect);
+    }
+}
+
+/// Waits for the answer, and records it; how the call ends, where it may not run. Meanwhile the time of all stands still
+/// that wait for this alone.
+pub(super) async fn agreed(
+    place: Place<'_>,
+    time: &Stopwatch,
+    question: &Question,
+) -> Result<Result<(), (ToolStatus, String)>, JournalFault> {
+    let (run, began) = (place.run, Instant::now());
+    let _waits = Waits(place, question);
+    let answer = {
+        let _asked = time.ask();
+        tokio::select! {
+            biased;
+            over = run.over() => {
+                let error = stopped(over, began);
+                return Ok(Err((error.status, error.message)));
+            }
+            answer = run.scope.policy.answer(question) => answer?,
+        }
+    };
+    let (effect, tool, state) = (question.effect.clone(), question.tool.clone(), answer.state);
+    run.event(EventBody::ApprovalAnswered { id: effect.clone(), tool, state, by: answer.by.clone() });
+    run.record(Entry::Decided { invocation: run.id.clone(), effect, state, by: answer.by.clone() });
+    let tool = &question.tool;
+    let by = answer.by.as_deref().unwrap_or("nobody");
+    let why = match state {
+        ApprovalState::Allowed => return Ok(Ok(())),
+        ApprovalState::Denied => format!("this call of `{tool}` was denied by {by}"),
+        ApprovalState::Expired => format!("`{tool}` needs approval, and nobody answered in time"),
+        ApprovalState::Withdrawn | ApprovalState::Pending => {
+            format!("`{tool}` needs approval, which nobody can give any more")
+        }
+    };
+    Ok(Err((ToolStatus::Refused, format!("not run: {why}"))))
+}

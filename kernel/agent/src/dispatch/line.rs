@@ -1,0 +1,61 @@
+//! Who of a step's calls runs at the same time: up to the agent's bound, and an exclusive one alone.
+//!
+//! Calls take their places in the order of the step, and keep that order while they wait. One about which a person is asked
+//! takes its place when it may run, so that nobody waits behind it.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::{Call, Plan};
+use crate::{
+    registry::Registered,
+    run::{Over, Run},
+    share::{Held, Share},
+};
+
+/// The places of one step.
+pub(super) struct Line {
+    free: Arc<Semaphore>,
+    all: u32,
+}
+
+/// The place of a call that runs, with its share of the session's gate.
+pub(super) struct Place {
+    _place: Option<OwnedSemaphorePermit>,
+    pub held: Held,
+}
+
+impl Line {
+    /// One with so many places.
+    pub fn new(places: u32) -> Self {
+        let all = places.max(1);
+        Self { free: Arc::new(Semaphore::new(usize::try_from(all).unwrap_or(usize::MAX))), all }
+    }
+
+    /// Gives places to calls that run, in order, until one of them would have to wait.
+    pub fn seat<'a>(&self, run: &Run, calls: impl Iterator<Item = &'a mut Call>) {
+        for call in calls {
+            let Plan::Run { tool, .. } = &call.plan else { continue };
+            let Ok(place) = Arc::clone(&self.free).try_acquire_many_owned(self.takes(tool)) else { return };
+            let Some(held) = Share::try_take(&run.scope.gate, tool.spec().annotations.weight) else { return };
+            call.place = Some(Place { _place: Some(place), held });
+        }
+    }
+
+    /// Waits for a place, unless the run must end first.
+    pub async fn wait(&self, run: &Run, tool: &Registered) -> Result<Place, Over> {
+        let place = tokio::select! {
+            biased;
+            over = run.over() => return Err(over),
+            // It is never closed; were it, the calls would run all at once.
+            place = Arc::clone(&self.free).acquire_many_owned(self.takes(tool)) => place.ok(),
+        };
+        let held = Share::take(&run.scope.gate, tool.spec().annotations.weight, run.over()).await?;
+        Ok(Place { _place: place, held })
+    }
+
+    fn takes(&self, tool: &Registered) -> u32 {
+        if tool.spec().annotations.exclusive { self.all } else { 1 }
+    }
+}

@@ -1,0 +1,209 @@
+//! Questions to a person about tool calls, and how they were settled.
+//!
+//! A row is written by the commit that holds the call's intention to be asked about ([`Entry::Asked`]), and settled once:
+//! by an answer of a person, by the time that is over, or by the end of its call. Whoever comes first wins. The row is the
+//! truth; the loop records what it read here, so that a process which goes on with the turn finds the answer that was given
+//! while none was there.
+
+use drupe_agent::{Answer, Entry, Question};
+use drupe_extension_api::{
+    EffectId,
+    control::{Approval, ApprovalState, AskedCall},
+};
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use crate::{
+    Store, StoreError,
+    cache::Turn,
+    rows::{id, maybe_time, name_of, named, time, timestamp},
+    writer::{Survives, Writing},
+};
+
+/// What the audit calls an answer about a call.
+const WHAT: &str = "tool.call";
+
+/// The beginning of an id that people may give in place of the whole, in bytes.
+const SHORTEST: usize = 6;
+
+/// Settled questions that are listed; the trace of a turn shows all of its own.
+const SETTLED: i64 = 50;
+
+/// The columns that [`approval`] reads.
+macro_rules! approvals {
+    ($rest:literal) => {
+        concat!(
+            "SELECT questions.effect, tool, iif(state = 'pending', params, ''), need, digest, questions.agent, asked_ms, expires_ms, state,
+                    answered_ms, answered_by, turns.id, sessions.id
+             FROM questions JOIN turns ON turns.number = questions.turn
+             JOIN sessions ON sessions.number = turns.session ",
+            $rest
+        )
+    };
+}
+
+impl Store {
+    /// How a question stands; none where it is not about this. See [`Question::digest`].
+    pub async fn question(&self, effect: &EffectId, digest: &str) -> Result<Option<Answer>, StoreError> {
+        let (effect, digest) = (effect.clone(), digest.to_owned());
+        self.read_few(move |db| stands(db, &effect, &digest)).await
+    }
+
+    /// Records that the time of a question is over, unless it was settled before; gives how it stands.
+    pub async fn expire_question(&self, effect: &EffectId) -> Result<ApprovalState, StoreError> {
+        let effect = effect.clone();
+        self.write(Survives::Process, move |on| {
+            settle(on, &effect, ApprovalState::Expired, None)?;
+            let mut find = on.statement("SELECT state FROM questions WHERE effect = ?1")?;
+            let state = find.query_row([effect.as_str()], |row| named(row, 0)).optional()?;
+            Ok(state.unwrap_or(ApprovalState::Withdrawn))
+        })
+        .await
+    }
+
+    /// Records the answer of a person to the question of that id, or of the only one that waits whose id begins so. None
+    /// where there is none.
+    ///
+    /// Refuses with [`StoreError::AmbiguousQuestion`] or [`StoreError::Settled`]: the first answer holds.
+    pub async fn answer_question(
+        &self,
+        id: &str,
+        allow: bool,
+        by: String,
+    ) -> Result<Option<Approval>, StoreError> {
+        let id = id.to_owned();
+        self.write(Survives::Power, move |on| answer(on, &id, allow, &by)).await
+    }
+
+    /// The questions that wait, and after them those that were asked last, without their parameters.
+    pub async fn questions(&self) -> Result<Vec<Approval>, StoreError> {
+        self.read(|db| {
+            let mut some = db.prepare_cached(approvals!(
+                "WHERE state = 'pending' OR questions.effect IN
+                     (SELECT effect FROM questions WHERE state <> 'pending' ORDER BY asked_ms DESC LIMIT ?1)
+                 ORDER BY state <> 'pending', asked_ms DESC, questions.effect"
+            ))?;
+            Ok(some.query_map([SETTLED], approval)?.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+}
+
+/// Follows what a commit of the loop says of questions.
+pub(crate) fn follow(on: &Writing<'_>, turn: &Turn, entries: &[Entry]) -> Result<(), StoreError> {
+    for entry in entries {
+        match entry {
+            Entry::Asked { question, .. } => ask(on, turn, question)?,
+            Entry::Decided { effect, state, .. } => settle(on, effect, *state, None)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// One that is asked anew, since the answer of the model that held it was lost, waits as the new one.
+fn ask(on: &Writing<'_>, turn: &Turn, question: &Question) -> Result<(), StoreError> {
+    let Question { effect, agent, tool, params, need, digest, asked_ms, expires_ms, .. } = question;
+    on.statement(
+        "INSERT OR REPLACE INTO questions
+             (effect, turn, agent, tool, params, need, digest, state, asked_ms, expires_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'pending', ?8, ?9)",
+    )?
+    .execute((
+        effect.as_str(),
+        turn.number,
+        agent.as_str(),
+        tool,
+        params,
+        need,
+        digest,
+        asked_ms,
+        expires_ms,
+    ))?;
+    Ok(())
+}
+
+fn settle(
+    on: &Writing<'_>,
+    effect: &EffectId,
+    state: ApprovalState,
+    by: Option<&str>,
+) -> Result<(), StoreError> {
+    on.statement(
+        "UPDATE questions SET state = ?2, answered_ms = ?3, answered_by = ?4
+         WHERE effect = ?1 AND state = 'pending'",
+    )?
+    .execute((effect.as_str(), name_of(&state)?, on.now_ms(), by))?;
+    Ok(())
+}
+
+fn answer(on: &Writing<'_>, id: &str, allow: bool, by: &str) -> Result<Option<Approval>, StoreError> {
+    let Some(mut found) = meant(on, id)? else { return Ok(None) };
+    if found.state != ApprovalState::Pending {
+        return Err(StoreError::Settled { approval: found.id, state: name_of(&found.state)? });
+    }
+    let now = on.now_ms();
+    let late = found.call.as_ref().is_some_and(|call| call.expires.as_millisecond() <= now);
+    let state = match allow {
+        // Nobody may look at it any more; whoever asks is told so.
+        _ if late => return Err(StoreError::Settled { approval: found.id, state: "expired".into() }),
+        true => ApprovalState::Allowed,
+        false => ApprovalState::Denied,
+    };
+    let effect = EffectId::new(&found.id).map_err(|error| StoreError::Record(error.to_string()))?;
+    settle(on, &effect, state, Some(by))?;
+    on.statement(
+        "INSERT INTO audit (time_ms, who, what, subject, hash, outcome) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?
+    .execute((now, by, WHAT, &found.id, &found.hash, name_of(&state)?))?;
+    (found.state, found.answered) = (state, Some(timestamp(now)));
+    if let Some(call) = &mut found.call {
+        call.by = Some(by.to_owned());
+    }
+    Ok(Some(found))
+}
+
+/// The question of that id, or the only one whose id begins so: of those that wait, or else of all.
+fn meant(on: &Writing<'_>, id: &str) -> Result<Option<Approval>, StoreError> {
+    if !id.starts_with("e-") || id.len() < SHORTEST {
+        return Ok(None);
+    }
+    let mut find = on.statement(approvals!(
+        "WHERE substr(questions.effect, 1, length(?1)) = ?1 ORDER BY state <> 'pending', asked_ms DESC LIMIT 2"
+    ))?;
+    let mut found = find.query_map([id], approval)?;
+    let (first, second) = (found.next().transpose()?, found.next().transpose()?);
+    let waits = |one: &Option<Approval>| one.as_ref().is_some_and(|one| one.state == ApprovalState::Pending);
+    if waits(&second) {
+        return Err(StoreError::AmbiguousQuestion(id.to_owned()));
+    }
+    Ok(first)
+}
+
+fn stands(db: &Connection, effect: &EffectId, digest: &str) -> Result<Option<Answer>, StoreError> {
+    let mut find =
+        db.prepare_cached("SELECT state, answered_by FROM questions WHERE effect = ?1 AND digest = ?2")?;
+    let found = find
+        .query_row((effect.as_str(), digest), |row| Ok(Answer { state: named(row, 0)?, by: row.get(1)? }));
+    Ok(found.optional()?)
+}
+
+fn approval(row: &Row<'_>) -> rusqlite::Result<Approval> {
+    Ok(Approval {
+        id: row.get(0)?,
+        extension: String::new(),
+        hash: row.get(4)?,
+        needs: vec![row.get(3)?],
+        asked: time(row, 6)?,
+        state: named(row, 8)?,
+        answered: maybe_time(row, 9)?,
+        call: Some(AskedCall {
+            session: id(row, 12)?,
+            turn: id(row, 11)?,
+            agent: id(row, 5)?,
+            tool: row.get(1)?,
+            params: row.get(2)?,
+            expires: time(row, 7)?,
+            by: row.get(10)?,
+        }),
+    })
+}

@@ -1,0 +1,150 @@
+//! Questions about tool calls: asked with the commit that holds them, settled once.
+
+use drupe_agent::{Answer, Batch, Journal, Question};
+use drupe_extension_api::control::ApprovalState;
+
+use super::*;
+use crate::Retention;
+
+const PARAMS: &str = "{\"path\": \"a\u{202e}b\"}";
+
+fn question(index: u32) -> Question {
+    Question {
+        effect: effect("a", 1, index),
+        session: session("s"),
+        turn: TurnId::new("t").unwrap(),
+        invocation: invocation("a"),
+        agent: "agent".parse().unwrap(),
+        tool: "tool".into(),
+        params: PARAMS.into(),
+        need: "it says so".into(),
+        digest: format!("digest {index}"),
+        asked_ms: 1_700_000_000_000,
+        expires_ms: 1_700_000_600_000,
+    }
+}
+
+/// A turn in which so many questions wait.
+async fn asked(store: &Store, questions: u32) -> TurnId {
+    let turn = store.accept(message("s", "1", "go")).await.unwrap().turn;
+    store.start_turn(start(&turn, "s", Vec::new())).await.unwrap();
+    let asked = (0..questions).map(|index| Entry::Asked {
+        step: 1,
+        index,
+        class: EffectClass::Once,
+        question: question(index).into(),
+    });
+    commit(store, &turn, [begin("a", "agent", None, "go")].into_iter().chain(asked).collect()).await;
+    turn
+}
+
+async fn commit(store: &Store, turn: &TurnId, entries: Vec<Entry>) {
+    let (session, events, messages) = (session("s"), Vec::new(), Vec::new());
+    store.commit(Batch { session, turn: turn.clone(), entries, events, messages }).await.unwrap();
+}
+
+async fn stands(store: &Store, index: u32) -> ApprovalState {
+    let Question { effect, digest, .. } = question(index);
+    store.question(&effect, &digest).await.unwrap().unwrap().state
+}
+
+#[tokio::test]
+async fn a_question_survives_with_the_whole_action_and_its_first_answer_holds() {
+    let home = Home::new();
+    let store = home.open();
+    asked(&store, 1).await;
+    store.close().await.unwrap();
+    let store = home.open();
+    let id = effect("a", 1, 0);
+    let waits = store.questions().await.unwrap().remove(0);
+    let call = waits.call.unwrap();
+    assert_eq!((waits.id.as_str(), waits.state), (id.as_str(), ApprovalState::Pending));
+    assert_eq!((call.tool.as_str(), call.params.as_str(), call.session.as_str()), ("tool", PARAMS, "s"));
+    let allowed = store.answer_question(id.as_str(), true, "operator".into()).await.unwrap().unwrap();
+    assert_eq!(allowed.state, ApprovalState::Allowed);
+    let second = store.answer_question(id.as_str(), false, "somebody".into()).await;
+    let settled = StoreError::Settled { approval: id.to_string(), state: "allowed".into() };
+    assert_eq!(second.unwrap_err(), settled);
+    assert_eq!(store.expire_question(&id).await.unwrap(), ApprovalState::Allowed, "time is over too late");
+    let answer = store.question(&id, "digest 0").await.unwrap();
+    assert_eq!(answer, Some(Answer { state: ApprovalState::Allowed, by: Some("operator".into()) }));
+    assert_eq!(store.question(&id, "another").await.unwrap(), None, "it holds for what was asked about");
+    let audited: String = store
+        .read(|db| {
+            let sql = "SELECT who || ' ' || what || ' ' || hash || ' ' || outcome FROM audit";
+            Ok(db.query_row(sql, [], |row| row.get(0))?)
+        })
+        .await
+        .unwrap();
+    assert_eq!(audited, "operator tool.call digest 0 allowed");
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_too_late_is_refused() {
+    let home = Home::new();
+    let store = home.open();
+    asked(&store, 2).await;
+    home.clock.advance(600_000);
+    let late = store.answer_question(effect("a", 1, 0).as_str(), true, "operator".into()).await;
+    assert!(matches!(&late, Err(StoreError::Settled { state, .. }) if state == "expired"), "{late:?}");
+    assert_eq!(store.expire_question(&effect("a", 1, 1)).await.unwrap(), ApprovalState::Expired);
+    assert_eq!(stands(&store, 1).await, ApprovalState::Expired);
+}
+
+#[tokio::test]
+async fn the_end_of_a_call_withdraws_its_question_and_no_answer_that_was_given() {
+    let home = Home::new();
+    let store = home.open();
+    let turn = asked(&store, 2).await;
+    store.answer_question(effect("a", 1, 1).as_str(), false, "operator".into()).await.unwrap();
+    let withdrawn = |index| Entry::Decided {
+        invocation: invocation("a"),
+        effect: effect("a", 1, index),
+        state: ApprovalState::Withdrawn,
+        by: None,
+    };
+    // One of them with the end of its turn.
+    commit(&store, &turn, vec![withdrawn(1)]).await;
+    store.finish_turn(TurnDone { entries: vec![withdrawn(0)], ..done(&turn, "done") }).await.unwrap();
+    let listed = store.questions().await.unwrap();
+    let params: Vec<_> = listed.iter().map(|one| one.call.as_ref().unwrap().params.as_str()).collect();
+    assert_eq!(params, ["", ""], "what is settled is not listed whole");
+    assert_eq!(stands(&store, 0).await, ApprovalState::Withdrawn);
+    assert_eq!(stands(&store, 1).await, ApprovalState::Denied);
+    let refused = store.answer_question(effect("a", 1, 0).as_str(), true, "operator".into()).await;
+    assert!(matches!(&refused, Err(StoreError::Settled { state, .. }) if state == "withdrawn"));
+}
+
+#[tokio::test]
+async fn the_beginning_of_an_id_names_the_only_question_that_waits() {
+    let home = Home::new();
+    let store = home.open();
+    asked(&store, 2).await;
+    let id = effect("a", 1, 0);
+    let common = &id.as_str()[..8];
+    let both = store.answer_question(common, true, "operator".into()).await;
+    assert_eq!(both.unwrap_err(), StoreError::AmbiguousQuestion(common.into()));
+    store.answer_question(id.as_str(), true, "operator".into()).await.unwrap().unwrap();
+    let other = store.answer_question(common, false, "operator".into()).await.unwrap().unwrap();
+    assert_eq!(other.id, effect("a", 1, 1).as_str());
+    for nothing in ["e-", "e-00", "e-ffffffff", "a1", "tool", "e-%"] {
+        assert_eq!(store.answer_question(nothing, true, "operator".into()).await.unwrap(), None, "{nothing}");
+    }
+}
+
+#[tokio::test]
+async fn questions_go_with_their_turn() {
+    let home = Home::new();
+    let store = home.open();
+    let turn = asked(&store, 1).await;
+    store.finish_turn(TurnDone { outbox: None, ..done(&turn, "done") }).await.unwrap();
+    let later = store.accept(message("s", "2", "more")).await.unwrap().turn;
+    store.start_turn(start(&later, "s", Vec::new())).await.unwrap();
+    home.clock.advance(7_200_000);
+    let keep = Retention { max_age_ms: Some(3_600_000), ..Retention::default() };
+    while store.let_go(keep).await.unwrap().more {}
+    assert_eq!(store.questions().await.unwrap(), []);
+    let left: i64 =
+        store.read(|db| Ok(db.query_row("SELECT count(*) FROM questions", [], |r| r.get(0))?)).await.unwrap();
+    assert_eq!(left, 0);
+}

@@ -295,7 +295,7 @@ impl Active {
             // A message that wants something of its own cannot be a part of another's answer, nor one whose answer goes
             // elsewhere.
             QueueMode::Steer
-                if turn::wants_its_own(&queued.inbound)
+                if turn::wants_its_own(&queued.inbound.ask)
                     || (&queued.inbound.ask.channel, &queued.inbound.ask.address)
                         != (&running.channel, &running.address) => {}
             QueueMode::Steer => {

@@ -19,9 +19,10 @@ use tokio_util::sync::CancellationToken;
 use crate::{boot, channels, kernel::Kernel};
 
 mod plan;
+mod route;
 
 use plan::Plan;
-pub use plan::{addressed, wants_its_own};
+pub use route::{Route, route, wants_its_own};
 
 /// Crashes during a turn after which it is taken to be what crashes kernels.
 const MOST_CRASHES: usize = 3;
@@ -65,8 +66,8 @@ pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) ->
     };
     if !queued.started {
         start.events.push((None, EventBody::TurnStarted { input: Preview::of(&inbound.ask.text) }));
-        if let Ok(Plan { selected_by: Some(by), .. }) = &plan {
-            start.events.push((None, EventBody::SubagentSelected { by: (*by).to_owned() }));
+        if let Ok(Plan { chosen_by: Some(by), .. }) = &plan {
+            start.events.push((None, EventBody::SubagentSelected { by: by.name().to_owned() }));
         }
     }
     let mut plan = match plan {
@@ -74,7 +75,7 @@ pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) ->
         Err(response) => return without_a_run(kernel, queued, Some(start), response).await,
     };
     // As for sub-agents; the orchestrator is the turn itself, which has a gate of its own.
-    let _place = match plan.agent.id() == &snapshot.orchestrator.definition().id {
+    let _place = match plan.is_the_orchestrators() {
         true => None,
         false => within.cancel.run_until_cancelled(kernel.gates.agent(plan.agent.id())).await,
     };
@@ -93,7 +94,7 @@ pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) ->
         fresh = Some(beginning);
     }
     let mut remarks: Vec<(&str, String)> = Vec::new();
-    if plan.agent.id() == &snapshot.orchestrator.definition().id {
+    if plan.is_the_orchestrators() {
         remarks.extend(snapshot.away.iter().map(|away| ("unavailable", away.told())));
     }
     // A run that goes on has what was gathered for it then.
@@ -168,7 +169,7 @@ fn scope(
 
 /// Whether the contexts of extensions are a part of the task: the orchestrator's alone.
 fn gathers(snapshot: &Snapshot, plan: &Plan) -> bool {
-    !snapshot.contexts.is_empty() && plan.agent.id() == &snapshot.orchestrator.definition().id
+    !snapshot.contexts.is_empty() && plan.is_the_orchestrators()
 }
 
 /// Whether code of an extension runs before the loop records anything. Should it end the kernel, the turn must be seen to

@@ -5,7 +5,7 @@ use rusqlite::OptionalExtension;
 use uuid::Uuid;
 
 use crate::{
-    Accepted, Inbound, QueuedTurn, StoreError,
+    Accepted, Inbound, QueuedTurn, SessionState, StoreError,
     cache::{RECORDED, Recorded, Turn},
     recent::Change,
     rows::{id, timestamp},
@@ -47,7 +47,7 @@ pub(crate) fn accept(on: &mut Writing<'_>, inbound: &Inbound) -> Result<Accepted
         started: false,
         root: None,
         correlation: inbound.correlation.clone(),
-        selected: session.agent,
+        state: SessionState { talks_with: session.agent },
         earlier_turns: session.turns,
         cancelled: None,
     };

@@ -47,6 +47,7 @@ mod rows;
 pub mod schema;
 mod sessions;
 mod shared;
+mod state;
 mod store;
 mod tokens;
 mod transcript;
@@ -67,6 +68,7 @@ pub use opening::{Opening, Stage};
 pub use origin::{Inbound, Origin, UnknownOrigin};
 pub use outbox::{Delivery, DeliveryId, Outbound, Sent};
 pub use retention::{Gone, LetGo, Retention};
+pub use state::SessionState;
 pub use store::{Publish, Store};
 pub use types::{
     Accepted, Counted, Counts, DeliveryRow, DueMessage, Found, MessageRow, Published, QueuedTurn, RestartRow,

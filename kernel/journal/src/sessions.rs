@@ -115,12 +115,6 @@ pub(crate) fn select_agent(
     Ok(true)
 }
 
-/// The agent that was chosen for a session.
-pub(crate) fn selected_agent(db: &Connection, session: &SessionId) -> Result<Option<AgentId>, StoreError> {
-    let mut find = db.prepare_cached("SELECT agent FROM sessions WHERE id = ?1")?;
-    Ok(find.query_row([session.as_str()], |row| maybe_id(row, 0)).optional()?.flatten())
-}
-
 /// Every session, the one with the latest change first.
 pub(crate) fn list(db: &Connection) -> Result<Vec<SessionStatus>, StoreError> {
     let mut all = db.prepare_cached(

@@ -210,12 +210,6 @@ impl Store {
         self.write(Survives::Process, move |on| sessions::select_agent(on, &session, agent.as_ref())).await
     }
 
-    /// The agent that was chosen for a session, if one was.
-    pub async fn selected_agent(&self, session: &SessionId) -> Result<Option<AgentId>, StoreError> {
-        let session = session.clone();
-        self.read_few(move |db| sessions::selected_agent(db, &session)).await
-    }
-
     /// Events after a position, in order; fewer than `limit` where a bound on one answer is reached, none only at
     /// the end.
     pub async fn events_after(

@@ -9,7 +9,7 @@ use drupe_extension_api::{
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::{
-    DeliveryId, Inbound, QueuedTurn, StoreError, TurnDone, TurnStart,
+    DeliveryId, Inbound, QueuedTurn, SessionState, StoreError, TurnDone, TurnStart,
     bus::{self, WhenFull},
     cache::Turn,
     log, outbox, ratios,
@@ -277,7 +277,7 @@ fn queued_row(row: &Row<'_>) -> rusqlite::Result<QueuedTurn> {
         started: row.get(AFTER_MESSAGE + 2)?,
         root: maybe_id(row, AFTER_MESSAGE + 3)?,
         correlation: maybe_id(row, AFTER_MESSAGE + 4)?,
-        selected: maybe_id(row, AFTER_MESSAGE + 5)?,
+        state: SessionState { talks_with: maybe_id(row, AFTER_MESSAGE + 5)? },
         earlier_turns: count(row, AFTER_MESSAGE + 6)?,
         cancelled: row.get(AFTER_MESSAGE + 7)?,
     })

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use drupe_agent::{Chain, Entry, TopicMessage};
 use drupe_extension_api::{
-    AgentId, AgentRef, AgentResponse, CorrelationId, EffectId, Event, EventBody, InvocationId, SessionId,
-    Spend, TurnId,
+    AgentRef, AgentResponse, CorrelationId, EffectId, Event, EventBody, InvocationId, SessionId, Spend,
+    TurnId,
 };
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::{Inbound, Outbound};
+use crate::{Inbound, Outbound, SessionState};
 
 /// A message was taken in: it will be answered, whatever happens to this process.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,8 +40,8 @@ pub struct QueuedTurn {
     pub root: Option<InvocationId>,
     /// Links what it set off, once it had begun.
     pub correlation: Option<CorrelationId>,
-    /// The agent that was chosen for the session when this was read.
-    pub selected: Option<AgentId>,
+    /// The state of the session when this was read.
+    pub state: SessionState,
     /// Turns of the session before this one.
     pub earlier_turns: u64,
     /// Why it is to end without going on, where it was stopped or interrupted: whoever did was told so.

@@ -9,14 +9,14 @@ use drupe_extension_api::{
     wire::{Submit, Submitted},
 };
 use drupe_handles::Holder;
-use drupe_journal::{Origin, QueuedTurn, StoreError};
+use drupe_journal::{Origin, QueuedTurn, SessionState, StoreError};
 use drupe_surface::principal::{Principal, Who};
 
 use crate::{
     channels,
     kernel::{Kernel, store_fault},
     sessions::Stopped,
-    turn,
+    turn::{self, Route},
 };
 
 /// Takes a message in.
@@ -47,13 +47,10 @@ pub async fn submit(kernel: &Arc<Kernel>, by: &Principal, submit: Submit) -> Res
 /// choice of the session leads to another.
 fn among_the_agents_of(by: &Principal, submit: Submit) -> Result<Submit, Fault> {
     let Some(agents) = &by.agents else { return Ok(submit) };
-    let (named, text) = match (&submit.agent, turn::addressed(&submit.text)) {
-        (Some(agent), _) => (Some(agent.clone()), None),
-        (None, (Some(Ok(agent)), rest)) => (Some(agent), Some(rest.to_owned())),
-        (None, (Some(Err(reason)), _)) => return Err(Fault::invalid(reason)),
-        (None, (None, _)) => (agents.iter().next().filter(|_| agents.len() == 1).cloned(), None),
-    };
-    let agent = named.ok_or_else(|| {
+    let Route { agent, text } = turn::route(&submit, &SessionState::default()).map_err(Fault::invalid)?;
+    let (named, text) = (agent.map(|(agent, _)| agent), text.to_owned());
+    let only = || agents.iter().next().filter(|_| agents.len() == 1).cloned();
+    let agent = named.or_else(only).ok_or_else(|| {
         let known: Vec<_> = agents.iter().map(|agent| format!("`{agent}`")).collect();
         Fault::invalid(format!(
             "the message names no agent, and {} does not reach the orchestrator",
@@ -62,7 +59,7 @@ fn among_the_agents_of(by: &Principal, submit: Submit) -> Result<Submit, Fault> 
         .help(format!("set `agent` to one of {}", known.join(", ")))
     })?;
     by.reaches_agent(&agent)?;
-    Ok(Submit { agent: Some(agent), text: text.unwrap_or(submit.text), ..submit })
+    Ok(Submit { agent: Some(agent), text, ..submit })
 }
 
 /// Takes a message in that an extension hands in: through its own channel, in a conversation of its own.

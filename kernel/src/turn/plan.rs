@@ -1,14 +1,14 @@
-//! Who answers a message, with what: the choice that the message or its session made, and what it is told of earlier
-//! turns. Begins nothing and records nothing.
+//! With what a message is answered: the agent that its route leads to, and what that is told of earlier turns. Begins nothing and records nothing.
 
 use std::sync::Arc;
 
 use drupe_agent::{Agent, LoopAgent, Task};
-use drupe_extension_api::{AgentId, AgentInvocationContext, AgentResponse, FailureClass, Message, Preview};
-use drupe_journal::{Inbound, QueuedTurn, StoreError};
+use drupe_extension_api::{AgentInvocationContext, AgentResponse, FailureClass, Message, Preview};
+use drupe_journal::{QueuedTurn, StoreError};
 use drupe_models::NamedBy;
 use drupe_wiring::{self as wiring, Snapshot};
 
+use super::route::{ChosenBy, Route, route};
 use crate::kernel::Kernel;
 
 /// Earlier turns that the orchestrator is shown.
@@ -28,8 +28,15 @@ pub struct Plan {
     pub agent: Arc<dyn Agent>,
     pub task: Task,
     pub limits: drupe_extension_api::DefinitionLimits,
-    /// How it was chosen, where it was.
-    pub selected_by: Option<&'static str>,
+    /// How it was chosen; none for the orchestrator, which nobody chooses.
+    pub chosen_by: Option<ChosenBy>,
+}
+
+impl Plan {
+    /// Whether the orchestrator answers: it alone is told of the conversation, and of what is missing.
+    pub fn is_the_orchestrators(&self) -> bool {
+        self.chosen_by.is_none()
+    }
 }
 
 /// Decides who answers. An explicit choice that cannot be met is the turn's answer.
@@ -39,15 +46,12 @@ pub async fn plan(
     queued: &QueuedTurn,
 ) -> Result<Result<Plan, AgentResponse>, StoreError> {
     let inbound = &queued.inbound;
-    let (addressed, text) = addressed(&inbound.ask.text);
-    let chosen = match (&inbound.ask.agent, addressed) {
-        (Some(agent), _) => Some((agent.clone(), "agent", inbound.ask.text.as_str())),
-        (None, Some(Ok(agent))) => Some((agent, "@id", text)),
-        (None, Some(Err(reason))) => return Ok(Err(AgentResponse::error(FailureClass::Config, reason))),
-        (None, None) => queued.selected.clone().map(|agent| (agent, "session", inbound.ask.text.as_str())),
+    let Route { agent, text } = match route(&inbound.ask, &queued.state) {
+        Ok(route) => route,
+        Err(reason) => return Ok(Err(AgentResponse::error(FailureClass::Config, reason))),
     };
-    let mut plan = match chosen {
-        Some((id, by, text)) => {
+    let mut plan = match agent {
+        Some((id, by)) => {
             let entry = match kernel.agent(snapshot, &id) {
                 Ok(entry) => entry,
                 Err(fault) => return Ok(Err(AgentResponse::error(FailureClass::Config, fault.to_string()))),
@@ -67,14 +71,14 @@ pub async fn plan(
                 agent: Arc::clone(&entry.agent),
                 task: Task { text: text.to_owned(), context, ..Task::default() },
                 limits: entry.limits.clone(),
-                selected_by: Some(by),
+                chosen_by: Some(by),
             }
         }
         None => Plan {
             agent: Arc::clone(&snapshot.orchestrator) as Arc<dyn Agent>,
-            task: Task { history: history(kernel, queued).await?, ..Task::new(inbound.ask.text.as_str()) },
+            task: Task { history: history(kernel, queued).await?, ..Task::new(text) },
             limits: snapshot.orchestrator.definition().limits.clone(),
-            selected_by: None,
+            chosen_by: None,
         },
     };
     if let Some(budget) = inbound.ask.time_budget_ms {
@@ -98,7 +102,7 @@ fn altered(
 ) -> Result<Arc<dyn Agent>, String> {
     let id = plan.agent.id();
     let looping: &LoopAgent =
-        if id == &snapshot.orchestrator.definition().id {
+        if plan.is_the_orchestrators() {
             &snapshot.orchestrator
         } else {
             snapshot.agents.get(id).and_then(|a| a.looping.as_deref()).ok_or_else(|| {
@@ -121,30 +125,8 @@ fn altered(
         wiring::bounds::answer_fault(output).map_or(Ok(()), Err)?;
         definition.output = Some(output.clone());
     }
-    let root = id == &snapshot.orchestrator.definition().id;
+    let root = plan.is_the_orchestrators();
     Ok(Arc::new(LoopAgent::new(definition, Arc::clone(looping.registry()), model, root)))
-}
-
-/// Whether a message says who shall answer it, or how.
-pub fn wants_its_own(inbound: &Inbound) -> bool {
-    let chosen = inbound.ask.agent.is_some() || inbound.ask.model.is_some() || inbound.ask.output.is_some();
-    chosen || inbound.ask.time_budget_ms.is_some() || addressed(&inbound.ask.text).0.is_some()
-}
-
-/// `@id …` at the start of a message: the agent, and the rest.
-pub fn addressed(text: &str) -> (Option<Result<AgentId, String>>, &str) {
-    let Some(rest) = text.trim_start().strip_prefix('@') else { return (None, text) };
-    let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
-    let (name, task) = rest.split_at(end);
-    if name.is_empty() {
-        return (None, text);
-    }
-    let task = task.trim_start();
-    let agent = AgentId::new(name).map_err(|error| error.to_string());
-    match (&agent, task.is_empty()) {
-        (Ok(agent), true) => (Some(Err(format!("write a task after `@{agent}`"))), text),
-        _ => (Some(agent), task),
-    }
 }
 
 /// Earlier turns as messages, newest kept first where they are too long.
@@ -199,21 +181,4 @@ async fn summary(kernel: &Kernel, queued: &QueuedTurn) -> Result<Option<String>,
     };
     let text = turns.iter().map(line).collect::<Vec<_>>().join("\n");
     Ok((!text.is_empty()).then_some(text))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_is_taken_only_from_the_start() {
-        let agent = |text| addressed(text).0.map(|a| a.map(|a| a.to_string()).map_err(|_| ()));
-        assert_eq!(agent("@haiku rust"), Some(Ok("haiku".into())));
-        assert_eq!(agent("  @haiku   rust"), Some(Ok("haiku".into())));
-        assert_eq!(agent("mail me @haiku"), None);
-        assert_eq!(agent("@ nothing"), None);
-        assert_eq!(agent("@haiku"), Some(Err(())));
-        assert_eq!(agent("@HAIKU x"), Some(Err(())));
-        assert_eq!(addressed("@haiku  on rust").1, "on rust");
-    }
 }

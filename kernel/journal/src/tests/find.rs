@@ -117,7 +117,7 @@ async fn accepting_tells_what_is_known_of_the_session() {
     let home = Home::new();
     let store = home.open();
     let first = store.accept(message("s", "1", "one")).await.unwrap().queued.unwrap();
-    assert_eq!((first.earlier_turns, first.selected.clone()), (0, None));
+    assert_eq!((first.earlier_turns, first.state.talks_with.clone()), (0, None));
     assert_eq!(store.queued(&first.turn).await.unwrap().unwrap(), first);
     store.select_agent(&session("s"), Some("helper".parse().unwrap())).await.unwrap();
     store.finish_turn(done(&first.turn, "hi")).await.unwrap();
@@ -127,7 +127,7 @@ async fn accepting_tells_what_is_known_of_the_session() {
 
     let store = home.open();
     let second = store.accept(message("s", "2", "two")).await.unwrap().queued.unwrap();
-    assert_eq!((second.earlier_turns, second.selected.clone()), (1, Some("helper".parse().unwrap())));
+    assert_eq!((second.earlier_turns, second.state.talks_with.clone()), (1, Some("helper".parse().unwrap())));
     assert_eq!(store.unfinished().await.unwrap(), [second]);
 }
 

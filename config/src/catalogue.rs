@@ -47,13 +47,11 @@ pub struct CatalogueProvider {
     pub preferred: Vec<String>,
 }
 
-/// Where figures are from.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CatalogueSource {
     /// The day on which it was looked at.
     pub day: String,
-    /// What it is.
     pub of: String,
 }
 
@@ -146,12 +144,10 @@ impl Catalogue {
         Some(self.entry(found))
     }
 
-    /// A provider by its name.
     pub fn provider(&self, name: &str) -> Option<&CatalogueProvider> {
         self.providers.iter().find(|provider| provider.name == name)
     }
 
-    /// The provider whose own protocol this is.
     pub fn of_kind(&self, kind: ProviderKind) -> Option<&CatalogueProvider> {
         self.providers.iter().find(|provider| provider.kind == kind)
     }

@@ -19,10 +19,8 @@ pub enum Severity {
     Warning,
 }
 
-/// One fault or warning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
-    /// Error or warning.
     pub severity: Severity,
     /// A stable word for programs, such as `unknown_key`.
     pub code: &'static str,
@@ -43,7 +41,6 @@ pub struct Diagnostic {
 /// A value and the warnings that came with it.
 #[derive(Debug, Clone)]
 pub struct Loaded<T> {
-    /// The validated value.
     pub value: T,
     /// Warnings only: a list with an error is never handed out together with a value.
     pub warnings: Diagnostics,
@@ -71,12 +68,10 @@ struct Located {
 }
 
 impl Diagnostics {
-    /// Whether any of them is an error.
     pub fn has_errors(&self) -> bool {
         self.error
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -91,7 +86,6 @@ impl Diagnostics {
         self.list.len()
     }
 
-    /// Each in turn.
     pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
         self.list.iter().map(|located| &located.diagnostic)
     }

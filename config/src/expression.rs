@@ -11,6 +11,7 @@ const MAX_BYTES: usize = 4096;
 const MAX_NESTING: u32 = 50;
 /// Sizes to try. Most expressions fit the first; `\w{40}`, with all its letters, needs the last.
 const LIMITS: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+const LARGEST: usize = LIMITS[LIMITS.len() - 1];
 /// What all expressions of a file may take together: one of the largest, or hundreds of usual ones. To match a text takes
 /// time by its length and by this.
 const BUDGET: usize = 1 << 20;
@@ -28,11 +29,11 @@ impl Expressions {
     /// Compiles an expression, or says in a few words why not.
     pub fn compile(&mut self, text: &str) -> Result<Regex, Refused> {
         if text.len() > MAX_BYTES {
-            return Err(Refused::Costly(format!("it is longer than {MAX_BYTES} bytes")));
+            return Err(Refused::TooLong);
         }
         for limit in LIMITS {
             if limit > self.left {
-                return Err(Refused::Costly("the expressions of the file are too large together".into()));
+                return Err(Refused::TooLargeTogether);
             }
             match RegexBuilder::new(text).size_limit(limit).nest_limit(MAX_NESTING).build() {
                 Ok(regex) => {
@@ -47,39 +48,35 @@ impl Expressions {
                 }
             }
         }
-        let largest = LIMITS[LIMITS.len() - 1];
-        self.left -= largest;
-        Err(Refused::Costly(format!("it needs more than {} KiB when compiled", largest >> 10)))
+        self.left -= LARGEST;
+        Err(Refused::TooLarge)
     }
 
     /// The same for a pattern of JSON Schema, whose `\w` and `\d` are ASCII. What is no expression at all is left to
     /// the engine, which knows the dialect.
-    pub fn admit_pattern(&mut self, pattern: &str) -> Result<(), String> {
+    pub fn admit_pattern(&mut self, pattern: &str) -> Result<(), Refused> {
         match self.compile(&ascii_classes(pattern)) {
-            Err(Refused::Costly(reason)) => Err(reason),
             Err(Refused::Invalid(_)) => {
                 // What does not compile here may there, at whatever cost.
-                self.left = self.left.saturating_sub(LIMITS[LIMITS.len() - 1]);
+                self.left = self.left.saturating_sub(LARGEST);
                 Ok(())
             }
-            Ok(_) => Ok(()),
+            admitted => admitted.map(drop),
         }
     }
 }
 
 /// Why an expression is not taken.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Refused {
+    #[error("{0}")]
     Invalid(String),
-    Costly(String),
-}
-
-impl Refused {
-    pub fn reason(&self) -> &str {
-        match self {
-            Self::Invalid(reason) | Self::Costly(reason) => reason,
-        }
-    }
+    #[error("it is longer than {MAX_BYTES} bytes")]
+    TooLong,
+    #[error("it needs more than {} KiB when compiled", LARGEST >> 10)]
+    TooLarge,
+    #[error("the expressions of the file are too large together")]
+    TooLargeTogether,
 }
 
 /// The parser's reason stands below a picture of the expression.

@@ -11,7 +11,6 @@ pub(crate) struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// The whole file.
     pub fn root(node: &'a Node) -> Self {
         Self { node, path: String::new() }
     }
@@ -41,7 +40,6 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The entries of a map.
     pub fn entries(&self, key: &str) -> Vec<(&'a str, Field<'a>)> {
         let Some(field) = self.get(key) else { return Vec::new() };
         let entries = field.node.entries().iter();

@@ -16,7 +16,6 @@ use crate::{
 /// An agent's system prompt. For people it is its text, or the path of its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Instructions {
-    /// The text itself.
     Inline(String),
     /// The text of a template, which somebody has read from its file.
     Template(String),
@@ -66,7 +65,7 @@ pub(crate) fn names_a_file(text: &str, roots: &Roots<'_>) -> bool {
         && (!text.contains(char::is_whitespace) || roots.folders.iter().any(|root| root.join(text).is_file()))
 }
 
-/// A value that was meant as a path and is none would become the prompt, word for word, and nobody would hear of it.
+/// A mistyped path would become the prompt, word for word, and nobody would notice.
 pub(crate) fn refuse_what_seems_a_path(field: &Field<'_>, text: &str, faults: &mut Diagnostics) {
     if !seems_a_path(text) {
         return;

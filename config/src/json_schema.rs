@@ -10,7 +10,7 @@ use crate::{
     Diagnostics,
     expression::Expressions,
     fields::Field,
-    schema_bounds,
+    schema_bounds::{self, SchemaFault},
     shape::{Key, Shape, Table},
     tree::Yaml,
 };
@@ -108,12 +108,12 @@ fn of_shape(shape: &'static Shape, outer: Option<&Value>) -> Value {
 }
 
 /// Compiles an author's schema; the engine for patterns is the one that needs linear time.
-pub(crate) fn compile(schema: &Value) -> Result<Validator, String> {
+pub(crate) fn compile(schema: &Value) -> Result<Validator, SchemaFault> {
     jsonschema::options()
         .offline()
         .with_pattern_options(PatternOptions::regex().size_limit(1 << 20))
         .build(schema)
-        .map_err(|error| crate::tree::shorten(&error.to_string()))
+        .map_err(|error| SchemaFault::NoSchema(crate::tree::shorten(&error.to_string())))
 }
 
 /// Steps in which one value may be found valid or not: some milliseconds.
@@ -130,11 +130,11 @@ pub(crate) fn validate(
     schema: &Value,
     value: &Value,
     mut report: impl FnMut(&str, String),
-) -> Result<(), String> {
+) -> Result<(), SchemaFault> {
     let validator = compile(schema)?;
     let work = u64::from(schema_bounds::steps(schema)?) * count(value);
     if work > MAX_WORK {
-        return Err(format!("checking so much by this schema could take more than {MAX_WORK} steps"));
+        return Err(SchemaFault::TooMuchWork(MAX_WORK));
     }
     if validator.is_valid(value) {
         return Ok(());
@@ -161,10 +161,10 @@ fn count(value: &Value) -> u64 {
 
 /// Why a schema that no file holds, such as that of a tool, cannot be used: what is wrong with it, or what it would cost.
 pub fn schema_fault(schema: &Value) -> Option<String> {
-    fault(schema, &mut Expressions::new()).err()
+    fault(schema, &mut Expressions::new()).err().map(|fault| fault.to_string())
 }
 
-fn fault(schema: &Value, expressions: &mut Expressions) -> Result<(), String> {
+fn fault(schema: &Value, expressions: &mut Expressions) -> Result<(), SchemaFault> {
     schema_bounds::check(schema, expressions).and_then(|()| compile(schema).map(drop))
 }
 

@@ -51,8 +51,9 @@ pub use schema::{config_schema, manifest_schema};
 pub use settings::{
     AgentDefaults, AgentsConfig, ApprovalsConfig, ConcurrencyConfig, Config, Durability, EffectiveValue,
     ExtensionOverride, ExtensionsConfig, HostsConfig, InboxConfig, JournalConfig, LimitsConfig, ModelsConfig,
-    NativeReload, OrchestratorConfig, Origin, Preauthorized, ProviderConfig, ProviderKind, ReloadConfig,
-    RetentionConfig, SandboxConfig, ScopeLimitsConfig, Sources, ToolSearchConfig, default_file, load_config,
+    NativeReload, OrchestratorConfig, Preauthorized, ProviderConfig, ProviderKind, ReloadConfig,
+    RetentionConfig, SandboxConfig, ScopeLimitsConfig, Sources, ToolSearchConfig, ValueOrigin, default_file,
+    load_config,
 };
 pub use source::{MAX_FILE_BYTES, read_text_file};
 pub use visible::acts;

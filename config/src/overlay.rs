@@ -17,7 +17,6 @@ use crate::{
 pub struct Secret(Arc<str>);
 
 impl Secret {
-    /// Wraps a text.
     pub fn new(text: impl AsRef<str>) -> Self {
         Self(text.as_ref().into())
     }

@@ -44,11 +44,12 @@ pub(crate) fn beginning(source: &Arc<Source>, end: usize, faults: &mut Diagnosti
         let fault = match event {
             Ok((event, span)) => match builder.take(event, &span) {
                 Ok(()) => continue,
-                Err(reason) => Fault { at: builder.at(&span), reason },
+                Err(reason) => (builder.at(&span), reason),
             },
-            Err(error) => Fault { at: point(source, error.marker()), reason: reason(&error) },
+            Err(error) => (point(source, error.marker()), NotValid::yaml(&error)),
         };
-        faults.error("syntax", &fault.at, "", format!("not valid here: {}", fault.reason)).help(
+        let (at, reason) = fault;
+        faults.error("syntax", &at, "", format!("not valid here: {reason}")).help(
             "look at the indentation, quotes and brackets of this line and the one before; \
              text with `: ` or ` #` in it needs quotes",
         );
@@ -57,14 +58,37 @@ pub(crate) fn beginning(source: &Arc<Source>, end: usize, faults: &mut Diagnosti
     Some(builder.root.unwrap_or_else(|| Node { value: Yaml::Null, at: At::start_of(source) }))
 }
 
-struct Fault {
-    at: At,
-    reason: String,
+/// Why a text is refused.
+#[derive(Debug, thiserror::Error)]
+enum NotValid {
+    #[error("{0}")]
+    Yaml(String),
+    #[error("a second document begins, and a file holds one")]
+    SecondDocument,
+    #[error("more than {MAX_DEPTH} levels are nested")]
+    TooDeep,
+    #[error("an alias cannot stand within what it names")]
+    AliasWithin,
+    #[error("the file holds more than {MAX_VALUES} values")]
+    TooManyValues,
+    #[error("anchors and aliases stand for more than {MAX_COPIES} values")]
+    TooManyCopies,
+    #[error("anchors and aliases stand for more than {} KiB", MAX_COPIED_BYTES / 1024)]
+    TooManyCopiedBytes,
+    #[error("a key must be text, not a list or a map")]
+    KeyIsNoText,
+    #[error("a key is longer than {MAX_KEY_BYTES} bytes")]
+    KeyTooLong,
+    /// Tags would change what a value is; only those that say what it is already are taken.
+    #[error("the tag `{0}` means nothing here")]
+    Tag(String),
 }
 
-fn reason(error: &ScanError) -> String {
-    let text = shorten(&error.info());
-    if text.is_empty() { "this is no YAML".into() } else { text }
+impl NotValid {
+    fn yaml(error: &ScanError) -> Self {
+        let text = shorten(&error.info());
+        Self::Yaml(if text.is_empty() { "this is no YAML".into() } else { text })
+    }
 }
 
 fn point(source: &Arc<Source>, marker: &Marker) -> At {
@@ -90,7 +114,6 @@ struct Open {
 #[derive(Clone, Copy)]
 struct Size {
     values: usize,
-    /// Of texts and keys.
     bytes: usize,
     height: usize,
 }
@@ -148,12 +171,12 @@ impl<'a> Builder<'a> {
         At { len, ..point(self.source, &span.start) }
     }
 
-    fn take(&mut self, event: Event<'_>, span: &Span) -> Result<(), String> {
+    fn take(&mut self, event: Event<'_>, span: &Span) -> Result<(), NotValid> {
         match event {
             Event::DocumentStart(..) => {
                 self.documents += 1;
                 if self.documents > 1 {
-                    return Err("a second document begins, and a file holds one".into());
+                    return Err(NotValid::SecondDocument);
                 }
                 Ok(())
             }
@@ -182,16 +205,16 @@ impl<'a> Builder<'a> {
         tag: Option<&Tag>,
         kind: &str,
         span: &Span,
-    ) -> Result<(), String> {
+    ) -> Result<(), NotValid> {
         check_tag(tag, kind)?;
         if self.open.len() >= MAX_DEPTH {
-            return Err(too_deep());
+            return Err(NotValid::TooDeep);
         }
         self.open.push(Open { at: self.at(span), anchor, collected, size: Size::ONE });
         Ok(())
     }
 
-    fn end(&mut self, span: &Span) -> Result<(), String> {
+    fn end(&mut self, span: &Span) -> Result<(), NotValid> {
         let Some(mut open) = self.open.pop() else { return Ok(()) };
         if let Some(range) = span.byte_range() {
             open.at.len = range.end.saturating_sub(open.at.start);
@@ -204,14 +227,14 @@ impl<'a> Builder<'a> {
     }
 
     /// A copy of what the anchor names, with the place of the alias.
-    fn alias(&mut self, anchor: usize, span: &Span) -> Result<(), String> {
+    fn alias(&mut self, anchor: usize, span: &Span) -> Result<(), NotValid> {
         let at = self.at(span);
         let Some(anchored) = self.anchors.get(&anchor) else {
-            return Err("an alias cannot stand within what it names".into());
+            return Err(NotValid::AliasWithin);
         };
         let size = anchored.size;
         if self.open.len() + size.height > MAX_DEPTH {
-            return Err(too_deep());
+            return Err(NotValid::TooDeep);
         }
         self.copied.add(size);
         check_copies(self.copied)?;
@@ -227,10 +250,10 @@ impl<'a> Builder<'a> {
         anchor: usize,
         size: Size,
         spelling: Option<&str>,
-    ) -> Result<(), String> {
+    ) -> Result<(), NotValid> {
         self.values += 1;
         if self.values > MAX_VALUES {
-            return Err(format!("the file holds more than {MAX_VALUES} values"));
+            return Err(NotValid::TooManyValues);
         }
         if anchor > 0 {
             self.copied.add(size);
@@ -247,9 +270,9 @@ impl<'a> Builder<'a> {
             Collected::Map(entries, key) => match key.take() {
                 Some((key, key_at)) => entries.push(Entry { key, key_at, value: node }),
                 None => {
-                    let name = spelling.ok_or("a key must be text, not a list or a map")?;
+                    let name = spelling.ok_or(NotValid::KeyIsNoText)?;
                     if name.len() > MAX_KEY_BYTES {
-                        return Err(format!("a key is longer than {MAX_KEY_BYTES} bytes"));
+                        return Err(NotValid::KeyTooLong);
                     }
                     *key = Some((name.to_owned(), node.at));
                 }
@@ -259,31 +282,24 @@ impl<'a> Builder<'a> {
     }
 }
 
-fn too_deep() -> String {
-    format!("more than {MAX_DEPTH} levels are nested")
-}
-
-fn check_copies(copied: Size) -> Result<(), String> {
+fn check_copies(copied: Size) -> Result<(), NotValid> {
     if copied.values > MAX_COPIES {
-        return Err(format!("anchors and aliases stand for more than {MAX_COPIES} values"));
+        return Err(NotValid::TooManyCopies);
     }
     if copied.bytes > MAX_COPIED_BYTES {
-        return Err(format!("anchors and aliases stand for more than {} KiB", MAX_COPIED_BYTES / 1024));
+        return Err(NotValid::TooManyCopiedBytes);
     }
     Ok(())
 }
 
-/// Tags would change what a value is; only those that say what it is already are taken.
-fn check_tag(tag: Option<&Tag>, kind: &str) -> Result<(), String> {
+fn check_tag(tag: Option<&Tag>, kind: &str) -> Result<(), NotValid> {
     match tag {
-        Some(tag) if tag.core_suffix() != Some(kind) => {
-            Err(format!("the tag `{}` means nothing here", tag.original()))
-        }
+        Some(tag) if tag.core_suffix() != Some(kind) => Err(NotValid::Tag(tag.original().to_string())),
         _ => Ok(()),
     }
 }
 
-fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Yaml, String> {
+fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Yaml, NotValid> {
     check_tag(tag, "str")?;
     if tag.is_some() || style != ScalarStyle::Plain {
         return Ok(Yaml::Text(text.to_owned()));

@@ -60,11 +60,9 @@ keys! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Thinking {
-    /// By a word.
     Effort,
     /// By a number of tokens.
     Budget,
-    /// By Gemini's levels.
     Level,
     /// Anthropic's adaptive thinking, with an effort.
     Adaptive,

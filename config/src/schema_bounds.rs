@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use crate::expression::Expressions;
+use crate::expression::{Expressions, Refused};
 
 /// A large schema for people has a few hundred.
 const MAX_VALUES: usize = 2_000;
@@ -17,28 +17,60 @@ const MAX_STEPS: u32 = 10_000;
 /// As deep as a file may be, so that no value that it holds lies deeper.
 const MAX_DEPTH: usize = 64;
 
+/// Why a schema cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SchemaFault {
+    #[error("{0}")]
+    NoSchema(String),
+    #[error("it holds more than {MAX_VALUES} values")]
+    TooLarge,
+    #[error(
+        "validating one value could take more than {MAX_STEPS} steps, as alternatives refer to alternatives"
+    )]
+    Multiplies,
+    #[error("checking so much by this schema could take more than {0} steps")]
+    TooMuchWork(u64),
+    #[error("the pattern `{pattern}` is refused: {reason}")]
+    Pattern { pattern: String, reason: Refused },
+    #[error("a part of it has an `$id`, which would move the base of references")]
+    InnerId,
+    #[error("its dialect, draft 4, is too old")]
+    OldDialect,
+    #[error("`{0}` is not taken: write `$ref` with `#/$defs/…`")]
+    DynamicReference(&'static str),
+    #[error("the reference `{0}` does not lead to a part of it, as `#/$defs/…` would")]
+    OuterReference(String),
+    #[error("the reference `{0}` names nothing in it")]
+    BrokenReference(String),
+    #[error("it refers to itself for the same value")]
+    Circle,
+}
+
 /// Refuses a schema that is too large, refers to what is not within it, or multiplies.
-pub(crate) fn check(schema: &Value, expressions: &mut Expressions) -> Result<(), String> {
+pub(crate) fn check(schema: &Value, expressions: &mut Expressions) -> Result<(), SchemaFault> {
     let mut values = 0;
     walk(schema, true, &mut values, expressions)?;
     if steps(schema)? > MAX_STEPS {
-        return Err(format!(
-            "validating one value could take more than {MAX_STEPS} steps, as alternatives refer to alternatives"
-        ));
+        return Err(SchemaFault::Multiplies);
     }
     Ok(())
 }
 
 /// How often parts of the schema may be applied to one value and to those along one way down within it.
-pub(crate) fn steps(schema: &Value) -> Result<u32, String> {
+pub(crate) fn steps(schema: &Value) -> Result<u32, SchemaFault> {
     Graph::of(schema)?.steps()
 }
 
 /// Counts the values, and looks at every pattern and every base of references, used or not.
-fn walk(value: &Value, root: bool, values: &mut usize, expressions: &mut Expressions) -> Result<(), String> {
+fn walk(
+    value: &Value,
+    root: bool,
+    values: &mut usize,
+    expressions: &mut Expressions,
+) -> Result<(), SchemaFault> {
     *values += 1;
     if *values > MAX_VALUES {
-        return Err(format!("it holds more than {MAX_VALUES} values"));
+        return Err(SchemaFault::TooLarge);
     }
     match value {
         Value::Array(list) => list.iter().try_for_each(|item| walk(item, false, values, expressions)),
@@ -47,12 +79,13 @@ fn walk(value: &Value, root: bool, values: &mut usize, expressions: &mut Express
             let keys =
                 map.get("patternProperties").and_then(Value::as_object).into_iter().flat_map(Map::keys);
             for pattern in pattern.chain(keys.map(String::as_str)) {
-                let admitted = expressions.admit_pattern(pattern);
-                let shown = crate::tree::shorten(pattern);
-                admitted.map_err(|reason| format!("the pattern `{shown}` is refused: {reason}"))?;
+                expressions.admit_pattern(pattern).map_err(|reason| SchemaFault::Pattern {
+                    pattern: crate::tree::shorten(pattern),
+                    reason,
+                })?;
             }
             if !root && map.get("$id").is_some_and(Value::is_string) {
-                return Err("a part of it has an `$id`, which would move the base of references".into());
+                return Err(SchemaFault::InnerId);
             }
             map.values().try_for_each(|part| walk(part, false, values, expressions))
         }
@@ -78,11 +111,11 @@ struct Graph<'a> {
 }
 
 impl<'a> Graph<'a> {
-    fn of(schema: &'a Value) -> Result<Self, String> {
+    fn of(schema: &'a Value) -> Result<Self, SchemaFault> {
         if let Some(dialect) = schema.get("$schema").and_then(Value::as_str)
             && dialect.contains("draft-04")
         {
-            return Err("its dialect, draft 4, is too old".into());
+            return Err(SchemaFault::OldDialect);
         }
         let mut graph = Self { schema, known: HashMap::new(), parts: Vec::new(), waiting: Vec::new() };
         graph.part(schema);
@@ -105,11 +138,11 @@ impl<'a> Graph<'a> {
         index
     }
 
-    fn read(&mut self, map: &'a Map<String, Value>) -> Result<Part, String> {
+    fn read(&mut self, map: &'a Map<String, Value>) -> Result<Part, SchemaFault> {
         let mut part = Part::default();
         for key in ["$dynamicRef", "$recursiveRef"] {
             if map.get(key).is_some_and(Value::is_string) {
-                return Err(format!("`{key}` is not taken: write `$ref` with `#/$defs/…`"));
+                return Err(SchemaFault::DynamicReference(key));
             }
         }
         if let Some(reference) = map.get("$ref").and_then(Value::as_str) {
@@ -155,20 +188,18 @@ impl<'a> Graph<'a> {
         map.into_iter().flat_map(Map::values).map(|part| self.part(part)).collect()
     }
 
-    fn target(&self, reference: &str) -> Result<&'a Value, String> {
+    fn target(&self, reference: &str) -> Result<&'a Value, SchemaFault> {
         let shown = crate::tree::shorten(reference);
         let pointer = reference.strip_prefix('#').filter(|pointer| !pointer.contains('%'));
         let within = pointer.filter(|pointer| pointer.is_empty() || pointer.starts_with('/'));
         let Some(pointer) = within else {
-            return Err(format!(
-                "the reference `{shown}` does not lead to a part of it, as `#/$defs/…` would"
-            ));
+            return Err(SchemaFault::OuterReference(shown));
         };
-        self.schema.pointer(pointer).ok_or_else(|| format!("the reference `{shown}` names nothing in it"))
+        self.schema.pointer(pointer).ok_or(SchemaFault::BrokenReference(shown))
     }
 
     /// The parts so that each comes after those that it applies to the same value.
-    fn order(&self) -> Result<Vec<usize>, String> {
+    fn order(&self) -> Result<Vec<usize>, SchemaFault> {
         #[derive(Clone, Copy, PartialEq)]
         enum Mark {
             New,
@@ -186,7 +217,7 @@ impl<'a> Graph<'a> {
                         for &next in &self.parts[part].same {
                             match marks[next] {
                                 Mark::New => stack.push(next),
-                                Mark::Open => return Err("it refers to itself for the same value".into()),
+                                Mark::Open => return Err(SchemaFault::Circle),
                                 Mark::Done => {}
                             }
                         }
@@ -206,7 +237,7 @@ impl<'a> Graph<'a> {
     }
 
     /// The most applications that one value can cause, level by level from the innermost.
-    fn steps(&self) -> Result<u32, String> {
+    fn steps(&self) -> Result<u32, SchemaFault> {
         let order = self.order()?;
         let count = self.parts.len();
         let mut deeper = vec![0; count];
@@ -243,7 +274,7 @@ mod tests {
 
     #[track_caller]
     fn refused(schema: Value, reason: &str) {
-        let found = check(&schema, &mut Expressions::new()).expect_err("the schema is taken");
+        let found = check(&schema, &mut Expressions::new()).expect_err("the schema is taken").to_string();
         assert!(found.contains(reason), "{found}");
     }
 

@@ -6,9 +6,7 @@
 
 use serde_json::{Map, Value};
 
-/// A form of text.
 pub(crate) struct Text {
-    /// For people: "expected …".
     pub expected: &'static str,
     /// Whether a text has the form.
     pub check: fn(&str) -> bool,
@@ -40,7 +38,6 @@ pub(crate) enum Shape {
     /// A list with a bound on its items.
     AtMost(usize, &'static Shape),
     OneOrMany(&'static Shape),
-    /// A list, or one word in its place.
     WordOrList {
         word: &'static str,
         item: &'static Shape,

@@ -13,7 +13,6 @@ pub(crate) struct Node {
     pub at: At,
 }
 
-/// The kinds of value.
 #[derive(Debug, Clone)]
 pub(crate) enum Yaml {
     Null,
@@ -51,7 +50,6 @@ impl Node {
         matches!(self.value, Yaml::Null)
     }
 
-    /// The text of it, where it is text.
     pub fn text(&self) -> Option<&str> {
         match &self.value {
             Yaml::Text(text) => Some(text),
@@ -95,7 +93,6 @@ impl Node {
         }
     }
 
-    /// The entries of a map as JSON.
     pub fn to_json_map(&self) -> Map<String, Value> {
         self.entries().iter().map(|entry| (entry.key.clone(), entry.value.to_json())).collect()
     }

@@ -8,6 +8,9 @@
 //! Every payload tolerates unknown fields and has a default for what came later, so that an extension built
 //! against an older release loads in a newer kernel and the reverse.
 
+// Others build on this crate, and read it without its sources.
+#![warn(missing_docs)]
+
 mod agent;
 pub mod control;
 mod definition;

@@ -128,7 +128,8 @@ pub async fn try_wiring(kernel: &Arc<Kernel>) -> Result<(), WireFault> {
 
 /// The caller holds `wiring`.
 async fn wire_loaded(kernel: &Arc<Kernel>) -> Result<(), WireFault> {
-    let prompt = orchestrator(&kernel.config).map_err(|reason| WireFault { extension: None, reason })?;
+    let prompt = orchestrator(&kernel.config)
+        .map_err(|no_text| WireFault { extension: None, reason: no_text.into() })?;
     let (day, away) = (dated(kernel).await, kernel.extensions.away());
     let snapshot = wiring::wire(&kernel.extensions.parts(), &context(kernel, &prompt, &away, day))?;
     kernel.set_snapshot(snapshot);

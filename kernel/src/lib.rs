@@ -21,7 +21,7 @@ pub mod control;
 pub mod events;
 
 pub use drupe_gate::{beginning, check, pace};
-pub use drupe_models::{Figure, ListedModel, Lists, Models, Origin, Target};
+pub use drupe_models::{Figure, FigureOrigin, ListedModel, Lists, Models, Target};
 pub use drupe_surface::{ending, ends};
 pub use drupe_wiring::{kept_id, models};
 

@@ -84,7 +84,6 @@ fn run_kernel(arguments: KernelArguments) -> u8 {
     })
 }
 
-/// The process environment.
 #[expect(clippy::disallowed_methods, reason = "this is the entry point")]
 fn environment() -> cli::Environment {
     cli::Environment::new(env::vars_os())

@@ -187,7 +187,6 @@ impl AgentSection {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum ContextSource {
-    /// The text itself.
     Inline(String),
     /// A file beneath the extension's folder or the home; absolute, with links resolved.
     File(PathBuf),
@@ -196,7 +195,6 @@ pub enum ContextSource {
 /// One entry of `uses_tools`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ToolSelector {
-    /// Whose tools.
     pub extension: ExtensionId,
     /// One tool of it; none means all.
     pub tool: Option<ToolName>,
@@ -257,19 +255,16 @@ static OUTPUT: Table = Table {
     rest: None,
 };
 
-/// Where native code runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Isolation {
     /// In a process of its own, confined.
     Process,
-    /// In the kernel's process.
     Inproc,
 }
 
 impl Isolation {
-    /// The word in manifests.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -294,11 +289,8 @@ pub enum Scope {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Right {
-    /// Hand in inbound messages.
     Submit,
-    /// Use the control API.
     Control,
-    /// Ask for a restart.
     Restart,
     /// Start child processes, each confined.
     Processes,

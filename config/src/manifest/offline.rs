@@ -63,8 +63,7 @@ fn trigger(
                     Some((OfflineTrigger::When(text.to_owned()), groups))
                 }
                 Err(refused) => {
-                    let message =
-                        format!("`{}` is not a regular expression: {}", when.path, refused.reason());
+                    let message = format!("`{}` is not a regular expression: {refused}", when.path);
                     faults.error("invalid_regex", &when.node.at, &when.path, message).help(
                         "quote it with '…', so that YAML leaves backslashes alone; a group is `(?P<name>…)`",
                     );

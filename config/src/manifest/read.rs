@@ -91,7 +91,6 @@ fn accept_two_descriptions(node: &mut Node, faults: &mut Diagnostics) {
     }
 }
 
-/// Where a manifest stands.
 pub(super) enum Form<'a> {
     /// In a folder, with `agent` as a section.
     Folder,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Config, EffectiveValue, Origin};
+use super::{Config, EffectiveValue, ValueOrigin};
 use crate::tree::join;
 
 impl Config {
@@ -30,7 +30,7 @@ impl Config {
                     Some(written) if !masked => written.clone(),
                     _ => value,
                 };
-                let origin = self.origins.get(path).cloned().unwrap_or(Origin::Default);
+                let origin = self.origins.get(path).cloned().unwrap_or(ValueOrigin::Default);
                 out.push(EffectiveValue { key: path.to_owned(), value, origin });
             }
         }

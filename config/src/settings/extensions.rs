@@ -20,7 +20,6 @@ keys! {
     }
     rest (&forms::ID, &Shape::Record(&OVERRIDE))
     beside {
-        /// By the extension's id.
         #[serde(flatten)]
         pub overrides: BTreeMap<ExtensionId, ExtensionOverride>,
     }

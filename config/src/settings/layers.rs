@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use super::{CONFIG, Origin, Sources};
+use super::{CONFIG, Sources, ValueOrigin};
 use crate::{
     Diagnostics, parse,
     shape::{Shape, suggestion},
@@ -143,7 +143,7 @@ fn mask(node: &Node, secrets: &mut Vec<std::ops::Range<usize>>) {
 }
 
 /// Who set each value, by its dotted key. A list counts as one value.
-pub(super) fn origins(node: &Node, path: &str, origins: &mut BTreeMap<String, Origin>) {
+pub(super) fn origins(node: &Node, path: &str, origins: &mut BTreeMap<String, ValueOrigin>) {
     match &node.value {
         Yaml::Map(entries) => {
             for entry in entries {
@@ -157,11 +157,11 @@ pub(super) fn origins(node: &Node, path: &str, origins: &mut BTreeMap<String, Or
     }
 }
 
-fn origin(at: &At) -> Origin {
+fn origin(at: &At) -> ValueOrigin {
     match &at.source.origin {
-        SourceOrigin::File(path) => Origin::File { path: path.clone(), line: at.line },
-        SourceOrigin::Environment(name) => Origin::Environment(name.clone()),
-        SourceOrigin::CommandLine(_) => Origin::CommandLine,
+        SourceOrigin::File(path) => ValueOrigin::File { path: path.clone(), line: at.line },
+        SourceOrigin::Environment(name) => ValueOrigin::Environment(name.clone()),
+        SourceOrigin::CommandLine(_) => ValueOrigin::CommandLine,
     }
 }
 

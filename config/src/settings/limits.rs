@@ -31,7 +31,7 @@ keys! {
         session: ScopeLimitsConfig = SESSION => Shape::Record(&SCOPE);
         /// One agent, for a day (UTC).
         agent: ScopeLimitsConfig = AGENT => Shape::Record(&SCOPE);
-        /// The part of one of these limits at which its use is told.
+        /// The part of one of these limits at which a warning is given.
         // Late enough to be rare, early enough to finish what is being done.
         warn_at: f64 = 0.8 => Shape::Number { min: 0.01, max: 1.0 };
         /// How much goes on at the same time.
@@ -40,7 +40,6 @@ keys! {
 }
 
 keys! {
-    /// The bounds of one scope.
     #[derive(Copy, PartialEq)]
     pub struct ScopeLimitsConfig in SCOPE("") {
         /// Input and output tokens.

@@ -109,7 +109,7 @@ keys! {
         pub overlay: Overlay,
         /// Where each value that is no default was set, by its dotted key.
         #[serde(skip)]
-        pub origins: BTreeMap<String, Origin>,
+        pub origins: BTreeMap<String, ValueOrigin>,
         /// Texts with placeholders as they were written, by their dotted key: what `effective` shows in their place.
         #[serde(skip)]
         written: BTreeMap<String, Value>,
@@ -173,11 +173,9 @@ mod millis {
     }
 }
 
-/// What the journal survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
-    /// A power cut.
     Full,
     /// The end of the daemon.
     Process,
@@ -185,25 +183,20 @@ pub enum Durability {
     Memory,
 }
 
-/// Who set a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
+pub enum ValueOrigin {
     /// Nobody: it is built in.
     Default,
-    /// A line of the file.
     File {
-        /// The file.
         path: PathBuf,
         /// Counted from 1.
         line: u32,
     },
-    /// A variable.
     Environment(String),
-    /// The command line.
     CommandLine,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ValueOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
@@ -214,7 +207,7 @@ impl fmt::Display for Origin {
     }
 }
 
-impl Serialize for Origin {
+impl Serialize for ValueOrigin {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
@@ -227,6 +220,5 @@ pub struct EffectiveValue {
     pub key: String,
     /// Secrets are `***`; a text that was written with placeholders still has them.
     pub value: Value,
-    /// Who set it.
-    pub origin: Origin,
+    pub origin: ValueOrigin,
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Config, Origin, ProviderConfig, ProviderKind, agents::MODEL, providers, read::Checks};
+use super::{Config, ProviderConfig, ProviderKind, ValueOrigin, agents::MODEL, providers, read::Checks};
 use crate::{
     Diagnostics, ModelProfile, Overlay, Secret,
     catalogue::{CatalogueProvider, model_catalogue},
@@ -79,7 +79,7 @@ fn has_default_model(name: &str, provider: &ProviderConfig) -> bool {
 pub(super) fn add_implicit(
     models: &mut ModelsConfig,
     overlay: &Overlay,
-    origins: &mut BTreeMap<String, Origin>,
+    origins: &mut BTreeMap<String, ValueOrigin>,
     faults: &mut Diagnostics,
 ) {
     // The operator's own provider comes first where nothing says which model is the default.
@@ -94,7 +94,7 @@ pub(super) fn add_implicit(
         let mut provider = ProviderConfig { api_key: Some(key.clone()), ..ProviderConfig::new(known.kind) };
         let mut set = |field: &str, variable: &str| {
             let key = format!("models.providers.{}.{field}", known.name);
-            origins.insert(key, Origin::Environment(variable.to_owned()));
+            origins.insert(key, ValueOrigin::Environment(variable.to_owned()));
         };
         for field in ["kind", "base_url", "api_key"] {
             set(field, variable);
@@ -119,7 +119,7 @@ pub(super) fn add_implicit(
         if configured.is_none()
             && let Some((_, variable)) = present
         {
-            origins.insert("models.aliases.default".into(), Origin::Environment(variable.to_owned()));
+            origins.insert("models.aliases.default".into(), ValueOrigin::Environment(variable.to_owned()));
         }
         let target = configured.or(present.map(|(known, _)| known.name.clone()));
         let offline_only = models.only_offline();

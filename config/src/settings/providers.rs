@@ -81,21 +81,15 @@ keys! {
 const HTTP: [&str; 8] =
     ["base_url", "api_key", "headers", "ca_file", "timeout_ms", "stall_timeout_ms", "concurrency", "dialect"];
 
-/// The protocol of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProviderKind {
-    /// OpenAI's Responses.
     Openai,
     /// Chat Completions, which many servers speak.
     OpenaiChat,
-    /// Anthropic's Messages.
     Anthropic,
-    /// Google's Gemini.
     Gemini,
-    /// The built-in rules.
     Offline,
-    /// A script, for tests.
     Scripted,
 }
 
@@ -233,7 +227,7 @@ impl Checks<'_> {
     }
 }
 
-/// An address without slashes at its end, and its host with the port; nothing where it is none, or where it holds a key.
+/// Reads an address: without slashes at its end, with its host and port. Nothing if it is not one, or if it holds a key.
 pub(super) fn address(text: &str) -> Option<(String, &str)> {
     let url = text.trim_end_matches('/');
     let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"))?;

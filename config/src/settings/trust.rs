@@ -65,14 +65,12 @@ keys! {
 /// A set of extensions: those that are listed, or all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Preauthorized {
-    /// These.
     Listed(BTreeSet<ExtensionId>),
     /// Every one, those that do not exist yet included.
     All,
 }
 
 impl Preauthorized {
-    /// Whether an extension is among them.
     pub fn contains(&self, id: &ExtensionId) -> bool {
         match self {
             Self::Listed(ids) => ids.contains(id),

@@ -1,6 +1,6 @@
 //! Providers, and the alias `default`: what needs no configuration.
 
-use drupe_config::{Config, Origin, ProviderKind, load_config};
+use drupe_config::{Config, ProviderKind, ValueOrigin, load_config};
 
 use crate::home::Home;
 
@@ -48,7 +48,7 @@ fn a_key_alone_is_a_provider_with_a_default_model() {
     assert_eq!(provider.default_model, None, "which of them is there, the provider says");
     assert_eq!(provider.preferred, drupe_config::model_catalogue().provider("openai").unwrap().preferred);
     let default = config.effective().into_iter().find(|value| value.key == "models.aliases.default").unwrap();
-    assert_eq!(default.origin, Origin::Environment("OPENAI_API_KEY".into()));
+    assert_eq!(default.origin, ValueOrigin::Environment("OPENAI_API_KEY".into()));
 }
 
 #[test]

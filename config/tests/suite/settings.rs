@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use drupe_config::{Durability, Origin, default_file, load_config};
+use drupe_config::{Durability, ValueOrigin, default_file, load_config};
 use serde_json::json;
 
 use crate::home::{Home, places};
@@ -25,10 +25,10 @@ fn later_layers_win_and_each_value_knows_who_set_it() {
     assert_eq!(config.drain_timeout, Duration::from_millis(7));
     assert_eq!(config.journal.durability, Durability::Memory);
     let origin = |key: &str| config.effective().into_iter().find(|value| value.key == key).unwrap().origin;
-    assert_eq!(origin("log"), Origin::File { path: home.path().join("drupe.yaml"), line: 1 });
-    assert_eq!(origin("orchestrator.model"), Origin::Environment("DRUPE_ORCHESTRATOR__MODEL".into()));
-    assert_eq!(origin("orchestrator.name"), Origin::CommandLine);
-    assert_eq!(origin("orchestrator.limits.max_turns"), Origin::Default);
+    assert_eq!(origin("log"), ValueOrigin::File { path: home.path().join("drupe.yaml"), line: 1 });
+    assert_eq!(origin("orchestrator.model"), ValueOrigin::Environment("DRUPE_ORCHESTRATOR__MODEL".into()));
+    assert_eq!(origin("orchestrator.name"), ValueOrigin::CommandLine);
+    assert_eq!(origin("orchestrator.limits.max_turns"), ValueOrigin::Default);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn without_a_file_everything_has_its_default() {
         ["kv", "files"]
     );
     let strangers: Vec<_> =
-        config.effective().into_iter().filter(|value| value.origin != Origin::Default).collect();
+        config.effective().into_iter().filter(|value| value.origin != ValueOrigin::Default).collect();
     assert!(strangers.is_empty(), "{strangers:?}");
 }
 

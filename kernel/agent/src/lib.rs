@@ -77,6 +77,9 @@
 //! # }
 //! ```
 
+// Others build on this crate, and read it without its sources.
+#![warn(missing_docs)]
+
 pub mod agent;
 pub mod agent_tool;
 pub mod budget;

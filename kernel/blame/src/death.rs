@@ -25,7 +25,6 @@ const SIGNALS: [c_int; 7] =
 /// microsecond. An end to it is needed, for the first may have been stopped in the middle.
 const LOOKS: u32 = 1_000_000;
 
-/// Installs the handlers.
 pub(crate) fn catch_signals() -> io::Result<()> {
     for signal in SIGNALS {
         // The handler's signature is the one that SA_SIGINFO asks for.

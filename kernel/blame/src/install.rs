@@ -67,7 +67,6 @@ pub fn sees_threads() -> bool {
     SEES_THREADS.load(Ordering::Relaxed)
 }
 
-/// The mapped page.
 pub(crate) fn page() -> Option<&'static Layout> {
     // SAFETY: null, or a mapping of this size that is never unmapped, aligned to a page of memory. It holds atomic
     // integers only, for which every content is valid, also when another process writes it.

@@ -23,7 +23,6 @@ pub(crate) const SLOTS: usize = 1024;
 /// Slots that extensions' own threads may take, so that one with very many leaves some to the kernel's threads.
 pub(crate) const OWN_SLOTS: usize = 768;
 
-/// The whole page.
 #[repr(C)]
 pub(crate) struct Layout {
     pub magic: AtomicU64,
@@ -49,16 +48,13 @@ pub(crate) struct Death {
     pub owner: AtomicU64,
 }
 
-/// Nobody died.
 pub(crate) const ALIVE: u32 = 0;
 /// A thread is writing its note.
 pub(crate) const DYING: u32 = 1;
-/// The note is complete.
 pub(crate) const DEAD: u32 = 2;
 /// The cause that is no signal.
 pub(crate) const EXIT: u32 = 0;
 
-/// An extension, written once.
 #[repr(C)]
 pub(crate) struct Entry {
     /// Length of the id, and of the hash above the lowest byte; written last, 0 until then.

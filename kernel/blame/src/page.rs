@@ -17,7 +17,6 @@ use crate::{
     reading::{Reading, decode},
 };
 
-/// Bytes of a page.
 pub(crate) const SIZE: usize = size_of::<Layout>();
 
 /// The seals that a page bears: a mapping of it never faults, since nobody can cut it short.

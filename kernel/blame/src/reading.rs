@@ -10,7 +10,6 @@ use crate::{
     operation::Operation,
 };
 
-/// What the page held.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// The note of the thread that died first; none if the process was killed from outside or ended in order.
@@ -22,16 +21,13 @@ pub struct Reading {
 /// What the dying thread noted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Last {
-    /// Why it died.
     pub cause: Cause,
     /// Whose code it was in; `None` for the kernel's own.
     pub running: Option<Running>,
 }
 
-/// Why a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// By this signal.
     Signal(i32),
     /// Somebody called `exit`, or `main` returned.
     Exit,
@@ -40,7 +36,6 @@ pub enum Cause {
 /// An extension's code on a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Running {
-    /// The extension's id.
     pub extension: String,
     /// The content hash under which it was registered.
     pub hash: String,

@@ -65,9 +65,7 @@ impl Content {
 /// A regular file of an extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
-    /// Where in the extension.
     pub path: PathBuf,
-    /// Where it was read.
     pub from: PathBuf,
     /// SHA-256 of its bytes, in hexadecimal digits.
     pub hash: String,
@@ -80,16 +78,13 @@ pub struct File {
 /// A symbolic link of an extension.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
-    /// Where in the extension.
     pub path: PathBuf,
-    /// Its text.
     pub target: PathBuf,
 }
 
 /// Something of an extension that is neither file, folder nor link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Other {
-    /// Where in the extension.
     pub path: PathBuf,
     /// What it is, in words.
     pub what: String,
@@ -100,40 +95,19 @@ pub struct Other {
 pub enum ContentError {
     /// It is larger than any extension need be.
     #[error("`{folder}` has {bound}; move what the extension does not need to another place")]
-    TooLarge {
-        /// The extension's folder.
-        folder: PathBuf,
-        /// Which bound it is over.
-        bound: String,
-    },
+    TooLarge { folder: PathBuf, bound: String },
     /// The system does not let us.
     #[error("`{path}` cannot be read: {error}")]
-    Unreadable {
-        /// What.
-        path: PathBuf,
-        /// The system's words.
-        error: io::Error,
-    },
+    Unreadable { path: PathBuf, error: io::Error },
     /// A name that could not be written down.
     #[error("`{}` has a name that is not UTF-8; rename it", path.as_os_str().as_bytes().escape_ascii())]
-    Name {
-        /// What.
-        path: PathBuf,
-    },
+    Name { path: PathBuf },
     /// It was changed again and again while it was read; it is worth another try when that is over.
     #[error("`{path}` is being written; try again when that is done")]
-    Changing {
-        /// What changed.
-        path: PathBuf,
-    },
+    Changing { path: PathBuf },
     /// Its library, built elsewhere, and something in its folder have one name.
     #[error("`{folder}` holds a `{name}` that is not the extension's library of that name; rename it")]
-    LibraryName {
-        /// The extension's folder.
-        folder: PathBuf,
-        /// The name of both.
-        name: String,
-    },
+    LibraryName { folder: PathBuf, name: String },
 }
 
 /// How often something that changes while it is read is read.

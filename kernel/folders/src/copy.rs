@@ -1,4 +1,4 @@
-//! Copies an extension that somebody hands us. Bounded: what is large or strange is refused before it fills the disk.
+//! Copies an extension that the operator names. Bounded: what is large or strange is refused before it fills the disk.
 //!
 //! Who hands it over may go on changing it. So everything is read through descriptors, each opened from the one of its
 //! folder without following a link: what was a folder a moment ago and is a link now is refused.

@@ -17,6 +17,7 @@ mod library;
 mod trust;
 
 pub use layout::Layout;
+pub use library::NoLibrary;
 
 /// The most entries that are looked at in one folder of extensions.
 const MOST: usize = 4096;
@@ -30,7 +31,6 @@ const ID_LENGTH: usize = 48;
 /// Who put an extension there; later ones are third-party.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
-    /// Ships with drupe.
     Shipped,
     /// Lies where what ships does, but [others may write it](Layout::doubt).
     Doubted,
@@ -57,16 +57,13 @@ pub struct Found {
     pub name: String,
     /// The folder; for a file, the file's own path.
     pub folder: PathBuf,
-    /// Who put it there.
     pub origin: Origin,
-    /// In which shape.
     pub kind: Kind,
 }
 
 /// Something that is no extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PassedOver {
-    /// What.
     pub path: PathBuf,
     /// Why. Names in it are escaped: what looks like another name or writes to a terminal is seen for what it is.
     pub reason: String,
@@ -155,7 +152,6 @@ fn examine(root: &Path, path: &Path, name: &OsStr) -> Result<Option<(String, Kin
     }
 }
 
-/// The id that a name gives.
 fn id(stem: &OsStr, name: &OsStr) -> Result<String, String> {
     if let Some(id) = stem.to_str().filter(|stem| is_id(stem)) {
         return Ok(id.to_owned());

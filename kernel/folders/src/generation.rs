@@ -39,9 +39,7 @@ pub struct Set {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// The hash of its content.
     pub hash: String,
-    /// Its shape.
     pub kind: Kind,
     /// Its files, by path.
     pub files: Vec<KeptFile>,
@@ -51,11 +49,9 @@ pub struct Entry {
     pub others: Vec<Other>,
 }
 
-/// A file of a kept extension.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeptFile {
-    /// Where in the extension.
     pub path: PathBuf,
     /// SHA-256 of its bytes, in hexadecimal digits.
     pub hash: String,

@@ -19,11 +19,11 @@ const LONGEST: u64 = 1024 * 1024;
 #[derive(Debug)]
 pub struct Held {
     file: PathBuf,
-    places: Mutex<BTreeMap<String, Place>>,
+    places: Mutex<BTreeMap<String, HeldAt>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Place {
+struct HeldAt {
     hash: String,
     folder: PathBuf,
 }
@@ -43,7 +43,7 @@ impl Held {
     ///
     /// Where the file cannot be written; until the end of the process it is known all the same.
     pub fn note(&self, name: &str, hash: &str, folder: &Path) -> io::Result<()> {
-        let place = Place { hash: hash.to_owned(), folder: folder.to_owned() };
+        let place = HeldAt { hash: hash.to_owned(), folder: folder.to_owned() };
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         if places.get(name) == Some(&place) {
             return Ok(());

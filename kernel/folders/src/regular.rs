@@ -114,7 +114,7 @@ pub(crate) fn create(path: &Path, executable: bool) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(mode).open(path)
 }
 
-/// Writes a file whole: whoever opens it sees the old one or the new one.
+/// Writes a file whole: a reader sees the old one or the new one, and no part of one.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let staged = beside(path);
     let write = || {

@@ -1,8 +1,12 @@
-//! Tells when folders of extensions, or single files, have changed. Says that they did, and not how: whoever is told
-//! looks for himself, and may be told once too often, but not too seldom.
+//! Reports that folders of extensions, or single files, have changed. It says that they did, and not how: the caller
+//! looks for itself. A report may come without a change, but no change goes without a report.
 //!
-//! Every folder is watched before it is listed, and watched anew before anybody is told, so that nothing falls into a
-//! gap: what happens before is seen by whoever looks, what happens after is told again.
+//! Every folder is watched before it is listed, and watched anew before a change is reported, so that no change falls
+//! into a gap: an earlier one is seen by the caller, a later one is reported again.
+//!
+//! The watcher that polls is our own. That of `notify` 8.2.1 compares times in whole seconds, and takes a file for changed
+//! only if its time grew (`src/poll.rs`, read on 2026-11-23): it would miss a second save within a second and a file that
+//! was restored, or would have to read every file once a second.
 
 use std::{
     io,
@@ -15,18 +19,16 @@ use std::{
 mod events;
 mod names;
 mod pending;
-mod plan;
 mod polling;
+mod trees;
 
 use events::Events;
 use names::Names;
 use pending::{Pending, Shared, Woken};
 use polling::Polling;
 
-/// What may have changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changes {
-    /// Something in one of the roots.
     pub roots: bool,
     /// These of the single files, as they were given: changed, made or removed.
     pub files: Vec<PathBuf>,
@@ -103,7 +105,6 @@ struct Wanted {
     files: Vec<PathBuf>,
 }
 
-/// How changes are learnt.
 enum Source {
     /// The system tells of what is in the roots.
     Events(Events, Names),
@@ -128,7 +129,7 @@ impl Source {
         Self::Polling(Polling::start(Arc::clone(wanted), interval))
     }
 
-    /// When to look at what nobody tells of.
+    /// When to look at what the system does not report.
     fn tick(&self, shared: &Shared) -> Option<Duration> {
         match self {
             Self::Events(..) => Some(names::INTERVAL),

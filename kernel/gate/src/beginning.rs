@@ -15,7 +15,6 @@ use drupe_wiring::{Ground, Part};
 pub struct Refusal {
     /// The first fault, in one line.
     pub first: String,
-    /// All that is wrong.
     pub whole: String,
 }
 

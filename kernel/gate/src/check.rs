@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use drupe_config::{
-    Config, ContextSource, Diagnostics, Instructions, Isolation, Loaded, Manifest, Right, instructions,
+    Config, ContextSource, Diagnostics, Instructions, Isolation, Loaded, Manifest, Right,
+    instructions::{self, UnreadableText},
     load_agent_file, load_manifest,
 };
 use drupe_extension_api::DefinitionLimits;
 use drupe_folders::content::Content;
 
-use crate::shown::shown;
+use crate::printable::shown;
 
 /// Parameters for the provider that are named one by one.
 const NAMED: usize = 32;
@@ -30,8 +31,8 @@ pub fn load(path: &Path, home: &Path) -> Result<Loaded<Manifest>, Diagnostics> {
 
 /// What it asks for. Texts that its content does not hold are read here, once, into the manifest: what is agreed to is what
 /// is used, whatever becomes of their files.
-pub fn judge(manifest: &mut Manifest, content: &Content, config: &Config) -> Result<Ask, String> {
-    let needs = immodest(manifest, config);
+pub fn judge(manifest: &mut Manifest, content: &Content, config: &Config) -> Result<Ask, UnreadableText> {
+    let needs = needs_agreement(manifest, config);
     let mut taken: Vec<(PathBuf, String)> = Vec::new();
     let folder = manifest.folder.clone();
     let mut take = |path: &Path| match path.strip_prefix(&folder) {
@@ -39,7 +40,7 @@ pub fn judge(manifest: &mut Manifest, content: &Content, config: &Config) -> Res
         _ => {
             let text = instructions::read(path)?;
             taken.push((path.to_owned(), text.clone()));
-            Ok::<_, String>(Some(text))
+            Ok::<_, UnreadableText>(Some(text))
         }
     };
     if let Some(agent) = &mut manifest.agent {
@@ -70,7 +71,7 @@ pub fn runs_inside(manifest: &Manifest) -> bool {
 
 /// What an extension brings that the operator must agree to, a phrase each: code, secrets, rights, and whatever gives an
 /// agent more than its own prompt and the tools that are open to all.
-pub fn immodest(manifest: &Manifest, config: &Config) -> Vec<String> {
+pub fn needs_agreement(manifest: &Manifest, config: &Config) -> Vec<String> {
     let mut needs = Vec::new();
     let mut want = |wants: bool, what: &dyn Fn() -> String| {
         // Two tools of one extension are one thing to agree to.
@@ -179,7 +180,7 @@ mod tests {
         let config = load_config(&sources).expect("defaults are valid").value;
         let loaded =
             load_manifest(&folder, home.path()).unwrap_or_else(|faults| panic!("{}", faults.render(false)));
-        immodest(&loaded.value, &config)
+        needs_agreement(&loaded.value, &config)
     }
 
     #[test]

@@ -32,7 +32,6 @@ use crate::{
 pub struct Expected {
     /// Its id, or its folder's name.
     pub id: String,
-    /// Where it is.
     pub folder: PathBuf,
     /// The state in which it would stay.
     pub state: ExtensionState,
@@ -115,7 +114,6 @@ pub struct Decisions {
     pub enabled: BTreeMap<String, bool>,
     /// What the operator was asked, and answered.
     pub approvals: Vec<Approval>,
-    /// Those that have worked.
     pub worked: BTreeSet<String>,
     /// What the supervisor holds against contents.
     pub quarantined: Vec<Quarantined>,
@@ -123,13 +121,9 @@ pub struct Decisions {
 
 /// What wiring needs beside the extensions.
 pub struct Surroundings<'a> {
-    /// The models.
     pub models: &'a Models,
-    /// The orchestrator's own texts.
     pub orchestrator: &'a Prompt,
-    /// The day.
     pub day: Day,
-    /// What fills templates in.
     pub fill: Fill<'a>,
 }
 

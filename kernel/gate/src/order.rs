@@ -13,12 +13,10 @@ use crate::state::{Event, Out, State};
 /// The folder's name, then the folder: two folders of one name are two.
 pub type Key = (String, PathBuf);
 
-/// Those that come next.
 #[derive(Debug, Default)]
 pub struct Wave {
     /// What they depend on is all there.
     pub ready: Vec<(Key, Arc<Manifest>)>,
-    /// They wait in vain.
     pub lost: Vec<(Key, Event)>,
 }
 

@@ -14,7 +14,7 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// What each extension asked for within the last minute.
 #[derive(Debug)]
 pub struct Pace {
-    /// What it asks for, as it is told.
+    /// What it asks for, as a message names it.
     what: &'static str,
     most: usize,
     asked: Mutex<HashMap<ExtensionId, VecDeque<Instant>>>,

@@ -5,15 +5,11 @@ use drupe_extension_api::control::ExtensionState;
 /// Where an extension is; what it holds is the driver's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
-    /// Its manifest is read.
     Discovered,
     /// Its code is open, or its agent prepared.
     Loaded,
-    /// It has its context.
     Initialized,
-    /// It works.
     Active,
-    /// It ended in order.
     Stopped,
     /// It failed while it worked, for this reason, and is tried again by itself.
     Degraded(String),
@@ -24,7 +20,6 @@ pub enum State {
 /// Why an extension is out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Out {
-    /// A step of its own failed.
     Failed(String),
     /// It works by itself, but not together with the others: another one's change may mend it.
     Unwired(String),
@@ -36,16 +31,13 @@ pub enum Out {
     AwaitingApproval(String),
     /// It brings something that the operator does not want.
     Denied(String),
-    /// It crashed too often.
     Quarantined(String),
 }
 
-/// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The step that the last action named succeeded.
     Done,
-    /// It failed, for this reason.
     Failed(String),
     /// It worked, and does not any more: its process ended, its health or its service failed.
     Broke(String),
@@ -57,7 +49,6 @@ pub enum Event {
     Retry,
     /// Something changed that may mend it: its files, a decision, what it depends on.
     Again,
-    /// The kernel ends.
     Stop,
 }
 
@@ -66,13 +57,10 @@ pub enum Event {
 pub enum Action {
     /// Open its code, or prepare its agent.
     Load,
-    /// Give it its context.
     Initialize,
-    /// Let it work.
     Start,
     /// Stop it, then drop its instance.
     Rollback,
-    /// Nothing.
     None,
 }
 

@@ -17,7 +17,7 @@ use drupe_models::names_script;
 
 use crate::{
     check::{self, Ask},
-    shown::shown,
+    printable::shown,
     state::Out,
 };
 
@@ -26,24 +26,19 @@ use crate::{
 pub struct Eyes<'a> {
     /// Hashes of files that are known.
     pub contents: &'a Contents,
-    /// Where things are.
     pub layout: &'a Layout,
-    /// The home.
     pub home: &'a Path,
-    /// The configuration.
     pub config: &'a Config,
 }
 
 /// One extension as it is on the disk.
 #[derive(Debug, Clone)]
 pub struct Looked {
-    /// Where it is.
     pub found: Found,
     /// What it is, if its manifest can be read.
     pub manifest: Option<Arc<Manifest>>,
     /// Its files, if they can be read.
     pub content: Option<Arc<Content>>,
-    /// What it asks the operator for.
     pub ask: Option<Ask>,
     /// What its manifest was found to be wrong in: faults, or warnings that stop nothing.
     pub diagnostics: Diagnostics,
@@ -62,7 +57,6 @@ impl Looked {
         self.content.as_ref().map_or("", |content| &content.hash)
     }
 
-    /// Whether nobody ships it.
     pub fn is_third_party(&self) -> bool {
         self.found.origin != Origin::Shipped
     }
@@ -131,7 +125,7 @@ impl Eyes<'_> {
     /// The library of one that has none yet is missed before the operator is asked: an agreement is to what will run.
     pub fn unbuilt(&self, found: &Found, manifest: &Manifest) -> Option<Out> {
         let entrypoint = manifest.entrypoint.as_ref()?;
-        self.layout.library(found, entrypoint).err().map(Out::Failed)
+        self.layout.library(found, entrypoint).err().map(|error| Out::Failed(error.to_string()))
     }
 }
 
@@ -146,15 +140,12 @@ pub fn model_names(manifest: &Manifest, config: &Config) -> Option<(String, Vec<
     (!own.is_empty()).then(|| (format!("agent.model of extension `{}`", manifest.id), own))
 }
 
-/// Faults in words.
 fn rendered(faults: &Diagnostics) -> String {
     faults.render(false).trim_end().to_owned()
 }
 
-/// What was decided of one, and by whom.
 #[derive(Clone, Copy)]
 pub struct Decided<'a> {
-    /// Whether nobody ships it.
     pub third_party: bool,
     /// What the operator said of it.
     pub enabled: Option<bool>,
@@ -188,13 +179,11 @@ fn refused(manifest: &Manifest, config: &Config, decided: Decided<'_>) -> Option
     Some(if third_party { Out::Failed(why) } else { Out::Disabled(why) })
 }
 
-/// A quarantine in words.
 pub fn quarantine(verdict: &Quarantined) -> String {
     let id = &verdict.extension;
     format!("{}; replace it, or try it again with `drupe ext release {id}`", verdict.reason)
 }
 
-/// Whether the operator is to be asked.
 pub fn is_asked(manifest: &Manifest, ask: &Ask, config: &Config, third_party: bool) -> bool {
     third_party && !ask.needs.is_empty() && !config.approvals.preauthorized.contains(&manifest.id)
 }
@@ -275,7 +264,6 @@ pub fn one_of_a_name<T>(seen: Vec<T>, looked: impl Fn(&T) -> Named<'_>, out: imp
 
 /// What [`one_of_a_name`] needs to know of one.
 pub struct Named<'a> {
-    /// Where it is.
     pub found: &'a Found,
     /// What it is, if that can be read.
     pub manifest: Option<&'a Manifest>,

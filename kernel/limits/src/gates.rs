@@ -144,7 +144,6 @@ mod tests {
         AgentId::new(name).unwrap()
     }
 
-    /// Asks once, without waiting.
     fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
         match future.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(value) => Some(value),

@@ -1,9 +1,7 @@
 //! The limits as data, and what was counted so far.
 
-/// Bounds of one scope.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ScopeLimits {
-    /// Input and output tokens.
     pub max_tokens: u64,
     /// US dollars, of models whose price is known; none for no bound.
     pub max_cost_usd: Option<f64>,
@@ -27,7 +25,7 @@ pub struct QuotaLimits {
     pub session: ScopeLimits,
     /// Of one agent, for a day.
     pub agent: ScopeLimits,
-    /// The part of a limit at which its use is told, above 0 and up to 1.
+    /// The part of a limit at which a warning is given, above 0 and up to 1.
     pub warn_at: f64,
 }
 
@@ -39,13 +37,10 @@ impl QuotaLimits {
     }
 }
 
-/// What was counted so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Counted {
-    /// Input and output tokens.
     pub tokens: u64,
     /// US dollars, where the price is known.
     pub cost_usd: f64,
-    /// Runs of agents.
     pub invocations: u64,
 }

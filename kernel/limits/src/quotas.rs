@@ -18,12 +18,9 @@ use crate::{
 
 const DAY_MS: i64 = 86_400_000;
 
-/// Who spends.
 #[derive(Debug, Clone, Copy)]
 pub struct Spender<'a> {
-    /// The conversation.
     pub session: &'a SessionId,
-    /// The agent whose run it is.
     pub agent: &'a AgentId,
 }
 
@@ -31,11 +28,11 @@ pub struct Spender<'a> {
 #[derive(Debug)]
 pub struct Quotas {
     limits: QuotaLimits,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<Tallies>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct Tallies {
     /// Days since 1970 in UTC; the day that `today` and `agents` count.
     day: i64,
     today: Tally,
@@ -48,7 +45,6 @@ struct State {
 /// How much of one bound is used.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Standing {
-    /// The limit and what is used of it.
     pub used: BudgetUse,
     /// By whom, for people; empty where nobody has used any.
     pub whose: String,
@@ -63,7 +59,7 @@ pub struct Standing {
 #[derive(Debug)]
 #[must_use = "a reservation that is dropped counts as used whole"]
 pub struct Hold {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<Tallies>>,
     session: SessionId,
     agent: AgentId,
     day: i64,
@@ -73,9 +69,8 @@ pub struct Hold {
 }
 
 impl Quotas {
-    /// With nothing used yet.
     pub fn new(limits: QuotaLimits) -> Self {
-        let state = State {
+        let state = Tallies {
             day: i64::MIN,
             today: Tally::default(),
             agents: HashMap::new(),
@@ -85,7 +80,6 @@ impl Quotas {
         Self { limits, state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Counters that stop nothing.
     pub fn unlimited() -> Self {
         Self::new(QuotaLimits::unlimited())
     }
@@ -245,7 +239,7 @@ impl Quotas {
     }
 
     /// The state on the day of `now_ms`. A clock that is set back begins no day anew.
-    fn state_at(&self, now_ms: i64) -> MutexGuard<'_, State> {
+    fn state_at(&self, now_ms: i64) -> MutexGuard<'_, Tallies> {
         let mut state = locked(&self.state);
         let day = now_ms.div_euclid(DAY_MS);
         if day > state.day {
@@ -258,7 +252,7 @@ impl Quotas {
 
     fn check(
         &self,
-        state: &mut State,
+        state: &mut Tallies,
         who: Spender<'_>,
         unit: Unit,
         needs: u64,
@@ -281,7 +275,7 @@ impl Quotas {
         Err(QuotaExceeded { used, whose, needs })
     }
 
-    fn warnings(&self, state: &mut State, who: Spender<'_>, day: i64) -> Vec<BudgetUse> {
+    fn warnings(&self, state: &mut Tallies, who: Spender<'_>, day: i64) -> Vec<BudgetUse> {
         let mut due = Vec::new();
         state.each(who.session, who.agent, day, |scope, tally| {
             for unit in [Unit::Tokens, Unit::Micros, Unit::Runs] {
@@ -304,7 +298,7 @@ impl Quotas {
     }
 }
 
-impl State {
+impl Tallies {
     /// Has counters for whoever begins to spend.
     fn know(&mut self, who: Spender<'_>) {
         self.sessions.entry(who.session.clone()).or_default();
@@ -347,7 +341,7 @@ impl Hold {
     }
 
     /// Gives all of it free, and counts what was used on the day that it is now.
-    fn end(&mut self, state: &mut State, tokens: u64, micros: u64) {
+    fn end(&mut self, state: &mut Tallies, tokens: u64, micros: u64) {
         let (held_tokens, held_micros) = (std::mem::take(&mut self.tokens), std::mem::take(&mut self.micros));
         state.each(&self.session, &self.agent, self.day, |_, tally| {
             tally.meter(Unit::Tokens).settle(held_tokens, 0);
@@ -392,6 +386,6 @@ fn told(scope: LimitScope, unit: Unit, used: u64, allowed: u64, day: i64) -> Bud
 }
 
 /// Arithmetic on whole numbers leaves nothing half done, so a poisoned lock is as good as another.
-fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn locked(state: &Mutex<Tallies>) -> MutexGuard<'_, Tallies> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }

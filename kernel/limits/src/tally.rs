@@ -38,7 +38,6 @@ pub fn micros(usd: f64) -> u64 {
     (usd * MICROS).round() as u64
 }
 
-/// One counter.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Meter {
     used: u64,
@@ -57,7 +56,6 @@ impl Meter {
         self.used.saturating_add(self.reserved)
     }
 
-    /// What is used.
     pub fn used(&self) -> u64 {
         self.used
     }
@@ -67,7 +65,6 @@ impl Meter {
         self.taken().saturating_add(more) <= allowed
     }
 
-    /// Puts so much aside.
     pub fn reserve(&mut self, amount: u64) {
         self.reserved = self.reserved.saturating_add(amount);
     }
@@ -110,7 +107,6 @@ impl Tally {
         }
     }
 
-    /// One of the counters.
     pub fn meter(&mut self, unit: Unit) -> &mut Meter {
         match unit {
             Unit::Tokens => &mut self.tokens,

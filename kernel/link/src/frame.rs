@@ -20,7 +20,6 @@ pub enum Up {
     Hello {
         /// The kernel's own process id.
         pid: u32,
-        /// Its release.
         version: String,
     },
     /// The kernel serves, and accepts on the control socket from now on. Sent again after each
@@ -31,9 +30,7 @@ pub enum Up {
         /// The text of the `drupe.yaml` that is in force, kept as the last good one; a comment where there is no
         /// file.
         config: String,
-        /// The default model.
         model: Option<String>,
-        /// Remarks for the operator.
         #[serde(default)]
         notices: Vec<String>,
         /// Names the set of extensions that works; none where it was not kept.
@@ -44,7 +41,6 @@ pub enum Up {
     Crashed(Crashed),
     /// An extension is to be counted as new: the operator released it, or its content has changed.
     Released {
-        /// The extension.
         extension: String,
         /// For the log.
         reason: String,
@@ -61,11 +57,8 @@ pub enum Up {
     },
     /// What `status` answers while no kernel serves. Sent when it changes.
     Status {
-        /// Number of sessions.
         sessions: u64,
-        /// Turns that wait.
         queued_turns: u64,
-        /// Extensions and their states.
         extensions: Vec<ExtensionStatus>,
         /// How many extensions were left out because the frame has a bound.
         #[serde(default)]
@@ -112,7 +105,6 @@ pub enum Down {
         #[serde(default)]
         fallback: Option<String>,
     },
-    /// The verdicts have changed.
     Verdicts(Verdicts),
     /// Drain, then end with [`Up::Stopping`] and status 0.
     Stop,
@@ -121,7 +113,6 @@ pub enum Down {
         /// For the log.
         reason: String,
     },
-    /// Read the configuration again.
     Reload,
 }
 
@@ -139,26 +130,20 @@ pub struct Verdicts {
 /// An extension that is left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quarantined {
-    /// The extension.
     pub extension: String,
     /// The hash of the content that crashed.
     pub hash: String,
     /// What it did, for people.
     pub reason: String,
-    /// Since when.
     pub since: Timestamp,
 }
 
 /// A crash of an extension in a process of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Crashed {
-    /// The extension.
     pub extension: String,
-    /// The hash of its content.
     pub hash: String,
-    /// What it was doing.
     pub operation: String,
-    /// How it ended.
     pub how: String,
     /// Whether it was not active yet.
     pub loading: bool,

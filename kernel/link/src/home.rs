@@ -86,7 +86,6 @@ impl Home {
         })
     }
 
-    /// The folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -117,7 +116,6 @@ impl Home {
         self.state().join("drupe.good.yaml")
     }
 
-    /// The control socket.
     pub fn socket(&self) -> PathBuf {
         self.run().join(SOCKET)
     }

@@ -25,13 +25,10 @@ pub struct HomeLock {
     folder: File,
 }
 
-/// Why there is no lock.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another process has it.
     #[error("another process holds the home")]
     Held(Option<u32>),
-    /// The system refused it.
     #[error(transparent)]
     Io(#[from] io::Error),
 }

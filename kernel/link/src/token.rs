@@ -16,7 +16,6 @@ const BYTES: usize = 32;
 #[derive(Clone)]
 pub struct ControlToken(String);
 
-/// Why there is no token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file does not hold one.
@@ -49,7 +48,6 @@ impl ControlToken {
         Ok(fs::rename(&fresh, &path)?)
     }
 
-    /// Reads the home's token file.
     pub fn read(home: &Home) -> Result<Self, TokenError> {
         Self::read_from(&home.token())
     }

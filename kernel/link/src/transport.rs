@@ -29,20 +29,15 @@ pub struct Link<Out, In> {
     frames: PhantomData<fn(Out) -> In>,
 }
 
-/// The supervisor's end.
 pub type SupervisorLink = Link<Down, Up>;
 
-/// The kernel's end.
 pub type KernelLink = Link<Up, Down>;
 
-/// What one read gave.
 #[derive(Debug)]
 pub enum Received<T> {
-    /// A frame.
     Frame(T),
     /// Something that is no frame of this release, or too large; it is counted and gone.
     Ignored,
-    /// The other end is closed.
     Closed,
 }
 
@@ -58,7 +53,6 @@ pub enum LinkError {
     /// The other side is gone.
     #[error("the other side of the link is gone")]
     Closed,
-    /// Any other failure.
     #[error("the link failed: {0}")]
     Io(#[from] io::Error),
 }
@@ -80,7 +74,6 @@ impl<Out: Frame + Clone, In: Frame> Link<Out, In> {
         self.ignored.load(Ordering::Relaxed)
     }
 
-    /// Sends without waiting.
     pub fn try_send(&self, frame: &Out) -> Result<(), LinkError> {
         self.send_with(frame, SendFlags::DONTWAIT)
     }

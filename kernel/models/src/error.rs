@@ -8,12 +8,7 @@ use drupe_extension_api::MODEL_NAME;
 pub enum ModelsError {
     /// A provider's settings cannot work.
     #[error("provider `{provider}`: {reason}")]
-    Provider {
-        /// The provider.
-        provider: String,
-        /// What is wrong.
-        reason: String,
-    },
+    Provider { provider: String, reason: Unusable },
     /// A name that can be none.
     #[error("`{found}` is no name of a model: expected {MODEL_NAME}")]
     Name {
@@ -22,20 +17,11 @@ pub enum ModelsError {
     },
     /// The model's provider is known but not configured.
     #[error("model `{model}` needs provider `{provider}`, which is not configured: {}", cure(provider, variable.as_deref()))]
-    NotConfigured {
-        /// As it was written.
-        model: String,
-        /// Whose model it is.
-        provider: String,
-        /// The variable that configures it.
-        variable: Option<String>,
-    },
-    /// No provider has this name.
+    NotConfigured { model: String, provider: String, variable: Option<String> },
     #[error(
         "model `{model}`: there is no provider `{provider}`: add `models.providers.{provider}`, or use one of {known}"
     )]
     UnknownProvider {
-        /// As it was written.
         model: String,
         /// The part before the `/`.
         provider: String,
@@ -47,7 +33,6 @@ pub enum ModelsError {
         "model `{model}` is neither an alias nor in the catalogue: write `provider/model`, with one of the providers {known}"
     )]
     UnknownModel {
-        /// As it was written.
         model: String,
         /// The names of the providers that exist.
         known: String,
@@ -57,32 +42,19 @@ pub enum ModelsError {
         "provider `{provider}` has no default_model: name a model, `{provider}/model`, or set \
          `models.providers.{provider}.default_model`"
     )]
-    NoModel {
-        /// The provider.
-        provider: String,
-    },
+    NoModel { provider: String },
     /// A provider is named, and nothing stands behind its `/`.
     #[error("model `{model}` names provider `{provider}` and none of its models: write `{provider}/MODEL`")]
-    NoName {
-        /// As it was written.
-        model: String,
-        /// The provider.
-        provider: String,
-    },
+    NoName { model: String, provider: String },
     /// There is no model for a name, and none for the fallback either.
     #[error("{error}; nor is there a model for the fallback: {fallback}")]
     Fallback {
         /// What is wrong with the name.
         error: Box<ModelsError>,
-        /// What is wrong with the fallback.
         fallback: Box<ModelsError>,
     },
-    /// Aliases that stand for each other.
     #[error("alias `{alias}` stands for itself")]
-    AliasLoop {
-        /// One of them.
-        alias: String,
-    },
+    AliasLoop { alias: String },
     /// No model was named, and there is no default one.
     #[error(
         "no model is named and there is no default: set `models.aliases.default`, or the `default_model` of a provider"
@@ -93,8 +65,7 @@ pub enum ModelsError {
     Unsupported {
         /// `provider/model`.
         model: String,
-        /// What it cannot.
-        what: String,
+        what: Unsupported,
     },
     /// A cost limit was set that could not be held.
     #[error("{0}")]
@@ -104,14 +75,21 @@ pub enum ModelsError {
         "model `{model}`: a script is a file, which only `drupe.yaml` and `drupe ask --model` may name; name an alias of \
          `models.aliases` that leads to it"
     )]
-    NotTheirs {
-        /// As it was named.
-        model: String,
-    },
+    NotTheirs { model: String },
     /// A scripted model's file cannot be used.
     #[error("{0}")]
     Script(String),
 }
+
+/// What a provider cannot do, and what to do instead: a part of a sentence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unsupported(pub(crate) String);
+
+/// Why a provider's settings cannot work: a part of a sentence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unusable(pub(crate) String);
 
 /// What configures a provider: the variable of its key where one does, else an entry.
 fn cure(provider: &str, variable: Option<&str>) -> String {

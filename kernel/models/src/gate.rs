@@ -29,7 +29,6 @@ pub(crate) struct Gate {
     provider: String,
     places: Arc<Semaphore>,
     health: Mutex<Health>,
-    /// Time of one attempt.
     pub(crate) attempt_timeout: Duration,
 }
 
@@ -53,7 +52,6 @@ impl Default for Record {
     }
 }
 
-/// How one attempt ended.
 #[derive(Debug, Clone, PartialEq)]
 enum End {
     /// With an answer, or with a fault of the request's own.
@@ -236,7 +234,6 @@ impl Admission {
         self.gate.health().began(&self.model);
     }
 
-    /// The answer is whole.
     pub(crate) fn answered(mut self) {
         self.end = End::Answered;
     }

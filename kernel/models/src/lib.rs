@@ -46,8 +46,8 @@ pub mod scripted;
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod samples;
 
-pub use error::ModelsError;
-pub use resolve::{Figure, Lists, Models, NamedBy, Origin, Resolved, Target, names_script};
+pub use error::{ModelsError, Unsupported, Unusable};
+pub use resolve::{Figure, FigureOrigin, Lists, Models, NamedBy, Resolved, Target, names_script};
 pub use settings::{
     CatalogueEntry, Efforts, Endpoint, ModelsSettings, ProfileSettings, ProviderKind, ProviderSettings,
     Thinking,

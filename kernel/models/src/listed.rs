@@ -33,7 +33,6 @@ pub(crate) type Asking = Shared<BoxFuture<'static, Said>>;
 
 /// What is known of a provider's models at a moment.
 pub(crate) enum Known {
-    /// This, and it holds.
     Fresh(Said),
     /// This, and the provider is being asked anew.
     Old(Said, Asking),

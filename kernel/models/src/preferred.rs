@@ -19,6 +19,7 @@ use futures_util::{
 };
 
 use crate::{
+    error::Unsupported,
     listed::{Asking, Known, List, Listed, listed},
     retry,
     source::{Broken, Progress, Source},
@@ -63,7 +64,7 @@ impl Source for Preferred {
     }
 
     /// One of them can: it is the one then.
-    fn supports(&self, parameters: &ModelParameters) -> Result<(), String> {
+    fn supports(&self, parameters: &ModelParameters) -> Result<(), Unsupported> {
         let mut said = self.models.iter().map(|model| model.supports(parameters));
         let first = said.next().unwrap_or(Ok(()));
         if first.is_ok() || said.any(|said| said.is_ok()) { Ok(()) } else { first }

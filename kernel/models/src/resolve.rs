@@ -4,7 +4,7 @@
 //! when it is first asked.
 
 mod inspect;
-mod kept;
+mod script_cache;
 mod search;
 
 use std::{
@@ -21,6 +21,7 @@ use reqwest::Url;
 use crate::{
     chat::ChatApi,
     error::ModelsError,
+    error::Unusable,
     gate::Gate,
     gemini::GeminiApi,
     listed::Listed,
@@ -34,8 +35,8 @@ use crate::{
     source::{self, Source},
     wire::{Api, Facts, WireProvider, WireSource},
 };
-pub use inspect::{Figure, Lists, Origin, Target};
-use kept::Kept;
+pub use inspect::{Figure, FigureOrigin, Lists, Target};
+use script_cache::ScriptCache;
 pub use search::names_script;
 
 /// Assumed of a model of which nothing is known: what small local models have, so that nothing overflows.
@@ -62,7 +63,6 @@ const COSTS_NOTHING: ProfileSettings = ProfileSettings {
     sampling: None,
 };
 
-/// What names lead to.
 pub struct Resolved {
     /// The model: all that were named, in order.
     pub model: Arc<dyn Model>,
@@ -85,8 +85,8 @@ pub struct Models {
     settings: ModelsSettings,
     providers: BTreeMap<String, Arc<Provider>>,
     offline: Link,
-    /// Scripts named by path, so that each keeps its place whoever names it.
-    scripts: Mutex<Kept>,
+    /// Scripts by path. A script that is named twice goes on where it was.
+    scripts: Mutex<ScriptCache>,
 }
 
 struct Provider {
@@ -95,7 +95,7 @@ struct Provider {
     backend: Backend,
     /// Whose models the catalogue has for it.
     shipped_as: String,
-    /// The catalogue's models of this provider, for whoever misspelled one.
+    /// The catalogue's models of this provider, to suggest one for a misspelled name.
     known: Arc<[String]>,
     /// What it said of its own models, once it was asked.
     listed: Arc<Listed>,
@@ -114,7 +114,7 @@ impl Models {
         for provider in &settings.providers {
             let built = Arc::new(Provider::new(provider.clone(), &settings)?);
             if providers.insert(provider.name.clone(), built).is_some() {
-                let reason = "is configured twice".to_owned();
+                let reason = Unusable("is configured twice".to_owned());
                 return Err(ModelsError::Provider { provider: provider.name.clone(), reason });
             }
         }
@@ -220,15 +220,19 @@ impl Models {
     }
 
     /// Who says something of a model, and what, the operator first.
-    fn layers(&self, provider: &Provider, model: &str) -> impl Iterator<Item = (Origin, ProfileSettings)> {
+    fn layers(
+        &self,
+        provider: &Provider,
+        model: &str,
+    ) -> impl Iterator<Item = (FigureOrigin, ProfileSettings)> {
         let profiles = &self.settings.profiles;
-        let set = |name: &str| profiles.get(name).map(|said| (Origin::Profile(name.to_owned()), *said));
+        let set = |name: &str| profiles.get(name).map(|said| (FigureOrigin::Profile(name.to_owned()), *said));
         let catalogued = self.catalogued(model, Some(&provider.shipped_as));
         let layers = [
             set(&format!("{}/{model}", provider.settings.name)),
             set(model),
-            catalogued.map(|(name, entry)| (Origin::Catalogue(name.to_owned()), entry.profile)),
-            (!matches!(provider.backend, Backend::Wire(_))).then_some((Origin::Here, COSTS_NOTHING)),
+            catalogued.map(|(name, entry)| (FigureOrigin::Catalogue(name.to_owned()), entry.profile)),
+            (!matches!(provider.backend, Backend::Wire(_))).then_some((FigureOrigin::Here, COSTS_NOTHING)),
         ];
         layers.into_iter().flatten()
     }
@@ -271,16 +275,16 @@ impl Models {
 }
 
 /// Makes what speaks with a server.
-type NewApi = fn(&Endpoint, &Url) -> Result<Box<dyn Api>, String>;
+type NewApi = fn(&Endpoint, &Url) -> Result<Box<dyn Api>, Unusable>;
 
 impl Provider {
     fn new(settings: ProviderSettings, all: &ModelsSettings) -> Result<Self, ModelsError> {
-        let wrong = |reason: String| ModelsError::Provider { provider: settings.name.clone(), reason };
+        let wrong = |reason: Unusable| ModelsError::Provider { provider: settings.name.clone(), reason };
         if settings.name.is_empty() || settings.name.contains(['/', ':']) {
-            return Err(wrong("the name must not be empty or hold `/` or `:`".to_owned()));
+            return Err(wrong(Unusable("the name must not be empty or hold `/` or `:`".to_owned())));
         }
         if settings.timeout_ms == 0 || settings.stall_timeout_ms == 0 || settings.concurrency == 0 {
-            return Err(wrong("timeouts and concurrency must be above zero".to_owned()));
+            return Err(wrong(Unusable("timeouts and concurrency must be above zero".to_owned())));
         }
         let wire = |endpoint: &Endpoint, api: NewApi| {
             WireProvider::new(endpoint, settings.stall_timeout_ms, |url| api(endpoint, url))
@@ -297,7 +301,7 @@ impl Provider {
             ProviderKind::Gemini(endpoint) => wire(endpoint, |_, _| Ok(Box::new(GeminiApi))),
             ProviderKind::Scripted { file } => Script::read(file)
                 .map(|script| Backend::Scripted(Arc::new(script)))
-                .map_err(|e| e.to_string()),
+                .map_err(|e| Unusable(e.to_string())),
             ProviderKind::Offline => Ok(Backend::Offline),
         };
         let backend = backend.map_err(wrong)?;

@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{
     alarm::{Alarm, Late},
+    error::Unsupported,
     gate::{Admission, Gate},
     source::{Broken, Progress, Source, Whose, milliseconds},
 };
@@ -55,7 +56,7 @@ impl Chain {
         Some(Self { profile, links: links.into() })
     }
 
-    pub(crate) fn supports(&self, parameters: &ModelParameters) -> Result<(), (String, String)> {
+    pub(crate) fn supports(&self, parameters: &ModelParameters) -> Result<(), (String, Unsupported)> {
         for link in self.links.iter() {
             link.source.supports(parameters).map_err(|what| (link.source.profile().name.clone(), what))?;
         }
@@ -143,7 +144,6 @@ struct Attempt {
     progress: Arc<Progress>,
     /// Up to when the provider may take for it, whatever the asker's time.
     bound: Instant,
-    /// An event came.
     started: bool,
     /// Rings when it takes for too long.
     alarm: Alarm,

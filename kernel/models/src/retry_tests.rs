@@ -38,7 +38,7 @@ impl Source for Fake {
         &self.profile
     }
 
-    fn supports(&self, _: &ModelParameters) -> Result<(), String> {
+    fn supports(&self, _: &ModelParameters) -> Result<(), Unsupported> {
         Ok(())
     }
 

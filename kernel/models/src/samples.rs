@@ -108,6 +108,7 @@ pub(crate) fn refused(api: &dyn Api, facts: &Facts, parameters: &ModelParameters
     parameters::check(&api.takes(facts), facts, parameters)
         .and_then(|()| api.check(facts, parameters))
         .err()
+        .map(|unsupported| unsupported.to_string())
         .unwrap_or_default()
 }
 

@@ -27,12 +27,10 @@ pub struct ModelsSettings {
     pub missing: Vec<(String, String)>,
 }
 
-/// One provider.
 #[derive(Debug, Clone)]
 pub struct ProviderSettings {
     /// The part of a model's name before the first `/`.
     pub name: String,
-    /// How it is reached.
     pub kind: ProviderKind,
     /// Time of one attempt, from the request to the end of the answer, in milliseconds.
     pub timeout_ms: u64,
@@ -61,7 +59,6 @@ impl ProviderSettings {
     }
 }
 
-/// How a provider is reached.
 #[derive(Debug, Clone)]
 pub enum ProviderKind {
     /// OpenAI's Responses API: `/responses`.
@@ -73,10 +70,7 @@ pub enum ProviderKind {
     /// Google's Gemini API: `/models/…:streamGenerateContent`.
     Gemini(Endpoint),
     /// Answers from a file; see [`scripted`](crate::scripted).
-    Scripted {
-        /// The file.
-        file: PathBuf,
-    },
+    Scripted { file: PathBuf },
     /// No language model; see [`offline`](crate::offline).
     Offline,
 }
@@ -117,23 +111,23 @@ pub struct ProfileSettings {
     pub max_output_tokens: Option<u32>,
     /// US dollars for a million input tokens.
     pub input_usd: Option<f64>,
-    /// US dollars for a million input tokens that the provider had cached; as other input where nobody says.
+    /// US dollars for a million input tokens that the provider had cached. Without it the price of other input holds.
     pub cached_usd: Option<f64>,
-    /// US dollars for a million input tokens that the provider puts into its cache; as other input where nobody says.
+    /// US dollars for a million input tokens that the provider puts into its cache. Without it the price of other input holds.
     pub cache_write_usd: Option<f64>,
     /// US dollars for a million output tokens.
     pub output_usd: Option<f64>,
     /// What requests with long prompts cost.
     pub long_prompts: Option<LongPrompts>,
-    /// Whether the model can call tools; it can where nobody says otherwise.
+    /// Whether the model can call tools; yes by default.
     pub tools: Option<bool>,
-    /// Whether the model can be told how much to reason. Where nobody says, it is told and may refuse.
+    /// Whether the model can be told how much to reason. If this is not known, the request says it and the model may refuse.
     pub reasoning: Option<bool>,
-    /// The degrees of reasoning that the model takes. Where nobody says, it is told any and may refuse.
+    /// The degrees of reasoning that the model takes. If they are not known, the request may hold any of them.
     pub efforts: Option<Efforts>,
-    /// How the model is told how much to reason; as its provider's newest are where nobody says.
+    /// How the model is told how much to reason. If this is not known, as the newest models of its provider are.
     pub thinking: Option<Thinking>,
-    /// Whether the model takes temperature and nucleus sampling. Where nobody says, it is told and may refuse.
+    /// Whether the model takes temperature and nucleus sampling. If this is not known, the request holds them.
     pub sampling: Option<bool>,
 }
 
@@ -214,11 +208,9 @@ impl FromIterator<Reasoning> for Efforts {
 /// How a model is told how much to reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Thinking {
-    /// By a word.
     Effort,
     /// By a number of tokens.
     Budget,
-    /// By Gemini's levels.
     Level,
     /// Anthropic's adaptive thinking, with an effort.
     Adaptive {
@@ -232,7 +224,6 @@ pub enum Thinking {
 pub struct CatalogueEntry {
     /// The provider meant where the model is named alone.
     pub provider: String,
-    /// The model's numbers.
     pub profile: ProfileSettings,
     /// The day from which the provider answers no more under this name, as `YYYY-MM-DD`, where it is announced.
     pub retires: Option<String>,

@@ -11,9 +11,10 @@ use drupe_agent::{ModelEvent, ModelFault, ModelProfile, ModelRequest, Price, Usa
 use drupe_extension_api::{FailureClass, Message, ModelParameters};
 use futures_util::stream::BoxStream;
 
+use crate::error::Unsupported;
+
 /// One model of one provider.
 pub(crate) trait Source: Send + Sync {
-    /// What is known of the model.
     fn profile(&self) -> &ModelProfile;
 
     /// What its model of this name takes; none where it has no such model.
@@ -24,7 +25,7 @@ pub(crate) trait Source: Send + Sync {
 
     /// Whether the model's provider can do all that is asked for; else what it cannot, for people. Called when an
     /// agent is loaded, before any request.
-    fn supports(&self, parameters: &ModelParameters) -> Result<(), String>;
+    fn supports(&self, parameters: &ModelParameters) -> Result<(), Unsupported>;
 
     /// Asks once. Yields text, reasoning and tool calls, then either [`ModelEvent::Done`] or an error, and ends.
     /// What comes that no event tells of is noted in `progress`.
@@ -35,7 +36,6 @@ pub(crate) trait Source: Send + Sync {
     ) -> BoxStream<'static, Result<ModelEvent, Broken>>;
 }
 
-/// How an attempt failed.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Broken {
     pub(crate) fault: ModelFault,
@@ -49,7 +49,7 @@ pub(crate) enum Whose {
     Provider,
     /// The model's. Others of the same provider may be well.
     Model,
-    /// The request's own: who asks otherwise may be answered. Also of an answer that came and cannot be used.
+    /// The request's own: another request may succeed. Also for an answer that came and cannot be used.
     Request,
     /// It says nothing of either, since the asker did not wait.
     Nobody,

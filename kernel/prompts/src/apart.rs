@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 
 use crate::{
-    Dated, Day, Prompt,
+    Dated, Day, NoText, Prompt,
     template::{Filled, Template},
 };
 
@@ -39,7 +39,7 @@ const COMPUTING_S: u64 = 1;
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// How many templates are filled in at the same time: each may take its whole memory.
-const PLACES: usize = 4;
+const SLOTS: usize = 4;
 
 /// The most that is read of what the process prints: two texts and what they include, each as long as it may be, all of it
 /// escaped.
@@ -69,13 +69,14 @@ fn work(folder: &Path) -> io::Result<()> {
 
 /// Fills a template in; `exe` is drupe's own program. Blocks for some milliseconds, at most as long as the process may
 /// take and those before it.
-pub fn fill(exe: &Path, template: &Template, days: &[Day]) -> Result<Filled, String> {
+pub fn fill(exe: &Path, template: &Template, days: &[Day]) -> Result<Filled, NoText> {
     if template.only_names() {
         // A process takes some milliseconds.
         return Ok(template.fill(days));
     }
-    let _place = Place::taken();
-    let told = |why: &dyn std::fmt::Display| format!("{}it cannot be filled in: {why}", template.named());
+    let _slot = Slot::taken();
+    let told =
+        |why: &dyn std::fmt::Display| NoText(format!("{}it cannot be filled in: {why}", template.named()));
     let order = Order { template, days: days.to_vec() };
     let order = serde_json::to_vec(&order).map_err(|error| told(&error))?;
     // Its file may have been exchanged since, or be half of another one.
@@ -100,11 +101,11 @@ pub async fn prompt(
     manifest: &Arc<Manifest>,
     tools: Vec<ToolSpec>,
     day: Day,
-) -> Result<Option<Prompt>, String> {
+) -> Result<Option<Prompt>, NoText> {
     let (exe, config, manifest) = (exe.to_owned(), Arc::clone(config), Arc::clone(manifest));
     let work =
         move || crate::of(&config, &manifest, &tools, day, &|template, days| fill(&exe, template, days));
-    spawn_blocking(work).await.map_err(|error| error.to_string())?
+    spawn_blocking(work).await.map_err(|error| NoText(error.to_string()))?
 }
 
 /// Makes the prompts of a day that are yet to be made, each on a thread that may wait.
@@ -133,23 +134,23 @@ fn ended(outcome: &Outcome) -> String {
     }
 }
 
-/// One of the [`PLACES`].
-struct Place;
+/// One of the [`SLOTS`].
+struct Slot;
 
 static TAKEN: Mutex<usize> = Mutex::new(0);
 static FREED: Condvar = Condvar::new();
 
-impl Place {
+impl Slot {
     fn taken() -> Self {
         let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut taken =
-            FREED.wait_while(taken, |taken| *taken >= PLACES).unwrap_or_else(PoisonError::into_inner);
+            FREED.wait_while(taken, |taken| *taken >= SLOTS).unwrap_or_else(PoisonError::into_inner);
         *taken += 1;
         Self
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
         FREED.notify_one();

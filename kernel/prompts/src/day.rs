@@ -18,7 +18,6 @@ impl Day {
         Self(now_ms.div_euclid(DAY_MS))
     }
 
-    /// The day after it.
     pub fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }

@@ -10,8 +10,12 @@ pub mod template;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use drupe_agent::one_line;
-use drupe_config::{AgentSection, Config, Instructions, Manifest, ORCHESTRATOR_PROMPT, instructions};
+use drupe_config::{
+    AgentSection, Config, Instructions, Manifest, ORCHESTRATOR_PROMPT, instructions,
+    instructions::UnreadableText,
+};
 use drupe_extension_api::ToolSpec;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 pub use self::day::Day;
@@ -20,15 +24,31 @@ use self::template::{Filled, Template};
 /// The longest description of a tool in a template, in bytes; what is beyond is cut.
 const DESCRIPTION: usize = 1024;
 
+/// Why an agent has no text, for people. The process that fills templates in hands it over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{0}")]
+pub struct NoText(String);
+
+impl From<UnreadableText> for NoText {
+    fn from(error: UnreadableText) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// For those to whom it is a part of what they say.
+impl From<NoText> for String {
+    fn from(error: NoText) -> Self {
+        error.0
+    }
+}
+
 /// What fills a template in for some days.
-pub type Fill<'a> = &'a dyn Fn(&Template, &[Day]) -> Result<Filled, String>;
+pub type Fill<'a> = &'a dyn Fn(&Template, &[Day]) -> Result<Filled, NoText>;
 
 /// The texts of an agent.
 #[derive(Debug, Clone, Default)]
 pub struct Prompt {
-    /// The system prompt.
     pub instructions: String,
-    /// Given before the task.
     pub context: Vec<String>,
     /// How the system prompt is made for another day, where it differs from day to day.
     pub dated: Option<Arc<Dated>>,
@@ -41,7 +61,7 @@ pub struct Dated {
     /// The day of the prompt that it stands beside.
     day: Day,
     /// What it is, or why it cannot be made, on the latest day that [`Dated::renew`] was asked for.
-    later: Mutex<Option<(Day, Result<String, String>)>>,
+    later: Mutex<Option<(Day, Result<String, NoText>)>>,
 }
 
 /// The texts of an agent, for a day; `tools` are those that `uses_tools` names. None where it is no agent. May block as long
@@ -52,9 +72,9 @@ pub fn of(
     tools: &[ToolSpec],
     day: Day,
     fill: Fill<'_>,
-) -> Result<Option<Prompt>, String> {
+) -> Result<Option<Prompt>, NoText> {
     let Some(section) = &manifest.agent else { return Ok(None) };
-    let own = manifest.effective_config(config).map_err(|faults| faults.render(false))?;
+    let own = manifest.effective_config(config).map_err(|faults| NoText(faults.render(false)))?;
     let mut variables = own.clone();
     let tool =
         |tool: &ToolSpec| json!({"name": tool.name, "description": one_line(&tool.description, DESCRIPTION)});
@@ -72,15 +92,19 @@ pub fn of(
     Prompt::of(section, manifest, variables, day, fill).map(Some)
 }
 
+fn not_filled() -> NoText {
+    NoText("the template was not filled in".into())
+}
+
 /// The orchestrator's own texts. Its instructions are a template that is not filled in: what it is told of tools is only
 /// known when they are wired.
-pub fn orchestrator(config: &Config) -> Result<Prompt, String> {
+pub fn orchestrator(config: &Config) -> Result<Prompt, NoText> {
     let settings = &config.orchestrator;
     let instructions = match &settings.instructions {
         None => ORCHESTRATOR_PROMPT.to_owned(),
         Some(Instructions::Inline(text) | Instructions::Template(text)) => text.clone(),
         Some(Instructions::File { path, .. }) => {
-            instructions::read(path).map_err(|why| format!("`orchestrator.instructions`: {why}"))?
+            instructions::read(path).map_err(|why| NoText(format!("`orchestrator.instructions`: {why}")))?
         }
     };
     let context = instructions::context(&settings.context)?;
@@ -99,13 +123,15 @@ impl Prompt {
         variables: Map<String, Value>,
         day: Day,
         fill: Fill<'_>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, NoText> {
         let context = instructions::context(&section.context)?;
         let plain = |instructions: String| Self { instructions, context: context.clone(), dated: None };
         let (named, source) = match &section.instructions {
             None => return Ok(plain(String::new())),
             Some(Instructions::Inline(text)) => return Ok(plain(text.clone())),
-            Some(Instructions::File { path, template: false }) => return instructions::read(path).map(plain),
+            Some(Instructions::File { path, template: false }) => {
+                return Ok(plain(instructions::read(path)?));
+            }
             Some(Instructions::Template(text)) => (String::new(), text.clone()),
             Some(Instructions::File { path, template: true }) => {
                 (format!("`{}`: ", path.display()), instructions::read(path)?)
@@ -115,7 +141,7 @@ impl Prompt {
         let filled = fill(&template, &[day, day.next()])?;
         let mut texts = filled.texts.into_iter();
         let (today, tomorrow) = (texts.next(), texts.next());
-        let instructions = today.ok_or("the template was not filled in")??;
+        let instructions = today.unwrap_or_else(|| Err(not_filled()))?;
         // What is the same on any other day need not be kept.
         let dated = (tomorrow.as_ref() != Some(&Ok(instructions.clone()))).then(|| {
             // Whoever agreed to what it includes agreed to what stood there then.
@@ -128,7 +154,7 @@ impl Prompt {
 
     /// The system prompt on another day, or why it could not be made; none where it is the same, and where that day's was
     /// not asked for.
-    pub fn on(&self, day: Day) -> Option<Result<String, String>> {
+    pub fn on(&self, day: Day) -> Option<Result<String, NoText>> {
         let dated = self.dated.as_ref().filter(|dated| dated.day != day)?;
         let later = dated.later.lock().unwrap_or_else(PoisonError::into_inner);
         later.as_ref().filter(|(of, _)| *of == day).map(|(_, text)| text.clone())
@@ -145,9 +171,8 @@ impl Dated {
     /// Makes the prompt of a day. May block as long as `fill` does.
     pub fn renew(&self, day: Day, fill: Fill<'_>) {
         let filled = fill(&self.template, &[day]);
-        let text = filled.and_then(|filled| {
-            filled.texts.into_iter().next().unwrap_or_else(|| Err("the template was not filled in".into()))
-        });
+        let text =
+            filled.and_then(|filled| filled.texts.into_iter().next().unwrap_or_else(|| Err(not_filled())));
         *self.later.lock().unwrap_or_else(PoisonError::into_inner) = Some((day, text));
     }
 }

@@ -13,7 +13,7 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::Day;
+use crate::{Day, NoText};
 
 /// Steps that it may take to fill a template in: a long prompt takes a few thousand.
 const FUEL: u64 = 200_000;
@@ -39,7 +39,7 @@ pub struct Template {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Filled {
     /// The text of each day, or why there is none.
-    pub texts: Vec<Result<String, String>>,
+    pub texts: Vec<Result<String, NoText>>,
     /// What was read of the folder, by name.
     pub included: BTreeMap<String, String>,
 }
@@ -91,7 +91,7 @@ impl Template {
             variables.insert("now".into(), day.to_string().into());
             let text = filled(&environment, &self.source, &variables);
             lock().folder = None;
-            text.map_err(|why| format!("{}{why}", self.named))
+            text.map_err(|why| NoText(format!("{}{why}", self.named)))
         };
         let texts = days.iter().map(text).collect();
         let included = std::mem::take(&mut lock().texts);
@@ -100,11 +100,11 @@ impl Template {
 }
 
 /// Fills in a template that the operator wrote: it includes nothing.
-pub fn fill(source: &str, variables: &impl Serialize) -> Result<String, String> {
+pub fn fill(source: &str, variables: &impl Serialize) -> Result<String, NoText> {
     filled(&environment(&Arc::default()), source, variables)
 }
 
-fn filled(environment: &Environment<'_>, source: &str, variables: &impl Serialize) -> Result<String, String> {
+fn filled(environment: &Environment<'_>, source: &str, variables: &impl Serialize) -> Result<String, NoText> {
     let mut output = Bounded(Vec::new());
     let filled = environment.template_from_str(source).and_then(|template| {
         template.render_captured_to(minijinja::value::Serde(variables), &mut output).map(drop)
@@ -112,9 +112,9 @@ fn filled(environment: &Environment<'_>, source: &str, variables: &impl Serializ
     filled.map_err(|error| {
         let line = error.line().map(|l| format!("line {l}: ")).unwrap_or_default();
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-        format!("{line}{error}{cause}")
+        NoText(format!("{line}{error}{cause}"))
     })?;
-    String::from_utf8(output.0).map_err(|error| error.to_string())
+    String::from_utf8(output.0).map_err(|error| NoText(error.to_string()))
 }
 
 fn environment(included: &Arc<Mutex<Included>>) -> Environment<'static> {
@@ -127,7 +127,6 @@ fn environment(included: &Arc<Mutex<Included>>) -> Environment<'static> {
     environment
 }
 
-/// What a template includes.
 #[derive(Debug, Default)]
 struct Included {
     texts: BTreeMap<String, String>,
@@ -201,7 +200,7 @@ mod tests {
     fn one(source: &str, folder: &Path) -> Result<String, String> {
         let Value::Object(variables) = json!({"name": "x", "user": "{{ name }}"}) else { unreachable!() };
         let template = Template::new(String::new(), source.to_owned(), folder, variables);
-        template.fill(&[Day::of(0)]).texts.remove(0)
+        template.fill(&[Day::of(0)]).texts.remove(0).map_err(String::from)
     }
 
     fn check(source: &str) -> Result<String, String> {

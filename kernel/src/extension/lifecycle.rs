@@ -227,7 +227,7 @@ async fn load(kernel: &Arc<Kernel>, key: &Key, manifest: &Arc<Manifest>) -> Resu
     let Some((found, isolation, content)) = known.flatten() else {
         return Err(failed("it is gone".into()));
     };
-    let file = kernel.layout.library(&found, entrypoint).map_err(failed)?;
+    let file = kernel.layout.library(&found, entrypoint).map_err(|error| failed(error.to_string()))?;
     let copy = found.origin != Origin::Shipped || isolation == Isolation::Process;
     // What is to run in this process anyway gets no more by its constructors.
     let strict = isolation == Isolation::Process && !kernel.config.sandbox.allow_unconfined;
@@ -258,7 +258,7 @@ async fn prompt(
     manifest: &Arc<Manifest>,
     tools: Vec<ToolSpec>,
 ) -> Result<Option<Prompt>, String> {
-    apart::prompt(&kernel.start.exe, &kernel.config, manifest, tools, kernel.day()).await
+    Ok(apart::prompt(&kernel.start.exe, &kernel.config, manifest, tools, kernel.day()).await?)
 }
 
 /// An agent without code, with its texts.

@@ -27,7 +27,6 @@ const GRACE: Duration = Duration::from_millis(400);
 /// Bytes of the error that an agent's code gives.
 const ERROR: usize = 16 * 1024;
 
-/// A tool of a native extension.
 pub struct ExtensionTool {
     pub(crate) owner: ExtensionId,
     pub(crate) spec: Arc<ToolSpec>,
@@ -132,7 +131,6 @@ impl Tool for ExtensionTool {
     }
 }
 
-/// The agent that a native extension is.
 pub struct NativeAgent {
     pub(crate) id: AgentId,
     pub(crate) limits: DefinitionLimits,
@@ -181,7 +179,7 @@ impl Agent for NativeAgent {
     }
 }
 
-/// Why an agent did not succeed stands in events, rows and what its caller is told.
+/// The reason why an agent failed stands in events and rows, and its caller gets it.
 fn bounded(response: AgentResponse) -> AgentResponse {
     AgentResponse { error: response.error.map(|error| cut(error, ERROR)), ..response }
 }

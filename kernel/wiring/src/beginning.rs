@@ -14,7 +14,6 @@ use crate::{Context, Part, Snapshot, live::Live, tokens::Tokens, wire};
 /// What beginning needs beside the configuration.
 #[derive(Clone, Copy)]
 pub struct Ground<'a> {
-    /// For calls into extensions.
     pub tokens: &'a Arc<Tokens>,
     /// Where calls find the instances that work.
     pub live: &'a Arc<Live>,

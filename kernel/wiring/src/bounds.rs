@@ -24,7 +24,7 @@ const DEPTH: usize = 32;
 /// Capabilities, hooks and schedules of one extension, each.
 const NAMED: usize = 64;
 
-/// Bytes of the name of a capability; one that is not known is told of.
+/// Bytes of the name of a capability. A remark shows the name if the capability is not known.
 const CAPABILITY: usize = 128;
 
 /// Bytes of all tools of one extension.

@@ -22,7 +22,7 @@ use crate::{
 /// How long all of them together may take: they are asked at the same time, and the user waits.
 const DEADLINE: Duration = Duration::from_secs(1);
 
-/// Bytes of why one gave none: it is told in each turn.
+/// Bytes of the reason why an extension gave no context. It stands in every turn.
 const REMARK: usize = 2 * 1024;
 
 /// Bytes that one token stands for at least.
@@ -35,7 +35,6 @@ pub struct Contexts {
     live: Arc<Live>,
 }
 
-/// What was gathered.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Gathered {
     /// The texts, the most important first.
@@ -50,7 +49,6 @@ impl Contexts {
         Self { providers: providers.collect(), live: Arc::clone(live) }
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.providers.is_empty()
     }

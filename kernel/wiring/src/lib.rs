@@ -52,11 +52,9 @@ pub const NOTICE: usize = 1024;
 /// One extension that is ready to be wired.
 #[derive(Clone)]
 pub struct Part {
-    /// Its manifest.
     pub manifest: Arc<Manifest>,
     /// What it says of itself; empty where it has no code.
     pub description: Description,
-    /// Its code.
     pub instance: Option<Arc<Instance>>,
     /// Its rendered instructions and default context, for an agent.
     pub prompt: Option<Prompt>,
@@ -64,15 +62,11 @@ pub struct Part {
 
 /// What wiring needs beside the parts.
 pub struct Context<'a> {
-    /// The configuration.
     pub config: &'a Config,
-    /// The models.
     pub models: &'a Models,
-    /// For calls into extensions.
     pub tokens: &'a Arc<Tokens>,
     /// Where a call that a crash cut off finds the instance that came after.
     pub live: &'a Arc<Live>,
-    /// The orchestrator's own texts.
     pub orchestrator: &'a Prompt,
     /// The root of the file tools.
     pub workspace: &'a PathBuf,
@@ -85,7 +79,6 @@ pub struct Context<'a> {
 /// An extension that broke while it worked, and comes back by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Away {
-    /// Which.
     pub extension: ExtensionId,
     /// The tools that whoever sees its shared tools had of it.
     pub tools: Vec<ToolName>,
@@ -94,7 +87,6 @@ pub struct Away {
 }
 
 impl Away {
-    /// The whole sentence.
     pub fn told(&self) -> String {
         format!("`{}` {}", self.extension, self.reason)
     }
@@ -105,12 +97,10 @@ impl Away {
 pub struct WireFault {
     /// Which; none if the orchestrator itself cannot be made.
     pub extension: Option<ExtensionId>,
-    /// Why.
     pub reason: String,
 }
 
 impl Part {
-    /// Its id.
     pub fn id(&self) -> &ExtensionId {
         &self.manifest.id
     }
@@ -133,7 +123,6 @@ impl Part {
         Ok(listed)
     }
 
-    /// Whether its code has that capability.
     pub fn can(&self, capability: Capability) -> bool {
         self.description.capabilities.iter().any(|c| c == capability.name())
     }
@@ -147,15 +136,12 @@ impl Part {
 /// A topic that an agent's manifest follows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Followed {
-    /// The agent.
     pub agent: AgentId,
-    /// The topic.
     pub topic: String,
     /// What it shall do with each message.
     pub task: String,
 }
 
-/// The tools by the extension that has them.
 pub type Tools = BTreeMap<ExtensionId, Vec<Arc<Registered>>>;
 
 /// Wires the parts together. Of two that collide the later one is at fault: the caller gives those that were there first

@@ -17,7 +17,6 @@ enum Now {
     Works(Arc<Instance>),
     /// It comes back by itself.
     Away,
-    /// It does not.
     Gone,
 }
 
@@ -30,7 +29,6 @@ pub struct Live {
 }
 
 impl Live {
-    /// An instance works from now on.
     pub fn works(&self, id: &ExtensionId, instance: Arc<Instance>) {
         self.rests.forget(id);
         self.set(id.as_str(), Now::Works(instance));

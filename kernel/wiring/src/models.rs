@@ -6,7 +6,6 @@ use drupe_models::{
     CatalogueEntry, Endpoint, ModelsSettings, ProfileSettings, ProviderKind, ProviderSettings, Thinking,
 };
 
-/// What the models are made of.
 pub fn models(config: &Config) -> ModelsSettings {
     let catalogue = model_catalogue();
     // Of somebody else's server nothing is known but that it may have a model of that name.

@@ -17,7 +17,6 @@ const BYTES_PER_TOKEN: u64 = 3;
 pub struct Offer<'a> {
     builder: RegistryBuilder,
     model: Option<&'a ModelProfile>,
-    /// The tools by how their names look.
     named: BTreeMap<String, (ToolName, String)>,
     /// What all of them add to a request.
     bytes: u64,
@@ -89,12 +88,10 @@ impl<'a> Offer<'a> {
         Ok(())
     }
 
-    /// Leaves a tool out.
     pub fn exclude(&mut self, tool: &str, reason: impl Into<String>) {
         self.builder.exclude(tool, reason);
     }
 
-    /// The registry of the run.
     pub fn build(mut self) -> Arc<Registry> {
         if self.model.is_some_and(|model| self.bytes / BYTES_PER_TOKEN > model.context_window / 2) {
             self.builder.defer_above(0);

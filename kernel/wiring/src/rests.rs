@@ -22,7 +22,6 @@ const LONGEST: Duration = Duration::from_secs(60 * 60);
 /// What of an extension is asked: its hook at a point, or its context.
 pub(crate) type Asked = Option<HookPoint>;
 
-/// Who rests, and for how long.
 #[derive(Debug, Default)]
 pub struct Rests(Mutex<HashMap<(ExtensionId, Asked), Rest>>);
 
@@ -71,7 +70,6 @@ pub(crate) fn is_late<T>(answer: &Result<T, Fault>) -> bool {
     answer.as_ref().is_err_and(|fault| fault.code == FaultCode::Timeout)
 }
 
-/// Says that it was not asked.
 pub(crate) fn not_asked(what: &str, id: &ExtensionId, left: Duration) -> String {
     format!(
         "{what} of `{id}` was not asked: it was late {LATE} times in a row and rests for {} s",

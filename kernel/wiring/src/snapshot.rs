@@ -17,13 +17,11 @@ pub struct Snapshot {
     pub orchestrator: Arc<LoopAgent>,
     /// The agents, by id.
     pub agents: BTreeMap<AgentId, AgentEntry>,
-    /// The tools of each extension.
     pub tools: BTreeMap<ExtensionId, Vec<Arc<Registered>>>,
     /// The extensions that carry messages.
     pub channels: BTreeMap<ExtensionId, Arc<Instance>>,
     /// For native extensions: the tools that their `uses_tools` resolved to.
     pub resolved: BTreeMap<ExtensionId, Arc<Registry>>,
-    /// The hooks.
     pub hooks: Arc<HookSet>,
     /// The extensions that add texts to the orchestrator's turns.
     pub contexts: Contexts,
@@ -37,15 +35,11 @@ pub struct Snapshot {
     pub away: Vec<Away>,
 }
 
-/// One agent.
 pub struct AgentEntry {
-    /// The agent.
     pub agent: Arc<dyn Agent>,
     /// The same, where it runs in the loop.
     pub looping: Option<Arc<LoopAgent>>,
-    /// For people.
     pub name: String,
-    /// For models.
     pub description: String,
     /// How the orchestrator uses it.
     pub mode: IntegrationMode,
@@ -55,11 +49,9 @@ pub struct AgentEntry {
     pub model: Option<String>,
     /// The tools that it may use.
     pub registry: Arc<Registry>,
-    /// An example input.
     pub usage: Option<String>,
     /// What a run may spend.
     pub limits: DefinitionLimits,
-    /// It as a tool.
     pub tool: Arc<Registered>,
     /// Whether its tasks are JSON, which its tool validates.
     pub own_input: bool,
@@ -68,7 +60,6 @@ pub struct AgentEntry {
 }
 
 impl AgentEntry {
-    /// As clients see it.
     pub fn status(&self, id: &AgentId) -> AgentStatus {
         AgentStatus {
             id: id.clone(),

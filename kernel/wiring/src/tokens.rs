@@ -74,7 +74,6 @@ impl Tokens {
 }
 
 impl Granted<'_> {
-    /// Its text.
     pub fn as_str(&self) -> &str {
         &self.token
     }

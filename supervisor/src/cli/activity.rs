@@ -25,7 +25,6 @@ const SAID: usize = 60;
 #[derive(Debug, Default)]
 pub struct Activity {
     open: Vec<Open>,
-    /// The runs of the turn.
     runs: BTreeMap<InvocationId, Running>,
 }
 
@@ -43,9 +42,7 @@ struct Open {
     label: String,
     depth: u32,
     since: Instant,
-    /// The run that it belongs to.
     run: Option<InvocationId>,
-    /// The agent that this call calls.
     calls: Option<String>,
     /// The run that it stands for, whose tokens it shows.
     works: Option<InvocationId>,
@@ -53,7 +50,6 @@ struct Open {
     said: String,
 }
 
-/// The label of a call.
 pub fn label(item: &Item) -> String {
     let name = item.name.as_deref().unwrap_or("a tool");
     let input = item.input.as_ref().map(|input| input.text.as_str()).unwrap_or_default();
@@ -199,7 +195,6 @@ impl Activity {
         self.open.iter().map(line).collect()
     }
 
-    /// The innermost one.
     pub fn latest(&self) -> Option<&str> {
         self.open.last().map(|open| open.label.as_str())
     }

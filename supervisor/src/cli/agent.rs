@@ -31,7 +31,6 @@ pub struct Show {
 }
 
 impl Agent {
-    /// Does it.
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
         match self {
             Self::List(facts) => {
@@ -54,7 +53,6 @@ impl Agent {
     }
 }
 
-/// A line an agent.
 pub fn lines(list: &[AgentStatus]) -> String {
     let row = |agent: &AgentStatus| {
         let model = agent.model.clone().unwrap_or_else(|| "its own".into());

@@ -38,7 +38,6 @@ enum Verb {
     Deny(Answer),
 }
 
-/// Which one.
 #[derive(Debug, clap::Args)]
 struct Answer {
     /// Its id, or the extension that waits or was answered before; of a call the beginning of its id is enough
@@ -48,7 +47,6 @@ struct Answer {
 }
 
 impl Approvals {
-    /// Does it.
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
         match self.verb {
             None => list(self.facts, context),

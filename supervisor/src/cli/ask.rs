@@ -73,11 +73,11 @@ enum Shape {
 }
 
 /// A positive number of seconds, with a fraction or without.
-fn seconds(text: &str) -> Result<Duration, String> {
+fn seconds(text: &str) -> Result<Duration, &'static str> {
     let seconds: f64 = text.parse().map_err(|_| "a number of seconds is expected, such as 30 or 1.5")?;
     match Duration::try_from_secs_f64(seconds) {
         Ok(time) if !time.is_zero() => Ok(time),
-        _ => Err("more than 0 seconds are expected".into()),
+        _ => Err("more than 0 seconds are expected"),
     }
 }
 

@@ -44,7 +44,6 @@ enum Verb {
     Drop(One),
 }
 
-/// Which one.
 #[derive(Debug, clap::Args)]
 struct One {
     /// Its number
@@ -52,7 +51,6 @@ struct One {
 }
 
 impl Bus {
-    /// Does it.
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
         let Self::Dead(Dead { verb, facts }) = self;
         match verb {

@@ -56,7 +56,6 @@ pub enum ClientError {
     Lost(String),
     /// The same of what must not be asked twice.
     Unknown(String),
-    /// The daemon's answer.
     Fault(Fault),
     /// The same of a kernel that is well: it will not answer otherwise in a moment.
     Refused(Fault),
@@ -74,7 +73,6 @@ impl ClientError {
         }
     }
 
-    /// For people.
     pub fn into_failure(self, home: &Home) -> Failure {
         match self {
             Self::Absent => Failure::absent(home),
@@ -99,7 +97,7 @@ impl ClientError {
     }
 }
 
-/// A connection to whoever serves the control socket at the moment.
+/// A connection to the process that serves the control socket now: the kernel, or between kernels the supervisor.
 #[derive(Debug)]
 pub struct Client {
     stream: BufReader<UnixStream>,
@@ -111,7 +109,6 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects and says hello.
     pub fn connect(home: &Home) -> Result<Self, ClientError> {
         let unreachable = |error| unreachable(home, error);
         let stream = home.connect().map_err(unreachable)?;
@@ -235,7 +232,6 @@ impl Client {
     }
 }
 
-/// The result that a reply holds.
 pub fn answer<T: DeserializeOwned>(body: ReplyBody) -> Result<T, ClientError> {
     match body {
         ReplyBody::Result(value) => serde_json::from_value(value).map_err(|error| {
@@ -286,7 +282,6 @@ impl<'a> Daemon<'a> {
         Self { home, console, interrupt: None }
     }
 
-    /// The home that it serves.
     pub fn home(&self) -> &'a Home {
         self.home
     }
@@ -297,7 +292,6 @@ impl<'a> Daemon<'a> {
         Self { interrupt: Some(interrupt), ..self }
     }
 
-    /// Asks once, whoever answers.
     pub fn once<T: DeserializeOwned>(&self, method: &str, params: &impl Serialize) -> Result<T, ClientError> {
         let mut client = self.connect()?;
         client.call(method, params).map_err(|error| client.refusal(error))
@@ -351,7 +345,6 @@ impl<'a> Daemon<'a> {
         }
     }
 
-    /// The kept events of a session.
     pub fn events(&self, session: &SessionId) -> Result<Vec<Event>, Failure> {
         let mut events = Vec::new();
         self.each_event(session, |event| {
@@ -396,14 +389,12 @@ impl Default for Pauses {
 }
 
 impl Pauses {
-    /// The next one.
     pub fn next(&mut self) -> Duration {
         let now = self.0;
         self.0 = (now * 2).min(PAUSES.1);
         now
     }
 
-    /// Sleeps for the next one.
     pub fn sleep(&mut self) {
         thread::sleep(self.next());
     }

@@ -45,14 +45,13 @@ enum Of {
 
 /// What `config path --json` prints.
 #[derive(Debug, Serialize)]
-struct Place {
+struct ConfigPath {
     home: String,
     file: String,
     exists: bool,
 }
 
 impl Config {
-    /// Does it.
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
         match self {
             Self::Show(facts) => show(facts, context)?,
@@ -112,7 +111,7 @@ fn list(values: &[drupe_config::EffectiveValue], facts: Facts, context: &Context
     };
     let lines = table(&values.iter().map(row).collect::<Vec<_>>());
     let painted = lines.lines().zip(values).map(|(line, value)| {
-        let set = value.origin != drupe_config::Origin::Default;
+        let set = value.origin != drupe_config::ValueOrigin::Default;
         let style = if set { Style::Bold } else { Style::Plain };
         style.paint(line, colour) + "\n"
     });
@@ -125,7 +124,7 @@ fn path(facts: Facts, context: &Context) -> Result<(), Failure> {
     let exists = file.symlink_metadata().is_ok();
     if facts.json {
         let (home, file) = (home.display().to_string(), file.display().to_string());
-        return context.console.json(&Place { home, file, exists });
+        return context.console.json(&ConfigPath { home, file, exists });
     }
     if !exists {
         context

@@ -37,22 +37,16 @@ pub struct Console {
 /// The look of a piece of text on a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
-    /// As it is.
     Plain,
     /// What is there for those who look for it.
     Dim,
-    /// A title.
     Bold,
-    /// Went well.
     Good,
-    /// Deserves a look.
     Warning,
-    /// Went wrong.
     Bad,
 }
 
 impl Style {
-    /// The text in this look.
     pub fn paint(self, text: &str, colour: bool) -> String {
         let code = match self {
             Self::Plain => return text.to_owned(),

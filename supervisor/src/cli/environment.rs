@@ -31,9 +31,7 @@ const PATHS: [&str; 4] = ["DRUPE_HOME", "HOME", "NOTIFY_SOCKET", "XDG_DATA_HOME"
 /// What configures this process and what it starts.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
-    /// What is text.
     pub text: BTreeMap<String, String>,
-    /// What is not.
     rest: BTreeMap<OsString, OsString>,
 }
 

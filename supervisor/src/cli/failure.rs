@@ -64,7 +64,6 @@ impl Failure {
         Self::new(status::ABSENT, message).help("start one with `drupe run`, or `drupe` to chat at once")
     }
 
-    /// Adds the next step.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());

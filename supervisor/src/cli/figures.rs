@@ -46,7 +46,6 @@ pub fn cost(usd: f64, unpriced_tokens: u64) -> String {
     }
 }
 
-/// A size.
 pub fn size(bytes: u64) -> String {
     let (unit, name) = match bytes {
         0..1000 => return format!("{bytes} B"),
@@ -57,7 +56,6 @@ pub fn size(bytes: u64) -> String {
     format!("{}.{} {name}", bytes / unit, bytes % unit / (unit / 10))
 }
 
-/// Time, tokens and cost.
 pub fn spent(spend: &Spend) -> String {
     let tokens = spend.usage.total();
     let cost = match spend.cost_usd {

@@ -32,7 +32,6 @@ pub enum Models {
 }
 
 impl Models {
-    /// Does it.
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
         let config = config::load(context)?;
         let known = Known::new(drupe_kernel::models(&config))

@@ -19,7 +19,6 @@ pub struct Man {
 }
 
 impl Completions {
-    /// Prints them.
     pub fn execute(self, context: &Context, mut command: clap::Command) -> Result<u8, Failure> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut command, "drupe", &mut script);
@@ -29,7 +28,6 @@ impl Completions {
 }
 
 impl Man {
-    /// Prints it.
     pub fn execute(self, context: &Context, mut command: clap::Command) -> Result<u8, Failure> {
         command.build();
         let mut page = &command;

@@ -42,7 +42,6 @@ struct Done {
 }
 
 impl Restart {
-    /// Restarts it.
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
         let mut wait = Wait::new(context.console, Some(PATIENCE));
         let before = self.ask(context, &mut wait)?;

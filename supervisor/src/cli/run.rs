@@ -25,14 +25,13 @@ pub struct Run {
 }
 
 impl Run {
-    /// Supervises to the end.
     pub fn execute(self, context: Context) -> Result<u8, Failure> {
         if !self.agents.is_empty() {
             self.look_for_agents(&context)?;
         }
         let notify = context.environment.bytes("NOTIFY_SOCKET").and_then(|socket| {
             let usec = context.environment.text.get("WATCHDOG_USEC").and_then(|usec| usec.parse().ok());
-            // An address that is none is systemd's fault, and no reason not to serve.
+            // An invalid address is a fault of systemd, and no reason to refuse to serve.
             Notify::new(&socket.into(), usec).ok()
         });
         Ok(supervise::run(Options {

@@ -48,12 +48,10 @@ pub struct Show {
 /// What `session stop --json` prints.
 #[derive(Debug, Serialize)]
 struct Stopped {
-    /// Turns.
     stopped: u64,
 }
 
 impl Session {
-    /// Does it.
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
         match self {
             Self::List(facts) => {
@@ -119,7 +117,6 @@ pub fn whole(daemon: &Daemon<'_>, id: &str, brief: bool) -> Result<Value, Failur
     Ok(session)
 }
 
-/// A line a session.
 pub fn lines(list: &[SessionStatus]) -> String {
     let row = |session: &SessionStatus| {
         let turns = many(session.turn_count, "turn", "turns");

@@ -101,7 +101,8 @@ pub fn ensure<'a>(
     }
 }
 
-/// Whether a daemon runs that goes on. One that ends is waited for: what it took in now, nobody might answer.
+/// Whether a daemon runs that goes on. If one is ending, this waits for its end: a message that it took now might never be
+/// answered.
 fn runs(context: &Context, interrupt: &Interrupt) -> Result<bool, Failure> {
     let mut wait = Wait::new(context.console, None);
     let mut ends = false;
@@ -161,7 +162,7 @@ fn readable(line: &str) -> String {
 }
 
 impl Started<'_> {
-    /// Whether somebody else's turns run or wait in it: whoever asked for them waits for an answer, and starts no daemon.
+    /// Whether turns of other clients run or wait in it: those clients wait for their answers, and would not start a daemon.
     fn has_turns(&self) -> bool {
         let found =
             self.context.daemon().heeding(&self.interrupt).once::<Status>(method::STATUS, &Value::Null);

@@ -33,7 +33,6 @@ pub fn execute(facts: &Facts, context: &Context) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Asks whoever answers.
 pub fn ask(context: &Context) -> Result<Status, Failure> {
     let mut pauses = Pauses::default();
     let mut attempt = 1;
@@ -46,7 +45,6 @@ pub fn ask(context: &Context) -> Result<Status, Failure> {
     }
 }
 
-/// The word for a state.
 pub fn state(state: DaemonState) -> &'static str {
     match state {
         DaemonState::Starting => "starting",
@@ -152,7 +150,6 @@ pub fn extensions(list: &[ExtensionStatus], colour: bool) -> String {
     painted.collect()
 }
 
-/// The word for an extension's state.
 pub fn word(state: ExtensionState) -> &'static str {
     match state {
         ExtensionState::Discovered => "discovered",

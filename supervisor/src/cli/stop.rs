@@ -18,7 +18,6 @@ const LOOK: Duration = Duration::from_millis(25);
 /// After this the running turns have had the time that they get by default: what is waited for is told in full.
 const LONG: Duration = Duration::from_secs(45);
 
-/// Stops it.
 pub fn execute(context: &Context) -> Result<u8, Failure> {
     let pid = context.home().holder();
     ask(context, Wait::new(context.console, Some(RESTART)))?;
@@ -62,7 +61,6 @@ fn another(before: Option<u32>, now: Option<u32>) -> bool {
     matches!((before, now), (Some(before), Some(now)) if before != now)
 }
 
-/// What is waited for.
 fn doing(elapsed: Duration, pid: Option<u32>) -> String {
     let process = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
     match elapsed < LONG {

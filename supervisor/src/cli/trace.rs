@@ -34,16 +34,15 @@ pub struct Trace {
     facts: Facts,
 }
 
-fn number(text: &str) -> Result<i64, String> {
+fn number(text: &str) -> Result<i64, &'static str> {
     match text.parse() {
-        Ok(0) => Err("turns are counted from 1, or from -1 backwards".into()),
+        Ok(0) => Err("turns are counted from 1, or from -1 backwards"),
         Ok(number) => Ok(number),
-        Err(_) => Err("a number is expected, such as 1, or -1 for the last turn".into()),
+        Err(_) => Err("a number is expected, such as 1, or -1 for the last turn"),
     }
 }
 
 impl Trace {
-    /// Shows it.
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
         // Without a bound a session of a year would be one answer.
         let turn = self.turn.or((!self.all).then_some(-1));
@@ -73,7 +72,6 @@ fn others(traces: &[TurnTrace], id: &str) -> Option<&'static str> {
     )
 }
 
-/// A tree for each turn.
 pub fn render(traces: &[TurnTrace], colour: bool, columns: Option<usize>) -> String {
     traces.iter().map(|trace| one(trace, colour, columns)).collect::<Vec<_>>().join("\n")
 }
@@ -211,7 +209,7 @@ fn row(node: &TraceNode, stem: &str, within: &str) -> Row {
     Row { name: format!("{stem}{name}"), cells: Some([time, used, cost, outcome]), style }
 }
 
-/// How a model ends an answer; what else stands there says why there is none.
+/// The words with which a model ends an answer; any other word is a reason why there is no answer.
 const ANSWERED: [&str; 4] = ["end", "tool_calls", "length", "filter"];
 
 fn style(node: &TraceNode) -> Style {

@@ -50,14 +50,11 @@ impl From<By> for UsageBy {
     }
 }
 
-fn day(text: &str) -> Result<String, String> {
-    text.parse::<Date>()
-        .map(|day| day.to_string())
-        .map_err(|_| "a day is expected, such as 2026-03-01".to_owned())
+fn day(text: &str) -> Result<String, &'static str> {
+    text.parse::<Date>().map(|day| day.to_string()).map_err(|_| "a day is expected, such as 2026-03-01")
 }
 
 impl Usage {
-    /// Shows it.
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
         let query = UsageQuery { since: self.since, by: self.by.into(), session: self.session };
         let said: Value = context.daemon().call(method::USAGE_SHOW, &query)?;

@@ -1,4 +1,4 @@
-//! Waiting, with somebody watching: what is happening, for how long, and how to stop it.
+//! Shows a person who waits what is happening, for how long, and how to stop it.
 
 use std::{
     fs,
@@ -38,7 +38,6 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Takes the signals over.
     pub fn take() -> Result<Self, Failure> {
         let taken = Self { interrupt: Arc::default(), leave: Arc::default() };
         register(SIGINT, &taken.interrupt)?;
@@ -54,7 +53,7 @@ impl Interrupt {
         register(SIGTERM, flag)
     }
 
-    /// It is time to leave: nobody is there any more.
+    /// It is time to leave: the terminal is closed.
     pub fn leave(&self) {
         self.leave.store(true, Ordering::Relaxed);
     }
@@ -69,7 +68,6 @@ impl Interrupt {
         self.interrupt.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether it is time to leave.
     pub fn leaving(&self) -> bool {
         self.leave.load(Ordering::Relaxed)
     }
@@ -97,7 +95,7 @@ pub struct Wait {
     began: Instant,
     most: Option<Duration>,
     shown: bool,
-    /// What was said where nobody watches.
+    /// What was last said to a log.
     said: Option<String>,
 }
 

@@ -19,7 +19,6 @@ pub struct Why {
 }
 
 impl Why {
-    /// Shows it.
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
         let said: Value = context.daemon().call(method::WHY, &Named { id: self.id })?;
         if self.facts.json {

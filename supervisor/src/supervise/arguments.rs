@@ -7,7 +7,6 @@ use drupe_extension_api::AgentId;
 /// The arguments of the `kernel` verb. The rest comes in the link's first frame.
 #[derive(Debug, Clone, PartialEq, clap::Args)]
 pub struct KernelArguments {
-    /// The home.
     #[arg(long)]
     pub home: PathBuf,
     /// Descriptor of the link to the supervisor.

@@ -89,7 +89,6 @@ impl Control {
         self.serving = serving;
     }
 
-    /// What to wait for.
     pub fn fds(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
         let listener = (self.serving && self.connections.len() < MOST_CONNECTIONS)
             .then(|| (self.listener.as_fd(), PollFlags::IN));
@@ -199,7 +198,6 @@ impl Connection {
         Self { stream, input: Vec::new(), output: Vec::new(), greeted: false, closing: false, since: now }
     }
 
-    /// Whether to keep it.
     fn turn(
         &mut self,
         now: Instant,

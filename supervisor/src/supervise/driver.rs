@@ -61,7 +61,6 @@ pub struct Driver {
     record: Record,
     blaming: Blaming,
     kernel: Option<Kernel>,
-    /// How it was started.
     launch: Launch,
     /// The link has ended before the kernel has.
     deaf: bool,

@@ -20,12 +20,10 @@ const OVERDUE: Duration = Duration::from_secs(5);
 /// What people, service managers and the system send. A thread that is at fault dies of other signals.
 const FROM_OUTSIDE: [i32; 5] = [SIGKILL, SIGTERM, SIGINT, SIGHUP, SIGQUIT];
 
-/// Who ended a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Blame {
     /// No extension, or nothing is known.
     Nobody,
-    /// This one.
     Certain(Culprit),
     /// One of these, or the one that there is.
     Possible(Vec<Culprit>),
@@ -42,7 +40,6 @@ pub struct Culprit {
     pub extension: String,
     /// The hash of its content: a word of at most 64 characters, which may be empty.
     pub hash: String,
-    /// What it was doing.
     pub operation: String,
     /// Whether it was not active yet.
     pub loading: bool,
@@ -108,7 +105,6 @@ fn among<'a>(running: impl Iterator<Item = &'a Running>) -> Blame {
 }
 
 impl Blame {
-    /// All that are named.
     pub fn culprits(&self) -> &[Culprit] {
         match self {
             Self::Nobody => &[],
@@ -119,7 +115,7 @@ impl Blame {
 }
 
 impl Culprit {
-    /// None if the extension or the hash is none.
+    /// None if the page names no extension or holds no hash.
     pub fn new(extension: &str, hash: &str, operation: &str, loading: bool) -> Option<Self> {
         is_content(extension, hash).then(|| Self {
             extension: extension.to_owned(),
@@ -129,7 +125,6 @@ impl Culprit {
         })
     }
 
-    /// Whether it is this content of this extension.
     pub fn is(&self, extension: &str, hash: &str) -> bool {
         self.extension == extension && self.hash == hash
     }

@@ -40,11 +40,8 @@ pub struct Kernel {
     stall: Stall,
     /// Why it stood still, by no decision of its own code, when it was killed.
     pub stood_still: Option<&'static str>,
-    /// The link to it.
     pub link: SupervisorLink,
-    /// Number of its start.
     pub generation: u64,
-    /// When it was started.
     pub started: Instant,
 }
 
@@ -107,7 +104,6 @@ impl Kernel {
         self.stall.look(pid, silence, now);
     }
 
-    /// Ends it now.
     pub fn kill(&mut self) {
         self.stood_still = self.stall.why(self.pid(), Instant::now());
         // An error means that it has ended by itself.
@@ -154,7 +150,6 @@ impl Kernel {
         }
     }
 
-    /// The last lines that it wrote.
     pub fn last_lines(&self) -> Vec<String> {
         self.tail.lines()
     }

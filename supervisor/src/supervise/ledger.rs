@@ -35,16 +35,14 @@ const QUARANTINED: usize = 128;
 /// The longest file that is read back: several times the largest that is written.
 pub const FILE: usize = 1024 * 1024;
 
-/// What is remembered.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Ledger {
+pub struct CrashLedger {
     crashes: VecDeque<Crash>,
     quarantined: VecDeque<Quarantined>,
     suspects: Suspects,
 }
 
-/// One crash.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Crash {
     extension: String,
@@ -63,7 +61,7 @@ pub struct Consequence {
     pub notes: Vec<String>,
 }
 
-impl Ledger {
+impl CrashLedger {
     /// Reads what [`to_bytes`](Self::to_bytes) wrote; none if it is something else.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         if bytes.len() > FILE {
@@ -80,7 +78,6 @@ impl Ledger {
         Some(ledger)
     }
 
-    /// For the file.
     pub fn to_bytes(&self) -> serde_json::Result<Vec<u8>> {
         serde_json::to_vec_pretty(self)
     }

@@ -48,7 +48,6 @@ pub struct Options {
     pub notify: Option<Notify>,
     /// Log lines for people, not for programs.
     pub human_log: bool,
-    /// More arguments of the kernel.
     pub kernel_args: Vec<OsString>,
 }
 

@@ -13,8 +13,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long systemd goes on bearing a start that it hears of: a kernel that ends meanwhile, the wait after that and the
-/// beginning of the next one lie between two words.
+/// By how much each message extends the time that systemd allows for the start. Between two messages a kernel may end,
+/// the wait after that may pass and the next kernel may begin.
 const LONGER: Duration = Duration::from_secs(120);
 
 /// Where systemd listens, and how often it wants to hear that the supervisor lives.
@@ -41,12 +41,11 @@ impl Notify {
         Ok(Self { socket, address, interval, next: Instant::now() })
     }
 
-    /// The kernel serves.
     pub fn ready(&self, status: &str) {
         self.send(&format!("READY=1\nSTATUS={status}"));
     }
 
-    /// The kernel starts, which takes long. systemd bears that as long as it hears of it
+    /// The kernel starts, which may take long. systemd waits for as long as it gets this message again and again
     /// (`EXTEND_TIMEOUT_USEC`, systemd/systemd#7214, read on 2026-11-23).
     pub fn starting(&self, status: &str) {
         self.send(&format!("EXTEND_TIMEOUT_USEC={}\nSTATUS={status}", LONGER.as_micros()));
@@ -57,7 +56,6 @@ impl Notify {
         self.send("RELOADING=1\nSTATUS=reading the configuration");
     }
 
-    /// The daemon is ending.
     pub fn stopping(&self) {
         self.send("STOPPING=1\nSTATUS=letting turns end");
     }

@@ -25,11 +25,9 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// How much a line matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
-    /// What happened.
     Info,
     /// What the operator should look at.
     Warn,
-    /// What ends the daemon.
     Error,
 }
 
@@ -113,7 +111,7 @@ impl Output {
         self.sink.as_ref().filter(|_| !self.pending.is_empty()).map(AsFd::as_fd)
     }
 
-    /// Whether nobody can read any more.
+    /// Whether the standard error stream has no reader any more.
     pub fn is_hung_up(&self) -> bool {
         let Some(sink) = &self.sink else { return true };
         let mut fds = [PollFd::new(sink, PollFlags::empty())];

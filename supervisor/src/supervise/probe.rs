@@ -20,7 +20,6 @@ use drupe_link::{ControlToken, Home};
 const INTERVAL: Duration = Duration::from_secs(4);
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The client.
 #[derive(Debug)]
 pub struct Probe {
     home: Home,
@@ -50,7 +49,6 @@ impl Probe {
         self.asked.as_ref().map_or(self.next, |(_, asked)| *asked + PATIENCE)
     }
 
-    /// What to wait for.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.asked.as_ref().map(|(stream, _)| stream.as_fd())
     }

@@ -16,7 +16,7 @@ use drupe_link::Home;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::ledger::{self, Ledger};
+use super::ledger::{self, CrashLedger};
 
 /// Exits that `status` shows.
 const EXITS: usize = 10;
@@ -34,17 +34,11 @@ const READ: u64 = 256 * 1024;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Entry {
-    /// The supervisor began.
     Begin { time: Timestamp, pid: u32, version: String },
-    /// A kernel was started.
     Start { time: Timestamp, generation: u64, pid: u32, safe_mode: bool },
-    /// It serves.
     Ready { time: Timestamp, generation: u64, after_ms: u64 },
-    /// It ended.
     Exit(ExitRecord),
-    /// A remark.
     Note { time: Timestamp, text: String },
-    /// The supervisor ends.
     End { time: Timestamp, status: u8 },
 }
 
@@ -112,39 +106,37 @@ impl Record {
         self.replace(GOOD_EXTENSIONS, format!("{name}\n").as_bytes())
     }
 
-    /// The last name that was kept; none if there is none that can be read.
+    /// The last name that was kept, if it can be read.
     pub fn good_extensions(&self) -> Option<String> {
         let text = fs::read_to_string(self.folder.join(GOOD_EXTENSIONS)).ok()?;
         let name = text.trim_end();
         is_name(name).then(|| name.to_owned())
     }
 
-    /// Keeps the ledger.
-    pub fn keep_ledger(&self, ledger: &Ledger) -> io::Result<()> {
+    pub fn keep_ledger(&self, ledger: &CrashLedger) -> io::Result<()> {
         self.replace(LEDGER, &ledger.to_bytes()?)
     }
 
     /// The ledger as it was kept; an empty one with a remark for the operator if that cannot be read.
-    pub fn ledger(&self) -> (Ledger, Option<String>) {
+    pub fn ledger(&self) -> (CrashLedger, Option<String>) {
         let path = self.folder.join(LEDGER);
         let damaged = |error: &str| {
             let path = path.display();
             let text =
                 format!("`{path}` {error}: which extensions have crashed, and are quarantined, is forgotten");
-            (Ledger::default(), Some(text))
+            (CrashLedger::default(), Some(text))
         };
         let mut bytes = Vec::new();
         // One byte more than is accepted, so that a longer file is not mistaken for its beginning.
         let read =
             fs::File::open(&path).and_then(|file| file.take(ledger::FILE as u64 + 1).read_to_end(&mut bytes));
         match read {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => (Ledger::default(), None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (CrashLedger::default(), None),
             Err(error) => damaged(&format!("cannot be read ({error})")),
-            Ok(_) => Ledger::read(&bytes).map_or_else(|| damaged("is damaged"), |ledger| (ledger, None)),
+            Ok(_) => CrashLedger::read(&bytes).map_or_else(|| damaged("is damaged"), |ledger| (ledger, None)),
         }
     }
 
-    /// Writes a line.
     pub fn write(&mut self, entry: Entry) -> io::Result<()> {
         let mut line = serde_json::to_vec(&entry)?;
         line.push(b'\n');
@@ -283,14 +275,14 @@ mod tests {
     fn a_ledger_that_cannot_be_read_is_an_empty_one_with_a_remark() {
         let (_folder, home) = home();
         let record = Record::open(&home);
-        assert_eq!(record.ledger(), (Ledger::default(), None));
-        record.keep_ledger(&Ledger::default()).unwrap();
-        assert_eq!(record.ledger(), (Ledger::default(), None));
+        assert_eq!(record.ledger(), (CrashLedger::default(), None));
+        record.keep_ledger(&CrashLedger::default()).unwrap();
+        assert_eq!(record.ledger(), (CrashLedger::default(), None));
         let path = home.state().join(LEDGER);
         for damaged in [b"{".to_vec(), b"\xff".to_vec(), vec![b' '; 2 * ledger::FILE]] {
             fs::write(&path, damaged).unwrap();
             let (found, remark) = record.ledger();
-            assert_eq!(found, Ledger::default());
+            assert_eq!(found, CrashLedger::default());
             assert!(remark.unwrap().contains("is damaged"));
         }
         fs::remove_file(&path).unwrap();

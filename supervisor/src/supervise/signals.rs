@@ -30,7 +30,6 @@ pub struct Received {
 }
 
 impl Signals {
-    /// Takes the signals over.
     pub fn take() -> io::Result<Self> {
         Ok(Self {
             terminate: stream(&[SIGTERM, SIGINT])?,
@@ -39,12 +38,10 @@ impl Signals {
         })
     }
 
-    /// What to wait for.
     pub fn fds(&self) -> [BorrowedFd<'_>; 3] {
         [self.terminate.as_fd(), self.reload.as_fd(), self.child.as_fd()]
     }
 
-    /// Looks without waiting.
     pub fn received(&self) -> Received {
         Received { terminate: count(&self.terminate), reload: count(&self.reload), child: count(&self.child) }
     }

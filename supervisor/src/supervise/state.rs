@@ -50,18 +50,13 @@ pub mod status {
 /// Everything that the supervisor remembers to decide by.
 #[derive(Debug, Clone, PartialEq)]
 pub struct State {
-    /// What is going on.
     pub phase: Phase,
-    /// What happened before.
     pub history: History,
 }
 
-/// What is going on.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Phase {
-    /// A kernel was started and is not ready.
     Starting(Kernel),
-    /// A kernel serves.
     Running {
         kernel: Kernel,
         failed_probes: u32,
@@ -69,9 +64,14 @@ pub enum Phase {
         reloading: Option<Instant>,
     },
     /// The kernel ends by its own decision.
-    Draining { kernel: Kernel, until: Instant },
+    Draining {
+        kernel: Kernel,
+        until: Instant,
+    },
     /// There is no kernel; the next one starts then.
-    Waiting { until: Instant },
+    Waiting {
+        until: Instant,
+    },
     /// The kernel ends because the daemon does, with this status if all goes well.
     Stopping {
         kernel: Kernel,
@@ -81,13 +81,13 @@ pub enum Phase {
         unsignalled: bool,
     },
     /// The supervisor ends with this status.
-    Done { status: u8 },
+    Done {
+        status: u8,
+    },
 }
 
-/// What happened before.
 #[derive(Debug, Clone, PartialEq)]
 pub struct History {
-    /// Starts after the first.
     pub restarts: u32,
     /// Whether kernels leave third-party extensions out.
     pub safe_mode: bool,
@@ -220,7 +220,6 @@ impl Phase {
     }
 }
 
-/// Events without a kernel.
 fn wait(
     history: &mut History,
     until: Instant,

@@ -29,12 +29,12 @@ const FORM: u32 = 1;
 #[derive(Debug)]
 pub struct Contents {
     path: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<KnownFolders>,
     now: fn() -> SystemTime,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct KnownFolders {
     folders: HashMap<String, Folder>,
     changed: bool,
 }
@@ -73,7 +73,7 @@ impl Contents {
         let folders = stored.map(|stored| stored.folders).unwrap_or_default();
         let folders =
             folders.into_iter().map(|(path, files)| (path, Folder { files, seen: false })).collect();
-        Self { path, state: Mutex::new(State { folders, changed: false }), now }
+        Self { path, state: Mutex::new(KnownFolders { folders, changed: false }), now }
     }
 
     /// The content of an extension. `library` is its native code where it was built: it counts as a file of the
@@ -143,7 +143,7 @@ impl Contents {
     }
 
     /// What is behind the lock is whole between any two statements, so a panic elsewhere does not spoil it.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, KnownFolders> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -24,11 +24,8 @@ pub const BYTES: u64 = 512 * 1024 * 1024;
 
 /// Something in an extension's folder.
 pub(super) struct Seen {
-    /// Where in the extension.
     pub path: String,
-    /// Where it is.
     pub from: PathBuf,
-    /// What it is.
     pub what: What,
 }
 

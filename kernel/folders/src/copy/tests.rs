@@ -107,7 +107,6 @@ fn exchanged() -> (tempfile::TempDir, PathBuf, PathBuf) {
     (home, data, run)
 }
 
-/// Everything that was copied.
 fn texts(folder: &Path) -> Vec<String> {
     let inside = |entry: fs::DirEntry| match entry.path().is_dir() {
         true => texts(&entry.path()),

@@ -70,7 +70,7 @@ impl Layout {
         (None, refused.or_else(|| self.nothing_ships()))
     }
 
-    /// A program that was copied without what ships works, and can do next to nothing: whoever wonders is told.
+    /// A program that was copied without the shipped extensions runs, and can do next to nothing. This says why.
     fn nothing_ships(&self) -> Option<PassedOver> {
         let reason = "no extensions that ship lie beside this program, so there is no builder, and there are no tools for \
                       files; install them in `../lib/drupe/extensions` beside the program's folder, or run the program \
@@ -91,7 +91,6 @@ impl Layout {
         checkout.into_iter().chain(installed.map(|place| beside.join(place))).collect()
     }
 
-    /// Where libraries that ship are.
     pub(super) fn libraries(&self) -> Vec<PathBuf> {
         let beside = self.exe.parent().into_iter();
         beside.flat_map(|b| [b.to_owned(), b.join("deps"), b.join("../lib/drupe")]).collect()

@@ -7,6 +7,25 @@ use std::{
 
 use super::{Found, Kind, Layout, Origin};
 
+/// Why there is no library to run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoLibrary {
+    #[error("`{}` is a single file, which cannot have an `entrypoint`; make a folder", .0.display())]
+    SingleFile(PathBuf),
+    #[error("no library `{name}` in {places}; build it{elsewhere}, or correct `entrypoint`")]
+    Missing { name: String, places: String, elsewhere: &'static str },
+    #[error("`{}` cannot be read: {reason}", file.display())]
+    Unreadable { file: PathBuf, reason: String },
+    #[error("`{}` leaves the extension's folder", .0.display())]
+    Elsewhere(PathBuf),
+    #[error(
+        "`{}` is no library that ships: it lies in `{}`, where others write; move the program out of there",
+        library.display(),
+        folder.display()
+    )]
+    OthersWrite { library: PathBuf, folder: PathBuf },
+}
+
 impl Layout {
     /// The file of an entrypoint, as its real path: in the extension's folder; else, for one that lies where those do that ship, beside the
     /// program; for others, where Cargo builds in their folder. Of several that were built, the newest is the one that
@@ -14,13 +33,10 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// A sentence, where there is none, it is a link that leaves these places, or a shipped one lies where others write.
-    pub fn library(&self, found: &Found, entrypoint: &str) -> Result<PathBuf, String> {
+    /// Where there is none, it is a link that leaves these places, or a shipped one lies where others write.
+    pub fn library(&self, found: &Found, entrypoint: &str) -> Result<PathBuf, NoLibrary> {
         if found.kind == Kind::File {
-            return Err(format!(
-                "`{}` is a single file, which cannot have an `entrypoint`; make a folder",
-                found.folder.display()
-            ));
+            return Err(NoLibrary::SingleFile(found.folder.clone()));
         }
         let suffix = std::env::consts::DLL_SUFFIX;
         let names = [entrypoint.to_owned(), format!("{entrypoint}{suffix}")];
@@ -47,24 +63,19 @@ impl Layout {
                     ", copy it there where `CARGO_TARGET_DIR` or `build.target-dir` has cargo build elsewhere"
                 }
             };
-            let places = places.join(", ");
-            format!(
-                "no library `{entrypoint}{suffix}` in {places}; build it{elsewhere}, or correct `entrypoint`"
-            )
+            let name = format!("{entrypoint}{suffix}");
+            NoLibrary::Missing { name, places: places.join(", "), elsewhere }
         })?;
-        let real =
-            file.canonicalize().map_err(|error| format!("`{}` cannot be read: {error}", file.display()))?;
+        let unreadable =
+            |error: std::io::Error| NoLibrary::Unreadable { file: file.clone(), reason: error.to_string() };
+        let real = file.canonicalize().map_err(unreadable)?;
         let mut places = std::iter::once(&found.folder).chain(&built);
         let inside = places.any(|place| place.canonicalize().is_ok_and(|place| real.starts_with(place)));
         if !inside {
-            return Err(format!("`{}` leaves the extension's folder", file.display()));
+            return Err(NoLibrary::Elsewhere(file));
         }
         match self.writer_of(&real).filter(|_| found.origin == Origin::Shipped) {
-            Some(place) => Err(format!(
-                "`{}` is no library that ships: it lies in `{}`, where others write; move the program out of there",
-                real.display(),
-                place.display()
-            )),
+            Some(folder) => Err(NoLibrary::OthersWrite { folder: folder.to_owned(), library: real }),
             None => Ok(real),
         }
     }

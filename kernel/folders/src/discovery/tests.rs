@@ -235,7 +235,7 @@ fn a_library_is_taken_from_the_folder_and_else_from_where_cargo_built_last() {
     let one = in_home(&root);
     let file = |place: &str| one.folder.join(place).join("libkv.so");
     let library = || layout(&root).library(&one, "libkv");
-    assert!(library().expect_err("nothing is built").contains("build it"));
+    assert!(library().expect_err("nothing is built").to_string().contains("build it"));
     built(&root.join("bin/libkv.so"), 9);
     assert!(library().is_err(), "what lies beside the program is not the home's");
     built(&file("target/release"), 1);
@@ -266,7 +266,7 @@ fn a_library_that_leaves_the_folder_is_refused() {
     symlink("../libelse.so", one.folder.join("libkv.so")).expect("a link");
     for entrypoint in ["libkv", "../libelse"] {
         let refused = layout(root.path()).library(&one, entrypoint).expect_err("it leaves");
-        assert!(refused.contains("leaves"), "{refused}");
+        assert!(refused.to_string().contains("leaves"), "{refused}");
     }
     let single = Found { kind: Kind::File, ..one };
     assert!(layout(root.path()).library(&single, "libkv").is_err());

@@ -13,7 +13,7 @@ use std::{
 
 use notify::{Config, ErrorKind, RecommendedWatcher, RecursiveMode, Watcher};
 
-use super::{Wanted, is_left_out, pending::Shared, plan::Plan};
+use super::{Wanted, is_left_out, pending::Shared, trees::WatchedTrees};
 use crate::content::DEPTH;
 
 /// The most folders that are watched at once: what the system gives to one user is of this order.
@@ -24,36 +24,36 @@ const ATTEMPTS: usize = 4;
 
 pub(super) struct Events {
     watcher: RecommendedWatcher,
-    plan: Arc<Plan>,
+    trees: Arc<WatchedTrees>,
 }
 
 impl Events {
     pub(super) fn start(wanted: &Wanted, shared: &Arc<Shared>) -> notify::Result<Self> {
         for _ in 0..ATTEMPTS {
-            let events = Self::of(Plan::of(wanted), shared)?;
+            let events = Self::of(WatchedTrees::of(wanted), shared)?;
             // What changed place before it was watched is not told by anybody.
             if !events.is_outdated(wanted) {
                 return Ok(events);
             }
         }
-        let events = Self::of(Plan::of(wanted), shared)?;
-        shared.add(Plan::note_loss);
+        let events = Self::of(WatchedTrees::of(wanted), shared)?;
+        shared.add(WatchedTrees::note_loss);
         Ok(events)
     }
 
-    fn of(plan: Plan, shared: &Arc<Shared>) -> notify::Result<Self> {
-        let plan = Arc::new(plan);
-        let (meaning, shared) = (Arc::clone(&plan), Arc::clone(shared));
+    fn of(trees: WatchedTrees, shared: &Arc<Shared>) -> notify::Result<Self> {
+        let trees = Arc::new(trees);
+        let (meaning, shared) = (Arc::clone(&trees), Arc::clone(shared));
         let note = move |event: notify::Result<notify::Event>| {
             shared.add(|pending| match event {
                 Ok(event) if !event.need_rescan() => meaning.note(&event, pending),
-                Ok(_) | Err(_) => Plan::note_loss(pending),
+                Ok(_) | Err(_) => WatchedTrees::note_loss(pending),
             });
         };
         let watcher = RecommendedWatcher::new(note, Config::default().with_follow_symlinks(false))?;
-        let mut events = Self { watcher, plan: Arc::clone(&plan) };
+        let mut events = Self { watcher, trees: Arc::clone(&trees) };
         let mut room = MOST;
-        for tree in plan.trees() {
+        for tree in trees.trees() {
             events.descend(tree, tree, &mut room)?;
         }
         Ok(events)
@@ -61,16 +61,16 @@ impl Events {
 
     /// Whether the paths mean other places by now.
     pub(super) fn is_outdated(&self, wanted: &Wanted) -> bool {
-        Plan::of(wanted) != *self.plan
+        WatchedTrees::of(wanted) != *self.trees
     }
 
     /// Watches those of the paths that are folders, with all that is in them.
     pub(super) fn add(&mut self, paths: &BTreeSet<PathBuf>) -> notify::Result<()> {
-        let (plan, mut room) = (Arc::clone(&self.plan), MOST);
+        let (trees, mut room) = (Arc::clone(&self.trees), MOST);
         for path in paths {
             // Nothing that a link leads to: it is watched under its own name or not at all.
             let is_folder = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
-            for tree in plan.trees().filter(|tree| is_folder && path.starts_with(tree)) {
+            for tree in trees.trees().filter(|tree| is_folder && path.starts_with(tree)) {
                 self.descend(tree, path, &mut room)?;
             }
         }

@@ -1,4 +1,4 @@
-//! What has changed and was not told yet. There is no queue that could run over: changes are added up in one place.
+//! What has changed and was not reported yet. There is no queue that could overflow: changes are added up in one place.
 
 use std::{
     collections::BTreeSet,
@@ -8,10 +8,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// So long nothing may happen before it is told: an editor's several steps, a folder that is copied.
+/// How long it must be quiet before a change is reported: an editor saves in several steps, a folder is copied file by
+/// file.
 pub(super) const QUIET: Duration = Duration::from_millis(150);
 
-/// So long after the first change it is told at the latest, even if more go on coming.
+/// The longest that a report is delayed while further changes come.
 pub(super) const LATEST: Duration = Duration::from_millis(600);
 
 /// More single folders are not remembered; then all are looked through.
@@ -19,7 +20,6 @@ const FOLDERS: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    /// Something in a root.
     pub roots: bool,
     /// These files, by their places.
     pub files: BTreeSet<usize>,
@@ -45,7 +45,7 @@ impl Pending {
     }
 }
 
-/// How long it is until a change is told; zero: now.
+/// How long until the change is reported; zero means now.
 pub(super) fn left(first: Instant, last: Instant, now: Instant) -> Duration {
     (last + QUIET).min(first + LATEST).saturating_duration_since(now)
 }
@@ -66,7 +66,6 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Adds changes.
     pub(super) fn add(&self, change: impl FnOnce(&mut Pending)) {
         let mut pending = self.lock();
         change(&mut pending);

@@ -288,7 +288,7 @@ fn a_change_is_told_after_quiet_and_at_the_latest_after_its_time() {
 fn a_loss_of_events_means_that_everything_in_the_roots_changed_and_is_watched_anew() {
     let place = Place::new(Source::start, with_one);
     let shared = &place.watch.as_ref().expect("it watches").shared;
-    shared.add(plan::Plan::note_loss);
+    shared.add(trees::WatchedTrees::note_loss);
     assert_eq!(place.next(), Changes { roots: true, files: vec![] });
     place.write("extensions/one/manifest.yaml");
     place.roots();

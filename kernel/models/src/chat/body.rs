@@ -245,7 +245,6 @@ impl Serialize for Calls<'_> {
     }
 }
 
-/// The key of the effort of reasoning.
 pub(super) fn effort_key(dialect: Dialect) -> &'static str {
     match dialect.effort {
         Effort::Word => "reasoning_effort",

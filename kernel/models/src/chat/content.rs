@@ -43,7 +43,6 @@ impl<'de> Visitor<'de> for Shape {
         Ok(Content { text: Cow::Borrowed(text), ..Content::default() })
     }
 
-    /// Text that holds escapes.
     fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
         Ok(Content { text: Cow::Owned(text.to_owned()), ..Content::default() })
     }

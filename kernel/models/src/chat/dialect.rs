@@ -5,18 +5,16 @@
 
 use reqwest::Url;
 
-use crate::settings::Endpoint;
+use crate::{error::Unusable, settings::Endpoint};
 
 /// A way of speaking Chat Completions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dialect {
-    /// Its name in configuration.
     pub(crate) name: &'static str,
     /// Hosts that speak it; those below them, too.
     hosts: &'static [&'static str],
     /// The key of the bound on output tokens.
     pub(crate) max_tokens: &'static str,
-    /// The key of the seed.
     pub(crate) seed: &'static str,
     /// Whether the count of tokens has to be asked for. Where not, it is refused to be asked.
     pub(crate) asks_for_usage: bool,
@@ -126,11 +124,12 @@ impl Default for Dialect {
 
 impl Dialect {
     /// That of a server: by its name where one is given, else by the host.
-    pub(crate) fn of(endpoint: &Endpoint, url: &Url) -> Result<Self, String> {
+    pub(crate) fn of(endpoint: &Endpoint, url: &Url) -> Result<Self, Unusable> {
         if let Some(name) = &endpoint.dialect {
             let names: Vec<_> = TABLE.iter().map(|row| row.name).collect();
             let row = TABLE.iter().find(|row| row.name == name);
-            return row.copied().ok_or_else(|| format!("dialect `{name}` is none of {}", names.join(", ")));
+            let none = || Unusable(format!("dialect `{name}` is none of {}", names.join(", ")));
+            return row.copied().ok_or_else(none);
         }
         let host = url.host_str().unwrap_or_default();
         let is =

@@ -53,7 +53,7 @@ fn the_host_decides_and_not_a_name_that_resembles_it() {
 #[test]
 fn a_dialect_that_there_is_not_is_refused_with_those_that_there_are() {
     let error = Dialect::of(&endpoint(Some("klingon")), &Url::parse("http://h/v1").unwrap()).unwrap_err();
-    assert!(error.starts_with("dialect `klingon` is none of common, openai, mistral"), "{error}");
+    assert!(error.to_string().starts_with("dialect `klingon` is none of common, openai, mistral"), "{error}");
 }
 
 #[test]

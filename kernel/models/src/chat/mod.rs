@@ -18,6 +18,7 @@ use reqwest::Url;
 use serde_json::value::RawValue;
 
 use crate::{
+    error::Unusable,
     settings::Endpoint,
     wire::{Api, Facts, Names, Reader, Takes, ToolList},
 };
@@ -33,7 +34,7 @@ pub(crate) struct ChatApi {
 }
 
 impl ChatApi {
-    pub(crate) fn at(endpoint: &Endpoint, base: &Url) -> Result<Self, String> {
+    pub(crate) fn at(endpoint: &Endpoint, base: &Url) -> Result<Self, Unusable> {
         Ok(Self { dialect: Dialect::of(endpoint, base)? })
     }
 }

@@ -128,7 +128,7 @@ struct Thinking {
     thinking_budget: Option<u32>,
 }
 
-/// What a model is told by tokens is told out of those for the answer: thoughts count against them.
+/// A number of tokens for thoughts is taken from the bound on the answer: thoughts count against it.
 fn thinking(model: &Facts, request: &ModelRequest, reasoning: Reasoning) -> Option<Thinking> {
     if model.reasoning == Some(false) {
         return None;

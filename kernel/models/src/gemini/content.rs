@@ -103,7 +103,6 @@ enum Outcome<'a> {
     Error(&'a str),
 }
 
-/// What was kept of a part.
 fn kept<'a>(asked: &'a [Value], at: usize, key: &str) -> Option<&'a str> {
     items::before(asked, at).find_map(|item| item.get(key)?.as_str())
 }

@@ -12,7 +12,10 @@ use drupe_agent::ModelRequest;
 use drupe_extension_api::{ModelParameters, Reasoning, ToolSpec};
 use serde_json::{Value, value::RawValue};
 
-use crate::wire::{Api, Facts, Names, Reader, Takes, ToolList};
+use crate::{
+    error::Unsupported,
+    wire::{Api, Facts, Names, Reader, Takes, ToolList, parameters::refuse},
+};
 
 const RESERVED: &[&str] =
     &["contents", "systemInstruction", "system_instruction", "tools", "generation_config"];
@@ -55,29 +58,31 @@ impl Api for GeminiApi {
         }
     }
 
-    fn check(&self, model: &Facts, parameters: &ModelParameters) -> Result<(), String> {
+    fn check(&self, model: &Facts, parameters: &ModelParameters) -> Result<(), Unsupported> {
         // The name is part of the address.
         let fits = |c: char| c.is_ascii_alphanumeric() || "-_./@".contains(c);
         if !model.model.chars().all(fits)
             || model.model.split('/').any(|part| matches!(part, "" | "." | ".."))
         {
-            return Err(
-                "its name holds what no model's name can: use letters, digits, `-`, `_` and `.`".to_owned()
+            return refuse(
+                "its name holds what no model's name can: use letters, digits, `-`, `_` and `.`".to_owned(),
             );
         }
         if parameters.seed.is_some_and(|seed| i32::try_from(seed).is_err()) {
-            return Err(format!("`seed` must be no more than {} for the Gemini API", i32::MAX));
+            return refuse(format!("`seed` must be no more than {} for the Gemini API", i32::MAX));
         }
         let room = parameters.max_output_tokens.unwrap_or(u32::MAX).min(model.max_output_tokens);
         let reasons = parameters.reasoning.is_some_and(|r| r != Reasoning::None);
         if reasons && !body::has_levels(model) && room < LEAST_THINKING + LEAST_ANSWER {
-            return Err(format!(
+            return refuse(format!(
                 "`reasoning` needs `max_output_tokens` of {} or more, which thoughts are a part of, and there are {room}",
                 LEAST_THINKING + LEAST_ANSWER
             ));
         }
         match parameters.extra.get("generationConfig") {
-            Some(value) if !value.is_object() => Err("`extra.generationConfig` must be an object".to_owned()),
+            Some(value) if !value.is_object() => {
+                refuse("`extra.generationConfig` must be an object".to_owned())
+            }
             Some(value) => config(value, parameters),
             None => Ok(()),
         }
@@ -97,7 +102,7 @@ impl Api for GeminiApi {
 }
 
 /// What `generationConfig` may hold beside what parameters put there.
-fn config(further: &Value, parameters: &ModelParameters) -> Result<(), String> {
+fn config(further: &Value, parameters: &ModelParameters) -> Result<(), Unsupported> {
     let own = [
         ("maxOutputTokens", true),
         ("temperature", parameters.temperature.is_some()),
@@ -108,7 +113,7 @@ fn config(further: &Value, parameters: &ModelParameters) -> Result<(), String> {
     ];
     match own.iter().find(|(key, set)| *set && further.get(key).is_some()) {
         Some((key, _)) => {
-            Err(format!("`extra.generationConfig` sets `{key}`, which has a parameter of its own"))
+            refuse(format!("`extra.generationConfig` sets `{key}`, which has a parameter of its own"))
         }
         None => Ok(()),
     }

@@ -16,8 +16,9 @@ use drupe_extension_api::{ModelParameters, Reasoning, ToolSpec};
 use serde_json::value::RawValue;
 
 use crate::{
+    error::Unsupported,
     settings::Endpoint,
-    wire::{Api, Facts, Names, Reader, Takes, ToolList},
+    wire::{Api, Facts, Names, Reader, Takes, ToolList, parameters::refuse},
 };
 
 const RESERVED: &[&str] = &["model", "messages", "system", "stream", "tools", "max_tokens"];
@@ -33,7 +34,6 @@ const VERSION: &str = "2023-06-01";
 /// The version from which on `temperature` and `top_p` are refused.
 const WITHOUT_SAMPLING: &str = "2026-10-21";
 
-/// The Messages API, in a version of its.
 #[derive(Debug)]
 pub(crate) struct MessagesApi {
     samples: bool,
@@ -82,16 +82,18 @@ impl Api for MessagesApi {
         }
     }
 
-    fn check(&self, model: &Facts, parameters: &ModelParameters) -> Result<(), String> {
+    fn check(&self, model: &Facts, parameters: &ModelParameters) -> Result<(), Unsupported> {
         let sampling = parameters.temperature.is_some() || parameters.top_p.is_some();
         if sampling && !self.samples {
-            return Err(format!(
+            return refuse(format!(
                 "`temperature` and `top_p`: the API takes neither from version {WITHOUT_SAMPLING} on, which the header \
                  `anthropic-version` names: remove them, or the header"
             ));
         }
         if parameters.temperature.is_some() && parameters.top_p.is_some() {
-            return Err("`temperature` and `top_p`: its models take one of them: remove the other".to_owned());
+            return refuse(
+                "`temperature` and `top_p`: its models take one of them: remove the other".to_owned(),
+            );
         }
         if !parameters.reasoning.is_some_and(|r| r != Reasoning::None) {
             return Ok(());
@@ -99,17 +101,17 @@ impl Api for MessagesApi {
         if sampling {
             let text =
                 "`temperature` and `top_p` cannot be set where it reasons: remove them, or `reasoning`";
-            return Err(text.to_owned());
+            return refuse(text.to_owned());
         }
         if body::is_adaptive(model) {
             let twice = parameters.extra.contains_key("output_config");
             let text =
                 "`extra` sets `output_config`, which holds the effort of `reasoning`: remove one of them";
-            return if twice { Err(text.to_owned()) } else { Ok(()) };
+            return if twice { refuse(text.to_owned()) } else { Ok(()) };
         }
         let room = parameters.max_output_tokens.unwrap_or(u32::MAX).min(model.max_output_tokens);
         match room < LEAST_THINKING + LEAST_ANSWER {
-            true => Err(format!(
+            true => refuse(format!(
                 "`reasoning` needs `max_output_tokens` of {} or more, and there are {room}",
                 LEAST_THINKING + LEAST_ANSWER
             )),

@@ -31,7 +31,10 @@ use futures_util::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::source::{self, Broken, Progress, Source};
+use crate::{
+    error::Unsupported,
+    source::{self, Broken, Progress, Source},
+};
 use rules::Patterns;
 
 /// The tool that looks up others.
@@ -82,7 +85,7 @@ impl Source for OfflineSource {
     }
 
     /// Temperature and the like have no meaning without chance: every agent runs here.
-    fn supports(&self, _: &ModelParameters) -> Result<(), String> {
+    fn supports(&self, _: &ModelParameters) -> Result<(), Unsupported> {
         Ok(())
     }
 

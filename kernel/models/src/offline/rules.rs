@@ -117,7 +117,6 @@ fn latest_task<'a>(
     Ok((tasks().next().unwrap_or_default(), Groups::new()))
 }
 
-/// What templates may name.
 struct Values<'a> {
     task: &'a str,
     groups: Groups,

@@ -42,7 +42,6 @@ fn summary(description: &str) -> String {
     }
 }
 
-/// How a tool wants to be called.
 pub(super) fn how_to_call(tool: &ToolSpec) -> String {
     let schema = &tool.input_schema;
     let required: Vec<&str> = schema

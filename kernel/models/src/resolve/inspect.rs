@@ -14,21 +14,16 @@ use crate::{
 /// What a name leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// One model.
     Model {
-        /// Whose it is.
         provider: String,
         /// The name that the provider knows it by.
         model: String,
     },
     /// Of the models that are preferred at a provider, the first that it has.
     Preferred {
-        /// The provider.
         provider: String,
     },
-    /// A script.
     Script {
-        /// The file.
         file: PathBuf,
     },
 }
@@ -39,7 +34,6 @@ impl Target {
     }
 }
 
-/// As one writes it.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -52,7 +46,7 @@ impl fmt::Display for Target {
 
 /// Who says what a figure is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
+pub enum FigureOrigin {
     /// The operator, under this key of `models.profiles`.
     Profile(String),
     /// The shipped catalogue, under this name.
@@ -61,13 +55,12 @@ pub enum Origin {
     Here,
 }
 
-/// One figure of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
     /// Its key in a profile.
     pub name: &'static str,
     /// What it is, and who says so; none where nobody does.
-    pub said: Option<(Value, Origin)>,
+    pub said: Option<(Value, FigureOrigin)>,
     /// What the model is taken for where nobody says.
     pub assumed: Option<u64>,
 }

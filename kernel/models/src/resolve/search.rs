@@ -17,7 +17,7 @@ const SCRIPT: &str = "script";
 /// What stands before the path of a script in the name of a model.
 const SCRIPT_AT: &str = "scripted:";
 
-/// Characters of a name that is none, in messages.
+/// Characters of an invalid name that messages show.
 const QUOTED: usize = 80;
 
 /// Whether a name is the path of a script.
@@ -57,7 +57,6 @@ struct Search<'a> {
     lenient: bool,
     /// Each with what it is, so that none is asked twice.
     links: Vec<(Target, Link)>,
-    /// Why names lead nowhere.
     absent: Vec<ModelsError>,
     /// Names that the offline model stands in for.
     replaced: Vec<String>,

@@ -184,7 +184,7 @@ fn ended(response: Response<'_>, draft: &mut Draft) -> Result<(), Broken> {
     Ok(())
 }
 
-/// An error event bears its fields itself.
+/// An error event holds its fields at the top level.
 fn error_of(data: &str) -> Result<WireError, ModelFault> {
     draft::event(data)
 }
@@ -236,7 +236,6 @@ struct Whole<'a> {
     output: Option<Vec<&'a RawValue>>,
 }
 
-/// What an item holds.
 #[derive(Deserialize)]
 struct Parts<'a> {
     #[serde(borrow)]

@@ -47,7 +47,10 @@ use tokio::time::sleep;
 use script::Entry;
 pub(crate) use script::Script;
 
-use crate::source::{self, Broken, Progress, Source};
+use crate::{
+    error::Unsupported,
+    source::{self, Broken, Progress, Source},
+};
 
 /// A model that follows a script.
 pub(crate) struct ScriptedSource {
@@ -66,7 +69,7 @@ impl Source for ScriptedSource {
         &self.profile
     }
 
-    fn supports(&self, _: &ModelParameters) -> Result<(), String> {
+    fn supports(&self, _: &ModelParameters) -> Result<(), Unsupported> {
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! What the body of an answer is, by its first bytes, and what is said of one that is none.
+//! Tells by its first bytes what the body of an answer is, and what to say of one that is no answer.
 
 use serde::{Deserialize, de::IgnoredAny};
 
@@ -7,9 +7,7 @@ const NO_EVENTS: [&str; 3] = ["text/plain", "text/html", "application/json"];
 /// How a line of a stream of events begins.
 const FIELDS: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b":"];
 
-/// What an answer begins as.
 pub(super) enum Begins {
-    /// Blanks, so far.
     Nothing,
     Events,
     Json,

@@ -17,7 +17,7 @@ use reqwest::{
 };
 
 use super::{Api, mask::Mask, tools::ToolLists};
-use crate::{settings::Endpoint, source::milliseconds};
+use crate::{error::Unusable, settings::Endpoint, source::milliseconds};
 
 /// A dead host shows itself well before the time for an answer is over.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,7 +30,6 @@ const LONGEST_WORDS: usize = 16 << 10;
 /// How much of it is shown.
 const LONGEST_MESSAGE: usize = 900;
 
-/// One server.
 pub(crate) struct WireProvider {
     pub(super) stall: Duration,
     pub(super) lists: ToolLists,
@@ -49,8 +48,8 @@ impl WireProvider {
     pub(crate) fn new(
         endpoint: &Endpoint,
         stall_timeout_ms: u64,
-        api: impl FnOnce(&Url) -> Result<Box<dyn Api>, String>,
-    ) -> Result<Self, String> {
+        api: impl FnOnce(&Url) -> Result<Box<dyn Api>, Unusable>,
+    ) -> Result<Self, Unusable> {
         let base = address(&endpoint.base_url)?;
         let api = api(&base)?;
         let key = endpoint.api_key.as_deref().map(str::trim).filter(|key| !key.is_empty());
@@ -64,12 +63,12 @@ impl WireProvider {
         }
         if let Some(key) = key {
             let (name, before) = api.key_header();
-            let value =
-                secret(&format!("{before}{key}")).ok_or("the key holds characters that no header may")?;
+            let wrong = || Unusable("the key holds characters that no header may".to_owned());
+            let value = secret(&format!("{before}{key}")).ok_or_else(wrong)?;
             headers.insert(name, value);
         }
         for (name, value) in &endpoint.headers {
-            let wrong = || format!("header `{name}` is not valid");
+            let wrong = || Unusable(format!("header `{name}` is not valid"));
             headers
                 .insert(HeaderName::try_from(name).map_err(|_| wrong())?, secret(value).ok_or_else(wrong)?);
         }
@@ -90,7 +89,6 @@ impl WireProvider {
         &*self.api
     }
 
-    /// The name of its kind.
     pub(crate) fn kind(&self) -> &'static str {
         self.api.kind()
     }
@@ -169,17 +167,18 @@ impl WireProvider {
     }
 }
 
-fn address(base_url: &str) -> Result<Url, String> {
-    let url = Url::parse(base_url.trim()).map_err(|e| format!("base_url is not an address: {e}"))?;
+fn address(base_url: &str) -> Result<Url, Unusable> {
+    let url =
+        Url::parse(base_url.trim()).map_err(|e| Unusable(format!("base_url is not an address: {e}")))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-        return Err("base_url must begin with http:// or https://".to_owned());
+        return Err(Unusable("base_url must begin with http:// or https://".to_owned()));
     }
     Ok(url)
 }
 
-fn authorities(file: Option<&Path>) -> Result<Vec<Certificate>, String> {
+fn authorities(file: Option<&Path>) -> Result<Vec<Certificate>, Unusable> {
     let Some(path) = file else { return Ok(Vec::new()) };
-    let wrong = |e: &dyn Display| format!("ca_file {}: {e}", path.display());
+    let wrong = |e: &dyn Display| Unusable(format!("ca_file {}: {e}", path.display()));
     let pem = std::fs::read(path).map_err(|e| wrong(&e))?;
     let found = Certificate::from_pem_bundle(&pem).map_err(|e| wrong(&e))?;
     if found.is_empty() { Err(wrong(&"holds no certificate")) } else { Ok(found) }
@@ -211,7 +210,7 @@ mod tests {
         }
     }
 
-    fn provider(base_url: &str, key: Option<&str>) -> Result<WireProvider, String> {
+    fn provider(base_url: &str, key: Option<&str>) -> Result<WireProvider, Unusable> {
         WireProvider::new(&endpoint(base_url, key), 1_000, |_| Ok(Box::new(ResponsesApi)))
     }
 
@@ -238,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_key_that_no_header_can_hold_is_refused_without_being_shown() {
-        let refused = provider("http://h", Some("a\nb")).err();
+        let refused = provider("http://h", Some("a\nb")).err().map(|unusable| unusable.0);
         assert_eq!(refused.as_deref(), Some("the key holds characters that no header may"));
     }
 

@@ -22,13 +22,11 @@ const MOST_CALLS: usize = 256;
 /// Categories of a filter that are told.
 const MOST_CATEGORIES: usize = 8;
 
-/// An answer under way.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     pub(crate) calls: Vec<Call>,
     /// Why the model stopped, once it has.
     pub(crate) finish: Option<Finish>,
-    /// The model declined.
     pub(crate) refused: bool,
     /// The words with which it did. They are the provider's where it declines for the model, and so are shown as its
     /// messages are: at the end, when they are whole.
@@ -75,7 +73,6 @@ impl Call {
     }
 }
 
-/// Why a model stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Finish {
     End,
@@ -172,7 +169,6 @@ impl Draft {
         self.opaque + self.calls.iter().map(|call| call.id.len()).sum::<usize>()
     }
 
-    /// A further call.
     pub(crate) fn open(&mut self, call: Call) -> Result<&mut Call, ModelFault> {
         if self.calls.len() >= MOST_CALLS {
             return Err(broken("it asked for too many tool calls at once"));
@@ -197,7 +193,6 @@ impl Draft {
         self.has_text || !self.calls.is_empty()
     }
 
-    /// Whether there is reasoning by now.
     pub(crate) fn has_reasoned(&self) -> bool {
         self.has_reasoning
     }
@@ -300,7 +295,6 @@ pub(super) fn text(data: &[u8]) -> Result<&str, ModelFault> {
     std::str::from_utf8(data).map_err(|_| not_valid(&"it is not UTF-8"))
 }
 
-/// Reads an event.
 pub(crate) fn event<'a, T: serde::Deserialize<'a>>(data: &'a str) -> Result<T, ModelFault> {
     serde_json::from_str(data).map_err(|e| not_valid(&e))
 }

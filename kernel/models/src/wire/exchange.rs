@@ -125,7 +125,6 @@ struct Exchange {
     /// Events that can be given out, and how many of them were.
     ready: Vec<ModelEvent>,
     given: usize,
-    /// Bytes of the answer.
     received: usize,
     /// Those of them that could not be read.
     unread: usize,

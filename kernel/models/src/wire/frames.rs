@@ -17,7 +17,6 @@ pub(crate) struct Frames {
     start: usize,
     /// Up to where the unread part is known to hold no line end.
     scanned: usize,
-    /// The event under way.
     data: Vec<u8>,
     /// Whether `data` was given out and belongs to the past.
     given: bool,

@@ -53,7 +53,6 @@ fn unit(bytes: &[u8]) -> Option<u32> {
     digits.iter().try_fold(0, |n, digit| Some(n << 4 | char::from(*digit).to_digit(16)?))
 }
 
-/// The half that is marked at the beginning.
 fn half(text: &str, mark: char) -> Option<u32> {
     let mut chars = text.strip_prefix(mark)?.chars();
     let mut digit = || u32::from(chars.next()?).checked_sub(DIGITS).filter(|n| *n < 32);
@@ -81,7 +80,7 @@ pub(super) fn join(text: &str) -> Cow<'_, str> {
             }
             (Some(_), None) => (None, width(FIRST)),
             _ if half(rest, SECOND).is_some() => (None, width(SECOND)),
-            // It is none of ours.
+            // It is not one of our marks.
             _ => (rest.chars().next(), FIRST.len_utf8()),
         };
         out.push(character.unwrap_or(char::REPLACEMENT_CHARACTER));

@@ -21,7 +21,6 @@ const MOST_LISTED: usize = 4_000;
 /// A model that a provider says it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedModel {
-    /// Its name, as requests have it.
     pub name: String,
     /// The day from which on it is not there any more, where the provider says so.
     pub retires: Option<String>,

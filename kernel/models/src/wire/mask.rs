@@ -67,7 +67,6 @@ fn add(forms: &mut Vec<Form>, secret: &[u8]) {
     }
 }
 
-/// Only letters and digits.
 fn bare(bytes: &[Read]) -> Vec<Read> {
     bytes.iter().filter(|(byte, ..)| byte.is_ascii_alphanumeric()).copied().collect()
 }

@@ -40,6 +40,7 @@ use reqwest::Url;
 use serde_json::value::RawValue;
 
 use crate::{
+    error::Unsupported,
     settings::{Efforts, Thinking},
     source::{Broken, Progress, Source},
 };
@@ -60,7 +61,6 @@ pub(crate) trait Api: Send + Sync {
     /// The header that holds the key, and what stands before the key in it.
     fn key_header(&self) -> (&'static str, &'static str);
 
-    /// Headers of every request.
     fn headers(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }
@@ -77,17 +77,15 @@ pub(crate) trait Api: Send + Sync {
     fn takes(&self, model: &Facts) -> Takes;
 
     /// What else stands in the way of such a request, for people.
-    fn check(&self, _model: &Facts, _parameters: &ModelParameters) -> Result<(), String> {
+    fn check(&self, _model: &Facts, _parameters: &ModelParameters) -> Result<(), Unsupported> {
         Ok(())
     }
 
     /// The JSON of a tool list that is not empty. Called once a list.
     fn tools(&self, specs: &[Arc<ToolSpec>], names: &Names) -> serde_json::Result<Box<RawValue>>;
 
-    /// The body of a request.
     fn body(&self, model: &Facts, request: &ModelRequest, tools: &ToolList) -> serde_json::Result<Vec<u8>>;
 
-    /// For one answer.
     fn reader(&self) -> Box<dyn Reader>;
 }
 
@@ -105,11 +103,10 @@ pub(crate) trait Reader: Send {
 pub(crate) struct Facts {
     /// The name that the provider knows it by.
     pub(crate) model: String,
-    /// The kind and the full name, which what goes back to the model bears.
+    /// The kind and the full name. Parts of an answer that only this model understands are marked with it.
     pub(crate) origin: Arc<str>,
     /// Tokens that one answer may have.
     pub(crate) max_output_tokens: u32,
-    /// Whether it reasons, where that is known.
     pub(crate) reasoning: Option<bool>,
     /// The degrees of reasoning that it takes, where that is known.
     pub(crate) efforts: Option<Efforts>,
@@ -162,7 +159,7 @@ impl Source for WireSource {
         &self.profile
     }
 
-    fn supports(&self, parameters: &ModelParameters) -> Result<(), String> {
+    fn supports(&self, parameters: &ModelParameters) -> Result<(), Unsupported> {
         let api = self.provider.api();
         parameters::check(&api.takes(&self.facts), &self.facts, parameters)?;
         api.check(&self.facts, parameters)

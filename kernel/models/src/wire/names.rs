@@ -11,12 +11,10 @@ use drupe_extension_api::ToolSpec;
 const DOT: &str = "_dot_";
 const LONGEST: usize = 64;
 
-/// The names of one list.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     /// Those that differ on the wire: own name, wire name.
     changed: Vec<(String, String)>,
-    /// Those that do not.
     same: HashSet<String>,
 }
 

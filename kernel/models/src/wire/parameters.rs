@@ -8,19 +8,17 @@ use drupe_extension_api::{ModelParameters, Reasoning};
 use serde_json::Value;
 
 use super::Facts;
-use crate::settings::Efforts;
+use crate::{error::Unsupported, settings::Efforts};
 
 /// The parameters that an API takes, with the keys that hold them.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Takes {
-    /// For people.
     pub(crate) api: &'static str,
     pub(crate) temperature: RangeInclusive<f64>,
     /// The key of the seed; none where there is no seed.
     pub(crate) seed: Option<&'static str>,
     /// The key of the stop texts, and how many there may be; none where there are none.
     pub(crate) stop: Option<(&'static str, usize)>,
-    /// The key of reasoning.
     pub(crate) reasoning: &'static str,
     /// The keys of temperature and nucleus sampling.
     pub(crate) sampling: [&'static str; 2],
@@ -28,15 +26,20 @@ pub(crate) struct Takes {
     pub(crate) reserved: &'static [&'static str],
 }
 
+/// Says what cannot be done, and what to do instead.
+pub(crate) fn refuse(what: impl Into<String>) -> Result<(), Unsupported> {
+    Err(Unsupported(what.into()))
+}
+
 /// Whether a model can be asked so; else what is in the way.
-pub(crate) fn check(takes: &Takes, facts: &Facts, parameters: &ModelParameters) -> Result<(), String> {
+pub(crate) fn check(takes: &Takes, facts: &Facts, parameters: &ModelParameters) -> Result<(), Unsupported> {
     extra(takes, parameters)?;
     if parameters.temperature.is_some_and(|t| !takes.temperature.contains(&t)) {
         let (from, to) = (takes.temperature.start(), takes.temperature.end());
-        return Err(format!("`temperature` must be from {from} to {to} for {}", takes.api));
+        return refuse(format!("`temperature` must be from {from} to {to} for {}", takes.api));
     }
     if parameters.top_p.is_some_and(|p| !(0.0..=1.0).contains(&p)) {
-        return Err("`top_p` must be from 0 to 1".to_owned());
+        return refuse("`top_p` must be from 0 to 1");
     }
     let absent = |key: &str| {
         format!(
@@ -45,12 +48,12 @@ pub(crate) fn check(takes: &Takes, facts: &Facts, parameters: &ModelParameters) 
         )
     };
     if parameters.seed.is_some() && takes.seed.is_none() {
-        return Err(absent("seed"));
+        return refuse(absent("seed"));
     }
     match takes.stop {
-        None if !parameters.stop.is_empty() => return Err(absent("stop")),
+        None if !parameters.stop.is_empty() => return refuse(absent("stop")),
         Some((_, most)) if parameters.stop.len() > most => {
-            return Err(format!("it takes at most {most} texts in `stop`"));
+            return refuse(format!("it takes at most {most} texts in `stop`"));
         }
         _ => {}
     }
@@ -58,7 +61,7 @@ pub(crate) fn check(takes: &Takes, facts: &Facts, parameters: &ModelParameters) 
 }
 
 /// What is said of the model itself.
-fn abilities(facts: &Facts, parameters: &ModelParameters) -> Result<(), String> {
+fn abilities(facts: &Facts, parameters: &ModelParameters) -> Result<(), Unsupported> {
     let unable = |key: &str, ability: &str| {
         format!(
             "`{key}`: the model takes none: remove it, or set `models.profiles` → `{}` → `{ability}: true` if it does",
@@ -67,26 +70,26 @@ fn abilities(facts: &Facts, parameters: &ModelParameters) -> Result<(), String> 
     };
     let reasons = parameters.reasoning.is_some_and(|r| r != Reasoning::None);
     if reasons && facts.reasoning == Some(false) {
-        return Err(unable("reasoning", "reasoning"));
+        return refuse(unable("reasoning", "reasoning"));
     }
     effort_is_taken(facts, parameters)?;
     if facts.sampling == Some(false) {
         let set = [("temperature", parameters.temperature), ("top_p", parameters.top_p)];
         if let Some((key, _)) = set.iter().find(|(_, value)| value.is_some()) {
-            return Err(unable(key, "sampling"));
+            return refuse(unable(key, "sampling"));
         }
     }
     Ok(())
 }
 
 /// Whether the model takes the degree of reasoning that is asked for. One that does not reason at all can be told not to.
-fn effort_is_taken(facts: &Facts, parameters: &ModelParameters) -> Result<(), String> {
+fn effort_is_taken(facts: &Facts, parameters: &ModelParameters) -> Result<(), Unsupported> {
     let asked = parameters.reasoning.zip(facts.efforts).filter(|_| facts.reasoning != Some(false));
     let Some((_, efforts)) = asked.filter(|(effort, efforts)| !efforts.has(*effort)) else { return Ok(()) };
     let named: Vec<_> = efforts.names().map(|name| format!("`{name}`")).collect();
     let refused =
         asked.and_then(|(effort, _)| Efforts::from_iter([effort]).names().next()).unwrap_or_default();
-    Err(format!(
+    refuse(format!(
         "`reasoning: {refused}`: the model takes {} alone: use that, remove `reasoning`, or set `models.profiles` → \
          `{}` → `efforts` if it takes more",
         named.join(" or "),
@@ -94,10 +97,10 @@ fn effort_is_taken(facts: &Facts, parameters: &ModelParameters) -> Result<(), St
     ))
 }
 
-fn extra(takes: &Takes, parameters: &ModelParameters) -> Result<(), String> {
+fn extra(takes: &Takes, parameters: &ModelParameters) -> Result<(), Unsupported> {
     let extra = &parameters.extra;
     if let Some(key) = takes.reserved.iter().find(|key| extra.contains_key(**key)) {
-        return Err(format!("`extra` must not set `{key}`"));
+        return refuse(format!("`extra` must not set `{key}`"));
     }
     let own = [
         (Some(takes.sampling[0]), parameters.temperature.is_some()),
@@ -108,7 +111,7 @@ fn extra(takes: &Takes, parameters: &ModelParameters) -> Result<(), String> {
     ];
     let mut set = own.into_iter().filter_map(|(key, set)| key.filter(|_| set));
     match set.find(|key| extra.contains_key(*key)) {
-        Some(key) => Err(format!("`extra` sets `{key}`, which has a parameter of its own")),
+        Some(key) => refuse(format!("`extra` sets `{key}`, which has a parameter of its own")),
         None => Ok(()),
     }
 }

@@ -15,7 +15,6 @@ use super::{Api, Names};
 /// Lists kept: one for each agent that is at work, roughly.
 const KEPT: usize = 64;
 
-/// A tool list as it goes out.
 #[derive(Debug, Default)]
 pub(crate) struct ToolList {
     /// None for an empty list, which servers refuse.
@@ -23,7 +22,6 @@ pub(crate) struct ToolList {
     pub(crate) names: Names,
 }
 
-/// Tool lists by their identity.
 #[derive(Default)]
 pub(crate) struct ToolLists(Mutex<VecDeque<Kept>>);
 

@@ -2,14 +2,12 @@
 
 use drupe_extension_api::{SessionId, wire::QueueMode};
 
-/// A command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// Stop the turn that runs.
     Stop,
     /// Ask the last message again.
     Retry,
-    /// Show the plan.
     Plan,
     /// Show what the session used.
     Usage,
@@ -17,17 +15,12 @@ pub enum Command {
     Trace(Option<i64>),
     /// Say, or choose, what becomes of messages that are typed while a turn runs.
     Queue(Option<QueueMode>),
-    /// List the agents.
     Agents,
-    /// Say who answers.
     Who,
-    /// Begin a new session.
     New,
     /// List the sessions, or go to one.
     Sessions(Option<SessionId>),
-    /// List the commands.
     Help,
-    /// Leave.
     Quit,
 }
 
@@ -57,10 +50,25 @@ pub const QUEUE: [(&str, QueueMode, &str); 3] = [
 /// The farthest that a word may be from one that was meant.
 const NEAR: usize = 2;
 
+/// Why a line that begins like a command is not one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoCommand {
+    #[error("there is no `{word}`; {}", near(word))]
+    Unknown { word: String },
+    #[error("`{0}` takes nothing more")]
+    TooMuch(String),
+    #[error("`{0}` is no turn: 1 is the first one, -1 the last one")]
+    Turn(String),
+    #[error("`{mode}` is none of {}", modes())]
+    Mode { mode: String },
+    #[error("{0}")]
+    Session(String),
+}
+
 /// Reads a line: none if it is no command, else the command or what is wrong with it.
 ///
 /// Only `/` and letters make a command, so that a path is a message.
-pub fn parse(line: &str) -> Option<Result<Command, String>> {
+pub fn parse(line: &str) -> Option<Result<Command, NoCommand>> {
     let mut words = line.split_whitespace();
     let word = words.next()?;
     let name = word.strip_prefix('/').filter(|name| !name.is_empty())?;
@@ -81,38 +89,41 @@ pub fn parse(line: &str) -> Option<Result<Command, String>> {
         ("who", []) => Ok(Command::Who),
         ("new", []) => Ok(Command::New),
         ("sessions", []) => Ok(Command::Sessions(None)),
-        ("sessions", [id]) => {
-            SessionId::new(id).map(|id| Command::Sessions(Some(id))).map_err(|error| error.to_string())
-        }
+        ("sessions", [id]) => SessionId::new(id)
+            .map(|id| Command::Sessions(Some(id)))
+            .map_err(|error| NoCommand::Session(error.to_string())),
         ("help", []) => Ok(Command::Help),
         ("quit" | "exit", []) => Ok(Command::Quit),
-        _ if COMMANDS.iter().any(|(known, _)| *known == word) => Err(format!("`{word}` takes nothing more")),
-        _ => Err(unknown(word)),
+        _ if COMMANDS.iter().any(|(known, _)| *known == word) => Err(NoCommand::TooMuch(word.to_owned())),
+        _ => Err(NoCommand::Unknown { word: word.to_owned() }),
     })
 }
 
-fn trace(number: &str) -> Result<Command, String> {
+fn trace(number: &str) -> Result<Command, NoCommand> {
     match number.parse() {
-        Ok(0) | Err(_) => Err(format!("`{number}` is no turn: 1 is the first one, -1 the last one")),
+        Ok(0) | Err(_) => Err(NoCommand::Turn(number.to_owned())),
         Ok(number) => Ok(Command::Trace(Some(number))),
     }
 }
 
-fn queue(mode: &str) -> Result<Command, String> {
+fn queue(mode: &str) -> Result<Command, NoCommand> {
     match QUEUE.iter().find(|(name, ..)| *name == mode) {
         Some((_, mode, _)) => Ok(Command::Queue(Some(*mode))),
-        None => {
-            let known: Vec<_> = QUEUE.iter().map(|(name, _, help)| format!("`{name}` ({help})")).collect();
-            Err(format!("`{mode}` is none of {}", known.join(", ")))
-        }
+        None => Err(NoCommand::Mode { mode: mode.to_owned() }),
     }
 }
 
-fn unknown(word: &str) -> String {
+fn modes() -> String {
+    let known: Vec<_> = QUEUE.iter().map(|(name, _, help)| format!("`{name}` ({help})")).collect();
+    known.join(", ")
+}
+
+/// What to write in place of a command that there is not.
+fn near(word: &str) -> String {
     let distance = |known: &str| strsim::damerau_levenshtein(known, word);
     match COMMANDS.iter().map(|(known, _)| *known).min_by_key(|known| distance(known)) {
-        Some(near) if distance(near) <= NEAR => format!("there is no `{word}`; did you mean `{near}`?"),
-        _ => format!("there is no `{word}`; `/help` shows the commands"),
+        Some(near) if distance(near) <= NEAR => format!("did you mean `{near}`?"),
+        _ => "`/help` shows the commands".into(),
     }
 }
 
@@ -145,7 +156,7 @@ mod tests {
     fn a_near_miss_is_named() {
         let check = |line, part| {
             let Some(Err(message)) = parse(line) else { panic!("{line}") };
-            assert!(message.contains(part), "{message}");
+            assert!(message.to_string().contains(part), "{message}");
         };
         check("/agnets", "did you mean `/agents`?");
         check("/session", "did you mean `/sessions`?");

@@ -48,7 +48,6 @@ const MENU: &str = "completion";
 /// What somebody did at the prompt.
 #[derive(Debug)]
 pub enum Typed {
-    /// A message or command.
     Line(String),
     /// Ctrl-C.
     Interrupt,
@@ -58,7 +57,6 @@ pub enum Typed {
     Broken,
 }
 
-/// The editor.
 pub struct Editor {
     editor: Reedline,
     sender: SyncSender<String>,
@@ -112,7 +110,6 @@ impl Editor {
         }
     }
 
-    /// Lets somebody type.
     pub fn read(&mut self, agent: Option<&AgentId>) -> Result<Typed, Failure> {
         let agent = agent.map(|agent| format!("@{agent} ")).unwrap_or_default();
         let prompt = Question { agent, bare: self.bare };

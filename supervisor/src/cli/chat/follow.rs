@@ -31,7 +31,7 @@ const GONE: Duration = Duration::from_secs(30);
 
 /// What the thread tells, besides what it shows.
 #[derive(Debug)]
-pub enum Told {
+pub enum TurnNews {
     /// A turn has ended, with success or not.
     Ended(TurnId, bool),
     /// The daemon is gone, or does not let the session be heard.
@@ -56,13 +56,11 @@ pub fn locked(screen: &Mutex<Screen>) -> MutexGuard<'_, Screen> {
 /// Called when the daemon is gone for good.
 pub type OnGone = Arc<dyn Fn() + Send + Sync>;
 
-/// Where what is heard goes.
 pub struct Heard {
-    /// Shows it.
     pub screen: Arc<Mutex<Screen>>,
-    /// For whoever waits for a turn.
-    pub told: Sender<Told>,
-    /// For whoever waits for something else.
+    /// Gets the ends of turns.
+    pub told: Sender<TurnNews>,
+    /// Called when the daemon is gone for good.
     pub on_gone: Option<OnGone>,
 }
 
@@ -110,7 +108,7 @@ impl Following {
             };
             if !wait {
                 // Without a listener the chat has ended.
-                let _ = self.heard.told.send(Told::Gone(error.into_failure(&self.home)));
+                let _ = self.heard.told.send(TurnNews::Gone(error.into_failure(&self.home)));
                 if let Some(on_gone) = &self.heard.on_gone {
                     on_gone();
                 }
@@ -145,7 +143,7 @@ impl Following {
             }
             if let (EventBody::TurnCompleted { status, .. }, Some(turn)) = (&event.body, event.turn) {
                 // Without a listener the chat has ended.
-                let _ = self.heard.told.send(Told::Ended(turn, *status == ResponseStatus::Success));
+                let _ = self.heard.told.send(TurnNews::Ended(turn, *status == ResponseStatus::Success));
             }
         }
         ClientError::Fault(Fault::internal("the chat has ended"))

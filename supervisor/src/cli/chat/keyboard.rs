@@ -20,12 +20,10 @@ const PASTE: [&[u8]; 2] = [b"\x1b[?2004h", b"\x1b[?2004l"];
 /// Bytes that one read takes.
 const READ: usize = 1024;
 
-/// What somebody did.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Pressed {
     /// The end of the line that is being typed, for a screen.
     Typing(String),
-    /// A line was sent.
     Sent(String),
     /// Ctrl-D.
     End,
@@ -37,7 +35,6 @@ pub struct Keyboard {
     line: Line,
     /// Bytes that were read and not yet looked at.
     waiting: VecDeque<u8>,
-    /// Whether the terminal is gone.
     gone: bool,
 }
 

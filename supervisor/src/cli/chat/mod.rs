@@ -4,7 +4,7 @@
 //! stands below them. Otherwise the line editor has it, and news appears above its line. One thread hears the session's
 //! events over restarts of the kernel; this one reads the keyboard.
 
-mod obey;
+mod dispatch;
 mod talk;
 mod terminal;
 
@@ -39,7 +39,7 @@ use super::{
     start,
     wait::Interrupt,
 };
-use obey::{Next, react};
+use dispatch::{Next, dispatch};
 use screen::{Mode, Paper, Screen};
 use talk::{Outcome, Talk};
 
@@ -113,7 +113,7 @@ fn over_a_pipe(
                 None => continue,
             },
         };
-        match react(&mut talk, &screen, &line)? {
+        match dispatch(&mut talk, &screen, &line)? {
             Next::Read => {}
             Next::Leave => return Ok(status::INTERRUPTED),
             Next::Quit => return Ok(status),

@@ -12,9 +12,8 @@ const STEP: usize = 120;
 /// Steps that are shown while the plan is worked off: enough around the current one.
 const LIVE: usize = 5;
 
-/// A plan.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Plan {
+pub struct PlanView {
     steps: Vec<Step>,
 }
 
@@ -37,7 +36,7 @@ enum Progress {
     Pending,
 }
 
-impl Plan {
+impl PlanView {
     /// The plan that an event tells, if it tells one of the root's.
     pub fn of(event: &Event) -> Option<Self> {
         if event.agent.as_ref().is_some_and(|agent| agent.depth > 0) {
@@ -64,7 +63,6 @@ impl Plan {
         Some(Self { steps: Vec::deserialize(list).ok()? })
     }
 
-    /// Every step.
     pub fn lines(&self) -> Vec<String> {
         self.some(0, self.steps.len())
     }
@@ -102,12 +100,12 @@ impl Plan {
 mod tests {
     use super::*;
 
-    fn plan(statuses: &[&str]) -> Plan {
+    fn plan(statuses: &[&str]) -> PlanView {
         let steps = statuses
             .iter()
             .enumerate()
             .map(|(at, status)| format!("{{\"step\":\"s{at}\",\"status\":\"{status}\"}}"));
-        Plan::parse(&format!("{{\"items\":[{}]}}", steps.collect::<Vec<_>>().join(","))).expect("a plan")
+        PlanView::parse(&format!("{{\"items\":[{}]}}", steps.collect::<Vec<_>>().join(","))).expect("a plan")
     }
 
     #[test]
@@ -129,10 +127,10 @@ mod tests {
 
     #[test]
     fn a_list_is_a_plan_and_anything_else_is_none() {
-        let list = Plan::parse("[{\"step\":\"a\\u001b[2J\\nb\"}]").expect("a plan");
+        let list = PlanView::parse("[{\"step\":\"a\\u001b[2J\\nb\"}]").expect("a plan");
         assert_eq!(list.lines(), ["plan: 0 of 1 done", "  ○ a[2J b"]);
         for text in ["", "[{\"step\":\"a\"", "{}", "3", "[1]"] {
-            assert_eq!(Plan::parse(text), None, "{text}");
+            assert_eq!(PlanView::parse(text), None, "{text}");
         }
     }
 }

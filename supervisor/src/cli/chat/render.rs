@@ -6,7 +6,7 @@ use drupe_extension_api::{
     Event, EventBody, Item, ItemKind, ItemOutcome, Preview, ResponseStatus, TurnId, control::ApprovalState,
 };
 
-use super::plan::Plan;
+use super::plan::PlanView;
 use crate::cli::{
     activity::{self, Activity},
     console::{Style, duration, plain, short},
@@ -19,7 +19,6 @@ const OUTPUT: usize = 160;
 /// Characters of a model's reasoning that are shown.
 const REASONING: usize = 160;
 
-/// Something to show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
     /// A part of the answer, as it streams.
@@ -37,7 +36,6 @@ pub enum Piece {
 pub enum Fetch {
     /// All of an item, of which this much was shown.
     Item(String, String),
-    /// The answer of a turn.
     Answer(TurnId),
 }
 
@@ -53,7 +51,6 @@ pub struct Renderer {
     asked: Option<String>,
     /// What the model reasoned before its message.
     reasoning: String,
-    /// Whether that was shown.
     thought: bool,
     running: Option<TurnId>,
     /// Turns whose messages the running one took in.
@@ -62,7 +59,7 @@ pub struct Renderer {
     own: Option<Preview>,
     /// Whether the last message of the turn was shown whole.
     answered: bool,
-    plan: Option<Plan>,
+    plan: Option<PlanView>,
     /// Whether the plan is worked off.
     planning: bool,
 }
@@ -83,13 +80,12 @@ impl Renderer {
         self.gap = self.running.is_some();
     }
 
-    /// The turn that runs.
     pub fn running(&self) -> Option<&TurnId> {
         self.running.as_ref()
     }
 
     /// The last plan that was told.
-    pub fn plan(&self) -> Option<&Plan> {
+    pub fn plan(&self) -> Option<&PlanView> {
         self.plan.as_ref()
     }
 
@@ -256,7 +252,7 @@ impl Renderer {
         if event.agent.as_ref().is_some_and(|agent| agent.depth > 0) {
             return Vec::new();
         }
-        if let Some(plan) = Plan::of(event) {
+        if let Some(plan) = PlanView::of(event) {
             self.plan = Some(plan);
         }
         self.planning = !matches!(event.body, EventBody::ItemCompleted { .. });

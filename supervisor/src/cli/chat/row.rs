@@ -15,7 +15,6 @@ impl Row {
         self.text.is_empty()
     }
 
-    /// The row.
     pub fn text(&self) -> &str {
         &self.text
     }

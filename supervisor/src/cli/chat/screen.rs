@@ -24,24 +24,20 @@ const LIVE: usize = 12;
 /// Columns where the terminal does not say.
 const COLUMNS: usize = 80;
 
-/// Who has the terminal.
 #[derive(Debug)]
 pub enum Mode {
     /// There is none: answers go to the standard output, the rest to the standard error stream.
     Pipe,
-    /// This screen.
     Free,
     /// The line editor, which shows what it is sent above its line.
     Editor(SyncSender<String>),
 }
 
-/// Where text goes.
 pub struct Paper {
     /// The terminal, or the standard output.
     pub out: Box<dyn Write + Send>,
     /// How wide it is now.
     pub columns: fn() -> usize,
-    /// The time.
     pub now: fn() -> Instant,
 }
 
@@ -52,9 +48,7 @@ impl Default for Paper {
     }
 }
 
-/// A screen.
 pub struct Screen {
-    /// What is shown.
     pub renderer: Renderer,
     console: Console,
     mode: Mode,
@@ -65,7 +59,7 @@ pub struct Screen {
     row: Row,
     /// Live lines below the text.
     drawn: usize,
-    /// What is being typed below them, where somebody may type.
+    /// The line that is being typed below them, while the keyboard is read.
     typed: Option<String>,
     /// Text that waits for the end of its line, while the editor has the terminal.
     partial: String,
@@ -74,7 +68,6 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// An empty one.
     pub fn new(console: Console, mode: Mode, paper: Paper) -> Self {
         Self {
             renderer: Renderer::default(),
@@ -90,7 +83,6 @@ impl Screen {
         }
     }
 
-    /// Whether there is a terminal.
     pub fn has_terminal(&self) -> bool {
         !matches!(self.mode, Mode::Pipe)
     }
@@ -103,7 +95,7 @@ impl Screen {
         self.flush();
     }
 
-    /// Gives the terminal to somebody else, or takes it back.
+    /// Gives the terminal to the line editor, or takes it back.
     pub fn set_mode(&mut self, mode: Mode) {
         self.erase();
         self.mode = mode;
@@ -117,7 +109,7 @@ impl Screen {
         self.flush();
     }
 
-    /// Leaves the terminal to whoever comes next, on a line of its own.
+    /// Leaves the terminal on a new line.
     pub fn close(&mut self) {
         self.erase();
         self.end();
@@ -150,7 +142,6 @@ impl Screen {
         left
     }
 
-    /// Shows a text that was fetched.
     pub fn fetched(&mut self, what: &Fetch, text: &str) {
         let pieces = match what {
             Fetch::Item(_, shown) => rest(shown, text),
@@ -173,7 +164,7 @@ impl Screen {
         }
     }
 
-    /// Shows what is being typed; none where nobody may.
+    /// Shows what is being typed; none while the keyboard is not read.
     pub fn set_typed(&mut self, typed: Option<String>) {
         self.erase();
         self.typed = typed;
@@ -186,7 +177,6 @@ impl Screen {
         self.draw();
     }
 
-    /// The kernel is away.
     pub fn lost(&mut self) {
         if self.lost.is_none() {
             self.lost = Some((self.paper.now)());
@@ -194,7 +184,6 @@ impl Screen {
         }
     }
 
-    /// A kernel is there.
     pub fn back(&mut self) {
         if let Some(since) = self.lost.take() {
             // What is kept is heard again from where it was left; what streamed meanwhile is not.

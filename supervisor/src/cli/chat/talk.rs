@@ -16,7 +16,7 @@ use drupe_extension_api::{
 use serde_json::Value;
 
 use super::{
-    follow::{Follower, Heard, OnGone, Told, follow, locked},
+    follow::{Follower, Heard, OnGone, TurnNews, follow, locked},
     keyboard::{Keyboard, Pressed},
     screen::Screen,
 };
@@ -32,13 +32,13 @@ use crate::cli::{
 /// The channel whose messages come from a terminal.
 const CHANNEL: &str = "terminal";
 
-/// How long a key is waited for before the events are looked at: short enough that nobody sees it.
+/// How long to wait for a key before looking at the events: too short to be seen.
 const KEY: Duration = Duration::from_millis(30);
 
 /// Lines of the last answer that are shown to somebody who comes back.
 const LINES: usize = 12;
 
-/// How a turn went, for whoever waits for it.
+/// How a turn went.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// It ended, with success or not.
@@ -59,7 +59,7 @@ pub struct Talk<'a> {
     interrupt: &'a Interrupt,
     session: SessionId,
     screen: Arc<Mutex<Screen>>,
-    told: Receiver<Told>,
+    told: Receiver<TurnNews>,
     follower: Follower,
     last: Option<String>,
     on_gone: Option<OnGone>,
@@ -100,7 +100,6 @@ impl<'a> Talk<'a> {
         })
     }
 
-    /// Goes to another session.
     pub fn go(&mut self, session: SessionId) -> Result<(), Failure> {
         locked(&self.screen).reset();
         let attached = attach(&self.daemon(), &session, &self.screen, self.on_gone.clone())?;
@@ -115,12 +114,10 @@ impl<'a> Talk<'a> {
         self.context.daemon().heeding(self.interrupt)
     }
 
-    /// Whether what is shown has colours.
     pub fn colour(&self) -> bool {
         self.context.console.colour
     }
 
-    /// The session.
     pub fn session(&self) -> &SessionId {
         &self.session
     }
@@ -142,7 +139,6 @@ impl<'a> Talk<'a> {
         Ok(taken)
     }
 
-    /// Whether a turn is to be waited for.
     pub fn waits(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -182,14 +178,14 @@ impl<'a> Talk<'a> {
     /// What the events tell within a moment.
     fn hear(&mut self, moment: Duration) -> Result<(), Failure> {
         match self.told.recv_timeout(moment) {
-            Ok(Told::Ended(ended, success)) => {
+            Ok(TurnNews::Ended(ended, success)) => {
                 let before = self.waiting.len();
                 self.waiting.retain(|turn| *turn != ended);
                 self.failed |= !success && self.waiting.len() < before;
                 self.stop.take_if(|(turn, _)| *turn == ended);
                 Ok(())
             }
-            Ok(Told::Gone(failure)) => Err(failure),
+            Ok(TurnNews::Gone(failure)) => Err(failure),
             Err(RecvTimeoutError::Timeout) => Ok(()),
             Err(RecvTimeoutError::Disconnected) => {
                 Err(Failure::new(status::SOFTWARE, "the events of the session are not heard any more"))
@@ -267,16 +263,15 @@ impl<'a> Talk<'a> {
     /// Whether the daemon went away while nobody waited for a turn.
     pub fn gone(&self) -> Option<Failure> {
         self.told.try_iter().find_map(|told| match told {
-            Told::Gone(failure) => Some(failure),
-            Told::Ended(..) => None,
+            TurnNews::Gone(failure) => Some(failure),
+            TurnNews::Ended(..) => None,
         })
     }
 }
 
 struct Attached {
-    told: Receiver<Told>,
+    told: Receiver<TurnNews>,
     follower: Follower,
-    /// The last message.
     last: Option<String>,
     /// Turns that run or wait, for somebody at a terminal: a program waits for its own.
     waiting: Vec<TurnId>,
@@ -313,7 +308,6 @@ fn attach(
     Ok(Attached { told, follower, last, waiting })
 }
 
-/// The session, if it exists.
 fn detail(daemon: &Daemon<'_>, session: &SessionId) -> Result<Option<SessionDetail>, Failure> {
     // Asked as a list first: that it is not there is no failure.
     let list: Vec<SessionStatus> = daemon.get(method::SESSIONS_LIST)?;

@@ -8,10 +8,10 @@ use drupe_extension_api::{
 };
 
 use super::{
+    dispatch::{Next, dispatch, dispatch_meanwhile},
     editor::{Editor, Typed},
     follow::locked,
     keyboard::Keyboard,
-    obey::{Next, react, react_meanwhile},
     screen::{Mode, Paper, Screen},
     talk::{Outcome, Talk},
 };
@@ -25,7 +25,6 @@ use crate::cli::{
     wait::Interrupt,
 };
 
-/// Talks until somebody leaves.
 pub fn converse(
     context: &Context,
     interrupt: &Interrupt,
@@ -74,7 +73,7 @@ pub fn converse(
             },
         };
         leaving = false;
-        match react(&mut talk, &screen, &line) {
+        match dispatch(&mut talk, &screen, &line) {
             Ok(Next::Read) => {}
             Ok(Next::Leave | Next::Quit) => return Ok(0),
             Err(failure) => complain(&screen, failure)?,
@@ -102,7 +101,7 @@ fn until_quiet(talk: &mut Talk<'_>, screen: &Mutex<Screen>, editor: &mut Editor)
             Ok(Outcome::Left) => break Ok(false),
             Err(failure) => break Err(failure),
         };
-        match react_meanwhile(talk, screen, &line) {
+        match dispatch_meanwhile(talk, screen, &line) {
             Ok(Next::Read) => {}
             Ok(Next::Leave | Next::Quit) => break Ok(false),
             Err(failure) => {

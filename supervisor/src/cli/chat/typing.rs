@@ -1,28 +1,29 @@
 //! A line that is typed while a turn runs: bytes of a keyboard come in, what they mean comes out. Pure.
 //!
-//! Less than the line editor, which has the terminal when no turn runs: no history and no cursor keys. What is not sent
-//! goes on in the editor.
+//! It does less than the line editor, which has the terminal when no turn runs: no history and no cursor keys. A line that
+//! was not sent goes on in the editor.
+//!
+//! Reedline cannot have the terminal meanwhile: while it reads a line, others may only print whole lines above it
+//! (`external_printer.rs` of 0.52.1, read on 2026-11-23). A streamed answer grows within its last line, and the row that
+//! shows progress is drawn anew all the time.
 
 use drupe_config::acts;
 use drupe_extension_api::control::MAX_REQUEST;
 
 use super::commands::COMMANDS;
 
-/// What a byte did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Key {
-    /// Nothing to see.
     Nothing,
     /// The line is another one.
     Changed,
-    /// The line was sent.
     Sent(String),
     /// Ctrl-D on an empty line.
     End,
 }
 
-/// The longest order of a terminal that is read; what is longer is none.
-const ORDER: usize = 16;
+/// The longest escape sequence that is read; a longer one is taken for text.
+const LONGEST: usize = 16;
 
 /// The longest line, in bytes: as long as a request. What is as long as that is refused as a message, with what is around
 /// it, and never sent in part.
@@ -31,26 +32,26 @@ const MOST: usize = MAX_REQUEST;
 /// Bytes of the end of a line that a screen is shown: more than it has columns.
 const SHOWN: usize = 4096;
 
-/// The line.
 #[derive(Debug, Default)]
 pub struct Line {
     text: String,
     /// A character that is not whole yet.
     bytes: Vec<u8>,
-    state: State,
+    escape: Escape,
     /// Whether what comes was pasted: its lines are one message.
     pasting: bool,
 }
 
+/// Where in an escape sequence a byte stands.
 #[derive(Debug, Default, PartialEq, Eq)]
-enum State {
+enum Escape {
     #[default]
-    Text,
-    /// After Escape: Alt with a key, or the beginning of an order.
-    Escape,
-    /// Within an order such as that of a cursor key.
-    Order(String),
-    /// The one letter of a short order.
+    None,
+    /// After Escape: Alt with a key, or the beginning of a sequence.
+    Begun,
+    /// Within a sequence such as that of a cursor key.
+    Sequence(String),
+    /// Before the one letter of a short sequence.
     Short,
 }
 
@@ -65,40 +66,39 @@ impl Line {
         &self.text[self.text.ceil_char_boundary(self.text.len().saturating_sub(SHOWN))..]
     }
 
-    /// Takes a byte in.
     pub fn push(&mut self, byte: u8) -> Key {
-        match std::mem::take(&mut self.state) {
-            State::Text => self.key(byte),
-            State::Escape => match byte {
+        match std::mem::take(&mut self.escape) {
+            Escape::None => self.key(byte),
+            Escape::Begun => match byte {
                 b'[' => {
-                    self.state = State::Order(String::new());
+                    self.escape = Escape::Sequence(String::new());
                     Key::Nothing
                 }
                 b'O' => {
-                    self.state = State::Short;
+                    self.escape = Escape::Short;
                     Key::Nothing
                 }
                 b'\r' | b'\n' => self.add('\n'),
                 _ => Key::Nothing,
             },
-            State::Order(mut order) => {
+            Escape::Sequence(mut sequence) => {
                 match byte {
-                    0x40..=0x7e => self.obey(&order, byte),
-                    _ if order.len() < ORDER => {
-                        order.push(char::from(byte));
-                        self.state = State::Order(order);
+                    0x40..=0x7e => self.finish(&sequence, byte),
+                    _ if sequence.len() < LONGEST => {
+                        sequence.push(char::from(byte));
+                        self.escape = Escape::Sequence(sequence);
                     }
                     _ => {}
                 }
                 Key::Nothing
             }
-            State::Short => Key::Nothing,
+            Escape::Short => Key::Nothing,
         }
     }
 
     /// The brackets around what was pasted; cursor keys move nothing here.
-    fn obey(&mut self, order: &str, letter: u8) {
-        match (order, letter) {
+    fn finish(&mut self, sequence: &str, letter: u8) {
+        match (sequence, letter) {
             ("200", b'~') => self.pasting = true,
             ("201", b'~') => self.pasting = false,
             _ => {}
@@ -108,7 +108,7 @@ impl Line {
     fn key(&mut self, byte: u8) -> Key {
         match byte {
             0x1b => {
-                self.state = State::Escape;
+                self.escape = Escape::Begun;
                 Key::Nothing
             }
             b'\r' | b'\n' if self.pasting => self.add('\n'),
@@ -137,7 +137,7 @@ impl Line {
         match read {
             Ok(text) => {
                 self.bytes.clear();
-                // Those of two bytes that are orders to a terminal.
+                // Those of two bytes upon which a terminal acts.
                 text.chars().next().filter(|c| !acts(*c)).map_or(Key::Nothing, |c| self.add(c))
             }
             // More of it comes.
@@ -212,7 +212,7 @@ mod tests {
     fn keys_that_are_no_text_are_none() {
         check(b"a\x1b[A\x1b[1;5Cb\x1bOPc\x1bxd\x01", &[], "abcd");
         check(b"\xffa\xc3(b", &[], "ab");
-        // An order without an end does not take everything that follows.
+        // A sequence without an end does not take everything that follows.
         check(format!("\x1b[{}ok", "1".repeat(17)).as_bytes(), &[], "ok");
     }
 

@@ -60,7 +60,6 @@ struct Line {
     reason: Option<String>,
 }
 
-/// What is no extension.
 #[derive(Debug, Serialize)]
 struct Passed {
     path: PathBuf,

@@ -32,7 +32,6 @@ impl Add {
     }
 }
 
-/// Arguments of the others.
 #[derive(Debug, clap::Args)]
 pub struct Decide {
     /// Its id

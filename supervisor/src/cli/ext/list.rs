@@ -10,7 +10,6 @@ use crate::cli::{
     status,
 };
 
-/// Lists them.
 pub fn execute(facts: Facts, context: &Context) -> Result<u8, Failure> {
     let list: Vec<ExtensionStatus> = context.daemon().get(method::EXTENSIONS_LIST)?;
     match facts.json {
@@ -31,7 +30,6 @@ pub struct Show {
 }
 
 impl Show {
-    /// Shows one in full.
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
         let detail: ExtensionDetail =
             context.daemon().call(method::EXTENSIONS_SHOW, &Named { id: self.id })?;

@@ -36,7 +36,6 @@ pub struct Loaded {
     api_release: Option<String>,
     capabilities: Vec<String>,
     tools: Vec<ToolSize>,
-    /// What it asks the operator for.
     asks: Vec<String>,
     /// Why it would not work, or why no more can be said of it here.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -129,7 +128,6 @@ fn open(
     probe::look(code, place, &given)
 }
 
-/// For people.
 pub fn render(all: &[Loaded]) -> String {
     let mut rows = Vec::new();
     for one in all {

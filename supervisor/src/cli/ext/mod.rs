@@ -35,7 +35,6 @@ pub enum Ext {
 }
 
 impl Ext {
-    /// Does it.
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
         match self {
             Self::List(facts) => list::execute(facts, context),

@@ -16,7 +16,6 @@ use crate::cli::{
     failure::{Failure, status},
 };
 
-/// What can be made.
 #[derive(Debug, clap::Subcommand)]
 pub enum New {
     /// Make an agent: a manifest and a prompt, no code
@@ -65,7 +64,6 @@ struct Made {
 }
 
 impl New {
-    /// Makes it.
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
         let (native, One { id, facts }) = match self {
             Self::Agent(one) => (false, one),

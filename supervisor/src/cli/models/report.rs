@@ -1,11 +1,10 @@
 //! What `drupe models` finds out: about the configuration alone, and about what providers say.
 
 use drupe_config::{CatalogueSource, Config, ProviderKind, model_catalogue};
-use drupe_kernel::{Figure, ListedModel, Lists, Models, Origin, Target};
+use drupe_kernel::{Figure, FigureOrigin, ListedModel, Lists, Models, Target};
 use serde::Serialize;
 use serde_json::Value;
 
-/// What is configured.
 #[derive(Debug, Serialize)]
 pub struct Configured {
     /// The day on which the shipped figures were last looked up.
@@ -31,7 +30,6 @@ pub struct Name {
     pub key: String,
     pub names: Vec<String>,
     pub leads_to: Vec<String>,
-    /// Why it leads nowhere.
     pub fault: Option<String>,
     pub remarks: Vec<String>,
     #[serde(skip)]
@@ -51,11 +49,9 @@ pub struct Model {
     pub preferred: bool,
     pub figures: Vec<Row>,
     pub retires: Option<String>,
-    /// Where the catalogue's figures are from.
     pub sources: Vec<CatalogueSource>,
 }
 
-/// One figure.
 #[derive(Debug, Serialize)]
 pub struct Row {
     pub name: &'static str,
@@ -167,7 +163,7 @@ fn all(names: &[Name], models: &Models) -> Vec<Model> {
         }
         let figures = models.figures(provider, name);
         let origin = figures.iter().find_map(|figure| match &figure.said {
-            Some((_, Origin::Catalogue(name))) => model_catalogue().model(name),
+            Some((_, FigureOrigin::Catalogue(name))) => model_catalogue().model(name),
             _ => None,
         });
         all.push(Model {
@@ -198,9 +194,9 @@ fn all(names: &[Name], models: &Models) -> Vec<Model> {
 fn row(figure: Figure) -> Row {
     let (value, from) = figure.said.unzip();
     let from = from.map(|from| match from {
-        Origin::Profile(name) => format!("models.profiles.{name}"),
-        Origin::Catalogue(_) => "catalogue".to_owned(),
-        Origin::Here => "runs here".to_owned(),
+        FigureOrigin::Profile(name) => format!("models.profiles.{name}"),
+        FigureOrigin::Catalogue(_) => "catalogue".to_owned(),
+        FigureOrigin::Here => "runs here".to_owned(),
     });
     let assumed = figure.assumed.filter(|_| value.is_none());
     Row { name: figure.name, value, from, assumed }

@@ -75,7 +75,6 @@ impl Source for Asked<'_> {
 }
 
 impl Export {
-    /// Does it.
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
         let output = self.output.as_ref().map(|file| context.here.join(file));
         if let Some(file) = output.as_ref().filter(|_| !self.force) {

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::Driver;
 use crate::supervise::{
     judge::{Blame, Culprit, judge, present_again},
-    ledger::{Consequence, Ledger},
+    ledger::{Consequence, CrashLedger},
     output::Output,
     record::{Record, is_name},
     state::{Ending, Event, Exit},
@@ -20,11 +20,11 @@ use crate::supervise::{
 /// What is known of extensions that crash.
 #[derive(Debug)]
 pub struct Blaming {
-    /// In which kernels note whose code runs. Without it nobody is blamed.
+    /// The page in which kernels note whose code runs. Without it no extension is blamed.
     page: Option<Page>,
     /// The last kernel had the page, and the page had nothing of earlier ones.
     lent: bool,
-    ledger: Ledger,
+    ledger: CrashLedger,
     /// Who ran when the last kernel ended as if from outside.
     present: Vec<Culprit>,
     /// Who ended the last kernel, for people.
@@ -33,7 +33,6 @@ pub struct Blaming {
     unsaved: bool,
     /// The ledger was changed and the kernel does not know.
     untold: bool,
-    /// What the kernel knows.
     told: Verdicts,
 }
 

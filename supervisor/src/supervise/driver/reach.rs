@@ -31,7 +31,6 @@ impl Reach {
         Self { next: now + INTERVAL, withheld: false, trouble: None, homeless: false }
     }
 
-    /// When to look again.
     pub fn deadline(&self) -> Instant {
         self.next
     }

@@ -41,7 +41,6 @@ pub fn released(extension: &str, why: &str) -> String {
     format!("`{extension}` counts as new: {}", plain(why, PART))
 }
 
-/// Names in a row.
 pub fn list(names: &[String]) -> String {
     let named: Vec<String> = names.iter().take(NAMES).map(|name| format!("`{name}`")).collect();
     match names.len().saturating_sub(NAMES) {

@@ -16,7 +16,6 @@ const MEMBERS: usize = 64;
 /// Convicted extensions, oldest first out.
 const CONVICTED: usize = 64;
 
-/// Who is suspected, and who was.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Suspects {
@@ -74,7 +73,6 @@ impl Suspects {
         self.convicted.retain(|convicted| wanted(convicted));
     }
 
-    /// Keeps to the bounds.
     pub fn bound(&mut self) {
         keep_newest(&mut self.suspicions, SUSPICIONS);
         self.suspicions.iter_mut().for_each(|members| members.truncate(MEMBERS));

@@ -36,17 +36,17 @@ fn process(extension: &str) -> Crashed {
     }
 }
 
-fn quarantined(ledger: &Ledger) -> Vec<String> {
+fn quarantined(ledger: &CrashLedger) -> Vec<String> {
     ledger.verdicts().quarantined.into_iter().map(|found| found.extension).collect()
 }
 
-fn suspects(ledger: &Ledger) -> Vec<String> {
+fn suspects(ledger: &CrashLedger) -> Vec<String> {
     ledger.verdicts().suspects
 }
 
 /// Crashes at these seconds: whether the last of them led to quarantine.
-fn crashes_at(seconds: &[i64]) -> (Ledger, bool) {
-    let mut ledger = Ledger::default();
+fn crashes_at(seconds: &[i64]) -> (CrashLedger, bool) {
+    let mut ledger = CrashLedger::default();
     let last = seconds.iter().map(|second| ledger.kernel_crashed(&certain("a"), HOW, at(*second)));
     let last = last.last().is_some_and(|consequence| consequence.quarantined);
     (ledger, last)
@@ -79,14 +79,14 @@ fn the_reason_tells_people_what_happened() {
     assert_eq!(found.reason, expected);
     assert_eq!((found.hash.as_str(), found.since), ("h1", at(2)));
 
-    let mut ledger = Ledger::default();
+    let mut ledger = CrashLedger::default();
     for second in 0..3 {
         ledger.process_crashed(&process("a"), at(second));
     }
     let reason = &ledger.verdicts().quarantined[0].reason;
     assert!(reason.starts_with("crashed in a process of its own 3 times in 10 minutes"), "{reason}");
 
-    let mut ledger = Ledger::default();
+    let mut ledger = CrashLedger::default();
     let crashed = Crashed { how: "x\u{1b}[0m\n".repeat(500), ..process("a") };
     (0..2).for_each(|second| drop(ledger.process_crashed(&crashed, at(second))));
     ledger.kernel_crashed(&certain("a"), &"x".repeat(1_000), at(2));
@@ -98,19 +98,19 @@ fn the_reason_tells_people_what_happened() {
 #[test]
 fn one_crash_while_it_loads_leads_to_quarantine() {
     let loading = Culprit::new("a", "h1", "initialize", true).unwrap();
-    let mut ledger = Ledger::default();
+    let mut ledger = CrashLedger::default();
     assert!(ledger.kernel_crashed(&Blame::Certain(loading), HOW, at(0)).quarantined);
     let reason = &ledger.verdicts().quarantined[0].reason;
     assert_eq!(reason, "crashed the kernel while it was loaded, in `initialize` with signal 11 (SIGSEGV)");
 
-    let mut ledger = Ledger::default();
+    let mut ledger = CrashLedger::default();
     let crashed = Crashed { loading: true, operation: "load".into(), ..process("a") };
     assert!(ledger.process_crashed(&crashed, at(0)).unwrap().quarantined);
 }
 
 #[test]
 fn crashes_are_counted_by_extension_and_by_content() {
-    let mut ledger = Ledger::default();
+    let mut ledger = CrashLedger::default();
     for hash in ["h1", "h2", "h3"] {
         let blame = Blame::Certain(Culprit::new("a", hash, "tool.call", false).unwrap());
         assert!(!ledger.kernel_crashed(&blame, HOW, at(0)).quarantined);
@@ -143,7 +143,7 @@ fn who_is_released_counts_as_new() {
 
 #[test]
 fn a_conviction_clears_those_who_were_suspected_with_it() {
-    let mut ledger = Ledger::default();
+    let mut ledger = CrashLedger::default();
     let consequence = ledger.kernel_crashed(&possible(&["b", "a"]), HOW, at(0));
     assert!(!consequence.quarantined);
     let expected =
@@ -176,7 +176,7 @@ fn a_conviction_clears_those_who_were_suspected_with_it() {
 
 #[test]
 fn a_suspect_of_two_crashes_is_cleared_of_one() {
-    let mut ledger = Ledger::default();
+    let mut ledger = CrashLedger::default();
     ledger.kernel_crashed(&possible(&["a", "b"]), HOW, at(0));
     ledger.kernel_crashed(&possible(&["b", "c"]), HOW, at(1));
     let notes = ledger.process_crashed(&process("a"), at(2)).unwrap().notes;
@@ -189,23 +189,23 @@ fn what_was_written_is_read_and_what_is_damaged_is_not() {
     let (mut ledger, _) = crashes_at(&[0, 1, 2]);
     ledger.kernel_crashed(&possible(&["b", "c"]), HOW, at(3));
     let bytes = ledger.to_bytes().unwrap();
-    assert_eq!(Ledger::read(&bytes), Some(ledger));
+    assert_eq!(CrashLedger::read(&bytes), Some(ledger));
     let long = format!("{{}}{}", " ".repeat(FILE)).into_bytes();
     for damaged in [&b""[..], b"null", b"{\"crashes\":3}", &bytes[..bytes.len() / 2], &long] {
-        assert_eq!(Ledger::read(damaged), None);
+        assert_eq!(CrashLedger::read(damaged), None);
     }
     let empty = br#"{"from a later release":1}"#;
-    assert_eq!(Ledger::read(empty), Some(Ledger::default()));
+    assert_eq!(CrashLedger::read(empty), Some(CrashLedger::default()));
     let forged = br#"{"suspects":{"suspicions":[["../a","b"]],"convicted":["\u001b"]},
         "quarantined":[{"extension":"A B","hash":"","reason":"","since":"2026-01-01T00:00:00Z"}]}"#;
-    let ledger = Ledger::read(forged).unwrap();
+    let ledger = CrashLedger::read(forged).unwrap();
     assert_eq!(ledger.verdicts().suspects, ["b"]);
     assert!(ledger.verdicts().quarantined.is_empty());
 }
 
 #[test]
 fn a_kernel_that_invents_crashes_fills_nothing() {
-    let mut ledger = Ledger::default();
+    let mut ledger = CrashLedger::default();
     ledger.kernel_crashed(&Blame::Certain(Culprit::new("real", "h1", "load", true).unwrap()), HOW, at(0));
     let mut believed = 0;
     for number in 0..10_000 {
@@ -222,7 +222,7 @@ fn a_kernel_that_invents_crashes_fills_nothing() {
 
 #[test]
 fn the_largest_ledger_fits_a_frame_and_its_file() {
-    let mut ledger = Ledger::default();
+    let mut ledger = CrashLedger::default();
     let name = |kind: &str, number: usize| format!("{kind}{number:0>47}");
     for number in 0..200 {
         let crashed = Crashed {
@@ -250,7 +250,7 @@ fn the_largest_ledger_fits_a_frame_and_its_file() {
 
 #[test]
 fn every_list_has_a_bound() {
-    let mut ledger = Ledger::default();
+    let mut ledger = CrashLedger::default();
     for number in 0..1_000 {
         ledger.kernel_crashed(&certain("a"), HOW, at(0));
         ledger.kernel_crashed(&possible(&[&format!("x{number}"), "y"]), HOW, at(0));
@@ -292,7 +292,7 @@ proptest! {
         history in proptest::collection::vec((happening(), 0i64..4 * MINUTE), 1..60),
     ) {
         let name = |who: u8| format!("x{who}");
-        let mut ledger = Ledger::default();
+        let mut ledger = CrashLedger::default();
         let mut time = 0;
         // For each extension the crashes since its release that are certainly its own, and whether it was loading.
         let mut known: Vec<Vec<(i64, bool)>> = vec![Vec::new(); 6];
@@ -337,12 +337,12 @@ proptest! {
                     || crashes.windows(3).any(|three| three[2].0 - three[0].0 <= 10 * MINUTE);
                 prop_assert_eq!(quarantined(&ledger).contains(&name(who)), deserved, "{} {:?}", who, crashes);
             }
-            prop_assert_eq!(Ledger::read(&ledger.to_bytes().unwrap()), Some(ledger.clone()));
+            prop_assert_eq!(CrashLedger::read(&ledger.to_bytes().unwrap()), Some(ledger.clone()));
         }
     }
 
     #[test]
     fn no_bytes_upset_the_reader(bytes in proptest::collection::vec(any::<u8>(), 0..512)) {
-        let _ = Ledger::read(&bytes);
+        let _ = CrashLedger::read(&bytes);
     }
 }

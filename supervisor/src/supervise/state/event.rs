@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-/// What happened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// The kernel serves, or has answered a reload.
@@ -16,7 +15,6 @@ pub enum Event {
     },
     /// The kernel was started from a file that is another program than the supervisor's by now.
     Exchanged,
-    /// The kernel process runs.
     Hello,
     /// The kernel's runtime and its main loop turn.
     Beat,
@@ -32,7 +30,6 @@ pub enum Event {
     Restart(String),
     /// The kernel process is gone.
     Exited {
-        /// How it ended.
         exit: Exit,
         /// Whether it is known of an extension that its code ran at the end, so that the status may be that one's.
         named: bool,
@@ -59,16 +56,12 @@ pub enum Event {
     Reload,
     /// The supervisor itself was not running for this long: it, or the machine, was stopped.
     Overslept(Duration),
-    /// Time has passed.
     Tick,
 }
 
-/// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// By itself.
     Status(i32),
-    /// By a signal.
     Signal(i32),
 }
 
@@ -90,7 +83,6 @@ pub enum Killed {
 }
 
 impl Killed {
-    /// For people.
     pub fn why(self) -> &'static str {
         match self {
             Self::Silent => "no beat for 10 s",
@@ -114,7 +106,6 @@ impl Killed {
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// Start a kernel.
     Spawn(Launch),
     /// Tell the kernel to drain and stop.
     SendStop,
@@ -128,18 +119,15 @@ pub enum Action {
     Record(Ending),
     /// A remark for the operator.
     Note(String),
-    /// The kernel serves.
     TellReady,
     /// The configuration is being read again.
     TellReloading,
-    /// The daemon is ending.
     TellStopping,
 }
 
 /// How to start a kernel; by default as the operator has set it up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Launch {
-    /// Without third-party extensions.
     pub safe_mode: bool,
     /// With the last good configuration in place of the operator's.
     pub good_config: bool,
@@ -158,6 +146,5 @@ pub struct Ending {
     pub crash: bool,
     /// How the process ended; none where it never began.
     pub exit: Option<Exit>,
-    /// Why it was killed, if it was.
     pub killed: Option<Killed>,
 }

@@ -9,7 +9,6 @@ pub(super) const SILENCE: Duration = Duration::from_secs(10);
 /// The same before its first beat: reading a large journal after a crash comes earlier.
 pub(super) const START_SILENCE: Duration = Duration::from_secs(60);
 
-/// A kernel process.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kernel {
     /// It was started from the supervisor's own program, whatever is at the path by now.
@@ -24,7 +23,6 @@ pub struct Kernel {
     pub(super) sign: Instant,
     /// Whether it has said its first word.
     pub(super) spoke: bool,
-    /// Whether it has begun to beat.
     pub(super) beats: bool,
     pub(super) ready: Option<Instant>,
     pub(super) farewell: Option<Farewell>,

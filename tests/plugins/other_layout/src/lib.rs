@@ -2,8 +2,6 @@
 //!
 //! It stands for a plugin of a fork: every version check passes, and calling it would be undefined.
 
-#![expect(missing_docs, reason = "the macros make public items that cannot bear docs")]
-
 use abi_stable::{
     StableAbi, declare_root_module_statics, export_root_module,
     library::RootModule,

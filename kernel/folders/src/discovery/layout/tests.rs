@@ -163,7 +163,7 @@ fn a_library_that_lies_where_others_write_does_not_ship() {
     // The place for libraries is the home's.
     place.link(".local/lib/drupe/workspace", "opt/bin/deps");
     let refused = library(HOME).expect_err("others write there");
-    assert!(refused.contains("where others write"), "{refused}");
+    assert!(refused.to_string().contains("where others write"), "{refused}");
     place.file("opt/lib/drupe/libkv.so");
     fs::remove_file(place.path("opt/bin/deps")).expect("it was there");
     assert_eq!(library(HOME), Ok(place.path("opt/lib/drupe/libkv.so")));

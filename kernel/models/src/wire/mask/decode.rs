@@ -64,7 +64,6 @@ fn one(rest: &[u8]) -> Option<(char, usize)> {
     }
 }
 
-/// What HTML calls it.
 fn named(name: &[u8]) -> Option<char> {
     let character = match name {
         [b'#', b'x' | b'X', digits @ ..] => return number(digits, 16),

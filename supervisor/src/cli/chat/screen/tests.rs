@@ -8,7 +8,6 @@ use super::*;
 
 const WIDE: usize = 20;
 
-/// The time stands still.
 static NOW: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Rows of a terminal of [`WIDE`] columns, and where its cursor stands.

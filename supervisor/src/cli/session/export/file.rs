@@ -85,7 +85,7 @@ fn make(
         _ => failed(file, &error),
     })?;
     filled(made, file, fill).inspect_err(|_| {
-        // Half of an export is none.
+        // Half an export is of no use.
         let _ = fs::remove_file(part);
     })
 }
@@ -96,7 +96,7 @@ fn filled(
     file: &Path,
     fill: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
 ) -> Result<u64, Failure> {
-    let mut out = BufWriter::new(Counted { file: opened, bytes: 0 });
+    let mut out = BufWriter::new(CountingWriter { file: opened, bytes: 0 });
     let filled = fill(&mut out).and_then(|()| Ok(out.flush()?));
     match filled {
         Ok(()) => Ok(out.get_ref().bytes),
@@ -106,12 +106,12 @@ fn filled(
 }
 
 /// Counts what is written: a pipe or a device has no size that would tell.
-struct Counted {
+struct CountingWriter {
     file: fs::File,
     bytes: u64,
 }
 
-impl Write for Counted {
+impl Write for CountingWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.file.write(bytes)?;
         self.bytes += written as u64;

@@ -14,9 +14,9 @@ const MOST: usize = 16;
 
 /// The scripts used last, the oldest first.
 #[derive(Default)]
-pub(super) struct Kept(VecDeque<(PathBuf, Link)>);
+pub(super) struct ScriptCache(VecDeque<(PathBuf, Link)>);
 
-impl Kept {
+impl ScriptCache {
     /// The script of a path, if it is still here. Being asked for keeps it.
     pub(super) fn get(&mut self, path: &Path) -> Option<Link> {
         let at = self.0.iter().position(|(kept, _)| kept == path)?;
@@ -47,7 +47,7 @@ mod tests {
             gate: free_gate("scripted"),
         };
         let path = |n: usize| PathBuf::from(n.to_string());
-        let mut kept = Kept::default();
+        let mut kept = ScriptCache::default();
         for n in 0..MOST {
             kept.keep(path(n), link.clone());
         }

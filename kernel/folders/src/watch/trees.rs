@@ -18,12 +18,12 @@ use super::{Wanted, is_left_out, pending::Pending};
 type Folder = (u64, u64, Option<SystemTime>);
 
 #[derive(Debug, PartialEq, Eq, Default)]
-pub(super) struct Plan {
+pub(super) struct WatchedTrees {
     /// Folders that are watched with all that is in them.
     trees: BTreeMap<PathBuf, Folder>,
 }
 
-impl Plan {
+impl WatchedTrees {
     pub(super) fn of(wanted: &Wanted) -> Self {
         let trees = wanted.roots.iter().filter_map(|root| {
             let real = root.canonicalize().ok()?;
@@ -74,7 +74,6 @@ enum Change {
     Bytes,
     /// Who may read it, and the like: a folder may be open to us now.
     Properties,
-    /// It came or went.
     Place,
 }
 

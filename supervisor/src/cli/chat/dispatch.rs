@@ -1,4 +1,4 @@
-//! What a line does: a message is sent, a command obeyed.
+//! What a line does: a message is sent, a command is carried out.
 
 use std::sync::Mutex;
 
@@ -11,7 +11,7 @@ use drupe_extension_api::{
 use super::{
     commands::{self, COMMANDS, Command, QUEUE},
     follow::locked,
-    plan::Plan,
+    plan::PlanView,
     screen::Screen,
     talk::Talk,
 };
@@ -29,23 +29,21 @@ pub enum Next {
     Read,
     /// The end: it is not known what became of the message.
     Leave,
-    /// The end.
     Quit,
 }
 
-/// Does what a line says.
-pub fn react(talk: &mut Talk<'_>, screen: &Mutex<Screen>, line: &str) -> Result<Next, Failure> {
+pub fn dispatch(talk: &mut Talk<'_>, screen: &Mutex<Screen>, line: &str) -> Result<Next, Failure> {
     let text = match commands::parse(line) {
         None if line.trim().is_empty() => return Ok(Next::Read),
         None => line.to_owned(),
-        Some(Err(message)) => return refuse(screen, &message),
+        Some(Err(error)) => return refuse(screen, &error.to_string()),
         Some(Ok(Command::Quit)) => return Ok(Next::Quit),
         Some(Ok(Command::Retry)) => match talk.last() {
             Some(last) => last.to_owned(),
             None => return refuse(screen, "there is no message to ask again"),
         },
         Some(Ok(command)) => {
-            obey(talk, screen, &command)?;
+            carry_out(talk, screen, &command)?;
             return Ok(Next::Read);
         }
     };
@@ -53,7 +51,7 @@ pub fn react(talk: &mut Talk<'_>, screen: &Mutex<Screen>, line: &str) -> Result<
 }
 
 /// The same while a turn runs: what would leave the turn behind has to wait.
-pub fn react_meanwhile(talk: &mut Talk<'_>, screen: &Mutex<Screen>, line: &str) -> Result<Next, Failure> {
+pub fn dispatch_meanwhile(talk: &mut Talk<'_>, screen: &Mutex<Screen>, line: &str) -> Result<Next, Failure> {
     match commands::parse(line) {
         Some(Ok(Command::New | Command::Retry | Command::Sessions(Some(_)))) => {
             refuse(screen, "a turn runs; `/stop` stops it")
@@ -64,9 +62,9 @@ pub fn react_meanwhile(talk: &mut Talk<'_>, screen: &Mutex<Screen>, line: &str) 
                 Some(mode) => told(mode),
             };
             locked(screen).say(Style::Dim, &format!("› {} ({how})", plain(line)));
-            react(talk, screen, line)
+            dispatch(talk, screen, line)
         }
-        _ => react(talk, screen, line),
+        _ => dispatch(talk, screen, line),
     }
 }
 
@@ -79,7 +77,7 @@ fn told(mode: QueueMode) -> &'static str {
     QUEUE.iter().find(|(_, known, _)| *known == mode).map_or("sent", |(_, _, help)| help)
 }
 
-fn obey(talk: &mut Talk<'_>, screen: &Mutex<Screen>, command: &Command) -> Result<(), Failure> {
+fn carry_out(talk: &mut Talk<'_>, screen: &Mutex<Screen>, command: &Command) -> Result<(), Failure> {
     let colour = talk.colour();
     let say = |style, text: &str| locked(screen).say(style, text.trim_end());
     match command {
@@ -154,7 +152,7 @@ fn queue(talk: &mut Talk<'_>, mode: Option<QueueMode>, say: &dyn Fn(Style, &str)
 }
 
 /// The last plan: of what was heard, else of what the session keeps.
-fn plan(talk: &Talk<'_>, screen: &Mutex<Screen>) -> Result<Option<Plan>, Failure> {
+fn plan(talk: &Talk<'_>, screen: &Mutex<Screen>) -> Result<Option<PlanView>, Failure> {
     let heard = locked(screen).renderer.plan().cloned();
     if heard.is_some() {
         return Ok(heard);
@@ -163,5 +161,5 @@ fn plan(talk: &Talk<'_>, screen: &Mutex<Screen>) -> Result<Option<Plan>, Failure
     if talk.last().is_none() {
         return Ok(None);
     }
-    Ok(talk.daemon().events(talk.session())?.iter().rev().find_map(Plan::of))
+    Ok(talk.daemon().events(talk.session())?.iter().rev().find_map(PlanView::of))
 }

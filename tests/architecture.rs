@@ -158,14 +158,18 @@ fn production(text: &str) -> impl Iterator<Item = &str> {
     code.lines().map(|line| line.split("//").next().unwrap_or(line))
 }
 
-#[test]
-fn crates_depend_only_as_the_house_is_drawn() {
+fn metadata() -> Value {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
         .current_dir(root())
         .output()
         .expect("cargo runs");
-    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo tells the workspace");
+    serde_json::from_slice(&output.stdout).expect("cargo tells the workspace")
+}
+
+#[test]
+fn crates_depend_only_as_the_house_is_drawn() {
+    let metadata = metadata();
     let mut seen = BTreeSet::new();
     for package in metadata["packages"].as_array().expect("packages") {
         let name = package["name"].as_str().expect("a name");
@@ -233,19 +237,102 @@ fn only_the_entry_point_reads_the_environment() {
 }
 
 #[test]
-fn what_is_trusted_stays_small() {
-    /// The crates whose code runs in the kernel's process: whoever finds a fault in one of them has the journal and the
-    /// keys. It may only grow with a reason in `docs/decisions/`; whoever makes it smaller lowers it.
-    const TRUSTED: [&str; 3] = ["kernel/", "config/src/", "extension-api/src/"];
-    const MOST: usize = 68_500;
-    let mut trusted = 0;
+fn every_file_is_one_thing() {
     for (path, text) in sources() {
         let lines = production(&text).count();
         assert!(lines <= 500, "{path} has {lines} lines; is it one thing?");
-        if TRUSTED.iter().any(|part| path.starts_with(part)) {
-            trusted += lines;
+    }
+}
+
+/// Lines of the crates of ours that run in the kernel's process, `drupe-kernel` itself included. What is in there can
+/// read every key and answer every question, so it is counted as a whole, wherever a folder of it lies.
+///
+/// A ceiling that only goes down: whoever deletes lowers it. One who has to raise it says why in `docs/decisions/`.
+const TRUSTED: usize = 50_000;
+
+#[test]
+fn what_is_trusted_stays_small() {
+    let packages = workspace();
+    let mut trusted = BTreeSet::from(["drupe-kernel"]);
+    let mut waiting: Vec<&str> = trusted.iter().copied().collect();
+    while let Some(name) = waiting.pop() {
+        let arrows = ARROWS.iter().find(|(from, _)| *from == name).map_or(&[][..], |(_, to)| to);
+        waiting.extend(arrows.iter().filter(|to| trusted.insert(to)));
+    }
+    let sources = sources();
+    let mut total = 0;
+    for name in trusted {
+        let folder = format!("{}/src/", packages[name]);
+        let files = sources.iter().filter(|(path, _)| path.starts_with(&folder));
+        let lines: usize = files.map(|(_, text)| production(text).count()).sum();
+        println!("{lines:6} {name}");
+        total += lines;
+    }
+    println!("{total:6} lines are trusted");
+    assert!(
+        total <= TRUSTED,
+        "{total} lines are trusted, and {TRUSTED} may be: delete, or move what need not be trusted"
+    );
+}
+
+/// The folder of each package of the workspace, from the root.
+fn workspace() -> BTreeMap<String, String> {
+    let folder = |manifest: &str| {
+        let folder = Path::new(manifest).parent().expect("a manifest lies in a folder");
+        folder.strip_prefix(root()).expect("beneath the root").display().to_string()
+    };
+    let packages = metadata();
+    let packages = packages["packages"].as_array().expect("packages").iter();
+    packages
+        .map(|package| {
+            let text = |key: &str| package[key].as_str().expect("a text").to_owned();
+            (text("name"), folder(&text("manifest_path")))
+        })
+        .collect()
+}
+
+/// What nobody should write again, and what there still is of it. The ceilings only go down: whoever removes one lowers
+/// the number, and nobody raises it.
+///
+/// A comment of four words mostly repeats a name: it is to give a reason, a unit, a default or an error, or to go. Types
+/// of one name in two crates make a reader ask which is meant. A `String` as an error is one that no caller can tell
+/// from another.
+const SHORT_COMMENTS: usize = 2_000;
+const SHARED_NAMES: usize = 200;
+const TEXTS_AS_ERRORS: usize = 200;
+
+#[test]
+fn what_makes_the_sources_hard_to_read_becomes_less() {
+    let (mut short, mut texts) = (Vec::new(), Vec::new());
+    let mut named: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (path, text) in sources() {
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(&text);
+        let lines: Vec<&str> = code.lines().map(str::trim).collect();
+        let comment =
+            |at: Option<usize>| at.and_then(|at| lines.get(at)).is_some_and(|l| l.starts_with("///"));
+        for (at, line) in lines.iter().enumerate() {
+            let place = || format!("{path}:{}", at + 1);
+            if let Some(words) = line.strip_prefix("///").map(|words| words.split_whitespace().count())
+                && (1..=4).contains(&words)
+                && !comment(at.checked_sub(1))
+                && !comment(Some(at + 1))
+            {
+                short.push(place());
+            }
+            if line.contains("Result<") && line.contains(", String>") {
+                texts.push(place());
+            }
+            let declared = ["pub struct ", "pub enum ", "pub trait ", "pub type "];
+            if let Some(rest) = declared.iter().find_map(|word| line.strip_prefix(word)) {
+                let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or(rest);
+                named.entry(name.to_owned()).or_default().insert(path.clone());
+            }
         }
     }
-    println!("{trusted} lines are trusted");
-    assert!(trusted <= MOST, "{trusted} lines are trusted; {MOST} are the most");
+    named.retain(|_, files| files.len() > 1);
+    println!("{} short comments, {} errors that are texts", short.len(), texts.len());
+    println!("{} names of several types: {named:#?}", named.len());
+    assert!(short.len() <= SHORT_COMMENTS, "{} comments of at most four words: {short:#?}", short.len());
+    assert!(texts.len() <= TEXTS_AS_ERRORS, "{} errors that are texts: {texts:#?}", texts.len());
+    assert!(named.len() <= SHARED_NAMES, "{} names of several types: {named:#?}", named.len());
 }

@@ -139,7 +139,7 @@ fn sources() -> BTreeMap<String, String> {
                 || ["target", "tests", "benches", "examples", "sandbox"].contains(&name.as_str());
             if path.is_dir() && !skipped {
                 walk(&path, root, found);
-            } else if name.ends_with(".rs") && name != "tests.rs" {
+            } else if name.ends_with(".rs") && !name.ends_with("tests.rs") {
                 let text = fs::read_to_string(&path).expect("a source");
                 let shown = path.strip_prefix(root).expect("beneath the root").display().to_string();
                 found.insert(shown, text);
@@ -244,11 +244,11 @@ fn every_file_is_one_thing() {
     }
 }
 
-/// Lines of the crates of ours that run in the kernel's process, `drupe-kernel` itself included. What is in there can
-/// read every key and answer every question, so it is counted as a whole, wherever a folder of it lies.
+/// Lines of code of the crates of ours that run in the kernel's process, `drupe-kernel` itself included. Whoever finds a
+/// fault in one of them has the journal and the keys, so they are counted as a whole, wherever a folder of them lies.
 ///
 /// A ceiling that only goes down: whoever deletes lowers it. One who has to raise it says why in `docs/decisions/`.
-const TRUSTED: usize = 50_000;
+const TRUSTED: usize = 49_000;
 
 #[test]
 fn what_is_trusted_stays_small() {
@@ -264,14 +264,15 @@ fn what_is_trusted_stays_small() {
     for name in trusted {
         let folder = format!("{}/src/", packages[name]);
         let files = sources.iter().filter(|(path, _)| path.starts_with(&folder));
-        let lines: usize = files.map(|(_, text)| production(text).count()).sum();
+        let code = |text: &str| production(text).filter(|line| !line.trim().is_empty()).count();
+        let lines: usize = files.map(|(_, text)| code(text)).sum();
         println!("{lines:6} {name}");
         total += lines;
     }
-    println!("{total:6} lines are trusted");
+    println!("{total:6} lines of code are trusted");
     assert!(
         total <= TRUSTED,
-        "{total} lines are trusted, and {TRUSTED} may be: delete, or move what need not be trusted"
+        "{total} lines of code are trusted, and {TRUSTED} may be: delete, or move what need not be trusted"
     );
 }
 
@@ -297,9 +298,9 @@ fn workspace() -> BTreeMap<String, String> {
 /// A comment of four words mostly repeats a name: it is to give a reason, a unit, a default or an error, or to go. Types
 /// of one name in two crates make a reader ask which is meant. A `String` as an error is one that no caller can tell
 /// from another.
-const SHORT_COMMENTS: usize = 2_000;
-const SHARED_NAMES: usize = 200;
-const TEXTS_AS_ERRORS: usize = 200;
+const SHORT_COMMENTS: usize = 952;
+const SHARED_NAMES: usize = 72;
+const TEXTS_AS_ERRORS: usize = 41;
 
 #[test]
 fn what_makes_the_sources_hard_to_read_becomes_less() {

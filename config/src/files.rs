@@ -37,6 +37,16 @@ impl Serialize for Instructions {
     }
 }
 
+/// A path for people: what is no text in it is replaced.
+pub(crate) fn shown_path<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    path.as_ref().map(|path| path.to_string_lossy()).serialize(serializer)
+}
+
+/// The same for several.
+pub(crate) fn shown_paths<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(paths.iter().map(|path| path.to_string_lossy()))
+}
+
 /// The folders in which a path is looked up, in order.
 pub(crate) struct Roots<'a> {
     pub folders: [&'a Path; 2],

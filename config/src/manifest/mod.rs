@@ -184,12 +184,20 @@ impl AgentSection {
 }
 
 /// A piece of an agent's default context.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(untagged)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ContextSource {
     Inline(String),
     /// A file beneath the extension's folder or the home; absolute, with links resolved.
     File(PathBuf),
+}
+
+impl Serialize for ContextSource {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Inline(text) => serializer.serialize_str(text),
+            Self::File(path) => serializer.serialize_str(&path.to_string_lossy()),
+        }
+    }
 }
 
 /// One entry of `uses_tools`.

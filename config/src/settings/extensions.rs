@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     declare::keys,
-    forms,
+    files, forms,
     shape::{EMPTY, Shape},
     tree::Node,
 };
@@ -16,7 +16,7 @@ keys! {
     /// Folders to search, and overrides for each extension.
     pub struct ExtensionsConfig in EXTENSIONS("`extensions`") {
         /// Further folders to search for extensions, relative to this file.
-        paths: Vec<PathBuf> = EMPTY => Shape::List(&Shape::Text(&forms::SETTING));
+        paths (serialize_with = "files::shown_paths"): Vec<PathBuf> = EMPTY => Shape::List(&Shape::Text(&forms::SETTING));
     }
     rest (&forms::ID, &Shape::Record(&OVERRIDE))
     beside {

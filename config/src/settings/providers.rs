@@ -49,7 +49,7 @@ keys! {
         headers: BTreeMap<String, Secret> = each_its_own() =>
             Shape::Map { key: &forms::HEADER, value: &Shape::Text(&forms::SECRET) };
         /// PEM certificates trusted beside those of the system, relative to this file.
-        ca_file: Option<PathBuf> => Shape::Text(&forms::SETTING);
+        ca_file (serialize_with = "files::shown_path"): Option<PathBuf> => Shape::Text(&forms::SETTING);
         /// Deadline of one request.
         // It only ends what nothing else does: a request has a bound of its own, `timeout_ms` of its parameters, and a
         // run has its time; a shorter one here would end long answers that both of them allow.
@@ -61,7 +61,7 @@ keys! {
         /// Requests at the same time.
         concurrency: usize = 16 => Shape::Integer { min: 1, max: 1024 };
         /// The script of a `scripted` provider.
-        file: Option<PathBuf> => Shape::Text(&forms::SETTING);
+        file (serialize_with = "files::shown_path"): Option<PathBuf> => Shape::Text(&forms::SETTING);
         /// The model where only the provider is named.
         default_model: Option<String> => Shape::Text(&forms::SETTING);
     }

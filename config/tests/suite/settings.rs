@@ -95,6 +95,30 @@ fn no_secret_shows_in_the_effective_configuration_or_in_debug_output() {
 }
 
 #[test]
+fn a_configuration_in_a_folder_whose_name_is_no_text_can_be_shown() {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+    let home = Home::new();
+    let folder = home.path().join(OsStr::from_bytes(b"odd\xff"));
+    std::fs::create_dir_all(folder.join("more")).unwrap();
+    for name in ["a.md", "script.yaml"] {
+        std::fs::write(folder.join(name), "[]").unwrap();
+    }
+    let text = "extensions: {paths: [more]}\norchestrator: {instructions: a.md, context: [a.md]}\n\
+                models: {providers: {x: {kind: scripted, file: script.yaml}}}\n";
+    std::fs::write(folder.join("drupe.yaml"), text).unwrap();
+    let file = Some(folder.join("drupe.yaml"));
+    let sources = drupe_config::Sources { file, home: folder, ..Default::default() };
+    let config = load_config(&sources).unwrap_or_else(|faults| panic!("{}", faults.render(false))).value;
+    let shown = config.effective();
+    for key in
+        ["extensions.paths", "orchestrator.instructions", "orchestrator.context", "models.providers.x.file"]
+    {
+        let value = shown.iter().find(|value| value.key == key).unwrap().value.to_string();
+        assert!(value.contains("odd\u{fffd}/"), "{key}: {value}");
+    }
+}
+
+#[test]
 fn without_a_file_everything_has_its_default() {
     let home = Home::new();
     assert_eq!(default_file(home.path()), None);

@@ -17,7 +17,7 @@ use std::{
 };
 
 use drupe_extension_api::{
-    DefinitionLimits, EffectClass, EffectId, EventBody, Item, ItemKind, Preview, ToolCallRequest, ToolStatus,
+    DefinitionLimits, EffectClass, EffectId, EventBody, ItemKind, Preview, ToolCallRequest, ToolStatus,
     wire::HookPoint,
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
@@ -75,6 +75,18 @@ impl Plan {
             Self::Run { tool, .. } | Self::Ask { tool, .. } => Some(tool),
             Self::Answered { .. } => None,
         }
+    }
+
+    /// How the call is shown.
+    fn kind(&self) -> ItemKind {
+        self.tool().map_or(ItemKind::ToolCall, |tool| tool.spec().annotations.item)
+    }
+}
+
+impl Call {
+    /// The beginning of its parameters.
+    fn input(&self) -> Preview {
+        Preview::kept(&self.request.arguments, self.effect.as_str())
     }
 }
 
@@ -318,7 +330,10 @@ fn announce(place: Place<'_>, line: &Line, calls: &mut [(Call, Option<&RecordedE
                 Plan::Run { .. } | Plan::Answered { .. } => intend(place, call, *over_limit),
             },
         }
-        started(place, call);
+        if let Plan::Answered { status, content } = &call.plan {
+            let end = HeldBack { index: call.index, kind: call.plan.kind(), elapsed: Duration::ZERO };
+            finish(place, &call.effect, &call.request, &end, (*status, content));
+        }
     }
 }
 
@@ -336,24 +351,9 @@ fn intend(place: Place<'_>, call: &mut Call, over_limit: bool) {
         class,
         over_limit,
         waits: call.waits,
+        kind: call.plan.kind(),
+        input: Some(call.input()),
     });
-}
-
-/// Tells that a call began, and how it ended where it did so at once.
-fn started(place: Place<'_>, call: &Call) {
-    let kind = call.plan.tool().map_or(ItemKind::ToolCall, |tool| tool.spec().annotations.item);
-    let input = Some(Preview::kept(&call.request.arguments, call.effect.as_str()));
-    let name = Some(call.request.name.clone());
-    let item = Item { id: call.effect.to_string(), kind, name, input, output: None };
-    place.run.event(EventBody::ItemStarted { item });
-    match &call.plan {
-        Plan::Answered { status, content } => {
-            let end = HeldBack { index: call.index, kind, elapsed: Duration::ZERO };
-            finish(place, &call.effect, &call.request, &end, (*status, content));
-        }
-        Plan::Ask { question, .. } => agree::tell(place, question),
-        Plan::Run { .. } => {}
-    }
 }
 
 /// Runs the calls: as many at once as [`Line`] lets, and those about which a person is asked when they may. Answers come

@@ -8,17 +8,19 @@
 //! events; what is done again is started again there.
 
 mod memory;
+mod project;
 mod recorded;
 
 use drupe_extension_api::{
-    AgentId, AgentRef, AgentResponse, EffectClass, EffectId, EventBody, FailureClass, InvocationId, Message,
-    SessionId, Spend, ToolStatus, TurnId, Usage, control::ApprovalState,
+    AgentId, AgentRef, AgentResponse, EffectClass, EffectId, EventBody, FailureClass, InvocationId, ItemKind,
+    Message, Preview, SessionId, Spend, ToolStatus, TurnId, Usage, control::ApprovalState,
 };
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
 use crate::{model::StopReason, policy::Question, topics::TopicMessage};
 pub use memory::MemoryJournal;
+pub(crate) use project::{begun, requested};
 pub use recorded::{Reached, RecordedEffect, RecordedInvocation, RecordedStep, RecordedTurn};
 
 /// Where records go. One commit is one transaction: all of it or nothing.
@@ -189,6 +191,9 @@ pub enum Entry {
         index: u32,
         /// What may happen to it after a crash.
         class: EffectClass,
+        /// How it is shown.
+        #[serde(default)]
+        kind: ItemKind,
         /// The question, with the run and the call's id.
         question: Box<Question>,
     },
@@ -198,6 +203,8 @@ pub enum Entry {
         invocation: InvocationId,
         /// The call's id.
         effect: EffectId,
+        /// The tool.
+        tool: String,
         /// How.
         state: ApprovalState,
         /// Who answered; none where nobody did.
@@ -224,6 +231,12 @@ pub enum Entry {
         /// Whether it does not start at once, but with a record of its own ([`Entry::Started`]): only of class `once`.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         waits: bool,
+        /// How it is shown.
+        #[serde(default, skip_serializing_if = "is_plain")]
+        kind: ItemKind,
+        /// The beginning of its parameters; none where a question told of it before, and in older records.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        input: Option<Preview>,
     },
     /// A tool call that waited for its turn starts: from here on nobody knows whether it took effect until it has ended.
     Started {
@@ -244,8 +257,17 @@ pub enum Entry {
         index: u32,
         /// The call's id.
         effect: EffectId,
+        /// The tool; empty in older records.
+        #[serde(default)]
+        tool: String,
+        /// How it is shown.
+        #[serde(default, skip_serializing_if = "is_plain")]
+        kind: ItemKind,
         /// How.
         status: ToolStatus,
+        /// How long it took, in milliseconds.
+        #[serde(default)]
+        elapsed_ms: u64,
         /// What it gave, whole; the model may be shown less.
         content: String,
     },
@@ -266,6 +288,9 @@ pub enum Entry {
         response: AgentResponse,
         /// Spent by it and all below it.
         spend: Spend,
+        /// Whether another run called it; not told in older records.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        below: bool,
     },
 }
 
@@ -308,6 +333,11 @@ impl Entry {
             Self::Asked { question, .. } => &question.invocation,
         }
     }
+}
+
+/// Whether a call is shown as most are.
+fn is_plain(kind: &ItemKind) -> bool {
+    *kind == ItemKind::default()
 }
 
 /// How an answer ended. Older records say of a refusal only that it was one.

@@ -34,8 +34,8 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// Adds a record. A result counts once, and only for a call that is open; a question that the call leaves open is
-    /// withdrawn.
-    pub(crate) fn record(&mut self, place: impl FnOnce() -> AgentRef, entry: Entry) {
+    /// withdrawn. It tells the events of what it adds.
+    pub(crate) fn record(&mut self, place: &AgentRef, entry: Entry) {
         match &entry {
             Entry::Asked { step, index, question, .. } => {
                 self.open_call(*step, *index, question.effect.clone());
@@ -49,6 +49,13 @@ impl Ledger {
                 self.withdraw(invocation, effect, place);
             }
             _ => {}
+        }
+        self.add(place, entry);
+    }
+
+    fn add(&mut self, place: &AgentRef, entry: Entry) {
+        for body in entry.events() {
+            self.event(place.clone(), body);
         }
         self.entries.push(entry);
     }
@@ -66,18 +73,11 @@ impl Ledger {
     }
 
     /// Withdraws the question about a call, unless it is settled.
-    pub(crate) fn withdraw(
-        &mut self,
-        invocation: &InvocationId,
-        effect: &EffectId,
-        place: impl FnOnce() -> AgentRef,
-    ) {
+    pub(crate) fn withdraw(&mut self, invocation: &InvocationId, effect: &EffectId, place: &AgentRef) {
         let Some(at) = self.asked.iter().position(|(asked, _)| asked == effect) else { return };
         let (effect, tool) = self.asked.remove(at);
-        let state = ApprovalState::Withdrawn;
-        let body = EventBody::ApprovalAnswered { id: effect.clone(), tool, state, by: None };
-        self.events.push((Some(place()), body));
-        self.entries.push(Entry::Decided { invocation: invocation.clone(), effect, state, by: None });
+        let (invocation, state) = (invocation.clone(), ApprovalState::Withdrawn);
+        self.add(place, Entry::Decided { invocation, effect, tool, state, by: None });
     }
 
     /// Adds an event. An item completes once, and only if it was started.
@@ -96,15 +96,15 @@ impl Ledger {
     /// Ends all that is open.
     pub(crate) fn close(&mut self, invocation: &InvocationId, place: &AgentRef) {
         for (step, index, effect) in std::mem::take(&mut self.open_calls) {
-            self.withdraw(invocation, &effect, || place.clone());
-            self.entries.push(Entry::Result {
-                invocation: invocation.clone(),
-                step,
-                index,
-                effect,
-                status: ToolStatus::Cancelled,
-                content: DROPPED.into(),
-            });
+            self.withdraw(invocation, &effect, place);
+            let item = self.open_items.iter().find(|item| item.id == effect.as_str());
+            let tool = item.and_then(|item| item.name.clone()).unwrap_or_default();
+            let kind = item.map(|item| item.kind).unwrap_or_default();
+            let (invocation, status, content) = (invocation.clone(), ToolStatus::Cancelled, DROPPED.into());
+            let elapsed_ms = 0;
+            let result =
+                Entry::Result { invocation, step, index, effect, tool, kind, status, elapsed_ms, content };
+            self.add(place, result);
         }
         for item in std::mem::take(&mut self.open_items) {
             let body = EventBody::ItemCompleted { item, outcome: ItemOutcome::Cancelled, elapsed_ms: 0 };

@@ -17,7 +17,7 @@ use std::{
 
 use drupe_extension_api::{
     AgentId, AgentRef, AgentResponse, DefinitionLimits, EffectId, Event, EventBody, InvocationId, Preview,
-    Spend,
+    Spend, ToolStatus,
 };
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -187,12 +187,15 @@ impl Run {
 
     /// Adds a record to the next commit.
     pub fn record(&self, entry: Entry) {
-        self.ledger().record(|| self.place(), entry);
+        if let Entry::Result { status: ToolStatus::OutcomeUnknown, .. } = &entry {
+            entry.events().iter().for_each(|body| self.heed(body));
+        }
+        self.ledger().record(&self.place(), entry);
     }
 
     /// Withdraws the question about a call, unless it is settled.
     pub(crate) fn withdraw(&self, effect: &EffectId) {
-        self.ledger().withdraw(&self.id, effect, || self.place());
+        self.ledger().withdraw(&self.id, effect, &self.place());
     }
 
     /// A call that an earlier process recorded without its end gets it now.
@@ -206,13 +209,18 @@ impl Run {
 
     /// Adds an event to the next commit.
     pub fn event(&self, body: EventBody) {
-        if let EventBody::Diagnostic { code, message } = &body {
+        self.heed(&body);
+        self.ledger().event(self.place(), body);
+    }
+
+    /// Keeps a diagnostic for the turn's result.
+    fn heed(&self, body: &EventBody) {
+        if let EventBody::Diagnostic { code, message } = body {
             let mut diagnostics = self.scope.diagnostics.lock().unwrap_or_else(PoisonError::into_inner);
             if diagnostics.len() < DIAGNOSTICS {
                 diagnostics.push(format!("{code}: {}", Preview::of(message).text));
             }
         }
-        self.ledger().event(self.place(), body);
     }
 
     /// Commits what was recorded since the last time.

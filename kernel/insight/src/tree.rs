@@ -334,7 +334,7 @@ fn calls<'a>(rows: &[Row<'a>], items: &HashMap<&'a str, ItemEvents<'a>>) -> Vec<
     let call = |row: &Row<'a>| {
         let (step, index, effect, tool, class) = match row.entry {
             Entry::Intent { step, index, effect, tool, class, .. } => (step, index, effect, tool, class),
-            Entry::Asked { step, index, class, question } if !intended.contains(&question.effect) => {
+            Entry::Asked { step, index, class, question, .. } if !intended.contains(&question.effect) => {
                 (step, index, &question.effect, &question.tool, class)
             }
             _ => return None,

@@ -108,6 +108,8 @@ impl Run {
             class: EffectClass::Pure,
             over_limit: false,
             waits: false,
+            kind: Default::default(),
+            input: None,
         }
     }
 
@@ -117,6 +119,9 @@ impl Run {
             step,
             index: 0,
             effect: self.effect(step),
+            tool: "lookup".into(),
+            kind: Default::default(),
+            elapsed_ms: 1,
             status: ToolStatus::Ok,
             content: "the value of alpha is 42".into(),
         }
@@ -124,7 +129,12 @@ impl Run {
 
     fn end(&self) -> Entry {
         let spend = Spend { turns: 1, ..Spend::default() };
-        Entry::End { invocation: self.id.clone(), response: AgentResponse::success(ANSWER), spend }
+        Entry::End {
+            invocation: self.id.clone(),
+            response: AgentResponse::success(ANSWER),
+            spend,
+            below: false,
+        }
     }
 
     fn tell(&self, body: EventBody) -> Told {

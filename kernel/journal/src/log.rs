@@ -2,9 +2,14 @@
 //!
 //! The key of a row is the session's number in the upper half and the position of its first event in the lower one. A
 //! row takes as many positions as it has events, and one where it has none, so that no position is ever given twice.
+//!
+//! An event that an entry of the same row is told by ([`Entry::events`]) is kept as a reference to that entry, and made from it
+//! when it is read. Rows of older releases hold every event whole.
 
 use drupe_agent::Entry;
-use drupe_extension_api::{AgentRef, CorrelationId, Event, EventBody, ItemKind, SessionId, TurnId};
+use drupe_extension_api::{
+    AgentRef, CorrelationId, Event, EventBody, InvocationId, ItemKind, SessionId, TurnId,
+};
 use jiff::Timestamp;
 use rusqlite::{Connection, Row};
 use serde::{Deserialize, Serialize};
@@ -25,22 +30,64 @@ pub(crate) const POSITIONS: i64 = 1 << 32;
 /// What happened, and to whom.
 pub(crate) type Told = (Option<AgentRef>, EventBody);
 
+/// The most bytes of records whose events are made from them: who reads events must not read what is long.
+const SHORT: usize = 64 * 1024;
+
+/// Which entry of the row tells of an event, and which of its events that is.
+type Of = (usize, usize);
+
 /// An event as it is kept: what it has in common with the others of its row is in the row's columns.
 #[derive(Serialize)]
-struct Keep<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    agent: &'a Option<AgentRef>,
-    #[serde(flatten)]
-    body: &'a EventBody,
+#[serde(untagged)]
+enum Keep<'a> {
+    Of {
+        agent: &'a Option<AgentRef>,
+        of: Of,
+    },
+    Whole {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        agent: &'a Option<AgentRef>,
+        #[serde(flatten)]
+        body: &'a EventBody,
+    },
 }
 
 /// The same, as it is read.
 #[derive(Deserialize)]
-struct Kept {
-    #[serde(default)]
-    agent: Option<AgentRef>,
-    #[serde(flatten)]
-    body: EventBody,
+#[serde(untagged)]
+enum Kept {
+    Of {
+        agent: Option<AgentRef>,
+        of: Of,
+    },
+    Whole {
+        #[serde(default)]
+        agent: Option<AgentRef>,
+        #[serde(flatten)]
+        body: EventBody,
+    },
+}
+
+/// Events that entries are told by, and that nobody has looked for yet.
+struct Known<'a>(Vec<(&'a InvocationId, EventBody, Of)>);
+
+impl<'a> Known<'a> {
+    fn of(entries: impl Iterator<Item = &'a Entry>) -> Self {
+        let told = |(at, entry): (usize, &'a Entry)| {
+            let events = entry.events().into_iter().enumerate();
+            events.map(move |(nth, body)| (entry.invocation(), body, (at, nth)))
+        };
+        Self(entries.enumerate().flat_map(told).collect())
+    }
+
+    /// The event as it is to be kept.
+    fn keep<'b>(&mut self, (agent, body): &'b Told) -> Keep<'b> {
+        let run = agent.as_ref().map(|agent| &agent.invocation);
+        match self.0.iter().position(|(of, known, _)| Some(*of) == run && known == body) {
+            Some(at) => Keep::Of { agent, of: self.0.remove(at).2 },
+            None => Keep::Whole { agent, body },
+        }
+    }
 }
 
 /// Records a commit: what happened, in order, and the loop's entries. Numbers the events and has them published.
@@ -66,9 +113,11 @@ pub(crate) fn append(
         known.last_seq += positions;
         let last = known.last_seq;
         let [mut told_as, mut recorded_as] = on.buffers();
-        let kept_events = events().filter(|(_, body)| !live(body)).map(|(agent, body)| Keep { agent, body });
-        let told_as_text = array(&mut told_as, kept_events)?;
         let recorded_as_text = array(&mut recorded_as, entries())?;
+        let short = recorded_as_text.is_some_and(|text| text.len() <= SHORT);
+        let mut known = Known::of(entries().filter(|_| short));
+        let kept_events = events().filter(|(_, body)| !live(body)).map(|told| known.keep(told));
+        let told_as_text = array(&mut told_as, kept_events)?;
         on.statement(
             "INSERT INTO log (id, turn, time_ms, positions, events, entries) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )?
@@ -142,7 +191,7 @@ fn array<T: Serialize>(
 macro_rules! commits {
     ($rest:literal) => {
         concat!(
-            "SELECT log.id, log.time_ms, events, turns.id, turns.correlation
+            "SELECT log.id, log.time_ms, events, turns.id, turns.correlation, entries
              FROM log LEFT JOIN turns ON turns.number = log.turn ",
             $rest
         )
@@ -156,7 +205,7 @@ pub(crate) struct Commit {
     time: Timestamp,
     turn: Option<TurnId>,
     correlation: Option<CorrelationId>,
-    events: Vec<Kept>,
+    events: Vec<(Option<AgentRef>, EventBody)>,
 }
 
 impl Commit {
@@ -164,7 +213,7 @@ impl Commit {
         Ok(Self {
             first: row.get::<_, i64>(0)? % POSITIONS,
             time: time(row, 1)?,
-            events: maybe_json(row, 2)?.unwrap_or_default(),
+            events: told(row)?,
             turn: maybe_id(row, 3)?,
             correlation: maybe_id(row, 4)?,
         })
@@ -173,7 +222,7 @@ impl Commit {
     pub fn events(self, session: &SessionId) -> impl Iterator<Item = Event> {
         let Self { first, time, turn, correlation, events } = self;
         let session = session.clone();
-        (first.unsigned_abs()..).zip(events).map(move |(seq, Kept { agent, body })| Event {
+        (first.unsigned_abs()..).zip(events).map(move |(seq, (agent, body))| Event {
             seq,
             time,
             session: session.clone(),
@@ -183,6 +232,23 @@ impl Commit {
             body,
         })
     }
+}
+
+/// The events of a row, those that its entries tell of made from these.
+fn told(row: &Row<'_>) -> rusqlite::Result<Vec<Told>> {
+    let kept: Vec<Kept> = maybe_json(row, 2)?.unwrap_or_default();
+    let made: Vec<Vec<EventBody>> = match kept.iter().any(|kept| matches!(kept, Kept::Of { .. })) {
+        true => recorded(row, 5)?.iter().map(Entry::events).collect(),
+        false => Vec::new(),
+    };
+    let whole = |kept| match kept {
+        Kept::Whole { agent, body } => Ok((agent, body)),
+        Kept::Of { agent, of: (at, nth) } => match made.get(at).and_then(|events| events.get(nth)) {
+            Some(body) => Ok((agent, body.clone())),
+            None => Err(wrong(2, StoreError::Record(format!("entry {at} has no event {nth}")))),
+        },
+    };
+    kept.into_iter().map(whole).collect()
 }
 
 /// Whether any entry of a turn is recorded.

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use drupe_extension_api::{EventBody, Preview, ToolStatus, control::ApprovalState};
-use jiff::Timestamp;
+use drupe_extension_api::{ToolStatus, control::ApprovalState};
 use tokio::time::Instant;
 
 use super::{Place, execute::stopped};
@@ -20,18 +19,8 @@ pub(super) fn ask(place: Place<'_>, index: u32, tool: &Arc<Registered>, question
         step: place.step,
         index,
         class: tool.spec().annotations.effect,
+        kind: tool.spec().annotations.item,
         question: Box::new(question.clone()),
-    });
-}
-
-/// Tells of it; again when a process goes on with the turn.
-pub(super) fn tell(place: Place<'_>, question: &Question) {
-    place.run.event(EventBody::ApprovalRequested {
-        id: question.effect.clone(),
-        tool: question.tool.clone(),
-        input: Preview::kept(&question.params, question.effect.as_str()),
-        need: question.need.clone(),
-        expires: Timestamp::from_millisecond(question.expires_ms).unwrap_or(Timestamp::MAX),
     });
 }
 
@@ -66,8 +55,7 @@ pub(super) async fn agreed(
         }
     };
     let (effect, tool, state) = (question.effect.clone(), question.tool.clone(), answer.state);
-    run.event(EventBody::ApprovalAnswered { id: effect.clone(), tool, state, by: answer.by.clone() });
-    run.record(Entry::Decided { invocation: run.id.clone(), effect, state, by: answer.by.clone() });
+    run.record(Entry::Decided { invocation: run.id.clone(), effect, tool, state, by: answer.by.clone() });
     let tool = &question.tool;
     let by = answer.by.as_deref().unwrap_or("nobody");
     let why = match state {

@@ -6,10 +6,7 @@ use std::{
     time::Duration,
 };
 
-use drupe_extension_api::{
-    EffectClass, EffectId, EventBody, Item, ItemOutcome, Preview, ToolCallRequest, ToolStatus,
-    wire::HookPoint,
-};
+use drupe_extension_api::{EffectClass, EffectId, ToolCallRequest, ToolStatus, wire::HookPoint};
 use serde_json::{json, value::RawValue};
 use tokio::time::Instant;
 
@@ -116,6 +113,8 @@ async fn starts(
             class: tool.spec().annotations.effect,
             over_limit: false,
             waits: false,
+            kind: tool.spec().annotations.item,
+            input: None,
         });
     } else if waits {
         run.record(Entry::Started { invocation, step, effect });
@@ -201,29 +200,12 @@ pub(super) fn finish(
         step: place.step,
         index: end.index,
         effect: effect.clone(),
+        tool: request.name.clone(),
+        kind: end.kind,
         status,
+        elapsed_ms: crate::run::millis(end.elapsed),
         content: content.to_owned(),
     });
-    if status == ToolStatus::OutcomeUnknown {
-        // The model reads it in the result; the user is told, too.
-        let (code, message) = ("outcome_unknown".to_owned(), Preview::of(content).text);
-        run.event(EventBody::Diagnostic { code, message });
-    }
-    let outcome = match status {
-        ToolStatus::Ok => ItemOutcome::Ok,
-        ToolStatus::Error => ItemOutcome::Error,
-        ToolStatus::Refused => ItemOutcome::Refused,
-        ToolStatus::Cancelled => ItemOutcome::Cancelled,
-        ToolStatus::OutcomeUnknown => ItemOutcome::OutcomeUnknown,
-    };
-    let item = Item {
-        id: effect.to_string(),
-        kind: end.kind,
-        name: Some(request.name.clone()),
-        input: None,
-        output: Some(Preview::kept(content, effect.as_str())),
-    };
-    run.event(EventBody::ItemCompleted { item, outcome, elapsed_ms: crate::run::millis(end.elapsed) });
 }
 
 /// Does so for a call whose end was held back.

@@ -8,7 +8,7 @@ use drupe_extension_api::{EffectClass, ToolCallRequest, ToolStatus, wire::Lookup
 use super::{Bounds, Call, OUTSIDE, Place, Plan, unknown_tool};
 use crate::{
     ids,
-    journal::{Entry, JournalFault, Reached, RecordedEffect},
+    journal::{Entry, JournalFault, Reached, RecordedEffect, begun, requested},
     registry::Registered,
     results,
 };
@@ -99,6 +99,12 @@ fn unknown(request: &ToolCallRequest, why: &str) -> Plan {
 /// Opens the call again. One that must not run twice and is to start now says so first.
 pub(super) fn announce(place: Place<'_>, call: &mut Call, known: &RecordedEffect) {
     place.run.reopen(place.step, known);
+    // It is begun anew for whoever watches; its record is there.
+    let id = call.effect.as_str();
+    place.run.event(begun(id, call.plan.kind(), &call.request.name, call.input()));
+    if let Plan::Ask { question, .. } = &call.plan {
+        place.run.event(requested(question));
+    }
     let runs = matches!(call.plan, Plan::Run { .. });
     if runs && known.class == EffectClass::Once {
         call.waits = call.place.is_none();

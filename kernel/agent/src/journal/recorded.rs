@@ -74,6 +74,8 @@ pub struct RecordedEffect {
     pub index: u32,
     /// Its id.
     pub effect: EffectId,
+    /// What is called.
+    pub tool: String,
     /// What may happen to it after a crash.
     pub class: EffectClass,
     /// Whether it was refused because `max_tool_calls` was used up.
@@ -181,19 +183,22 @@ impl RecordedInvocation {
                 }
             }
             Entry::Steered { step, turn, message, .. } => self.step(step).steered.push((turn, message)),
-            Entry::Asked { step, index, class, question } => {
-                let (effect, reached) = (question.effect.clone(), Reached::Asked(question));
-                let asked = RecordedEffect { index, effect, class, over_limit: false, reached, result: None };
+            Entry::Asked { step, index, class, question, .. } => {
+                let (effect, tool) = (question.effect.clone(), question.tool.clone());
+                let reached = Reached::Asked(question);
+                let asked =
+                    RecordedEffect { index, effect, tool, class, over_limit: false, reached, result: None };
                 self.step(step).effects.push(asked);
             }
             Entry::Decided { .. } => {}
-            Entry::Intent { step, index, effect, class, over_limit, waits, .. } => {
+            Entry::Intent { step, index, effect, tool, class, over_limit, waits, .. } => {
                 let reached = if waits { Reached::Intended } else { Reached::Started };
                 match self.effect(step, &effect) {
                     Some(asked) => asked.reached = reached,
                     None => self.step(step).effects.push(RecordedEffect {
                         index,
                         effect,
+                        tool,
                         class,
                         over_limit,
                         reached,

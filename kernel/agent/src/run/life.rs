@@ -154,9 +154,6 @@ impl Run {
             let message = Message::User { content: note.clone() };
             self.record(Entry::Note { invocation: self.id.clone(), step: OUTSIDE, message });
         }
-        if self.parent.is_some() {
-            self.event(EventBody::SubagentStarted { task: Preview::of(&task.text) });
-        }
         self.publish(topics::INVOKED, || json!({"task": Preview::of(&task.text)}));
     }
 
@@ -194,26 +191,16 @@ impl Run {
             response.content = response.error.clone().unwrap_or_else(|| "(no text)".into());
         }
         self.tell_end(response);
-        self.record(Entry::End { invocation: self.id.clone(), response: response.clone(), spend });
+        let (invocation, response, below) = (self.id.clone(), response.clone(), self.parent.is_some());
+        self.record(Entry::End { invocation, response, spend, below });
     }
 
     fn tell_end(&self, response: &AgentResponse) {
         let spend = self.spend();
         let error = response.error.as_deref().unwrap_or_default();
-        if self.parent.is_some() {
-            self.event(match response.status {
-                ResponseStatus::Success => {
-                    EventBody::SubagentCompleted { content: Preview::of(&response.content), spend }
-                }
-                status => EventBody::SubagentFailed {
-                    status,
-                    error: Preview::of(error).text,
-                    class: response.class,
-                    spend,
-                },
-            });
-        } else if response.status == ResponseStatus::Error && response.class != Some(FailureClass::Cancelled)
-        {
+        let failed =
+            response.status == ResponseStatus::Error && response.class != Some(FailureClass::Cancelled);
+        if failed && self.parent.is_none() {
             // A sub-agent's failure is its call's; a cancelled turn has not failed.
             self.error_item(error);
         }

@@ -7,8 +7,8 @@
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use drupe_extension_api::{
-    AgentId, AgentResponse, DefinitionLimits, EffectClass, EventBody, FailureClass, InvocationId, ToolStatus,
-    Usage,
+    AgentId, AgentResponse, DefinitionLimits, EffectClass, EventBody, FailureClass, InvocationId, ItemKind,
+    ToolStatus, Usage,
 };
 use drupe_limits::Spender;
 use futures_util::future::BoxFuture;
@@ -192,16 +192,15 @@ impl Run {
                 }
                 _ => (ToolStatus::Cancelled, CALL_LEFT),
             };
-            if status == ToolStatus::OutcomeUnknown {
-                let (code, message) = ("outcome_unknown".to_owned(), content.to_owned());
-                self.event(EventBody::Diagnostic { code, message });
-            }
             self.record(Entry::Result {
                 invocation: self.id.clone(),
                 step: step.step,
                 index: effect.index,
                 effect: effect.effect.clone(),
+                tool: effect.tool.clone(),
+                kind: ItemKind::default(),
                 status,
+                elapsed_ms: 0,
                 content: content.to_owned(),
             });
         }

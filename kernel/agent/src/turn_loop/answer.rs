@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use drupe_extension_api::{
-    AgentResponse, EventBody, FailureClass, Format, Message, Preview, ToolCallRequest, ToolStatus, TurnId,
+    AgentResponse, FailureClass, Format, Message, ToolCallRequest, ToolStatus, TurnId,
 };
 
 use super::{Progress, Stop, ending::Ending, repeats::Repeated};
@@ -127,15 +127,13 @@ impl Progress<'_> {
             return;
         }
         for steered in self.run.scope.steering.take() {
-            let input = Preview::of(&steered.text);
             let message = Message::User { content: steered.text };
             self.run.record(Entry::Steered {
                 invocation: self.run.id.clone(),
                 step: self.steps,
-                turn: steered.turn.clone(),
+                turn: steered.turn,
                 message: message.clone(),
             });
-            self.run.event(EventBody::TurnSteered { input, from: steered.turn });
             self.transcript.add(self.steps, Arc::new(message));
         }
     }

@@ -98,9 +98,22 @@ fn written(rows: &mut Rows, plan: &[Planned]) -> Vec<(InvocationId, Option<usize
                 class: EffectClass::Idempotent,
                 over_limit: false,
                 waits: false,
+                kind: Default::default(),
+                input: None,
             });
             let (status, content) = (ToolStatus::Ok, "{}".into());
-            rows.entry(Entry::Result { invocation, step, index, effect, status, content });
+            let (tool, kind, elapsed_ms) = ("agent_a".into(), Default::default(), 0);
+            rows.entry(Entry::Result {
+                invocation,
+                step,
+                index,
+                effect,
+                tool,
+                kind,
+                status,
+                elapsed_ms,
+                content,
+            });
         }
         let parent = caller.map(|caller| runs[caller].0.clone());
         let place = AgentRef { id: agent_id("a"), invocation: id.clone(), parent: parent.clone(), depth: 0 };
@@ -321,6 +334,8 @@ fn a_call(rows: &mut Rows) -> (AgentRef, EffectId) {
         class: EffectClass::Pure,
         over_limit: false,
         waits: false,
+        kind: Default::default(),
+        input: None,
     });
     (place, effect)
 }

@@ -359,8 +359,19 @@ async fn check_waits(
 /// The intent of a call that must not run twice and does not start yet.
 fn waiting(id: &str, step: u32, index: u32) -> Entry {
     match intent(id, step, index, EffectClass::Once) {
-        Entry::Intent { invocation, step, index, effect, tool, class, over_limit, .. } => {
-            Entry::Intent { invocation, step, index, effect, tool, class, over_limit, waits: true }
+        Entry::Intent { invocation, step, index, effect, tool, class, over_limit, kind, input, .. } => {
+            Entry::Intent {
+                invocation,
+                step,
+                index,
+                effect,
+                tool,
+                class,
+                over_limit,
+                waits: true,
+                kind,
+                input,
+            }
         }
         other => other,
     }

@@ -19,6 +19,7 @@ mod records;
 mod resume;
 mod retention;
 mod steering;
+mod told;
 mod turns;
 mod usage;
 
@@ -218,6 +219,8 @@ fn intent(id: &str, step: u32, index: u32, class: EffectClass) -> Entry {
         class,
         over_limit: false,
         waits: false,
+        kind: ItemKind::default(),
+        input: None,
     }
 }
 
@@ -227,7 +230,10 @@ fn result(id: &str, step: u32, index: u32, content: &str) -> Entry {
         step,
         index,
         effect: effect(id, step, index),
+        tool: "tool".into(),
+        kind: ItemKind::default(),
         status: ToolStatus::Ok,
+        elapsed_ms: 1,
         content: content.into(),
     }
 }

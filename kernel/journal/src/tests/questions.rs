@@ -32,6 +32,7 @@ async fn asked(store: &Store, questions: u32) -> TurnId {
         step: 1,
         index,
         class: EffectClass::Once,
+        kind: ItemKind::default(),
         question: question(index).into(),
     });
     commit(store, &turn, [begin("a", "agent", None, "go")].into_iter().chain(asked).collect()).await;
@@ -100,6 +101,7 @@ async fn the_end_of_a_call_withdraws_its_question_and_no_answer_that_was_given()
     let withdrawn = |index| Entry::Decided {
         invocation: invocation("a"),
         effect: effect("a", 1, index),
+        tool: "tool".into(),
         state: ApprovalState::Withdrawn,
         by: None,
     };

@@ -30,7 +30,12 @@ async fn two_agents(store: &Store) -> TurnId {
     commit(store, &turn, vec![begin("sub", "sub", Some("root"), "part"), step("sub", 1)]).await;
     let usage = Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() };
     let spend = Spend { usage, ..Spend::default() };
-    let end = Entry::End { invocation: invocation("sub"), response: AgentResponse::refused("no"), spend };
+    let end = Entry::End {
+        invocation: invocation("sub"),
+        response: AgentResponse::refused("no"),
+        spend,
+        below: true,
+    };
     commit(store, &turn, vec![answer("sub", 1, "no", &[]), end]).await;
     commit(store, &turn, vec![result("root", 1, 1, "no")]).await;
     commit(store, &turn, vec![result("root", 1, 0, "slow")]).await;
@@ -102,7 +107,7 @@ async fn a_result_tells_how_the_turn_ended() {
 
     let spend = Spend { tool_calls: 2, invocations: 2, cost_usd: Some(0.1 + 0.2), ..Spend::default() };
     let response = AgentResponse::error(FailureClass::Budget, "no tokens left");
-    let end = Entry::End { invocation: invocation("root"), response: response.clone(), spend };
+    let end = Entry::End { invocation: invocation("root"), response: response.clone(), spend, below: false };
     let diagnostics = vec!["a remark".to_owned()];
     let done = TurnDone { response, spend, diagnostics, outbox: None, entries: vec![end], ..done(&turn, "") };
     assert_eq!(store.finish_turn(done).await.unwrap(), None);

@@ -72,7 +72,8 @@ fn entries() -> impl Strategy<Value = Entry> {
         (place.clone(), classes()).prop_map(|((id, step, index), class)| intent(id, step, index, class));
     let results = (place.clone(), texts(), statuses()).prop_map(|((id, step, index), content, status)| {
         let effect = effect(id, step, index);
-        Entry::Result { invocation: invocation(id), step, index, effect, status, content }
+        let (invocation, tool, kind) = (invocation(id), "tool".into(), ItemKind::default());
+        Entry::Result { invocation, step, index, effect, tool, kind, status, elapsed_ms: 1, content }
     });
     let notes = (place.clone(), texts()).prop_map(|((id, step, _), content)| Entry::Note {
         invocation: invocation(id),
@@ -84,6 +85,7 @@ fn entries() -> impl Strategy<Value = Entry> {
             invocation: invocation(id),
             response: AgentResponse::success(text),
             spend: Spend { usage, turns, cost_usd, ..Spend::default() },
+            below: false,
         });
     prop_oneof![begins, steps, answers, intents, results, notes, ends]
 }

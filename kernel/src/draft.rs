@@ -12,10 +12,11 @@ use std::{
 
 use drupe_extension_api::{
     ExtensionId, Fault,
-    control::{CheckReport, ExtensionState, ExtensionStatus},
+    control::{CheckReport, ExtensionState, ExtensionStatus, Power},
 };
 use drupe_extension_source as source;
 use drupe_folders::copy::{copy, copy_beneath, place_beneath};
+use drupe_surface::principal::Principal;
 
 use crate::{
     check::{load, runs_inside},
@@ -52,9 +53,14 @@ impl Drop for Part {
 }
 
 impl Draft {
-    /// What `path` names; for an extension, which must have it in its own folder, `by` tells which.
-    pub fn new(kernel: &Kernel, path: String, by: Option<&ExtensionId>) -> Self {
-        Self { path: path.into(), data: by.map(|id| kernel.home.data(id)) }
+    /// What `path` names. An extension, for itself or for somebody else, names what is in its own folder; any path of this
+    /// machine only who may decide about the daemon.
+    pub fn new(kernel: &Kernel, path: String, by: &Principal) -> Result<Self, Fault> {
+        let data = by.extension().map(|id| kernel.home.data(id));
+        if data.is_none() {
+            by.needs(Power::Operate, "a path of this machine")?;
+        }
+        Ok(Self { path: path.into(), data })
     }
 
     /// A copy beneath a folder of ours, under its own name.

@@ -115,6 +115,12 @@ fn a_token_for_some_agents_leads_to_those_alone() {
         let ended = poet.ask("turn.wait", json!({"turn": turn})).expect("its turn");
         assert_eq!(ended["invocations"][0]["agent"], "haiku", "{text}: {ended}");
     }
+    // Paths of the machine are the operator's, whatever else somebody may do with extensions.
+    let extend = new(&daemon, &["extend", "--may", "extend,inspect"]);
+    for method in ["extensions.check", "extensions.add", "extensions.scaffold"] {
+        let path = json!({"path": daemon.path().join("extensions/haiku"), "id": "made"});
+        denied(method, bearer(&daemon, &extend).ask(method, path));
+    }
     let two = new(&daemon, &["two", "--agent", "haiku", "--agent", "other", "--sessions", "*"]);
     let refused = submit(&mut bearer(&daemon, &two), "s", "hello").expect_err("it names none");
     assert!(refused.contains("names no agent") && refused.contains("`other`"), "{refused}");

@@ -79,13 +79,13 @@ pub static METHODS: &[Method] = methods! {
     EXTENSIONS_LIST(Nothing) needs Inspect, |kernel, _, _| Ok::<_, Fault>(kernel.extensions.read(Record::status));
     EXTENSIONS_SHOW(Named) needs Inspect, |kernel, _, Named { id }| extensions::show(kernel, id).await;
     EXTENSIONS_CHECK(PathArgument) needs Extend, |kernel, by, PathArgument { path }| {
-        Draft::new(kernel, path, by.extension()).check(kernel).await
+        Draft::new(kernel, path, by)?.check(kernel).await
     };
     EXTENSIONS_ADD(PathArgument) needs Extend, |kernel, by, PathArgument { path }| {
-        Draft::new(kernel, path, by.extension()).add(kernel).await
+        Draft::new(kernel, path, by)?.add(kernel).await
     };
     EXTENSIONS_SCAFFOLD(Scaffold) needs Extend, |kernel, by, Scaffold { id, path }| {
-        Draft::new(kernel, path, by.extension()).begin(kernel, id).await
+        Draft::new(kernel, path, by)?.begin(kernel, id).await
     };
     EXTENSIONS_ENABLE(Named) needs Operate, |kernel, _, Named { id }| {
         extensions::decide(kernel, id, Decision::Enabled(true)).await

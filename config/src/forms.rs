@@ -59,6 +59,12 @@ pub(crate) static TOPIC: Text = form(
     is_topic,
     Some(r"^(agent_invoked|agent_result|agent_error|[a-z0-9][a-z0-9_-]{0,47}\.[^\x00-\x1f]{1,128})$"),
 );
+/// A folder that an operator's environment places.
+pub(crate) static FOLDER: Text = form(
+    "an absolute path, which may begin with `~/`, `${NAME}/` or `${NAME:-~/usual}/`",
+    is_folder,
+    Some(r"^(/|~/|\$\{[A-Za-z_][A-Za-z0-9_]{0,127}(:-(/|~/)[^}]*)?\}(/|$))[^\x00-\x1f]*$"),
+);
 pub(crate) static VERSION: Text = form(
     "a semantic version such as `1.0.0`",
     |text| semver::Version::parse(text).is_ok(),
@@ -78,6 +84,20 @@ fn is_topic(text: &str) -> bool {
     };
     ["agent_invoked", "agent_result", "agent_error"].contains(&text)
         || text.split_once('.').is_some_and(of_an_extension)
+}
+
+fn is_folder(text: &str) -> bool {
+    let rooted = |path: &str| path.starts_with('/') || path.starts_with("~/");
+    let sound = text.len() <= 1024
+        && !text.contains(|letter: char| letter < ' ')
+        && !text.split('/').any(|part| part == "..");
+    let Some(named) = text.strip_prefix("${") else { return sound && rooted(text) };
+    let Some((named, rest)) = named.split_once('}') else { return false };
+    let (name, usual) = match named.split_once(":-") {
+        Some((name, usual)) => (name, rooted(usual)),
+        None => (named, true),
+    };
+    sound && is_variable(name) && usual && (rest.is_empty() || rest.starts_with('/'))
 }
 
 pub(crate) fn is_variable(text: &str) -> bool {

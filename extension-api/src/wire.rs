@@ -189,6 +189,9 @@ pub struct Initialize {
     /// The tools that `uses_tools` resolved to.
     #[serde(default)]
     pub resolved_tools: Vec<ToolSpec>,
+    /// Where the `program_folders` of its manifest are, in their order; an empty text for one that is nowhere.
+    #[serde(default)]
+    pub program_folders: Vec<String>,
 }
 
 /// What is particular to one call; it comes with the call and only there.

@@ -15,6 +15,9 @@ const RIGHTS: &str = "rights: [control, processes]\n";
 fn daemon(rights: &str) -> (ModelServer, Daemon) {
     let server = ModelServer::obedient();
     let mut daemon = Daemon::home(&server.config());
+    for name in ["GIVEN", "A_TOKEN"] {
+        daemon.variable(name, "canary");
+    }
     for (id, isolation) in BOTH {
         daemon.plugin_in(isolation, id, "streams", &format!("config: {{prefix: {id}}}\n{rights}"));
     }
@@ -103,6 +106,33 @@ fn a_program_is_fed_and_read_and_its_end_is_told() {
         // Far more than any pipe holds, to a reader that lets it wait.
         let flood = run(json!({"script": "yes x | head -c 20000000", "first": 1}));
         assert_eq!((&flood["bytes"], &flood["exit"]["status"]), (&json!(20_000_000), &json!(0)), "{id}");
+    }
+}
+
+#[test]
+fn a_program_gets_no_more_than_the_manifest_allows_and_nothing_of_the_home() {
+    let (_server, daemon) =
+        daemon("secrets: [GIVEN]\nrights: [processes]\nprogram_folders: [~/, /usr/share]\n");
+    let home = daemon.path().display().to_string();
+    let script =
+        format!("cat {home}/run/token {home}/journal.db {home}/state/* {home}/drupe.yaml {home}/.env; env");
+    for (id, _) in BOTH {
+        let seen = value(&call(&daemon, id, "run", &json!({"script": script, "read": ["/usr/share"]})));
+        assert!(seen["bytes"].as_u64().expect("a number") < 1_000, "{seen}");
+        for secret in ["canary", "GIVEN", "TOKEN", "PROVIDER"] {
+            assert!(!seen["out"].as_str().expect("a text").contains(secret), "{seen}");
+        }
+        for (params, why) in [
+            (json!({"script": "true", "read": [home]}), "may read"),
+            (json!({"script": "true", "read": [format!("{home}/run/token")]}), "may read"),
+            (json!({"script": "true", "read": ["/etc"]}), "program_folders"),
+            (json!({"script": "true", "folders": [format!("{home}/run")]}), "data folder"),
+            (json!({"script": "true", "folders": [format!("{home}/data")]}), "data folder"),
+            (json!({"script": "true", "network": true}), "rights: [network]"),
+        ] {
+            let refused = call(&daemon, id, "run", &params);
+            assert!(refused.contains(why), "{id} {params}: {refused}");
+        }
     }
 }
 

@@ -40,6 +40,8 @@ const MAX_SECRETS: usize = 64;
 const MAX_OTHERS: usize = 64;
 /// More than that is a program, which follows topics in code.
 const MAX_TOPICS: usize = 32;
+/// Folders that programs may read. All of them are a part of what the operator is asked.
+const MAX_PROGRAM_FOLDERS: usize = 16;
 /// Models that are tried in order.
 const MAX_MODELS: usize = 16;
 /// Entries of `uses_tools`. Each may be a line of what the operator is asked.
@@ -91,6 +93,9 @@ keys! {
             known: &["submit", "control", "restart", "processes", "network"],
             later: &["secure_input"],
         });
+        /// Folders of the operator's that programs which it starts may read, beside the system's.
+        program_folders: Vec<String> = EMPTY =>
+            Shape::AtMost(MAX_PROGRAM_FOLDERS, &Shape::List(&Shape::Text(&forms::FOLDER)));
         /// Whether it is loaded.
         enabled: bool = true => Shape::Bool;
         /// Lets it replace a shipped extension of the same id.

@@ -91,6 +91,7 @@ const KEYS: &[&str] = &[
     "setup_instructions",
     "scope",
     "rights",
+    "program_folders",
     "enabled",
     "overrides",
     "agent",

@@ -111,6 +111,11 @@ impl Host {
         &self.given.resolved_tools
     }
 
+    /// Where the `program_folders` of the manifest are, in their order; an empty text for one that is nowhere.
+    pub fn program_folders(&self) -> &[String] {
+        &self.given.program_folders
+    }
+
     /// Ends when the extension shall stop.
     pub fn shutdown(&self) -> Shutdown {
         self.shared.shutdown.shutdown()

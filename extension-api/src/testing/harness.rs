@@ -65,6 +65,7 @@ impl<E: Exported> Harness<E> {
             workspace: String::new(),
             agent: None,
             resolved_tools: Vec::new(),
+            program_folders: Vec::new(),
         };
         Setup { given, host: FakeHost::default(), _type: PhantomData }
     }
@@ -237,6 +238,13 @@ impl<E: Exported> Setup<E> {
     /// The `agent` section of its manifest.
     pub fn agent(mut self, definition: Definition) -> Self {
         self.given.agent = Some(definition);
+        self
+    }
+
+    /// Gives it a folder that its programs may read, after those that it has.
+    #[must_use]
+    pub fn program_folder(mut self, folder: &str) -> Self {
+        self.given.program_folders.push(folder.to_owned());
         self
     }
 

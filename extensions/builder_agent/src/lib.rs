@@ -6,6 +6,7 @@
 //! draft run confined, in processes of the kernel's.
 
 mod activation;
+mod cargo_home;
 mod compiler;
 mod draft;
 mod floor;

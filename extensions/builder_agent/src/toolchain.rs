@@ -1,7 +1,8 @@
 //! Runs cargo, confined, on drafts that have code.
 //!
-//! The kernel finds the program, says what it may touch and ends all that it started. A toolchain may come or go while
-//! drupe runs, so that only its presence is remembered.
+//! What cargo is, where it lies, what it reads and what it keeps is known here and nowhere else. The kernel starts it as it
+//! starts any program, and says what programs of this extension may touch. A toolchain may come or go while drupe runs, so that
+//! only its presence is remembered.
 
 use std::{
     path::{Path, PathBuf},
@@ -13,6 +14,8 @@ use drupe_extension_api::{
     prelude::*,
     wire::{ProcessOutput, ProcessSpec, RunProcess},
 };
+
+use crate::cargo_home;
 
 /// How long a build or a test may take: the first one of a home compiles what the API needs, on slow machines too.
 pub const PATIENCE: Duration = Duration::from_secs(600);
@@ -26,6 +29,10 @@ const KEPT: u64 = 1024 * 1024;
 /// What cargo compiles into, beneath the data folder. All drafts share it, so that only the first one waits for the
 /// API.
 const TARGET: &str = "target";
+
+/// Where cargo keeps what it fetched, beneath the data folder. The operator's own is never shared: cargo does not look at the
+/// checksums of what it finds unpacked there, and a draft's build may write to it.
+const CARGO_HOME: &str = "cargo";
 
 /// Cargo, if there is one.
 #[derive(Default)]
@@ -84,17 +91,34 @@ async fn run(
     network: bool,
     patience: Duration,
 ) -> Result<ProcessOutput, Fault> {
-    let target = host.data_folder().join(TARGET).display().to_string();
-    let env = [("CARGO_TARGET_DIR", target.as_str()), ("CARGO_TERM_COLOR", "never")];
-    // What runs is a draft's own code, too. It changes its draft and what is compiled, and no other draft.
-    let mut folders = vec![target.clone()];
-    if folder != host.data_folder() {
-        folders.push(folder.display().to_string());
+    let (target, cargo_home) = (host.data_folder().join(TARGET), host.data_folder().join(CARGO_HOME));
+    // The manifest names them in this order. What is nowhere is left out: cargo may be among the system's programs.
+    let mut named = host.program_folders().iter().cloned();
+    let mut next = || named.next().filter(|folder| !folder.is_empty());
+    let (bin, rustup) = (next(), next());
+    if let Some(of) = bin.as_deref().and_then(|bin| Path::new(bin).parent()) {
+        let (of, own) = (of.to_owned(), cargo_home.clone());
+        host.blocking(move || cargo_home::seed(&of, &own)).await?;
     }
+    std::fs::create_dir_all(&cargo_home)?;
     std::fs::create_dir_all(&target)?;
+    let text = |path: &Path| path.display().to_string();
+    let mut env = vec![
+        ("CARGO_HOME", text(&cargo_home)),
+        ("CARGO_TARGET_DIR", text(&target)),
+        ("CARGO_TERM_COLOR", "never".to_owned()),
+    ];
+    env.extend(rustup.clone().map(|rustup| ("RUSTUP_HOME", rustup)));
+    // What runs is a draft's own code, too. It changes its draft and what is compiled, and no other draft.
+    let mut folders = vec![text(&target), text(&cargo_home)];
+    if folder != host.data_folder() {
+        folders.push(text(folder));
+    }
     let spec = ProcessSpec {
         args: args.iter().map(|&arg| arg.to_owned()).collect(),
-        env: env.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        env: env.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        path: bin.iter().cloned().collect(),
+        read: bin.into_iter().chain(rustup).collect(),
         folders,
         network,
         timeout_ms: u64::try_from(patience.as_millis()).ok(),

@@ -31,6 +31,11 @@ pub struct Profile {
     pub read: Vec<PathBuf>,
     /// Files and folders that it may also change, with all beneath them.
     pub write: Vec<PathBuf>,
+    /// The same as `read`, for a path on which there must be no link: where there is one when it is opened, nothing is started.
+    /// For a path that somebody else can exchange between the moment at which it was judged and that one.
+    pub read_unlinked: Vec<PathBuf>,
+    /// The same as `write`, in this way.
+    pub write_unlinked: Vec<PathBuf>,
     /// Whether it may use TCP, in either direction. Names are looked up by UDP usually; set `RES_OPTIONS=use-vc` in
     /// its environment, and the C library of GNU does it by TCP.
     pub network: bool,
@@ -74,6 +79,20 @@ impl Profile {
     #[must_use]
     pub fn write(mut self, path: impl Into<PathBuf>) -> Self {
         self.write.push(path.into());
+        self
+    }
+
+    /// Also reads and executes what is beneath this folder, which is reached by no link.
+    #[must_use]
+    pub fn read_unlinked(mut self, path: impl Into<PathBuf>) -> Self {
+        self.read_unlinked.push(path.into());
+        self
+    }
+
+    /// Also changes what is beneath this folder, which is reached by no link.
+    #[must_use]
+    pub fn write_unlinked(mut self, path: impl Into<PathBuf>) -> Self {
+        self.write_unlinked.push(path.into());
         self
     }
 

@@ -2,13 +2,14 @@
 //!
 //! Nothing here can be undone by the process itself or by anything that it starts.
 
-use std::{io, path::PathBuf};
+use std::{io, os::fd::OwnedFd, path::PathBuf};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd,
     Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
 };
 use rustix::{
+    fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2},
     process::{Resource, Rlimit, getpriority_process, getrlimit, setpriority_process, setrlimit},
     thread::{CapabilitySet, CapabilitySets, clear_ambient_capability_set, set_capabilities},
 };
@@ -23,7 +24,7 @@ pub fn restrict(profile: &Profile) -> io::Result<Enforcement> {
     limit(&profile.limits)?;
     drop_capabilities()?;
     rustix::thread::set_no_new_privs(true)?;
-    let mut enforcement = landlock(profile).map_err(io::Error::other)?;
+    let mut enforcement = landlock(profile)?;
     // Last: it refuses some of what is done above.
     enforcement.syscalls = filter::install(profile).is_ok();
     // A program that gets no socket has no TCP either, also where Landlock does not know of it.
@@ -85,7 +86,22 @@ fn limit(limits: &Limits) -> io::Result<()> {
     Ok(())
 }
 
-fn landlock(profile: &Profile) -> Result<Enforcement, RulesetError> {
+fn landlock(profile: &Profile) -> io::Result<Enforcement> {
+    let (read, write) = (unlinked(&profile.read_unlinked)?, unlinked(&profile.write_unlinked)?);
+    rules(profile, read, write).map_err(io::Error::other)
+}
+
+/// Opens paths on which there must be no link.
+fn unlinked(paths: &[PathBuf]) -> io::Result<Vec<OwnedFd>> {
+    let open = |path: &PathBuf| {
+        let (flags, resolve) = (OFlags::PATH | OFlags::CLOEXEC, ResolveFlags::NO_SYMLINKS);
+        openat2(CWD, path, flags, Mode::empty(), resolve)
+            .map_err(|error| io::Error::new(error.kind(), format!("`{}`: {error}", path.display())))
+    };
+    paths.iter().map(open).collect()
+}
+
+fn rules(profile: &Profile, read: Vec<OwnedFd>, write: Vec<OwnedFd>) -> Result<Enforcement, RulesetError> {
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(NEWEST))?
@@ -94,7 +110,12 @@ fn landlock(profile: &Profile) -> Result<Enforcement, RulesetError> {
         ruleset = ruleset.handle_access(AccessNet::from_all(NEWEST))?;
     }
     let ruleset = allow(ruleset.create()?, &profile.read, AccessFs::from_read(NEWEST))?;
-    let ruleset = allow(ruleset, &profile.write, AccessFs::from_all(NEWEST))?;
+    let mut ruleset = allow(ruleset, &profile.write, AccessFs::from_all(NEWEST))?;
+    for (folders, access) in [(read, AccessFs::from_read(NEWEST)), (write, AccessFs::from_all(NEWEST))] {
+        for found in folders {
+            ruleset = ruleset.add_rule(PathBeneath::new(&found, fitting(&found, access)))?;
+        }
+    }
     let status = ruleset.restrict_self()?;
     let abi = match status.landlock {
         LandlockStatus::Available { effective_abi, .. } => effective_abi as i32,
@@ -123,6 +144,12 @@ fn allow(
         ruleset = ruleset.add_rule(PathBeneath::new(found, access))?;
     }
     Ok(ruleset)
+}
+
+/// A rule for a file must not name rights that only folders have.
+fn fitting(found: &OwnedFd, access: BitFlags<AccessFs>) -> BitFlags<AccessFs> {
+    let folder = fstat(found).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir());
+    if folder { access } else { access & AccessFs::from_file(NEWEST) }
 }
 
 #[cfg(test)]

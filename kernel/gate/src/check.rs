@@ -93,6 +93,11 @@ pub fn needs_agreement(manifest: &Manifest, config: &Config) -> Vec<String> {
     want(manifest.rights.contains(&Right::Network), &|| {
         "the network: TCP to any address, services of this machine included".into()
     });
+    want(!manifest.program_folders.is_empty(), &|| {
+        let named: Vec<_> =
+            manifest.program_folders.iter().map(|folder| format!("`{}`", shown(folder))).collect();
+        format!("programs that read {}", named.join(", "))
+    });
     for followed in &manifest.subscribe {
         want(true, &|| format!("work at each message of `{}`", shown(&followed.topic)));
     }
@@ -247,6 +252,7 @@ mod tests {
             (agent("") + "subscribe: [{topic: kv.changed, task: look}]\n", "kv.changed"),
             (agent("") + "rights: [control]\n", "rights"),
             (agent("") + "rights: [network]\n", "TCP to any address"),
+            (agent("") + "program_folders: [~/.tool]\n", "programs that read `~/.tool`"),
             (agent("") + "overrides: true\n", "shipped"),
             (agent("") + "entrypoint: libx\nisolation: inproc\n", "inside the kernel's process, unconfined"),
             (agent("") + "entrypoint: libx\nisolation: process\n", "native code"),

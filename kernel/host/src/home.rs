@@ -67,11 +67,6 @@ impl Folders {
         Caches { verdicts_file, copies: self.libraries(), exe: own_program(exe), strict }
     }
 
-    /// Where an extension's compiler keeps what it fetched.
-    pub fn cargo(&self, extension: &ExtensionId) -> PathBuf {
-        self.root.join("data").join(".cargo").join(extension.as_str())
-    }
-
     /// What native extensions are built with.
     pub fn sdk(&self) -> PathBuf {
         self.root.join("data").join(".sdk")

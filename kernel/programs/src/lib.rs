@@ -5,7 +5,6 @@
 //! decided by the caller.
 
 mod admit;
-mod cargo_home;
 mod exit;
 mod pipes;
 
@@ -17,7 +16,7 @@ use drupe_extension_api::{
 use drupe_handles::{Credit, Given, Sink, Source};
 use tokio::sync::OwnedSemaphorePermit;
 
-pub use admit::Surroundings;
+pub use admit::{Surroundings, resolve};
 use exit::Exit;
 
 /// Programs that one instance may have running at once. Each is two processes and four descriptors of the kernel's. Servers
@@ -49,11 +48,11 @@ pub struct Opened {
 /// `invalid` for bounds that are out of range, `denied` for what it may not reach, `not_found` for a program that is not
 /// there, `unavailable` where it cannot be started confined.
 pub async fn open(
-    at: Surroundings<'_>,
+    at: &Surroundings<'_>,
     spec: &ProcessSpec,
     place: OwnedSemaphorePermit,
 ) -> Result<Opened, Fault> {
-    let confined = admit::admit(at, spec).await?.stdin(std::process::Stdio::piped());
+    let confined = admit::admit(at, spec)?.stdin(std::process::Stdio::piped());
     let (exit, stdin, stdout, stderr) = start(confined, place).await?;
     let stdin = stdin.ok_or_else(|| Fault::internal("the program has no standard input"))?;
     Ok(Opened {
@@ -70,7 +69,7 @@ pub async fn open(
 ///
 /// Those of [`open`].
 pub async fn run(
-    at: Surroundings<'_>,
+    at: &Surroundings<'_>,
     ask: RunProcess,
     place: OwnedSemaphorePermit,
 ) -> Result<ProcessOutput, Fault> {
@@ -79,7 +78,7 @@ pub async fn run(
         return Err(Fault::invalid(message).help("open the program instead, and read its streams"));
     }
     let most = usize::try_from(ask.max_output).unwrap_or(usize::MAX);
-    let (mut exit, _, mut stdout, mut stderr) = start(admit::admit(at, &ask.spec).await?, place).await?;
+    let (mut exit, _, mut stdout, mut stderr) = start(admit::admit(at, &ask.spec)?, place).await?;
     // Two pipes that fill up independently are read side by side.
     let (stdout, stderr) = tokio::try_join!(beginning(&mut stdout, most), beginning(&mut stderr, most))?;
     let ProcessExit { status, timed_out, exceeded, .. } = exit.wait().await?;

@@ -29,7 +29,19 @@ pub fn initialize_payload(
         workspace: text(kernel.home.workspace())?,
         agent: part.is_agent().then(|| wiring::definition(part, &kernel.config)),
         resolved_tools,
+        program_folders: program_folders(kernel, manifest),
     })
+}
+
+/// Where the folders are that its manifest names; an empty text for what has no meaning here, so that each keeps its place.
+fn program_folders(kernel: &Kernel, manifest: &Manifest) -> Vec<String> {
+    let environment = &kernel.settings.environment;
+    let found = |named: &String| drupe_programs::resolve(named, environment);
+    manifest
+        .program_folders
+        .iter()
+        .map(|named| found(named).map_or(String::new(), |f| f.display().to_string()))
+        .collect()
 }
 
 /// A path as extensions get it. One that cannot be written as text would lead them elsewhere.

@@ -15,6 +15,11 @@ pub fn isolation(kernel: &Kernel, origin: Origin, manifest: &Manifest) -> Isolat
     manifest.isolation.unwrap_or(usual)
 }
 
+/// Whether what it starts, its own process first, may use TCP.
+pub fn has_network(kernel: &Kernel, manifest: &Manifest) -> bool {
+    manifest.rights.contains(&Right::Network) || kernel.config.sandbox.hosts.network.contains(&manifest.id)
+}
+
 /// Where its code is to run.
 pub fn place(kernel: &Kernel, manifest: &Manifest, isolation: Isolation) -> Result<Place, String> {
     if isolation == Isolation::Inproc {
@@ -28,7 +33,7 @@ pub fn place(kernel: &Kernel, manifest: &Manifest, isolation: Isolation) -> Resu
         read: &[&manifest.folder, &kernel.home.libraries(), program],
         write: &[&data, kernel.home.workspace()],
         memory: u64::from(sandbox.hosts.memory_mb) * 1024 * 1024,
-        network: manifest.rights.contains(&Right::Network) || sandbox.hosts.network.contains(&manifest.id),
+        network: has_network(kernel, manifest),
         strict: !sandbox.allow_unconfined,
     })))
 }

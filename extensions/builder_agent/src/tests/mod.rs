@@ -16,7 +16,14 @@ use serde_json::{Value, json};
 use crate::Builder;
 
 fn builder() -> Harness<Builder> {
-    block_on(Harness::setup().id("builder_agent").start()).expect("it starts")
+    block_on(
+        Harness::setup()
+            .id("builder_agent")
+            .program_folder("/o/cargo/bin")
+            .program_folder("/o/rustup")
+            .start(),
+    )
+    .expect("it starts")
 }
 
 fn call(builder: &Harness<Builder>, tool: &str, params: Value) -> Result<String, Fault> {

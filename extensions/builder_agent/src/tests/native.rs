@@ -68,10 +68,15 @@ fn a_build_runs_beneath_the_data_folder_and_its_library_joins_the_draft() {
     );
     assert!(build.spec.network && build.spec.timeout_ms == Some(600_000));
     let target = build.spec.env["CARGO_TARGET_DIR"].clone();
-    assert_eq!(version.spec.folders, std::slice::from_ref(&target));
+    let cargo_home = builder.data_folder().join("cargo").display().to_string();
+    assert_eq!(version.spec.folders, [target.clone(), cargo_home.clone()]);
+    assert_eq!(build.spec.path, ["/o/cargo/bin"]);
+    assert_eq!(build.spec.read, ["/o/cargo/bin", "/o/rustup"], "what the manifest names, and no more");
+    let env = |name: &str| build.spec.env[name].as_str();
+    assert_eq!((env("CARGO_HOME"), env("RUSTUP_HOME")), (cargo_home.as_str(), "/o/rustup"));
     assert_eq!(
         build.spec.folders,
-        [target, build.spec.directory.clone()],
+        [target, cargo_home.clone(), build.spec.directory.clone()],
         "no other draft, and nothing that is handed over"
     );
 }

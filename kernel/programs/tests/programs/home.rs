@@ -1,6 +1,6 @@
 //! The folders of an extension, and what is around them.
 
-use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc};
+use std::{fs, path::PathBuf, sync::Arc};
 
 use drupe_extension_api::{
     Fault,
@@ -9,6 +9,14 @@ use drupe_extension_api::{
 use drupe_handles::{Credit, Given, Source};
 use drupe_programs::{Opened, Surroundings, open, run};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What of the home nobody is to see, and of the operator's.
+pub const SECRETS: [&str; 6] =
+    ["run/token", "state/quarantine", "journal.db", "drupe.yaml", ".env", "../operator/.netrc"];
+
+fn home(folder: &tempfile::TempDir) -> PathBuf {
+    folder.path().canonicalize().unwrap().join("home")
+}
 
 /// As much as comes.
 pub const ALL: Credit = Credit { items: 9, bytes: 1 << 20 };
@@ -19,9 +27,12 @@ fn exe() -> PathBuf {
     test.ancestors().nth(2).unwrap().join("examples/confined")
 }
 
-/// The data folder of an extension with two drafts, and what is around it.
+/// The data folder of an extension with two drafts, and what is around it: the rest of the home, and the operator's.
 pub struct Home {
     folder: tempfile::TempDir,
+    /// What the manifest allows.
+    pub folders: Vec<String>,
+    pub network: bool,
     /// Places for programs.
     pub places: Arc<Semaphore>,
 }
@@ -29,15 +40,20 @@ pub struct Home {
 impl Home {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        for within in ["data/one", "data/other", "extension", "sdk"] {
-            fs::create_dir_all(folder.path().join(within)).unwrap();
+        for within in ["data/one", "data/other", "extension", "sdk", "run", "state", "../operator/.tool/bin"]
+        {
+            fs::create_dir_all(home(&folder).join(within)).unwrap();
         }
-        fs::write(folder.path().join("data/other/source"), "its own").unwrap();
-        Self { folder, places: Arc::new(Semaphore::new(8)) }
+        for secret in SECRETS {
+            fs::write(home(&folder).join(secret), "canary").unwrap();
+        }
+        fs::write(home(&folder).join("data/other/source"), "its own").unwrap();
+        let folders = vec!["~/.tool".to_owned()];
+        Self { folder, folders, network: false, places: Arc::new(Semaphore::new(8)) }
     }
 
     pub fn path(&self, within: &str) -> String {
-        self.folder.path().join(within).display().to_string()
+        home(&self.folder).join(within).display().to_string()
     }
 
     fn place(&self) -> OwnedSemaphorePermit {
@@ -61,24 +77,27 @@ impl Home {
 
     pub async fn run(&self, spec: ProcessSpec) -> Result<ProcessOutput, Fault> {
         let place = self.place();
-        self.surrounded(async |at| run(at, RunProcess { spec, max_output: 4096 }, place).await).await
+        self.surrounded(async |at| run(&at, RunProcess { spec, max_output: 4096 }, place).await).await
     }
 
     pub async fn open(&self, spec: &ProcessSpec) -> Result<Opened, Fault> {
         let place = self.place();
-        self.surrounded(async |at| open(at, spec, place).await).await
+        self.surrounded(async |at| open(&at, spec, place).await).await
     }
 
     async fn surrounded<T>(&self, act: impl AsyncFnOnce(Surroundings<'_>) -> T) -> T {
-        let place = |within: &str| self.folder.path().join(within);
-        let (folder, data, sdk, cargo) = (place("extension"), place("data"), place("sdk"), place("cargo/x"));
+        let place = |within: &str| home(&self.folder).join(within);
+        let operator = fs::canonicalize(self.path("../operator")).unwrap().display().to_string();
+        let environment = [("HOME", operator), ("A_KEY", "canary".to_owned())];
         act(Surroundings {
             exe: &exe(),
-            folder: &folder,
-            data: &data,
-            sdk: &sdk,
-            cargo: &cargo,
-            environment: &BTreeMap::from([("HOME".to_owned(), self.path("operator"))]),
+            home: &home(&self.folder),
+            folder: &place("extension"),
+            data: &place("data"),
+            sdk: &place("sdk"),
+            folders: &self.folders,
+            network: self.network,
+            environment: &environment.map(|(name, value)| (name.to_owned(), value)).into(),
             strict: true,
         })
         .await

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use drupe_extension_api::FaultCode;
+use drupe_extension_api::{FaultCode, wire::ProcessSpec};
 
-use crate::home::Home;
+use crate::home::{Home, SECRETS};
 
 #[tokio::test]
 async fn a_program_that_is_given_one_draft_neither_changes_nor_reads_another() {
@@ -39,4 +39,110 @@ async fn no_folder_outside_the_data_folder_is_given() {
         assert_eq!(fault.code, code, "{folder}: {fault}");
         assert!(fault.message.contains(folder), "{fault}");
     }
+}
+
+#[tokio::test]
+async fn a_program_sees_nothing_of_the_home_of_the_operator_or_of_their_environment() {
+    let home = Home::new();
+    for secret in SECRETS {
+        let script = format!("cat '{0}'; ls $(dirname '{0}'); echo x >> '{0}'; env", home.path(secret));
+        let output = home.run(home.shell(&script)).await.unwrap();
+        assert!(
+            !output.stdout.contains("canary") && !output.stdout.contains("A_KEY"),
+            "{secret}: {output:?}"
+        );
+        assert_eq!(fs::read_to_string(home.path(secret)).unwrap(), "canary", "{secret}");
+    }
+    let names = home.run(home.shell("env | cut -d= -f1 | sort")).await.unwrap();
+    assert_eq!(names.stdout, "HOME\nPATH\nPWD\nTMPDIR\n", "{names:?}");
+}
+
+#[tokio::test]
+async fn what_its_manifest_does_not_name_cannot_even_be_asked_for() {
+    let mut home = Home::new();
+    std::os::unix::fs::symlink(home.path("run"), home.path("../operator/.tool/run")).unwrap();
+    // A manifest that names more than anybody may have gives no more.
+    let operator = fs::canonicalize(home.path("../operator")).unwrap().display().to_string();
+    let within = |rest: &str| format!("{operator}/{rest}");
+    for folders in [vec![], vec!["~/.tool".to_owned()], vec!["/".to_owned(), "~".to_owned()]] {
+        let all = folders.len() == 2;
+        home.folders = folders;
+        for (read, held) in [
+            (home.path("run"), true),
+            (home.path("run/token"), true),
+            (home.path(""), true),
+            ("/".to_owned(), true),
+            (within(".tool/run"), true),
+            (within(".tool/../.netrc"), true),
+            (within(".netrc"), !all),
+            ("relative".to_owned(), true),
+        ] {
+            let spec = ProcessSpec { read: vec![read.clone()], ..home.shell("true") };
+            let asked = home.run(spec).await;
+            assert_eq!(asked.is_err(), held, "{read} of {:?}: {asked:?}", home.folders);
+            assert!(asked.is_ok() || asked.unwrap_err().code == FaultCode::Denied, "{read}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_its_manifest_names_is_read_run_and_found_where_it_is_asked_for_and_changed_by_nobody() {
+    let home = Home::new();
+    let tool = fs::canonicalize(home.path("../operator/.tool")).unwrap();
+    fs::copy("/bin/echo", tool.join("bin/greet")).unwrap();
+    fs::write(tool.join("text"), "readable").unwrap();
+    let tool = tool.display().to_string();
+    let script = format!("cat {tool}/text; greet hello; echo bad > {tool}/text");
+    let unasked = home.run(home.shell(&script)).await.unwrap();
+    assert_eq!(unasked.stdout, "", "{unasked:?}");
+    let (bin, missing) = (format!("{tool}/bin"), format!("{tool}/missing"));
+    let asks = ProcessSpec {
+        read: vec![tool.clone(), missing.clone()],
+        path: vec![bin.clone(), missing],
+        ..home.shell(&script)
+    };
+    let output = home.run(asks.clone()).await.unwrap();
+    assert_eq!(output.stdout, "readablehello\n", "{output:?}");
+    assert_eq!(fs::read_to_string(format!("{tool}/text")).unwrap(), "readable");
+    let by_name = ProcessSpec { program: "greet".into(), args: vec!["hi".into()], ..asks.clone() };
+    assert_eq!(home.run(by_name).await.unwrap().stdout, "hi\n");
+    let unread = ProcessSpec { read: Vec::new(), ..asks };
+    assert_eq!(
+        home.run(unread).await.unwrap_err().code,
+        FaultCode::Denied,
+        "a place to look must be readable"
+    );
+}
+
+#[tokio::test]
+async fn no_program_has_the_network_where_the_manifest_does_not() {
+    let mut home = Home::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let connect = |home: &Home, network| ProcessSpec {
+        program: "/bin/bash".into(),
+        args: vec!["-c".into(), format!("echo > /dev/tcp/127.0.0.1/{port} && echo connected")],
+        network,
+        ..home.shell("")
+    };
+    let refused = home.run(connect(&home, true)).await.unwrap_err();
+    assert!(
+        refused.code == FaultCode::Denied && refused.to_string().contains("rights: [network]"),
+        "{refused}"
+    );
+    assert_eq!(home.run(connect(&home, false)).await.unwrap().stdout, "");
+    home.network = true;
+    assert_eq!(home.run(connect(&home, false)).await.unwrap().stdout, "", "it did not ask");
+    assert_eq!(home.run(connect(&home, true)).await.unwrap().stdout, "connected\n");
+}
+
+#[tokio::test]
+async fn a_folder_that_is_exchanged_for_a_link_lets_no_program_out() {
+    let home = Home::new();
+    // The folder for temporary files is granted unasked. What lies in its place leads to the home.
+    std::os::unix::fs::symlink(home.path(""), home.path("data/tmp")).unwrap();
+    let script = format!("cat {0}; echo bad > {0}; cat \"$TMPDIR/run/token\"", home.path("run/token"));
+    let outcome = home.sh_in(&script, &["data/one"]).await;
+    assert!(outcome.is_err_and(|fault| fault.message.contains("data/tmp")), "it is not started");
+    assert_eq!(fs::read_to_string(home.path("run/token")).unwrap(), "canary");
 }

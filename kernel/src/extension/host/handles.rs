@@ -18,6 +18,7 @@ use super::{Owner, write};
 use crate::{
     control::{streams, tokens},
     events,
+    extension::place,
     kernel::{Kernel, store_fault},
 };
 
@@ -85,7 +86,7 @@ impl Owner {
 
     pub(super) async fn run_process(&self, kernel: &Kernel, ask: RunProcess) -> Result<ProcessOutput, Fault> {
         let place = self.place()?;
-        self.surrounded(kernel, async |at| drupe_programs::run(at, ask, place).await).await
+        self.surrounded(kernel, async |at| drupe_programs::run(&at, ask, place).await).await
     }
 
     pub(super) async fn open_process(
@@ -96,7 +97,7 @@ impl Owner {
         let (handles, holder) = (&kernel.handles, &self.holder);
         handles.check_room(holder, 4)?;
         let place = self.place()?;
-        let opened = self.surrounded(kernel, async |at| drupe_programs::open(at, &spec, place).await).await;
+        let opened = self.surrounded(kernel, async |at| drupe_programs::open(&at, &spec, place).await).await;
         let Opened { exit, stdin, stdout, stderr } = opened?;
         // The program ends with the first of these, where there is no more room for the others.
         let exit = handles.open(holder, exit)?;
@@ -124,10 +125,12 @@ impl Owner {
         let (id, home) = (&self.manifest.id, &kernel.home);
         start(Surroundings {
             exe: &drupe_host::own_program(&kernel.start.exe),
+            home: home.root(),
             folder: &self.manifest.folder,
             data: &home.data(id),
             sdk: &home.sdk(),
-            cargo: &home.cargo(id),
+            folders: &self.manifest.program_folders,
+            network: place::has_network(kernel, &self.manifest),
             environment: &kernel.settings.environment,
             strict: !kernel.config.sandbox.allow_unconfined,
         })

@@ -115,6 +115,7 @@ fn open(
         workspace: text(&scratch.0),
         agent: None,
         resolved_tools: Vec::new(),
+        program_folders: Vec::new(),
     };
     let place = HostProcess::confined(&Bounds {
         exe: &exe,

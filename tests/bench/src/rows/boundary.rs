@@ -103,6 +103,7 @@ async fn calls(folder: &Path, here: bool) -> Result<[Taken; 3]> {
         workspace: path.clone(),
         agent: None,
         resolved_tools: Vec::new(),
+        program_folders: Vec::new(),
     };
     ask::<Value>(&instance, op::INITIALIZE, &initialize).await?;
     ask::<Value>(&instance, op::START, &()).await?;

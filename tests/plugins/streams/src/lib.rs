@@ -71,9 +71,12 @@ struct Script {
     /// Whether it may use the network.
     #[serde(default)]
     network: bool,
-    /// Folders outside that it is to read.
+    /// Folders that it is to change.
     #[serde(default)]
     folders: Vec<String>,
+    /// What else it is to read.
+    #[serde(default)]
+    read: Vec<String>,
 }
 
 impl Streams {
@@ -115,6 +118,7 @@ impl Streams {
         ProcessSpec {
             args: vec!["-c".into(), input.script.clone()],
             folders: input.folders.clone(),
+            read: input.read.clone(),
             network: input.network,
             ..ProcessSpec::new("sh", self.host.data_folder())
         }

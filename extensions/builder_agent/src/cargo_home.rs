@@ -1,5 +1,6 @@
-//! The cargo home of one extension, made with what the operator's has fetched. It is never shared: cargo does not look at
-//! the checksums of what it finds there.
+//! The builder's own cargo home, made with what the operator's has fetched, as far as the builder's process may read that: where
+//! it runs in one of its own, cargo fetches everything itself. It is never shared with the operator: cargo does not look at the
+//! checksums of what it finds there.
 
 use std::{
     fs,
@@ -7,11 +8,11 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use drupe_confine::make_beneath;
 use drupe_extension_api::Fault;
 use toml_edit::{DocumentMut, Item, TableLike};
 
-/// What of the operator's registry is copied, so that nothing need be fetched twice.
+/// What of the operator's registry is copied, so that nothing need be fetched twice: the index, and packed crates, which
+/// cargo compares with their checksums before use.
 const COPIED: [&str; 2] = ["index", "cache"];
 
 /// The most bytes that are copied; what is left out is fetched.
@@ -36,9 +37,7 @@ pub fn seed(cargo: &Path, own: &Path) -> Result<(), Fault> {
     // Complete, or not there: a copy that was interrupted is made again.
     let part = own.with_extension("part");
     let _ = fs::remove_dir_all(&part);
-    // All of them lie in the folder of the home's data.
-    let data = part.ancestors().nth(2).unwrap_or(&part);
-    make_beneath(data, &part.join("registry"))?;
+    fs::create_dir_all(part.join("registry"))?;
     let mut room = MOST;
     for name in COPIED {
         copy(&cargo.join("registry").join(name), &part.join("registry").join(name), &mut room)?;
@@ -54,7 +53,7 @@ pub fn seed(cargo: &Path, own: &Path) -> Result<(), Fault> {
 /// Copies regular files as far as there is room. What cannot be read is left out.
 fn copy(from: &Path, to: &Path, room: &mut u64) -> Result<(), Fault> {
     let Ok(entries) = fs::read_dir(from) else { return Ok(()) };
-    make_beneath(to.parent().unwrap_or(to), to)?;
+    fs::create_dir_all(to)?;
     for entry in entries.flatten() {
         let (Ok(kind), target) = (entry.file_type(), to.join(entry.file_name())) else { continue };
         if kind.is_dir() {

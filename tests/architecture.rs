@@ -248,7 +248,7 @@ fn every_file_is_one_thing() {
 /// fault in one of them has the journal and the keys, so they are counted as a whole, wherever a folder of them lies.
 ///
 /// A ceiling that only goes down: whoever deletes lowers it. One who has to raise it says why in `docs/decisions/`.
-const TRUSTED: usize = 52_000;
+const TRUSTED: usize = 50_500;
 
 #[test]
 fn what_is_trusted_stays_small() {
@@ -298,9 +298,9 @@ fn workspace() -> BTreeMap<String, String> {
 /// A comment of four words mostly repeats a name: it is to give a reason, a unit, a default or an error, or to go. Types
 /// of one name in two crates make a reader ask which is meant. A `String` as an error is one that no caller can tell
 /// from another.
-const SHORT_COMMENTS: usize = 1_010;
-const SHARED_NAMES: usize = 74;
-const TEXTS_AS_ERRORS: usize = 44;
+const SHORT_COMMENTS: usize = 999;
+const SHARED_NAMES: usize = 72;
+const TEXTS_AS_ERRORS: usize = 40;
 
 #[test]
 fn what_makes_the_sources_hard_to_read_becomes_less() {

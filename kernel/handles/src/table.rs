@@ -10,7 +10,7 @@ use std::{
 
 use drupe_agent::Chain;
 use drupe_extension_api::{
-    ExtensionId, Fault,
+    ExtensionId, Fault, FaultCode,
     wire::{HandleNext, LARGEST_PUT},
 };
 use tokio_util::sync::CancellationToken;
@@ -84,9 +84,12 @@ impl Reading {
 }
 
 impl Handles {
-    /// A holder for a new instance.
+    /// A holder for a new instance. It opens handles until [`close_all`](Self::close_all), and none after it: a call that
+    /// is still under way then, or that comes from code which was told to end, leaves nothing behind.
     pub fn holder(&self, extension: ExtensionId) -> Holder {
-        Holder { extension, instance: self.number() }
+        let holder = Holder { extension, instance: self.number() };
+        self.lock().insert(holder.clone(), HashMap::new());
+        holder
     }
 
     /// Refuses an instance that would hold too many with `more`. For what is costly to open: [`open`](Self::open) asks
@@ -114,7 +117,11 @@ impl Handles {
         self.check_room(owner, 1)?;
         let number = self.number();
         let open = Open { end, closed: CancellationToken::new() };
-        self.lock().entry(owner.clone()).or_default().insert(number, open);
+        match self.lock().get_mut(owner) {
+            Some(held) => drop(held.insert(number, open)),
+            // What stands behind it ends with it.
+            None => return Err(ended(owner)),
+        }
         Ok(number)
     }
 
@@ -170,15 +177,12 @@ impl Handles {
         let mut open = self.lock();
         let Some(held) = open.get_mut(owner) else { return };
         let ended = held.remove(&handle);
-        if held.is_empty() {
-            open.remove(owner);
-        }
         drop(open);
         // Outside the lock: what stands behind it ends here.
         ended.into_iter().for_each(Open::end);
     }
 
-    /// Ends all handles of an instance.
+    /// Ends all handles of an instance, for good.
     pub fn close_all(&self, owner: &Holder) {
         let ended = self.lock().remove(owner);
         ended.into_iter().flat_map(HashMap::into_values).for_each(Open::end);
@@ -203,6 +207,11 @@ impl Open {
     fn end(self) {
         self.closed.cancel();
     }
+}
+
+fn ended(owner: &Holder) -> Fault {
+    let message = format!("this instance of extension `{}` has ended", owner.extension);
+    Fault::new(FaultCode::Cancelled, message)
 }
 
 fn missing(handle: u64) -> Fault {

@@ -129,6 +129,9 @@ async fn whoever_waits_on_a_handle_is_told_that_it_was_closed_and_nothing_is_lef
     assert_eq!(scene.there(), 1);
     scene.handles.close_all(&scene.owner);
     assert_eq!(scene.there(), 0);
+    // An instance that has ended opens nothing more, whenever it asked for it.
+    let late = scene.handles.open_sink(&scene.owner, Box::new(Slow(mpsc::unbounded_channel().1)));
+    assert_eq!(late.unwrap_err().code, FaultCode::Cancelled);
     assert_eq!(scene.next(two).await.unwrap_err().code, FaultCode::NotFound);
 }
 

@@ -12,14 +12,16 @@ use drupe_extension_api::{Fault, wire::ProcessExit};
 use drupe_handles::{Credit, Given, Source};
 use futures_util::{FutureExt, future::BoxFuture};
 use serde_json::value::to_raw_value;
-use tokio::{net::UnixStream, sync::OwnedSemaphorePermit, task::JoinHandle};
+use tokio::{net::UnixStream, task::JoinHandle};
+
+use crate::pipes::Place;
 
 /// A program with its place among those that its instance may have. Dropping it kills the program and waits some
 /// milliseconds for that, on a thread of its own: whoever drops it may be a thread of the runtime.
-pub(crate) struct Held(Option<(Child, OwnedSemaphorePermit)>);
+pub(crate) struct Held(Option<(Child, Place)>);
 
 impl Held {
-    pub fn new(child: Child, place: OwnedSemaphorePermit) -> Self {
+    pub fn new(child: Child, place: Place) -> Self {
         Self(Some((child, place)))
     }
 

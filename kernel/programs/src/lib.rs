@@ -8,6 +8,8 @@ mod admit;
 mod exit;
 mod pipes;
 
+use std::sync::Arc;
+
 use drupe_confine::Confined;
 use drupe_extension_api::{
     Fault, FaultCode,
@@ -41,7 +43,7 @@ pub struct Opened {
     pub stderr: Box<dyn Source>,
 }
 
-/// Starts a program. `place` is given back when it is gone.
+/// Starts a program. `place` is given back when it is gone and all its streams are closed.
 ///
 /// # Errors
 ///
@@ -94,18 +96,21 @@ type Started = (Exit, Option<pipes::Input>, pipes::Output, pipes::Output);
 async fn start(confined: Confined, place: OwnedSemaphorePermit) -> Result<Started, Fault> {
     let piped = std::process::Stdio::piped;
     let confined = confined.stdout(piped()).stderr(piped());
+    // Each end keeps it: what is left of a program that was closed in part are open files.
+    let place = Arc::new(place);
+    let held_place = Arc::clone(&place);
     // Waits some milliseconds until it is confined. Where nobody waits for it any more, it ends at once.
     let started =
-        tokio::task::spawn_blocking(move || confined.spawn().map(|child| exit::Held::new(child, place)));
+        tokio::task::spawn_blocking(move || confined.spawn().map(|child| exit::Held::new(child, held_place)));
     let mut held = started
         .await
         .map_err(Fault::internal)?
         .map_err(|error| Fault::new(FaultCode::Unavailable, error.to_string()))?;
     let (stdin, stdout, stderr) = held.streams();
     let missing = || Fault::internal("the program has no streams");
-    let stdin = stdin.map(pipes::Input::new).transpose()?;
-    let stdout = pipes::Output::new(stdout.ok_or_else(missing)?)?;
-    let stderr = pipes::Output::new(stderr.ok_or_else(missing)?)?;
+    let stdin = stdin.map(|pipe| pipes::Input::new(pipe, &place)).transpose()?;
+    let stdout = pipes::Output::new(stdout.ok_or_else(missing)?, &place)?;
+    let stderr = pipes::Output::new(stderr.ok_or_else(missing)?, &place)?;
     Ok((Exit::new(held)?, stdin, stdout, stderr))
 }
 

@@ -4,30 +4,40 @@
 use std::{
     io::{self, ErrorKind},
     os::fd::OwnedFd,
+    sync::Arc,
 };
 
 use drupe_extension_api::{Fault, FaultCode};
 use drupe_handles::{Credit, Given, Sink, Source};
 use futures_util::{FutureExt, future::BoxFuture};
-use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::{
+    net::unix::pipe::{Receiver, Sender},
+    sync::OwnedSemaphorePermit,
+};
 
 /// What is read at once: as much as a pipe holds.
 const CHUNK: usize = 64 * 1024;
 
+/// The place of a program among those of its instance.
+pub(crate) type Place = Arc<OwnedSemaphorePermit>;
+
 /// A stream that a program writes.
-pub(crate) struct Output(Receiver);
+pub(crate) struct Output {
+    pipe: Receiver,
+    _place: Place,
+}
 
 impl Output {
-    pub fn new(pipe: impl Into<OwnedFd>) -> io::Result<Self> {
-        Receiver::from_owned_fd(pipe.into()).map(Self)
+    pub fn new(pipe: impl Into<OwnedFd>, place: &Place) -> io::Result<Self> {
+        Ok(Self { pipe: Receiver::from_owned_fd(pipe.into())?, _place: Arc::clone(place) })
     }
 
     async fn read(&mut self, most: usize) -> io::Result<Vec<u8>> {
         loop {
-            self.0.readable().await?;
+            self.pipe.readable().await?;
             // Made only when there is something, so that a silent program costs nothing.
             let mut bytes = vec![0; most.min(CHUNK)];
-            match self.0.try_read(&mut bytes) {
+            match self.pipe.try_read(&mut bytes) {
                 Ok(count) => {
                     bytes.truncate(count);
                     return Ok(bytes);
@@ -46,17 +56,20 @@ impl Source for Output {
 }
 
 /// The stream that a program reads.
-pub(crate) struct Input(Sender);
+pub(crate) struct Input {
+    pipe: Sender,
+    _place: Place,
+}
 
 impl Input {
-    pub fn new(pipe: impl Into<OwnedFd>) -> io::Result<Self> {
-        Sender::from_owned_fd(pipe.into()).map(Self)
+    pub fn new(pipe: impl Into<OwnedFd>, place: &Place) -> io::Result<Self> {
+        Ok(Self { pipe: Sender::from_owned_fd(pipe.into())?, _place: Arc::clone(place) })
     }
 
     async fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            self.0.writable().await?;
-            match self.0.try_write(bytes) {
+            self.pipe.writable().await?;
+            match self.pipe.try_write(bytes) {
                 Ok(count) => bytes = &bytes[count..],
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
                 Err(error) => return Err(error),

@@ -136,6 +136,9 @@ pub static METHODS: &[Method] = methods! {
     };
     SESSION_SELECT(SessionSelect) needs Direct, |kernel, by, SessionSelect { session, agent }| {
         by.reaches(&session)?;
+        if agent.is_none() && by.agents.is_some() {
+            return Err(Fault::denied(format!("{} does not reach the orchestrator", by.name())));
+        }
         if let Some(agent) = &agent {
             by.reaches_agent(agent)?;
             kernel.offered(agent)?;
@@ -169,8 +172,14 @@ pub static METHODS: &[Method] = methods! {
     TRACE_SHOW(_) needs Read, |kernel, by, ask| found(kernel, insight::trace(kernel, by, ask).await).await;
     WHY(Named) needs Read, |kernel, by, Named { id }| found(kernel, insight::why(kernel, by, &id).await).await;
     ITEMS_SHOW(_) needs Read, |kernel, by, ask| found(kernel, insight::item(kernel, by, ask).await).await;
-    USAGE_SHOW(Option<UsageQuery>) needs Inspect, |kernel, _, ask| {
-        kernel.store.usage(ask.unwrap_or_default()).await.map_err(store_fault)
+    USAGE_SHOW(Option<UsageQuery>) needs Inspect, |kernel, by, ask| {
+        let ask = ask.unwrap_or_default();
+        match &ask.session {
+            Some(session) => by.reaches(session)?,
+            None if by.reaches_all() => {}
+            None => return Err(Fault::denied(format!("{} does not reach all sessions", by.name())).help("name one")),
+        }
+        kernel.store.usage(ask).await.map_err(store_fault)
     };
     BUS_DEAD(Nothing) needs Inspect, |kernel, _, _| kernel.store.dead_messages().await.map_err(store_fault);
     BUS_RETRY(Numbered) needs Operate, |kernel, _, Numbered { id }| insight::dead(kernel, true, id).await;

@@ -53,6 +53,18 @@ pub async fn new(kernel: &Kernel, by: &Principal, ask: TokenNew) -> Result<Token
     for agent in &agents {
         kernel.agent(&kernel.snapshot(), agent)?;
     }
+    // Nobody gives away what they do not have.
+    match &sessions {
+        Some(below) => by.reaches(&SessionId::new(below)?)?,
+        None if !by.reaches_all() => {
+            return Err(Fault::denied(format!("{} does not reach all sessions", by.name())).help("name some"));
+        }
+        None => {}
+    }
+    if agents.is_empty() && by.agents.is_some() {
+        return Err(Fault::denied(format!("{} does not reach all agents", by.name())).help("name some"));
+    }
+    agents.iter().try_for_each(|agent| by.reaches_agent(agent))?;
     let created = jiff::Timestamp::from_millisecond(kernel.clock.now_ms()).map_err(Fault::internal)?;
     let status = TokenStatus { name, may: may.into_iter().collect(), sessions, agents, created };
     let token = named_token().map_err(Fault::internal)?;
@@ -61,7 +73,7 @@ pub async fn new(kernel: &Kernel, by: &Principal, ask: TokenNew) -> Result<Token
         return Err(Fault::invalid(format!("there is a token `{}` already", status.name))
             .help(format!("choose another name, or revoke it: `drupe token revoke {}`", status.name)));
     }
-    kernel.grants.give(hash, principal(&status).within(by));
+    kernel.grants.give(hash, principal(&status));
     Ok(TokenMade { token, status })
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use drupe_agent::Chain;
 use drupe_extension_api::{
     Fault, FaultCode, SessionId, TurnId,
-    control::{TurnArgument, TurnResult},
-    wire::{Submit, Submitted},
+    control::{Power, TurnArgument, TurnResult},
+    wire::{QueueMode, Submit, Submitted},
 };
 use drupe_handles::Holder;
 use drupe_journal::{Origin, QueuedTurn, SessionState, StoreError};
@@ -22,6 +22,7 @@ use crate::{
 /// Takes a message in.
 pub async fn submit(kernel: &Arc<Kernel>, by: &Principal, submit: Submit) -> Result<Submitted, Fault> {
     by.reaches(&submit.session)?;
+    let submit = without_interrupting(kernel, by, submit)?;
     let submit = among_the_agents_of(by, submit)?;
     let token = match &by.who {
         Who::Extension { id, instance, call } => {
@@ -41,6 +42,22 @@ pub async fn submit(kernel: &Arc<Kernel>, by: &Principal, submit: Submit) -> Res
         return Err(Fault::not_found(format!("there is no channel `{}`", submit.channel)));
     }
     kernel.submit(Origin::Client { token }, submit, Chain::default()).await
+}
+
+/// To stop what runs is more than to say something: it needs the power to direct. A message that says nothing of it waits
+/// where the configuration would have it interrupt.
+fn without_interrupting(kernel: &Kernel, by: &Principal, submit: Submit) -> Result<Submit, Fault> {
+    // An extension speaks in sessions of its own.
+    if matches!(by.who, Who::Extension { .. }) || by.may.contains(&Power::Direct) {
+        return Ok(submit);
+    }
+    match submit.queue {
+        Some(QueueMode::Interrupt) => by.needs(Power::Direct, "queue: interrupt").map(|()| submit),
+        None if kernel.config.inbox.queue == QueueMode::Interrupt => {
+            Ok(Submit { queue: Some(QueueMode::Followup), ..submit })
+        }
+        _ => Ok(submit),
+    }
 }
 
 /// For somebody who does not reach every agent, a message names one of theirs, so that neither `@id` in its text nor the
@@ -96,9 +113,10 @@ pub async fn reaches(kernel: &Kernel, by: &Principal, turn: &TurnId) -> Result<(
     if by.reaches_all() {
         return Ok(());
     }
+    // One that is not reached is answered as one that is not there: its session's name is not told.
     match kernel.store.session_of(turn).await.map_err(store_fault)? {
-        Some(session) => by.reaches(&session),
-        None => Err(Fault::not_found(format!("there is no turn `{turn}`"))),
+        Some(session) if by.sees(&session) => Ok(()),
+        _ => Err(Fault::not_found(format!("there is no turn `{turn}`"))),
     }
 }
 

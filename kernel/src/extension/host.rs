@@ -206,8 +206,18 @@ impl Owner {
             host::CONTROL => {
                 self.right(Right::Control, operation)?;
                 let ControlCall { method, params, bearer } = read(payload)?;
-                let (by, _) = control::tokens::through(&kernel, self.principal(header), bearer.as_deref())?;
-                write(control::methods::call(&kernel, &by, &method, &params).await?)
+                let (by, grant) =
+                    control::tokens::through(&kernel, self.principal(header), bearer.as_deref())?;
+                let answering = control::methods::call(&kernel, &by, &method, &params);
+                let answer = match grant {
+                    Some(grant) => grant
+                        .revoked
+                        .run_until_cancelled(answering)
+                        .await
+                        .unwrap_or_else(|| Err(Fault::new(FaultCode::Cancelled, "the token was revoked"))),
+                    None => answering.await,
+                };
+                write(answer?)
             }
             host::CONTROL_OPEN => {
                 self.right(Right::Control, operation)?;

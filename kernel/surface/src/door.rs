@@ -126,8 +126,9 @@ impl<A: Answer> Door<A> {
         let room = Arc::new(Semaphore::new(REQUESTS));
         loop {
             let request = tokio::select! {
-                request = lines.next() => request,
+                biased;
                 () = grant.revoked.cancelled() => return,
+                request = lines.next() => request,
             };
             let request = match request {
                 Ok(Some(request)) => request,
@@ -138,7 +139,8 @@ impl<A: Answer> Door<A> {
                 }
             };
             // Beyond this many the client waits.
-            let Ok(room) = Arc::clone(&room).acquire_owned().await else { return };
+            let room = Arc::clone(&room).acquire_owned();
+            let Some(Ok(room)) = grant.revoked.run_until_cancelled(room).await else { return };
             let working = place.work();
             let (answer, replies, cancel) = (self.answer.clone(), replies.clone(), cancel.clone());
             let by = Arc::clone(&grant);

@@ -103,6 +103,11 @@ impl Home {
         .await
     }
 
+    /// How many places are free.
+    pub fn free(&self) -> usize {
+        self.places.available_permits()
+    }
+
     /// Waits until all places are free: what took them is gone.
     pub async fn until_free(&self) {
         drop(self.places.acquire_many(8).await.unwrap());

@@ -24,6 +24,10 @@ async fn what_is_written_comes_back_from_a_cat_and_its_end_is_the_end_of_its_inp
     drop(cat.stdin);
     assert!(bytes(&mut *cat.stdout).await.is_empty());
     assert_eq!(exit(&mut *cat.exit).await, ended(0));
+    drop(cat.exit);
+    // Its streams are open files: a place is free when they are closed, too.
+    assert_eq!(home.free(), 7);
+    drop((cat.stdout, cat.stderr));
     home.until_free().await;
 }
 
@@ -94,10 +98,11 @@ async fn a_program_and_all_that_it_started_are_gone_when_nobody_holds_it() {
     }
     let alive = |pid: &str| fs::exists(format!("/proc/{pid}")).unwrap();
     assert!(said.lines().all(alive), "{said}");
-    drop(program.exit);
+    drop((program.exit, program.stdin, program.stderr));
+    assert!(bytes(&mut *program.stdout).await.is_empty(), "its pipe has ended");
+    drop(program.stdout);
     home.until_free().await;
     assert!(!said.lines().any(alive), "{said}");
-    assert!(bytes(&mut *program.stdout).await.is_empty(), "its pipe has ended");
 }
 
 #[tokio::test]

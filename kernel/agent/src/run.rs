@@ -202,7 +202,7 @@ impl Run {
     pub(crate) fn reopen(&self, step: u32, known: &RecordedEffect) {
         let mut ledger = self.ledger();
         ledger.open_call(step, known.index, known.effect.clone());
-        if let Reached::Asked(question) = &known.reached {
+        if let (Reached::Asked, Some(question)) = (&known.reached, &known.question) {
             ledger.open_question(known.effect.clone(), question.tool.clone());
         }
     }

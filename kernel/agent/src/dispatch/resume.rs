@@ -9,6 +9,7 @@ use super::{Bounds, Call, OUTSIDE, Place, Plan, unknown_tool};
 use crate::{
     ids,
     journal::{Entry, JournalFault, Reached, RecordedEffect, begun, requested},
+    policy::{Decision, PolicyCall},
     registry::Registered,
     results,
 };
@@ -37,30 +38,53 @@ pub(super) async fn plan(
             _ => Plan::refused(unknown_tool(bounds.registry, &request.name)),
         });
     };
-    if (known.class, &known.reached) == (EffectClass::Once, &Reached::Started) {
+    if is_once(known, tool) && known.reached == Reached::Started {
         return Ok(look_up(place, tool, request, known).await);
     }
     let params = match tool.parameters(&request.arguments) {
         Ok(params) => params,
         Err(reason) => return Ok(Plan::refused(reason)),
     };
+    if let Err(reason) = may_still_run(place, tool, params.get(), known) {
+        return Ok(Plan::refused(format!("not run: {reason}")));
+    }
     let tool = Arc::clone(tool);
-    Ok(match &known.reached {
-        Reached::Asked(question) => {
-            let about = (&**tool.spec(), tool.tool().origin());
-            match question.is_about(place.run, about, params.get()) {
-                true => Plan::Ask { tool, params, question: question.clone() },
-                false => Plan::refused(format!(
-                    "not run: `{}` is another tool now than the one about which was asked; call it again",
-                    request.name
-                )),
-            }
-        }
+    Ok(match (&known.reached, &known.question) {
+        (Reached::Asked, Some(question)) => Plan::Ask { tool, params, question: question.clone() },
         // Of class `once` only what had not started comes here.
-        Reached::Intended | Reached::Started => {
-            Plan::Run { tool, params, resumed: known.class != EffectClass::Once }
-        }
+        _ => Plan::Run { resumed: !is_once(known, &tool), tool, params },
     })
+}
+
+/// Whether a call must not run twice: by what its tool was, or is by now.
+fn is_once(known: &RecordedEffect, tool: &Registered) -> bool {
+    [known.class, tool.spec().annotations.effect].contains(&EffectClass::Once)
+}
+
+/// What was decided holds for the tool that it was decided about, which may be another one under the same name by now.
+fn may_still_run(
+    place: Place<'_>,
+    tool: &Registered,
+    params: &str,
+    known: &RecordedEffect,
+) -> Result<(), String> {
+    let (run, spec) = (place.run, tool.spec());
+    if let Some(question) = &known.question {
+        return match question.is_about(run, (&**spec, tool.tool().origin()), params) {
+            true => Ok(()),
+            false => Err(format!(
+                "`{}` is another tool now than the one about which was asked; call it again",
+                known.tool
+            )),
+        };
+    }
+    match run.scope.policy.decide(PolicyCall { run, spec, params }) {
+        Decision::Allow { .. } => Ok(()),
+        Decision::Deny { reason } => Err(reason),
+        Decision::Ask { need, .. } => {
+            Err(format!("a person has to agree to a call of `{}` by now ({need}); call it again", known.tool))
+        }
+    }
 }
 
 async fn look_up(
@@ -106,7 +130,8 @@ pub(super) fn announce(place: Place<'_>, call: &mut Call, known: &RecordedEffect
         place.run.event(requested(question));
     }
     let runs = matches!(call.plan, Plan::Run { .. });
-    if runs && known.class == EffectClass::Once {
+    let once = call.plan.tool().is_some_and(|tool| is_once(known, tool));
+    if runs && once {
         call.waits = call.place.is_none();
         if !call.waits {
             let (invocation, effect) = (place.run.id.clone(), known.effect.clone());

@@ -80,6 +80,8 @@ pub struct RecordedEffect {
     pub class: EffectClass,
     /// Whether it was refused because `max_tool_calls` was used up.
     pub over_limit: bool,
+    /// What a person was asked about it, where one was.
+    pub question: Option<Box<Question>>,
     /// How far it came.
     pub reached: Reached,
     /// How it ended, if it did.
@@ -90,7 +92,7 @@ pub struct RecordedEffect {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reached {
     /// A person was asked about it.
-    Asked(Box<Question>),
+    Asked,
     /// It was to run, and had not started.
     Intended,
     /// It may have taken effect.
@@ -185,10 +187,16 @@ impl RecordedInvocation {
             Entry::Steered { step, turn, message, .. } => self.step(step).steered.push((turn, message)),
             Entry::Asked { step, index, class, question, .. } => {
                 let (effect, tool) = (question.effect.clone(), question.tool.clone());
-                let reached = Reached::Asked(question);
-                let asked =
-                    RecordedEffect { index, effect, tool, class, over_limit: false, reached, result: None };
-                self.step(step).effects.push(asked);
+                self.step(step).effects.push(RecordedEffect {
+                    index,
+                    effect,
+                    tool,
+                    class,
+                    over_limit: false,
+                    question: Some(question),
+                    reached: Reached::Asked,
+                    result: None,
+                });
             }
             Entry::Decided { .. } => {}
             Entry::Intent { step, index, effect, tool, class, over_limit, waits, .. } => {
@@ -201,6 +209,7 @@ impl RecordedInvocation {
                         tool,
                         class,
                         over_limit,
+                        question: None,
                         reached,
                         result: None,
                     }),

@@ -236,12 +236,62 @@ async fn a_question_about_another_tool_than_there_is_now_is_not_answered() {
     let script = [call(&[("a", "{}"), ("b", "{}")]), say("done")];
     let world = Arc::<World>::default();
     let other = Fake::says("a").described("Something else.").with(|a| a.needs_approval = true);
-    let tools = [other.in_world(&world).registered(), Fake::says("b").in_world(&world).registered()];
+    let pure = Fake::says("b").class(EffectClass::Pure);
+    let tools = [other.in_world(&world).registered(), pure.in_world(&world).registered()];
     let seen = Case { policy: asks, journal: left, resumed: true, ..Case::of(&script, tools) }.run().await;
     assert_eq!(seen.statuses()[0], ToolStatus::Refused);
     assert!(seen.told()[0].contains("another tool"), "{:?}", seen.told());
     assert_eq!(world.runs().len(), 1, "`b` alone");
     assert_eq!(told(&seen), ["requested", "withdrawn"]);
+}
+
+/// Goes on with two calls that had started, or were allowed, when their process ended, with tools that are others by now.
+async fn goes_on_with(left: Arc<MemoryJournal>, a: Fake, b: Fake) -> (Seen, Arc<World>) {
+    let world = Arc::<World>::default();
+    let script = [call(&[("a", "{}"), ("b", "{}")]), say("done")];
+    let tools = [a.in_world(&world).registered(), b.in_world(&world).registered()];
+    let policy = Asks::answers(ApprovalState::Allowed, Duration::ZERO);
+    let seen = Case { policy, journal: left, resumed: true, ..Case::of(&script, tools) }.run().await;
+    (seen, world)
+}
+
+#[tokio::test]
+async fn what_was_decided_about_a_call_holds_for_no_other_tool_of_its_name() {
+    let pure = |name| Fake::says(name).class(EffectClass::Pure);
+    let before = |a: Fake| async {
+        let journal = Arc::<MemoryJournal>::default();
+        let script = [call(&[("a", "{}"), ("b", "{}")]), say("done")];
+        let tools = [a.registered(), pure("b").registered()];
+        let policy = Asks::answers(ApprovalState::Allowed, Duration::ZERO);
+        Case { policy, journal: Arc::clone(&journal), ..Case::of(&script, tools) }.run().await;
+        let intended = |batch: &Batch| {
+            batch.entries.iter().any(|e| matches!(e, Entry::Intent { tool, .. } if tool == "a"))
+        };
+        let cut = journal.batches().iter().position(intended).expect("it was to run") + 1;
+        crashed(&journal, cut).await
+    };
+    let asked = || before(pure("a").with(|a| a.needs_approval = true));
+    let same = pure("a").with(|a| a.needs_approval = true);
+    let (seen, world) = goes_on_with(asked().await, same, pure("b")).await;
+    assert_eq!((seen.statuses()[0], world.runs().len()), (ToolStatus::Ok, 1), "the tool that was agreed to");
+    let other = pure("a").described("Something else.").with(|a| a.needs_approval = true);
+    let (seen, world) = goes_on_with(asked().await, other, pure("b")).await;
+    assert_eq!((seen.statuses()[0], world.runs().len()), (ToolStatus::Refused, 0), "{:?}", seen.told());
+    assert!(seen.told()[0].contains("another tool"), "{:?}", seen.told());
+
+    let allowed = || before(pure("a"));
+    let asks = pure("a").with(|a| a.needs_approval = true);
+    let (seen, world) = goes_on_with(allowed().await, asks, pure("b")).await;
+    assert_eq!((seen.statuses()[0], world.runs().len()), (ToolStatus::Refused, 1), "{:?}", seen.told());
+    assert!(seen.told()[0].contains("agree"), "{:?}", seen.told());
+    let once = Fake::says("a").class(EffectClass::Once);
+    let (seen, world) = goes_on_with(allowed().await, once, pure("b")).await;
+    assert_eq!(
+        (seen.statuses()[0], world.runs().len()),
+        (ToolStatus::OutcomeUnknown, 1),
+        "{:?}",
+        seen.told()
+    );
 }
 
 /// The commits of a step with these calls, where so many run at once, without that of the turn's end.

@@ -261,7 +261,7 @@ impl Kernel {
 
     /// Records a message and queues its turn, both or neither.
     pub(crate) async fn take_in(self: &Arc<Self>, inbound: Inbound) -> Result<Submitted, Fault> {
-        let coming = self.sessions.check_room(inbound.origin.extension())?;
+        let coming = self.sessions.check_room(&inbound.origin)?;
         let kernel = Arc::clone(self);
         self.whole(async move {
             let session = inbound.ask.session.clone();

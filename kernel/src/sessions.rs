@@ -12,7 +12,7 @@ use std::{
 
 use drupe_agent::{Steered, Steering, Stopwatch, run::GATE};
 use drupe_extension_api::{Fault, FaultCode, SessionId, TurnId, wire::QueueMode};
-use drupe_journal::QueuedTurn;
+use drupe_journal::{Origin, QueuedTurn};
 use futures_util::FutureExt;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -22,7 +22,7 @@ use crate::{kernel::Kernel, turn};
 /// Turns that may wait, over all sessions. Above it messages are refused before they are acknowledged.
 const MOST_WAITING: usize = 10_000;
 
-/// The same, of those that one extension set off.
+/// The same, of those that one extension, or the bearer of one token, set off.
 const MOST_OF_ONE: usize = 256;
 
 /// The first pause before a turn that could not be recorded is tried again, and the longest: a full disk is not freed
@@ -34,7 +34,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(30);
 #[derive(Default)]
 pub struct Sessions {
     active: Mutex<HashMap<SessionId, Active>>,
-    /// Messages that are being taken in, by the extension that set them off.
+    /// Messages that are being taken in, by whose share they take of.
     coming: Mutex<Vec<Weak<str>>>,
     /// Whether turns may run: not before the extensions work.
     open: AtomicBool,
@@ -63,7 +63,7 @@ struct Active {
 
 struct Running {
     turn: TurnId,
-    extension: Option<String>,
+    origin: Origin,
     /// Whether it has room, or had it in an earlier kernel.
     begun: bool,
     /// Where its answer goes.
@@ -78,24 +78,25 @@ struct Running {
 }
 
 impl Sessions {
-    /// Refuses when too many turns wait, of all or of the extension that sets this one off. What it gives is kept until the
+    /// Refuses when too many turns wait, of all or of whoever sets this one off. What it gives is kept until the
     /// message is queued, so that those which come at the same time count each other.
-    pub fn check_room(&self, extension: Option<&str>) -> Result<Option<Arc<str>>, Fault> {
+    pub fn check_room(&self, origin: &Origin) -> Result<Option<Arc<str>>, Fault> {
         let active = self.lock();
         let waiting: usize = active.values().map(|a| a.waits(None)).sum();
         if waiting >= MOST_WAITING {
             let message = format!("{waiting} messages wait to be answered already; try again later");
             return Err(Fault::new(FaultCode::Busy, message));
         }
-        let Some(id) = extension else { return Ok(None) };
+        let Some(share) = origin.share() else { return Ok(None) };
         let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
         coming.retain(|one| one.strong_count() > 0);
-        let come = coming.iter().filter_map(Weak::upgrade).filter(|one| **one == *id).count();
-        if come + active.values().map(|a| a.waits(extension)).sum::<usize>() >= MOST_OF_ONE {
-            let message = format!("{MOST_OF_ONE} messages of extension `{id}` wait to be answered already");
+        let come = coming.iter().filter_map(Weak::upgrade).filter(|one| **one == *share).count();
+        if come + active.values().map(|a| a.waits(Some(&share))).sum::<usize>() >= MOST_OF_ONE {
+            let whose = if origin.extension().is_some() { "extension" } else { "the bearer of" };
+            let message = format!("{MOST_OF_ONE} messages of {whose} `{share}` wait to be answered already");
             return Err(Fault::new(FaultCode::Busy, message).help("hand it in again when some are answered"));
         }
-        let one: Arc<str> = id.into();
+        let one: Arc<str> = share.into();
         coming.push(Arc::downgrade(&one));
         Ok(Some(one))
     }
@@ -103,7 +104,7 @@ impl Sessions {
     /// Has turns end that wait for room, and that an extension set off which does not work any more.
     pub fn give_up(&self, gone: impl Fn(&str) -> bool) {
         for running in self.lock().values().filter_map(|active| active.running.as_ref()) {
-            if !running.begun && running.extension.as_deref().is_some_and(&gone) {
+            if !running.begun && running.origin.extension().is_some_and(&gone) {
                 running.cancel.cancel();
             }
         }
@@ -219,7 +220,7 @@ impl Sessions {
                 let time = Arc::default();
                 known.running = Some(Running {
                     turn: turn.turn.clone(),
-                    extension: turn.inbound.origin.extension().map(str::to_owned),
+                    origin: turn.inbound.origin.clone(),
                     begun: turn.started,
                     channel: turn.inbound.ask.channel.clone(),
                     address: turn.inbound.ask.address.clone(),
@@ -277,11 +278,11 @@ impl Active {
             || self.waiting.iter().any(|t| t.turn == *turn)
     }
 
-    /// How many turns wait, of all or of those that an extension set off.
-    fn waits(&self, extension: Option<&str>) -> usize {
-        let counts = |of: Option<&str>| extension.is_none() || of == extension;
-        let running = self.running.as_ref().filter(|running| counts(running.extension.as_deref()));
-        let queued = self.waiting.iter().filter(|turn| counts(turn.inbound.origin.extension())).count();
+    /// How many turns wait, of all or of those that take of one share.
+    fn waits(&self, share: Option<&str>) -> usize {
+        let counts = |origin: &Origin| share.is_none() || origin.share().as_deref() == share;
+        let running = self.running.as_ref().filter(|running| counts(&running.origin));
+        let queued = self.waiting.iter().filter(|turn| counts(&turn.inbound.origin)).count();
         queued + running.map_or(0, |running| running.given.len() + usize::from(!running.begun))
     }
 
@@ -332,13 +333,13 @@ async fn work(kernel: &Arc<Kernel>, session: &SessionId) {
 
 /// Answers a turn. While the journal cannot record it the session waits: its messages are answered in order or not yet.
 async fn until_recorded(kernel: &Arc<Kernel>, mut queued: QueuedTurn, within: turn::Within) {
-    let extension = queued.inbound.origin.extension().map(str::to_owned);
-    let gone = || extension.as_ref().filter(|_| !queued.started).and_then(|id| kernel.gone(id));
+    let origin = queued.inbound.origin.clone();
+    let gone = || origin.extension().filter(|_| !queued.started).and_then(|id| kernel.gone(id));
     // Beyond the configured number turns wait in the order in which they came. One that is only to end needs no room.
     let mut cancelled = queued.cancelled.clone().or_else(gone);
     let _room = match cancelled {
         Some(_) => None,
-        None => within.cancel.run_until_cancelled(kernel.gates.turn(extension.as_deref())).await,
+        None => within.cancel.run_until_cancelled(kernel.gates.turn(origin.share().as_deref())).await,
     };
     if !queued.started && kernel.ending.decided().is_some() {
         // Room came of the drain. The next kernel begins with it.

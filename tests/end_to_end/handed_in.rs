@@ -2,9 +2,10 @@
 
 use std::{fs, path::Path};
 
+use drupe_link::Home;
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, until};
+use crate::harness::{Client, Daemon, until};
 
 /// A daemon with an extension that hands messages in.
 fn house(config: &str) -> Daemon {
@@ -130,4 +131,31 @@ fn what_waits_of_an_extension_that_the_next_kernel_does_not_start_ends_with_the_
     }
     // What has begun goes on, without the tool that it called.
     until_ended(&daemon, "post:works");
+}
+
+#[test]
+fn what_the_bearer_of_a_token_hands_in_leaves_room_for_others() {
+    let daemon = house("limits: {concurrency: {turns: 2}}\n");
+    let made = daemon.drupe(&["token", "new", "ci", "--may", "submit,read"]);
+    let token = String::from_utf8(made.stdout).expect("a token");
+    let home = Home::new(daemon.path()).expect("a home");
+    let mut ci = Client::with_token(&home, token.trim()).expect("it is let in");
+    let mut submit = |n: usize, text: &str| {
+        let session = format!("token.ci:{n}");
+        ci.ask("turn.submit", json!({"session": session, "external_id": n.to_string(), "text": text}))
+    };
+    let file = daemon.path().join("go");
+    submit(0, &hold(&file)).expect("it is taken in");
+    until_there(&daemon, &file.with_extension("begun"));
+    let refused = (1..300).find_map(|n| submit(n, "hello").err().map(|error| (n, error)));
+    let (taken, error) = refused.expect("not all are taken in");
+    assert_eq!(taken, 257, "{error}");
+    assert!(error.contains("256 messages of the bearer of `token:ci` wait"), "{error}");
+    // The operator's own are answered beside them.
+    assert_eq!(daemon.turn("s", "hello")["status"], "success");
+    assert!(turns(&daemon, "token.ci:1")[0]["status"].is_null(), "it waits for its share");
+    fs::write(&file, "").expect("a file");
+    for n in [0, 1, 256] {
+        assert_eq!(until_ended(&daemon, &format!("token.ci:{n}"))[0]["status"], "success");
+    }
 }

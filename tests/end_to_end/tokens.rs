@@ -8,7 +8,7 @@ use crate::harness::{Client, Daemon, model_server::ModelServer, unique, until};
 fn daemon() -> (ModelServer, Daemon) {
     let server = ModelServer::obedient();
     let mut daemon = Daemon::home(&server.config());
-    daemon.plugin("torture", "torture", "rights: [control]\n");
+    daemon.plugin("torture", "torture", "rights: [control, submit]\n");
     for id in ["haiku", "other"] {
         let manifest = format!(
             "id: {id}\nname: Agent\ndescription: Answers.\nagent: {{model: default, instructions: \"Answer.\"}}\n"
@@ -226,4 +226,23 @@ fn an_extension_that_asks_for_the_bearer_of_a_token_does_what_both_may() {
             ["may not use", "does not reach", "nobody was given"].iter().any(|why| said.contains(why));
         assert_eq!(refused, !good, "{method} {params}: {said}");
     }
+}
+
+#[test]
+fn what_an_extension_hands_in_for_somebody_is_a_link_of_the_chain_that_it_works_on() {
+    let (_server, daemon) = daemon();
+    let token = new(&daemon, &["talker", "--may", "read,submit", "--sessions", "*"]);
+    let send = |session: &str, text: &str| {
+        let params = json!({"session": session, "external_id": "1", "text": text});
+        format!("torture_control {}", json!({"method": "turn.submit", "params": params, "bearer": token}))
+    };
+    let turn = daemon.turn("s", &send("near", &send("far", "hello")));
+    assert_eq!(turn["status"], "success", "{turn}");
+    let ended = || {
+        let near = daemon.client().ask("sessions.show", json!({"id": "near"})).ok()?;
+        near["turns"].as_array()?.iter().find(|turn| !turn["status"].is_null()).cloned()
+    };
+    let near = until("it ends", ended).unwrap_or_else(|| panic!("{}", daemon.log()));
+    assert!(near.to_string().contains("already working on this"), "{near:#}");
+    assert!(daemon.client().ask("sessions.show", json!({"id": "far"})).is_err());
 }

@@ -117,11 +117,7 @@ impl Handles {
         self.check_room(owner, 1)?;
         let number = self.number();
         let open = Open { end, closed: CancellationToken::new() };
-        match self.lock().get_mut(owner) {
-            Some(held) => drop(held.insert(number, open)),
-            // What stands behind it ends with it.
-            None => return Err(ended(owner)),
-        }
+        self.lock().get_mut(owner).ok_or_else(|| ended(owner))?.insert(number, open);
         Ok(number)
     }
 

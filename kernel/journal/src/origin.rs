@@ -11,7 +11,7 @@
 //! What comes next (a slot of a schedule, a run that outlives its caller) is a further variant here, with the text that
 //! stands for it in the journal and an external id that is unique within it; intake needs no further rule.
 
-use std::{fmt, str::FromStr};
+use std::{borrow::Cow, fmt, str::FromStr};
 
 use drupe_agent::Chain;
 use drupe_extension_api::{AgentId, CorrelationId, ExtensionId, wire::Submit};
@@ -66,6 +66,15 @@ impl Origin {
             Self::Topic { follower } => Some(follower.as_str()),
         }
     }
+
+    /// Whose share of the places for messages and turns this one takes; none for the operator, who has them all.
+    pub fn share(&self) -> Option<Cow<'_, str>> {
+        match self.extension() {
+            Some(id) => Some(Cow::Borrowed(id)),
+            // No id of an extension has a colon.
+            None => (*self != Self::OPERATOR).then(|| self.to_string().into()),
+        }
+    }
 }
 
 /// As it stands in the journal: `operator`, `token:NAME`, `extension:ID`, `topic:AGENT`.
@@ -116,6 +125,8 @@ mod tests {
         ];
         for (origin, text, extension) in origins {
             assert_eq!((origin.to_string().as_str(), origin.extension()), (text, extension));
+            let share = extension.or(text.starts_with("token:").then_some(text));
+            assert_eq!(origin.share().as_deref(), share, "{text}");
             assert_eq!(text.parse(), Ok(origin));
         }
         for text in ["", "operators", "extension:", "topic:A B", "schedule:x"] {

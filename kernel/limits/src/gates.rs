@@ -71,14 +71,14 @@ impl Gates {
         Self::new(usize::MAX, usize::MAX)
     }
 
-    /// Waits for a place of a turn: of one that an extension set off, first for one of those that this extension may have,
-    /// at most half, then of those that all of them may have, at most three quarters. May be dropped at any time.
-    pub async fn turn(&self, extension: Option<&str>) -> GatePermit {
-        let mut permit = match extension {
+    /// Waits for a place of a turn: of one that an extension or the bearer of a token set off, first for one of those that
+    /// this one may have, at most half, then of those that all of them may have, at most three quarters. May be dropped at any time.
+    pub async fn turn(&self, share: Option<&str>) -> GatePermit {
+        let mut permit = match share {
             Some(id) => self.extensions.enter(id).await,
             None => GatePermit { _turn: None, _of_extensions: None, _own: None, _visit: None },
         };
-        if extension.is_some() {
+        if share.is_some() {
             permit._of_extensions = Some(place(Arc::clone(&self.of_extensions)).await);
         }
         permit._turn = Some(place(Arc::clone(&self.turns)).await);

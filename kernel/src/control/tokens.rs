@@ -50,21 +50,19 @@ pub async fn new(kernel: &Kernel, by: &Principal, ask: TokenNew) -> Result<Token
         all if all == ALL => None,
         sessions => Some(SessionId::new(sessions)?.to_string()),
     };
+    // Nobody gives away what they do not have.
+    let of_all = (sessions.is_none() && !by.reaches_all()) || (agents.is_empty() && by.agents.is_some());
+    if of_all {
+        let message = format!("{} does not reach all sessions and agents", by.name());
+        return Err(Fault::denied(message).help("name those that the bearer is to reach"));
+    }
+    if let Some(below) = &sessions {
+        by.reaches(&SessionId::new(below)?)?;
+    }
     for agent in &agents {
+        by.reaches_agent(agent)?;
         kernel.agent(&kernel.snapshot(), agent)?;
     }
-    // Nobody gives away what they do not have.
-    match &sessions {
-        Some(below) => by.reaches(&SessionId::new(below)?)?,
-        None if !by.reaches_all() => {
-            return Err(Fault::denied(format!("{} does not reach all sessions", by.name())).help("name some"));
-        }
-        None => {}
-    }
-    if agents.is_empty() && by.agents.is_some() {
-        return Err(Fault::denied(format!("{} does not reach all agents", by.name())).help("name some"));
-    }
-    agents.iter().try_for_each(|agent| by.reaches_agent(agent))?;
     let created = jiff::Timestamp::from_millisecond(kernel.clock.now_ms()).map_err(Fault::internal)?;
     let status = TokenStatus { name, may: may.into_iter().collect(), sessions, agents, created };
     let token = named_token().map_err(Fault::internal)?;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use drupe_agent::Chain;
 use drupe_extension_api::{
-    Fault, FaultCode, SessionId, TurnId,
+    ExtensionId, Fault, FaultCode, SessionId, TurnId,
     control::{Power, TurnArgument, TurnResult},
     wire::{QueueMode, Submit, Submitted},
 };
 use drupe_handles::Holder;
 use drupe_journal::{Origin, QueuedTurn, SessionState, StoreError};
-use drupe_surface::principal::{Principal, Who};
+use drupe_surface::principal::{Caller, Principal, Who};
 
 use crate::{
     channels,
@@ -24,11 +24,9 @@ pub async fn submit(kernel: &Arc<Kernel>, by: &Principal, submit: Submit) -> Res
     by.reaches(&submit.session)?;
     let submit = without_interrupting(kernel, by, submit)?;
     let submit = among_the_agents_of(by, submit)?;
+    let chain = by.caller().map_or(Ok(Chain::default()), |caller| chain_of(kernel, caller))?;
     let token = match &by.who {
-        Who::Extension { id, instance, call } => {
-            let holder = Holder { extension: id.clone(), instance: *instance };
-            return of_extension(kernel, &holder, call, submit).await;
-        }
+        Who::Extension(caller) => return of_extension(kernel, &caller.id, chain, submit).await,
         Who::Operator => None,
         Who::Token { name, .. } => Some(name.clone()),
     };
@@ -41,14 +39,14 @@ pub async fn submit(kernel: &Arc<Kernel>, by: &Principal, submit: Submit) -> Res
     if !submit.channel.is_empty() && !channels::carries(&kernel.snapshot(), &submit.channel) {
         return Err(Fault::not_found(format!("there is no channel `{}`", submit.channel)));
     }
-    kernel.submit(Origin::Client { token }, submit, Chain::default()).await
+    kernel.submit(Origin::Client { token }, submit, chain).await
 }
 
 /// To stop what runs is more than to say something: it needs the power to direct. A message that says nothing of it waits
 /// where the configuration would have it interrupt.
 fn without_interrupting(kernel: &Kernel, by: &Principal, submit: Submit) -> Result<Submit, Fault> {
     // An extension speaks in sessions of its own.
-    if matches!(by.who, Who::Extension { .. }) || by.may.contains(&Power::Direct) {
+    if matches!(by.who, Who::Extension(_)) || by.may.contains(&Power::Direct) {
         return Ok(submit);
     }
     match submit.queue {
@@ -82,30 +80,31 @@ fn among_the_agents_of(by: &Principal, submit: Submit) -> Result<Submit, Fault> 
 /// Takes a message in that an extension hands in: through its own channel, in a conversation of its own.
 async fn of_extension(
     kernel: &Arc<Kernel>,
-    holder: &Holder,
-    call: &str,
+    id: &ExtensionId,
+    chain: Chain,
     submit: Submit,
 ) -> Result<Submitted, Fault> {
-    let id = &holder.extension;
     if !submit.session.as_str().strip_prefix(id.as_str()).is_some_and(|rest| rest.starts_with(':')) {
         let message = format!("extension `{id}` may not speak in session `{}`", submit.session);
         return Err(Fault::denied(message).help(format!("its own sessions begin with `{id}:`")));
     }
-    let chain = match call.is_empty() {
-        // Its other calls are not what set it off: a channel hears of people while its tool works for one of them.
-        true => {
-            let cut = |cut: drupe_bus::Cut| Fault::denied(cut.to_string());
-            drupe_bus::count_link(&kernel.handles.chains(holder)).map_err(cut)?
-        }
-        false => {
-            let run = kernel.tokens.redeem(id, call)?;
-            run.scope.chain.after(&run.path)
-        }
-    };
     // The answer of one that carries no messages is read from the session.
     let carries = channels::carries(&kernel.snapshot(), id.as_str());
     let channel = if carries { id.to_string() } else { String::new() };
     kernel.submit(Origin::Extension(id.clone()), Submit { channel, ..submit }, chain).await
+}
+
+/// What set off what an extension hands in, for itself or for the bearer of a token: the call on whose behalf it does so, or
+/// the messages that it works on. So a circle of messages through it ends, whoever it says it asks for.
+fn chain_of(kernel: &Kernel, caller: &Caller) -> Result<Chain, Fault> {
+    let Caller { id, instance, call } = caller;
+    if !call.is_empty() {
+        let run = kernel.tokens.redeem(id, call)?;
+        return Ok(run.scope.chain.after(&run.path));
+    }
+    // Its other calls are not what set it off: a channel hears of people while its tool works for one of them.
+    let holder = Holder { extension: id.clone(), instance: *instance };
+    drupe_bus::count_link(&kernel.handles.chains(&holder)).map_err(|cut| Fault::denied(cut.to_string()))
 }
 
 /// Refuses a turn of a session that is not reached.

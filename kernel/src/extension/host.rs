@@ -25,7 +25,7 @@ use drupe_extension_api::{
 };
 use drupe_handles::Holder;
 use drupe_host::{LOG_LINE, PROGRESS, REASON, cut};
-use drupe_surface::principal::{Principal, Reach, Who};
+use drupe_surface::principal::{Caller, Principal, Reach, Who};
 use futures_util::FutureExt;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
@@ -240,11 +240,11 @@ impl Owner {
             _ => &[],
         };
         Principal {
-            who: Who::Extension {
+            who: Who::Extension(Caller {
                 id: extension.clone(),
                 instance: *instance,
                 call: header.parent_token.to_string(),
-            },
+            }),
             may: self.manifest.rights.iter().flat_map(given).copied().collect(),
             sessions: Reach::All,
             agents: None,

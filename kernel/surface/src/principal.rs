@@ -35,17 +35,21 @@ pub enum Who {
         /// Its name.
         name: String,
         /// The extension that passes on what its bearer asks for; none on the control socket.
-        through: Option<ExtensionId>,
+        through: Option<Caller>,
     },
     /// An extension asks for itself.
-    Extension {
-        /// Which one.
-        id: ExtensionId,
-        /// Which of its instances.
-        instance: u64,
-        /// The token of the call on whose behalf it asks; empty where it asks by itself.
-        call: String,
-    },
+    Extension(Caller),
+}
+
+/// The code that asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    /// The extension that it is a part of.
+    pub id: ExtensionId,
+    /// Which of its instances.
+    pub instance: u64,
+    /// The token of the call on whose behalf it asks; empty where it asks by itself.
+    pub call: String,
 }
 
 /// Which sessions somebody reaches.
@@ -70,16 +74,21 @@ impl Principal {
         match &self.who {
             Who::Operator => "operator".into(),
             Who::Token { name, .. } => format!("token `{name}`"),
-            Who::Extension { id, .. } => format!("extension `{id}`"),
+            Who::Extension(Caller { id, .. }) => format!("extension `{id}`"),
         }
     }
 
     /// The extension whose code asks, for itself or for somebody else.
     pub fn extension(&self) -> Option<&ExtensionId> {
+        self.caller().map(|caller| &caller.id)
+    }
+
+    /// The code that asks, for itself or for somebody else; none on the control socket.
+    pub fn caller(&self) -> Option<&Caller> {
         match &self.who {
             Who::Operator => None,
             Who::Token { through, .. } => through.as_ref(),
-            Who::Extension { id, .. } => Some(id),
+            Who::Extension(caller) => Some(caller),
         }
     }
 
@@ -89,7 +98,7 @@ impl Principal {
         let Self { who, mut may, sessions, agents } = self;
         may.retain(|power| by.may.contains(power));
         let who = match who {
-            Who::Token { name, .. } => Who::Token { name, through: by.extension().cloned() },
+            Who::Token { name, .. } => Who::Token { name, through: by.caller().cloned() },
             who => who,
         };
         let agents = match (agents, &by.agents) {
@@ -107,10 +116,10 @@ impl Principal {
         let fault = Fault::denied(format!("{} may not use `{what}`", self.name()));
         Err(match self.who {
             Who::Token { .. } => fault.help(format!("a token made with `--may {}` may", power.name())),
-            Who::Extension { .. } if power == Power::Submit => {
+            Who::Extension(_) if power == Power::Submit => {
                 fault.help("its manifest needs `rights: [submit]`")
             }
-            Who::Extension { .. } | Who::Operator => fault,
+            Who::Extension(_) | Who::Operator => fault,
         })
     }
 
@@ -219,7 +228,11 @@ mod tests {
     fn whoever_acts_for_somebody_has_no_more_than_both_have() {
         use Power::{Inspect, Operate, Read, Submit};
         let by = Principal {
-            who: Who::Extension { id: "http".parse().expect("an id"), instance: 1, call: String::new() },
+            who: Who::Extension(Caller {
+                id: "http".parse().expect("an id"),
+                instance: 1,
+                call: String::new(),
+            }),
             ..token(&[Read, Submit, Inspect], Reach::Below("http".into()), Some(&["a", "b"]))
         };
         let below = |name: &str| Reach::Below(name.into());

@@ -45,7 +45,7 @@ pub(super) async fn plan(
         Ok(params) => params,
         Err(reason) => return Ok(Plan::refused(reason)),
     };
-    if let Err(reason) = may_still_run(place, tool, params.get(), known) {
+    if let Some(reason) = changed(place, tool, params.get(), known) {
         return Ok(Plan::refused(format!("not run: {reason}")));
     }
     let tool = Arc::clone(tool);
@@ -61,28 +61,22 @@ fn is_once(known: &RecordedEffect, tool: &Registered) -> bool {
     [known.class, tool.spec().annotations.effect].contains(&EffectClass::Once)
 }
 
-/// What was decided holds for the tool that it was decided about, which may be another one under the same name by now.
-fn may_still_run(
-    place: Place<'_>,
-    tool: &Registered,
-    params: &str,
-    known: &RecordedEffect,
-) -> Result<(), String> {
-    let (run, spec) = (place.run, tool.spec());
+/// Why a call may not run any more. What was decided holds for the tool that it was decided about, which may be another one
+/// under the same name by now.
+fn changed(place: Place<'_>, tool: &Registered, params: &str, known: &RecordedEffect) -> Option<String> {
+    let (run, spec, name) = (place.run, tool.spec(), &known.tool);
     if let Some(question) = &known.question {
-        return match question.is_about(run, (&**spec, tool.tool().origin()), params) {
-            true => Ok(()),
-            false => Err(format!(
-                "`{}` is another tool now than the one about which was asked; call it again",
-                known.tool
-            )),
-        };
+        let about = (&**spec, tool.tool().origin());
+        let other = !question.is_about(run, about, params);
+        let why =
+            || format!("`{name}` is another tool now than the one about which was asked; call it again");
+        return other.then(why);
     }
     match run.scope.policy.decide(PolicyCall { run, spec, params }) {
-        Decision::Allow { .. } => Ok(()),
-        Decision::Deny { reason } => Err(reason),
+        Decision::Allow { .. } => None,
+        Decision::Deny { reason } => Some(reason),
         Decision::Ask { need, .. } => {
-            Err(format!("a person has to agree to a call of `{}` by now ({need}); call it again", known.tool))
+            Some(format!("a person has to agree to a call of `{name}` by now ({need}); call it again"))
         }
     }
 }

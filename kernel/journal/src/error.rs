@@ -77,7 +77,7 @@ pub enum StoreError {
         extension: String,
     },
     /// The beginning of an id is that of several questions.
-    #[error("several questions that wait have an id that begins with `{0}`; give more of it")]
+    #[error("several questions have an id that begins with `{0}`; give more of it")]
     AmbiguousQuestion(String),
     /// The question has its answer, or needs none any more.
     #[error("`{approval}` is `{state}` already; nothing waits for an answer to it")]

@@ -60,8 +60,8 @@ impl Store {
         .await
     }
 
-    /// Records the answer of a person to the question of that id, or of the only one that waits whose id begins so. None
-    /// where there is none.
+    /// Records the answer of a person to the question of that id, or of the only one whose id begins so. None where there is
+    /// none.
     ///
     /// Refuses with [`StoreError::AmbiguousQuestion`] or [`StoreError::Settled`]: the first answer holds.
     pub async fn answer_question(
@@ -162,7 +162,8 @@ fn answer(on: &Writing<'_>, id: &str, allow: bool, by: &str) -> Result<Option<Ap
     Ok(Some(found))
 }
 
-/// The question of that id, or the only one whose id begins so: of those that wait, or else of all.
+/// The question of that id, or the only one whose id begins so. One that is settled counts as well: what begins so may be
+/// that which a person has read, and the one that waits another.
 fn meant(on: &Writing<'_>, id: &str) -> Result<Option<Approval>, StoreError> {
     if !id.starts_with("e-") || id.len() < SHORTEST {
         return Ok(None);
@@ -172,8 +173,7 @@ fn meant(on: &Writing<'_>, id: &str) -> Result<Option<Approval>, StoreError> {
     ))?;
     let mut found = find.query_map([id], approval)?;
     let (first, second) = (found.next().transpose()?, found.next().transpose()?);
-    let waits = |one: &Option<Approval>| one.as_ref().is_some_and(|one| one.state == ApprovalState::Pending);
-    if waits(&second) {
+    if second.is_some() {
         return Err(StoreError::AmbiguousQuestion(id.to_owned()));
     }
     Ok(first)

@@ -118,7 +118,7 @@ async fn the_end_of_a_call_withdraws_its_question_and_no_answer_that_was_given()
 }
 
 #[tokio::test]
-async fn the_beginning_of_an_id_names_the_only_question_that_waits() {
+async fn the_beginning_of_an_id_names_the_only_question_that_begins_so() {
     let home = Home::new();
     let store = home.open();
     asked(&store, 2).await;
@@ -127,8 +127,12 @@ async fn the_beginning_of_an_id_names_the_only_question_that_waits() {
     let both = store.answer_question(common, true, "operator".into()).await;
     assert_eq!(both.unwrap_err(), StoreError::AmbiguousQuestion(common.into()));
     store.answer_question(id.as_str(), true, "operator".into()).await.unwrap().unwrap();
-    let other = store.answer_question(common, false, "operator".into()).await.unwrap().unwrap();
-    assert_eq!(other.id, effect("a", 1, 1).as_str());
+    // One that is settled is still what a person may have read.
+    let again = store.answer_question(common, false, "operator".into()).await;
+    assert_eq!(again.unwrap_err(), StoreError::AmbiguousQuestion(common.into()));
+    let other = effect("a", 1, 1);
+    let other = store.answer_question(other.as_str(), false, "operator".into()).await.unwrap().unwrap();
+    assert_eq!(other.state, ApprovalState::Denied);
     for nothing in ["e-", "e-00", "e-ffffffff", "a1", "tool", "e-%"] {
         assert_eq!(store.answer_question(nothing, true, "operator".into()).await.unwrap(), None, "{nothing}");
     }

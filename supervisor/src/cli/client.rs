@@ -184,17 +184,16 @@ impl Client {
         method: &str,
         params: &impl Serialize,
     ) -> Result<T, ClientError> {
-        self.call_within(PATIENCE, method, params)
+        let id = self.send(method, params)?;
+        self.answer_to(id, PATIENCE, method)
     }
 
-    /// The same with another patience.
-    fn call_within<T: DeserializeOwned>(
+    fn answer_to<T: DeserializeOwned>(
         &mut self,
+        id: u64,
         patience: Duration,
         method: &str,
-        params: &impl Serialize,
     ) -> Result<T, ClientError> {
-        let id = self.send(method, params)?;
         let deadline = Instant::now() + patience;
         while Instant::now() < deadline {
             match self.receive()? {
@@ -315,10 +314,12 @@ impl<'a> Daemon<'a> {
     ) -> Result<Result<T, Fault>, Failure> {
         self.persist(|| {
             let mut client = self.connect()?;
-            match client.call_within(DECISION, method, params) {
+            // Nobody carries out a line that was not taken whole, so it may be sent again.
+            let asked = client.send(method, params)?;
+            match client.answer_to(asked, DECISION, method) {
                 Ok(decided) => Ok(Ok(decided)),
                 Err(ClientError::Fault(fault)) if client.kernel => Ok(Err(fault)),
-                Err(ClientError::Lost(reason)) => Err(ClientError::Unknown(reason)),
+                Err(ClientError::Lost(reason)) if client.kernel => Err(ClientError::Unknown(reason)),
                 Err(error) => Err(error),
             }
         })
@@ -402,7 +403,7 @@ impl Pauses {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::symlink, path::Path};
+    use std::{fs, net::Shutdown, os::unix::fs::symlink, path::Path, sync::mpsc};
 
     use drupe_link::HomeLock;
 
@@ -442,5 +443,50 @@ mod tests {
         fs::remove_dir_all(home.run()).expect("it was there");
         fs::write(home.run(), "").expect("its place is free");
         assert!(connect(home.path()).passes());
+    }
+
+    /// Serves one connection for each of these, and counts it: welcomes the client in that name, and hangs up before it hears
+    /// a request, or after it.
+    fn hang_up(home: &Home, connections: Vec<(&'static str, bool)>) -> mpsc::Receiver<()> {
+        ControlToken::create(home).expect("a token");
+        let listener = home.listen().expect("a socket");
+        let (count, counted) = mpsc::channel();
+        thread::spawn(move || {
+            for (from, hears) in connections {
+                let (stream, _) = listener.accept().expect("a client");
+                count.send(()).expect("the test goes on");
+                let mut lines = BufReader::new(stream.try_clone().expect("a copy")).lines();
+                let hello: Request =
+                    serde_json::from_str(&lines.next().expect("a line").expect("text")).expect("a request");
+                if !hears {
+                    stream.shutdown(Shutdown::Read).expect("it is open");
+                }
+                let welcome = Welcome { version: CONTROL_VERSION, from: from.into() };
+                let welcome = ReplyBody::Result(serde_json::to_value(welcome).expect("JSON"));
+                let reply = Reply { id: hello.id, body: welcome };
+                writeln!(&stream, "{}", serde_json::to_string(&reply).expect("JSON")).expect("it is read");
+                if hears {
+                    lines.next();
+                }
+            }
+        });
+        counted
+    }
+
+    #[test]
+    fn what_nobody_can_have_carried_out_is_asked_again_and_nothing_else() {
+        let fake = Fake::absent();
+        let home = fake.context.home();
+        let _lock = HomeLock::take(home).expect("nobody has it");
+        // The supervisor carries out nothing, and the first kernel did not hear it.
+        let served = hang_up(
+            home,
+            vec![("supervisor", true), ("supervisor", false), ("kernel", false), ("kernel", true)],
+        );
+        let decided =
+            Daemon::new(home, fake.context.console).decided::<Value>("extensions.add", &Value::Null);
+        let failure = decided.expect_err("the second kernel hung up");
+        assert!(failure.to_string().contains("the kernel ended while it did that"), "{failure}");
+        assert_eq!(served.try_iter().count(), 4);
     }
 }

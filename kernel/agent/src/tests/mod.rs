@@ -16,6 +16,7 @@ mod left;
 mod limits;
 mod outputs;
 mod prices;
+mod projection;
 mod rereading;
 mod resume;
 mod search;

@@ -1,16 +1,12 @@
-//! JSON Schema: generated from the declared tables for editors, and compiled for the schemas that authors write.
-//!
-//! Compiling never fetches anything: a reference out of the document is a fault.
+//! JSON Schema: generated from the declared tables for editors, and checked where authors write one.
 
 use drupe_extension_api::Format;
-use jsonschema::{PatternOptions, Validator};
+use drupe_json_schema::{Expressions, Schema};
 use serde_json::{Map, Value, json};
 
 use crate::{
     Diagnostics,
-    expression::Expressions,
     fields::Field,
-    schema_bounds::{self, SchemaFault},
     shape::{Key, Shape, Table},
     tree::Yaml,
 };
@@ -107,73 +103,12 @@ fn of_shape(shape: &'static Shape, outer: Option<&Value>) -> Value {
     }
 }
 
-/// Compiles an author's schema; the engine for patterns is the one that needs linear time.
-pub(crate) fn compile(schema: &Value) -> Result<Validator, SchemaFault> {
-    jsonschema::options()
-        .offline()
-        .with_pattern_options(PatternOptions::regex().size_limit(1 << 20))
-        .build(schema)
-        .map_err(|error| SchemaFault::NoSchema(crate::tree::shorten(&error.to_string())))
-}
-
-/// Steps in which one value may be found valid or not: some milliseconds.
-const MAX_WORK: u64 = 1_000_000;
-/// Steps of which each may leave an error behind, with a copy of what it is about.
-const MAX_ERRORS_WORK: u64 = 40_000;
-
-/// Everything that a schema refuses in a value; of a large value under a large schema, the first thing only. `report`
-/// gets a JSON pointer to the place and a reason that shows no value.
-///
-/// # Errors
-/// Why it is not even tried.
-pub(crate) fn validate(
-    schema: &Value,
-    value: &Value,
-    mut report: impl FnMut(&str, String),
-) -> Result<(), SchemaFault> {
-    let validator = compile(schema)?;
-    let work = u64::from(schema_bounds::steps(schema)?) * count(value);
-    if work > MAX_WORK {
-        return Err(SchemaFault::TooMuchWork(MAX_WORK));
-    }
-    if validator.is_valid(value) {
-        return Ok(());
-    }
-    let mut one = |error: jsonschema::ValidationError<'_>| {
-        report(&error.instance_path().to_string(), crate::tree::shorten(&error.masked().to_string()));
-    };
-    if work > MAX_ERRORS_WORK {
-        validator.validate(value).err().into_iter().for_each(one);
-    } else {
-        validator.iter_errors(value).for_each(&mut one);
-    }
-    Ok(())
-}
-
-/// How many values there are in one, itself included.
-fn count(value: &Value) -> u64 {
-    match value {
-        Value::Array(list) => 1 + list.iter().map(count).sum::<u64>(),
-        Value::Object(map) => 1 + map.values().map(count).sum::<u64>(),
-        _ => 1,
-    }
-}
-
-/// Why a schema that no file holds, such as that of a tool, cannot be used: what is wrong with it, or what it would cost.
-pub fn schema_fault(schema: &Value) -> Option<String> {
-    fault(schema, &mut Expressions::new()).err().map(|fault| fault.to_string())
-}
-
-fn fault(schema: &Value, expressions: &mut Expressions) -> Result<(), SchemaFault> {
-    schema_bounds::check(schema, expressions).and_then(|()| compile(schema).map(drop))
-}
-
 /// Reports a field that is no schema, or one that costs too much.
 pub(crate) fn check(field: &Field<'_>, expressions: &mut Expressions, faults: &mut Diagnostics) {
     if !matches!(field.node.value, Yaml::Map(_)) {
         return;
     }
-    if let Err(reason) = fault(&field.node.to_json(), expressions) {
+    if let Err(reason) = Schema::among(&field.node.to_json(), expressions) {
         let message = format!("`{}` is not a JSON Schema: {reason}", field.path);
         faults
             .error("invalid_schema", &field.node.at, &field.path, message)

@@ -22,12 +22,10 @@ mod shape;
 mod tree;
 
 mod agent_keys;
-mod expression;
 mod files;
 pub mod instructions;
 mod json_schema;
 mod schema;
-mod schema_bounds;
 
 mod catalogue;
 mod manifest;
@@ -40,7 +38,6 @@ pub use catalogue::{
 };
 pub use diagnostic::{Diagnostic, Diagnostics, Loaded, Severity};
 pub use files::Instructions;
-pub use json_schema::schema_fault;
 pub use manifest::{
     AgentSection, ContextSource, InputSpec, Isolation, Manifest, Right, Scope, Subscription, ToolSelector,
     load_agent_file, load_manifest,

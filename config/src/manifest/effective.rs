@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use drupe_json_schema::{Schema, Unfit};
 use serde_json::{Map, Value};
 
 use super::{Manifest, read::undeclared};
 use crate::{
-    Config, Diagnostics, Overlay, Secret, json_schema,
+    Config, Diagnostics, Overlay, Secret,
     overlay::{Unresolved, expand, where_to_define},
     source::At,
     tree::{self, Entry, Node, Yaml, join},
@@ -109,16 +110,17 @@ impl Manifest {
     fn check_schema(&self, merged: &Node, value: &Value, faults: &mut Diagnostics) {
         let Some(schema) = &self.config_schema else { return };
         let help = self.with_setup(format!("`config_schema` of `{}` asks for it", self.id));
-        let tried = json_schema::validate(schema, value, |pointer, reason| {
-            let (at, field) = find(merged, pointer);
-            // The value may be a secret's, so that the reason does not show it.
+        let unfit =
+            Schema::new(schema).and_then(|schema| schema.unfit_secret(value)).unwrap_or_else(|reason| {
+                let message = format!("`config` cannot be checked: {reason}");
+                faults
+                    .error("config_schema", &merged.at, "config", message)
+                    .help("make the schema or the configuration smaller");
+                Vec::new()
+            });
+        for Unfit { pointer, reason } in unfit {
+            let (at, field) = find(merged, &pointer);
             faults.error("config_schema", &at, &field, format!("`{field}`: {reason}")).help(help.clone());
-        });
-        if let Err(reason) = tried {
-            let message = format!("`config` cannot be checked: {reason}");
-            faults
-                .error("config_schema", &merged.at, "config", message)
-                .help("make the schema or the configuration smaller");
         }
     }
 }

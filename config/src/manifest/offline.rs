@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use super::read::each_text;
 use crate::{
     Diagnostics,
-    expression::Expressions,
     fields::Field,
     forms,
     shape::{Key, Shape, Table, suggestion},
     source::At,
 };
 use drupe_extension_api::{OfflineAction, OfflineRule, OfflineTrigger};
+use drupe_json_schema::Expressions;
 
 pub(super) static OFFLINE: Table = Table {
     name: "the offline rule",

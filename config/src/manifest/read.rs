@@ -3,11 +3,11 @@
 use std::path::{Component, Path, PathBuf};
 
 use drupe_extension_api::ExtensionId;
+use drupe_json_schema::Expressions;
 
 use super::{Located, MANIFEST, Manifest, NO_ID, ToolSelector};
 use crate::{
     Diagnostics, Loaded,
-    expression::Expressions,
     fields::Field,
     json_schema,
     overlay::{self, Unresolved},

@@ -6,6 +6,7 @@ use drupe_extension_api::{
     AgentInvocationContext, AgentResponse, EffectClass, ResponseStatus, ToolAnnotations, ToolName, ToolSpec,
     ToolStatus,
 };
+use drupe_json_schema::Schema;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
@@ -46,7 +47,7 @@ struct Answer<'a> {
 }
 
 /// The input of an agent without a schema of its own, and the same compiled.
-static TASK_INPUT: LazyLock<(Value, Arc<jsonschema::Validator>)> = LazyLock::new(|| {
+static TASK_INPUT: LazyLock<(Value, Arc<Schema>)> = LazyLock::new(|| {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -56,8 +57,8 @@ static TASK_INPUT: LazyLock<(Value, Arc<jsonschema::Validator>)> = LazyLock::new
         "required": ["task"],
         "additionalProperties": false,
     });
-    let validator = jsonschema::validator_for(&schema).expect("the schema is valid");
-    (schema, Arc::new(validator))
+    let compiled = Schema::new(&schema).expect("the schema is valid");
+    (schema, Arc::new(compiled))
 });
 
 impl AgentTool {
@@ -107,7 +108,7 @@ impl Tool for AgentTool {
         self.agent.id().as_str()
     }
 
-    fn validator(&self) -> Option<Arc<jsonschema::Validator>> {
+    fn schema(&self) -> Option<Arc<Schema>> {
         (!self.own_input).then(|| Arc::clone(&TASK_INPUT.1))
     }
 

@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use drupe_extension_api::{ToolName, ToolSpec, control::Exclusion};
+use drupe_json_schema::Schema;
 use serde_json::{Value, value::RawValue};
 
 use crate::{core_tools::search_tools, long_work, tool::Tool};
@@ -13,7 +14,7 @@ use crate::{core_tools::search_tools, long_work, tool::Tool};
 /// A tool with its compiled schema; shared by all registries that hold it.
 pub struct Registered {
     tool: Arc<dyn Tool>,
-    validator: Arc<jsonschema::Validator>,
+    schema: Arc<Schema>,
     /// The loop's own; never deferred.
     core: bool,
 }
@@ -48,36 +49,30 @@ pub enum RegistryError {
 impl Registered {
     /// Compiles the tool's schema.
     pub fn new(tool: Arc<dyn Tool>) -> Result<Arc<Self>, RegistryError> {
-        if let Some(validator) = tool.validator() {
-            return Ok(Self::shared(tool, validator, false));
+        if let Some(schema) = tool.schema() {
+            return Ok(Self::shared(tool, schema, false));
         }
         let spec = tool.spec();
-        let validator =
-            jsonschema::validator_for(&spec.input_schema).map_err(|error| RegistryError::Schema {
-                name: spec.name.clone(),
-                origin: tool.origin().to_owned(),
-                reason: error.to_string(),
-            })?;
-        Ok(Self::shared(tool, Arc::new(validator), false))
+        let schema = Schema::new(&spec.input_schema).map_err(|error| RegistryError::Schema {
+            name: spec.name.clone(),
+            origin: tool.origin().to_owned(),
+            reason: error.to_string(),
+        })?;
+        Ok(Self::shared(tool, Arc::new(schema), false))
     }
 
     /// A tool of the loop's own.
     pub(crate) fn core(tool: Arc<dyn Tool>) -> Result<Arc<Self>, RegistryError> {
-        let Self { tool, validator, .. } = &*Self::new(tool)?;
-        Ok(Self::shared(Arc::clone(tool), Arc::clone(validator), true))
+        let Self { tool, schema, .. } = &*Self::new(tool)?;
+        Ok(Self::shared(Arc::clone(tool), Arc::clone(schema), true))
     }
 
     /// A tool whose compiled schema others have, too.
-    pub(crate) fn shared(
-        tool: Arc<dyn Tool>,
-        validator: Arc<jsonschema::Validator>,
-        core: bool,
-    ) -> Arc<Self> {
-        Arc::new(Self { tool, validator, core })
+    pub(crate) fn shared(tool: Arc<dyn Tool>, schema: Arc<Schema>, core: bool) -> Arc<Self> {
+        Arc::new(Self { tool, schema, core })
     }
 
-    /// The tool.
-    /// The tool.
+    /// What runs where the parameters fit.
     pub fn tool(&self) -> &Arc<dyn Tool> {
         &self.tool
     }
@@ -89,38 +84,15 @@ impl Registered {
 
     /// Parses and validates parameters as a model wrote them; no text stands for no parameters.
     pub fn parameters(&self, arguments: &str) -> Result<Box<RawValue>, String> {
-        /// More faults than this help no model.
-        const SHOWN: usize = 3;
         let text = if arguments.trim().is_empty() { "{}" } else { arguments };
         let value: Value = serde_json::from_str(text)
             .map_err(|error| format!("the parameters are not valid JSON: {error}"))?;
-        let told = |error: jsonschema::ValidationError<'_>| match error.instance_path().as_str() {
-            "" => fault(&error),
-            path => format!("{path}: {}", fault(&error)),
-        };
-        let faults: Vec<String> = long_work::over(text.len(), || {
-            self.validator.iter_errors(&value).take(SHOWN).map(told).collect()
-        });
-        if !faults.is_empty() {
-            return Err(format!(
-                "the parameters do not fit the schema of `{}`: {}",
-                self.spec().name,
-                faults.join("; ")
-            ));
+        let refusal = long_work::over(text.len(), || self.schema.refusal(&value));
+        if let Some(faults) = refusal {
+            return Err(format!("the parameters do not fit the schema of `{}`: {faults}", self.spec().name));
         }
         RawValue::from_string(text.to_owned()).map_err(|error| error.to_string())
     }
-}
-
-/// What does not fit a schema, bounded: it quotes the value, which may be of any size.
-pub(crate) fn fault(error: &jsonschema::ValidationError<'_>) -> String {
-    const SHOWN: usize = 500;
-    let mut text = error.to_string();
-    if text.len() > SHOWN {
-        text.truncate(text.floor_char_boundary(SHOWN));
-        text.push('…');
-    }
-    text
 }
 
 /// An immutable set of tools, sorted by name.

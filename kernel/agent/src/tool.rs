@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use drupe_extension_api::{EffectId, Fault, FaultCode, ToolSpec, ToolStatus, wire::LookupResult};
+use drupe_json_schema::Schema;
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
@@ -33,7 +34,7 @@ pub trait Tool: Send + Sync {
 
     /// The compiled schema of its parameters, where many tools have the same: a compiled schema is many times the
     /// size of its text. None has it compiled.
-    fn validator(&self) -> Option<Arc<jsonschema::Validator>> {
+    fn schema(&self) -> Option<Arc<Schema>> {
         None
     }
 

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use drupe_extension_api::{
     AgentResponse, Definition, EventBody, Message, ModelParameters, OutputSpec, Reasoning, ToolSpec,
 };
+use drupe_json_schema::Schema;
 
 use crate::{
     agent::{LoopAgent, Task},
@@ -41,7 +42,7 @@ pub(crate) struct Shared {
     /// The same without reasoning, for what is no step.
     plain: Arc<ModelParameters>,
     output: Option<Arc<OutputSpec>>,
-    output_schema: Option<jsonschema::Validator>,
+    output_schema: Option<Schema>,
     /// What a run begins with.
     offer: Offer,
     base: Base,
@@ -85,7 +86,7 @@ impl Shared {
             output: definition.output.clone().map(Arc::new),
             // A schema that does not compile was refused when the definition was made; were it not, the answer is
             // only checked for being JSON.
-            output_schema: schema.and_then(|s| jsonschema::validator_for(s).ok()),
+            output_schema: schema.and_then(|s| Schema::new(s).ok()),
             offer,
         }
     }

@@ -1,6 +1,7 @@
 //! What an extension may add to the requests of others. What it says of its tools and its agent stands in each request of
 //! whoever is offered them: without bounds, one extension breaks every turn, and nobody is blamed for it.
 
+use drupe_agent::Schema;
 use drupe_extension_api::{Format, OutputSpec, ToolSpec};
 use serde_json::Value;
 
@@ -116,7 +117,7 @@ fn cost(schema: &Value) -> Option<String> {
     if len > SCHEMA {
         return Some(format!("is {len} bytes long; it may have {SCHEMA}"));
     }
-    drupe_config::schema_fault(schema).map(|why| format!("cannot be used: {why}"))
+    Schema::new(schema).err().map(|why| format!("cannot be used: {why}"))
 }
 
 /// What is read from JSON is at most 128 levels deep.

@@ -22,7 +22,7 @@ pub enum Config {
     /// Show every value with its origin; secrets are masked
     Show(Facts),
     /// Print a JSON Schema, for editors
-    Schema(Schema),
+    Schema(SchemaArgs),
     /// Print the path of the configuration file
     Path(Facts),
     /// Print a commented configuration file with every default
@@ -31,7 +31,7 @@ pub enum Config {
 
 /// Arguments of `drupe config schema`.
 #[derive(Debug, clap::Args)]
-pub struct Schema {
+pub struct SchemaArgs {
     /// Of `drupe.yaml`, or of an extension's `manifest.yaml`
     #[arg(value_enum, default_value = "config")]
     of: Of,
@@ -55,8 +55,8 @@ impl Config {
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
         match self {
             Self::Show(facts) => show(facts, context)?,
-            Self::Schema(Schema { of: Of::Config }) => context.console.json(&config_schema())?,
-            Self::Schema(Schema { of: Of::Manifest }) => context.console.json(&manifest_schema())?,
+            Self::Schema(SchemaArgs { of: Of::Config }) => context.console.json(&config_schema())?,
+            Self::Schema(SchemaArgs { of: Of::Manifest }) => context.console.json(&manifest_schema())?,
             Self::Path(facts) => path(facts, context)?,
             Self::Template => context.console.print(DEFAULT_CONFIG)?,
         }

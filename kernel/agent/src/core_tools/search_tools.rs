@@ -9,6 +9,7 @@ use std::{
 };
 
 use drupe_extension_api::{EffectClass, ToolAnnotations, ToolName, ToolSpec};
+use drupe_json_schema::Schema;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
@@ -69,7 +70,7 @@ struct Named {
 
 /// The tool for those deferred tools. All registries share its schema.
 pub(crate) fn tool(deferred: Arc<[Arc<ToolSpec>]>) -> Arc<Registered> {
-    static SPEC: LazyLock<(Arc<ToolSpec>, Arc<jsonschema::Validator>)> = LazyLock::new(|| {
+    static SPEC: LazyLock<(Arc<ToolSpec>, Arc<Schema>)> = LazyLock::new(|| {
         let spec = ToolSpec {
             name: ToolName::new(NAME).expect("the name has the form of one"),
             description:
@@ -95,12 +96,12 @@ pub(crate) fn tool(deferred: Arc<[Arc<ToolSpec>]>) -> Arc<Registered> {
                 ..ToolAnnotations::default()
             },
         };
-        let validator = jsonschema::validator_for(&spec.input_schema).expect("the schema is valid");
-        (Arc::new(spec), Arc::new(validator))
+        let schema = Schema::new(&spec.input_schema).expect("the schema is valid");
+        (Arc::new(spec), Arc::new(schema))
     });
-    let (spec, validator) = &*SPEC;
+    let (spec, schema) = &*SPEC;
     let tool = SearchTools { spec: Arc::clone(spec), deferred };
-    Registered::shared(Arc::new(tool), Arc::clone(validator), true)
+    Registered::shared(Arc::new(tool), Arc::clone(schema), true)
 }
 
 impl SearchTools {

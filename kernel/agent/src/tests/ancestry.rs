@@ -6,6 +6,7 @@ use std::{
 };
 
 use drupe_extension_api::{AgentResponse, FailureClass, ToolName, ToolSpec};
+use drupe_json_schema::Schema;
 use futures_util::future::BoxFuture;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::value::RawValue;
@@ -52,10 +53,10 @@ impl Tool for Later {
         "later"
     }
 
-    fn validator(&self) -> Option<Arc<jsonschema::Validator>> {
+    fn schema(&self) -> Option<Arc<Schema>> {
         // All of them have the same.
-        static SHARED: OnceLock<Arc<jsonschema::Validator>> = OnceLock::new();
-        let compile = || jsonschema::validator_for(&self.spec.input_schema).expect("a valid schema");
+        static SHARED: OnceLock<Arc<Schema>> = OnceLock::new();
+        let compile = || Schema::new(&self.spec.input_schema).expect("a valid schema");
         Some(Arc::clone(SHARED.get_or_init(|| Arc::new(compile()))))
     }
 

@@ -12,7 +12,7 @@ use crate::{
     journal::{Entry, RecordedStep},
     long_work,
     model::ModelFault,
-    prompt, registry, results,
+    prompt, results,
     told::is_blank,
 };
 
@@ -185,9 +185,6 @@ impl Progress<'_> {
         let text = text.strip_suffix("```").unwrap_or(text).trim();
         let value: serde_json::Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let Some(schema) = &self.agent.shared.output_schema else { return Ok(text.to_owned()) };
-        let faults: Vec<String> = long_work::over(text.len(), || {
-            schema.iter_errors(&value).take(3).map(|fault| registry::fault(&fault)).collect()
-        });
-        if faults.is_empty() { Ok(text.to_owned()) } else { Err(faults.join("; ")) }
+        long_work::over(text.len(), || schema.refusal(&value)).map_or_else(|| Ok(text.to_owned()), Err)
     }
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use crate::expression::{Expressions, Refused};
+use crate::expression::{ExpressionFault, Expressions};
 
 /// A large schema for people has a few hundred.
 const MAX_VALUES: usize = 2_000;
@@ -19,7 +19,7 @@ const MAX_DEPTH: usize = 64;
 
 /// Why a schema cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum SchemaFault {
+pub enum SchemaFault {
     #[error("{0}")]
     NoSchema(String),
     #[error("it holds more than {MAX_VALUES} values")]
@@ -31,7 +31,7 @@ pub(crate) enum SchemaFault {
     #[error("checking so much by this schema could take more than {0} steps")]
     TooMuchWork(u64),
     #[error("the pattern `{pattern}` is refused: {reason}")]
-    Pattern { pattern: String, reason: Refused },
+    Pattern { pattern: String, reason: ExpressionFault },
     #[error("a part of it has an `$id`, which would move the base of references")]
     InnerId,
     #[error("its dialect, draft 4, is too old")]
@@ -46,19 +46,13 @@ pub(crate) enum SchemaFault {
     Circle,
 }
 
-/// Refuses a schema that is too large, refers to what is not within it, or multiplies.
-pub(crate) fn check(schema: &Value, expressions: &mut Expressions) -> Result<(), SchemaFault> {
+/// Refuses a schema that is too large, refers to what is not within it, or multiplies. Otherwise tells how often its parts
+/// may be applied to one value and to those along one way down within it.
+pub(crate) fn check(schema: &Value, expressions: &mut Expressions) -> Result<u32, SchemaFault> {
     let mut values = 0;
     walk(schema, true, &mut values, expressions)?;
-    if steps(schema)? > MAX_STEPS {
-        return Err(SchemaFault::Multiplies);
-    }
-    Ok(())
-}
-
-/// How often parts of the schema may be applied to one value and to those along one way down within it.
-pub(crate) fn steps(schema: &Value) -> Result<u32, SchemaFault> {
-    Graph::of(schema)?.steps()
+    let steps = Graph::of(schema)?.steps()?;
+    if steps > MAX_STEPS { Err(SchemaFault::Multiplies) } else { Ok(steps) }
 }
 
 /// Counts the values, and looks at every pattern and every base of references, used or not.
@@ -79,10 +73,9 @@ fn walk(
             let keys =
                 map.get("patternProperties").and_then(Value::as_object).into_iter().flat_map(Map::keys);
             for pattern in pattern.chain(keys.map(String::as_str)) {
-                expressions.admit_pattern(pattern).map_err(|reason| SchemaFault::Pattern {
-                    pattern: crate::tree::shorten(pattern),
-                    reason,
-                })?;
+                expressions
+                    .admit_pattern(pattern)
+                    .map_err(|reason| SchemaFault::Pattern { pattern: crate::shorten(pattern), reason })?;
             }
             if !root && map.get("$id").is_some_and(Value::is_string) {
                 return Err(SchemaFault::InnerId);
@@ -189,7 +182,7 @@ impl<'a> Graph<'a> {
     }
 
     fn target(&self, reference: &str) -> Result<&'a Value, SchemaFault> {
-        let shown = crate::tree::shorten(reference);
+        let shown = crate::shorten(reference);
         let pointer = reference.strip_prefix('#').filter(|pointer| !pointer.contains('%'));
         let within = pointer.filter(|pointer| pointer.is_empty() || pointer.starts_with('/'));
         let Some(pointer) = within else {

@@ -17,7 +17,7 @@ const LARGEST: usize = LIMITS[LIMITS.len() - 1];
 const BUDGET: usize = 1 << 20;
 
 /// What is left for the expressions of one file.
-pub(crate) struct Expressions {
+pub struct Expressions {
     left: usize,
 }
 
@@ -27,13 +27,13 @@ impl Expressions {
     }
 
     /// Compiles an expression, or says in a few words why not.
-    pub fn compile(&mut self, text: &str) -> Result<Regex, Refused> {
+    pub fn compile(&mut self, text: &str) -> Result<Regex, ExpressionFault> {
         if text.len() > MAX_BYTES {
-            return Err(Refused::TooLong);
+            return Err(ExpressionFault::TooLong);
         }
         for limit in LIMITS {
             if limit > self.left {
-                return Err(Refused::TooLargeTogether);
+                return Err(ExpressionFault::TooLargeTogether);
             }
             match RegexBuilder::new(text).size_limit(limit).nest_limit(MAX_NESTING).build() {
                 Ok(regex) => {
@@ -44,19 +44,19 @@ impl Expressions {
                 Err(error) => {
                     // To parse it took time all the same.
                     self.left -= limit;
-                    return Err(Refused::Invalid(last_line(&error.to_string())));
+                    return Err(ExpressionFault::Invalid(last_line(&error.to_string())));
                 }
             }
         }
         self.left -= LARGEST;
-        Err(Refused::TooLarge)
+        Err(ExpressionFault::TooLarge)
     }
 
     /// The same for a pattern of JSON Schema, whose `\w` and `\d` are ASCII. What is no expression at all is left to
     /// the engine, which knows the dialect.
-    pub fn admit_pattern(&mut self, pattern: &str) -> Result<(), Refused> {
+    pub fn admit_pattern(&mut self, pattern: &str) -> Result<(), ExpressionFault> {
         match self.compile(&ascii_classes(pattern)) {
-            Err(Refused::Invalid(_)) => {
+            Err(ExpressionFault::Invalid(_)) => {
                 // What does not compile here may there, at whatever cost.
                 self.left = self.left.saturating_sub(LARGEST);
                 Ok(())
@@ -68,7 +68,7 @@ impl Expressions {
 
 /// Why an expression is not taken.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refused {
+pub enum ExpressionFault {
     #[error("{0}")]
     Invalid(String),
     #[error("it is longer than {MAX_BYTES} bytes")]

@@ -1,6 +1,7 @@
 //! The sessions that have work: each handles its turns one after another, and none waits for another.
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, VecDeque},
     panic::AssertUnwindSafe,
     sync::{
@@ -13,6 +14,7 @@ use std::{
 use drupe_agent::{Steered, Steering, Stopwatch, run::GATE};
 use drupe_extension_api::{Fault, FaultCode, SessionId, TurnId, wire::QueueMode};
 use drupe_journal::{Origin, QueuedTurn};
+use drupe_limits::TurnPlace;
 use futures_util::FutureExt;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -229,7 +231,16 @@ impl Sessions {
                     time: Arc::clone(&time),
                     given: Vec::new(),
                 });
-                Some((turn, turn::Within { cancel, gate: Arc::clone(&known.gate), steering, time }))
+                Some((
+                    turn,
+                    turn::Within {
+                        cancel,
+                        gate: Arc::clone(&known.gate),
+                        steering,
+                        time,
+                        place: Arc::new(TurnPlace::unbounded()),
+                    },
+                ))
             }
             None => {
                 active.remove(session);
@@ -332,15 +343,17 @@ async fn work(kernel: &Arc<Kernel>, session: &SessionId) {
 }
 
 /// Answers a turn. While the journal cannot record it the session waits: its messages are answered in order or not yet.
-async fn until_recorded(kernel: &Arc<Kernel>, mut queued: QueuedTurn, within: turn::Within) {
+async fn until_recorded(kernel: &Arc<Kernel>, mut queued: QueuedTurn, mut within: turn::Within) {
     let origin = queued.inbound.origin.clone();
     let gone = || origin.extension().filter(|_| !queued.started).and_then(|id| kernel.gone(id));
     // Beyond the configured number turns wait in the order in which they came. One that is only to end needs no room.
     let mut cancelled = queued.cancelled.clone().or_else(gone);
-    let _room = match cancelled {
-        Some(_) => None,
-        None => within.cancel.run_until_cancelled(kernel.gates.turn(origin.share().as_deref())).await,
-    };
+    if cancelled.is_none() {
+        let place = TurnPlace::take(Arc::clone(&kernel.gates), origin.share().map(Cow::into_owned));
+        if let Some(place) = within.cancel.run_until_cancelled(place).await {
+            within.place = Arc::new(place);
+        }
+    }
     if !queued.started && kernel.ending.decided().is_some() {
         // Room came of the drain. The next kernel begins with it.
         return;

@@ -12,6 +12,7 @@ use drupe_extension_api::{
     wire::{HookPoint, TurnContext},
 };
 use drupe_journal::{Counted, Outbound, QueuedTurn, StoreError, TurnDone, TurnStart};
+use drupe_limits::TurnPlace;
 use drupe_wiring::Snapshot;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -41,6 +42,8 @@ pub struct Within {
     pub steering: Arc<Steering>,
     /// How its time goes.
     pub time: Arc<OnceLock<Stopwatch>>,
+    /// Its place among the turns that go on at the same time.
+    pub place: Arc<TurnPlace>,
 }
 
 /// Answers a message, or goes on answering it where an earlier kernel was interrupted.
@@ -118,6 +121,7 @@ pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) ->
         hooks: Arc::clone(&snapshot.hooks) as Arc<dyn drupe_agent::Hooks>,
         steering: within.steering,
         time: within.time,
+        place: within.place,
         diagnostics: remarks
             .iter()
             .map(|(code, message)| format!("{code}: {message}"))

@@ -18,6 +18,10 @@ struct Scene {
 }
 
 fn scene() -> Scene {
+    scene_with("")
+}
+
+fn scene_with(settings: &str) -> Scene {
     let effects = std::env::temp_dir().join(format!("asked-{}", crate::harness::unique()));
     fs::create_dir_all(&effects).expect("a folder");
     let to = |name: &str, nonce: &str| {
@@ -28,7 +32,7 @@ fn scene() -> Scene {
         "tool" => Say::Text(answers(request)),
         _ => Say::Call(calls.clone()),
     });
-    let mut daemon = Daemon::home(&server.config());
+    let mut daemon = Daemon::home(&(server.config() + settings));
     daemon.write("effects", effects.to_str().expect("a path"));
     daemon.plugin("careful", "faulty", "config: {prefix: careful, careful: true}\n");
     daemon.plugin("plain", "faulty", "config: {prefix: plain}\n");
@@ -114,6 +118,26 @@ fn a_question_outlives_the_kernel_and_its_answer_lets_the_call_run_once() {
     assert!(trace.contains("approval_requested") && trace.contains("is allowed by operator"), "{trace}");
     let why = scene.daemon.says(&["why", id]);
     assert!(why.contains("was allowed by operator"), "{why}");
+}
+
+#[test]
+fn a_turn_that_waits_for_a_person_leaves_its_place_to_others() {
+    let scene = scene_with("limits: {concurrency: {turns: 1}}\n");
+    let first = scene.daemon.submit("s", "go");
+    scene.waits();
+    let second = scene.daemon.submit("other", "go");
+    let both = || {
+        let ids: Vec<_> = scene.questions().iter().map(|one| one["id"].clone()).collect();
+        (ids.len() == 2).then_some(ids)
+    };
+    let ids = until("two questions wait", both).unwrap_or_else(|| panic!("{}", scene.daemon.log()));
+    for id in ids {
+        scene.daemon.says(&["approvals", "allow", id.as_str().expect("an id")]);
+    }
+    for turn in [first, second] {
+        assert_eq!(scene.daemon.wait(&turn)["status"], "success");
+    }
+    assert_eq!((scene.ran("careful"), scene.ran("plain")), (2, 2));
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! What all runs of one turn share.
 
 use std::{
+    convert::Infallible,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicBool},
 };
 
 use drupe_extension_api::{CorrelationId, Event, SessionId, TurnId};
-use drupe_limits::{Gates, Quotas};
+use drupe_limits::{Gates, Quotas, TurnPlace};
 use tokio::sync::Semaphore;
 
 use crate::{
@@ -84,6 +85,8 @@ pub struct TurnScope {
     pub quotas: Arc<Quotas>,
     /// Bounds how many runs of one agent go on at the same time.
     pub gates: Arc<Gates>,
+    /// The turn's own place among those that go on at the same time.
+    pub place: Arc<TurnPlace>,
     /// The session's gate of [`GATE`] weights.
     pub gate: Arc<Semaphore>,
     /// Bytes a token, by model.
@@ -107,6 +110,16 @@ pub struct TurnScope {
 }
 
 impl TurnScope {
+    /// Leaves the turn's place to others, each time that all of the turn waits for a person. Never ends.
+    pub(crate) async fn leave_while_still(&self) -> Infallible {
+        let Some(root) = self.time.get() else { return std::future::pending().await };
+        loop {
+            root.until(true).await;
+            self.place.leave().await;
+            root.until(false).await;
+        }
+    }
+
     pub(crate) fn left(&self) -> MutexGuard<'_, Taken> {
         self.left.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -130,6 +143,7 @@ impl TurnScope {
             clock: Arc::new(SystemClock),
             quotas: Arc::new(Quotas::unlimited()),
             gates: Arc::new(Gates::open()),
+            place: Arc::new(TurnPlace::unbounded()),
             gate: Arc::new(Semaphore::new(GATE)),
             ratios: Arc::default(),
             steering: Arc::default(),

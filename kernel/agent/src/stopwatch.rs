@@ -126,6 +126,18 @@ impl Stopwatch {
         }
     }
 
+    /// Ends when it and all above it stand still, or when that is over.
+    pub(crate) async fn until(&self, still: bool) {
+        loop {
+            let mut changed = pin!(self.0.turn.changed.notified());
+            changed.as_mut().enable();
+            if self.stands_still() == still {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     fn chain<'a>(&self, nodes: &'a [Option<Node>]) -> impl Iterator<Item = &'a Node> + use<'a> {
         let node = |at: usize| nodes.get(at).and_then(Option::as_ref);
         std::iter::successors(node(self.0.at), move |below| below.above.and_then(node))

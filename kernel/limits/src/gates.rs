@@ -5,7 +5,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use drupe_extension_api::AgentId;
@@ -43,6 +46,59 @@ pub struct GatePermit {
     // Before the visit: the gate may go only after the place was given back.
     _own: Option<OwnedSemaphorePermit>,
     _visit: Option<Visit>,
+}
+
+/// The place of a turn, which others may have while the turn waits for a person alone: who is asked may take days.
+#[derive(Debug)]
+pub struct TurnPlace {
+    gates: Arc<Gates>,
+    share: Option<String>,
+    held: tokio::sync::Mutex<Option<GatePermit>>,
+    returning: AtomicUsize,
+}
+
+/// While this lives the turn keeps its place, once it has come back to it.
+#[derive(Debug)]
+#[must_use = "the place may be left again when this is dropped"]
+pub struct Returned<'a>(&'a TurnPlace);
+
+impl TurnPlace {
+    /// Waits for a place as [`Gates::turn`] does. May be dropped at any time.
+    pub async fn take(gates: Arc<Gates>, share: Option<String>) -> Self {
+        let held = tokio::sync::Mutex::new(Some(gates.turn(share.as_deref()).await));
+        Self { gates, share, held, returning: AtomicUsize::new(0) }
+    }
+
+    /// One that is never left, nor waited for.
+    pub fn unbounded() -> Self {
+        let held = tokio::sync::Mutex::default();
+        Self { gates: Arc::new(Gates::open()), share: None, held, returning: AtomicUsize::new(0) }
+    }
+
+    /// Lets others in, unless a part of the turn goes on already.
+    pub async fn leave(&self) {
+        let mut held = self.held.lock().await;
+        if self.returning.load(Ordering::Acquire) == 0 {
+            *held = None;
+        }
+    }
+
+    /// Waits for a place where this one was left. May be dropped at any time.
+    pub async fn back(&self) -> Returned<'_> {
+        self.returning.fetch_add(1, Ordering::AcqRel);
+        let returned = Returned(self);
+        let mut held = self.held.lock().await;
+        if held.is_none() {
+            *held = Some(self.gates.turn(self.share.as_deref()).await);
+        }
+        returned
+    }
+}
+
+impl Drop for Returned<'_> {
+    fn drop(&mut self) {
+        self.0.returning.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// Keeps a gate for as long as somebody is in it or waits.
@@ -139,6 +195,24 @@ mod tests {
     };
 
     use super::*;
+
+    #[test]
+    fn a_turn_leaves_its_place_to_others_and_waits_for_one_before_it_goes_on() {
+        let gates = Arc::new(Gates::new(1, 1));
+        let place = poll(pin!(TurnPlace::take(Arc::clone(&gates), None))).unwrap();
+        assert!(poll(pin!(gates.turn(None))).is_none(), "there is one place");
+        poll(pin!(place.leave())).unwrap();
+        let other = poll(pin!(gates.turn(None))).unwrap();
+        let mut back = pin!(place.back());
+        assert!(poll(back.as_mut()).is_none(), "another has the place");
+        drop(other);
+        let returned = poll(back.as_mut()).unwrap();
+        poll(pin!(place.leave())).unwrap();
+        assert!(poll(pin!(gates.turn(None))).is_none(), "a part of it goes on");
+        drop(returned);
+        poll(pin!(place.leave())).unwrap();
+        assert!(poll(pin!(gates.turn(None))).is_some());
+    }
 
     fn agent(name: &str) -> AgentId {
         AgentId::new(name).unwrap()

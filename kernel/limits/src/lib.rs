@@ -13,6 +13,6 @@ mod quotas;
 mod tally;
 
 pub use exceeded::QuotaExceeded;
-pub use gates::{GatePermit, Gates};
+pub use gates::{GatePermit, Gates, Returned, TurnPlace};
 pub use limits::{Counted, QuotaLimits, ScopeLimits};
 pub use quotas::{Hold, Quotas, Spender, Standing};

@@ -35,7 +35,7 @@ impl Drop for Waits<'_> {
 }
 
 /// Waits for the answer, and records it; how the call ends, where it may not run. Meanwhile the time of all stands still
-/// that wait for this alone.
+/// that wait for this alone, and others may have the turn's place, which it waits for before it goes on.
 pub(super) async fn agreed(
     place: Place<'_>,
     time: &Stopwatch,
@@ -43,6 +43,12 @@ pub(super) async fn agreed(
 ) -> Result<Result<(), (ToolStatus, String)>, JournalFault> {
     let (run, began) = (place.run, Instant::now());
     let _waits = Waits(place, question);
+    let answered = async {
+        let answer = run.scope.policy.answer(question).await;
+        (answer, run.scope.place.back().await)
+    };
+    // Until the time runs again, so that the place is not left again before that.
+    let _returned;
     let answer = {
         let _asked = time.ask();
         tokio::select! {
@@ -51,7 +57,11 @@ pub(super) async fn agreed(
                 let error = stopped(over, began);
                 return Ok(Err((error.status, error.message)));
             }
-            answer = run.scope.policy.answer(question) => answer?,
+            (answer, returned) = answered => {
+                _returned = returned;
+                answer?
+            }
+            never = run.scope.leave_while_still() => match never {},
         }
     };
     let (effect, tool, state) = (question.effect.clone(), question.tool.clone(), answer.state);

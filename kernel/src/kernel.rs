@@ -413,6 +413,7 @@ pub fn store_fault(error: StoreError) -> Fault {
         StoreError::Withdrawn { .. }
         | StoreError::AmbiguousApproval(_)
         | StoreError::AmbiguousQuestion(_)
+        | StoreError::NotAsShown(_)
         | StoreError::Settled { .. } => FaultCode::Invalid,
         _ => FaultCode::Unavailable,
     };

@@ -91,7 +91,8 @@ fn a_question_outlives_the_kernel_and_its_answer_lets_the_call_run_once() {
     assert_eq!(again["id"], before["id"]);
     let id = again["id"].as_str().expect("an id");
     let shown = scene.daemon.says(&["approvals"]);
-    for part in [id, "waits", "careful_effect_append", r#""nonce":"a\u202eb""#, "orchestrator", "session `s`"]
+    for part in
+        [id, "waits", "careful_effect_append", r#""nonce": "a\u202eb""#, "orchestrator", "session `s`"]
     {
         assert!(shown.contains(part), "{part}\n{shown}");
     }
@@ -104,6 +105,11 @@ fn a_question_outlives_the_kernel_and_its_answer_lets_the_call_run_once() {
     assert_eq!(scene.waits()["id"], before["id"]);
     // Other sessions and this one's status are served meanwhile; the beginning of the id is enough.
     scene.daemon.says(&["status"]);
+    let other = scene.daemon.drupe(&["approvals", "allow", &format!("{id}:0000000000000000")]);
+    assert!(crate::harness::text(&other.stderr).contains("waits with other content"), "{other:?}");
+    let other = json!({"id": id, "allow": true, "hash": "another"});
+    let refused = scene.daemon.client().ask("approvals.answer", other);
+    assert!(refused.as_ref().is_err_and(|error| error.contains("is not what was shown")), "{refused:?}");
     let said = scene.daemon.says(&["approvals", "allow", &id[..10]]);
     assert!(said.contains("allowed"), "{said}");
     let ended = scene.daemon.wait(&turn);

@@ -178,4 +178,7 @@ pub struct ApprovalAnswer {
     pub id: String,
     /// Whether the operator agrees.
     pub allow: bool,
+    /// The [`hash`](Approval::hash) of what the person has read. An answer about anything else is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
 }

@@ -92,6 +92,7 @@ pub mod journal;
 mod ledger;
 pub mod long_work;
 pub mod model;
+mod parameters;
 pub mod policy;
 pub mod prompt;
 mod ratios;

@@ -7,9 +7,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use drupe_extension_api::{ToolName, ToolSpec, control::Exclusion};
 use drupe_json_schema::Schema;
-use serde_json::{Value, value::RawValue};
+use serde_json::value::RawValue;
 
-use crate::{core_tools::search_tools, long_work, tool::Tool};
+use crate::{core_tools::search_tools, long_work, parameters, tool::Tool};
 
 /// A tool with its compiled schema; shared by all registries that hold it.
 pub struct Registered {
@@ -85,7 +85,7 @@ impl Registered {
     /// Parses and validates parameters as a model wrote them; no text stands for no parameters.
     pub fn parameters(&self, arguments: &str) -> Result<Box<RawValue>, String> {
         let text = if arguments.trim().is_empty() { "{}" } else { arguments };
-        let value: Value = serde_json::from_str(text)
+        let value = parameters::parse(text)
             .map_err(|error| format!("the parameters are not valid JSON: {error}"))?;
         let refusal = long_work::over(text.len(), || self.schema.refusal(&value));
         if let Some(faults) = refusal {

@@ -10,6 +10,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::{
     StoreError,
+    questions::as_shown,
     rows::{json, maybe_time, name_of, named, time, timestamp},
     writer::Writing,
 };
@@ -67,12 +68,14 @@ pub(crate) fn answer(
     on: &Writing<'_>,
     id_or_extension: &str,
     allow: bool,
+    shown: Option<&str>,
     by: &str,
 ) -> Result<Option<Approval>, StoreError> {
     let Some(mut approval) = meant(on, id_or_extension)? else { return Ok(None) };
     if approval.state == ApprovalState::Withdrawn {
         return Err(StoreError::Withdrawn { approval: approval.id, extension: approval.extension });
     }
+    as_shown(&approval, shown)?;
     approval.state = if allow { ApprovalState::Allowed } else { ApprovalState::Denied };
     let (outcome, now) = (name_of(&approval.state)?, on.now_ms());
     on.statement("UPDATE activations SET state = ?3, answered_ms = ?4 WHERE extension = ?1 AND hash = ?2")?

@@ -79,6 +79,9 @@ pub enum StoreError {
     /// The beginning of an id is that of several questions.
     #[error("several questions have an id that begins with `{0}`; give more of it")]
     AmbiguousQuestion(String),
+    /// The answer is about something else than what waits under the id now.
+    #[error("`{0}` is not what was shown to you; `drupe approvals` shows what it is now")]
+    NotAsShown(String),
     /// The question has its answer, or needs none any more.
     #[error("`{approval}` is `{state}` already; nothing waits for an answer to it")]
     Settled {

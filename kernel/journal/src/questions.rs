@@ -63,15 +63,17 @@ impl Store {
     /// Records the answer of a person to the question of that id, or of the only one whose id begins so. None where there is
     /// none.
     ///
-    /// Refuses with [`StoreError::AmbiguousQuestion`] or [`StoreError::Settled`]: the first answer holds.
+    /// Refuses with [`StoreError::AmbiguousQuestion`], [`StoreError::Settled`] (the first answer holds), or
+    /// [`StoreError::NotAsShown`] where `shown` is not the hash of what is asked about.
     pub async fn answer_question(
         &self,
         id: &str,
         allow: bool,
+        shown: Option<String>,
         by: String,
     ) -> Result<Option<Approval>, StoreError> {
         let id = id.to_owned();
-        self.write(Survives::Power, move |on| answer(on, &id, allow, &by)).await
+        self.write(Survives::Power, move |on| answer(on, &id, allow, shown.as_deref(), &by)).await
     }
 
     /// The questions that wait, and after them those that were asked last, without their parameters.
@@ -136,11 +138,18 @@ fn settle(
     Ok(())
 }
 
-fn answer(on: &Writing<'_>, id: &str, allow: bool, by: &str) -> Result<Option<Approval>, StoreError> {
+fn answer(
+    on: &Writing<'_>,
+    id: &str,
+    allow: bool,
+    shown: Option<&str>,
+    by: &str,
+) -> Result<Option<Approval>, StoreError> {
     let Some(mut found) = meant(on, id)? else { return Ok(None) };
     if found.state != ApprovalState::Pending {
         return Err(StoreError::Settled { approval: found.id, state: name_of(&found.state)? });
     }
+    as_shown(&found, shown)?;
     let now = on.now_ms();
     let late = found.call.as_ref().is_some_and(|call| call.expires.as_millisecond() <= now);
     let state = match allow {
@@ -160,6 +169,15 @@ fn answer(on: &Writing<'_>, id: &str, allow: bool, by: &str) -> Result<Option<Ap
         call.by = Some(by.to_owned());
     }
     Ok(Some(found))
+}
+
+/// Refuses an answer to what is another thing than its person has read: an id is that of a place, which may hold another call
+/// after a power failure took the first one away.
+pub(crate) fn as_shown(found: &Approval, shown: Option<&str>) -> Result<(), StoreError> {
+    match shown {
+        Some(shown) if shown != found.hash => Err(StoreError::NotAsShown(found.id.clone())),
+        _ => Ok(()),
+    }
 }
 
 /// The question of that id, or the only one whose id begins so. One that is settled counts as well: what begins so may be

@@ -302,15 +302,18 @@ impl Store {
     /// the approval as it is then. Under its id one may be answered again, which replaces the answer; each answer
     /// is a row of the audit. Gives none where there is nothing to answer under that name.
     ///
-    /// Refuses with [`StoreError::AmbiguousApproval`] or [`StoreError::Withdrawn`].
+    /// Refuses with [`StoreError::AmbiguousApproval`], [`StoreError::Withdrawn`], or [`StoreError::NotAsShown`] where `shown`
+    /// is not the hash of the content.
     pub async fn answer_activation(
         &self,
         id_or_extension: &str,
         allow: bool,
+        shown: Option<String>,
         by: String,
     ) -> Result<Option<Approval>, StoreError> {
         let named = id_or_extension.to_owned();
-        self.write(Survives::Power, move |on| activations::answer(on, &named, allow, &by)).await
+        self.write(Survives::Power, move |on| activations::answer(on, &named, allow, shown.as_deref(), &by))
+            .await
     }
 
     /// What waits for this extension is not there any more. Answers that were given still hold for their contents.

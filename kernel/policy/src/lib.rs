@@ -42,14 +42,16 @@ impl OnRequest {
     }
 
     /// A person's answer to a question, and who it is; none where no question has that id, or begins so. It comes to the
-    /// call at once, whatever else its session waits for.
+    /// call at once, whatever else its session waits for. Where `shown` is given it is the hash of what the person has read,
+    /// and an answer about anything else is refused.
     pub async fn answer_question(
         &self,
         id: &str,
         allow: bool,
+        shown: Option<String>,
         by: &str,
     ) -> Result<Option<Approval>, StoreError> {
-        let answered = self.store.answer_question(id, allow, by.to_owned()).await?;
+        let answered = self.store.answer_question(id, allow, shown, by.to_owned()).await?;
         self.answered.notify_waiters();
         Ok(answered)
     }

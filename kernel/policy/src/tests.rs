@@ -103,7 +103,7 @@ async fn an_answer_comes_to_its_call_at_once() {
         tokio::time::sleep(Duration::from_secs(60)).await;
         for (id, allow) in ids.iter().zip([true, false]) {
             policy
-                .answer_question(id, allow, "somebody")
+                .answer_question(id, allow, None, "somebody")
                 .await
                 .expect("it is recorded")
                 .expect("it is there");

@@ -50,16 +50,21 @@ pub async fn decide(kernel: &Arc<Kernel>, id: String, decision: Decision) -> Res
 
 /// Agrees, or does not, to a tool call, or to what an extension brings.
 pub async fn answer(kernel: &Arc<Kernel>, by: &Principal, answer: ApprovalAnswer) -> Result<Approval, Fault> {
-    let ApprovalAnswer { id, allow } = answer;
+    let ApprovalAnswer { id, allow, hash } = answer;
+    let shown = || hash.clone();
     for call in
         kernel.policy.questions().await.map_err(store_fault)?.iter().filter(|one| one.id.starts_with(&id))
     {
         call.call.as_ref().map_or(Ok(()), |call| by.reaches(&call.session))?;
     }
-    if let Some(call) = kernel.policy.answer_question(&id, allow, &by.name()).await.map_err(store_fault)? {
+    if let Some(call) =
+        kernel.policy.answer_question(&id, allow, shown(), &by.name()).await.map_err(store_fault)?
+    {
         return Ok(call);
     }
-    let give = || async { kernel.store.answer_activation(&id, allow, by.name()).await.map_err(store_fault) };
+    let give = || async {
+        kernel.store.answer_activation(&id, allow, shown(), by.name()).await.map_err(store_fault)
+    };
     let mut answered = give().await?;
     if answered.is_none() {
         // It may have come this moment, or where nothing is watched.

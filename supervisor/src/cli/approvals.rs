@@ -19,6 +19,10 @@ use super::{
     status::word,
 };
 
+/// What is said of a tool whose call waits. Nobody is told how to agree before seeing what it would do.
+pub const WAITS: &str =
+    "waits for approval: `drupe approvals` shows what it would do, and the id by which you allow or deny it";
+
 /// Arguments of `drupe approvals`.
 #[derive(Debug, clap::Args)]
 pub struct Approvals {
@@ -40,7 +44,7 @@ enum Verb {
 
 #[derive(Debug, clap::Args)]
 struct Answer {
-    /// Its id, or the extension that waits or was answered before; of a call the beginning of its id is enough
+    /// Its id as it is listed, or the extension that waits or was answered before; of a call the beginning is enough
     id: String,
     #[command(flatten)]
     facts: Facts,
@@ -70,11 +74,18 @@ fn list(facts: Facts, context: &Context) -> Result<u8, Failure> {
 impl Answer {
     fn give(self, allow: bool, context: &Context) -> Result<u8, Failure> {
         let daemon = context.daemon();
-        let answer = |id: &str| ApprovalAnswer { id: id.to_owned(), allow };
-        let approval: Approval = match daemon.decided(method::APPROVALS_ANSWER, &answer(&self.id))? {
+        let (id, read) = self.id.split_once(SEPARATOR).unwrap_or((&self.id, ""));
+        let list: Vec<Approval> = daemon.get(method::APPROVALS_LIST)?;
+        let hash = shown(&list, id).map(|one| one.hash.clone());
+        if !read.is_empty() && !hash.as_ref().is_some_and(|hash| hash.starts_with(read)) {
+            let other = format!("`{}` is not there any more, or waits with other content", self.id);
+            return Err(Failure::new(status::FAILED, other).help("`drupe approvals` shows what waits now"));
+        }
+        let answer = |id: &str, hash| ApprovalAnswer { id: id.to_owned(), allow, hash };
+        let approval: Approval = match daemon.decided(method::APPROVALS_ANSWER, &answer(id, hash))? {
             Ok(approval) => approval,
-            Err(fault) => match answered_before(&fault, &self.id, &daemon)? {
-                Some(id) => daemon.decide(method::APPROVALS_ANSWER, &answer(&id))?,
+            Err(fault) => match answered_before(&fault, id, list, &daemon) {
+                Some(one) => daemon.decide(method::APPROVALS_ANSWER, &answer(&one.id, Some(one.hash)))?,
                 None => return Err(fault.into()),
             },
         };
@@ -87,23 +98,24 @@ impl Answer {
     }
 }
 
-/// The id of the answer that holds for an extension of this name as it is now, where nothing of it waits for one. What was
-/// answered for other content is not meant.
-fn answered_before(fault: &Fault, name: &str, daemon: &Daemon<'_>) -> Result<Option<String>, Failure> {
-    if fault.code != FaultCode::NotFound {
-        return Ok(None);
+/// What the kernel would take for the one that is meant, of those that were listed.
+fn shown<'a>(list: &'a [Approval], id: &str) -> Option<&'a Approval> {
+    let waits = |one: &Approval| one.state == ApprovalState::Pending && one.extension == id;
+    let mut meant =
+        list.iter().filter(|one| one.id == id || waits(one) || one.call.is_some() && one.id.starts_with(id));
+    meant.next().filter(|_| meant.next().is_none())
+}
+
+/// The answer that holds for an extension of this name as it is now, where nothing of it waits for one. What was answered
+/// for other content is not meant.
+fn answered_before(fault: &Fault, name: &str, list: Vec<Approval>, daemon: &Daemon<'_>) -> Option<Approval> {
+    let of_it = |one: &Approval| one.extension == name && one.answered.is_some();
+    if fault.code != FaultCode::NotFound || !list.iter().any(of_it) {
+        return None;
     }
-    let all: Vec<Approval> = daemon.get(method::APPROVALS_LIST)?;
-    let of_it: Vec<_> =
-        all.into_iter().filter(|one| one.extension == name && one.answered.is_some()).collect();
-    if of_it.is_empty() {
-        return Ok(None);
-    }
-    let Ok(now) = daemon.call::<ExtensionDetail>(method::EXTENSIONS_SHOW, &Named { id: name.to_owned() })
-    else {
-        return Ok(None);
-    };
-    Ok(of_it.into_iter().find(|one| now.content.as_ref() == Some(&one.hash)).map(|one| one.id))
+    let named = Named { id: name.to_owned() };
+    let now = daemon.call::<ExtensionDetail>(method::EXTENSIONS_SHOW, &named).ok()?;
+    list.into_iter().find(|one| of_it(one) && now.content.as_ref() == Some(&one.hash))
 }
 
 /// Says what became of the extension where there is something to say; the exit status tells whether it works.
@@ -122,26 +134,91 @@ fn reached(extension: &str, context: &Context) -> Result<u8, Failure> {
 }
 
 /// A table of what is asked about extensions, and below it each call that waits, with all that it would do. What was
-/// answered about calls is a line each.
+/// answered about calls is a line each, and only the answer that was just given shows again what it was about.
 fn draw(list: &[Approval]) -> String {
     let rows: Vec<_> = list.iter().map(row).collect();
-    let waits = |one: &&Approval| one.state == ApprovalState::Pending;
-    let actions = list.iter().filter(waits).filter_map(|one| Some(action(&one.id, one.call.as_ref()?)));
     let mut text = table(&rows);
-    for action in actions {
-        text.push('\n');
-        text.push_str(&action);
+    for approval in list {
+        if let Some(call) = approval.call.as_ref().filter(|call| !call.params.is_empty()) {
+            text.push('\n');
+            text.push_str(&action(approval, call));
+        }
     }
     text
 }
 
 /// Exactly what a call would do: nothing of it is cut, and what a terminal would not show is written out.
-fn action(id: &str, call: &AskedCall) -> String {
+fn action(approval: &Approval, call: &AskedCall) -> String {
     let AskedCall { session, agent, tool, params, expires, .. } = call;
+    let until = match approval.state {
+        ApprovalState::Pending => format!(", and is denied at {expires}"),
+        _ => String::new(),
+    };
     format!(
-        "{id}: agent `{agent}` in session `{session}` calls `{tool}`, and is denied at {expires}, with\n{}\n",
-        visible(params)
+        "{}: agent `{agent}` in session `{session}` calls `{tool}`{until}, with\n{}\n",
+        listed(approval),
+        visible(&one_a_line(params))
     )
+}
+
+/// Stands between an id and what the person has read under it.
+const SEPARATOR: char = ':';
+
+/// The id under which an approval is answered. That of a call says what was shown, too: the id alone is that of a place,
+/// and another call may stand there after a power failure took this one away.
+fn listed(approval: &Approval) -> String {
+    /// Digits of a hash: nobody who writes parameters can make two calls that have them in common while a person reads.
+    const DIGITS: usize = 16;
+    match &approval.call {
+        Some(_) => {
+            format!("{}{SEPARATOR}{}", approval.id, approval.hash.get(..DIGITS).unwrap_or(&approval.hash))
+        }
+        None => approval.id.clone(),
+    }
+}
+
+/// JSON anew, each key and each item on a line of its own. White space that stood between them would push what follows out
+/// of sight, and an escape would spell a word that nobody reads. Numbers stay as they are written.
+fn one_a_line(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    let (mut rest, mut depth) = (json.trim_start(), 0usize);
+    while let Some(c) = rest.chars().next() {
+        let mut taken = c.len_utf8();
+        let closes = matches!(c, '}' | ']');
+        let empty = text.ends_with(['{', '[']);
+        if closes {
+            depth = depth.saturating_sub(1);
+        }
+        if empty != closes || text.ends_with(',') {
+            text.push('\n');
+            text.extend(std::iter::repeat_n("  ", depth));
+        }
+        match c {
+            '"' => {
+                taken = string(rest);
+                let read = serde_json::from_str::<String>(&rest[..taken]).map(serde_json::Value::String);
+                text.push_str(&read.map_or_else(|_| rest[..taken].to_owned(), |read| read.to_string()));
+            }
+            ':' => text.push_str(": "),
+            _ => text.push(c),
+        }
+        if matches!(c, '{' | '[') {
+            depth += 1;
+        }
+        rest = rest[taken..].trim_start();
+    }
+    text
+}
+
+/// The bytes of the string with which this begins, quotes and all.
+fn string(json: &str) -> usize {
+    let mut escaped = false;
+    let end = json.char_indices().skip(1).find(|(_, c)| {
+        let ends = *c == '"' && !escaped;
+        escaped = *c == '\\' && !escaped;
+        ends
+    });
+    end.map_or(json.len(), |(at, _)| at + 1)
 }
 
 /// JSON in which every character stands as an escape that a terminal would obey, that shows nothing, or that looks like a
@@ -176,7 +253,7 @@ fn row(approval: &Approval) -> Vec<String> {
         None => approval.extension.clone(),
     };
     vec![
-        plain(&approval.id),
+        plain(&listed(approval)),
         state.to_owned(),
         plain(&what),
         plain(&approval.needs.join(", ")),
@@ -188,28 +265,52 @@ fn row(approval: &Approval) -> Vec<String> {
 mod tests {
     use super::*;
 
+    fn call(params: &str) -> Approval {
+        serde_json::from_value(serde_json::json!({
+            "id": "e-1", "hash": "0123456789abcdef-and-more", "needs": ["it says so"], "state": "pending",
+            "asked": "2026-01-01T00:00:00Z",
+            "call": {
+                "session": "s", "turn": "t", "agent": "main", "tool": "remove", "params": params,
+                "expires": "2026-01-01T00:10:00Z",
+            },
+        }))
+        .expect("an approval")
+    }
+
     #[test]
     fn a_call_that_waits_is_shown_whole_with_what_a_terminal_would_hide() {
         let params = format!(
             "{{\"path\": \"a\u{202e}b\u{1b}[2Jc\u{200b}\u{a0}\u{e0041}ü\", \"text\": \"{}END\"}}",
             "x".repeat(50_000)
         );
-        let approval: Approval = serde_json::from_value(serde_json::json!({
-            "id": "e-1", "hash": "h", "needs": ["it says so"], "asked": "2026-01-01T00:00:00Z", "state": "pending",
-            "call": {
-                "session": "s", "turn": "t", "agent": "main", "tool": "remove", "params": params,
-                "expires": "2026-01-01T00:10:00Z",
-            },
-        }))
-        .expect("an approval");
-        let shown = draw(&[approval]);
+        let shown = draw(&[call(&params)]);
         assert!(
-            shown.contains(r#"{"path": "a\u202eb\u001b[2Jc\u200b\u00a0\udb40\udc41ü", "text""#),
+            shown.contains("  \"path\": \"a\\u202eb\\u001b[2Jc\\u200b\\u00a0\\udb40\\udc41ü\",\n  \"text\""),
             "{}",
             &shown[..400]
         );
         assert!(
-            shown.contains("xEND\"}") && shown.contains("`remove`") && shown.contains("2026-01-01T00:10:00Z")
+            shown.contains("xEND\"") && shown.contains("`remove`") && shown.contains("2026-01-01T00:10:00Z")
         );
+        assert!(shown.contains("e-1:0123456789abcdef:"), "the id says what was read");
+    }
+
+    #[test]
+    fn parameters_stand_on_lines_of_their_own_however_they_were_written() {
+        for (written, shown) in [
+            ("{}", "{}"),
+            (" { \n } ", "{}"),
+            (
+                r#"{"a":[],"b":[1,{"c":-1.50e+3}],"d":true}"#,
+                "{\n  \"a\": [],\n  \"b\": [\n    1,\n    {\n      \"c\": -1.50e+3\n    }\n  ],\n  \"d\": true\n}",
+            ),
+            (r#"{"\u0061":"\u0072m {, [\" \\"}"#, "{\n  \"a\": \"rm {, [\\\" \\\\\"\n}"),
+            (r#"{"a":1,"a":2}"#, "{\n  \"a\": 1,\n  \"a\": 2\n}"),
+            (r#"{"a": "b"#, "{\n  \"a\": \"b"),
+        ] {
+            assert_eq!(one_a_line(written), shown, "{written}");
+        }
+        let far = format!("{{\"a\": 1,{}\"b\": 2}}", "\n ".repeat(10_000));
+        assert_eq!(one_a_line(&far), "{\n  \"a\": 1,\n  \"b\": 2\n}");
     }
 }

@@ -19,6 +19,7 @@ use serde::Serialize;
 use super::{
     Context,
     activity::Activity,
+    approvals::WAITS,
     client::{Client, ClientError, Pauses, answer},
     console::Console,
     failure::{Failure, status},
@@ -357,9 +358,8 @@ impl<'a> Waiting<'a> {
                         if event.turn.as_ref() == Some(&self.turn.turn)
                             || matches!(event.body, EventBody::Lifecycle { .. })
                         {
-                            if let EventBody::ApprovalRequested { id, tool, .. } = &event.body {
-                                let how = format!("{tool} waits for approval: `drupe approvals allow {id}`");
-                                self.context.console.remark(&how);
+                            if let EventBody::ApprovalRequested { tool, .. } = &event.body {
+                                self.context.console.remark(&format!("{tool} {WAITS}"));
                             }
                             self.activity.take(&event, Instant::now());
                         }

@@ -240,8 +240,8 @@ fn deciding(asked: &str, params: &Value) -> Vec<ReplyBody> {
 #[test]
 fn a_decision_waits_for_the_kernel_and_is_then_asked_for_once() {
     for (line, method) in [
-        ("approvals allow a1", method::APPROVALS_ANSWER),
-        ("approvals deny a1", method::APPROVALS_ANSWER),
+        ("approvals allow a1", method::APPROVALS_LIST),
+        ("approvals deny a1", method::APPROVALS_LIST),
         ("ext enable x", method::EXTENSIONS_ENABLE),
         ("ext disable x", method::EXTENSIONS_DISABLE),
         ("ext release x", method::EXTENSIONS_RELEASE),
@@ -251,6 +251,8 @@ fn a_decision_waits_for_the_kernel_and_is_then_asked_for_once() {
         assert_eq!(run(&fake, line), 0, "{line}");
         let decided = fake.asked().iter().filter(|(asked, _)| asked == method).count();
         assert_eq!(decided, 4, "{line}: three times the supervisor said that there is no kernel");
+        let answered = fake.asked().iter().filter(|(asked, _)| asked == method::APPROVALS_ANSWER).count();
+        assert_eq!(answered, usize::from(line.starts_with("approvals")), "{line}");
     }
 }
 
@@ -277,8 +279,26 @@ fn an_answer_is_changed_by_the_name_of_the_extension_where_it_was_given_for_what
     assert_eq!(run(&fake, "approvals deny x"), 0);
     let answers: Vec<_> =
         fake.asked().into_iter().filter(|(asked, _)| asked == method::APPROVALS_ANSWER).collect();
-    let given = |id: &str| (method::APPROVALS_ANSWER.to_owned(), json!({"id": id, "allow": false}));
-    assert_eq!(answers, [given("x"), given("a-now")]);
+    let given = |params| (method::APPROVALS_ANSWER.to_owned(), params);
+    let now = json!({"id": "a-now", "allow": false, "hash": "now"});
+    assert_eq!(answers, [given(json!({"id": "x", "allow": false})), given(now)]);
+}
+
+#[test]
+fn an_answer_says_what_was_read_and_is_not_given_to_anything_else() {
+    for (line, status, given) in [
+        ("approvals deny a-now", 0, 1),
+        ("approvals deny a-now:n", 0, 1),
+        ("approvals deny a-now:later", 1, 0),
+        ("approvals deny nothing:now", 1, 0),
+    ] {
+        let fake = Fake::start(deciding);
+        assert_eq!(run(&fake, line), status, "{line}");
+        let asked = fake.asked().into_iter();
+        let answers: Vec<_> = asked.filter(|(asked, _)| asked == method::APPROVALS_ANSWER).collect();
+        assert_eq!(answers.len(), given, "{line}");
+        assert!(answers.iter().all(|(_, params)| params["hash"] == "now"), "{answers:?}");
+    }
 }
 
 #[test]

@@ -107,12 +107,14 @@ async fn a_forged_tool_name_is_refused_by_any_spelling() {
 async fn a_bad_call_says_what_was_wrong_and_nothing_runs() {
     let world = Arc::new(World::default());
     let tool = Fake::says("a").in_world(&world).registered();
-    let calls = [("a", "{not json"), ("a", r#"{"n": "one"}"#), ("a", r#"{"m": 1}"#), ("a", "[]")];
+    let twice = ("a", r#"{"n": 1, "\\\":": ":", "b": [{"k": 1, "\u006b": 2}]}"#);
+    let calls = [("a", "{not json"), ("a", r#"{"n": "one"}"#), ("a", r#"{"m": 1}"#), ("a", "[]"), twice];
     let expected = [
         (ToolStatus::Refused, "not valid JSON"),
         (ToolStatus::Refused, "/n"),
         (ToolStatus::Refused, "do not fit the schema of `a`"),
         (ToolStatus::Refused, "do not fit the schema of `a`"),
+        (ToolStatus::Refused, "an object has the same key twice"),
     ];
     check(&calls, vec![tool], &expected).await;
     assert!(world.runs().is_empty());

@@ -42,7 +42,7 @@ const LIFE: [(&str, Commit); 11] = [
     }),
     ("sent", |on| outbox::ended(on, crate::DeliveryId(1), &Sent::Delivered { remote_id: None })),
     ("ask", |on| activations::ask(on, "kv", "h1", &[]).map(|_| ())),
-    ("allow", |on| activations::answer(on, "kv", true, "operator").map(|_| ())),
+    ("allow", |on| activations::answer(on, "kv", true, None, "operator").map(|_| ())),
 ];
 
 fn the_turn(on: &Writing<'_>) -> Result<TurnId, StoreError> {

@@ -218,7 +218,10 @@ async fn a_journal_of_version_1_is_read_by_this_release() {
     assert!(store.enabled().await.unwrap().is_empty());
     assert!(store.activations().await.unwrap().is_empty());
     let asked = store.ask_activation("kv".into(), "h1".into(), Vec::new()).await.unwrap();
-    assert_eq!(store.answer_activation(&asked.id, true, "operator".into()).await.unwrap().unwrap().id, "a1");
+    assert_eq!(
+        store.answer_activation(&asked.id, true, None, "operator".into()).await.unwrap().unwrap().id,
+        "a1"
+    );
     store.close().await.unwrap();
     let kept = Connection::open(home.folder.path().join("journal.db.v1")).unwrap();
     assert_eq!(schema::version_of(&kept).unwrap(), 1);

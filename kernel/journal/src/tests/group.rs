@@ -435,7 +435,7 @@ async fn what_the_operator_answers_waits_for_the_disk() {
     check_waits(&store, "ask", true, asking).await;
     let one = store.clone();
     let answering = async move {
-        one.answer_activation("kv", true, "operator".into()).await.unwrap().unwrap();
+        one.answer_activation("kv", true, None, "operator".into()).await.unwrap().unwrap();
     };
     check_waits(&store, "answer", true, answering).await;
     let one = store.clone();

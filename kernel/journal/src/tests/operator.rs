@@ -69,7 +69,7 @@ async fn an_activation_is_asked_for_once_for_each_content() {
     assert_eq!(ask(&store, "kv", "h1").await, first);
     assert_eq!(store.activations().await.unwrap(), std::slice::from_ref(&first));
     for (allow, state) in [(false, ApprovalState::Denied), (true, ApprovalState::Allowed)] {
-        let answered = store.answer_activation("a1", allow, "operator".into()).await.unwrap().unwrap();
+        let answered = store.answer_activation("a1", allow, None, "operator".into()).await.unwrap().unwrap();
         assert_eq!(ask(&store, "kv", "h1").await, answered);
         assert_eq!(store.activation("kv", "h1").await.unwrap(), Some(state));
     }
@@ -84,7 +84,7 @@ async fn what_changed_is_asked_for_anew_and_nothing_else_of_it_waits() {
     let store = home.open();
     ask(&store, "kv", "h1").await;
     ask(&store, "other", "h1").await;
-    store.answer_activation("a1", true, "operator".into()).await.unwrap().unwrap();
+    store.answer_activation("a1", true, None, "operator".into()).await.unwrap().unwrap();
     ask(&store, "kv", "h2").await;
     ask(&store, "kv", "h3").await;
     let (pending, allowed, withdrawn) =
@@ -124,7 +124,7 @@ async fn one_that_waits_shows_what_is_needed_now_and_an_answered_one_what_was_se
     assert_eq!(needs(&["native code", "secrets"]).await, ["native code", "secrets"]);
     store.withdraw_activation("kv").await.unwrap();
     assert_eq!(needs(&["the right control"]).await, ["the right control"]);
-    store.answer_activation("kv", true, "operator".into()).await.unwrap().unwrap();
+    store.answer_activation("kv", true, None, "operator".into()).await.unwrap().unwrap();
     assert_eq!(needs(&["native code"]).await, ["the right control"]);
     assert_eq!(store.activation("kv", "h1").await.unwrap(), Some(ApprovalState::Allowed));
 }
@@ -136,12 +136,14 @@ async fn an_answer_finds_its_approval_by_id_or_by_the_extension_that_waits() {
     ask(&store, "kv", "h1").await;
     ask(&store, "kv", "h2").await;
     ask(&store, "files", "h1").await;
-    let by_extension = store.answer_activation("kv", true, "operator".into()).await.unwrap().unwrap();
+    let by_extension = store.answer_activation("kv", true, None, "operator".into()).await.unwrap().unwrap();
     assert_eq!((by_extension.id.as_str(), by_extension.hash.as_str()), ("a2", "h2"));
-    let by_id = store.answer_activation("a3", false, "operator".into()).await.unwrap().unwrap();
+    let other = store.answer_activation("a3", true, Some("h2".into()), "operator".into()).await;
+    assert_eq!(other.unwrap_err(), StoreError::NotAsShown("a3".into()), "it is not what was shown");
+    let by_id = store.answer_activation("a3", false, None, "operator".into()).await.unwrap().unwrap();
     assert_eq!((by_id.extension.as_str(), by_id.state), ("files", ApprovalState::Denied));
     for name in ["kv", "files", "unknown", "a4", "a03", "a+3", "3", "A3", "a", ""] {
-        let refused = store.answer_activation(name, true, "operator".into()).await;
+        let refused = store.answer_activation(name, true, None, "operator".into()).await;
         assert_eq!(refused, Ok(None), "{name}");
     }
     assert_eq!(audit(&store).await.len(), 2);
@@ -154,7 +156,7 @@ async fn an_answer_is_for_one_content_of_one_extension() {
     for (extension, hash) in [("kv", "h1"), ("files", "h2"), ("kv", "h2")] {
         ask(&store, extension, hash).await;
     }
-    store.answer_activation("kv", true, "operator".into()).await.unwrap().unwrap();
+    store.answer_activation("kv", true, None, "operator".into()).await.unwrap().unwrap();
     store.withdraw_activation("kv").await.unwrap();
     for (extension, hash, state) in [
         ("kv", "h1", ApprovalState::Withdrawn),
@@ -172,10 +174,10 @@ async fn an_answer_holds_until_it_is_given_anew_and_each_is_audited() {
     let store = home.open();
     ask(&store, "kv", "h1").await;
     home.clock.advance(1000);
-    let denied = store.answer_activation("kv", false, "ann".into()).await.unwrap().unwrap();
+    let denied = store.answer_activation("kv", false, None, "ann".into()).await.unwrap().unwrap();
     assert_eq!(denied.answered.unwrap().as_millisecond(), 1_700_000_001_000);
     home.clock.advance(1000);
-    let allowed = store.answer_activation("a1", true, "ben".into()).await.unwrap().unwrap();
+    let allowed = store.answer_activation("a1", true, None, "ben".into()).await.unwrap().unwrap();
     assert_eq!(allowed.answered.unwrap().as_millisecond(), 1_700_000_002_000);
     store.withdraw_activation("kv").await.unwrap();
     store.close().await.unwrap();
@@ -200,9 +202,9 @@ async fn what_was_withdrawn_cannot_be_answered() {
         listed(&store).await,
         expected(&[("a2", ApprovalState::Pending), ("a1", ApprovalState::Withdrawn)])
     );
-    let refused = store.answer_activation("a1", true, "operator".into()).await;
+    let refused = store.answer_activation("a1", true, None, "operator".into()).await;
     assert_eq!(refused, Err(StoreError::Withdrawn { approval: "a1".into(), extension: "kv".into() }));
-    let refused = store.answer_activation("kv", true, "operator".into()).await;
+    let refused = store.answer_activation("kv", true, None, "operator".into()).await;
     assert_eq!(refused, Ok(None));
     assert_eq!(store.activation("kv", "h1").await.unwrap(), Some(ApprovalState::Withdrawn));
     assert!(audit(&store).await.is_empty());
@@ -214,18 +216,18 @@ async fn an_extension_that_is_called_like_an_approval_gets_no_answer_that_was_me
     let store = home.open();
     ask(&store, "kv", "h1").await;
     ask(&store, "a1", "h1").await;
-    let refused = store.answer_activation("a1", true, "operator".into()).await;
+    let refused = store.answer_activation("a1", true, None, "operator".into()).await;
     assert_eq!(refused, Err(StoreError::AmbiguousApproval("a1".into())));
     assert!(audit(&store).await.is_empty());
-    store.answer_activation("a2", false, "operator".into()).await.unwrap().unwrap();
+    store.answer_activation("a2", false, None, "operator".into()).await.unwrap().unwrap();
     assert_eq!(
-        store.answer_activation("a1", true, "operator".into()).await.unwrap().unwrap().extension,
+        store.answer_activation("a1", true, None, "operator".into()).await.unwrap().unwrap().extension,
         "kv"
     );
 
     ask(&store, "a3", "h1").await;
     assert_eq!(
-        store.answer_activation("a3", true, "operator".into()).await.unwrap().unwrap().extension,
+        store.answer_activation("a3", true, None, "operator".into()).await.unwrap().unwrap().extension,
         "a3"
     );
 }
@@ -242,6 +244,6 @@ async fn an_answer_whose_audit_cannot_be_written_is_not_given() {
         Ok(())
     });
     break_audit.await.unwrap();
-    assert!(store.answer_activation("kv", true, "operator".into()).await.is_err());
+    assert!(store.answer_activation("kv", true, None, "operator".into()).await.is_err());
     assert_eq!(store.activation("kv", "h1").await.unwrap(), Some(ApprovalState::Pending));
 }

@@ -61,9 +61,9 @@ async fn a_question_survives_with_the_whole_action_and_its_first_answer_holds() 
     let call = waits.call.unwrap();
     assert_eq!((waits.id.as_str(), waits.state), (id.as_str(), ApprovalState::Pending));
     assert_eq!((call.tool.as_str(), call.params.as_str(), call.session.as_str()), ("tool", PARAMS, "s"));
-    let allowed = store.answer_question(id.as_str(), true, "operator".into()).await.unwrap().unwrap();
+    let allowed = store.answer_question(id.as_str(), true, None, "operator".into()).await.unwrap().unwrap();
     assert_eq!(allowed.state, ApprovalState::Allowed);
-    let second = store.answer_question(id.as_str(), false, "somebody".into()).await;
+    let second = store.answer_question(id.as_str(), false, None, "somebody".into()).await;
     let settled = StoreError::Settled { approval: id.to_string(), state: "allowed".into() };
     assert_eq!(second.unwrap_err(), settled);
     assert_eq!(store.expire_question(&id).await.unwrap(), ApprovalState::Allowed, "time is over too late");
@@ -81,12 +81,26 @@ async fn a_question_survives_with_the_whole_action_and_its_first_answer_holds() 
 }
 
 #[tokio::test]
+async fn an_answer_is_not_given_to_another_call_than_the_one_that_was_shown() {
+    let home = Home::new();
+    let store = home.open();
+    asked(&store, 1).await;
+    let id = effect("a", 1, 0);
+    let answer =
+        |shown: &str| store.answer_question(id.as_str(), true, Some(shown.into()), "operator".into());
+    // What was read was lost with the power, and the model wants another call in its place.
+    assert_eq!(answer("digest of what was read").await.unwrap_err(), StoreError::NotAsShown(id.to_string()));
+    assert_eq!(stands(&store, 0).await, ApprovalState::Pending);
+    assert_eq!(answer("digest 0").await.unwrap().unwrap().state, ApprovalState::Allowed);
+}
+
+#[tokio::test]
 async fn an_answer_that_comes_too_late_is_refused() {
     let home = Home::new();
     let store = home.open();
     asked(&store, 2).await;
     home.clock.advance(600_000);
-    let late = store.answer_question(effect("a", 1, 0).as_str(), true, "operator".into()).await;
+    let late = store.answer_question(effect("a", 1, 0).as_str(), true, None, "operator".into()).await;
     assert!(matches!(&late, Err(StoreError::Settled { state, .. }) if state == "expired"), "{late:?}");
     assert_eq!(store.expire_question(&effect("a", 1, 1)).await.unwrap(), ApprovalState::Expired);
     assert_eq!(stands(&store, 1).await, ApprovalState::Expired);
@@ -97,7 +111,7 @@ async fn the_end_of_a_call_withdraws_its_question_and_no_answer_that_was_given()
     let home = Home::new();
     let store = home.open();
     let turn = asked(&store, 2).await;
-    store.answer_question(effect("a", 1, 1).as_str(), false, "operator".into()).await.unwrap();
+    store.answer_question(effect("a", 1, 1).as_str(), false, None, "operator".into()).await.unwrap();
     let withdrawn = |index| Entry::Decided {
         invocation: invocation("a"),
         effect: effect("a", 1, index),
@@ -113,7 +127,7 @@ async fn the_end_of_a_call_withdraws_its_question_and_no_answer_that_was_given()
     assert_eq!(params, ["", ""], "what is settled is not listed whole");
     assert_eq!(stands(&store, 0).await, ApprovalState::Withdrawn);
     assert_eq!(stands(&store, 1).await, ApprovalState::Denied);
-    let refused = store.answer_question(effect("a", 1, 0).as_str(), true, "operator".into()).await;
+    let refused = store.answer_question(effect("a", 1, 0).as_str(), true, None, "operator".into()).await;
     assert!(matches!(&refused, Err(StoreError::Settled { state, .. }) if state == "withdrawn"));
 }
 
@@ -124,17 +138,21 @@ async fn the_beginning_of_an_id_names_the_only_question_that_begins_so() {
     asked(&store, 2).await;
     let id = effect("a", 1, 0);
     let common = &id.as_str()[..8];
-    let both = store.answer_question(common, true, "operator".into()).await;
+    let both = store.answer_question(common, true, None, "operator".into()).await;
     assert_eq!(both.unwrap_err(), StoreError::AmbiguousQuestion(common.into()));
-    store.answer_question(id.as_str(), true, "operator".into()).await.unwrap().unwrap();
+    store.answer_question(id.as_str(), true, None, "operator".into()).await.unwrap().unwrap();
     // One that is settled is still what a person may have read.
-    let again = store.answer_question(common, false, "operator".into()).await;
+    let again = store.answer_question(common, false, None, "operator".into()).await;
     assert_eq!(again.unwrap_err(), StoreError::AmbiguousQuestion(common.into()));
     let other = effect("a", 1, 1);
-    let other = store.answer_question(other.as_str(), false, "operator".into()).await.unwrap().unwrap();
+    let other = store.answer_question(other.as_str(), false, None, "operator".into()).await.unwrap().unwrap();
     assert_eq!(other.state, ApprovalState::Denied);
     for nothing in ["e-", "e-00", "e-ffffffff", "a1", "tool", "e-%"] {
-        assert_eq!(store.answer_question(nothing, true, "operator".into()).await.unwrap(), None, "{nothing}");
+        assert_eq!(
+            store.answer_question(nothing, true, None, "operator".into()).await.unwrap(),
+            None,
+            "{nothing}"
+        );
     }
 }
 

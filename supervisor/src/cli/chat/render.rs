@@ -9,6 +9,7 @@ use drupe_extension_api::{
 use super::plan::PlanView;
 use crate::cli::{
     activity::{self, Activity},
+    approvals::WAITS,
     console::{Style, duration, plain, short},
     figures::{exceeded, spent, warning},
 };
@@ -163,12 +164,7 @@ impl Renderer {
                 self.missed();
                 Vec::new()
             }
-            EventBody::ApprovalRequested { id, tool, .. } => line(
-                Style::Warning,
-                format!(
-                    "{tool} waits for approval: `drupe approvals` shows it, `drupe approvals allow {id}` lets it run"
-                ),
-            ),
+            EventBody::ApprovalRequested { tool, .. } => line(Style::Warning, format!("{tool} {WAITS}")),
             EventBody::ApprovalAnswered { tool, state, by, .. } => {
                 let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
                 let (style, how) = match state {

@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use drupe_extension_api::{
     Fault, LimitScope, SessionId,
-    control::{Explanation, ItemArgument, ItemText, Power, SessionStatus, TraceArgument, TurnTrace, method},
+    control::{Explanation, ItemArgument, ItemText, Power, SessionStatus, TraceArgument, TurnTrace},
 };
 use drupe_insight::{self as insight, LimitUse};
 use drupe_journal::{DueMessage, Found, MessageRow, TurnRows};
 
 use drupe_surface::principal::Principal;
 
-use super::turns;
 use crate::kernel::{Kernel, store_fault};
 
 /// Turns that are traced at once: each is read whole.
@@ -19,18 +18,12 @@ const MOST: usize = 100;
 
 /// What the turns of a session, or one of them, set off.
 pub async fn trace(kernel: &Kernel, by: &Principal, ask: TraceArgument) -> Result<Vec<TurnTrace>, Fault> {
-    let (turns, gone) = match kernel.store.find(&ask.id).await.map_err(store_fault)? {
-        Some(Found::Session(session)) => {
-            by.reaches(&session)?;
-            (
-                kernel.store.session_turns(&session).await.map_err(store_fault)?,
-                kernel.store.gone_of(&session).await.map_err(store_fault)?,
-            )
-        }
-        Some(Found::Turn(turn) | Found::Run { turn, .. } | Found::Call { turn, .. }) => {
-            turns::reaches(kernel, by, &turn).await?;
-            (vec![turn], 0)
-        }
+    let (turns, gone) = match reached(kernel, by, &ask.id).await? {
+        Some(Found::Session(session)) => (
+            kernel.store.session_turns(&session).await.map_err(store_fault)?,
+            kernel.store.gone_of(&session).await.map_err(store_fault)?,
+        ),
+        Some(Found::Turn(turn) | Found::Run { turn, .. } | Found::Call { turn, .. }) => (vec![turn], 0),
         _ => return Err(nothing(&ask.id)),
     };
     let turns = match ask.turn {
@@ -56,20 +49,12 @@ pub async fn trace(kernel: &Kernel, by: &Principal, ask: TraceArgument) -> Resul
 /// Why something ended as it did.
 pub async fn why(kernel: &Arc<Kernel>, by: &Principal, id: &str) -> Result<Explanation, Fault> {
     // First what needs no search through all that ever happened.
-    if let Ok(known) = extension_or_limit(kernel, id).await {
-        by.needs(Power::Inspect, method::WHY)?;
+    let inspects = by.may.contains(&Power::Inspect);
+    if inspects && let Ok(known) = extension_or_limit(kernel, id).await {
         return Ok(known);
     }
-    let found = kernel.store.find(id).await.map_err(store_fault)?;
-    match &found {
-        Some(Found::Session(session)) => by.reaches(session)?,
-        Some(Found::Turn(turn) | Found::Run { turn, .. } | Found::Call { turn, .. }) => {
-            turns::reaches(kernel, by, turn).await?;
-        }
-        Some(Found::Message(_)) => by.needs(Power::Inspect, method::WHY)?,
-        None => {}
-    }
-    match found {
+    // What is not reached is answered as what is not there.
+    match reached(kernel, by, id).await? {
         Some(Found::Turn(turn)) => {
             let rows = rows(kernel, &turn, id).await?;
             let why = insight::why_turn(&rows, now(kernel));
@@ -86,12 +71,26 @@ pub async fn why(kernel: &Arc<Kernel>, by: &Principal, id: &str) -> Result<Expla
             why.ok_or_else(|| nothing(id))
         }
         Some(Found::Session(session)) => session_why(kernel, &session).await,
-        Some(Found::Message(number)) => {
+        Some(Found::Message(number)) if inspects => {
             let message = kernel.store.message(number).await.map_err(store_fault)?;
             message.map(|message| insight::why_message(&message, now(kernel))).ok_or_else(|| nothing(id))
         }
-        None => Err(nothing(id)),
+        _ => Err(nothing(id)),
     }
+}
+
+/// What has this id, where it is of a session that is reached.
+async fn reached(kernel: &Kernel, by: &Principal, id: &str) -> Result<Option<Found>, Fault> {
+    let found = kernel.store.find(id).await.map_err(store_fault)?;
+    let seen = match &found {
+        Some(Found::Session(session)) => by.sees(session),
+        Some(Found::Turn(turn) | Found::Run { turn, .. } | Found::Call { turn, .. }) => {
+            let session = kernel.store.session_of(turn).await.map_err(store_fault)?;
+            session.is_some_and(|session| by.sees(&session))
+        }
+        Some(Found::Message(_)) | None => true,
+    };
+    Ok(found.filter(|_| seen))
 }
 
 async fn session_why(kernel: &Kernel, id: &SessionId) -> Result<Explanation, Fault> {

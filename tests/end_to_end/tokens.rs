@@ -61,7 +61,7 @@ fn the_bearer_of_a_token_reaches_its_own_sessions_and_does_what_the_token_says()
         ("why", json!({"id": turn})),
         ("why", json!({"id": "s"})),
         ("why", json!({"id": "torture"})),
-        ("why", json!({"id": "limits.day.max_tokens"})),
+        ("why", json!({"id": "limits.session.max_tokens"})),
         ("items.show", json!({"session": "s", "id": turn})),
         ("events.subscribe", json!({"session": "s"})),
         ("turn.submit", json!({"session": "s", "external_id": "1", "text": "hello"})),
@@ -88,11 +88,19 @@ fn the_bearer_of_a_token_reaches_its_own_sessions_and_does_what_the_token_says()
             json!({"session": "token.ci:1", "external_id": "2", "text": "x", "queue": "interrupt"}),
         ),
     ] {
-        let said = ci.ask(method, params);
+        let said = ci.ask(method, params.clone());
         // What is not reached by its id is answered as what is not there.
+        let named = params["id"].as_str().or(params["turn"].as_str()).unwrap_or_default();
         let hidden =
             said.as_ref().is_err_and(|error| error.contains("\"not_found\"") && !error.contains("session"));
-        if !hidden {
+        if ["why", "trace.show"].contains(&method) {
+            let absent = ci.ask(method, json!({"id": "nowhere"})).expect_err("it is not there");
+            assert_eq!(
+                said.map_err(|error| error.replace(&format!("`{named}`"), "`nowhere`")),
+                Err(absent),
+                "{method} {named}"
+            );
+        } else if !hidden {
             denied(method, said);
         }
     }
@@ -194,6 +202,13 @@ fn a_token_holds_over_a_restart_and_ends_with_all_its_connections_when_it_is_rev
     let refused = Client::with_token(&home, &token).err().expect("nobody has it");
     assert!(refused.contains("denied"), "{refused}");
     assert!(!daemon.drupe(&["token", "revoke", "ci"]).status.success());
+    // Sessions and turns go by the name, so no other bearer is given it, by this kernel or the next one.
+    for _ in 0..2 {
+        let again = daemon.drupe(&["token", "new", "ci"]);
+        assert!(crate::harness::text(&again.stderr).contains("one that is revoked"), "{again:?}");
+        assert!(daemon.client().ask("tokens.list", json!({})).is_ok_and(|list| list == json!([])));
+        daemon.kill_kernel();
+    }
     // Nothing that is written down lets anybody in.
     let journal = std::fs::read(daemon.path().join("journal.db")).expect("a journal");
     assert!(!journal.windows(token.len()).any(|part| part == token.as_bytes()));

@@ -1,4 +1,7 @@
 //! Named tokens of the control API. What their bearers show is not here: only its hash is.
+//!
+//! The row of a revoked token stays, without a hash that anybody could show and without a power. Its name belongs to the
+//! sessions and turns of its bearer, so nobody else is given it.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +13,11 @@ use rusqlite::{Connection, Row};
 
 use crate::{
     StoreError,
-    rows::{json, maybe_json, time},
+    rows::{json, maybe_json, readable, time},
     writer::Writing,
 };
 
-/// Keeps a token. False where there is one of that name, which stays as it is.
+/// Keeps a token. False where there is one of that name, or was one: its row stays as it is.
 pub(crate) fn make(on: &Writing<'_>, token: &TokenStatus, hash: &str) -> Result<bool, StoreError> {
     let agents = (!token.agents.is_empty()).then(|| serde_json::to_string(&token.agents)).transpose()?;
     let made = on
@@ -33,16 +36,23 @@ pub(crate) fn make(on: &Writing<'_>, token: &TokenStatus, hash: &str) -> Result<
     Ok(made == 1)
 }
 
-/// Forgets a token; false where there is none of that name.
+/// Takes everything from a token but its name; false where there is none of that name.
 pub(crate) fn revoke(on: &Writing<'_>, name: &str) -> Result<bool, StoreError> {
-    Ok(on.statement("DELETE FROM tokens WHERE name = ?1")?.execute([name])? == 1)
+    let revoked = on
+        .statement(
+            "UPDATE tokens SET hash = 'revoked ' || name, may = '[]', sessions = '', agents = NULL
+             WHERE name = ?1 AND may <> '[]'",
+        )?
+        .execute([name])?;
+    Ok(revoked == 1)
 }
 
-/// All of them with their hashes, by name.
+/// All that are not revoked with their hashes, by name.
 pub(crate) fn all(db: &Connection) -> Result<Vec<(TokenStatus, String)>, StoreError> {
-    let mut all =
-        db.prepare_cached("SELECT name, may, sessions, agents, created_ms, hash FROM tokens ORDER BY name")?;
-    Ok(all.query_map([], |row| Ok((status(row)?, row.get(5)?)))?.collect::<Result<_, _>>()?)
+    let mut all = db.prepare_cached(
+        "SELECT name, may, sessions, agents, created_ms, hash FROM tokens WHERE may <> '[]' ORDER BY name",
+    )?;
+    Ok(readable(all.query([])?, ("a token", 0), |row| Ok((status(row)?, row.get(5)?)))?)
 }
 
 fn status(row: &Row<'_>) -> rusqlite::Result<TokenStatus> {

@@ -68,8 +68,11 @@ pub async fn new(kernel: &Kernel, by: &Principal, ask: TokenNew) -> Result<Token
     let token = named_token().map_err(Fault::internal)?;
     let hash = grants::hash(&token);
     if !kernel.store.make_token(status.clone(), hash.clone()).await.map_err(store_fault)? {
-        return Err(Fault::invalid(format!("there is a token `{}` already", status.name))
-            .help(format!("choose another name, or revoke it: `drupe token revoke {}`", status.name)));
+        let name = &status.name;
+        return Err(Fault::invalid(format!(
+            "`{name}` is the name of a token, or was that of one that is revoked"
+        ))
+        .help(format!("choose another name, such as `{name}-2`: sessions and turns go by the name")));
     }
     kernel.grants.give(hash, principal(&status));
     Ok(TokenMade { token, status })

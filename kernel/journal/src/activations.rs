@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use crate::{
     StoreError,
     questions::as_shown,
-    rows::{json, maybe_time, name_of, named, time, timestamp},
+    rows::{json, maybe_time, name_of, named, readable, time, timestamp},
     writer::Writing,
 };
 
@@ -98,7 +98,7 @@ pub(crate) fn withdraw(on: &Writing<'_>, extension: &str) -> Result<(), StoreErr
 /// All of them: those that wait first, then by when they were asked for, the newest first.
 pub(crate) fn list(db: &Connection) -> Result<Vec<Approval>, StoreError> {
     let mut all = db.prepare_cached(approvals!("ORDER BY state <> 'pending', asked_ms DESC, number DESC"))?;
-    Ok(all.query_map([], approval)?.collect::<Result<_, _>>()?)
+    Ok(readable(all.query([])?, ("an agreement to an extension", 1), approval)?)
 }
 
 /// The approval of that id, or the one that waits for the extension of that name. An extension may be called like

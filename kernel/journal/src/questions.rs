@@ -15,7 +15,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use crate::{
     Store, StoreError,
     cache::Turn,
-    rows::{id, maybe_time, name_of, named, time, timestamp},
+    rows::{id, maybe_time, name_of, named, readable, time, timestamp},
     writer::{Survives, Writing},
 };
 
@@ -84,7 +84,7 @@ impl Store {
                      (SELECT effect FROM questions WHERE state <> 'pending' ORDER BY asked_ms DESC LIMIT ?1)
                  ORDER BY state <> 'pending', asked_ms DESC, questions.effect"
             ))?;
-            Ok(some.query_map([SETTLED], approval)?.collect::<Result<_, _>>()?)
+            Ok(readable(some.query([SETTLED])?, ("a question", 0), approval)?)
         })
         .await
     }

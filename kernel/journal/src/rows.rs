@@ -4,8 +4,29 @@ use std::{error::Error, str::FromStr};
 
 use drupe_extension_api::InvalidId;
 use jiff::Timestamp;
-use rusqlite::{Row, types::Type};
+use rusqlite::{Row, Rows, types::Type};
 use serde::de::DeserializeOwned;
+
+/// All rows that can be read. One that holds what this release cannot read is left out, and the log names it by a column: it
+/// must not take all others with it, least of all when a kernel begins.
+pub(crate) fn readable<T>(
+    mut rows: Rows<'_>,
+    (what, name): (&str, usize),
+    read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Vec<T>> {
+    let mut all = Vec::new();
+    while let Some(row) = rows.next()? {
+        match read(row) {
+            Ok(one) => all.push(one),
+            Err(error @ rusqlite::Error::FromSqlConversionFailure(..)) => {
+                let name = row.get_ref(name)?.as_str().unwrap_or("?");
+                tracing::warn!(name, %error, "the row of {what} in the journal cannot be read, and is left out");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(all)
+}
 
 /// A column that holds an id.
 pub(crate) fn id<T: FromStr<Err = InvalidId>>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {

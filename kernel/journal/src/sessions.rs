@@ -8,7 +8,7 @@ use crate::{
     cache::Session,
     log::POSITIONS,
     recent::Change,
-    rows::{count, id, maybe_id, signed, time},
+    rows::{count, id, maybe_id, readable, signed, time},
     writer::Writing,
 };
 
@@ -121,7 +121,7 @@ pub(crate) fn list(db: &Connection) -> Result<Vec<SessionStatus>, StoreError> {
         "SELECT id, created_ms, updated_ms, turns, agent, title FROM sessions
          ORDER BY updated_ms DESC, number DESC",
     )?;
-    Ok(all.query_map([], status)?.collect::<Result<_, _>>()?)
+    Ok(readable(all.query([])?, ("a session", 0), status)?)
 }
 
 /// One session, with its number and the position of its last event.

@@ -14,7 +14,7 @@ use crate::{
     cache::Turn,
     log, outbox, ratios,
     recent::{Change, Ended},
-    rows::{count, id, maybe_id, maybe_json, name_of, named, parsed, signed, time},
+    rows::{count, id, maybe_id, maybe_json, name_of, named, parsed, readable, signed, time},
     sessions, usage,
     writer::Writing,
 };
@@ -224,7 +224,7 @@ fn close(on: &mut Writing<'_>, turn: &Turn, end: &End<'_>) -> Result<(), StoreEr
 /// Turns without an answer, in the order in which they were accepted.
 pub(crate) fn unfinished(db: &Connection) -> Result<Vec<QueuedTurn>, StoreError> {
     let mut all = db.prepare_cached(unanswered!("ORDER BY turns.number"))?;
-    Ok(all.query_map([], queued_row)?.collect::<Result<_, _>>()?)
+    Ok(readable(all.query([])?, ("a turn", AFTER_MESSAGE), queued_row)?)
 }
 
 /// One turn without an answer.

@@ -21,6 +21,7 @@ mod retention;
 mod steering;
 mod told;
 mod turns;
+mod unreadable;
 mod usage;
 
 use std::{

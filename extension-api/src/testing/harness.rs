@@ -15,7 +15,6 @@ use tempfile::TempDir;
 use super::{FakeHost, schema};
 use crate::{
     AgentInvocationContext, AgentResponse, Definition, EffectId, Fault, FaultCode, ToolName, ToolResult,
-    ToolSpec,
     sdk::{Exported, export},
     wire::{
         AgentInvoke, CallContext, ChannelStream, ContextText, Delivery, Description, Health, HookCall,
@@ -245,12 +244,6 @@ impl<E: Exported> Setup<E> {
     #[must_use]
     pub fn program_folder(mut self, folder: &str) -> Self {
         self.given.program_folders.push(folder.to_owned());
-        self
-    }
-
-    /// One of the tools that `uses_tools` resolved to.
-    pub fn resolved_tool(mut self, spec: ToolSpec) -> Self {
-        self.given.resolved_tools.push(spec);
         self
     }
 

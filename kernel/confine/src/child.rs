@@ -72,14 +72,12 @@ impl Confined {
         }
     }
 
-    /// Adds an argument.
     #[must_use]
     pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
         self.spec.args.push(arg.into());
         self
     }
 
-    /// Adds arguments.
     #[must_use]
     pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.spec.args.extend(args.into_iter().map(Into::into));
@@ -245,7 +243,6 @@ fn capture(stream: Option<impl Read>, most: usize) -> io::Result<Vec<u8>> {
 pub struct Outcome {
     /// Its status or signal.
     pub status: ExitStatus,
-    /// Whether its deadline passed.
     pub timed_out: bool,
     /// Which bound on all its processes together it was killed for, as the end of a sentence.
     pub exceeded: Option<String>,
@@ -260,7 +257,6 @@ pub struct Outcome {
 /// Why a reaper killed what it stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stopped {
-    /// Its deadline passed.
     TimedOut,
     /// It and what it started used more than they may together: `held more than 64 MiB of memory together`.
     Exceeded(String),

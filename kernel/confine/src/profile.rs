@@ -11,12 +11,10 @@ use crate::system;
 ///
 /// ```
 /// # use drupe_confine::{Limits, Profile};
-/// let profile = Profile::program()
+/// let limits = Limits { data: Some(512 << 20), ..Limits::default() };
+/// let profile = Profile { network: true, limits, strict: true, ..Profile::program() }
 ///     .read("/opt/tool")
-///     .write("/var/lib/tool")
-///     .network(true)
-///     .limits(Limits { data: Some(512 << 20), ..Limits::default() })
-///     .strict(true);
+///     .write("/var/lib/tool");
 /// ```
 ///
 /// What no profile allows, whatever it says: local sockets but for connected pairs, UDP and any other protocol than
@@ -95,34 +93,6 @@ impl Profile {
         self.write_unlinked.push(path.into());
         self
     }
-
-    /// Sets [`network`](Self::network).
-    #[must_use]
-    pub fn network(mut self, allowed: bool) -> Self {
-        self.network = allowed;
-        self
-    }
-
-    /// Sets [`attributes`](Self::attributes).
-    #[must_use]
-    pub fn attributes(mut self, allowed: bool) -> Self {
-        self.attributes = allowed;
-        self
-    }
-
-    /// Sets [`limits`](Self::limits).
-    #[must_use]
-    pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
-        self
-    }
-
-    /// Sets [`strict`](Self::strict).
-    #[must_use]
-    pub fn strict(mut self, strict: bool) -> Self {
-        self.strict = strict;
-        self
-    }
 }
 
 /// Bounds on what each process of a confined program uses. `None` leaves what is inherited; a bound above the
@@ -141,7 +111,6 @@ pub struct Limits {
     /// than they use (Go, JavaScript, sanitizers) do not start under a bound that would mean something; it is for
     /// programs that map files without end.
     pub address_space: Option<u64>,
-    /// Open files.
     pub open_files: Option<u64>,
     /// Bytes of the longest file that it may write.
     pub file_size: Option<u64>,
@@ -173,7 +142,6 @@ pub struct Enforcement {
     pub network: bool,
     /// Processes outside cannot be signalled, nor their abstract sockets reached.
     pub scope: bool,
-    /// System calls are filtered.
     pub syscalls: bool,
     /// The version of Landlock in the kernel; 0 where there is none.
     pub landlock: i32,

@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn a_strict_profile_is_refused_where_anything_would_stay_open() {
         let all = Enforcement { files: true, network: true, scope: true, syscalls: true, landlock: 6 };
-        let strict = Profile::default().strict(true);
+        let strict = Profile { strict: true, ..Profile::default() };
         assert!(accept(&strict, &all).is_ok());
         for (lacking, word) in [
             (Enforcement { files: false, ..all }, "files"),

@@ -10,7 +10,6 @@ use crate::{Enforcement, Profile};
 /// The longest spec in bytes: it must fit into a socket buffer, because it is written before anybody reads.
 pub const MAX_SPEC: usize = 128 * 1024;
 
-/// What to start.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Spec {
     /// The process that must be the reaper's parent.
@@ -26,13 +25,11 @@ pub struct Spec {
     pub profile: Profile,
 }
 
-/// What became of it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Report {
     /// The restrictions are in place; the program's file is executed next.
     Confined(Enforcement),
-    /// The program runs.
     Started,
     /// It could not be started.
     Failed(String),

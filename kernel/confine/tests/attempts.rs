@@ -110,7 +110,7 @@ fn modes_are_changed_by_path_only_where_the_profile_says() {
         denied(&home.profile, &["mode", &home.path(file)], EPERM);
     }
     allowed(&home.profile, &["mode_of_own", &home.path("data/own/file")]);
-    allowed(&home.profile.clone().attributes(true), &["mode", &home.path("data/own/file")]);
+    allowed(&Profile { attributes: true, ..home.profile.clone() }, &["mode", &home.path("data/own/file")]);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn local_sockets_are_denied_but_for_pairs() {
     let name = format!("drupe-confine-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).expect("an address");
     let _abstract = UnixListener::bind_addr(&address).expect("a socket");
-    for profile in [home.profile.clone(), home.profile.clone().network(true)] {
+    for profile in [home.profile.clone(), Profile { network: true, ..home.profile.clone() }] {
         denied(&profile, &["unix", &path], EACCES);
         denied(&profile, &["abstract", &name], EACCES);
         allowed(&profile, &["pair"]);
@@ -143,15 +143,15 @@ fn tcp_needs_the_network_and_other_protocols_are_denied_with_it() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("it is bound").port().to_string();
     denied(&narrow(), &["tcp", &port], EACCES);
-    allowed(&narrow().network(true), &["tcp", &port]);
+    allowed(&Profile { network: true, ..narrow() }, &["tcp", &port]);
     let socket = || {
         let kind = (AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC);
         socket_with(kind.0, kind.1, kind.2, None).expect("a socket")
     };
     assert_eq!(by_passing(narrow(), socket(), &["tcp_by", "N", &port]), EACCES.to_string());
-    assert_eq!(by_passing(narrow().network(true), socket(), &["tcp_by", "N", &port]), "ok");
+    assert_eq!(by_passing(Profile { network: true, ..narrow() }, socket(), &["tcp_by", "N", &port]), "ok");
     // Names of the file of hosts are found without a socket for datagrams.
-    allowed(&narrow().network(true), &["lookup", "localhost"]);
+    allowed(&Profile { network: true, ..narrow() }, &["lookup", "localhost"]);
     drop(UdpSocket::bind("127.0.0.1:0").expect("this system has datagrams"));
 }
 
@@ -195,7 +195,7 @@ fn what_a_debugger_could_see_stays_hidden_even_with_proc_readable() {
 
 #[test]
 fn memory_is_bounded_and_cannot_be_unbounded() {
-    let bound = |limits| narrow().limits(limits);
+    let bound = |limits| Profile { limits, ..narrow() };
     let data = bound(Limits { data: Some(64 << 20), ..Limits::default() });
     let space = bound(Limits { address_space: Some(64 << 20), ..Limits::default() });
     for profile in [data, space] {
@@ -206,8 +206,9 @@ fn memory_is_bounded_and_cannot_be_unbounded() {
 
 #[test]
 fn memory_that_no_limit_counts_is_refused_where_memory_is_bounded() {
-    let data = narrow().limits(Limits { data: Some(64 << 20), ..Limits::default() });
-    let together = narrow().limits(Limits { tree_memory: Some(64 << 20), ..Limits::default() });
+    let data = Profile { limits: Limits { data: Some(64 << 20), ..Limits::default() }, ..narrow() };
+    let together =
+        Profile { limits: Limits { tree_memory: Some(64 << 20), ..Limits::default() }, ..narrow() };
     for profile in [data, together] {
         for attempt in [&["shared", "1048576"][..], &["growing", "1048576"], &["nameless"]] {
             denied(&profile, attempt, EPERM);
@@ -220,7 +221,7 @@ fn memory_that_no_limit_counts_is_refused_where_memory_is_bounded() {
 
 /// What it was killed for, with the bounds on all that it started.
 fn exceeded(limits: Limits, args: &[&str]) -> Option<String> {
-    let outcome = prepared(narrow().limits(limits), args).run(1024).expect("it starts");
+    let outcome = prepared(Profile { limits, ..narrow() }, args).run(1024).expect("it starts");
     assert!(!outcome.timed_out, "{args:?} goes on");
     outcome.exceeded
 }
@@ -238,7 +239,7 @@ fn threads_and_processes_are_bounded_together_whoever_started_them() {
     let expected = Some("had more than 40 processes and threads");
     assert_eq!(exceeded(limits.clone(), &["threads", "64"]).as_deref(), expected);
     let script = "for i in $(seq 8); do sh -c 'for i in $(seq 8); do sleep 1000 & done; wait' & done; wait";
-    let sh = Confined::new(example("confined"), Profile::read_only().limits(limits), "/bin/sh");
+    let sh = Confined::new(example("confined"), Profile { limits, ..Profile::read_only() }, "/bin/sh");
     let sh = sh.args(["-c", script]).env("PATH", "/usr/bin:/bin").deadline(Duration::from_secs(20));
     let outcome = sh.run(1024).expect("it starts");
     assert_eq!(outcome.exceeded.as_deref(), expected);
@@ -247,7 +248,7 @@ fn threads_and_processes_are_bounded_together_whoever_started_them() {
 #[test]
 fn who_kills_what_is_being_killed_learns_why() {
     let limits = Limits { tree_tasks: Some(40), ..Limits::default() };
-    let mut child = prepared(narrow().limits(limits), &["threads", "64"]).spawn().expect("it starts");
+    let mut child = prepared(Profile { limits, ..narrow() }, &["threads", "64"]).spawn().expect("it starts");
     while child.try_wait().expect("it can be asked").is_none() {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -265,7 +266,7 @@ fn chains_of_processes_that_start_each_other_are_all_ended() {
 
 #[test]
 fn a_program_gives_way_and_never_less_than_this_process() {
-    let nice = |nice| narrow().limits(Limits { nice: Some(nice), ..Limits::default() });
+    let nice = |nice| Profile { limits: Limits { nice: Some(nice), ..Limits::default() }, ..narrow() };
     let own = rustix::process::getpriority_process(None).expect("it has one").max(5);
     // Of this test's thread only, whose children inherit it.
     rustix::process::setpriority_process(None, own).expect("less is always allowed");
@@ -358,9 +359,13 @@ fn a_compiler_and_what_it_makes_run_confined() {
     fs::write(&source, text).expect("a file");
     let tools = Path::new(env!("CARGO")).parent().expect("cargo is in a folder");
     let sysroot = tools.parent().expect("that is in the toolchain");
-    let profile = Profile::program().read(sysroot).write(folder.path()).strict(true);
+    let profile = Profile { strict: true, ..Profile::program() }.read(sysroot).write(folder.path());
     // The linker makes its output executable, by its path.
-    let compiler = Confined::new(example("confined"), profile.clone().attributes(true), tools.join("rustc"));
+    let compiler = Confined::new(
+        example("confined"),
+        Profile { attributes: true, ..profile.clone() },
+        tools.join("rustc"),
+    );
     let compiler = compiler.arg(&source).arg("-o").arg(&made).directory(folder.path());
     let compiler = compiler.env("PATH", "/usr/bin:/bin").env("TMPDIR", folder.path());
     let outcome = compiler.deadline(Duration::from_secs(120)).run(64 * 1024).expect("it starts");

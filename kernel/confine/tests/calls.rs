@@ -4,6 +4,7 @@
 //! The same call is made unconfined; if it gave the same error there, the row would prove nothing. A few that only
 //! root gets past the first look are compared for root only.
 
+use drupe_confine::Profile;
 use libc::{EACCES, ENOSYS, EPERM};
 use rustix::process::geteuid;
 use start::{confined, free, narrow};
@@ -40,7 +41,7 @@ fn answers(text: &str, calls: &[Call]) -> Vec<(String, String)> {
 }
 
 /// Every call is refused with `errno`, and is not where nothing confines it.
-fn refused(profile: &drupe_confine::Profile, errno: i32, calls: &[Call]) {
+fn refused(profile: &Profile, errno: i32, calls: &[Call]) {
     for (call, answer) in answers(&confined(profile.clone(), &list(calls)), calls) {
         assert_eq!(answer, errno.to_string(), "confined: {call}");
     }
@@ -59,7 +60,7 @@ fn refused_to_root(calls: &[Call]) {
     }
 }
 
-fn open(profile: &drupe_confine::Profile, calls: &[Call]) {
+fn open(profile: &Profile, calls: &[Call]) {
     for (call, answer) in answers(&confined(profile.clone(), &list(calls)), calls) {
         let refused = [EPERM, EACCES, ENOSYS].map(|errno| errno.to_string());
         assert!(!refused.contains(&answer), "{call}: {answer}");
@@ -241,17 +242,17 @@ fn sockets_are_refused_but_for_tcp_with_the_network() {
         ("a family that nobody has", socket, &[200, stream]),
     ];
     let tcp: &[Call] = &[("TCP", socket, &[four, stream]), ("TCP 6", socket, &[six, stream, 6])];
-    for profile in [narrow(), narrow().network(true)] {
+    for profile in [narrow(), Profile { network: true, ..narrow() }] {
         refused(&profile, EACCES, others);
     }
     refused(&narrow(), EACCES, tcp);
-    open(&narrow().network(true), tcp);
+    open(&Profile { network: true, ..narrow() }, tcp);
     if geteuid().is_root() {
         let raw: &[Call] = &[
             ("raw", socket, &[four, libc::SOCK_RAW.into(), 1]),
             ("packets", socket, &[libc::AF_PACKET.into(), libc::SOCK_RAW.into(), 768]),
         ];
-        refused(&narrow().network(true), EACCES, raw);
+        refused(&Profile { network: true, ..narrow() }, EACCES, raw);
     }
     let pair = libc::SYS_socketpair;
     refused(
@@ -303,7 +304,7 @@ fn attributes_by_path_are_refused_unless_the_profile_allows_them() {
     ];
     open(&narrow(), by_descriptor);
     let known: Vec<Call> = all.into_iter().filter(|call| call.1 < 463).collect();
-    open(&narrow().attributes(true), &known);
+    open(&Profile { attributes: true, ..narrow() }, &known);
 }
 
 #[test]

@@ -20,7 +20,6 @@ const TASKS: u64 = 2048;
 pub struct Bounds<'a> {
     /// drupe's own program.
     pub exe: &'a Path,
-    /// What it may read.
     pub read: &'a [&'a Path],
     /// What it may write; it begins in the first of these.
     pub write: &'a [&'a Path],
@@ -43,7 +42,8 @@ impl HostProcess {
             open_files: Some(FILES),
             ..Limits::default()
         };
-        let mut profile = Profile::program().limits(limits).network(bounds.network).strict(bounds.strict);
+        let mut profile =
+            Profile { limits, network: bounds.network, strict: bounds.strict, ..Profile::program() };
         for path in bounds.read {
             profile = profile.read(*path);
         }

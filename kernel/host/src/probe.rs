@@ -107,7 +107,7 @@ pub fn judge(caches: &Caches, file: &Path, shown: &Path) -> Judgement {
     let (tree_memory, tree_tasks) = (Some(MEMORY), Some(TASKS));
     let limits = Limits { data: Some(MEMORY), tree_memory, tree_tasks, ..Limits::default() };
     let exe = &caches.exe;
-    let profile = Profile::program().read(exe).read(file).limits(limits).strict(caches.strict);
+    let profile = Profile { limits, strict: caches.strict, ..Profile::program() }.read(exe).read(file);
     let run = Confined::new(exe, profile, exe).arg(VERB).arg(file).deadline(DEADLINE).run(MOST);
     let outcome = match run {
         Ok(outcome) => outcome,

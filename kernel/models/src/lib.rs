@@ -44,6 +44,7 @@ pub mod scripted;
 
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[path = "samples_tests.rs"]
 mod samples;
 
 pub use error::{ModelsError, Unsupported, Unusable};

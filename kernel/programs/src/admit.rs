@@ -81,7 +81,8 @@ pub fn admit(at: &Surroundings<'_>, ask: &ProcessSpec) -> Result<Confined, Fault
         ..Limits::default()
     };
     // Compilers and unpackers set modes and times.
-    let profile = Profile::program().network(ask.network).attributes(true).limits(limits).strict(at.strict);
+    let profile =
+        Profile { network: ask.network, attributes: true, limits, strict: at.strict, ..Profile::program() };
     let profile = reads.iter().fold(profile, Profile::read);
     // The extension can exchange what lies in its data folder at any moment, also between here and there.
     let profile = writes.iter().fold(profile, Profile::write_unlinked).read_unlinked(&directory);

@@ -82,7 +82,7 @@ pub fn fill(exe: &Path, template: &Template, days: &[Day]) -> Result<Filled, NoT
     // Its file may have been exchanged since, or be half of another one.
     let exe = &own_program(exe);
     let limits = Limits { data: Some(MEMORY), cpu_seconds: Some(COMPUTING_S), ..Limits::default() };
-    let profile = Profile::program().read(exe).read(template.folder()).limits(limits);
+    let profile = Profile { limits, ..Profile::program() }.read(exe).read(template.folder());
     let process = Confined::new(exe, profile, exe).arg(VERB).arg(template.folder());
     let started = process.deadline(DEADLINE).stdin(Stdio::piped()).spawn_captured();
     let mut child = started.map_err(|error| told(&error))?;

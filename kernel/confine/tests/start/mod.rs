@@ -18,7 +18,7 @@ pub fn example(name: &str) -> PathBuf {
 
 /// The narrowest profile under which the attempts can be started.
 pub fn narrow() -> Profile {
-    Profile::program().read(example("attempt")).strict(true)
+    Profile { strict: true, ..Profile::program() }.read(example("attempt"))
 }
 
 /// An attempt that is still to be started.

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use drupe_confine::Limits;
+use drupe_confine::{Limits, Profile};
 use drupe_extension_api::FaultCode;
 use drupe_host::{Header, HostProcess, OpenError};
 use rustix::process::{Pid, Signal, kill_process};
@@ -118,7 +118,8 @@ async fn a_cancelled_call_that_does_not_return_ends_the_process() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_beyond_its_bound_ends_that_process_alone() {
-    let profile = place().profile.limits(Limits { data: Some(256 << 20), ..Limits::default() });
+    let limits = Limits { data: Some(256 << 20), ..Limits::default() };
+    let profile = Profile { limits, ..place().profile };
     let place = HostProcess { profile, ..place() };
     let (instance, _) = open_in("crashing", place, &Kernel::default()).await.unwrap();
     initialize(&instance, "crashing").await;

@@ -210,34 +210,28 @@ struct Choice<'a> {
 }
 
 #[derive(Default, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Delta<'a> {
-    #[serde(borrow)]
     content: Option<Content<'a>>,
-    #[serde(borrow)]
     reasoning_content: Option<Text<'a>>,
-    #[serde(borrow)]
     reasoning: Option<Text<'a>>,
     reasoning_details: Option<Vec<Value>>,
-    #[serde(borrow)]
     refusal: Option<Text<'a>>,
-    #[serde(borrow)]
     tool_calls: Option<Vec<CallPart<'a>>>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct CallPart<'a> {
     index: Option<u64>,
-    #[serde(borrow)]
     id: Option<Text<'a>>,
-    #[serde(borrow)]
     function: Option<FunctionPart<'a>>,
 }
 
 #[derive(Default, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct FunctionPart<'a> {
-    #[serde(borrow)]
     name: Option<Text<'a>>,
-    #[serde(borrow)]
     arguments: Option<Text<'a>>,
 }
 

@@ -17,10 +17,9 @@ pub(super) struct Content<'a> {
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Part<'a> {
-    #[serde(borrow)]
     text: Option<Text<'a>>,
-    #[serde(borrow)]
     thinking: Option<Content<'a>>,
 }
 

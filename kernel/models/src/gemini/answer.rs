@@ -145,36 +145,32 @@ fn ended(reason: &str) -> Result<(Finish, Option<ModelFault>), ModelFault> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Chunk<'a> {
-    #[serde(borrow)]
     candidates: Option<Vec<Candidate<'a>>>,
     #[serde(rename = "usageMetadata")]
     usage: Option<WireUsage>,
-    #[serde(borrow)]
     prompt_feedback: Option<Feedback<'a>>,
     error: Option<WireError>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Feedback<'a> {
-    #[serde(borrow)]
     block_reason: Option<Text<'a>>,
-    #[serde(borrow)]
     block_reason_message: Option<Text<'a>>,
     safety_ratings: Option<Value>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Candidate<'a> {
     #[serde(default)]
     index: u64,
-    #[serde(borrow)]
     content: Option<Content<'a>>,
-    #[serde(borrow)]
     finish_reason: Option<Text<'a>>,
-    #[serde(borrow)]
     finish_message: Option<Text<'a>>,
     safety_ratings: Option<Value>,
 }
@@ -187,23 +183,19 @@ struct Content<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Part<'a> {
-    #[serde(borrow)]
     text: Option<Text<'a>>,
     thought: Option<bool>,
-    #[serde(borrow)]
     thought_signature: Option<Text<'a>>,
-    #[serde(borrow)]
     function_call: Option<FunctionCall<'a>>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct FunctionCall<'a> {
-    #[serde(borrow)]
     id: Option<Text<'a>>,
-    #[serde(borrow)]
     name: Option<Text<'a>>,
-    #[serde(borrow)]
     args: Option<&'a RawValue>,
 }
 

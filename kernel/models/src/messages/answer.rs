@@ -192,15 +192,14 @@ fn ended(reason: &str, details: Option<Details<'_>>, draft: &mut Draft) {
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Event<'a> {
-    #[serde(borrow, rename = "type", default)]
+    #[serde(rename = "type", default)]
     kind: Text<'a>,
     #[serde(default)]
     index: u64,
     message: Option<Start>,
-    #[serde(borrow)]
     content_block: Option<Block<'a>>,
-    #[serde(borrow)]
     delta: Option<Delta<'a>>,
     usage: Option<WireUsage>,
     error: Option<WireError>,
@@ -208,12 +207,10 @@ struct Event<'a> {
 
 /// A message that came at once.
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Whole<'a> {
-    #[serde(borrow)]
     content: Option<Vec<Block<'a>>>,
-    #[serde(borrow)]
     stop_reason: Option<Text<'a>>,
-    #[serde(borrow)]
     stop_details: Option<Details<'a>>,
     usage: Option<WireUsage>,
 }
@@ -224,49 +221,37 @@ struct Start {
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Block<'a> {
-    #[serde(borrow, rename = "type", default)]
+    #[serde(rename = "type", default)]
     kind: Text<'a>,
-    #[serde(borrow)]
     id: Option<Text<'a>>,
-    #[serde(borrow)]
     name: Option<Text<'a>>,
-    #[serde(borrow)]
     text: Option<Text<'a>>,
-    #[serde(borrow)]
     thinking: Option<Text<'a>>,
-    #[serde(borrow)]
     signature: Option<Text<'a>>,
-    #[serde(borrow)]
     data: Option<Text<'a>>,
-    #[serde(borrow)]
     input: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Delta<'a> {
-    #[serde(borrow, rename = "type", default)]
+    #[serde(rename = "type", default)]
     kind: Text<'a>,
-    #[serde(borrow)]
     text: Option<Text<'a>>,
-    #[serde(borrow)]
     partial_json: Option<Text<'a>>,
-    #[serde(borrow)]
     thinking: Option<Text<'a>>,
-    #[serde(borrow)]
     signature: Option<Text<'a>>,
-    #[serde(borrow)]
     stop_reason: Option<Text<'a>>,
-    #[serde(borrow)]
     stop_details: Option<Details<'a>>,
 }
 
 /// What there is to say of a refusal.
 #[derive(Default, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Details<'a> {
-    #[serde(borrow)]
     category: Option<Text<'a>>,
-    #[serde(borrow)]
     explanation: Option<Text<'a>>,
 }
 

@@ -190,77 +190,65 @@ fn error_of(data: &str) -> Result<WireError, ModelFault> {
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Event<'a> {
-    #[serde(borrow, rename = "type", default)]
+    #[serde(rename = "type", default)]
     kind: Text<'a>,
     #[serde(default)]
     output_index: u64,
     summary_index: Option<u64>,
-    #[serde(borrow)]
     delta: Option<Text<'a>>,
-    #[serde(borrow)]
     item: Option<Item<'a>>,
-    #[serde(borrow)]
     response: Option<Response<'a>>,
     error: Option<WireError>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Item<'a> {
-    #[serde(borrow, rename = "type", default)]
+    #[serde(rename = "type", default)]
     kind: Text<'a>,
-    #[serde(borrow)]
     id: Option<Text<'a>>,
-    #[serde(borrow)]
     call_id: Option<Text<'a>>,
-    #[serde(borrow)]
     name: Option<Text<'a>>,
-    #[serde(borrow)]
     arguments: Option<Text<'a>>,
-    #[serde(borrow)]
     status: Option<Text<'a>>,
     /// Whether a message is said on the way or is the answer; it goes back with it.
-    #[serde(borrow)]
     phase: Option<Text<'a>>,
-    #[serde(borrow)]
     encrypted_content: Option<Text<'a>>,
     summary: Option<Value>,
 }
 
 /// A response that came at once. What it ends with is read as it is of a stream.
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Whole<'a> {
-    #[serde(borrow)]
     status: Option<Text<'a>>,
-    #[serde(borrow)]
     output: Option<Vec<&'a RawValue>>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Parts<'a> {
-    #[serde(borrow)]
     summary: Option<Vec<Part<'a>>>,
-    #[serde(borrow)]
     content: Option<Vec<Part<'a>>>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Part<'a> {
-    #[serde(borrow, rename = "type", default)]
+    #[serde(rename = "type", default)]
     kind: Text<'a>,
-    #[serde(borrow)]
     text: Option<Text<'a>>,
-    #[serde(borrow)]
     refusal: Option<Text<'a>>,
 }
 
 #[derive(Default, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Response<'a> {
-    #[serde(borrow)]
     status: Option<Text<'a>>,
     usage: Option<WireUsage>,
     error: Option<WireError>,
-    #[serde(borrow)]
     incomplete_details: Option<Incomplete<'a>>,
 }
 

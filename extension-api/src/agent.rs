@@ -84,7 +84,6 @@ impl AgentResponse {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResponseStatus {
-    /// Done.
     Success,
     /// Failed; may be tried again.
     Error,
@@ -108,15 +107,12 @@ pub enum FailureClass {
     RateLimit,
     /// The model or its provider failed.
     Model,
-    /// A tool failed.
     Tool,
     /// A limit on steps, tokens, cost or calls is reached.
     Budget,
     /// The same call over and over, or an agent that would call itself.
     Loop,
-    /// Somebody stopped it.
     Cancelled,
-    /// The agent declined.
     Refused,
     /// A fault of drupe itself.
     Internal,

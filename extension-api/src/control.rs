@@ -40,7 +40,6 @@ pub const CONTROL_VERSION: u32 = 1;
 /// The longest request line, in bytes.
 pub const MAX_REQUEST: usize = 4 * 1024 * 1024;
 
-/// The methods.
 pub mod method {
     /// [`Hello`](super::Hello) → [`Welcome`](super::Welcome).
     pub const HELLO: &str = "hello";
@@ -119,37 +118,27 @@ pub mod method {
     pub const TOKENS_REVOKE: &str = "tokens.revoke";
 }
 
-/// One question.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Request {
     /// The client's number for it; replies bear it.
     pub id: u64,
-    /// What is asked.
     pub method: String,
-    /// Its parameters.
     #[serde(default)]
     pub params: Value,
 }
 
-/// One answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Reply {
-    /// The request's number.
     pub id: u64,
-    /// What the answer is.
     #[serde(flatten)]
     pub body: ReplyBody,
 }
 
-/// What an answer is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplyBody {
-    /// Done.
     Result(Value),
-    /// Not done.
     Error(Fault),
-    /// One of many.
     Event(Box<Event>),
 }
 
@@ -180,14 +169,11 @@ pub struct Restart {
     pub reason: Option<String>,
 }
 
-/// A name.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Named {
-    /// The name.
     pub id: String,
 }
 
-/// A path.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PathArgument {
     /// An absolute path.

@@ -61,7 +61,6 @@ pub struct ModelParameters {
     /// How much the model thinks before it answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<Reasoning>,
-    /// Seed of the sampling.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// Texts at which the answer ends.
@@ -76,11 +75,8 @@ pub struct ModelParameters {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reasoning {
-    /// Not at all.
     None,
-    /// A little.
     Low,
-    /// Some.
     Medium,
     /// As much as it can.
     High,
@@ -101,10 +97,8 @@ pub struct OutputSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
-    /// Plain text.
     #[default]
     Text,
-    /// Markdown.
     Markdown,
     /// JSON.
     Json,
@@ -114,7 +108,6 @@ pub enum Format {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DefinitionLimits {
-    /// Steps of the loop.
     pub max_turns: u32,
     /// Input and output tokens, those of sub-agents included.
     pub max_tokens_per_invocation: u64,

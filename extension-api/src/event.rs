@@ -13,7 +13,6 @@ use crate::{
 pub struct Event {
     /// Position in the session's stream; 0 for live deltas, which are not kept.
     pub seq: u64,
-    /// When it happened.
     pub time: Timestamp,
     /// The conversation.
     pub session: SessionId,
@@ -26,7 +25,6 @@ pub struct Event {
     /// Whose run it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentRef>,
-    /// What happened.
     #[serde(flatten)]
     pub body: EventBody,
 }
@@ -34,9 +32,7 @@ pub struct Event {
 /// The place of a run in the tree of a turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentRef {
-    /// The agent.
     pub id: AgentId,
-    /// Its run.
     pub invocation: InvocationId,
     /// The run that called it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,21 +45,15 @@ pub struct AgentRef {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "data")]
 pub enum EventBody {
-    /// A turn began.
     #[serde(rename = "interaction.turn.started")]
-    TurnStarted {
-        /// The user's message.
-        input: Preview,
-    },
+    TurnStarted { input: Preview },
     /// A turn ended; sums up what it spent, sub-agents included once.
     #[serde(rename = "interaction.turn.completed")]
     TurnCompleted {
-        /// How.
         status: ResponseStatus,
         /// Why it did not succeed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
-        /// The kind of failure.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         class: Option<FailureClass>,
         /// Spent by the whole tree.
@@ -71,16 +61,11 @@ pub enum EventBody {
     },
     /// Something began that will complete.
     #[serde(rename = "interaction.item.started")]
-    ItemStarted {
-        /// What.
-        item: Item,
-    },
+    ItemStarted { item: Item },
     /// A live part of an item's text, which is not kept; or, of a `todo_list`, the whole plan, which is.
     #[serde(rename = "interaction.item.updated")]
     ItemUpdated {
-        /// The item's id.
         id: String,
-        /// What it is.
         item: ItemKind,
         /// The text that came; of a `todo_list` the whole plan as JSON.
         delta: String,
@@ -90,26 +75,19 @@ pub enum EventBody {
     ItemCompleted {
         /// What, with its output.
         item: Item,
-        /// How.
         outcome: ItemOutcome,
         /// How long it took, in milliseconds.
         elapsed_ms: u64,
     },
     /// The text of an item that came so far is void: the model is asked again.
     #[serde(rename = "interaction.stream.reset")]
-    StreamReset {
-        /// The item's id.
-        id: String,
-        /// Why.
-        reason: String,
-    },
+    StreamReset { id: String, reason: String },
     /// Live: the reader was too slow, so deltas were left out. Items that it shows in part are whole in the journal.
     #[serde(rename = "interaction.stream.skipped")]
     StreamSkipped,
     /// A further message was taken into the turn that was running.
     #[serde(rename = "interaction.turn.steered")]
     TurnSteered {
-        /// The message.
         input: Preview,
         /// The turn that it would have set off.
         from: TurnId,
@@ -125,38 +103,28 @@ pub enum EventBody {
     ApprovalRequested {
         /// The call, by whose id it is answered.
         id: EffectId,
-        /// The tool.
         tool: String,
         /// The beginning of its parameters.
         input: Preview,
-        /// Why it is asked.
         need: String,
         /// When it counts as denied.
         expires: Timestamp,
     },
-    /// The question is settled.
     #[serde(rename = "interaction.approval.answered")]
     ApprovalAnswered {
         /// The call.
         id: EffectId,
-        /// The tool.
         tool: String,
-        /// How.
         state: ApprovalState,
         /// Who answered; absent where nobody did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
     },
-    /// A sub-agent began.
     #[serde(rename = "interaction.subagent.started")]
-    SubagentStarted {
-        /// Its task.
-        task: Preview,
-    },
+    SubagentStarted { task: Preview },
     /// A sub-agent ended with `success`.
     #[serde(rename = "interaction.subagent.completed")]
     SubagentCompleted {
-        /// Its answer.
         content: Preview,
         /// Spent by it and those below it.
         spend: Spend,
@@ -166,9 +134,7 @@ pub enum EventBody {
     SubagentFailed {
         /// Which of the two.
         status: ResponseStatus,
-        /// Why.
         error: String,
-        /// The kind of failure.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         class: Option<FailureClass>,
         /// Spent by it and those below it.
@@ -245,7 +211,6 @@ pub enum LimitScope {
     /// One run of an agent and all below it.
     #[default]
     Run,
-    /// A conversation.
     Session,
     /// One agent, for a day (UTC).
     Agent,
@@ -258,13 +223,11 @@ pub enum LimitScope {
 pub struct Item {
     /// Unique within the session.
     pub id: String,
-    /// What it is.
     #[serde(rename = "type")]
     pub kind: ItemKind,
     /// The tool's name, where it is a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Parameters of a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Preview>,
     /// Text of a message, or the result of a call.
@@ -276,13 +239,9 @@ pub struct Item {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemOutcome {
-    /// Done.
     Ok,
-    /// Failed.
     Error,
-    /// Did not run.
     Refused,
-    /// Stopped.
     Cancelled,
     /// The kernel ended before it did.
     Interrupted,
@@ -328,9 +287,7 @@ impl Preview {
 pub struct Spend {
     /// Tokens by kind.
     pub usage: Usage,
-    /// Steps of the loop.
     pub turns: u32,
-    /// Tool calls.
     pub tool_calls: u32,
     /// Runs of agents, the root included.
     pub invocations: u32,

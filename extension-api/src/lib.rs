@@ -8,9 +8,6 @@
 //! Every payload tolerates unknown fields and has a default for what came later, so that an extension built
 //! against an older release loads in a newer kernel and the reverse.
 
-// Others build on this crate, and read it without its sources.
-#![warn(missing_docs)]
-
 mod agent;
 pub mod control;
 mod definition;
@@ -31,9 +28,13 @@ pub use tokio;
 
 #[cfg(feature = "sdk")]
 pub mod prelude;
+// Authors build on these two and read them without their sources. What is mere data says most by its names: there a doc line
+// is for a unit, a default, or what a name cannot say.
 #[cfg(feature = "sdk")]
+#[warn(missing_docs)]
 pub mod sdk;
 #[cfg(feature = "testing")]
+#[warn(missing_docs)]
 pub mod testing;
 
 pub use agent::{

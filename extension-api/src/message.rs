@@ -10,10 +10,7 @@ use crate::ToolName;
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {
     /// What the invocation was asked, or what the kernel adds to it.
-    User {
-        /// The text.
-        content: String,
-    },
+    User { content: String },
     /// One answer of the model.
     Assistant {
         /// The text; may be empty where tools are called.
@@ -35,9 +32,7 @@ pub enum Message {
         call_id: String,
         /// The name that the model used.
         name: String,
-        /// Whether it ran.
         status: ToolStatus,
-        /// What the model reads.
         content: String,
     },
 }
@@ -75,11 +70,9 @@ impl ToolCallRequest {
 pub enum ToolStatus {
     /// It ran and gave a result.
     Ok,
-    /// It ran and failed.
     Error,
     /// It did not run: unknown name, bad parameters, or not allowed.
     Refused,
-    /// It was stopped.
     Cancelled,
     /// It may have run; what became of it is not known.
     OutcomeUnknown,

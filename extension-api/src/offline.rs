@@ -9,9 +9,7 @@ use serde_json::{Map, Value};
 /// `{{name}}` is replaced as text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OfflineRule {
-    /// When the rule applies.
     pub trigger: OfflineTrigger,
-    /// What it does.
     pub action: OfflineAction,
 }
 
@@ -29,9 +27,7 @@ pub enum OfflineTrigger {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OfflineAction {
-    /// Calls a tool.
     Call {
-        /// The tool's name.
         tool: String,
         /// Its parameters; every string in it is a template.
         #[serde(default)]

@@ -26,7 +26,6 @@ pub struct ToolSpec {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ToolAnnotations {
-    /// Changes nothing.
     pub read_only: bool,
     /// Whether a call whose outcome is unknown may run again.
     pub effect: EffectClass,
@@ -84,18 +83,13 @@ pub enum EffectClass {
 pub enum ItemKind {
     /// The final or intermediate text of an agent.
     AgentMessage,
-    /// A model's reasoning.
     Reasoning,
-    /// A command that ran.
     CommandExecution,
-    /// A file that changed.
     FileChange,
-    /// Any other tool.
     #[default]
     ToolCall,
     /// A tool of an MCP server.
     McpToolCall,
-    /// A plan.
     TodoList,
     /// A failure that belongs to no other item.
     Error,

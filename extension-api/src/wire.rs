@@ -132,11 +132,9 @@ pub enum Capability {
     Tool,
     /// Carries messages from and to people.
     Channel,
-    /// Works in the background.
     Service,
     /// Has tasks with a time.
     Scheduler,
-    /// Is an agent.
     Agent,
     /// Adds text to what the orchestrator is given with a message.
     Context,
@@ -145,7 +143,6 @@ pub enum Capability {
 }
 
 impl Capability {
-    /// The name in descriptions.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tool => "tool",
@@ -169,7 +166,6 @@ impl Capability {
 /// What an extension learns when it is initialized.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Initialize {
-    /// Its id.
     pub id: ExtensionId,
     /// Its configuration: the manifest's defaults with the operator's values over them.
     #[serde(default)]
@@ -199,9 +195,7 @@ pub struct Initialize {
 pub struct CallContext {
     /// The conversation.
     pub session: SessionId,
-    /// The turn.
     pub turn: TurnId,
-    /// The agent that calls.
     pub agent: AgentId,
     /// The agents above it, root first, the caller last.
     #[serde(default)]
@@ -223,7 +217,6 @@ pub struct CallContext {
 /// Payload of [`op::TOOL_CALL`].
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// The tool.
     pub name: ToolName,
     /// Its parameters, validated.
     pub params: Box<RawValue>,
@@ -234,7 +227,6 @@ pub struct ToolCall {
 /// Payload of [`op::TOOL_LOOKUP`].
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ToolLookup {
-    /// The tool.
     pub name: ToolName,
     /// The call whose outcome is asked for.
     pub effect_id: EffectId,
@@ -246,12 +238,9 @@ pub struct ToolLookup {
 pub enum LookupResult {
     /// It happened, with this result.
     Done {
-        /// What the model reads.
         content: String,
     },
-    /// It did not happen.
     NotDone,
-    /// The tool cannot tell.
     Unknown,
 }
 
@@ -260,7 +249,6 @@ pub enum LookupResult {
 pub struct OutboundMessage {
     /// The same for each attempt to deliver it.
     pub delivery: String,
-    /// What it is.
     #[serde(default)]
     pub kind: OutboundKind,
     /// The conversation.
@@ -268,7 +256,6 @@ pub struct OutboundMessage {
     /// Where in the channel, as the inbound message said.
     #[serde(default)]
     pub address: Option<String>,
-    /// The text.
     pub text: String,
 }
 
@@ -300,7 +287,6 @@ pub struct ChannelStream {
     /// Where in the channel.
     #[serde(default)]
     pub address: Option<String>,
-    /// What happened.
     pub part: StreamPart,
 }
 
@@ -308,14 +294,10 @@ pub struct ChannelStream {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "part", rename_all = "snake_case")]
 pub enum StreamPart {
-    /// An answer begins.
     Begin,
-    /// More text.
     Delta {
-        /// The text.
         text: String,
     },
-    /// What is being done.
     Status {
         /// For people.
         text: String,
@@ -327,7 +309,6 @@ pub enum StreamPart {
 /// One task of a scheduler.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
-    /// Its name.
     pub name: String,
     /// When, as a cron expression.
     pub cron: String,
@@ -336,7 +317,6 @@ pub struct Schedule {
 /// Payload of [`op::SCHEDULER_EXECUTE`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ScheduleFire {
-    /// The schedule's name.
     pub name: String,
 }
 
@@ -357,14 +337,12 @@ pub struct AgentInvoke {
 pub struct TurnContext {
     /// The conversation.
     pub session: SessionId,
-    /// The user's message.
     pub message: String,
 }
 
 /// Text that the orchestrator is given with a message, as data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContextText {
-    /// The text.
     pub text: String,
     /// Higher comes first and is dropped last.
     #[serde(default)]
@@ -375,30 +353,23 @@ pub struct ContextText {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HookPoint {
-    /// A turn begins.
     TurnStart,
-    /// A turn ended.
     TurnEnd,
     /// A model is about to be asked.
     BeforeModel,
-    /// A model answered.
     AfterModel,
     /// A tool is about to run.
     BeforeTool,
-    /// A tool ran.
     AfterTool,
     /// A sub-agent is about to run.
     BeforeAgent,
-    /// A sub-agent ran.
     AfterAgent,
 }
 
 /// Payload of [`op::HOOK_ON`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HookCall {
-    /// Where.
     pub point: HookPoint,
-    /// What is known there.
     pub facts: Value,
 }
 
@@ -406,7 +377,6 @@ pub struct HookCall {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum HookVerdict {
-    /// Go on.
     Continue,
     /// Do not; only `before` points and the start of a turn can be blocked.
     Block {
@@ -415,7 +385,6 @@ pub enum HookVerdict {
     },
 }
 
-/// How an extension is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Health {
     /// Whether it can do its work.

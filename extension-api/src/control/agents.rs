@@ -4,10 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::AgentId;
 
-/// An agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct AgentStatus {
-    /// Its id.
     pub id: AgentId,
     /// For people.
     pub name: String,
@@ -23,10 +21,8 @@ pub struct AgentStatus {
     pub infer: bool,
 }
 
-/// An agent in full.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct AgentDetail {
-    /// In short.
     #[serde(flatten)]
     pub status: AgentStatus,
     /// An example input.
@@ -43,9 +39,7 @@ pub struct AgentDetail {
 /// What a tool adds to each request that offers it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolSize {
-    /// The tool.
     pub tool: String,
-    /// Who provides it.
     pub extension: String,
     /// Bytes of its name, its description, its schema and its instructions.
     pub bytes: u64,
@@ -57,8 +51,6 @@ pub struct ToolSize {
 /// A tool that an agent does not have, and why.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Exclusion {
-    /// The tool.
     pub tool: String,
-    /// Why.
     pub reason: String,
 }

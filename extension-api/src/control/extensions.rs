@@ -13,18 +13,14 @@ use crate::{AgentId, ExtensionId, SessionId, TurnId};
 pub struct ExtensionStatus {
     /// Its id, or the folder's name where it has none.
     pub id: String,
-    /// Its version.
     pub version: Option<String>,
-    /// Its state.
     pub state: ExtensionState,
     /// Why it is in that state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What it can do.
     pub capabilities: Vec<String>,
     /// Where its native code runs; none where it has none.
     pub isolation: Option<String>,
-    /// Its folder.
     pub source: String,
     /// Since when it is in that state.
     pub since: Timestamp,
@@ -40,7 +36,6 @@ pub enum ExtensionState {
     Loaded,
     /// It has its context.
     Initialized,
-    /// It works.
     Active,
     /// It brings something that the operator must agree to first.
     AwaitingApproval,
@@ -48,20 +43,16 @@ pub enum ExtensionState {
     Degraded,
     /// It ended a kernel, or its own process, too often, and is left out until it changes or is released.
     Quarantined,
-    /// It cannot work.
     Failed,
     /// Something that it depends on is not there.
     Skipped,
     /// The operator, or a missing configuration, turned it off.
     Disabled,
-    /// It was stopped.
     Stopped,
 }
 
-/// An extension in full.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ExtensionDetail {
-    /// Its state.
     #[serde(flatten)]
     pub status: ExtensionStatus,
     /// For people.
@@ -70,14 +61,11 @@ pub struct ExtensionDetail {
     pub summary: String,
     /// For models.
     pub description: String,
-    /// Its tools.
     pub tools: Vec<String>,
     /// What each of them adds to a request that offers it, in the same order.
     #[serde(default)]
     pub sizes: Vec<ToolSize>,
-    /// What it depends on.
     pub depends_on: Vec<String>,
-    /// Its rights.
     pub rights: Vec<String>,
     /// Shown when something is missing.
     pub setup_instructions: Option<String>,
@@ -92,11 +80,8 @@ pub struct ExtensionDetail {
 /// One step of an extension's life.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct StateChange {
-    /// When.
     pub time: Timestamp,
-    /// The new state.
     pub state: ExtensionState,
-    /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -104,7 +89,6 @@ pub struct StateChange {
 /// Parameters of [`method::EXTENSIONS_SCAFFOLD`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Scaffold {
-    /// The new extension.
     pub id: ExtensionId,
     /// The folder to make, which must not exist; one of an extension's own, where an extension asks.
     pub path: String,
@@ -122,11 +106,8 @@ pub struct Approval {
     pub hash: String,
     /// What needs agreement, a phrase each: `native code`, `the right control`.
     pub needs: Vec<String>,
-    /// When it was asked.
     pub asked: Timestamp,
-    /// How it was answered.
     pub state: ApprovalState,
-    /// When it was answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered: Option<Timestamp>,
     /// The tool call that is asked about; none where it is an extension.
@@ -139,17 +120,13 @@ pub struct Approval {
 pub struct AskedCall {
     /// The conversation.
     pub session: SessionId,
-    /// The turn.
     pub turn: TurnId,
-    /// The agent that calls.
     pub agent: AgentId,
-    /// What it calls.
     pub tool: String,
     /// The parameters, whole, as JSON; empty where nothing waits any more.
     pub params: String,
     /// When it counts as denied.
     pub expires: Timestamp,
-    /// Who answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
@@ -158,9 +135,7 @@ pub struct AskedCall {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalState {
-    /// Nobody has answered.
     Pending,
-    /// The operator agreed.
     Allowed,
     /// The operator did not agree.
     Denied,
@@ -176,7 +151,6 @@ pub struct ApprovalAnswer {
     /// The approval, the extension of the one that waits, or the beginning of a call's id that only one of those that wait
     /// has.
     pub id: String,
-    /// Whether the operator agrees.
     pub allow: bool,
     /// The [`hash`](Approval::hash) of what the person has read. An answer about anything else is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -20,9 +20,7 @@ pub struct TraceArgument {
 /// Everything that one turn set off, as a tree.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnTrace {
-    /// The session.
     pub session: SessionId,
-    /// The turn.
     pub turn: TurnId,
     /// Links everything of the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,7 +33,6 @@ pub struct TurnTrace {
     /// How it ended; none while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<ResponseStatus>,
-    /// The kind of failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<FailureClass>,
     /// Spent by the whole tree.
@@ -52,7 +49,6 @@ pub enum CallKind {
     Run,
     /// One attempt of a model.
     Model,
-    /// A tool call.
     Tool,
     /// A remark: a limit, a retry, a message that was taken in.
     Note,
@@ -61,7 +57,6 @@ pub enum CallKind {
 /// One run, model attempt or tool call, with what it set off.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TraceNode {
-    /// What it is.
     pub kind: CallKind,
     /// Its id: of a run, its invocation; of a tool call, its effect.
     pub id: String,
@@ -69,7 +64,6 @@ pub struct TraceNode {
     pub name: String,
     /// The agents from the root to the one that made the call.
     pub path: Vec<AgentId>,
-    /// When it began.
     pub started: Timestamp,
     /// How long it took; none while it goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,7 +96,6 @@ pub enum UsageBy {
     Agent,
     /// Models, as `provider/model`.
     Model,
-    /// Sessions.
     Session,
     /// Days (UTC).
     #[default]
@@ -145,7 +138,6 @@ pub struct UsageRow {
 /// Why something ended as it did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// What was asked about.
     pub id: String,
     /// What it is: `turn`, `session`, `run`, `tool_call`, `extension`, `limit`, `message`.
     pub subject: String,
@@ -163,16 +155,13 @@ pub struct Explanation {
 pub struct Cited {
     /// The table, such as `turns`, `events`, `entries`, `usage`; `kernel` for what is not in the journal.
     pub table: String,
-    /// The row's key.
     pub key: String,
-    /// What it says.
     pub says: String,
 }
 
 /// Names an item of a session, or the handle of a preview.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ItemArgument {
-    /// The session.
     pub session: SessionId,
     /// The item's id, or the handle.
     pub id: String,
@@ -194,16 +183,13 @@ pub struct ItemText {
 /// Names a row by its number.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Numbered {
-    /// The number.
     pub id: u64,
 }
 
 /// A message of the bus that was given up.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeadMessage {
-    /// Its number.
     pub id: u64,
-    /// The topic.
     pub topic: String,
     /// Who should have got it.
     pub subscriber: String,
@@ -222,8 +208,6 @@ pub struct DeadMessage {
     pub let_go: u64,
     /// Why it was given up.
     pub reason: String,
-    /// When it was published.
     pub published: Timestamp,
-    /// The message.
     pub payload: serde_json::Value,
 }

@@ -5,12 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{AgentId, FailureClass, InvocationId, Message, ResponseStatus, SessionId, Spend, TurnId, Usage};
 
-/// A session.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SessionStatus {
-    /// Its id.
     pub id: SessionId,
-    /// When it began.
     pub created: Timestamp,
     /// When something happened in it last.
     pub updated: Timestamp,
@@ -25,7 +22,6 @@ pub struct SessionStatus {
 /// Parameters of [`method::SESSIONS_SHOW`](super::method::SESSIONS_SHOW).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SessionShow {
-    /// The session.
     pub id: String,
     /// Only turns after this place: that of [`SessionDetail::next`]. All without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -38,7 +34,6 @@ pub struct SessionShow {
 /// A session, with as many of its turns as one reply holds.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SessionDetail {
-    /// In short.
     #[serde(flatten)]
     pub status: SessionStatus,
     /// Its turns, oldest first.
@@ -60,10 +55,8 @@ pub struct SessionSelect {
     pub agent: Option<AgentId>,
 }
 
-/// Names a turn.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TurnArgument {
-    /// The turn.
     pub turn: TurnId,
     /// Leaves `invocations` and `transcript` of the result empty.
     #[serde(default)]
@@ -73,7 +66,6 @@ pub struct TurnArgument {
 /// Parameters of [`method::EVENTS_SUBSCRIBE`](super::method::EVENTS_SUBSCRIBE).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct EventsSubscribe {
-    /// The session.
     pub session: SessionId,
     /// Events after this position; the kept ones are read first.
     #[serde(default)]
@@ -86,20 +78,15 @@ pub struct EventsSubscribe {
 /// What a turn gave.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TurnResult {
-    /// The session.
     pub session: SessionId,
-    /// The turn.
     pub turn: TurnId,
-    /// The user's message.
     pub input: String,
     /// How it ended; none while it runs or waits.
     pub status: Option<ResponseStatus>,
-    /// The answer.
     pub content: String,
     /// Why it did not succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The kind of failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<FailureClass>,
     /// What the whole tree spent.
@@ -117,9 +104,7 @@ pub struct TurnResult {
 /// One run of an agent in the tree of a turn.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct InvocationRecord {
-    /// The run.
     pub id: InvocationId,
-    /// The agent.
     pub agent: AgentId,
     /// The run that called it.
     pub parent: Option<InvocationId>,
@@ -131,18 +116,14 @@ pub struct InvocationRecord {
     pub usage: Usage,
     /// Input and output tokens, those of sub-agents included.
     pub tokens_used: u64,
-    /// Its own steps.
     pub turns_used: u32,
 }
 
 /// One entry of a transcript with the agent that it belongs to.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TranscriptEntry {
-    /// The run.
     pub invocation: InvocationId,
-    /// The agent.
     pub agent: AgentId,
-    /// The entry.
     #[serde(flatten)]
     pub message: Message,
 }

@@ -12,13 +12,11 @@ use super::ExtensionStatus;
 pub enum DaemonState {
     /// A kernel is loading extensions.
     Starting,
-    /// A kernel serves.
     Ready,
     /// A kernel lets its turns end.
     Draining,
     /// Between two kernels.
     Restarting,
-    /// Ending.
     Stopped,
 }
 
@@ -27,7 +25,6 @@ pub enum DaemonState {
 pub struct Status {
     /// Release of drupe.
     pub version: String,
-    /// What it is doing.
     pub state: DaemonState,
     /// Process of the supervisor.
     pub supervisor_pid: u32,
@@ -41,14 +38,10 @@ pub struct Status {
     pub restarts: u32,
     /// Whether third-party extensions were left out.
     pub safe_mode: bool,
-    /// The default model.
     pub model: Option<String>,
-    /// Number of sessions.
     pub sessions: u64,
-    /// Turns that run.
     #[serde(default)]
     pub running_turns: u64,
-    /// Turns that wait.
     #[serde(default)]
     pub queued_turns: u64,
     /// What is used of the bounds for a day, and of those for an agent and a session by whoever has used most.
@@ -60,7 +53,6 @@ pub struct Status {
     /// The last exits of kernels, newest first.
     #[serde(default)]
     pub exits: Vec<ExitRecord>,
-    /// Remarks for the operator.
     #[serde(default)]
     pub notices: Vec<String>,
     /// Why what the operator has configured is not in force, where it was refused: an earlier configuration is.
@@ -71,11 +63,8 @@ pub struct Status {
 /// One end of a kernel process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExitRecord {
-    /// When.
     pub time: Timestamp,
-    /// The process.
     pub pid: u32,
-    /// Its generation.
     pub generation: u64,
     /// `stopped`, `restart: …`, `exit status N`, `signal N (NAME)`.
     pub how: String,
@@ -92,7 +81,6 @@ pub struct ExitRecord {
 /// An extension whose code ran when a kernel, or its own process, ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blamed {
-    /// The extension.
     pub extension: String,
     /// What it was doing: an operation such as `tool.call`, `load`, or `thread` for a thread of its own.
     pub operation: String,
@@ -105,6 +93,5 @@ pub struct ConfigValue {
     pub key: String,
     /// Its value; secrets are masked.
     pub value: Value,
-    /// Where it comes from.
     pub origin: String,
 }

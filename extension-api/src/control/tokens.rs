@@ -11,13 +11,11 @@ use crate::AgentId;
 pub enum Power {
     /// Read sessions: their turns, events, traces and explanations; and which agents there are.
     Read,
-    /// Hand messages in.
     Submit,
     /// Stop turns, and choose who answers in a session.
     Direct,
     /// See the daemon: its status, extensions, approvals, configuration, usage and dead messages.
     Inspect,
-    /// Check and add extensions.
     Extend,
     /// Everything that decides about the daemon: stop, restart, turn extensions on and off, agree, make tokens.
     Operate,
@@ -63,15 +61,12 @@ pub struct TokenNew {
 pub struct TokenMade {
     /// What its bearer shows in `hello`. It is told this once; the daemon keeps its hash alone.
     pub token: String,
-    /// What it is.
     #[serde(flatten)]
     pub status: TokenStatus,
 }
 
-/// A named token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenStatus {
-    /// Its name.
     pub name: String,
     /// What its bearer may do.
     pub may: Vec<Power>,
@@ -81,6 +76,5 @@ pub struct TokenStatus {
     /// The agents that its bearer reaches; empty for all.
     #[serde(default)]
     pub agents: Vec<AgentId>,
-    /// When it was made.
     pub created: Timestamp,
 }

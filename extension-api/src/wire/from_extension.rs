@@ -12,7 +12,6 @@ use crate::{AgentId, AgentInvocationContext, Definition, SessionId, ToolName, Tu
 pub struct Log {
     /// `error`, `warn`, `info`, `debug` or `trace`.
     pub level: String,
-    /// The text.
     pub message: String,
 }
 
@@ -21,7 +20,6 @@ pub struct Log {
 pub struct Emit {
     /// The topic; the kernel puts the extension's id before it: `<id>.<topic>`.
     pub topic: String,
-    /// The message.
     pub payload: Value,
 }
 
@@ -30,7 +28,6 @@ pub struct Emit {
 pub struct CallTool {
     /// One of the tools that `uses_tools` resolved to.
     pub name: ToolName,
-    /// Its parameters.
     pub params: Box<RawValue>,
 }
 
@@ -49,7 +46,6 @@ pub struct Progress {
 pub struct RunAgent {
     /// What runs; its id is the caller's own.
     pub definition: Definition,
-    /// What it shall do.
     pub task: String,
     /// What it learns of the conversation.
     #[serde(default)]
@@ -64,7 +60,6 @@ pub struct RunAgent {
 pub struct InvokeAgent {
     /// One of `uses_agents`.
     pub agent: AgentId,
-    /// What it shall do.
     pub task: String,
     /// What it learns of the conversation.
     #[serde(default)]
@@ -84,7 +79,6 @@ pub struct Submit {
     /// Where in the channel the answer goes.
     #[serde(default)]
     pub address: Option<String>,
-    /// The text.
     pub text: String,
     /// The agent that shall answer.
     #[serde(default)]
@@ -149,7 +143,6 @@ pub struct Submitted {
 /// Payload of [`host::NOTIFY`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct NotifyUser {
-    /// The text.
     pub text: String,
     /// The conversation to show it in; none means the user's latest.
     #[serde(default)]
@@ -168,7 +161,6 @@ pub struct RestartRequest {
 pub struct ControlCall {
     /// A method of the control API.
     pub method: String,
-    /// Its parameters.
     #[serde(default)]
     pub params: Box<RawValue>,
     /// The named token of whoever the extension asks for; what both may do is done. Without it the extension asks for itself.

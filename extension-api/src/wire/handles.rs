@@ -23,9 +23,7 @@ pub struct Subscribe {
 /// One message of a topic.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BusMessage {
-    /// The topic.
     pub topic: String,
-    /// The message.
     pub payload: Value,
     /// Links it to the turn that set it off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,7 +40,6 @@ pub struct BusMessage {
 /// the bytes themselves, and none of them is its end.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HandleNext {
-    /// The handle.
     pub handle: u64,
     /// The most items that the reader takes now; at most 1024 are given.
     pub credit: u32,
@@ -67,12 +64,10 @@ impl HandleNext {
     }
 }
 
-/// Items of a handle.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HandleItems {
     /// What came, in order; at least one unless `ended`.
     pub items: Vec<Box<RawValue>>,
-    /// Nothing more will come.
     pub ended: bool,
 }
 

@@ -16,7 +16,6 @@ use super::host;
 pub struct ProcessSpec {
     /// An absolute path, or a name that is looked up in `path`, then in the operator's `PATH`.
     pub program: String,
-    /// Its arguments.
     #[serde(default)]
     pub args: Vec<String>,
     /// Where it runs: a folder beneath the data folder.

@@ -85,8 +85,8 @@ impl Registered {
     /// Parses and validates parameters as a model wrote them; no text stands for no parameters.
     pub fn parameters(&self, arguments: &str) -> Result<Box<RawValue>, String> {
         let text = if arguments.trim().is_empty() { "{}" } else { arguments };
-        let value = parameters::parse(text)
-            .map_err(|error| format!("the parameters are not valid JSON: {error}"))?;
+        let value =
+            parameters::parse(text).map_err(|error| format!("the parameters are not valid JSON: {error}"))?;
         let refusal = long_work::over(text.len(), || self.schema.refusal(&value));
         if let Some(faults) = refusal {
             return Err(format!("the parameters do not fit the schema of `{}`: {faults}", self.spec().name));

@@ -27,7 +27,6 @@ const LARGEST: Credit = Credit { items: 1024, bytes: 1024 * 1024 };
 /// Who holds a handle: an extension, and which of its instances.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Holder {
-    /// The extension.
     pub extension: ExtensionId,
     /// The instance: the next one of the same extension has another number.
     pub instance: u64,

@@ -21,16 +21,12 @@ const LEAST: usize = 9;
 pub enum Frame<'a> {
     /// To the process, first: make an instance. Answered by a [`Frame::Reply`].
     Open {
-        /// Number of this request.
         id: u64,
         /// What the kernel says of itself.
         about: &'a [u8],
     },
     /// To the process: what is it now? Answered by a [`Frame::Reply`].
-    Describe {
-        /// Number of this request.
-        id: u64,
-    },
+    Describe { id: u64 },
     /// To the process: perform an operation.
     Call(Call<'a>),
     /// To the process: the caller waits no more.
@@ -71,7 +67,6 @@ pub struct Call<'a> {
     pub token: &'a str,
     /// The trace it belongs to; may be empty.
     pub trace: &'a str,
-    /// The operation.
     pub operation: &'a str,
     /// JSON.
     pub payload: &'a [u8],
@@ -113,7 +108,6 @@ pub enum Garbage {
 /// What begins the bytes given to [`decode`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decoded<'a> {
-    /// Part of a frame.
     Incomplete,
     /// A frame and the bytes it takes; no frame where this release does not know the kind.
     Complete(Option<Frame<'a>>, usize),
@@ -131,7 +125,6 @@ const HOST_CANCEL: u8 = 9;
 const HOST_REPLY: u8 = 10;
 const HOST_CLOSE: u8 = 11;
 
-/// Writes a frame.
 pub fn encode(frame: &Frame<'_>) -> Result<Vec<u8>, TooLong> {
     let plain = |kind, id, body: &[u8]| {
         let mut draft = Draft::new(kind, id, body.len());

@@ -19,7 +19,6 @@ impl Folders {
         Self { root: root.to_owned(), workspace: root.join("workspace") }
     }
 
-    /// The home.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -51,7 +50,6 @@ impl Folders {
         &self.workspace
     }
 
-    /// The journal.
     pub fn journal(&self) -> PathBuf {
         self.root.join("journal.db")
     }

@@ -24,7 +24,6 @@ pub enum Lost {
     /// What comes are no frames.
     #[error("it sent {0}")]
     Garbage(#[from] Garbage),
-    /// The system cannot read.
     #[error("its socket cannot be read: {0}")]
     Io(#[from] io::Error),
 }

@@ -21,23 +21,18 @@ pub enum LibraryError {
     /// The system cannot open it.
     #[error("`{path}` cannot be opened as a library: {reason}; build it again for this machine")]
     Open {
-        /// The file.
         path: PathBuf,
         /// The system's words.
         reason: String,
     },
     /// It is some other library.
     #[error("`{path}` is a library but no drupe extension: it exports no root module; end it with `export!`")]
-    NotAnExtension {
-        /// The file.
-        path: PathBuf,
-    },
+    NotAnExtension { path: PathBuf },
     /// It was built with another `abi_stable`.
     #[error(
         "`{path}` was built with another ABI: {reason}; build it again with this release of drupe-extension-api"
     )]
     Abi {
-        /// The file.
         path: PathBuf,
         /// What differs.
         reason: String,
@@ -47,7 +42,6 @@ pub enum LibraryError {
         "`{path}` has another layout of the tables: {reason}; build it again with this release of drupe-extension-api"
     )]
     Layout {
-        /// The file.
         path: PathBuf,
         /// The first difference.
         reason: String,

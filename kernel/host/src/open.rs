@@ -13,22 +13,18 @@ use crate::{
     process::Process,
 };
 
-/// What to run.
 #[derive(Debug, Clone)]
 pub struct Code {
     /// Whose it is.
     pub id: ExtensionId,
     /// The library: the copy that [`probe::checked`](crate::probe::checked) gave.
     pub file: PathBuf,
-    /// Its content hash.
     pub hash: String,
 }
 
-/// Where to run it.
 #[derive(Debug, Clone)]
 #[expect(clippy::large_enum_variant, reason = "one is made for each start of an extension, and moved once")]
 pub enum Place {
-    /// In this process.
     Inproc,
     /// In a process of its own.
     Process(HostProcess),
@@ -59,24 +55,13 @@ pub enum OpenError {
     Refused(Fault),
     /// The process could not be started.
     #[error("no process for extension `{id}`: {reason}")]
-    Process {
-        /// The extension.
-        id: ExtensionId,
-        /// Why.
-        reason: ConfineError,
-    },
+    Process { id: ExtensionId, reason: ConfineError },
     /// The process ended while the library was opened or described itself.
     #[error("extension `{id}` ended its process in `{}`: {}", ended.operation, ended.how)]
-    Ended {
-        /// The extension.
-        id: ExtensionId,
-        /// How.
-        ended: Ended,
-    },
+    Ended { id: ExtensionId, ended: Ended },
     /// The system refused a socket or a thread.
     #[error("extension `{id}` could not be opened: {reason}")]
     Io {
-        /// The extension.
         id: ExtensionId,
         /// The system's words.
         reason: io::Error,

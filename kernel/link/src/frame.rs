@@ -88,7 +88,6 @@ pub enum Down {
         generation: u64,
         /// Whether to leave third-party extensions out.
         safe_mode: bool,
-        /// The supervisor's process id.
         supervisor_pid: u32,
         /// Restarts since the supervisor began.
         restarts: u32,

@@ -35,11 +35,8 @@ const CREDIT: Credit = Credit { items: 1, bytes: 64 * 1024 };
 pub struct Opened {
     /// Gives one item, when it and all that it started have ended: [`ProcessExit`].
     pub exit: Box<dyn Source>,
-    /// Its standard input.
     pub stdin: Box<dyn Sink>,
-    /// Its standard output.
     pub stdout: Box<dyn Source>,
-    /// Its standard error stream.
     pub stderr: Box<dyn Source>,
 }
 

@@ -54,7 +54,6 @@ impl Link {
     }
 }
 
-/// The table.
 pub fn table(link: &Arc<Link>) -> HostBox {
     Host_TO::from_value(Kernel(Arc::clone(link)), TD_Opaque)
 }

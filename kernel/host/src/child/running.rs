@@ -48,7 +48,6 @@ impl Running {
         });
     }
 
-    /// Begins a call.
     pub fn call(&self, call: &Call<'_>) {
         let header = CallHeader {
             call_id: call.id,

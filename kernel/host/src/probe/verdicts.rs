@@ -38,7 +38,6 @@ pub struct Caches {
 /// A library that is known to be sound.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked {
-    /// What to open.
     pub file: PathBuf,
     /// The content's SHA-256, in 64 hexadecimal digits.
     pub hash: String,

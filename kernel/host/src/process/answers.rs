@@ -40,7 +40,6 @@ pub struct Answers {
 /// What became of a call that was just asked for.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Begun {
-    /// It runs.
     Running,
     /// There is no room for it, as the process was told.
     Busy,

@@ -28,7 +28,6 @@ const GRACE: Duration = Duration::from_secs(2);
 #[derive(Default)]
 pub struct Calls {
     state: Mutex<State>,
-    /// A call was cancelled.
     cancelled: Notify,
 }
 

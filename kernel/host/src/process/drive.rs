@@ -32,7 +32,6 @@ const LOG_BYTES: usize = 256 * 1024;
 /// How long the last words of a process that is gone are waited for: they are in the pipe.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// The task's state.
 pub struct Driver {
     inbox: Inbox,
     running: Running,

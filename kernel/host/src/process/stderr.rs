@@ -28,7 +28,6 @@ const LINE: usize = 2048;
 /// How much is read in each second.
 const A_SECOND: usize = 256 * 1024;
 
-/// The last lines.
 #[derive(Clone, Default)]
 pub struct Tail {
     lines: Arc<Mutex<VecDeque<String>>>,
@@ -41,7 +40,6 @@ impl Tail {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
-    /// The process is gone.
     pub fn over(&self) {
         self.over.notify_one();
     }

@@ -218,7 +218,7 @@ async fn without_a_run(
 ) -> Result<(), StoreError> {
     let (session, turn) = (queued.inbound.ask.session.clone(), queued.turn.clone());
     let nothing = |response| {
-        let last = Batch { session, turn, entries: Vec::new(), events: Vec::new(), messages: Vec::new() };
+        let last = Batch { session, turn, runs: Vec::new(), entries: Vec::new(), messages: Vec::new() };
         TurnOutcome { response, spend: Spend::default(), diagnostics: Vec::new(), last }
     };
     if !queued.started {
@@ -242,16 +242,9 @@ async fn finish(
 ) -> Result<(), StoreError> {
     let TurnOutcome { response, spend, diagnostics, last } = outcome;
     let inbound = queued.inbound;
-    let Batch { entries, mut events, messages, .. } = last;
-    events.push((
-        None,
-        EventBody::TurnCompleted {
-            status: response.status,
-            error: response.error.clone(),
-            class: response.class,
-            spend,
-        },
-    ));
+    let Batch { runs, entries, messages, .. } = last;
+    let (status, error, class) = (response.status, response.error.clone(), response.class);
+    let completed = EventBody::TurnCompleted { status, error, class, spend };
     // Whether the channel is there at this moment does not matter: the row waits for it.
     let outbox = (!inbound.ask.channel.is_empty()).then(|| Outbound {
         channel: inbound.ask.channel.clone(),
@@ -264,8 +257,9 @@ async fn finish(
         spend,
         diagnostics,
         outbox,
-        events,
         entries,
+        runs,
+        events: vec![(None, completed)],
         messages,
         start,
         ratios: kernel.ratios.changed(),

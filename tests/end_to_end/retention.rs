@@ -73,6 +73,7 @@ impl Past {
             estimated: false,
             stop: Default::default(),
             said: String::new(),
+            told: None,
         };
         let to = Outbound { channel: channel.into(), address: None, text: "an answer".into() };
         let done = TurnDone {
@@ -81,8 +82,9 @@ impl Past {
             spend: Spend::default(),
             diagnostics: Vec::new(),
             outbox: (!channel.is_empty()).then_some(to),
-            events: Vec::new(),
             entries: vec![begin, answer],
+            runs: Vec::new(),
+            events: Vec::new(),
             messages: Vec::new(),
             start: None,
             ratios: Vec::new(),

@@ -156,7 +156,7 @@ pub async fn call_tool(
         let line = Line::new(1);
         announce(place, &line, &mut calls);
         if let Some(exceeded) = exceeded {
-            run.event(EventBody::BudgetExceeded(exceeded.told()));
+            run.tell(EventBody::BudgetExceeded(exceeded.told()));
         }
         run.commit().await?;
         let [(call, ..)] = calls;

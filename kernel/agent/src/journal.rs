@@ -13,14 +13,14 @@ mod recorded;
 
 use drupe_extension_api::{
     AgentId, AgentRef, AgentResponse, EffectClass, EffectId, EventBody, FailureClass, InvocationId, ItemKind,
-    Message, Preview, SessionId, Spend, ToolStatus, TurnId, Usage, control::ApprovalState,
+    ItemOutcome, Message, Preview, SessionId, Spend, ToolStatus, TurnId, Usage, control::ApprovalState,
 };
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
 use crate::{model::StopReason, policy::Question, topics::TopicMessage};
 pub use memory::MemoryJournal;
-pub(crate) use project::{begun, requested};
+pub(crate) use project::{begun, reasoning_id, requested};
 pub use recorded::{Reached, RecordedEffect, RecordedInvocation, RecordedStep, RecordedTurn};
 
 /// Where records go. One commit is one transaction: all of it or nothing.
@@ -51,10 +51,10 @@ pub struct Batch {
     pub session: SessionId,
     /// The turn.
     pub turn: TurnId,
-    /// What happened or is about to.
+    /// The runs whose entries these are.
+    pub runs: Vec<AgentRef>,
+    /// What happened or is about to. The journal numbers and then publishes the events that [tell](Entry::events) of it.
     pub entries: Vec<Entry>,
-    /// Events that tell of it; the journal numbers and then publishes them.
-    pub events: Vec<(Option<AgentRef>, EventBody)>,
     /// Messages for topics, published when the batch is recorded.
     pub messages: Vec<TopicMessage>,
 }
@@ -96,6 +96,9 @@ pub enum Entry {
         /// Whether that is nothing since no price is known.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         unpriced: bool,
+        /// Whether people are shown the answer, whose item begins.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        shown: bool,
     },
     /// The model answered.
     Answer {
@@ -120,6 +123,9 @@ pub enum Entry {
         /// What the provider said of a filter or a refusal.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         said: String,
+        /// How the attempt went, which its events tell.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        told: Option<Attempted>,
     },
     /// An attempt of a model gave no answer, or an earlier process did not live to see it. Attempts that were repeated are
     /// committed with the end of the last one.
@@ -150,6 +156,9 @@ pub enum Entry {
         /// Whether another attempt followed, for which what the step set aside stayed so.
         #[serde(default)]
         repeated: bool,
+        /// How it went; none where an earlier process did not live to see it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        told: Option<Box<Attempted>>,
     },
     /// The transcript was made smaller before the step, since it would not have fitted the model's window.
     Compacted {
@@ -171,6 +180,12 @@ pub enum Entry {
         /// Whether `usage` is an estimate because the provider reported none.
         #[serde(default)]
         estimated: bool,
+        /// How the answer with the summary ended.
+        #[serde(default, skip_serializing_if = "StopReason::is_whole")]
+        stop: StopReason,
+        /// How the attempt went, where there was one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        told: Option<Attempted>,
     },
     /// A further message of the user was taken into the run. The turn that it would have set off ends with this.
     Steered {
@@ -270,6 +285,9 @@ pub enum Entry {
         elapsed_ms: u64,
         /// What it gave, whole; the model may be shown less.
         content: String,
+        /// Whether its item had ended before: a process that is gone was seen to leave it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        left: bool,
     },
     /// The loop added a message of its own after a step.
     Note {
@@ -279,6 +297,14 @@ pub enum Entry {
         step: u32,
         /// The message.
         message: Message,
+    },
+    /// What is told and no other entry says: how a limit stands, a remark, a plan, the end of an item that nobody saw. It means
+    /// nothing to a run that goes on, and it is never an event that is live only.
+    Told {
+        /// The run that tells of it.
+        invocation: InvocationId,
+        /// The event, as it is told.
+        event: EventBody,
     },
     /// A run ended.
     End {
@@ -292,6 +318,45 @@ pub enum Entry {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         below: bool,
     },
+}
+
+/// How an attempt of a model went, beyond what it used: what its events tell. Older records have none, and their events are
+/// kept beside them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Attempted {
+    /// From 1, within its step.
+    pub attempt: u32,
+    /// Request to end of stream, in milliseconds.
+    pub latency_ms: u64,
+    /// What people were shown, if that ends with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shown: Option<ShownAnswer>,
+}
+
+/// What people were shown of an answer, over all of its attempts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ShownAnswer {
+    /// The attempt with which its item began.
+    pub since: u32,
+    /// How long that lasted, in milliseconds.
+    pub elapsed_ms: u64,
+    /// How long the model reasoned, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoned_ms: Option<u64>,
+    /// How it ended without an answer, and what had come of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broken: Option<BrokenAnswer>,
+}
+
+/// An answer that broke off.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BrokenAnswer {
+    /// How its item ended, which is not `ok`.
+    pub outcome: ItemOutcome,
+    /// The beginning of its text.
+    pub text: Preview,
+    /// The beginning of its reasoning.
+    pub reasoning: Preview,
 }
 
 /// How a transcript was made smaller. Steps are counted from 1; the conversation before a run is step 0.
@@ -314,6 +379,27 @@ pub enum Compaction {
     Forced,
 }
 
+impl Batch {
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.messages.is_empty()
+    }
+
+    /// The events that tell of its entries, in order, with the runs whose they are.
+    pub fn events(&self) -> Vec<(Option<AgentRef>, EventBody)> {
+        told(&self.runs, &self.entries)
+    }
+}
+
+/// The events that tell of `entries`, in order, with those of the `runs` whose they are.
+pub fn told(runs: &[AgentRef], entries: &[Entry]) -> Vec<(Option<AgentRef>, EventBody)> {
+    let of = |entry: &Entry| {
+        let run = runs.iter().find(|run| run.invocation == *entry.invocation()).cloned();
+        entry.events().into_iter().map(move |body| (run.clone(), body))
+    };
+    entries.iter().flat_map(of).collect()
+}
+
 impl Entry {
     /// The run that it belongs to.
     pub fn invocation(&self) -> &InvocationId {
@@ -329,6 +415,7 @@ impl Entry {
             | Self::Started { invocation, .. }
             | Self::Result { invocation, .. }
             | Self::Note { invocation, .. }
+            | Self::Told { invocation, .. }
             | Self::End { invocation, .. } => invocation,
             Self::Asked { question, .. } => &question.invocation,
         }

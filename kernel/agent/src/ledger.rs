@@ -15,16 +15,15 @@ const DROPPED: &str = "stopped before it ended";
 /// What is taken to be committed.
 #[derive(Default)]
 pub(crate) struct Taken {
+    pub runs: Vec<AgentRef>,
     pub entries: Vec<Entry>,
-    pub events: Vec<(Option<AgentRef>, EventBody)>,
     pub messages: Vec<TopicMessage>,
 }
 
-/// Entries, events and messages of one run that are not committed yet.
+/// Entries and messages of one run that are not committed yet.
 #[derive(Default)]
 pub(crate) struct Ledger {
     entries: Vec<Entry>,
-    events: Vec<(Option<AgentRef>, EventBody)>,
     messages: Vec<TopicMessage>,
     open_items: Vec<Item>,
     open_calls: Vec<(u32, u32, EffectId)>,
@@ -34,9 +33,14 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// Adds a record. A result counts once, and only for a call that is open; a question that the call leaves open is
-    /// withdrawn. It tells the events of what it adds.
-    pub(crate) fn record(&mut self, place: &AgentRef, entry: Entry) {
+    /// withdrawn. The end of an item counts once, and only if it has begun.
+    pub(crate) fn record(&mut self, entry: Entry) {
         match &entry {
+            Entry::Told { event: EventBody::ItemCompleted { item, .. }, .. }
+                if self.open_items.iter().all(|open| open.id != item.id) =>
+            {
+                return;
+            }
             Entry::Asked { step, index, question, .. } => {
                 self.open_call(*step, *index, question.effect.clone());
                 self.asked.push((question.effect.clone(), question.tool.clone()));
@@ -46,16 +50,23 @@ impl Ledger {
             Entry::Result { invocation, effect, .. } => {
                 let Some(at) = self.open_calls.iter().position(|(.., open)| open == effect) else { return };
                 self.open_calls.remove(at);
-                self.withdraw(invocation, effect, place);
+                self.withdraw(invocation, effect);
             }
             _ => {}
         }
-        self.add(place, entry);
+        self.add(entry);
     }
 
-    fn add(&mut self, place: &AgentRef, entry: Entry) {
-        for body in entry.events() {
-            self.event(place.clone(), body);
+    fn add(&mut self, mut entry: Entry) {
+        if let Entry::Result { effect, left, .. } = &mut entry {
+            *left = self.open_items.iter().all(|open| open.id != effect.as_str());
+        }
+        for event in entry.events() {
+            match event {
+                EventBody::ItemStarted { item } => self.open_items.push(item),
+                EventBody::ItemCompleted { item, .. } => self.open_items.retain(|open| open.id != item.id),
+                _ => {}
+            }
         }
         self.entries.push(entry);
     }
@@ -73,42 +84,39 @@ impl Ledger {
     }
 
     /// Withdraws the question about a call, unless it is settled.
-    pub(crate) fn withdraw(&mut self, invocation: &InvocationId, effect: &EffectId, place: &AgentRef) {
+    pub(crate) fn withdraw(&mut self, invocation: &InvocationId, effect: &EffectId) {
         let Some(at) = self.asked.iter().position(|(asked, _)| asked == effect) else { return };
         let (effect, tool) = self.asked.remove(at);
         let (invocation, state) = (invocation.clone(), ApprovalState::Withdrawn);
-        self.add(place, Entry::Decided { invocation, effect, tool, state, by: None });
-    }
-
-    /// Adds an event. An item completes once, and only if it was started.
-    pub(crate) fn event(&mut self, place: AgentRef, body: EventBody) {
-        match &body {
-            EventBody::ItemStarted { item } => self.open_items.push(item.clone()),
-            EventBody::ItemCompleted { item, .. } => {
-                let Some(at) = self.open_items.iter().position(|open| open.id == item.id) else { return };
-                self.open_items.remove(at);
-            }
-            _ => {}
-        }
-        self.events.push((Some(place), body));
+        self.add(Entry::Decided { invocation, effect, tool, state, by: None });
     }
 
     /// Ends all that is open.
-    pub(crate) fn close(&mut self, invocation: &InvocationId, place: &AgentRef) {
+    pub(crate) fn close(&mut self, invocation: &InvocationId) {
         for (step, index, effect) in std::mem::take(&mut self.open_calls) {
-            self.withdraw(invocation, &effect, place);
+            self.withdraw(invocation, &effect);
             let item = self.open_items.iter().find(|item| item.id == effect.as_str());
             let tool = item.and_then(|item| item.name.clone()).unwrap_or_default();
             let kind = item.map(|item| item.kind).unwrap_or_default();
             let (invocation, status, content) = (invocation.clone(), ToolStatus::Cancelled, DROPPED.into());
             let elapsed_ms = 0;
-            let result =
-                Entry::Result { invocation, step, index, effect, tool, kind, status, elapsed_ms, content };
-            self.add(place, result);
+            let result = Entry::Result {
+                invocation,
+                step,
+                index,
+                effect,
+                tool,
+                kind,
+                status,
+                elapsed_ms,
+                content,
+                left: false,
+            };
+            self.add(result);
         }
         for item in std::mem::take(&mut self.open_items) {
-            let body = EventBody::ItemCompleted { item, outcome: ItemOutcome::Cancelled, elapsed_ms: 0 };
-            self.events.push((Some(place.clone()), body));
+            let event = EventBody::ItemCompleted { item, outcome: ItemOutcome::Cancelled, elapsed_ms: 0 };
+            self.entries.push(Entry::Told { invocation: invocation.clone(), event });
         }
     }
 
@@ -116,7 +124,6 @@ impl Ledger {
     /// by themselves.
     pub(crate) fn forget_steered(&mut self) {
         self.entries.retain(|entry| !matches!(entry, Entry::Steered { .. }));
-        self.events.retain(|(_, body)| !matches!(body, EventBody::TurnSteered { .. }));
     }
 
     /// Adds a message for a topic.
@@ -124,11 +131,12 @@ impl Ledger {
         self.messages.push(message);
     }
 
-    /// Takes what is to be committed; what is open stays open.
-    pub(crate) fn take(&mut self) -> Taken {
+    /// Takes what is to be committed of the run at that place; what is open stays open.
+    pub(crate) fn take(&mut self, place: impl FnOnce() -> AgentRef) -> Taken {
+        let entries = std::mem::take(&mut self.entries);
         Taken {
-            entries: std::mem::take(&mut self.entries),
-            events: std::mem::take(&mut self.events),
+            runs: (!entries.is_empty()).then(place).into_iter().collect(),
+            entries,
             messages: std::mem::take(&mut self.messages),
         }
     }
@@ -137,8 +145,8 @@ impl Ledger {
 impl Taken {
     /// Adds what comes after it.
     pub(crate) fn then(&mut self, later: Self) {
+        self.runs.extend(later.runs);
         self.entries.extend(later.entries);
-        self.events.extend(later.events);
         self.messages.extend(later.messages);
     }
 }

@@ -119,8 +119,8 @@ pub use drupe_extension_api::{Definition, Usage};
 pub use drupe_json_schema::Schema;
 pub use hooks::{HookAnswer, Hooks, NoHooks};
 pub use journal::{
-    Batch, Compaction, Entry, Journal, JournalFault, MemoryJournal, Reached, RecordedEffect,
-    RecordedInvocation, RecordedStep, RecordedTurn,
+    Attempted, Batch, BrokenAnswer, Compaction, Entry, Journal, JournalFault, MemoryJournal, Reached,
+    RecordedEffect, RecordedInvocation, RecordedStep, RecordedTurn, ShownAnswer, told,
 };
 pub use model::{
     AgentCard, Dispatch, LongPrompts, Model, ModelEvent, ModelFault, ModelProfile, ModelRequest, Price, Room,

@@ -17,7 +17,7 @@ use std::{
 
 use drupe_extension_api::{
     AgentId, AgentRef, AgentResponse, DefinitionLimits, EffectId, Event, EventBody, InvocationId, Preview,
-    Spend, ToolStatus,
+    Spend,
 };
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -187,15 +187,13 @@ impl Run {
 
     /// Adds a record to the next commit.
     pub fn record(&self, entry: Entry) {
-        if let Entry::Result { status: ToolStatus::OutcomeUnknown, .. } = &entry {
-            entry.events().iter().for_each(|body| self.heed(body));
-        }
-        self.ledger().record(&self.place(), entry);
+        self.heed(&entry);
+        self.ledger().record(entry);
     }
 
     /// Withdraws the question about a call, unless it is settled.
     pub(crate) fn withdraw(&self, effect: &EffectId) {
-        self.ledger().withdraw(&self.id, effect, &self.place());
+        self.ledger().withdraw(&self.id, effect);
     }
 
     /// A call that an earlier process recorded without its end gets it now.
@@ -207,18 +205,18 @@ impl Run {
         }
     }
 
-    /// Adds an event to the next commit.
-    pub fn event(&self, body: EventBody) {
-        self.heed(&body);
-        self.ledger().event(self.place(), body);
+    /// Tells what no other record says, with the next commit.
+    pub fn tell(&self, event: EventBody) {
+        self.record(Entry::Told { invocation: self.id.clone(), event });
     }
 
-    /// Keeps a diagnostic for the turn's result.
-    fn heed(&self, body: &EventBody) {
-        if let EventBody::Diagnostic { code, message } = body {
+    /// Keeps the diagnostics that tell of an entry for the turn's result.
+    fn heed(&self, entry: &Entry) {
+        for event in entry.events() {
+            let EventBody::Diagnostic { code, message } = event else { continue };
             let mut diagnostics = self.scope.diagnostics.lock().unwrap_or_else(PoisonError::into_inner);
             if diagnostics.len() < DIAGNOSTICS {
-                diagnostics.push(format!("{code}: {}", Preview::of(message).text));
+                diagnostics.push(format!("{code}: {}", Preview::of(&message).text));
             }
         }
     }
@@ -226,7 +224,7 @@ impl Run {
     /// Commits what was recorded since the last time.
     pub async fn commit(&self) -> Result<(), JournalFault> {
         let batch = self.take_pending();
-        if batch.entries.is_empty() && batch.events.is_empty() && batch.messages.is_empty() {
+        if batch.is_empty() {
             return Ok(());
         }
         self.scope.journal.commit(batch).await
@@ -257,16 +255,16 @@ impl Run {
     /// Leaves its last records to the turn, whose next commit holds them, whichever run makes it: a run ends without a commit
     /// of its own, and what it did does not depend on its caller's.
     fn leave(&self) {
-        let last = self.ledger().take();
+        let last = self.ledger().take(|| self.place());
         self.scope.left().then(last);
     }
 
     fn take_pending(&self) -> Batch {
         let mut taken = std::mem::take(&mut *self.scope.left());
-        taken.then(self.ledger().take());
-        let Taken { entries, events, messages } = taken;
+        taken.then(self.ledger().take(|| self.place()));
+        let Taken { runs, entries, messages } = taken;
         let (session, turn) = (self.scope.session.clone(), self.scope.turn.clone());
-        Batch { session, turn, entries, events, messages }
+        Batch { session, turn, runs, entries, messages }
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {

@@ -189,7 +189,7 @@ impl Progress<'_> {
             self.run.budget.replay(Spent::lost(step.reserved_tokens, step.reserved_usd));
             self.run.lost_call(step);
             let id = ids::model_call(&self.run.id, step.step, step.attempt);
-            self.run.event(EventBody::StreamReset { id, reason: run::INTERRUPTED.into() });
+            self.run.tell(EventBody::StreamReset { id, reason: run::INTERRUPTED.into() });
             self.has_room()?;
         }
         // It was told with what is recorded.
@@ -251,6 +251,7 @@ impl Progress<'_> {
             estimated: given.estimated,
             stop: given.ending.stop,
             said: given.ending.said.clone(),
+            told: Some(given.told),
         });
         self.warn(step);
         Ok((message, given.ending))

@@ -3,7 +3,7 @@
 //! It only sorts. What a row means for people is said elsewhere, and a turn whose rows end in the middle is as good
 //! as one that is whole.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use drupe_agent::{Entry, ids};
 use drupe_extension_api::{
@@ -108,7 +108,8 @@ impl<'a> Tree<'a> {
     pub(crate) fn of(rows: &'a TurnRows) -> Self {
         let mut entries: HashMap<&InvocationId, Vec<Row<'a>>> = HashMap::new();
         let mut order = Vec::new();
-        for (number, entry) in &rows.entries {
+        let of_runs = rows.entries.iter().filter(|(_, entry)| !matches!(entry, Entry::Told { .. }));
+        for (number, entry) in of_runs {
             let row = Row { number: *number, entry };
             let of = entries.entry(entry.invocation()).or_default();
             if of.is_empty() {
@@ -251,65 +252,39 @@ fn attempts<'a>(
     events: &[&'a Event],
     items: &HashMap<&'a str, ItemEvents<'a>>,
 ) -> Vec<Attempt<'a>> {
-    let of_item = |step: u32, attempt: u32| {
+    let mut all: BTreeMap<(u32, u32), Attempt<'a>> = BTreeMap::new();
+    let new = |(step, attempt): (u32, u32), model: &'a str| {
         let of = items.get(format!("{run}.{step}.{attempt}").as_str());
-        (of.and_then(|of| of.first), of.is_some_and(|of| of.ended.is_some()))
+        let (began, cut) = (of.and_then(|of| of.first), of.is_some_and(|of| of.ended.is_some()));
+        Attempt { step, attempt, model, asked: None, began, cut, told: None, failed: None }
     };
-    let mut all: Vec<Attempt<'a>> = Vec::new();
     for &event in events {
-        let EventBody::ModelAttempt { step, attempt, model, usage, cost_usd, latency_ms, stop, .. } =
+        if let EventBody::ModelAttempt { step, attempt, model, usage, cost_usd, latency_ms, stop, .. } =
             &event.body
-        else {
-            continue;
-        };
-        let ended =
-            Ended { event, usage: *usage, cost_usd: *cost_usd, latency_ms: *latency_ms, stop: stop.as_str() };
-        let (began, cut) = of_item(*step, *attempt);
-        all.push(Attempt {
-            step: *step,
-            attempt: *attempt,
-            model,
-            asked: None,
-            began,
-            cut,
-            told: Some(ended),
-            failed: None,
-        });
+        {
+            let (usage, cost_usd, latency_ms) = (*usage, *cost_usd, *latency_ms);
+            let at = (*step, *attempt);
+            all.entry(at).or_insert_with(|| new(at, model)).told =
+                Some(Ended { event, usage, cost_usd, latency_ms, stop });
+        }
     }
     for &row in rows {
         match row.entry {
             Entry::Step { step, attempt, model, .. } => {
                 let at = (*step, *attempt);
-                match all.iter_mut().find(|known| (known.step, known.attempt) == at) {
-                    Some(known) => known.asked = Some(row),
-                    None => {
-                        let (began, cut) = of_item(at.0, at.1);
-                        all.push(Attempt {
-                            step: at.0,
-                            attempt: at.1,
-                            model,
-                            asked: Some(row),
-                            began,
-                            cut,
-                            told: None,
-                            failed: None,
-                        });
-                    }
-                }
+                all.entry(at).or_insert_with(|| new(at, model)).asked = Some(row);
             }
             Entry::Failed { step, attempt, .. } => {
-                let at = (*step, *attempt);
-                let of = all.iter_mut().filter(|known| known.step == at.0);
+                let of = all.range_mut((*step, 0)..=(*step, u32::MAX)).map(|(_, known)| known);
                 // The last attempt where it bears the number of none: an older record stands for all of a request.
-                if let Some(known) = of.max_by_key(|known| (known.attempt == at.1, known.attempt)) {
+                if let Some(known) = of.max_by_key(|known| (known.attempt == *attempt, known.attempt)) {
                     known.failed = Some(row);
                 }
             }
             _ => {}
         }
     }
-    all.sort_by_key(|attempt| (attempt.step, attempt.attempt));
-    all
+    all.into_values().collect()
 }
 
 fn calls<'a>(rows: &[Row<'a>], items: &HashMap<&'a str, ItemEvents<'a>>) -> Vec<CallRows<'a>> {

@@ -8,11 +8,10 @@
 
 use std::{fs, path::Path, sync::Arc, time::Instant};
 
-use drupe_agent::{Batch, Entry, Journal, ManualClock};
+use drupe_agent::{Attempted, Batch, Entry, Journal, ManualClock, ShownAnswer};
 use drupe_extension_api::{
-    AgentRef, AgentResponse, EffectClass, EffectId, EventBody, InvocationId, Item, ItemKind, ItemOutcome,
-    Message, Preview, ResponseStatus, SessionId, Spend, ToolCallRequest, ToolStatus, TurnId, Usage,
-    wire::Submit,
+    AgentRef, AgentResponse, EffectClass, EffectId, EventBody, InvocationId, Message, Preview,
+    ResponseStatus, SessionId, Spend, ToolCallRequest, ToolStatus, TurnId, Usage, wire::Submit,
 };
 use drupe_journal::{Inbound, Origin, Storage, Store, TurnDone, TurnStart};
 use futures_util::future::join_all;
@@ -22,8 +21,6 @@ const ANSWER: &str = "An answer of a usual length, that says something about it.
 
 /// Turns of one session, before another begins.
 const TURNS_OF_A_SESSION: usize = 20;
-
-type Told = (Option<AgentRef>, EventBody);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Work {
@@ -67,6 +64,7 @@ impl Run {
             reserved_tokens: 5000,
             reserved_usd: 0.05,
             unpriced: false,
+            shown: true,
         }
     }
 
@@ -91,6 +89,11 @@ impl Run {
             estimated: false,
             stop: Default::default(),
             said: String::new(),
+            told: Some(Attempted {
+                attempt: 1,
+                latency_ms: 2,
+                shown: Some(ShownAnswer { since: 1, elapsed_ms: 3, reasoned_ms: None, broken: None }),
+            }),
         }
     }
 
@@ -109,7 +112,7 @@ impl Run {
             over_limit: false,
             waits: false,
             kind: Default::default(),
-            input: None,
+            input: Some(Preview::of(r#"{"key":"alpha"}"#)),
         }
     }
 
@@ -124,6 +127,7 @@ impl Run {
             elapsed_ms: 1,
             status: ToolStatus::Ok,
             content: "the value of alpha is 42".into(),
+            left: false,
         }
     }
 
@@ -133,39 +137,8 @@ impl Run {
             invocation: self.id.clone(),
             response: AgentResponse::success(ANSWER),
             spend,
-            below: false,
+            below: self.place.parent.is_some(),
         }
-    }
-
-    fn tell(&self, body: EventBody) -> Told {
-        (Some(self.place.clone()), body)
-    }
-
-    fn item(&self, id: &str, output: Option<Preview>) -> Item {
-        let id = format!("{}.{id}", self.id);
-        Item { id, kind: ItemKind::AgentMessage, name: None, input: None, output }
-    }
-
-    fn started(&self, id: &str) -> Told {
-        self.tell(EventBody::ItemStarted { item: self.item(id, None) })
-    }
-
-    fn completed(&self, id: &str) -> Told {
-        let item = self.item(id, Some(Preview::of(ANSWER)));
-        self.tell(EventBody::ItemCompleted { item, outcome: ItemOutcome::Ok, elapsed_ms: 3 })
-    }
-
-    fn attempt(&self) -> Told {
-        self.tell(EventBody::ModelAttempt {
-            step: 1,
-            attempt: 1,
-            model: "mock/echo".into(),
-            usage: Usage::default(),
-            estimated: false,
-            latency_ms: 2,
-            stop: "end".into(),
-            cost_usd: None,
-        })
     }
 }
 
@@ -186,30 +159,25 @@ async fn turn(store: &Store, session: SessionId, n: usize, work: Work) {
         correlation: turn.as_str().parse().unwrap(),
         events: vec![(None, EventBody::TurnStarted { input: Preview::of(QUESTION) })],
     });
-    let commit = async |entries, events| {
-        let (session, turn) = (session.clone(), turn.clone());
-        begins.commit(Batch { session, turn, entries, events, messages: Vec::new() }).await.unwrap();
+    let sub = Run::new(&turn, "keeper", Some(&root));
+    let runs = [root.place.clone(), sub.place.clone()];
+    let commit = async |runs: &[AgentRef], entries| {
+        let (session, turn, runs) = (session.clone(), turn.clone(), runs.to_vec());
+        begins.commit(Batch { session, turn, runs, entries, messages: Vec::new() }).await.unwrap();
     };
-    commit(vec![root.begin(), root.step(1)], vec![root.started("1")]).await;
+    commit(&runs[..1], vec![root.begin(), root.step(1)]).await;
     if work != Work::Echo {
-        let events = vec![root.completed("1"), root.attempt(), root.started("c")];
-        commit(vec![root.answer(1, Some("tool")), root.intent(1, "tool")], events).await;
-        let (mut entries, mut events) = (Vec::new(), Vec::new());
+        commit(&runs[..1], vec![root.answer(1, Some("tool")), root.intent(1, "tool")]).await;
+        let mut entries = Vec::new();
         if work == Work::Delegate {
-            let sub = Run::new(&turn, "keeper", Some(&root));
-            let told = sub.tell(EventBody::SubagentStarted { task: Preview::of(QUESTION) });
-            commit(vec![sub.begin(), sub.step(1)], vec![told, sub.started("1")]).await;
-            let events_of_call = vec![sub.completed("1"), sub.attempt(), sub.started("c")];
-            commit(vec![sub.answer(1, Some("kv_get")), sub.intent(1, "kv_get")], events_of_call).await;
-            commit(vec![sub.result(1), sub.step(2)], vec![sub.completed("c"), sub.started("2")]).await;
+            commit(&runs[1..], vec![sub.begin(), sub.step(1)]).await;
+            commit(&runs[1..], vec![sub.answer(1, Some("kv_get")), sub.intent(1, "kv_get")]).await;
+            commit(&runs[1..], vec![sub.result(1), sub.step(2)]).await;
             entries = vec![sub.answer(2, None), sub.end()];
-            let (content, spend) = (Preview::of(ANSWER), Spend::default());
-            let told = sub.tell(EventBody::SubagentCompleted { content, spend });
-            events = vec![sub.completed("2"), sub.attempt(), told];
         }
+        let among = if entries.is_empty() { &runs[..1] } else { &runs };
         entries.extend([root.result(1), root.step(2)]);
-        events.extend([root.completed("c"), root.started("2")]);
-        commit(entries, events).await;
+        commit(among, entries).await;
     }
     let (status, spend) = (ResponseStatus::Success, Spend::default());
     let last = EventBody::TurnCompleted { status, error: None, class: None, spend };
@@ -219,8 +187,9 @@ async fn turn(store: &Store, session: SessionId, n: usize, work: Work) {
         spend,
         diagnostics: Vec::new(),
         outbox: None,
-        events: vec![root.completed("2"), root.attempt(), (None, last)],
         entries: vec![root.answer(2, None), root.end()],
+        runs: runs[..1].to_vec(),
+        events: vec![(None, last)],
         messages: Vec::new(),
         start: begins.rest(),
         ratios: Vec::new(),

@@ -1,12 +1,13 @@
 //! The events of a session: numbered where they are committed, and read back from any position.
 
+use drupe_agent::Entry;
 use drupe_extension_api::{AgentRef, Event, EventBody, Item, ItemOutcome, SessionId, TurnId};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::{
     StoreError,
-    log::{self, Commit, POSITIONS, Told, commits},
+    log::{self, Commit, POSITIONS, Record, Told, commits},
     rows::{id, signed, timestamp},
     turns,
     writer::Writing,
@@ -26,7 +27,7 @@ pub(crate) fn record(
         return Ok(());
     }
     let turn = turn.map(|turn| turns::known(on, turn)).transpose()?;
-    log::append(on, session, turn.as_deref(), [told, &[]], [&[]; 2])
+    log::append(on, session, turn.as_deref(), Record { before: told, ..Record::default() })
 }
 
 /// The events of a session after a position.
@@ -65,11 +66,18 @@ pub(crate) fn close_open_items(on: &mut Writing<'_>, turn: &TurnId) -> Result<us
         follow(&mut open, event);
     }
     let now = timestamp(on.now_ms());
-    let told: Vec<_> = open.into_iter().map(|started| started.interrupted(now)).collect();
-    if !told.is_empty() {
-        log::append(on, &turn.session.clone(), Some(&turn), [&told, &[]], [&[]; 2])?;
+    let (mut runs, mut entries) = (Vec::new(), Vec::new());
+    for (run, event) in open.iter().filter_map(|started| started.interrupted(now)) {
+        entries.push(Entry::Told { invocation: run.invocation.clone(), event });
+        if !runs.contains(run) {
+            runs.push(run.clone());
+        }
     }
-    Ok(told.len())
+    if !entries.is_empty() {
+        let record = Record { runs: &runs, entries: &entries, ..Record::default() };
+        log::append(on, &turn.session, Some(&turn), record)?;
+    }
+    Ok(entries.len())
 }
 
 /// An item that has begun.
@@ -80,12 +88,11 @@ struct Started {
 }
 
 impl Started {
-    fn interrupted(self, now: Timestamp) -> Told {
+    /// That it is over, and whose it was: there is no item but in a run.
+    fn interrupted(&self, now: Timestamp) -> Option<(&AgentRef, EventBody)> {
         let elapsed_ms = u64::try_from(now.duration_since(self.since).as_millis()).unwrap_or(0);
-        (
-            self.agent,
-            EventBody::ItemCompleted { item: self.item, outcome: ItemOutcome::Interrupted, elapsed_ms },
-        )
+        let (item, outcome) = (self.item.clone(), ItemOutcome::Interrupted);
+        Some((self.agent.as_ref()?, EventBody::ItemCompleted { item, outcome, elapsed_ms }))
     }
 }
 

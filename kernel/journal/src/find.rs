@@ -186,6 +186,8 @@ fn named(entry: Entry, name: &str) -> Option<Named> {
         Entry::Asked { question, .. } if question.effect.as_str() == name => {
             Some(Named::Call(question.effect))
         }
+        // A run that was refused has no other record.
+        Entry::Told { .. } => None,
         entry if entry.invocation().as_str() == name => Some(Named::Run(entry.invocation().clone())),
         _ => None,
     }

@@ -3,13 +3,11 @@
 //! The key of a row is the session's number in the upper half and the position of its first event in the lower one. A
 //! row takes as many positions as it has events, and one where it has none, so that no position is ever given twice.
 //!
-//! An event that an entry of the same row is told by ([`Entry::events`]) is kept as a reference to that entry, and made from it
-//! when it is read. Rows of older releases hold every event whole.
+//! Events of a run are not kept: they are made from the entries of their row when they are read ([`Entry::events`]). Only those
+//! of a turn as a whole and of a session are, and those of a row that is long. Rows of older releases hold every event.
 
-use drupe_agent::Entry;
-use drupe_extension_api::{
-    AgentRef, CorrelationId, Event, EventBody, InvocationId, ItemKind, SessionId, TurnId,
-};
+use drupe_agent::{Entry, told};
+use drupe_extension_api::{AgentRef, CorrelationId, Event, EventBody, ItemKind, SessionId, TurnId};
 use jiff::Timestamp;
 use rusqlite::{Connection, Row};
 use serde::{Deserialize, Serialize};
@@ -33,91 +31,63 @@ pub(crate) type Told = (Option<AgentRef>, EventBody);
 /// The most bytes of records whose events are made from them: who reads events must not read what is long.
 const SHORT: usize = 64 * 1024;
 
-/// Which entry of the row tells of an event, and which of its events that is.
-type Of = (usize, usize);
-
-/// An event as it is kept: what it has in common with the others of its row is in the row's columns.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Keep<'a> {
-    Of {
-        agent: &'a Option<AgentRef>,
-        of: Of,
-    },
-    Whole {
-        #[serde(skip_serializing_if = "Option::is_none")]
-        agent: &'a Option<AgentRef>,
-        #[serde(flatten)]
-        body: &'a EventBody,
-    },
-}
-
-/// The same, as it is read.
-#[derive(Deserialize)]
+/// Events as they are kept: what they have in common with the others of their row is in the row's columns.
+#[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Kept {
-    Of {
-        agent: Option<AgentRef>,
-        of: Of,
-    },
+    /// Those of the row's entries, which are of these runs.
+    Made { runs: Vec<AgentRef> },
+    /// One of an entry, by the numbers of both; in version 7.
+    Of { agent: Option<AgentRef>, of: (usize, usize) },
     Whole {
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         agent: Option<AgentRef>,
         #[serde(flatten)]
         body: EventBody,
     },
 }
 
-/// Events that entries are told by, and that nobody has looked for yet.
-struct Known<'a>(Vec<(&'a InvocationId, EventBody, Of)>);
-
-impl<'a> Known<'a> {
-    fn of(entries: impl Iterator<Item = &'a Entry>) -> Self {
-        let told = |(at, entry): (usize, &'a Entry)| {
-            let events = entry.events().into_iter().enumerate();
-            events.map(move |(nth, body)| (entry.invocation(), body, (at, nth)))
-        };
-        Self(entries.enumerate().flat_map(told).collect())
-    }
-
-    /// The event as it is to be kept.
-    fn keep<'b>(&mut self, (agent, body): &'b Told) -> Keep<'b> {
-        let run = agent.as_ref().map(|agent| &agent.invocation);
-        match self.0.iter().position(|(of, known, _)| Some(*of) == run && known == body) {
-            Some(at) => Keep::Of { agent, of: self.0.remove(at).2 },
-            None => Keep::Whole { agent, body },
-        }
-    }
+/// What one commit records of a session: what happened, in order.
+#[derive(Default)]
+pub(crate) struct Record<'a> {
+    /// Events of the turn or the session, before its entries.
+    pub before: &'a [Told],
+    /// The runs whose entries these are.
+    pub runs: &'a [AgentRef],
+    pub entries: &'a [Entry],
+    /// Events of the turn or the session, after them.
+    pub after: &'a [Told],
 }
 
-/// Records a commit: what happened, in order, and the loop's entries. Numbers the events and has them published.
+/// Records a commit. Numbers the events and has them published.
 pub(crate) fn append(
     on: &mut Writing<'_>,
     session: &SessionId,
     turn: Option<&Turn>,
-    told: [&[Told]; 2],
-    recorded: [&[Entry]; 2],
+    Record { before, runs, entries, after }: Record<'_>,
 ) -> Result<(), StoreError> {
     if let Some(turn) = turn {
-        recorded.iter().try_for_each(|entries| questions::follow(on, turn, entries))?;
+        questions::follow(on, turn, entries)?;
     }
-    let events = || told.into_iter().flatten();
-    let entries = || recorded.into_iter().flatten();
+    let made = told(runs, entries);
+    let events = || before.iter().chain(&made).chain(after);
     let kept = events().filter(|(_, body)| !live(body)).count();
     let now = on.now_ms();
     let mut seq = 0;
-    if kept > 0 || entries().next().is_some() {
+    if kept > 0 || !entries.is_empty() {
         let known = sessions::known_or_new(on, session)?;
         let (number, positions) = (known.number, i64::try_from(kept.max(1)).unwrap_or(i64::MAX));
         seq = known.last_seq + 1;
         known.last_seq += positions;
         let last = known.last_seq;
         let [mut told_as, mut recorded_as] = on.buffers();
-        let recorded_as_text = array(&mut recorded_as, entries())?;
+        let recorded_as_text = array(&mut recorded_as, entries.iter())?;
         let short = recorded_as_text.is_some_and(|text| text.len() <= SHORT);
-        let mut known = Known::of(entries().filter(|_| short));
-        let kept_events = events().filter(|(_, body)| !live(body)).map(|told| known.keep(told));
-        let told_as_text = array(&mut told_as, kept_events)?;
+        let kept = whole(before).chain(match short && !made.is_empty() {
+            true => vec![Kept::Made { runs: runs.to_vec() }],
+            false => whole(&made).collect(),
+        });
+        let told_as_text = array(&mut told_as, kept.chain(whole(after)))?;
         on.statement(
             "INSERT INTO log (id, turn, time_ms, positions, events, entries) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )?
@@ -131,7 +101,7 @@ pub(crate) fn append(
         ))?;
         if let Some(turn) = turn {
             let bytes = recorded_as_text.map_or(0, str::len);
-            on.cache.record(turn.number, number * POSITIONS + seq, bytes, entries());
+            on.cache.record(turn.number, number * POSITIONS + seq, bytes, entries.iter());
         }
         on.give_back([told_as, recorded_as]);
         if let Some(turn) = turn.filter(|turn| turn.finished) {
@@ -158,6 +128,12 @@ pub(crate) fn append(
         on.publish(Published::Event(event.into()));
     }
     Ok(())
+}
+
+/// Events as they are kept where no entry tells of them.
+fn whole(told: &[Told]) -> impl Iterator<Item = Kept> {
+    let kept = told.iter().filter(|(_, body)| !live(body)).cloned();
+    kept.map(|(agent, body)| Kept::Whole { agent, body })
 }
 
 /// Parts of a text that is still being made pass through, unnumbered, and leave no row. A plan is told whole each time,
@@ -213,7 +189,7 @@ impl Commit {
         Ok(Self {
             first: row.get::<_, i64>(0)? % POSITIONS,
             time: time(row, 1)?,
-            events: told(row)?,
+            events: events_of(row)?,
             turn: maybe_id(row, 3)?,
             correlation: maybe_id(row, 4)?,
         })
@@ -234,29 +210,35 @@ impl Commit {
     }
 }
 
-/// The events of a row, those that its entries tell of made from these.
-fn told(row: &Row<'_>) -> rusqlite::Result<Vec<Told>> {
+/// The events of a row.
+fn events_of(row: &Row<'_>) -> rusqlite::Result<Vec<Told>> {
     let kept: Vec<Kept> = maybe_json(row, 2)?.unwrap_or_default();
-    let made: Vec<Vec<EventBody>> = match kept.iter().any(|kept| matches!(kept, Kept::Of { .. })) {
-        true => recorded(row, 5)?.iter().map(Entry::events).collect(),
-        false => Vec::new(),
+    let entries = match kept.iter().all(|kept| matches!(kept, Kept::Whole { .. })) {
+        true => Vec::new(),
+        false => recorded(row, 5)?,
     };
-    let whole = |kept| match kept {
-        Kept::Whole { agent, body } => Ok((agent, body)),
-        Kept::Of { agent, of: (at, nth) } => match made.get(at).and_then(|events| events.get(nth)) {
-            Some(body) => Ok((agent, body.clone())),
-            None => Err(wrong(2, StoreError::Record(format!("entry {at} has no event {nth}")))),
-        },
-    };
-    kept.into_iter().map(whole).collect()
+    let mut events = Vec::new();
+    for kept in kept {
+        match kept {
+            Kept::Whole { agent, body } => events.push((agent, body)),
+            Kept::Made { runs } => events.extend(told(&runs, &entries)),
+            Kept::Of { agent, of: (at, nth) } => {
+                let body = entries.get(at).and_then(|entry| entry.events().into_iter().nth(nth));
+                let missing = || wrong(2, StoreError::Record(format!("entry {at} has no event {nth}")));
+                events.push((agent, body.ok_or_else(missing)?));
+            }
+        }
+    }
+    Ok(events)
 }
 
-/// Whether any entry of a turn is recorded.
-pub(crate) fn has_entries(db: &Connection, turn: &TurnId) -> Result<bool, StoreError> {
+/// Whether it is recorded that a run of a turn began.
+pub(crate) fn has_runs(db: &Connection, turn: &TurnId) -> Result<bool, StoreError> {
     let mut any = db.prepare_cached(
         "SELECT 1 FROM turns JOIN log
          ON log.id > turns.session * 4294967296 + turns.after_seq AND log.id < (turns.session + 1) * 4294967296
-         WHERE turns.id = ?1 AND log.turn = turns.number AND entries IS NOT NULL LIMIT 1",
+         WHERE turns.id = ?1 AND log.turn = turns.number AND instr(entries, '\"entry\":\"begin\"') > 0
+         LIMIT 1",
     )?;
     Ok(any.exists([turn.as_str()])?)
 }

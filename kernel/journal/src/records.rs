@@ -8,7 +8,8 @@ use futures_util::future::BoxFuture;
 use crate::{
     Store, StoreError, TurnStart,
     bus::{self, WhenFull},
-    log, parts, turns, usage,
+    log::{self, Record},
+    parts, turns, usage,
     writer::{Survives, Writing},
 };
 
@@ -70,7 +71,8 @@ pub(crate) fn write(
     };
     usage::count_entries(on, &turn, &batch.entries)?;
     let before = start.map_or(&[][..], |start| &start.events);
-    log::append(on, &turn.session, Some(&turn), [before, &batch.events], [&batch.entries, &[]])?;
+    let record = Record { before, runs: &batch.runs, entries: &batch.entries, after: &[] };
+    log::append(on, &turn.session, Some(&turn), record)?;
     for entry in &batch.entries {
         if let Entry::Steered { turn: taken, .. } = entry {
             turns::taken_in(on, &turn, taken)?;

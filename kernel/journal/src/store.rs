@@ -114,7 +114,7 @@ impl Store {
     /// Whether the root of a turn has begun: anything is recorded of its runs.
     pub async fn has_begun(&self, turn: &TurnId) -> Result<bool, StoreError> {
         let turn = turn.clone();
-        self.read_few(move |db| log::has_entries(db, &turn)).await
+        self.read_few(move |db| log::has_runs(db, &turn)).await
     }
 
     /// Notes that a turn begins or goes on, and gives how often it has, this time included: whatever ended the earlier

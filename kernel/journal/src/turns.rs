@@ -12,7 +12,8 @@ use crate::{
     DeliveryId, Inbound, QueuedTurn, SessionState, StoreError, TurnDone, TurnStart,
     bus::{self, WhenFull},
     cache::Turn,
-    log, outbox, ratios,
+    log::{self, Record},
+    outbox, ratios,
     recent::{Change, Ended},
     rows::{count, id, maybe_id, maybe_json, name_of, named, parsed, readable, signed, time},
     sessions, usage,
@@ -106,7 +107,8 @@ pub(crate) fn begin(on: &mut Writing<'_>, start: &TurnStart) -> Result<Arc<Turn>
 /// Notes that a turn goes on, and tells of it.
 pub(crate) fn start(on: &mut Writing<'_>, start: &TurnStart) -> Result<u32, StoreError> {
     let turn = begin(on, start)?;
-    log::append(on, &turn.session, Some(&turn), [&start.events, &[]], [&[]; 2])?;
+    let record = Record { before: &start.events, ..Record::default() };
+    log::append(on, &turn.session, Some(&turn), record)?;
     Ok(turn.starts)
 }
 
@@ -118,7 +120,8 @@ pub(crate) fn finish(on: &mut Writing<'_>, done: &TurnDone) -> Result<Option<Del
     };
     usage::count_entries(on, &turn, &done.entries)?;
     let before = done.start.as_ref().map_or(&[][..], |start| &start.events);
-    log::append(on, &turn.session, Some(&turn), [before, &done.events], [&done.entries, &[]])?;
+    let record = Record { before, runs: &done.runs, entries: &done.entries, after: &done.events };
+    log::append(on, &turn.session, Some(&turn), record)?;
     let end = End { response: &done.response, spend: &done.spend, diagnostics: &done.diagnostics };
     close(on, &turn, &end)?;
     let change = match on.cache.recorded.take(&turn.number) {
@@ -159,7 +162,7 @@ pub(crate) fn taken_in(on: &mut Writing<'_>, by: &Turn, turn: &TurnId) -> Result
         (None, EventBody::TurnStarted { input: Preview::kept(&text, turn.id.as_str()) }),
         (None, EventBody::TurnCompleted { status: ResponseStatus::Success, error: None, class: None, spend }),
     ];
-    log::append(on, &turn.session, Some(&turn), [&told, &[]], [&[]; 2])?;
+    log::append(on, &turn.session, Some(&turn), Record { before: &told, ..Record::default() })?;
     on.cache.recorded.take(&turn.number);
     on.change(Change::Changed(turn.id.clone()));
     close(on, &turn, &End { response: &response, spend: &spend, diagnostics: &[] })

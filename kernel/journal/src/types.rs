@@ -76,10 +76,12 @@ pub struct TurnDone {
     pub diagnostics: Vec<String>,
     /// The message that goes out; none where nobody waits for one.
     pub outbox: Option<Outbound>,
-    /// Events that tell of the end.
-    pub events: Vec<(Option<AgentRef>, EventBody)>,
     /// The last entries of the tree, where they were not committed before.
     pub entries: Vec<Entry>,
+    /// The runs whose they are.
+    pub runs: Vec<AgentRef>,
+    /// Events that tell of the end, after those entries.
+    pub events: Vec<(Option<AgentRef>, EventBody)>,
     /// Messages for topics that go with them.
     pub messages: Vec<TopicMessage>,
     /// Its beginning, where that is not recorded yet: see [`Beginning::rest`](crate::Beginning::rest).

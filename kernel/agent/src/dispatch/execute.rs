@@ -205,6 +205,7 @@ pub(super) fn finish(
         status,
         elapsed_ms: crate::run::millis(end.elapsed),
         content: content.to_owned(),
+        left: false,
     });
 }
 

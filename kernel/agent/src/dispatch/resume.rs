@@ -119,9 +119,9 @@ pub(super) fn announce(place: Place<'_>, call: &mut Call, known: &RecordedEffect
     place.run.reopen(place.step, known);
     // It is begun anew for whoever watches; its record is there.
     let id = call.effect.as_str();
-    place.run.event(begun(id, call.plan.kind(), &call.request.name, call.input()));
+    place.run.tell(begun(id, call.plan.kind(), &call.request.name, call.input()));
     if let Plan::Ask { question, .. } = &call.plan {
-        place.run.event(requested(question));
+        place.run.tell(requested(question));
     }
     let runs = matches!(call.plan, Plan::Run { .. });
     let once = call.plan.tool().is_some_and(|tool| is_once(known, tool));

@@ -1,16 +1,16 @@
 //! By which events an entry is told: the one place that says so.
 //!
 //! Pure: the same entry has the same events in every process and release that reads it. So they need not be kept beside
-//! the entry, and the loop does not make them: it records what happened. What no entry says (limits, remarks, what a model
-//! is at) is told by events of its own.
+//! the entry, and the loop does not make them: it records what happened. The numbers of a session's events count on that:
+//! an entry that was kept once is never told otherwise.
 
 use drupe_extension_api::{
-    EventBody, Item, ItemKind, ItemOutcome, Message, Preview, ResponseStatus, ToolStatus,
+    EventBody, InvocationId, Item, ItemKind, ItemOutcome, Message, Preview, ResponseStatus, ToolStatus, Usage,
 };
 use jiff::Timestamp;
 
-use super::Entry;
-use crate::policy::Question;
+use super::{Attempted, Entry, ShownAnswer};
+use crate::{ids, model::StopReason, policy::Question};
 
 impl Entry {
     /// The events by which it is told, in order.
@@ -19,6 +19,11 @@ impl Entry {
             Self::Begin { parent: Some(_), task, .. } => {
                 vec![EventBody::SubagentStarted { task: Preview::of(task) }]
             }
+            Self::Step { invocation, step, attempt, shown: true, .. } => {
+                vec![started(ids::model_call(invocation, *step, *attempt), ItemKind::AgentMessage)]
+            }
+            Self::Answer { .. } | Self::Failed { .. } | Self::Compacted { .. } => self.attempted(),
+            Self::Told { event, .. } => vec![event.clone()],
             Self::Steered { turn, message: Message::User { content }, .. } => {
                 vec![EventBody::TurnSteered { input: Preview::of(content), from: turn.clone() }]
             }
@@ -49,9 +54,41 @@ impl Entry {
         }
     }
 
+    /// An attempt of a model, and the end of what was shown of it.
+    fn attempted(&self) -> Vec<EventBody> {
+        match self {
+            Self::Answer {
+                invocation, step, message, model, usage, cost_usd, estimated, stop, told, ..
+            } => {
+                let (Some(told), Message::Assistant { content, reasoning, tool_calls, .. }) = (told, message)
+                else {
+                    return Vec::new();
+                };
+                let stop = kept(*stop, !tool_calls.is_empty());
+                let attempt = told.event(*step, model, (*usage, *estimated, *cost_usd), stop);
+                told.around(invocation, *step, attempt, [content, reasoning.as_deref().unwrap_or_default()])
+            }
+            Self::Failed { invocation, step, model, message, told: Some(told), .. } => {
+                let Self::Failed { usage, cost_usd, estimated, repeated, .. } = self else {
+                    return Vec::new();
+                };
+                // Where nothing is known to be spent, that is an estimate, too.
+                let used = (*usage, *estimated || usage.total() == 0, *cost_usd);
+                let attempt = told.event(*step, model, used, message);
+                let message = format!("an attempt with {model} failed and is repeated: {message}");
+                let repeats = repeated.then(|| EventBody::Diagnostic { code: "model_retry".into(), message });
+                repeats.into_iter().chain(told.around(invocation, *step, attempt, [""; 2])).collect()
+            }
+            Self::Compacted { step, model, usage, cost_usd, estimated, stop, told: Some(told), .. } => {
+                vec![told.event(*step, model, (*usage, *estimated, *cost_usd), kept(*stop, false))]
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// The end of a call.
     fn ended(&self) -> Vec<EventBody> {
-        let Self::Result { effect, tool, kind, status, content, elapsed_ms, .. } = self else {
+        let Self::Result { effect, tool, kind, status, content, elapsed_ms, left, .. } = self else {
             return Vec::new();
         };
         let outcome = match status {
@@ -68,14 +105,79 @@ impl Entry {
             input: None,
             output: Some(Preview::kept(content, effect.as_str())),
         };
-        let ended = EventBody::ItemCompleted { item, outcome, elapsed_ms: *elapsed_ms };
-        if *status != ToolStatus::OutcomeUnknown {
-            return vec![ended];
-        }
         // The model reads it in the result; the user is told, too.
-        let (code, message) = ("outcome_unknown".to_owned(), Preview::of(content).text);
-        vec![EventBody::Diagnostic { code, message }, ended]
+        let unknown = (*status == ToolStatus::OutcomeUnknown).then(|| {
+            let (code, message) = ("outcome_unknown".to_owned(), Preview::of(content).text);
+            EventBody::Diagnostic { code, message }
+        });
+        let ended = EventBody::ItemCompleted { item, outcome, elapsed_ms: *elapsed_ms };
+        unknown.into_iter().chain((!left).then_some(ended)).collect()
     }
+}
+
+impl Attempted {
+    /// The attempt itself: what it used, whether that is an estimate, what it cost.
+    fn event(
+        &self,
+        step: u32,
+        model: &str,
+        (usage, estimated, cost_usd): (Usage, bool, Option<f64>),
+        stop: &str,
+    ) -> EventBody {
+        let (attempt, latency_ms, stop) = (self.attempt, self.latency_ms, Preview::of(stop).text);
+        EventBody::ModelAttempt {
+            step,
+            attempt,
+            model: model.to_owned(),
+            usage,
+            estimated,
+            latency_ms,
+            stop,
+            cost_usd,
+        }
+    }
+
+    /// The attempt, and around it what was shown of the answer: its text and its reasoning.
+    fn around(&self, run: &InvocationId, step: u32, attempt: EventBody, texts: [&str; 2]) -> Vec<EventBody> {
+        let Some(ShownAnswer { since, elapsed_ms, reasoned_ms, broken }) = &self.shown else {
+            return vec![attempt];
+        };
+        let id = ids::model_call(run, step, *since);
+        let thought = reasoning_id(&id);
+        let (outcome, [text, reasoning]) = match broken {
+            Some(broken) => (broken.outcome, [broken.text.clone(), broken.reasoning.clone()]),
+            None => (ItemOutcome::Ok, [Preview::kept(texts[0], &id), Preview::kept(texts[1], &thought)]),
+        };
+        let done = |id: String, kind, output, elapsed_ms| {
+            let item = Item { id, kind, name: None, input: None, output: Some(output) };
+            EventBody::ItemCompleted { item, outcome, elapsed_ms }
+        };
+        let mut events = Vec::new();
+        events.extend(reasoned_ms.map(|_| started(thought.clone(), ItemKind::Reasoning)));
+        events.push(attempt);
+        events.extend(reasoned_ms.map(|ms| done(thought, ItemKind::Reasoning, reasoning, ms)));
+        events.push(done(id, ItemKind::AgentMessage, text, *elapsed_ms));
+        events
+    }
+}
+
+/// The name of how an answer ended, as its record tells it: of a whole one only its calls do.
+fn kept(stop: StopReason, calls: bool) -> &'static str {
+    match stop {
+        StopReason::End | StopReason::ToolCalls if calls => StopReason::ToolCalls.name(),
+        StopReason::End | StopReason::ToolCalls => StopReason::End.name(),
+        cut => cut.name(),
+    }
+}
+
+/// The beginning of what a model says.
+fn started(id: String, kind: ItemKind) -> EventBody {
+    EventBody::ItemStarted { item: Item { id, kind, name: None, input: None, output: None } }
+}
+
+/// The item of the reasoning that belongs to a message.
+pub(crate) fn reasoning_id(message: &str) -> String {
+    format!("{message}.r")
 }
 
 /// The beginning of a call.

@@ -131,6 +131,9 @@ impl RecordedTurn {
 impl Extend<Entry> for RecordedTurn {
     fn extend<I: IntoIterator<Item = Entry>>(&mut self, entries: I) {
         for entry in entries {
+            if let Entry::Told { .. } = entry {
+                continue;
+            }
             if let Entry::Begin { invocation, parent: Some(parent), .. } = &entry
                 && let Some(parent) = self.0.get_mut(parent)
             {
@@ -198,7 +201,7 @@ impl RecordedInvocation {
                     result: None,
                 });
             }
-            Entry::Decided { .. } => {}
+            Entry::Decided { .. } | Entry::Told { .. } => {}
             Entry::Intent { step, index, effect, tool, class, over_limit, waits, .. } => {
                 let reached = if waits { Reached::Intended } else { Reached::Started };
                 match self.effect(step, &effect) {

@@ -36,7 +36,7 @@ impl Run {
         }
         let answer = hooks.call(point, self.facts(facts())).await;
         for message in answer.remarks {
-            self.event(EventBody::Diagnostic { code: "hook_late".into(), message });
+            self.tell(EventBody::Diagnostic { code: "hook_late".into(), message });
         }
         answer.blocked
     }

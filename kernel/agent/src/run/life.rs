@@ -121,7 +121,7 @@ impl Run {
         match self.scope.quotas.begin_run(who, self.scope.clock.now_ms()) {
             Ok(warnings) => {
                 for warning in warnings {
-                    self.event(EventBody::BudgetWarning(warning));
+                    self.tell(EventBody::BudgetWarning(warning));
                 }
                 Ok(())
             }
@@ -135,7 +135,7 @@ impl Run {
     /// Tells, as a part of this run, why another or itself does not begin.
     pub(super) fn refused(&self, refusal: Refusal) -> AgentResponse {
         if let Some(used) = refusal.limit {
-            self.event(EventBody::BudgetExceeded(*used));
+            self.tell(EventBody::BudgetExceeded(*used));
         }
         *refusal.response
     }
@@ -177,7 +177,7 @@ impl Run {
         self.cancel.cancel();
         self.end_left();
         self.end_plan();
-        self.ledger().close(&self.id, &self.place());
+        self.ledger().close(&self.id);
         response.content = results::kept(std::mem::take(&mut response.content));
         let spend = self.spend();
         response.tokens_used = Some(spend.usage.total());

@@ -139,7 +139,7 @@ impl Run {
         let call = ids::model_call(&self.id, step.step, step.attempt);
         quotas.lose(who, &call, step.reserved_tokens, step.reserved_usd, now);
         for warning in quotas.due(who, now) {
-            self.event(EventBody::BudgetWarning(warning));
+            self.tell(EventBody::BudgetWarning(warning));
         }
         self.record(Entry::Failed {
             invocation: self.id.clone(),
@@ -154,6 +154,7 @@ impl Run {
             lost_tokens: step.reserved_tokens,
             lost_usd: step.reserved_usd,
             repeated: false,
+            told: None,
         });
     }
 
@@ -202,6 +203,7 @@ impl Run {
                 status,
                 elapsed_ms: 0,
                 content: content.to_owned(),
+                left: true,
             });
         }
     }

@@ -27,7 +27,7 @@ impl Run {
     pub(crate) fn show_plan(&self, plan: String) {
         let mut shown = self.shown();
         self.start_plan(&mut shown);
-        self.event(EventBody::ItemUpdated {
+        self.tell(EventBody::ItemUpdated {
             id: self.plan_id(),
             item: ItemKind::TodoList,
             delta: plan.clone(),
@@ -43,7 +43,7 @@ impl Run {
     fn start_plan(&self, shown: &mut Shown) {
         if shown.plan_began.is_none() {
             shown.plan_began = Some(Instant::now());
-            self.event(EventBody::ItemStarted { item: self.plan_item(None) });
+            self.tell(EventBody::ItemStarted { item: self.plan_item(None) });
         }
     }
 
@@ -54,7 +54,7 @@ impl Run {
         self.start_plan(&mut shown);
         let elapsed_ms = shown.plan_began.map_or(0, |began| millis(began.elapsed()));
         let item = self.plan_item(Some(Preview::kept(&plan, &self.plan_id())));
-        self.event(EventBody::ItemCompleted { item, outcome: ItemOutcome::Ok, elapsed_ms });
+        self.tell(EventBody::ItemCompleted { item, outcome: ItemOutcome::Ok, elapsed_ms });
     }
 
     fn plan_item(&self, output: Option<Preview>) -> Item {
@@ -87,9 +87,9 @@ impl Run {
         }
         let id = format!("{}.error", self.id);
         let item = |output| Item { id: id.clone(), kind: ItemKind::Error, name: None, input: None, output };
-        self.event(EventBody::ItemStarted { item: item(None) });
+        self.tell(EventBody::ItemStarted { item: item(None) });
         let item = item(Some(Preview::of(error)));
-        self.event(EventBody::ItemCompleted { item, outcome: ItemOutcome::Error, elapsed_ms: 0 });
+        self.tell(EventBody::ItemCompleted { item, outcome: ItemOutcome::Error, elapsed_ms: 0 });
     }
 
     fn shown(&self) -> MutexGuard<'_, Shown> {

@@ -105,6 +105,6 @@ fn all_has_ended(journal: &Arc<MemoryJournal>, commits: usize) {
         }
     }
     assert!(runs.is_empty() && calls.is_empty(), "cut after {commits}: {runs:?} {calls:?}");
-    let events: Vec<_> = journal.batches().into_iter().flat_map(|b| b.events).collect();
+    let events: Vec<_> = journal.batches().into_iter().flat_map(|b| b.events()).collect();
     assert!(open_items(&events).is_empty(), "cut after {commits}");
 }

@@ -174,7 +174,7 @@ impl Case {
         let seen = Seen {
             response: outcome.response,
             spend: outcome.spend,
-            events: batches.iter().flat_map(|b| b.events.clone()).collect(),
+            events: batches.iter().flat_map(Batch::events).collect(),
             messages: batches.iter().flat_map(|b| b.messages.clone()).collect(),
             entries: batches.into_iter().flat_map(|b| b.entries).collect(),
             outcome: outcome.diagnostics,
@@ -308,15 +308,14 @@ pub async fn crashed(journal: &MemoryJournal, commits: usize) -> Arc<MemoryJourn
     let cut = journal.cut(commits);
     let batches = cut.batches();
     let Some(first) = batches.first().cloned() else { return cut };
-    let events: Vec<_> = batches.into_iter().flat_map(|b| b.events).collect();
+    let events: Vec<_> = batches.iter().flat_map(Batch::events).collect();
+    let Some(root) = first.runs.first() else { return cut };
     let close = |item| {
-        let body = EventBody::ItemCompleted { item, outcome: ItemOutcome::Interrupted, elapsed_ms: 0 };
-        (None, body)
+        let event = EventBody::ItemCompleted { item, outcome: ItemOutcome::Interrupted, elapsed_ms: 0 };
+        Entry::Told { invocation: root.invocation.clone(), event }
     };
-    let events = open_items(&events).into_iter().map(close).collect();
-    cut.commit(Batch { entries: Vec::new(), events, messages: Vec::new(), ..first })
-        .await
-        .expect("a journal in memory records");
+    let entries = open_items(&events).into_iter().map(close).collect();
+    cut.commit(Batch { entries, messages: Vec::new(), ..first }).await.expect("a journal in memory records");
     cut
 }
 

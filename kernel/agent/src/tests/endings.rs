@@ -186,9 +186,8 @@ async fn the_providers_word_for_a_filter_or_a_refusal_is_told() {
         let journal = Arc::new(MemoryJournal::default());
         let (session, turn) = (SessionId::new("s").expect("valid"), TurnId::new("s").expect("valid"));
         let entries = seen.entries[..=answer].to_vec();
-        let attempt = |(_, event): &&(_, EventBody)| matches!(event, EventBody::ModelAttempt { .. });
-        let events = seen.events.iter().filter(attempt).cloned().collect();
-        let batch = Batch { session, turn, entries, events, messages: Vec::new() };
+        let runs = seen.events.iter().find_map(|(run, _)| run.clone()).into_iter().collect();
+        let batch = Batch { session, turn, runs, entries, messages: Vec::new() };
         journal.commit(batch).await.expect("a journal in memory records");
         let goes_on = Case::new(looping(definition("main"), &model, []), &model);
         let again = Case { journal, resumed: true, ..goes_on }.run().await;

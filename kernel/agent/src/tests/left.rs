@@ -73,7 +73,7 @@ pub fn tokens_of_a_day() -> QuotaLimits {
 
 /// What attempts are told to have used and cost.
 pub fn attempts(batches: &[Batch]) -> (u64, f64) {
-    let events = batches.iter().flat_map(|b| &b.events);
+    let events = batches.iter().flat_map(Batch::events);
     let attempts = events.filter_map(|(_, e)| match e {
         EventBody::ModelAttempt { usage, cost_usd, .. } => Some((usage.total(), cost_usd.unwrap_or(0.0))),
         _ => None,
@@ -143,7 +143,7 @@ async fn limits_hold_for_what_a_run_spent_that_nobody_asks_for_again() {
     let journal = Arc::new(MemoryJournal::default());
     case(&journal, false, Asks::Once, DefinitionLimits::default()).run().await;
     let asked = |n: usize| {
-        let events = journal.cut(n).batches().into_iter().flat_map(|b| b.events);
+        let events = journal.cut(n).batches().into_iter().flat_map(|b| b.events());
         events.filter(|(_, e)| matches!(e, EventBody::ModelAttempt { .. })).count()
     };
     for (limits, limit) in [(tokens, "max_tokens_per_invocation"), (cost, "max_cost_usd")] {

@@ -21,7 +21,7 @@ struct Example {
 }
 
 /// The names of all entries. One that is added needs an example.
-const ALL: [&str; 13] = [
+const ALL: [&str; 14] = [
     "begin",
     "step",
     "answer",
@@ -35,6 +35,7 @@ const ALL: [&str; 13] = [
     "result",
     "note",
     "end",
+    "told",
 ];
 
 fn name(entry: &Entry) -> &'static str {
@@ -52,6 +53,7 @@ fn name(entry: &Entry) -> &'static str {
         Entry::Result { .. } => 10,
         Entry::Note { .. } => 11,
         Entry::End { .. } => 12,
+        Entry::Told { .. } => 13,
     };
     ALL[at]
 }

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use drupe_extension_api::{
-    EventBody, Item, ItemKind, ItemOutcome, Message, ProviderItems, ToolCallRequest, Usage, wire::HookPoint,
-};
+use drupe_extension_api::{EventBody, Message, ProviderItems, ToolCallRequest, Usage, wire::HookPoint};
 use drupe_limits::{Hold, Spender};
 use serde_json::json;
 use tokio::time::Instant;
@@ -18,7 +16,7 @@ use super::{
 };
 use crate::{
     budget::{Reservation, Spent},
-    journal::Entry,
+    journal::{Attempted, Entry},
     model::{Dispatch, ModelRequest, Room, StopReason},
     run::millis,
     told::is_blank,
@@ -54,6 +52,8 @@ pub(super) struct Given {
     pub cost_usd: Option<f64>,
     pub estimated: bool,
     pub ending: Ending,
+    /// How the attempt went, for its record.
+    pub told: Attempted,
 }
 
 impl Given {
@@ -191,12 +191,8 @@ impl Progress<'_> {
             reserved_tokens: reserved.own.tokens(),
             reserved_usd: reserved.own.usd,
             unpriced: self.agent.model.profile().price.is_none(),
+            shown: question.item.is_some(),
         });
-        if let Some(id) = &question.item {
-            let kind = ItemKind::AgentMessage;
-            let item = Item { id: id.clone(), kind, name: None, input: None, output: None };
-            self.run.event(EventBody::ItemStarted { item });
-        }
     }
 
     fn request(&self, question: Question, max_output_tokens: u32) -> ModelRequest {
@@ -234,7 +230,6 @@ impl Progress<'_> {
             // No tool runs from an answer that is not whole.
             stop = stop.dropping(u32::try_from(std::mem::take(&mut got.calls).len()).unwrap_or(u32::MAX));
         }
-        self.attempt(asked, &got, (usage, estimated), stop.name());
         let reasoned = !got.reasoning.is_empty() || usage.reasoning_tokens > 0;
         let ending = Ending { stop, bound: Some(bound), reasoned, said: std::mem::take(&mut got.said) };
         let told = match stop {
@@ -254,9 +249,9 @@ impl Progress<'_> {
             let message = format!("the answer of {} {what}{}", got.model, none_ran(stop.dropped_calls()));
             self.diagnostic(code, &message);
         }
-        self.items_done(asked, &got, ItemOutcome::Ok);
         Given {
             ending,
+            told: self.went(asked, &got, Some(None)),
             text: got.text,
             reasoning: Some(got.reasoning).filter(|r| !r.is_empty()),
             calls: got.calls,
@@ -295,12 +290,10 @@ impl Progress<'_> {
                 self.tell(self.run.scope.quotas.settle(reserved.hold, lost.0, lost.1, self.now_ms()));
             }
         }
-        // An attempt that a limit stopped before it was sent is none.
+        // An attempt that a limit stopped before it was sent is none: the one before it was the last.
         if !matches!(stop, Stop::Exceeded(_) | Stop::Quota(_)) {
-            self.attempt(asked, &got, failure.used, &failure.message);
-            self.record_failure(asked, &got, failure, false);
+            self.record_failure(asked, &got, failure, Some(stop.outcome()));
         }
-        self.items_done(asked, &got, stop.outcome());
     }
 
     /// Replaces what is set aside by what was used.
@@ -329,7 +322,7 @@ impl Progress<'_> {
     /// Tells what most is used of.
     fn tell(&self, warnings: Vec<drupe_extension_api::BudgetUse>) {
         for warning in warnings {
-            self.run.event(EventBody::BudgetWarning(warning));
+            self.run.tell(EventBody::BudgetWarning(warning));
         }
     }
 

@@ -1,15 +1,17 @@
-//! What each attempt of a model used and cost, and its records: one event for each, and one entry, which for an answer is
-//! the caller's.
+//! What each attempt of a model used and cost, and its record, which for an answer is the caller's.
 //!
 //! It charges nothing.
 
-use drupe_extension_api::{EventBody, FailureClass, Preview, Usage};
+use drupe_extension_api::{FailureClass, ItemOutcome, Preview, Usage};
 
 use super::{
     Progress, Stop,
     stream::{Asked, Collected},
 };
-use crate::{journal::Entry, run::millis};
+use crate::{
+    journal::{Attempted, BrokenAnswer, Entry, ShownAnswer, reasoning_id},
+    run::millis,
+};
 
 /// An attempt without an answer.
 pub(super) struct Failure {
@@ -32,24 +34,25 @@ impl Failure {
 }
 
 impl Progress<'_> {
-    /// Tells how the present attempt ended.
-    pub(super) fn attempt(
+    /// How the present attempt went. `ended`, if nobody is shown anything more of the answer: how it broke off, if it did.
+    pub(super) fn went(
         &self,
         asked: Asked<'_>,
         got: &Collected,
-        (usage, estimated): (Usage, bool),
-        stop: &str,
-    ) {
-        self.run.event(EventBody::ModelAttempt {
-            step: asked.step,
-            attempt: asked.attempt + got.failed,
-            model: got.model.clone(),
-            usage,
-            estimated,
-            latency_ms: millis(got.began.elapsed()),
-            stop: Preview::of(stop).text,
-            cost_usd: self.cost(&got.model, &usage),
+        ended: Option<Option<ItemOutcome>>,
+    ) -> Attempted {
+        let shown = asked.item.zip(ended).map(|(id, broken)| ShownAnswer {
+            since: asked.attempt,
+            elapsed_ms: millis(asked.began.elapsed()),
+            reasoned_ms: got.reasoned.map(|(_, lasted)| millis(lasted)),
+            broken: broken.map(|outcome| BrokenAnswer {
+                outcome,
+                text: Preview::kept(&got.text, id),
+                reasoning: Preview::kept(&got.reasoning, &reasoning_id(id)),
+            }),
         });
+        let (attempt, latency_ms) = (asked.attempt + got.failed, millis(got.began.elapsed()));
+        Attempted { attempt, latency_ms, shown }
     }
 
     /// What that model takes for it: of a list each has its own price.
@@ -57,8 +60,17 @@ impl Progress<'_> {
         self.agent.model.price_of(model).map(|price| price.cost(usage))
     }
 
-    /// Records that the present attempt gave no answer; `repeated`, if another one follows.
-    pub(super) fn record_failure(&self, asked: Asked<'_>, got: &Collected, failure: Failure, repeated: bool) {
+    /// Records that the present attempt gave no answer; `ended`, unless another one follows.
+    pub(super) fn record_failure(
+        &self,
+        asked: Asked<'_>,
+        got: &Collected,
+        failure: Failure,
+        ended: Option<ItemOutcome>,
+    ) {
+        if asked.item.is_some() && ended.is_some() {
+            self.run.item_failed();
+        }
         let Failure { class, message, used: (usage, estimated), cost_usd, lost: (lost_tokens, lost_usd) } =
             failure;
         self.run.record(Entry::Failed {
@@ -73,7 +85,8 @@ impl Progress<'_> {
             estimated: estimated && usage.total() > 0,
             lost_tokens,
             lost_usd,
-            repeated,
+            repeated: ended.is_none(),
+            told: Some(self.went(asked, got, ended.map(Some)).into()),
         });
     }
 }

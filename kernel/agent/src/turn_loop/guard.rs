@@ -9,7 +9,7 @@ use drupe_extension_api::{EventBody, Message};
 
 use super::{
     Offer, Progress, Stop,
-    ask::{Given, Question},
+    ask::Question,
     transcript::{Base, Transcript},
 };
 use crate::{
@@ -100,17 +100,8 @@ impl Progress<'_> {
             hash: asked.hash(),
             max_output_tokens: most,
         };
-        let given = match self.put(question, attempt).await {
-            Ok(given) if given.sums_up() => {
-                let told = "the window was full, so the model summed up the older history";
-                self.diagnostic("context_summarised", told);
-                given
-            }
-            // It was paid for all the same.
-            Ok(given) => {
-                self.left_out(&format!("{} gave no summary", given.model));
-                Given { text: prompt::NO_SUMMARY.into(), ..given }
-            }
+        let mut given = match self.put(question, attempt).await {
+            Ok(given) => given,
             Err(Stop::Model(fault)) => {
                 self.left_out(&fault.message);
                 self.compact(step, Compaction::Summarised { before, summary: prompt::NO_SUMMARY.into() });
@@ -118,6 +109,11 @@ impl Progress<'_> {
             }
             Err(stop) => return Err(stop),
         };
+        let useless = (!given.sums_up()).then(|| format!("{} gave no summary", given.model));
+        if useless.is_some() {
+            // It was paid for all the same.
+            given.text = prompt::NO_SUMMARY.into();
+        }
         let compaction = Compaction::Summarised { before, summary: given.text };
         self.apply(&compaction);
         self.run.record(Entry::Compacted {
@@ -128,7 +124,16 @@ impl Progress<'_> {
             usage: given.usage,
             cost_usd: given.cost_usd,
             estimated: given.estimated,
+            stop: given.ending.stop,
+            told: Some(given.told),
         });
+        match useless {
+            Some(why) => self.left_out(&why),
+            None => self.diagnostic(
+                "context_summarised",
+                "the window was full, so the model summed up the older history",
+            ),
+        }
         Ok(())
     }
 
@@ -148,6 +153,8 @@ impl Progress<'_> {
             usage: Default::default(),
             cost_usd: Some(0.0),
             estimated: false,
+            stop: Default::default(),
+            told: None,
         });
     }
 
@@ -195,7 +202,7 @@ impl Progress<'_> {
     }
 
     pub(super) fn diagnostic(&self, code: &str, message: &str) {
-        self.run.event(EventBody::Diagnostic { code: code.into(), message: message.into() });
+        self.run.tell(EventBody::Diagnostic { code: code.into(), message: message.into() });
     }
 }
 

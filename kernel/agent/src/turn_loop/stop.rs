@@ -114,22 +114,22 @@ impl Progress<'_> {
         let class = stop.class();
         let reason = match &stop {
             Stop::Exceeded(error) => {
-                self.run.event(EventBody::BudgetExceeded(error.told()));
+                self.run.tell(EventBody::BudgetExceeded(error.told()));
                 stop.reason()
             }
             Stop::Unpriced(error) => {
-                self.run.event(EventBody::BudgetExceeded(error.told()));
+                self.run.tell(EventBody::BudgetExceeded(error.told()));
                 stop.reason()
             }
             Stop::Quota(error) => {
-                self.run.event(EventBody::BudgetExceeded(error.used.clone()));
+                self.run.tell(EventBody::BudgetExceeded(error.used.clone()));
                 stop.reason()
             }
             Stop::Cancelled => "it was cancelled".into(),
             Stop::Timeout => {
                 let (used, allowed) = self.run.budget.time().used();
                 let (used, allowed) = (millis(used), millis(allowed));
-                self.run.event(EventBody::BudgetExceeded(Limit::Time.told(used, allowed)));
+                self.run.tell(EventBody::BudgetExceeded(Limit::Time.told(used, allowed)));
                 format!("its time was over: {used} of {allowed} ms (`time_budget_ms`)")
             }
             Stop::Blocked(reason) => return AgentResponse::refused(reason),

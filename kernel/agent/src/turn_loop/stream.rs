@@ -2,16 +2,14 @@
 
 use std::{pin::pin, time::Duration};
 
-use drupe_extension_api::{
-    EventBody, FailureClass, Item, ItemKind, ItemOutcome, Preview, ProviderItems, ToolCallRequest, Usage,
-};
+use drupe_extension_api::{EventBody, FailureClass, ItemKind, ProviderItems, ToolCallRequest, Usage};
 use futures_util::{StreamExt, stream::BoxStream};
 use tokio::time::Instant;
 
 use super::{Progress, Stop, ask::Reserved, attempts::Failure, usage::Made};
 use crate::{
+    journal::reasoning_id,
     model::{ModelEvent, ModelFault, StopReason},
-    run::millis,
 };
 
 /// What came of a stream so far.
@@ -27,7 +25,7 @@ pub(super) struct Collected {
     /// What the provider said of how it ended.
     pub said: String,
     /// When reasoning first came, and for how long it has. Attempts that are repeated share one item.
-    reasoned: Option<(Instant, Duration)>,
+    pub reasoned: Option<(Instant, Duration)>,
     /// Attempts that failed before this one.
     pub failed: u32,
 }
@@ -122,18 +120,12 @@ impl Progress<'_> {
     fn reasoning(&self, asked: Asked<'_>, got: &mut Collected, delta: String) {
         got.reasoning.push_str(&delta);
         let Some(item) = asked.item else { return };
-        let id = reasoning_id(item);
         let now = Instant::now();
         match &mut got.reasoned {
             Some((began, lasted)) => *lasted = now - *began,
-            None => {
-                got.reasoned = Some((now, Duration::ZERO));
-                let item =
-                    Item { id: id.clone(), kind: ItemKind::Reasoning, name: None, input: None, output: None };
-                self.run.event(EventBody::ItemStarted { item });
-            }
+            None => got.reasoned = Some((now, Duration::ZERO)),
         }
-        self.delta(Some(&id), ItemKind::Reasoning, delta);
+        self.delta(Some(&reasoning_id(item)), ItemKind::Reasoning, delta);
     }
 
     /// An attempt failed, and another follows, unless a limit leaves no room for it.
@@ -153,14 +145,14 @@ impl Progress<'_> {
             let Some(id) = id.filter(|_| self.watched()) else { continue };
             self.run.live(EventBody::StreamReset { id, reason: fault.message.clone() });
         }
-        let what = match &goes_on {
-            Ok(()) => "failed and is repeated".to_owned(),
-            Err(stop) => format!("failed, and there is no room to repeat it ({})", stop.reason()),
-        };
-        self.diagnostic("model_retry", &format!("an attempt with {} {what}: {fault}", got.model));
-        self.attempt(asked, got, (used, estimated), &fault.message);
+        if let Err(stop) = &goes_on {
+            let (model, why) = (&got.model, stop.reason());
+            let what =
+                format!("an attempt with {model} failed, and there is no room to repeat it ({why}): {fault}");
+            self.diagnostic("model_retry", &what);
+        }
         let failure = Failure { used: (used, estimated), cost_usd, ..Failure::of(&Stop::Model(fault)) };
-        self.record_failure(asked, got, failure, goes_on.is_ok());
+        self.record_failure(asked, got, failure, goes_on.as_ref().err().map(Stop::outcome));
         *got = Collected { failed: got.failed + 1, reasoned: got.reasoned, ..Collected::new(next) };
         goes_on
     }
@@ -174,26 +166,4 @@ impl Progress<'_> {
     fn watched(&self) -> bool {
         self.run.scope.observer.watched(&self.run.scope.session)
     }
-
-    /// Ends what people were shown of the answer.
-    pub(super) fn items_done(&self, asked: Asked<'_>, got: &Collected, outcome: ItemOutcome) {
-        let Some(id) = asked.item else { return };
-        let done = |id: String, kind, text: &str, elapsed: Duration| {
-            let output = Some(Preview::kept(text, &id));
-            let item = Item { id, kind, name: None, input: None, output };
-            self.run.event(EventBody::ItemCompleted { item, outcome, elapsed_ms: millis(elapsed) });
-        };
-        if let Some((_, lasted)) = got.reasoned {
-            done(reasoning_id(id), ItemKind::Reasoning, &got.reasoning, lasted);
-        }
-        done(id.to_owned(), ItemKind::AgentMessage, &got.text, asked.began.elapsed());
-        if outcome != ItemOutcome::Ok {
-            self.run.item_failed();
-        }
-    }
-}
-
-/// The item of the reasoning that belongs to a message.
-fn reasoning_id(message: &str) -> String {
-    format!("{message}.r")
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use drupe_agent::{Agent, Clock, Steered, Task, TurnScope, ids, run_turn};
+use drupe_agent::{Agent, Batch, Clock, Steered, Task, TurnScope, ids, run_turn};
 use drupe_extension_api::{
     AgentRef, AgentResponse, CorrelationId, EventBody, Preview, SessionId, Spend, TurnId,
     control::{CallKind, Explanation, TraceNode, TurnTrace},
@@ -91,13 +91,10 @@ impl Fault {
                 again.await.expect("the journal records")
             }
         };
-        finish(&store, &turn, outcome.response, outcome.spend, (outcome.last.entries, outcome.last.events))
-            .await;
+        finish(&store, &turn, outcome.response, outcome.spend, outcome.last).await;
         (store, turn)
     }
 }
-
-type Last = (Vec<drupe_agent::Entry>, Vec<(Option<AgentRef>, EventBody)>);
 
 pub async fn start(store: &Store, turn: &TurnId, events: Vec<(Option<AgentRef>, EventBody)>) {
     let start = TurnStart {
@@ -119,10 +116,10 @@ pub fn scope(store: &Store, turn: &TurnId, clock: &Arc<Paused>, inbound: &Inboun
 }
 
 /// Ends a turn as the kernel does.
-pub async fn finish(store: &Store, turn: &TurnId, response: AgentResponse, spend: Spend, last: Last) {
-    let (entries, mut events) = last;
+pub async fn finish(store: &Store, turn: &TurnId, response: AgentResponse, spend: Spend, last: Batch) {
+    let Batch { runs, entries, .. } = last;
     let (status, error, class) = (response.status, response.error.clone(), response.class);
-    events.push((None, EventBody::TurnCompleted { status, error, class, spend }));
+    let completed = EventBody::TurnCompleted { status, error, class, spend };
     let outbox = Outbound { channel: "test".into(), address: None, text: response.content.clone() };
     let done = TurnDone {
         turn: turn.clone(),
@@ -130,8 +127,9 @@ pub async fn finish(store: &Store, turn: &TurnId, response: AgentResponse, spend
         spend,
         diagnostics: Vec::new(),
         outbox: Some(outbox),
-        events,
         entries,
+        runs,
+        events: vec![(None, completed)],
         messages: Vec::new(),
         start: None,
         ratios: Vec::new(),

@@ -113,6 +113,7 @@ fn written(rows: &mut Rows, plan: &[Planned]) -> Vec<(InvocationId, Option<usize
                 status,
                 elapsed_ms,
                 content,
+                left: false,
             });
         }
         let parent = caller.map(|caller| runs[caller].0.clone());
@@ -246,6 +247,7 @@ fn what_goes_on_has_no_outcome_and_what_was_cut_off_says_so() {
             reserved_tokens: 1,
             reserved_usd: 0.0,
             unpriced: false,
+            shown: false,
         });
     };
     ask(&mut rows, 1);

@@ -182,11 +182,8 @@ async fn messages_of_a_batch_are_committed_and_published_with_it() {
     follow(&store, &[("one", "agent_result")]).await;
     let turn = store.accept(message("s", "1", "hello")).await.unwrap().turn;
     let batch = |entries| Batch {
-        session: session("s"),
-        turn: turn.clone(),
-        entries,
-        events: vec![remark("one")],
         messages: vec![published("agent_result", 1)],
+        ..batch_of(&turn, [vec![said("one")], entries].concat())
     };
     let unknown = steered("r", &TurnId::new("nobody").unwrap());
     assert!(store.commit(batch(vec![unknown])).await.is_err());

@@ -1,6 +1,6 @@
 //! Looking things up by their ids.
 
-use drupe_agent::{Batch, Journal, ids};
+use drupe_agent::{Journal, ids};
 use drupe_extension_api::control::ItemText;
 
 use super::*;
@@ -21,9 +21,7 @@ async fn called(store: &Store) -> TurnId {
         vec![reasoned],
     ];
     for entries in commits {
-        let (session, turn) = (session("s"), turn.clone());
-        let batch = Batch { session, turn, entries, events: Vec::new(), messages: Vec::new() };
-        store.commit(batch).await.unwrap();
+        store.commit(batch_of(&turn, entries)).await.unwrap();
     }
     turn
 }
@@ -102,7 +100,7 @@ async fn the_rows_of_a_turn_are_its_own() {
     let rows = store.turn_rows(&turn).await.unwrap().unwrap();
     assert_eq!(
         (rows.inbound.ask.text.as_str(), rows.starts, rows.entries.len(), rows.events.len()),
-        ("hello", 1, 8, 1)
+        ("hello", 1, 8, 2)
     );
     assert_eq!((rows.deliveries[0].state.as_str(), rows.deliveries[0].attempts), ("sending", 1));
     let keys: Vec<_> = rows.entries.iter().map(|(key, _)| *key).collect();

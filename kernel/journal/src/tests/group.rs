@@ -9,7 +9,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use drupe_agent::{Batch, Journal};
+use drupe_agent::Journal;
 use futures_util::{
     FutureExt,
     future::{BoxFuture, join_all},
@@ -402,7 +402,7 @@ async fn each_request_waits_for_the_disk_if_it_promised_something() {
     ];
     for (what, waits, entries) in batches {
         let (store, turn) = (store.clone(), turn.clone());
-        let batch = Batch { session: session("s"), turn, entries, events: Vec::new(), messages: Vec::new() };
+        let batch = batch_of(&turn, entries);
         let committing = store.clone();
         check_waits(&store, what, waits, async move { committing.commit(batch).await.unwrap() }).await;
     }

@@ -18,6 +18,7 @@ mod recent;
 mod records;
 mod resume;
 mod retention;
+mod sizes;
 mod steering;
 mod told;
 mod turns;
@@ -29,7 +30,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use drupe_agent::{Chain, Entry, ManualClock, ids};
+use drupe_agent::{Batch, Chain, Entry, ManualClock, ids};
 use drupe_extension_api::{
     AgentRef, AgentResponse, CorrelationId, EffectClass, EffectId, Event, EventBody, InvocationId, Item,
     ItemKind, ItemOutcome, Message, SessionId, Spend, ToolCallRequest, ToolStatus, TurnId, Usage,
@@ -130,12 +131,17 @@ fn item(id: &str) -> Item {
     Item { id: id.into(), kind: ItemKind::ToolCall, name: Some("tool".into()), input: None, output: None }
 }
 
+/// Where a run stands.
+fn place(id: &str) -> AgentRef {
+    AgentRef { id: "agent".parse().unwrap(), invocation: invocation(id), parent: None, depth: 0 }
+}
+
 fn item_started(id: &str) -> (Option<AgentRef>, EventBody) {
-    (None, EventBody::ItemStarted { item: item(id) })
+    (Some(place("a")), EventBody::ItemStarted { item: item(id) })
 }
 
 fn item_completed(id: &str) -> (Option<AgentRef>, EventBody) {
-    (None, EventBody::ItemCompleted { item: item(id), outcome: ItemOutcome::Ok, elapsed_ms: 1 })
+    (Some(place("a")), EventBody::ItemCompleted { item: item(id), outcome: ItemOutcome::Ok, elapsed_ms: 1 })
 }
 
 fn done(turn: &TurnId, answer: &str) -> TurnDone {
@@ -145,12 +151,24 @@ fn done(turn: &TurnId, answer: &str) -> TurnDone {
         spend: Spend { turns: 1, ..Spend::default() },
         diagnostics: Vec::new(),
         outbox: Some(Outbound { channel: "test".into(), address: Some("room".into()), text: answer.into() }),
-        events: vec![remark("done")],
         entries: Vec::new(),
+        runs: Vec::new(),
+        events: vec![remark("done")],
         messages: Vec::new(),
         start: None,
         ratios: Vec::new(),
     }
+}
+
+/// What a run recorded of a turn.
+fn batch_of(turn: &TurnId, entries: Vec<Entry>) -> Batch {
+    let (session, turn, runs, messages) = (session("s"), turn.clone(), Vec::new(), Vec::new());
+    Batch { session, turn, runs, entries, messages }
+}
+
+/// A remark of the run `r`.
+fn said(text: &str) -> Entry {
+    Entry::Told { invocation: invocation("r"), event: remark(text).1 }
 }
 
 fn start(turn: &TurnId, session_id: &str, events: Vec<(Option<AgentRef>, EventBody)>) -> TurnStart {
@@ -183,6 +201,7 @@ fn step(id: &str, step: u32) -> Entry {
         reserved_tokens: 100,
         reserved_usd: 0.0,
         unpriced: false,
+        shown: false,
     }
 }
 
@@ -207,6 +226,7 @@ fn answer(id: &str, step: u32, text: &str, calls: &[&str]) -> Entry {
         estimated: false,
         stop: Default::default(),
         said: String::new(),
+        told: None,
     }
 }
 
@@ -236,6 +256,7 @@ fn result(id: &str, step: u32, index: u32, content: &str) -> Entry {
         status: ToolStatus::Ok,
         elapsed_ms: 1,
         content: content.into(),
+        left: false,
     }
 }
 

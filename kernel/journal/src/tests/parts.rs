@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use drupe_agent::{Batch, Journal};
+use drupe_agent::Journal;
 use drupe_extension_api::control::SessionDetail;
 use futures_util::future::join;
 
@@ -20,9 +20,7 @@ async fn long_turn(store: &Store, name: &str, calls: u32) -> TurnId {
         let first = (at == 1).then(|| begin(name, "main", None, "hello"));
         let called = [answer(name, at, "", &["one"]), intent(name, at, 0, EffectClass::Pure)];
         let entries = first.into_iter().chain(called).chain([result(name, at, 0, &"x".repeat(500_000))]);
-        let (session, turn, entries) = (session("s"), turn.clone(), entries.collect());
-        let batch = Batch { session, turn, entries, events: Vec::new(), messages: Vec::new() };
-        store.commit(batch).await.unwrap();
+        store.commit(batch_of(&turn, entries.collect())).await.unwrap();
     }
     store.finish_turn(done(&turn, name)).await.unwrap();
     turn

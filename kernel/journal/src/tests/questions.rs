@@ -1,6 +1,6 @@
 //! Questions about tool calls: asked with the commit that holds them, settled once.
 
-use drupe_agent::{Answer, Batch, Journal, Question};
+use drupe_agent::{Answer, Journal, Question};
 use drupe_extension_api::control::ApprovalState;
 
 use super::*;
@@ -40,8 +40,7 @@ async fn asked(store: &Store, questions: u32) -> TurnId {
 }
 
 async fn commit(store: &Store, turn: &TurnId, entries: Vec<Entry>) {
-    let (session, events, messages) = (session("s"), Vec::new(), Vec::new());
-    store.commit(Batch { session, turn: turn.clone(), entries, events, messages }).await.unwrap();
+    store.commit(batch_of(turn, entries)).await.unwrap();
 }
 
 async fn stands(store: &Store, index: u32) -> ApprovalState {

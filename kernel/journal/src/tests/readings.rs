@@ -1,19 +1,12 @@
 //! What is read out of the journal: sessions, results, transcripts.
 
-use drupe_agent::{Batch, Journal};
+use drupe_agent::Journal;
 use drupe_extension_api::{FailureClass, ResponseStatus};
 
 use super::*;
 
 async fn commit(store: &Store, turn: &TurnId, entries: Vec<Entry>) {
-    let batch = Batch {
-        session: session("s"),
-        turn: turn.clone(),
-        entries,
-        events: Vec::new(),
-        messages: Vec::new(),
-    };
-    store.commit(batch).await.unwrap();
+    store.commit(batch_of(turn, entries)).await.unwrap();
 }
 
 /// An orchestrator calls two tools, the second of which is an agent; the second is done first.

@@ -44,6 +44,7 @@ fn entries() -> impl Strategy<Value = Entry> {
                 reserved_tokens,
                 reserved_usd: 0.0,
                 unpriced: false,
+                shown: false,
             }
         });
     let answers =
@@ -66,6 +67,7 @@ fn entries() -> impl Strategy<Value = Entry> {
                 estimated: true,
                 stop: Default::default(),
                 said: String::new(),
+                told: None,
             }
         });
     let intents =
@@ -73,7 +75,18 @@ fn entries() -> impl Strategy<Value = Entry> {
     let results = (place.clone(), texts(), statuses()).prop_map(|((id, step, index), content, status)| {
         let effect = effect(id, step, index);
         let (invocation, tool, kind) = (invocation(id), "tool".into(), ItemKind::default());
-        Entry::Result { invocation, step, index, effect, tool, kind, status, elapsed_ms: 1, content }
+        Entry::Result {
+            invocation,
+            step,
+            index,
+            effect,
+            tool,
+            kind,
+            status,
+            elapsed_ms: 1,
+            content,
+            left: false,
+        }
     });
     let notes = (place.clone(), texts()).prop_map(|((id, step, _), content)| Entry::Note {
         invocation: invocation(id),
@@ -91,13 +104,7 @@ fn entries() -> impl Strategy<Value = Entry> {
 }
 
 fn batch(turn: &TurnId, entries: Vec<Entry>) -> Batch {
-    Batch {
-        session: session("s"),
-        turn: turn.clone(),
-        entries,
-        events: vec![remark("committed")],
-        messages: Vec::new(),
-    }
+    batch_of(turn, [entries, vec![said("committed")]].concat())
 }
 
 proptest! {
@@ -118,10 +125,13 @@ proptest! {
                 memory.commit(batch).await.unwrap();
             }
             assert_eq!(store.load(turn.clone()).await, memory.load(turn.clone()).await);
-            let begun = batches.iter().any(|batch| !batch.is_empty());
+            let begins = |entry: &Entry| matches!(entry, Entry::Begin { .. });
+            let begun = batches.iter().flatten().any(begins);
             assert_eq!(store.has_begun(&turn).await, Ok(begun));
         });
-        prop_assert_eq!(home.published(&session("s")).len(), batches.len());
+        let told = |entry: &Entry| entry.events().len();
+        let told = batches.iter().flatten().map(told).sum::<usize>() + batches.len();
+        prop_assert_eq!(home.published(&session("s")).len(), told);
     }
 }
 

@@ -4,8 +4,7 @@
 use std::time::{Duration, Instant};
 
 use drupe_agent::{
-    Agent, Batch, Definition, Journal, LoopAgent, RegistryBuilder, ScriptedModel, Task, TurnScope, ids,
-    run_turn,
+    Agent, Definition, Journal, LoopAgent, RegistryBuilder, ScriptedModel, Task, TurnScope, ids, run_turn,
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -19,13 +18,7 @@ async fn recorded(store: &Store, calls: u32, bytes: usize) -> TurnId {
     let root = run.as_str();
     let begun = TurnStart { root: run.clone(), ..start(&turn, "s", vec![]) };
     store.start_turn(begun).await.unwrap();
-    let batch = |entries| Batch {
-        session: session("s"),
-        turn: turn.clone(),
-        entries,
-        events: Vec::new(),
-        messages: Vec::new(),
-    };
+    let batch = |entries| batch_of(&turn, entries);
     store.commit(batch(vec![begin(root, "main", None, "hello"), step(root, 1)])).await.unwrap();
     for at in 1..=calls {
         let effect = ids::effect(&turn, &run, at, 0);

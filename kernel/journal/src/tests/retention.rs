@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use drupe_agent::{Batch, Clock, Journal};
+use drupe_agent::{Clock, Journal};
 
 use super::*;
 use crate::{Gone, LetGo, Retention, rows::timestamp};
@@ -143,13 +143,7 @@ async fn a_turn_with_very_much_goes_in_pieces_between_which_others_are_served() 
     let home = Home::new();
     let store = home.open();
     let turn = store.accept(message("s", "1", "much")).await.unwrap().turn;
-    let batch = |n: u32| Batch {
-        session: session("s"),
-        turn: turn.clone(),
-        entries: vec![result("r", 1, n, &"x".repeat(1_000_000))],
-        events: Vec::new(),
-        messages: Vec::new(),
-    };
+    let batch = |n: u32| batch_of(&turn, vec![result("r", 1, n, &"x".repeat(1_000_000))]);
     store.start_turn(start(&turn, "s", Vec::new())).await.unwrap();
     for n in 0..30 {
         store.commit(batch(n)).await.unwrap();

@@ -6,8 +6,8 @@ use drupe_extension_api::{FailureClass, ResponseStatus};
 use super::*;
 
 fn batch(turn: &TurnId, entries: Vec<Entry>) -> Batch {
-    let events = vec![remark("committed")];
-    Batch { session: session("s"), turn: turn.clone(), entries, events, messages: Vec::new() }
+    let entries = entries.into_iter().chain([said("committed")]).collect();
+    batch_of(turn, entries)
 }
 
 /// Kinds of the events of a session, with their turns.
@@ -37,6 +37,7 @@ async fn a_message_that_is_taken_in_ends_its_own_turn_in_the_same_commit() {
     let expected = [
         ("interaction.diagnostic", of(&turn)),
         ("interaction.diagnostic", of(&turn)),
+        ("interaction.turn.steered", of(&turn)),
         ("interaction.diagnostic", of(&turn)),
         ("interaction.turn.started", of(&taken)),
         ("interaction.turn.completed", of(&taken)),
@@ -45,7 +46,7 @@ async fn a_message_that_is_taken_in_ends_its_own_turn_in_the_same_commit() {
     let rows = store.turn_rows(&taken).await.unwrap().unwrap();
     assert_eq!((rows.starts, rows.events.len()), (0, 2));
     assert_eq!(rows.events[0].correlation_id, Some(CorrelationId::new("c-1").unwrap()));
-    assert_eq!(store.turn_rows(&turn).await.unwrap().unwrap().events.len(), 3);
+    assert_eq!(store.turn_rows(&turn).await.unwrap().unwrap().events.len(), 4);
     // Its end is no answer to anybody.
     assert!(store.conversation(&session("s"), 9).await.unwrap().is_empty());
     // The transcript of the turn that took it in shows it.
@@ -85,7 +86,7 @@ async fn a_turn_begins_with_its_first_commit() {
     beginning.commit(batch(&turn, vec![answer("root", 1, "hi", &[])])).await.unwrap();
 
     let rows = store.turn_rows(&turn).await.unwrap().unwrap();
-    assert_eq!((rows.starts, rows.entries.len()), (1, 3));
+    assert_eq!((rows.starts, rows.entries.len()), (1, 5));
     let events = store.events_after(&session("s"), 0, 99).await.unwrap();
     assert_eq!(events.iter().map(|e| e.seq).collect::<Vec<_>>(), [1, 2, 3]);
     assert!(events.iter().all(|e| e.correlation_id == Some(CorrelationId::new("c-1").unwrap())));

@@ -1,6 +1,6 @@
 //! What was used: sums that equal the records, whatever happens in between.
 
-use drupe_agent::{Batch, Journal};
+use drupe_agent::Journal;
 use drupe_extension_api::{
     FailureClass,
     control::{UsageBy, UsageQuery, UsageRow},
@@ -38,6 +38,7 @@ fn failed(run: &str, at: u32, usage: Usage, lost_tokens: u64, lost_usd: f64) -> 
         lost_tokens,
         lost_usd,
         repeated: false,
+        told: None,
     }
 }
 
@@ -51,14 +52,7 @@ fn repeated(run: &str, model: &str, usage: Usage, cost_usd: Option<f64>) -> Entr
 }
 
 async fn commit(store: &Store, turn: &TurnId, entries: Vec<Entry>) -> Result<(), drupe_agent::JournalFault> {
-    let batch = Batch {
-        session: session("s"),
-        turn: turn.clone(),
-        entries,
-        events: Vec::new(),
-        messages: Vec::new(),
-    };
-    store.commit(batch).await
+    store.commit(batch_of(turn, entries)).await
 }
 
 async fn by(store: &Store, by: UsageBy) -> Vec<UsageRow> {

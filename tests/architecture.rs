@@ -196,6 +196,87 @@ fn crates_depend_only_as_the_house_is_drawn() {
     }
 }
 
+/// The modules of `drupe-kernel`, each above those that it may use: an arrow goes down this list, never up, so that no two of
+/// them know each other. What stands low is what many take: it knows nothing of who asks, and can be tested alone.
+const KERNEL: &[&str] = &[
+    "main_loop",
+    "boot",
+    "opening",
+    "host",
+    "control",
+    "topics",
+    "kernel",
+    "intake",
+    "turn",
+    "outbox",
+    "draft",
+    "forecast",
+    "extension",
+    "idle",
+    "supervision",
+    "life",
+    "base",
+    "settings",
+];
+
+#[test]
+fn inside_the_kernel_no_module_uses_one_that_is_above_it() {
+    let mut arrows: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (path, text) in sources() {
+        let Some(within) = path.strip_prefix("kernel/src/").filter(|within| *within != "lib.rs") else {
+            continue;
+        };
+        let module = within.split(['/', '.']).next().unwrap_or(within);
+        let used = arrows.entry(module.to_owned()).or_default();
+        let to_the_root = "super::".repeat(within.matches('/').count() + 1);
+        let code = production(&text).collect::<Vec<_>>().join(" ");
+        used.extend(modules_used(&code.replace(&to_the_root, "crate::")));
+        used.remove(module);
+    }
+    let place = |module: &str| KERNEL.iter().position(|known| *known == module);
+    for (module, used) in &arrows {
+        let own = place(module).unwrap_or_else(|| panic!("`{module}` has no place in the order of modules"));
+        // What is re-exported at the crate's root is another crate's.
+        for other in used.iter().filter(|other| arrows.contains_key(*other)) {
+            assert!(place(other) > Some(own), "`{module}` uses `{other}`, which is above it");
+        }
+        println!("{module} → {used:?}");
+    }
+    for module in KERNEL {
+        assert!(arrows.contains_key(*module), "`{module}` has a place in the order, but is not there");
+    }
+}
+
+/// The modules at the root of a crate that a source names: `crate::one`, and each of `crate::{one, other::{..}}`.
+fn modules_used(code: &str) -> BTreeSet<String> {
+    let name = |text: &str| {
+        text.trim_start().split(|c: char| !c.is_alphanumeric() && c != '_').next().map(str::to_owned)
+    };
+    let mut used = BTreeSet::new();
+    for rest in code.split("crate::").skip(1) {
+        let Some(group) = rest.strip_prefix('{') else {
+            used.extend(name(rest));
+            continue;
+        };
+        let mut depth = 0;
+        let mut begins = true;
+        for (at, character) in group.char_indices() {
+            if begins {
+                used.extend(name(&group[at..]));
+            }
+            begins = character == ',' && depth == 0;
+            match character {
+                '{' => depth += 1,
+                '}' if depth == 0 => break,
+                '}' => depth -= 1,
+                _ => {}
+            }
+        }
+    }
+    used.retain(|module| !module.is_empty());
+    used
+}
+
 #[test]
 fn unsafe_code_stands_only_where_it_must_and_says_why() {
     for (path, text) in sources() {

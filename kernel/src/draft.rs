@@ -20,9 +20,8 @@ use drupe_surface::principal::Principal;
 
 use crate::{
     check::{load, runs_inside},
-    extension::{change, lifecycle},
+    extension::{Roster, change, lifecycle},
     forecast,
-    kernel::Kernel,
 };
 
 /// How the name of a folder begins while the kernel works on it.
@@ -55,8 +54,8 @@ impl Drop for Part {
 impl Draft {
     /// What `path` names. An extension, for itself or for somebody else, names what is in its own folder; any path of this
     /// machine only who may decide about the daemon.
-    pub fn new(kernel: &Kernel, path: String, by: &Principal) -> Result<Self, Fault> {
-        let data = by.extension().map(|id| kernel.home.data(id));
+    pub fn new(roster: &Roster, path: String, by: &Principal) -> Result<Self, Fault> {
+        let data = by.extension().map(|id| roster.base.home.data(id));
         if data.is_none() {
             by.needs(Power::Operate, "a path of this machine")?;
         }
@@ -89,14 +88,14 @@ impl Draft {
     }
 
     /// Every fault of it, as data and for people.
-    pub async fn check(self, kernel: &Arc<Kernel>) -> Result<CheckReport, Fault> {
-        let kernel = Arc::clone(kernel);
+    pub async fn check(self, roster: &Arc<Roster>) -> Result<CheckReport, Fault> {
+        let roster = Arc::clone(roster);
         let work = move || {
             if self.data.is_none() {
-                return report(&kernel, &self.path, &self.path);
+                return report(&roster, &self.path, &self.path);
             }
-            let part = Part::of(&kernel.home.extensions());
-            report(&kernel, &self.copy(&part.0)?, &self.path)
+            let part = Part::of(&roster.base.home.extensions());
+            report(&roster, &self.copy(&part.0)?, &self.path)
         };
         tokio::task::spawn_blocking(work).await.map_err(Fault::internal)?
     }
@@ -104,13 +103,13 @@ impl Draft {
     /// Copies it to where the home's extensions live, and takes it in. What it brings that needs the operator's
     /// agreement waits for that. What an extension handed over and does not come to work is taken back: its maker is
     /// told why, mends the draft and tries again.
-    pub async fn add(self, kernel: &Arc<Kernel>) -> Result<ExtensionStatus, Fault> {
-        let (adding, by_extension) = (Arc::clone(kernel), self.data.is_some());
+    pub async fn add(self, roster: &Arc<Roster>) -> Result<ExtensionStatus, Fault> {
+        let (adding, by_extension) = (Arc::clone(roster), self.data.is_some());
         let id =
             tokio::task::spawn_blocking(move || self.add_copy(&adding)).await.map_err(Fault::internal)??;
-        change::rescan(kernel).await?;
-        lifecycle::until_settled(kernel, id.as_str()).await?;
-        let status = kernel.extensions.status(id.as_str())?;
+        change::rescan(roster).await?;
+        lifecycle::until_settled(roster, id.as_str()).await?;
+        let status = roster.extensions.status(id.as_str())?;
         let hopeless = matches!(
             status.state,
             ExtensionState::Failed | ExtensionState::Skipped | ExtensionState::Quarantined
@@ -121,17 +120,17 @@ impl Draft {
             removed.map_err(|error| {
                 Fault::internal(format!("`{}` cannot be taken back: {error}", made.display()))
             })?;
-            change::rescan(kernel).await?;
+            change::rescan(roster).await?;
         }
         Ok(status)
     }
 
     /// Judges the copy and not the original, which its maker could change in between.
-    fn add_copy(&self, kernel: &Kernel) -> Result<ExtensionId, Fault> {
-        let part = Part::of(&kernel.home.extensions());
+    fn add_copy(&self, roster: &Roster) -> Result<ExtensionId, Fault> {
+        let part = Part::of(&roster.base.home.extensions());
         let copied = self.copy(&part.0)?;
-        source::rename(&copied, &kernel.home.extensions(), &kernel.home.sdk().join("current"))?;
-        let loaded = load(&copied, kernel.home.root()).map_err(|faults| {
+        source::rename(&copied, &roster.base.home.extensions(), &roster.base.home.sdk().join("current"))?;
+        let loaded = load(&copied, roster.base.home.root()).map_err(|faults| {
             Fault::invalid(format!("the extension has faults:\n{}", faults.render(false)))
         })?;
         if self.data.is_some() && runs_inside(&loaded.value) {
@@ -140,11 +139,11 @@ impl Draft {
         }
         let id = loaded.value.id;
         let taken = |what: String| Fault::denied(what).help("choose another id");
-        if !kernel.extensions.named(id.as_str()).is_empty() {
+        if !roster.extensions.named(id.as_str()).is_empty() {
             return Err(taken(format!("there is an extension `{id}` already")));
         }
         let ending = if copied.is_file() { ".md" } else { "" };
-        let target = kernel.home.extensions().join(format!("{id}{ending}"));
+        let target = roster.base.home.extensions().join(format!("{id}{ending}"));
         if target.symlink_metadata().is_ok() {
             return Err(taken(format!("`{}` exists already", target.display())));
         }
@@ -155,11 +154,11 @@ impl Draft {
     }
 
     /// Writes the beginning of a native extension where nothing is yet.
-    pub async fn begin(self, kernel: &Arc<Kernel>, id: ExtensionId) -> Result<(), Fault> {
+    pub async fn begin(self, roster: &Arc<Roster>, id: ExtensionId) -> Result<(), Fault> {
         if let Some(why) = drupe_wiring::kept_id(id.as_str()) {
             return Err(Fault::invalid(why).help("choose another id"));
         }
-        let (home, sdk) = (kernel.home.clone(), kernel.home.sdk());
+        let (home, sdk) = (roster.base.home.clone(), roster.base.home.sdk());
         let work = move || {
             home.make(&sdk).map_err(Fault::internal)?;
             let sdk = source::current(&sdk)?;
@@ -178,10 +177,10 @@ impl Draft {
 }
 
 /// What this daemon would make of what lies at `path`, told as if it lay at `named`.
-fn report(kernel: &Kernel, path: &Path, named: &Path) -> Result<CheckReport, Fault> {
-    let at = (kernel.home.root(), kernel.start.exe.as_path());
+fn report(roster: &Roster, path: &Path, named: &Path) -> Result<CheckReport, Fault> {
+    let at = (roster.base.home.root(), roster.base.start.exe.as_path());
     let found = Some(vec![forecast::named(path)]);
-    let seen = forecast::forecast(at, &kernel.config, found, kernel.verdicts().quarantined);
+    let seen = forecast::forecast(at, &roster.base.config, found, roster.supervision.verdicts().quarantined);
     let one = seen.extensions.into_iter().next();
     let one = one.ok_or_else(|| Fault::internal(format!("`{}` was not looked at", named.display())))?;
     Ok(one.report(path, named))

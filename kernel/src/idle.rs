@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::kernel::Kernel;
+use crate::life::Life;
 
 /// Time between two looks.
 const LOOK: Duration = Duration::from_secs(1);
@@ -16,9 +16,9 @@ const REST: Duration = Duration::from_millis(10);
 const WORK: Duration = Duration::from_millis(20);
 
 /// Looks until the kernel closes.
-pub async fn watch(kernel: Arc<Kernel>) {
+pub async fn watch(life: Arc<Life>) {
     let (mut given_back, mut last) = (Duration::ZERO, used());
-    while kernel.closing.run_until_cancelled(tokio::time::sleep(LOOK)).await.is_some() {
+    while life.closing.run_until_cancelled(tokio::time::sleep(LOOK)).await.is_some() {
         let now = used();
         if now - last <= REST && now - given_back >= WORK {
             drupe_memory::give_back();

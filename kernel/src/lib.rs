@@ -8,25 +8,29 @@ mod main_loop;
 mod opening;
 pub use main_loop::{Arguments, main};
 
-pub mod boot;
-pub mod kernel;
+mod boot;
+mod host;
+mod topics;
 
-pub mod extension;
+mod control;
+mod kernel;
 
-pub mod channels;
-pub mod sessions;
-pub mod turn;
+mod intake;
+mod turn;
 
-pub mod control;
-pub mod events;
+mod outbox;
 
-pub use drupe_gate::{beginning, check, pace};
+mod draft;
+mod extension;
+
+mod base;
+mod life;
+mod supervision;
+
+pub use drupe_gate::{beginning, check};
 pub use drupe_models::{Figure, FigureOrigin, ListedModel, Lists, Models, Target};
-pub use drupe_surface::{ending, ends};
 pub use drupe_wiring::{kept_id, models};
 
-pub mod draft;
 pub mod forecast;
 mod idle;
-pub mod service;
 mod settings;

@@ -13,19 +13,21 @@ use std::{
 use drupe_agent::{Clock, SystemClock};
 use drupe_config::{Sources, load_config};
 use drupe_extension_api::AgentId;
+use drupe_gate::beginning;
+use drupe_host::home::Folders;
 use drupe_journal::Retention;
-use drupe_link::{ControlToken, Down, Home, KernelLink, Up};
+use drupe_link::{ControlToken, Down, Home, KernelLink, Up, Verdicts};
+use drupe_surface::ending::Why;
 use tokio::sync::mpsc;
-use tokio_util::task::TaskTracker;
 use tracing_subscriber::EnvFilter;
 
 use crate::{
-    beginning, boot, control,
-    ending::Why,
+    base::{Base, Start},
+    boot, control,
     extension::{change, generations, recovery},
     idle,
-    kernel::{Kernel, Start},
-    opening::{self, Begun, CONFIG, FAILED, Failure, JOURNAL, Plan, Pulse},
+    kernel::Kernel,
+    opening::{self, Begun, CONFIG, FAILED, Failure, JOURNAL, Pulse},
 };
 
 /// How often the supervisor's copy of the status is brought up to date; it is shown only while no kernel serves.
@@ -123,6 +125,15 @@ pub fn main(arguments: Arguments) -> u8 {
             return CONFIG;
         }
     };
+    let clock = Arc::new(SystemClock);
+    let base = Base {
+        home: Folders::new(&arguments.home),
+        config: Arc::new(config),
+        clock,
+        sources,
+        config_text,
+        start,
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -130,11 +141,7 @@ pub fn main(arguments: Arguments) -> u8 {
             return FAILED;
         }
     };
-    let status = match runtime.block_on(Box::pin(run(
-        Plan { home: arguments.home, config, config_text, sources, start, verdicts },
-        link,
-        arguments.control,
-    ))) {
+    let status = match runtime.block_on(Box::pin(run(base, verdicts, link, arguments.control))) {
         Ok(()) => 0,
         Err(failure) => {
             say(&failure.message);
@@ -168,82 +175,67 @@ fn logging(filter: &str, human: bool) {
     }
 }
 
-async fn run(plan: Plan, link: Arc<KernelLink>, control: OwnedFd) -> Result<(), Failure> {
+async fn run(base: Base, verdicts: Verdicts, link: Arc<KernelLink>, control: OwnedFd) -> Result<(), Failure> {
     let mut down = listen(Arc::clone(&link));
-    let home = Home::new(&plan.home).map_err(|error| Failure::new(FAILED, error))?;
+    let home = Home::new(base.home.root()).map_err(|error| Failure::new(FAILED, error))?;
     let token = ControlToken::read(&home).map_err(|error| Failure::new(FAILED, error))?;
-    let mut pulse = Pulse::new(Arc::clone(&link), TaskTracker::new());
-    let begun = opening::begin(plan, &mut pulse, &mut down).await?;
+    let mut pulse = Pulse::new(Arc::clone(&link));
+    let begun = opening::begin(base, verdicts, &mut pulse, &mut down).await?;
     let Begun::Made(kernel, heard_early) = begun else { return Ok(()) };
     heard_early.into_iter().for_each(|frame| heard(&kernel, frame));
-    let looking = Arc::clone(&kernel);
+    let looking = Arc::clone(&kernel.roster);
     let watched = tokio::task::spawn_blocking(move || change::watch(&looking));
     let booting = async {
         let watched = watched.await.map_err(|error| Failure::new(FAILED, error))?;
         let booted = boot::extensions(&kernel).await;
-        booted.map(|()| watched).map_err(|fault| Failure::new(opening::status_of(&fault), fault))
+        booted.map(|()| watched).map_err(Failure::from)
     };
     let watched = meanwhile(booting, &kernel, &mut pulse, &mut down).await?;
     let listener = UnixListener::from(control);
-    control::tokens::load(&kernel).await.map_err(|fault| Failure::new(opening::status_of(&fault), fault))?;
-    let mut serving = kernel.tasks.spawn(control::server::serve(Arc::clone(&kernel), listener, token));
-    let taken_up = meanwhile(boot::take_up(&kernel), &kernel, &mut pulse, &mut down).await;
-    taken_up.map_err(|fault| Failure::new(opening::status_of(&fault), fault))?;
-    kernel.tell_supervisor(&kernel.ready_frame(None));
-    tracing::info!(generation = kernel.start.generation, "ready");
-    kernel.keep_up("status", tell_status);
-    kernel.keep_up("idle", idle::watch);
-    kernel.keep_up("retention", let_go);
-    kernel.keep_up("health", recovery::watch_health);
-    let keeping = Arc::clone(&kernel);
-    kernel.tasks.spawn(async move {
+    control::tokens::load(&kernel).await?;
+    let mut serving = kernel.life.tasks.spawn(control::server::serve(Arc::clone(&kernel), listener, token));
+    meanwhile(boot::take_up(&kernel), &kernel, &mut pulse, &mut down).await?;
+    kernel.supervision.tell(&kernel.roster.ready_frame(None));
+    tracing::info!(generation = kernel.base.start.generation, "ready");
+    kernel.life.keep_up("status", &kernel, tell_status);
+    kernel.life.keep_up("idle", &Arc::new(kernel.life.clone()), idle::watch);
+    kernel.life.keep_up("retention", &kernel, let_go);
+    kernel.life.keep_up("health", &kernel.roster, recovery::watch_health);
+    let keeping = Arc::clone(&kernel.roster);
+    kernel.life.tasks.spawn(async move {
         let _change = keeping.changing.lock().await;
         generations::keep(&keeping).await;
     });
     if let Some(watched) = watched.map(Arc::new) {
-        kernel.keep_up("folders", move |kernel| change::follow(kernel, Arc::clone(&watched)));
+        let follow = move |roster| change::follow(roster, Arc::clone(&watched));
+        kernel.life.keep_up("folders", &kernel.roster, follow);
     }
-    // Nothing in this loop waits for anything but the loop: what is slow has a task of its own.
-    loop {
+    let served = async {
         tokio::select! {
-            _ = kernel.ending.wait() => break,
-            frame = down.recv() => match frame {
-                Some(Down::Reload) => {
-                    heard(&kernel, Down::Reload);
-                    kernel.tell_supervisor(&kernel.ready_frame(None));
-                }
-                Some(frame) => heard(&kernel, frame),
-                None => return Err(Failure::new(FAILED, "the supervisor is gone")),
-            },
-            () = pulse.beat() => {}
+            _ = kernel.life.ending.wait() => Ok(()),
             end = &mut serving => {
-                return Err(Failure::new(FAILED, format!("the control socket cannot be served: {end:?}")));
+                Err(Failure::new(FAILED, format!("the control socket cannot be served: {end:?}")))
             }
         }
-    }
-    kernel.tell_supervisor(&Up::Draining);
-    tracing::info!(why = ?kernel.ending.decided(), "draining");
-    let mut draining = std::pin::pin!(async {
+    };
+    meanwhile(served, &kernel, &mut pulse, &mut down).await?;
+    kernel.supervision.tell(&Up::Draining);
+    tracing::info!(why = ?kernel.life.ending.decided(), "draining");
+    let drained = async {
         boot::drain(&kernel).await;
         kernel.store.clone().close().await
-    });
-    let closed = loop {
-        tokio::select! {
-            closed = &mut draining => break closed,
-            // A stop that comes while a restart drains goes before it.
-            Some(Down::Stop) = down.recv() => kernel.ending.request(Why::Stop, None),
-            () = pulse.beat() => {}
-        }
     };
+    let closed = meanwhile(drained, &kernel, &mut pulse, &mut down).await;
     closed.map_err(|error| Failure::new(JOURNAL, error))?;
-    let last = match kernel.ending.wait().await {
+    let last = match kernel.life.ending.wait().await {
         Why::Stop => Up::Stopping,
         Why::Restart { reason } => Up::Restart { reason },
     };
     link.send(&last).map_err(|error| Failure::new(FAILED, error))
 }
 
-/// Beats and hears the supervisor while something goes on that comes before the kernel serves.
+/// Beats and hears the supervisor while something goes on. Nothing in this loop waits for anything but the loop: what is
+/// slow has a task of its own. That the supervisor is gone ends the process where it is heard.
 async fn meanwhile<T>(
     work: impl Future<Output = T>,
     kernel: &Arc<Kernel>,
@@ -261,16 +253,24 @@ async fn meanwhile<T>(
 }
 
 /// Does what the supervisor says. While the kernel starts, too: a stop then finds nothing that would need a drain, and a
-/// verdict waits for the start's turn to change the extensions.
+/// verdict waits for the start's turn to change the extensions. A kernel that ends hears a stop alone, which goes before a
+/// restart that drains.
 fn heard(kernel: &Arc<Kernel>, frame: Down) {
-    let task = Arc::clone(kernel);
+    let task = Arc::clone(&kernel.roster);
     match frame {
-        Down::Stop => kernel.ending.request(Why::Stop, None),
-        Down::Restart { reason } => kernel.ending.request(Why::Restart { reason }, None),
-        Down::Reload => drop(kernel.tasks.spawn(async move { reload(&task).await })),
+        Down::Stop => kernel.life.ending.request(Why::Stop, None),
+        _ if kernel.life.ending.decided().is_some() => {}
+        Down::Restart { reason } => kernel.life.ending.request(Why::Restart { reason }, None),
+        Down::Reload => {
+            kernel.life.tasks.spawn(async move { task.reload().await });
+            // Before it serves, that it does is still to be told.
+            if kernel.intake.sessions.is_open() {
+                kernel.supervision.tell(&kernel.roster.ready_frame(None));
+            }
+        }
         Down::Verdicts(verdicts) => {
-            kernel.set_verdicts(verdicts);
-            kernel.tasks.spawn(async move { recovery::judged(&task).await });
+            kernel.supervision.set_verdicts(verdicts);
+            kernel.life.tasks.spawn(async move { recovery::judged(&task).await });
         }
         Down::Start { .. } => {}
     }
@@ -297,9 +297,9 @@ fn listen(link: Arc<KernelLink>) -> mpsc::UnboundedReceiver<Down> {
 
 /// Lets go of what the journal is not to keep, until the kernel drains. What is not done by then is the next one's.
 async fn let_go(kernel: Arc<Kernel>) {
-    let keep = &kernel.config.journal.retention;
+    let keep = &kernel.base.config.journal.retention;
     let keep = Retention::of(keep.max_age_days, keep.max_mb);
-    kernel.cancel.run_until_cancelled(kernel.store.keep_on_within(keep)).await;
+    kernel.life.cancel.run_until_cancelled(kernel.store.keep_on_within(keep)).await;
 }
 
 /// Tells the supervisor what `status` shows, when it has changed, until the kernel closes.
@@ -313,19 +313,12 @@ async fn tell_status(kernel: Arc<Kernel>) {
                 shown = now;
                 let (sessions, queued_turns) = (status.sessions, status.queued_turns);
                 let extensions = status.extensions;
-                kernel.tell_supervisor(&Up::Status { sessions, queued_turns, extensions, unlisted: 0 });
+                kernel.supervision.tell(&Up::Status { sessions, queued_turns, extensions, unlisted: 0 });
             }
         }
         tokio::select! {
             () = tokio::time::sleep(STATUS) => {}
-            () = kernel.closing.cancelled() => return,
+            () = kernel.life.closing.cancelled() => return,
         }
-    }
-}
-
-/// A new configuration takes effect by a restart that drains; one with which no kernel could begin changes nothing.
-pub(crate) async fn reload(kernel: &Arc<Kernel>) {
-    if let Err(fault) = kernel.request_restart("the configuration is read again".into(), None, false).await {
-        tracing::error!("the new configuration does not take effect, the old one stays: {}", fault.message);
     }
 }

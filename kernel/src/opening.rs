@@ -2,37 +2,33 @@
 //! opened, checked and brought to this release's version, nobody knows.
 
 use std::{
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, RwLock},
+    path::Path,
+    sync::{Arc, Weak},
     time::Duration,
 };
 
-use drupe_agent::{Clock, SystemClock};
-use drupe_bus::Bus;
-use drupe_config::{Config, Sources};
+use drupe_bus::{Bus, Deliveries};
 use drupe_extension_api::{Fault, FaultCode};
-use drupe_folders::{content::Contents, discovery::Layout, generation::Generations, held::Held};
-use drupe_handles::Handles;
-use drupe_host::home::Folders;
+use drupe_gate::beginning;
 use drupe_journal::{Opening, Stage, Store};
 use drupe_link::{Down, Home, KernelLink, Up, Verdicts};
 use drupe_policy::OnRequest;
-use drupe_surface::grants::Grants;
-use drupe_wiring::{self as wiring, live::Live, tokens::Tokens};
+use drupe_surface::{ends::Ends, grants::Grants};
+use drupe_wiring as wiring;
 use tokio::{sync::mpsc, time::Interval};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    beginning,
-    channels::Deliveries,
-    ending::Ending,
-    ends::Ends,
-    events::ToAgents,
-    extension::Extensions,
-    kernel::{Kernel, Start, store_fault},
-    pace::Pace,
-    sessions::Sessions,
+    base::Base,
+    extension::{Disk, Extensions, Roster, Wired},
+    host,
+    intake::{Intake, sessions::Sessions},
+    kernel::Kernel,
+    life::Life,
+    outbox::Outbox,
     settings,
+    supervision::Supervision,
+    topics::ToAgents,
+    turn::Turns,
 };
 
 /// `sysexits`: the configuration is wrong. A supervisor does not try again.
@@ -62,38 +58,31 @@ impl Failure {
     }
 }
 
-/// With what a start ends that such a fault keeps from going on.
-pub fn status_of(fault: &Fault) -> u8 {
-    match fault.code {
-        FaultCode::NotConfigured => CONFIG,
-        FaultCode::Unavailable if fault.retriable => LATER,
-        FaultCode::Unavailable => JOURNAL,
-        _ => FAILED,
+/// What a start ends with that such a fault keeps from going on.
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        let status = match fault.code {
+            FaultCode::NotConfigured => CONFIG,
+            FaultCode::Unavailable if fault.retriable => LATER,
+            FaultCode::Unavailable => JOURNAL,
+            _ => FAILED,
+        };
+        Self::new(status, fault)
     }
-}
-
-/// What a kernel is made from.
-pub struct Plan {
-    pub home: PathBuf,
-    pub config: Config,
-    pub config_text: String,
-    pub sources: Sources,
-    pub start: Start,
-    pub verdicts: Verdicts,
 }
 
 /// The beat: tells the supervisor each second that the runtime still turns.
 pub struct Pulse {
     link: Arc<KernelLink>,
-    tasks: TaskTracker,
+    life: Life,
     interval: Interval,
 }
 
 impl Pulse {
-    pub fn new(link: Arc<KernelLink>, tasks: TaskTracker) -> Self {
+    pub fn new(link: Arc<KernelLink>) -> Self {
         let mut interval = tokio::time::interval(BEAT);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        Self { link, tasks, interval }
+        Self { link, life: Life::default(), interval }
     }
 
     /// Waits until it is time, and beats: through a worker and back, so that a runtime that no longer turns is seen. One
@@ -105,7 +94,7 @@ impl Pulse {
             tracing::error!(extension = %running.extension, operation = running.operation.name(), "does not give its thread back");
             return;
         }
-        if self.tasks.spawn(std::future::ready(())).await.is_ok() {
+        if self.life.tasks.spawn(std::future::ready(())).await.is_ok() {
             self.tell(&Up::Beat);
         }
     }
@@ -127,14 +116,15 @@ pub enum Begun {
 
 /// Makes the kernel on a thread of its own.
 pub async fn begin(
-    plan: Plan,
+    base: Base,
+    verdicts: Verdicts,
     pulse: &mut Pulse,
     down: &mut mpsc::UnboundedReceiver<Down>,
 ) -> Result<Begun, Failure> {
     let opening = Arc::<Opening>::default();
-    let journal = Folders::new(&plan.home).journal();
-    let (link, tasks, seen) = (Arc::clone(&pulse.link), pulse.tasks.clone(), Arc::clone(&opening));
-    let mut making = tokio::task::spawn_blocking(move || assemble(plan, link, tasks, &seen));
+    let journal = base.home.journal();
+    let (link, life, seen) = (Arc::clone(&pulse.link), pulse.life.clone(), Arc::clone(&opening));
+    let mut making = tokio::task::spawn_blocking(move || assemble(base, verdicts, link, life, &seen));
     let (mut heard, mut beats) = (Vec::new(), 0);
     loop {
         let last = tokio::select! {
@@ -184,83 +174,71 @@ fn progress(opening: &Opening, journal: &Path) -> Up {
 
 /// Makes the kernel with nothing loaded.
 fn assemble(
-    plan: Plan,
+    mut base: Base,
+    verdicts: Verdicts,
     link: Arc<KernelLink>,
-    tasks: TaskTracker,
+    life: Life,
     opening: &Arc<Opening>,
 ) -> Result<Arc<Kernel>, Failure> {
-    let Plan { home, config, config_text, sources, mut start, verdicts } = plan;
-    start.notices.extend(Home::new(&home).ok().and_then(|home| home.close_to_others()));
-    let folders = Folders::new(&home);
-    for folder in [folders.extensions(), folders.workspace().clone(), home.join("data")] {
-        folders.make(&folder).map_err(|why| Failure::new(FAILED, why))?;
+    let home = &base.home;
+    base.start.notices.extend(Home::new(home.root()).ok().and_then(|home| home.close_to_others()));
+    for folder in [home.extensions(), home.workspace().clone(), home.root().join("data")] {
+        home.make(&folder).map_err(|why| Failure::new(FAILED, why))?;
     }
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let clock = &base.clock;
     let bus = Arc::new(Bus::default());
-    let storage = settings::storage(&config, &folders);
+    let storage = settings::storage(&base.config, home);
     let ends = Arc::<Ends>::default();
     let publish = ends.on_the_way_to(bus.publisher());
-    let store = Store::open_seen(&storage, Arc::clone(&clock), publish, opening)
-        .map_err(|error| Failure::new(status_of(&store_fault(error.clone())), error))?;
-    let tokens = Arc::new(Tokens::default());
-    let live = Arc::new(Live::default());
-    let day = drupe_prompts::Day::of(clock.now_ms());
-    let ground = wiring::Ground { tokens: &tokens, live: &live, workspace: folders.workspace(), day };
-    let (models, snapshot) =
-        wiring::begin(&config, ground, &[]).map_err(|reason| Failure::new(CONFIG, reason))?;
-    let refused = start.last_good.then(|| {
-        let refusal = beginning::refusal(&sources, day, &[]);
+    let store = Store::open_seen(&storage, Arc::clone(clock), publish, opening).map_err(Fault::from)?;
+    let begun = wiring::begin(&base.config, home.workspace(), base.day(), &[]);
+    let wired = Arc::new(Wired::new(begun.map_err(|reason| Failure::new(CONFIG, reason))?));
+    let refused = base.start.last_good.then(|| {
+        let refusal = beginning::refusal(&base.sources, base.day(), &[]);
         refusal.map_or_else(|| "the log says why".to_owned(), |refusal| refusal.first)
     });
-    let contents = Contents::open(folders.contents());
-    let generations = Generations::new(folders.generations());
-    let held = Held::open(folders.held());
-    let (quotas, gates) = settings::limits(&config);
-    let queue = Arc::new(store.clone());
-    let layout = Layout::new(&start.exe, folders.root(), &config.extensions.paths);
-    Ok(Arc::new_cyclic(|kernel| Kernel {
-        topics: drupe_bus::Deliveries::new(
-            queue,
-            Arc::clone(&bus),
-            Arc::new(ToAgents(kernel.clone())),
-            Arc::clone(&clock),
-        ),
-        quotas: Arc::new(quotas),
-        gates: Arc::new(gates),
-        ratios: Arc::default(),
-        policy: Arc::new(OnRequest::new(store.clone(), Arc::clone(&clock))),
-        home: folders,
-        config: Arc::new(config),
-        settings: sources,
-        config_text,
-        start,
-        store,
-        models,
-        bus,
-        clock,
-        grants: Grants::default(),
-        tokens,
-        handles: Handles::default(),
-        layout,
-        extensions: Extensions::default(),
-        notices: Pace::new("notices", 10),
-        announcements: Pace::new("announcements of tools", 30),
-        sessions: Sessions::default(),
-        ending: Ending::default(),
-        ends,
-        tasks,
-        deliveries: Deliveries::default(),
-        cancel: CancellationToken::new(),
-        closing: CancellationToken::new(),
-        live,
-        contents,
-        generations,
-        held,
-        changing: tokio::sync::Mutex::default(),
-        verdicts: RwLock::new(verdicts),
-        link,
-        wiring: tokio::sync::Mutex::default(),
-        snapshot: RwLock::new(Arc::new(snapshot)),
-        refused: Mutex::new(refused),
+    let supervision = Arc::new(Supervision::new(link, verdicts, refused));
+    let (quotas, gates) = settings::limits(&base.config);
+    let base = Arc::new(base);
+    let outbox = Arc::new(Outbox::new(life.clone(), store.clone(), Arc::clone(&wired), Arc::clone(&bus)));
+    let clock = &base.clock;
+    Ok(Arc::new_cyclic(|kernel: &Weak<Kernel>| {
+        let (to_agents, whose) = (Arc::new(ToAgents(kernel.clone())), kernel.clone());
+        let queue = Arc::new(store.clone());
+        let roster = Arc::new(Roster {
+            base: Arc::clone(&base),
+            life: life.clone(),
+            supervision: Arc::clone(&supervision),
+            store: store.clone(),
+            topics: Deliveries::new(queue, Arc::clone(&bus), to_agents, Arc::clone(clock)),
+            bus,
+            extensions: Extensions::default(),
+            wired,
+            disk: Disk::of(&base),
+            table: Box::new(move |manifest, holder| host::table(whose.clone(), manifest, holder)),
+            changing: tokio::sync::Mutex::default(),
+        });
+        let turns = Turns {
+            store: store.clone(),
+            roster: Arc::clone(&roster),
+            outbox: Arc::clone(&outbox),
+            quotas: Arc::new(quotas),
+            gates: Arc::new(gates),
+            ratios: Arc::default(),
+            policy: Arc::new(OnRequest::new(store.clone(), Arc::clone(clock))),
+        };
+        let intake =
+            Arc::new(Intake { roster: Arc::clone(&roster), turns, sessions: Sessions::default(), ends });
+        let grants = Grants::default();
+        Kernel {
+            base: Arc::clone(&base),
+            life: life.clone(),
+            supervision,
+            store,
+            roster,
+            outbox,
+            intake,
+            grants,
+        }
     }))
 }

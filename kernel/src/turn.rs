@@ -11,13 +11,15 @@ use drupe_extension_api::{
     control::ExitRecord,
     wire::{HookPoint, TurnContext},
 };
-use drupe_journal::{Counted, Outbound, QueuedTurn, StoreError, TurnDone, TurnStart};
-use drupe_limits::TurnPlace;
+use drupe_journal::{Counted, Outbound, QueuedTurn, Store, StoreError, TurnDone, TurnStart};
 use drupe_wiring::Snapshot;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::{boot, channels, kernel::Kernel};
+use crate::{extension::Roster, outbox::Outbox, settings};
+use drupe_agent::Ratios;
+use drupe_limits::{Gates, Quotas, TurnPlace};
+use drupe_policy::OnRequest;
 
 mod plan;
 mod route;
@@ -30,6 +32,21 @@ const MOST_CRASHES: usize = 3;
 
 /// The same where each of them was an extension's: as many as the supervisor tells of.
 const MOST_EXPLAINED: usize = 10;
+
+/// What turns are answered with.
+pub struct Turns {
+    pub store: Store,
+    pub roster: Arc<Roster>,
+    pub outbox: Arc<Outbox>,
+    /// What days, sessions and agents may spend, and have spent.
+    pub quotas: Arc<Quotas>,
+    /// How much may run at once.
+    pub gates: Arc<Gates>,
+    /// Bytes of a token, by model.
+    pub ratios: Arc<Ratios>,
+    /// Decides about tool calls.
+    pub policy: Arc<OnRequest>,
+}
 
 /// What a turn runs with that its session has.
 #[derive(Clone)]
@@ -47,19 +64,19 @@ pub struct Within {
 }
 
 /// Answers a message, or goes on answering it where an earlier kernel was interrupted.
-pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) -> Result<(), StoreError> {
+pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result<(), StoreError> {
     if queued.cancelled.is_some() || within.cancel.is_cancelled() {
         let response = stopped(queued.cancelled.as_deref());
-        return end(kernel, queued, response).await;
+        return end(turns, queued, response).await;
     }
-    let snapshot = boot::today(kernel).await;
+    let snapshot = turns.roster.today().await;
     let inbound = &queued.inbound;
     let correlation = correlation(&queued)?;
     if queued.started {
-        kernel.store.close_open_items(&queued.turn).await?;
+        turns.store.close_open_items(&queued.turn).await?;
     }
-    open_session(kernel, &queued).await?;
-    let plan = plan::plan(kernel, &snapshot, &queued).await?;
+    open_session(turns, &queued).await?;
+    let plan = plan::plan(turns, &snapshot, &queued).await?;
     let mut start = TurnStart {
         turn: queued.turn.clone(),
         session: inbound.ask.session.clone(),
@@ -75,24 +92,24 @@ pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) ->
     }
     let mut plan = match plan {
         Ok(plan) => plan,
-        Err(response) => return without_a_run(kernel, queued, Some(start), response).await,
+        Err(response) => return without_a_run(turns, queued, Some(start), response).await,
     };
     // As for sub-agents; the orchestrator is the turn itself, which has a gate of its own.
     let _place = match plan.is_the_orchestrators() {
         true => None,
-        false => within.cancel.run_until_cancelled(kernel.gates.agent(plan.agent.id())).await,
+        false => within.cancel.run_until_cancelled(turns.gates.agent(plan.agent.id())).await,
     };
     let journal: Arc<dyn Journal>;
     let mut fresh = None;
     if queued.started || code_comes_first(&snapshot, &plan) {
-        let starts = kernel.store.start_turn(start).await?;
-        if kills(&kernel.start.exits, starts) {
-            return end(kernel, queued, hopeless(&kernel.start.exits, starts)).await;
+        let starts = turns.store.start_turn(start).await?;
+        if kills(&turns.roster.base.start.exits, starts) {
+            return end(turns, queued, hopeless(&turns.roster.base.start.exits, starts)).await;
         }
-        journal = Arc::new(kernel.store.clone());
+        journal = Arc::new(turns.store.clone());
     } else {
         // Its beginning is one transaction with the first thing that it does.
-        let beginning = kernel.store.beginning(start);
+        let beginning = turns.store.beginning(start);
         journal = Arc::clone(&beginning) as Arc<dyn Journal>;
         fresh = Some(beginning);
     }
@@ -101,9 +118,10 @@ pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) ->
         remarks.extend(snapshot.away.iter().map(|away| ("unavailable", away.told())));
     }
     // A run that goes on has what was gathered for it then.
-    if gathers(&snapshot, &plan) && !(queued.started && kernel.store.has_begun(&queued.turn).await?) {
+    if gathers(&snapshot, &plan) && !(queued.started && turns.store.has_begun(&queued.turn).await?) {
         let context = TurnContext { session: inbound.ask.session.clone(), message: inbound.ask.text.clone() };
-        let gathered = snapshot.contexts.gather(&context, kernel.config.orchestrator.context_tokens).await;
+        let gathered =
+            snapshot.contexts.gather(&context, turns.roster.base.config.orchestrator.context_tokens).await;
         plan.task.notes = gathered.notes;
         remarks.extend(gathered.remarks.into_iter().map(|remark| ("context", remark)));
     }
@@ -112,10 +130,10 @@ pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) ->
             (None, EventBody::Diagnostic { code: (*code).to_owned(), message: message.clone() })
         };
         let told = remarks.iter().map(told).collect();
-        kernel.store.record_events(inbound.ask.session.clone(), Some(queued.turn.clone()), told).await?;
+        turns.store.record_events(inbound.ask.session.clone(), Some(queued.turn.clone()), told).await?;
     }
     let span = tracing::info_span!("turn", session = %inbound.ask.session, turn = %queued.turn, correlation = %correlation);
-    let _showing = channels::stream(kernel, &snapshot, &queued);
+    let _showing = turns.outbox.stream(&snapshot, &queued);
     let scope = Arc::new(TurnScope {
         gate: within.gate,
         hooks: Arc::clone(&snapshot.hooks) as Arc<dyn drupe_agent::Hooks>,
@@ -127,14 +145,14 @@ pub async fn answer(kernel: &Arc<Kernel>, queued: QueuedTurn, within: Within) ->
             .map(|(code, message)| format!("{code}: {message}"))
             .collect::<Vec<_>>()
             .into(),
-        ..scope(kernel, &queued, correlation, journal)
+        ..scope(turns, &queued, correlation, journal)
     });
     let running = run::run_turn(scope, &plan.agent, plan.task, &plan.limits, within.cancel);
     let outcome = tracing::Instrument::instrument(running, span)
         .await
         .map_err(|fault| StoreError::Database(fault.to_string()))?;
     let start = fresh.and_then(|beginning| beginning.rest());
-    finish(kernel, queued, start, outcome).await
+    finish(turns, queued, start, outcome).await
 }
 
 /// What links everything that a message sets off.
@@ -148,7 +166,7 @@ fn correlation(queued: &QueuedTurn) -> Result<CorrelationId, StoreError> {
 
 /// What the runs of a turn share, whether it goes on or only ends.
 fn scope(
-    kernel: &Kernel,
+    turns: &Turns,
     queued: &QueuedTurn,
     correlation: CorrelationId,
     journal: Arc<dyn Journal>,
@@ -156,17 +174,17 @@ fn scope(
     let inbound = &queued.inbound;
     TurnScope {
         correlation,
-        base_folder: kernel.home.workspace().clone(),
-        observer: Arc::clone(&kernel.bus) as Arc<dyn drupe_agent::Observer>,
-        clock: Arc::clone(&kernel.clock),
-        tool_response_max_bytes: kernel.config.tool_response_max_bytes,
+        base_folder: turns.roster.base.home.workspace().clone(),
+        observer: Arc::clone(&turns.roster.bus) as Arc<dyn drupe_agent::Observer>,
+        clock: Arc::clone(&turns.roster.base.clock),
+        tool_response_max_bytes: turns.roster.base.config.tool_response_max_bytes,
         resumed: queued.started,
         chain: inbound.chain.clone(),
-        quotas: Arc::clone(&kernel.quotas),
-        gates: Arc::clone(&kernel.gates),
-        topics: Arc::clone(&kernel.bus) as Arc<dyn drupe_agent::Topics>,
-        ratios: Arc::clone(&kernel.ratios),
-        policy: Arc::clone(&kernel.policy) as Arc<dyn drupe_agent::Policy>,
+        quotas: Arc::clone(&turns.quotas),
+        gates: Arc::clone(&turns.gates),
+        topics: Arc::clone(&turns.roster.bus) as Arc<dyn drupe_agent::Topics>,
+        ratios: Arc::clone(&turns.ratios),
+        policy: Arc::clone(&turns.policy) as Arc<dyn drupe_agent::Policy>,
         ..TurnScope::new(inbound.ask.session.clone(), queued.turn.clone(), inbound.ask.text.clone(), journal)
     }
 }
@@ -176,7 +194,7 @@ fn gathers(snapshot: &Snapshot, plan: &Plan) -> bool {
     !snapshot.contexts.is_empty() && plan.is_the_orchestrators()
 }
 
-/// Whether code of an extension runs before the loop records anything. Should it end the kernel, the turn must be seen to
+/// Whether code of an extension runs before the loop records anything. Should it end the turns, the turn must be seen to
 /// have begun, or it would be begun again for ever.
 fn code_comes_first(snapshot: &Snapshot, plan: &Plan) -> bool {
     let hooked = |point| snapshot.hooks.wants(point);
@@ -185,33 +203,29 @@ fn code_comes_first(snapshot: &Snapshot, plan: &Plan) -> bool {
 }
 
 /// What the session has used so far counts against its limits.
-async fn open_session(kernel: &Kernel, queued: &QueuedTurn) -> Result<(), StoreError> {
+async fn open_session(turns: &Turns, queued: &QueuedTurn) -> Result<(), StoreError> {
     let session = &queued.inbound.ask.session;
     let new = queued.earlier_turns == 0 && !queued.started;
-    let used = if new { Counted::default() } else { kernel.store.used_by_session(session).await? };
-    kernel.quotas.open_session(session, crate::settings::counted(used));
+    let used = if new { Counted::default() } else { turns.store.used_by_session(session).await? };
+    turns.quotas.open_session(session, settings::counted(used));
     Ok(())
 }
 
 /// Ends a turn that cannot be answered, with an error.
-pub async fn give_up(kernel: &Arc<Kernel>, turn: &TurnId, reason: &str) -> Result<(), StoreError> {
-    let Some(queued) = kernel.store.queued(turn).await? else { return Ok(()) };
-    end(kernel, queued, AgentResponse::error(FailureClass::Internal, reason)).await
+pub async fn give_up(turns: &Turns, turn: &TurnId, reason: &str) -> Result<(), StoreError> {
+    let Some(queued) = turns.store.queued(turn).await? else { return Ok(()) };
+    end(turns, queued, AgentResponse::error(FailureClass::Internal, reason)).await
 }
 
 /// Ends a turn that is not begun, or not gone on with.
-pub async fn end(
-    kernel: &Arc<Kernel>,
-    queued: QueuedTurn,
-    response: AgentResponse,
-) -> Result<(), StoreError> {
-    without_a_run(kernel, queued, None, response).await
+pub async fn end(turns: &Turns, queued: QueuedTurn, response: AgentResponse) -> Result<(), StoreError> {
+    without_a_run(turns, queued, None, response).await
 }
 
 /// The one way in which a turn ends without a run: what an earlier process began of it ends as well, and a model call that
 /// was cut off counts as used. `start` is recorded with the end of a turn that had not begun.
 async fn without_a_run(
-    kernel: &Arc<Kernel>,
+    turns: &Turns,
     queued: QueuedTurn,
     start: Option<TurnStart>,
     response: AgentResponse,
@@ -222,20 +236,20 @@ async fn without_a_run(
         TurnOutcome { response, spend: Spend::default(), diagnostics: Vec::new(), last }
     };
     if !queued.started {
-        return finish(kernel, queued, start, nothing(response)).await;
+        return finish(turns, queued, start, nothing(response)).await;
     }
-    kernel.store.close_open_items(&queued.turn).await?;
-    open_session(kernel, &queued).await?;
-    let journal = Arc::new(kernel.store.clone());
-    let scope = scope(kernel, &queued, correlation(&queued)?, journal);
+    turns.store.close_open_items(&queued.turn).await?;
+    open_session(turns, &queued).await?;
+    let journal = Arc::new(turns.store.clone());
+    let scope = scope(turns, &queued, correlation(&queued)?, journal);
     let abandoned = run::abandon_turn(Arc::new(scope), response.clone()).await;
     let abandoned = abandoned.map_err(|fault| StoreError::Database(fault.to_string()))?;
-    finish(kernel, queued, None, abandoned.unwrap_or_else(|| nothing(response))).await
+    finish(turns, queued, None, abandoned.unwrap_or_else(|| nothing(response))).await
 }
 
 /// Records the answer and what goes out, in one transaction, and has it delivered.
 async fn finish(
-    kernel: &Arc<Kernel>,
+    turns: &Turns,
     queued: QueuedTurn,
     start: Option<TurnStart>,
     outcome: TurnOutcome,
@@ -262,10 +276,10 @@ async fn finish(
         events: vec![(None, completed)],
         messages,
         start,
-        ratios: kernel.ratios.changed(),
+        ratios: turns.ratios.changed(),
     };
-    if kernel.store.finish_turn(done).await?.is_some() {
-        kernel.deliveries.wake();
+    if turns.store.finish_turn(done).await?.is_some() {
+        turns.outbox.wake();
     }
     Ok(())
 }

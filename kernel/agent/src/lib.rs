@@ -116,7 +116,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use core_tools::{read_output, refuse, search_tools, update_plan};
 pub use dispatch::call_tool;
 pub use drupe_extension_api::{Definition, Usage};
-pub use drupe_json_schema::Schema;
+pub use drupe_json_schema::{Schema, SchemaFault};
 pub use hooks::{HookAnswer, Hooks, NoHooks};
 pub use journal::{
     Attempted, Batch, BrokenAnswer, Compaction, Entry, Journal, JournalFault, MemoryJournal, Reached,

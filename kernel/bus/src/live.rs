@@ -2,13 +2,14 @@
 
 use std::{
     collections::HashSet,
-    sync::{Arc, OnceLock, PoisonError, RwLock},
+    sync::{Arc, OnceLock},
 };
 
 use drupe_agent::{Observer, TopicMessage, Topics};
 use drupe_extension_api::{Event, Fault, SessionId};
 use drupe_handles::Item;
 use drupe_journal::{Publish, Published};
+use parking_lot::RwLock;
 use serde_json::value::to_raw_value;
 use tokio::sync::{Notify, futures::Notified};
 
@@ -132,12 +133,12 @@ impl Bus {
 
     /// Whether messages of a topic wait for somebody: they must go by way of the journal.
     pub fn is_durable(&self, topic: &str) -> bool {
-        self.durable.read().unwrap_or_else(PoisonError::into_inner).contains(topic)
+        self.durable.read().contains(topic)
     }
 
     /// Sets the topics that durable subscribers follow.
     pub(crate) fn set_durable(&self, topics: HashSet<String>) {
-        *self.durable.write().unwrap_or_else(PoisonError::into_inner) = topics;
+        *self.durable.write() = topics;
     }
 
     /// There may be something to deliver.

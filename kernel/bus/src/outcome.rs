@@ -1,13 +1,11 @@
 //! What became of a message, noted in the journal: done, tried again, or given up.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use drupe_agent::Clock;
 use drupe_extension_api::CorrelationId;
 use drupe_journal::{DueMessage, StoreError};
+use parking_lot::Mutex;
 
 use crate::{
     Cut, Delivered, GaveUp, Queue, Receiver, Remark,
@@ -113,7 +111,7 @@ impl Outcomes {
             reason,
         };
         // Told after it is noted: where noting fails, it is tried again and would be told again.
-        let first = self.told.lock().unwrap_or_else(PoisonError::into_inner).first(&remark);
+        let first = self.told.lock().first(&remark);
         if first {
             self.receiver.remark(remark);
         }

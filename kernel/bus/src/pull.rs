@@ -6,7 +6,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -16,6 +16,7 @@ use drupe_extension_api::{ExtensionId, Fault, wire::BusMessage};
 use drupe_handles::{Credit, Given, Source};
 use drupe_journal::DueMessage;
 use futures_util::{FutureExt, future::BoxFuture};
+use parking_lot::Mutex;
 
 use crate::{
     Bus, Delivered, Subscriber, admit,
@@ -76,7 +77,7 @@ impl Desk {
         let subscriber = Subscriber::Extension(extension.clone()).to_string();
         let place = Place { subscriber, topic: topic.to_owned() };
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.lock().entry(place.clone()).or_default().newest = Some(number);
+        self.places.lock().entry(place.clone()).or_default().newest = Some(number);
         // The older one learns that it ended.
         bus.wake_pulls();
         let (desk, outcomes, bus) = (Arc::clone(self), Arc::clone(outcomes), Arc::clone(bus));
@@ -85,7 +86,7 @@ impl Desk {
 
     /// Whether handles left something behind that is not being noted yet.
     pub fn has_left(&self) -> bool {
-        self.lock().values().any(|state| state.held.as_ref().is_some_and(Held::waits))
+        self.places.lock().values().any(|state| state.held.as_ref().is_some_and(Held::waits))
     }
 
     /// Notes what handles left behind when they ended.
@@ -95,7 +96,7 @@ impl Desk {
                 let why = "the extension went away before it was done with it".into();
                 outcomes.note(&stub, Ok(Delivered::Later { why })).await;
             }
-            let mut places = self.lock();
+            let mut places = self.places.lock();
             if let Some(state) = places.get_mut(&place) {
                 state.held = None;
                 if state.newest.is_none() {
@@ -109,16 +110,12 @@ impl Desk {
 
     /// What was left behind and is not being noted yet. Until it is noted nothing else is handed out there.
     fn take_left(&self) -> Vec<(Place, Vec<Stub>)> {
-        let mut places = self.lock();
+        let mut places = self.places.lock();
         let left = places.iter_mut().filter_map(|(place, state)| {
             let held = state.held.as_mut().filter(|held| held.waits())?;
             Some((place.clone(), std::mem::take(&mut held.stubs)))
         });
         left.collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Place, State>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -175,14 +172,14 @@ impl Pull {
     /// What set off the messages that were given last, while the reader works on them: until it asks for the next. What
     /// it publishes meanwhile counts as set off by them; see [`extend`](crate::extend).
     pub fn chain(&self) -> Option<Chain> {
-        let places = self.desk.lock();
+        let places = self.desk.places.lock();
         let held = places.get(&self.place)?.held.as_ref()?;
         (held.by == self.number).then(|| held.chain.clone())
     }
 
     /// Ends the handle; messages that were handed out and are not done come again later.
     pub fn close(&self) {
-        let mut places = self.desk.lock();
+        let mut places = self.desk.places.lock();
         let Some(state) = places.get_mut(&self.place) else { return };
         if state.newest == Some(self.number) {
             state.newest = None;
@@ -199,14 +196,15 @@ impl Pull {
 
     /// Notes that what it holds is done. Cut off in between, it does so again.
     async fn finish(&self) {
-        let held: Vec<Stub> = match self.desk.lock().get(&self.place).and_then(|state| state.held.as_ref()) {
-            Some(held) if held.by == self.number && !held.left => held.stubs.clone(),
-            _ => return,
-        };
+        let held: Vec<Stub> =
+            match self.desk.places.lock().get(&self.place).and_then(|state| state.held.as_ref()) {
+                Some(held) if held.by == self.number && !held.left => held.stubs.clone(),
+                _ => return,
+            };
         for stub in &held {
             self.outcomes.note(stub, Ok(Delivered::Done)).await;
         }
-        let mut places = self.desk.lock();
+        let mut places = self.desk.places.lock();
         let Some(state) = places.get_mut(&self.place) else { return };
         state.held = None;
         if state.newest != Some(self.number) {
@@ -216,7 +214,7 @@ impl Pull {
     }
 
     fn may(&self) -> May {
-        let places = self.desk.lock();
+        let places = self.desk.places.lock();
         match places.get(&self.place) {
             Some(state) if state.newest == Some(self.number) => match &state.held {
                 Some(_) => May::Wait,
@@ -272,7 +270,7 @@ impl Pull {
 
     /// Takes messages, unless the handle ended meanwhile.
     fn hold(&self, messages: &[DueMessage]) -> bool {
-        let mut places = self.desk.lock();
+        let mut places = self.desk.places.lock();
         let Some(state) = places.get_mut(&self.place) else { return false };
         if state.newest != Some(self.number) || state.held.is_some() {
             return false;

@@ -5,9 +5,10 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// Items for which an empty ring keeps room.
@@ -53,13 +54,13 @@ impl<T: Clone> Rings<T> {
 
     /// Whether anybody reads this name.
     pub fn has(&self, name: &str) -> bool {
-        lock(&self.by_name).contains_key(name)
+        self.by_name.lock().contains_key(name)
     }
 
     /// Sends an item, which is made only if anybody reads the name.
     pub fn send(&self, name: &str, item: impl FnOnce() -> T) {
         // Under the lock: whoever begins to read before this gets the item, too.
-        if let Some(readers) = lock(&self.by_name).get(name) {
+        if let Some(readers) = self.by_name.lock().get(name) {
             let item = item();
             readers.iter().for_each(|ring| ring.push(item.clone(), self.room));
         }
@@ -69,14 +70,14 @@ impl<T: Clone> Rings<T> {
     pub fn read(self: &Arc<Self>, name: &str) -> Reader<T> {
         let unread = Mutex::new(Unread { items: VecDeque::new(), skipped: 0 });
         let ring = Arc::new(Ring { unread, more: Notify::new() });
-        lock(&self.by_name).entry(name.to_owned()).or_default().push(Arc::clone(&ring));
+        self.by_name.lock().entry(name.to_owned()).or_default().push(Arc::clone(&ring));
         Reader { ring, name: name.to_owned(), rings: Arc::clone(self) }
     }
 }
 
 impl<T> Ring<T> {
     fn push(&self, item: T, room: usize) {
-        let mut unread = lock(&self.unread);
+        let mut unread = self.unread.lock();
         if unread.items.len() == room {
             unread.items.pop_front();
             unread.skipped += 1;
@@ -101,7 +102,7 @@ impl<T> Reader<T> {
 
     /// The next item, if it is there.
     pub fn try_next(&mut self) -> Option<Found<T>> {
-        let mut unread = lock(&self.ring.unread);
+        let mut unread = self.ring.unread.lock();
         if unread.skipped > 0 {
             return Some(Found::Skipped(std::mem::take(&mut unread.skipped)));
         }
@@ -114,13 +115,13 @@ impl<T> Reader<T> {
 
     /// Leaves out everything that was sent until now.
     pub fn skip_to_now(&mut self) {
-        *lock(&self.ring.unread) = Unread { items: VecDeque::new(), skipped: 0 };
+        *self.ring.unread.lock() = Unread { items: VecDeque::new(), skipped: 0 };
     }
 }
 
 impl<T> Drop for Reader<T> {
     fn drop(&mut self) {
-        let mut by_name = lock(&self.rings.by_name);
+        let mut by_name = self.rings.by_name.lock();
         if let Some(readers) = by_name.get_mut(&self.name) {
             readers.retain(|ring| !Arc::ptr_eq(ring, &self.ring));
             if readers.is_empty() {
@@ -128,8 +129,4 @@ impl<T> Drop for Reader<T> {
             }
         }
     }
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,14 +1,11 @@
 //! Whether a kernel could begin with a configuration: by the functions with which one begins.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::{Path, PathBuf};
 
 use drupe_config::{Config, Severity, Sources, default_file, load_config};
 use drupe_models::Models;
 use drupe_prompts::Day;
-use drupe_wiring::{Ground, Part};
+use drupe_wiring::Part;
 
 /// Why no kernel could begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,9 +58,7 @@ pub fn refusal(sources: &Sources, day: Day, parts: &[Part]) -> Option<Refusal> {
 ///
 /// What a kernel would end with.
 pub fn begin(config: &Config, home: &Path, day: Day, parts: &[Part]) -> Result<Models, String> {
-    let (tokens, live, workspace) = (Arc::default(), Arc::default(), home.join("workspace"));
-    let ground = Ground { tokens: &tokens, live: &live, workspace: &workspace, day };
-    drupe_wiring::begin(config, ground, parts).map(|(models, _)| models)
+    drupe_wiring::begin(config, &home.join("workspace"), day, parts).map(|(models, ..)| models)
 }
 
 #[cfg(test)]

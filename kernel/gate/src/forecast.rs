@@ -19,7 +19,7 @@ use drupe_folders::discovery::{Found, Kind, Origin};
 use drupe_link::Quarantined;
 use drupe_models::Models;
 use drupe_prompts::{Day, Fill, Prompt};
-use drupe_wiring::{self as wiring, Part};
+use drupe_wiring::{self as wiring, Part, Schemas};
 
 use crate::{
     order::{self, Key},
@@ -65,7 +65,7 @@ impl Expected {
             instance: None,
             prompt: None,
         });
-        (sizes, part.as_ref().and_then(wiring::unfit))
+        (sizes, part.as_ref().and_then(|part| wiring::unfit(part, &Schemas::default())))
     }
 
     /// A report of one that was looked at in `path`, told as if it lay at `named`.
@@ -244,18 +244,16 @@ impl<'a> Records<'a> {
         }
         let (manifest, description) = (Arc::clone(manifest), Description::default());
         let part = Part { manifest, description, instance: None, prompt };
-        wiring::unfit(&part).map_or(Ok(Some(part)), Err)
+        wiring::unfit(&part, &Schemas::default()).map_or(Ok(Some(part)), Err)
     }
 
     /// Wires the agents without code, as far as they do not need what code brings.
     fn wire(&mut self, eyes: Eyes<'_>, surroundings: &Surroundings<'_>) {
         let workspace = eyes.home.join("workspace");
-        let (tokens, live) = (Arc::default(), Arc::default());
         let context = wiring::Context {
             config: eyes.config,
             models: surroundings.models,
-            tokens: &tokens,
-            live: &live,
+            lasting: &Arc::default(),
             orchestrator: surroundings.orchestrator,
             workspace: &workspace,
             day: surroundings.day,

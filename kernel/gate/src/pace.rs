@@ -2,11 +2,11 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use drupe_extension_api::{ExtensionId, Fault, FaultCode};
+use parking_lot::Mutex;
 
 /// The time that is counted.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -28,7 +28,7 @@ impl Pace {
 
     /// Counts one, or refuses it. What is refused does not count.
     pub fn take(&self, of: &ExtensionId, now: Instant) -> Result<(), Fault> {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = self.asked.lock();
         let times = asked.entry(of.clone()).or_default();
         while times.front().is_some_and(|time| now.duration_since(*time) >= WINDOW) {
             times.pop_front();

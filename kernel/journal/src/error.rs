@@ -1,7 +1,7 @@
 //! What can go wrong, by what a caller may do about it.
 
 use drupe_agent::JournalFault;
-use drupe_extension_api::TurnId;
+use drupe_extension_api::{Fault, FaultCode, TurnId};
 use rusqlite::ErrorCode;
 
 use crate::{DeliveryId, bus::bytes::MOST_BYTES};
@@ -137,6 +137,31 @@ impl From<std::io::Error> for StoreError {
             }
             _ => Self::Io(text),
         }
+    }
+}
+
+/// As callers see it.
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        let code = match &error {
+            StoreError::Withdrawn { .. }
+            | StoreError::AmbiguousApproval(_)
+            | StoreError::AmbiguousQuestion(_)
+            | StoreError::NotAsShown(_)
+            | StoreError::Settled { .. } => FaultCode::Invalid,
+            _ => FaultCode::Unavailable,
+        };
+        let mut fault = Self::new(code, error.to_string());
+        let for_good = matches!(
+            error,
+            StoreError::Corrupt(_)
+                | StoreError::Newer { .. }
+                | StoreError::UnsafeSqlite(_)
+                | StoreError::Record(_)
+                | StoreError::Database(_)
+        );
+        fault.retriable &= !for_good;
+        fault
     }
 }
 

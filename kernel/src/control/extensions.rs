@@ -11,21 +11,13 @@ use drupe_surface::principal::Principal;
 
 use crate::{
     extension::{change, lifecycle},
-    kernel::{Kernel, store_fault},
+    kernel::Kernel,
 };
-
-/// What the operator does to an extension.
-pub enum Decision {
-    /// It is turned on or off, over its manifest.
-    Enabled(bool),
-    /// It gets another chance.
-    Release,
-}
 
 /// An extension in full, with what happened to it in earlier kernels.
 pub async fn show(kernel: &Kernel, id: String) -> Result<ExtensionDetail, Fault> {
-    let mut detail = kernel.extensions.detail(&id)?;
-    let mut earlier = kernel.store.extension_history(&id).await.map_err(store_fault)?;
+    let mut detail = kernel.roster.extensions.detail(&id)?;
+    let mut earlier = kernel.store.extension_history(&id).await?;
     // What this kernel saw is not all written down yet.
     let began = detail.history.first().map(|change| change.time);
     earlier.retain(|change| began.is_none_or(|began| change.time < began));
@@ -34,45 +26,39 @@ pub async fn show(kernel: &Kernel, id: String) -> Result<ExtensionDetail, Fault>
     Ok(detail)
 }
 
-/// Carries a decision out, and waits until the extension works or is out.
-pub async fn decide(kernel: &Arc<Kernel>, id: String, decision: Decision) -> Result<ExtensionStatus, Fault> {
-    kernel.extensions.status(&id)?;
-    match decision {
-        Decision::Release => change::release(kernel, &id).await?,
-        Decision::Enabled(on) => {
-            kernel.store.set_enabled(id.clone(), Some(on)).await.map_err(store_fault)?;
-            change::rescan(kernel).await?;
-        }
+/// Turns one on or off over its manifest, or else gives it another chance, and waits until it works or is out.
+pub async fn decide(kernel: &Kernel, id: String, enabled: Option<bool>) -> Result<ExtensionStatus, Fault> {
+    let roster = &kernel.roster;
+    roster.extensions.status(&id)?;
+    if enabled.is_none() {
+        change::release(roster, &id).await?;
+    } else {
+        kernel.store.set_enabled(id.clone(), enabled).await?;
+        change::rescan(roster).await?;
     }
-    lifecycle::until_settled(kernel, &id).await?;
-    kernel.extensions.status(&id)
+    lifecycle::until_settled(roster, &id).await?;
+    roster.extensions.status(&id)
 }
 
 /// Agrees, or does not, to a tool call, or to what an extension brings.
 pub async fn answer(kernel: &Arc<Kernel>, by: &Principal, answer: ApprovalAnswer) -> Result<Approval, Fault> {
     let ApprovalAnswer { id, allow, hash } = answer;
     let shown = || hash.clone();
-    for call in
-        kernel.policy.questions().await.map_err(store_fault)?.iter().filter(|one| one.id.starts_with(&id))
-    {
+    for call in kernel.intake.turns.policy.questions().await?.iter().filter(|one| one.id.starts_with(&id)) {
         call.call.as_ref().map_or(Ok(()), |call| by.reaches(&call.session))?;
     }
-    if let Some(call) =
-        kernel.policy.answer_question(&id, allow, shown(), &by.name()).await.map_err(store_fault)?
-    {
+    if let Some(call) = kernel.intake.turns.policy.answer_question(&id, allow, shown(), &by.name()).await? {
         return Ok(call);
     }
-    let give = || async {
-        kernel.store.answer_activation(&id, allow, shown(), by.name()).await.map_err(store_fault)
-    };
+    let give = || async { kernel.store.answer_activation(&id, allow, shown(), by.name()).await };
     let mut answered = give().await?;
     if answered.is_none() {
         // It may have come this moment, or where nothing is watched.
-        change::rescan(kernel).await?;
+        change::rescan(&kernel.roster).await?;
         answered = give().await?;
     }
-    let approval = answered.ok_or_else(|| nothing_waits(&id, kernel.extensions.status(&id).ok()))?;
-    change::rescan(kernel).await?;
-    lifecycle::until_settled(kernel, &approval.extension).await?;
+    let approval = answered.ok_or_else(|| nothing_waits(&id, kernel.roster.extensions.status(&id).ok()))?;
+    change::rescan(&kernel.roster).await?;
+    lifecycle::until_settled(&kernel.roster, &approval.extension).await?;
     Ok(approval)
 }

@@ -11,7 +11,7 @@ use drupe_journal::{DueMessage, Found, MessageRow, TurnRows};
 
 use drupe_surface::principal::Principal;
 
-use crate::kernel::{Kernel, store_fault};
+use crate::kernel::Kernel;
 
 /// Turns that are traced at once: each is read whole.
 const MOST: usize = 100;
@@ -19,10 +19,9 @@ const MOST: usize = 100;
 /// What the turns of a session, or one of them, set off.
 pub async fn trace(kernel: &Kernel, by: &Principal, ask: TraceArgument) -> Result<Vec<TurnTrace>, Fault> {
     let (turns, gone) = match reached(kernel, by, &ask.id).await? {
-        Some(Found::Session(session)) => (
-            kernel.store.session_turns(&session).await.map_err(store_fault)?,
-            kernel.store.gone_of(&session).await.map_err(store_fault)?,
-        ),
+        Some(Found::Session(session)) => {
+            (kernel.store.session_turns(&session).await?, kernel.store.gone_of(&session).await?)
+        }
         Some(Found::Turn(turn) | Found::Run { turn, .. } | Found::Call { turn, .. }) => (vec![turn], 0),
         _ => return Err(nothing(&ask.id)),
     };
@@ -39,7 +38,7 @@ pub async fn trace(kernel: &Kernel, by: &Principal, ask: TraceArgument) -> Resul
     }
     let mut traces = Vec::with_capacity(turns.len());
     for turn in &turns {
-        if let Some(rows) = kernel.store.turn_rows(turn).await.map_err(store_fault)? {
+        if let Some(rows) = kernel.store.turn_rows(turn).await? {
             traces.push(insight::trace(&rows));
         }
     }
@@ -59,7 +58,7 @@ pub async fn why(kernel: &Arc<Kernel>, by: &Principal, id: &str) -> Result<Expla
             let rows = rows(kernel, &turn, id).await?;
             let why = insight::why_turn(&rows, now(kernel));
             let Some(by) = insight::taken_in_by(&rows) else { return Ok(why) };
-            let by = kernel.store.turn_rows(&by).await.map_err(store_fault)?;
+            let by = kernel.store.turn_rows(&by).await?;
             Ok(by.map_or(why.clone(), |by| insight::with_taker(why, &by, now(kernel))))
         }
         Some(Found::Run { turn, invocation }) => {
@@ -72,7 +71,7 @@ pub async fn why(kernel: &Arc<Kernel>, by: &Principal, id: &str) -> Result<Expla
         }
         Some(Found::Session(session)) => session_why(kernel, &session).await,
         Some(Found::Message(number)) if inspects => {
-            let message = kernel.store.message(number).await.map_err(store_fault)?;
+            let message = kernel.store.message(number).await?;
             message.map(|message| insight::why_message(&message, now(kernel))).ok_or_else(|| nothing(id))
         }
         _ => Err(nothing(id)),
@@ -81,11 +80,11 @@ pub async fn why(kernel: &Arc<Kernel>, by: &Principal, id: &str) -> Result<Expla
 
 /// What has this id, where it is of a session that is reached.
 async fn reached(kernel: &Kernel, by: &Principal, id: &str) -> Result<Option<Found>, Fault> {
-    let found = kernel.store.find(id).await.map_err(store_fault)?;
+    let found = kernel.store.find(id).await?;
     let seen = match &found {
         Some(Found::Session(session)) => by.sees(session),
         Some(Found::Turn(turn) | Found::Run { turn, .. } | Found::Call { turn, .. }) => {
-            let session = kernel.store.session_of(turn).await.map_err(store_fault)?;
+            let session = kernel.store.session_of(turn).await?;
             session.is_some_and(|session| by.sees(&session))
         }
         Some(Found::Message(_)) | None => true,
@@ -96,12 +95,12 @@ async fn reached(kernel: &Kernel, by: &Principal, id: &str) -> Result<Option<Fou
 async fn session_why(kernel: &Kernel, id: &SessionId) -> Result<Explanation, Fault> {
     /// The turns that an explanation of a session looks at.
     const LATEST: usize = 5;
-    let sessions: Vec<SessionStatus> = kernel.store.sessions().await.map_err(store_fault)?;
+    let sessions: Vec<SessionStatus> = kernel.store.sessions().await?;
     let status = sessions.into_iter().find(|s| s.id == *id).ok_or_else(|| nothing(id.as_str()))?;
-    let turns = kernel.store.session_turns(id).await.map_err(store_fault)?;
+    let turns = kernel.store.session_turns(id).await?;
     let mut latest = Vec::new();
     for turn in turns.iter().rev().take(LATEST).rev() {
-        latest.extend(kernel.store.turn_rows(turn).await.map_err(store_fault)?);
+        latest.extend(kernel.store.turn_rows(turn).await?);
     }
     Ok(insight::why_session(&status, &latest, now(kernel)))
 }
@@ -110,7 +109,7 @@ async fn extension_or_limit(kernel: &Arc<Kernel>, id: &str) -> Result<Explanatio
     let set = super::status::config(kernel).into_iter().find(|value| value.key == id);
     if let Some(set) = set.filter(|_| id.starts_with("limits.")) {
         let day = now(kernel).strftime("%Y-%m-%d").to_string();
-        let standing = kernel.quotas.standing(kernel.clock.now_ms()).into_iter();
+        let standing = kernel.intake.turns.quotas.standing(kernel.base.clock.now_ms()).into_iter();
         let uses = standing.filter(|s| s.used.limit == id && !s.name.is_empty()).map(|s| {
             let counted = match s.used.scope {
                 LimitScope::Session => s.name,
@@ -128,17 +127,17 @@ async fn extension_or_limit(kernel: &Arc<Kernel>, id: &str) -> Result<Explanatio
 }
 
 async fn rows(kernel: &Kernel, turn: &drupe_extension_api::TurnId, id: &str) -> Result<TurnRows, Fault> {
-    kernel.store.turn_rows(turn).await.map_err(store_fault)?.ok_or_else(|| nothing(id))
+    kernel.store.turn_rows(turn).await?.ok_or_else(|| nothing(id))
 }
 
 fn now(kernel: &Kernel) -> jiff::Timestamp {
-    jiff::Timestamp::from_millisecond(kernel.clock.now_ms()).unwrap_or_default()
+    jiff::Timestamp::from_millisecond(kernel.base.clock.now_ms()).unwrap_or_default()
 }
 
 /// An item, or the text behind a preview's handle, in full.
 pub async fn item(kernel: &Kernel, by: &Principal, ask: ItemArgument) -> Result<ItemText, Fault> {
     by.reaches(&ask.session)?;
-    let item = kernel.store.item(&ask.session, &ask.id).await.map_err(store_fault)?;
+    let item = kernel.store.item(&ask.session, &ask.id).await?;
     item.ok_or_else(|| Fault::not_found(format!("session `{}` has no item `{}`", ask.session, ask.id)))
 }
 
@@ -146,10 +145,10 @@ pub async fn item(kernel: &Kernel, by: &Principal, ask: ItemArgument) -> Result<
 pub async fn dead(kernel: &Kernel, again: bool, id: u64) -> Result<(), Fault> {
     let found =
         if again { kernel.store.retry_message(id).await } else { kernel.store.drop_message(id).await };
-    if found.map_err(store_fault)? {
+    if found? {
         return Ok(());
     }
-    let row = kernel.store.message(id).await.map_err(store_fault)?;
+    let row = kernel.store.message(id).await?;
     Err(match row.filter(|row| again && row.dead) {
         Some(MessageRow { message: DueMessage { subscriber, topic, .. }, .. }) => Fault::invalid(format!(
             "message {id} cannot be delivered again: `{subscriber}` does not follow `{topic}` any more"

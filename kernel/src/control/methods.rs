@@ -14,7 +14,7 @@ use drupe_extension_api::{
     },
 };
 use drupe_link::Up;
-use drupe_surface::principal::Principal;
+use drupe_surface::{ending::Why, principal::Principal};
 use futures_util::future::BoxFuture;
 use serde::{
     Serialize,
@@ -22,15 +22,11 @@ use serde::{
 };
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{
-    extensions::{self, Decision},
-    insight, status, streams, tokens, turns,
-};
+use super::{extensions, insight, status, streams, tokens, turns};
 use crate::{
     draft::Draft,
-    ending::Why,
     extension::{Record, change},
-    kernel::{Kernel, store_fault},
+    kernel::Kernel,
 };
 
 /// A row of the table.
@@ -67,71 +63,71 @@ pub static METHODS: &[Method] = methods! {
     STATUS(Nothing) needs Inspect, |kernel, _, _| status::status(kernel).await;
     CONFIG_SHOW(Nothing) needs Inspect, |kernel, _, _| Ok::<_, Fault>(status::config(kernel));
     STOP(Nothing) needs Operate, |kernel, _, _| {
-        kernel.tell_supervisor(&Up::StopAgreed);
-        kernel.ending.request(Why::Stop, None);
+        kernel.supervision.tell(&Up::StopAgreed);
+        kernel.life.ending.request(Why::Stop, None);
         Ok::<_, Fault>(())
     };
     RESTART(Option<Restart>) needs Operate, |kernel, _, ask| {
         let reason = ask.and_then(|ask| ask.reason).unwrap_or_else(|| "the operator asked for it".into());
-        kernel.request_restart(reason, None, false).await
+        kernel.roster.request_restart(reason, None, false).await
     };
 
-    EXTENSIONS_LIST(Nothing) needs Inspect, |kernel, _, _| Ok::<_, Fault>(kernel.extensions.read(Record::status));
+    EXTENSIONS_LIST(Nothing) needs Inspect, |kernel, _, _| Ok::<_, Fault>(kernel.roster.extensions.read(Record::status));
     EXTENSIONS_SHOW(Named) needs Inspect, |kernel, _, Named { id }| extensions::show(kernel, id).await;
     EXTENSIONS_CHECK(PathArgument) needs Extend, |kernel, by, PathArgument { path }| {
-        Draft::new(kernel, path, by)?.check(kernel).await
+        Draft::new(&kernel.roster, path, by)?.check(&kernel.roster).await
     };
     EXTENSIONS_ADD(PathArgument) needs Extend, |kernel, by, PathArgument { path }| {
-        Draft::new(kernel, path, by)?.add(kernel).await
+        Draft::new(&kernel.roster, path, by)?.add(&kernel.roster).await
     };
     EXTENSIONS_SCAFFOLD(Scaffold) needs Extend, |kernel, by, Scaffold { id, path }| {
-        Draft::new(kernel, path, by)?.begin(kernel, id).await
+        Draft::new(&kernel.roster, path, by)?.begin(&kernel.roster, id).await
     };
     EXTENSIONS_ENABLE(Named) needs Operate, |kernel, _, Named { id }| {
-        extensions::decide(kernel, id, Decision::Enabled(true)).await
+        extensions::decide(kernel, id, Some(true)).await
     };
     EXTENSIONS_DISABLE(Named) needs Operate, |kernel, _, Named { id }| {
-        extensions::decide(kernel, id, Decision::Enabled(false)).await
+        extensions::decide(kernel, id, Some(false)).await
     };
     EXTENSIONS_RELEASE(Named) needs Operate, |kernel, _, Named { id }| {
-        extensions::decide(kernel, id, Decision::Release).await
+        extensions::decide(kernel, id, None).await
     };
     APPROVALS_LIST(Nothing) needs Inspect, |kernel, by, _| {
         // Whoever asks what waits may have put it there this moment, or where nothing is watched. An extension has what
         // it brings taken in by `extensions.add`.
         if by.extension().is_none() {
-            change::rescan(kernel).await?;
+            change::rescan(&kernel.roster).await?;
         }
-        let mut all = kernel.policy.questions().await.map_err(store_fault)?;
+        let mut all = kernel.intake.turns.policy.questions().await?;
         all.retain(|one| one.call.as_ref().is_none_or(|call| by.sees(&call.session)));
-        all.extend(kernel.store.activations().await.map_err(store_fault)?);
+        all.extend(kernel.store.activations().await?);
         all.sort_by_key(|one| one.state != ApprovalState::Pending);
         Ok::<_, Fault>(all)
     };
     APPROVALS_ANSWER(_) needs Operate, |kernel, by, answer| extensions::answer(kernel, by, answer).await;
 
     AGENTS_LIST(Nothing) needs Read, |kernel, by, _| {
-        let snapshot = kernel.snapshot();
-        let reached = |id: &AgentId| by.reaches_agent(id).is_ok() && kernel.offered(id).is_ok();
+        let snapshot = kernel.roster.snapshot();
+        let reached = |id: &AgentId| by.reaches_agent(id).is_ok() && kernel.base.offered(id).is_ok();
         let agents = snapshot.agents.iter().filter(|(id, _)| reached(id));
         Ok::<_, Fault>(agents.map(|(id, agent)| agent.status(id)).collect::<Vec<_>>())
     };
     AGENTS_SHOW(Named) needs Read, |kernel, by, Named { id }| {
         let id = AgentId::new(id)?;
         by.reaches_agent(&id)?;
-        kernel.offered(&id)?;
-        kernel.snapshot().detail(&id)
+        kernel.base.offered(&id)?;
+        kernel.roster.snapshot().detail(&id)
     };
 
     SESSIONS_LIST(Nothing) needs Read, |kernel, by, _| {
-        let mut all = kernel.store.sessions().await.map_err(store_fault)?;
+        let mut all = kernel.store.sessions().await?;
         all.retain(|session| by.sees(&session.id));
         Ok::<_, Fault>(all)
     };
     SESSIONS_SHOW(SessionShow) needs Read, |kernel, by, SessionShow { id, after, brief }| {
         let id = SessionId::new(id)?;
         by.reaches(&id)?;
-        let session = kernel.store.session(&id, after.unwrap_or(0), brief).await.map_err(store_fault)?;
+        let session = kernel.store.session(&id, after.unwrap_or(0), brief).await?;
         session.ok_or_else(|| no_session(&id))
     };
     SESSION_SELECT(SessionSelect) needs Direct, |kernel, by, SessionSelect { session, agent }| {
@@ -141,10 +137,10 @@ pub static METHODS: &[Method] = methods! {
         }
         if let Some(agent) = &agent {
             by.reaches_agent(agent)?;
-            kernel.offered(agent)?;
-            kernel.snapshot().agent(agent)?;
+            kernel.base.offered(agent)?;
+            kernel.roster.snapshot().agent(agent)?;
         }
-        match kernel.store.select_agent(&session, agent).await.map_err(store_fault)? {
+        match kernel.store.select_agent(&session, agent).await? {
             true => Ok(()),
             false => Err(no_session(&session)),
         }
@@ -179,9 +175,9 @@ pub static METHODS: &[Method] = methods! {
             None if by.reaches_all() => {}
             None => return Err(Fault::denied(format!("{} does not reach all sessions", by.name())).help("name one")),
         }
-        kernel.store.usage(ask).await.map_err(store_fault)
+        kernel.store.usage(ask).await
     };
-    BUS_DEAD(Nothing) needs Inspect, |kernel, _, _| kernel.store.dead_messages().await.map_err(store_fault);
+    BUS_DEAD(Nothing) needs Inspect, |kernel, _, _| kernel.store.dead_messages().await;
     BUS_RETRY(Numbered) needs Operate, |kernel, _, Numbered { id }| insight::dead(kernel, true, id).await;
     BUS_DROP(Numbered) needs Operate, |kernel, _, Numbered { id }| insight::dead(kernel, false, id).await;
 
@@ -209,7 +205,7 @@ fn no_session(id: &SessionId) -> Fault {
 async fn found<T>(kernel: &Kernel, asked: Result<T, Fault>) -> Result<T, Fault> {
     match asked {
         Err(fault) if fault.code == FaultCode::NotFound => {
-            let gone = kernel.store.gone().await.map_err(store_fault)?;
+            let gone = kernel.store.gone().await?;
             let message = gone.map_or(fault.message.clone(), |gone| gone.may_hold(&fault.message));
             Err(Fault { message, ..fault })
         }

@@ -24,8 +24,8 @@ const CREDIT: Credit = Credit { items: 32, bytes: 64 * 1024 };
 
 /// Serves the control socket until the kernel ends.
 pub async fn serve(kernel: Arc<Kernel>, listener: UnixListener, token: ControlToken) -> std::io::Result<()> {
-    let (closing, tasks) = (kernel.closing.clone(), kernel.tasks.clone());
-    let supervisor_pid = kernel.start.supervisor_pid;
+    let (closing, tasks) = (kernel.life.closing.clone(), kernel.life.tasks.clone());
+    let supervisor_pid = kernel.base.start.supervisor_pid;
     let operator = Grant::new(Principal::operator());
     let answer = Methods { kernel, token, operator };
     Door { answer, supervisor_pid, closing, tasks }.serve(listener).await

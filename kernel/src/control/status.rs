@@ -11,47 +11,53 @@ use drupe_gate::survey::model_names;
 use drupe_journal::disk;
 use drupe_wiring::NOTICE;
 
-use crate::{
-    extension::Record,
-    kernel::{Kernel, store_fault},
-};
+use crate::{extension::Record, kernel::Kernel};
 
 /// What the kernel is doing.
 pub async fn status(kernel: &Arc<Kernel>) -> Result<Status, Fault> {
-    let counts = kernel.store.counts().await.map_err(store_fault)?;
-    let start = &kernel.start;
-    let snapshot = kernel.snapshot();
+    let counts = kernel.store.counts().await?;
+    let (base, roster) = (&kernel.base, &kernel.roster);
+    let start = &base.start;
+    let snapshot = roster.snapshot();
     let mut notices = start.notices.clone();
-    let refused = kernel.refused();
+    let refused = kernel.supervision.refused();
     notices.extend(refused.iter().map(|why| format!("the configuration on the disk is not in force: {why}")));
     notices.extend(snapshot.notices.iter().cloned());
-    notices.extend(kernel.extensions.passed_over());
-    notices.extend(kernel.config.unknown_extensions(&kernel.extensions.read(|r| r.found.name.clone())));
+    notices.extend(roster.extensions.passed_over());
+    notices.extend(base.config.unknown_extensions(&roster.extensions.read(|r| r.found.name.clone())));
     let working = |r: &Record| r.manifest.clone().filter(|_| !r.state.is_out());
-    let manifests = kernel.extensions.read(working).into_iter().flatten();
-    let mut models = kernel.config.model_names();
-    models.extend(manifests.filter_map(|manifest| model_names(&manifest, &kernel.config)));
-    notices.extend(kernel.models.notices(&models, kernel.clock.now_ms()));
-    notices.extend(disk::remark(kernel.home.root()));
+    let manifests = roster.extensions.read(working).into_iter().flatten();
+    let mut models = base.config.model_names();
+    models.extend(manifests.filter_map(|manifest| model_names(&manifest, &base.config)));
+    notices.extend(roster.wired.models.notices(&models, base.clock.now_ms()));
+    notices.extend(disk::remark(base.home.root()));
     notices.extend(kernel.store.gone().await.ok().flatten().map(|gone| gone.to_string()));
     // Whoever made them, in whosever words.
     let notices = notices.iter().map(|notice| one_line(notice, NOTICE)).collect();
-    let state = if kernel.ending.decided().is_some() { DaemonState::Draining } else { DaemonState::Ready };
+    let state =
+        if kernel.life.ending.decided().is_some() { DaemonState::Draining } else { DaemonState::Ready };
     Ok(Status {
         version: env!("CARGO_PKG_VERSION").into(),
         state,
         supervisor_pid: start.supervisor_pid,
         kernel_pid: Some(std::process::id()),
         generation: start.generation,
-        uptime_ms: u64::try_from(kernel.clock.now_ms() - start.began_ms).unwrap_or(0),
+        uptime_ms: u64::try_from(base.clock.now_ms() - start.began_ms).unwrap_or(0),
         restarts: start.restarts,
         safe_mode: start.safe_mode,
         model: Some(snapshot.orchestrator.model().profile().name.clone()),
         sessions: counts.sessions,
-        running_turns: kernel.sessions.running() as u64,
+        running_turns: kernel.intake.sessions.running() as u64,
         queued_turns: counts.queued_turns,
-        budgets: kernel.quotas.standing(kernel.clock.now_ms()).into_iter().map(|b| b.used).collect(),
-        extensions: kernel.extensions.read(Record::status),
+        budgets: kernel
+            .intake
+            .turns
+            .quotas
+            .standing(base.clock.now_ms())
+            .into_iter()
+            .map(|b| b.used)
+            .collect(),
+        extensions: roster.extensions.read(Record::status),
         exits: start.exits.clone(),
         notices,
         config_refused: refused.map(|why| one_line(&why, NOTICE)),
@@ -59,6 +65,6 @@ pub async fn status(kernel: &Arc<Kernel>) -> Result<Status, Fault> {
 }
 
 pub(super) fn config(kernel: &Kernel) -> Vec<ConfigValue> {
-    let values = kernel.config.effective().into_iter();
+    let values = kernel.base.config.effective().into_iter();
     values.map(|v| ConfigValue { key: v.key, value: v.value, origin: v.origin.to_string() }).collect()
 }

@@ -15,7 +15,7 @@ use drupe_surface::principal::Principal;
 use futures_util::{FutureExt, future::BoxFuture};
 use serde_json::value::RawValue;
 
-use crate::kernel::{Kernel, store_fault};
+use crate::kernel::Kernel;
 
 type Opened = Result<Box<dyn Source>, Fault>;
 
@@ -59,7 +59,7 @@ fn events(kernel: &Kernel, by: &Principal, params: &RawValue) -> Opened {
     let ask: EventsSubscribe = super::methods::take(params)?;
     by.reaches(&ask.session)?;
     let kept = Arc::new(Rows(kernel.store.clone()));
-    Ok(Box::new(Events::new(&kernel.bus, kept, Arc::clone(&kernel.clock), ask)))
+    Ok(Box::new(Events::new(&kernel.roster.bus, kept, Arc::clone(&kernel.base.clock), ask)))
 }
 
 /// The journal, for the events that it keeps.
@@ -72,7 +72,7 @@ impl Kept for Rows {
         after: u64,
         most: usize,
     ) -> BoxFuture<'a, Result<Vec<Event>, Fault>> {
-        async move { self.0.events_after(session, after, most).await.map_err(store_fault) }.boxed()
+        async move { Ok(self.0.events_after(session, after, most).await?) }.boxed()
     }
 }
 

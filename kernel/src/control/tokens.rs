@@ -12,14 +12,14 @@ use drupe_surface::{
     principal::{Principal, Reach, Who},
 };
 
-use crate::kernel::{Kernel, store_fault};
+use crate::kernel::Kernel;
 
 /// What stands for all sessions.
 const ALL: &str = "*";
 
 /// Gives the bearers of the tokens of this home what they have; before anybody is let in.
 pub async fn load(kernel: &Kernel) -> Result<(), Fault> {
-    for (token, hash) in kernel.store.tokens().await.map_err(store_fault)? {
+    for (token, hash) in kernel.store.tokens().await? {
         kernel.grants.give(hash, principal(&token));
     }
     Ok(())
@@ -27,7 +27,7 @@ pub async fn load(kernel: &Kernel) -> Result<(), Fault> {
 
 /// Those that there are.
 pub async fn list(kernel: &Kernel) -> Result<Vec<TokenStatus>, Fault> {
-    let all = kernel.store.tokens().await.map_err(store_fault)?;
+    let all = kernel.store.tokens().await?;
     Ok(all.into_iter().map(|(token, _)| token).collect())
 }
 
@@ -61,13 +61,13 @@ pub async fn new(kernel: &Kernel, by: &Principal, ask: TokenNew) -> Result<Token
     }
     for agent in &agents {
         by.reaches_agent(agent)?;
-        kernel.agent(&kernel.snapshot(), agent)?;
+        kernel.roster.agent(&kernel.roster.snapshot(), agent)?;
     }
-    let created = jiff::Timestamp::from_millisecond(kernel.clock.now_ms()).map_err(Fault::internal)?;
+    let created = jiff::Timestamp::from_millisecond(kernel.base.clock.now_ms()).map_err(Fault::internal)?;
     let status = TokenStatus { name, may: may.into_iter().collect(), sessions, agents, created };
     let token = named_token().map_err(Fault::internal)?;
     let hash = grants::hash(&token);
-    if !kernel.store.make_token(status.clone(), hash.clone()).await.map_err(store_fault)? {
+    if !kernel.store.make_token(status.clone(), hash.clone()).await? {
         let name = &status.name;
         return Err(Fault::invalid(format!(
             "`{name}` is the name of a token, or was that of one that is revoked"
@@ -80,7 +80,7 @@ pub async fn new(kernel: &Kernel, by: &Principal, ask: TokenNew) -> Result<Token
 
 /// Forgets one; what goes on under it ends.
 pub async fn revoke(kernel: &Kernel, name: String) -> Result<(), Fault> {
-    let known = kernel.store.revoke_token(name.clone()).await.map_err(store_fault)?;
+    let known = kernel.store.revoke_token(name.clone()).await?;
     kernel.grants.revoke(&name);
     if known {
         return Ok(());

@@ -13,9 +13,8 @@ use drupe_journal::{Origin, QueuedTurn, SessionState, StoreError};
 use drupe_surface::principal::{Caller, Principal, Who};
 
 use crate::{
-    channels,
-    kernel::{Kernel, store_fault},
-    sessions::Stopped,
+    intake::sessions::Stopped,
+    kernel::Kernel,
     turn::{self, Route},
 };
 
@@ -36,10 +35,10 @@ pub async fn submit(kernel: &Arc<Kernel>, by: &Principal, submit: Submit) -> Res
             Fault::denied(format!("{} speaks through no channel", by.name())).help("leave `channel` out")
         );
     }
-    if !submit.channel.is_empty() && !channels::carries(&kernel.snapshot(), &submit.channel) {
+    if !submit.channel.is_empty() && !kernel.outbox.carries(&submit.channel) {
         return Err(Fault::not_found(format!("there is no channel `{}`", submit.channel)));
     }
-    kernel.submit(Origin::Client { token }, submit, chain).await
+    kernel.intake.submit(Origin::Client { token }, submit, chain).await
 }
 
 /// To stop what runs is more than to say something: it needs the power to direct. A message that says nothing of it waits
@@ -51,7 +50,7 @@ fn without_interrupting(kernel: &Kernel, by: &Principal, submit: Submit) -> Resu
     }
     match submit.queue {
         Some(QueueMode::Interrupt) => by.needs(Power::Direct, "queue: interrupt").map(|()| submit),
-        None if kernel.config.inbox.queue == QueueMode::Interrupt => {
+        None if kernel.base.config.inbox.queue == QueueMode::Interrupt => {
             Ok(Submit { queue: Some(QueueMode::Followup), ..submit })
         }
         _ => Ok(submit),
@@ -89,9 +88,9 @@ async fn of_extension(
         return Err(Fault::denied(message).help(format!("its own sessions begin with `{id}:`")));
     }
     // The answer of one that carries no messages is read from the session.
-    let carries = channels::carries(&kernel.snapshot(), id.as_str());
+    let carries = kernel.outbox.carries(id.as_str());
     let channel = if carries { id.to_string() } else { String::new() };
-    kernel.submit(Origin::Extension(id.clone()), Submit { channel, ..submit }, chain).await
+    kernel.intake.submit(Origin::Extension(id.clone()), Submit { channel, ..submit }, chain).await
 }
 
 /// What set off what an extension hands in, for itself or for the bearer of a token: the call on whose behalf it does so, or
@@ -99,12 +98,13 @@ async fn of_extension(
 fn chain_of(kernel: &Kernel, caller: &Caller) -> Result<Chain, Fault> {
     let Caller { id, instance, call } = caller;
     if !call.is_empty() {
-        let run = kernel.tokens.redeem(id, call)?;
+        let run = kernel.roster.wired.lasting.tokens.redeem(id, call)?;
         return Ok(run.scope.chain.after(&run.path));
     }
     // Its other calls are not what set it off: a channel hears of people while its tool works for one of them.
     let holder = Holder { extension: id.clone(), instance: *instance };
-    drupe_bus::count_link(&kernel.handles.chains(&holder)).map_err(|cut| Fault::denied(cut.to_string()))
+    drupe_bus::count_link(&kernel.roster.wired.handles.chains(&holder))
+        .map_err(|cut| Fault::denied(cut.to_string()))
 }
 
 /// Refuses a turn of a session that is not reached.
@@ -113,7 +113,7 @@ pub async fn reaches(kernel: &Kernel, by: &Principal, turn: &TurnId) -> Result<(
         return Ok(());
     }
     // One that is not reached is answered as one that is not there: its session's name is not told.
-    match kernel.store.session_of(turn).await.map_err(store_fault)? {
+    match kernel.store.session_of(turn).await? {
         Some(session) if by.sees(&session) => Ok(()),
         _ => Err(Fault::not_found(format!("there is no turn `{turn}`"))),
     }
@@ -123,22 +123,22 @@ pub async fn reaches(kernel: &Kernel, by: &Principal, turn: &TurnId) -> Result<(
 pub async fn wait(kernel: &Arc<Kernel>, ask: TurnArgument) -> Result<TurnResult, Fault> {
     let TurnArgument { turn, brief } = &ask;
     // Before it is looked at, so that an end in between is seen by one of the two.
-    let waiting = kernel.ends.of(turn);
-    if kernel.store.queued(turn).await.map_err(store_fault)?.is_some() {
+    let waiting = kernel.intake.ends.of(turn);
+    if kernel.store.queued(turn).await?.is_some() {
         tokio::select! {
             () = waiting.ended() => {}
-            () = kernel.closing.cancelled() => return Err(Fault::new(FaultCode::Unavailable, "the kernel is ending")),
+            () = kernel.life.closing.cancelled() => return Err(Fault::new(FaultCode::Unavailable, "the kernel is ending")),
         }
     }
-    let result = kernel.store.turn_result(turn, *brief).await.map_err(store_fault)?;
+    let result = kernel.store.turn_result(turn, *brief).await?;
     result.ok_or_else(|| Fault::not_found(format!("there is no turn `{turn}`")))
 }
 
 /// Stops all that runs or waits in a session; gives how many turns that were.
 pub async fn stop_session(kernel: &Arc<Kernel>, session: &SessionId) -> Result<usize, Fault> {
-    let mut turns = kernel.sessions.of(session);
+    let mut turns = kernel.intake.sessions.of(session);
     // What was accepted while the kernel drains waits for the next one, and is known to the journal alone.
-    let open = kernel.store.unfinished().await.map_err(store_fault)?.into_iter();
+    let open = kernel.store.unfinished().await?.into_iter();
     let open = open.filter(|queued| queued.inbound.ask.session == *session).map(|queued| queued.turn);
     let unknown: Vec<TurnId> = open.filter(|turn| !turns.contains(turn)).collect();
     turns.extend(unknown);
@@ -155,8 +155,7 @@ pub async fn stop_session(kernel: &Arc<Kernel>, session: &SessionId) -> Result<u
 /// where it cannot be stopped by itself.
 pub async fn stop_turn(kernel: &Arc<Kernel>, turn: &TurnId) -> Result<Option<TurnId>, Fault> {
     let (stopping, turn) = (Arc::clone(kernel), turn.clone());
-    kernel
-        .whole(async move {
+    kernel.life.whole(async move {
             let kernel = stopping;
             // Recorded first: who is told that it stops may rely on it, whatever becomes of this process.
             let recorded = match kernel.store.cancel_turn(&turn, "it was stopped".into()).await {
@@ -166,28 +165,28 @@ pub async fn stop_turn(kernel: &Arc<Kernel>, turn: &TurnId) -> Result<Option<Tur
                     return Err(Fault::not_found(format!("there is no turn `{turn}`")));
                 }
                 // It ends all the same: a full disk must not keep a turn going that costs.
-                Err(error) if kernel.sessions.has(&turn) => {
-                    let fault = store_fault(error);
+                Err(error) if kernel.intake.sessions.has(&turn) => {
+                    let fault = Fault::from(error);
                     let message = format!(
                         "turn `{turn}` is being stopped, which is not recorded: it goes on if the kernel restarts before there is room ({})",
                         fault.message
                     );
                     Err(Fault { message, ..fault })
                 }
-                Err(error) => return Err(store_fault(error)),
+                Err(error) => return Err(error.into()),
             };
-            let queued = match kernel.sessions.stop(&turn) {
+            let queued = match kernel.intake.sessions.stop(&turn) {
                 // One that is not known here waits for the next kernel, which reads that it is to end.
                 Stopped::Running | Stopped::Neither => return recorded,
                 Stopped::TakenIn(by) => return Ok(Some(by)),
-                Stopped::Withdrawn => kernel.store.queued(&turn).await.map_err(store_fault)?,
+                Stopped::Withdrawn => kernel.store.queued(&turn).await?,
                 Stopped::Waiting(queued) => Some(*queued),
             };
             let Some(queued) = queued else { return recorded };
             let again = QueuedTurn { cancelled: Some("stopped".into()), ..queued.clone() };
-            if let Err(error) = turn::end(&kernel, queued, turn::stopped(None)).await {
+            if let Err(error) = turn::end(&kernel.intake.turns, queued, turn::stopped(None)).await {
                 tracing::warn!(%turn, %error, "the end of a stopped turn is recorded later");
-                kernel.sessions.push(&kernel, again);
+                kernel.intake.push(again);
             }
             recorded
         })

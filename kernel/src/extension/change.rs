@@ -19,11 +19,12 @@ use drupe_host::Faults;
 use tokio::sync::Notify;
 
 use super::{
-    Key, generations, lifecycle,
+    Key, Record, Roster, generations, initialize,
+    rollback::{mark_out, note},
     state::{Event, Out, State},
-    survey::{self, Seen, Survey},
+    survey::{self, Seen},
 };
-use crate::{beginning, boot, kernel::Kernel, main_loop};
+use crate::beginning;
 
 /// What was told of and is not taken in yet. Each look sees everything, so many changes are as good as one.
 #[derive(Default)]
@@ -41,16 +42,16 @@ pub struct Watched {
 }
 
 /// Begins to watch: before the first look, so that nothing is missed between the two.
-pub fn watch(kernel: &Kernel) -> Option<Watched> {
-    if kernel.start.fallback.is_some() {
+pub fn watch(roster: &Roster) -> Option<Watched> {
+    if roster.base.start.fallback.is_some() {
         return None;
     }
-    let mut folders: Vec<_> = kernel.layout.roots().0.into_iter().map(|(_, folder)| folder).collect();
-    if !kernel.config.reload.declarative {
+    let mut folders: Vec<_> = roster.disk.layout.roots().0.into_iter().map(|(_, folder)| folder).collect();
+    if !roster.base.config.reload.declarative {
         folders.clear();
     }
     // What the operator writes, whatever this kernel has read.
-    let file = beginning::file(&kernel.settings);
+    let file = beginning::file(&roster.base.sources);
     let told = Arc::new(Told::default());
     let tell = Arc::clone(&told);
     let changed = move |changes: Changes| {
@@ -68,22 +69,22 @@ pub fn watch(kernel: &Kernel) -> Option<Watched> {
 }
 
 /// Takes in what the watch tells of, until the kernel ends.
-pub async fn follow(kernel: Arc<Kernel>, watched: Arc<Watched>) {
+pub async fn follow(roster: Arc<Roster>, watched: Arc<Watched>) {
     loop {
         tokio::select! {
             () = watched.told.any.notified() => {}
-            _ = kernel.ending.wait() => return,
+            _ = roster.life.ending.wait() => return,
         }
         let configuration = watched.told.configuration.swap(false, Ordering::AcqRel);
         // An editor that saves what is in force wants no restart, but where a copy of it is.
         let text = drupe_config::read_text_file(&watched.configuration).ok();
-        if configuration && (kernel.start.last_good || text.as_ref() != Some(&kernel.config_text)) {
-            main_loop::reload(&kernel).await;
+        if configuration && (roster.base.start.last_good || text.as_ref() != Some(&roster.base.config_text)) {
+            roster.reload().await;
         } else if configuration {
-            kernel.set_refused(None);
+            roster.supervision.set_refused(None);
         }
         if watched.told.roots.swap(false, Ordering::AcqRel)
-            && let Err(fault) = rescan(&kernel).await
+            && let Err(fault) = rescan(&roster).await
         {
             tracing::warn!(%fault, "changes of extensions were not taken in");
         }
@@ -91,61 +92,76 @@ pub async fn follow(kernel: Arc<Kernel>, watched: Arc<Watched>) {
 }
 
 /// Compares what is on the disk with what is there, and carries the difference out.
-pub async fn rescan(kernel: &Arc<Kernel>) -> Result<(), Fault> {
-    compare(kernel, None).await
+pub async fn rescan(roster: &Arc<Roster>) -> Result<(), Fault> {
+    compare(roster, None).await
 }
 
 /// The same, and tries one again that failed while it worked, unless other content took its place meanwhile.
-pub async fn retry(kernel: &Arc<Kernel>, key: &Key) -> Result<(), Fault> {
-    compare(kernel, Some(key)).await
+pub async fn retry(roster: &Arc<Roster>, key: &Key) -> Result<(), Fault> {
+    compare(roster, Some(key)).await
 }
 
-async fn compare(kernel: &Arc<Kernel>, retried: Option<&Key>) -> Result<(), Fault> {
-    let _change = kernel.changing.lock().await;
-    let Survey { seen, passed } = survey::survey(kernel).await?;
-    kernel.extensions.set_passed_over(passed);
+async fn compare(roster: &Arc<Roster>, retried: Option<&Key>) -> Result<(), Fault> {
+    let _change = roster.changing.lock().await;
+    let seen = survey::survey(roster).await?;
     let now: BTreeSet<Key> = seen.iter().map(|s| s.record.key()).collect();
-    for key in kernel.extensions.read(super::Record::key) {
-        if !now.contains(&key) && !kernel.extensions.is_late(&key) {
-            gone(kernel, &key).await;
+    let (mut out, mut removed) = (Vec::new(), Vec::new());
+    for key in roster.extensions.read(Record::key) {
+        if !now.contains(&key) && !roster.extensions.is_late(&key) {
+            // Another of its name may be the one that works.
+            if roster.extensions.with(&key, |r| r.state.is_out()) == Some(false) {
+                let event = Event::Rejected(Out::Disabled("its folder was removed".into()));
+                out.extend(mark_out(roster, &key.0, event));
+            }
+            removed.push(key);
         }
     }
-    let (mut arrivals, mut swaps) = (Vec::new(), Vec::new());
+    let (mut left, mut arrivals, mut swaps) = (Vec::new(), Vec::new(), Vec::new());
     for one in seen {
         let key = one.record.key();
-        if kernel.extensions.is_late(&key) {
+        if roster.extensions.is_late(&key) {
             continue;
         }
-        match kernel.extensions.with(&key, |r| decide(r, &one)).unwrap_or(Step::Arrive) {
+        match roster.extensions.with(&key, |r| decide(r, &one)).unwrap_or(Step::Arrive) {
             Step::Stay => {}
             Step::Arrive => arrivals.push((key, one)),
-            Step::Leave(out) => {
-                boot::withdraw(kernel, &key.0, Event::Rejected(out)).await;
-                let record = replaced(kernel, &key, one);
-                kernel.extensions.insert(record);
+            Step::Leave(why) => {
+                out.extend(mark_out(roster, &key.0, Event::Rejected(why)));
+                left.push((key, one));
             }
-            Step::Settled => drop(kernel.extensions.with(&key, |r| r.pending = None)),
-            Step::Announce => announce(kernel, &key).await,
+            Step::Settled => drop(roster.extensions.with(&key, |r| r.pending = None)),
+            Step::Announce => announce(roster, &key).await,
             Step::Swap => swaps.push((key, one)),
-            Step::Refuse(why) => pending(kernel, &key, format!("its change is not in use: {why}")),
+            Step::Refuse(why) => pending(roster, &key, format!("its change is not in use: {why}")),
         }
+    }
+    roster.withdraw(out).await;
+    for key in removed {
+        roster.extensions.remove(&key);
+        tracing::info!(extension = %key.0, "removed");
+    }
+    for (key, one) in left {
+        let record = replaced(roster, &key, one);
+        roster.extensions.insert(record);
     }
     // After all that leave, so that what takes the place of one finds it free.
     for (key, one) in arrivals {
-        if one.out.is_some() || !kernel.extensions.is_taken(&key) {
-            arrive(kernel, &key, one);
+        if one.out.is_some() || !roster.extensions.is_taken(&key) {
+            arrive(roster, &key, one);
         }
     }
     if let Some(key) = retried {
-        lifecycle::note(kernel, key, Event::Retry);
+        note(roster, key, Event::Retry);
     }
-    again(kernel);
-    boot::settle(kernel).await;
+    again(roster);
+    if let Err(fault) = roster.settle().await {
+        tracing::error!(%fault, "the extensions cannot be wired; the old wiring stays");
+    }
     // Last, so that they find those that came with them.
     for (key, one) in swaps {
-        swap(kernel, &key, one).await;
+        swap(roster, &key, one).await;
     }
-    generations::keep(kernel).await;
+    generations::keep(roster).await;
     Ok(())
 }
 
@@ -168,7 +184,7 @@ enum Step {
     Refuse(String),
 }
 
-fn decide(record: &super::Record, seen: &Seen) -> Step {
+fn decide(record: &Record, seen: &Seen) -> Step {
     let same = record.identity() == seen.record.identity();
     let native = record.is_native() || seen.record.is_native();
     match (&record.state, &seen.out) {
@@ -191,21 +207,10 @@ fn decide(record: &super::Record, seen: &Seen) -> Step {
     }
 }
 
-/// The folder is not there any more.
-async fn gone(kernel: &Arc<Kernel>, key: &Key) {
-    let event = Event::Rejected(Out::Disabled("its folder was removed".into()));
-    // Another of its name may be the one that works.
-    if kernel.extensions.with(key, |r| r.state.is_out()) == Some(false) {
-        boot::withdraw(kernel, &key.0, event).await;
-    }
-    kernel.extensions.remove(key);
-    tracing::info!(extension = %key.0, "removed");
-}
-
 /// A record that keeps what happened before.
-fn replaced(kernel: &Kernel, key: &Key, seen: Seen) -> super::Record {
+fn replaced(roster: &Roster, key: &Key, seen: Seen) -> Record {
     let mut record = seen.record;
-    kernel.extensions.with(key, |old| {
+    roster.extensions.with(key, |old| {
         record.state = old.state.clone();
         record.history.clone_from(&old.history);
         record.faults = old.faults;
@@ -215,77 +220,77 @@ fn replaced(kernel: &Kernel, key: &Key, seen: Seen) -> super::Record {
 }
 
 /// One that does not work yet begins its life, or goes on being out for the present reason.
-fn arrive(kernel: &Kernel, key: &Key, seen: Seen) {
+fn arrive(roster: &Roster, key: &Key, seen: Seen) {
     let out = seen.out.clone();
-    let record = replaced(kernel, key, seen);
-    kernel.extensions.insert(record);
-    lifecycle::note(kernel, key, Event::Again);
+    let record = replaced(roster, key, seen);
+    roster.extensions.insert(record);
+    note(roster, key, Event::Again);
     if let Some(out) = out {
-        lifecycle::note(kernel, key, Event::Rejected(out));
+        note(roster, key, Event::Rejected(out));
     }
 }
 
 /// Puts a changed agent in the place of the one that works. Runs that have begun keep the old one.
-async fn swap(kernel: &Arc<Kernel>, key: &Key, seen: Seen) {
+async fn swap(roster: &Arc<Roster>, key: &Key, seen: Seen) {
     let Some(manifest) = seen.record.manifest.clone() else { return };
-    let part = match lifecycle::declared(kernel, &manifest).await {
+    let part = match initialize::declared(roster, &manifest).await {
         Ok(part) => part,
-        Err(why) => return pending(kernel, key, format!("its change is not in use: {why}")),
+        Err(why) => return pending(roster, key, format!("its change is not in use: {why}")),
     };
     let looked = &seen.record;
-    if let Some(why) = lifecycle::exchanged(kernel, &looked.found, &manifest, looked.content.as_deref()) {
-        return pending(kernel, key, format!("its change is not in use: {why}"));
+    if let Some(why) = initialize::exchanged(roster, &looked.found, &manifest, looked.content.as_deref()) {
+        return pending(roster, key, format!("its change is not in use: {why}"));
     }
-    let mut record = replaced(kernel, key, seen);
+    let mut record = replaced(roster, key, seen);
     record.part = Some(part);
-    let Some(old) = kernel.extensions.insert(record) else { return };
-    if let Err(fault) = boot::try_wiring(kernel).await {
-        kernel.extensions.insert(old);
-        return pending(kernel, key, format!("its change is not in use: {}", fault.reason));
+    let Some(old) = roster.extensions.insert(record) else { return };
+    if let Err(fault) = roster.try_wiring().await {
+        roster.extensions.insert(old);
+        return pending(roster, key, format!("its change is not in use: {}", fault.reason));
     }
     tracing::info!(extension = %key.0, "its change is in use");
 }
 
 /// A changed native library, or its manifest, waits for a restart.
-async fn announce(kernel: &Arc<Kernel>, key: &Key) {
-    if kernel.config.reload.native == NativeReload::Restart {
+async fn announce(roster: &Arc<Roster>, key: &Key) {
+    if roster.base.config.reload.native == NativeReload::Restart {
         let reason = format!("extension `{}` has changed", key.0);
-        match kernel.request_restart(reason, None, true).await {
+        match roster.request_restart(reason, None, true).await {
             Ok(()) => return,
             Err(fault) => tracing::warn!(extension = %key.0, %fault, "its change waits for a restart"),
         }
     }
-    pending(kernel, key, "its files have changed; `drupe restart` takes them in".into());
+    pending(roster, key, "its files have changed; `drupe restart` takes them in".into());
 }
 
-fn pending(kernel: &Kernel, key: &Key, why: String) {
-    let news = kernel.extensions.with(key, |r| r.pending.replace(why.clone()) != Some(why.clone()));
+fn pending(roster: &Roster, key: &Key, why: String) {
+    let news = roster.extensions.with(key, |r| r.pending.replace(why.clone()) != Some(why.clone()));
     if news == Some(true) {
         tracing::warn!(extension = %key.0, "{why}");
     }
 }
 
 /// Gives those another chance that others kept from working: the others may have changed.
-fn again(kernel: &Kernel) {
-    let waiting = kernel
+fn again(roster: &Roster) {
+    let waiting = roster
         .extensions
         .read(|r| matches!(r.state, State::Out(Out::Skipped(_) | Out::Unwired(_))).then(|| r.key()));
     for key in waiting.into_iter().flatten() {
-        lifecycle::note(kernel, &key, Event::Again);
+        note(roster, &key, Event::Again);
     }
 }
 
 /// Tries an extension again, whatever became of it.
-pub async fn release(kernel: &Arc<Kernel>, name: &str) -> Result<(), Fault> {
-    kernel.forgive(name);
-    for key in kernel.extensions.named(name) {
-        kernel.extensions.with(&key, |r| r.faults = Faults::default());
+pub async fn release(roster: &Arc<Roster>, name: &str) -> Result<(), Fault> {
+    roster.supervision.forgive(name);
+    for key in roster.extensions.named(name) {
+        roster.extensions.with(&key, |r| r.faults = Faults::default());
         let out = Out::Unwired("it is about to be tried again".into());
-        if kernel.extensions.with(&key, |r| matches!(r.state, State::Out(_) | State::Degraded(_)))
+        if roster.extensions.with(&key, |r| matches!(r.state, State::Out(_) | State::Degraded(_)))
             == Some(true)
         {
-            lifecycle::note(kernel, &key, Event::Rejected(out));
+            note(roster, &key, Event::Rejected(out));
         }
     }
-    rescan(kernel).await
+    rescan(roster).await
 }

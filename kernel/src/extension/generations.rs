@@ -11,17 +11,18 @@ use drupe_folders::{
 };
 
 use super::{
+    Roster,
     state::{Out, State},
     survey::Seen,
 };
-use crate::{check, kernel::Kernel};
+use crate::check;
 
 /// Keeps what works now, and tells the supervisor its name. Not while an older set stands in: that one is kept.
-pub async fn keep(kernel: &Arc<Kernel>) {
-    if kernel.start.safe_mode || kernel.start.fallback.is_some() {
+pub async fn keep(roster: &Arc<Roster>) {
+    if !roster.base.takes_all() {
         return;
     }
-    let working = kernel.extensions.read(|r| {
+    let working = roster.extensions.read(|r| {
         // What runs, not what lies on the disk and waits; and what is away for a moment is still part of it.
         let works = matches!(r.state, State::Active | State::Degraded(_));
         let third_party = r.found.origin != Origin::Shipped && works;
@@ -29,25 +30,24 @@ pub async fn keep(kernel: &Arc<Kernel>) {
         third_party.then_some(kept)
     });
     let set: Vec<(String, Arc<Content>, Kind)> = working.into_iter().flatten().collect();
-    let keeping = Arc::clone(kernel);
+    let keeping = Arc::clone(roster);
     let kept = tokio::task::spawn_blocking(move || {
         let set: Vec<(String, &Content, Kind)> =
             set.iter().map(|(id, content, kind)| (id.clone(), content.as_ref(), *kind)).collect();
-        let name = keeping.generations.keep(&set)?;
-        keeping.generations.prune(&[name.as_str()])?;
+        let name = keeping.disk.generations.keep(&set)?;
+        keeping.disk.generations.prune(&[name.as_str()])?;
         Ok::<_, std::io::Error>(name)
     });
-    match kept.await {
-        Ok(Ok(name)) => kernel.tell_supervisor(&kernel.ready_frame(Some(name))),
-        Ok(Err(error)) => tracing::warn!(%error, "the set of extensions that works was not kept"),
+    match kept.await.map_err(std::io::Error::other).flatten() {
+        Ok(name) => roster.supervision.tell(&roster.ready_frame(Some(name))),
         Err(error) => tracing::warn!(%error, "the set of extensions that works was not kept"),
     }
 }
 
 /// Puts the last set that worked in place of what is on the disk, where the supervisor says so.
-pub fn apply_fallback(kernel: &Kernel, seen: &mut [Seen]) {
-    let Some(name) = &kernel.start.fallback else { return };
-    let set = match kernel.generations.read(name) {
+pub fn apply_fallback(roster: &Roster, seen: &mut [Seen]) {
+    let Some(name) = &roster.base.start.fallback else { return };
+    let set = match roster.disk.generations.read(name) {
         Ok(set) => set,
         Err(error) => {
             tracing::error!(%error, "the last set of extensions that worked cannot be read");
@@ -58,7 +58,7 @@ pub fn apply_fallback(kernel: &Kernel, seen: &mut [Seen]) {
         let id = one.record.found.name.clone();
         match set.entries.get(&id) {
             Some(entry) if entry.hash == one.record.hash() => {}
-            Some(entry) => one.restore(kernel, name, entry.kind),
+            Some(entry) => one.restore(roster, name, entry.kind),
             None => {
                 let why = "left out: starts with it did not become ready, and the last set of extensions that did is \
                            in use; mend it, then `drupe restart`";
@@ -70,16 +70,16 @@ pub fn apply_fallback(kernel: &Kernel, seen: &mut [Seen]) {
 
 impl Seen {
     /// Takes the kept copy of an extension.
-    fn restore(&mut self, kernel: &Kernel, set: &str, kind: Kind) {
+    fn restore(&mut self, roster: &Roster, set: &str, kind: Kind) {
         let name = self.record.found.name.clone();
-        let restored = kernel.generations.restore(set, &name, &kernel.home.restored());
+        let restored = roster.disk.generations.restore(set, &name, &roster.base.home.restored());
         let copy = restored.map_err(|error| error.to_string()).and_then(|folder| {
             let found = Found { folder, kind, ..self.record.found.clone() };
-            let eyes = kernel.eyes();
+            let eyes = roster.eyes();
             let loaded = eyes.manifest(&found).map_err(|faults| faults.render(false))?;
             let mut manifest = loaded.value;
             let content = eyes.content(&found, &manifest)?;
-            let ask = check::judge(&mut manifest, &content, &kernel.config)?;
+            let ask = check::judge(&mut manifest, &content, &roster.base.config)?;
             Ok((found, manifest, content, ask))
         });
         match copy {

@@ -1,41 +1,124 @@
-//! What an extension is given when it begins.
+//! What an extension is given when it begins, and what it says of itself then.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use drupe_config::Manifest;
-use drupe_extension_api::{ToolSpec, wire::Initialize};
-use drupe_wiring as wiring;
+use drupe_extension_api::{
+    Fault, FaultCode, ToolSpec,
+    wire::{Description, Initialize, op},
+};
+use drupe_folders::{content::Content, discovery::Found};
+use drupe_host::Header;
+use drupe_prompts::{Prompt, apart};
+use drupe_wiring::{self as wiring, Part};
 use serde_json::Value;
 
-use crate::kernel::Kernel;
+use super::{Roster, load::LOAD, state::Out};
+
+pub const INITIALIZE: Duration = Duration::from_secs(30);
+
+/// Renders its texts and gives it its context.
+pub async fn initialize(roster: &Arc<Roster>, manifest: &Arc<Manifest>, mut part: Part) -> Result<Part, Out> {
+    let Some(instance) = part.instance.clone() else {
+        return declared(roster, manifest).await.map_err(Out::Failed);
+    };
+    let tools = listed_tools(roster, manifest);
+    part.prompt = prompt(roster, manifest, tools.clone()).await.map_err(Out::Failed)?;
+    let payload = payload(roster, manifest, &part, tools).map_err(Out::Failed)?;
+    let header = Header { timeout: Some(INITIALIZE), ..Header::default() };
+    instance.call::<serde_json::Value>(op::INITIALIZE, &payload, header).await.map_err(
+        |fault| match fault.code {
+            FaultCode::NotConfigured => Out::Disabled(format!("not configured: {fault}")),
+            _ => Out::Failed(format!("`initialize` failed: {fault}")),
+        },
+    )?;
+    part.description = described(&part).await.map_err(|fault| Out::Failed(fault.to_string()))?;
+    Ok(part)
+}
+
+/// An agent without code, with its texts.
+pub async fn declared(roster: &Arc<Roster>, manifest: &Arc<Manifest>) -> Result<Part, String> {
+    let prompt = prompt(roster, manifest, listed_tools(roster, manifest)).await?;
+    Ok(Part { manifest: Arc::clone(manifest), description: Description::default(), instance: None, prompt })
+}
+
+/// Why the texts of an agent may not be those that its content had when it was looked at, and agreed to. They are read after
+/// that.
+pub fn exchanged(
+    roster: &Roster,
+    found: &Found,
+    manifest: &Manifest,
+    seen: Option<&Content>,
+) -> Option<String> {
+    manifest.agent.as_ref()?;
+    let now = roster.eyes().content(found, manifest).map(|content| content.hash);
+    let same = now.is_ok_and(|now| seen.is_some_and(|seen| seen.hash == now));
+    (!same).then(|| "its files were changed while it was taken in; `drupe ext release` tries again".into())
+}
+
+/// What an extension says of itself now. Its own code names its tools, so it gets a deadline.
+pub async fn described(part: &Part) -> Result<Description, Fault> {
+    let Some(instance) = &part.instance else { return Ok(part.description.clone()) };
+    match tokio::time::timeout(LOAD, instance.describe()).await {
+        Ok(described) => described,
+        Err(_) => {
+            Err(Fault::new(FaultCode::Timeout, format!("extension `{}` did not describe itself", part.id())))
+        }
+    }
+}
+
+async fn prompt(
+    roster: &Roster,
+    manifest: &Arc<Manifest>,
+    tools: Vec<ToolSpec>,
+) -> Result<Option<Prompt>, String> {
+    Ok(apart::prompt(&roster.base.start.exe, &roster.base.config, manifest, tools, roster.base.day()).await?)
+}
+
+/// The tools that `uses_tools` names, sorted, as far as they are there; wiring complains about the rest.
+fn listed_tools(roster: &Roster, manifest: &Manifest) -> Vec<ToolSpec> {
+    let mut selectors = manifest.agent.iter().flat_map(|a| &a.uses_tools).peekable();
+    if selectors.peek().is_none() {
+        return Vec::new();
+    }
+    let parts = roster.extensions.parts();
+    let tools = selectors.flat_map(|selector| {
+        let part = parts.iter().find(|p| *p.id() == selector.extension);
+        let all = part.into_iter().flat_map(|p| p.description.tools.clone());
+        all.filter(|t| selector.tool.as_ref().is_none_or(|name| *name == t.name))
+    });
+    let mut tools: Vec<ToolSpec> = tools.collect();
+    tools.sort_by(|a, b| a.name.cmp(&b.name));
+    tools
+}
 
 /// The payload of `initialize`.
-pub fn initialize_payload(
-    kernel: &Kernel,
+fn payload(
+    roster: &Roster,
     manifest: &Manifest,
     part: &wiring::Part,
     resolved_tools: Vec<ToolSpec>,
 ) -> Result<Initialize, String> {
-    let config = manifest.effective_config(&kernel.config).map_err(|faults| faults.render(false))?;
+    let config = manifest.effective_config(&roster.base.config).map_err(|faults| faults.render(false))?;
     let secrets: BTreeMap<_, _> =
-        manifest.resolve_secrets(&kernel.config.overlay).map_err(|faults| faults.render(false))?;
-    let data = kernel.home.make_data(&manifest.id)?;
+        manifest.resolve_secrets(&roster.base.config.overlay).map_err(|faults| faults.render(false))?;
+    let data = roster.base.home.make_data(&manifest.id)?;
     Ok(Initialize {
         id: manifest.id.clone(),
         config,
         secrets: secrets.into_iter().map(|(name, secret)| (name, Value::from(secret.expose()))).collect(),
         data_folder: text(&data)?,
         folder: text(&manifest.folder)?,
-        workspace: text(kernel.home.workspace())?,
-        agent: part.is_agent().then(|| wiring::definition(part, &kernel.config)),
+        workspace: text(roster.base.home.workspace())?,
+        agent: part.is_agent().then(|| wiring::definition(part, &roster.base.config)),
         resolved_tools,
-        program_folders: program_folders(kernel, manifest),
+        program_folders: program_folders(roster, manifest),
     })
 }
 
 /// Where the folders are that its manifest names; an empty text for what has no meaning here, so that each keeps its place.
-fn program_folders(kernel: &Kernel, manifest: &Manifest) -> Vec<String> {
-    let environment = &kernel.settings.environment;
+fn program_folders(roster: &Roster, manifest: &Manifest) -> Vec<String> {
+    let environment = &roster.base.sources.environment;
     let found = |named: &String| drupe_programs::resolve(named, environment);
     manifest
         .program_folders

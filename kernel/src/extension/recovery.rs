@@ -4,7 +4,7 @@
 //! come to [`broke`]. What depends on it goes out with it, and comes back with it.
 
 use std::{
-    sync::{Arc, Weak},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -18,10 +18,10 @@ use futures_util::future::join_all;
 use jiff::Timestamp;
 
 use super::{
-    Key, Record, change, lifecycle,
+    Key, Record, Roster, change,
+    rollback::{mark_out, note},
     state::{Event, Out, State},
 };
-use crate::{boot, kernel::Kernel};
 
 /// How often it is looked whether one that takes long to begin again has done so.
 pub(super) const LOOK: Duration = Duration::from_millis(200);
@@ -36,24 +36,22 @@ const UNWELL: u32 = 2;
 const IDLE_SHARE: f64 = 3.0;
 
 /// Something that worked does not any more; `instance` tells which, so that an earlier one takes nothing with it.
-pub async fn broke(kernel: &Arc<Kernel>, key: &Key, instance: impl Fn(&Arc<Instance>) -> bool, why: String) {
-    let change = kernel.changing.lock().await;
-    let working = kernel.extensions.with(key, |r| {
-        let present = r.part.as_ref().and_then(|p| p.instance.as_ref());
-        r.state == State::Active && present.is_some_and(&instance)
-    });
-    if working != Some(true) || kernel.ending.decided().is_some() {
+pub async fn broke(roster: &Arc<Roster>, key: &Key, instance: impl Fn(&Arc<Instance>) -> bool, why: String) {
+    let change = roster.changing.lock().await;
+    let working =
+        roster.extensions.with(key, |r| r.state == State::Active && r.instance().is_some_and(&instance));
+    if working != Some(true) || roster.life.ending.decided().is_some() {
         return;
     }
-    let wait = kernel.extensions.with(key, after).flatten();
+    let wait = roster.extensions.with(key, after).flatten();
     let event = match wait {
         Some(_) => Event::Broke(why),
         None => Event::Failed(format!("it failed {} times in a row, at last: {why}", Faults::MOST)),
     };
-    boot::withdraw(kernel, &key.0, event).await;
+    roster.withdraw(mark_out(roster, &key.0, event)).await;
     drop(change);
     if let Some(wait) = wait {
-        retry_after(kernel, key, wait);
+        retry_after(roster, key, wait);
     }
 }
 
@@ -64,68 +62,62 @@ fn after(record: &mut Record) -> Option<Duration> {
     wait
 }
 
-fn retry_after(kernel: &Arc<Kernel>, key: &Key, wait: Duration) {
-    let (kernel, key) = (Arc::clone(kernel), key.clone());
-    kernel.clone().tasks.spawn(async move {
+fn retry_after(roster: &Arc<Roster>, key: &Key, wait: Duration) {
+    let (roster, key) = (Arc::clone(roster), key.clone());
+    roster.clone().life.tasks.spawn(async move {
         tokio::select! {
-            () = tokio::time::sleep(wait) => retry(&kernel, &key).await,
-            () = kernel.closing.cancelled() => {}
+            () = tokio::time::sleep(wait) => retry(&roster, &key).await,
+            () = roster.life.closing.cancelled() => {}
         }
     });
 }
 
 /// Tries one again that worked before. One that fails on the way waits longer for the next attempt.
-async fn retry(kernel: &Arc<Kernel>, key: &Key) {
-    if kernel.ending.decided().is_some() {
+async fn retry(roster: &Arc<Roster>, key: &Key) {
+    if roster.life.ending.decided().is_some() {
         return;
     }
     // What is on the disk may not be what worked.
-    if let Err(fault) = change::retry(kernel, key).await {
+    if let Err(fault) = change::retry(roster, key).await {
         tracing::warn!(extension = %key.0, %fault, "it could not be tried again");
     }
-    while kernel.extensions.is_late(key) && !kernel.closing.is_cancelled() {
+    while roster.extensions.is_late(key) && !roster.life.closing.is_cancelled() {
         tokio::time::sleep(LOOK).await;
     }
-    let _change = kernel.changing.lock().await;
-    let wait = kernel.extensions.with(key, |r| match r.state.clone() {
+    let _change = roster.changing.lock().await;
+    let wait = roster.extensions.with(key, |r| match r.state.clone() {
         State::Out(Out::Failed(why)) | State::Degraded(why) => Some((after(r)?, why)),
         _ => None,
     });
     if let Some((wait, why)) = wait.flatten() {
-        lifecycle::note(kernel, key, Event::Broke(why));
-        retry_after(kernel, key, wait);
+        note(roster, key, Event::Broke(why));
+        retry_after(roster, key, wait);
     }
 }
 
 /// Tells the supervisor when the process of an instance ends, and takes the extension out.
-pub fn watch_process(kernel: &Arc<Kernel>, key: Key, hash: String, instance: &Arc<Instance>) {
+pub fn watch_process(roster: &Arc<Roster>, key: Key, hash: String, instance: &Arc<Instance>) {
     let Some(process) = instance.process() else { return };
-    let (weak, ended) = (Arc::downgrade(kernel), instance.ending());
-    kernel.tasks.spawn(async move {
-        if let Some(ended) = ended.await {
-            process_ended(&weak, key, process, hash, ended).await;
+    let (weak, ended) = (Arc::downgrade(roster), instance.ending());
+    roster.life.tasks.spawn(async move {
+        let Some(ended) = ended.await else { return };
+        let Some(roster) = weak.upgrade() else { return };
+        // Its state tells no more: what waited for the process may have noted the failure already.
+        let loading = roster.extensions.with(&key, |r| {
+            !r.worked && r.instance().is_none_or(|present| present.process() == Some(process))
+        });
+        // A kernel that ends gives all calls up by itself: one that does not return in time then is no crash.
+        if !(ended.was_overdue() && roster.life.ending.decided().is_some()) {
+            tell_crash(&roster, &key.0, &hash, &ended, loading.unwrap_or_default());
         }
+        let why = format!("its process ended in `{}`: {}", ended.operation, ended.how);
+        broke(&roster, &key, |present| present.process() == Some(process), why).await;
     });
-}
-
-async fn process_ended(kernel: &Weak<Kernel>, key: Key, process: u32, hash: String, ended: Ended) {
-    let Some(kernel) = kernel.upgrade() else { return };
-    // Its state tells no more: what waited for the process may have noted the failure already.
-    let loading = kernel.extensions.with(&key, |r| {
-        let present = r.part.as_ref().and_then(|p| p.instance.as_ref());
-        !r.worked && present.is_none_or(|present| present.process() == Some(process))
-    });
-    // A kernel that ends gives all calls up by itself: one that does not return in time then is no crash.
-    if !(ended.was_overdue() && kernel.ending.decided().is_some()) {
-        tell_crash(&kernel, &key.0, &hash, &ended, loading.unwrap_or_default());
-    }
-    let why = format!("its process ended in `{}`: {}", ended.operation, ended.how);
-    broke(&kernel, &key, |present| present.process() == Some(process), why).await;
 }
 
 /// Tells the supervisor, which counts.
-pub fn tell_crash(kernel: &Kernel, extension: &str, hash: &str, ended: &Ended, loading: bool) {
-    kernel.tell_supervisor(&Up::Crashed(Crashed {
+pub fn tell_crash(roster: &Roster, extension: &str, hash: &str, ended: &Ended, loading: bool) {
+    roster.supervision.tell(&Up::Crashed(Crashed {
         extension: extension.to_owned(),
         hash: hash.to_owned(),
         operation: ended.operation.clone(),
@@ -135,11 +127,12 @@ pub fn tell_crash(kernel: &Kernel, extension: &str, hash: &str, ended: &Ended, l
 }
 
 /// What the supervisor now knows of extensions that crash.
-pub async fn judged(kernel: &Arc<Kernel>) {
-    let _change = kernel.changing.lock().await;
-    for verdict in kernel.verdicts().quarantined {
-        for key in kernel.extensions.named(&verdict.extension) {
-            let lies = kernel.extensions.with(&key, |r| {
+pub async fn judged(roster: &Arc<Roster>) {
+    let _change = roster.changing.lock().await;
+    let mut out = Vec::new();
+    for verdict in roster.supervision.verdicts().quarantined {
+        for key in roster.extensions.named(&verdict.extension) {
+            let lies = roster.extensions.with(&key, |r| {
                 let kept_out = matches!(
                     r.state,
                     State::Out(
@@ -149,35 +142,36 @@ pub async fn judged(kernel: &Arc<Kernel>) {
                 (r.hash() == verdict.hash).then_some(kept_out)
             });
             let Some(kept_out) = lies.flatten() else { continue };
-            super::survey::hold(kernel, &key, &verdict.hash);
+            super::survey::hold(roster, &key, &verdict.hash);
             if !kept_out {
                 let event = Event::Rejected(Out::Quarantined(drupe_gate::survey::quarantine(&verdict)));
-                boot::withdraw(kernel, &key.0, event).await;
+                out.extend(mark_out(roster, &key.0, event));
             }
         }
     }
+    roster.withdraw(out).await;
 }
 
 /// Asks all extensions how they are, again and again, until the kernel closes.
-pub async fn watch_health(kernel: Arc<Kernel>) {
-    let every = kernel.config.health_interval;
+pub async fn watch_health(roster: Arc<Roster>) {
+    let every = roster.base.config.health_interval;
     loop {
         tokio::select! {
             () = tokio::time::sleep(every) => {}
-            () = kernel.closing.cancelled() => return,
+            () = roster.life.closing.cancelled() => return,
         }
-        let active = kernel.extensions.read(|r| {
+        let active = roster.extensions.read(|r| {
             let instance = r.part.as_ref()?.instance.clone()?;
             (r.state == State::Active).then(|| (r.key(), instance))
         });
-        let looks = active.into_iter().flatten().map(|(key, instance)| look(&kernel, key, instance));
+        let looks = active.into_iter().flatten().map(|(key, instance)| look(&roster, key, instance));
         join_all(looks).await;
     }
 }
 
-async fn look(kernel: &Arc<Kernel>, key: Key, instance: Arc<Instance>) {
-    let share = kernel.config.health_interval.div_f64(IDLE_SHARE);
-    let restless = kernel.extensions.with(&key, |r| {
+async fn look(roster: &Arc<Roster>, key: Key, instance: Arc<Instance>) {
+    let share = roster.base.config.health_interval.div_f64(IDLE_SHARE);
+    let restless = roster.extensions.with(&key, |r| {
         let serves = r.part.as_ref().is_some_and(|p| p.can(Capability::Service));
         r.faults.restless(&instance, share, serves)
     });
@@ -193,14 +187,14 @@ async fn look(kernel: &Arc<Kernel>, key: Key, instance: Arc<Instance>) {
         Err(fault) if fault.code == FaultCode::Unsupported => None,
         Err(fault) => Some(fault.to_string()),
     };
-    let unwell = kernel.extensions.with(&key, |r| r.faults.answered(why.is_none()));
+    let unwell = roster.extensions.with(&key, |r| r.faults.answered(why.is_none()));
     if let (Some(why), Some(UNWELL..)) = (why, unwell) {
         if hangs && instance.process().is_some() {
             // Its end is heard, and counts as a crash.
             instance.kill("it did not say how it is, twice in a row");
         } else {
             let why = format!("not well, twice in a row: {}", cut(why, REASON));
-            broke(kernel, &key, |present| Arc::ptr_eq(present, &instance), why).await;
+            broke(roster, &key, |present| Arc::ptr_eq(present, &instance), why).await;
         }
     }
 }

@@ -6,10 +6,10 @@ use drupe_agent::{Agent, LoopAgent, Task};
 use drupe_extension_api::{AgentInvocationContext, AgentResponse, FailureClass, Message, Preview};
 use drupe_journal::{QueuedTurn, StoreError};
 use drupe_models::NamedBy;
-use drupe_wiring::{self as wiring, Snapshot};
+use drupe_wiring::{self as wiring, AgentEntry, Snapshot, Terms, offer};
 
+use super::Turns;
 use super::route::{ChosenBy, Route, route};
-use crate::kernel::Kernel;
 
 /// Earlier turns that the orchestrator is shown.
 const HISTORY: usize = 20;
@@ -41,29 +41,27 @@ impl Plan {
 
 /// Decides who answers. An explicit choice that cannot be met is the turn's answer.
 pub async fn plan(
-    kernel: &Arc<Kernel>,
+    turns: &Turns,
     snapshot: &Snapshot,
     queued: &QueuedTurn,
 ) -> Result<Result<Plan, AgentResponse>, StoreError> {
     let inbound = &queued.inbound;
+    let refused = |reason: String| Ok(Err(AgentResponse::error(FailureClass::Config, reason)));
     let Route { agent, text } = match route(&inbound.ask, &queued.state) {
         Ok(route) => route,
-        Err(reason) => return Ok(Err(AgentResponse::error(FailureClass::Config, reason))),
+        Err(reason) => return refused(reason),
     };
     let mut plan = match agent {
         Some((id, by)) => {
-            let entry = match kernel.agent(snapshot, &id) {
+            let entry = match turns.roster.agent(snapshot, &id) {
                 Ok(entry) => entry,
-                Err(fault) => return Ok(Err(AgentResponse::error(FailureClass::Config, fault.to_string()))),
+                Err(fault) => return refused(fault.to_string()),
             };
             if let Some(Err(reason)) = entry.own_input.then(|| entry.tool.parameters(text)) {
-                return Ok(Err(AgentResponse::error(
-                    FailureClass::Config,
-                    format!("agent `{id}` takes JSON: {reason}"),
-                )));
+                return refused(format!("agent `{id}` takes JSON: {reason}"));
             }
             let context = AgentInvocationContext {
-                conversation_summary: summary(kernel, queued).await?,
+                conversation_summary: summary(turns, queued).await?,
                 user_message: None,
                 correlation_id: None,
             };
@@ -76,7 +74,7 @@ pub async fn plan(
         }
         None => Plan {
             agent: Arc::clone(&snapshot.orchestrator) as Arc<dyn Agent>,
-            task: Task { history: history(kernel, queued).await?, ..Task::new(text) },
+            task: Task { history: history(turns, queued).await?, ..Task::new(text) },
             limits: snapshot.orchestrator.definition().limits.clone(),
             chosen_by: None,
         },
@@ -85,9 +83,9 @@ pub async fn plan(
         plan.limits.time_budget_ms = plan.limits.time_budget_ms.min(budget);
     }
     if inbound.ask.model.is_some() || inbound.ask.output.is_some() {
-        match altered(kernel, snapshot, &plan, queued) {
+        match altered(turns, snapshot, &plan, queued) {
             Ok(agent) => plan.agent = agent,
-            Err(reason) => return Ok(Err(AgentResponse::error(FailureClass::Config, reason))),
+            Err(reason) => return refused(reason),
         }
     }
     Ok(Ok(plan))
@@ -95,46 +93,46 @@ pub async fn plan(
 
 /// The root with another model or form of answer, for this turn.
 fn altered(
-    kernel: &Kernel,
+    turns: &Turns,
     snapshot: &Snapshot,
     plan: &Plan,
     queued: &QueuedTurn,
 ) -> Result<Arc<dyn Agent>, String> {
     let id = plan.agent.id();
-    let looping: &LoopAgent =
-        if plan.is_the_orchestrators() {
-            &snapshot.orchestrator
-        } else {
-            snapshot.agents.get(id).and_then(|a| a.looping.as_deref()).ok_or_else(|| {
-                format!("agent `{id}` is code: it takes neither a model nor a form of answer")
-            })?
-        };
+    let (looping, allowed): (&LoopAgent, _) = match snapshot.agents.get(id) {
+        _ if plan.is_the_orchestrators() => (&snapshot.orchestrator, &snapshot.allowed),
+        Some(AgentEntry { looping: Some(looping), allowed, .. }) => (looping, allowed),
+        _ => return Err(format!("agent `{id}` is code: it takes neither a model nor a form of answer")),
+    };
     let mut definition = looping.definition().clone();
-    let mut model = Arc::clone(looping.model());
+    let (mut model, mut registry) = (Arc::clone(looping.model()), Arc::clone(looping.registry()));
     if let Some(name) = &queued.inbound.ask.model {
         definition.models = vec![name.clone()];
-        model = kernel
+        model = turns
+            .roster
+            .wired
             .models
             // Whoever handed it in was asked then.
             .resolve_for(NamedBy::Operator, &definition.models, &definition.parameters, &definition.limits)
             .map_err(|e| e.to_string())?
             .model;
+        let terms = Terms::new(Some(model.profile()), &turns.roster.base.config);
+        registry = offer(allowed, terms).map_err(|clash| clash.to_string())?;
     }
     if let Some(output) = &queued.inbound.ask.output {
         // An earlier release may have taken it in.
-        wiring::bounds::answer_fault(output).map_or(Ok(()), Err)?;
+        wiring::bounds::answer_fault(output, &turns.roster.wired.lasting.schemas).map_or(Ok(()), Err)?;
         definition.output = Some(output.clone());
     }
-    let root = plan.is_the_orchestrators();
-    Ok(Arc::new(LoopAgent::new(definition, Arc::clone(looping.registry()), model, root)))
+    Ok(Arc::new(LoopAgent::new(definition, registry, model, plan.is_the_orchestrators())))
 }
 
 /// Earlier turns as messages, newest kept first where they are too long.
-async fn history(kernel: &Kernel, queued: &QueuedTurn) -> Result<Vec<Arc<Message>>, StoreError> {
+async fn history(turns: &Turns, queued: &QueuedTurn) -> Result<Vec<Arc<Message>>, StoreError> {
     if queued.earlier_turns == 0 {
         return Ok(Vec::new());
     }
-    let turns = kernel.store.conversation(&queued.inbound.ask.session, HISTORY).await?;
+    let turns = turns.store.conversation(&queued.inbound.ask.session, HISTORY).await?;
     let mut left = HISTORY_BYTES;
     let kept = turns.iter().rev().take_while(|(input, answer)| {
         let size = input.len().min(EXCERPT) + answer.len().min(EXCERPT);
@@ -167,11 +165,11 @@ fn excerpt(text: &str) -> String {
 }
 
 /// The latest turns in short, for an agent that is addressed directly.
-async fn summary(kernel: &Kernel, queued: &QueuedTurn) -> Result<Option<String>, StoreError> {
+async fn summary(turns: &Turns, queued: &QueuedTurn) -> Result<Option<String>, StoreError> {
     if queued.earlier_turns == 0 {
         return Ok(None);
     }
-    let turns = kernel.store.conversation(&queued.inbound.ask.session, SUMMARY).await?;
+    let turns = turns.store.conversation(&queued.inbound.ask.session, SUMMARY).await?;
     let line = |(input, answer): &(String, String)| {
         format!(
             "- the user said: {}\n  the answer was: {}",

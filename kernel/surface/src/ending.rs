@@ -1,8 +1,7 @@
 //! Whether and why the kernel is to end. A restart that a turn asked for waits for that turn.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use drupe_extension_api::TurnId;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 /// Why it ends.
@@ -34,7 +33,7 @@ impl Ending {
     /// Ends at once, or when `after` has ended. The first reason stands, but a stop goes before a restart.
     pub fn request(&self, why: Why, after: Option<TurnId>) {
         match after {
-            Some(turn) => self.lock().push((turn, why)),
+            Some(turn) => self.waiting.lock().push((turn, why)),
             None => {
                 self.decided.send_if_modified(|decided| {
                     let changes = decided.is_none() || (why == Why::Stop && *decided != Some(Why::Stop));
@@ -50,7 +49,7 @@ impl Ending {
     /// A turn has ended: what waited for it happens.
     pub fn turn_ended(&self, turn: &TurnId) {
         let why = {
-            let mut waiting = self.lock();
+            let mut waiting = self.waiting.lock();
             waiting.iter().position(|(of, _)| of == turn).map(|at| waiting.remove(at).1)
         };
         if let Some(why) = why {
@@ -74,10 +73,6 @@ impl Ending {
                 return Why::Stop;
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<(TurnId, Why)>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,12 +1,10 @@
 //! Who waits for the end of a turn. Nobody of them watches its session: what only watchers see is not made for them.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use drupe_extension_api::{EventBody, TurnId};
 use drupe_journal::{Publish, Published};
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 /// The turns whose end somebody waits for.
@@ -34,7 +32,7 @@ impl Ends {
             if let Published::Event(event) = &published
                 && matches!(event.body, EventBody::TurnCompleted { .. })
                 && let Some(turn) = &event.turn
-                && let Some(awaited) = ends.lock().get(turn)
+                && let Some(awaited) = ends.0.lock().get(turn)
             {
                 awaited.end.cancel();
             }
@@ -44,14 +42,10 @@ impl Ends {
 
     /// Waits for an end that is committed from now on.
     pub fn of(&self, turn: &TurnId) -> Waiting<'_> {
-        let mut awaited = self.lock();
+        let mut awaited = self.0.lock();
         let entry = awaited.entry(turn.clone()).or_default();
         entry.by += 1;
         Waiting { ends: self, turn: turn.clone(), end: entry.end.clone() }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<TurnId, Awaited>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -64,7 +58,7 @@ impl Waiting<'_> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let mut awaited = self.ends.lock();
+        let mut awaited = self.ends.0.lock();
         let Some(entry) = awaited.get_mut(&self.turn) else { return };
         entry.by -= 1;
         if entry.by == 0 {
@@ -108,17 +102,17 @@ mod tests {
     fn whoever_waits_is_told_of_the_end_of_that_turn_alone_and_all_is_passed_on() {
         let (ends, passed) = (Arc::<Ends>::default(), Arc::<Mutex<usize>>::default());
         let counted = Arc::clone(&passed);
-        let publish = ends.on_the_way_to(Arc::new(move |_| *counted.lock().expect("whole") += 1));
+        let publish = ends.on_the_way_to(Arc::new(move |_| *counted.lock() += 1));
         let (one, same, other) = (ends.of(&turn("1")), ends.of(&turn("1")), ends.of(&turn("2")));
         publish(event("1", EventBody::TurnStarted { input: Preview::of("hello") }));
         assert!(one.ended().now_or_never().is_none());
         publish(event("1", completed()));
         assert!(one.ended().now_or_never().is_some() && same.ended().now_or_never().is_some());
         assert!(other.ended().now_or_never().is_none());
-        assert_eq!(*passed.lock().expect("whole"), 2);
+        assert_eq!(*passed.lock(), 2);
         drop((one, same));
-        assert_eq!(ends.lock().len(), 1);
+        assert_eq!(ends.0.lock().len(), 1);
         drop(other);
-        assert!(ends.lock().is_empty());
+        assert!(ends.0.lock().is_empty());
     }
 }

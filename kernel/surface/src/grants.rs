@@ -3,11 +3,9 @@
 //! The journal keeps the same; this is what each request is compared with. Who shows a token holds on to its [`Grant`],
 //! and everything that goes on under it ends when it is revoked: a connection is no promise.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
+use parking_lot::RwLock;
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
@@ -39,18 +37,18 @@ impl Grants {
     /// What whoever shows `token` was given. Tokens are random, and are looked for by their hash: how long that takes tells
     /// nothing of another one.
     pub fn admit(&self, token: &str) -> Option<Arc<Grant>> {
-        self.by_hash.read().unwrap_or_else(PoisonError::into_inner).get(&hash(token)).cloned()
+        self.by_hash.read().get(&hash(token)).cloned()
     }
 
     /// The token with that hash is known from now on.
     pub fn give(&self, hash: String, principal: Principal) {
-        self.by_hash.write().unwrap_or_else(PoisonError::into_inner).insert(hash, Grant::new(principal));
+        self.by_hash.write().insert(hash, Grant::new(principal));
     }
 
     /// Takes back what the bearer of the token of that name was given.
     pub fn revoke(&self, token: &str) {
         let is = |grant: &Grant| matches!(&grant.principal.who, Who::Token { name, .. } if name == token);
-        let mut all = self.by_hash.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.by_hash.write();
         for (_, grant) in all.extract_if(.., |_, grant| is(grant)) {
             grant.revoked.cancel();
         }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use drupe_extension_api::{Fault, control::MAX_REQUEST};
-use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
@@ -34,34 +34,26 @@ impl Request {
 }
 
 /// One answer; its form is that of [`drupe_extension_api::control::Reply`].
+#[derive(Serialize)]
 pub struct Reply {
     /// The request's number.
     pub id: u64,
     /// What the answer is.
+    #[serde(flatten)]
     pub body: ReplyBody,
 }
 
 /// What an answer is.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ReplyBody {
     /// Done.
     Result(Box<RawValue>),
     /// Not done.
     Error(Fault),
     /// One of many, as the text that it is; shared with all who watch. Clients know it as an `event`.
+    #[serde(rename = "event")]
     Item(Arc<RawValue>),
-}
-
-impl Serialize for Reply {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(2))?;
-        map.serialize_entry("id", &self.id)?;
-        match &self.body {
-            ReplyBody::Result(result) => map.serialize_entry("result", result)?,
-            ReplyBody::Error(fault) => map.serialize_entry("error", fault)?,
-            ReplyBody::Item(item) => map.serialize_entry("event", &**item)?,
-        }
-        map.end()
-    }
 }
 
 /// The requests of a connection.

@@ -1,10 +1,8 @@
 //! Who has a place at the control socket. When there is no room for one more, whoever has been idle longest leaves.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
-};
+use std::{sync::Arc, time::Instant};
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 /// The places, and who has them.
@@ -45,7 +43,7 @@ impl Places {
     /// Takes a place for a connection that ends with `leave`. None where each connection that has one is at work, except
     /// for one that must be heard in any case.
     pub fn take(self: &Arc<Self>, leave: CancellationToken, in_any_case: bool) -> Option<Taken> {
-        let mut taken = locked(&self.taken);
+        let mut taken = self.taken.lock();
         if taken.len() >= self.most {
             let idle = taken.iter().enumerate().filter_map(|(at, place)| Some((place.idle_since()?, at)));
             match idle.min() {
@@ -65,7 +63,7 @@ impl Places {
 impl Place {
     /// Since when nothing is worked on for it; none while something is.
     fn idle_since(&self) -> Option<Instant> {
-        let work = locked(&self.work);
+        let work = self.work.lock();
         (work.requests == 0).then_some(work.since)
     }
 }
@@ -73,28 +71,23 @@ impl Place {
 impl Taken {
     /// A request is worked on from now on.
     pub fn work(&self) -> Working {
-        locked(&self.place.work).requests += 1;
+        self.place.work.lock().requests += 1;
         Working(Arc::clone(&self.place))
     }
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        locked(&self.places.taken).retain(|place| !Arc::ptr_eq(place, &self.place));
+        self.places.taken.lock().retain(|place| !Arc::ptr_eq(place, &self.place));
     }
 }
 
 impl Drop for Working {
     fn drop(&mut self) {
-        let mut work = locked(&self.0.work);
+        let mut work = self.0.work.lock();
         work.requests -= 1;
         work.since = Instant::now();
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each holder leaves it whole.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

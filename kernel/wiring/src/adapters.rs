@@ -2,7 +2,7 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use drupe_agent::{Agent, Run, Task, Tool, ToolContext, ToolError, ToolOutput};
+use drupe_agent::{Agent, Run, Schema, Task, Tool, ToolContext, ToolError, ToolOutput};
 use drupe_extension_api::{
     AgentId, AgentResponse, DefinitionLimits, EffectClass, EffectId, ExtensionId, FailureClass, Fault,
     FaultCode, ToolResult, ToolSpec,
@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 
-use crate::{live::Live, tokens::Tokens};
+use crate::Lasting;
 
 /// How long a tool may think about the outcome of an interrupted call.
 const LOOKUP: Duration = Duration::from_secs(10);
@@ -30,9 +30,9 @@ const ERROR: usize = 16 * 1024;
 pub struct ExtensionTool {
     pub(crate) owner: ExtensionId,
     pub(crate) spec: Arc<ToolSpec>,
+    pub(crate) schema: Arc<Schema>,
     pub(crate) instance: Arc<Instance>,
-    pub(crate) tokens: Arc<Tokens>,
-    pub(crate) live: Arc<Live>,
+    pub(crate) lasting: Arc<Lasting>,
 }
 
 impl ExtensionTool {
@@ -43,7 +43,7 @@ impl ExtensionTool {
         params: Box<RawValue>,
         context: &ToolContext,
     ) -> Result<ToolOutput, Fault> {
-        let token = self.tokens.grant(self.owner.clone(), Arc::clone(&context.run));
+        let token = self.lasting.tokens.grant(self.owner.clone(), Arc::clone(&context.run));
         let payload = ToolCall {
             name: self.spec.name.clone(),
             params,
@@ -68,7 +68,8 @@ impl ExtensionTool {
             Fault::new(FaultCode::OutcomeUnknown, message)
         };
         let harmless = self.spec.annotations.effect != EffectClass::Once;
-        let waited = tokio::time::timeout(SUCCESSOR, self.live.replacement(&self.owner, &self.instance));
+        let waited =
+            tokio::time::timeout(SUCCESSOR, self.lasting.live.replacement(&self.owner, &self.instance));
         let Ok(Some(successor)) = waited.await else {
             return Err(if harmless { crash } else { unknown("the extension did not come back in time") });
         };
@@ -109,6 +110,10 @@ impl Tool for ExtensionTool {
         self.owner.as_str()
     }
 
+    fn schema(&self) -> Option<Arc<Schema>> {
+        Some(Arc::clone(&self.schema))
+    }
+
     fn call(
         &self,
         params: Box<RawValue>,
@@ -135,7 +140,7 @@ pub struct NativeAgent {
     pub(crate) id: AgentId,
     pub(crate) limits: DefinitionLimits,
     pub(crate) instance: Arc<Instance>,
-    pub(crate) tokens: Arc<Tokens>,
+    pub(crate) lasting: Arc<Lasting>,
 }
 
 impl Agent for NativeAgent {
@@ -152,7 +157,7 @@ impl Agent for NativeAgent {
             if let Err(fault) = run.commit().await {
                 return AgentResponse::error(FailureClass::Internal, fault.to_string());
             }
-            let token = self.tokens.grant(self.id.clone().into(), Arc::clone(&run));
+            let token = self.lasting.tokens.grant(self.id.clone().into(), Arc::clone(&run));
             let effect = drupe_agent::ids::effect(&run.scope.turn, &run.id, 0, 0);
             let payload = AgentInvoke {
                 task: task.text,

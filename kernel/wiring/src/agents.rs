@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use drupe_models::NamedBy;
 use drupe_prompts::Prompt;
 
-use super::{Context, Offer, Part, Tools, WireFault, cycle};
+use super::{Allowed, Context, Part, Terms, Tools, WireFault, cycle, offer};
 use crate::{AgentEntry, adapters::NativeAgent, names};
 
 /// Builds all agents, those that others call first.
@@ -71,13 +71,10 @@ fn entry(
     }
     let id = &definition.id;
     let limits = definition.limits.clone();
-    let own = own_tools(part, tools, built)?;
-    let offer = |model: Option<&ModelProfile>| {
-        let mut offer = Offer::new(model, context.config);
-        for tool in own {
-            offer.add(tool).map_err(|clash| clash.blame(parts, Some(part.id())))?;
-        }
-        Ok(offer.build())
+    let allowed = Allowed { tools: own_tools(part, tools, built)?, ..Allowed::default() };
+    let offered = |model: Option<&ModelProfile>| {
+        let offered = offer(&allowed, Terms::new(model, context.config));
+        offered.map_err(|clash| clash.blame(parts, Some(part.id())))
     };
     let (agent, looping, registry): (Arc<dyn Agent>, Option<Arc<LoopAgent>>, _) = match &part.instance {
         Some(instance) => {
@@ -85,9 +82,9 @@ fn entry(
                 id: id.clone(),
                 limits: limits.clone(),
                 instance: Arc::clone(instance),
-                tokens: Arc::clone(context.tokens),
+                lasting: Arc::clone(context.lasting),
             };
-            (Arc::new(native), None, offer(None)?)
+            (Arc::new(native), None, offered(None)?)
         }
         None => {
             let resolved = context
@@ -100,7 +97,7 @@ fn entry(
                 )
                 .map_err(|error| part.fault(format!("`agent.model`: {error}")))?;
             notices.extend(resolved.diagnostics);
-            let registry = offer(Some(resolved.model.profile()))?;
+            let registry = offered(Some(resolved.model.profile()))?;
             let agent =
                 Arc::new(LoopAgent::new(definition.clone(), Arc::clone(&registry), resolved.model, false));
             (Arc::clone(&agent) as Arc<dyn Agent>, Some(agent), registry)
@@ -118,12 +115,12 @@ fn entry(
         infer: section.is_none_or(|s| s.infer),
         model: looping.as_ref().map(|a| a.model().profile().name.clone()),
         looping,
+        allowed,
         registry,
         usage: section.and_then(|s| s.usage.clone()),
         limits,
         tool,
         own_input,
-        uses_agents: section.map(|s| s.uses_agents.clone()).unwrap_or_default(),
     })
 }
 

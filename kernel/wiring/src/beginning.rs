@@ -9,19 +9,7 @@ use drupe_config::Config;
 use drupe_models::Models;
 use drupe_prompts::Day;
 
-use crate::{Context, Part, Snapshot, live::Live, tokens::Tokens, wire};
-
-/// What beginning needs beside the configuration.
-#[derive(Clone, Copy)]
-pub struct Ground<'a> {
-    pub tokens: &'a Arc<Tokens>,
-    /// Where calls find the instances that work.
-    pub live: &'a Arc<Live>,
-    /// The root of the file tools.
-    pub workspace: &'a PathBuf,
-    /// The day that stands in prompts.
-    pub day: Day,
-}
+use crate::{Context, Lasting, Part, Snapshot, wire};
 
 /// Makes the models and wires the orchestrator with `parts`, as far as these can be wired: an extension that cannot be is
 /// left out, as a kernel does it.
@@ -29,15 +17,19 @@ pub struct Ground<'a> {
 /// # Errors
 ///
 /// Why no kernel can begin with this configuration.
-pub fn begin(config: &Config, ground: Ground<'_>, parts: &[Part]) -> Result<(Models, Snapshot), String> {
+pub fn begin(
+    config: &Config,
+    workspace: &PathBuf,
+    day: Day,
+    parts: &[Part],
+) -> Result<(Models, Arc<Lasting>, Snapshot), String> {
     let models = Models::new(crate::models(config)).map_err(|error| error.to_string())?;
     let orchestrator = drupe_prompts::orchestrator(config)?;
-    let Ground { tokens, live, workspace, day } = ground;
+    let lasting = Arc::default();
     let context = Context {
         config,
         models: &models,
-        tokens,
-        live,
+        lasting: &lasting,
         orchestrator: &orchestrator,
         workspace,
         day,
@@ -46,7 +38,7 @@ pub fn begin(config: &Config, ground: Ground<'_>, parts: &[Part]) -> Result<(Mod
     let mut parts = parts.to_vec();
     loop {
         let fault = match wire(&parts, &context) {
-            Ok(snapshot) => return Ok((models, snapshot)),
+            Ok(snapshot) => return Ok((models, lasting, snapshot)),
             Err(fault) => fault,
         };
         let all = parts.len();

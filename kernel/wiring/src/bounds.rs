@@ -1,11 +1,10 @@
 //! What an extension may add to the requests of others. What it says of its tools and its agent stands in each request of
 //! whoever is offered them: without bounds, one extension breaks every turn, and nobody is blamed for it.
 
-use drupe_agent::Schema;
 use drupe_extension_api::{Format, OutputSpec, ToolSpec};
 use serde_json::Value;
 
-use crate::{Part, portable};
+use crate::{Part, Schemas, portable};
 
 /// Tools of one extension.
 const TOOLS: usize = 256;
@@ -38,7 +37,7 @@ pub fn size(spec: &ToolSpec) -> u64 {
 }
 
 /// Why what an extension says of itself cannot be offered to anybody.
-pub(crate) fn exceeded(part: &Part) -> Option<String> {
+pub(crate) fn exceeded(part: &Part, schemas: &Schemas) -> Option<String> {
     let said = &part.description;
     let tools = &said.tools;
     let named = [said.capabilities.len(), said.hooks.len(), said.schedules.len()];
@@ -53,27 +52,29 @@ pub(crate) fn exceeded(part: &Part) -> Option<String> {
     if tools.len() > TOOLS {
         return Some(format!("it provides {} tools; an extension may have {TOOLS}", tools.len()));
     }
-    if let Some(why) = tools.iter().find_map(of_tool) {
+    if let Some(why) = tools.iter().find_map(|spec| of_tool(spec, schemas)) {
         return Some(why);
     }
     let all: u64 = tools.iter().map(size).sum();
     if all > ALL {
         return Some(format!("its tools add {all} bytes to a request; an extension may add {ALL}"));
     }
-    of_agent(part)
+    of_agent(part, schemas)
 }
 
-fn of_tool(spec: &ToolSpec) -> Option<String> {
+fn of_tool(spec: &ToolSpec, schemas: &Schemas) -> Option<String> {
     let name = &spec.name;
     let long = |what: &str, len: usize, most: usize| {
         (len > most).then(|| format!("{what} of its tool `{name}` is {len} bytes long; it may have {most}"))
     };
     long("the description", spec.description.len(), DESCRIPTION)
         .or_else(|| long("`instructions`", spec.instructions.as_ref().map_or(0, String::len), INSTRUCTIONS))
-        .or_else(|| Some(format!("the input schema of its tool `{name}` {}", of_schema(&spec.input_schema)?)))
+        .or_else(|| {
+            Some(format!("the input schema of its tool `{name}` {}", of_schema(&spec.input_schema, schemas)?))
+        })
 }
 
-fn of_agent(part: &Part) -> Option<String> {
+fn of_agent(part: &Part, schemas: &Schemas) -> Option<String> {
     let described = part.description.agent.as_ref().map_or(0, |agent| agent.description.len());
     let len = part.manifest.description.len().max(described);
     if part.is_agent() && len > DESCRIPTION {
@@ -83,24 +84,24 @@ fn of_agent(part: &Part) -> Option<String> {
         ));
     }
     let section = part.manifest.agent.as_ref()?;
-    let input = section.input.as_ref().and_then(|input| of_schema(input.schema.as_ref()?));
-    let output = || section.output.as_ref().and_then(answer_fault);
+    let input = section.input.as_ref().and_then(|input| of_schema(input.schema.as_ref()?, schemas));
+    let output = || section.output.as_ref().and_then(|output| answer_fault(output, schemas));
     input.map(|why| format!("`agent.input.schema` {why}")).or_else(output)
 }
 
 /// What is wrong with the schema of an input, as the end of a sentence. It is looked at before anything compiles it.
-fn of_schema(schema: &Value) -> Option<String> {
+fn of_schema(schema: &Value, schemas: &Schemas) -> Option<String> {
     let Value::Object(top) = schema else {
         return Some("is no object; write `{\"type\": \"object\"}` where anything may be given".into());
     };
-    cost(schema).or_else(|| portable::refused(top))
+    cost(schema, schemas).or_else(|| portable::refused(top))
 }
 
 /// Why no answer can be asked for in that form.
-pub fn answer_fault(output: &OutputSpec) -> Option<String> {
+pub fn answer_fault(output: &OutputSpec, schemas: &Schemas) -> Option<String> {
     let schema = output.schema.as_ref()?;
     let why = match output.format {
-        Format::Json => cost(schema)?,
+        Format::Json => cost(schema, schemas)?,
         Format::Text | Format::Markdown => "needs `format: json` beside it".into(),
     };
     Some(format!("the schema of the answer {why}"))
@@ -108,7 +109,7 @@ pub fn answer_fault(output: &OutputSpec) -> Option<String> {
 
 /// What a schema would cost whoever is sent it or compiles it, as the end of a sentence. Whoever wrote it is not trusted
 /// with that.
-fn cost(schema: &Value) -> Option<String> {
+fn cost(schema: &Value, schemas: &Schemas) -> Option<String> {
     // Before it is written down, or compiled.
     if depth(schema) > DEPTH {
         return Some(format!("is more than {DEPTH} levels deep"));
@@ -117,7 +118,7 @@ fn cost(schema: &Value) -> Option<String> {
     if len > SCHEMA {
         return Some(format!("is {len} bytes long; it may have {SCHEMA}"));
     }
-    Schema::new(schema).err().map(|why| format!("cannot be used: {why}"))
+    schemas.compiled(schema).err().map(|why| format!("cannot be used: {why}"))
 }
 
 /// What is read from JSON is at most 128 levels deep.
@@ -168,7 +169,7 @@ mod tests {
     fn check(change: impl FnOnce(&mut ToolSpec)) -> Option<String> {
         let mut spec = spec();
         change(&mut spec);
-        of_tool(&spec)
+        of_tool(&spec, &Schemas::default())
     }
 
     #[test]

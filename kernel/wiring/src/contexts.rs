@@ -14,8 +14,7 @@ use drupe_host::{Header, Instance, cut};
 use futures_util::future::join_all;
 
 use crate::{
-    Part,
-    live::Live,
+    Lasting, Part,
     rests::{is_late, not_asked},
 };
 
@@ -32,7 +31,7 @@ const BYTES_PER_TOKEN: usize = 3;
 #[derive(Default)]
 pub struct Contexts {
     providers: Vec<(ExtensionId, Arc<Instance>)>,
-    live: Arc<Live>,
+    lasting: Arc<Lasting>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -44,9 +43,9 @@ pub struct Gathered {
 }
 
 impl Contexts {
-    pub(crate) fn of<'a>(parts: impl Iterator<Item = &'a Part>, live: &Arc<Live>) -> Self {
+    pub(crate) fn of<'a>(parts: impl Iterator<Item = &'a Part>, lasting: &Arc<Lasting>) -> Self {
         let providers = parts.filter_map(|p| Some((p.id().clone(), Arc::clone(p.instance.as_ref()?))));
-        Self { providers: providers.collect(), live: Arc::clone(live) }
+        Self { providers: providers.collect(), lasting: Arc::clone(lasting) }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -58,7 +57,7 @@ impl Contexts {
         let mut gathered = Gathered::default();
         let mut providers = Vec::new();
         for (id, instance) in &self.providers {
-            match self.live.rests.left(id, None) {
+            match self.lasting.live.rests.left(id, None) {
                 None => providers.push((id, instance)),
                 Some(left) => gathered.remarks.push(not_asked("the context", id, left)),
             }
@@ -69,7 +68,7 @@ impl Contexts {
         }));
         let mut texts = Vec::new();
         for ((id, _), answer) in providers.into_iter().zip(asked.await) {
-            self.live.rests.answered(id, None, is_late(&answer));
+            self.lasting.live.rests.answered(id, None, is_late(&answer));
             match answer {
                 Ok(Some(text)) if !text.text.trim().is_empty() => texts.push((id, text)),
                 Ok(_) => {}

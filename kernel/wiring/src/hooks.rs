@@ -16,8 +16,7 @@ use futures_util::future::{BoxFuture, join_all};
 use serde_json::Value;
 
 use crate::{
-    Part,
-    live::Live,
+    Lasting, Part,
     rests::{is_late, not_asked},
 };
 
@@ -32,7 +31,7 @@ const REASON: usize = 2 * 1024;
 #[derive(Default)]
 pub struct HookSet {
     asked: Vec<Asked>,
-    live: Arc<Live>,
+    lasting: Arc<Lasting>,
 }
 
 struct Asked {
@@ -42,14 +41,14 @@ struct Asked {
 }
 
 impl HookSet {
-    pub(crate) fn of<'a>(parts: impl Iterator<Item = &'a Part>, live: &Arc<Live>) -> Self {
+    pub(crate) fn of<'a>(parts: impl Iterator<Item = &'a Part>, lasting: &Arc<Lasting>) -> Self {
         let asked = parts.filter_map(|part| {
             let instance = Arc::clone(part.instance.as_ref()?);
             Some(Asked { id: part.id().clone(), points: part.description.hooks.clone(), instance })
         });
         let mut asked: Vec<Asked> = asked.collect();
         asked.sort_by(|a, b| a.id.cmp(&b.id));
-        Self { asked, live: Arc::clone(live) }
+        Self { asked, lasting: Arc::clone(lasting) }
     }
 }
 
@@ -72,7 +71,7 @@ impl Hooks for HookSet {
             let mut answer = HookAnswer { blocked: None, remarks: Vec::new() };
             let mut asked = Vec::new();
             for hook in self.asked.iter().filter(|hook| hook.points.contains(&point)) {
-                match self.live.rests.left(&hook.id, Some(point)) {
+                match self.lasting.live.rests.left(&hook.id, Some(point)) {
                     None => asked.push(hook),
                     Some(left) => answer.remarks.push(not_asked("the hook", &hook.id, left)),
                 }
@@ -83,7 +82,7 @@ impl Hooks for HookSet {
             }));
             // In the order of their ids, so that of two that block the same one is always named.
             for (hook, verdict) in asked.iter().zip(verdicts.await) {
-                self.live.rests.answered(&hook.id, Some(point), is_late(&verdict));
+                self.lasting.live.rests.answered(&hook.id, Some(point), is_late(&verdict));
                 match verdict {
                     Ok(HookVerdict::Block { reason }) if before(point) => {
                         answer.blocked.get_or_insert_with(|| blocked(&hook.id, reason));

@@ -12,6 +12,7 @@ mod offer;
 mod orchestrator;
 mod portable;
 mod rests;
+mod schemas;
 pub mod snapshot;
 
 pub mod adapters;
@@ -21,11 +22,12 @@ pub mod live;
 pub mod tokens;
 
 pub use agents::{core_tools, definition};
-pub use beginning::{Ground, begin};
+pub use beginning::begin;
 pub use models::models;
 pub use names::kept_id;
-pub use offer::{Clash, Offer};
+pub use offer::{Allowed, Clash, Terms, offer};
 pub use orchestrator::ID as ORCHESTRATOR;
+pub use schemas::Schemas;
 pub use snapshot::{AgentEntry, Snapshot};
 
 use std::{
@@ -60,13 +62,22 @@ pub struct Part {
     pub prompt: Option<Prompt>,
 }
 
+/// What outlives each wiring.
+#[derive(Default)]
+pub struct Lasting {
+    /// Proofs of running calls.
+    pub tokens: Tokens,
+    /// The instances that work now: where a call that a crash cut off finds the one that came after.
+    pub live: Live,
+    /// What was compiled.
+    pub schemas: Schemas,
+}
+
 /// What wiring needs beside the parts.
 pub struct Context<'a> {
     pub config: &'a Config,
     pub models: &'a Models,
-    pub tokens: &'a Arc<Tokens>,
-    /// Where a call that a crash cut off finds the instance that came after.
-    pub live: &'a Arc<Live>,
+    pub lasting: &'a Arc<Lasting>,
     pub orchestrator: &'a Prompt,
     /// The root of the file tools.
     pub workspace: &'a PathBuf,
@@ -157,22 +168,20 @@ pub fn wire(parts: &[Part], context: &Context<'_>) -> Result<Snapshot, WireFault
     }
     let mut resolved = BTreeMap::new();
     for part in parts.iter().filter(|p| p.instance.is_some()) {
-        let mut offer = Offer::new(None, context.config);
-        for tool in part.listed(&tools)? {
-            offer.add(tool).map_err(|clash| clash.blame(parts, Some(part.id())))?;
-        }
-        resolved.insert(part.id().clone(), offer.build());
+        let allowed = Allowed { tools: part.listed(&tools)?, ..Allowed::default() };
+        let offered = offer(&allowed, Terms::new(None, context.config));
+        resolved.insert(part.id().clone(), offered.map_err(|clash| clash.blame(parts, Some(part.id())))?);
     }
     let mut notices = Vec::new();
     let agents = agents::build(parts, &tools, context, &mut notices)?;
-    let orchestrator = orchestrator::build(parts, &tools, &agents, context, &mut notices)?;
+    let (orchestrator, allowed) = orchestrator::build(parts, &tools, &agents, context, &mut notices)?;
     let channels = parts
         .iter()
         .filter(|p| p.can(Capability::Channel))
         .filter_map(|p| Some((p.id().clone(), Arc::clone(p.instance.as_ref()?))))
         .collect();
-    let hooks = Arc::new(HookSet::of(parts.iter().filter(|p| p.can(Capability::Hook)), context.live));
-    let contexts = Contexts::of(parts.iter().filter(|p| p.can(Capability::Context)), context.live);
+    let hooks = Arc::new(HookSet::of(parts.iter().filter(|p| p.can(Capability::Hook)), context.lasting));
+    let contexts = Contexts::of(parts.iter().filter(|p| p.can(Capability::Context)), context.lasting);
     let followed = parts.iter().filter(|p| p.is_agent()).flat_map(|part| {
         part.manifest.subscribe.iter().map(|follows| Followed {
             agent: part.id().clone().into(),
@@ -186,6 +195,7 @@ pub fn wire(parts: &[Part], context: &Context<'_>) -> Result<Snapshot, WireFault
     notices.dedup();
     Ok(Snapshot {
         orchestrator,
+        allowed,
         agents,
         tools,
         channels,
@@ -205,7 +215,7 @@ fn own_tools(
     context: &Context<'_>,
 ) -> Result<Vec<Arc<Registered>>, WireFault> {
     // Before a schema of any size is compiled. What an instance announces later was not looked at before.
-    if let Some(why) = bounds::exceeded(part) {
+    if let Some(why) = bounds::exceeded(part, &context.lasting.schemas) {
         return Err(part.fault(why));
     }
     let Some(instance) = part.instance.as_ref().filter(|_| part.can(Capability::Tool)) else {
@@ -223,9 +233,13 @@ fn own_tools(
         let tool = ExtensionTool {
             owner: part.id().clone(),
             spec: Arc::new(spec.clone()),
+            schema: context
+                .lasting
+                .schemas
+                .compiled(&spec.input_schema)
+                .map_err(|why| part.fault(why.to_string()))?,
             instance: Arc::clone(instance),
-            tokens: Arc::clone(context.tokens),
-            live: Arc::clone(context.live),
+            lasting: Arc::clone(context.lasting),
         };
         own.push(Registered::new(Arc::new(tool)).map_err(|error| part.fault(error.to_string()))?);
     }
@@ -256,8 +270,8 @@ fn select(selector: &ToolSelector, tools: &Tools) -> Result<Vec<Arc<Registered>>
 }
 
 /// Why an extension cannot be wired with anybody, as far as what it says of itself tells.
-pub fn unfit(part: &Part) -> Option<String> {
-    agents::disagreement(part).or_else(|| bounds::exceeded(part))
+pub fn unfit(part: &Part, schemas: &Schemas) -> Option<String> {
+    agents::disagreement(part).or_else(|| bounds::exceeded(part, schemas))
 }
 
 /// The members of a circle, if there is one, in its order.

@@ -1,13 +1,11 @@
 //! The instances that work now, by extension. A call that was cut off by a crash finds here what took the place of the
 //! one that it was made to.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use drupe_extension_api::ExtensionId;
 use drupe_host::Instance;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::rests::Rests;
@@ -46,7 +44,7 @@ impl Live {
 
     /// Waits for an instance that is not `old`; none if there will be none. The caller bounds the wait.
     pub async fn replacement(&self, id: &ExtensionId, old: &Arc<Instance>) -> Option<Arc<Instance>> {
-        let mut now = self.lock().get(id.as_str())?.subscribe();
+        let mut now = self.instances.lock().get(id.as_str())?.subscribe();
         let settled = now.wait_for(|now| match now {
             Now::Works(instance) => !Arc::ptr_eq(instance, old),
             Now::Away => false,
@@ -59,14 +57,10 @@ impl Live {
     }
 
     fn set(&self, id: &str, now: Now) {
-        let mut all = self.lock();
+        let mut all = self.instances.lock();
         match all.get(id) {
             Some(known) => drop(known.send_replace(now)),
             None => drop(all.insert(id.to_owned(), watch::channel(now).0)),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, watch::Sender<Now>>> {
-        self.instances.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

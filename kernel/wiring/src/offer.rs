@@ -1,25 +1,50 @@
-//! What one run is offered, and who is at fault where that cannot be.
+//! What a run is offered: the one place where that is decided.
+//!
+//! [`offer`] is a pure function of what the agent may use and of the terms under which it runs. It is called for each agent
+//! when it is wired, for an agent that is code when it has the loop run for it, and for a turn that names another model
+//! when that begins. Whatever is to decide in future (who asks, a mode, an allowlist of a session) is a further field of
+//! [`Terms`], and nothing else.
+//!
+//! It must not ask anybody, start anything, look at a clock, or know where a tool comes from beyond its owner's name. What
+//! it leaves out it names with the reason: a person who misses a tool finds out why, and the model that lacks it may be told.
+//! Two tools that a model would take for each other are refused together, since one of them would run in the other's place.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use drupe_agent::{ModelProfile, Registered, Registry, RegistryBuilder};
 use drupe_config::Config;
-use drupe_extension_api::{ExtensionId, ToolName};
+use drupe_extension_api::{ExtensionId, control::Exclusion};
 
 use crate::{Part, WireFault, bounds, names::looks};
 
 /// Bytes that a token stands for at least.
 const BYTES_PER_TOKEN: u64 = 3;
 
-/// The one place where it is decided which tools a run is offered: what its agent may use, as far as its model can call
-/// tools. Above the configured number of them, or where they would fill more than half of what the model can read, their
-/// schemas are brought on demand. What is left out has a reason.
-pub struct Offer<'a> {
-    builder: RegistryBuilder,
-    model: Option<&'a ModelProfile>,
-    named: BTreeMap<String, (ToolName, String)>,
-    /// What all of them add to a request.
-    bytes: u64,
+/// What an agent may use by its definition, whatever model answers for it.
+#[derive(Default)]
+pub struct Allowed {
+    pub tools: Vec<Arc<Registered>>,
+    /// What it may not, and why.
+    pub excluded: Vec<Exclusion>,
+}
+
+/// Under which a run begins.
+#[derive(Clone, Copy)]
+pub struct Terms<'a> {
+    /// The model that answers; none for an agent that is code, for which no window is too small.
+    pub model: Option<&'a ModelProfile>,
+    /// With more tools than this, their schemas are brought on demand.
+    pub most: usize,
+}
+
+impl<'a> Terms<'a> {
+    pub fn new(model: Option<&'a ModelProfile>, config: &Config) -> Self {
+        Self { model, most: config.tool_search.threshold }
+    }
 }
 
 /// Two tools that one run cannot both be offered.
@@ -47,55 +72,43 @@ impl Clash {
     }
 }
 
-impl<'a> Offer<'a> {
-    /// Of nothing so far. Without a model, as for an agent that is code, none is too small for tools.
-    pub fn new(model: Option<&'a ModelProfile>, config: &Config) -> Self {
-        let mut builder = RegistryBuilder::default();
-        builder.defer_above(config.tool_search.threshold);
-        Self { builder, model, named: BTreeMap::new(), bytes: 0 }
-    }
-
-    /// Adds a tool that the agent may use.
-    pub fn add(&mut self, tool: Arc<Registered>) -> Result<(), Clash> {
-        if let Some(model) = self.model.filter(|model| !model.tools) {
-            let why = format!("the model `{}` cannot call tools", model.name);
-            self.builder.exclude(tool.spec().name.as_str(), why);
-            return Ok(());
-        }
-        let (name, owner) = (tool.spec().name.clone(), tool.tool().origin().to_owned());
-        let bytes = bounds::size(tool.spec());
-        match self.named.get(&looks(name.as_str())) {
-            Some((known, of)) if *known != name && *of != owner => {
-                let reason = format!(
-                    "tool `{name}` of `{owner}` looks like `{known}` of `{of}`; rename one, or give it to other agents \
-                     only"
-                );
-                return Err(Clash { owners: [of.clone(), owner], reason });
-            }
-            Some((known, of)) => {
-                let owners = [of.clone(), owner];
-                let same = *known == name;
-                self.builder.add(tool).map_err(|error| Clash { owners, reason: error.to_string() })?;
-                self.bytes += if same { 0 } else { bytes };
-            }
-            None => {
-                let owners = [owner.clone(), owner.clone()];
-                self.builder.add(tool).map_err(|error| Clash { owners, reason: error.to_string() })?;
-                self.named.insert(looks(name.as_str()), (name, owner));
-                self.bytes += bytes;
-            }
-        }
-        Ok(())
-    }
-
-    pub fn exclude(&mut self, tool: &str, reason: impl Into<String>) {
-        self.builder.exclude(tool, reason);
-    }
-
-    pub fn build(mut self) -> Arc<Registry> {
-        if self.model.is_some_and(|model| self.bytes / BYTES_PER_TOKEN > model.context_window / 2) {
-            self.builder.defer_above(0);
-        }
-        Arc::new(self.builder.build())
+impl Allowed {
+    pub fn exclude(&mut self, tool: &str, reason: String) {
+        self.excluded.push(Exclusion { tool: tool.to_owned(), reason });
     }
 }
+
+/// The tools of a run. A model that cannot call tools gets none. Above the configured number of them, or where they would
+/// fill more than half of what the model can read, their schemas are brought on demand.
+pub fn offer(allowed: &Allowed, terms: Terms<'_>) -> Result<Arc<Registry>, Clash> {
+    let Terms { model, most } = terms;
+    let mut builder = RegistryBuilder::default();
+    for Exclusion { tool, reason } in &allowed.excluded {
+        builder.exclude(tool, reason);
+    }
+    let (mut alike, mut counted, mut bytes) = (BTreeMap::new(), BTreeSet::new(), 0);
+    for tool in &allowed.tools {
+        let (name, owner) = (&tool.spec().name, tool.tool().origin());
+        if let Some(model) = model.filter(|model| !model.tools) {
+            builder.exclude(name.as_str(), format!("the model `{}` cannot call tools", model.name));
+            continue;
+        }
+        let (known, of) = *alike.entry(looks(name.as_str())).or_insert((name, owner));
+        let clash = |reason| Clash { owners: [of.to_owned(), owner.to_owned()], reason };
+        if known != name && of != owner {
+            return Err(clash(format!(
+                "tool `{name}` of `{owner}` looks like `{known}` of `{of}`; rename one, or give it to other agents only"
+            )));
+        }
+        builder.add(Arc::clone(tool)).map_err(|error| clash(error.to_string()))?;
+        if counted.insert(name) {
+            bytes += bounds::size(tool.spec());
+        }
+    }
+    let too_large = model.is_some_and(|model| bytes / BYTES_PER_TOKEN > model.context_window / 2);
+    builder.defer_above(if too_large { 0 } else { most });
+    Ok(Arc::new(builder.build()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
-use drupe_agent::{LoopAgent, Registered, one_line, read_output, update_plan};
+use drupe_agent::{LoopAgent, one_line, read_output, update_plan};
 use drupe_config::Scope;
 use drupe_extension_api::{AgentId, Definition, ExtensionId, IntegrationMode, ToolName};
 use serde_json::json;
 
 use drupe_models::NamedBy;
 
-use super::{Context, Offer, Part, Tools, WireFault, select};
+use super::{Allowed, Context, Part, Terms, Tools, WireFault, offer, select};
 use crate::{AgentEntry, Away};
 
 /// The id of the orchestrator; no extension may take it.
@@ -34,7 +34,7 @@ pub fn build(
     agents: &BTreeMap<AgentId, AgentEntry>,
     context: &Context<'_>,
     notices: &mut Vec<String>,
-) -> Result<Arc<LoopAgent>, WireFault> {
+) -> Result<(Arc<LoopAgent>, Allowed), WireFault> {
     let settings = &context.config.orchestrator;
     let fault = |extension, reason| WireFault { extension, reason };
     let resolved = context
@@ -43,23 +43,13 @@ pub fn build(
         .map_err(|error| fault(None, format!("`orchestrator.model`: {error}")))?;
     notices.extend(resolved.diagnostics);
     let model = resolved.model;
-    let mut offer = Offer::new(Some(model.profile()), context.config);
-    let add = |offer: &mut Offer<'_>, tool: &Arc<Registered>| {
-        offer.add(Arc::clone(tool)).map_err(|clash| clash.blame(parts, None))
-    };
-    for core in [read_output::tool(), update_plan::tool()] {
-        add(&mut offer, &core)?;
-    }
+    let mut allowed = Allowed { tools: vec![read_output::tool(), update_plan::tool()], ..Allowed::default() };
     match &settings.uses_tools {
         Some(listed) => {
             for selector in listed {
                 // A tool that is gone is a remark: the assistant goes on with what is there.
                 match select(selector, tools) {
-                    Ok(selected) => {
-                        for tool in &selected {
-                            add(&mut offer, tool)?;
-                        }
-                    }
+                    Ok(selected) => allowed.tools.extend(selected),
                     Err(reason) => notices.push(format!("`orchestrator`: {reason}")),
                 }
             }
@@ -68,8 +58,8 @@ pub fn build(
             for part in parts {
                 for tool in tools.get(part.id()).into_iter().flatten() {
                     match part.manifest.scope {
-                        Scope::Shared => add(&mut offer, tool)?,
-                        Scope::Agents => offer.exclude(
+                        Scope::Shared => allowed.tools.push(Arc::clone(tool)),
+                        Scope::Agents => allowed.exclude(
                             tool.spec().name.as_str(),
                             format!("`{}` has `scope: agents`: only agents that list it see it", part.id()),
                         ),
@@ -83,7 +73,7 @@ pub fn build(
         let Some(agent) = agents.get(&id) else { continue };
         let why = match (agent.infer, agent.mode) {
             (true, IntegrationMode::Tool) => {
-                add(&mut offer, &agent.tool)?;
+                allowed.tools.push(Arc::clone(&agent.tool));
                 continue;
             }
             (false, _) => format!("agent `{id}` has `infer: false`"),
@@ -91,7 +81,7 @@ pub fn build(
                 format!("agent `{id}` takes conversations over, which is not supported yet")
             }
         };
-        offer.exclude(agent.tool.spec().name.as_str(), why);
+        allowed.exclude(agent.tool.spec().name.as_str(), why);
     }
     let listed_or_shared = |id: &ExtensionId| {
         settings
@@ -101,10 +91,11 @@ pub fn build(
     };
     for away in context.away.iter().filter(|away| listed_or_shared(&away.extension)) {
         for tool in &away.tools {
-            offer.exclude(tool.as_str(), away.told());
+            allowed.exclude(tool.as_str(), away.told());
         }
     }
-    let registry = offer.build();
+    let registry = offer(&allowed, Terms::new(Some(model.profile()), context.config))
+        .map_err(|clash| clash.blame(parts, None))?;
     let capabilities = away(context.away) + &capabilities(&registry, agents);
     let listed = |agents: &BTreeMap<AgentId, AgentEntry>| {
         let one =
@@ -134,7 +125,7 @@ pub fn build(
         limits: settings.limits.clone(),
         offline: Vec::new(),
     };
-    Ok(Arc::new(LoopAgent::new(definition, registry, model, true)))
+    Ok((Arc::new(LoopAgent::new(definition, registry, model, true)), allowed))
 }
 
 /// The tools that are not there for the moment, so that nobody takes them for gone.

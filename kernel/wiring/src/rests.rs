@@ -1,13 +1,10 @@
 //! Extensions that are asked in each turn and answer late are left alone for a while: a second at each point of each turn
 //! is too much to wait for an answer that does not come.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
 use drupe_extension_api::{ExtensionId, Fault, FaultCode, wire::HookPoint};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Late answers in a row that are borne.
@@ -35,13 +32,13 @@ struct Rest {
 impl Rests {
     /// How much longer an extension rests, if it does.
     pub(crate) fn left(&self, id: &ExtensionId, asked: Asked) -> Option<Duration> {
-        let until = self.lock().get(&(id.clone(), asked))?.until?;
+        let until = self.0.lock().get(&(id.clone(), asked))?.until?;
         until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
     }
 
     /// It answered in time, or it did not. After a rest one late answer is enough for the next.
     pub(crate) fn answered(&self, id: &ExtensionId, asked: Asked, late: bool) {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         if !late {
             all.remove(&(id.clone(), asked));
             return;
@@ -57,11 +54,7 @@ impl Rests {
 
     /// A new instance of it has been late never.
     pub(crate) fn forget(&self, id: &ExtensionId) {
-        self.lock().retain(|(of, _), _| of != id);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<(ExtensionId, Asked), Rest>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().retain(|(of, _), _| of != id);
     }
 }
 

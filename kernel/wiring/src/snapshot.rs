@@ -9,12 +9,14 @@ use drupe_extension_api::{
 };
 use drupe_host::Instance;
 
-use crate::{Away, Day, Followed, ORCHESTRATOR, bounds, contexts::Contexts, hooks::HookSet};
+use crate::{Allowed, Away, Day, Followed, ORCHESTRATOR, bounds, contexts::Contexts, hooks::HookSet};
 
 /// Everything that is wired together.
 pub struct Snapshot {
     /// The agent that talks with the user.
     pub orchestrator: Arc<LoopAgent>,
+    /// What the orchestrator may use, whatever model answers.
+    pub allowed: Allowed,
     /// The agents, by id.
     pub agents: BTreeMap<AgentId, AgentEntry>,
     pub tools: BTreeMap<ExtensionId, Vec<Arc<Registered>>>,
@@ -47,7 +49,8 @@ pub struct AgentEntry {
     pub infer: bool,
     /// The model that answers for it; none where the agent is code.
     pub model: Option<String>,
-    /// The tools that it may use.
+    pub allowed: Allowed,
+    /// The tools that it is offered with its own model.
     pub registry: Arc<Registry>,
     pub usage: Option<String>,
     /// What a run may spend.
@@ -55,8 +58,6 @@ pub struct AgentEntry {
     pub tool: Arc<Registered>,
     /// Whether its tasks are JSON, which its tool validates.
     pub own_input: bool,
-    /// Agents that it may call.
-    pub uses_agents: Vec<AgentId>,
 }
 
 impl AgentEntry {

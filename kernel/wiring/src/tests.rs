@@ -30,10 +30,11 @@ impl Tool for Named {
     }
 }
 
-fn tool(owner: &'static str, name: &str) -> Arc<Registered> {
+/// A tool whose description has so many bytes.
+pub(crate) fn tool(owner: &'static str, name: &str, bytes: usize) -> Arc<Registered> {
     let spec = ToolSpec {
         name: ToolName::new(name).expect("a name"),
-        description: String::new(),
+        description: "x".repeat(bytes),
         input_schema: json!({"type": "object"}),
         instructions: None,
         annotations: ToolAnnotations::default(),
@@ -112,8 +113,7 @@ impl Home {
             &Context {
                 config: &self.config,
                 models: &self.models,
-                tokens: &Arc::default(),
-                live: &Arc::default(),
+                lasting: &Arc::default(),
                 orchestrator,
                 workspace: &self.workspace,
                 day: Day::of(now_ms),
@@ -146,26 +146,15 @@ fn of_two_tools_that_look_alike_and_of_the_agent_that_has_both_the_last_one_is_a
         (["list1", "listl"], Some(id("third")), "third"),
         (["a_b", "a.b"], Some(id("first")), "second"),
     ] {
-        let mut offer = Offer::new(None, &home.config);
-        offer.add(tool("first", names[0])).expect("a name that nobody has");
-        let clash = offer.add(tool("second", names[1])).expect_err("a name that somebody has");
+        let tools = vec![tool("first", names[0], 0), tool("second", names[1], 0)];
+        let allowed = Allowed { tools, ..Allowed::default() };
+        let clash = offer(&allowed, Terms::new(None, &home.config)).err().expect("a name that somebody has");
         let fault = clash.blame(&parts, agent.as_ref());
         assert_eq!(fault.extension, Some(id(at_fault)), "{names:?}: {}", fault.reason);
         for named in ["`first`", "`second`", names[0], names[1]] {
             assert!(fault.reason.contains(named), "{named}: {}", fault.reason);
         }
     }
-}
-
-#[test]
-fn tools_of_one_extension_may_look_alike_and_the_same_tool_counts_once() {
-    let home = Home::new();
-    let mut offer = Offer::new(None, &home.config);
-    let one = tool("first", "get_1");
-    for tool in [Arc::clone(&one), one, tool("first", "get_l")] {
-        offer.add(tool).expect("no clash");
-    }
-    assert_eq!(offer.build().specs().len(), 2);
 }
 
 #[test]
@@ -228,11 +217,11 @@ fn the_schema_of_an_answer_has_the_bounds_of_others_in_a_manifest_as_well() {
     let home = Home::new();
     write_prompt(&home, "one", "x");
     let agent = |schema: &str| home.agent("one", &format!(", output: {{format: json, schema: {schema}}}"));
-    assert_eq!(unfit(&agent("{type: object}")), None);
+    assert_eq!(unfit(&agent("{type: object}"), &Schemas::default()), None);
     let deep = format!("{}{{}}{}", "{items: ".repeat(40), "}".repeat(40));
     let long = format!("{{description: {}}}", "x".repeat(100_000));
     for (schema, says) in [(deep, "levels deep"), (long, "bytes long")] {
-        let why = unfit(&agent(&schema)).expect("refused");
+        let why = unfit(&agent(&schema), &Schemas::default()).expect("refused");
         assert!(why.starts_with("the schema of the answer") && why.contains(says), "{why}");
     }
 }
@@ -338,7 +327,7 @@ fn an_extension_that_names_more_than_its_bounds_is_unfit() {
     ] {
         let shown = format!("{} of {} bytes", names.len(), names[0].len());
         part.description.capabilities = names;
-        let why = crate::bounds::exceeded(&part);
+        let why = crate::bounds::exceeded(&part, &Schemas::default());
         assert!(why.is_none() == fits && why.is_none_or(|why| why.len() < 200), "{shown}");
     }
 }

@@ -2,11 +2,12 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use drupe_agent::{Chain, Run};
 use drupe_extension_api::{ExtensionId, Fault, SessionId};
+use parking_lot::Mutex;
 
 /// Sessions that are known of each extension; the oldest is forgotten.
 const SESSIONS: usize = 256;
@@ -30,13 +31,13 @@ impl Tokens {
         self.note(&owner, &run.scope.session);
         // 122 random bits: nobody guesses it.
         let token = uuid::Uuid::new_v4().simple().to_string();
-        self.lock().insert(token.clone(), (owner, run));
+        self.running.lock().insert(token.clone(), (owner, run));
         Granted { tokens: self, token }
     }
 
     /// The run behind a token of `owner`. One that is stale, foreign or forged is refused, all in the same words.
     pub fn redeem(&self, owner: &ExtensionId, token: &str) -> Result<Arc<Run>, Fault> {
-        match self.lock().get(token) {
+        match self.running.lock().get(token) {
             Some((of, run)) if of == owner => Ok(Arc::clone(run)),
             _ => Err(Fault::denied(
                 "this needs the token of a call that is running; use the `Call` that came with it",
@@ -45,7 +46,7 @@ impl Tokens {
     }
 
     fn note(&self, owner: &ExtensionId, session: &SessionId) {
-        let mut called = self.called.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut called = self.called.lock();
         let sessions = called.entry(owner.clone()).or_default();
         if sessions.back() != Some(session) {
             sessions.retain(|known| known != session);
@@ -56,20 +57,16 @@ impl Tokens {
 
     /// Whether `owner` works, or worked of late, on a call in that session.
     pub fn was_called_in(&self, owner: &ExtensionId, session: &SessionId) -> bool {
-        let called = self.called.lock().unwrap_or_else(PoisonError::into_inner);
+        let called = self.called.lock();
         called.get(owner).is_some_and(|sessions| sessions.contains(session))
     }
 
     /// What set off the calls that `owner` works on now.
     pub fn chains(&self, owner: &ExtensionId) -> Vec<Chain> {
-        let granted = self.lock();
+        let granted = self.running.lock();
         let runs = granted.values().filter(|(of, _)| of == owner).map(|(_, run)| run);
         // What comes of it counts the link to it by itself.
         runs.map(|run| Chain { hops: run.scope.chain.hops, ..run.scope.chain.after(&run.path) }).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, (ExtensionId, Arc<Run>)>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -81,6 +78,6 @@ impl Granted<'_> {
 
 impl Drop for Granted<'_> {
     fn drop(&mut self) {
-        self.tokens.lock().remove(&self.token);
+        self.tokens.running.lock().remove(&self.token);
     }
 }

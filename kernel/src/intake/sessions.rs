@@ -1,36 +1,28 @@
 //! The sessions that have work: each handles its turns one after another, and none waits for another.
 
 use std::{
-    borrow::Cow,
     collections::{HashMap, VecDeque},
-    panic::AssertUnwindSafe,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        Arc, OnceLock, Weak,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 
 use drupe_agent::{Steered, Steering, Stopwatch, run::GATE};
 use drupe_extension_api::{Fault, FaultCode, SessionId, TurnId, wire::QueueMode};
-use drupe_journal::{Origin, QueuedTurn};
+use drupe_journal::{Inbound, Origin, QueuedTurn};
 use drupe_limits::TurnPlace;
-use futures_util::FutureExt;
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::{kernel::Kernel, turn};
+use crate::turn::{Within, wants_its_own};
 
 /// Turns that may wait, over all sessions. Above it messages are refused before they are acknowledged.
 const MOST_WAITING: usize = 10_000;
 
 /// The same, of those that one extension, or the bearer of one token, set off.
 const MOST_OF_ONE: usize = 256;
-
-/// The first pause before a turn that could not be recorded is tried again, and the longest: a full disk is not freed
-/// within milliseconds.
-const RETRY: Duration = Duration::from_millis(250);
-const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
 /// Turns that wait and run.
 #[derive(Default)]
@@ -65,12 +57,10 @@ struct Active {
 
 struct Running {
     turn: TurnId,
-    origin: Origin,
+    /// What it answers, and where that goes.
+    inbound: Inbound,
     /// Whether it has room, or had it in an earlier kernel.
     begun: bool,
-    /// Where its answer goes.
-    channel: String,
-    address: Option<String>,
     cancel: CancellationToken,
     steering: Arc<Steering>,
     /// How its time goes, once it has begun.
@@ -83,14 +73,14 @@ impl Sessions {
     /// Refuses when too many turns wait, of all or of whoever sets this one off. What it gives is kept until the
     /// message is queued, so that those which come at the same time count each other.
     pub fn check_room(&self, origin: &Origin) -> Result<Option<Arc<str>>, Fault> {
-        let active = self.lock();
+        let active = self.active.lock();
         let waiting: usize = active.values().map(|a| a.waits(None)).sum();
         if waiting >= MOST_WAITING {
             let message = format!("{waiting} messages wait to be answered already; try again later");
             return Err(Fault::new(FaultCode::Busy, message));
         }
         let Some(share) = origin.share() else { return Ok(None) };
-        let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut coming = self.coming.lock();
         coming.retain(|one| one.strong_count() > 0);
         let come = coming.iter().filter_map(Weak::upgrade).filter(|one| **one == *share).count();
         if come + active.values().map(|a| a.waits(Some(&share))).sum::<usize>() >= MOST_OF_ONE {
@@ -105,54 +95,56 @@ impl Sessions {
 
     /// Has turns end that wait for room, and that an extension set off which does not work any more.
     pub fn give_up(&self, gone: impl Fn(&str) -> bool) {
-        for running in self.lock().values().filter_map(|active| active.running.as_ref()) {
-            if !running.begun && running.origin.extension().is_some_and(&gone) {
+        for running in self.active.lock().values().filter_map(|active| active.running.as_ref()) {
+            if !running.begun && running.inbound.origin.extension().is_some_and(&gone) {
                 running.cancel.cancel();
             }
         }
     }
 
     /// The running turn of a session has room.
-    fn begin(&self, session: &SessionId) {
-        if let Some(running) = self.lock().get_mut(session).and_then(|known| known.running.as_mut()) {
+    pub fn begin(&self, session: &SessionId) {
+        if let Some(running) = self.active.lock().get_mut(session).and_then(|known| known.running.as_mut()) {
             running.begun = true;
         }
     }
 
-    /// Queues a turn, once, or has the running one take its message in or end. While the kernel ends it only stays in the
-    /// journal, where the next kernel finds it.
-    pub fn push(&self, kernel: &Arc<Kernel>, turn: QueuedTurn) {
-        if kernel.ending.decided().is_some() {
-            return;
-        }
+    /// Queues a turn, once, or has the running one take its message in or end. Gives the session where nobody works off its
+    /// queue yet.
+    #[must_use = "its queue is to be worked off"]
+    pub fn push(&self, turn: QueuedTurn) -> Option<SessionId> {
         let session = turn.inbound.ask.session.clone();
-        let mut active = self.lock();
+        let mut active = self.active.lock();
         match active.get_mut(&session) {
-            Some(known) if known.has(&turn.turn) => {}
-            Some(known) => known.take(turn),
+            Some(known) if known.has(&turn.turn) => None,
+            Some(known) => {
+                known.take(turn);
+                None
+            }
             None => {
                 let gate = Arc::new(Semaphore::new(GATE));
                 let waiting = VecDeque::from([turn]);
                 active.insert(session.clone(), Active { waiting, running: None, gate });
-                if self.open.load(Ordering::SeqCst) {
-                    spawn(kernel, session);
-                }
+                self.is_open().then_some(session)
             }
         }
     }
 
-    /// Lets turns run, those first that were queued so far.
-    pub fn open(&self, kernel: &Arc<Kernel>) {
-        let active = self.lock();
+    /// Lets turns run; gives the sessions whose queues are to be worked off.
+    pub fn open(&self) -> Vec<SessionId> {
+        let active = self.active.lock();
         self.open.store(true, Ordering::SeqCst);
-        for session in active.keys() {
-            spawn(kernel, session.clone());
-        }
+        active.keys().cloned().collect()
+    }
+
+    /// Whether turns may run.
+    pub fn is_open(&self) -> bool {
+        self.open.load(Ordering::SeqCst)
     }
 
     /// Has turns of a session end that a message interrupts, as the journal has it already.
     pub fn interrupt(&self, session: &SessionId, turns: &[TurnId]) {
-        let mut active = self.lock();
+        let mut active = self.active.lock();
         let Some(known) = active.get_mut(session) else { return };
         if let Some(running) = known.running.as_ref().filter(|running| turns.contains(&running.turn)) {
             running.cancel.cancel();
@@ -164,7 +156,7 @@ impl Sessions {
 
     /// Cancels a turn that runs, or takes it from the queue.
     pub fn stop(&self, turn: &TurnId) -> Stopped {
-        let mut active = self.lock();
+        let mut active = self.active.lock();
         for session in active.values_mut() {
             if let Some(running) = session.running.as_ref().filter(|running| running.turn == *turn) {
                 running.cancel.cancel();
@@ -189,70 +181,71 @@ impl Sessions {
 
     /// Whether a turn runs or waits.
     pub fn has(&self, turn: &TurnId) -> bool {
-        self.lock().values().any(|active| active.has(turn))
+        self.active.lock().values().any(|active| active.has(turn))
     }
 
     /// Turns that run now.
     pub fn running(&self) -> usize {
-        self.lock().values().filter(|a| a.running.is_some()).count()
+        self.active.lock().values().filter(|a| a.running.is_some()).count()
     }
 
     /// Of those, the ones that do not wait for a person alone: these are as well waited for by the next kernel.
     pub fn at_work(&self) -> usize {
         let waits = |running: &Running| running.time.get().is_some_and(Stopwatch::stands_still);
-        self.lock().values().filter_map(|active| active.running.as_ref()).filter(|one| !waits(one)).count()
+        self.active
+            .lock()
+            .values()
+            .filter_map(|active| active.running.as_ref())
+            .filter(|one| !waits(one))
+            .count()
     }
 
     /// The turns of a session that run or wait, the running one first.
     pub fn of(&self, session: &SessionId) -> Vec<TurnId> {
-        let active = self.lock();
+        let active = self.active.lock();
         let Some(known) = active.get(session) else { return Vec::new() };
         let running = known.running.iter().flat_map(|r| std::iter::once(&r.turn).chain(&r.given));
         running.chain(known.waiting.iter().map(|t| &t.turn)).cloned().collect()
     }
 
-    /// The next turn of a session; forgets the session when there is none.
-    fn next(&self, kernel: &Kernel, session: &SessionId) -> Option<(QueuedTurn, turn::Within)> {
-        let mut active = self.lock();
+    /// The next turn of a session, which runs from now on; forgets the session where there is none, or no `more` are to
+    /// run. `forgotten` is called before the session can come back.
+    pub fn next(
+        &self,
+        session: &SessionId,
+        more: bool,
+        forgotten: impl FnOnce(),
+    ) -> Option<(QueuedTurn, Within)> {
+        let mut active = self.active.lock();
         let known = active.get_mut(session)?;
         known.running = None;
-        match known.waiting.pop_front().filter(|_| kernel.ending.decided().is_none()) {
+        match known.waiting.pop_front().filter(|_| more) {
             Some(turn) => {
                 let (cancel, steering) = (CancellationToken::new(), Arc::<Steering>::default());
                 let time = Arc::default();
                 known.running = Some(Running {
                     turn: turn.turn.clone(),
-                    origin: turn.inbound.origin.clone(),
+                    inbound: turn.inbound.clone(),
                     begun: turn.started,
-                    channel: turn.inbound.ask.channel.clone(),
-                    address: turn.inbound.ask.address.clone(),
                     cancel: cancel.clone(),
                     steering: Arc::clone(&steering),
                     time: Arc::clone(&time),
                     given: Vec::new(),
                 });
-                Some((
-                    turn,
-                    turn::Within {
-                        cancel,
-                        gate: Arc::clone(&known.gate),
-                        steering,
-                        time,
-                        place: Arc::new(TurnPlace::unbounded()),
-                    },
-                ))
+                let (gate, place) = (Arc::clone(&known.gate), Arc::new(TurnPlace::unbounded()));
+                Some((turn, Within { cancel, gate, steering, time, place }))
             }
             None => {
                 active.remove(session);
-                kernel.quotas.close_session(session);
+                forgotten();
                 None
             }
         }
     }
 
     /// The running turn of a session has ended: it takes no more in. Gives the turns whose messages it was given.
-    fn ended(&self, session: &SessionId) -> Vec<TurnId> {
-        let mut active = self.lock();
+    pub fn ended(&self, session: &SessionId) -> Vec<TurnId> {
+        let mut active = self.active.lock();
         let Some(running) = active.get_mut(session).and_then(|known| known.running.as_mut()) else {
             return Vec::new();
         };
@@ -260,26 +253,11 @@ impl Sessions {
         std::mem::take(&mut running.given)
     }
 
-    /// Those of `given` that were not taken in are answered next, in their order.
-    async fn give_back(&self, kernel: &Kernel, session: &SessionId, given: Vec<TurnId>) {
-        for turn in given.into_iter().rev() {
-            match kernel.store.queued(&turn).await {
-                Ok(Some(queued)) => {
-                    if let Some(known) = self.lock().get_mut(session) {
-                        known.waiting.push_front(queued);
-                    }
-                }
-                Ok(None) => {}
-                // It is in the journal, where the next kernel finds it.
-                Err(error) => {
-                    tracing::error!(%turn, %error, "a message that was not taken in cannot be read")
-                }
-            }
+    /// One that was not taken in is answered before those that wait.
+    pub fn give_back(&self, session: &SessionId, turn: QueuedTurn) {
+        if let Some(known) = self.active.lock().get_mut(session) {
+            known.waiting.push_front(turn);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Active>> {
-        self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -292,7 +270,7 @@ impl Active {
     /// How many turns wait, of all or of those that take of one share.
     fn waits(&self, share: Option<&str>) -> usize {
         let counts = |origin: &Origin| share.is_none() || origin.share().as_deref() == share;
-        let running = self.running.as_ref().filter(|running| counts(&running.origin));
+        let running = self.running.as_ref().filter(|running| counts(&running.inbound.origin));
         let queued = self.waiting.iter().filter(|turn| counts(&turn.inbound.origin)).count();
         queued + running.map_or(0, |running| running.given.len() + usize::from(!running.begun))
     }
@@ -300,6 +278,7 @@ impl Active {
     /// Takes a further turn: queued, or as its message asks.
     fn take(&mut self, queued: QueuedTurn) {
         let Some(running) = &mut self.running else { return self.waiting.push_back(queued) };
+        let address = |of: &Inbound| (of.ask.channel.clone(), of.ask.address.clone());
         match queued.inbound.ask.queue.unwrap_or_default() {
             // Whom it interrupts was told so when it was accepted.
             QueueMode::Followup | QueueMode::Interrupt => {}
@@ -307,9 +286,8 @@ impl Active {
             // A message that wants something of its own cannot be a part of another's answer, nor one whose answer goes
             // elsewhere.
             QueueMode::Steer
-                if turn::wants_its_own(&queued.inbound.ask)
-                    || (&queued.inbound.ask.channel, &queued.inbound.ask.address)
-                        != (&running.channel, &running.address) => {}
+                if wants_its_own(&queued.inbound.ask)
+                    || address(&queued.inbound) != address(&running.inbound) => {}
             QueueMode::Steer => {
                 let steered = Steered { turn: queued.turn.clone(), text: queued.inbound.ask.text.clone() };
                 if running.steering.push(steered).is_ok() {
@@ -322,68 +300,5 @@ impl Active {
     }
 }
 
-fn spawn(kernel: &Arc<Kernel>, session: SessionId) {
-    let kernel = Arc::clone(kernel);
-    kernel.clone().tasks.spawn(async move { work(&kernel, &session).await });
-}
-
-/// Works off the queue of one session.
-async fn work(kernel: &Arc<Kernel>, session: &SessionId) {
-    while let Some((queued, within)) = kernel.sessions.next(kernel, session) {
-        let turn = queued.turn.clone();
-        // What is not finished when the kernel ends is gone on with by the next one. In a box, because a task is moved
-        // whole when it is spawned.
-        let answering = Box::pin(until_recorded(kernel, queued, within));
-        kernel.cancel.run_until_cancelled(answering).await;
-        let given = kernel.sessions.ended(session);
-        kernel.sessions.give_back(kernel, session, given).await;
-        kernel.ending.turn_ended(&turn);
-        crate::events::turn_ended(kernel, session);
-    }
-}
-
-/// Answers a turn. While the journal cannot record it the session waits: its messages are answered in order or not yet.
-async fn until_recorded(kernel: &Arc<Kernel>, mut queued: QueuedTurn, mut within: turn::Within) {
-    let origin = queued.inbound.origin.clone();
-    let gone = || origin.extension().filter(|_| !queued.started).and_then(|id| kernel.gone(id));
-    // Beyond the configured number turns wait in the order in which they came. One that is only to end needs no room.
-    let mut cancelled = queued.cancelled.clone().or_else(gone);
-    if cancelled.is_none() {
-        let place = TurnPlace::take(Arc::clone(&kernel.gates), origin.share().map(Cow::into_owned));
-        if let Some(place) = within.cancel.run_until_cancelled(place).await {
-            within.place = Arc::new(place);
-        }
-    }
-    if !queued.started && kernel.ending.decided().is_some() {
-        // Room came of the drain. The next kernel begins with it.
-        return;
-    }
-    kernel.sessions.begin(&queued.inbound.ask.session);
-    // It may have gone meanwhile.
-    cancelled = cancelled.or_else(gone);
-    queued.cancelled = cancelled;
-    let mut next = Some(queued);
-    let mut wait = RETRY;
-    while let Some(queued) = next {
-        let turn = queued.turn.clone();
-        let answered = Box::pin(turn::answer(kernel, queued, within.clone()));
-        let error = match AssertUnwindSafe(answered).catch_unwind().await {
-            Ok(Ok(())) => return,
-            Ok(Err(error)) => error,
-            Err(_) => match turn::give_up(kernel, &turn, "the kernel panicked while it answered").await {
-                Ok(()) => return,
-                Err(error) => error,
-            },
-        };
-        tracing::error!(%turn, %error, ?wait, "the turn could not be recorded; it is tried again");
-        tokio::time::sleep(wait).await;
-        wait = (wait * 2).min(LONGEST_RETRY);
-        next = match kernel.store.queued(&turn).await {
-            Ok(queued) => queued,
-            Err(error) => {
-                tracing::error!(%turn, %error, "the journal cannot be read");
-                return;
-            }
-        };
-    }
-}
+#[cfg(test)]
+mod tests;

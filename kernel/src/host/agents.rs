@@ -8,7 +8,7 @@ use drupe_extension_api::{
     wire::{CallTool, InvokeAgent, RunAgent},
 };
 use drupe_models::NamedBy;
-use drupe_wiring as wiring;
+use drupe_wiring::{self as wiring, Allowed, Terms, offer};
 use serde::Serialize;
 
 use super::Owner;
@@ -21,7 +21,7 @@ impl Owner {
         run: &Arc<Run>,
         call: CallTool,
     ) -> Result<ToolResult, Fault> {
-        let snapshot = kernel.snapshot();
+        let snapshot = kernel.roster.snapshot();
         let registry = snapshot.resolved.get(&self.manifest.id).cloned().unwrap_or_default();
         let limits = snapshot.agents.get(&run.agent).map(|agent| agent.limits.clone()).unwrap_or_default();
         let request = ToolCallRequest {
@@ -54,34 +54,32 @@ impl Owner {
                 ask.definition.id
             )));
         }
-        let snapshot = kernel.snapshot();
+        let snapshot = kernel.roster.snapshot();
         let RunAgent { definition, .. } = &ask;
-        if let Some(why) = definition.output.as_ref().and_then(wiring::bounds::answer_fault) {
+        let answer_fault =
+            |output| wiring::bounds::answer_fault(output, &kernel.roster.wired.lasting.schemas);
+        if let Some(why) = definition.output.as_ref().and_then(answer_fault) {
             return Err(Fault::invalid(why));
         }
-        let models = kernel.models.resolve_for(
+        let models = kernel.roster.wired.models.resolve_for(
             NamedBy::Extension,
             &definition.models,
             &definition.parameters,
             &definition.limits,
         );
         let model = models.map_err(|error| Fault::new(FaultCode::NotConfigured, error.to_string()))?.model;
-        let mut offer = wiring::Offer::new(Some(model.profile()), &kernel.config);
-        let mut add = |tool| offer.add(tool).map_err(|error| Fault::invalid(error.to_string()));
-        for core in wiring::core_tools() {
-            add(core)?;
-        }
         let own = snapshot.tools.get(id).map(Vec::as_slice).unwrap_or_default();
+        let mut allowed = Allowed { tools: wiring::core_tools().to_vec(), ..Allowed::default() };
         for name in &ask.own_tools {
             let tool = own.iter().find(|t| t.spec().name == *name);
-            add(Arc::clone(
-                tool.ok_or_else(|| Fault::not_found(format!("extension `{id}` has no tool `{name}`")))?,
-            ))?;
+            let tool =
+                tool.ok_or_else(|| Fault::not_found(format!("extension `{id}` has no tool `{name}`")))?;
+            allowed.tools.push(Arc::clone(tool));
         }
-        for tool in snapshot.resolved.get(id).iter().flat_map(|r| r.iter()) {
-            add(Arc::clone(tool))?;
-        }
-        let agent: Arc<dyn Agent> = Arc::new(LoopAgent::new(ask.definition, offer.build(), model, false));
+        allowed.tools.extend(snapshot.resolved.get(id).iter().flat_map(|r| r.iter()).cloned());
+        let terms = Terms::new(Some(model.profile()), &kernel.base.config);
+        let registry = offer(&allowed, terms).map_err(|clash| Fault::invalid(clash.to_string()))?;
+        let agent: Arc<dyn Agent> = Arc::new(LoopAgent::new(ask.definition, registry, model, false));
         let task = Task { text: ask.task, context: ask.context, ..Task::default() };
         Ok(run.invoke_own(&agent, task).await)
     }
@@ -100,7 +98,7 @@ impl Owner {
             );
             return Err(Fault::denied(message));
         }
-        let snapshot = kernel.snapshot();
+        let snapshot = kernel.roster.snapshot();
         let agent = Arc::clone(&snapshot.agent(&ask.agent)?.agent);
         let context = AgentInvocationContext {
             conversation_summary: ask.summary,

@@ -17,9 +17,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::{Owner, write};
 use crate::{
     control::{streams, tokens},
-    events,
-    extension::place,
-    kernel::{Kernel, store_fault},
+    extension::load,
+    kernel::Kernel,
+    topics,
 };
 
 /// [`HandleItems`](drupe_extension_api::wire::HandleItems), of items that others may share.
@@ -32,18 +32,18 @@ struct Answer {
 impl Owner {
     pub(super) async fn subscribe(&self, kernel: &Kernel, ask: Subscribe) -> Result<u64, Fault> {
         let Subscribe { topic, durable } = ask;
-        events::check_topic(&topic)?;
-        kernel.handles.check_room(&self.holder, 1)?;
+        topics::check_topic(&topic)?;
+        kernel.roster.wired.handles.check_room(&self.holder, 1)?;
         let source: Box<dyn Source> = match durable {
-            true => Box::new(kernel.topics.pull(&self.manifest.id, &topic).await.map_err(store_fault)?),
-            false => Box::new(kernel.bus.subscribe(&topic)),
+            true => Box::new(kernel.roster.topics.pull(&self.manifest.id, &topic).await?),
+            false => Box::new(kernel.roster.bus.subscribe(&topic)),
         };
-        kernel.handles.open(&self.holder, source)
+        kernel.roster.wired.handles.open(&self.holder, source)
     }
 
     /// Items as text that is copied once, bytes as they are.
     pub(super) async fn next(&self, kernel: &Kernel, ask: HandleNext) -> Result<Vec<u8>, Fault> {
-        match kernel.handles.next(&self.holder, ask).await? {
+        match kernel.roster.wired.handles.next(&self.holder, ask).await? {
             Given::Bytes(bytes) => Ok(bytes),
             Given::Items(items) => {
                 let ended = items.is_empty();
@@ -57,13 +57,13 @@ impl Owner {
         let (handle, content) = named.ok_or_else(|| {
             Fault::invalid("the payload of `handle.put` begins with the eight bytes of a handle's number")
         })?;
-        kernel.handles.put(&self.holder, handle, content.to_owned()).await
+        kernel.roster.wired.handles.put(&self.holder, handle, content.to_owned()).await
     }
 
     /// Done when this returns: whoever closes a handle does not wait.
     pub(super) fn close(&self, handle: u64) {
         if let Some(kernel) = self.kernel.upgrade() {
-            kernel.handles.close(&self.holder, handle);
+            kernel.roster.wired.handles.close(&self.holder, handle);
         }
     }
 
@@ -81,7 +81,7 @@ impl Owner {
             Some(grant) => Box::new(Until::new(source, grant.revoked.clone(), "the token was revoked")),
             None => source,
         };
-        kernel.handles.open(&self.holder, source)
+        kernel.roster.wired.handles.open(&self.holder, source)
     }
 
     pub(super) async fn run_process(&self, kernel: &Kernel, ask: RunProcess) -> Result<ProcessOutput, Fault> {
@@ -94,7 +94,7 @@ impl Owner {
         kernel: &Kernel,
         spec: ProcessSpec,
     ) -> Result<OpenedProcess, Fault> {
-        let (handles, holder) = (&kernel.handles, &self.holder);
+        let (handles, holder) = (&kernel.roster.wired.handles, &self.holder);
         handles.check_room(holder, 4)?;
         let place = self.place()?;
         let opened = self.surrounded(kernel, async |at| drupe_programs::open(&at, &spec, place).await).await;
@@ -122,17 +122,17 @@ impl Owner {
         kernel: &Kernel,
         start: impl AsyncFnOnce(Surroundings<'_>) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        let (id, home) = (&self.manifest.id, &kernel.home);
+        let (id, home) = (&self.manifest.id, &kernel.base.home);
         start(Surroundings {
-            exe: &drupe_host::own_program(&kernel.start.exe),
+            exe: &drupe_host::own_program(&kernel.base.start.exe),
             home: home.root(),
             folder: &self.manifest.folder,
             data: &home.data(id),
             sdk: &home.sdk(),
             folders: &self.manifest.program_folders,
-            network: place::has_network(kernel, &self.manifest),
-            environment: &kernel.settings.environment,
-            strict: !kernel.config.sandbox.allow_unconfined,
+            network: load::has_network(&kernel.roster, &self.manifest),
+            environment: &kernel.base.sources.environment,
+            strict: !kernel.base.config.sandbox.allow_unconfined,
         })
         .await
     }

@@ -31,7 +31,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use crate::{control, events, kernel::Kernel};
+use crate::{control, kernel::Kernel, topics};
 
 /// The table of one extension. Clones are the same.
 #[derive(Clone)]
@@ -47,11 +47,10 @@ struct Owner {
 }
 
 /// The table for an extension, as it crosses the boundary.
-pub fn table(manifest: Arc<Manifest>, kernel: &Arc<Kernel>) -> HostBox {
-    let holder = kernel.handles.holder(manifest.id.clone());
+pub fn table(kernel: Weak<Kernel>, manifest: Arc<Manifest>, holder: Holder) -> HostBox {
     let runtime = tokio::runtime::Handle::current();
     let programs = Arc::new(Semaphore::new(drupe_programs::MOST));
-    let owner = Owner { manifest, holder, programs, kernel: Arc::downgrade(kernel), runtime };
+    let owner = Owner { manifest, holder, programs, kernel, runtime };
     drupe_host::table(Table(Arc::new(owner)))
 }
 
@@ -81,7 +80,7 @@ impl Host for Table {
             )
         };
         let task = match self.0.kernel.upgrade() {
-            Some(kernel) => AbortOnDrop(kernel.tasks.spawn_on(work, &self.0.runtime)),
+            Some(kernel) => AbortOnDrop(kernel.life.tasks.spawn_on(work, &self.0.runtime)),
             None => return done(Err(Fault::new(FaultCode::Unavailable, "the kernel is ending"))),
         };
         async move {
@@ -96,7 +95,7 @@ impl Host for Table {
 
     fn close(&self) {
         if let Some(kernel) = self.0.kernel.upgrade() {
-            kernel.handles.close_all(&self.0.holder);
+            kernel.roster.wired.handles.close_all(&self.0.holder);
         }
     }
 }
@@ -150,7 +149,7 @@ impl Owner {
                     true => None,
                     false => Some(self.run(&kernel, header)?),
                 };
-                write(events::publish(&kernel, &self.holder, run, read(payload)?).await?)
+                write(topics::publish(&kernel, &self.holder, run, read(payload)?).await?)
             }
             host::SUBSCRIBE => write(self.subscribe(&kernel, read(payload)?).await?),
             host::HANDLE_NEXT => self.next(&kernel, read(payload)?).await,
@@ -186,14 +185,16 @@ impl Owner {
             }
             host::NOTIFY => {
                 let NotifyUser { text, session } = read(payload)?;
-                write(kernel.notify(id, session, text).await?)
+                write(kernel.outbox.notify(id, session, text).await?)
             }
             host::RESTART => {
                 self.right(Right::Restart, operation)?;
                 let RestartRequest { reason } = read(payload)?;
-                let run = kernel.tokens.redeem(id, &header.parent_token).ok();
+                let run = kernel.roster.wired.lasting.tokens.redeem(id, &header.parent_token).ok();
                 // Behind a turn stands the person who wrote; what an extension asks for by itself nobody watches.
-                write(kernel.request_restart(cut(reason, REASON), run.as_deref(), run.is_none()).await?)
+                write(
+                    kernel.roster.request_restart(cut(reason, REASON), run.as_deref(), run.is_none()).await?,
+                )
             }
             host::PROCESS_RUN => {
                 self.right(Right::Processes, operation)?;
@@ -223,10 +224,7 @@ impl Owner {
                 self.right(Right::Control, operation)?;
                 write(self.open_control(&kernel, self.principal(header), read(payload)?)?)
             }
-            host::TOOLS_CHANGED => {
-                kernel.announcements.take(id, std::time::Instant::now())?;
-                write(Box::pin(crate::boot::rewire(&kernel, id)).await?)
-            }
+            host::TOOLS_CHANGED => write(Box::pin(kernel.roster.rewire(id)).await?),
             _ => Err(Fault::unsupported(operation)),
         }
     }
@@ -252,7 +250,7 @@ impl Owner {
     }
 
     fn run(&self, kernel: &Kernel, header: &CallHeader) -> Result<Arc<Run>, Fault> {
-        kernel.tokens.redeem(&self.manifest.id, &header.parent_token)
+        kernel.roster.wired.lasting.tokens.redeem(&self.manifest.id, &header.parent_token)
     }
 
     fn right(&self, right: Right, operation: &str) -> Result<(), Fault> {

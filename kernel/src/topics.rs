@@ -3,23 +3,19 @@
 //! A message that an agent follows is a turn of that agent, in a session of its own. How often a message is tried, and
 //! when a chain of them ends, is the bus's business.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Weak},
-};
+use std::sync::{Arc, Weak};
 
 use drupe_agent::{Chain, Run, TopicMessage};
-use drupe_bus::{Delivered, Receiver, Remark, Subscriber, days, extend};
+use drupe_bus::{Delivered, Receiver, Remark, days, extend};
 use drupe_extension_api::{
-    AgentId, EventBody, ExtensionId, Fault, SessionId,
-    control::ExtensionState,
+    AgentId, EventBody, Fault, SessionId,
     wire::{Emit, QueueMode, Submit},
 };
 use drupe_handles::Holder;
-use drupe_journal::{DueMessage, Inbound, Origin, StoreError};
+use drupe_journal::{DueMessage, Inbound, Origin};
 use futures_util::future::BoxFuture;
 
-use crate::kernel::{Kernel, store_fault};
+use crate::kernel::Kernel;
 
 /// The longest name of a topic, and the largest message, in bytes: a message is told of things, and does not hold them.
 const TOPIC: usize = 128;
@@ -34,16 +30,16 @@ impl Receiver for ToAgents {
             let Some(kernel) = self.0.upgrade() else { return Delivered::NotHere };
             let Some(inbound) = inbound(&kernel, &message) else { return Delivered::NotHere };
             // The queue of topics holds what waits, and not that of people's messages.
-            let busy = |session: &SessionId| !kernel.sessions.of(session).is_empty();
+            let busy = |session: &SessionId| !kernel.intake.sessions.of(session).is_empty();
             if inbound
                 .ask
                 .agent
                 .as_ref()
-                .is_some_and(|agent| days::at_work(agent, kernel.clock.now_ms(), busy))
+                .is_some_and(|agent| days::at_work(agent, kernel.base.clock.now_ms(), busy))
             {
                 return Delivered::NotHere;
             }
-            match kernel.take_in(inbound).await {
+            match kernel.intake.take_in(inbound).await {
                 Ok(_) => Delivered::Done,
                 Err(fault) => Delivered::Later { why: fault.to_string() },
             }
@@ -60,7 +56,8 @@ impl Receiver for ToAgents {
         );
         let Some(kernel) = self.0.upgrade() else { return };
         let agent = remark.subscriber.strip_prefix("agent:").and_then(|id| AgentId::new(id).ok());
-        let Some(session) = agent.and_then(|agent| days::session_of(&agent, kernel.clock.now_ms())) else {
+        let Some(session) = agent.and_then(|agent| days::session_of(&agent, kernel.base.clock.now_ms()))
+        else {
             return;
         };
         let message = format!(
@@ -69,7 +66,7 @@ impl Receiver for ToAgents {
         );
         let body = EventBody::Diagnostic { code: "event_given_up".into(), message };
         let task = Arc::clone(&kernel);
-        kernel.tasks.spawn(async move {
+        kernel.life.tasks.spawn(async move {
             if let Err(error) = task.store.record_events(session, None, vec![(None, body)]).await {
                 tracing::error!(%error, "what became of a message was not recorded");
             }
@@ -80,7 +77,7 @@ impl Receiver for ToAgents {
 /// The message of a topic as one that its agent answers; none while the agent is not there.
 fn inbound(kernel: &Kernel, message: &DueMessage) -> Option<Inbound> {
     let agent = AgentId::new(message.subscriber.strip_prefix("agent:")?).ok()?;
-    let snapshot = kernel.snapshot();
+    let snapshot = kernel.roster.snapshot();
     let followed = snapshot.followed.iter().find(|f| f.agent == agent && f.topic == message.topic)?;
     let text = match snapshot.agents.get(&agent)?.own_input {
         // An agent that takes JSON takes the message as it is.
@@ -91,7 +88,7 @@ fn inbound(kernel: &Kernel, message: &DueMessage) -> Option<Inbound> {
             format!("{}\n\n<event topic=\"{}\">\n{payload}\n</event>", followed.task, message.topic)
         }
     };
-    let session = days::session_of(&agent, kernel.clock.now_ms())?;
+    let session = days::session_of(&agent, kernel.base.clock.now_ms())?;
     Some(Inbound {
         ask: Submit {
             agent: Some(agent.clone()),
@@ -103,13 +100,6 @@ fn inbound(kernel: &Kernel, message: &DueMessage) -> Option<Inbound> {
         chain: message.chain.clone(),
         correlation: message.correlation.clone(),
     })
-}
-
-/// A turn ended: where it was set off by a message, the next one may come.
-pub fn turn_ended(kernel: &Kernel, session: &SessionId) {
-    if days::is_of_messages(session) {
-        kernel.topics.come();
-    }
 }
 
 /// Whether a text can be a topic's name.
@@ -130,7 +120,7 @@ pub async fn publish(
 ) -> Result<(), Fault> {
     check_topic(&emit.topic)?;
     let topic = format!("{}.{}", owner.extension, emit.topic);
-    if !kernel.bus.listens(&topic) {
+    if !kernel.roster.bus.listens(&topic) {
         return Ok(());
     }
     if emit.payload.to_string().len() > MESSAGE {
@@ -147,57 +137,20 @@ pub async fn publish(
             }
         }
         None => {
-            let mut worked_on = kernel.handles.chains(owner);
+            let mut worked_on = kernel.roster.wired.handles.chains(owner);
             // It may have nothing to do with a call that goes on, so no agent of that is shut out of it. Its links count,
             // so that a circle ends.
-            let calls = kernel.tokens.chains(&owner.extension).into_iter();
+            let calls = kernel.roster.wired.lasting.tokens.chains(&owner.extension).into_iter();
             worked_on.extend(calls.map(|chain| Chain { ancestors: Vec::new(), ..chain }));
             let chain = extend(&worked_on).map_err(|cut| Fault::denied(cut.to_string()))?;
             TopicMessage { topic, payload: emit.payload, chain, correlation: None }
         }
     };
-    match kernel.bus.is_durable(&message.topic) {
-        true => kernel.store.publish(message).await.map_err(store_fault),
+    match kernel.roster.bus.is_durable(&message.topic) {
+        true => Ok(kernel.store.publish(message).await?),
         false => {
-            kernel.bus.message(Arc::new(message));
+            kernel.roster.bus.message(Arc::new(message));
             Ok(())
         }
     }
-}
-
-/// Has exactly those topics followed that the manifests of agents list. Messages for an agent that failed, waits or is
-/// left out for now are kept for it; those for one that was turned off or removed are not.
-pub async fn reconcile(kernel: &Kernel) -> Result<(), StoreError> {
-    let mut agents = BTreeSet::new();
-    let mut known = BTreeSet::new();
-    let mut unreadable = BTreeSet::new();
-    let seen = kernel.extensions.read(|r| (r.found.name.clone(), r.manifest.clone(), r.state.shown().0));
-    for (name, manifest, state) in seen {
-        let Some(manifest) = manifest else {
-            unreadable.insert(name);
-            continue;
-        };
-        if matches!(state, ExtensionState::Disabled) {
-            continue;
-        }
-        let id: ExtensionId = manifest.id.clone();
-        let topics =
-            manifest.subscribe.iter().map(|follows| (AgentId::from(id.clone()), follows.topic.clone()));
-        agents.extend(topics);
-        known.insert(id);
-    }
-    // Who is left out by this start alone, or cannot be read, comes back as it was.
-    let all = kernel.start.safe_mode || kernel.start.fallback.is_some();
-    for (subscriber, topic) in kernel.store.following().await? {
-        match Subscriber::of(&subscriber) {
-            Some(Subscriber::Agent(agent)) if all || unreadable.contains(agent.as_str()) => {
-                agents.insert((agent, topic));
-            }
-            Some(Subscriber::Extension(id)) if all || unreadable.contains(id.as_str()) => {
-                known.insert(id);
-            }
-            _ => {}
-        }
-    }
-    kernel.topics.reconcile(&agents, &known).await
 }

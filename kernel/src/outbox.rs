@@ -1,0 +1,269 @@
+//! Messages on their way to people: an answer is a row before it is sent, and is sent at most once.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use drupe_agent::one_line;
+use drupe_bus::{Bus, Watched};
+use drupe_extension_api::{
+    EventBody, ExtensionId, Fault, FaultCode, ItemKind, SessionId, TurnId,
+    wire::{ChannelStream, Delivery, OutboundMessage, StreamPart, op},
+};
+use drupe_gate::pace::Pace;
+use drupe_host::{Header, Instance};
+use drupe_journal::{Delivery as Due, QueuedTurn, Sent, Store, StoreError};
+use drupe_surface::lanes::Lanes;
+use drupe_wiring::Snapshot;
+use tokio::sync::Notify;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::{extension::Wired, life::Life};
+
+/// The longest text that an extension may show by itself, in bytes: what is longer is an answer, or a file.
+const LONGEST_NOTICE: usize = 4 * 1024;
+
+/// How long a channel may take to send one message.
+const SEND: Duration = Duration::from_secs(30);
+
+/// How long a kernel that ends waits for channels to take what they were given.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// How long a channel may take with one part of a stream; one that is slower misses parts, never the answer.
+const PART: Duration = Duration::from_secs(2);
+
+/// When messages are tried again that a channel could not take.
+const AGAIN: Duration = Duration::from_secs(15);
+
+/// The most bytes of a channel's own name for a message, which people are told.
+const REMOTE_ID: usize = 256;
+
+/// How often a message is tried before it is given up.
+const ATTEMPTS: u32 = 20;
+
+/// What goes out to people: the messages of a channel in their order, and no channel waits for another.
+pub struct Outbox {
+    life: Life,
+    store: Store,
+    wired: Arc<Wired>,
+    bus: Arc<Bus>,
+    /// How often each extension may show something to the user.
+    notices: Pace,
+    due: Notify,
+    end: CancellationToken,
+    ended: CancellationToken,
+}
+
+impl Outbox {
+    /// Of a journal, through the channels that are wired.
+    pub fn new(life: Life, store: Store, wired: Arc<Wired>, bus: Arc<Bus>) -> Self {
+        Self {
+            life,
+            store,
+            wired,
+            bus,
+            notices: Pace::new("notices", 10),
+            due: Notify::default(),
+            end: CancellationToken::new(),
+            ended: CancellationToken::new(),
+        }
+    }
+
+    /// Whether messages go out through a channel of that name.
+    pub fn carries(&self, channel: &str) -> bool {
+        find(&self.wired.snapshot(), channel).is_some()
+    }
+
+    /// There is something to send.
+    pub fn wake(&self) {
+        self.due.notify_one();
+    }
+
+    /// Sends what waits, then no more. What a channel holds on to is uncertain for the next kernel, as after a crash.
+    pub async fn finish(&self) {
+        self.end.cancel();
+        if tokio::time::timeout(DRAIN, self.ended.cancelled()).await.is_err() {
+            tracing::warn!("a channel did not take its messages in time; the next start tells of them");
+            self.ended.cancel();
+        }
+    }
+
+    /// Shows a text of an extension to the user, under its name: in a session of its own, in one in which it was called,
+    /// or where the user was last.
+    pub async fn notify(
+        &self,
+        by: &ExtensionId,
+        session: Option<SessionId>,
+        text: String,
+    ) -> Result<(), Fault> {
+        if text.len() > LONGEST_NOTICE {
+            let message = format!("a notice has at most {LONGEST_NOTICE} bytes, and this one {}", text.len());
+            return Err(Fault::invalid(message).help("say less, and where the rest is"));
+        }
+        let session = match session {
+            Some(session) => {
+                let own =
+                    session.as_str().strip_prefix(by.as_str()).is_some_and(|rest| rest.starts_with(':'));
+                if !own && !self.wired.lasting.tokens.was_called_in(by, &session) {
+                    let message = format!("extension `{by}` was not called in session `{session}`");
+                    return Err(Fault::denied(message).help("leave the session out"));
+                }
+                session
+            }
+            None => {
+                let sessions = self.store.sessions().await?;
+                let latest = sessions.into_iter().max_by_key(|s| s.updated);
+                latest.map(|s| s.id).ok_or_else(|| Fault::not_found("there is no session to show it in"))?
+            }
+        };
+        self.notices.take(by, Instant::now())?;
+        if self.store.notice(session, format!("`{by}`: {text}")).await? {
+            self.wake();
+        }
+        Ok(())
+    }
+
+    /// Shows an answer in its channel while it is made, until the turn ends or the guard goes.
+    pub fn stream(&self, snapshot: &Snapshot, queued: &QueuedTurn) -> Option<DropGuard> {
+        let channel = find(snapshot, &queued.inbound.ask.channel)?;
+        let (session, address) = (queued.inbound.ask.session.clone(), queued.inbound.ask.address.clone());
+        let turn = queued.turn.clone();
+        let mut events = self.bus.watch(&session);
+        let end = self.life.closing.child_token();
+        let ended = end.clone();
+        self.life.tasks.spawn(async move {
+            let send = async |part| {
+                let part = ChannelStream { session: session.clone(), address: address.clone(), part };
+                let header = Header { timeout: Some(PART), ..Header::default() };
+                channel.call::<serde_json::Value>(op::CHANNEL_STREAM, &part, header).await
+            };
+            // A channel that cannot stream says so at once, and is left alone.
+            if send(StreamPart::Begin).await.is_err() {
+                return;
+            }
+            loop {
+                let event = tokio::select! {
+                    event = events.recv() => event,
+                    () = ended.cancelled() => break,
+                };
+                let part = match event {
+                    Watched::Event(event) => part_of(&event, &turn),
+                    Watched::Skipped => None,
+                };
+                if let Some(part) = part
+                    && let Err(fault) = send(part).await
+                {
+                    tracing::debug!(%fault, "a part of a stream was not shown");
+                }
+            }
+            let _ = send(StreamPart::End).await;
+        });
+        Some(end.drop_guard())
+    }
+}
+
+fn find(snapshot: &Snapshot, channel: &str) -> Option<Arc<Instance>> {
+    ExtensionId::new(channel).ok().and_then(|id| snapshot.channels.get(&id).map(Arc::clone))
+}
+
+/// Sends what is due, until [`Outbox::finish`].
+pub async fn send_until_the_end(outbox: Arc<Outbox>) {
+    let mut lanes = Lanes::default();
+    loop {
+        let last = outbox.end.is_cancelled();
+        if let Err(error) = deliver(&outbox, &mut lanes).await {
+            tracing::error!(%error, "messages wait to be sent, but the journal does not answer");
+        }
+        if last && lanes.is_empty() {
+            return outbox.ended.cancel();
+        }
+        tokio::select! {
+            () = outbox.due.notified() => lanes.try_again(),
+            () = tokio::time::sleep(AGAIN) => lanes.try_again(),
+            () = outbox.end.cancelled(), if !last => lanes.try_again(),
+            () = lanes.one_ends() => {}
+            () = outbox.ended.cancelled() => return,
+        }
+    }
+}
+
+/// Begins to send what is due to the channels that are free.
+async fn deliver(outbox: &Arc<Outbox>, lanes: &mut Lanes) -> Result<(), StoreError> {
+    let snapshot = outbox.wired.snapshot();
+    let mut by_channel: BTreeMap<String, Vec<Due>> = BTreeMap::new();
+    for due in outbox.store.due_deliveries().await? {
+        by_channel.entry(due.message.channel.clone()).or_default().push(due);
+    }
+    for (name, due) in by_channel {
+        let channel = find(&snapshot, &name).filter(|_| lanes.is_free(&name));
+        let Some(channel) = channel else { continue };
+        let store = outbox.store.clone();
+        lanes.begin(name, async move { send_all(&store, &channel, due).await });
+    }
+    Ok(())
+}
+
+/// Sends messages to a channel in their order; whether it took them all.
+async fn send_all(store: &Store, channel: &Instance, due: Vec<Due>) -> bool {
+    for delivery in due {
+        match send(store, channel, delivery).await {
+            Ok(true) => {}
+            Ok(false) => return false,
+            Err(error) => {
+                tracing::error!(%error, "the journal does not record what is sent");
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// Sends one message; whether the channel may be given the next one now.
+async fn send(store: &Store, channel: &Instance, due: Due) -> Result<bool, StoreError> {
+    store.sending(due.id).await?;
+    let message = OutboundMessage {
+        delivery: due.key,
+        kind: due.kind,
+        session: due.session,
+        address: due.message.address,
+        text: due.message.text,
+    };
+    let header = Header { timeout: Some(SEND), ..Header::default() };
+    let end = match channel.call::<Delivery>(op::CHANNEL_SEND, &message, header).await {
+        Ok(done) => Sent::Delivered { remote_id: done.remote_id.map(|id| one_line(&id, REMOTE_ID)) },
+        // These say that nothing went out.
+        Err(fault)
+            if matches!(fault.code, FaultCode::Unavailable | FaultCode::Busy | FaultCode::NotConfigured) =>
+        {
+            tracing::warn!(channel = due.message.channel, %fault, "a message was not taken");
+            match due.attempts < ATTEMPTS {
+                true => Sent::Again(fault.to_string()),
+                false => Sent::Failed(fault.to_string()),
+            }
+        }
+        Err(fault) => {
+            tracing::warn!(channel = due.message.channel, %fault, "nobody knows whether a message arrived");
+            Sent::Uncertain(fault.to_string())
+        }
+    };
+    let next = !matches!(end, Sent::Again(_));
+    store.sent(due.id, end).await.map(|()| next)
+}
+
+fn part_of(event: &drupe_extension_api::Event, turn: &TurnId) -> Option<StreamPart> {
+    if event.turn.as_ref() != Some(turn) {
+        return None;
+    }
+    let root = event.agent.as_ref().is_none_or(|a| a.depth == 0);
+    match &event.body {
+        EventBody::ItemUpdated { item: ItemKind::AgentMessage, delta, .. } if root => {
+            Some(StreamPart::Delta { text: delta.clone() })
+        }
+        EventBody::ItemStarted { item } if item.kind != ItemKind::AgentMessage => {
+            item.name.clone().map(|text| StreamPart::Status { text })
+        }
+        _ => None,
+    }
+}

@@ -115,7 +115,7 @@ impl<'a> Reader<'a> {
         node: &'a Node,
         form: Form<'a>,
     ) -> Self {
-        Self { faults, expressions: Expressions::new(), folder, home, node, form }
+        Self { faults, expressions: Expressions::default(), folder, home, node, form }
     }
 
     /// Checks what relates the values of a manifest to each other and to its folder, and adds what is read from there.

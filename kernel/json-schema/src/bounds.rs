@@ -267,13 +267,13 @@ mod tests {
 
     #[track_caller]
     fn refused(schema: Value, reason: &str) {
-        let found = check(&schema, &mut Expressions::new()).expect_err("the schema is taken").to_string();
+        let found = check(&schema, &mut Expressions::default()).expect_err("the schema is taken").to_string();
         assert!(found.contains(reason), "{found}");
     }
 
     #[track_caller]
     fn taken(schema: Value) {
-        check(&schema, &mut Expressions::new()).expect("the schema is refused");
+        check(&schema, &mut Expressions::default()).expect("the schema is refused");
     }
 
     #[test]

@@ -21,11 +21,13 @@ pub struct Expressions {
     left: usize,
 }
 
-impl Expressions {
-    pub fn new() -> Self {
+impl Default for Expressions {
+    fn default() -> Self {
         Self { left: BUDGET }
     }
+}
 
+impl Expressions {
     /// Compiles an expression, or says in a few words why not.
     pub fn compile(&mut self, text: &str) -> Result<Regex, ExpressionFault> {
         if text.len() > MAX_BYTES {

@@ -42,7 +42,7 @@ pub struct Unfit {
 impl Schema {
     /// Compiles a schema that stands alone, such as that of a tool, or tells what is wrong with it or what it would cost.
     pub fn new(schema: &Value) -> Result<Self, SchemaFault> {
-        Self::among(schema, &mut Expressions::new())
+        Self::among(schema, &mut Expressions::default())
     }
 
     /// The same for one whose patterns draw on the budget of the file in which it stands.

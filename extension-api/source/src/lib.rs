@@ -8,7 +8,7 @@
 mod scaffold;
 mod unpack;
 
-pub use scaffold::{ScaffoldError, library_name, named, rename, scaffold};
+pub use scaffold::{ScaffoldError, library_name, named, rename, scaffold, title};
 pub use unpack::{current, unpack};
 
 /// What the build script packed.

@@ -40,12 +40,7 @@ pub enum ScaffoldError {
     NotText(PathBuf),
     /// A file could not be written.
     #[error("`{}` cannot be written: {error}", path.display())]
-    Write {
-        /// The file or folder.
-        path: PathBuf,
-        /// What the system said.
-        error: io::Error,
-    },
+    Write { path: PathBuf, error: io::Error },
 }
 
 /// The name of an extension's library, without `lib` and its ending: the id where it can name a crate.
@@ -144,8 +139,8 @@ fn files(id: &ExtensionId, api: &str) -> Vec<(&'static str, String)> {
     TEMPLATE.into_iter().map(|(name, text)| (name, fill(text))).collect()
 }
 
-/// `word_counter` → `Word counter`.
-fn title(id: &ExtensionId) -> String {
+/// An id as a name for people: `word_counter` → `Word counter`.
+pub fn title(id: &ExtensionId) -> String {
     let words = id.as_str().replace(['_', '-'], " ");
     let mut letters = words.trim_start().chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()

@@ -7,6 +7,7 @@ use std::{
 
 use drupe_config::Diagnostics;
 use drupe_extension_api::ExtensionId;
+use drupe_extension_source::title;
 use drupe_folders::discovery::Layout;
 use drupe_host::home::Folders;
 use serde::Serialize;
@@ -161,13 +162,6 @@ fn write_native(id: &ExtensionId, folder: &Path) -> Result<Vec<PathBuf>, Failure
     }
     files.sort();
     Ok(files)
-}
-
-/// `code_reviewer` → `Code reviewer`.
-fn title(id: &ExtensionId) -> String {
-    let words = id.as_str().replace(['_', '-'], " ");
-    let mut letters = words.trim().chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 fn manifest(id: &ExtensionId) -> String {

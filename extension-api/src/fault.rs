@@ -31,11 +31,9 @@ pub enum FaultCode {
     Denied,
     /// The other side does not know this operation.
     Unsupported,
-    /// The call was cancelled.
     Cancelled,
     /// The call's deadline passed.
     Timeout,
-    /// The extension panicked.
     Panicked,
     /// The process that ran the extension ended during the call.
     Crashed,

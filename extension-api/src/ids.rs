@@ -7,7 +7,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// A name or id that does not have the form it needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidId {
-    /// What was given.
     pub found: String,
     /// The form that is needed, for people.
     pub expected: &'static str,
@@ -54,7 +53,6 @@ macro_rules! id {
                 }
             }
 
-            /// The text of it.
             pub fn as_str(&self) -> &str {
                 &self.0
             }

@@ -34,8 +34,8 @@ use crate::{
     tree::Node,
 };
 
-/// Names of secrets, ids in one list of others, and topics. Each may be a part of what the operator is asked, who must
-/// see all of it.
+/// The most names of secrets, ids in one list of other extensions or agents, and topics. The question to the operator names
+/// each of them, and a person must be able to read it.
 const MAX_SECRETS: usize = 64;
 const MAX_OTHERS: usize = 64;
 /// More than that is a program, which follows topics in code.

@@ -70,8 +70,8 @@ keys! {
         /// which.
         #[serde(skip)]
         pub preferred: Vec<String>,
-        /// Whether what the catalogue says of the provider of this name, and of its models, holds here. It does not for
-        /// one that a variable puts to somebody else's server: another model may bear the same name there.
+        /// Whether the catalogue's entries for this provider and its models apply. They do not where a variable leads to
+        /// another server: a model of the same name may be a different one there.
         #[serde(skip)]
         pub catalogued: bool,
     }

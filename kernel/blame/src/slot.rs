@@ -26,8 +26,8 @@ thread_local! {
     /// The slot of this thread, if it has one.
     static SLOT: Cell<Option<&'static Slot>> = const { Cell::new(None) };
 
-    /// Stands in for the slot while there is none: where all are taken; at the birth of an extension's own thread; and at
-    /// the end of any thread, for `exit` runs the thread's destructors before the hooks that ask who called it.
+    /// Takes the place of the slot while the thread has none: when all slots are taken, while a thread of an extension
+    /// begins, and while any thread ends, because `exit` runs a thread's destructors before the hooks that read the slot.
     static SPARE: Slot = const { Slot { owner: AtomicU64::new(0), word: AtomicU64::new(0) } };
 
     /// Frees the slot when the thread ends. The first of the destructors to be registered is the last to run.

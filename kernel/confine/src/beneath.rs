@@ -19,8 +19,8 @@ pub fn open_root(folder: &Path) -> io::Result<OwnedFd> {
 /// are refused, also when the tree is renamed meanwhile. `mode` is for a file that `flags` create.
 pub fn open_beneath(root: impl AsFd, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    // With `BENEATH` the kernel gives up with EAGAIN when something is renamed at that moment. A few tries are
-    // enough for an honest rename; who renames all the time gets the error.
+    // With `BENEATH` the kernel gives up with EAGAIN when something is renamed at that moment. A few tries
+    // are enough for an ordinary rename; somebody who renames all the time gets the error.
     let mut tries = 0;
     loop {
         match openat2(&root, path, flags | OFlags::CLOEXEC, mode, resolve) {

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// Where the system has the file of whoever asks. A forked process still is what forked it, so that it starts the same
-/// file by this name.
+/// By this name the system gives a process its own program's file. A forked process still runs the program of its parent,
+/// so it starts the same file by this name.
 const OWN: &str = "/proc/self/exe";
 
 /// What the processes of drupe are called in lists of processes.

@@ -95,17 +95,17 @@ fn run(spec: &Spec, socket: UnixStream, passed: Vec<OwnedFd>) -> i32 {
         }
     };
     report(&socket, &Report::Started);
-    // Else whoever holds the other end would not see that the program closed its own.
+    // While this process holds a copy, the other end would not see that the program closed its own.
     drop(passed);
     if let Ok(null) = fs::OpenOptions::new().read(true).write(true).open("/dev/null") {
-        // Else a reader of the program's output would wait for this process, too.
+        // While this process holds the streams, a reader of the program's output would wait for it, too.
         let _ = rustix::stdio::dup2_stdin(&null);
         let _ = rustix::stdio::dup2_stdout(&null);
         let _ = rustix::stdio::dup2_stderr(&null);
     }
     let deadline = spec.deadline_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
     let ended = supervise(&socket, &changes, program, deadline, &spec.profile.limits);
-    // Before the work that ends them all: whoever sees their end asks for the reason.
+    // The report goes out before the processes are ended: whoever sees their end asks for the reason.
     let status = match ended {
         Ended::Program(status) => Err(status),
         Ended::TimedOut => {

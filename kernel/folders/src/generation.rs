@@ -125,7 +125,7 @@ impl Generations {
     ///
     /// # Errors
     ///
-    /// Where there is none, or it is damaged; each names it.
+    /// There is no such set, or it is damaged; the error names it.
     pub fn read(&self, name: &str) -> io::Result<Set> {
         if name.len() != 64 || !name.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(io::Error::other(format!("`{}` is no name of a set", name.escape_default())));

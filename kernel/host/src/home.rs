@@ -59,7 +59,7 @@ impl Folders {
         self.root.join("run").join("libraries")
     }
 
-    /// Verdicts about libraries, and how they are come by.
+    /// Verdicts about libraries, and how to reach new ones.
     pub fn probes(&self, exe: &Path, strict: bool) -> Caches {
         let verdicts_file = self.root.join("data").join(".probes.json");
         Caches { verdicts_file, copies: self.libraries(), exe: own_program(exe), strict }

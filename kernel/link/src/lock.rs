@@ -14,8 +14,8 @@ use std::{
 
 use crate::Home;
 
-/// How often, and after which pause, a lock that is held is tried again: whoever asks whether a daemon runs holds it for a
-/// moment.
+/// How often, and after which pause, a held lock is tried again: a program that only checks whether a daemon runs holds it
+/// for a moment.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(10);
 

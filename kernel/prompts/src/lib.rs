@@ -144,7 +144,7 @@ impl Prompt {
         let instructions = today.unwrap_or_else(|| Err(not_filled()))?;
         // What is the same on any other day need not be kept.
         let dated = (tomorrow.as_ref() != Some(&Ok(instructions.clone()))).then(|| {
-            // Whoever agreed to what it includes agreed to what stood there then.
+            // An agreement to the included files was given for what they held at that time, so later days use the same content.
             let template = template.with_included(filled.included);
             let later = Mutex::new(tomorrow.map(|text| (day.next(), text)));
             Arc::new(Dated { template, day, later })

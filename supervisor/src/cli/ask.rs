@@ -263,7 +263,7 @@ fn answer_of(
     }
 }
 
-/// The turn that took a message in. The content says that there may be one; the event says that it is so.
+/// The turn that took a message in, as an event says. The content of the answer only says that there may be one.
 fn taken_in_by(context: &Context, result: &TurnResult) -> Result<Option<TurnId>, Failure> {
     let named =
         result.content.starts_with("turn `") && result.content.ends_with("took this message in while it ran");

@@ -19,11 +19,9 @@ pub mod status {
     pub const SYSTEM: u8 = 71;
     /// A file or folder could not be made.
     pub const CANNOT_CREATE: u8 = 73;
-    /// Reading or writing failed.
     pub const IO: u8 = 74;
     /// It may go better later.
     pub const LATER: u8 = 75;
-    /// The configuration has faults.
     pub const CONFIG: u8 = 78;
     /// Left by a second Ctrl-C.
     pub const INTERRUPTED: u8 = 130;

@@ -32,7 +32,6 @@ enum Verb {
     Revoke(One),
 }
 
-/// What to make.
 #[derive(Debug, clap::Args)]
 struct New {
     /// Its name
@@ -50,7 +49,6 @@ struct New {
     facts: Facts,
 }
 
-/// Which one.
 #[derive(Debug, clap::Args)]
 struct One {
     /// Its name
@@ -66,7 +64,6 @@ fn power(text: &str) -> Result<Power, String> {
 }
 
 impl Token {
-    /// Does it.
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
         match self.verb {
             None => list(self.facts, context),

@@ -30,13 +30,13 @@ use serde_json::Value;
 #[cfg(test)]
 mod tests;
 
-/// Connections served at a time; the others wait in the listener's queue until one of these has had its time.
+/// Connections that are served at once; others wait in the listener's queue until one of them ends.
 const MOST_CONNECTIONS: usize = 16;
-/// The longest request line. What a supervisor answers is asked in far less.
+/// The longest request line. The requests that a supervisor answers are far shorter.
 const MOST_INPUT: usize = 64 * 1024;
 /// How long a connection may be silent, or not read its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest that taking a connection can wait, should a kernel clear the flag at that very moment.
+/// The longest time that accepting a connection blocks if a kernel clears the shared flag at that very moment.
 const ACCEPT: Duration = Duration::from_millis(10);
 
 /// The listening socket and the clients that are served here.
@@ -126,7 +126,7 @@ impl Control {
         stop
     }
 
-    /// How clients miss the listener, if they do.
+    /// Why clients cannot find the listener, if they cannot.
     pub fn lost(&self, home: &Home) -> Option<Lost> {
         if !place(home).is_ok_and(|place| place == self.place) {
             return Some(Lost::Path);
@@ -136,7 +136,7 @@ impl Control {
         looked.is_ok_and(|found| found > 0).then_some(Lost::Shut)
     }
 
-    /// Listens anew. Whoever has the old listener, and whoever is connected, keeps that.
+    /// Listens anew. The old listener and its connections stay open for those who have them.
     pub fn renew(&mut self, home: &Home) -> io::Result<()> {
         (self.listener, self.place) = listen(home)?;
         Ok(())
@@ -159,7 +159,7 @@ impl Control {
     }
 }
 
-/// Keeps the kind: a disk that is full passes.
+/// Keeps the kind of the error, since a disk that is full may have room later.
 pub(super) fn without_token(error: TokenError) -> io::Error {
     match error {
         TokenError::Io(io) => io::Error::new(io.kind(), format!("the token of the control socket: {io}")),

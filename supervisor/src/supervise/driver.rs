@@ -35,11 +35,11 @@ mod status;
 use blaming::Blaming;
 use reach::Reach;
 
-/// Frames read a round, and the pause after a round that found so many: a kernel that floods the link is slowed down
-/// to what costs little.
+/// Frames that one round reads, and the pause after a round that read them all: it slows down a kernel that floods the
+/// link, so that the flood costs little.
 const FRAMES: usize = 64;
 const FLOOD_PAUSE: Duration = Duration::from_millis(10);
-/// Frames read of a kernel that has ended: more than a socket buffer holds.
+/// Frames that are read after a kernel has ended: more than a socket buffer holds.
 const LAST_FRAMES: usize = 4096;
 /// A round that begins this much later than planned means that the supervisor was stopped.
 const OVERSLEPT: Duration = Duration::from_secs(2);
@@ -235,7 +235,7 @@ impl Driver {
                 record: &self.record,
             },
         );
-        // Who asks for what happens already is not impatient.
+        // A second request for a stop that is under way does not mean that somebody has lost patience.
         let stopping = matches!(state.phase, Phase::Stopping { .. });
         if control.turn(now, || view.status(state)) && !stopping {
             self.events.push_back(Event::Terminate);
@@ -439,7 +439,6 @@ impl Driver {
         self.notices.push_back(text);
     }
 
-    /// For the log alone.
     fn remark(&mut self, text: &str, output: &mut Output) {
         output.say(Level::Warn, text);
         self.write(Entry::Note { time: Timestamp::now(), text: text.to_owned() }, output);

@@ -36,9 +36,9 @@ pub struct Kernel {
     child: Child,
     stderr: Option<ChildStderr>,
     tail: Tail,
-    /// How much it runs while it is silent.
+    /// How much processor time it gets while it is silent.
     stall: Stall,
-    /// Why it stood still, by no decision of its own code, when it was killed.
+    /// What kept it from running when it was killed, where that was not its own code.
     pub stood_still: Option<&'static str>,
     pub link: SupervisorLink,
     pub generation: u64,
@@ -93,12 +93,11 @@ impl Kernel {
         Ok(Self { child, stderr, tail, stall, stood_still: None, link, generation, started })
     }
 
-    /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Looks at one that has given no sign of life for so long.
+    /// Notes how a kernel spends its time that has been silent for so long.
     pub fn watch(&mut self, silence: Duration, now: Instant) {
         let pid = self.pid();
         self.stall.look(pid, silence, now);
@@ -110,13 +109,13 @@ impl Kernel {
         let _ = self.child.kill();
     }
 
-    /// How it ended, if it has. What it has left of its group ends with it: a process that code in it made by `fork` holds
-    /// the connections of clients, who would wait for ever.
+    /// How it ended, if it has. The rest of its process group is killed: a process that code in it made by `fork` holds the
+    /// connections of clients, who would wait for ever.
     pub fn exit(&mut self) -> Option<Exit> {
         let pid = Pid::from_child(&self.child);
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         waitid(WaitId::Pid(pid), look).ok()??;
-        // As long as it is not waited for, the number is no other group's.
+        // Until somebody waits for it, no other group can have its number.
         let _ = kill_process_group(pid, Signal::KILL);
         let status = self.child.try_wait().ok()??;
         Some(match (status.code(), status.signal()) {

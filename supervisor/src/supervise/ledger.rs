@@ -22,10 +22,9 @@ use suspects::Suspects;
 
 /// Crashes within the window that lead to quarantine.
 const MOST_CRASHES: usize = 3;
-/// The window.
 const WINDOW: SignedDuration = SignedDuration::from_mins(10);
-/// Crashes of extensions' own processes that are believed within [`BURST`]. Each counts thrice at most before its
-/// extension is left out, so more than this is a kernel that makes them up.
+/// Crashes of extensions' own processes that are believed within [`BURST`]. An extension is left out after three, so a
+/// kernel that reports more than this makes them up.
 const MOST_AT_ONCE: usize = 32;
 const BURST: SignedDuration = SignedDuration::from_secs(10);
 /// Crashes kept, oldest first out.

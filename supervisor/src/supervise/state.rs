@@ -19,14 +19,14 @@ pub use event::{Action, Ending, Event, Exit, Killed, Launch};
 pub use kernel::Kernel;
 use kernel::{Farewell, SILENCE};
 
-/// A kernel that is not ready this long after its start, or after it last came further with work whose length nobody knows,
-/// never will be.
+/// The supervisor gives a start up after this long. The time begins anew whenever the kernel reports progress with work
+/// whose length nobody knows.
 const LONGEST_START: Duration = Duration::from_secs(300);
-/// What a kernel gets beyond its drain timeout to stop its extensions and end.
+/// Time that a kernel has after its drain timeout to stop its extensions and end.
 const GRACE: Duration = Duration::from_secs(18);
 /// Assumed until a kernel says otherwise.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
-/// A kernel that does not answer a reload is taken to have done it, so that systemd does not wait for ever.
+/// After this long without an answer a reload counts as done, so that systemd does not wait for ever.
 const RELOAD: Duration = Duration::from_secs(10);
 /// Probes of the control socket that may fail in a row.
 const MOST_FAILED_PROBES: u32 = 2;
@@ -37,11 +37,10 @@ pub mod status {
     pub const IN_USE: u8 = 69;
     /// Not even safe mode works.
     pub const HOPELESS: u8 = 70;
-    /// The home cannot be made (EX_CANTCREAT), or is not where it was.
+    /// The home cannot be made (EX_CANTCREAT), or was moved or deleted.
     pub const NO_HOME: u8 = 73;
-    /// The journal, or the home itself, cannot be used as its disk is now.
+    /// The disk of the journal or of the home is full, read-only or busy; a later start may succeed.
     pub const LATER: u8 = 75;
-    /// The configuration is refused.
     pub const CONFIGURATION: u8 = 78;
     /// The daemon was stopped by force; turns may have to be resumed.
     pub const FORCED: u8 = 1;
@@ -68,7 +67,7 @@ pub enum Phase {
         kernel: Kernel,
         until: Instant,
     },
-    /// There is no kernel; the next one starts then.
+    /// There is no kernel. The next one starts at that moment.
     Waiting {
         until: Instant,
     },
@@ -77,7 +76,7 @@ pub enum Phase {
         kernel: Kernel,
         until: Instant,
         status: u8,
-        /// A client asked its kernel for it, and the operator has sent no signal yet: the first one is no impatience.
+        /// A client asked the kernel for the stop, and the operator has sent no signal yet: only a second signal forces it.
         unsignalled: bool,
     },
     /// The supervisor ends with this status.
@@ -99,7 +98,7 @@ pub struct History {
     on_good_config: bool,
     good_extensions: bool,
     on_good_extensions: bool,
-    /// Starts in a row that were not ready when they ended, by nobody's certain fault.
+    /// Starts in a row that ended before they were ready, where nobody is certainly to blame.
     unready: u32,
     /// Starts in a row that the disk, or the system, refused.
     postponed: u32,
@@ -140,7 +139,7 @@ impl State {
         }
     }
 
-    /// For how long the kernel has given no sign of life; nothing where there is none.
+    /// For how long the kernel has given no sign of life; none while there is no kernel.
     pub fn silence(&self, now: Instant) -> Duration {
         let kernel = self.phase.present();
         kernel.map_or(Duration::ZERO, |kernel| now.saturating_duration_since(kernel.sign))

@@ -45,7 +45,7 @@ impl Layout {
     }
 
     /// The extensions that ship: those of the checkout that the program was built in, else those installed beside it;
-    /// and the first place that was refused, where there is no other, or that there is none.
+    /// and, where none of these can be taken, the first place that was refused, or that there is no such place.
     #[must_use]
     pub fn shipped(&self) -> (Option<PathBuf>, Option<PassedOver>) {
         let mut refused = None;

@@ -27,13 +27,14 @@ pub enum NoLibrary {
 }
 
 impl Layout {
-    /// The file of an entrypoint, as its real path: in the extension's folder; else, for one that lies where those do that ship, beside the
-    /// program; for others, where Cargo builds in their folder. Of several that were built, the newest is the one that
-    /// was built last.
+    /// The real path of an entrypoint's library. It is looked for in the extension's folder first, then, for a shipped
+    /// extension, beside the program, and for any other below the `target` folder that Cargo builds in. Of several builds
+    /// the latest is taken.
     ///
     /// # Errors
     ///
-    /// Where there is none, it is a link that leaves these places, or a shipped one lies where others write.
+    /// There is no such file, it is a link that leaves these places, or it is a shipped library in a folder that others may
+    /// write.
     pub fn library(&self, found: &Found, entrypoint: &str) -> Result<PathBuf, NoLibrary> {
         if found.kind == Kind::File {
             return Err(NoLibrary::SingleFile(found.folder.clone()));

@@ -1,5 +1,5 @@
-//! Whether nobody but root and the user who runs the daemon may write what ships. It runs inside the kernel and nobody is
-//! asked, so the place alone does not make it so: whoever may write there would run code as that user.
+//! Checks that nobody but root and the user who runs the daemon may write shipped extensions. They run inside the kernel
+//! without a question, so their place alone is no reason to trust them: whoever may write there could run code as that user.
 
 use std::{
     cell::OnceCell,
@@ -22,8 +22,8 @@ impl Layout {
     /// Why something that was found among what ships does not count as shipped: others may write the folder that holds it,
     /// something in it, or its library.
     ///
-    /// The folders further above are not asked. Who may write one of those can put another folder in the place, but that one
-    /// belongs to whoever made it.
+    /// The folders further above are not checked. Somebody who may write one of those can put another folder in this place,
+    /// but that folder then belongs to them, which this check finds.
     #[must_use]
     pub fn doubt(&self, found: &Found, library: Option<&Path>) -> Option<String> {
         Judge::of_this_process().doubt(found, library)

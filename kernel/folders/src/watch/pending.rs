@@ -75,7 +75,7 @@ impl Shared {
         let now = Instant::now();
         let first = pending.since.map(|(first, _)| first);
         pending.since = Some((first.unwrap_or(now), now));
-        // Who waits for quiet already sees by itself that it was disturbed.
+        // A thread that waits for quiet already looks again by itself.
         if first.is_none() {
             self.wake.notify_all();
         }

@@ -14,7 +14,8 @@ use notify::{
 
 use super::{Wanted, is_left_out, pending::Pending};
 
-/// Which folder it is, whatever its name: one that was made anew is another, even where it got the same number.
+/// The identity of a folder, whatever its name: device, inode and time of birth. The time tells a new folder apart that got
+/// the inode of a deleted one.
 type Folder = (u64, u64, Option<SystemTime>);
 
 #[derive(Debug, PartialEq, Eq, Default)]
@@ -72,7 +73,7 @@ impl WatchedTrees {
 enum Change {
     /// What is in a file.
     Bytes,
-    /// Who may read it, and the like: a folder may be open to us now.
+    /// Its mode or owner: the daemon may be able to read a folder now that it could not read before.
     Properties,
     Place,
 }

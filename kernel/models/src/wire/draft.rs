@@ -310,8 +310,8 @@ pub(super) fn is_not_valid(fault: &ModelFault) -> bool {
     fault.message.starts_with(NOT_VALID)
 }
 
-/// The same, where later versions may add events whose fields have other types: an event of a kind that is not
-/// `known` and cannot be read is none.
+/// Like [`event`], for APIs whose later versions may add events with fields of other types: an event that cannot be read
+/// and whose kind is not among the `known` ones is skipped.
 pub(crate) fn known_event<'a, T: serde::Deserialize<'a>>(
     data: &'a str,
     known: &[&str],

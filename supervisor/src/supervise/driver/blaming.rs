@@ -22,16 +22,16 @@ use crate::supervise::{
 pub struct Blaming {
     /// The page in which kernels note whose code runs. Without it no extension is blamed.
     page: Option<Page>,
-    /// The last kernel had the page, and the page had nothing of earlier ones.
+    /// Whether the last kernel was given the page, cleared of what earlier ones wrote.
     lent: bool,
     ledger: CrashLedger,
-    /// Who ran when the last kernel ended as if from outside.
+    /// Whose code ran when the last kernel was ended by a signal that seemed to come from outside.
     present: Vec<Culprit>,
     /// Who ended the last kernel, for people.
     last: Option<String>,
-    /// The ledger was changed and not yet written.
+    /// Whether the ledger was changed since it was written.
     unsaved: bool,
-    /// The ledger was changed and the kernel does not know.
+    /// Whether the ledger was changed since the kernel was told of it.
     untold: bool,
     told: Verdicts,
 }
@@ -58,7 +58,7 @@ impl Blaming {
         (blaming, damaged.into_iter().chain(missing).collect())
     }
 
-    /// The page for the next kernel. One that cannot be cleared would name those who are gone.
+    /// The page for the next kernel; none if it cannot be cleared, since it would blame code that no longer runs.
     pub fn fresh_page(&mut self) -> Option<BorrowedFd<'_>> {
         let page = self.page.as_ref().filter(|page| page.clear().is_ok());
         self.lent = page.is_some();
@@ -96,7 +96,7 @@ impl Blaming {
         }
     }
 
-    /// Whether it is known of an extension that its code ran when a kernel ended so.
+    /// Whether the page shows that an extension's code ran when a kernel ended in this way.
     pub fn names(&self, exit: Exit) -> bool {
         let Some(page) = self.page.as_ref().filter(|_| self.lent) else { return false };
         page.read().is_ok_and(|reading| judge(&reading, exit, None) != Blame::Nobody)
@@ -129,7 +129,7 @@ impl Driver {
             self.remark(&last, output);
             let consequence = self.blaming.ledger.kernel_crashed(blame, how, Timestamp::now());
             if matches!(blame, Blame::Certain(_)) {
-                // Before anything else happens: the wait for the next kernel may be shorter for it.
+                // This comes first, because it may shorten the wait for the next kernel.
                 self.events.push_front(Event::Convicted { quarantined: consequence.quarantined });
             }
             self.follow(consequence, output);

@@ -1,7 +1,7 @@
 //! Extensions of which one ended a kernel.
 //!
-//! A suspicion is about one crash: when one of its members is convicted, it is explained and the others are cleared.
-//! Who was convicted goes on in a process of its own, so that it does not end the kernel again.
+//! A suspicion is about one crash. When one of the suspects crashes again and is convicted, the crash is explained and the
+//! others are cleared. The convicted one goes on in a process of its own, so that it does not end the kernel again.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -24,7 +24,7 @@ pub struct Suspects {
 }
 
 impl Suspects {
-    /// One of them did it. Whether that is news.
+    /// Adds a suspicion: one of these caused a crash. Gives whether it is a new one.
     pub fn suspect(&mut self, mut names: Vec<String>) -> bool {
         names.sort();
         names.dedup();
@@ -37,7 +37,7 @@ impl Suspects {
         true
     }
 
-    /// This one crashed for certain. If it was suspected: those who no longer are.
+    /// This one crashed for certain. If it was a suspect, gives those who are cleared.
     pub fn convict(&mut self, name: &str) -> Option<Vec<String>> {
         let (explained, open): (VecDeque<_>, VecDeque<_>) =
             self.suspicions.drain(..).partition(|members| members.iter().any(|member| member == name));

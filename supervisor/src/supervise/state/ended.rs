@@ -23,7 +23,7 @@ const MOST_UNREADY: u32 = 1;
 const SHORTEST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// The kernel is gone: judges how, and what comes next.
+/// Judges how the kernel ended, and decides what comes next.
 pub(super) fn ended(
     history: &mut History,
     kernel: Kernel,
@@ -44,7 +44,8 @@ pub(super) fn ended(
         let text = format!("the program was exchanged, and the new one ended before its first word: {WHOLE}");
         return spawn_own(history, text, now, actions);
     }
-    // A kernel refuses before it serves. Afterwards, or while an extension's code runs, anybody may have said it.
+    // These statuses mean a refusal only before the kernel serves and while no extension's code runs: later any code in its
+    // process may have chosen them.
     let refused = match exit {
         Exit::Status(69) => Some(status::IN_USE),
         Exit::Status(78) => Some(status::CONFIGURATION),
@@ -112,8 +113,8 @@ fn spawn_own(history: &mut History, note: String, now: Instant, actions: &mut Ve
     Phase::Starting(Kernel::new(true, now))
 }
 
-/// The crash is explained: there is no need for other extensions, nor to wait for one that is left out. Returns when
-/// the next kernel starts.
+/// It is known who caused the crash. So the next kernel needs no older set of extensions, and no wait where the culprit is
+/// left out. Returns when the next kernel starts.
 pub(super) fn convicted(history: &mut History, until: Instant, quarantined: bool, now: Instant) -> Instant {
     history.unready = 0;
     if !quarantined {
@@ -123,7 +124,7 @@ pub(super) fn convicted(history: &mut History, until: Instant, quarantined: bool
     until.min(now + SHORTEST_WAIT)
 }
 
-/// Somebody asked for it: it is no crash, and it takes back what crashes led to.
+/// Somebody asked for a restart. It is no crash, and it undoes what crashes led to.
 fn restart(history: &mut History, kernel: &Kernel, now: Instant, actions: &mut Vec<Action>) -> Phase {
     history.restarts += 1;
     history.safe_mode = history.safe_mode_asked;
@@ -136,7 +137,7 @@ fn restart(history: &mut History, kernel: &Kernel, now: Instant, actions: &mut V
         history.safe_failures = 0;
         return spawn(history, now, actions);
     }
-    // Whoever asks again before it is ready would go round as fast as the machine can.
+    // Requests that come before a kernel is ready would otherwise restart it as fast as the machine can.
     history.failures += 1;
     Phase::Waiting { until: now + history.backoff(history.failures) }
 }
@@ -207,7 +208,7 @@ impl History {
     fn backoff(&mut self, failures: u32) -> Duration {
         let doublings = failures.saturating_sub(1).min(16);
         let base = SHORTEST_WAIT.saturating_mul(1 << doublings).min(LONGEST_WAIT);
-        // xorshift64: even spread is all that is asked of it.
+        // xorshift64 spreads evenly, and nothing more is needed here.
         self.seed ^= self.seed << 13;
         self.seed ^= self.seed >> 7;
         self.seed ^= self.seed << 17;

@@ -232,7 +232,7 @@ async fn without_a_run(
 ) -> Result<(), StoreError> {
     let (session, turn) = (queued.inbound.ask.session.clone(), queued.turn.clone());
     let nothing = |response| {
-        let last = Batch { session, turn, runs: Vec::new(), entries: Vec::new(), messages: Vec::new() };
+        let last = Batch::empty(session, turn);
         TurnOutcome { response, spend: Spend::default(), diagnostics: Vec::new(), last }
     };
     if !queued.started {
@@ -256,7 +256,6 @@ async fn finish(
 ) -> Result<(), StoreError> {
     let TurnOutcome { response, spend, diagnostics, last } = outcome;
     let inbound = queued.inbound;
-    let Batch { runs, entries, messages, .. } = last;
     let (status, error, class) = (response.status, response.error.clone(), response.class);
     let completed = EventBody::TurnCompleted { status, error, class, spend };
     // Whether the channel is there at this moment does not matter: the row waits for it.
@@ -266,15 +265,12 @@ async fn finish(
         text: response.content.clone(),
     });
     let done = TurnDone {
-        turn: queued.turn,
         response,
         spend,
         diagnostics,
         outbox,
-        entries,
-        runs,
+        last,
         events: vec![(None, completed)],
-        messages,
         start,
         ratios: turns.ratios.changed(),
     };

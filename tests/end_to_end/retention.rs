@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use drupe_agent::{Clock, Entry, ManualClock, SystemClock, ids};
+use drupe_agent::{Batch, Clock, Entry, ManualClock, SystemClock, ids};
 use drupe_extension_api::{AgentResponse, Message, Spend, TurnId, Usage, wire::Submit};
 use drupe_journal::{Inbound, Origin, Outbound, Storage, Store, TurnDone};
 
@@ -62,6 +62,7 @@ impl Past {
             parent: None,
             depth: 0,
             task: "a question".into(),
+            recipe: None,
         };
         let answer = Entry::Answer {
             invocation: root,
@@ -77,15 +78,15 @@ impl Past {
         };
         let to = Outbound { channel: channel.into(), address: None, text: "an answer".into() };
         let done = TurnDone {
-            turn: turn.clone(),
             response: AgentResponse::success("an answer"),
             spend: Spend::default(),
             diagnostics: Vec::new(),
             outbox: (!channel.is_empty()).then_some(to),
-            entries: vec![begin, answer],
-            runs: Vec::new(),
+            last: Batch {
+                entries: vec![begin, answer],
+                ..Batch::empty("s".parse().expect("an id"), turn.clone())
+            },
             events: Vec::new(),
-            messages: Vec::new(),
             start: None,
             ratios: Vec::new(),
         };

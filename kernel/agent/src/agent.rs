@@ -1,6 +1,6 @@
 //! What can be asked to do a task.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use drupe_extension_api::{
     AgentId, AgentInvocationContext, AgentResponse, Definition, DefinitionLimits, Message,
@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 
 use crate::{
     model::{AgentCard, Model},
+    recipe::KeptRecipe,
     registry::Registry,
     run::Run,
     turn_loop,
@@ -21,6 +22,11 @@ pub trait Agent: Send + Sync {
 
     /// What one run of it may spend.
     fn limits(&self) -> &DefinitionLimits;
+
+    /// What a run of it is made of; none where it is code, which says so of the runs of its own loop.
+    fn recipe(&self) -> Option<&KeptRecipe> {
+        None
+    }
 
     /// Does a task within `run`, which was begun for it. Must return soon after `run.cancel` is cancelled.
     fn invoke(&self, task: Task, run: Arc<Run>) -> BoxFuture<'_, AgentResponse>;
@@ -52,6 +58,8 @@ pub struct LoopAgent {
     pub(crate) registry: Arc<Registry>,
     pub(crate) model: Arc<dyn Model>,
     pub(crate) shared: turn_loop::Shared,
+    /// Made when a run begins.
+    recipe: OnceLock<KeptRecipe>,
 }
 
 impl LoopAgent {
@@ -65,7 +73,7 @@ impl LoopAgent {
             root,
         };
         let shared = turn_loop::Shared::new(&definition, &registry, card, model.profile().tools);
-        Self { definition: Arc::new(definition), registry, model, shared }
+        Self { definition: Arc::new(definition), registry, model, shared, recipe: OnceLock::new() }
     }
 
     /// What it is.
@@ -91,6 +99,10 @@ impl Agent for LoopAgent {
 
     fn limits(&self) -> &DefinitionLimits {
         &self.definition.limits
+    }
+
+    fn recipe(&self) -> Option<&KeptRecipe> {
+        Some(self.recipe.get_or_init(|| self.shared.recipe(&self.definition)))
     }
 
     fn invoke(&self, task: Task, run: Arc<Run>) -> BoxFuture<'_, AgentResponse> {

@@ -18,7 +18,7 @@ use drupe_extension_api::{
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
-use crate::{model::StopReason, policy::Question, topics::TopicMessage};
+use crate::{model::StopReason, policy::Question, recipe::KeptRecipe, topics::TopicMessage};
 pub use memory::MemoryJournal;
 pub(crate) use project::{begun, reasoning_id, requested};
 pub use recorded::{Reached, RecordedEffect, RecordedInvocation, RecordedStep, RecordedTurn};
@@ -55,6 +55,8 @@ pub struct Batch {
     pub runs: Vec<AgentRef>,
     /// What happened or is about to. The journal numbers and then publishes the events that [tell](Entry::events) of it.
     pub entries: Vec<Entry>,
+    /// What its beginnings name, to be kept once for each content.
+    pub recipes: Vec<KeptRecipe>,
     /// Messages for topics, published when the batch is recorded.
     pub messages: Vec<TopicMessage>,
 }
@@ -75,6 +77,9 @@ pub enum Entry {
         depth: u32,
         /// The first entry of its transcript: what it was asked.
         task: String,
+        /// The hash of what it is made of; none where it is code, and in older records.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        recipe: Option<String>,
     },
     /// The model is about to be asked.
     Step {
@@ -380,6 +385,12 @@ pub enum Compaction {
 }
 
 impl Batch {
+    /// Nothing of that turn.
+    pub fn empty(session: SessionId, turn: TurnId) -> Self {
+        let (runs, entries, recipes, messages) = Default::default();
+        Self { session, turn, runs, entries, recipes, messages }
+    }
+
     /// Whether nothing is in it.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.messages.is_empty()

@@ -7,7 +7,7 @@ use drupe_extension_api::{
     AgentRef, EffectId, EventBody, InvocationId, Item, ItemOutcome, ToolStatus, control::ApprovalState,
 };
 
-use crate::{journal::Entry, topics::TopicMessage};
+use crate::{journal::Entry, recipe::KeptRecipe, topics::TopicMessage};
 
 /// What the model reads of a call that was dropped while it ran.
 const DROPPED: &str = "stopped before it ended";
@@ -17,6 +17,7 @@ const DROPPED: &str = "stopped before it ended";
 pub(crate) struct Taken {
     pub runs: Vec<AgentRef>,
     pub entries: Vec<Entry>,
+    pub recipes: Vec<KeptRecipe>,
     pub messages: Vec<TopicMessage>,
 }
 
@@ -24,6 +25,7 @@ pub(crate) struct Taken {
 #[derive(Default)]
 pub(crate) struct Ledger {
     entries: Vec<Entry>,
+    recipes: Vec<KeptRecipe>,
     messages: Vec<TopicMessage>,
     open_items: Vec<Item>,
     open_calls: Vec<(u32, u32, EffectId)>,
@@ -126,6 +128,11 @@ impl Ledger {
         self.entries.retain(|entry| !matches!(entry, Entry::Steered { .. }));
     }
 
+    /// Adds what the run is made of.
+    pub(crate) fn recipe(&mut self, recipe: KeptRecipe) {
+        self.recipes.push(recipe);
+    }
+
     /// Adds a message for a topic.
     pub(crate) fn message(&mut self, message: TopicMessage) {
         self.messages.push(message);
@@ -137,6 +144,7 @@ impl Ledger {
         Taken {
             runs: (!entries.is_empty()).then(place).into_iter().collect(),
             entries,
+            recipes: std::mem::take(&mut self.recipes),
             messages: std::mem::take(&mut self.messages),
         }
     }
@@ -147,6 +155,7 @@ impl Taken {
     pub(crate) fn then(&mut self, later: Self) {
         self.runs.extend(later.runs);
         self.entries.extend(later.entries);
+        self.recipes.extend(later.recipes);
         self.messages.extend(later.messages);
     }
 }

@@ -96,6 +96,7 @@ mod parameters;
 pub mod policy;
 pub mod prompt;
 mod ratios;
+mod recipe;
 pub mod registry;
 mod results;
 pub mod run;
@@ -117,6 +118,7 @@ pub use core_tools::{read_output, refuse, search_tools, update_plan};
 pub use dispatch::call_tool;
 pub use drupe_extension_api::{Definition, Usage};
 pub use drupe_json_schema::{Schema, SchemaFault};
+pub use drupe_limits::grouped;
 pub use hooks::{HookAnswer, Hooks, NoHooks};
 pub use journal::{
     Attempted, Batch, BrokenAnswer, Compaction, Entry, Journal, JournalFault, MemoryJournal, Reached,
@@ -128,6 +130,7 @@ pub use model::{
 };
 pub use policy::{Allowlist, Answer, Decision, Policy, PolicyCall, Question};
 pub use ratios::Ratios;
+pub use recipe::{KeptRecipe, Recipe};
 pub use registry::{Registered, Registry, RegistryBuilder, RegistryError};
 pub use results::{KEPT_MAX_BYTES, TOOL_RESPONSE_MAX_BYTES};
 pub use run::{Run, TurnOutcome, abandon_turn, run_turn};

@@ -3,7 +3,7 @@
 //! What comes from users, tools and other agents is data: it stands between tags, and a closing tag inside it is
 //! disarmed, so that it cannot end its own block.
 
-use std::{fmt::Write, sync::Arc};
+use std::{borrow::Borrow, fmt::Write};
 
 use drupe_extension_api::{EffectId, ToolSpec};
 
@@ -81,9 +81,10 @@ fn closing<'a>(text: &'a str, tag: &str) -> Option<&'a str> {
 }
 
 /// What tools say about how they are called. It comes from those who made them, and is data like all of theirs.
-pub fn tools(specs: &[Arc<ToolSpec>]) -> String {
+pub fn tools<T: Borrow<ToolSpec>>(specs: &[T]) -> String {
     let mut out = String::new();
-    for (spec, text) in specs.iter().filter_map(|spec| Some((spec, spec.instructions.as_deref()?))) {
+    let specs = specs.iter().map(T::borrow);
+    for (spec, text) in specs.filter_map(|spec| Some((spec, spec.instructions.as_deref()?))) {
         let _ = write!(out, "\n{}: {}", spec.name, disarm(text.trim(), "tools"));
     }
     match out.is_empty() {
@@ -210,7 +211,7 @@ mod tests {
     fn what_tools_say_of_themselves_is_data_that_cannot_end_its_block() {
         let spec = |name: &str, text: Option<&str>| {
             let spec = serde_json::json!({"name": name, "description": "d", "input_schema": {}, "instructions": text});
-            Arc::new(serde_json::from_value::<ToolSpec>(spec).expect("a description"))
+            serde_json::from_value::<ToolSpec>(spec).expect("a description")
         };
         assert_eq!(tools(&[spec("a", None)]), "");
         let told =

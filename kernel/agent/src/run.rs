@@ -262,9 +262,9 @@ impl Run {
     fn take_pending(&self) -> Batch {
         let mut taken = std::mem::take(&mut *self.scope.left());
         taken.then(self.ledger().take(|| self.place()));
-        let Taken { runs, entries, messages } = taken;
+        let Taken { runs, entries, recipes, messages } = taken;
         let (session, turn) = (self.scope.session.clone(), self.scope.turn.clone());
-        Batch { session, turn, runs, entries, messages }
+        Batch { session, turn, runs, entries, recipes, messages }
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {

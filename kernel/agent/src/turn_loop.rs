@@ -21,11 +21,11 @@ use drupe_json_schema::Schema;
 use crate::{
     agent::{LoopAgent, Task},
     budget::Spent,
-    core_tools::search_tools,
     dispatch, ids,
     journal::{Entry, RecordedStep},
     model::AgentCard,
     prompt,
+    recipe::{self, KeptRecipe},
     registry::Registry,
     run::{self, Run},
 };
@@ -56,6 +56,11 @@ struct Offer {
 }
 
 impl Shared {
+    /// What a run of that definition is made of.
+    pub(crate) fn recipe(&self, definition: &Definition) -> KeptRecipe {
+        KeptRecipe::of(definition, self.card.root, &self.offer.tools, &self.offer.deferred)
+    }
+
     /// For a model that can call tools, or one that cannot and hears of none.
     pub(crate) fn new(definition: &Definition, registry: &Registry, card: AgentCard, tools: bool) -> Self {
         let offer = if tools {
@@ -63,15 +68,7 @@ impl Shared {
         } else {
             Offer::default()
         };
-        let mut system = definition.instructions.clone();
-        system.push_str(&prompt::tools(&offer.tools));
-        if !offer.deferred.is_empty() {
-            system.push_str("\n\nTools that you can look up with `search_tools`:");
-            for spec in offer.deferred.iter() {
-                system.push('\n');
-                system.push_str(&search_tools::line(spec));
-            }
-        }
+        let system = recipe::system(definition, &offer.tools, &offer.deferred);
         let schema = definition.output.as_ref().and_then(|o| o.schema.as_ref());
         Self {
             card: Arc::new(card),

@@ -1,5 +1,6 @@
 //! Numbers, durations and texts as sentences have them.
 
+pub(crate) use drupe_agent::grouped;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -9,19 +10,6 @@ const QUOTED: usize = 300;
 /// `1 run`, `1,200 runs`.
 pub(crate) fn count(number: u64, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{} {noun}s", grouped(number)) }
-}
-
-/// `1234567` as `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Milliseconds in the unit that people would use.

@@ -51,6 +51,7 @@ impl Run {
             parent: self.place.parent.clone(),
             depth: self.place.depth,
             task: QUESTION.into(),
+            recipe: None,
         }
     }
 
@@ -163,7 +164,7 @@ async fn turn(store: &Store, session: SessionId, n: usize, work: Work) {
     let runs = [root.place.clone(), sub.place.clone()];
     let commit = async |runs: &[AgentRef], entries| {
         let (session, turn, runs) = (session.clone(), turn.clone(), runs.to_vec());
-        begins.commit(Batch { session, turn, runs, entries, messages: Vec::new() }).await.unwrap();
+        begins.commit(Batch { runs, entries, ..Batch::empty(session, turn) }).await.unwrap();
     };
     commit(&runs[..1], vec![root.begin(), root.step(1)]).await;
     if work != Work::Echo {
@@ -182,15 +183,16 @@ async fn turn(store: &Store, session: SessionId, n: usize, work: Work) {
     let (status, spend) = (ResponseStatus::Success, Spend::default());
     let last = EventBody::TurnCompleted { status, error: None, class: None, spend };
     let done = TurnDone {
-        turn: turn.clone(),
         response: AgentResponse::success(ANSWER),
         spend,
         diagnostics: Vec::new(),
         outbox: None,
-        entries: vec![root.answer(2, None), root.end()],
-        runs: runs[..1].to_vec(),
+        last: Batch {
+            runs: runs[..1].to_vec(),
+            entries: vec![root.answer(2, None), root.end()],
+            ..Batch::empty(session, turn)
+        },
         events: vec![(None, last)],
-        messages: Vec::new(),
         start: begins.rest(),
         ratios: Vec::new(),
     };

@@ -12,6 +12,7 @@ use rusqlite::{Connection, OptionalExtension};
 use crate::{
     DeliveryRow, Found, Store, StoreError, TurnRows, bus, events,
     parts::{self, Span},
+    recipes,
     rows::{id, maybe_id, maybe_json, maybe_time, time},
     turns::{self, AFTER_MESSAGE, messages},
 };
@@ -24,6 +25,12 @@ impl Store {
             return Ok(None);
         };
         rows.entries = self.entries(span).await?;
+        let recipe = |(_, entry): &(i64, Entry)| match entry {
+            Entry::Begin { recipe, .. } => recipe.clone(),
+            _ => None,
+        };
+        let hashes = rows.entries.iter().filter_map(recipe).collect();
+        rows.recipes = self.read_few(move |db| recipes::of(db, hashes)).await?;
         Ok(Some(rows))
     }
 
@@ -125,6 +132,7 @@ fn turn_rows(db: &Connection, turn: &TurnId) -> Result<Option<(TurnRows, Span)>,
             response: maybe_json(row, AFTER_MESSAGE + 7)?,
             spend: maybe_json(row, AFTER_MESSAGE + 8)?,
             entries: Vec::new(),
+            recipes: Default::default(),
             events: Vec::new(),
             deliveries: Vec::new(),
         })

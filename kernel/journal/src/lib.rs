@@ -39,6 +39,7 @@ mod questions;
 mod ratios;
 mod reader;
 mod recent;
+mod recipes;
 mod records;
 mod restarts;
 mod results;

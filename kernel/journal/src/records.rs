@@ -9,7 +9,7 @@ use crate::{
     Store, StoreError, TurnStart,
     bus::{self, WhenFull},
     log::{self, Record},
-    parts, turns, usage,
+    parts, recipes, turns, usage,
     writer::{Survives, Writing},
 };
 
@@ -70,6 +70,7 @@ pub(crate) fn write(
         None => turns::known(on, &batch.turn)?,
     };
     usage::count_entries(on, &turn, &batch.entries)?;
+    recipes::keep(on, turn.number, &batch.recipes)?;
     let before = start.map_or(&[][..], |start| &start.events);
     let record = Record { before, runs: &batch.runs, entries: &batch.entries, after: &[] };
     log::append(on, &turn.session, Some(&turn), record)?;

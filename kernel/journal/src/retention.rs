@@ -18,6 +18,7 @@ use crate::{
     Store, StoreError,
     log::POSITIONS,
     recent::Change,
+    recipes,
     rows::{count, id, timestamp},
     writer::{Survives, Writing},
 };
@@ -242,6 +243,7 @@ fn let_go(on: &mut Writing<'_>, keep: Retention) -> Result<LetGo, StoreError> {
         on.cache.turns.take(turn);
         on.change(Change::Changed(turn.clone()));
     }
+    recipes::let_go(on)?;
     note(on, LEFT, &old.iter().rev().map(|old| old.records).collect::<Vec<_>>())?;
     let before: Kept = noted(on.db, GONE)?.unwrap_or_default();
     let turns = old.len() as u64;

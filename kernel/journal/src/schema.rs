@@ -183,6 +183,7 @@ CREATE TABLE audit (
     include_str!("schema/version_5.sql"),
     include_str!("schema/version_6.sql"),
     include_str!("schema/version_7.sql"),
+    include_str!("schema/version_8.sql"),
 ];
 
 /// The version that this release reads and writes.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use drupe_agent::Batch;
 use drupe_extension_api::{
     AgentResponse, CorrelationId, EventBody, Preview, ResponseStatus, SessionId, Spend, TurnId,
     wire::{QueueMode, Submit},
@@ -15,6 +16,7 @@ use crate::{
     log::{self, Record},
     outbox, ratios,
     recent::{Change, Ended},
+    recipes,
     rows::{count, id, maybe_id, maybe_json, name_of, named, parsed, readable, signed, time},
     sessions, usage,
     writer::Writing,
@@ -116,11 +118,13 @@ pub(crate) fn start(on: &mut Writing<'_>, start: &TurnStart) -> Result<u32, Stor
 pub(crate) fn finish(on: &mut Writing<'_>, done: &TurnDone) -> Result<Option<DeliveryId>, StoreError> {
     let turn = match &done.start {
         Some(start) => begin(on, start)?,
-        None => open(on, &done.turn)?,
+        None => open(on, &done.last.turn)?,
     };
-    usage::count_entries(on, &turn, &done.entries)?;
+    let Batch { runs, entries, recipes, messages, .. } = &done.last;
+    usage::count_entries(on, &turn, entries)?;
+    recipes::keep(on, turn.number, recipes)?;
     let before = done.start.as_ref().map_or(&[][..], |start| &start.events);
-    let record = Record { before, runs: &done.runs, entries: &done.entries, after: &done.events };
+    let record = Record { before, runs, entries, after: &done.events };
     log::append(on, &turn.session, Some(&turn), record)?;
     let end = End { response: &done.response, spend: &done.spend, diagnostics: &done.diagnostics };
     close(on, &turn, &end)?;
@@ -132,7 +136,7 @@ pub(crate) fn finish(on: &mut Writing<'_>, done: &TurnDone) -> Result<Option<Del
         None => Change::Changed(turn.id.clone()),
     };
     on.change(change);
-    done.messages.iter().try_for_each(|message| bus::publish(on, message, WhenFull::Bury))?;
+    messages.iter().try_for_each(|message| bus::publish(on, message, WhenFull::Bury))?;
     done.ratios.iter().try_for_each(|(model, bytes)| ratios::keep(on, model, *bytes))?;
     match &done.outbox {
         Some(message) => Ok(Some(outbox::queue_answer(on, &turn, message)?)),

@@ -1,8 +1,8 @@
 //! What goes into the journal and comes out of it, beyond the types of the contract.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use drupe_agent::{Chain, Entry, TopicMessage};
+use drupe_agent::{Batch, Chain, Entry, Recipe, TopicMessage};
 use drupe_extension_api::{
     AgentRef, AgentResponse, CorrelationId, EffectId, Event, EventBody, InvocationId, SessionId, Spend,
     TurnId,
@@ -66,8 +66,6 @@ pub struct TurnStart {
 /// How a turn ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnDone {
-    /// The turn.
-    pub turn: TurnId,
     /// How.
     pub response: AgentResponse,
     /// Spent by the whole tree.
@@ -76,14 +74,10 @@ pub struct TurnDone {
     pub diagnostics: Vec<String>,
     /// The message that goes out; none where nobody waits for one.
     pub outbox: Option<Outbound>,
-    /// The last entries of the tree, where they were not committed before.
-    pub entries: Vec<Entry>,
-    /// The runs whose they are.
-    pub runs: Vec<AgentRef>,
-    /// Events that tell of the end, after those entries.
+    /// What its runs recorded and did not commit before.
+    pub last: Batch,
+    /// Events that tell of the end, after those of its entries.
     pub events: Vec<(Option<AgentRef>, EventBody)>,
-    /// Messages for topics that go with them.
-    pub messages: Vec<TopicMessage>,
     /// Its beginning, where that is not recorded yet: see [`Beginning::rest`](crate::Beginning::rest).
     pub start: Option<TurnStart>,
     /// Bytes a token, by model: what was learned of it since the last turn.
@@ -202,6 +196,8 @@ pub struct TurnRows {
     pub spend: Option<Spend>,
     /// What its runs recorded, in order, each with the key of its row; entries of one commit share one.
     pub entries: Vec<(i64, Entry)>,
+    /// What its runs were made of, by the hashes that their beginnings name.
+    pub recipes: BTreeMap<String, Recipe>,
     /// Its events, in order.
     pub events: Vec<Event>,
     /// What went out, or shall.

@@ -12,7 +12,7 @@ mod limits;
 mod quotas;
 mod tally;
 
-pub use exceeded::QuotaExceeded;
+pub use exceeded::{QuotaExceeded, grouped};
 pub use gates::{GatePermit, Gates, Returned, TurnPlace};
 pub use limits::{Counted, QuotaLimits, ScopeLimits};
 pub use quotas::{Hold, Quotas, Spender, Standing};

@@ -200,7 +200,7 @@ impl Run {
                 if let Err(refusal) = run.admit(&task).await {
                     return self.refused(refusal);
                 }
-                run.begin(&task);
+                run.begin(agent, &task);
             }
         }
         begun.reported = false;

@@ -64,7 +64,7 @@ impl Run {
             // One that is refused is no run, as below the root.
             Entered::New => match self.admit_root().await {
                 Ok(()) => {
-                    self.begin(&task);
+                    self.begin(agent, &task);
                     self.work(agent, task).await
                 }
                 Err(refusal) => self.refused(refusal),
@@ -141,13 +141,16 @@ impl Run {
     }
 
     /// Records the beginning.
-    pub(super) fn begin(&self, task: &Task) {
+    pub(super) fn begin(&self, agent: &Arc<dyn Agent>, task: &Task) {
+        let recipe = agent.recipe();
+        recipe.into_iter().for_each(|recipe| self.ledger().recipe(recipe.clone()));
         self.record(Entry::Begin {
             invocation: self.id.clone(),
             agent: self.agent.clone(),
             parent: self.parent.clone(),
             depth: self.depth(),
             task: task.text.clone(),
+            recipe: recipe.map(|recipe| recipe.hash.to_string()),
         });
         // What was gathered for this moment is gathered once: a run that goes on after a restart has the same.
         for note in &task.notes {

@@ -187,7 +187,7 @@ async fn the_providers_word_for_a_filter_or_a_refusal_is_told() {
         let (session, turn) = (SessionId::new("s").expect("valid"), TurnId::new("s").expect("valid"));
         let entries = seen.entries[..=answer].to_vec();
         let runs = seen.events.iter().find_map(|(run, _)| run.clone()).into_iter().collect();
-        let batch = Batch { session, turn, runs, entries, messages: Vec::new() };
+        let batch = Batch { runs, entries, ..Batch::empty(session, turn) };
         journal.commit(batch).await.expect("a journal in memory records");
         let goes_on = Case::new(looping(definition("main"), &model, []), &model);
         let again = Case { journal, resumed: true, ..goes_on }.run().await;

@@ -17,6 +17,7 @@ mod limits;
 mod outputs;
 mod prices;
 mod projection;
+mod recipes;
 mod rereading;
 mod resume;
 mod search;

@@ -210,7 +210,7 @@ async fn run(script: &Script, commits: usize) -> (Store, TurnId, bool) {
         }
     };
     let TurnOutcome { response, spend, last, .. } = outcome;
-    finish(&store, &turn, response, spend, last).await;
+    finish(&store, response, spend, last).await;
     (store, turn, died)
 }
 

@@ -91,7 +91,7 @@ impl Fault {
                 again.await.expect("the journal records")
             }
         };
-        finish(&store, &turn, outcome.response, outcome.spend, outcome.last).await;
+        finish(&store, outcome.response, outcome.spend, outcome.last).await;
         (store, turn)
     }
 }
@@ -116,21 +116,17 @@ pub fn scope(store: &Store, turn: &TurnId, clock: &Arc<Paused>, inbound: &Inboun
 }
 
 /// Ends a turn as the kernel does.
-pub async fn finish(store: &Store, turn: &TurnId, response: AgentResponse, spend: Spend, last: Batch) {
-    let Batch { runs, entries, .. } = last;
+pub async fn finish(store: &Store, response: AgentResponse, spend: Spend, last: Batch) {
     let (status, error, class) = (response.status, response.error.clone(), response.class);
     let completed = EventBody::TurnCompleted { status, error, class, spend };
     let outbox = Outbound { channel: "test".into(), address: None, text: response.content.clone() };
     let done = TurnDone {
-        turn: turn.clone(),
         response,
         spend,
         diagnostics: Vec::new(),
         outbox: Some(outbox),
-        entries,
-        runs,
+        last,
         events: vec![(None, completed)],
-        messages: Vec::new(),
         start: None,
         ratios: Vec::new(),
     };
@@ -189,6 +185,7 @@ pub fn holds(rows: &TurnRows, told: &Explanation) {
             "turns" => row.key == rows.turn.as_str(),
             "entries" => rows.entries.iter().any(|(number, _)| number.to_string() == row.key),
             "events" => rows.events.iter().any(|e| format!("{}/{}", e.session, e.seq) == row.key),
+            "recipes" => rows.recipes.contains_key(&row.key),
             "outbox" => rows.deliveries.iter().any(|d| d.number.to_string() == row.key),
             other => panic!("no row of a turn is in `{other}`"),
         };

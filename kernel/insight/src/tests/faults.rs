@@ -406,6 +406,9 @@ async fn a_run_says_who_called_it_and_how_it_ended() {
     assert!(told.sentences.iter().any(|s| s.starts_with("`broken` failed (step 1 of `below`)")), "{told:#?}");
     assert_eq!(told.remedy.as_deref(), Some(FailureClass::Network.remedy()));
     let told = why_run(&rows, &root, rows.accepted).expect("the run is there");
+    let made = told.sentences.iter().find(|said| said.contains("for at most 10 steps: recipe `"));
+    assert!(made.is_some(), "{:?}", told.sentences);
+    assert!(told.cited.iter().any(|row| row.table == "recipes" && rows.recipes.contains_key(&row.key)));
     assert!(
         told.sentences.iter().any(|s| s.starts_with("Sub-agent `below` failed (class `network`)")),
         "{told:#?}"

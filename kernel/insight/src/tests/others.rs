@@ -304,6 +304,7 @@ fn a_turn_with_a_thousand_remarks_stays_readable() {
         parent: None,
         depth: 0,
         task: "go".into(),
+        recipe: None,
     });
     let place = AgentRef { id: agent_id("main"), invocation: id, parent: None, depth: 0 };
     for _ in 0..1_000 {

@@ -37,6 +37,7 @@ impl Rows {
             response: None,
             spend: None,
             entries: Vec::new(),
+            recipes: Default::default(),
             events: Vec::new(),
             deliveries: Vec::new(),
         })
@@ -124,6 +125,7 @@ fn written(rows: &mut Rows, plan: &[Planned]) -> Vec<(InvocationId, Option<usize
             parent,
             depth: 0,
             task: "go".into(),
+            recipe: None,
         });
         for (nth, (input, output, micros)) in planned.attempts.iter().enumerate() {
             let body = EventBody::ModelAttempt {
@@ -236,6 +238,7 @@ fn what_goes_on_has_no_outcome_and_what_was_cut_off_says_so() {
         parent: None,
         depth: 0,
         task: "go".into(),
+        recipe: None,
     });
     let ask = |rows: &mut Rows, attempt| {
         rows.entry(Entry::Step {
@@ -326,7 +329,14 @@ fn a_call(rows: &mut Rows) -> (AgentRef, EffectId) {
     let effect = ids::effect(&rows.0.turn, &id, 1, 0);
     let place = AgentRef { id: agent_id("main"), invocation: id.clone(), parent: None, depth: 0 };
     let (invocation, task) = (id.clone(), "go".into());
-    rows.entry(Entry::Begin { invocation, agent: agent_id("main"), parent: None, depth: 0, task });
+    rows.entry(Entry::Begin {
+        invocation,
+        agent: agent_id("main"),
+        parent: None,
+        depth: 0,
+        task,
+        recipe: None,
+    });
     rows.entry(Entry::Intent {
         invocation: id,
         step: 1,

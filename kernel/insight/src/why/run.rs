@@ -1,14 +1,15 @@
 //! One run of an agent.
 
+use drupe_agent::Entry;
 use drupe_extension_api::{EventBody, InvocationId, ResponseStatus, control::Explanation};
 use drupe_journal::TurnRows;
 use jiff::Timestamp;
 
 use super::{parts, turn::spending};
 use crate::{
-    told::{self, Told},
+    told::{self, Told, cited},
     tree::{RunRows, Tree},
-    words::{between, ended, excerpt, lasting},
+    words::{between, count, ended, excerpt, grouped, lasting},
 };
 
 /// Why a run ended as it did, or what it does at `now`; none where the turn has no such run.
@@ -66,8 +67,29 @@ fn caller(told: &mut Told, tree: &Tree<'_>, run: &RunRows<'_>) {
         None => format!("It is the root of its turn, with the task: {task}"),
     };
     told.say(text, [told::entry(run.begin)]);
+    made_of(told, tree, run);
     let started = run.events.iter().find(|event| matches!(event.body, EventBody::SubagentStarted { .. }));
     if let Some(event) = started {
         told.cite(told::event(event));
     }
+}
+
+/// What the run was made of, where that is kept.
+fn made_of(told: &mut Told, tree: &Tree<'_>, run: &RunRows<'_>) {
+    let Entry::Begin { recipe: Some(hash), .. } = run.begin.entry else { return };
+    let Some(recipe) = tree.rows.recipes.get(hash) else { return };
+    let deferred = match recipe.deferred.len() as u64 {
+        0 => String::new(),
+        more => format!(", with {} more to look up", grouped(more)),
+    };
+    let (tools, steps) = (recipe.tools.len() as u64, recipe.definition.limits.max_turns.into());
+    let text = format!(
+        "It began with {}{deferred}, for at most {}: recipe `{}`.",
+        count(tools, "tool"),
+        count(steps, "step"),
+        &hash[..hash.floor_char_boundary(12)],
+    );
+    let says =
+        format!("the instructions have {} bytes", grouped(recipe.definition.instructions.len() as u64));
+    told.say(text, [cited("recipes", hash, says)]);
 }

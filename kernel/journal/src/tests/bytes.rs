@@ -70,7 +70,13 @@ async fn what_tells_of_a_turn_s_end_is_a_dead_letter_where_its_topic_is_full_and
     store.follow("one".into(), "x".into()).await.unwrap();
     fill(&store, "x").await.unwrap();
     let turn = store.accept(message("s", "1", "hello")).await.unwrap().turn;
-    store.finish_turn(TurnDone { messages: vec![large("x")], ..done(&turn, "hi") }).await.unwrap();
+    store
+        .finish_turn(TurnDone {
+            last: Batch { messages: vec![large("x")], ..batch_of(&turn, Vec::new()) },
+            ..done(&turn, "hi")
+        })
+        .await
+        .unwrap();
     let dead = store.dead_messages().await.unwrap();
     assert!(dead.len() == 1 && dead[0].reason.contains("`x` is full"), "{}", dead.len());
     assert_eq!(store.turn_result(&turn, true).await.unwrap().unwrap().content, "hi");

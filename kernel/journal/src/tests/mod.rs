@@ -15,6 +15,7 @@ mod parts;
 mod questions;
 mod readings;
 mod recent;
+mod recipes;
 mod records;
 mod resume;
 mod retention;
@@ -146,15 +147,12 @@ fn item_completed(id: &str) -> (Option<AgentRef>, EventBody) {
 
 fn done(turn: &TurnId, answer: &str) -> TurnDone {
     TurnDone {
-        turn: turn.clone(),
         response: AgentResponse::success(answer),
         spend: Spend { turns: 1, ..Spend::default() },
         diagnostics: Vec::new(),
         outbox: Some(Outbound { channel: "test".into(), address: Some("room".into()), text: answer.into() }),
-        entries: Vec::new(),
-        runs: Vec::new(),
+        last: batch_of(turn, Vec::new()),
         events: vec![remark("done")],
-        messages: Vec::new(),
         start: None,
         ratios: Vec::new(),
     }
@@ -162,8 +160,7 @@ fn done(turn: &TurnId, answer: &str) -> TurnDone {
 
 /// What a run recorded of a turn.
 fn batch_of(turn: &TurnId, entries: Vec<Entry>) -> Batch {
-    let (session, turn, runs, messages) = (session("s"), turn.clone(), Vec::new(), Vec::new());
-    Batch { session, turn, runs, entries, messages }
+    Batch { entries, ..Batch::empty(session("s"), turn.clone()) }
 }
 
 /// A remark of the run `r`.
@@ -188,6 +185,7 @@ fn begin(id: &str, agent: &str, parent: Option<&str>, task: &str) -> Entry {
         parent: parent.map(invocation),
         depth: u32::from(parent.is_some()),
         task: task.into(),
+        recipe: None,
     }
 }
 

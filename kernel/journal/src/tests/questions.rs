@@ -120,7 +120,10 @@ async fn the_end_of_a_call_withdraws_its_question_and_no_answer_that_was_given()
     };
     // One of them with the end of its turn.
     commit(&store, &turn, vec![withdrawn(1)]).await;
-    store.finish_turn(TurnDone { entries: vec![withdrawn(0)], ..done(&turn, "done") }).await.unwrap();
+    store
+        .finish_turn(TurnDone { last: batch_of(&turn, vec![withdrawn(0)]), ..done(&turn, "done") })
+        .await
+        .unwrap();
     let listed = store.questions().await.unwrap();
     let params: Vec<_> = listed.iter().map(|one| one.call.as_ref().unwrap().params.as_str()).collect();
     assert_eq!(params, ["", ""], "what is settled is not listed whole");

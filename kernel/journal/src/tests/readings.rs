@@ -102,7 +102,14 @@ async fn a_result_tells_how_the_turn_ended() {
     let response = AgentResponse::error(FailureClass::Budget, "no tokens left");
     let end = Entry::End { invocation: invocation("root"), response: response.clone(), spend, below: false };
     let diagnostics = vec!["a remark".to_owned()];
-    let done = TurnDone { response, spend, diagnostics, outbox: None, entries: vec![end], ..done(&turn, "") };
+    let done = TurnDone {
+        response,
+        spend,
+        diagnostics,
+        outbox: None,
+        last: batch_of(&turn, vec![end]),
+        ..done(&turn, "")
+    };
     assert_eq!(store.finish_turn(done).await.unwrap(), None);
 
     let result = store.turn_result(&turn, false).await.unwrap().unwrap();

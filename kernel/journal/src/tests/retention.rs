@@ -17,8 +17,11 @@ async fn ended(store: &Store, id: &str, external_id: &str, sent: bool) -> TurnId
         begin(&format!("r{external_id}"), "main", None, "hello"),
         answer(&format!("r{external_id}"), 1, &"long ".repeat(20_000), &[]),
     ];
-    let delivery =
-        store.finish_turn(TurnDone { entries, ..done(&turn, external_id) }).await.unwrap().unwrap();
+    let delivery = store
+        .finish_turn(TurnDone { last: batch_of(&turn, entries), ..done(&turn, external_id) })
+        .await
+        .unwrap()
+        .unwrap();
     if sent {
         store.sending(delivery).await.unwrap();
         store.sent(delivery, Sent::Delivered { remote_id: None }).await.unwrap();

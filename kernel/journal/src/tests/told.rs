@@ -42,7 +42,10 @@ async fn events_of_runs_are_not_kept_and_are_read_as_they_were_published() {
     assert!(row.matches("\"kind\":").count() >= 3 && row.len() < 20_000, "{}", &row[..200]);
     // The turn's own events stand around those of its last entries.
     let end = Entry::Told { invocation: invocation("a"), event: remark("last").1 };
-    let done = TurnDone { entries: vec![end], runs: vec![place("a")], ..done(&turn, "hi") };
+    let done = TurnDone {
+        last: Batch { runs: vec![place("a")], ..batch_of(&turn, vec![end]) },
+        ..done(&turn, "hi")
+    };
     store.finish_turn(done).await.unwrap();
     told += 2;
     let published: Vec<Event> =

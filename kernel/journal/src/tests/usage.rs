@@ -91,7 +91,10 @@ async fn usage_is_summed_up_by_day_agent_model_and_session_and_outlives_a_restar
     commit(&store, &turn, vec![answered("c", 2, "p/b", used(20, 2), None)]).await.unwrap();
     let other = store.accept(message("t", "2", "hello")).await.unwrap().turn;
     store
-        .finish_turn(TurnDone { entries: vec![begin("o", "main", None, "hello")], ..done(&other, "hi") })
+        .finish_turn(TurnDone {
+            last: batch_of(&other, vec![begin("o", "main", None, "hello")]),
+            ..done(&other, "hi")
+        })
         .await
         .unwrap();
 

@@ -1,0 +1,81 @@
+//! What a run is made of, kept by its content: with it and the run's entries each of its requests can be built again.
+//!
+//! [`Entry::Begin`](crate::Entry::Begin) names the hash; the content goes into the journal in the same commit, once for all
+//! runs that have it, and leaves with the last turn that names it. It is made when a run of a [`LoopAgent`](crate::LoopAgent)
+//! begins, and read by whoever explains a run. It never holds what changes from run to run (the task, the history, notes),
+//! and no secret: a run that goes on is made of what there is by then, whatever its beginning names.
+
+use std::{borrow::Borrow, sync::Arc};
+
+use drupe_extension_api::{Definition, ToolSpec};
+use serde::Deserialize;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use crate::{core_tools::search_tools, ids, prompt};
+
+/// The content, as canonical JSON: its keys are sorted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptRecipe {
+    /// SHA-256 of `json`, in hex.
+    pub hash: Arc<str>,
+    /// A [`Recipe`].
+    pub json: Arc<str>,
+}
+
+/// What a run is made of.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Recipe {
+    /// The agent.
+    pub definition: Definition,
+    /// Whether a person talks to it directly.
+    pub root: bool,
+    /// The tools that its model is sent from the first step on, sorted by name.
+    pub tools: Vec<ToolSpec>,
+    /// Those that it can look up.
+    pub deferred: Vec<ToolSpec>,
+}
+
+impl KeptRecipe {
+    pub(crate) fn of(
+        definition: &Definition,
+        root: bool,
+        tools: &[Arc<ToolSpec>],
+        deferred: &[Arc<ToolSpec>],
+    ) -> Self {
+        let specs = |specs: &[Arc<ToolSpec>]| specs.iter().map(|spec| json!(**spec)).collect::<Vec<_>>();
+        let (tools, deferred) = (specs(tools), specs(deferred));
+        let content = json!({"definition": definition, "root": root, "tools": tools, "deferred": deferred});
+        let json = content.to_string();
+        Self { hash: ids::hex(&Sha256::digest(&json)).into(), json: json.into() }
+    }
+}
+
+impl Recipe {
+    /// Reads what was kept.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(json: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(json)
+    }
+
+    /// The system prompt of its requests.
+    pub fn system(&self) -> String {
+        system(&self.definition, &self.tools, &self.deferred)
+    }
+}
+
+/// The system prompt of an agent with those tools.
+pub(crate) fn system<T: Borrow<ToolSpec>>(definition: &Definition, tools: &[T], deferred: &[T]) -> String {
+    let mut system = definition.instructions.clone();
+    system.push_str(&prompt::tools(tools));
+    if !deferred.is_empty() {
+        system.push_str("\n\nTools that you can look up with `search_tools`:");
+        for spec in deferred {
+            system.push('\n');
+            system.push_str(&search_tools::line(spec.borrow()));
+        }
+    }
+    system
+}

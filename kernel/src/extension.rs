@@ -123,4 +123,4 @@ impl Roster {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

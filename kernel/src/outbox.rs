@@ -231,25 +231,29 @@ async fn send(store: &Store, channel: &Instance, due: Due) -> Result<bool, Store
         text: due.message.text,
     };
     let header = Header { timeout: Some(SEND), ..Header::default() };
-    let end = match channel.call::<Delivery>(op::CHANNEL_SEND, &message, header).await {
-        Ok(done) => Sent::Delivered { remote_id: done.remote_id.map(|id| one_line(&id, REMOTE_ID)) },
-        // These say that nothing went out.
-        Err(fault)
-            if matches!(fault.code, FaultCode::Unavailable | FaultCode::Busy | FaultCode::NotConfigured) =>
-        {
-            tracing::warn!(channel = due.message.channel, %fault, "a message was not taken");
-            match due.attempts < ATTEMPTS {
-                true => Sent::Again(fault.to_string()),
-                false => Sent::Failed(fault.to_string()),
-            }
-        }
-        Err(fault) => {
-            tracing::warn!(channel = due.message.channel, %fault, "nobody knows whether a message arrived");
-            Sent::Uncertain(fault.to_string())
-        }
-    };
+    let end = end(due.attempts, channel.call::<Delivery>(op::CHANNEL_SEND, &message, header).await);
+    let channel = due.message.channel;
+    match &end {
+        Sent::Delivered { .. } => {}
+        Sent::Again(why) | Sent::Failed(why) => tracing::warn!(channel, why, "a message was not taken"),
+        Sent::Uncertain(why) => tracing::warn!(channel, why, "nobody knows whether a message arrived"),
+    }
     let next = !matches!(end, Sent::Again(_));
     store.sent(due.id, end).await.map(|()| next)
+}
+
+/// What becomes of a message, by what its channel says.
+fn end(attempts: u32, said: Result<Delivery, Fault>) -> Sent {
+    use FaultCode::{Busy, NotConfigured, Unavailable};
+    match said {
+        Ok(done) => Sent::Delivered { remote_id: done.remote_id.map(|id| one_line(&id, REMOTE_ID)) },
+        // These say that nothing went out.
+        Err(fault) if matches!(fault.code, Unavailable | Busy | NotConfigured) => match attempts < ATTEMPTS {
+            true => Sent::Again(fault.to_string()),
+            false => Sent::Failed(fault.to_string()),
+        },
+        Err(fault) => Sent::Uncertain(fault.to_string()),
+    }
 }
 
 fn part_of(event: &drupe_extension_api::Event, turn: &TurnId) -> Option<StreamPart> {
@@ -267,3 +271,6 @@ fn part_of(event: &drupe_extension_api::Event, turn: &TurnId) -> Option<StreamPa
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

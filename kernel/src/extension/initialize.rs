@@ -59,12 +59,10 @@ pub fn exchanged(
 /// What an extension says of itself now. Its own code names its tools, so it gets a deadline.
 pub async fn described(part: &Part) -> Result<Description, Fault> {
     let Some(instance) = &part.instance else { return Ok(part.description.clone()) };
-    match tokio::time::timeout(LOAD, instance.describe()).await {
-        Ok(described) => described,
-        Err(_) => {
-            Err(Fault::new(FaultCode::Timeout, format!("extension `{}` did not describe itself", part.id())))
-        }
-    }
+    let described = tokio::time::timeout(LOAD, instance.describe()).await;
+    let late =
+        || Fault::new(FaultCode::Timeout, format!("extension `{}` did not describe itself", part.id()));
+    described.unwrap_or_else(|_| Err(late()))
 }
 
 async fn prompt(

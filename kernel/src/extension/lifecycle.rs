@@ -156,11 +156,9 @@ async fn until_begun(roster: &Roster, id: &str) -> bool {
 }
 
 async fn one(roster: &Arc<Roster>, key: Key, manifest: Arc<Manifest>) {
-    let loaded = match tokio::time::timeout(LOAD, load(roster, &key, &manifest)).await {
-        Ok(loaded) => loaded,
-        Err(_) => Err(Out::Failed(format!("did not load within {LOAD:?}"))),
-    };
-    let part = match loaded {
+    let loaded = tokio::time::timeout(LOAD, load(roster, &key, &manifest)).await;
+    let late = |_| Err(Out::Failed(format!("did not load within {LOAD:?}")));
+    let part = match loaded.unwrap_or_else(late) {
         Ok(part) => part,
         Err(out) => {
             note(roster, &key, Event::Rejected(out));

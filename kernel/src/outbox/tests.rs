@@ -1,0 +1,63 @@
+//! What goes out to people: what an answer of a channel leads to, and which notices are taken.
+
+use super::*;
+use crate::extension::tests::roster;
+
+/// What becomes of a message that was tried so often, by what its channel says.
+fn check(attempts: u32, said: Result<(), FaultCode>) -> &'static str {
+    let said = said.map(|()| Delivery { remote_id: Some("m1\n2".into()) });
+    match end(attempts, said.map_err(|code| Fault::new(code, "no"))) {
+        Sent::Delivered { remote_id } => {
+            assert_eq!(remote_id.as_deref(), Some("m1 2"), "a name is one line");
+            "sent"
+        }
+        Sent::Again(_) => "again",
+        Sent::Failed(_) => "failed",
+        Sent::Uncertain(_) => "uncertain",
+    }
+}
+
+#[test]
+fn a_message_is_tried_again_only_where_it_surely_did_not_go_out() {
+    assert_eq!(check(1, Ok(())), "sent");
+    for code in [FaultCode::Unavailable, FaultCode::Busy, FaultCode::NotConfigured] {
+        assert_eq!(check(1, Err(code)), "again");
+        assert_eq!(check(ATTEMPTS - 1, Err(code)), "again");
+        assert_eq!(check(ATTEMPTS, Err(code)), "failed");
+    }
+    for code in [FaultCode::Timeout, FaultCode::Crashed, FaultCode::Panicked, FaultCode::Other] {
+        assert_eq!(check(1, Err(code)), "uncertain", "{code:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_extension_shows_notices_in_its_own_sessions_and_where_it_was_called_so_many_a_minute() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let roster = roster(folder.path());
+    let wired = Arc::clone(&roster.wired);
+    let outbox = Outbox::new(roster.life.clone(), roster.store.clone(), wired, Arc::clone(&roster.bus));
+    let by: ExtensionId = "mail".parse().expect("an id");
+    let notify = async |session: Option<&str>, text: &str| {
+        let session = session.map(|id| id.parse().expect("an id"));
+        outbox.notify(&by, session, text.to_owned()).await.map_err(|fault| fault.code)
+    };
+    assert_eq!(notify(None, "hello").await, Err(FaultCode::NotFound), "there is no session yet");
+    assert_eq!(notify(Some("work"), "hello").await, Err(FaultCode::Denied));
+    assert_eq!(notify(Some("mailer:1"), "hello").await, Err(FaultCode::Denied), "the name is another one's");
+    assert_eq!(notify(Some("mail:1"), &"x".repeat(LONGEST_NOTICE + 1)).await, Err(FaultCode::Invalid));
+    for n in 0..10 {
+        assert_eq!(notify(Some("mail:1"), "hello").await, Ok(()), "{n}");
+    }
+    assert_eq!(notify(Some("mail:1"), "hello").await, Err(FaultCode::Busy));
+}
+
+#[tokio::test]
+async fn an_outbox_without_anything_to_send_ends_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let roster = roster(folder.path());
+    let wired = Arc::clone(&roster.wired);
+    let outbox = Outbox::new(roster.life.clone(), roster.store.clone(), wired, Arc::clone(&roster.bus));
+    let outbox = Arc::new(outbox);
+    assert!(!outbox.carries("mail") && !outbox.carries("no id"));
+    tokio::join!(send_until_the_end(Arc::clone(&outbox)), outbox.finish());
+}

@@ -34,6 +34,7 @@ mod hooks;
 mod hostile_folders;
 mod keys;
 mod leaks;
+mod lean;
 mod learned;
 mod limits;
 mod main_job;

@@ -1,0 +1,58 @@
+//! What a first build has to compile, and what of it is in the program. Nobody notices one library more; whoever builds on a
+//! small machine notices fifty.
+
+use std::{collections::BTreeSet, fs, path::Path, process::Command};
+
+use crate::harness::DRUPE;
+
+/// Packages that a build of the program compiles, ours and procedural macros included. The dearest is `jsonschema`, then the
+/// HTTP client with its TLS, and SQLite. What adds one names in `docs/decisions/dependencies.md` what it is for.
+const PACKAGES: usize = 297;
+
+/// Mebibytes of the program that are loaded, as tests build it, without what is there for debuggers. That is about twice the
+/// size of a release, and grows with the code as that does. Room for a few thousand lines of ours, not for another engine.
+const LOADED: u64 = 64;
+
+#[test]
+fn a_build_compiles_no_more_packages_than_there_is_a_reason_for() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--locked", "--edges", "normal,build", "--package", "drupe"])
+        .args(["--prefix", "none", "--format", "{p}"])
+        .current_dir(root)
+        .output()
+        .expect("cargo runs");
+    let tree = String::from_utf8(output.stdout).expect("names are text");
+    // The name and version; a path, and whether it was listed before, come after them.
+    let name = |line: &str| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+    let packages: BTreeSet<_> = tree.lines().map(name).collect();
+    println!("{} packages", packages.len());
+    assert!(packages.len() > 100, "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        packages.len() <= PACKAGES,
+        "a build compiles {} packages; {PACKAGES} have a reason. `cargo tree -i NAME` tells who wants one",
+        packages.len()
+    );
+}
+
+#[test]
+fn the_program_holds_no_more_than_there_is_a_reason_for() {
+    let loaded = loaded(&fs::read(DRUPE).expect("the program can be read")) >> 20;
+    println!("{loaded} MiB are loaded");
+    assert!(loaded > 10, "that is no program");
+    assert!(loaded <= LOADED, "{loaded} MiB of the program are loaded; {LOADED} have a reason");
+}
+
+/// Bytes of the file that are loaded, by its program headers: those of ELF with 64 bits in this machine's byte order, as the
+/// manual page elf(5) lays them out.
+fn loaded(file: &[u8]) -> u64 {
+    const LOAD: u32 = 1;
+    let word = |at: usize| u64::from_ne_bytes(file[at..at + 8].try_into().expect("eight bytes"));
+    let half = |at: usize| usize::from(u16::from_ne_bytes([file[at], file[at + 1]]));
+    let (first, size, count) = (usize::try_from(word(32)).expect("an offset"), half(54), half(56));
+    (0..count)
+        .map(|index| first + index * size)
+        .filter(|at| file[*at..at + 4] == LOAD.to_ne_bytes())
+        .map(|at| word(at + 32))
+        .sum()
+}

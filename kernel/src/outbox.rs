@@ -91,7 +91,7 @@ impl Outbox {
     }
 
     /// Shows a text of an extension to the user, under its name: in a session of its own, in one in which it was called,
-    /// or where the user was last.
+    /// or where a person wrote last.
     pub async fn notify(
         &self,
         by: &ExtensionId,
@@ -113,9 +113,10 @@ impl Outbox {
                 session
             }
             None => {
-                let sessions = self.store.sessions().await?;
-                let latest = sessions.into_iter().max_by_key(|s| s.updated);
-                latest.map(|s| s.id).ok_or_else(|| Fault::not_found("there is no session to show it in"))?
+                let last = self.store.last_of_people().await?;
+                last.ok_or_else(|| {
+                    Fault::not_found("nobody has written yet, so there is no session to show it in")
+                })?
             }
         };
         self.notices.take(by, Instant::now())?;

@@ -187,7 +187,7 @@ impl Host {
         Ok(Subscription::new(self.shared.clone(), handle))
     }
 
-    /// Shows a text to the user, in `session` or where the user was last.
+    /// Shows a text to the user, in `session` or where a person wrote last.
     pub async fn notify_user(
         &self,
         text: impl Into<String>,

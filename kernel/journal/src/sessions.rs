@@ -124,6 +124,15 @@ pub(crate) fn list(db: &Connection) -> Result<Vec<SessionStatus>, StoreError> {
     Ok(readable(all.query([])?, ("a session", 0), status)?)
 }
 
+/// The session of the newest message that a person wrote. What an extension hands in by itself names no channel.
+pub(crate) fn last_of_people(db: &Connection) -> Result<Option<SessionId>, StoreError> {
+    let mut newest = db.prepare_cached(
+        "SELECT sessions.id FROM turns JOIN sessions ON sessions.number = turns.session
+         WHERE origin = 'operator' OR channel <> '' ORDER BY turns.number DESC LIMIT 1",
+    )?;
+    Ok(newest.query_row([], |row| id(row, 0)).optional()?)
+}
+
 /// One session, with its number and the position of its last event.
 pub(crate) fn find(
     db: &Connection,

@@ -189,6 +189,12 @@ impl Store {
         self.read(sessions::list).await
     }
 
+    /// The session in which a person wrote last: the operator, or somebody in a channel. What extensions, programs and topics
+    /// set off by themselves does not count.
+    pub async fn last_of_people(&self) -> Result<Option<SessionId>, StoreError> {
+        self.read(sessions::last_of_people).await
+    }
+
     /// Messages and answers of the latest finished turns, oldest first.
     pub async fn conversation(
         &self,

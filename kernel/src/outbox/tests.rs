@@ -1,5 +1,8 @@
 //! What goes out to people: what an answer of a channel leads to, and which notices are taken.
 
+use drupe_extension_api::wire::Submit;
+use drupe_journal::{Inbound, Origin};
+
 use super::*;
 use crate::extension::tests::roster;
 
@@ -49,6 +52,32 @@ async fn an_extension_shows_notices_in_its_own_sessions_and_where_it_was_called_
         assert_eq!(notify(Some("mail:1"), "hello").await, Ok(()), "{n}");
     }
     assert_eq!(notify(Some("mail:1"), "hello").await, Err(FaultCode::Busy));
+}
+
+#[tokio::test]
+async fn a_notice_without_a_session_is_shown_where_a_person_wrote_last() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let roster = roster(folder.path());
+    let wired = Arc::clone(&roster.wired);
+    let outbox = Outbox::new(roster.life.clone(), roster.store.clone(), wired, Arc::clone(&roster.bus));
+    let by: ExtensionId = "mail".parse().expect("an id");
+    let written = |session: &str, channel: &str, origin| {
+        let session: SessionId = session.parse().expect("an id");
+        let ask = Submit { channel: channel.into(), ..Submit::new(session, "1", "hello") };
+        roster.store.accept(Inbound::new(ask, origin))
+    };
+    let shown = async |session: &str| {
+        outbox.notify(&by, None, "new mail".into()).await.expect("a person has written");
+        let session = session.parse().expect("an id");
+        let events = roster.store.events_after(&session, 0, 10).await.expect("it answers");
+        events.iter().filter(|event| matches!(event.body, EventBody::Diagnostic { .. })).count()
+    };
+    let mail = Origin::Extension(by.clone());
+    written("work", "", Origin::OPERATOR).await.expect("it is taken");
+    written("mail:1", "", mail.clone()).await.expect("it is taken");
+    assert_eq!(shown("work").await, 1, "its own message is no person's");
+    written("mail:2", "mail", mail).await.expect("it is taken");
+    assert_eq!(shown("mail:2").await, 1, "somebody wrote in its channel");
 }
 
 #[tokio::test]

@@ -3,8 +3,7 @@
 //! Everybody compiles a schema here, so that one that was taken once is taken everywhere, under the same bounds. Nothing is
 //! fetched: a reference that leads out of the schema is refused. Patterns are matched in time linear in the text.
 //!
-//! It is a crate of its own because the engine's code is generic: it is compiled once here, and not in each crate that
-//! uses it.
+//! It is a crate of its own because configuration and loop both compile schemas, and neither knows the other.
 
 mod bounds;
 mod expression;
@@ -56,7 +55,7 @@ impl Schema {
         Ok(Self { validator, steps })
     }
 
-    /// What does not fit in a value, where anything does not, in one line: the first three things, since more help no model.
+    /// What does not fit in a value, where anything does not, in one line: the first three things, since more help no model; of a large value the first.
     /// Each quotes what it is about, up to a bound.
     pub fn refusal(&self, value: &Value) -> Option<String> {
         let told = |error: ValidationError<'_>| {
@@ -68,26 +67,33 @@ impl Schema {
             let pointer = error.instance_path().as_str();
             if pointer.is_empty() { text } else { format!("{pointer}: {text}") }
         };
-        let told: Vec<_> = self.validator.iter_errors(value).take(TOLD).map(told).collect();
-        (!told.is_empty()).then(|| told.join("; "))
+        Some(self.faults(value, TOLD, told).join("; ")).filter(|told| !told.is_empty())
     }
 
     /// Everything in a value that does not fit, without showing it: it may be secret. Of a large value under a large schema
     /// the first thing only; where even that would take too long, why it is not tried.
     pub fn unfit_secret(&self, value: &Value) -> Result<Vec<Unfit>, SchemaFault> {
-        let work = u64::from(self.steps) * count(value);
-        if work > MAX_WORK {
+        if self.work(value) > MAX_WORK {
             return Err(SchemaFault::TooMuchWork(MAX_WORK));
         }
         let masked = |error: ValidationError<'_>| Unfit {
             pointer: error.instance_path().to_string(),
             reason: shorten(&error.masked().to_string()),
         };
-        // Whoever asks for all faults makes them all, even to take one.
-        Ok(match work > MAX_ERRORS_WORK {
-            true => self.validator.validate(value).err().map(masked).into_iter().collect(),
-            false => self.validator.iter_errors(value).map(masked).collect(),
-        })
+        Ok(self.faults(value, usize::MAX, masked))
+    }
+
+    /// The first faults, of a large value under a large schema one: the engine makes all of them to give the first.
+    fn faults<T>(&self, value: &Value, most: usize, tell: impl Fn(ValidationError<'_>) -> T) -> Vec<T> {
+        match self.work(value) > MAX_ERRORS_WORK {
+            true => self.validator.validate(value).err().map(tell).into_iter().collect(),
+            false => self.validator.iter_errors(value).take(most).map(tell).collect(),
+        }
+    }
+
+    /// Steps that it may take to find a value valid or not.
+    fn work(&self, value: &Value) -> u64 {
+        u64::from(self.steps).saturating_mul(count(value))
     }
 }
 
@@ -105,4 +111,21 @@ fn shorten(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let short: String = line.chars().take(60).collect();
     if short.len() < text.len() { format!("{short}…") } else { short }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_model_is_told_the_first_faults_and_of_a_large_value_one() {
+        let schema = Schema::new(&json!({"items": {"type": "string"}})).expect("a schema");
+        let told =
+            |values: Vec<Value>| schema.refusal(&json!(values)).map(|told| told.matches("; ").count() + 1);
+        assert_eq!(told(vec![json!("a")]), None);
+        assert_eq!(told(vec![json!(1); 9]), Some(TOLD));
+        assert_eq!(told(vec![json!(1); 100_000]), Some(1));
+    }
 }

@@ -102,6 +102,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "drupe-prompts",
         ],
     ),
+    // What it is made of has no socket and no token: it is a library of texts, and one of wire formats.
+    ("drupe-ext-http", &["drupe-extension-api", "drupe-http-compat", "drupe-http-page"]),
 ];
 
 /// What every extension may depend on of ours.
@@ -120,6 +122,8 @@ const UNSAFE: &[&str] = &[
     "kernel/confine/src/",
     // What is mapped, as the loader tells it, and the advice to drop it.
     "kernel/memory/src/lib.rs",
+    // The descriptor of a socket that an extension was handed.
+    "extension-api/src/sdk/listener.rs",
     // The symbol that a library exports.
     "extension-api/src/sdk/export.rs",
 ];
@@ -330,7 +334,7 @@ fn every_file_is_one_thing() {
 /// fault in one of them has the journal and the keys, so they are counted as a whole, wherever a folder of them lies.
 ///
 /// A ceiling that only goes down: whoever deletes lowers it. One who has to raise it says why in `docs/decisions/`.
-const TRUSTED: usize = 50_785;
+const TRUSTED: usize = 51_417;
 
 #[test]
 fn what_is_trusted_stays_small() {
@@ -380,7 +384,7 @@ fn workspace() -> BTreeMap<String, String> {
 /// A comment of four words mostly repeats a name: it is to give a reason, a unit, a default or an error, or to go. Types
 /// of one name in two crates make a reader ask which is meant. A `String` as an error is one that no caller can tell
 /// from another.
-const SHORT_COMMENTS: usize = 744;
+const SHORT_COMMENTS: usize = 740;
 const SHARED_NAMES: usize = 72;
 const TEXTS_AS_ERRORS: usize = 39;
 

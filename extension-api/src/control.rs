@@ -27,7 +27,7 @@ pub use sessions::{
     TranscriptEntry, TurnArgument, TurnResult,
 };
 pub use status::{Blamed, ConfigValue, DaemonState, ExitRecord, Status};
-pub use tokens::{Power, TokenMade, TokenNew, TokenStatus};
+pub use tokens::{Power, TokenMade, TokenNew, TokenPromised, TokenStatus, Whoami};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -110,10 +110,16 @@ pub mod method {
     pub const CONFIG_SHOW: &str = "config.show";
     /// The methods that stream: many answers, until an end or for ever.
     pub const STREAMING: &[&str] = &[EVENTS_SUBSCRIBE];
+    /// Who asks. → [`Whoami`](super::Whoami).
+    pub const WHOAMI: &str = "whoami";
     /// → list of [`TokenStatus`](super::TokenStatus).
     pub const TOKENS_LIST: &str = "tokens.list";
     /// [`TokenNew`](super::TokenNew) → [`TokenMade`](super::TokenMade).
     pub const TOKENS_NEW: &str = "tokens.new";
+    /// [`TokenNew`](super::TokenNew) → [`TokenPromised`](super::TokenPromised).
+    pub const TOKENS_PROMISE: &str = "tokens.promise";
+    /// [`Named`](super::Named): the code of a token that was promised. → [`TokenMade`](super::TokenMade).
+    pub const TOKENS_REDEEM: &str = "tokens.redeem";
     /// [`Named`](super::Named): nobody reaches anything with it from now on. → `null`.
     pub const TOKENS_REVOKE: &str = "tokens.revoke";
 }

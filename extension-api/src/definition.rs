@@ -71,6 +71,25 @@ pub struct ModelParameters {
     pub extra: Map<String, Value>,
 }
 
+impl ModelParameters {
+    /// These, and of `base` what they do not say.
+    #[must_use]
+    pub fn over(self, base: &Self) -> Self {
+        let mut extra = base.extra.clone();
+        extra.extend(self.extra);
+        Self {
+            temperature: self.temperature.or(base.temperature),
+            top_p: self.top_p.or(base.top_p),
+            max_output_tokens: self.max_output_tokens.or(base.max_output_tokens),
+            timeout_ms: self.timeout_ms.or(base.timeout_ms),
+            reasoning: self.reasoning.or(base.reasoning),
+            seed: self.seed.or(base.seed),
+            stop: if self.stop.is_empty() { base.stop.clone() } else { self.stop },
+            extra,
+        }
+    }
+}
+
 /// How much a model thinks before it answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -29,6 +29,8 @@ pub enum FaultCode {
     NotFound,
     /// The caller may not do this.
     Denied,
+    /// Nobody was given what the caller showed of itself.
+    Unauthenticated,
     /// The other side does not know this operation.
     Unsupported,
     Cancelled,

@@ -11,11 +11,13 @@ mod handles;
 mod processes;
 
 pub use from_extension::{
-    CallTool, ControlCall, Emit, InvokeAgent, Log, NotifyUser, Progress, QueueMode, RestartRequest, RunAgent,
-    Submit, Submitted,
+    CallTool, Carried, ControlCall, Emit, InvokeAgent, Log, NotifyUser, Progress, QueueMode, RestartRequest,
+    RunAgent, Submit, Submitted,
 };
 pub use handles::{BusMessage, HandleItems, HandleNext, LARGEST_PUT, Subscribe, put_payload, read_put};
 pub use processes::{OpenedProcess, ProcessExit, ProcessOutput, ProcessSpec, RunProcess};
+
+use std::net::SocketAddr;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -27,7 +29,7 @@ use crate::{
 };
 
 /// Version of the payloads, raised when something is added. A side that is older ignores what it does not know.
-pub const PAYLOAD_VERSION: u32 = 2;
+pub const PAYLOAD_VERSION: u32 = 3;
 
 /// Operations that the kernel calls on an extension.
 pub mod op {
@@ -188,6 +190,20 @@ pub struct Initialize {
     /// Where the `program_folders` of its manifest are, in their order; an empty text for one that is nowhere.
     #[serde(default)]
     pub program_folders: Vec<String>,
+    /// The sockets of `listen` of its manifest, open.
+    #[serde(default)]
+    pub listening: Vec<Listening>,
+}
+
+/// A socket that the daemon opened for an extension, and that stays open as long as this instance lives.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listening {
+    /// The key of the configuration that has its address.
+    pub key: String,
+    /// Where it listens: with the port that it got, where the configuration asks for port 0.
+    pub address: SocketAddr,
+    /// The descriptor, in the process that runs the extension's code.
+    pub descriptor: i32,
 }
 
 /// What is particular to one call; it comes with the call and only there.

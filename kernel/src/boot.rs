@@ -96,7 +96,7 @@ async fn seed_quotas(kernel: &Kernel) -> Result<(), StoreError> {
             .turns
             .quotas
             .open_session(session, settings::counted(store.used_by_session(session).await?));
-        store.recorded(queued.turn).await?.lose_open_calls(session, quotas, now_ms);
+        store.recorded(&queued.turn).await?.lose_open_calls(session, quotas, now_ms);
     }
     Ok(())
 }

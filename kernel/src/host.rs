@@ -235,6 +235,7 @@ impl Owner {
         let given = |right: &Right| match right {
             Right::Control => &[Power::Read, Power::Direct, Power::Inspect, Power::Extend][..],
             Right::Submit => &[Power::Submit][..],
+            Right::Operate => &[Power::Operate][..],
             _ => &[],
         };
         Principal {

@@ -7,8 +7,8 @@ use std::{borrow::Cow, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use drupe_agent::Chain;
 use drupe_bus::days;
 use drupe_extension_api::{
-    Fault, SessionId,
-    wire::{Submit, Submitted},
+    Fault, Message, SessionId,
+    wire::{Carried, Submit, Submitted},
 };
 use drupe_journal::{Inbound, Origin, QueuedTurn};
 use drupe_limits::TurnPlace;
@@ -64,6 +64,7 @@ impl Intake {
         if let Some(why) = submit.output.as_ref().and_then(answer_fault) {
             return Err(Fault::invalid(why));
         }
+        submit.carried.as_ref().map_or(Ok(()), check_carried)?;
         if let Some(agent) = &submit.agent {
             self.roster.agent(&self.roster.snapshot(), agent)?;
         }
@@ -207,4 +208,26 @@ pub async fn give_up_those_of_gone(intake: Arc<Intake>) {
         }
     };
     intake.roster.life.closing.run_until_cancelled(watching).await;
+}
+
+/// What a client brings along must be a conversation, and parameters that mean the same to every provider.
+fn check_carried(carried: &Carried) -> Result<(), Fault> {
+    let said = |message: &Message| match message {
+        Message::User { .. } => true,
+        Message::Assistant { tool_calls, provider_items, .. } => {
+            tool_calls.is_empty() && provider_items.is_none()
+        }
+        Message::Tool { .. } => false,
+    };
+    if let Some(at) = carried.history.iter().flatten().position(|message| !said(message)) {
+        return Err(Fault::invalid(format!(
+            "message {at} of the history is no text of a user or of the assistant"
+        )));
+    }
+    match carried.parameters.extra.is_empty() {
+        true => Ok(()),
+        false => Err(Fault::invalid(
+            "parameters that a provider is given as they are stand in an agent's manifest alone",
+        )),
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use drupe_agent::{
-    Batch, Hooks, Journal, Steering, Stopwatch, TurnScope, ids,
+    Batch, Hooks, Journal, RecordedTurn, Steering, Stopwatch, TurnScope, ids,
     run::{self, TurnOutcome},
 };
 use drupe_extension_api::{
@@ -72,15 +72,14 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
     let snapshot = turns.roster.today().await;
     let inbound = &queued.inbound;
     let correlation = correlation(&queued)?;
-    if queued.started {
-        turns.store.close_open_items(&queued.turn).await?;
-    }
+    let recorded = recorded(turns, &queued).await?;
     open_session(turns, &queued).await?;
     let plan = plan::plan(turns, &snapshot, &queued).await?;
+    let root = ids::root_invocation(&queued.turn);
     let mut start = TurnStart {
         turn: queued.turn.clone(),
         session: inbound.ask.session.clone(),
-        root: ids::root_invocation(&queued.turn),
+        root: root.clone(),
         correlation: correlation.clone(),
         events: Vec::new(),
     };
@@ -92,7 +91,7 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
     }
     let mut plan = match plan {
         Ok(plan) => plan,
-        Err(response) => return without_a_run(turns, queued, Some(start), response).await,
+        Err(response) => return without_a_run(turns, queued, Some(start), recorded, response).await,
     };
     // As for sub-agents; the orchestrator is the turn itself, which has a gate of its own.
     let _place = match plan.is_the_orchestrators() {
@@ -104,7 +103,8 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
     if queued.started || code_comes_first(&snapshot, &plan) {
         let starts = turns.store.start_turn(start).await?;
         if kills(&turns.roster.base.start.exits, starts) {
-            return end(turns, queued, hopeless(&turns.roster.base.start.exits, starts)).await;
+            let response = hopeless(&turns.roster.base.start.exits, starts);
+            return without_a_run(turns, queued, None, recorded, response).await;
         }
         journal = Arc::new(turns.store.clone());
     } else {
@@ -118,7 +118,7 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
         remarks.extend(snapshot.away.iter().map(|away| ("unavailable", away.told())));
     }
     // A run that goes on has what was gathered for it then.
-    if gathers(&snapshot, &plan) && !(queued.started && turns.store.has_begun(&queued.turn).await?) {
+    if gathers(&snapshot, &plan) && recorded.run(&root).is_none() {
         let context = TurnContext { session: inbound.ask.session.clone(), message: inbound.ask.text.clone() };
         let gathered =
             snapshot.contexts.gather(&context, turns.roster.base.config.orchestrator.context_tokens).await;
@@ -145,12 +145,10 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
             .map(|(code, message)| format!("{code}: {message}"))
             .collect::<Vec<_>>()
             .into(),
-        ..scope(turns, &queued, correlation, journal)
+        ..scope(turns, &queued, correlation, journal, recorded)
     });
     let running = run::run_turn(scope, &plan.agent, plan.task, &plan.limits, within.cancel);
-    let outcome = tracing::Instrument::instrument(running, span)
-        .await
-        .map_err(|fault| StoreError::Database(fault.to_string()))?;
+    let outcome = tracing::Instrument::instrument(running, span).await;
     let start = fresh.and_then(|beginning| beginning.rest());
     finish(turns, queued, start, outcome).await
 }
@@ -170,6 +168,7 @@ fn scope(
     queued: &QueuedTurn,
     correlation: CorrelationId,
     journal: Arc<dyn Journal>,
+    recorded: RecordedTurn,
 ) -> TurnScope {
     let inbound = &queued.inbound;
     TurnScope {
@@ -178,7 +177,7 @@ fn scope(
         observer: Arc::clone(&turns.roster.bus) as Arc<dyn drupe_agent::Observer>,
         clock: Arc::clone(&turns.roster.base.clock),
         tool_response_max_bytes: turns.roster.base.config.tool_response_max_bytes,
-        resumed: queued.started,
+        records: recorded.into(),
         chain: inbound.chain.clone(),
         quotas: Arc::clone(&turns.quotas),
         gates: Arc::clone(&turns.gates),
@@ -217,9 +216,18 @@ pub async fn give_up(turns: &Turns, turn: &TurnId, reason: &str) -> Result<(), S
     end(turns, queued, AgentResponse::error(FailureClass::Internal, reason)).await
 }
 
+/// What earlier processes recorded of a turn, read once; what they left open is closed.
+async fn recorded(turns: &Turns, queued: &QueuedTurn) -> Result<RecordedTurn, StoreError> {
+    match queued.started {
+        true => Ok(turns.store.resume(&queued.turn).await?.recorded),
+        false => Ok(RecordedTurn::default()),
+    }
+}
+
 /// Ends a turn that is not begun, or not gone on with.
 pub async fn end(turns: &Turns, queued: QueuedTurn, response: AgentResponse) -> Result<(), StoreError> {
-    without_a_run(turns, queued, None, response).await
+    let recorded = recorded(turns, &queued).await?;
+    without_a_run(turns, queued, None, recorded, response).await
 }
 
 /// The one way in which a turn ends without a run: what an earlier process began of it ends as well, and a model call that
@@ -228,6 +236,7 @@ async fn without_a_run(
     turns: &Turns,
     queued: QueuedTurn,
     start: Option<TurnStart>,
+    recorded: RecordedTurn,
     response: AgentResponse,
 ) -> Result<(), StoreError> {
     let (session, turn) = (queued.inbound.ask.session.clone(), queued.turn.clone());
@@ -238,12 +247,10 @@ async fn without_a_run(
     if !queued.started {
         return finish(turns, queued, start, nothing(response)).await;
     }
-    turns.store.close_open_items(&queued.turn).await?;
     open_session(turns, &queued).await?;
     let journal = Arc::new(turns.store.clone());
-    let scope = scope(turns, &queued, correlation(&queued)?, journal);
-    let abandoned = run::abandon_turn(Arc::new(scope), response.clone()).await;
-    let abandoned = abandoned.map_err(|fault| StoreError::Database(fault.to_string()))?;
+    let scope = scope(turns, &queued, correlation(&queued)?, journal, recorded);
+    let abandoned = run::abandon_turn(Arc::new(scope), response.clone());
     finish(turns, queued, None, abandoned.unwrap_or_else(|| nothing(response))).await
 }
 

@@ -261,3 +261,19 @@ fn what_an_extension_hands_in_for_somebody_is_a_link_of_the_chain_that_it_works_
     assert!(near.to_string().contains("already working on this"), "{near:#}");
     assert!(daemon.client().ask("sessions.show", json!({"id": "far"})).is_err());
 }
+
+#[test]
+fn the_right_to_pass_on_what_an_operator_may_gives_an_extension_nothing_by_itself() {
+    let server = ModelServer::obedient();
+    let mut daemon = Daemon::home(&server.config());
+    daemon.plugin("torture", "torture", "rights: [control, operate]\n");
+    daemon.run();
+    let all = new(&daemon, &["all", "--may", "operate", "--sessions", "*"]);
+    let ask = |bearer: Value| {
+        let call = json!({"method": "tokens.list", "params": {}, "bearer": bearer});
+        daemon.turn("s", &format!("torture_control {call}"))["content"].to_string()
+    };
+    let (own, passed) = (ask(Value::Null), ask(json!(all)));
+    assert!(own.contains("may not use `tokens.list`"), "{own}");
+    assert!(passed.contains("created"), "{passed}");
+}

@@ -125,6 +125,8 @@ impl Daemon {
         let mut command = Command::new(&self.program);
         command.args(args).arg("--home").arg(self.path()).current_dir(self.path()).env_clear();
         command.env("PATH", "/usr/bin:/bin").env("HOME", self.path()).env("USER", "tester");
+        // It listens at an address of its own, which is one for all; a test of it turns it on.
+        command.env("DRUPE_EXTENSIONS__HTTP__ENABLED", "false");
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }

@@ -42,6 +42,8 @@ const MAX_OTHERS: usize = 64;
 const MAX_TOPICS: usize = 32;
 /// Folders that programs may read. All of them are a part of what the operator is asked.
 const MAX_PROGRAM_FOLDERS: usize = 16;
+/// Sockets that are opened for its code.
+const MAX_SOCKETS: usize = 4;
 /// Models that are tried in order.
 const MAX_MODELS: usize = 16;
 /// Entries of `uses_tools`. Each may be a line of what the operator is asked.
@@ -90,12 +92,14 @@ keys! {
         scope: Scope = "shared" => Shape::choice(&["shared", "agents"]);
         /// Host services beyond the extension's own affairs, and TCP from a process of its own.
         rights: BTreeSet<Right> = EMPTY => Shape::List(&Shape::Choice {
-            known: &["submit", "control", "restart", "processes", "network"],
+            known: &["submit", "control", "operate", "restart", "processes", "network"],
             later: &["secure_input"],
         });
         /// Folders of the operator's that programs which it starts may read, beside the system's.
         program_folders: Vec<String> = EMPTY =>
             Shape::AtMost(MAX_PROGRAM_FOLDERS, &Shape::List(&Shape::Text(&forms::FOLDER)));
+        /// Keys of its configuration, each the address of a socket that the daemon opens and hands to its code.
+        listen: Vec<String> = EMPTY => Shape::AtMost(MAX_SOCKETS, &Shape::List(&Shape::Text(&forms::VARIABLE)));
         /// Whether it is loaded.
         enabled: bool = true => Shape::Bool;
         /// Lets it replace a shipped extension of the same id.
@@ -304,6 +308,8 @@ pub enum Scope {
 pub enum Right {
     Submit,
     Control,
+    /// What only an operator may, for the bearer of a token who may, and never for itself.
+    Operate,
     Restart,
     /// Start child processes, each confined.
     Processes,

@@ -92,6 +92,7 @@ const KEYS: &[&str] = &[
     "scope",
     "rights",
     "program_folders",
+    "listen",
     "enabled",
     "overrides",
     "agent",

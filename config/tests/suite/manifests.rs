@@ -32,7 +32,8 @@ fn every_key_of_a_manifest_arrives_in_its_type() {
     assert_eq!(manifest.scope, Scope::Agents);
     assert_eq!(
         manifest.rights,
-        [Right::Submit, Right::Control, Right::Restart, Right::Processes, Right::Network].into()
+        [Right::Submit, Right::Control, Right::Operate, Right::Restart, Right::Processes, Right::Network]
+            .into()
     );
     assert_eq!(manifest.config["nested"], json!({"list": [1, 2.5, true, null, "text"]}));
     assert_eq!(manifest.secrets, ["DEMO_KEY"]);

@@ -27,6 +27,9 @@ pub struct AgentDetail {
     pub status: AgentStatus,
     /// An example input.
     pub usage: Option<String>,
+    /// The form of its answer, where it names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<crate::OutputSpec>,
     /// What a run may spend.
     pub limits: crate::DefinitionLimits,
     /// Tools that it named or that exist, and why it does not have them.

@@ -1,5 +1,7 @@
 //! What clients ask of extensions, and learn of them.
 
+use std::net::SocketAddr;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -67,6 +69,9 @@ pub struct ExtensionDetail {
     pub sizes: Vec<ToolSize>,
     pub depends_on: Vec<String>,
     pub rights: Vec<String>,
+    /// Where it listens.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub listening: Vec<SocketAddr>,
     /// Shown when something is missing.
     pub setup_instructions: Option<String>,
     /// The hash of its content and of what it takes from elsewhere, which an [`Approval`] is bound to; none where it cannot be

@@ -58,9 +58,19 @@ pub struct SessionSelect {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TurnArgument {
     pub turn: TurnId,
+    /// Tells how it stands, ended or not; for [`method::TURN_WAIT`](super::method::TURN_WAIT).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub now: bool,
     /// Leaves `invocations` and `transcript` of the result empty.
     #[serde(default)]
     pub brief: bool,
+}
+
+impl TurnArgument {
+    /// A turn, of which no more is wanted than what it came to.
+    pub fn brief(turn: TurnId) -> Self {
+        Self { turn, now: false, brief: true }
+    }
 }
 
 /// Parameters of [`method::EVENTS_SUBSCRIBE`](super::method::EVENTS_SUBSCRIBE).

@@ -65,6 +65,28 @@ pub struct TokenMade {
     pub status: TokenStatus,
 }
 
+/// Who asks, and how far they reach.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Whoami {
+    /// `operator`, or what kind of somebody it is with the name.
+    pub name: String,
+    pub may: Vec<Power>,
+    /// The session that is reached, with those that begin with it and `:`; none for all.
+    #[serde(default)]
+    pub sessions: Option<String>,
+    /// The agents that are reached; empty for all.
+    #[serde(default)]
+    pub agents: Vec<AgentId>,
+}
+
+/// A token that whoever shows a code is given, once.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TokenPromised {
+    pub code: String,
+    /// Seconds in which it must be shown; a kernel that ends takes it along.
+    pub valid_for_s: u64,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenStatus {
     pub name: String,

@@ -16,8 +16,8 @@ use super::{
 use crate::{
     Definition, ExtensionId, Fault, FaultCode, SessionId, ToolSpec,
     wire::{
-        ControlCall, Emit, Initialize, NotifyUser, ProcessOutput, ProcessSpec, RestartRequest, RunProcess,
-        Submit, Submitted, Subscribe, host,
+        ControlCall, Emit, Initialize, Listening, NotifyUser, ProcessOutput, ProcessSpec, RestartRequest,
+        RunProcess, Submit, Submitted, Subscribe, host,
     },
 };
 
@@ -114,6 +114,11 @@ impl Host {
     /// Where the `program_folders` of the manifest are, in their order; an empty text for one that is nowhere.
     pub fn program_folders(&self) -> &[String] {
         &self.given.program_folders
+    }
+
+    /// The sockets that it was handed; [`listener`](Self::listener) gives one of them.
+    pub fn listening(&self) -> &[Listening] {
+        &self.given.listening
     }
 
     /// Ends when the extension shall stop.

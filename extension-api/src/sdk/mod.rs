@@ -59,6 +59,7 @@ mod handle;
 mod host;
 mod initialize;
 mod items;
+mod listener;
 mod operations;
 mod process;
 #[cfg(feature = "runtime")]

@@ -18,8 +18,8 @@ use crate::{
     sdk::{Exported, export},
     wire::{
         AgentInvoke, CallContext, ChannelStream, ContextText, Delivery, Description, Health, HookCall,
-        HookVerdict, Initialize, LookupResult, OutboundMessage, ScheduleFire, ToolCall, ToolLookup,
-        TurnContext, op,
+        HookVerdict, Initialize, Listening, LookupResult, OutboundMessage, ScheduleFire, ToolCall,
+        ToolLookup, TurnContext, op,
     },
 };
 
@@ -65,6 +65,7 @@ impl<E: Exported> Harness<E> {
             agent: None,
             resolved_tools: Vec::new(),
             program_folders: Vec::new(),
+            listening: Vec::new(),
         };
         Setup { given, host: FakeHost::default(), _type: PhantomData }
     }
@@ -244,6 +245,15 @@ impl<E: Exported> Setup<E> {
     #[must_use]
     pub fn program_folder(mut self, folder: &str) -> Self {
         self.given.program_folders.push(folder.to_owned());
+        self
+    }
+
+    /// Hands it an open socket under a key of its configuration. The socket must outlive the extension.
+    #[must_use]
+    pub fn listener(mut self, key: &str, socket: &std::net::TcpListener) -> Self {
+        let address = socket.local_addr().expect("an open socket has an address");
+        let descriptor = std::os::fd::AsRawFd::as_raw_fd(socket);
+        self.given.listening.push(Listening { key: key.to_owned(), address, descriptor });
         self
     }
 

@@ -5,7 +5,9 @@ use serde_json::{Value, value::RawValue};
 
 #[cfg(doc)]
 use super::host;
-use crate::{AgentId, AgentInvocationContext, Definition, SessionId, ToolName, TurnId};
+use crate::{
+    AgentId, AgentInvocationContext, Definition, Message, ModelParameters, SessionId, ToolName, TurnId,
+};
 
 /// Payload of [`host::LOG`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -95,6 +97,20 @@ pub struct Submit {
     /// What becomes of it while another turn of the session runs; none takes `inbox.queue` of the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueMode>,
+    /// What its client brings along, for this turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carried: Option<Carried>,
+}
+
+/// What a client brings along that keeps its conversation itself.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Carried {
+    /// Earlier messages of users and of the assistant, in place of what the session has. None of them calls a tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub history: Option<Vec<Message>>,
+    /// How the model of the root is asked, over what its agent says; nothing that a provider would be given as it is.
+    pub parameters: ModelParameters,
 }
 
 impl Submit {
@@ -112,6 +128,7 @@ impl Submit {
             output: None,
             time_budget_ms: None,
             queue: None,
+            carried: None,
         }
     }
 }

@@ -140,14 +140,14 @@ pub async fn call_tool(
     let place = Place { run, step: OUTSIDE };
     let nth = run.times_asked(format!("tool {} {}", request.name, request.arguments));
     let effect = ids::effect_of_run(&run.id, &request.name, &request.arguments, nth);
-    let recorded = run.recorded().await?;
+    let recorded = run.recorded();
     let steps = recorded.iter().flat_map(|recorded| &recorded.steps);
     let known = steps.flat_map(|step| &step.effects).find(|known| known.effect == effect);
     // Code that waits for a tool holds no share of the gate meanwhile.
     let work = async {
         // Calls of an earlier process were charged when the run began again.
         let (plan, exceeded) = match known {
-            Some(known) => (resume::plan(bounds, place, &request, known).await?, None),
+            Some(known) => (resume::plan(bounds, place, &request, known).await, None),
             None => fresh(bounds, run, 0, &effect, &request).await,
         };
         let index = known.map_or(0, |known| known.index);
@@ -190,7 +190,7 @@ pub(crate) async fn plan(
     step: u32,
     requests: &[ToolCallRequest],
     recorded: &[RecordedEffect],
-) -> Result<Step, JournalFault> {
+) -> Step {
     let place = Place { run, step };
     let mut calls = Vec::with_capacity(requests.len());
     let mut exceeded = None;
@@ -198,7 +198,7 @@ pub(crate) async fn plan(
         let effect = ids::effect(&run.scope.turn, &run.id, step, index);
         let known = recorded.iter().find(|e| e.effect == effect);
         let (plan, limit) = match known {
-            Some(known) => known_before(bounds, place, request, known).await?,
+            Some(known) => known_before(bounds, place, request, known).await,
             None => fresh(bounds, run, index, &effect, request).await,
         };
         let call = Call { index, effect, request: request.clone(), plan, place: None, waits: false };
@@ -207,7 +207,7 @@ pub(crate) async fn plan(
     }
     let line = Line::new(bounds.limits.parallel_tool_calls);
     announce(place, &line, &mut calls);
-    Ok(Step { calls: calls.into_iter().map(|(call, ..)| call).collect(), line, exceeded })
+    Step { calls: calls.into_iter().map(|(call, ..)| call).collect(), line, exceeded }
 }
 
 /// A call that an earlier process recorded. What that spent is spent; what it refused for a limit is refused for it again.
@@ -216,7 +216,7 @@ async fn known_before(
     place: Place<'_>,
     request: &ToolCallRequest,
     known: &RecordedEffect,
-) -> Result<(Plan, Option<Exceeded>), JournalFault> {
+) -> (Plan, Option<Exceeded>) {
     let limit = match known.over_limit {
         true => place.run.budget.may_call_tools().err(),
         false => {
@@ -224,7 +224,7 @@ async fn known_before(
             None
         }
     };
-    Ok((resume::plan(bounds, place, request, known).await?, limit))
+    (resume::plan(bounds, place, request, known).await, limit)
 }
 
 /// A call that was never recorded.

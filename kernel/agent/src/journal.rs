@@ -9,6 +9,7 @@
 
 mod memory;
 mod project;
+mod prune;
 mod recorded;
 
 use drupe_extension_api::{
@@ -21,15 +22,13 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error};
 use crate::{model::StopReason, policy::Question, recipe::KeptRecipe, topics::TopicMessage};
 pub use memory::MemoryJournal;
 pub(crate) use project::{begun, reasoning_id, requested};
+pub(crate) use prune::sameness;
 pub use recorded::{Reached, RecordedEffect, RecordedInvocation, RecordedStep, RecordedTurn};
 
 /// Where records go. One commit is one transaction: all of it or nothing.
 pub trait Journal: Send + Sync {
     /// Records a batch; returns when it is as durable as its entries need.
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<(), JournalFault>>;
-
-    /// What is recorded of a turn that has no answer yet: all of its runs. It is read once when a turn goes on.
-    fn load(&self, turn: TurnId) -> BoxFuture<'_, Result<RecordedTurn, JournalFault>>;
 
     /// The recorded result of a tool call, whole; none if `session` knows no such call, or it has no result yet.
     fn output(

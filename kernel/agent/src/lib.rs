@@ -67,7 +67,7 @@
 //! let scope =
 //!     TurnScope::new("a-session".parse()?, "a-turn".parse()?, "Your move.".into(), journal.clone());
 //! let outcome =
-//!     run_turn(Arc::new(scope), &agent, Task::new("Your move."), &limits, CancellationToken::new()).await?;
+//!     run_turn(Arc::new(scope), &agent, Task::new("Your move."), &limits, CancellationToken::new()).await;
 //!
 //! assert_eq!(outcome.response.content, "I rolled a 4.");
 //! assert_eq!((outcome.spend.turns, outcome.spend.tool_calls), (2, 1));

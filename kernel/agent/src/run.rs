@@ -90,7 +90,7 @@ pub struct TurnOutcome {
     pub last: Batch,
 }
 
-/// Runs a turn: `agent` answers as its root. With [`TurnScope::resumed`], goes on where the journal ends. In the end
+/// Runs a turn: `agent` answers as its root. With [`TurnScope::records`], goes on where those end. In the end
 /// it takes no further messages of the user: those without a record of being taken in are to be answered like any other.
 pub async fn run_turn(
     scope: Arc<TurnScope>,
@@ -98,15 +98,13 @@ pub async fn run_turn(
     task: Task,
     limits: &DefinitionLimits,
     cancel: CancellationToken,
-) -> Result<TurnOutcome, JournalFault> {
-    // What is done already takes none of the time that the turn has.
-    drop(scope.read_records().await?);
+) -> TurnOutcome {
     let run = Arc::new(Run::at_the_root(scope, agent.id().clone(), limits, &cancel));
     // One box for the whole tree of futures: whoever awaits this is spared its size.
-    let response = Box::pin(run.root(agent, task)).await?;
+    let response = Box::pin(run.root(agent, task)).await;
     run.scope.steering.close();
     run.ledger().forget_steered();
-    Ok(run.outcome(response))
+    run.outcome(response)
 }
 
 impl Run {
@@ -147,8 +145,8 @@ impl Run {
     }
 
     /// What an earlier process recorded of this run.
-    pub async fn recorded(&self) -> Result<Option<Arc<RecordedInvocation>>, JournalFault> {
-        self.scope.recorded(&self.id).await
+    pub fn recorded(&self) -> Option<Arc<RecordedInvocation>> {
+        self.scope.records.of(&self.id)
     }
 
     /// 0 for the root of the turn.

@@ -95,9 +95,7 @@ pub struct TurnScope {
     pub steering: Arc<Steering>,
     /// Bytes of one tool result that a model is shown; [`TOOL_RESPONSE_MAX_BYTES`] where nothing else is wanted.
     pub tool_response_max_bytes: usize,
-    /// Whether an earlier process may have begun this turn.
-    pub resumed: bool,
-    /// What that recorded of it.
+    /// What an earlier process recorded of the turn, which goes on there.
     pub records: Records,
     /// The clock of its root, once that has begun: where it stands still, the turn waits for a person alone.
     pub time: Arc<OnceLock<Stopwatch>>,
@@ -148,7 +146,6 @@ impl TurnScope {
             ratios: Arc::default(),
             steering: Arc::default(),
             tool_response_max_bytes: TOOL_RESPONSE_MAX_BYTES,
-            resumed: false,
             records: Records::default(),
             time: Arc::default(),
             left: Left::default(),

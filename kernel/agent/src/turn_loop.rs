@@ -147,7 +147,7 @@ impl Progress<'_> {
         for message in std::mem::take(&mut task.history) {
             self.transcript.add(BEFORE, message);
         }
-        let recorded = self.run.scope.take_recorded(&self.run.id).await?;
+        let recorded = self.run.scope.records.take(&self.run.id);
         if let Some(recorded) = &recorded {
             task.notes = recorded.notes_at_the_beginning();
         }

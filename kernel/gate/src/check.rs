@@ -98,6 +98,10 @@ pub fn needs_agreement(manifest: &Manifest, config: &Config) -> Vec<String> {
             manifest.program_folders.iter().map(|folder| format!("`{}`", shown(folder))).collect();
         format!("programs that read {}", named.join(", "))
     });
+    want(!manifest.listen.is_empty(), &|| {
+        let keys: Vec<_> = manifest.listen.iter().map(|key| format!("`{}`", shown(key))).collect();
+        format!("connections from other programs, at the addresses {} of its configuration", keys.join(", "))
+    });
     for followed in &manifest.subscribe {
         want(true, &|| format!("work at each message of `{}`", shown(&followed.topic)));
     }
@@ -253,6 +257,10 @@ mod tests {
             (agent("") + "rights: [control]\n", "rights"),
             (agent("") + "rights: [network]\n", "TCP to any address"),
             (agent("") + "program_folders: [~/.tool]\n", "programs that read `~/.tool`"),
+            (
+                agent("") + "listen: [address]\n",
+                "connections from other programs, at the addresses `address` of its configuration",
+            ),
             (agent("") + "overrides: true\n", "shipped"),
             (agent("") + "entrypoint: libx\nisolation: inproc\n", "inside the kernel's process, unconfined"),
             (agent("") + "entrypoint: libx\nisolation: process\n", "native code"),

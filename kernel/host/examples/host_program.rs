@@ -34,7 +34,7 @@ fn kernel(library: PathBuf) -> ExitCode {
     let profile = drupe_confine::Profile::read_only();
     let place = HostProcess { exe, profile, env: BTreeMap::new(), directory: "/".into() };
     let Ok(id) = "faulty".parse() else { return ExitCode::FAILURE };
-    let code = Code { id, file: library, hash: String::new() };
+    let code = Code { id, file: library, hash: String::new(), listening: Vec::new() };
     let Ok(runtime) = tokio::runtime::Runtime::new() else { return ExitCode::FAILURE };
     let host = drupe_extension_api::testing::FakeHost::default();
     runtime.block_on(async {

@@ -9,8 +9,9 @@ use crate::HostProcess;
 /// Lets its name resolution use TCP: other sockets are denied to a confined process.
 const RESOLVE: (&str, &str) = ("RES_OPTIONS", "use-vc");
 
-/// Open files of one process.
+/// Open files of one process; of one that is handed sockets, each of whose connections is a file. The system may allow less.
 const FILES: u64 = 1024;
+const FILES_WITH_SOCKETS: u64 = 16 * 1024;
 
 /// Processes and threads: a runtime that blocks on files keeps up to 512 threads for that.
 const TASKS: u64 = 2048;
@@ -27,6 +28,8 @@ pub struct Bounds<'a> {
     pub memory: u64,
     /// Whether it may use TCP.
     pub network: bool,
+    /// Whether it is handed sockets.
+    pub sockets: bool,
     /// Whether to refuse where the system cannot confine as asked.
     pub strict: bool,
 }
@@ -39,7 +42,7 @@ impl HostProcess {
             data: Some(bounds.memory),
             tree_memory: Some(bounds.memory),
             tree_tasks: Some(TASKS),
-            open_files: Some(FILES),
+            open_files: Some(if bounds.sockets { FILES_WITH_SOCKETS } else { FILES }),
             ..Limits::default()
         };
         let mut profile =

@@ -3,6 +3,8 @@
 use std::{
     fmt,
     future::pending,
+    net::TcpListener,
+    os::fd::{AsRawFd, RawFd},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -26,6 +28,8 @@ pub struct Instance {
     id: ExtensionId,
     side: Side,
     next_call: AtomicU64,
+    /// What it was handed stays open as long as it is there.
+    listening: Vec<Arc<TcpListener>>,
 }
 
 pub(crate) enum Side {
@@ -45,8 +49,19 @@ pub struct Header<'a> {
 }
 
 impl Instance {
-    pub(crate) fn new(id: ExtensionId, side: Side) -> Self {
-        Self { id, side, next_call: AtomicU64::new(1) }
+    pub(crate) fn new(id: ExtensionId, side: Side, listening: Vec<Arc<TcpListener>>) -> Self {
+        Self { id, side, next_call: AtomicU64::new(1), listening }
+    }
+
+    /// The sockets that it was handed, each with its descriptor in the process that runs its code.
+    pub fn listening(&self) -> impl Iterator<Item = (&TcpListener, RawFd)> {
+        let there = match &self.side {
+            Side::Here(_) => &[][..],
+            Side::There(process) => process.passed(),
+        };
+        let here = self.listening.iter().map(|socket| socket.as_raw_fd());
+        let descriptors = there.iter().copied().chain(here.skip(there.len()));
+        self.listening.iter().map(Arc::as_ref).zip(descriptors)
     }
 
     /// What it says of itself now. In process this runs on a blocking thread and goes on there when the future is

@@ -1,6 +1,6 @@
 //! From a file to a running instance.
 
-use std::{collections::BTreeMap, ffi::OsString, io, path::PathBuf};
+use std::{collections::BTreeMap, ffi::OsString, io, net::TcpListener, path::PathBuf, sync::Arc};
 
 use drupe_confine::{ConfineError, Profile};
 use drupe_extension_abi::HostBox;
@@ -20,6 +20,8 @@ pub struct Code {
     /// The library: the copy that [`probe::checked`](crate::probe::checked) gave.
     pub file: PathBuf,
     pub hash: String,
+    /// Sockets that it is handed, in the order of its manifest.
+    pub listening: Vec<Arc<TcpListener>>,
 }
 
 #[derive(Debug, Clone)]
@@ -74,7 +76,7 @@ pub enum OpenError {
 /// Takes as long as the library does: the caller sets the deadline. Dropping the future kills a process that was
 /// started; in this process code that hangs cannot be ended, it keeps one blocking thread.
 pub async fn open(code: Code, place: Place, host: HostBox) -> Result<(Instance, Description), OpenError> {
-    let id = code.id.clone();
+    let (id, listening) = (code.id.clone(), code.listening.clone());
     let (side, described) = match place {
         Place::Inproc => {
             let inproc = Inproc::open(code, host).await?;
@@ -91,5 +93,5 @@ pub async fn open(code: Code, place: Place, host: HostBox) -> Result<(Instance, 
         }
     };
     let description = described.and_then(|body| description(&id, &body)).map_err(OpenError::Refused)?;
-    Ok((Instance::new(id, side), description))
+    Ok((Instance::new(id, side, listening), description))
 }

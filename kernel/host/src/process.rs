@@ -7,7 +7,7 @@ mod spawn;
 mod stderr;
 
 use std::{
-    os::unix::net::UnixStream as StdStream,
+    os::{fd::RawFd, unix::net::UnixStream as StdStream},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -52,6 +52,8 @@ struct Shared {
     calls: Calls,
     /// The process that runs the extension's code.
     program: Option<u32>,
+    /// The sockets that it was handed, as it knows them.
+    passed: Vec<RawFd>,
     /// Why it shall be killed; the first cause counts.
     cause: Mutex<Option<String>>,
     killed: Notify,
@@ -81,6 +83,7 @@ impl Process {
             outbox: Outbox::new(writing),
             calls: Calls::default(),
             program: running.program(),
+            passed: running.passed().to_vec(),
             cause: Mutex::default(),
             killed: Notify::new(),
             closing: Arc::default(),
@@ -162,6 +165,10 @@ impl Process {
     /// How it has ended, if it has.
     pub fn has_ended(&self) -> Option<Ended> {
         self.shared.calls.ended()
+    }
+
+    pub fn passed(&self) -> &[RawFd] {
+        &self.shared.passed
     }
 
     pub fn pid(&self) -> Option<u32> {

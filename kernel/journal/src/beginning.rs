@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use drupe_agent::{Batch, Journal, JournalFault, RecordedTurn};
-use drupe_extension_api::{EffectId, SessionId, TurnId};
+use drupe_agent::{Batch, Journal, JournalFault};
+use drupe_extension_api::{EffectId, SessionId};
 use futures_util::future::BoxFuture;
 
-use crate::{Store, TurnStart, records, writer::Writing};
+use crate::{Store, TurnStart};
 
 /// The journal of a turn that has not begun before, for its loop. A commit that fails leaves the start to the next.
 ///
@@ -38,19 +38,12 @@ impl Journal for Beginning {
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<(), JournalFault>> {
         let Some(start) = self.rest() else { return self.store.commit(batch) };
         Box::pin(async move {
-            let kept = start.clone();
-            let survives = records::survives(&batch);
-            let work = move |on: &mut Writing<'_>| records::write(on, Some(&start), &batch);
-            let recorded = self.store.write(survives, work).await;
+            let recorded = self.store.record(Some(start.clone()), batch).await;
             if recorded.is_err() {
-                *self.start() = Some(kept);
+                *self.start() = Some(start);
             }
             Ok(recorded?)
         })
-    }
-
-    fn load(&self, turn: TurnId) -> BoxFuture<'_, Result<RecordedTurn, JournalFault>> {
-        self.store.load(turn)
     }
 
     fn output(

@@ -8,7 +8,7 @@ use drupe_agent::Entry;
 use drupe_extension_api::{AgentId, CorrelationId, InvocationId, SessionId, TurnId};
 use foldhash::fast::RandomState;
 
-use crate::{transcript::Runs, usage};
+use crate::{checkpoints::Growth, transcript::Runs, usage};
 
 /// Sessions and turns that are remembered at least: those that a busy daemon works on at the same time, some hundred
 /// bytes each. Others are read back.
@@ -64,6 +64,8 @@ pub(crate) struct Cache {
     pub turns: Latest<TurnId, Arc<Turn>>,
     /// By the numbers of their turns; none where not all of it is known.
     pub recorded: Latest<i64, Recorded>,
+    /// How turns grow of which more is recorded than is remembered, by their numbers.
+    pub growth: Latest<i64, Growth>,
     /// Whose runs they are.
     pub runs: Latest<InvocationId, AgentId>,
     pub used: Latest<usage::Key, usage::Sum>,
@@ -92,7 +94,13 @@ impl Cache {
         bytes: usize,
         entries: impl Iterator<Item = &'a Entry>,
     ) {
-        let Some(known) = self.recorded.get(&turn) else { return };
+        let size = i64::try_from(bytes).unwrap_or(i64::MAX);
+        let Some(known) = self.recorded.get(&turn) else {
+            if let Some(growth) = self.growth.get(&turn) {
+                growth.since = growth.since.saturating_add(size);
+            }
+            return;
+        };
         known.bytes += bytes;
         if known.bytes > RECORDED {
             self.recorded.take(&turn);

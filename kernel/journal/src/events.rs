@@ -1,14 +1,12 @@
 //! The events of a session: numbered where they are committed, and read back from any position.
 
-use drupe_agent::Entry;
-use drupe_extension_api::{AgentRef, Event, EventBody, Item, ItemOutcome, SessionId, TurnId};
-use jiff::Timestamp;
+use drupe_extension_api::{Event, SessionId, TurnId};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::{
     StoreError,
     log::{self, Commit, POSITIONS, Record, Told, commits},
-    rows::{id, signed, timestamp},
+    rows::{id, signed},
     turns,
     writer::Writing,
 };
@@ -56,56 +54,6 @@ pub(crate) fn of_turn(db: &Connection, turn: i64, session: &SessionId) -> Result
         events.extend(commit?.events(session));
     }
     Ok(events)
-}
-
-/// Completes what the turn began and did not complete, because the process ended in between; gives their number.
-pub(crate) fn close_open_items(on: &mut Writing<'_>, turn: &TurnId) -> Result<usize, StoreError> {
-    let turn = turns::known(on, turn)?;
-    let mut open = Vec::new();
-    for event in of_turn(on.db, turn.number, &turn.session)? {
-        follow(&mut open, event);
-    }
-    let now = timestamp(on.now_ms());
-    let (mut runs, mut entries) = (Vec::new(), Vec::new());
-    for (run, event) in open.iter().filter_map(|started| started.interrupted(now)) {
-        entries.push(Entry::Told { invocation: run.invocation.clone(), event });
-        if !runs.contains(run) {
-            runs.push(run.clone());
-        }
-    }
-    if !entries.is_empty() {
-        let record = Record { runs: &runs, entries: &entries, ..Record::default() };
-        log::append(on, &turn.session, Some(&turn), record)?;
-    }
-    Ok(entries.len())
-}
-
-/// An item that has begun.
-struct Started {
-    agent: Option<AgentRef>,
-    item: Item,
-    since: Timestamp,
-}
-
-impl Started {
-    /// That it is over, and whose it was: there is no item but in a run.
-    fn interrupted(&self, now: Timestamp) -> Option<(&AgentRef, EventBody)> {
-        let elapsed_ms = u64::try_from(now.duration_since(self.since).as_millis()).unwrap_or(0);
-        let (item, outcome) = (self.item.clone(), ItemOutcome::Interrupted);
-        Some((self.agent.as_ref()?, EventBody::ItemCompleted { item, outcome, elapsed_ms }))
-    }
-}
-
-fn follow(open: &mut Vec<Started>, event: Event) {
-    match event.body {
-        EventBody::ItemStarted { item } => {
-            // An item that is begun again after a crash is still one item.
-            open.retain(|started| started.item.id != item.id);
-            open.push(Started { agent: event.agent, item, since: event.time });
-        }
-        EventBody::ItemCompleted { item, .. } => open.retain(|started| started.item.id != item.id),
-        _ => {}
-    }
 }
 
 fn read(

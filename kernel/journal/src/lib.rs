@@ -22,6 +22,7 @@ mod activations;
 mod beginning;
 mod bus;
 mod cache;
+mod checkpoints;
 pub mod disk;
 mod error;
 mod events;
@@ -62,6 +63,7 @@ mod tests;
 
 pub use beginning::Beginning;
 pub use bus::MOST_WAITING;
+pub use checkpoints::Resumed;
 pub use error::StoreError;
 pub use extensions::{Decisions, decisions};
 pub use open::{Storage, set_aside};

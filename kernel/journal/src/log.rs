@@ -186,10 +186,15 @@ pub(crate) struct Commit {
 
 impl Commit {
     pub fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let kept: Vec<Kept> = maybe_json(row, 2)?.unwrap_or_default();
+        let entries = match kept.iter().all(|kept| matches!(kept, Kept::Whole { .. })) {
+            true => Vec::new(),
+            false => recorded(row, 5)?,
+        };
         Ok(Self {
             first: row.get::<_, i64>(0)? % POSITIONS,
             time: time(row, 1)?,
-            events: events_of(row)?,
+            events: events_of(kept, &entries)?,
             turn: maybe_id(row, 3)?,
             correlation: maybe_id(row, 4)?,
         })
@@ -210,18 +215,29 @@ impl Commit {
     }
 }
 
-/// The events of a row.
-fn events_of(row: &Row<'_>) -> rusqlite::Result<Vec<Told>> {
-    let kept: Vec<Kept> = maybe_json(row, 2)?.unwrap_or_default();
-    let entries = match kept.iter().all(|kept| matches!(kept, Kept::Whole { .. })) {
-        true => Vec::new(),
-        false => recorded(row, 5)?,
-    };
+/// What is needed of a row by whoever goes on after it.
+pub(crate) struct Logged {
+    pub time_ms: i64,
+    pub told: Vec<Told>,
+    pub entries: Vec<Entry>,
+}
+
+/// A row of [`parts`](crate::parts), with the size of what it holds.
+pub(crate) fn logged(row: &Row<'_>) -> rusqlite::Result<(Logged, usize)> {
+    let entries = recorded(row, 1)?;
+    let told = events_of(maybe_json(row, 2)?.unwrap_or_default(), &entries)?;
+    let size =
+        |column| Ok::<_, rusqlite::Error>(row.get_ref(column)?.as_bytes_or_null()?.map_or(0, <[u8]>::len));
+    Ok((Logged { time_ms: row.get(3)?, told, entries }, size(1)? + size(2)?))
+}
+
+/// The events of a row with these entries.
+fn events_of(kept: Vec<Kept>, entries: &[Entry]) -> rusqlite::Result<Vec<Told>> {
     let mut events = Vec::new();
     for kept in kept {
         match kept {
             Kept::Whole { agent, body } => events.push((agent, body)),
-            Kept::Made { runs } => events.extend(told(&runs, &entries)),
+            Kept::Made { runs } => events.extend(told(&runs, entries)),
             Kept::Of { agent, of: (at, nth) } => {
                 let body = entries.get(at).and_then(|entry| entry.events().into_iter().nth(nth));
                 let missing = || wrong(2, StoreError::Record(format!("entry {at} has no event {nth}")));
@@ -230,17 +246,6 @@ fn events_of(row: &Row<'_>) -> rusqlite::Result<Vec<Told>> {
         }
     }
     Ok(events)
-}
-
-/// Whether it is recorded that a run of a turn began.
-pub(crate) fn has_runs(db: &Connection, turn: &TurnId) -> Result<bool, StoreError> {
-    let mut any = db.prepare_cached(
-        "SELECT 1 FROM turns JOIN log
-         ON log.id > turns.session * 4294967296 + turns.after_seq AND log.id < (turns.session + 1) * 4294967296
-         WHERE turns.id = ?1 AND log.turn = turns.number AND instr(entries, '\"entry\":\"begin\"') > 0
-         LIMIT 1",
-    )?;
-    Ok(any.exists([turn.as_str()])?)
 }
 
 /// What the first entry of a turn for which `wanted` gives something gives. Rows that do not hold `text` are not looked
@@ -266,6 +271,5 @@ pub(crate) fn first_of<T>(
 
 /// The entries of one row.
 pub(crate) fn recorded(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<Entry>> {
-    let text = row.get_ref(column)?.as_str().map_err(|e| wrong(column, e))?;
-    serde_json::from_str(text).map_err(|e| wrong(column, e))
+    Ok(maybe_json(row, column)?.unwrap_or_default())
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use drupe_agent::{Entry, ids};
 use drupe_extension_api::TurnId;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::{
     Store, StoreError,
@@ -22,11 +22,11 @@ pub(crate) const PART: usize = 1024 * 1024;
 const ROW: usize = 64;
 
 /// Where in the log the entries of a turn are, as far as they are recorded now.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Span {
-    turn: i64,
-    after: i64,
-    upto: i64,
+    pub turn: i64,
+    pub after: i64,
+    pub upto: i64,
 }
 
 /// The span of a turn by its number.
@@ -40,11 +40,10 @@ pub(crate) fn span(db: &Connection, turn: i64) -> Result<Option<Span>, StoreErro
     Ok(found.optional()?)
 }
 
-/// The span of a turn that has no answer yet.
-pub(crate) fn span_of_open(db: &Connection, turn: &TurnId) -> Result<Option<Span>, StoreError> {
+/// The number of a turn that has no answer yet.
+pub(crate) fn open_turn(db: &Connection, turn: &TurnId) -> Result<Option<i64>, StoreError> {
     let mut find = db.prepare_cached("SELECT number FROM turns WHERE id = ?1 AND finished_ms IS NULL")?;
-    let number = find.query_row([turn.as_str()], |row| row.get(0)).optional()?;
-    number.map_or(Ok(None), |number| span(db, number))
+    Ok(find.query_row([turn.as_str()], |row| row.get(0)).optional()?)
 }
 
 impl Store {
@@ -52,13 +51,23 @@ impl Store {
     /// that they have.
     pub(crate) async fn each_entry(
         &self,
-        mut span: Span,
+        span: Span,
         mut take: impl FnMut(i64, Entry) + Send,
+    ) -> Result<usize, StoreError> {
+        self.each_row(span, entries, |row, all| all.into_iter().for_each(|entry| take(row, entry))).await
+    }
+
+    /// Gives `take` what `of` makes of each row of a turn, in order, with its key; gives the bytes of which it was made.
+    pub(crate) async fn each_row<T: Send + 'static>(
+        &self,
+        mut span: Span,
+        of: Of<T>,
+        mut take: impl FnMut(i64, T) + Send,
     ) -> Result<usize, StoreError> {
         let mut bytes = 0;
         loop {
-            let (entries, size, last) = self.read(move |db| part(db, span)).await?;
-            entries.into_iter().for_each(|(row, entry)| take(row, entry));
+            let (rows, size, last) = self.read(move |db| part(db, span, of)).await?;
+            rows.into_iter().for_each(|(row, made)| take(row, made));
             bytes += size;
             match last {
                 Some(last) => span.after = last,
@@ -102,25 +111,33 @@ impl Store {
     }
 }
 
-type Part = (Vec<(i64, Entry)>, usize, Option<i64>);
+/// What is made of a row, and the bytes of which it is made. The row has its key, its entries, its events and its time.
+type Of<T> = fn(&Row<'_>) -> rusqlite::Result<(T, usize)>;
 
-/// Some entries, their bytes, and the last row of them where more may follow.
-fn part(db: &Connection, span: Span) -> Result<Part, StoreError> {
+type Part<T> = (Vec<(i64, T)>, usize, Option<i64>);
+
+/// What is made of some rows, their bytes, and the last of them where more may follow.
+fn part<T>(db: &Connection, span: Span, of: Of<T>) -> Result<Part<T>, StoreError> {
     let mut rows = db.prepare_cached(
-        "SELECT id, entries FROM log
-         WHERE id > ?1 AND id <= ?2 AND turn = ?3 AND entries IS NOT NULL ORDER BY id",
+        "SELECT id, entries, events, time_ms FROM log WHERE id > ?1 AND id <= ?2 AND turn = ?3 ORDER BY id",
     )?;
     let mut rows = rows.query((span.after, span.upto, span.turn))?;
     let (mut all, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
         let id = row.get(0)?;
-        bytes += row.get_ref(1)?.as_bytes().map_or(0, <[u8]>::len);
-        all.extend(recorded(row, 1)?.into_iter().map(|entry| (id, entry)));
+        let (made, size) = of(row)?;
+        all.push((id, made));
+        bytes += size;
         if bytes >= PART {
             return Ok((all, bytes, Some(id)));
         }
     }
     Ok((all, bytes, None))
+}
+
+/// The entries of a row.
+fn entries(row: &Row<'_>) -> rusqlite::Result<(Vec<Entry>, usize)> {
+    Ok((recorded(row, 1)?, row.get_ref(1)?.as_bytes_or_null()?.map_or(0, <[u8]>::len)))
 }
 
 /// How far a search has come.

@@ -1,25 +1,21 @@
-//! The loop's records. What they mean is the loop's business: they are read back in the order in which they were
-//! committed, and put together by [`RecordedTurn`].
+//! The loop's records, as they are committed. What they mean is the loop's business.
 
-use drupe_agent::{Batch, Entry, Journal, JournalFault, RecordedTurn};
-use drupe_extension_api::{EffectClass, EffectId, SessionId, TurnId};
+use drupe_agent::{Batch, Entry, Journal, JournalFault};
+use drupe_extension_api::{EffectClass, EffectId, SessionId};
 use futures_util::future::BoxFuture;
 
 use crate::{
     Store, StoreError, TurnStart,
     bus::{self, WhenFull},
+    checkpoints,
     log::{self, Record},
-    parts, recipes, turns, usage,
+    recipes, turns, usage,
     writer::{Survives, Writing},
 };
 
 impl Journal for Store {
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<(), JournalFault>> {
-        Box::pin(async move { Ok(self.write(survives(&batch), move |on| write(on, None, &batch)).await?) })
-    }
-
-    fn load(&self, turn: TurnId) -> BoxFuture<'_, Result<RecordedTurn, JournalFault>> {
-        Box::pin(async move { Ok(self.recorded(turn).await?) })
+        Box::pin(async move { Ok(self.record(None, batch).await?) })
     }
 
     fn output(
@@ -32,19 +28,21 @@ impl Journal for Store {
 }
 
 impl Store {
-    /// What is recorded of the runs of a turn that has no answer yet.
-    pub async fn recorded(&self, turn: TurnId) -> Result<RecordedTurn, StoreError> {
-        let mut recorded = RecordedTurn::default();
-        if let Some(span) = self.read(move |db| parts::span_of_open(db, &turn)).await? {
-            self.each_entry(span, |_, entry| recorded.extend([entry])).await?;
+    /// Records a batch, and before it that its turn begins, where it does.
+    pub(crate) async fn record(&self, start: Option<TurnStart>, batch: Batch) -> Result<(), StoreError> {
+        let survives = survives(&batch);
+        let work = move |on: &mut Writing<'_>| write(on, start.as_ref(), &batch);
+        // Whoever waits for it is the turn that grew so long, and nobody else.
+        if let Some(turn) = self.write(survives, work).await? {
+            self.check_point(turn).await;
         }
-        Ok(recorded)
+        Ok(())
     }
 }
 
 /// Only a tool that must not run twice needs on the disk that it starts, before it does. A call that has its result
 /// in the same batch was refused: nothing will run.
-pub(crate) fn survives(batch: &Batch) -> Survives {
+fn survives(batch: &Batch) -> Survives {
     let ended = |effect: &EffectId| {
         batch
             .entries
@@ -59,12 +57,12 @@ pub(crate) fn survives(batch: &Batch) -> Survives {
     if runs_once { Survives::Power } else { Survives::Process }
 }
 
-/// Records a batch, and before it that its turn begins, where it does.
+/// Does so; gives the number of the turn where a checkpoint of it is due.
 pub(crate) fn write(
     on: &mut Writing<'_>,
     start: Option<&TurnStart>,
     batch: &Batch,
-) -> Result<(), StoreError> {
+) -> Result<Option<i64>, StoreError> {
     let turn = match start {
         Some(start) => turns::begin(on, start)?,
         None => turns::known(on, &batch.turn)?,
@@ -79,5 +77,6 @@ pub(crate) fn write(
             turns::taken_in(on, &turn, taken)?;
         }
     }
-    batch.messages.iter().try_for_each(|message| bus::publish(on, message, WhenFull::Bury))
+    batch.messages.iter().try_for_each(|message| bus::publish(on, message, WhenFull::Bury))?;
+    Ok(checkpoints::due(on, &turn)?.then_some(turn.number))
 }

@@ -6,6 +6,7 @@
 //! | `sessions` | a conversation, the agent that its user chose; positions of its log are given after `least_seq` | `number`; `id` unique |
 //! | `turns` | a message and what it sets off: queued until `started_ms`, begun `starts` times, open until `finished_ms`, and to end without going on where it is `cancelled`; then its response, spend and remarks. Its log is after `after_seq` and up to `until_seq` | `number`, in order of acceptance; `id` unique; (`origin`, `channel`, `external_id`) unique |
 //! | `log` | what one commit recorded: events and entries of runs, as JSON arrays, and in place of an event that an entry tells of, which one that is; takes as many `positions` as it has events, at least one | session number × 2³² + position of its first event |
+//! | `checkpoints` | what a turn without an answer needs of its log up to a row when it goes on, in the form of a `version` (`checkpoints.rs`) | `turn` |
 //! | `usage` | sums of runs, model calls, tokens and cost | `day` (since 1970, UTC), `session`, `agent`, `model` |
 //! | `outbox` | what goes out through a channel, the `answer` of a turn or a `notice`: `due` → `sending` → `sent`, `uncertain` or `failed`, which are never left | `number`; `key` unique, which channels are told; one answer a `turn` |
 //! | `followers` | a durable subscription | `subscriber`, `topic` |
@@ -184,6 +185,7 @@ CREATE TABLE audit (
     include_str!("schema/version_6.sql"),
     include_str!("schema/version_7.sql"),
     include_str!("schema/version_8.sql"),
+    include_str!("schema/version_9.sql"),
 ];
 
 /// The version that this release reads and writes.

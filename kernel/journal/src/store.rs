@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     Accepted, Counts, Delivery, DeliveryId, Inbound, Published, QueuedTurn, RestartRow, RestartVerdict, Sent,
-    Storage, StoreError, TurnDone, TurnStart, activations, events, extensions, intake, log, open,
+    Storage, StoreError, TurnDone, TurnStart, activations, events, extensions, intake, open,
     opening::Opening,
     outbox,
     reader::{self, Question},
@@ -111,12 +111,6 @@ impl Store {
         self.read_few(move |db| turns::queued(db, &turn)).await
     }
 
-    /// Whether the root of a turn has begun: anything is recorded of its runs.
-    pub async fn has_begun(&self, turn: &TurnId) -> Result<bool, StoreError> {
-        let turn = turn.clone();
-        self.read_few(move |db| log::has_runs(db, &turn)).await
-    }
-
     /// Notes that a turn begins or goes on, and gives how often it has, this time included: whatever ended the earlier
     /// ones, a crash or an orderly stop. See [`beginning`](Self::beginning) for one that has not begun before.
     pub async fn start_turn(&self, start: TurnStart) -> Result<u32, StoreError> {
@@ -134,12 +128,6 @@ impl Store {
     /// same turn is refused.
     pub async fn finish_turn(&self, done: TurnDone) -> Result<Option<DeliveryId>, StoreError> {
         self.write(Survives::Power, move |on| turns::finish(on, &done)).await
-    }
-
-    /// Completes what the turn began before the process ended, with outcome `interrupted`; gives their number.
-    pub async fn close_open_items(&self, turn: &TurnId) -> Result<usize, StoreError> {
-        let turn = turn.clone();
-        self.write(Survives::Process, move |on| events::close_open_items(on, &turn)).await
     }
 
     /// Messages that wait to be sent, the oldest first.
@@ -351,6 +339,11 @@ impl Store {
         let (reply, closed) = oneshot::channel();
         threads.commands.send(Command::Stop(reply)).await.map_err(|_| StoreError::Closed)?;
         closed.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// Whether a later process can read it.
+    pub(crate) fn outlives_this_process(&self) -> bool {
+        self.engine.threads.is_some()
     }
 
     pub(crate) async fn write<T, F>(&self, survives: Survives, work: F) -> Result<T, StoreError>

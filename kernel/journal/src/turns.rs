@@ -13,6 +13,7 @@ use crate::{
     DeliveryId, Inbound, QueuedTurn, SessionState, StoreError, TurnDone, TurnStart,
     bus::{self, WhenFull},
     cache::Turn,
+    checkpoints,
     log::{self, Record},
     outbox, ratios,
     recent::{Change, Ended},
@@ -27,7 +28,7 @@ macro_rules! messages {
     ($($rest:tt)*) => {
         concat!(
             "SELECT sessions.id, channel, external_id, origin, address, text, turns.agent, model, output,
-                    time_budget_ms, queue, chain, correlation, ",
+                    time_budget_ms, queue, chain, correlation, carried, ",
             $($rest)*
         )
     };
@@ -35,7 +36,7 @@ macro_rules! messages {
 pub(crate) use messages;
 
 /// The column after those of [`inbound`].
-pub(crate) const AFTER_MESSAGE: usize = 13;
+pub(crate) const AFTER_MESSAGE: usize = 14;
 
 /// The columns that [`queued_row`] reads, of turns without an answer.
 macro_rules! unanswered {
@@ -130,10 +131,14 @@ pub(crate) fn finish(on: &mut Writing<'_>, done: &TurnDone) -> Result<Option<Del
     close(on, &turn, &end)?;
     let change = match on.cache.recorded.take(&turn.number) {
         Some(recorded) => {
+            // So short that there is no checkpoint of it.
             let (response, diagnostics) = (done.response.clone(), done.diagnostics.clone());
             Change::Ended(Ended::new(&turn, recorded, response, done.spend, diagnostics).into())
         }
-        None => Change::Changed(turn.id.clone()),
+        None => {
+            checkpoints::forget(on, turn.number)?;
+            Change::Changed(turn.id.clone())
+        }
     };
     on.change(change);
     messages.iter().try_for_each(|message| bus::publish(on, message, WhenFull::Bury))?;
@@ -266,6 +271,7 @@ pub(crate) fn inbound(row: &Row<'_>) -> rusqlite::Result<Inbound> {
         output: maybe_json(row, 8)?,
         time_budget_ms: row.get::<_, Option<i64>>(9)?.map(i64::unsigned_abs),
         queue: Some(named::<QueueMode>(row, 10)?),
+        carried: maybe_json(row, 13)?,
         ..Submit::new(id(row, 0)?, row.get::<_, String>(2)?, row.get::<_, String>(5)?)
     };
     Ok(Inbound {
@@ -302,8 +308,8 @@ pub(crate) fn insert(
         .transpose()?;
     let mut insert = on.statement(
         "INSERT INTO turns (id, session, after_seq, channel, external_id, origin, queue, address, text, agent, model,
-                            output, time_budget_ms, chain, accepted_ms, correlation)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+                            output, time_budget_ms, chain, accepted_ms, correlation, carried)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
     )?;
     insert.execute(rusqlite::params![
         turn.id.as_str(),
@@ -322,6 +328,7 @@ pub(crate) fn insert(
         chain,
         on.now_ms(),
         inbound.correlation.as_ref().map(CorrelationId::as_str),
+        inbound.ask.carried.as_ref().map(serde_json::to_string).transpose()?,
     ])?;
     Ok(on.db.last_insert_rowid())
 }

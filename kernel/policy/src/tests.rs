@@ -78,7 +78,6 @@ async fn asked<P: Future<Output = ()>>(
         person(Arc::clone(&policy), waiting, cancel).await;
     };
     let (outcome, ()) = tokio::join!(turn, answers);
-    let outcome = outcome.expect("the journal records");
     let all = policy.questions().await.expect("it is read");
     (outcome, all.into_iter().map(|one| one.state).collect())
 }

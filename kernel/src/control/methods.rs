@@ -181,8 +181,11 @@ pub static METHODS: &[Method] = methods! {
     BUS_RETRY(Numbered) needs Operate, |kernel, _, Numbered { id }| insight::dead(kernel, true, id).await;
     BUS_DROP(Numbered) needs Operate, |kernel, _, Numbered { id }| insight::dead(kernel, false, id).await;
 
+    WHOAMI(Nothing) needs Read, |_, by, _| Ok::<_, Fault>(tokens::whoami(by));
     TOKENS_LIST(Nothing) needs Operate, |kernel, _, _| tokens::list(kernel).await;
     TOKENS_NEW(_) needs Operate, |kernel, by, ask| tokens::new(kernel, by, ask).await;
+    TOKENS_PROMISE(_) needs Operate, |kernel, by, ask| tokens::promise(kernel, by, ask);
+    TOKENS_REDEEM(Named) needs Read, |kernel, _, Named { id }| tokens::redeem(kernel, &id).await;
     TOKENS_REVOKE(Named) needs Operate, |kernel, _, Named { id }| tokens::revoke(kernel, id).await;
 };
 

@@ -4,11 +4,11 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use drupe_extension_api::{
     ExtensionId, Fault, FaultCode, SessionId,
-    control::{Power, TokenMade, TokenNew, TokenStatus},
+    control::{Power, TokenMade, TokenNew, TokenPromised, TokenStatus, Whoami},
 };
 use drupe_link::named_token;
 use drupe_surface::{
-    grants::{self, Grant},
+    grants::{self, Grant, PROMISED, Promise},
     principal::{Principal, Reach, Who},
 };
 
@@ -29,6 +29,18 @@ pub async fn load(kernel: &Kernel) -> Result<(), Fault> {
 pub async fn list(kernel: &Kernel) -> Result<Vec<TokenStatus>, Fault> {
     let all = kernel.store.tokens().await?;
     Ok(all.into_iter().map(|(token, _)| token).collect())
+}
+
+/// Who somebody is, and how far they reach.
+pub fn whoami(by: &Principal) -> Whoami {
+    let sessions = match &by.sessions {
+        Reach::All => None,
+        Reach::Below(name) => Some(name.clone()),
+        // Which nobody can be given: it is no session's name.
+        Reach::None => Some(String::new()),
+    };
+    let agents = by.agents.iter().flatten().cloned().collect();
+    Whoami { name: by.name(), may: by.may.iter().copied().collect(), sessions, agents }
 }
 
 /// Makes one.
@@ -78,6 +90,26 @@ pub async fn new(kernel: &Kernel, by: &Principal, ask: TokenNew) -> Result<Token
     Ok(TokenMade { token, status })
 }
 
+/// Promises a token to whoever shows a code in time, once. It is made then, by the kernel that promised it.
+pub fn promise(kernel: &Kernel, by: &Principal, ask: TokenNew) -> Result<TokenPromised, Fault> {
+    ask.may.iter().try_for_each(|power| by.needs(*power, "tokens.promise"))?;
+    let code = named_token().map_err(Fault::internal)?;
+    kernel.grants.promise(&code, Promise { ask, by: by.clone() });
+    Ok(TokenPromised { code, valid_for_s: PROMISED.as_secs() })
+}
+
+/// Makes the token that was promised to the bearer of a code.
+pub async fn redeem(kernel: &Kernel, code: &str) -> Result<TokenMade, Fault> {
+    let promise = kernel.grants.redeem(code).ok_or_else(|| {
+        Fault::new(
+            FaultCode::Denied,
+            "nothing is promised to the bearer of this code: it was used, or is too old",
+        )
+        .help("`drupe open` gives a new one")
+    })?;
+    new(kernel, &promise.by, promise.ask).await
+}
+
 /// Forgets one; what goes on under it ends.
 pub async fn revoke(kernel: &Kernel, name: String) -> Result<(), Fault> {
     let known = kernel.store.revoke_token(name.clone()).await?;
@@ -95,9 +127,14 @@ pub fn through(
     by: Principal,
     bearer: Option<&str>,
 ) -> Result<(Principal, Option<Arc<Grant>>), Fault> {
-    let Some(token) = bearer else { return Ok((by, None)) };
+    let Some(token) = bearer else {
+        let mut by = by;
+        // That it may pass on, and is not its own to use.
+        by.may.remove(&Power::Operate);
+        return Ok((by, None));
+    };
     let grant = kernel.grants.admit(token);
-    let grant = grant.ok_or_else(|| Fault::new(FaultCode::Denied, "nobody was given this token"))?;
+    let grant = grant.ok_or_else(|| Fault::new(FaultCode::Unauthenticated, "nobody was given this token"))?;
     Ok((grant.principal.clone().within(&by), Some(grant)))
 }
 

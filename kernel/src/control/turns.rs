@@ -121,10 +121,10 @@ pub async fn reaches(kernel: &Kernel, by: &Principal, turn: &TurnId) -> Result<(
 
 /// Waits until a turn has ended; reads all of it once, at the end.
 pub async fn wait(kernel: &Arc<Kernel>, ask: TurnArgument) -> Result<TurnResult, Fault> {
-    let TurnArgument { turn, brief } = &ask;
+    let TurnArgument { turn, now, brief } = &ask;
     // Before it is looked at, so that an end in between is seen by one of the two.
     let waiting = kernel.intake.ends.of(turn);
-    if kernel.store.queued(turn).await?.is_some() {
+    if !now && kernel.store.queued(turn).await?.is_some() {
         tokio::select! {
             () = waiting.ended() => {}
             () = kernel.life.closing.cancelled() => return Err(Fault::new(FaultCode::Unavailable, "the kernel is ending")),

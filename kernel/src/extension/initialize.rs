@@ -1,11 +1,11 @@
 //! What an extension is given when it begins, and what it says of itself then.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io, path::Path, sync::Arc, time::Duration};
 
 use drupe_config::Manifest;
 use drupe_extension_api::{
     Fault, FaultCode, ToolSpec,
-    wire::{Description, Initialize, op},
+    wire::{Description, Initialize, Listening, op},
 };
 use drupe_folders::{content::Content, discovery::Found};
 use drupe_host::Header;
@@ -111,6 +111,7 @@ fn payload(
         agent: part.is_agent().then(|| wiring::definition(part, &roster.base.config)),
         resolved_tools,
         program_folders: program_folders(roster, manifest),
+        listening: listening(manifest, part).map_err(|error| error.to_string())?,
     })
 }
 
@@ -123,6 +124,16 @@ fn program_folders(roster: &Roster, manifest: &Manifest) -> Vec<String> {
         .iter()
         .map(|named| found(named).map_or(String::new(), |f| f.display().to_string()))
         .collect()
+}
+
+/// The sockets that its code was handed, by the keys of its configuration.
+fn listening(manifest: &Manifest, part: &Part) -> io::Result<Vec<Listening>> {
+    let open = part.instance.iter().flat_map(|instance| instance.listening());
+    let named = manifest.listen.iter().zip(open);
+    let named = named.map(|(key, (socket, descriptor))| {
+        Ok(Listening { key: key.clone(), address: socket.local_addr()?, descriptor })
+    });
+    named.collect()
 }
 
 /// A path as extensions get it. One that cannot be written as text would lead them elsewhere.

@@ -1,12 +1,17 @@
 //! From a folder to code that runs: where it runs, what it may do there, and whether it is what was agreed to.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    time::Duration,
+};
 
 use drupe_config::{Isolation, Manifest, Right};
 use drupe_extension_api::wire::Description;
 use drupe_folders::discovery::Origin;
 use drupe_host::{Bounds, Code, HostProcess, OpenError, Place, own_program, probe};
 use drupe_wiring::Part;
+use serde_json::Value;
 
 use super::{Key, Roster, recovery, state::Out};
 
@@ -42,7 +47,8 @@ pub async fn load(roster: &Arc<Roster>, key: &Key, manifest: &Arc<Manifest>) -> 
     }
     let hash = content.hash.clone();
     let place = place(roster, manifest, isolation).map_err(failed)?;
-    let code = Code { id: manifest.id.clone(), file: checked.file, hash: hash.clone() };
+    let listening = sockets(roster, manifest)?;
+    let code = Code { id: manifest.id.clone(), file: checked.file, hash: hash.clone(), listening };
     let table = (roster.table)(Arc::clone(manifest), roster.wired.handles.holder(manifest.id.clone()));
     let opened = drupe_host::open(code, place, table).await;
     if let Err(OpenError::Ended { ended, .. }) = &opened {
@@ -69,6 +75,25 @@ pub fn has_network(roster: &Roster, manifest: &Manifest) -> bool {
         || roster.base.config.sandbox.hosts.network.contains(&manifest.id)
 }
 
+/// The sockets that its code is handed, at the addresses of its configuration.
+fn sockets(roster: &Roster, manifest: &Manifest) -> Result<Vec<Arc<TcpListener>>, Out> {
+    if manifest.listen.is_empty() {
+        return Ok(Vec::new());
+    }
+    let config = manifest.effective_config(&roster.base.config);
+    let config = config.map_err(|faults| Out::Failed(faults.render(false)))?;
+    let open = |key: &String| {
+        let given = config.get(key).and_then(Value::as_str).unwrap_or_default();
+        let failed = |why: String| Out::Failed(format!("`{key}` of its configuration is `{given}`: {why}"));
+        let address: SocketAddr = given
+            .parse()
+            .map_err(|_| failed("that is no address and port, such as `127.0.0.1:7878`".into()))?;
+        let socket = roster.wired.listeners.open(&manifest.id, address);
+        socket.map_err(|error| failed(format!("nothing can listen there: {error}")))
+    };
+    manifest.listen.iter().map(open).collect()
+}
+
 /// Where its code is to run.
 pub fn place(roster: &Roster, manifest: &Manifest, isolation: Isolation) -> Result<Place, String> {
     if isolation == Isolation::Inproc {
@@ -83,6 +108,7 @@ pub fn place(roster: &Roster, manifest: &Manifest, isolation: Isolation) -> Resu
         write: &[&data, roster.base.home.workspace()],
         memory: u64::from(sandbox.hosts.memory_mb) * 1024 * 1024,
         network: has_network(roster, manifest),
+        sockets: !manifest.listen.is_empty(),
         strict: !sandbox.allow_unconfined,
     })))
 }

@@ -163,6 +163,8 @@ impl Record {
                 on_demand: false,
             })
             .collect();
+        let instance = self.part.iter().flat_map(|part| &part.instance);
+        let sockets = instance.flat_map(|instance| instance.listening());
         ExtensionDetail {
             status: self.status(),
             name: text(|m| &m.name),
@@ -172,6 +174,7 @@ impl Record {
             sizes,
             depends_on: manifest.iter().flat_map(|m| &m.depends_on).map(ToString::to_string).collect(),
             rights: manifest.iter().flat_map(|m| &m.rights).map(check::name).collect(),
+            listening: sockets.filter_map(|(socket, _)| socket.local_addr().ok()).collect(),
             setup_instructions: manifest.and_then(|m| m.setup_instructions.clone()),
             content: Some(self.identity().to_owned()).filter(|hash| !hash.is_empty()),
             history: self.history.clone(),

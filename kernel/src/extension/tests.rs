@@ -1,8 +1,8 @@
 //! The life of extensions through one door, without a daemon: folders of a home, and what becomes of each.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::OnceLock};
 
-use drupe_agent::SystemClock;
+use drupe_agent::{Clock, SystemClock};
 use drupe_bus::{Delivered, Receiver, Remark};
 use drupe_config::{Sources, load_config};
 use drupe_host::home::Folders;
@@ -25,10 +25,15 @@ impl Receiver for Nobody {
 
 /// The roster of a home, with nothing looked at yet. No native code is loaded.
 pub fn roster(home: &Path) -> Arc<Roster> {
-    let sources = Sources { home: home.to_owned(), ..Sources::default() };
+    roster_at(home, Arc::new(SystemClock))
+}
+
+fn roster_at(home: &Path, clock: Arc<dyn Clock>) -> Arc<Roster> {
+    let file = Some(home.join("drupe.yaml")).filter(|file| file.exists());
+    let sources = Sources { file, home: home.to_owned(), ..Sources::default() };
     let config = load_config(&sources).unwrap_or_else(|faults| panic!("{}", faults.render(false))).value;
     let start = Start { exe: home.join("bin/drupe"), ..Start::default() };
-    let (home, clock) = (Folders::new(home), Arc::new(SystemClock));
+    let home = Folders::new(home);
     let config_text = String::new();
     let base = Arc::new(Base { home, config: Arc::new(config), clock, sources, config_text, start });
     let bus = Arc::new(Bus::default());
@@ -60,9 +65,13 @@ struct House {
 
 impl House {
     fn new() -> Self {
+        Self::at(Arc::new(SystemClock))
+    }
+
+    fn at(clock: Arc<dyn Clock>) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         fs::create_dir(folder.path().join("extensions")).expect("a folder");
-        let roster = roster(folder.path());
+        let roster = roster_at(folder.path(), clock);
         Self { folder, roster }
     }
 
@@ -158,6 +167,47 @@ async fn all_that_are_removed_at_once_go_out_together_and_what_is_left_goes_on()
     house.check(&put, &["a active", "b active", "c active", "d active"]).await;
     house.check(&remove, &["d active"]).await;
     assert_eq!(house.agents(), ["d"]);
+}
+
+/// A clock that sees what is wired whenever it is looked at, as it is before each wiring.
+#[derive(Default)]
+struct Watches(OnceLock<Arc<Wired>>, std::sync::Mutex<Vec<Arc<Snapshot>>>);
+
+impl Watches {
+    /// How often everything was wired since this was asked last.
+    fn wirings(&self) -> usize {
+        self.now_ms();
+        let mut seen = self.1.lock().expect("no test panics with it");
+        let wirings = seen.len() - 1;
+        seen.drain(..wirings);
+        wirings
+    }
+}
+
+impl Clock for Watches {
+    fn now_ms(&self) -> i64 {
+        if let Some(wired) = self.0.get() {
+            let (now, mut seen) = (wired.snapshot(), self.1.lock().expect("no test panics with it"));
+            if seen.last().is_none_or(|last| !Arc::ptr_eq(last, &now)) {
+                seen.push(now);
+            }
+        }
+        SystemClock.now_ms()
+    }
+}
+
+#[tokio::test]
+async fn everything_is_wired_as_often_for_many_that_go_out_at_once_as_for_one() {
+    let clock = Arc::new(Watches::default());
+    let house = House::at(Arc::clone(&clock) as Arc<dyn Clock>);
+    clock.0.get_or_init(|| Arc::clone(&house.roster.wired));
+    let put = ["a", "b", "c", "d", "e"].map(|id| (id, AGENT));
+    house.check(&put, &["a active", "b active", "c active", "d active", "e active"]).await;
+    clock.wirings();
+    house.check(&[("a", "")], &["b active", "c active", "d active", "e active"]).await;
+    let one = clock.wirings();
+    house.check(&["b", "c", "d"].map(|id| (id, "")), &["e active"]).await;
+    assert!(one > 0 && clock.wirings() == one, "{one} for one");
 }
 
 #[tokio::test]

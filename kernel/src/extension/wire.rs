@@ -6,6 +6,7 @@ use std::{sync::Arc, time::Instant};
 use drupe_extension_api::{ExtensionId, Fault, FaultCode};
 use drupe_gate::pace::Pace;
 use drupe_handles::Handles;
+use drupe_host::Listeners;
 use drupe_models::Models;
 use drupe_prompts::{Day, apart, orchestrator};
 use drupe_wiring::{self as wiring, Context, Lasting, Snapshot, WireFault};
@@ -26,6 +27,8 @@ pub struct Wired {
     pub lasting: Arc<Lasting>,
     /// What extensions pull from.
     pub handles: Handles,
+    /// What they listen on.
+    pub listeners: Listeners,
     /// How often each may have everything wired again.
     announcements: Pace,
     /// One wiring at a time.
@@ -40,6 +43,7 @@ impl Wired {
             models,
             lasting,
             handles: Handles::default(),
+            listeners: Listeners::default(),
             announcements: Pace::new("announcements of tools", 30),
             alone: Mutex::default(),
         }

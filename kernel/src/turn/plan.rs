@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use drupe_agent::{Agent, LoopAgent, Task};
-use drupe_extension_api::{AgentInvocationContext, AgentResponse, FailureClass, Message, Preview};
+use drupe_extension_api::{
+    AgentInvocationContext, AgentResponse, FailureClass, Message, ModelParameters, Preview, wire::Submit,
+};
 use drupe_journal::{QueuedTurn, StoreError};
 use drupe_models::NamedBy;
 use drupe_wiring::{self as wiring, AgentEntry, Snapshot, Terms, offer};
@@ -60,21 +62,31 @@ pub async fn plan(
             if let Some(Err(reason)) = entry.own_input.then(|| entry.tool.parameters(text)) {
                 return refused(format!("agent `{id}` takes JSON: {reason}"));
             }
+            let (summary, history) = match carried(&inbound.ask) {
+                Some(history) => (None, history),
+                None => (summary(turns, queued).await?, Vec::new()),
+            };
             let context = AgentInvocationContext {
-                conversation_summary: summary(turns, queued).await?,
+                conversation_summary: summary,
                 user_message: None,
                 correlation_id: None,
             };
             Plan {
                 agent: Arc::clone(&entry.agent),
-                task: Task { text: text.to_owned(), context, ..Task::default() },
+                task: Task { text: text.to_owned(), context, history, ..Task::default() },
                 limits: entry.limits.clone(),
                 chosen_by: Some(by),
             }
         }
         None => Plan {
             agent: Arc::clone(&snapshot.orchestrator) as Arc<dyn Agent>,
-            task: Task { history: history(turns, queued).await?, ..Task::new(text) },
+            task: Task {
+                history: match carried(&inbound.ask) {
+                    Some(history) => history,
+                    None => history(turns, queued).await?,
+                },
+                ..Task::new(text)
+            },
             limits: snapshot.orchestrator.definition().limits.clone(),
             chosen_by: None,
         },
@@ -82,7 +94,7 @@ pub async fn plan(
     if let Some(budget) = inbound.ask.time_budget_ms {
         plan.limits.time_budget_ms = plan.limits.time_budget_ms.min(budget);
     }
-    if inbound.ask.model.is_some() || inbound.ask.output.is_some() {
+    if inbound.ask.model.is_some() || inbound.ask.output.is_some() || parameters(&inbound.ask).is_some() {
         match altered(turns, snapshot, &plan, queued) {
             Ok(agent) => plan.agent = agent,
             Err(reason) => return refused(reason),
@@ -106,8 +118,10 @@ fn altered(
     };
     let mut definition = looping.definition().clone();
     let (mut model, mut registry) = (Arc::clone(looping.model()), Arc::clone(looping.registry()));
-    if let Some(name) = &queued.inbound.ask.model {
-        definition.models = vec![name.clone()];
+    let ask = &queued.inbound.ask;
+    if ask.model.is_some() || parameters(ask).is_some() {
+        definition.models = ask.model.clone().map_or(definition.models, |name| vec![name]);
+        definition.parameters = parameters(ask).cloned().unwrap_or_default().over(&definition.parameters);
         model = turns
             .roster
             .wired
@@ -125,6 +139,20 @@ fn altered(
         definition.output = Some(output.clone());
     }
     Ok(Arc::new(LoopAgent::new(definition, registry, model, plan.is_the_orchestrators())))
+}
+
+/// The conversation that a client brings along.
+fn carried(ask: &Submit) -> Option<Vec<Arc<Message>>> {
+    let history = ask.carried.as_ref()?.history.as_ref()?;
+    Some(history.iter().cloned().map(Arc::new).collect())
+}
+
+/// How its client wants the model asked, where it says anything of it.
+fn parameters(ask: &Submit) -> Option<&ModelParameters> {
+    ask.carried
+        .as_ref()
+        .map(|carried| &carried.parameters)
+        .filter(|given| **given != ModelParameters::default())
 }
 
 /// Earlier turns as messages, newest kept first where they are too long.

@@ -1,8 +1,13 @@
-//! Which crashes count against a turn.
+//! Which crashes count against a turn, and with which tools it is answered.
 
-use drupe_extension_api::control::Blamed;
+use std::path::Path;
+
+use drupe_agent::Recipe;
+use drupe_extension_api::{control::Blamed, wire::Submit};
+use drupe_journal::{Inbound, Origin};
 
 use super::*;
+use crate::extension::{change, tests::roster};
 
 fn exit(crash: bool, blamed: &[&str]) -> ExitRecord {
     let blamed = blamed.iter().map(|id| Blamed { extension: (*id).into(), operation: "service.run".into() });
@@ -66,4 +71,54 @@ fn a_turn_that_is_given_up_says_whose_crashes_these_were_and_what_can_be_done() 
 fn restarts_in_order_do_not_count_against_a_turn() {
     let exits = [exit(true, &[]), exit(false, &[]), exit(false, &[]), exit(false, &[])];
     assert!(!kills(&exits, 5));
+}
+
+/// What turns of a home are answered with.
+fn turns(home: &Path) -> Turns {
+    let roster = roster(home);
+    let (store, wired) = (roster.store.clone(), Arc::clone(&roster.wired));
+    let outbox = Outbox::new(roster.life.clone(), store.clone(), wired, Arc::clone(&roster.bus));
+    let policy = OnRequest::new(store.clone(), Arc::clone(&roster.base.clock));
+    Turns {
+        store,
+        roster,
+        outbox: Arc::new(outbox),
+        quotas: Arc::new(Quotas::unlimited()),
+        gates: Arc::new(Gates::open()),
+        ratios: Arc::default(),
+        policy: Arc::new(policy),
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_names_a_model_is_offered_tools_by_the_terms_of_that_model() {
+    let home = tempfile::tempdir().expect("a folder");
+    let config = "models:\n  aliases: {default: own/able}\n  providers:\n    own: {kind: openai_chat, base_url: \"http://127.0.0.1:9/v1\", api_key: x}\n  \
+                  profiles:\n    own/able: {context_window: 100000}\n    own/large: {context_window: 200000}\n    \
+                  own/small: {context_window: 1024}\n";
+    std::fs::write(home.path().join("drupe.yaml"), config).expect("a file");
+    let agent = home.path().join("extensions/a");
+    std::fs::create_dir_all(&agent).expect("a folder");
+    std::fs::write(agent.join("p.md"), "You help.").expect("a file");
+    let more = "Helps with this. ".repeat(100);
+    let manifest =
+        format!("id: a\nname: a\ndescription: {more}\nagent: {{model: default, instructions: p.md}}\n");
+    std::fs::write(agent.join("manifest.yaml"), manifest).expect("a file");
+    let turns = turns(home.path());
+    change::rescan(&turns.roster).await.expect("it is taken in");
+    for (model, looks_up) in [(None, false), (Some("own/small"), true), (Some("own/large"), false)] {
+        let session = "s".parse().expect("an id");
+        let ask =
+            Submit { model: model.map(str::to_owned), ..Submit::new(session, model.unwrap_or("own"), "hi") };
+        let turn =
+            turns.store.accept(Inbound::new(ask, Origin::OPERATOR)).await.expect("it is taken in").turn;
+        let queued = turns.store.queued(&turn).await.expect("it is read").expect("it waits");
+        let plan = plan::plan(&turns, &turns.roster.snapshot(), &queued).await.expect("it is read");
+        let agent = plan.unwrap_or_else(|response| panic!("{response:?}")).agent;
+        let recipe: Recipe =
+            serde_json::from_str(&agent.recipe().expect("it has one").json).expect("its form");
+        assert_eq!(recipe.definition.models.len(), 1, "{model:?}");
+        // More than half of what it can read would be schemas.
+        assert_eq!(!recipe.deferred.is_empty(), looks_up, "{model:?}: {:?}", recipe.tools);
+    }
 }

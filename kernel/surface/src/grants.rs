@@ -3,9 +3,14 @@
 //! The journal keeps the same; this is what each request is compared with. Who shows a token holds on to its [`Grant`],
 //! and everything that goes on under it ends when it is revoked: a connection is no promise.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use parking_lot::RwLock;
+use drupe_extension_api::control::TokenNew;
+use parking_lot::{Mutex, RwLock};
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
@@ -27,10 +32,26 @@ impl Grant {
     }
 }
 
+/// How long a promise holds.
+pub const PROMISED: Duration = Duration::from_secs(600);
+
+/// The most promises that are kept; the oldest goes first.
+const MOST_PROMISES: usize = 64;
+
+/// A token that whoever shows a code is given.
+#[derive(Debug)]
+pub struct Promise {
+    /// What it is to be.
+    pub ask: TokenNew,
+    pub by: Principal,
+}
+
 /// All named tokens.
 #[derive(Debug, Default)]
 pub struct Grants {
     by_hash: RwLock<BTreeMap<String, Arc<Grant>>>,
+    /// By the hash of the code, the oldest first.
+    promises: Mutex<Vec<(String, Instant, Promise)>>,
 }
 
 impl Grants {
@@ -43,6 +64,24 @@ impl Grants {
     /// The token with that hash is known from now on.
     pub fn give(&self, hash: String, principal: Principal) {
         self.by_hash.write().insert(hash, Grant::new(principal));
+    }
+
+    /// Keeps a promise for whoever shows the code.
+    pub fn promise(&self, code: &str, promise: Promise) {
+        let mut promises = self.promises.lock();
+        promises.retain(|(_, since, _)| since.elapsed() < PROMISED);
+        if promises.len() == MOST_PROMISES {
+            promises.remove(0);
+        }
+        promises.push((hash(code), Instant::now(), promise));
+    }
+
+    /// What was promised to the bearer of a code, which is worth nothing from now on.
+    pub fn redeem(&self, code: &str) -> Option<Promise> {
+        let (hash, mut promises) = (hash(code), self.promises.lock());
+        let at = promises.iter().position(|(known, ..)| *known == hash)?;
+        let (_, since, promise) = promises.remove(at);
+        (since.elapsed() < PROMISED).then_some(promise)
     }
 
     /// Takes back what the bearer of the token of that name was given.
@@ -66,7 +105,7 @@ mod tests {
     use crate::principal::Reach;
 
     #[test]
-    fn a_token_is_known_by_its_hash_until_it_is_revoked_which_ends_what_goes_on_under_it() {
+    fn a_token_is_known_by_its_hash_until_it_is_revoked_and_a_promise_is_kept_once() {
         let named = |name: &str| Principal {
             who: Who::Token { name: name.into(), through: None },
             may: [].into(),
@@ -84,6 +123,13 @@ mod tests {
         }
         grants.revoke("one");
         assert!(one.revoked.is_cancelled() && grants.admit("secret of one").is_none());
+        let ask = || TokenNew { name: "three".into(), may: Vec::new(), sessions: None, agents: Vec::new() };
+        for code in 0..=MOST_PROMISES {
+            grants.promise(&format!("code {code}"), Promise { ask: ask(), by: named("two") });
+        }
+        assert!(grants.redeem("code 0").is_none(), "it went for the last");
+        assert!(grants.redeem("code 1").is_some_and(|promise| promise.ask.name == "three"));
+        assert!(grants.redeem("code 1").is_none(), "once");
         let two = grants.admit("secret of two").expect("it is left alone");
         assert!(!two.revoked.is_cancelled());
     }

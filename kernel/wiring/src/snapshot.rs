@@ -96,6 +96,7 @@ impl Snapshot {
         Ok(AgentDetail {
             status: agent.status(id),
             usage: agent.usage.clone(),
+            output: agent.looping.as_ref().and_then(|agent| agent.definition().output.clone()),
             limits: agent.limits.clone(),
             excluded,
             sizes: sizes(&agent.registry),
@@ -117,6 +118,7 @@ impl Snapshot {
         AgentDetail {
             status,
             usage: None,
+            output: definition.output.clone(),
             limits,
             excluded: registry.excluded().to_vec(),
             sizes: sizes(registry),

@@ -99,7 +99,7 @@ impl Ask {
         }
         let accepted: Submitted = context.daemon().heeding(&interrupt).call(method::TURN_SUBMIT, &submit)?;
         // Runs and transcripts may be long: only the object holds them.
-        let turn = TurnArgument { turn: accepted.turn, brief: self.format == Shape::Text };
+        let turn = TurnArgument { turn: accepted.turn, now: false, brief: self.format == Shape::Text };
         self.show(context, answer_of(context, &submit.session, turn, &interrupt)?)
     }
 
@@ -118,6 +118,7 @@ impl Ask {
             None => fresh().map_err(|error| Failure::new(status::SOFTWARE, error.to_string()))?,
         };
         Ok(Submit {
+            carried: None,
             channel: String::new(),
             external_id: uuid::Uuid::new_v4().to_string(),
             session,

@@ -11,6 +11,7 @@ mod bus;
 mod chat;
 mod config;
 mod ext;
+mod open;
 mod pages;
 mod restart;
 mod run;
@@ -110,6 +111,8 @@ enum Verb {
     Bus(bus::Bus),
     /// Tokens for programs that are not the operator: list, new, revoke
     Token(token::Token),
+    /// Print a link to the page, which signs a browser in once
+    Open(open::Open),
     /// The configuration: show, schema, path
     #[command(subcommand)]
     Config(config::Config),
@@ -204,6 +207,7 @@ fn execute(verb: Option<Verb>, keep: bool, context: Context) -> Result<u8, Failu
         Some(Verb::Why(why)) => why.execute(&context),
         Some(Verb::Bus(bus)) => bus.execute(&context),
         Some(Verb::Token(token)) => token.execute(&context),
+        Some(Verb::Open(open)) => open.execute(&context),
         Some(Verb::Config(config)) => config.execute(&context),
         Some(Verb::Models(models)) => models.execute(&context),
         Some(Verb::Completions(completions)) => completions.execute(&context, CommandLine::command()),

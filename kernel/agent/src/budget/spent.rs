@@ -3,9 +3,10 @@
 use std::ops::AddAssign;
 
 use drupe_extension_api::{Spend, Usage};
+use serde::{Deserialize, Serialize};
 
 /// What a run, or a part of it, has used.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
     /// Tokens by kind.
     pub usage: Usage,

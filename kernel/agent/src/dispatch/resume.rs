@@ -8,7 +8,7 @@ use drupe_extension_api::{EffectClass, ToolCallRequest, ToolStatus, wire::Lookup
 use super::{Bounds, Call, OUTSIDE, Place, Plan, unknown_tool};
 use crate::{
     ids,
-    journal::{Entry, JournalFault, Reached, RecordedEffect, begun, requested},
+    journal::{Entry, Reached, RecordedEffect, begun, requested},
     policy::{Decision, PolicyCall},
     registry::Registered,
     results,
@@ -20,40 +20,40 @@ pub(super) async fn plan(
     place: Place<'_>,
     request: &ToolCallRequest,
     known: &RecordedEffect,
-) -> Result<Plan, JournalFault> {
+) -> Plan {
     if let Some((status, content)) = known.result.clone() {
         // What the call set off will not run again: what it spent is come back to here, and for calls outside the loop
         // when the run begins again.
         if place.step != OUTSIDE {
-            place.run.replay_below(ids::child_of_effect(&known.effect)).await?;
+            place.run.replay_below(ids::child_of_effect(&known.effect));
         }
         if let Some(tool) = bounds.registry.get(&request.name).filter(|_| status == ToolStatus::Ok) {
             tool.tool().replayed(&request.arguments, &content, place.run);
         }
-        return Ok(Plan::Answered { status, content });
+        return Plan::Answered { status, content };
     }
     let Some(tool) = bounds.registry.get(&request.name) else {
-        return Ok(match (known.class, &known.reached) {
+        return match (known.class, &known.reached) {
             (EffectClass::Once, Reached::Started) => unknown(request, ", and the tool no longer exists"),
             _ => Plan::refused(unknown_tool(bounds.registry, &request.name)),
-        });
+        };
     };
     if is_once(known, tool) && known.reached == Reached::Started {
-        return Ok(look_up(place, tool, request, known).await);
+        return look_up(place, tool, request, known).await;
     }
     let params = match tool.parameters(&request.arguments) {
         Ok(params) => params,
-        Err(reason) => return Ok(Plan::refused(reason)),
+        Err(reason) => return Plan::refused(reason),
     };
     if let Some(reason) = changed(place, tool, params.get(), known) {
-        return Ok(Plan::refused(format!("not run: {reason}")));
+        return Plan::refused(format!("not run: {reason}"));
     }
     let tool = Arc::clone(tool);
-    Ok(match (&known.reached, &known.question) {
+    match (&known.reached, &known.question) {
         (Reached::Asked, Some(question)) => Plan::Ask { tool, params, question: question.clone() },
         // Of class `once` only what had not started comes here.
         _ => Plan::Run { resumed: !is_once(known, &tool), tool, params },
-    })
+    }
 }
 
 /// Whether a call must not run twice: by what its tool was, or is by now.

@@ -23,17 +23,17 @@ impl MemoryJournal {
     pub fn cut(&self, commits: usize) -> Arc<Self> {
         Arc::new(Self { batches: Mutex::new(self.batches().into_iter().take(commits).collect()) })
     }
+
+    /// What is recorded of a turn: all of its runs.
+    pub fn recorded(&self, turn: &TurnId) -> RecordedTurn {
+        self.batches().into_iter().filter(|b| b.turn == *turn).flat_map(|b| b.entries).collect()
+    }
 }
 
 impl Journal for MemoryJournal {
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<(), JournalFault>> {
         self.batches.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
         Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn load(&self, turn: TurnId) -> BoxFuture<'_, Result<RecordedTurn, JournalFault>> {
-        let entries = self.batches().into_iter().filter(|b| b.turn == turn).flat_map(|b| b.entries);
-        Box::pin(std::future::ready(Ok(entries.collect())))
     }
 
     fn output(

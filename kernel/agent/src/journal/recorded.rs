@@ -1,6 +1,7 @@
-//! What a journal holds of one run, put together from its entries.
+//! What a journal holds of the runs of a turn, put together from their entries, in the form in which a checkpoint keeps it.
 //!
-//! It deliberately decides nothing: what a recorded thing means for a run that goes on is decided where it goes on.
+//! It deliberately decides nothing: what a recorded thing means for a run that goes on is decided where it goes on. What
+//! none of them reads any more is let go by [`RecordedTurn::prune`].
 
 use std::collections::HashMap;
 
@@ -9,66 +10,87 @@ use drupe_extension_api::{
     TurnId, Usage,
 };
 use drupe_limits::{Quotas, Spender};
+use serde::{Deserialize, Serialize};
 
 use super::{Compaction, Entry};
 use crate::{budget::Spent, dispatch::OUTSIDE, ids, model::StopReason, policy::Question};
 
 /// What is recorded of an invocation.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct RecordedInvocation {
     /// Whose run it is.
     pub agent: Option<AgentId>,
-    /// Its task.
-    pub task: String,
     /// The runs that began below it, whoever asked for them, in order.
+    #[serde(skip_serializing_if = "is_default")]
     pub below: Vec<InvocationId>,
     /// Its steps, in order.
+    #[serde(skip_serializing_if = "is_default")]
     pub steps: Vec<RecordedStep>,
     /// How it ended, if it did.
     pub response: Option<AgentResponse>,
     /// What it and all below it had spent when it ended.
+    #[serde(skip_serializing_if = "is_default")]
     pub spend: Spend,
+    /// What that sum lacks, where the steps and the runs below that it came from are pruned.
+    #[serde(skip_serializing_if = "is_default")]
+    pub beside: Spent,
 }
 
 /// What is recorded of a step.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct RecordedStep {
     /// From 1.
     pub step: u32,
     /// The last attempt that began.
     pub attempt: u32,
     /// The model of that attempt.
+    #[serde(skip_serializing_if = "is_default")]
     pub model: String,
     /// Tokens set aside for that attempt; 0 once its end is recorded.
+    #[serde(skip_serializing_if = "is_default")]
     pub reserved_tokens: u64,
     /// US dollars set aside for it, likewise.
+    #[serde(skip_serializing_if = "is_default")]
     pub reserved_usd: f64,
     /// Whether that is nothing since no price is known.
+    #[serde(skip_serializing_if = "is_default")]
     pub unpriced: bool,
     /// Tokens of attempts that count as used although their end was never seen.
+    #[serde(skip_serializing_if = "is_default")]
     pub lost_tokens: u64,
     /// US dollars that those may have cost.
+    #[serde(skip_serializing_if = "is_default")]
     pub lost_usd: f64,
     /// The assistant's message, if the model answered.
+    #[serde(skip_serializing_if = "is_default")]
     pub answer: Option<Message>,
     /// How that ended, where it is not whole.
+    #[serde(skip_serializing_if = "is_default")]
     pub stop: StopReason,
     /// What the provider said of that.
+    #[serde(skip_serializing_if = "is_default")]
     pub said: String,
     /// Tokens and known dollars of all of its attempts, but for those that were lost.
+    #[serde(skip_serializing_if = "is_default")]
     pub used: Spent,
     /// How the transcript was made smaller before the step, in order.
+    #[serde(skip_serializing_if = "is_default")]
     pub compactions: Vec<Compaction>,
     /// The tool calls that were intended, by their place.
+    #[serde(skip_serializing_if = "is_default")]
     pub effects: Vec<RecordedEffect>,
     /// Messages that the loop added.
+    #[serde(skip_serializing_if = "is_default")]
     pub notes: Vec<Message>,
     /// Messages of the user that were taken in after it, with their own turns.
+    #[serde(skip_serializing_if = "is_default")]
     pub steered: Vec<(TurnId, Message)>,
 }
 
 /// What is recorded of a tool call.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordedEffect {
     /// Its place in the step.
     pub index: u32,
@@ -79,17 +101,24 @@ pub struct RecordedEffect {
     /// What may happen to it after a crash.
     pub class: EffectClass,
     /// Whether it was refused because `max_tool_calls` was used up.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub over_limit: bool,
-    /// What a person was asked about it, where one was.
+    /// What a person was asked about it, where one was and it has not ended.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub question: Option<Box<Question>>,
     /// How far it came.
     pub reached: Reached,
     /// How it ended, if it did.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub result: Option<(ToolStatus, String)>,
+    /// The size of what it gave, where only what the model is shown in its place is left.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub size: Option<usize>,
 }
 
 /// How far a tool call came before it ended.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Reached {
     /// A person was asked about it.
     Asked,
@@ -100,8 +129,8 @@ pub enum Reached {
 }
 
 /// What is recorded of the runs of a turn. It is collected from entries in the order of their commits.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct RecordedTurn(HashMap<InvocationId, RecordedInvocation>);
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RecordedTurn(pub(super) HashMap<InvocationId, RecordedInvocation>);
 
 impl RecordedTurn {
     /// What is recorded of a run; none if it never began.
@@ -134,7 +163,9 @@ impl Extend<Entry> for RecordedTurn {
             if let Entry::Told { .. } = entry {
                 continue;
             }
+            // Only what is new: so no run is ever below itself.
             if let Entry::Begin { invocation, parent: Some(parent), .. } = &entry
+                && !self.0.contains_key(invocation)
                 && let Some(parent) = self.0.get_mut(parent)
             {
                 parent.below.push(invocation.clone());
@@ -158,7 +189,7 @@ impl FromIterator<Entry> for RecordedTurn {
 impl RecordedInvocation {
     fn apply(&mut self, entry: Entry) {
         match entry {
-            Entry::Begin { agent, task, .. } => (self.agent, self.task) = (Some(agent), task),
+            Entry::Begin { agent, .. } => self.agent = Some(agent),
             Entry::Step { step, attempt, model, reserved_tokens, reserved_usd, unpriced, .. } => {
                 let at = self.step(step);
                 (at.lost_tokens, at.lost_usd) = (at.lost(), at.lost_usd());
@@ -199,6 +230,7 @@ impl RecordedInvocation {
                     question: Some(question),
                     reached: Reached::Asked,
                     result: None,
+                    size: None,
                 });
             }
             Entry::Decided { .. } | Entry::Told { .. } => {}
@@ -215,6 +247,7 @@ impl RecordedInvocation {
                         question: None,
                         reached,
                         result: None,
+                        size: None,
                     }),
                 }
             }
@@ -225,7 +258,7 @@ impl RecordedInvocation {
             }
             Entry::Result { step, effect, status, content, .. } => {
                 if let Some(known) = self.effect(step, &effect) {
-                    known.result = Some((status, content));
+                    (known.result, known.question) = (Some((status, content)), None);
                 }
             }
             Entry::Note { step, message, .. } => self.step(step).notes.push(message),
@@ -246,21 +279,33 @@ impl RecordedInvocation {
         notes.collect()
     }
 
-    /// What it is recorded to have used: the sum that it ended with, which holds those below it, or that of its own
-    /// steps. What its own model calls lost is in neither, and added. A sum without a cost, since some price is unknown,
-    /// has the known cost of its own steps for one.
-    pub fn spent(&self) -> Spent {
-        let mut spent: Spent = self.steps.iter().map(RecordedStep::lost_calls).sum();
+    /// What it and all below it are recorded to have used, of which those below it used so much each: the sum that it ended
+    /// with and what that lacks, or that of its own steps and of those below.
+    pub fn spent(&self, below: impl Iterator<Item = Spent>) -> Spent {
+        let mut spent = Spent::default();
         if self.response.is_some() {
+            spent += self.beside_its_sum(below);
             spent += self.spend.into();
-            if self.spend.cost_usd.is_none() {
-                spent.usd = self.steps.iter().map(|step| step.used.usd).sum();
-            }
         } else {
+            spent += self.steps.iter().map(RecordedStep::lost_calls).sum();
             spent += Spent::run();
             spent += self.steps.iter().map(RecordedStep::spent).sum();
+            spent += below.sum();
         }
         spent
+    }
+
+    /// What the sum of a run that has ended lacks: model calls that were lost and, where it has no cost since some price is
+    /// unknown, the known cost of its own steps and of those below.
+    pub(super) fn beside_its_sum(&self, below: impl Iterator<Item = Spent>) -> Spent {
+        let mut beside = self.beside;
+        beside += self.steps.iter().map(RecordedStep::lost_calls).sum();
+        if self.spend.cost_usd.is_none() {
+            beside.usd += self.steps.iter().map(|step| step.used.usd).sum::<f64>();
+        }
+        // The sum of one that ended holds most of those below.
+        beside += below.map(|spent| spent.beyond(&self.spend)).sum();
+        beside
     }
 
     fn effect(&mut self, step: u32, effect: &EffectId) -> Option<&mut RecordedEffect> {
@@ -308,4 +353,9 @@ impl RecordedStep {
         (self.reserved_tokens, self.reserved_usd) = (0, 0.0);
         self.used += Spent::of(usage, cost_usd);
     }
+}
+
+/// Most of a step is as it was before anything happened: that is not written.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }

@@ -192,11 +192,10 @@ impl Run {
         run.depth_left = (self.depth_left - u32::from(!same_agent)).min(limits.max_depth);
         let run = Arc::new(run);
         let mut begun = Begun { child: Arc::clone(&run), reported: true };
-        match run.enter().await {
-            Err(fault) => return AgentResponse::error(FailureClass::Internal, fault.to_string()),
-            Ok(Entered::Ended(response)) => return response,
-            Ok(Entered::Begun) => {}
-            Ok(Entered::New) => {
+        match run.enter() {
+            Entered::Ended(response) => return response,
+            Entered::Begun => {}
+            Entered::New => {
                 if let Err(refusal) = run.admit(&task).await {
                     return self.refused(refusal);
                 }

@@ -14,7 +14,7 @@ use super::Run;
 use crate::{
     agent::{Agent, Task},
     dispatch::OUTSIDE,
-    journal::{Entry, JournalFault},
+    journal::Entry,
     results,
     told::is_blank,
     topics::{self, MAX_HOPS, TopicMessage},
@@ -53,13 +53,9 @@ impl Refusal {
 
 impl Run {
     /// The root of a turn, from its beginning to its end.
-    pub(super) async fn root(
-        self: &Arc<Self>,
-        agent: &Arc<dyn Agent>,
-        task: Task,
-    ) -> Result<AgentResponse, JournalFault> {
-        let response = match self.enter().await? {
-            Entered::Ended(response) => return Ok(response),
+    pub(super) async fn root(self: &Arc<Self>, agent: &Arc<dyn Agent>, task: Task) -> AgentResponse {
+        let response = match self.enter() {
+            Entered::Ended(response) => return response,
             Entered::Begun => self.work(agent, task).await,
             // One that is refused is no run, as below the root.
             Entered::New => match self.admit_root().await {
@@ -71,17 +67,14 @@ impl Run {
             },
         };
         self.ask_after(HookPoint::TurnEnd, || outcome(&response)).await;
-        Ok(response)
+        response
     }
 
     /// Takes over what an earlier process recorded of the run.
-    pub(super) async fn enter(&self) -> Result<Entered, JournalFault> {
-        if !self.scope.resumed {
-            return Ok(Entered::New);
-        }
-        match self.past(self.id.clone()).await? {
-            None => Ok(Entered::New),
-            Some(past) => Ok(self.go_on(past).map_or(Entered::Begun, Entered::Ended)),
+    pub(super) fn enter(&self) -> Entered {
+        match self.past(self.id.clone()) {
+            None => Entered::New,
+            Some(past) => self.go_on(past).map_or(Entered::Begun, Entered::Ended),
         }
     }
 

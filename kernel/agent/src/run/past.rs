@@ -11,7 +11,6 @@ use drupe_extension_api::{
     ToolStatus, Usage,
 };
 use drupe_limits::Spender;
-use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use super::{Child, Run, TurnOutcome, TurnScope};
@@ -19,7 +18,7 @@ use crate::{
     budget::Spent,
     dispatch::OUTSIDE,
     ids,
-    journal::{Entry, JournalFault, Reached, RecordedInvocation, RecordedStep},
+    journal::{Entry, Reached, RecordedInvocation, RecordedStep},
     share::Share,
 };
 
@@ -48,15 +47,12 @@ pub(crate) struct Past {
 /// not begun: nothing was spent then, and nothing is to be recorded but the end of the turn.
 ///
 /// A response that was recorded stays the one.
-pub async fn abandon_turn(
-    scope: Arc<TurnScope>,
-    response: AgentResponse,
-) -> Result<Option<TurnOutcome>, JournalFault> {
+pub fn abandon_turn(scope: Arc<TurnScope>, response: AgentResponse) -> Option<TurnOutcome> {
     scope.steering.close();
     let id = ids::root_invocation(&scope.turn);
     let nobody = AgentId::new(NOBODY).expect("a valid id");
     let run = Run::at_the_root(scope, nobody, &DefinitionLimits::default(), &CancellationToken::new());
-    let Some(past) = run.past(id).await? else { return Ok(None) };
+    let past = run.past(id)?;
     let agent = past.recorded.agent.clone().unwrap_or_else(|| run.agent.clone());
     let run = Run { path: vec![agent.clone()], agent, ..run };
     let mut response = response;
@@ -67,7 +63,7 @@ pub async fn abandon_turn(
         }
         None => run.close(past, &mut response),
     }
-    Ok(Some(run.outcome(response)))
+    Some(run.outcome(response))
 }
 
 impl Past {
@@ -78,22 +74,11 @@ impl Past {
 
 impl Run {
     /// What the journal shows of a run and of all below it; none if it never began.
-    pub(super) fn past(&self, id: InvocationId) -> BoxFuture<'_, Result<Option<Past>, JournalFault>> {
-        Box::pin(async move {
-            let Some(recorded) = self.scope.recorded(&id).await? else { return Ok(None) };
-            let mut spent = recorded.spent();
-            let mut below = Vec::new();
-            for child in &recorded.below {
-                let Some(child) = self.past(child.clone()).await? else { continue };
-                // The sum of one that ended holds most of those below.
-                spent += match recorded.response {
-                    Some(_) => child.spent.beyond(&recorded.spend),
-                    None => child.spent,
-                };
-                below.push(child);
-            }
-            Ok(Some(Past { id, recorded, spent, below }))
-        })
+    pub(super) fn past(&self, id: InvocationId) -> Option<Past> {
+        let recorded = self.scope.records.of(&id)?;
+        let below: Vec<_> = recorded.below.iter().filter_map(|child| self.past(child.clone())).collect();
+        let spent = recorded.spent(below.iter().map(|child| child.spent));
+        Some(Past { id, recorded, spent, below })
     }
 
     /// Takes over what an earlier process left of this run; its response, if it ended.
@@ -119,11 +104,10 @@ impl Run {
     }
 
     /// Comes back to what a run spent that will not run again, and all below it.
-    pub(crate) async fn replay_below(&self, id: InvocationId) -> Result<(), JournalFault> {
-        if let Some(past) = self.past(id).await? {
+    pub(crate) fn replay_below(&self, id: InvocationId) {
+        if let Some(past) = self.past(id) {
             self.budget.replay(past.spent);
         }
-        Ok(())
     }
 
     /// Somebody asks for a run again that an earlier process may have begun.

@@ -16,16 +16,16 @@ fn stopped() -> AgentResponse {
 }
 
 /// The outcome of a turn that is abandoned after a crash, and the tokens that the day has used since.
-async fn abandon(journal: &Arc<MemoryJournal>) -> (Option<TurnOutcome>, u64) {
+fn abandon(journal: &Arc<MemoryJournal>) -> (Option<TurnOutcome>, u64) {
     let (session, turn) = (SessionId::new("s").expect("valid"), TurnId::new("s").expect("valid"));
     let quotas = Arc::new(Quotas::new(tokens_of_a_day()));
     let scope = TurnScope {
         quotas: Arc::clone(&quotas),
         clock: Arc::new(ManualClock::at(0)),
-        resumed: true,
+        records: kept(journal).into(),
         ..TurnScope::new(session, turn, "do it".into(), Arc::clone(journal) as Arc<dyn Journal>)
     };
-    let outcome = abandon_turn(Arc::new(scope), stopped()).await.expect("the journal records");
+    let outcome = abandon_turn(Arc::new(scope), stopped());
     (outcome, used_of(&quotas))
 }
 
@@ -43,7 +43,7 @@ async fn a_turn_that_is_not_gone_on_with_is_charged_what_was_cut_off_and_ends_al
     for commits in 0..journal.batches().len() {
         let cut = crashed(&journal, commits).await;
         let (open, before) = (asked_and_not_answered(&cut), attempts(&cut.batches()).0);
-        let (outcome, used) = abandon(&cut).await;
+        let (outcome, used) = abandon(&cut);
         let Some(outcome) = outcome else {
             assert_eq!((commits, used), (0, 0), "nothing had begun");
             continue;
@@ -53,7 +53,7 @@ async fn a_turn_that_is_not_gone_on_with_is_charged_what_was_cut_off_and_ends_al
         charged += u64::from(open > 0);
         cut.commit(outcome.last).await.expect("a journal in memory records");
         all_has_ended(&cut, commits);
-        let (again, used) = abandon(&cut).await;
+        let (again, used) = abandon(&cut);
         let again = again.expect("it had begun");
         assert_eq!((again.last.entries.len(), used), (0, 0), "once is enough");
         assert_eq!(again.spend.usage.total(), before);

@@ -9,7 +9,7 @@ use crate::*;
 
 /// What a model makes of requests for a summary.
 #[derive(Clone, Copy)]
-enum Sums {
+pub enum Sums {
     Well,
     Fails,
     /// Reasoning uses all of the room.
@@ -18,7 +18,12 @@ enum Sums {
 
 /// An agent that calls `a` in so many steps and then answers, by a model of that window. It knows its step by its own
 /// words alone, as models do.
-fn case(steps: u32, window: u64, result: usize, sums: Sums) -> impl Fn(&Arc<MemoryJournal>, bool) -> Case {
+pub fn case(
+    steps: u32,
+    window: u64,
+    result: usize,
+    sums: Sums,
+) -> impl Fn(&Arc<MemoryJournal>, bool) -> Case {
     move |journal, resumed| {
         let mut model = Plays::new(&[]);
         model.profile.context_window = window;

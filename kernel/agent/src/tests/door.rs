@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     attempts::each_has_one_record,
+    checkpoints::kept,
     fakes::{Plays, Reply},
 };
 use crate::*;
@@ -69,7 +70,10 @@ pub struct Case {
     pub agent: Arc<dyn Agent>,
     pub model: Arc<Plays>,
     pub journal: Arc<MemoryJournal>,
+    /// Whether an earlier process recorded what is in the journal.
     pub resumed: bool,
+    /// Whether it goes on from what a checkpoint has kept of the first half of that.
+    pub checkpoint: bool,
     pub max_bytes: usize,
     pub cancel: CancellationToken,
     pub policy: Arc<dyn Policy>,
@@ -90,10 +94,6 @@ impl Journal for Slow {
             }
             self.0.commit(batch).await
         })
-    }
-
-    fn load(&self, turn: TurnId) -> BoxFuture<'_, Result<RecordedTurn, JournalFault>> {
-        self.0.load(turn)
     }
 
     fn output(
@@ -125,6 +125,7 @@ impl Case {
             model: Arc::clone(model),
             journal: Arc::default(),
             resumed: false,
+            checkpoint: false,
             max_bytes: TOOL_RESPONSE_MAX_BYTES,
             cancel: CancellationToken::new(),
             policy: Arc::new(Allowlist),
@@ -159,7 +160,11 @@ impl Case {
             clock: Arc::new(ManualClock::at(0)),
             gate: Arc::clone(&gate),
             tool_response_max_bytes: self.max_bytes,
-            resumed: self.resumed,
+            records: match (self.resumed, self.checkpoint) {
+                (false, _) => Default::default(),
+                (true, false) => self.journal.recorded(&turn).into(),
+                (true, true) => kept(&self.journal).into(),
+            },
             ..TurnScope::new(session, turn, "do it".into(), journal)
         };
         (self.scope)(&mut scope);
@@ -167,8 +172,7 @@ impl Case {
         let steering = Arc::clone(&scope.steering);
         let limits = self.agent.limits().clone();
         let task = Task::new("do it");
-        let outcome =
-            run_turn(scope, &self.agent, task, &limits, self.cancel).await.expect("the journal records");
+        let outcome = run_turn(scope, &self.agent, task, &limits, self.cancel).await;
         self.journal.commit(outcome.last).await.expect("the journal records");
         let batches = self.journal.batches();
         let seen = Seen {

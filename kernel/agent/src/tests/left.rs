@@ -53,7 +53,7 @@ pub fn case(journal: &Arc<MemoryJournal>, resumed: bool, asks: Asks, limits: Def
         code: Box::new(move |task, run| {
             let own = Arc::clone(&own);
             Box::pin(async move {
-                if run.scope.resumed && asks == Asks::Once {
+                if resumed && asks == Asks::Once {
                     return AgentResponse::success("it has done without");
                 }
                 run.invoke_own(&own, task).await

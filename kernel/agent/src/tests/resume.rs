@@ -63,9 +63,9 @@ impl Script {
 pub async fn same_after_any_cut(case: impl Fn(&Arc<MemoryJournal>, bool) -> Case) -> Seen {
     let journal = Arc::new(MemoryJournal::default());
     let whole = case(&journal, false).run().await;
-    for commits in 0..journal.batches().len() {
+    for (commits, checkpoint) in (0..journal.batches().len()).flat_map(|n| [(n, false), (n, true)]) {
         let cut = crashed(&journal, commits).await;
-        let seen = case(&cut, true).run().await;
+        let seen = Case { checkpoint, ..case(&cut, true) }.run().await;
         assert_eq!(seen.response.content, whole.response.content, "cut after {commits}");
         assert_eq!(sums(seen.spend), sums(whole.spend), "cut after {commits}");
         let last = |seen: &Seen| seen.model.requests().pop().map(|r| (r.messages, r.tools));
@@ -113,12 +113,12 @@ async fn cut_everywhere(
     whole: &Seen,
     again: u32,
 ) {
-    for commits in first..=journal.batches().len() {
+    for (commits, checkpoint) in (first..=journal.batches().len()).flat_map(|n| [(n, false), (n, true)]) {
         let cut = crashed(journal, commits).await;
         let (open, kept) = (open_effects(&cut), cut.batches().len());
         let known = entries(&cut).filter_map(|e| result_of(&e)).collect();
         let world = Arc::new(World::default());
-        let seen = script.case(&cut, &world, true).run().await;
+        let seen = Case { checkpoint, ..script.case(&cut, &world, true) }.run().await;
         assert_eq!(seen.response.content, whole.response.content, "cut after {commits}");
         assert_eq!(seen.response.status, whole.response.status, "cut after {commits}");
         assert_eq!(sums(seen.spend), sums(whole.spend), "cut after {commits}");

@@ -87,7 +87,7 @@ impl Progress<'_> {
         let bounds = dispatch::Bounds { registry: &self.agent.registry, limits, ended };
         // While others work or decide for it, the run holds no share of the gate.
         let work = async {
-            let mut calls = dispatch::plan(bounds, run, step, requests, effects).await?;
+            let mut calls = dispatch::plan(bounds, run, step, requests, effects).await;
             if calls.has_work() {
                 run.commit().await?;
             }
@@ -100,7 +100,8 @@ impl Progress<'_> {
         for answer in answers {
             *(if answer.status == ToolStatus::Refused { &mut self.refused } else { &mut self.ran }) += 1;
             refusal = refusal.or(answer.refuse);
-            let size = answer.content.len();
+            let known = effects.iter().find(|known| known.effect == answer.effect);
+            let size = known.and_then(|known| known.size).unwrap_or(answer.content.len());
             let message = Message::Tool {
                 call_id: answer.request.call_id,
                 name: answer.request.name,

@@ -6,6 +6,8 @@ use std::collections::HashMap;
 
 use drupe_extension_api::ToolCallRequest;
 
+use crate::journal::sameness;
+
 /// Steps in a row after which the model is warned.
 const WARN: u32 = 3;
 
@@ -33,7 +35,7 @@ impl Repeats {
         let mut now = HashMap::with_capacity(calls.len());
         let mut worst: Option<(u32, &str)> = None;
         for call in calls {
-            let key = (call.name.clone(), call.arguments.clone());
+            let key = (call.name.clone(), sameness(&call.arguments));
             let count = self.0.get(&key).copied().unwrap_or(0) + 1;
             if worst.is_none_or(|(most, _)| count > most) {
                 worst = Some((count, &call.name));

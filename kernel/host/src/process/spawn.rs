@@ -2,7 +2,10 @@
 
 use std::{
     fs,
-    os::{fd::OwnedFd, unix::net::UnixStream},
+    os::{
+        fd::{OwnedFd, RawFd},
+        unix::net::UnixStream,
+    },
     process::{ChildStderr, Stdio},
     time::Duration,
 };
@@ -21,14 +24,22 @@ const LOOK: Duration = Duration::from_millis(1);
 pub struct Running {
     child: Option<Child>,
     program: Option<u32>,
+    passed: Vec<RawFd>,
 }
 
 impl Running {
     /// Starts the process, which finds `socket` open. Dropping the future kills it.
     pub async fn start(code: &Code, place: HostProcess, socket: UnixStream) -> Result<Self, OpenError> {
         let id = code.id.clone();
-        let (confined, number) =
+        let (mut confined, number) =
             Confined::new(&place.exe, place.profile, &place.exe).pass(OwnedFd::from(socket));
+        let mut passed = Vec::new();
+        for socket in &code.listening {
+            let copy = socket.try_clone().map_err(|reason| OpenError::Io { id: id.clone(), reason })?;
+            let number;
+            (confined, number) = confined.pass(OwnedFd::from(copy));
+            passed.push(number);
+        }
         let mut confined = confined
             .arg(child::VERB)
             .args(["--fd", &number.to_string()])
@@ -43,7 +54,7 @@ impl Running {
         let started = tokio::task::spawn_blocking(move || {
             let child = confined.spawn()?;
             let program = only_child(child.id());
-            Ok(Self { child: Some(child), program })
+            Ok(Self { child: Some(child), program, passed })
         });
         match started.await {
             Ok(started) => started.map_err(|reason| OpenError::Process { id, reason }),
@@ -54,6 +65,11 @@ impl Running {
     /// The process that runs the extension's code, beneath the one that confines it.
     pub fn program(&self) -> Option<u32> {
         self.program
+    }
+
+    /// The sockets that it was handed, as it knows them.
+    pub fn passed(&self) -> &[RawFd] {
+        &self.passed
     }
 
     /// Its standard error stream, once.

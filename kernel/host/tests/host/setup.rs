@@ -35,7 +35,7 @@ pub fn library(name: &str) -> PathBuf {
 
 pub fn code(name: &str) -> Code {
     let id: ExtensionId = name.parse().unwrap();
-    Code { id, file: library(name), hash: "0".repeat(64) }
+    Code { id, file: library(name), hash: "0".repeat(64), listening: Vec::new() }
 }
 
 /// A confined process that reads what it must.

@@ -148,10 +148,6 @@ impl Journal for Dies {
         }
     }
 
-    fn load(&self, turn: TurnId) -> BoxFuture<'_, Result<RecordedTurn, JournalFault>> {
-        self.0.load(turn)
-    }
-
     fn output(
         &self,
         session: SessionId,
@@ -189,24 +185,24 @@ async fn run(script: &Script, commits: usize) -> (Store, TurnId, bool) {
     let storage = (&Storage::Memory, Arc::clone(&clock) as Arc<dyn Clock>);
     let store = Store::open(storage.0, storage.1, Arc::new(|_| ())).expect("a journal in memory opens");
     let turn = store.accept(inbound.clone()).await.expect("it is accepted").turn;
-    let process = async |left: usize, resumed: bool| {
+    let process = async |left: usize, records: RecordedTurn| {
         start(&store, &turn, Vec::new()).await;
         let mut scope = scope(&store, &turn, &clock, &inbound);
         let journal = Arc::new(Dies(store.clone(), AtomicUsize::new(left)));
-        (scope.journal, scope.resumed) = (Arc::clone(&journal) as Arc<dyn Journal>, resumed);
+        (scope.journal, scope.records) = (Arc::clone(&journal) as Arc<dyn Journal>, records.into());
         let limits = agent.limits().clone();
         let run = run_turn(Arc::new(scope), &agent, Task::new("do it"), &limits, CancellationToken::new());
         let outcome = run.await;
         let lives = journal.1.load(Ordering::Relaxed) > 0;
-        outcome.ok().filter(|_| lives)
+        lives.then_some(outcome)
     };
-    let first = process(commits, false).await;
+    let first = process(commits, RecordedTurn::default()).await;
     let died = first.is_none();
     let outcome = match first {
         Some(outcome) => outcome,
         None => {
-            store.close_open_items(&turn).await.expect("items are closed");
-            process(usize::MAX, true).await.expect("the journal records")
+            let resumed = store.resume(&turn).await.expect("items are closed");
+            process(usize::MAX, resumed.recorded).await.expect("the journal records")
         }
     };
     let TurnOutcome { response, spend, last, .. } = outcome;

@@ -79,16 +79,15 @@ impl Fault {
         let task = || Task::new(self.inbound.ask.text.as_str());
         let run = run_turn(Arc::new(scope), &self.agent, task(), &limits, self.cancel.clone());
         let outcome = match self.dies_after {
-            None => run.await.expect("the journal records"),
+            None => run.await,
             Some(ms) => {
                 let died = tokio::time::timeout(std::time::Duration::from_millis(ms), run).await;
                 assert!(died.is_err(), "the turn ended before the process did");
-                store.close_open_items(&turn).await.expect("items are closed");
+                let resumed = store.resume(&turn).await.expect("items are closed");
                 start(&store, &turn, Vec::new()).await;
                 let mut again = self::scope(&store, &turn, &clock, &self.inbound);
-                again.resumed = true;
-                let again = run_turn(Arc::new(again), &self.agent, task(), &limits, self.cancel);
-                again.await.expect("the journal records")
+                again.records = resumed.recorded.into();
+                run_turn(Arc::new(again), &self.agent, task(), &limits, self.cancel).await
             }
         };
         finish(&store, outcome.response, outcome.spend, outcome.last).await;

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Says that the point has been reached at which the victim is to be killed.
-const REACHED: &str = "reached";
+pub const REACHED: &str = "reached";
 
 type Commit = fn(&mut Writing<'_>) -> Result<(), StoreError>;
 
@@ -52,7 +52,7 @@ fn record(on: &mut Writing<'_>, entries: Vec<Entry>) -> Result<(), StoreError> {
     let turn = the_turn(on)?;
     // Each commit has an event.
     let entries = [vec![said("entry")], entries].concat();
-    records::write(on, None, &batch_of(&turn, entries))
+    records::write(on, None, &batch_of(&turn, entries)).map(|_| ())
 }
 
 /// How many commits of [`LIFE`] left their traces; anything in between is a failure.
@@ -132,7 +132,7 @@ async fn a_kill_at_any_moment_loses_no_confirmed_message() {
 }
 
 /// The process that is killed.
-struct Victim {
+pub struct Victim {
     child: Child,
     output: BufReader<ChildStdout>,
     /// Held open: its end tells the victim that nobody is left to kill it.
@@ -141,7 +141,7 @@ struct Victim {
 
 impl Victim {
     #[expect(clippy::disallowed_methods, reason = "only a real process can really be killed")]
-    fn start(orders: &str, path: &Path) -> Self {
+    pub fn start(orders: &str, path: &Path) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["tests::crash::victim", "--exact", "--ignored", "--nocapture"])
             .stdin(Stdio::piped())
@@ -155,7 +155,7 @@ impl Victim {
     }
 
     /// The next line that the victim itself wrote.
-    fn line(&mut self) -> String {
+    pub fn line(&mut self) -> String {
         loop {
             let mut line = String::new();
             assert_ne!(self.output.read_line(&mut line).unwrap(), 0, "the victim ended by itself");
@@ -165,7 +165,7 @@ impl Victim {
         }
     }
 
-    fn kill(mut self) {
+    pub fn kill(mut self) {
         self.child.kill().unwrap();
         let status = self.child.wait().unwrap();
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));
@@ -188,6 +188,10 @@ fn victim() {
             runtime.block_on(live(&storage, at.parse().unwrap(), moment == "within"));
         }
         ["intake", round, path] => runtime.block_on(take_in(round, &Storage::Full(path.into()))),
+        ["work", _, path] => {
+            runtime.block_on(checkpoints::work_on(&Storage::Process(path.into())));
+            wait_for_the_end();
+        }
         // Somebody ran the ignored tests by hand.
         _ => {}
     }

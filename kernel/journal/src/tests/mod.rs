@@ -5,6 +5,7 @@
 mod bus;
 mod bytes;
 mod cancelled;
+mod checkpoints;
 mod crash;
 mod files;
 mod find;

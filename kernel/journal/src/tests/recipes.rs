@@ -23,9 +23,8 @@ async fn works(store: &Store, n: usize, instructions: &str) -> TurnId {
     let agent = LoopAgent::new(definition(instructions), Arc::new(tools.build()), model, true);
     let (limits, agent): (_, Arc<dyn Agent>) = (agent.definition().limits.clone(), Arc::new(agent));
     let scope = TurnScope::new(session("s"), turn.clone(), "hello".into(), Arc::new(store.clone()));
-    let outcome = run_turn(Arc::new(scope), &agent, Task::new("hello"), &limits, CancellationToken::new())
-        .await
-        .unwrap();
+    let outcome =
+        run_turn(Arc::new(scope), &agent, Task::new("hello"), &limits, CancellationToken::new()).await;
     store.finish_turn(TurnDone { last: outcome.last, outbox: None, ..done(&turn, "done") }).await.unwrap();
     turn
 }

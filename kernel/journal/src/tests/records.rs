@@ -124,10 +124,7 @@ proptest! {
                 store.commit(batch.clone()).await.unwrap();
                 memory.commit(batch).await.unwrap();
             }
-            assert_eq!(store.load(turn.clone()).await, memory.load(turn.clone()).await);
-            let begins = |entry: &Entry| matches!(entry, Entry::Begin { .. });
-            let begun = batches.iter().flatten().any(begins);
-            assert_eq!(store.has_begun(&turn).await, Ok(begun));
+            assert_eq!(store.recorded(&turn).await, Ok(memory.recorded(&turn)));
         });
         let told = |entry: &Entry| entry.events().len();
         let told = batches.iter().flatten().map(told).sum::<usize>() + batches.len();
@@ -151,9 +148,9 @@ async fn a_recorded_run_outlives_the_journal_that_recorded_it() {
     }
     store.close().await.unwrap();
     let store = home.open();
-    assert_eq!(store.load(turn.clone()).await, memory.load(turn.clone()).await);
-    assert!(store.load(turn.clone()).await.unwrap().run(&invocation("r")).is_some());
-    assert_eq!(store.load(TurnId::new("unknown").unwrap()).await, Ok(Default::default()));
+    assert_eq!(store.recorded(&turn).await, Ok(memory.recorded(&turn)));
+    assert!(store.recorded(&turn).await.unwrap().run(&invocation("r")).is_some());
+    assert_eq!(store.recorded(&TurnId::new("unknown").unwrap()).await, Ok(Default::default()));
 }
 
 #[tokio::test]
@@ -173,8 +170,8 @@ async fn a_turn_that_recorded_much_is_read_in_parts_and_whole() {
         memory.commit(batch(&turn, entries)).await.unwrap();
         store.commit(batch(&other, vec![begin(&format!("o{n}"), "main", None, "hello")])).await.unwrap();
     }
-    let read = store.load(turn.clone()).await.unwrap();
-    assert_eq!(read, memory.load(turn.clone()).await.unwrap());
+    let read = store.recorded(&turn).await.unwrap();
+    assert_eq!(read, memory.recorded(&turn));
     assert_eq!(read.run(&invocation("r")).unwrap().steps.len(), 8);
     assert_eq!(read.run(&invocation("o1")), None, "another turn's");
 }

@@ -36,7 +36,7 @@ async fn recorded(store: &Store, calls: u32, bytes: usize) -> TurnId {
 }
 
 /// Time until the turn has its answer, and the longest that a question about another session took meanwhile.
-async fn goes_on(store: &Store, turn: &TurnId) -> (Duration, Duration) {
+pub async fn goes_on(store: &Store, turn: &TurnId) -> (Duration, Duration) {
     let definition = json!({"id": "main", "instructions": "Work.", "limits": {
         "max_turns": 1_000, "max_tool_calls": 1_000, "max_tokens_per_invocation": 100_000_000}});
     let definition: Definition = serde_json::from_value(definition).unwrap();
@@ -45,8 +45,11 @@ async fn goes_on(store: &Store, turn: &TurnId) -> (Duration, Duration) {
     let tools = Arc::new(RegistryBuilder::default().build());
     let agent: Arc<dyn Agent> = Arc::new(LoopAgent::new(definition, tools, model, true));
     let journal = Arc::new(store.clone());
-    let scope =
-        TurnScope { resumed: true, ..TurnScope::new(session("s"), turn.clone(), "hello".into(), journal) };
+    let resumed = store.resume(turn).await.unwrap();
+    let scope = TurnScope {
+        records: resumed.recorded.into(),
+        ..TurnScope::new(session("s"), turn.clone(), "hello".into(), journal)
+    };
     let asking = async {
         let mut longest = Duration::ZERO;
         loop {
@@ -62,7 +65,7 @@ async fn goes_on(store: &Store, turn: &TurnId) -> (Duration, Duration) {
     let (task, cancel) = (Task::new("hello"), CancellationToken::new());
     let running = run_turn(Arc::new(scope), &agent, task, &limits, cancel);
     let outcome = tokio::select! {
-        outcome = running => outcome.unwrap(),
+        outcome = running => outcome,
         () = asking => unreachable!("it asks for ever"),
     };
     assert_eq!(outcome.response.content, "done", "{:?}", outcome.response);

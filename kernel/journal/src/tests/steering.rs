@@ -91,7 +91,7 @@ async fn a_turn_begins_with_its_first_commit() {
     assert_eq!(events.iter().map(|e| e.seq).collect::<Vec<_>>(), [1, 2, 3]);
     assert!(events.iter().all(|e| e.correlation_id == Some(CorrelationId::new("c-1").unwrap())));
     assert_eq!(home.published(&session("s")), [1, 2, 3]);
-    let recorded = beginning.load(turn.clone()).await.unwrap();
+    let recorded = store.recorded(&turn).await.unwrap();
     assert_eq!(recorded.run(&invocation("root")).unwrap().steps.len(), 1);
 }
 

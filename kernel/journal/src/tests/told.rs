@@ -90,7 +90,7 @@ async fn what_a_process_left_open_is_closed_by_an_entry() {
         *shown = true;
     }
     commit(&store, &turn, vec![begin("a", "agent", None, "go"), step]).await;
-    assert_eq!(store.close_open_items(&turn).await.unwrap(), 1);
+    assert_eq!(store.resume(&turn).await.unwrap().interrupted, 1);
     let row = kept(&store).await;
     assert!(!row.contains("kind"), "{row}");
     let rows = store.turn_rows(&turn).await.unwrap().unwrap();
@@ -98,5 +98,5 @@ async fn what_a_process_left_open_is_closed_by_an_entry() {
     let last = rows.events.last().unwrap();
     assert_eq!(last.agent, Some(place("a")));
     assert!(matches!(last.body, EventBody::ItemCompleted { outcome: ItemOutcome::Interrupted, .. }));
-    assert_eq!(store.close_open_items(&turn).await.unwrap(), 0);
+    assert_eq!(store.resume(&turn).await.unwrap().interrupted, 0);
 }

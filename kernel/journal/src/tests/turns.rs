@@ -159,8 +159,8 @@ async fn what_a_crash_left_open_is_completed_as_interrupted() {
     let other = store.accept(message("s", "2", "hello")).await.unwrap().turn;
     store.record_events(session("s"), Some(other), vec![item_started("of another turn")]).await.unwrap();
     home.clock.advance(250);
-    assert_eq!(store.close_open_items(&turn).await.unwrap(), 2);
-    assert_eq!(store.close_open_items(&turn).await.unwrap(), 0);
+    assert_eq!(store.resume(&turn).await.unwrap().interrupted, 2);
+    assert_eq!(store.resume(&turn).await.unwrap().interrupted, 0);
 
     let events = store.events_after(&session("s"), 6, 9).await.unwrap();
     let closed: Vec<_> = events

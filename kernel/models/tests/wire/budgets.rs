@@ -53,7 +53,7 @@ pub async fn turn(model: Arc<dyn Model>) -> (TurnOutcome, Vec<Entry>) {
     let (session, id) = ("s".parse().unwrap(), "t".parse().unwrap());
     let scope = Arc::new(TurnScope::new(session, id, "hi".into(), journal.clone()));
     let running = run_turn(scope, &agent, Task::new("hi"), &limits, CancellationToken::new());
-    let outcome = running.await.unwrap();
+    let outcome = running.await;
     let committed = journal.batches().into_iter().flat_map(|batch| batch.entries);
     let entries = committed.chain(outcome.last.entries.clone()).collect();
     (outcome, entries)

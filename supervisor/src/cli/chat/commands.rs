@@ -17,6 +17,8 @@ pub enum Command {
     Queue(Option<QueueMode>),
     Agents,
     Who,
+    /// Give a link to the page, at this session.
+    Open,
     New,
     /// List the sessions, or go to one.
     Sessions(Option<SessionId>),
@@ -25,7 +27,7 @@ pub enum Command {
 }
 
 /// The words, with what they do.
-pub const COMMANDS: [(&str, &str); 12] = [
+pub const COMMANDS: [(&str, &str); 13] = [
     ("/stop", "stop the turn that runs"),
     ("/retry", "ask the last message again"),
     ("/plan", "show the plan"),
@@ -34,6 +36,7 @@ pub const COMMANDS: [(&str, &str); 12] = [
     ("/queue", "what becomes of messages typed while a turn runs: `followup`, `steer`, `interrupt`"),
     ("/agents", "list the agents; `@id …` asks one"),
     ("/who", "say who answers"),
+    ("/open", "give a link to the web page, at this session"),
     ("/new", "begin a new session"),
     ("/sessions", "list the sessions; `/sessions ID` goes to one"),
     ("/help", "show this"),
@@ -87,6 +90,7 @@ pub fn parse(line: &str) -> Option<Result<Command, NoCommand>> {
         ("queue", [mode]) => queue(mode),
         ("agents", []) => Ok(Command::Agents),
         ("who", []) => Ok(Command::Who),
+        ("open", []) => Ok(Command::Open),
         ("new", []) => Ok(Command::New),
         ("sessions", []) => Ok(Command::Sessions(None)),
         ("sessions", [id]) => SessionId::new(id)

@@ -19,7 +19,7 @@ use crate::cli::{
     agent,
     console::{Console, Style, plain, table},
     failure::{Failure, status},
-    session, trace, usage,
+    open, session, trace, usage,
 };
 
 /// What comes after a line.
@@ -115,6 +115,11 @@ fn carry_out(talk: &mut Talk<'_>, screen: &Mutex<Screen>, command: &Command) -> 
             let session = talk.session();
             say(Style::Plain, &format!("{who} answers in session {session}; the default model is {model}"));
         }
+        // A page keeps what stands behind the `#` of the link that led to it.
+        Command::Open => match open::link(&talk.daemon(), open::PAGE) {
+            Ok(link) => say(Style::Plain, &format!("{link}#/s/{}", talk.session())),
+            Err(failure) => say(Style::Bad, &failure.to_string()),
+        },
         Command::New => {
             let fresh = SessionId::new(format!("chat-{}", uuid::Uuid::new_v4().simple()))
                 .map_err(|error| Failure::new(status::SOFTWARE, error.to_string()))?;

@@ -158,7 +158,7 @@ impl Following {
                 client.call::<ItemText>(method::ITEMS_SHOW, &item).map(|text| text.output)
             }
             Fetch::Answer(turn) => {
-                let turn = TurnArgument { turn: turn.clone(), brief: true };
+                let turn = TurnArgument::brief(turn.clone());
                 client.call::<TurnResult>(method::TURN_WAIT, &turn).map(|result| Some(result.content))
             }
         });

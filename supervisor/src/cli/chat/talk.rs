@@ -217,6 +217,7 @@ impl<'a> Talk<'a> {
     /// gives up before it is taken.
     fn submit(&self, text: &str) -> Result<Option<TurnId>, Failure> {
         let submit = Submit {
+            carried: None,
             channel: CHANNEL.into(),
             external_id: uuid::Uuid::new_v4().to_string(),
             session: self.session.clone(),
@@ -257,7 +258,7 @@ impl<'a> Talk<'a> {
     }
 
     fn stop(&self, turn: TurnId) -> Result<(), ClientError> {
-        self.daemon().once::<Value>(method::TURN_STOP, &TurnArgument { turn, brief: true }).map(|_| ())
+        self.daemon().once::<Value>(method::TURN_STOP, &TurnArgument::brief(turn)).map(|_| ())
     }
 
     /// Whether the daemon went away while nobody waited for a turn.

@@ -133,7 +133,7 @@ fn greet(daemon: &Daemon<'_>, session: &SessionId, screen: &Mutex<Screen>) -> Re
     if let Some(notice) = offline_notice(daemon) {
         screen.say(Style::Warning, notice);
     }
-    let help = "/help shows commands, @id asks an agent, Alt-Enter begins a new line, Ctrl-C stops a turn, Ctrl-D leaves";
+    let help = "/help shows commands, /open gives a link to the page, @id asks an agent, Alt-Enter begins a new line, Ctrl-C stops a turn, Ctrl-D leaves";
     screen.say(Style::Dim, help);
     Ok(())
 }

@@ -71,6 +71,7 @@ fn render(detail: &ExtensionDetail, colour: bool) -> String {
     row("adds", added(detail));
     row("depends on", detail.depends_on.join(", "));
     row("rights", detail.rights.join(", "));
+    row("listening", detail.listening.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
     row("isolation", isolation.clone().unwrap_or_else(|| "it has no code".into()));
     row("folder", source.clone());
     row("set up", detail.setup_instructions.clone().unwrap_or_default());

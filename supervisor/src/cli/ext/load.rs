@@ -116,6 +116,7 @@ fn open(
         agent: None,
         resolved_tools: Vec::new(),
         program_folders: Vec::new(),
+        listening: Vec::new(),
     };
     let place = HostProcess::confined(&Bounds {
         exe: &exe,
@@ -123,9 +124,15 @@ fn open(
         write: &[&scratch.0],
         memory: u64::from(config.sandbox.hosts.memory_mb) * 1024 * 1024,
         network: false,
+        sockets: false,
         strict,
     });
-    let code = Code { id: manifest.id.clone(), file: library.to_owned(), hash: hash.to_owned() };
+    let code = Code {
+        id: manifest.id.clone(),
+        file: library.to_owned(),
+        hash: hash.to_owned(),
+        listening: Vec::new(),
+    };
     probe::look(code, place, &given)
 }
 

@@ -89,7 +89,8 @@ struct Taken {
 /// Calls without parameters, with some texts, and with many small fields.
 async fn calls(folder: &Path, here: bool) -> Result<[Taken; 3]> {
     let id = ExtensionId::new("faulty")?;
-    let code = Code { id: id.clone(), file: built("libfaulty.so")?, hash: "0".repeat(64) };
+    let code =
+        Code { id: id.clone(), file: built("libfaulty.so")?, hash: "0".repeat(64), listening: Vec::new() };
     let host = Host_TO::from_value(Nothing, TD_Opaque);
     let place = if here { Place::Inproc } else { apart(&code, folder)? };
     let (instance, _) = drupe_host::open(code, place, host).await?;
@@ -104,6 +105,7 @@ async fn calls(folder: &Path, here: bool) -> Result<[Taken; 3]> {
         agent: None,
         resolved_tools: Vec::new(),
         program_folders: Vec::new(),
+        listening: Vec::new(),
     };
     ask::<Value>(&instance, op::INITIALIZE, &initialize).await?;
     ask::<Value>(&instance, op::START, &()).await?;

@@ -1,0 +1,94 @@
+//! The events of a session, as they come.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{
+    extract::{Path, Query, State},
+    http::HeaderMap,
+    response::sse::{self, KeepAlive, Sse},
+};
+use drupe_extension_api::{Event, Fault, SessionId, control::EventsSubscribe};
+use futures_util::{Stream, stream};
+use serde::Deserialize;
+
+use crate::{credentials::Bearer, failure::HttpFault, server::Server};
+
+/// How often a reader hears something, so that nothing on the way takes the connection for dead.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// Of which session, and from where.
+#[derive(Debug, Deserialize)]
+pub struct Which {
+    session: SessionId,
+    // Not one `EventsAfter` made flat: a query's numbers are texts until their own type reads them.
+    #[serde(default)]
+    after: u64,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct EventsAfter {
+    /// The number of the last event that the reader knows.
+    #[serde(default)]
+    after: u64,
+}
+
+/// The events of the session that the query names.
+pub async fn of_query(
+    State(server): State<Arc<Server>>,
+    bearer: Bearer,
+    headers: HeaderMap,
+    Query(Which { session, after }): Query<Which>,
+) -> Result<Sse<impl Stream<Item = Result<sse::Event, Infallible>>>, HttpFault> {
+    follow(server, &bearer, &headers, session, &EventsAfter { after }).await
+}
+
+/// The events of the session that the path names.
+pub async fn of_path(
+    State(server): State<Arc<Server>>,
+    bearer: Bearer,
+    headers: HeaderMap,
+    Path(session): Path<String>,
+    Query(from): Query<EventsAfter>,
+) -> Result<Sse<impl Stream<Item = Result<sse::Event, Infallible>>>, HttpFault> {
+    let session = SessionId::new(session).map_err(Fault::from)?;
+    follow(server, &bearer, &headers, session, &from).await
+}
+
+/// Kept events first, then those that come. A reader that comes back says in `Last-Event-ID` what it knows.
+async fn follow(
+    server: Arc<Server>,
+    bearer: &Bearer,
+    headers: &HeaderMap,
+    session: SessionId,
+    from: &EventsAfter,
+) -> Result<Sse<impl Stream<Item = Result<sse::Event, Infallible>> + use<>>, HttpFault> {
+    let known = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
+    let ask = EventsSubscribe { session, after: known.unwrap_or(from.after), follow: true };
+    let items = server.events(bearer, ask).await?;
+    let frames = stream::unfold(Some((server, items)), |open| async move {
+        let (server, mut items) = open?;
+        let next = tokio::select! {
+            next = items.next() => next,
+            () = server.closing() => return None,
+        };
+        Some(match next {
+            Ok(Some(event)) => (Ok(frame(&event)), Some((server, items))),
+            Ok(None) => return None,
+            Err(fault) => (Ok(broken(&fault)), None),
+        })
+    });
+    Ok(Sse::new(frames).keep_alive(KeepAlive::new().interval(HEARTBEAT)))
+}
+
+/// Live ones have no number: a reader that comes back goes on after the last kept one.
+fn frame(event: &Event) -> sse::Event {
+    let frame = sse::Event::default();
+    let frame = if event.seq > 0 { frame.id(event.seq.to_string()) } else { frame };
+    // An event is plain data; it always has a form in JSON, without line breaks.
+    frame.data(serde_json::to_string(event).unwrap_or_default())
+}
+
+/// The end of a stream that breaks off.
+fn broken(fault: &Fault) -> sse::Event {
+    sse::Event::default().event("fault").data(serde_json::to_string(fault).unwrap_or_default())
+}

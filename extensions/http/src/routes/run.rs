@@ -1,0 +1,253 @@
+//! One task for one agent, and its answer.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::{Path, Query, State},
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use drupe_extension_api::{
+    AgentId, Fault, Format, OutputSpec, ResponseStatus, SessionId, TurnId,
+    control::{AgentDetail, Named, TurnArgument, TurnResult, Whoami, method},
+    wire::{Submit, Submitted},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::body::Body;
+use crate::{
+    credentials::Bearer,
+    failure::{HttpFault, status_of_turn},
+    server::Server,
+};
+
+/// The model that stands for whoever answers by itself.
+const ORCHESTRATOR: [&str; 2] = ["drupe", "orchestrator"];
+
+/// The header by which a request that is repeated is known.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// A task in the query.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskByQuery {
+    q: String,
+    #[serde(default)]
+    format: Option<Format>,
+    #[serde(default)]
+    schema: Option<String>,
+    #[serde(default)]
+    session: Option<SessionId>,
+}
+
+/// A task in the body.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskByBody {
+    task: String,
+    #[serde(default)]
+    format: Option<Format>,
+    #[serde(default)]
+    schema: Option<Value>,
+    /// A session that lasts; without it the task has one of its own, and is stopped when its client goes.
+    #[serde(default)]
+    session: Option<SessionId>,
+    #[serde(default)]
+    model: Option<String>,
+    #[serde(default)]
+    budget: TaskBudget,
+}
+
+/// What the task may take.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskBudget {
+    #[serde(default)]
+    time_ms: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Answer {
+    #[serde(flatten)]
+    turn: TurnResult,
+    /// The answer as the JSON that it is, where it was to be that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<Value>,
+}
+
+pub async fn by_query(
+    State(server): State<Arc<Server>>,
+    bearer: Bearer,
+    headers: HeaderMap,
+    Path(agent): Path<String>,
+    Query(TaskByQuery { q, format, schema, session }): Query<TaskByQuery>,
+) -> Result<Response, HttpFault> {
+    let read = |text: String| {
+        serde_json::from_str(&text).map_err(|error| Fault::invalid(format!("`schema` is no JSON: {error}")))
+    };
+    let schema = schema.map(read).transpose()?;
+    let task = TaskByBody { task: q, format, schema, session, model: None, budget: TaskBudget::default() };
+    run(&server, &bearer, &headers, &agent, task).await
+}
+
+pub async fn by_body(
+    State(server): State<Arc<Server>>,
+    bearer: Bearer,
+    headers: HeaderMap,
+    Path(agent): Path<String>,
+    body: Body,
+) -> Result<Response, HttpFault> {
+    run(&server, &bearer, &headers, &agent, body.json()?).await
+}
+
+async fn run(
+    server: &Arc<Server>,
+    bearer: &Bearer,
+    headers: &HeaderMap,
+    agent: &str,
+    task: TaskByBody,
+) -> Result<Response, HttpFault> {
+    let TaskByBody { task, format, schema, session, model, budget } = task;
+    if task.trim().is_empty() {
+        return Err(Fault::invalid("the task is empty")
+            .help("it is `task` of the body, or `q` of the query")
+            .into());
+    }
+    let agent = chosen(agent)?;
+    let output = output(server, bearer, agent.as_ref(), format, schema).await?;
+    let is_json = output.as_ref().is_some_and(|output| output.format == Format::Json);
+    let lasts = session.is_some();
+    let session = match session {
+        Some(session) => session,
+        None => fresh(&bearer.who)?,
+    };
+    let submit = Submit {
+        agent,
+        model,
+        output,
+        time_budget_ms: budget.time_ms,
+        ..Submit::new(session.clone(), external_id(headers)?, task)
+    };
+    let Submitted { turn, .. } = server.control(bearer, method::TURN_SUBMIT, submit).await?;
+    if asynchronous(headers) {
+        let location = [(header::LOCATION, format!("/v1/turns/{turn}"))];
+        let accepted = Json(json!({ "session": session, "turn": turn }));
+        return Ok((StatusCode::ACCEPTED, location, accepted).into_response());
+    }
+    let mut leaving = Leaving::new(server, bearer, (!lasts).then(|| turn.clone()));
+    let result = wait(server, bearer, turn).await?;
+    leaving.answered();
+    Ok(told(result, is_json))
+}
+
+/// What the turn gave, when it has ended.
+pub async fn wait(server: &Server, bearer: &Bearer, turn: TurnId) -> Result<TurnResult, Fault> {
+    server.control(bearer, method::TURN_WAIT, TurnArgument::brief(turn)).await
+}
+
+/// The agent of a path; none for the one that chooses by itself.
+fn chosen(agent: &str) -> Result<Option<AgentId>, Fault> {
+    if ORCHESTRATOR.contains(&agent) {
+        return Ok(None);
+    }
+    AgentId::new(agent).map(Some).map_err(|_| Fault::not_found(format!("there is no agent `{agent}`")))
+}
+
+/// The form of the answer that the task asks for. JSON needs a schema, the caller's or the agent's.
+async fn output(
+    server: &Server,
+    bearer: &Bearer,
+    agent: Option<&AgentId>,
+    format: Option<Format>,
+    schema: Option<Value>,
+) -> Result<Option<OutputSpec>, Fault> {
+    match (format, schema) {
+        (None, None) => Ok(None),
+        (None | Some(Format::Json), Some(schema)) => {
+            Ok(Some(OutputSpec { format: Format::Json, schema: Some(schema) }))
+        }
+        (Some(Format::Json), None) => {
+            let id = agent.map_or(ORCHESTRATOR[1], AgentId::as_str).to_owned();
+            let detail: AgentDetail =
+                server.control(bearer, method::AGENTS_SHOW, Named { id: id.clone() }).await?;
+            let own = detail.output.filter(|output| output.schema.is_some());
+            own.map(Some).ok_or_else(|| {
+                Fault::invalid(format!(
+                    "`format` is `json`, and neither the request nor agent `{id}` has a schema"
+                ))
+                .help("give one in `schema`")
+            })
+        }
+        (Some(format), None) => Ok(Some(OutputSpec { format, schema: None })),
+        (Some(_), Some(_)) => Err(Fault::invalid("a `schema` is for an answer whose `format` is `json`")),
+    }
+}
+
+/// A session that nobody has, where whoever asks may have one.
+pub fn fresh(who: &Whoami) -> Result<SessionId, Fault> {
+    let above = who.sessions.as_deref().unwrap_or("http");
+    Ok(SessionId::new(format!("{above}:{}", Uuid::now_v7().simple()))?)
+}
+
+/// By what the request is known, should it come again.
+pub fn external_id(headers: &HeaderMap) -> Result<String, Fault> {
+    match headers.get(IDEMPOTENCY_KEY).map(|key| key.to_str()) {
+        Some(Ok(key)) if !key.is_empty() => Ok(key.to_owned()),
+        Some(_) => Err(Fault::invalid("`Idempotency-Key` is to be printable ASCII, and not empty")),
+        None => Ok(Uuid::now_v7().simple().to_string()),
+    }
+}
+
+/// Whether the client would rather not wait.
+fn asynchronous(headers: &HeaderMap) -> bool {
+    let mut wishes = headers.get_all("prefer").iter().filter_map(|wish| wish.to_str().ok());
+    wishes.any(|wish| wish.split(',').any(|one| one.trim().eq_ignore_ascii_case("respond-async")))
+}
+
+fn told(turn: TurnResult, is_json: bool) -> Response {
+    let status = match (turn.status, turn.class) {
+        (Some(ResponseStatus::Success) | None, _) => StatusCode::OK,
+        (Some(ResponseStatus::Refused), _) => StatusCode::UNPROCESSABLE_ENTITY,
+        (Some(ResponseStatus::Error), class) => {
+            class.map_or(StatusCode::INTERNAL_SERVER_ERROR, status_of_turn)
+        }
+    };
+    let output = is_json.then(|| serde_json::from_str(&turn.content).ok()).flatten();
+    (status, Json(Answer { turn, output })).into_response()
+}
+
+/// Stops a turn whose client goes before it has its answer.
+pub struct Leaving {
+    server: Arc<Server>,
+    bearer: Bearer,
+    turn: Option<TurnId>,
+}
+
+impl Leaving {
+    /// None for a turn that goes on without its client.
+    pub fn new(server: &Arc<Server>, bearer: &Bearer, turn: Option<TurnId>) -> Self {
+        Self { server: Arc::clone(server), bearer: bearer.clone(), turn }
+    }
+
+    pub fn answered(&mut self) {
+        self.turn = None;
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        let Some(turn) = self.turn.take() else { return };
+        let (server, bearer) = (Arc::clone(&self.server), self.bearer.clone());
+        let stop = async move {
+            let stopped = server.control::<()>(&bearer, method::TURN_STOP, TurnArgument::brief(turn));
+            if let Err(fault) = stopped.await {
+                server.host.debug(format!("a turn whose client went was not stopped: {fault}"));
+            }
+        };
+        // Where nothing can be begun any more, everything ends.
+        let _ = self.server.host.spawn(stop);
+    }
+}

@@ -1,0 +1,61 @@
+//! What all requests share.
+
+use std::net::SocketAddr;
+
+use drupe_extension_api::{
+    Event, Fault, FaultCode,
+    control::{EventsSubscribe, method},
+    sdk::{Host, Items},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::sync::watch;
+
+use crate::{credentials::Bearer, origin::Known, settings::Settings};
+
+pub struct Server {
+    pub host: Host,
+    pub settings: Settings,
+    pub known: Known,
+    closing: watch::Sender<bool>,
+}
+
+impl Server {
+    /// A server at an address, if it may be one there.
+    pub fn new(host: Host, settings: Settings, address: SocketAddr) -> Result<Self, Fault> {
+        if !address.ip().is_loopback() && !settings.behind_proxy {
+            let message =
+                format!("it would listen on {address} without TLS, where others could read the tokens");
+            return Err(Fault::new(FaultCode::NotConfigured, message).help(
+                "listen on 127.0.0.1, or put a proxy with TLS before it and set `behind_proxy: true` under `extensions.http`",
+            ));
+        }
+        let known = Known::new(address, &settings.hosts, &settings.origins)?;
+        Ok(Self { host, settings, known, closing: watch::Sender::new(false) })
+    }
+
+    /// Lets go of whoever waits: the server stops.
+    pub fn close(&self) {
+        self.closing.send_replace(true);
+    }
+
+    /// Resolves when the server stops.
+    pub async fn closing(&self) {
+        // The sender lives as long as this does.
+        let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
+    }
+
+    /// Calls a method of the control API for whoever asks.
+    pub async fn control<R: DeserializeOwned>(
+        &self,
+        bearer: &Bearer,
+        method: &str,
+        params: impl Serialize + Send,
+    ) -> Result<R, Fault> {
+        self.host.control_for(Some(&bearer.token), method, params).await
+    }
+
+    /// The events of a session, for whoever asks.
+    pub async fn events(&self, bearer: &Bearer, ask: EventsSubscribe) -> Result<Items<Event>, Fault> {
+        self.host.open_for(Some(&bearer.token), method::EVENTS_SUBSCRIBE, ask).await
+    }
+}

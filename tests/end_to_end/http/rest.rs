@@ -1,0 +1,72 @@
+//! What programs ask: agents, one task, sessions.
+
+use serde_json::{Value, json};
+
+use super::{daemon, door, token};
+
+#[test]
+fn an_agent_answers_a_task_by_query_and_by_body() {
+    let (_server, daemon) = daemon("");
+    let (door, ci) = (door(&daemon), token(&daemon, &["ci"]));
+    let agents = door.get(&ci, "/v1/agents").json();
+    assert!(agents.as_array().is_some_and(|all| all.iter().any(|agent| agent["id"] == "haiku")), "{agents}");
+    assert_eq!(door.get(&ci, "/v1/agents/haiku").json()["id"], "haiku");
+    for path in ["/v1/agents/haiku/run?q=hello", "/v1/haiku?q=hello", "/v1/drupe?q=hello"] {
+        let answer = door.get(&ci, path);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let answer = answer.json();
+        assert_eq!(answer["status"], "success", "{answer}");
+        assert!(
+            answer["session"].as_str().is_some_and(|session| session.starts_with("token.ci:")),
+            "{answer}"
+        );
+    }
+    let lasting = json!({"task": "hello", "session": "token.ci:lasts"});
+    let answer = door.post(&ci, "/v1/agents/haiku/run", &lasting).json();
+    assert_eq!(answer["session"], "token.ci:lasts");
+    let sessions = door.get(&ci, "/v1/sessions").json();
+    assert_eq!(sessions.as_array().map(Vec::len), Some(4), "{sessions}");
+    for (path, body, status) in [
+        ("/v1/agents/nobody/run", json!({"task": "hello"}), 404),
+        ("/v1/agents/No%20Id/run", json!({"task": "hello"}), 404),
+        ("/v1/agents/haiku/run", json!({"task": " "}), 400),
+        ("/v1/agents/haiku/run", json!({"tsk": "hello"}), 400),
+        ("/v1/agents/haiku/run", json!({"task": "hello", "format": "json"}), 400),
+        ("/v1/agents/haiku/run", json!({"task": "hello", "session": "elsewhere"}), 403),
+    ] {
+        let refused = door.post(&ci, path, &body);
+        assert_eq!(refused.status, status, "{path} {body}: {refused:?}");
+        assert!(refused.json()["error"]["message"].is_string(), "{refused:?}");
+    }
+    let long = json!({"task": "x".repeat(5 * 1024 * 1024)});
+    assert_eq!(door.post(&ci, "/v1/agents/haiku/run", &long).status, 413);
+}
+
+#[test]
+fn a_session_is_made_written_to_read_stopped_and_asked_again() {
+    let (_server, daemon) = daemon("");
+    let (door, ci) = (door(&daemon), token(&daemon, &["ci"]));
+    let made = door.post(&ci, "/v1/sessions", &json!({}));
+    assert_eq!(made.status, 201, "{made:?}");
+    let id = made.json()["id"].as_str().expect("an id").to_owned();
+    let path = |rest: &str| format!("/v1/sessions/{id}{rest}");
+    let key = [("authorization", format!("Bearer {ci}")), ("idempotency-key", "m-1".to_owned())];
+    let key: Vec<(&str, &str)> = key.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let body = json!({"text": "hello"}).to_string();
+    let first = door.send("POST", &path("/messages"), &key, &body);
+    assert_eq!(first.status, 202, "{first:?}");
+    let again = door.send("POST", &path("/messages"), &key, &body).json();
+    assert_eq!((&again["turn"], &again["duplicate"]), (&first.json()["turn"], &Value::Bool(true)));
+    let turn = first.header("location").expect("where its answer will be").to_owned();
+    assert_eq!(door.get(&ci, &turn).json()["status"], "success");
+    let messages = door.get(&ci, &path("/messages")).json();
+    let roles: Vec<_> =
+        messages["messages"].as_array().expect("a list").iter().map(|one| &one["role"]).collect();
+    assert_eq!(roles, ["user", "assistant"], "{messages}");
+    let retried = door.post(&ci, &path("/retry"), &json!({}));
+    assert_eq!(retried.status, 202, "{retried:?}");
+    let turn = retried.header("location").expect("where its answer will be").to_owned();
+    assert_eq!(door.get(&ci, &turn).json()["input"], "hello");
+    assert_eq!(door.get(&ci, &path("")).json()["turns"].as_array().map(Vec::len), Some(2));
+    assert_eq!(door.post(&ci, &path("/stop"), &json!({})).json()["stopped"], 0);
+}

@@ -2,18 +2,16 @@
 
 use std::{net::TcpListener as StdListener, pin::pin, sync::Arc, time::Duration};
 
-use axum::Router;
+use axum::{Router, body::Body, extract::Request};
 use drupe_extension_api::{Fault, sdk::Shutdown};
-use hyper::server::conn::http1;
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    service::TowerToHyperService,
-};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::process::{Resource, getrlimit};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    sync::{OwnedSemaphorePermit, Semaphore},
 };
+use tower_service::Service;
 
 use crate::{routes, server::Server};
 
@@ -28,6 +26,13 @@ const OWN_FILES: u64 = 64;
 
 /// How long nobody is taken in after the system refused to give a connection.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// The place of a connection among those that there is room for. Whoever goes on with a connection that is no longer HTTP
+/// takes it out of the request and keeps it until the connection ends.
+#[derive(Clone)]
+pub struct Place {
+    _held: Arc<OwnedSemaphorePermit>,
+}
 
 /// Serves until it shall stop.
 pub async fn serve(server: Arc<Server>, socket: StdListener, shutdown: Shutdown) -> Result<(), Fault> {
@@ -72,24 +77,27 @@ async fn take_in(server: &Arc<Server>, socket: &TcpListener, router: &Router, pl
             }
         };
         let (router, own) = (router.clone(), Arc::clone(server));
-        let task = async move {
-            connection(stream, router, &own).await;
-            drop(place);
-        };
-        if let Err(fault) = server.host.spawn(task) {
+        let place = Place { _held: Arc::new(place) };
+        if let Err(fault) = server.host.spawn(async move { connection(stream, router, place, &own).await }) {
             server.host.warn(fault);
         }
     }
 }
 
 /// Answers the requests of a connection. One that breaks off has nobody to be told.
-async fn connection(stream: TcpStream, router: Router, server: &Server) {
+async fn connection(stream: TcpStream, router: Router, place: Place, server: &Server) {
     // Small frames of a stream are to go out at once; without that they only come later.
     let _ = stream.set_nodelay(true);
+    let answer = service_fn(|request: Request<Incoming>| {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(place.clone());
+        router.clone().call(request)
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), answer)
+        .with_upgrades();
     let mut connection = pin!(connection);
     tokio::select! {
         _ = connection.as_mut() => return,

@@ -34,18 +34,9 @@ pub const PHONE: Window = Window { width: 390, dark: true };
 impl Browser {
     /// A window; none, and a sentence that says so, where no browser can be driven.
     pub fn open(window: Window) -> Option<Self> {
-        let started =
-            Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-        let Ok(mut driver) = started else {
-            println!("skipped: there is no `chromedriver`, so no browser can be driven");
-            return None;
-        };
-        let lines = BufReader::new(driver.stdout.take().expect("it is piped")).lines();
-        let port = lines.map_while(Result::ok).find_map(|line| {
-            line.strip_suffix('.')?.rsplit_once(" on port ")?.1.parse::<u16>().ok().filter(|port| *port > 0)
-        });
+        let (driver, port) = driver()?;
         let profile = tempfile::tempdir().expect("a temporary folder");
-        let door = Door::at(([127, 0, 0, 1], port.expect("it tells its port")).into());
+        let door = Door::at(([127, 0, 0, 1], port).into());
         let mut browser = Self { driver, door, session: String::new(), _profile: profile };
         let made = browser.ask("POST", "/session", &browser.wishes(window));
         browser.session = format!("/session/{}", made["sessionId"].as_str().expect("an id"));
@@ -155,6 +146,37 @@ impl Browser {
         let lines = log.as_array().into_iter().flatten().filter_map(|entry| entry["message"].as_str());
         lines.map(str::to_owned).collect()
     }
+}
+
+/// How often a driver is started. Each looks for a port that is free for IPv6, and ends where another program has the same one
+/// for IPv4, as tests beside this one do.
+const STARTS: usize = 20;
+
+/// A driver, and the port at which it listens; none, and a sentence that says so, where there is none.
+fn driver() -> Option<(Child, u16)> {
+    let mut said = Vec::new();
+    for _ in 0..STARTS {
+        let started =
+            Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let Ok(mut driver) = started else {
+            println!("skipped: there is no `chromedriver`, so no browser can be driven");
+            return None;
+        };
+        said.clear();
+        for line in BufReader::new(driver.stdout.take().expect("it is piped")).lines().map_while(Result::ok) {
+            if let Some(port) = port(&line) {
+                return Some((driver, port));
+            }
+            said.push(line);
+        }
+        driver.wait().expect("it ended");
+    }
+    panic!("no driver listens after {STARTS} starts; the last one said:\n{}", said.join("\n"));
+}
+
+/// The port that a line of the driver tells; the first line tells the one that was asked for, 0.
+fn port(line: &str) -> Option<u16> {
+    line.strip_suffix('.')?.rsplit_once(" on port ")?.1.parse().ok().filter(|port| *port > 0)
 }
 
 impl Drop for Browser {

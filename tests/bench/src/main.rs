@@ -7,6 +7,7 @@
 
 mod connection;
 mod daemon;
+mod door;
 mod floor;
 mod load;
 mod model;

@@ -6,6 +6,7 @@ mod bytes;
 mod cpu;
 mod fanout;
 mod growth;
+mod http;
 mod journal;
 mod live;
 mod memory;
@@ -32,4 +33,5 @@ pub const ALL: &[(&str, Measure)] = &[
     ("live", live::measure),
     ("journal", journal::measure),
     ("growth", growth::measure),
+    ("http", http::measure),
 ];

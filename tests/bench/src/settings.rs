@@ -88,6 +88,10 @@ impl Settings {
         };
         let off = shipped()?.into_iter().filter(|id| !on(id)).map(|id| (id, json!({"enabled": false})));
         config["extensions"] = Value::Object(off.collect());
+        if self.shipped == Shipped::All {
+            // Several daemons are measured side by side.
+            config["extensions"]["http"] = json!({"address": "127.0.0.1:0"});
+        }
         Ok(config)
     }
 }
@@ -120,7 +124,7 @@ mod tests {
         assert_eq!(kv["extensions"].get("kv"), None);
         assert_eq!(kv["extensions"]["files"]["enabled"], false);
         assert_eq!(kv["orchestrator"]["uses_tools"], json!(["kv/kv_get"]));
-        assert_eq!(config(Shipped::All, None)["extensions"], json!({}));
+        assert_eq!(config(Shipped::All, None)["extensions"], json!({"http": {"address": "127.0.0.1:0"}}));
         assert_eq!(config(Shipped::None, None)["extensions"]["kv"]["enabled"], false);
     }
 }

@@ -16,6 +16,7 @@ use std::{
 
 use drupe_extension_abi::{ExtensionBox, Reply};
 use drupe_extension_api::Fault;
+use drupe_memory::Rest;
 use tokio::{
     net::{UnixStream, unix::OwnedWriteHalf},
     runtime::{Builder, Handle},
@@ -68,7 +69,7 @@ fn run(args: impl IntoIterator<Item = OsString>) -> io::Result<()> {
     let socket = StdStream::from(unsafe { drupe_confine::inherited(fd) }?);
     socket.set_nonblocking(true)?;
     // The socket has a thread of its own: the extension's code may hold every other one, and the kernel must be heard.
-    let listening = Builder::new_current_thread().enable_io().build()?;
+    let listening = Builder::new_current_thread().enable_all().build()?;
     let working = Builder::new_multi_thread().worker_threads(THREADS).thread_name(id).enable_all().build()?;
     let runtime = working.handle().clone();
     let served = listening.block_on(async {
@@ -101,6 +102,7 @@ async fn serve(library: PathBuf, mut inbox: Inbox, writing: OwnedWriteHalf, runt
     let link = Arc::new(Link::new(Outbox::new(writing)));
     let writer = Arc::clone(&link);
     Handle::current().spawn(async move { writer.outbox.run().await });
+    Handle::current().spawn(rest());
     let mut running: Option<Running> = None;
     // An error is the end of the kernel, or of its patience: there is nobody to tell.
     while let Ok(frame) = inbox.next().await {
@@ -128,6 +130,15 @@ async fn serve(library: PathBuf, mut inbox: Inbox, writing: OwnedWriteHalf, runt
             }
             _ => {}
         }
+    }
+}
+
+/// Gives back what only a spell of work needed. It goes on while the process lives.
+async fn rest() {
+    let mut rest = Rest::begin();
+    loop {
+        tokio::time::sleep(Rest::LOOK).await;
+        rest.look();
     }
 }
 

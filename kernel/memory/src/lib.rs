@@ -5,11 +5,15 @@
 //! pages are the same in their files, so they can go at any time; whoever needs one again gets it from the system's
 //! cache within a microsecond. With them goes what the allocator has free.
 //!
-//! When a process is idle is for its owner to say. Nothing here changes what a process can do.
+//! When a process is idle is for its owner to say, or for [`Rest`] to see. Nothing here changes what a process can do.
+
+mod rest;
 
 use std::ffi::{c_int, c_void};
 
 use rustix::mm::{Advice, madvise};
+
+pub use self::rest::Rest;
 
 /// Entries of an object's dynamic section that tell of code which the loader changed: a tag, or a bit of the flags.
 const END: u64 = 0;

@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -34,12 +33,15 @@ const FIRST: usize = 200;
 /// Connections on which one request was made and no second one.
 const IDLE: usize = 10_000;
 
-/// Watchers of sessions in which nothing happens.
+/// Watchers of sessions in which nothing happens any more.
 const WATCHERS: usize = 1000;
 
 /// Turns while those are there, and how many of them at once.
 const REAL: usize = 100;
 const AT_ONCE: usize = 10;
+
+/// Time for a subscription to stand: a watcher is there before the first word.
+const STANDING: Duration = Duration::from_millis(50);
 
 /// Files that this program needs besides.
 const OWN_FILES: u64 = 1000;
@@ -99,13 +101,14 @@ fn beside_the_control_socket(model: &Model) -> Result<Vec<Row>> {
     ])
 }
 
-/// How long it takes until the first piece of an answer comes as an event of the control socket, on a connection and a
-/// session of its own, as a request over HTTP has them.
+/// How long it takes until the first piece of an answer comes as an event of the control socket, in a session of its own as a
+/// request over HTTP has.
 async fn first_event(daemon: &Daemon) -> Result<Duration> {
     let session = daemon::unique();
     let connection = Connection::open(daemon.path()).await?;
-    let began = Instant::now();
     let mut events = connection.follow(&session).await?;
+    tokio::time::sleep(STANDING).await;
+    let began = Instant::now();
     connection.ask("turn.submit", &daemon::submit_in(&session, Work::Spaced.text())).await?;
     let mut took = None;
     loop {
@@ -170,11 +173,10 @@ async fn crowded(model: &Model) -> Result<Vec<Row>> {
     tokio::time::sleep(SETTLE).await;
     let after_idle = memory()?;
 
-    let mut watchers = Vec::with_capacity(WATCHERS);
+    let (mut watchers, control) = (Vec::with_capacity(WATCHERS), Connection::open(daemon.path()).await?);
     for _ in 0..WATCHERS {
         let session = daemon::unique();
-        // Made where it does not exist, so that there is something to watch.
-        Connection::open(daemon.path()).await?.ask("session.select", &json!({"session": session})).await?;
+        control.turn_in(&session, Work::Echo).await?;
         watchers.push(door.follow(&session).await?);
     }
     let (with_watchers, beside_watchers) = (memory()?, real(&door).await?);

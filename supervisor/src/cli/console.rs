@@ -83,7 +83,13 @@ impl Console {
         columns(rustix::stdio::stdout())
     }
 
-    /// The same of the standard error stream.
+    /// Columns and rows of the standard output, where it is a terminal.
+    pub fn size() -> Option<(usize, usize)> {
+        let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
+        (size.ws_col > 0 && size.ws_row > 0).then(|| (size.ws_col.into(), size.ws_row.into()))
+    }
+
+    /// Columns of the standard error stream.
     pub fn columns_err() -> Option<usize> {
         columns(rustix::stdio::stderr())
     }

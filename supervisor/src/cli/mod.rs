@@ -31,6 +31,7 @@ mod failure;
 mod figures;
 mod hangup;
 mod home;
+mod markdown;
 mod models;
 mod start;
 mod wait;

@@ -16,7 +16,6 @@ mod typing;
 mod follow;
 mod plan;
 mod render;
-mod row;
 mod screen;
 
 use std::{

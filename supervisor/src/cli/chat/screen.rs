@@ -1,8 +1,8 @@
 //! Where a conversation is drawn: a terminal that is free, a terminal with somebody typing in it, or a pipe.
 //!
 //! Only the drawing: what is drawn comes from [`Renderer`]. One screen is shared by the thread that hears events and the
-//! one that reads the keyboard. On a free terminal what goes on stands below the text, also below a line that is not
-//! finished yet; each change is one write.
+//! one that reads the keyboard. On a terminal an answer is shown block by block: those that have ended stand for ever, the
+//! last one is drawn below them as it stands, and what goes on below it. Each change is one write.
 
 use std::{
     io::{self, Write},
@@ -12,17 +12,17 @@ use std::{
 
 use drupe_extension_api::Event;
 
-use super::{
-    render::{Fetch, Piece, Renderer, rest},
-    row::Row,
+use super::render::{Fetch, Piece, Renderer, rest};
+use crate::cli::{
+    console::{Console, Style, cut, duration, end, plain, signs, width},
+    markdown::{self, Look, Row},
 };
-use crate::cli::console::{Console, Style, cut, duration, end, plain, signs, width};
 
 /// Live lines at a time: a wide fan-out must not fill the screen.
 const LIVE: usize = 12;
 
-/// Columns where the terminal does not say.
-const COLUMNS: usize = 80;
+/// Columns and rows where the terminal does not say.
+const SIZE: (usize, usize) = (80, 24);
 
 #[derive(Debug)]
 pub enum Mode {
@@ -36,15 +36,15 @@ pub enum Mode {
 pub struct Paper {
     /// The terminal, or the standard output.
     pub out: Box<dyn Write + Send>,
-    /// How wide it is now.
-    pub columns: fn() -> usize,
+    /// Its columns and rows now.
+    pub size: fn() -> (usize, usize),
     pub now: fn() -> Instant,
 }
 
 impl Default for Paper {
     fn default() -> Self {
-        let columns = || Console::columns().unwrap_or(COLUMNS);
-        Self { out: Box::new(io::stdout()), columns, now: Instant::now }
+        let size = || Console::size().unwrap_or(SIZE);
+        Self { out: Box::new(io::stdout()), size, now: Instant::now }
     }
 }
 
@@ -55,14 +55,14 @@ pub struct Screen {
     paper: Paper,
     /// What is to be written with the next write.
     frame: String,
-    /// The unfinished line, as far as it stands in the last row.
-    row: Row,
-    /// Live lines below the text.
+    /// The answer that a terminal is shown.
+    answer: markdown::Stream,
+    /// Whether the last line in a pipe has not ended.
+    unfinished: bool,
+    /// Rows below the text that are taken away with the next change.
     drawn: usize,
     /// The line that is being typed below them, while the keyboard is read.
     typed: Option<String>,
-    /// Text that waits for the end of its line, while the editor has the terminal.
-    partial: String,
     /// Since when the kernel is away.
     lost: Option<Instant>,
 }
@@ -75,10 +75,10 @@ impl Screen {
             mode,
             paper,
             frame: String::new(),
-            row: Row::default(),
+            answer: markdown::Stream::default(),
+            unfinished: false,
             drawn: 0,
             typed: None,
-            partial: String::new(),
             lost: None,
         }
     }
@@ -99,13 +99,6 @@ impl Screen {
     pub fn set_mode(&mut self, mode: Mode) {
         self.erase();
         self.mode = mode;
-        let partial = std::mem::take(&mut self.partial);
-        if !partial.is_empty() {
-            self.text(&partial);
-        }
-        if matches!(self.mode, Mode::Editor(_)) && !self.row.is_empty() {
-            self.put("\n");
-        }
         self.flush();
     }
 
@@ -194,31 +187,46 @@ impl Screen {
     }
 
     fn text(&mut self, text: &str) {
-        if let Mode::Editor(_) = self.mode {
-            self.partial.push_str(text);
-            if let Some((lines, rest)) = self.partial.rsplit_once('\n') {
-                let (lines, rest) = (lines.to_owned(), rest.to_owned());
-                self.partial = rest;
-                self.send(lines);
-            }
-            return;
+        if self.has_terminal() {
+            let rows = self.answer.push(text, self.look());
+            self.rows(&rows);
+        } else {
+            self.frame.push_str(text);
+            self.unfinished = !text.ends_with('\n') && (self.unfinished || !text.is_empty());
         }
-        self.put(text);
     }
 
     fn end(&mut self) {
-        if let Mode::Editor(_) = self.mode {
-            let partial = std::mem::take(&mut self.partial);
-            if !partial.is_empty() {
-                self.send(partial);
-            }
-        } else if !self.row.is_empty() {
-            self.put("\n");
+        if self.has_terminal() {
+            let rows = self.answer.finish(self.look());
+            self.rows(&rows);
+        } else if std::mem::take(&mut self.unfinished) {
+            self.frame.push('\n');
         }
     }
 
+    /// Rows that stand for ever.
+    fn rows(&mut self, rows: &[Row]) {
+        let look = self.look();
+        let lines: Vec<String> = rows.iter().map(|row| row.paint(look)).collect();
+        match self.mode {
+            _ if lines.is_empty() => {}
+            Mode::Editor(_) => self.send(lines.join("\n")),
+            Mode::Free | Mode::Pipe => lines.iter().for_each(|line| {
+                self.frame.push_str(line);
+                self.frame.push('\n');
+            }),
+        }
+    }
+
+    /// What the terminal shows; a row that is just full would be two to some.
+    fn look(&self) -> Look {
+        let columns = (self.paper.size)().0.saturating_sub(1);
+        Look { colour: self.console.colour, bare: self.console.bare, columns }
+    }
+
+    /// A line about what happens. A block that has not ended goes on below it.
     fn line(&mut self, style: Style, text: &str) {
-        self.end();
         match self.mode {
             Mode::Editor(_) => self.send(style.paint(text, self.console.colour)),
             Mode::Free => {
@@ -226,6 +234,7 @@ impl Screen {
                 self.frame.push_str(&signs(&line, self.console.bare));
             }
             Mode::Pipe => {
+                self.end();
                 // The two streams may be one file.
                 self.flush();
                 self.console.remark_in(style, text);
@@ -242,9 +251,9 @@ impl Screen {
         }
     }
 
-    /// What goes on, then what is being typed.
-    fn live(&self, columns: usize) -> Vec<String> {
-        let now = (self.paper.now)();
+    /// The block that has not ended, what goes on, then what is being typed: rows that fit, no more than the terminal has.
+    fn live(&self) -> Vec<String> {
+        let (now, (columns, rows)) = ((self.paper.now)(), (self.paper.size)());
         // A line that wrapped would be two to erase.
         let room = columns.saturating_sub(1);
         let bare = self.console.bare;
@@ -271,16 +280,17 @@ impl Screen {
             let shown = end(typed, room.saturating_sub(2));
             lines.push(signs(&format!("› {shown}"), bare).into_owned());
         }
-        lines
+        // What has left the screen cannot be taken away again.
+        let block = self.answer.live(self.look());
+        let shown = rows.saturating_sub(lines.len() + 1).min(block.len());
+        let block = block[block.len() - shown..].iter().map(|row| row.paint(self.look()));
+        block.chain(lines).collect()
     }
 
     /// Draws what goes on below the text, and writes it all.
     fn draw(&mut self) {
         if matches!(self.mode, Mode::Free) {
-            let lines = self.live((self.paper.columns)());
-            if !lines.is_empty() && !self.row.is_empty() {
-                self.frame.push('\n');
-            }
+            let lines = self.live();
             self.frame.push_str(&lines.join("\n"));
             self.drawn = lines.len();
         }
@@ -290,28 +300,11 @@ impl Screen {
     /// Takes away what was drawn below the text: the cursor stands at its end.
     fn erase(&mut self) {
         let drawn = std::mem::take(&mut self.drawn);
-        if drawn == 0 {
-            return;
+        if drawn > 1 {
+            self.frame.push_str(&format!("\x1b[{}A", drawn - 1));
         }
-        let up = drawn - usize::from(self.row.is_empty());
-        if up > 0 {
-            self.frame.push_str(&format!("\x1b[{up}A"));
-        }
-        self.frame.push_str("\r\x1b[J");
-        // The unfinished line shares its row with what is erased.
-        self.frame.push_str(self.row.text());
-    }
-
-    /// Text for the terminal or pipe.
-    fn put(&mut self, text: &str) {
-        if matches!(self.mode, Mode::Free) {
-            let text = text.replace('\t', "    ");
-            let columns = (self.paper.columns)();
-            self.row.add(&text, columns);
-            self.frame.push_str(&text);
-        } else {
-            self.row.add(text, COLUMNS);
-            self.frame.push_str(text);
+        if drawn > 0 {
+            self.frame.push_str("\r\x1b[J");
         }
     }
 

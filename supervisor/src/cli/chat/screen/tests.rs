@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 
 const WIDE: usize = 20;
+const ROWS: usize = 8;
 
 static NOW: LazyLock<Instant> = LazyLock::new(Instant::now);
 
@@ -78,7 +79,7 @@ fn screen(mode: Mode, bare: bool) -> (Screen, Tape) {
     let terminal = !matches!(mode, Mode::Pipe);
     let console =
         Console { colour: false, colour_err: false, watched: false, terminal, bare, bare_err: bare };
-    let paper = Paper { out: Box::new(tape.clone()), columns: || WIDE, now: || *NOW };
+    let paper = Paper { out: Box::new(tape.clone()), size: || (WIDE, ROWS), now: || *NOW };
     (Screen::new(console, mode, paper), tape)
 }
 
@@ -125,13 +126,13 @@ fn an_answer_goes_on_where_it_was_after_what_stood_below_it() {
         screen.event(&delta("r than a row"));
         screen.set_typed(Some("wait!".into()));
     };
-    check(typing, &["the answer is longer", " than a row", "› wait!"]);
+    check(typing, &["the answer is", "longer than a row", "› wait!"]);
     let done = |screen: &mut Screen| {
         typing(screen);
         screen.set_typed(None);
         screen.event(&delta(", and over"));
     };
-    check(done, &["the answer is longer", " than a row, and ove", "r"]);
+    check(done, &["the answer is", "longer than a row,", "and over"]);
 }
 
 #[test]
@@ -144,7 +145,7 @@ fn a_row_that_is_just_full_is_not_wrapped_twice() {
             screen.set_typed(None);
             screen.event(&delta("1\ntwo"));
         },
-        &["12345678901234567890", "1", "two"],
+        &["1234567890123456789", "01", "two"],
     );
 }
 
@@ -163,7 +164,8 @@ fn live_lines_are_taken_away_when_what_they_tell_has_ended() {
         screen.event(&ended("a_tool_with_a_long_name"));
         screen.say(Style::Plain, "over");
     };
-    check(over, &["text", "✓ one 7 ms", "✓ a_tool_with_a_long", "_name 7 ms", "over"]);
+    // The text goes on: it is the one that has not ended.
+    check(over, &["✓ one 7 ms", "✓ a_tool_with_a_long", "_name 7 ms", "over", "text"]);
 }
 
 #[test]
@@ -202,14 +204,19 @@ fn a_terminal_without_utf_8_shows_live_lines_that_fit() {
 }
 
 #[test]
-fn the_editor_is_sent_whole_lines() {
+fn the_editor_is_sent_whole_blocks() {
     let (sender, sent) = sync_channel(9);
     let (mut screen, tape) = screen(Mode::Editor(sender), false);
     screen.event(&delta("one\ntw"));
-    screen.event(&delta("o\nthr"));
+    screen.event(&delta("o\n\nthr\n"));
     screen.event(&tool("x"));
     screen.event(&ended("x"));
-    assert_eq!(sent.try_iter().collect::<Vec<_>>(), ["one", "two", "thr", "✓ x 7 ms"]);
+    assert_eq!(sent.try_iter().collect::<Vec<_>>(), ["one\ntwo", "✓ x 7 ms"]);
+    let output = json!({"text": "one\ntwo\n\nthr\nee", "bytes": 15});
+    let item = json!({"id": "m", "type": "agent_message", "output": output});
+    screen
+        .event(&event("interaction.item.completed", json!({"item": item, "outcome": "ok", "elapsed_ms": 1})));
+    assert_eq!(sent.try_iter().collect::<Vec<_>>(), ["\nthr\nee"]);
     assert_eq!(shown(&tape), [""; 0]);
 }
 

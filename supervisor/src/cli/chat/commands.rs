@@ -17,7 +17,7 @@ pub enum Command {
     Queue(Option<QueueMode>),
     Agents,
     Who,
-    /// Give a link to the page, at this session.
+    /// Give a link to the page, at the newest turn.
     Open,
     New,
     /// List the sessions, or go to one.
@@ -36,7 +36,7 @@ pub const COMMANDS: [(&str, &str); 13] = [
     ("/queue", "what becomes of messages typed while a turn runs: `followup`, `steer`, `interrupt`"),
     ("/agents", "list the agents; `@id …` asks one"),
     ("/who", "say who answers"),
-    ("/open", "give a link to the web page, at this session"),
+    ("/open", "give a link to the web page, at this turn"),
     ("/new", "begin a new session"),
     ("/sessions", "list the sessions; `/sessions ID` goes to one"),
     ("/help", "show this"),

@@ -117,7 +117,7 @@ fn carry_out(talk: &mut Talk<'_>, screen: &Mutex<Screen>, command: &Command) -> 
         }
         // A page keeps what stands behind the `#` of the link that led to it.
         Command::Open => match open::link(&talk.daemon(), open::PAGE) {
-            Ok(link) => say(Style::Plain, &format!("{link}#/s/{}", talk.session())),
+            Ok(link) => say(Style::Plain, &format!("{link}{}", talk.place())),
             Err(failure) => say(Style::Bad, &failure.to_string()),
         },
         Command::New => {

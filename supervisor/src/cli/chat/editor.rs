@@ -40,8 +40,8 @@ const HISTORY: usize = 2000;
 /// Lines that can wait for the editor to show them: more than a screen, less than a flood.
 const WAITING: usize = 4096;
 
-/// Characters of an agent's name, or a session's title, beside its id.
-const TITLE: usize = 40;
+/// Characters of an agent's description, or a session's title, beside its id.
+const TITLE: usize = 60;
 
 const MENU: &str = "completion";
 
@@ -191,7 +191,7 @@ impl Words {
     /// Those that there are now: a restart may have brought one. None while the kernel is away.
     fn agents(&self) -> Vec<(String, String)> {
         let list: Vec<AgentStatus> = self.list(method::AGENTS_LIST);
-        list.into_iter().map(|agent| (format!("@{}", agent.id), short(&agent.name, TITLE))).collect()
+        list.into_iter().map(|agent| (format!("@{}", agent.id), short(&agent.description, TITLE))).collect()
     }
 
     fn sessions(&self) -> Vec<(String, String)> {

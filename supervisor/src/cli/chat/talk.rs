@@ -62,6 +62,8 @@ pub struct Talk<'a> {
     told: Receiver<TurnNews>,
     follower: Follower,
     last: Option<String>,
+    /// The newest turn of the session that is known.
+    newest: Option<TurnId>,
     on_gone: Option<OnGone>,
     /// Turns whose end is awaited.
     waiting: Vec<TurnId>,
@@ -81,7 +83,7 @@ impl<'a> Talk<'a> {
         screen: Arc<Mutex<Screen>>,
         on_gone: Option<OnGone>,
     ) -> Result<Self, Failure> {
-        let Attached { told, follower, last, waiting } =
+        let Attached { told, follower, last, newest, waiting } =
             attach(&context.daemon().heeding(interrupt), &session, &screen, on_gone.clone())?;
         Ok(Self {
             agent,
@@ -93,6 +95,7 @@ impl<'a> Talk<'a> {
             told,
             follower,
             last,
+            newest,
             on_gone,
             waiting,
             stop: None,
@@ -103,7 +106,8 @@ impl<'a> Talk<'a> {
     pub fn go(&mut self, session: SessionId) -> Result<(), Failure> {
         locked(&self.screen).reset();
         let attached = attach(&self.daemon(), &session, &self.screen, self.on_gone.clone())?;
-        (self.told, self.follower, self.last) = (attached.told, attached.follower, attached.last);
+        (self.told, self.follower) = (attached.told, attached.follower);
+        (self.last, self.newest) = (attached.last, attached.newest);
         (self.waiting, self.stop, self.failed) = (attached.waiting, None, false);
         self.session = session;
         Ok(())
@@ -122,6 +126,12 @@ impl<'a> Talk<'a> {
         &self.session
     }
 
+    /// Where the page shows the conversation: at its newest turn, if there is one.
+    pub fn place(&self) -> String {
+        let turn = self.newest.as_ref().map(|turn| format!("/t/{turn}")).unwrap_or_default();
+        format!("#/s/{}{turn}", self.session)
+    }
+
     /// The message that was sent last.
     pub fn last(&self) -> Option<&str> {
         self.last.as_deref()
@@ -135,6 +145,9 @@ impl<'a> Talk<'a> {
         }
         let turn = self.submit(text)?;
         let taken = turn.is_some();
+        if taken {
+            self.newest.clone_from(&turn);
+        }
         self.waiting.extend(turn);
         Ok(taken)
     }
@@ -274,6 +287,7 @@ struct Attached {
     told: Receiver<TurnNews>,
     follower: Follower,
     last: Option<String>,
+    newest: Option<TurnId>,
     /// Turns that run or wait, for somebody at a terminal: a program waits for its own.
     waiting: Vec<TurnId>,
 }
@@ -285,7 +299,7 @@ fn attach(
     screen: &Arc<Mutex<Screen>>,
     on_gone: Option<OnGone>,
 ) -> Result<Attached, Failure> {
-    let (mut after, mut last, mut waiting) = (0, None, Vec::new());
+    let (mut after, mut last, mut newest, mut waiting) = (0, None, None, Vec::new());
     if let Some(detail) = detail(daemon, session)? {
         after = detail.last_seq;
         let open: Vec<&TurnResult> = detail.turns.iter().filter(|turn| turn.status.is_none()).collect();
@@ -298,7 +312,7 @@ fn attach(
                 None => screen.renderer.runs(turn.turn.clone()),
             }
         }
-        last = detail.turns.last().map(|turn| turn.input.clone());
+        (last, newest) = detail.turns.last().map(|turn| (turn.input.clone(), turn.turn.clone())).unzip();
         if screen.has_terminal() {
             waiting = open.iter().map(|turn| turn.turn.clone()).collect();
         }
@@ -306,7 +320,7 @@ fn attach(
     let (sender, told) = channel();
     let heard = Heard { screen: Arc::clone(screen), told: sender, on_gone };
     let follower = follow(daemon.home().clone(), session.clone(), after, heard)?;
-    Ok(Attached { told, follower, last, waiting })
+    Ok(Attached { told, follower, last, newest, waiting })
 }
 
 fn detail(daemon: &Daemon<'_>, session: &SessionId) -> Result<Option<SessionDetail>, Failure> {

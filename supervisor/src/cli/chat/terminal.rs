@@ -22,6 +22,7 @@ use crate::cli::{
     failure::{Failure, status},
     hangup,
     models::offline_notice,
+    open,
     wait::Interrupt,
 };
 
@@ -133,7 +134,11 @@ fn greet(daemon: &Daemon<'_>, session: &SessionId, screen: &Mutex<Screen>) -> Re
     if let Some(notice) = offline_notice(daemon) {
         screen.say(Style::Warning, notice);
     }
-    let help = "/help shows commands, /open gives a link to the page, @id asks an agent, Alt-Enter begins a new line, Ctrl-C stops a turn, Ctrl-D leaves";
+    // Where nothing serves the page, there is none to speak of; `/open` says why.
+    if let Ok(link) = open::link(daemon, open::PAGE) {
+        screen.say(Style::Dim, &format!("the same in a browser, a link for one use: {link}#/s/{session}"));
+    }
+    let help = "/help shows commands, /open gives another link, @id asks an agent, Alt-Enter begins a new line, Ctrl-C stops a turn, Ctrl-D leaves";
     screen.say(Style::Dim, help);
     Ok(())
 }

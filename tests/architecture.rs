@@ -105,8 +105,9 @@ const ARROWS: &[(&str, &[&str])] = &[
             "drupe-prompts",
         ],
     ),
-    // What it is made of has no socket and no token: it is a library of texts, and one of wire formats.
-    ("drupe-ext-http", &["drupe-extension-api", "drupe-http-compat", "drupe-http-page"]),
+    // What it is made of has no socket: a library of texts, one of wire formats, and one that speaks with an editor over the
+    // stream that it is given.
+    ("drupe-ext-http", &["drupe-extension-api", "drupe-http-acp", "drupe-http-compat", "drupe-http-page"]),
 ];
 
 /// What every extension may depend on of ours.

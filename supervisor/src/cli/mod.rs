@@ -17,6 +17,7 @@ mod restart;
 mod run;
 mod session;
 mod status;
+mod stdio;
 mod stop;
 mod token;
 mod trace;
@@ -114,6 +115,8 @@ enum Verb {
     Token(token::Token),
     /// Print a link to the page, which signs a browser in once
     Open(open::Open),
+    /// Serve an editor over the standard input and output, by the Agent Client Protocol
+    Acp(stdio::Stdio),
     /// The configuration: show, schema, path
     #[command(subcommand)]
     Config(config::Config),
@@ -209,6 +212,7 @@ fn execute(verb: Option<Verb>, keep: bool, context: Context) -> Result<u8, Failu
         Some(Verb::Bus(bus)) => bus.execute(&context),
         Some(Verb::Token(token)) => token.execute(&context),
         Some(Verb::Open(open)) => open.execute(&context),
+        Some(Verb::Acp(stdio)) => stdio.execute("acp", &context),
         Some(Verb::Config(config)) => config.execute(&context),
         Some(Verb::Models(models)) => models.execute(&context),
         Some(Verb::Completions(completions)) => completions.execute(&context, CommandLine::command()),

@@ -15,6 +15,7 @@ const ROUTES: &[(&str, &str)] = &[
     ("GET", "/readyz"),
     ("POST", "/control/agents.list"),
     ("GET", "/events?session=token.ci:1"),
+    ("GET", "/stdio/acp"),
     ("GET", "/v1/agents"),
     ("GET", "/v1/agents/haiku"),
     ("GET", "/v1/agents/haiku/run?q=hello"),

@@ -5,6 +5,7 @@ pub mod client;
 mod events;
 mod leaving;
 mod rest;
+mod stdio;
 mod vendors;
 
 use serde_json::json;

@@ -9,6 +9,7 @@ mod page;
 mod run;
 mod sessions;
 mod sign_in;
+mod stdio;
 mod vendors;
 
 use std::sync::Arc;
@@ -35,6 +36,7 @@ pub fn all(server: &Arc<Server>) -> Router {
         .route("/page/{*file}", get(page::file))
         .route("/sign-in", get(sign_in::enter))
         .route("/sign-out", post(sign_in::leave))
+        .route("/stdio/acp", get(stdio::acp))
         .route("/v1/agents", get(agents::list))
         .route("/v1/agents/{agent}", get(agents::show))
         .route("/v1/agents/{agent}/run", get(run::by_query).post(run::by_body))

@@ -1,0 +1,120 @@
+//! Calls that wait for a person, asked of the editor. The question is a row of the daemon's: who does not answer here may
+//! answer elsewhere, or later.
+
+use std::sync::Arc;
+
+use drupe_extension_api::{
+    Fault, ItemKind, SessionId,
+    control::{Approval, ApprovalAnswer, ApprovalState, Power},
+};
+use serde_json::{Value, json};
+
+use crate::{calls, connection::EditorConnection, translation::CallQuestion, updates::contents};
+
+const ALLOW: &str = "allow";
+const DENY: &str = "deny";
+
+/// Asks the editor beside everything else.
+pub fn ask(connection: &Arc<EditorConnection>, session: &SessionId, question: CallQuestion) {
+    let id = connection.name_request();
+    {
+        let mut questions = connection.questions.lock();
+        if questions.contains_key(&question.call) {
+            return;
+        }
+        questions.insert(question.call.clone(), id.clone());
+    }
+    let (connection, session) = (Arc::clone(connection), session.clone());
+    connection.clone().begin(Box::pin(async move {
+        let call = question.call.clone();
+        if let Err(fault) = resolve(&connection, &session, &id, question).await {
+            let text = format!("the question about a call is still open, its answer was not taken: {fault}");
+            connection.notice(session.as_str(), "warning", &text).await;
+        }
+        let mut questions = connection.questions.lock();
+        if questions.get(&call) == Some(&id) {
+            questions.remove(&call);
+        }
+    }));
+}
+
+/// The question was answered, by whomever.
+pub async fn settled(connection: &EditorConnection, call: &str) {
+    let request = connection.questions.lock().remove(call);
+    if let Some(request) = request {
+        connection.take_back(&request).await;
+    }
+}
+
+async fn resolve(
+    connection: &Arc<EditorConnection>,
+    session: &SessionId,
+    id: &str,
+    question: CallQuestion,
+) -> Result<(), Fault> {
+    let CallQuestion { call, tool, need } = question;
+    if !connection.daemon.may(&[Power::Inspect, Power::Operate]) {
+        let text = format!(
+            "`{tool}` waits for approval ({need}); whoever may answer sees it with `drupe approvals`"
+        );
+        connection.notice(session.as_str(), "warning", &text).await;
+        return Ok(());
+    }
+    let waits = |one: &Approval| one.id == call && one.state == ApprovalState::Pending;
+    let Some(approval) = connection.daemon.approvals().await?.into_iter().find(waits) else { return Ok(()) };
+    let params = approval.call.as_ref().map(|call| call.params.as_str()).unwrap_or_default();
+    let answer =
+        connection.ask(id, "session/request_permission", request(session, &call, &tool, &need, params)).await;
+    let Some(allow) = answer.and_then(decided) else { return Ok(()) };
+    let answer = ApprovalAnswer { id: call, allow, hash: Some(approval.hash) };
+    connection.daemon.answer(answer).await.map(|_| ())
+}
+
+/// All of what the call would do: nobody agrees to the beginning of something.
+fn request(session: &SessionId, call: &str, tool: &str, need: &str, params: &str) -> Value {
+    let input: Value = serde_json::from_str(params).unwrap_or_else(|_| params.into());
+    json!({
+        "sessionId": session,
+        "toolCall": {
+            "toolCallId": call,
+            "title": calls::title(tool, &input),
+            "kind": calls::kind_of(tool, ItemKind::ToolCall),
+            "status": "pending",
+            "content": contents(&format!("{need}\n\n`{tool}` with\n```json\n{params}\n```")),
+            "rawInput": input,
+        },
+        "options": [
+            { "optionId": ALLOW, "name": "Allow once", "kind": "allow_once" },
+            { "optionId": DENY, "name": "Deny", "kind": "reject_once" },
+        ],
+    })
+}
+
+/// What was chosen; none for no choice, which leaves the question open.
+fn decided(answer: Result<Value, Value>) -> Option<bool> {
+    let outcome = answer.ok()?.get("outcome")?.clone();
+    match (outcome["outcome"].as_str()?, outcome["optionId"].as_str()) {
+        ("selected", Some(ALLOW)) => Some(true),
+        ("selected", Some(DENY)) => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_but_a_choice_is_an_answer() {
+        let outcome = |value: Value| decided(Ok(json!({ "outcome": value })));
+        assert_eq!(outcome(json!({ "outcome": "selected", "optionId": "allow" })), Some(true));
+        assert_eq!(outcome(json!({ "outcome": "selected", "optionId": "deny" })), Some(false));
+        for open in
+            [json!({ "outcome": "cancelled" }), json!({ "outcome": "selected", "optionId": "x" }), json!(1)]
+        {
+            assert_eq!(outcome(open.clone()), None, "{open}");
+        }
+        assert_eq!(decided(Err(json!({ "code": -32601 }))), None);
+        assert_eq!(decided(Ok(Value::Null)), None);
+    }
+}

@@ -250,6 +250,18 @@ fn a_prompt_is_taken_back_and_a_turn_goes_on_without_its_editor() {
         assert_eq!(ended["stopReason"], "cancelled", "{ended}");
     }
     let asked = server.requests().len();
+    let id = editor.send("session/prompt", prompt(&session, "think"));
+    until("the model is asked", || (server.requests().len() > asked).then_some(())).expect("it is");
+    editor.send("session/close", json!({ "sessionId": session }));
+    let ended = loop {
+        // The order of the two answers is nobody's concern.
+        let line = editor.line();
+        if line["id"] == id {
+            break line;
+        }
+    };
+    assert_eq!(ended["result"]["stopReason"], "cancelled", "{ended}");
+    let asked = server.requests().len();
     editor.send("session/prompt", prompt(&session, "go on"));
     until("the model is asked", || (server.requests().len() > asked).then_some(())).expect("it is");
     drop(editor);

@@ -99,8 +99,8 @@ async fn live(
         ShownPiece::TakenIn { turn, by } => open.moved(turn, by),
         ShownPiece::Answer(turn) => answer(connection, session, turn).await?,
         ShownPiece::Ended(turn, ending) => {
-            // A prompt is answered by the error.
-            if !open.awaits(&turn) || ending.stop_reason().is_some() {
+            // What the answer to a prompt says is not said twice.
+            if !open.awaits(&turn) || !matches!(ending.stop_reason(), None | Some("cancelled")) {
                 failed(connection, session, &turn, &ending).await;
             }
             open.ended(turn, ending);

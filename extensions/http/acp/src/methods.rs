@@ -287,7 +287,11 @@ async fn prompt(
     });
     let ending = match ended_before {
         Some(ending) => ending,
-        None => prompted.end().await?,
+        None => match prompted.end().await {
+            // It was closed, which stops the turn.
+            Err(_) if taken_back.load(Ordering::Relaxed) => return Ok(json!({ "stopReason": "cancelled" })),
+            end => end?,
+        },
     };
     if taken_back.load(Ordering::Relaxed) && ending.status != ResponseStatus::Success {
         return Ok(json!({ "stopReason": "cancelled", "usage": ending.usage() }));

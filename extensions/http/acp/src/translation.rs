@@ -424,3 +424,6 @@ impl TurnEnding {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AgentId, CorrelationId};
+use crate::{AgentId, CorrelationId, ToolCallRequest};
 
 /// What an agent learns of the conversation: nothing but this, and each part is optional.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -38,6 +38,9 @@ pub struct AgentResponse {
     /// Steps of the loop: model calls with the tool calls that each asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turns_used: Option<u32>,
+    /// The run ended with these calls of tools that its client brought along and runs itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub client_calls: Vec<ToolCallRequest>,
 }
 
 impl AgentResponse {
@@ -50,6 +53,7 @@ impl AgentResponse {
             class: None,
             tokens_used: None,
             turns_used: None,
+            client_calls: Vec::new(),
         }
     }
 
@@ -63,6 +67,7 @@ impl AgentResponse {
             class: Some(class),
             tokens_used: None,
             turns_used: None,
+            client_calls: Vec::new(),
         }
     }
 
@@ -76,6 +81,7 @@ impl AgentResponse {
             class: Some(FailureClass::Refused),
             tokens_used: None,
             turns_used: None,
+            client_calls: Vec::new(),
         }
     }
 }

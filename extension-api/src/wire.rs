@@ -11,8 +11,8 @@ mod handles;
 mod processes;
 
 pub use from_extension::{
-    CallTool, Carried, ControlCall, Emit, InvokeAgent, Log, NotifyUser, Progress, QueueMode, RestartRequest,
-    RunAgent, Submit, Submitted,
+    CallTool, Carried, ClientTool, ControlCall, Emit, InvokeAgent, Log, NotifyUser, Progress, QueueMode,
+    RestartRequest, RunAgent, Submit, Submitted,
 };
 pub use handles::{BusMessage, HandleItems, HandleNext, LARGEST_PUT, Subscribe, put_payload, read_put};
 pub use processes::{OpenedProcess, ProcessExit, ProcessOutput, ProcessSpec, RunProcess};

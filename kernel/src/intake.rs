@@ -7,8 +7,8 @@ use std::{borrow::Cow, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use drupe_agent::Chain;
 use drupe_bus::days;
 use drupe_extension_api::{
-    Fault, Message, SessionId,
-    wire::{Carried, Submit, Submitted},
+    AgentId, Fault, Message, SessionId,
+    wire::{Carried, ClientTool, Submit, Submitted},
 };
 use drupe_journal::{Inbound, Origin, QueuedTurn};
 use drupe_limits::TurnPlace;
@@ -64,7 +64,10 @@ impl Intake {
         if let Some(why) = submit.output.as_ref().and_then(answer_fault) {
             return Err(Fault::invalid(why));
         }
-        submit.carried.as_ref().map_or(Ok(()), check_carried)?;
+        if let Some(carried) = &submit.carried {
+            check_carried(carried)?;
+            self.check_client_tools(&carried.tools, submit.agent.as_ref())?;
+        }
         if let Some(agent) = &submit.agent {
             self.roster.agent(&self.roster.snapshot(), agent)?;
         }
@@ -80,6 +83,27 @@ impl Intake {
         let queue = submit.queue.unwrap_or(self.roster.base.config.inbox.queue);
         let ask = Submit { queue: Some(queue), ..submit };
         self.take_in(Inbound { ask, origin, chain, correlation: None }).await
+    }
+
+    /// Tools of a client must be ones that can be offered, beside those of the agent that is asked for. What the session's
+    /// own choice of an agent has is looked at when the turn begins.
+    fn check_client_tools(&self, tools: &[ClientTool], agent: Option<&AgentId>) -> Result<(), Fault> {
+        if let Some(why) = bounds::client_tools_fault(tools, &self.roster.wired.lasting.schemas) {
+            return Err(Fault::invalid(why));
+        }
+        let snapshot = self.roster.snapshot();
+        let looping = match agent {
+            Some(id) => snapshot.agents.get(id).and_then(|entry| entry.looping.as_ref()),
+            None => Some(&snapshot.orchestrator),
+        };
+        let has =
+            |tool: &&ClientTool| looping.is_some_and(|it| it.registry().get(tool.name.as_str()).is_some());
+        match tools.iter().find(has) {
+            Some(ClientTool { name, .. }) => Err(Fault::invalid(format!(
+                "the client's tool `{name}` is named like a tool of the agent; give it another name"
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Records a message and queues its turn, both or neither.

@@ -3,7 +3,10 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{AgentId, FailureClass, InvocationId, Message, ResponseStatus, SessionId, Spend, TurnId, Usage};
+use crate::{
+    AgentId, FailureClass, InvocationId, Message, ResponseStatus, SessionId, Spend, ToolCallRequest, TurnId,
+    Usage,
+};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SessionStatus {
@@ -99,6 +102,9 @@ pub struct TurnResult {
     pub error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<FailureClass>,
+    /// Calls of the client's own tools with which it ended; what they give comes with the client's next message.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub client_calls: Vec<ToolCallRequest>,
     /// What the whole tree spent.
     pub spend: Spend,
     /// Every run of the tree.

@@ -111,6 +111,21 @@ pub struct Carried {
     pub history: Option<Vec<Message>>,
     /// How the model of the root is asked, over what its agent says; nothing that a provider would be given as it is.
     pub parameters: ModelParameters,
+    /// Tools that the client runs itself, offered to the root beside its own; at most 128, of 256 KiB together. The turn ends
+    /// with the calls of them ([`TurnResult::client_calls`](crate::control::TurnResult::client_calls)).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ClientTool>,
+}
+
+/// A tool that a client runs itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientTool {
+    pub name: ToolName,
+    #[serde(default)]
+    pub description: String,
+    /// JSON Schema of its parameters.
+    pub input_schema: Value,
 }
 
 impl Submit {

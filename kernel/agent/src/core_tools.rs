@@ -1,6 +1,7 @@
 //! The tools that the loop itself brings. They are tools like all others; whoever builds a registry adds them, but
 //! for `search_tools`, which a registry with deferred tools brings by itself.
 
+pub mod client_tool;
 pub mod read_output;
 pub mod refuse;
 pub mod search_tools;

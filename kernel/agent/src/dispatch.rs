@@ -30,6 +30,7 @@ use crate::{
     policy::{Decision, PolicyCall, Question},
     registry::{Registered, Registry},
     run::Run,
+    tool::RunEnd,
 };
 use execute::{finish, finish_held_back, one};
 use line::{Line, Place as InLine};
@@ -97,7 +98,7 @@ pub(crate) struct Answered {
     pub status: ToolStatus,
     /// The whole result.
     pub content: String,
-    pub refuse: Option<String>,
+    pub ends: Option<RunEnd>,
     /// What is to be recorded of it after all others of its step.
     pub held_back: Option<HeldBack>,
 }

@@ -114,7 +114,7 @@ pub use agent::{Agent, LoopAgent, Task};
 pub use agent_tool::AgentTool;
 pub use budget::{Budget, Exceeded, Limit};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use core_tools::{read_output, refuse, search_tools, update_plan};
+pub use core_tools::{client_tool, read_output, refuse, search_tools, update_plan};
 pub use dispatch::call_tool;
 pub use drupe_extension_api::{Definition, Usage};
 pub use drupe_json_schema::{Schema, SchemaFault};
@@ -139,7 +139,7 @@ pub use scripted::ScriptedModel;
 pub use steering::{Steered, Steering};
 pub use stopwatch::Stopwatch;
 pub use told::{is_blank, one_line};
-pub use tool::{Tool, ToolContext, ToolError, ToolOutput};
+pub use tool::{RunEnd, Tool, ToolContext, ToolError, ToolOutput};
 pub use topics::{Chain, MAX_HOPS, NoTopics, TopicMessage, Topics};
 
 #[cfg(test)]

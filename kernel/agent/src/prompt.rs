@@ -5,7 +5,7 @@
 
 use std::{borrow::Borrow, fmt::Write};
 
-use drupe_extension_api::{EffectId, ToolSpec};
+use drupe_extension_api::{EffectId, ToolCallRequest, ToolSpec};
 
 use crate::{agent::Task, told::is_blank};
 
@@ -44,6 +44,16 @@ pub fn task_of(message: &str) -> &str {
         return message;
     }
     message.split_once(CLOSE).and_then(|(_, rest)| rest.strip_prefix(TASK)).unwrap_or(message)
+}
+
+/// The answer of a run that ended with calls for its client: later turns of the session are told it.
+pub fn left_to_client(text: &str, calls: &[ToolCallRequest]) -> String {
+    let mut out = text.trim_end().to_owned();
+    for ToolCallRequest { name, arguments, .. } in calls {
+        let line = if out.is_empty() { "" } else { "\n" };
+        let _ = write!(out, "{line}(called the client's tool `{name}` with {arguments})");
+    }
+    out
 }
 
 /// The text without anything in it that a model could take for the end of a block of that name: spaces and capitals make

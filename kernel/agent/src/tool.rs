@@ -68,15 +68,24 @@ pub struct ToolOutput {
     pub content: String,
     /// How the call ended: `Ok`, or what a sub-agent says of itself.
     pub status: ToolStatus,
-    /// The run ends with a refusal for this reason. Only a tool of effect class `pure` may set it: a refusal whose
-    /// run was cut off is found by calling the tool again.
-    pub refuse: Option<String>,
+    /// The run ends with this call. Only a tool of effect class `pure` may say so: an end whose run was cut off is found by
+    /// calling the tool again.
+    pub ends: Option<RunEnd>,
+}
+
+/// How a call ends its run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RunEnd {
+    /// The task is refused for this reason.
+    Refused(String),
+    /// The call is the client's to run.
+    LeftToClient,
 }
 
 impl ToolOutput {
     /// Text for the model.
     pub fn text(content: impl Into<String>) -> Self {
-        Self { content: content.into(), status: ToolStatus::Ok, refuse: None }
+        Self { content: content.into(), status: ToolStatus::Ok, ends: None }
     }
 }
 

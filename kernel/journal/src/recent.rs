@@ -55,6 +55,7 @@ impl Ended {
             content: response.content,
             error: response.error,
             class: response.class,
+            client_calls: response.client_calls,
             spend,
             invocations: Vec::new(),
             transcript: Vec::new(),
@@ -66,8 +67,9 @@ impl Ended {
 
     /// Whether it is short enough to be kept for whoever asks.
     fn is_short(&self) -> bool {
-        let TurnResult { content, error, diagnostics, .. } = &self.brief;
-        let told = diagnostics.iter().map(String::len).sum::<usize>();
+        let TurnResult { content, error, diagnostics, client_calls, .. } = &self.brief;
+        let told = diagnostics.iter().map(String::len).sum::<usize>()
+            + client_calls.iter().map(|call| call.arguments.len()).sum::<usize>();
         content.len() + error.as_ref().map_or(0, String::len) + told <= RECORDED
     }
 

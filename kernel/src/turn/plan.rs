@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use drupe_agent::{Agent, LoopAgent, Task};
+use drupe_agent::{Agent, LoopAgent, Task, client_tool};
 use drupe_extension_api::{
-    AgentInvocationContext, AgentResponse, FailureClass, Message, ModelParameters, Preview, wire::Submit,
+    AgentInvocationContext, AgentResponse, FailureClass, Message, ModelParameters, Preview,
+    wire::{ClientTool, Submit},
 };
 use drupe_journal::{QueuedTurn, StoreError};
 use drupe_models::NamedBy;
@@ -94,7 +95,11 @@ pub async fn plan(
     if let Some(budget) = inbound.ask.time_budget_ms {
         plan.limits.time_budget_ms = plan.limits.time_budget_ms.min(budget);
     }
-    if inbound.ask.model.is_some() || inbound.ask.output.is_some() || parameters(&inbound.ask).is_some() {
+    let changed = inbound.ask.model.is_some()
+        || inbound.ask.output.is_some()
+        || parameters(&inbound.ask).is_some()
+        || !client_tools(&inbound.ask).is_empty();
+    if changed {
         match altered(turns, snapshot, &plan, queued) {
             Ok(agent) => plan.agent = agent,
             Err(reason) => return refused(reason),
@@ -103,7 +108,7 @@ pub async fn plan(
     Ok(Ok(plan))
 }
 
-/// The root with another model or form of answer, for this turn.
+/// The root with another model, further tools or another form of answer, for this turn.
 fn altered(
     turns: &Turns,
     snapshot: &Snapshot,
@@ -114,12 +119,17 @@ fn altered(
     let (looping, allowed): (&LoopAgent, _) = match snapshot.agents.get(id) {
         _ if plan.is_the_orchestrators() => (&snapshot.orchestrator, &snapshot.allowed),
         Some(AgentEntry { looping: Some(looping), allowed, .. }) => (looping, allowed),
-        _ => return Err(format!("agent `{id}` is code: it takes neither a model nor a form of answer")),
+        _ => {
+            return Err(format!(
+                "agent `{id}` is code: it takes no model, form of answer or tools of its client"
+            ));
+        }
     };
     let mut definition = looping.definition().clone();
     let (mut model, mut registry) = (Arc::clone(looping.model()), Arc::clone(looping.registry()));
     let ask = &queued.inbound.ask;
-    if ask.model.is_some() || parameters(ask).is_some() {
+    let (asked, tools) = (ask.model.is_some() || parameters(ask).is_some(), client_tools(ask));
+    if asked {
         definition.models = ask.model.clone().map_or(definition.models, |name| vec![name]);
         definition.parameters = parameters(ask).cloned().unwrap_or_default().over(&definition.parameters);
         model = turns
@@ -130,8 +140,21 @@ fn altered(
             .resolve_for(NamedBy::Operator, &definition.models, &definition.parameters, &definition.limits)
             .map_err(|e| e.to_string())?
             .model;
+    }
+    if asked || !tools.is_empty() {
+        let mut allowed = allowed.clone();
+        for tool in tools {
+            allowed.tools.push(client_tool::tool(tool).map_err(|error| error.to_string())?);
+        }
+        if let (Some(tool), false) = (tools.first(), model.profile().tools) {
+            let model = &model.profile().name;
+            return Err(format!(
+                "the model `{model}` calls no tools, and the client brought `{}`",
+                tool.name
+            ));
+        }
         let terms = Terms::new(Some(model.profile()), &turns.roster.base.config);
-        registry = offer(allowed, terms).map_err(|clash| clash.to_string())?;
+        registry = offer(&allowed, terms).map_err(|clash| clash.to_string())?;
     }
     if let Some(output) = &queued.inbound.ask.output {
         // An earlier release may have taken it in.
@@ -145,6 +168,11 @@ fn altered(
 fn carried(ask: &Submit) -> Option<Vec<Arc<Message>>> {
     let history = ask.carried.as_ref()?.history.as_ref()?;
     Some(history.iter().cloned().map(Arc::new).collect())
+}
+
+/// The tools that a client brings along.
+fn client_tools(ask: &Submit) -> &[ClientTool] {
+    ask.carried.as_ref().map(|carried| carried.tools.as_slice()).unwrap_or_default()
 }
 
 /// How its client wants the model asked, where it says anything of it.

@@ -184,9 +184,13 @@ impl Agent for NativeAgent {
     }
 }
 
-/// The reason why an agent failed stands in events and rows, and its caller gets it.
+/// The reason why an agent failed stands in events and rows, and its caller gets it. Code was offered no tools of a client.
 fn bounded(response: AgentResponse) -> AgentResponse {
-    AgentResponse { error: response.error.map(|error| cut(error, ERROR)), ..response }
+    AgentResponse {
+        error: response.error.map(|error| cut(error, ERROR)),
+        client_calls: Vec::new(),
+        ..response
+    }
 }
 
 /// A fault of an agent's code as the response that it did not give.

@@ -1,7 +1,7 @@
 //! What an extension may add to the requests of others. What it says of its tools and its agent stands in each request of
 //! whoever is offered them: without bounds, one extension breaks every turn, and nobody is blamed for it.
 
-use drupe_extension_api::{Format, OutputSpec, ToolSpec};
+use drupe_extension_api::{Format, OutputSpec, ToolSpec, wire::ClientTool};
 use serde_json::Value;
 
 use crate::{Part, Schemas, portable};
@@ -29,6 +29,10 @@ const CAPABILITY: usize = 128;
 
 /// Bytes of all tools of one extension.
 const ALL: u64 = 512 * 1024;
+
+/// Tools that a client brings along, and their bytes.
+const CLIENT_TOOLS: usize = 128;
+const OF_CLIENT: usize = 256 * 1024;
 
 /// Bytes that a tool adds to a request.
 pub fn size(spec: &ToolSpec) -> u64 {
@@ -95,6 +99,30 @@ fn of_schema(schema: &Value, schemas: &Schemas) -> Option<String> {
         return Some("is no object; write `{\"type\": \"object\"}` where anything may be given".into());
     };
     cost(schema, schemas).or_else(|| portable::refused(top))
+}
+
+/// Why tools of a client cannot be offered. They are looked at like those of an extension: what a provider refuses ends the
+/// turn with words that nobody understands.
+pub fn client_tools_fault(tools: &[ClientTool], schemas: &Schemas) -> Option<String> {
+    if tools.len() > CLIENT_TOOLS {
+        return Some(format!("there are {} tools of the client; there may be {CLIENT_TOOLS}", tools.len()));
+    }
+    for (position, ClientTool { name, description, input_schema }) in tools.iter().enumerate() {
+        if tools[..position].iter().any(|other| other.name == *name) {
+            return Some(format!("two tools of the client are named `{name}`; give each a name of its own"));
+        }
+        if description.len() > DESCRIPTION {
+            let len = description.len();
+            return Some(format!(
+                "the description of the client's tool `{name}` is {len} bytes long; it may have {DESCRIPTION}"
+            ));
+        }
+        if let Some(why) = of_schema(input_schema, schemas) {
+            return Some(format!("the input schema of the client's tool `{name}` {why}"));
+        }
+    }
+    let all: usize = tools.iter().map(|tool| tool.description.len() + length(&tool.input_schema)).sum();
+    (all > OF_CLIENT).then(|| format!("the tools of the client have {all} bytes; they may have {OF_CLIENT}"))
 }
 
 /// Why no answer can be asked for in that form.

@@ -25,7 +25,7 @@ use crate::{Part, WireFault, bounds, names::looks};
 const BYTES_PER_TOKEN: u64 = 3;
 
 /// What an agent may use by its definition, whatever model answers for it.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Allowed {
     pub tools: Vec<Arc<Registered>>,
     /// What it may not, and why.

@@ -2,6 +2,7 @@
 
 mod access;
 pub mod client;
+mod client_tools;
 mod events;
 mod leaving;
 mod rest;

@@ -9,7 +9,7 @@ use serde_json::{json, value::RawValue};
 
 use crate::{
     registry::Registered,
-    tool::{Tool, ToolContext, ToolError, ToolOutput},
+    tool::{RunEnd, Tool, ToolContext, ToolError, ToolOutput},
 };
 
 /// The tool's name.
@@ -59,7 +59,7 @@ impl Tool for Refuse {
         let parsed = serde_json::from_str::<Parameters>(params.get());
         Box::pin(async move {
             let Parameters { reason } = parsed.map_err(|error| ToolError::failed(error.to_string()))?;
-            Ok(ToolOutput { refuse: Some(reason), ..ToolOutput::text("refused") })
+            Ok(ToolOutput { ends: Some(RunEnd::Refused(reason)), ..ToolOutput::text("refused") })
         })
     }
 }

@@ -33,7 +33,7 @@ fn grace(depth: u32) -> Duration {
     Duration::from_millis(ROOT_MS.saturating_sub(depth.saturating_mul(LEVEL_MS)).max(LEAST_MS).into())
 }
 
-/// Runs a call, or hands on how it was answered; commits its result unless it is the step's last. A refusal of the
+/// Runs a call, or hands on how it was answered; commits its result unless it is the step's last. One that ends the
 /// whole run is recorded with the run's end, since a result without it would let the run go on after a crash.
 pub(super) async fn one(
     bounds: Bounds<'_>,
@@ -45,7 +45,7 @@ pub(super) async fn one(
     let Call { index, effect, request, plan, place: seat, waits } = call;
     let (tool, params, resumed, asked) = match plan {
         Plan::Answered { status, content } => {
-            return Ok((index, Answered { effect, request, status, content, refuse: None, held_back: None }));
+            return Ok((index, Answered { effect, request, status, content, ends: None, held_back: None }));
         }
         Plan::Run { tool, params, resumed } => (tool, params, resumed, None),
         Plan::Ask { tool, params, question } => (tool, params, false, Some(question)),
@@ -71,14 +71,14 @@ pub(super) async fn one(
             execute(bounds, place.run, &tool, params, &effect, resumed, (seat, &time)).await
         }
     };
-    let (status, content, refuse) = match result {
-        Ok(output) => (output.status, output.content, output.refuse),
+    let (status, content, ends) = match result {
+        Ok(output) => (output.status, output.content, output.ends),
         Err(error) => (error.status, error.message, None),
     };
     let content = results::kept(content);
     let followed = others_follow(after);
     let end = HeldBack { index, kind: tool.spec().annotations.item, elapsed: began.elapsed() };
-    let held_back = if refuse.is_some() {
+    let held_back = if ends.is_some() {
         tell_after(place.run, &request, &end, status).await;
         Some(end)
     } else {
@@ -90,7 +90,7 @@ pub(super) async fn one(
         tell_after(place.run, &request, &end, status).await;
         None
     };
-    Ok((index, Answered { effect, request, status, content, refuse, held_back }))
+    Ok((index, Answered { effect, request, status, content, ends, held_back }))
 }
 
 /// Records that a call starts, where that is not recorded yet.

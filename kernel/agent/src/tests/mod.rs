@@ -7,6 +7,7 @@ mod attempts;
 mod budget;
 mod calls;
 mod checkpoints;
+mod client_tools;
 mod context;
 mod door;
 mod endings;

@@ -14,7 +14,15 @@ use crate::{
     model::ModelFault,
     prompt, results,
     told::is_blank,
+    tool::RunEnd,
 };
+
+/// How calls ended their run.
+enum Over {
+    Refused(String),
+    /// With what its client is to run.
+    Left(Vec<ToolCallRequest>),
+}
 
 impl Progress<'_> {
     /// Acts on an answer; the response, if it was the last. `recorded` is what an earlier process recorded of the
@@ -61,8 +69,14 @@ impl Progress<'_> {
             }
             Repeated::Fine | Repeated::Warn(_) => None,
         };
-        if let Some(refusal) = self.calls(tool_calls, recorded, ended).await? {
-            return Ok(Some(AgentResponse::refused(refusal)));
+        match self.calls(tool_calls, recorded, ended).await? {
+            Some(Over::Refused(reason)) => return Ok(Some(AgentResponse::refused(reason))),
+            Some(Over::Left(client_calls)) => {
+                self.run.scope.steering.refuse();
+                let content = prompt::left_to_client(content, &client_calls);
+                return Ok(Some(AgentResponse { client_calls, ..AgentResponse::success(content) }));
+            }
+            None => {}
         }
         self.check_end()?;
         match repeated {
@@ -74,13 +88,13 @@ impl Progress<'_> {
         Ok(None)
     }
 
-    /// Runs the calls of a step; the reason, if one of them refuses the whole task.
+    /// Runs the calls of a step; how the run is over, if one of them ends it.
     async fn calls(
         &mut self,
         requests: &[ToolCallRequest],
         recorded: Option<&RecordedStep>,
         ended: Option<&str>,
-    ) -> Result<Option<String>, Stop> {
+    ) -> Result<Option<Over>, Stop> {
         let (run, step) = (self.run, self.steps);
         let effects = recorded.map(|r| &r.effects[..]).unwrap_or_default();
         let limits = &self.agent.definition.limits;
@@ -96,10 +110,14 @@ impl Progress<'_> {
         };
         let (answers, exceeded) = run.share.wait(work, run.over()).await?;
         let most = run.scope.tool_response_max_bytes;
-        let mut refusal = None;
+        let (mut refusal, mut left) = (None, Vec::new());
         for answer in answers {
             *(if answer.status == ToolStatus::Refused { &mut self.refused } else { &mut self.ran }) += 1;
-            refusal = refusal.or(answer.refuse);
+            match answer.ends {
+                Some(RunEnd::Refused(reason)) => refusal = refusal.or(Some(reason)),
+                Some(RunEnd::LeftToClient) => left.push(answer.request.clone()),
+                None => {}
+            }
             let known = effects.iter().find(|known| known.effect == answer.effect);
             let size = known.and_then(|known| known.size).unwrap_or(answer.content.len());
             let message = Message::Tool {
@@ -111,8 +129,10 @@ impl Progress<'_> {
             self.transcript.add_result(step, answer.effect, size, Arc::new(message));
         }
         match (refusal, exceeded) {
+            (Some(reason), _) => Ok(Some(Over::Refused(reason))),
+            (None, _) if !left.is_empty() => Ok(Some(Over::Left(left))),
             (None, Some(exceeded)) => Err(exceeded.into()),
-            (refusal, _) => Ok(refusal),
+            (None, None) => Ok(None),
         }
     }
 

@@ -9,12 +9,15 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use drupe_extension_api::{
-    AgentResponse, Event, EventBody, Fault, FaultCode, Message, ResponseStatus, SessionId, TurnId,
+    AgentResponse, Event, EventBody, Fault, FaultCode, Message, ResponseStatus, SessionId, ToolCallRequest,
+    ToolSpec, TurnId,
     control::{EventsSubscribe, SessionDetail, SessionShow, TurnArgument, TurnResult, method},
     sdk::Items,
-    wire::{Carried, QueueMode, Submit, Submitted},
+    wire::{Carried, ClientTool, QueueMode, Submit, Submitted},
 };
-use drupe_http_compat::{Ask, Encoder, Rejection, ServedTurn, SseFrame, Thread, ToolChoice, Vendor};
+use drupe_http_compat::{
+    Ask, ClientCall, Encoder, Rejection, ServedTurn, SseFrame, Thread, ToolChoice, Vendor,
+};
 use futures_util::stream;
 use uuid::Uuid;
 
@@ -58,6 +61,7 @@ pub async fn answer(
         server: Arc::clone(server),
         events,
         turn,
+        calls: if ask.parallel_calls { usize::MAX } else { 1 },
     };
     let id = request_id();
     if ask.background {
@@ -81,7 +85,7 @@ async fn submit(
     headers: &HeaderMap,
     ask: &Ask,
 ) -> Result<(Submit, bool), Rejection> {
-    refuse_what_cannot_be_passed_on(ask)?;
+    let tools = passed_on(ask)?;
     let joined = match headers.get(SESSION).map(|session| session.to_str().unwrap_or_default()) {
         Some(session) => {
             let session = SessionId::new(session).map_err(|error| Rejection::from(&Fault::from(error)))?;
@@ -114,21 +118,28 @@ async fn submit(
         agent: ask.agent.clone(),
         output: ask.output.clone(),
         queue: Some(QueueMode::Followup),
-        carried: Some(Carried { history, parameters: ask.parameters.clone() }),
+        carried: Some(Carried { history, parameters: ask.parameters.clone(), tools }),
         ..Submit::new(session, external_id(headers).map_err(|fault| Rejection::from(&fault))?, text)
     };
     Ok((submit, lasts))
 }
 
-/// An agent has tools of its own; one that may call its client's as well would need a turn that waits for the client, which
-/// there is not yet. A tool that must be called is the form of the answer.
-fn refuse_what_cannot_be_passed_on(ask: &Ask) -> Result<(), Rejection> {
-    if ask.tools.is_empty() || ask.tool_choice == ToolChoice::None || ask.forced().is_some() {
-        return Ok(());
+/// The client's tools that the turn is offered. One that must be called is the form of the answer, and no tool of the turn.
+fn passed_on(ask: &Ask) -> Result<Vec<ClientTool>, Rejection> {
+    if ask.tool_choice == ToolChoice::None || ask.forced().is_some() {
+        return Ok(Vec::new());
     }
-    let why = "an agent calls tools of its own, and one of its client's only where `tool_choice` names it; \
-               leave the others out, or set `tool_choice` to `none`";
-    Err(Rejection::unsupported("tools", why))
+    if ask.tool_choice == ToolChoice::Required {
+        let why = "an agent that has to call one of several tools may have to say something first; name the tool, or leave \
+                   the choice to the agent";
+        return Err(Rejection::unsupported("tool_choice", why));
+    }
+    let tool = |tool: &ToolSpec| ClientTool {
+        name: tool.name.clone(),
+        description: tool.description.clone(),
+        input_schema: tool.input_schema.clone(),
+    };
+    Ok(ask.tools.iter().map(tool).collect())
 }
 
 /// Whether calls of tools are a part of the conversation, which the daemon's own history has no place for.
@@ -184,6 +195,8 @@ struct Exchange {
     turn: TurnId,
     events: Items<Event>,
     encoder: Encoder,
+    /// Calls that the client takes with one answer.
+    calls: usize,
     ready: VecDeque<SseFrame>,
     leaving: Leaving,
 }
@@ -227,8 +240,7 @@ impl Exchange {
         match wait(&self.server, &self.bearer, self.turn.clone()).await {
             Ok(result) => {
                 self.leaving.answered();
-                let usage = result.spend.usage;
-                let frames = self.encoder.end(&response(result), usage);
+                let frames = finish(&mut self.encoder, result, self.calls);
                 self.ready.extend(frames);
             }
             Err(fault) => self.fail(&fault),
@@ -248,9 +260,23 @@ pub fn served(turn: TurnId) -> ServedTurn {
     ServedTurn { created: i64::try_from(created).unwrap_or(0), turn }
 }
 
-/// How a turn ended.
-pub fn response(result: TurnResult) -> AgentResponse {
-    let TurnResult { status, content, error, class, .. } = result;
+/// Writes the end of a turn, with at most so many calls for the client. Their ids are ours: those of providers may come again
+/// in the next turn, and one conversation holds both.
+pub fn finish(encoder: &mut Encoder, result: TurnResult, most: usize) -> Vec<SseFrame> {
+    let TurnResult { turn, status, content, error, class, client_calls, spend, .. } = result;
+    let mut frames = Vec::new();
+    for (at, call) in client_calls.iter().take(most).enumerate() {
+        let call = ToolCallRequest { call_id: format!("call_{turn}_{at}"), ..call.clone() };
+        frames.extend(match ClientCall::try_from(&call) {
+            Ok(call) => encoder.call(call),
+            Err(fault) => encoder.fail(&Rejection::from(&fault)),
+        });
+    }
+    // What is kept as the answer tells later turns of the calls, which the client has as calls.
+    let content = if client_calls.is_empty() { content } else { String::new() };
     let status = status.unwrap_or(ResponseStatus::Error);
-    AgentResponse { status, content, error, class, tokens_used: None, turns_used: None }
+    let response =
+        AgentResponse { status, content, error, class, tokens_used: None, turns_used: None, client_calls };
+    frames.extend(encoder.end(&response, spend.usage));
+    frames
 }

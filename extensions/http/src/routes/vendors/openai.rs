@@ -82,8 +82,7 @@ async fn shown(server: &Server, bearer: &Bearer, response: &str) -> Result<Json<
     let mut encoder = request.encoder(&exchange::served(turn));
     encoder.begin();
     if result.status.is_some() {
-        let usage = result.spend.usage;
-        encoder.end(&exchange::response(result), usage);
+        exchange::finish(&mut encoder, result, usize::MAX);
     }
     Ok(Json(encoder.object()))
 }

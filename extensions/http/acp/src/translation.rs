@@ -95,6 +95,8 @@ pub struct Translation {
     open: HashMap<String, Sent>,
     /// Calls that the editor knows.
     calls: HashSet<String>,
+    /// Those that are shown as a change of a file.
+    changes: HashSet<String>,
     /// What calls have shown meanwhile.
     meanwhile: HashMap<String, String>,
     /// Questions without an answer.
@@ -237,6 +239,9 @@ impl Translation {
         let text = input.map(|input| input.text.as_str()).unwrap_or_default();
         let of = event.agent.as_ref().filter(|agent| agent.depth > 0).map(|agent| agent.id.as_str());
         let call = calls::begun(&item.id, tool, item.kind, text, of, &self.workspace);
+        if call["content"].as_array().is_some_and(|shown| !shown.is_empty()) {
+            self.changes.insert(item.id.clone());
+        }
         let whole = input.filter(|input| input.truncated).map(|input| ShownPiece::Read {
             handle: input.handle.clone().unwrap_or_else(|| item.id.clone()),
             then: ReadWhole::Input { call: item.id.clone(), tool: tool.to_owned() },
@@ -328,6 +333,11 @@ impl Translation {
         // One that was refused before it began.
         if !self.calls.contains(&item.id) {
             pieces = self.call(event, item);
+        }
+        // The change says more than the tool does of it, and contents are replaced.
+        if self.changes.remove(&item.id) && outcome == ItemOutcome::Ok {
+            pieces.push(ShownPiece::Update(updates::call_status(&item.id, "completed")));
+            return pieces;
         }
         let output = item.output.as_ref();
         let text = output.map(|output| output.text.as_str()).unwrap_or_default();

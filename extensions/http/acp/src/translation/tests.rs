@@ -110,3 +110,22 @@ fn a_plan_is_shown_with_how_far_it_is() {
     let states: Vec<_> = shown["entries"].as_array().expect("entries").iter().map(|e| &e["status"]).collect();
     assert_eq!(states, ["completed", "in_progress", "pending"]);
 }
+
+#[test]
+fn a_change_of_a_file_stays_shown_once_it_is_made() {
+    for (outcome, replaced) in [("ok", false), ("error", true)] {
+        let mut scene = Scene::new();
+        let input = r#"{"path": "a.rs", "old": "x", "new": "y"}"#;
+        let call = json!({
+            "id": "e", "type": "file_change", "name": "files_edit", "input": { "text": input, "bytes": input.len() },
+        });
+        let begun = scene.takes("interaction.item.started", json!({ "item": call }));
+        let [ShownPiece::Update(begun)] = &begun[..] else { panic!("{begun:?}") };
+        assert_eq!(begun["content"][0]["type"], "diff", "{begun}");
+        let item = item("e", "file_change", "edited");
+        let data = json!({ "item": item, "outcome": outcome, "elapsed_ms": 1 });
+        let ended = scene.takes("interaction.item.completed", data);
+        let [ShownPiece::Update(ended)] = &ended[..] else { panic!("{ended:?}") };
+        assert_eq!(ended.get("content").is_some(), replaced, "{ended}");
+    }
+}

@@ -36,6 +36,7 @@ pub struct Place {
 
 /// Serves until it shall stop.
 pub async fn serve(server: Arc<Server>, socket: StdListener, shutdown: Shutdown) -> Result<(), Fault> {
+    let _serving = server.serve();
     socket.set_nonblocking(true)?;
     let socket = TcpListener::from_std(socket)?;
     let most = room(&server);

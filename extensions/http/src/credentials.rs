@@ -34,19 +34,29 @@ impl FromRequestParts<Arc<Server>> for Bearer {
 
     async fn from_request_parts(parts: &mut Parts, server: &Arc<Server>) -> Result<Self, HttpFault> {
         let token = token(&parts.method, &parts.headers)?.to_owned();
+        // A browser sends the cookie along to other ports of this machine as well, and asks nobody before it opens a
+        // WebSocket.
+        if shown(&parts.headers).is_none() && server.known.is_called_by_another(&parts.headers) {
+            return Err(Fault::denied("a page of another origin needs a token of its own").into());
+        }
         let who = server.host.control_for(Some(&token), method::WHOAMI, ()).await?;
         Ok(Self { token, who })
     }
 }
 
-/// The token of a request.
-fn token<'a>(method: &Method, headers: &'a HeaderMap) -> Result<&'a str, Fault> {
+/// The token that a request shows by itself, and not by the browser's cookie.
+fn shown(headers: &HeaderMap) -> Option<&str> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let authorized = text(header::AUTHORIZATION.as_str()).and_then(|value| {
         let (scheme, token) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
     });
-    if let Some(token) = authorized.or_else(|| text(API_KEY)).filter(|token| !token.is_empty()) {
+    authorized.or_else(|| text(API_KEY)).filter(|token| !token.is_empty())
+}
+
+/// The token of a request.
+fn token<'a>(method: &Method, headers: &'a HeaderMap) -> Result<&'a str, Fault> {
+    if let Some(token) = shown(headers) {
         return Ok(token);
     }
     let Some(token) = cookie(headers) else {
@@ -54,9 +64,22 @@ fn token<'a>(method: &Method, headers: &'a HeaderMap) -> Result<&'a str, Fault> 
             .help("send `Authorization: Bearer TOKEN`; `drupe token new NAME` makes one"));
     };
     if !method.is_safe() && !headers.contains_key(PAGE) {
-        return Err(Fault::denied(format!("a request with a cookie needs the header `{PAGE}`")));
+        return Err(led());
     }
     Ok(token)
+}
+
+/// Refuses a `GET` that changes something where a page at another port of this machine may have led the browser to it: such a
+/// one needs to embed an image. What a person enters or the page itself asks for, the browser marks
+/// (https://www.w3.org/TR/fetch-metadata/#sec-fetch-site-header, 2026-11-24).
+pub fn meant(headers: &HeaderMap) -> Result<(), Fault> {
+    let site = headers.get("sec-fetch-site").and_then(|site| site.to_str().ok());
+    let own = headers.contains_key(PAGE) || site.is_some_and(|site| ["none", "same-origin"].contains(&site));
+    if own || shown(headers).is_some() { Ok(()) } else { Err(led()) }
+}
+
+fn led() -> Fault {
+    Fault::denied(format!("a request with a cookie needs the header `{PAGE}`"))
 }
 
 /// The token in the page's cookie.

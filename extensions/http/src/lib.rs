@@ -33,6 +33,11 @@ impl Extension for Http {
         let server = Server::new(host, settings, socket.local_addr()?)?;
         Ok(Self { server: Arc::new(server), socket })
     }
+
+    async fn stop(&self) -> Result<(), Fault> {
+        self.server.served().await;
+        Ok(())
+    }
 }
 
 impl Service for Http {

@@ -52,6 +52,11 @@ impl Known {
         !self.hosts.iter().any(|host| origin.split_once("://").is_some_and(|(_, from)| from == host))
     }
 
+    /// Whether it is a page of another origin that calls, which may be one of those that the operator allows.
+    pub fn is_called_by_another(&self, headers: &HeaderMap) -> bool {
+        headers.get(header::ORIGIN).is_some_and(|origin| self.is_foreign(origin))
+    }
+
     fn admits(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Fault> {
         let mut hosts = headers.get_all(header::HOST).iter();
         let (host, another) = (hosts.next(), hosts.next());
@@ -83,7 +88,7 @@ pub async fn check(State(server): State<Arc<Server>>, request: Request, next: Ne
         Ok(()) => {
             let headers = request.headers();
             let foreign =
-                headers.get(header::ORIGIN).filter(|origin| server.known.is_foreign(origin)).cloned();
+                headers.get(header::ORIGIN).filter(|_| server.known.is_called_by_another(headers)).cloned();
             let asks_first = request.method() == Method::OPTIONS
                 && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
             let response = match &foreign {

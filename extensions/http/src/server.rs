@@ -17,6 +17,16 @@ pub struct Server {
     pub settings: Settings,
     pub known: Known,
     closing: watch::Sender<bool>,
+    serving: watch::Sender<bool>,
+}
+
+/// That connections are served; over when it is dropped.
+pub struct Serving<'a>(&'a Server);
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        self.0.serving.send_replace(false);
+    }
 }
 
 impl Server {
@@ -30,12 +40,33 @@ impl Server {
             ));
         }
         let known = Known::new(address, &settings.hosts, &settings.origins)?;
-        Ok(Self { host, settings, known, closing: watch::Sender::new(false) })
+        Ok(Self {
+            host,
+            settings,
+            known,
+            closing: watch::Sender::new(false),
+            serving: watch::Sender::new(false),
+        })
+    }
+
+    /// Begins to serve.
+    pub fn serve(&self) -> Serving<'_> {
+        self.serving.send_replace(true);
+        Serving(self)
+    }
+
+    /// Resolves when nobody is served any more. What runs would be cut off otherwise: the daemon waits for nothing else.
+    pub async fn served(&self) {
+        let _ = self.serving.subscribe().wait_for(|serving| !serving).await;
     }
 
     /// Lets go of whoever waits: the server stops.
     pub fn close(&self) {
         self.closing.send_replace(true);
+    }
+
+    pub fn is_closing(&self) -> bool {
+        *self.closing.borrow()
     }
 
     /// Resolves when the server stops.

@@ -6,6 +6,7 @@ mod client_tools;
 mod events;
 mod leaving;
 mod rest;
+mod sockets;
 mod stdio;
 mod vendors;
 

@@ -3,15 +3,23 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
-    extract::{Path, Query, State},
+    Extension,
+    extract::{
+        Path, Query, State,
+        ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
+    },
     http::HeaderMap,
-    response::sse::{self, KeepAlive, Sse},
+    response::{
+        IntoResponse, Response,
+        sse::{self, KeepAlive, Sse},
+    },
 };
-use drupe_extension_api::{Event, Fault, SessionId, control::EventsSubscribe};
-use futures_util::{Stream, stream};
+use drupe_extension_api::{Event, Fault, SessionId, control::EventsSubscribe, sdk::Items};
+use futures_util::stream;
 use serde::Deserialize;
 
-use crate::{credentials::Bearer, failure::HttpFault, server::Server};
+use super::socket;
+use crate::{connections::Place, credentials::Bearer, failure::HttpFault, server::Server};
 
 /// How often a reader hears something, so that nothing on the way takes the connection for dead.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -38,8 +46,10 @@ pub async fn of_query(
     bearer: Bearer,
     headers: HeaderMap,
     Query(Which { session, after }): Query<Which>,
-) -> Result<Sse<impl Stream<Item = Result<sse::Event, Infallible>>>, HttpFault> {
-    follow(server, &bearer, &headers, session, &EventsAfter { after }).await
+    Extension(place): Extension<Place>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, HttpFault> {
+    follow(server, &bearer, &headers, session, after, place, upgrade).await
 }
 
 /// The events of the session that the path names.
@@ -48,23 +58,34 @@ pub async fn of_path(
     bearer: Bearer,
     headers: HeaderMap,
     Path(session): Path<String>,
-    Query(from): Query<EventsAfter>,
-) -> Result<Sse<impl Stream<Item = Result<sse::Event, Infallible>>>, HttpFault> {
+    Query(EventsAfter { after }): Query<EventsAfter>,
+    Extension(place): Extension<Place>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, HttpFault> {
     let session = SessionId::new(session).map_err(Fault::from)?;
-    follow(server, &bearer, &headers, session, &from).await
+    follow(server, &bearer, &headers, session, after, place, upgrade).await
 }
 
-/// Kept events first, then those that come. A reader that comes back says in `Last-Event-ID` what it knows.
+/// Kept events first, then those that come. A reader that comes back says what it knows: in `Last-Event-ID`, or in the query.
 async fn follow(
     server: Arc<Server>,
     bearer: &Bearer,
     headers: &HeaderMap,
     session: SessionId,
-    from: &EventsAfter,
-) -> Result<Sse<impl Stream<Item = Result<sse::Event, Infallible>> + use<>>, HttpFault> {
+    after: u64,
+    place: Place,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, HttpFault> {
     let known = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
-    let ask = EventsSubscribe { session, after: known.unwrap_or(from.after), follow: true };
+    let ask = EventsSubscribe { session, after: known.unwrap_or(after), follow: true };
     let items = server.events(bearer, ask).await?;
+    match socket::is_asked(headers) {
+        true => socket::answer(server, place, upgrade, items),
+        false => Ok(stream(server, items)),
+    }
+}
+
+fn stream(server: Arc<Server>, items: Items<Event>) -> Response {
     let frames = stream::unfold(Some((server, items)), |open| async move {
         let (server, mut items) = open?;
         let next = tokio::select! {
@@ -72,12 +93,12 @@ async fn follow(
             () = server.closing() => return None,
         };
         Some(match next {
-            Ok(Some(event)) => (Ok(frame(&event)), Some((server, items))),
+            Ok(Some(event)) => (Ok::<_, Infallible>(frame(&event)), Some((server, items))),
             Ok(None) => return None,
             Err(fault) => (Ok(broken(&fault)), None),
         })
     });
-    Ok(Sse::new(frames).keep_alive(KeepAlive::new().interval(HEARTBEAT)))
+    Sse::new(frames).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response()
 }
 
 /// Live ones have no number: a reader that comes back goes on after the last kept one.

@@ -9,6 +9,7 @@ mod page;
 mod run;
 mod sessions;
 mod sign_in;
+mod socket;
 mod stdio;
 mod vendors;
 

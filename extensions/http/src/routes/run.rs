@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use drupe_extension_api::{
-    AgentId, Fault, Format, OutputSpec, ResponseStatus, SessionId, TurnId,
+    AgentId, Fault, FaultCode, Format, OutputSpec, ResponseStatus, SessionId, TurnId,
     control::{AgentDetail, Named, TurnArgument, TurnResult, Whoami, method},
     wire::{Submit, Submitted},
 };
@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::body::Body;
 use crate::{
-    credentials::Bearer,
+    credentials::{Bearer, meant},
     failure::{HttpFault, status_of_turn},
     server::Server,
 };
@@ -85,6 +85,7 @@ pub async fn by_query(
     Path(agent): Path<String>,
     Query(TaskByQuery { q, format, schema, session }): Query<TaskByQuery>,
 ) -> Result<Response, HttpFault> {
+    meant(&headers)?;
     let read = |text: String| {
         serde_json::from_str(&text).map_err(|error| Fault::invalid(format!("`schema` is no JSON: {error}")))
     };
@@ -145,7 +146,10 @@ async fn run(
 
 /// What the turn gave, when it has ended.
 pub async fn wait(server: &Server, bearer: &Bearer, turn: TurnId) -> Result<TurnResult, Fault> {
-    server.control(bearer, method::TURN_WAIT, TurnArgument::brief(turn)).await
+    tokio::select! {
+        result = server.control(bearer, method::TURN_WAIT, TurnArgument::brief(turn)) => result,
+        () = server.closing() => Err(Fault::new(FaultCode::Unavailable, "the daemon restarts; the turn goes on")),
+    }
 }
 
 /// The agent of a path; none for the one that chooses by itself.
@@ -240,6 +244,10 @@ impl Leaving {
 impl Drop for Leaving {
     fn drop(&mut self) {
         let Some(turn) = self.turn.take() else { return };
+        // Its client did not go: it may ask again, by the same `Idempotency-Key`.
+        if self.server.is_closing() {
+            return;
+        }
         let (server, bearer) = (Arc::clone(&self.server), self.bearer.clone());
         let stop = async move {
             let stopped = server.control::<()>(&bearer, method::TURN_STOP, TurnArgument::brief(turn));

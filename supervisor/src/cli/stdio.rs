@@ -8,6 +8,10 @@ use std::{
     io::{self, Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
     path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -182,9 +186,12 @@ fn refused(line: &str, body: &str) -> Failure {
 /// Passes bytes on in both directions, until the connection ends or nobody writes any more.
 fn pass(mut stream: TcpStream, interrupt: &Interrupt) -> Result<u8, Failure> {
     let mut there = stream.try_clone()?;
-    let input = thread::Builder::new().name("stdin".into()).spawn(move || {
-        // Whatever ends it, nothing more comes.
-        let _ = io::copy(&mut io::stdin().lock(), &mut there);
+    let all_said = Arc::new(AtomicBool::new(false));
+    let said = Arc::clone(&all_said);
+    thread::Builder::new().name("stdin".into()).spawn(move || {
+        let whole = io::copy(&mut io::stdin().lock(), &mut there).is_ok();
+        // Before the door hears of it, which then ends as well.
+        said.store(whole, Ordering::SeqCst);
         let _ = there.shutdown(Shutdown::Write);
     })?;
     let (mut out, mut bytes) = (io::stdout().lock(), vec![0; 64 * 1024]);
@@ -206,7 +213,7 @@ fn pass(mut stream: TcpStream, interrupt: &Interrupt) -> Result<u8, Failure> {
         }
     }
     // The door ends last, unless its process does.
-    if input.is_finished() {
+    if all_said.load(Ordering::SeqCst) {
         return Ok(0);
     }
     Err(Failure::new(status::LATER, "the daemon ended the connection: its kernel ends or restarts")

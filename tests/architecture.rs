@@ -105,9 +105,12 @@ const ARROWS: &[(&str, &[&str])] = &[
             "drupe-prompts",
         ],
     ),
-    // What it is made of has no socket: a library of texts, one of wire formats, and one that speaks with an editor over the
-    // stream that it is given.
-    ("drupe-ext-http", &["drupe-extension-api", "drupe-http-acp", "drupe-http-compat", "drupe-http-page"]),
+    // What it is made of has no socket: a library of texts, one of wire formats, and two that speak a protocol over a
+    // stream or the requests that they are given.
+    (
+        "drupe-ext-http",
+        &["drupe-extension-api", "drupe-http-acp", "drupe-http-compat", "drupe-http-mcp", "drupe-http-page"],
+    ),
 ];
 
 /// What every extension may depend on of ours.

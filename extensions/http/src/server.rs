@@ -7,6 +7,7 @@ use drupe_extension_api::{
     control::{EventsSubscribe, method},
     sdk::{Host, Items},
 };
+use drupe_http_mcp::McpServer;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::watch;
 
@@ -16,6 +17,7 @@ pub struct Server {
     pub host: Host,
     pub settings: Settings,
     pub known: Known,
+    pub mcp: McpServer,
     closing: watch::Sender<bool>,
     serving: watch::Sender<bool>,
 }
@@ -40,10 +42,12 @@ impl Server {
             ));
         }
         let known = Known::new(address, &settings.hosts, &settings.origins)?;
+        let mcp = McpServer::new(&host, settings.max_body_kb * 1024);
         Ok(Self {
             host,
             settings,
             known,
+            mcp,
             closing: watch::Sender::new(false),
             serving: watch::Sender::new(false),
         })
@@ -63,6 +67,7 @@ impl Server {
     /// Lets go of whoever waits: the server stops.
     pub fn close(&self) {
         self.closing.send_replace(true);
+        self.mcp.close();
     }
 
     pub fn is_closing(&self) -> bool {

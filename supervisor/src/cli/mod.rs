@@ -117,6 +117,8 @@ enum Verb {
     Open(open::Open),
     /// Serve an editor over the standard input and output, by the Agent Client Protocol
     Acp(stdio::Stdio),
+    /// Serve agents as tools by the Model Context Protocol, over standard input and output
+    Mcp(stdio::Stdio),
     /// The configuration: show, schema, path
     #[command(subcommand)]
     Config(config::Config),
@@ -213,6 +215,7 @@ fn execute(verb: Option<Verb>, keep: bool, context: Context) -> Result<u8, Failu
         Some(Verb::Token(token)) => token.execute(&context),
         Some(Verb::Open(open)) => open.execute(&context),
         Some(Verb::Acp(stdio)) => stdio.execute("acp", &context),
+        Some(Verb::Mcp(stdio)) => stdio.execute("mcp", &context),
         Some(Verb::Config(config)) => config.execute(&context),
         Some(Verb::Models(models)) => models.execute(&context),
         Some(Verb::Completions(completions)) => completions.execute(&context, CommandLine::command()),

@@ -1,4 +1,4 @@
-//! `drupe acp`: a pipe between the standard input and output and the daemon's door for programs.
+//! `drupe acp` and `drupe mcp`: a pipe between the standard input and output and the daemon's door for programs.
 //!
 //! The protocol is spoken by the extension `http`; nothing of it is known here. Bytes go both ways as they are. When the kernel
 //! ends the connection does, and the program with it: the turn goes on, and the editor loads the session again.
@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What names of tokens begin with that hold for one pipe; the number of its process follows.
 const TOKENS: &str = "stdio-";
 
-/// Arguments of `drupe acp`.
+/// Arguments of `drupe acp` and `drupe mcp`.
 #[derive(Debug, clap::Args)]
 pub struct Stdio {
     /// A file whose content is the token to show; by default one of the operator's that is revoked at the end
@@ -176,7 +176,7 @@ fn refused(line: &str, body: &str) -> Failure {
     let mut values = serde_json::Deserializer::from_str(body).into_iter::<Value>();
     let error = values.next().and_then(Result::ok).map(|value| value["error"].clone()).unwrap_or_default();
     let why = error["message"].as_str().unwrap_or(line);
-    let failure = Failure::new(status::FAILED, format!("the daemon does not let the editor in: {why}"));
+    let failure = Failure::new(status::FAILED, format!("the daemon does not let the client in: {why}"));
     match error["help"].as_str() {
         Some(help) => failure.help(help.to_owned()),
         None => failure,
@@ -217,7 +217,7 @@ fn pass(mut stream: TcpStream, interrupt: &Interrupt) -> Result<u8, Failure> {
         return Ok(0);
     }
     Err(Failure::new(status::LATER, "the daemon ended the connection: its kernel ends or restarts")
-        .help("start the agent again and load the session; what it was doing goes on"))
+        .help("start it again and load the session; what it was doing goes on"))
 }
 
 #[cfg(test)]

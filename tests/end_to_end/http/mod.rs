@@ -5,6 +5,7 @@ pub mod client;
 mod client_tools;
 mod events;
 mod leaving;
+mod mcp;
 mod rest;
 mod sockets;
 mod stdio;

@@ -5,6 +5,7 @@ mod body;
 mod control;
 mod events;
 mod health;
+mod mcp;
 mod page;
 mod run;
 mod sessions;
@@ -19,7 +20,7 @@ use axum::{
     Router,
     http::StatusCode,
     middleware,
-    routing::{get, post},
+    routing::{any, get, post},
 };
 use drupe_extension_api::Fault;
 
@@ -38,6 +39,8 @@ pub fn all(server: &Arc<Server>) -> Router {
         .route("/sign-in", get(sign_in::enter))
         .route("/sign-out", post(sign_in::leave))
         .route("/stdio/acp", get(stdio::acp))
+        .route("/stdio/mcp", get(stdio::mcp))
+        .route("/mcp", any(mcp::serve))
         .route("/v1/agents", get(agents::list))
         .route("/v1/agents/{agent}", get(agents::show))
         .route("/v1/agents/{agent}/run", get(run::by_query).post(run::by_body))

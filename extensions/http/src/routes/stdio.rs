@@ -1,4 +1,4 @@
-//! Protocols that are spoken over the standard input and output of a program: `drupe acp` passes the bytes on, over a
+//! Protocols that are spoken over the standard input and output of a program: `drupe acp` and `drupe mcp` pass the bytes on, over a
 //! connection that is no longer HTTP once it was let in.
 
 use std::sync::Arc;
@@ -10,6 +10,8 @@ use axum::{
 };
 use drupe_extension_api::Fault;
 use drupe_http_acp::EditorClient;
+use drupe_http_mcp::McpCaller;
+use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 
 use crate::{connections::Place, credentials::Bearer, failure::HttpFault, server::Server};
@@ -24,12 +26,38 @@ const KEY: &str = "x-drupe-client";
 pub async fn acp(
     State(server): State<Arc<Server>>,
     bearer: Bearer,
-    mut request: Request,
+    request: Request,
 ) -> Result<Response, HttpFault> {
+    let key = request.headers().get(KEY).and_then(|key| key.to_str().ok()).map(str::to_owned);
+    let editor = EditorClient { token: bearer.token, who: bearer.who, key };
+    let host = server.host.clone();
+    become_lines(server, request, |stream| drupe_http_acp::serve(host, editor, stream))
+}
+
+/// The Model Context Protocol, for a client that starts its servers as programs.
+pub async fn mcp(
+    State(server): State<Arc<Server>>,
+    Bearer { token, who }: Bearer,
+    request: Request,
+) -> Result<Response, HttpFault> {
+    let host = server.host.clone();
+    become_lines(server, request, |stream| {
+        drupe_http_mcp::serve_lines(host, McpCaller { token, who }, stream)
+    })
+}
+
+/// Goes over to a connection that carries lines, if that is asked for.
+fn become_lines<F>(
+    server: Arc<Server>,
+    mut request: Request,
+    serve: impl FnOnce(TokioIo<Upgraded>) -> F + Send + 'static,
+) -> Result<Response, HttpFault>
+where
+    F: Future<Output = ()> + Send,
+{
     if !asks_for(request.headers()) {
         return Ok(upgrade_required());
     }
-    let key = request.headers().get(KEY).and_then(|key| key.to_str().ok()).map(str::to_owned);
     let place = request.extensions_mut().remove::<Place>();
     let upgraded = hyper::upgrade::on(request);
     let own = Arc::clone(&server);
@@ -37,9 +65,8 @@ pub async fn acp(
         let _place = place;
         // A client that went before the answer has nobody to be told.
         let Ok(stream) = upgraded.await else { return };
-        let editor = EditorClient { token: bearer.token, who: bearer.who, key };
         tokio::select! {
-            () = drupe_http_acp::serve(own.host.clone(), editor, TokioIo::new(stream)) => {}
+            () = serve(TokioIo::new(stream)) => {}
             () = own.closing() => {}
         }
     })?;
@@ -63,7 +90,7 @@ fn headers() -> [(header::HeaderName, HeaderValue); 2] {
 
 fn upgrade_required() -> Response {
     let fault = Fault::invalid(format!("this path is for connections that become `{PROTOCOL}`"))
-        .help("`drupe acp` makes one");
+        .help("`drupe acp` and `drupe mcp` make one");
     let refused = HttpFault::with(StatusCode::UPGRADE_REQUIRED, fault);
     (headers(), refused).into_response()
 }

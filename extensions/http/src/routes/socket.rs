@@ -1,7 +1,7 @@
 //! The events of a session over a WebSocket: the same as the stream beside it, for clients that rather read messages.
 //!
-//! It goes one way. Closing codes are those of RFC 6455, 7.4.1 (https://www.rfc-editor.org/rfc/rfc6455#section-7.4.1), with 1012 and
-//! 1013 of IANA's register (https://www.iana.org/assignments/websocket/websocket.xhtml), both as of 2026-11-24.
+//! It goes one way. Closing codes are those of RFC 6455, 7.4.1 (<https://www.rfc-editor.org/rfc/rfc6455#section-7.4.1>), with 1012 and
+//! 1013 of IANA's register (<https://www.iana.org/assignments/websocket/websocket.xhtml>), both as of 2026-11-24.
 
 use std::{sync::Arc, time::Duration};
 

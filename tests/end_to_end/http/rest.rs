@@ -70,3 +70,24 @@ fn a_session_is_made_written_to_read_stopped_and_asked_again() {
     assert_eq!(door.get(&ci, &path("")).json()["turns"].as_array().map(Vec::len), Some(2));
     assert_eq!(door.post(&ci, &path("/stop"), &json!({})).json()["stopped"], 0);
 }
+
+#[test]
+fn figures_are_for_whoever_may_see_the_daemon() {
+    let (_server, daemon) = daemon("");
+    let (door, ci) = (door(&daemon), token(&daemon, &["ci"]));
+    let watcher = token(&daemon, &["watcher", "--may", "read,inspect", "--sessions", "*"]);
+    assert_eq!(door.post(&ci, "/v1/agents/haiku/run", &json!({"task": "hello"})).status, 200);
+    assert_eq!(door.get(&ci, "/metrics").status, 403);
+    let figures = door.get(&watcher, "/metrics");
+    assert_eq!(figures.status, 200, "{figures:?}");
+    assert_eq!(figures.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    for line in [
+        "# TYPE drupe_model_calls_total counter",
+        "drupe_model_calls_total{model=\"local/test\"} 1",
+        "drupe_agent_runs_total{agent=\"haiku\"} 1",
+        "drupe_extension_state{extension=\"http\",state=\"active\"} 1",
+        "drupe_state{state=\"ready\"} 1",
+    ] {
+        assert!(figures.body.lines().any(|one| one == line), "{line}\n{}", figures.body);
+    }
+}

@@ -6,6 +6,7 @@ mod control;
 mod events;
 mod health;
 mod mcp;
+mod metrics;
 mod page;
 mod run;
 mod sessions;
@@ -40,6 +41,7 @@ pub fn all(server: &Arc<Server>) -> Router {
         .route("/sign-out", post(sign_in::leave))
         .route("/stdio/acp", get(stdio::acp))
         .route("/stdio/mcp", get(stdio::mcp))
+        .route("/metrics", get(metrics::show))
         .route("/mcp", any(mcp::serve))
         .route("/v1/agents", get(agents::list))
         .route("/v1/agents/{agent}", get(agents::show))

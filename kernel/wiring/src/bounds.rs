@@ -4,7 +4,7 @@
 use drupe_extension_api::{Format, OutputSpec, ToolSpec, wire::ClientTool};
 use serde_json::Value;
 
-use crate::{Part, Schemas, portable};
+use crate::{Part, Schemas, names::CORE, portable};
 
 /// Tools of one extension.
 const TOOLS: usize = 256;
@@ -110,6 +110,11 @@ pub fn client_tools_fault(tools: &[ClientTool], schemas: &Schemas) -> Option<Str
     for (position, ClientTool { name, description, input_schema }) in tools.iter().enumerate() {
         if tools[..position].iter().any(|other| other.name == *name) {
             return Some(format!("two tools of the client are named `{name}`; give each a name of its own"));
+        }
+        if CORE.contains(&name.as_str()) {
+            return Some(format!(
+                "`{name}` is the name of a tool of the loop; give the client's another one"
+            ));
         }
         if description.len() > DESCRIPTION {
             let len = description.len();

@@ -10,7 +10,7 @@ use drupe_extension_api::{AgentId, ExtensionId, ToolName};
 const AGENTS: [&str; 2] = ["agent_", "handoff_"];
 
 /// The loop's own tools.
-const CORE: [&str; 4] = [read_output::NAME, refuse::NAME, search_tools::NAME, update_plan::NAME];
+pub(crate) const CORE: [&str; 4] = [read_output::NAME, refuse::NAME, search_tools::NAME, update_plan::NAME];
 
 /// Ids that stand before topics and sessions of the kernel, or for a part of it in messages.
 const KERNEL: [&str; 4] = [crate::ORCHESTRATOR, "kernel", "event", "core"];

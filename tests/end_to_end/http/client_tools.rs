@@ -171,6 +171,7 @@ fn what_cannot_be_offered_is_refused_by_name() {
         (named("get_weather", json!({"type": "array"})), "auto", 400, "an `object`"),
         (named("get_weather", json!({"type": "object", "anyOf": [{}]})), "auto", 400, "`anyOf`"),
         (named("kv_list", schema()), "auto", 400, "`kv_list` is named like"),
+        (named("refuse", schema()), "auto", 400, "a tool of the loop"),
         (two, "required", 400, "name the tool"),
     ] {
         let body = json!({"model": "drupe", "messages": user, "tools": tools, "tool_choice": choice});

@@ -131,13 +131,13 @@ mod tests {
     #[test]
     fn a_call_is_shown_with_what_tells_most_of_it() {
         let input = r#"{"path": "src/main.rs", "old": "a", "new": "b"}"#;
-        let call = begun("e1", "files_edit", ItemKind::FileChange, input, Some("haiku"), "/work");
+        let call = begun("e1", "files_edit", ItemKind::FileChange, input, Some("haiku"), "/project");
         assert_eq!(call["title"], "haiku: files_edit src/main.rs");
         assert_eq!((&call["kind"], &call["status"]), (&json!("edit"), &json!("in_progress")));
-        assert_eq!(call["locations"][0]["path"], "/work/src/main.rs");
+        assert_eq!(call["locations"][0]["path"], "/project/src/main.rs");
         assert_eq!(call["content"][0]["oldText"], "a");
         assert_eq!(call["rawInput"]["new"], "b");
-        let cut = begun("e1", "shell", ItemKind::CommandExecution, r#"{"comm"#, None, "/work");
+        let cut = begun("e1", "shell", ItemKind::CommandExecution, r#"{"comm"#, None, "/project");
         assert_eq!((&cut["title"], cut.get("rawInput")), (&json!("shell"), None));
         for (tool, kind) in [
             ("files_read", "read"),

@@ -19,7 +19,7 @@ struct Scene(Translation);
 
 impl Scene {
     fn new() -> Self {
-        let mut scene = Self(Translation::new("/work"));
+        let mut scene = Self(Translation::new("/project"));
         scene.takes("interaction.turn.started", json!({ "input": { "text": "go", "bytes": 2 } }));
         scene.takes("interaction.item.started", json!({ "item": { "id": "m", "type": "agent_message" } }));
         scene

@@ -27,7 +27,7 @@ pub use sessions::{
     TranscriptEntry, TurnArgument, TurnResult,
 };
 pub use status::{Blamed, ConfigValue, DaemonState, ExitRecord, Status};
-pub use tokens::{Power, TokenMade, TokenNew, TokenPromised, TokenStatus, Whoami};
+pub use tokens::{Allowance, Power, TokenMade, TokenNew, TokenPromised, TokenStatus, Whoami};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -214,6 +214,8 @@ pub enum LimitScope {
     Session,
     /// One agent, for a day (UTC).
     Agent,
+    /// The sessions of a named token, or of one name behind it, for a day (UTC).
+    Token,
     /// Everything, for a day (UTC).
     Day,
 }

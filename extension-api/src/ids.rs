@@ -162,6 +162,16 @@ id!(
     "1 to 96 letters, digits, `_`, `.`, `-` and `:`",
     opaque
 );
+
+impl SessionId {
+    /// What stands behind a name that this session has or begins with, without the `:` between them: empty for the session of
+    /// that name. None for a session that is not below it.
+    pub fn below(&self, name: &str) -> Option<&str> {
+        let rest = self.as_str().strip_prefix(name)?;
+        if rest.is_empty() { Some(rest) } else { rest.strip_prefix(':') }
+    }
+}
+
 id!(
     /// What one inbound message sets off, until its final answer.
     TurnId,

@@ -15,7 +15,7 @@ use crate::{
     },
     intake,
     kernel::Kernel,
-    outbox, settings,
+    outbox, settings, turn,
 };
 
 /// How long all extensions together may take to stop: the supervisor bears a little more after the drain.
@@ -90,12 +90,8 @@ async fn seed_quotas(kernel: &Kernel) -> Result<(), StoreError> {
     let agents = agents.into_iter().map(|(agent, used)| (agent, settings::counted(used)));
     quotas.seed_day(now_ms, settings::counted(all), agents);
     for queued in store.unfinished().await?.into_iter().filter(|queued| queued.started) {
+        turn::open_session(&kernel.intake.turns, &queued).await?;
         let session = &queued.inbound.ask.session;
-        kernel
-            .intake
-            .turns
-            .quotas
-            .open_session(session, settings::counted(store.used_by_session(session).await?));
         store.recorded(&queued.turn).await?.lose_open_calls(session, quotas, now_ms);
     }
     Ok(())

@@ -104,8 +104,7 @@ impl Outbox {
         }
         let session = match session {
             Some(session) => {
-                let own =
-                    session.as_str().strip_prefix(by.as_str()).is_some_and(|rest| rest.starts_with(':'));
+                let own = session.below(by.as_str()).is_some_and(|rest| !rest.is_empty());
                 if !own && !self.wired.lasting.tokens.was_called_in(by, &session) {
                     let message = format!("extension `{by}` was not called in session `{session}`");
                     return Err(Fault::denied(message).help("leave the session out"));

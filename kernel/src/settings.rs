@@ -1,6 +1,7 @@
 //! From the operator's configuration to what the parts of the kernel take.
 
 use drupe_config::{Config, Durability, ScopeLimitsConfig};
+use drupe_extension_api::control::Allowance;
 use drupe_host::home::Folders;
 use drupe_journal::Storage;
 use drupe_limits::{Counted, Gates, QuotaLimits, Quotas, ScopeLimits};
@@ -30,6 +31,16 @@ pub fn limits(config: &Config) -> (Quotas, Gates) {
     };
     let gates = Gates::new(limits.concurrency.turns, limits.concurrency.runs_of_one_agent);
     (Quotas::new(quotas), gates)
+}
+
+/// What a token may use, as quotas take it.
+pub fn allowance(allowance: &Allowance) -> ScopeLimits {
+    let Allowance { max_tokens, max_cost_usd, max_invocations } = *allowance;
+    ScopeLimits {
+        max_tokens: max_tokens.unwrap_or(u64::MAX),
+        max_cost_usd,
+        max_invocations: max_invocations.unwrap_or(u64::MAX),
+    }
 }
 
 /// What the journal counted, as quotas take it.

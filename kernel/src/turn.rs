@@ -201,12 +201,17 @@ fn code_comes_first(snapshot: &Snapshot, plan: &Plan) -> bool {
     is_code || gathers(snapshot, plan) || hooked(HookPoint::TurnStart) || hooked(HookPoint::BeforeModel)
 }
 
-/// What the session has used so far counts against its limits.
-async fn open_session(turns: &Turns, queued: &QueuedTurn) -> Result<(), StoreError> {
-    let session = &queued.inbound.ask.session;
+/// What the session has used so far counts against its limits, and against those of the tokens whose session it is.
+pub async fn open_session(turns: &Turns, queued: &QueuedTurn) -> Result<(), StoreError> {
+    let (session, now_ms) = (&queued.inbound.ask.session, turns.roster.base.clock.now_ms());
     let new = queued.earlier_turns == 0 && !queued.started;
     let used = if new { Counted::default() } else { turns.store.used_by_session(session).await? };
-    turns.quotas.open_session(session, settings::counted(used));
+    let mut purses = Vec::new();
+    for purse in turns.quotas.unknown_purses(session, now_ms) {
+        let used = turns.store.used_below(purse.sessions().to_owned(), now_ms).await?;
+        purses.push((purse, settings::counted(used)));
+    }
+    turns.quotas.open_session(session, settings::counted(used), purses);
     Ok(())
 }
 

@@ -277,3 +277,64 @@ fn the_right_to_pass_on_what_an_operator_may_gives_an_extension_nothing_by_itsel
     assert!(own.contains("may not use `tokens.list`"), "{own}");
     assert!(passed.contains("created"), "{passed}");
 }
+
+#[test]
+fn what_is_used_in_the_sessions_of_a_token_is_bounded_for_all_and_for_each_name_behind_it() {
+    let (_server, daemon) = daemon();
+    let shop = new(&daemon, &["shop", "--per-day", "4runs", "--per-day-each", "2runs,1usd"]);
+    let list = daemon.says(&["token", "list"]);
+    let bounds = "at most 4 runs a day, at most $1, 2 runs a day for each name behind it";
+    assert!(list.contains(bounds), "{list}");
+    let ended = |name: &str, session: &str| {
+        let mut client = bearer(&daemon, &format!("{shop}{name}"));
+        let turn = submit(&mut client, session, "hello").expect("its own session");
+        client.ask("turn.wait", json!({"turn": turn})).expect("its own turn")
+    };
+    for session in ["token.shop:ann:1", "token.shop:ann:2"] {
+        assert_eq!(ended("/ann", session)["status"], "success");
+    }
+    // A crash gives nothing back, and neither do other sessions, nor the operator's asking in them.
+    daemon.kill_kernel();
+    for refused in [ended("/ann", "token.shop:ann:3"), daemon.turn("token.shop:ann:4", "hello")] {
+        assert_eq!((&refused["status"], &refused["class"]), (&json!("error"), &json!("budget")), "{refused}");
+        let error = refused["error"].as_str().expect("a reason");
+        assert!(error.contains("token `shop/ann`") && error.contains("2 of 2 runs"), "{error}");
+    }
+    for name in ["/bob", ""] {
+        assert_eq!(ended(name, "token.shop:bob")["status"], "success");
+    }
+    let refused = ended("/cid", "token.shop:cid");
+    assert!(refused["error"].as_str().is_some_and(|why| why.contains("token `shop`'s budget")), "{refused}");
+    assert_eq!(daemon.turn("s", "hello")["status"], "success", "others have their own");
+    let all = daemon.drupe(&["token", "new", "all", "--sessions", "*", "--per-day", "1usd"]);
+    assert!(crate::harness::text(&all.stderr).contains("name those that its bearer is to reach"), "{all:?}");
+}
+
+#[test]
+fn a_name_behind_a_token_has_sessions_of_its_own_and_decides_nothing() {
+    let (_server, daemon) = daemon();
+    let token = new(&daemon, &["many", "--may", "read,submit,inspect,operate", "--sessions", "*"]);
+    let mut ann = bearer(&daemon, &format!("{token}/ann"));
+    let who = ann.ask("whoami", json!({})).expect("it is known");
+    assert_eq!(who["name"], "token `many/ann`");
+    assert_eq!((&who["sessions"], &who["may"]), (&json!("token.many:ann"), &json!(["read", "submit"])));
+    let turn = submit(&mut ann, "token.many:ann:1", "hello").expect("its own session");
+    ann.ask("turn.wait", json!({"turn": turn})).expect("its own turn");
+    let mut bob = bearer(&daemon, &format!("{token}/bob"));
+    assert_eq!(bob.ask("sessions.list", json!({})), Ok(json!([])));
+    assert!(bob.ask("turn.wait", json!({"turn": turn})).expect_err("another's").contains("not_found"));
+    denied("another's session", submit(&mut bob, "token.many:ann:1", "hello").map(Value::from));
+    denied("operate", bob.ask("tokens.list", json!({})));
+    // The same id of two of them is two messages.
+    for client in [&mut ann, &mut bob] {
+        let session = client.ask("whoami", json!({})).expect("it is known")["sessions"].clone();
+        let once = json!({"session": session, "external_id": "the same", "text": "hello"});
+        assert_eq!(client.ask("turn.submit", once).expect("taken in")["duplicate"], false);
+    }
+    let home = Home::new(daemon.path()).expect("a home");
+    for wrong in ["/", "/a:b", "/a/b", "/a b"] {
+        assert!(Client::with_token(&home, &format!("{token}{wrong}")).is_err(), "{wrong}");
+    }
+    assert!(daemon.drupe(&["token", "revoke", "many"]).status.success());
+    assert!(until("it ends", || bob.ask("whoami", json!({})).err()).is_some());
+}

@@ -40,7 +40,7 @@ impl Power {
 }
 
 /// Parameters of [`method::TOKENS_NEW`](super::method::TOKENS_NEW).
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenNew {
     /// 1 to 48 of a-z, 0-9, `_` and `-`, as ids of extensions.
@@ -54,6 +54,33 @@ pub struct TokenNew {
     /// The agents that its bearer reaches; empty for all.
     #[serde(default)]
     pub agents: Vec<AgentId>,
+    /// What may be used in its sessions in a day (UTC).
+    #[serde(default, skip_serializing_if = "Allowance::is_empty")]
+    pub per_day: Allowance,
+    /// The same, for each name that is shown behind the token.
+    #[serde(default, skip_serializing_if = "Allowance::is_empty")]
+    pub per_day_each: Allowance,
+}
+
+/// How much may be used; what is not named has no bound here.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Allowance {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+    /// US dollars, of models whose price is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_cost_usd: Option<f64>,
+    /// Runs of agents, sub-agents included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_invocations: Option<u64>,
+}
+
+impl Allowance {
+    /// Whether it bounds nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A token that was made.
@@ -87,7 +114,7 @@ pub struct TokenPromised {
     pub valid_for_s: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TokenStatus {
     pub name: String,
     /// What its bearer may do.
@@ -98,5 +125,11 @@ pub struct TokenStatus {
     /// The agents that its bearer reaches; empty for all.
     #[serde(default)]
     pub agents: Vec<AgentId>,
+    /// What may be used in its sessions in a day (UTC).
+    #[serde(default, skip_serializing_if = "Allowance::is_empty")]
+    pub per_day: Allowance,
+    /// The same, for each name that is shown behind it.
+    #[serde(default, skip_serializing_if = "Allowance::is_empty")]
+    pub per_day_each: Allowance,
     pub created: Timestamp,
 }

@@ -38,6 +38,7 @@ fn whose(scope: LimitScope) -> &'static str {
         LimitScope::Run => "",
         LimitScope::Session => " in the session",
         LimitScope::Agent => " by the agent in the day",
+        LimitScope::Token => " with the token in the day",
         LimitScope::Day => " in the day",
     }
 }

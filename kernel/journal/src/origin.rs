@@ -41,7 +41,7 @@ impl Inbound {
 pub enum Origin {
     /// A program that speaks the control API. Its external ids are its own.
     Client {
-        /// The named token that it showed; none for the operator.
+        /// The named token that it showed, as `token/name` where it was for somebody of that name; none for the operator.
         token: Option<String>,
     },
     /// An extension handed it in: what somebody wrote in its channel, or something of its own.
@@ -69,10 +69,14 @@ impl Origin {
 
     /// Whose share of the places for messages and turns this one takes; none for the operator, who has them all.
     pub fn share(&self) -> Option<Cow<'_, str>> {
-        match self.extension() {
-            Some(id) => Some(Cow::Borrowed(id)),
-            // No id of an extension has a colon.
-            None => (*self != Self::OPERATOR).then(|| self.to_string().into()),
+        match (self.extension(), self) {
+            (Some(id), _) => Some(Cow::Borrowed(id)),
+            // No id of an extension has a colon. All for whom one token speaks share its places.
+            (None, Self::Client { token: Some(token) }) => {
+                let token = token.split_once('/').map_or(token.as_str(), |(token, _)| token);
+                Some(format!("token:{token}").into())
+            }
+            _ => None,
         }
     }
 }
@@ -129,6 +133,8 @@ mod tests {
             assert_eq!(origin.share().as_deref(), share, "{text}");
             assert_eq!(text.parse(), Ok(origin));
         }
+        let ann = Origin::Client { token: Some("shop/ann".into()) };
+        assert_eq!((ann.share().as_deref(), ann.to_string().parse()), (Some("token:shop"), Ok(ann.clone())));
         for text in ["", "operators", "extension:", "topic:A B", "schedule:x"] {
             assert_eq!(text.parse::<Origin>(), Err(UnknownOrigin(text.into())));
         }

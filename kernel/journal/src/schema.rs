@@ -17,7 +17,7 @@
 //! | `extension_states` | one step of an extension's life | `number` |
 //! | `extension_settings` | an extension that the operator turned on or off, over its manifest | `extension` |
 //! | `activations` | the operator's agreement to activate an extension: `pending` → `allowed` or `denied`, or `withdrawn`; never deleted, as its number is its name | `number`; (`extension`, `hash`) unique; one `pending` an extension |
-//! | `tokens` | a named token of the control API: the hash of what its bearer shows, what they `may` do, and the sessions and agents that they reach, all where none are named | `name`; `hash` unique |
+//! | `tokens` | a named token of the control API: the hash of what its bearer shows, what they `may` do, the sessions and agents that they reach, all where none are named, and what may be used in those sessions | `name`; `hash` unique |
 //! | `questions` | a question to a person about a tool call: `pending` → `allowed`, `denied`, `expired` or `withdrawn`, once | `effect`, the call's id |
 //! | `audit` | one answer of the operator: who, about what, with which content, and which | `number` |
 //!
@@ -186,6 +186,7 @@ CREATE TABLE audit (
     include_str!("schema/version_7.sql"),
     include_str!("schema/version_8.sql"),
     include_str!("schema/version_9.sql"),
+    include_str!("schema/version_10.sql"),
 ];
 
 /// The version that this release reads and writes.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use drupe_extension_api::{
     AgentId,
-    control::{Power, TokenStatus},
+    control::{Allowance, Power, TokenStatus},
 };
 use rusqlite::{Connection, Row};
 
@@ -22,7 +22,8 @@ pub(crate) fn make(on: &Writing<'_>, token: &TokenStatus, hash: &str) -> Result<
     let agents = (!token.agents.is_empty()).then(|| serde_json::to_string(&token.agents)).transpose()?;
     let made = on
         .statement(
-            "INSERT INTO tokens (name, hash, may, sessions, agents, created_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+            "INSERT INTO tokens (name, hash, may, sessions, agents, created_ms, per_day, per_day_each)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
              ON CONFLICT (name) DO NOTHING",
         )?
         .execute((
@@ -32,6 +33,8 @@ pub(crate) fn make(on: &Writing<'_>, token: &TokenStatus, hash: &str) -> Result<
             &token.sessions,
             agents,
             token.created.as_millisecond(),
+            allowance(&token.per_day)?,
+            allowance(&token.per_day_each)?,
         ))?;
     Ok(made == 1)
 }
@@ -50,9 +53,9 @@ pub(crate) fn revoke(on: &Writing<'_>, name: &str) -> Result<bool, StoreError> {
 /// All that are not revoked with their hashes, by name.
 pub(crate) fn all(db: &Connection) -> Result<Vec<(TokenStatus, String)>, StoreError> {
     let mut all = db.prepare_cached(
-        "SELECT name, may, sessions, agents, created_ms, hash FROM tokens WHERE may <> '[]' ORDER BY name",
+        "SELECT name, may, sessions, agents, created_ms, per_day, per_day_each, hash FROM tokens WHERE may <> '[]' ORDER BY name",
     )?;
-    Ok(readable(all.query([])?, ("a token", 0), |row| Ok((status(row)?, row.get(5)?)))?)
+    Ok(readable(all.query([])?, ("a token", 0), |row| Ok((status(row)?, row.get(7)?)))?)
 }
 
 fn status(row: &Row<'_>) -> rusqlite::Result<TokenStatus> {
@@ -62,5 +65,12 @@ fn status(row: &Row<'_>) -> rusqlite::Result<TokenStatus> {
         sessions: row.get(2)?,
         agents: maybe_json::<Vec<AgentId>>(row, 3)?.unwrap_or_default(),
         created: time(row, 4)?,
+        per_day: maybe_json::<Allowance>(row, 5)?.unwrap_or_default(),
+        per_day_each: maybe_json::<Allowance>(row, 6)?.unwrap_or_default(),
     })
+}
+
+/// What may be used; none where it bounds nothing.
+fn allowance(allowance: &Allowance) -> Result<Option<String>, StoreError> {
+    Ok((!allowance.is_empty()).then(|| serde_json::to_string(allowance)).transpose()?)
 }

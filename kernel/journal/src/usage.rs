@@ -45,6 +45,11 @@ impl Store {
         self.read(move |db| on_day(db, now_ms.div_euclid(DAY_MS))).await
     }
 
+    /// What was used on the day (UTC) of `now_ms` in the session of a name and in those below it.
+    pub async fn used_below(&self, name: String, now_ms: i64) -> Result<Counted, StoreError> {
+        self.read(move |db| below(db, &name, now_ms.div_euclid(DAY_MS))).await
+    }
+
     /// What a session has used, ever.
     pub async fn used_by_session(&self, session: &SessionId) -> Result<Counted, StoreError> {
         let session = session.clone();
@@ -300,6 +305,15 @@ fn by_session(db: &Connection, session: &SessionId) -> Result<Counted, StoreErro
         "SELECT {COUNTED} FROM usage WHERE session = (SELECT number FROM sessions WHERE id = ?1)"
     ))?;
     Ok(one.query_row([session.as_str()], counted)?)
+}
+
+fn below(db: &Connection, name: &str, day: i64) -> Result<Counted, StoreError> {
+    // Ids of sessions are ASCII, and `;` is the sign behind `:`.
+    let mut one = db.prepare_cached(&format!(
+        "SELECT {COUNTED} FROM usage WHERE day = ?1 AND session IN
+             (SELECT number FROM sessions WHERE id = ?2 OR (id >= ?2 || ':' AND id < ?2 || ';'))"
+    ))?;
+    Ok(one.query_row((day, name), counted)?)
 }
 
 fn counted(row: &Row<'_>) -> rusqlite::Result<Counted> {

@@ -37,6 +37,16 @@ impl QuotaLimits {
     }
 }
 
+/// Bounds of what is used in the sessions of a named token, for a day.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TokenLimits {
+    /// The name of its sessions: those that have it and those below it count.
+    pub sessions: String,
+    pub all: ScopeLimits,
+    /// Of those below one name in them: of one person for whom its bearer speaks.
+    pub each: ScopeLimits,
+}
+
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Counted {
     pub tokens: u64,

@@ -1,10 +1,11 @@
-//! Budgets of days, sessions and agents: reserved before a model is asked, reconciled after.
+//! Budgets of days, sessions, agents and named tokens: reserved before a model is asked, reconciled after.
 //!
 //! A call is let through only while what is used, what others have reserved and its own worst case stay within
 //! every limit; so calls that run at the same time cannot pass one together.
 
 use std::{
-    collections::{HashMap, HashSet},
+    borrow::Cow,
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -12,7 +13,7 @@ use drupe_extension_api::{AgentId, BudgetUse, LimitScope, SessionId};
 use jiff::Timestamp;
 
 use crate::{
-    Counted, QuotaExceeded, QuotaLimits, ScopeLimits,
+    Counted, Purse, QuotaExceeded, QuotaLimits, ScopeLimits, TokenLimits, purses,
     tally::{Tally, Unit, micros},
 };
 
@@ -33,11 +34,15 @@ pub struct Quotas {
 
 #[derive(Debug)]
 struct Tallies {
-    /// Days since 1970 in UTC; the day that `today` and `agents` count.
+    /// Days since 1970 in UTC; the day that `today`, `agents` and `purses` count.
     day: i64,
     today: Tally,
     agents: HashMap<AgentId, Tally>,
     sessions: HashMap<SessionId, Tally>,
+    /// What named tokens are bounded by, by their names.
+    bounds: BTreeMap<String, TokenLimits>,
+    /// Those of sessions that are open.
+    purses: HashMap<Purse, Tally>,
     /// The calls of earlier processes that were counted as lost. There are as many as were open when those ended.
     lost: HashSet<String>,
 }
@@ -75,6 +80,8 @@ impl Quotas {
             today: Tally::default(),
             agents: HashMap::new(),
             sessions: HashMap::new(),
+            bounds: BTreeMap::new(),
+            purses: HashMap::new(),
             lost: HashSet::new(),
         };
         Self { limits, state: Arc::new(Mutex::new(state)) }
@@ -96,15 +103,43 @@ impl Quotas {
             .collect();
     }
 
-    /// Takes up the counters of a session that becomes active; does nothing when they are known.
-    pub fn open_session(&self, session: &SessionId, used: Counted) {
-        let tally = Tally::of(used, &self.limits.session, self.limits.warn_at);
-        locked(&self.state).sessions.entry(session.clone()).or_insert(tally);
+    /// Bounds what is used in the sessions of a named token from now on: in those that are opened.
+    pub fn bind(&self, token: &str, limits: TokenLimits) {
+        locked(&self.state).bounds.insert(token.to_owned(), limits);
+    }
+
+    /// The purses of a session that is to be opened of which nobody knows yet what is used.
+    pub fn unknown_purses(&self, session: &SessionId, now_ms: i64) -> Vec<Purse> {
+        let state = self.state_at(now_ms);
+        let purses = purses::of(&state.bounds, session).into_iter().map(|(purse, _)| purse);
+        purses.filter(|purse| !state.purses.contains_key(purse)).collect()
+    }
+
+    /// Takes up the counters of a session that becomes active, and of the purses that it belongs to with what they have used
+    /// today; does nothing when they are known.
+    pub fn open_session(
+        &self,
+        session: &SessionId,
+        used: Counted,
+        of_purses: impl IntoIterator<Item = (Purse, Counted)>,
+    ) {
+        let QuotaLimits { warn_at, session: limits, .. } = &self.limits;
+        let mut state = locked(&self.state);
+        state.sessions.entry(session.clone()).or_insert_with(|| Tally::of(used, limits, *warn_at));
+        let bounds = purses::of(&state.bounds, session);
+        for (purse, used) in of_purses {
+            if let Some((_, limits)) = bounds.iter().find(|(known, _)| *known == purse) {
+                state.purses.entry(purse).or_insert_with(|| Tally::of(used, limits, *warn_at));
+            }
+        }
     }
 
     /// Forgets the counters of a session, none of whose turns runs any more.
     pub fn close_session(&self, session: &SessionId) {
-        locked(&self.state).sessions.remove(session);
+        let mut state = locked(&self.state);
+        let Tallies { sessions, purses, .. } = &mut *state;
+        sessions.remove(session);
+        purses.retain(|purse, _| !purse.holds(session) || sessions.keys().any(|other| purse.holds(other)));
     }
 
     /// Counts one run of an agent. Gives the warnings that are newly due.
@@ -222,20 +257,38 @@ impl Quotas {
                 state.sessions.iter_mut().map(|(id, t)| one("session", id.as_str(), t.meter(unit).used()));
             let day = ("the day".to_owned(), "day".to_owned(), state.today.meter(unit).used());
             let used = [
-                (LimitScope::Day, Some(day)),
-                (LimitScope::Agent, most(agents.collect())),
-                (LimitScope::Session, most(sessions.collect())),
+                (Counter::Day, Some(day)),
+                (Counter::Agent, most(agents.collect())),
+                (Counter::Session, most(sessions.collect())),
             ];
-            for (scope, most) in used {
-                let allowed = unit.allowed(self.scope(scope));
+            for (counter, most) in used {
                 let (whose, name, used) = most.unwrap_or_default();
-                if allowed != u64::MAX {
-                    let used = told(scope, unit, used, allowed, state.day);
-                    standing.push(Standing { used, whose, name });
-                }
+                standing.extend(self.stands(&counter, unit, used, state.day, (whose, name)));
+            }
+            // Of tokens what all of their sessions use, where any is at work.
+            let mut all: Vec<_> = state.purses.iter_mut().filter(|(purse, _)| purse.is_of_all()).collect();
+            all.sort_by_key(|(purse, _)| purse.name());
+            for (purse, tally) in all {
+                let Some(limits) = state.bounds.get(&purse.name()).map(|bound| bound.all) else { continue };
+                let whose = (purse.whose(), purse.name());
+                let used = tally.meter(unit).used();
+                standing.extend(self.stands(&Counter::Purse(purse, limits), unit, used, state.day, whose));
             }
         }
         standing
+    }
+
+    /// How much of a bound is used; none where there is no bound.
+    fn stands(
+        &self,
+        counter: &Counter<'_>,
+        unit: Unit,
+        used: u64,
+        day: i64,
+        (whose, name): (String, String),
+    ) -> Option<Standing> {
+        let allowed = unit.allowed(self.of(counter));
+        (allowed != u64::MAX).then(|| Standing { used: told(counter, unit, used, allowed, day), whose, name })
     }
 
     /// The state on the day of `now_ms`. A clock that is set back begins no day anew.
@@ -246,6 +299,7 @@ impl Quotas {
             state.day = day;
             state.today = Tally::default();
             state.agents.clear();
+            state.purses.clear();
         }
         state
     }
@@ -259,41 +313,76 @@ impl Quotas {
     ) -> Result<(), QuotaExceeded> {
         let day = state.day;
         let mut found = None;
-        state.each(who.session, who.agent, day, |scope, tally| {
+        state.each(who.session, who.agent, day, |counter, tally| {
             let meter = tally.meter(unit);
-            let allowed = unit.allowed(self.scope(scope));
+            let allowed = unit.allowed(self.of(&counter));
             if found.is_none() && !meter.fits(needs, allowed) {
-                found = Some(told(scope, unit, meter.taken(), allowed, day));
+                let used = told(&counter, unit, meter.taken(), allowed, day);
+                found = Some(QuotaExceeded { used, whose: counter.whose(who), needs });
             }
         });
-        let Some(used) = found else { return Ok(()) };
-        let whose = match used.scope {
-            LimitScope::Agent => format!("agent `{}`", who.agent),
-            LimitScope::Session => "the session".to_owned(),
-            LimitScope::Day | LimitScope::Run => "the day".to_owned(),
-        };
-        Err(QuotaExceeded { used, whose, needs })
+        found.map_or(Ok(()), Err)
     }
 
     fn warnings(&self, state: &mut Tallies, who: Spender<'_>, day: i64) -> Vec<BudgetUse> {
         let mut due = Vec::new();
-        state.each(who.session, who.agent, day, |scope, tally| {
+        state.each(who.session, who.agent, day, |counter, tally| {
             for unit in [Unit::Tokens, Unit::Micros, Unit::Runs] {
-                let allowed = unit.allowed(self.scope(scope));
+                let allowed = unit.allowed(self.of(&counter));
                 let meter = tally.meter(unit);
                 if meter.warns(allowed, self.limits.warn_at) {
-                    due.push(told(scope, unit, meter.used(), allowed, day));
+                    due.push(told(&counter, unit, meter.used(), allowed, day));
                 }
             }
         });
         due
     }
 
-    fn scope(&self, scope: LimitScope) -> &ScopeLimits {
-        match scope {
-            LimitScope::Session => &self.limits.session,
-            LimitScope::Agent => &self.limits.agent,
-            LimitScope::Day | LimitScope::Run => &self.limits.day,
+    fn of<'a>(&'a self, counter: &'a Counter<'_>) -> &'a ScopeLimits {
+        match counter {
+            Counter::Session => &self.limits.session,
+            Counter::Agent => &self.limits.agent,
+            Counter::Day => &self.limits.day,
+            Counter::Purse(_, limits) => limits,
+        }
+    }
+}
+
+/// One of the counters that the work of a spender belongs to.
+enum Counter<'a> {
+    Day,
+    Purse(&'a Purse, ScopeLimits),
+    Agent,
+    Session,
+}
+
+impl Counter<'_> {
+    fn scope(&self) -> LimitScope {
+        match self {
+            Self::Day => LimitScope::Day,
+            Self::Purse(..) => LimitScope::Token,
+            Self::Agent => LimitScope::Agent,
+            Self::Session => LimitScope::Session,
+        }
+    }
+
+    /// What its limits are called, without the unit.
+    fn key(&self) -> Cow<'static, str> {
+        match self {
+            Self::Day => "limits.day".into(),
+            Self::Purse(purse, _) => purse.key().into(),
+            Self::Agent => "limits.agent".into(),
+            Self::Session => "limits.session".into(),
+        }
+    }
+
+    /// Whose budget it is, for people.
+    fn whose(&self, who: Spender<'_>) -> String {
+        match self {
+            Self::Day => "the day".into(),
+            Self::Purse(purse, _) => purse.whose(),
+            Self::Agent => format!("agent `{}`", who.agent),
+            Self::Session => "the session".into(),
         }
     }
 }
@@ -302,7 +391,16 @@ impl Tallies {
     /// Has counters for whoever begins to spend.
     fn know(&mut self, who: Spender<'_>) {
         self.sessions.entry(who.session.clone()).or_default();
+        self.know_today(who);
+    }
+
+    /// Has those counters that begin anew with each day.
+    fn know_today(&mut self, who: Spender<'_>) {
         self.agents.entry(who.agent.clone()).or_default();
+        // Those that are not known were opened on another day, and have used nothing of this one.
+        for (purse, _) in purses::of(&self.bounds, who.session) {
+            self.purses.entry(purse).or_default();
+        }
     }
 
     /// Reserves so much, on the day that it counts.
@@ -321,16 +419,21 @@ impl Tallies {
         session: &SessionId,
         agent: &AgentId,
         day: i64,
-        mut visit: impl FnMut(LimitScope, &mut Tally),
+        mut visit: impl FnMut(Counter<'_>, &mut Tally),
     ) {
         if day == self.day {
-            visit(LimitScope::Day, &mut self.today);
+            visit(Counter::Day, &mut self.today);
+            for (purse, limits) in purses::of(&self.bounds, session) {
+                if let Some(tally) = self.purses.get_mut(&purse) {
+                    visit(Counter::Purse(&purse, limits), tally);
+                }
+            }
             if let Some(tally) = self.agents.get_mut(agent) {
-                visit(LimitScope::Agent, tally);
+                visit(Counter::Agent, tally);
             }
         }
         if let Some(tally) = self.sessions.get_mut(session) {
-            visit(LimitScope::Session, tally);
+            visit(Counter::Session, tally);
         }
     }
 }
@@ -349,8 +452,8 @@ impl Hold {
         });
         let day = state.day;
         if day != self.day {
-            // Another day has counted nothing of the agent yet.
-            state.agents.entry(self.agent.clone()).or_default();
+            // Another day has counted nothing of them yet.
+            state.know_today(self.spender());
         }
         state.each(&self.session, &self.agent, day, |_, tally| {
             tally.meter(Unit::Tokens).settle(0, tokens);
@@ -369,15 +472,11 @@ impl Drop for Hold {
     }
 }
 
-fn told(scope: LimitScope, unit: Unit, used: u64, allowed: u64, day: i64) -> BudgetUse {
-    let name = match scope {
-        LimitScope::Session => "session",
-        LimitScope::Agent => "agent",
-        LimitScope::Day | LimitScope::Run => "day",
-    };
+fn told(counter: &Counter<'_>, unit: Unit, used: u64, allowed: u64, day: i64) -> BudgetUse {
+    let scope = counter.scope();
     let midnight = || Timestamp::from_millisecond((day + 1).saturating_mul(DAY_MS)).ok();
     BudgetUse {
-        limit: format!("limits.{name}.{}", unit.key()),
+        limit: format!("{}.{}", counter.key(), unit.key()),
         scope,
         used,
         allowed,

@@ -88,9 +88,10 @@ pub fn named_token() -> io::Result<String> {
     Ok(format!("{NAMED}{}", random()?))
 }
 
-/// Whether a text has the form of a named token.
+/// Whether a text has the form of a named token, which may have the name of somebody behind it.
 pub fn is_named_token(text: &str) -> bool {
-    text.strip_prefix(NAMED).is_some_and(is_random)
+    let token = text.split_once('/').map_or(text, |(token, _)| token);
+    token.strip_prefix(NAMED).is_some_and(is_random)
 }
 
 fn random() -> io::Result<String> {

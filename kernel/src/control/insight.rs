@@ -114,7 +114,7 @@ async fn extension_or_limit(kernel: &Arc<Kernel>, id: &str) -> Result<Explanatio
             let counted = match s.used.scope {
                 LimitScope::Session => s.name,
                 LimitScope::Agent => format!("{day}/{}", s.name),
-                LimitScope::Day | LimitScope::Run => day.clone(),
+                LimitScope::Day | LimitScope::Run | LimitScope::Token => day.clone(),
             };
             LimitUse { whose: s.whose, counted, used: s.used }
         });

@@ -6,13 +6,14 @@ use drupe_extension_api::{
     ExtensionId, Fault, FaultCode, SessionId,
     control::{Power, TokenMade, TokenNew, TokenPromised, TokenStatus, Whoami},
 };
+use drupe_limits::TokenLimits;
 use drupe_link::named_token;
 use drupe_surface::{
     grants::{self, Grant, PROMISED, Promise},
     principal::{Principal, Reach, Who},
 };
 
-use crate::kernel::Kernel;
+use crate::{kernel::Kernel, settings};
 
 /// What stands for all sessions.
 const ALL: &str = "*";
@@ -20,9 +21,19 @@ const ALL: &str = "*";
 /// Gives the bearers of the tokens of this home what they have; before anybody is let in.
 pub async fn load(kernel: &Kernel) -> Result<(), Fault> {
     for (token, hash) in kernel.store.tokens().await? {
-        kernel.grants.give(hash, principal(&token));
+        give(kernel, hash, &token);
     }
     Ok(())
+}
+
+/// Gives the bearer of a token what it says, and bounds what they use.
+fn give(kernel: &Kernel, hash: String, token: &TokenStatus) {
+    if let Some(sessions) = &token.sessions {
+        let (all, each) = (settings::allowance(&token.per_day), settings::allowance(&token.per_day_each));
+        let limits = TokenLimits { sessions: sessions.clone(), all, each };
+        kernel.intake.turns.quotas.bind(&token.name, limits);
+    }
+    kernel.grants.give(hash, principal(token));
 }
 
 /// Those that there are.
@@ -35,7 +46,7 @@ pub async fn list(kernel: &Kernel) -> Result<Vec<TokenStatus>, Fault> {
 pub fn whoami(by: &Principal) -> Whoami {
     let sessions = match &by.sessions {
         Reach::All => None,
-        Reach::Below(name) => Some(name.clone()),
+        Reach::Below(name) => Some(name.to_string()),
         // Which nobody can be given: it is no session's name.
         Reach::None => Some(String::new()),
     };
@@ -45,7 +56,7 @@ pub fn whoami(by: &Principal) -> Whoami {
 
 /// Makes one.
 pub async fn new(kernel: &Kernel, by: &Principal, ask: TokenNew) -> Result<TokenMade, Fault> {
-    let TokenNew { name, may, sessions, agents } = ask;
+    let TokenNew { name, may, sessions, agents, per_day, per_day_each } = ask;
     // The same form, so that a token can be named wherever an extension can.
     if ExtensionId::new(&name).is_err() {
         return Err(Fault::invalid(format!("`{name}` cannot be the name of a token"))
@@ -75,8 +86,17 @@ pub async fn new(kernel: &Kernel, by: &Principal, ask: TokenNew) -> Result<Token
         by.reaches_agent(agent)?;
         kernel.roster.agent(&kernel.roster.snapshot(), agent)?;
     }
+    if sessions.is_none() && !(per_day.is_empty() && per_day_each.is_empty()) {
+        return Err(Fault::invalid(format!("what token `{name}` uses cannot be told from what others use"))
+            .help("a budget is counted by sessions: name those that its bearer is to reach"));
+    }
+    let amounts = [per_day, per_day_each].into_iter().filter_map(|allowance| allowance.max_cost_usd);
+    if let Some(wrong) = amounts.into_iter().find(|usd| !usd.is_finite() || *usd < 0.0) {
+        return Err(Fault::invalid(format!("`max_cost_usd` is {wrong}, which is no amount of US dollars")));
+    }
     let created = jiff::Timestamp::from_millisecond(kernel.base.clock.now_ms()).map_err(Fault::internal)?;
-    let status = TokenStatus { name, may: may.into_iter().collect(), sessions, agents, created };
+    let may = may.into_iter().collect();
+    let status = TokenStatus { name, may, sessions, agents, per_day, per_day_each, created };
     let token = named_token().map_err(Fault::internal)?;
     let hash = grants::hash(&token);
     if !kernel.store.make_token(status.clone(), hash.clone()).await? {
@@ -86,7 +106,7 @@ pub async fn new(kernel: &Kernel, by: &Principal, ask: TokenNew) -> Result<Token
         ))
         .help(format!("choose another name, such as `{name}-2`: sessions and turns go by the name")));
     }
-    kernel.grants.give(hash, principal(&status));
+    give(kernel, hash, &status);
     Ok(TokenMade { token, status })
 }
 
@@ -143,7 +163,10 @@ fn principal(token: &TokenStatus) -> Principal {
     Principal {
         who: Who::Token { name: name.clone(), through: None },
         may: may.iter().copied().collect(),
-        sessions: sessions.clone().map_or(Reach::All, Reach::Below),
+        sessions: match sessions.as_deref().map(SessionId::new) {
+            None => Reach::All,
+            Some(below) => below.map_or(Reach::None, Reach::Below),
+        },
         agents: (!agents.is_empty()).then(|| agents.iter().cloned().collect()),
     }
 }

@@ -83,7 +83,7 @@ async fn of_extension(
     chain: Chain,
     submit: Submit,
 ) -> Result<Submitted, Fault> {
-    if !submit.session.as_str().strip_prefix(id.as_str()).is_some_and(|rest| rest.starts_with(':')) {
+    if submit.session.below(id.as_str()).is_none_or(str::is_empty) {
         let message = format!("extension `{id}` may not speak in session `{}`", submit.session);
         return Err(Fault::denied(message).help(format!("its own sessions begin with `{id}:`")));
     }

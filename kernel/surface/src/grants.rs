@@ -55,10 +55,14 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// What whoever shows `token` was given. Tokens are random, and are looked for by their hash: how long that takes tells
-    /// nothing of another one.
-    pub fn admit(&self, token: &str) -> Option<Arc<Grant>> {
-        self.by_hash.read().get(&hash(token)).cloned()
+    /// What whoever shows `token` was given, or `token/name` for somebody of that name. Tokens are random, and are looked for
+    /// by their hash: how long that takes tells nothing of another one.
+    pub fn admit(&self, shown: &str) -> Option<Arc<Grant>> {
+        let (token, name) = shown.split_once('/').map_or((shown, None), |(token, name)| (token, Some(name)));
+        let grant = self.by_hash.read().get(&hash(token)).cloned()?;
+        let Some(name) = name else { return Some(grant) };
+        let principal = grant.principal.on_behalf_of(name)?;
+        Some(Arc::new(Grant { principal, revoked: grant.revoked.child_token() }))
     }
 
     /// The token with that hash is known from now on.
@@ -109,7 +113,7 @@ mod tests {
         let named = |name: &str| Principal {
             who: Who::Token { name: name.into(), through: None },
             may: [].into(),
-            sessions: Reach::None,
+            sessions: Reach::All,
             agents: None,
         };
         let grants = Grants::default();
@@ -117,13 +121,16 @@ mod tests {
             grants.give(hash(&format!("secret of {name}")), named(name));
         }
         let one = grants.admit("secret of one").expect("it is known");
+        let ann = grants.admit("secret of one/ann").expect("somebody is spoken for");
+        assert_eq!(ann.principal.name(), "token `one/ann`");
         assert_eq!(one.principal.name(), "token `one`");
         for unknown in ["", "one", "secret of three", &hash("secret of one")] {
             assert!(grants.admit(unknown).is_none(), "{unknown}");
         }
         grants.revoke("one");
         assert!(one.revoked.is_cancelled() && grants.admit("secret of one").is_none());
-        let ask = || TokenNew { name: "three".into(), may: Vec::new(), sessions: None, agents: Vec::new() };
+        assert!(ann.revoked.is_cancelled() && grants.admit("secret of one/ann").is_none());
+        let ask = || TokenNew { name: "three".into(), ..TokenNew::default() };
         for code in 0..=MOST_PROMISES {
             grants.promise(&format!("code {code}"), Promise { ask: ask(), by: named("two") });
         }

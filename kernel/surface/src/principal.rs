@@ -12,6 +12,9 @@ use std::collections::BTreeSet;
 
 use drupe_extension_api::{AgentId, ExtensionId, Fault, SessionId, control::Power};
 
+/// The longest name behind a token, in bytes: ids of sessions below it still fit.
+const LONGEST_NAME: usize = 24;
+
 /// Somebody who asks something of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal {
@@ -32,7 +35,7 @@ pub enum Who {
     Operator,
     /// A named token.
     Token {
-        /// Its name.
+        /// Its name; `token/name` for somebody whom its bearer speaks for.
         name: String,
         /// The extension that passes on what its bearer asks for; none on the control socket.
         through: Option<Caller>,
@@ -58,7 +61,7 @@ pub enum Reach {
     /// All.
     All,
     /// The one of this name and those that begin with it and `:`.
-    Below(String),
+    Below(SessionId),
     /// None.
     None,
 }
@@ -108,6 +111,28 @@ impl Principal {
         Self { who, may, sessions: sessions.within(&by.sessions), agents }
     }
 
+    /// Somebody whom this principal, the bearer of a token, speaks for: known by `name` behind the token's, in sessions below
+    /// that name alone. They converse, and decide nothing about the daemon. None where `name` is no part of a session's id.
+    pub fn on_behalf_of(&self, name: &str) -> Option<Self> {
+        let Who::Token { name: token, through } = &self.who else { return None };
+        let sound = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+        if !(1..=LONGEST_NAME).contains(&name.len()) || !name.chars().all(sound) {
+            return None;
+        }
+        let below = match &self.sessions {
+            Reach::All => SessionId::new(format!("token.{token}:{name}")).ok()?,
+            Reach::Below(above) => SessionId::new(format!("{above}:{name}")).ok()?,
+            Reach::None => return None,
+        };
+        let converses = |power: &Power| matches!(power, Power::Read | Power::Submit | Power::Direct);
+        Some(Self {
+            who: Who::Token { name: format!("{token}/{name}"), through: through.clone() },
+            may: self.may.iter().copied().filter(converses).collect(),
+            sessions: Reach::Below(below),
+            agents: self.agents.clone(),
+        })
+    }
+
     /// Refuses what this principal may not do.
     pub fn needs(&self, power: Power, what: &str) -> Result<(), Fault> {
         if self.may.contains(&power) {
@@ -132,7 +157,7 @@ impl Principal {
     pub fn sees(&self, session: &SessionId) -> bool {
         match &self.sessions {
             Reach::All => true,
-            Reach::Below(name) => is_below(session.as_str(), name),
+            Reach::Below(name) => session.below(name.as_str()).is_some(),
             Reach::None => false,
         }
     }
@@ -170,15 +195,15 @@ impl Reach {
         match (self, by) {
             (own, Self::All) => own,
             (Self::All, theirs) => theirs.clone(),
-            (Self::Below(own), Self::Below(theirs)) if is_below(&own, theirs) => Self::Below(own),
-            (Self::Below(own), Self::Below(theirs)) if is_below(theirs, &own) => Self::Below(theirs.clone()),
+            (Self::Below(own), Self::Below(theirs)) if own.below(theirs.as_str()).is_some() => {
+                Self::Below(own)
+            }
+            (Self::Below(own), Self::Below(theirs)) if theirs.below(own.as_str()).is_some() => {
+                Self::Below(theirs.clone())
+            }
             _ => Self::None,
         }
     }
-}
-
-fn is_below(session: &str, name: &str) -> bool {
-    session.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
 }
 
 #[cfg(test)]
@@ -197,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_session_is_reached_by_its_name_and_below_it_alone() {
-        let ci = token(&[], Reach::Below("a.b".into()), None);
+        let ci = token(&[], Reach::Below(session("a.b")), None);
         for (id, reached) in [
             ("a.b", true),
             ("a.b:1", true),
@@ -233,9 +258,9 @@ mod tests {
                 instance: 1,
                 call: String::new(),
             }),
-            ..token(&[Read, Submit, Inspect], Reach::Below("http".into()), Some(&["a", "b"]))
+            ..token(&[Read, Submit, Inspect], Reach::Below(session("http")), Some(&["a", "b"]))
         };
-        let below = |name: &str| Reach::Below(name.into());
+        let below = |name: &str| Reach::Below(session(name));
         for (own, both) in [
             (Reach::All, below("http")),
             (below("http:ann"), below("http:ann")),
@@ -254,5 +279,23 @@ mod tests {
         assert_eq!(ann.name(), "token `ci`");
         let whole = token(&[Read], below("x"), None);
         assert_eq!(whole.clone().within(&Principal::operator()), whole);
+    }
+
+    #[test]
+    fn whoever_is_spoken_for_converses_in_sessions_of_their_own() {
+        use Power::{Direct, Inspect, Operate, Read, Submit};
+        let shop = token(&[Read, Submit, Direct, Inspect, Operate], Reach::All, Some(&["sales"]));
+        let ann = shop.on_behalf_of("ann").expect("it is a name");
+        assert_eq!((ann.name().as_str(), &ann.agents), ("token `ci/ann`", &shop.agents));
+        assert_eq!(ann.may, [Read, Submit, Direct].into());
+        assert_eq!(ann.sessions, Reach::Below(session("token.ci:ann")));
+        let of_one =
+            token(&[Submit], Reach::Below(session("shop")), None).on_behalf_of("a.b-c_9").expect("a name");
+        assert_eq!((of_one.may, of_one.sessions), ([Submit].into(), Reach::Below(session("shop:a.b-c_9"))));
+        for wrong in ["", "a:b", "a/b", "ann ", "ä", "a234567890123456789012345"] {
+            assert_eq!(shop.on_behalf_of(wrong), None, "{wrong}");
+        }
+        assert_eq!(Principal::operator().on_behalf_of("ann"), None);
+        assert_eq!(token(&[Read], Reach::None, None).on_behalf_of("ann"), None);
     }
 }

@@ -92,6 +92,7 @@ fn state(budget: &BudgetUse, word: &str) -> String {
         LimitScope::Run => "this run's",
         LimitScope::Session => "this session's",
         LimitScope::Agent => "this agent's daily",
+        LimitScope::Token => "this token's daily",
         LimitScope::Day => "the day's",
     };
     let anew = match (budget.resets, budget.scope) {

@@ -40,7 +40,7 @@ pub fn link(daemon: &Daemon<'_>, extension: &str) -> Result<String, Failure> {
         ));
     };
     let name = format!("page-{}", &Uuid::new_v4().simple().to_string()[..8]);
-    let ask = TokenNew { name, may: Power::ALL.into(), sessions: Some("*".into()), agents: Vec::new() };
+    let ask = TokenNew { name, may: Power::ALL.into(), sessions: Some("*".into()), ..TokenNew::default() };
     let promised: TokenPromised = daemon.decide(method::TOKENS_PROMISE, &ask)?;
     Ok(format!("http://{address}/sign-in?code={}", promised.code))
 }

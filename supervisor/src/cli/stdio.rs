@@ -101,7 +101,7 @@ impl Stdio {
             name: name.clone(),
             may: Power::ALL.into(),
             sessions: Some("*".into()),
-            agents: Vec::new(),
+            ..TokenNew::default()
         };
         let made: TokenMade = context.daemon().decide(method::TOKENS_NEW, &ask)?;
         Ok(Lent { context, token: made.token, name: Some(name) })

@@ -1,8 +1,8 @@
 //! `drupe token`: what programs show that are not the operator.
 
 use drupe_extension_api::{
-    AgentId,
-    control::{Named, Power, TokenMade, TokenNew, TokenStatus, method},
+    AgentId, Fault,
+    control::{Allowance, Named, Power, TokenMade, TokenNew, TokenStatus, method},
 };
 use serde_json::Value;
 
@@ -39,12 +39,21 @@ struct New {
     /// What its bearer may do: read, submit, direct, inspect, extend, operate
     #[arg(long, value_delimiter = ',', value_parser = power, default_values = ["read", "submit", "direct"])]
     may: Vec<Power>,
+    /// The same as `--may read`
+    #[arg(long, conflicts_with = "may")]
+    read_only: bool,
     /// The session that its bearer reaches, with those that begin with it and `:`; `*` for all; else `token.NAME`
     #[arg(long)]
     sessions: Option<String>,
-    /// An agent that its bearer reaches; as often as there are; else all
-    #[arg(long = "agent")]
+    /// The agents that its bearer reaches, with commas between them; else all
+    #[arg(long, visible_alias = "agent", value_delimiter = ',')]
     agents: Vec<AgentId>,
+    /// What may be used in its sessions in a day (UTC): `2usd`, `500000tokens`, `100runs`, or some of these with commas
+    #[arg(long, value_name = "AMOUNTS", value_parser = allowance)]
+    per_day: Option<Allowance>,
+    /// The same, for each name that is shown behind the token, as in `TOKEN/ann`
+    #[arg(long, value_name = "AMOUNTS", value_parser = allowance)]
+    per_day_each: Option<Allowance>,
     #[command(flatten)]
     facts: Facts,
 }
@@ -80,8 +89,10 @@ impl Token {
 
 impl New {
     fn make(self, context: &Context) -> Result<u8, Failure> {
-        let Self { name, may, sessions, agents, facts } = self;
-        let ask = TokenNew { name, may, sessions, agents };
+        let Self { name, may, read_only, sessions, agents, per_day, per_day_each, facts } = self;
+        let may = if read_only { vec![Power::Read] } else { may };
+        let (per_day, per_day_each) = (per_day.unwrap_or_default(), per_day_each.unwrap_or_default());
+        let ask = TokenNew { name, may, sessions, agents, per_day, per_day_each };
         let made: TokenMade = context.daemon().decide(method::TOKENS_NEW, &ask)?;
         if facts.json {
             return context.console.json(&made).map(|()| 0);
@@ -113,5 +124,62 @@ fn scope(token: &TokenStatus) -> String {
     let agents: Vec<_> = token.agents.iter().map(|agent| format!("`{agent}`")).collect();
     let agents =
         if agents.is_empty() { "with all agents".into() } else { format!("with {}", agents.join(", ")) };
-    format!("may {} {sessions}, {agents}", may.join(", "))
+    let bounds = [(&token.per_day, "a day"), (&token.per_day_each, "a day for each name behind it")];
+    let bounds =
+        bounds.iter().filter_map(|(allowance, of)| Some(format!(", at most {} {of}", amounts(allowance)?)));
+    format!("may {} {sessions}, {agents}{}", may.join(", "), bounds.collect::<String>())
+}
+
+/// How much may be used; none where there is no bound.
+fn amounts(allowance: &Allowance) -> Option<String> {
+    let Allowance { max_tokens, max_cost_usd, max_invocations } = allowance;
+    let parts = [
+        max_cost_usd.map(|usd| format!("${usd}")),
+        max_tokens.map(|tokens| format!("{tokens} tokens")),
+        max_invocations.map(|runs| format!("{runs} runs")),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// Amounts with their units: `2usd,500000tokens,100runs`.
+fn allowance(text: &str) -> Result<Allowance, Fault> {
+    let mut read = Allowance::default();
+    for amount in text.split(',').map(str::trim) {
+        let unit = amount.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(amount.len());
+        let (number, unit) = amount.split_at(unit);
+        let wrong =
+            || Fault::invalid(format!("`{amount}` is no amount: write `2usd`, `500000tokens` or `100runs`"));
+        let whole = || number.trim().parse::<u64>().map_err(|_| wrong());
+        let twice = match unit {
+            "usd" => {
+                let usd: f64 = number.trim().parse().map_err(|_| wrong())?;
+                let usd = Some(usd).filter(|usd| usd.is_finite() && *usd >= 0.0).ok_or_else(wrong)?;
+                read.max_cost_usd.replace(usd).is_some()
+            }
+            "tokens" => read.max_tokens.replace(whole()?).is_some(),
+            "runs" => read.max_invocations.replace(whole()?).is_some(),
+            _ => return Err(wrong()),
+        };
+        if twice {
+            return Err(Fault::invalid(format!("`{unit}` stands twice")));
+        }
+    }
+    Ok(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_bear_their_units_and_each_stands_once() {
+        let read = allowance("2.5usd, 500000tokens,100runs").expect("three amounts");
+        assert_eq!(amounts(&read).as_deref(), Some("$2.5, 500000 tokens, 100 runs"));
+        assert_eq!(amounts(&allowance("0usd").expect("nothing is an amount")).as_deref(), Some("$0"));
+        assert_eq!(amounts(&Allowance::default()), None);
+        for wrong in ["", "2", "usd", "-1usd", "infusd", "1eur", "1.5runs", "2usd,3usd", "2usd,"] {
+            assert!(allowance(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use drupe_extension_api::control::{Power, TokenStatus};
+use drupe_extension_api::control::{Allowance, Power, TokenStatus};
 use rusqlite::Connection;
 
 use super::*;
@@ -46,6 +46,8 @@ async fn a_row_that_cannot_be_read_is_named_and_takes_no_other_with_it() {
             may: vec![Power::Read],
             sessions: None,
             agents: Vec::new(),
+            per_day: Allowance { max_tokens: Some(5), ..Allowance::default() },
+            per_day_each: Allowance::default(),
             created: "2026-01-01T00:00:00Z".parse().unwrap(),
         };
         assert!(store.make_token(token, name.into()).await.unwrap());

@@ -164,6 +164,21 @@ async fn what_limits_need_is_read_by_day_and_by_session() {
     assert_eq!(store.used_on(now - DAY_MS).await.unwrap().0, Counted::default());
     assert_eq!(store.used_by_session(&session("s")).await.unwrap(), all);
     assert_eq!(store.used_by_session(&session("unknown")).await.unwrap(), Counted::default());
+
+    for id in ["s:1:2", "s:", "sa", "s-1", "t:s"] {
+        let turn = store.accept(message(id, id, "hello")).await.unwrap().turn;
+        commit(
+            &store,
+            &turn,
+            vec![begin(id, "main", None, "x"), answered(id, 1, "p/a", used(1, 0), Some(0.0))],
+        )
+        .await
+        .unwrap();
+    }
+    let below = |name: &str, now| store.used_below(name.to_owned(), now);
+    assert_eq!(below("s", now).await.unwrap(), Counted { tokens: 1117, invocations: 4, ..all });
+    assert_eq!(below("s:1", now).await.unwrap(), Counted { tokens: 1, cost_usd: 0.0, invocations: 1 });
+    assert_eq!(below("s", now + DAY_MS).await.unwrap(), Counted::default());
 }
 
 #[tokio::test]

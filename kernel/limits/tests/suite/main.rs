@@ -3,5 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod properties;
+mod purses;
 mod quotas;
 mod standing;

@@ -1,6 +1,6 @@
 //! An extension's configuration and secrets once `drupe.yaml` is known.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use drupe_json_schema::{Schema, Unfit};
 use serde_json::{Map, Value};
@@ -23,7 +23,7 @@ impl Manifest {
     /// placeholders resolved, and valid by the manifest's schema. Call it once at load; it may hold secrets.
     ///
     /// # Errors
-    /// Every placeholder that the manifest does not declare or that has no value, and everything that the schema
+    /// Every placeholder of the manifest that it does not declare, every one that has no value, and everything that the schema
     /// refuses, each at its place in the file that it came from.
     pub fn effective_config(&self, config: &Config) -> Result<Map<String, Value>, Diagnostics> {
         let mut faults = Diagnostics::default();
@@ -91,7 +91,9 @@ impl Manifest {
     }
 
     fn expand(&self, text: &str, at: &At, path: &str, overlay: &Overlay, faults: &mut Diagnostics) -> String {
-        let declared = |name: &str| self.secrets.iter().any(|secret| secret == name);
+        // What the operator writes for an extension is theirs to give; its own manifest reaches what it declares.
+        let given = !Arc::ptr_eq(&at.source, &self.located.start.source);
+        let declared = |name: &str| given || self.secrets.iter().any(|secret| secret == name);
         let lookup = |name: &str| if declared(name) { overlay.get(name) } else { None };
         match expand(text, lookup) {
             Ok(text) => text,

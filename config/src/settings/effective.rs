@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Config, EffectiveValue, ValueOrigin};
+use super::{Config, EffectiveValue, ValueOrigin, layers::names_a_secret};
 use crate::tree::join;
 
 impl Config {
@@ -28,6 +28,7 @@ impl Config {
                 let masked = value == json!("***");
                 let value = match self.written.get(path) {
                     Some(written) if !masked => written.clone(),
+                    None if path.rsplit('.').next().is_some_and(names_a_secret) => json!("***"),
                     _ => value,
                 };
                 let origin = self.origins.get(path).cloned().unwrap_or(ValueOrigin::Default);

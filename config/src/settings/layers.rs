@@ -121,6 +121,7 @@ fn collect_secrets(node: &Node, shape: &'static Shape, secrets: &mut Vec<std::op
         (Shape::Map { .. } | Shape::Record(_), Yaml::Map(entries)) => {
             for entry in entries {
                 match shape.below(std::slice::from_ref(&entry.key)) {
+                    Some(_) if names_a_secret(&entry.key) => mask(&entry.value, secrets),
                     Some(shape) => collect_secrets(&entry.value, shape, secrets),
                     // A mistyped `api_key` holds a key all the same.
                     None => mask(&entry.value, secrets),
@@ -132,6 +133,11 @@ fn collect_secrets(node: &Node, shape: &'static Shape, secrets: &mut Vec<std::op
         _ if shape.secret() => mask(node, secrets),
         _ => {}
     }
+}
+
+/// Whether a key says of itself that it holds a secret, as those of extensions do, whose meaning is not known here.
+pub(super) fn names_a_secret(key: &str) -> bool {
+    ["secret", "token", "password", "api_key"].contains(&key)
 }
 
 fn mask(node: &Node, secrets: &mut Vec<std::ops::Range<usize>>) {

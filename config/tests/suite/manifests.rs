@@ -157,11 +157,13 @@ fn a_secret_that_nobody_defined_is_named_with_who_needs_it_and_where_to_define_i
 }
 
 #[test]
-fn the_configuration_cannot_hand_an_extension_a_secret_that_it_did_not_declare() {
+fn the_operator_hands_an_extension_whatever_variable_they_name_for_it() {
     let (_home, manifest, config) =
         with_config("extensions: {demo: {url: '${OTHER}'}}", &[("TOKEN", "t"), ("OTHER", "o")]);
+    assert_eq!(manifest.effective_config(&config).unwrap()["url"], "o");
+    let (_home, manifest, config) = with_config("extensions: {demo: {url: '${NOWHERE}'}}", &[("TOKEN", "t")]);
     let faults = manifest.effective_config(&config).unwrap_err();
-    assert_eq!(places(&faults), ["1:26 undeclared_secret config.url"]);
+    assert_eq!(places(&faults), ["1:26 missing_variable config.url"]);
 }
 
 #[test]

@@ -92,6 +92,12 @@ fn no_secret_shows_in_the_effective_configuration_or_in_debug_output() {
     assert_eq!(value("models.providers.local.base_url"), json!("http://${HOST}/v1/"));
     assert_eq!(value("models.providers.anthropic.api_key"), json!("***"));
     assert_eq!(value("extensions.kv.root"), json!("${KEY}"));
+
+    // Nor what a key of an extension calls a secret itself.
+    let sources =
+        home.sources("extensions: {http: {embeds: {shop: {secret: hidden, token: 7, title: shown}}}}");
+    let shown = json!(load_config(&sources).unwrap().value.effective()).to_string();
+    assert!(shown.contains("shown") && !shown.contains("hidden"), "{shown}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use drupe_extension_api::{
     control::{Whoami, method},
 };
 
-use crate::{failure::HttpFault, server::Server};
+use crate::{failure::HttpFault, server::Server, visitors::Visitor};
 
 /// The cookie of the page, which has a token for its value.
 pub const COOKIE: &str = "drupe";
@@ -23,24 +23,38 @@ pub const PAGE: &str = "x-drupe-request";
 /// What clients of Anthropic's API send.
 const API_KEY: &str = "x-api-key";
 
+/// Paths at which programs are served over connections of their own.
+const OF_PROGRAMS: [&str; 2] = ["/mcp", "/stdio/"];
+
 #[derive(Clone)]
 pub struct Bearer {
+    /// What the daemon knows them by.
     pub token: String,
     pub who: Whoami,
+    /// Set where a site has signed them.
+    pub visitor: Option<Visitor>,
 }
 
 impl FromRequestParts<Arc<Server>> for Bearer {
     type Rejection = HttpFault;
 
     async fn from_request_parts(parts: &mut Parts, server: &Arc<Server>) -> Result<Self, HttpFault> {
-        let token = token(&parts.method, &parts.headers)?.to_owned();
+        let mut token = token(&parts.method, &parts.headers)?.to_owned();
         // A browser sends the cookie along to other ports of this machine as well, and asks nobody before it opens a
         // WebSocket.
         if shown(&parts.headers).is_none() && server.known.is_called_by_another(&parts.headers) {
             return Err(Fault::denied("a page of another origin needs a token of its own").into());
         }
+        let visitor = server.embeds.admit(&token).transpose()?;
+        if let Some(visitor) = &visitor {
+            // Where clients keep connections of their own, nobody counts what a visitor writes.
+            if OF_PROGRAMS.iter().any(|path| parts.uri.path().starts_with(path)) {
+                return Err(Fault::denied("visitors of a site chat there").into());
+            }
+            token = visitor.token();
+        }
         let who = server.host.control_for(Some(&token), method::WHOAMI, ()).await?;
-        Ok(Self { token, who })
+        Ok(Self { token, who, visitor })
     }
 }
 

@@ -11,6 +11,7 @@ mod origin;
 mod routes;
 mod server;
 mod settings;
+mod visitors;
 
 use std::{net::TcpListener, sync::Arc};
 

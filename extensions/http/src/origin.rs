@@ -36,12 +36,7 @@ impl Known {
             allowed.extend([format!("http://{host}"), format!("https://{host}")]);
         }
         for origin in origins {
-            let scheme = ["http://", "https://"].iter().any(|scheme| origin.starts_with(scheme));
-            if !scheme || origin.matches('/').count() != 2 {
-                return Err(Fault::invalid(format!("`{origin}` under `origins` is no origin"))
-                    .help("write it as `https://app.example.org`, without a path"));
-            }
-            allowed.push(origin.to_ascii_lowercase());
+            allowed.push(of_a_page(origin)?);
         }
         Ok(Self { hosts: known, origins: allowed })
     }
@@ -82,6 +77,19 @@ impl Known {
     }
 }
 
+/// An origin as browsers write it. It stands in headers, so it has no sign that ends something there.
+pub fn of_a_page(text: &str) -> Result<String, Fault> {
+    let origin = text.to_ascii_lowercase();
+    let host =
+        ["http://", "https://"].iter().find_map(|scheme| origin.strip_prefix(scheme)).unwrap_or_default();
+    let sound = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']');
+    if host.is_empty() || !host.chars().all(sound) {
+        return Err(Fault::invalid(format!("`{text}` under `origins` is no origin"))
+            .help("write it as `https://app.example.org`, without a path"));
+    }
+    Ok(origin)
+}
+
 /// Lets a request through that this server may answer.
 pub async fn check(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response {
     match server.known.admits(request.uri(), request.headers()) {
@@ -109,7 +117,8 @@ fn sealed(mut response: Response, foreign: Option<HeaderValue>) -> Response {
     tell("x-content-type-options", HeaderValue::from_static("nosniff"));
     tell("referrer-policy", HeaderValue::from_static("no-referrer"));
     let Some(origin) = foreign else {
-        tell("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
+        // But what is made for pages of others says so.
+        headers.entry("cross-origin-resource-policy").or_insert(HeaderValue::from_static("same-origin"));
         return response;
     };
     tell("access-control-allow-origin", origin);

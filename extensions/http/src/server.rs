@@ -4,19 +4,23 @@ use std::net::SocketAddr;
 
 use drupe_extension_api::{
     Event, Fault, FaultCode,
-    control::{EventsSubscribe, method},
+    control::{
+        EventsSubscribe,
+        method::{self, TURN_SUBMIT},
+    },
     sdk::{Host, Items},
 };
 use drupe_http_mcp::McpServer;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::watch;
 
-use crate::{credentials::Bearer, origin::Known, settings::Settings};
+use crate::{credentials::Bearer, origin::Known, settings::Settings, visitors::Embeds};
 
 pub struct Server {
     pub host: Host,
     pub settings: Settings,
     pub known: Known,
+    pub embeds: Embeds,
     pub mcp: McpServer,
     closing: watch::Sender<bool>,
     serving: watch::Sender<bool>,
@@ -42,11 +46,13 @@ impl Server {
             ));
         }
         let known = Known::new(address, &settings.hosts, &settings.origins)?;
+        let embeds = Embeds::new(&settings.embeds)?;
         let mcp = McpServer::new(&host, settings.max_body_kb * 1024);
         Ok(Self {
             host,
             settings,
             known,
+            embeds,
             mcp,
             closing: watch::Sender::new(false),
             serving: watch::Sender::new(false),
@@ -87,6 +93,9 @@ impl Server {
         method: &str,
         params: impl Serialize + Send,
     ) -> Result<R, Fault> {
+        if let Some(visitor) = bearer.visitor.as_ref().filter(|_| method == TURN_SUBMIT) {
+            visitor.writes()?;
+        }
         self.host.control_for(Some(&bearer.token), method, params).await
     }
 

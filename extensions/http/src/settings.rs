@@ -1,5 +1,7 @@
 //! The extension's configuration.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 /// As its manifest has it, whose schema says what each key means.
@@ -12,6 +14,22 @@ pub struct Settings {
     pub behind_proxy: bool,
     pub max_body_kb: usize,
     pub max_connections: usize,
+    pub embeds: BTreeMap<String, EmbedSettings>,
+}
+
+/// A chat in pages of another site.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EmbedSettings {
+    pub token: String,
+    pub secret: String,
+    pub origins: Vec<String>,
+    #[serde(default = "per_minute")]
+    pub per_minute: u32,
+}
+
+fn per_minute() -> u32 {
+    10
 }
 
 impl Default for Settings {
@@ -23,6 +41,7 @@ impl Default for Settings {
             behind_proxy: false,
             max_body_kb: 4096,
             max_connections: 12_000,
+            embeds: BTreeMap::new(),
         }
     }
 }

@@ -3,6 +3,7 @@
 mod access;
 pub mod client;
 mod client_tools;
+pub mod embeds;
 mod events;
 mod leaving;
 mod mcp;

@@ -140,6 +140,11 @@ impl Browser {
         );
     }
 
+    /// Goes on in a frame of the page; in the page itself without one.
+    pub fn frame(&self, index: Option<usize>) {
+        self.of_session("POST", "/frame", &json!({"id": index}));
+    }
+
     /// What the browser complained of: scripts that failed, and what the policy kept from the page.
     pub fn log(&self) -> Vec<String> {
         let log = self.of_session("POST", "/se/log", &json!({"type": "browser"}));

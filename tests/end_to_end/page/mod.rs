@@ -2,6 +2,7 @@
 
 mod accessible;
 mod browser;
+mod embedded;
 mod talks;
 
 use self::browser::{Browser, Window};

@@ -18,3 +18,9 @@ pub use markdown::markdown;
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
      connect-src 'self'; img-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; \
      require-trusted-types-for 'script'; trusted-types drupe-markdown";
+
+/// The same for a page that those of some origins may show in a frame.
+pub fn policy_in_frames_of(origins: &[String]) -> String {
+    let ancestors = format!("frame-ancestors {}", origins.join(" "));
+    CONTENT_SECURITY_POLICY.replace("frame-ancestors 'none'", &ancestors)
+}

@@ -13,7 +13,7 @@ use crate::{credentials::Bearer, failure::HttpFault, server::Server};
 
 pub async fn serve(
     State(server): State<Arc<Server>>,
-    Bearer { token, who }: Bearer,
+    Bearer { token, who, .. }: Bearer,
     request: Request,
 ) -> Result<Response, HttpFault> {
     Ok(server.mcp.handle(McpCaller { token, who }, request).await?.map(Body::new))

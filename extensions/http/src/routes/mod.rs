@@ -3,6 +3,7 @@
 mod agents;
 mod body;
 mod control;
+mod embed;
 mod events;
 mod health;
 mod mcp;
@@ -37,6 +38,8 @@ pub fn all(server: &Arc<Server>) -> Router {
         .route("/", get(page::home))
         .route("/page/markdown", post(page::markdown))
         .route("/page/{*file}", get(page::file))
+        .route("/embed.js", get(embed::script))
+        .route("/embed/{name}", get(embed::frame))
         .route("/sign-in", get(sign_in::enter))
         .route("/sign-out", post(sign_in::leave))
         .route("/stdio/acp", get(stdio::acp))

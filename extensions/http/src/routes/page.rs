@@ -19,8 +19,22 @@ use crate::{credentials::Bearer, failure::HttpFault, server::Server};
 const SIGN_IN: &str = "/page/sign-in.html";
 
 /// What that needs, which anybody may have.
-const OPEN: [&str; 5] =
-    [SIGN_IN, "/page/css/base.css", "/page/css/frame.css", "/page/js/theme.js", "/page/icon.svg"];
+const OPEN: [&str; 13] = [
+    SIGN_IN,
+    "/page/css/base.css",
+    "/page/css/frame.css",
+    "/page/js/theme.js",
+    "/page/icon.svg",
+    // In a frame of another site nobody is signed in.
+    "/page/css/conversation.css",
+    "/page/embed/chat.css",
+    "/page/embed/chat.js",
+    "/page/js/control.js",
+    "/page/js/dom.js",
+    "/page/js/markdown.js",
+    "/page/js/stream.js",
+    "/page/js/turns.js",
+];
 
 /// The page, or how one comes to it.
 pub async fn home(bearer: Result<Bearer, HttpFault>, headers: HeaderMap) -> Result<Response, HttpFault> {
@@ -56,7 +70,7 @@ pub async fn markdown(
     Ok(Json(json!({ "html": html })))
 }
 
-fn given(path: &str, status: StatusCode, headers: &HeaderMap) -> Result<Response, HttpFault> {
+pub fn given(path: &str, status: StatusCode, headers: &HeaderMap) -> Result<Response, HttpFault> {
     let Some(Asset { body, content_type, etag }) = asset(path) else {
         return Err(Fault::not_found(format!("the page has no file `{path}`")).into());
     };

@@ -37,7 +37,7 @@ pub async fn acp(
 /// The Model Context Protocol, for a client that starts its servers as programs.
 pub async fn mcp(
     State(server): State<Arc<Server>>,
-    Bearer { token, who }: Bearer,
+    Bearer { token, who, .. }: Bearer,
     request: Request,
 ) -> Result<Response, HttpFault> {
     let host = server.host.clone();

@@ -12,17 +12,24 @@ export class Fault extends Error {
 // The header proves that a page of this origin asks: another origin cannot set it without leave.
 export const OURS = { "X-Drupe-Request": "1" };
 
+// The token of somebody who has no cookie here: a visitor of another site.
+let token = null;
+
+export function bear(given) {
+  token = given;
+}
+
+// Asks the server, as whoever is here.
+export function send(path, { headers = {}, ...more } = {}) {
+  const own = token ? { ...OURS, Authorization: `Bearer ${token}` } : OURS;
+  const credentials = token ? "omit" : "same-origin";
+  return fetch(path, { credentials, redirect: "error", ...more, headers: { ...own, ...headers } });
+}
+
 async function post(path, headers, body, signal) {
   let answer;
   try {
-    answer = await fetch(path, {
-      method: "POST",
-      headers: { ...OURS, ...headers },
-      body,
-      signal,
-      credentials: "same-origin",
-      redirect: "error",
-    });
+    answer = await send(path, { method: "POST", headers, body, signal });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Fault({

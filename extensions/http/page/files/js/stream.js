@@ -1,4 +1,5 @@
 // The events of a session, over lost connections and restarts of the daemon.
+import { send } from "./control.js";
 
 const FIRST_WAIT = 1000;
 const LONGEST_WAIT = 15000;
@@ -9,59 +10,91 @@ const UNSEEN = 20000;
 export function follow(session, after, onEvent, onState) {
   let last = after;
   let wait = FIRST_WAIT;
-  let source = null;
+  let reading = null;
   let timer = 0;
-  let ended = false;
 
   const open = () => {
-    source = new EventSource(`/events?session=${encodeURIComponent(session)}&after=${last}`);
-    source.onopen = () => {
-      wait = FIRST_WAIT;
-      onState("open");
-    };
-    source.onmessage = (message) => {
+    const own = new AbortController();
+    reading = own;
+    read(own.signal)
+      .catch(() => undefined)
+      .then(() => {
+        if (reading !== own) return;
+        reading = null;
+        onState("lost");
+        timer = setTimeout(open, wait);
+        wait = Math.min(wait * 2, LONGEST_WAIT);
+      });
+  };
+
+  const read = async (signal) => {
+    const answer = await send(`/events?session=${encodeURIComponent(session)}&after=${last}`, {
+      headers: { Accept: "text/event-stream" },
+      cache: "no-store",
+      signal,
+    });
+    if (answer.status === 401) window.dispatchEvent(new Event("signed-out"));
+    if (!answer.ok) return;
+    wait = FIRST_WAIT;
+    onState("open");
+    for await (const data of messages(answer.body, signal)) {
       let event;
       try {
-        event = JSON.parse(message.data);
+        event = JSON.parse(data);
       } catch {
-        return;
+        continue;
       }
       // After a reconnection the same event may come twice; deltas have no number.
-      if (event.seq && event.seq <= last) return;
+      if (event.seq && event.seq <= last) continue;
       if (event.seq) last = event.seq;
       onEvent(event);
-    };
-    source.onerror = () => {
-      if (ended) return;
-      onState("lost");
-      // The browser tries again by itself unless the answer was an error of HTTP.
-      if (source.readyState !== EventSource.CLOSED) return;
-      clearTimeout(timer);
-      timer = setTimeout(open, wait);
-      wait = Math.min(wait * 2, LONGEST_WAIT);
-    };
+    }
   };
+
+  const close = () => {
+    clearTimeout(timer);
+    const own = reading;
+    reading = null;
+    own?.abort();
+  };
+
   open();
   let unseen = 0;
   const seen = () => {
     clearTimeout(unseen);
     if (document.visibilityState === "hidden") {
       unseen = setTimeout(() => {
-        clearTimeout(timer);
-        source.close();
+        close();
         onState("lost");
       }, UNSEEN);
-    } else if (source.readyState === EventSource.CLOSED) {
+    } else if (!reading) {
       clearTimeout(timer);
       open();
     }
   };
   document.addEventListener("visibilitychange", seen);
   return () => {
-    ended = true;
     document.removeEventListener("visibilitychange", seen);
     clearTimeout(unseen);
-    clearTimeout(timer);
-    source?.close();
+    close();
   };
+}
+
+// What server-sent events without a name hold: the server ends lines by a line feed alone and tells each in one line of
+// `data`. One with a name is a fault, after which the connection ends.
+async function* messages(body, signal) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  let named = false;
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done || signal.aborted) return;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    for (const line of lines) {
+      const [field] = line.split(":", 1);
+      if (field === "data" && !named) yield line.slice(field.length + 1).trimStart();
+      named = field === "event" || (named && line !== "");
+    }
+  }
 }

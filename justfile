@@ -23,9 +23,10 @@ fmt:
 lint:
     cargo clippy --workspace --all-targets -- -D warnings
 
-# Regenerate the JSON Schemas and golden files.
+# Regenerate the JSON Schemas, golden files and the document of the HTTP API.
 bless:
     DRUPE_BLESS=1 cargo test -p drupe-config
+    DRUPE_BLESS=1 cargo test -p drupe-ext-http document
 
 # The API documentation.
 doc:

@@ -88,6 +88,7 @@ impl AgentResponse {
 
 /// The three ways in which a run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ResponseStatus {
     Success,
@@ -99,6 +100,7 @@ pub enum ResponseStatus {
 
 /// Kinds of failure, the same everywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FailureClass {
     /// Wrong or missing configuration.
@@ -160,6 +162,7 @@ pub struct AgentDescriptor {
 
 /// How the orchestrator uses an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum IntegrationMode {
     /// Called like any tool; answers the orchestrator.

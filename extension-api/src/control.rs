@@ -169,6 +169,7 @@ pub struct Welcome {
 
 /// Parameters of [`method::RESTART`].
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Restart {
     /// For the log and the sessions.
     #[serde(default)]
@@ -176,11 +177,13 @@ pub struct Restart {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Named {
     pub id: String,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PathArgument {
     /// An absolute path.
     pub path: String,
@@ -188,6 +191,7 @@ pub struct PathArgument {
 
 /// What a check of a folder found.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CheckReport {
     /// Whether there is no error, and it would come to work or wait for what the operator says.
     pub ok: bool,

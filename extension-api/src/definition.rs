@@ -44,6 +44,7 @@ pub struct Definition {
 
 /// Parameters of a model request. What a provider cannot do is refused for it, never dropped.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ModelParameters {
     /// Sampling temperature, 0 to 2.
@@ -92,6 +93,7 @@ impl ModelParameters {
 
 /// How much a model thinks before it answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Reasoning {
     None,
@@ -103,17 +105,20 @@ pub enum Reasoning {
 
 /// The form of an agent's answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutputSpec {
     /// Text, markdown or JSON.
     #[serde(default)]
     pub format: Format,
     /// JSON Schema of a JSON answer.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<crate::schema::JsonSchemaText>"))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
 }
 
 /// The form of an input or output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
     #[default]
@@ -125,6 +130,7 @@ pub enum Format {
 
 /// What one run of an agent may spend. Every value is finite.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct DefinitionLimits {
     pub max_turns: u32,

@@ -10,6 +10,7 @@ use crate::{
 
 /// One event. `seq` grows strictly within its session; a reader continues from any `seq`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Event {
     /// Position in the session's stream; 0 for live deltas, which are not kept.
     pub seq: u64,
@@ -31,6 +32,7 @@ pub struct Event {
 
 /// The place of a run in the tree of a turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AgentRef {
     pub id: AgentId,
     pub invocation: InvocationId,
@@ -43,6 +45,7 @@ pub struct AgentRef {
 
 /// What happened: `kind` names it, `data` holds the rest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", content = "data")]
 pub enum EventBody {
     #[serde(rename = "interaction.turn.started")]
@@ -189,6 +192,7 @@ pub enum EventBody {
 
 /// How much of a limit is used.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BudgetUse {
     /// The key that sets the limit, such as `max_turns`.
     pub limit: String,
@@ -206,6 +210,7 @@ pub struct BudgetUse {
 
 /// For what a limit holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LimitScope {
     /// One run of an agent and all below it.
@@ -222,6 +227,7 @@ pub enum LimitScope {
 
 /// Something with a beginning and an end within a turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Item {
     /// Unique within the session.
     pub id: String,
@@ -239,6 +245,7 @@ pub struct Item {
 
 /// How an item ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ItemOutcome {
     Ok,
@@ -253,6 +260,7 @@ pub enum ItemOutcome {
 
 /// The beginning of a text, with its full size where it was cut.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Preview {
     /// At most [`Preview::MAX`] bytes of it.
     pub text: String,
@@ -285,6 +293,7 @@ impl Preview {
 
 /// What work has cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Spend {
     /// Tokens by kind.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Why an operation failed. Callers branch on `code`; people read the rest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Fault {
     /// What kind of failure it is.
     pub code: FaultCode,
@@ -21,6 +22,7 @@ pub struct Fault {
 
 /// The kinds of [`Fault`]. A code that this release does not know reads as [`FaultCode::Other`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FaultCode {
     /// The input does not have the form it needs.

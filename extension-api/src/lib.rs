@@ -16,6 +16,8 @@ mod fault;
 mod ids;
 mod message;
 mod offline;
+#[cfg(feature = "schema")]
+pub mod schema;
 mod tool;
 pub mod wire;
 

@@ -7,6 +7,7 @@ use crate::ToolName;
 
 /// One entry of an invocation's transcript, in the order in which the model sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {
     /// What the invocation was asked, or what the kernel adds to it.
@@ -39,6 +40,7 @@ pub enum Message {
 
 /// What a provider wants to get back unchanged with the next request, such as reasoning that it has signed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProviderItems {
     /// The kind, provider and model that they came from; others leave the items out.
     pub kind: String,
@@ -48,6 +50,7 @@ pub struct ProviderItems {
 
 /// One tool call, as the model asked for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ToolCallRequest {
     /// The provider's id of the call.
     pub call_id: String,
@@ -66,6 +69,7 @@ impl ToolCallRequest {
 
 /// How a tool call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ToolStatus {
     /// It ran and gave a result.
@@ -80,6 +84,7 @@ pub enum ToolStatus {
 
 /// Tokens of one model call, or a sum of many.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Usage {
     /// Tokens of the request, cached ones included.

@@ -79,6 +79,7 @@ pub enum EffectClass {
 
 /// How a tool call appears among the items of an event stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ItemKind {
     /// The final or intermediate text of an agent.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::AgentId;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AgentStatus {
     pub id: AgentId,
     /// For people.
@@ -22,6 +23,7 @@ pub struct AgentStatus {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AgentDetail {
     #[serde(flatten)]
     pub status: AgentStatus,
@@ -41,6 +43,7 @@ pub struct AgentDetail {
 
 /// What a tool adds to each request that offers it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ToolSize {
     pub tool: String,
     pub extension: String,
@@ -53,6 +56,7 @@ pub struct ToolSize {
 
 /// A tool that an agent does not have, and why.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Exclusion {
     pub tool: String,
     pub reason: String,

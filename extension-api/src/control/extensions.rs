@@ -12,6 +12,7 @@ use crate::{AgentId, ExtensionId, SessionId, TurnId};
 
 /// An extension and its state.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExtensionStatus {
     /// Its id, or the folder's name where it has none.
     pub id: String,
@@ -30,6 +31,7 @@ pub struct ExtensionStatus {
 
 /// The states of an extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ExtensionState {
     /// Its folder was found.
@@ -54,6 +56,7 @@ pub enum ExtensionState {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExtensionDetail {
     #[serde(flatten)]
     pub status: ExtensionStatus,
@@ -84,6 +87,7 @@ pub struct ExtensionDetail {
 
 /// One step of an extension's life.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StateChange {
     pub time: Timestamp,
     pub state: ExtensionState,
@@ -93,6 +97,7 @@ pub struct StateChange {
 
 /// Parameters of [`method::EXTENSIONS_SCAFFOLD`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Scaffold {
     pub id: ExtensionId,
     /// The folder to make, which must not exist; one of an extension's own, where an extension asks.
@@ -101,6 +106,7 @@ pub struct Scaffold {
 
 /// Something that waits, or waited, for the operator's agreement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Approval {
     /// Names it in [`method::APPROVALS_ANSWER`].
     pub id: String,
@@ -122,6 +128,7 @@ pub struct Approval {
 
 /// A tool call that a person must agree to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AskedCall {
     /// The conversation.
     pub session: SessionId,
@@ -138,6 +145,7 @@ pub struct AskedCall {
 
 /// How an [`Approval`] stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalState {
     Pending,
@@ -152,6 +160,7 @@ pub enum ApprovalState {
 
 /// Parameters of [`method::APPROVALS_ANSWER`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ApprovalAnswer {
     /// The approval, the extension of the one that waits, or the beginning of a call's id that only one of those that wait
     /// has.

@@ -9,6 +9,7 @@ use crate::{
 
 /// Parameters of [`method::TRACE_SHOW`](super::method::TRACE_SHOW).
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TraceArgument {
     /// The session, or one turn's id.
     pub id: String,
@@ -19,6 +20,7 @@ pub struct TraceArgument {
 
 /// Everything that one turn set off, as a tree.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TurnTrace {
     pub session: SessionId,
     pub turn: TurnId,
@@ -43,6 +45,7 @@ pub struct TurnTrace {
 
 /// What a node of a trace is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CallKind {
     /// A run of an agent.
@@ -56,6 +59,7 @@ pub enum CallKind {
 
 /// One run, model attempt or tool call, with what it set off.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TraceNode {
     pub kind: CallKind,
     /// Its id: of a run, its invocation; of a tool call, its effect.
@@ -90,6 +94,7 @@ pub struct TraceNode {
 
 /// By what usage is summed up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum UsageBy {
     /// Agents.
@@ -104,6 +109,7 @@ pub enum UsageBy {
 
 /// Parameters of [`method::USAGE_SHOW`](super::method::USAGE_SHOW).
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct UsageQuery {
     /// The first day (UTC) that counts, as `2026-03-01`; none for all.
@@ -118,6 +124,7 @@ pub struct UsageQuery {
 
 /// What was used under one key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UsageRow {
     /// The agent, model, session or day.
     pub key: String,
@@ -137,6 +144,7 @@ pub struct UsageRow {
 
 /// Why something ended as it did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Explanation {
     pub id: String,
     /// What it is: `turn`, `session`, `run`, `tool_call`, `extension`, `limit`, `message`.
@@ -152,6 +160,7 @@ pub struct Explanation {
 
 /// A row of the journal, or of what the kernel knows, that an explanation rests on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cited {
     /// The table, such as `turns`, `events`, `entries`, `usage`; `kernel` for what is not in the journal.
     pub table: String,
@@ -161,6 +170,7 @@ pub struct Cited {
 
 /// Names an item of a session, or the handle of a preview.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ItemArgument {
     pub session: SessionId,
     /// The item's id, or the handle.
@@ -169,6 +179,7 @@ pub struct ItemArgument {
 
 /// A text in full.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ItemText {
     /// The run that it belongs to.
     pub invocation: InvocationId,
@@ -182,12 +193,14 @@ pub struct ItemText {
 
 /// Names a row by its number.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Numbered {
     pub id: u64,
 }
 
 /// A message of the bus that was given up.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeadMessage {
     pub id: u64,
     pub topic: String,

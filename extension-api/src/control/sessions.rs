@@ -9,6 +9,7 @@ use crate::{
 };
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SessionStatus {
     pub id: SessionId,
     pub created: Timestamp,
@@ -24,7 +25,9 @@ pub struct SessionStatus {
 
 /// Parameters of [`method::SESSIONS_SHOW`](super::method::SESSIONS_SHOW).
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SessionShow {
+    #[cfg_attr(feature = "schema", schemars(with = "SessionId"))]
     pub id: String,
     /// Only turns after this place: that of [`SessionDetail::next`]. All without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,6 +39,7 @@ pub struct SessionShow {
 
 /// A session, with as many of its turns as one reply holds.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SessionDetail {
     #[serde(flatten)]
     pub status: SessionStatus,
@@ -50,6 +54,7 @@ pub struct SessionDetail {
 
 /// Chooses who answers in a session.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SessionSelect {
     /// The session; made where it does not exist.
     pub session: SessionId,
@@ -59,6 +64,7 @@ pub struct SessionSelect {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TurnArgument {
     pub turn: TurnId,
     /// Tells how it stands, ended or not; for [`method::TURN_WAIT`](super::method::TURN_WAIT).
@@ -78,6 +84,7 @@ impl TurnArgument {
 
 /// Parameters of [`method::EVENTS_SUBSCRIBE`](super::method::EVENTS_SUBSCRIBE).
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EventsSubscribe {
     pub session: SessionId,
     /// Events after this position; the kept ones are read first.
@@ -90,6 +97,7 @@ pub struct EventsSubscribe {
 
 /// What a turn gave.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TurnResult {
     pub session: SessionId,
     pub turn: TurnId,
@@ -119,6 +127,7 @@ pub struct TurnResult {
 
 /// One run of an agent in the tree of a turn.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InvocationRecord {
     pub id: InvocationId,
     pub agent: AgentId,
@@ -137,6 +146,7 @@ pub struct InvocationRecord {
 
 /// One entry of a transcript with the agent that it belongs to.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TranscriptEntry {
     pub invocation: InvocationId,
     pub agent: AgentId,

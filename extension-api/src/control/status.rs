@@ -8,6 +8,7 @@ use super::ExtensionStatus;
 
 /// What the daemon is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DaemonState {
     /// A kernel is loading extensions.
@@ -22,6 +23,7 @@ pub enum DaemonState {
 
 /// Answer to [`method::STATUS`](super::method::STATUS).
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Status {
     /// Release of drupe.
     pub version: String,
@@ -62,6 +64,7 @@ pub struct Status {
 
 /// One end of a kernel process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExitRecord {
     pub time: Timestamp,
     pub pid: u32,
@@ -80,6 +83,7 @@ pub struct ExitRecord {
 
 /// An extension whose code ran when a kernel, or its own process, ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Blamed {
     pub extension: String,
     /// What it was doing: an operation such as `tool.call`, `load`, or `thread` for a thread of its own.
@@ -88,6 +92,7 @@ pub struct Blamed {
 
 /// One value of the effective configuration.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConfigValue {
     /// Its key, with dots.
     pub key: String,

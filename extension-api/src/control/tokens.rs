@@ -7,6 +7,7 @@ use crate::AgentId;
 
 /// What somebody may do who speaks the control API. Each method needs one of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Power {
     /// Read sessions: their turns, events, traces and explanations; and which agents there are.
@@ -41,6 +42,7 @@ impl Power {
 
 /// Parameters of [`method::TOKENS_NEW`](super::method::TOKENS_NEW).
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TokenNew {
     /// 1 to 48 of a-z, 0-9, `_` and `-`, as ids of extensions.
@@ -64,6 +66,7 @@ pub struct TokenNew {
 
 /// How much may be used; what is not named has no bound here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Allowance {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -85,6 +88,7 @@ impl Allowance {
 
 /// A token that was made.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TokenMade {
     /// What its bearer shows in `hello`. It is told this once; the daemon keeps its hash alone.
     pub token: String,
@@ -94,6 +98,7 @@ pub struct TokenMade {
 
 /// Who asks, and how far they reach.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Whoami {
     /// `operator`, or what kind of somebody it is with the name.
     pub name: String,
@@ -108,6 +113,7 @@ pub struct Whoami {
 
 /// A token that whoever shows a code is given, once.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TokenPromised {
     pub code: String,
     /// Seconds in which it must be shown; a kernel that ends takes it along.
@@ -115,6 +121,7 @@ pub struct TokenPromised {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TokenStatus {
     pub name: String,
     /// What its bearer may do.

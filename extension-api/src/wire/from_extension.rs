@@ -70,6 +70,7 @@ pub struct InvokeAgent {
 
 /// An inbound message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Submit {
     /// The channel; an extension can name only its own.
     #[serde(default)]
@@ -104,6 +105,7 @@ pub struct Submit {
 
 /// What a client brings along that keeps its conversation itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Carried {
     /// Earlier messages of users and of the assistant, in place of what the session has. None of them calls a tool.
@@ -119,12 +121,14 @@ pub struct Carried {
 
 /// A tool that a client runs itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ClientTool {
     pub name: ToolName,
     #[serde(default)]
     pub description: String,
     /// JSON Schema of its parameters.
+    #[cfg_attr(feature = "schema", schemars(with = "crate::schema::JsonSchemaText"))]
     pub input_schema: Value,
 }
 
@@ -150,6 +154,7 @@ impl Submit {
 
 /// What becomes of a message that arrives while another turn of its session runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum QueueMode {
     /// It is answered when its turn comes.
@@ -164,6 +169,7 @@ pub enum QueueMode {
 
 /// An inbound message was accepted: it will be answered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Submitted {
     /// The turn that answers it.
     pub turn: TurnId,

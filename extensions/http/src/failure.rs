@@ -6,7 +6,14 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use drupe_extension_api::{FailureClass, Fault, FaultCode};
-use serde_json::json;
+use serde::Serialize;
+
+/// The body of an answer that tells of a fault.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct FaultBody {
+    error: Fault,
+}
 
 /// A fault on its way to a client, and the status that it has there.
 #[derive(Debug)]
@@ -64,7 +71,7 @@ impl IntoResponse for HttpFault {
     fn into_response(self) -> Response {
         let Self { status, fault } = self;
         let retriable = fault.retriable;
-        let mut response = (status, Json(json!({ "error": fault }))).into_response();
+        let mut response = (status, Json(FaultBody { error: fault })).into_response();
         let headers = response.headers_mut();
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -6,6 +6,8 @@
 
 mod connections;
 mod credentials;
+#[cfg(test)]
+mod document;
 mod failure;
 mod origin;
 mod routes;

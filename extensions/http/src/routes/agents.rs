@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Json,
-    extract::{Path, State},
-};
+use axum::{Json, extract::State};
 use drupe_extension_api::control::{AgentDetail, AgentStatus, Named, method};
 
+use crate::routes::parts::Path;
 use crate::{credentials::Bearer, failure::HttpFault, server::Server};
 
 pub async fn list(
@@ -20,7 +18,7 @@ pub async fn list(
 pub async fn show(
     State(server): State<Arc<Server>>,
     bearer: Bearer,
-    Path(id): Path<String>,
+    Path(id): Path,
 ) -> Result<Json<AgentDetail>, HttpFault> {
     Ok(Json(server.control(&bearer, method::AGENTS_SHOW, Named { id }).await?))
 }

@@ -18,7 +18,11 @@ const TIME: Duration = Duration::from_secs(60);
 pub struct Body(Bytes);
 
 impl Body {
+    /// What it holds, which is an object: types that are read would take a list of their fields as well.
     pub fn json<'a, T: serde::Deserialize<'a>>(&'a self) -> Result<T, HttpFault> {
+        if !self.0.trim_ascii_start().starts_with(b"{") {
+            return Err(Fault::invalid("the body is to be a JSON object").into());
+        }
         serde_json::from_slice(&self.0)
             .map_err(|error| Fault::invalid(format!("the body cannot be read: {error}")).into())
     }
@@ -32,9 +36,9 @@ impl Body {
         std::str::from_utf8(&self.0).map_err(|_| Fault::invalid("the body is not UTF-8").into())
     }
 
-    /// What it holds, where it holds anything.
+    /// What it holds, where it holds anything; `null` is nothing.
     pub fn optional<'a, T: serde::Deserialize<'a>>(&'a self) -> Result<Option<T>, HttpFault> {
-        if self.0.iter().all(u8::is_ascii_whitespace) { Ok(None) } else { self.json().map(Some) }
+        if matches!(self.0.trim_ascii(), b"" | b"null") { Ok(None) } else { self.json().map(Some) }
     }
 }
 

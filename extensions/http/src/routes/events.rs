@@ -5,7 +5,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use axum::{
     Extension,
     extract::{
-        Path, Query, State,
+        State,
         ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
     },
     http::HeaderMap,
@@ -19,6 +19,7 @@ use futures_util::stream;
 use serde::Deserialize;
 
 use super::socket;
+use crate::routes::parts::{Path, Query};
 use crate::{connections::Place, credentials::Bearer, failure::HttpFault, server::Server};
 
 /// How often a reader hears something, so that nothing on the way takes the connection for dead.
@@ -26,14 +27,18 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// Of which session, and from where.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Which {
+    /// The session that is followed.
     session: SessionId,
     // Not one `EventsAfter` made flat: a query's numbers are texts until their own type reads them.
+    /// The number of the last event that the reader knows.
     #[serde(default)]
     after: u64,
 }
 
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct EventsAfter {
     /// The number of the last event that the reader knows.
     #[serde(default)]
@@ -57,7 +62,7 @@ pub async fn of_path(
     State(server): State<Arc<Server>>,
     bearer: Bearer,
     headers: HeaderMap,
-    Path(session): Path<String>,
+    Path(session): Path,
     Query(EventsAfter { after }): Query<EventsAfter>,
     Extension(place): Extension<Place>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,

@@ -4,14 +4,16 @@ mod agents;
 mod body;
 mod control;
 mod embed;
-mod events;
+pub mod events;
 mod health;
 mod mcp;
 mod metrics;
-mod page;
-mod run;
-mod sessions;
-mod sign_in;
+mod openapi;
+pub mod page;
+mod parts;
+pub mod run;
+pub mod sessions;
+pub mod sign_in;
 mod socket;
 mod stdio;
 mod vendors;
@@ -20,52 +22,89 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    http::StatusCode,
+    handler::Handler,
+    http::{Method, StatusCode},
     middleware,
-    routing::{any, get, post},
+    routing::{self, MethodRouter},
 };
 use drupe_extension_api::Fault;
 
 use crate::{failure::HttpFault, origin, server::Server};
 
+/// A route: what answers a method under a path.
+pub struct ServedRoute {
+    #[cfg_attr(not(test), expect(dead_code, reason = "the document of the API is compared with it"))]
+    pub method: Method,
+    /// As axum writes it, which is how the document of the API does.
+    pub path: &'static str,
+    serve: MethodRouter<Arc<Server>>,
+}
+
+fn get<H: Handler<T, Arc<Server>>, T: 'static>(path: &'static str, handler: H) -> ServedRoute {
+    ServedRoute { method: Method::GET, path, serve: routing::get(handler) }
+}
+
+fn post<H: Handler<T, Arc<Server>>, T: 'static>(path: &'static str, handler: H) -> ServedRoute {
+    ServedRoute { method: Method::POST, path, serve: routing::post(handler) }
+}
+
+fn delete<H: Handler<T, Arc<Server>>, T: 'static>(path: &'static str, handler: H) -> ServedRoute {
+    ServedRoute { method: Method::DELETE, path, serve: routing::delete(handler) }
+}
+
+/// All that is served. The document of the API must describe each of these and nothing else: a test compares them.
+pub fn table() -> Vec<ServedRoute> {
+    vec![
+        get("/healthz", health::alive),
+        get("/readyz", health::ready),
+        get("/openapi.json", openapi::show),
+        post("/control/{method}", control::call),
+        get("/events", events::of_query),
+        get("/", page::home),
+        post("/page/markdown", page::markdown),
+        get("/page/{*file}", page::file),
+        get("/embed.js", embed::script),
+        get("/embed/{embed}", embed::frame),
+        get("/sign-in", sign_in::enter),
+        post("/sign-out", sign_in::leave),
+        get("/stdio/acp", stdio::acp),
+        get("/stdio/mcp", stdio::mcp),
+        get("/metrics", metrics::show),
+        get("/mcp", mcp::serve),
+        post("/mcp", mcp::serve),
+        delete("/mcp", mcp::serve),
+        get("/v1/agents", agents::list),
+        get("/v1/agents/{agent}", agents::show),
+        get("/v1/agents/{agent}/run", run::by_query),
+        post("/v1/agents/{agent}/run", run::by_body),
+        get("/v1/sessions", sessions::list),
+        post("/v1/sessions", sessions::create),
+        get("/v1/sessions/{session}", sessions::show),
+        get("/v1/sessions/{session}/messages", sessions::messages),
+        post("/v1/sessions/{session}/messages", sessions::submit),
+        get("/v1/sessions/{session}/events", events::of_path),
+        post("/v1/sessions/{session}/stop", sessions::stop),
+        post("/v1/sessions/{session}/retry", sessions::retry),
+        get("/v1/turns/{turn}", sessions::turn),
+        post("/v1/turns/{turn}/stop", sessions::stop_turn),
+        get("/v1/models", vendors::models::list),
+        get("/v1/models/{model}", vendors::models::show),
+        post("/v1/chat/completions", vendors::openai::chat),
+        post("/v1/responses", vendors::openai::respond),
+        get("/v1/responses/{response}", vendors::openai::retrieve),
+        post("/v1/responses/{response}/cancel", vendors::openai::cancel),
+        post("/v1/messages", vendors::anthropic::message),
+        post("/v1/messages/count_tokens", vendors::anthropic::count),
+        get("/v1/{agent}", run::by_query),
+    ]
+}
+
 pub fn all(server: &Arc<Server>) -> Router {
     let most = server.settings.max_body_kb * 1024;
-    Router::new()
-        .route("/healthz", get(health::alive))
-        .route("/readyz", get(health::ready))
-        .route("/control/{method}", post(control::call))
-        .route("/events", get(events::of_query))
-        .route("/", get(page::home))
-        .route("/page/markdown", post(page::markdown))
-        .route("/page/{*file}", get(page::file))
-        .route("/embed.js", get(embed::script))
-        .route("/embed/{name}", get(embed::frame))
-        .route("/sign-in", get(sign_in::enter))
-        .route("/sign-out", post(sign_in::leave))
-        .route("/stdio/acp", get(stdio::acp))
-        .route("/stdio/mcp", get(stdio::mcp))
-        .route("/metrics", get(metrics::show))
-        .route("/mcp", any(mcp::serve))
-        .route("/v1/agents", get(agents::list))
-        .route("/v1/agents/{agent}", get(agents::show))
-        .route("/v1/agents/{agent}/run", get(run::by_query).post(run::by_body))
-        .route("/v1/sessions", get(sessions::list).post(sessions::create))
-        .route("/v1/sessions/{session}", get(sessions::show))
-        .route("/v1/sessions/{session}/messages", get(sessions::messages).post(sessions::submit))
-        .route("/v1/sessions/{session}/events", get(events::of_path))
-        .route("/v1/sessions/{session}/stop", post(sessions::stop))
-        .route("/v1/sessions/{session}/retry", post(sessions::retry))
-        .route("/v1/turns/{turn}", get(sessions::turn))
-        .route("/v1/turns/{turn}/stop", post(sessions::stop_turn))
-        .route("/v1/models", get(vendors::models::list))
-        .route("/v1/models/{model}", get(vendors::models::show))
-        .route("/v1/chat/completions", post(vendors::openai::chat))
-        .route("/v1/responses", post(vendors::openai::respond))
-        .route("/v1/responses/{response}", get(vendors::openai::retrieve))
-        .route("/v1/responses/{response}/cancel", post(vendors::openai::cancel))
-        .route("/v1/messages", post(vendors::anthropic::message))
-        .route("/v1/messages/count_tokens", post(vendors::anthropic::count))
-        .route("/v1/{agent}", get(run::by_query))
+    let add = |router: Router<Arc<Server>>, route: ServedRoute| router.route(route.path, route.serve);
+    table()
+        .into_iter()
+        .fold(Router::new(), add)
         .fallback(nothing)
         .method_not_allowed_fallback(not_so)
         .layer(axum::extract::DefaultBodyLimit::max(most))

@@ -10,7 +10,7 @@ use axum::{
 };
 use drupe_extension_api::{Fault, FaultCode};
 use drupe_http_page::{Asset, CONTENT_SECURITY_POLICY, asset};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::body::Body;
 use crate::{credentials::Bearer, failure::HttpFault, server::Server};
@@ -35,6 +35,13 @@ const OPEN: [&str; 13] = [
     "/page/js/stream.js",
     "/page/js/turns.js",
 ];
+
+/// Markup that the page may show.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Markup {
+    html: String,
+}
 
 /// The page, or how one comes to it.
 pub async fn home(bearer: Result<Bearer, HttpFault>, headers: HeaderMap) -> Result<Response, HttpFault> {
@@ -64,10 +71,10 @@ pub async fn markdown(
     State(server): State<Arc<Server>>,
     _: Bearer,
     body: Body,
-) -> Result<Json<Value>, HttpFault> {
+) -> Result<Json<Markup>, HttpFault> {
     let text = body.text()?.to_owned();
     let html = server.host.blocking(move || Ok(drupe_http_page::markdown(&text))).await?;
-    Ok(Json(json!({ "html": html })))
+    Ok(Json(Markup { html }))
 }
 
 pub fn given(path: &str, status: StatusCode, headers: &HeaderMap) -> Result<Response, HttpFault> {

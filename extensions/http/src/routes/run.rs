@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     Json,
-    extract::{Path, Query, State},
+    extract::State,
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -14,10 +14,14 @@ use drupe_extension_api::{
     wire::{Submit, Submitted},
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use uuid::Uuid;
 
+#[cfg(test)]
+use drupe_extension_api::schema::JsonSchemaText;
+
 use super::body::Body;
+use crate::routes::parts::{Path, Query};
 use crate::{
     credentials::{Bearer, meant},
     failure::{HttpFault, status_of_turn},
@@ -32,24 +36,36 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// A task in the query.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskByQuery {
+    /// What is to be done, in words.
+    #[cfg_attr(test, schemars(regex(pattern = r"\S")))]
     q: String,
+    /// The form of the answer. JSON needs a schema, the request's or the agent's.
     #[serde(default)]
     format: Option<Format>,
+    /// The JSON Schema of the answer, as text.
+    #[cfg_attr(test, schemars(with = "Option<JsonSchemaText>"))]
     #[serde(default)]
     schema: Option<String>,
+    /// A session that lasts; without it the task has one of its own, and is stopped when its client goes.
     #[serde(default)]
     session: Option<SessionId>,
 }
 
 /// A task in the body.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskByBody {
+    #[cfg_attr(test, schemars(regex(pattern = r"\S")))]
     task: String,
+    /// The form of the answer. JSON needs a schema, the request's or the agent's.
     #[serde(default)]
     format: Option<Format>,
+    /// The JSON Schema of the answer.
+    #[cfg_attr(test, schemars(with = "Option<JsonSchemaText>"))]
     #[serde(default)]
     schema: Option<Value>,
     /// A session that lasts; without it the task has one of its own, and is stopped when its client goes.
@@ -63,14 +79,26 @@ pub struct TaskByBody {
 
 /// What the task may take.
 #[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskBudget {
+    /// Wall time in milliseconds; it can only make the limit smaller.
     #[serde(default)]
     time_ms: Option<u64>,
 }
 
+/// A task that was accepted.
 #[derive(Debug, Serialize)]
-struct Answer {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct AcceptedTask {
+    session: SessionId,
+    turn: TurnId,
+}
+
+/// What came of a task.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct TaskResult {
     #[serde(flatten)]
     turn: TurnResult,
     /// The answer as the JSON that it is, where it was to be that.
@@ -82,7 +110,7 @@ pub async fn by_query(
     State(server): State<Arc<Server>>,
     bearer: Bearer,
     headers: HeaderMap,
-    Path(agent): Path<String>,
+    Path(agent): Path,
     Query(TaskByQuery { q, format, schema, session }): Query<TaskByQuery>,
 ) -> Result<Response, HttpFault> {
     meant(&headers)?;
@@ -98,7 +126,7 @@ pub async fn by_body(
     State(server): State<Arc<Server>>,
     bearer: Bearer,
     headers: HeaderMap,
-    Path(agent): Path<String>,
+    Path(agent): Path,
     body: Body,
 ) -> Result<Response, HttpFault> {
     run(&server, &bearer, &headers, &agent, body.json()?).await
@@ -135,8 +163,7 @@ async fn run(
     let Submitted { turn, .. } = server.control(bearer, method::TURN_SUBMIT, submit).await?;
     if asynchronous(headers) {
         let location = [(header::LOCATION, format!("/v1/turns/{turn}"))];
-        let accepted = Json(json!({ "session": session, "turn": turn }));
-        return Ok((StatusCode::ACCEPTED, location, accepted).into_response());
+        return Ok((StatusCode::ACCEPTED, location, Json(AcceptedTask { session, turn })).into_response());
     }
     let mut leaving = Leaving::new(server, bearer, (!lasts).then(|| turn.clone()));
     let result = wait(server, bearer, turn).await?;
@@ -220,7 +247,7 @@ fn told(turn: TurnResult, is_json: bool) -> Response {
         }
     };
     let output = is_json.then(|| serde_json::from_str(&turn.content).ok()).flatten();
-    (status, Json(Answer { turn, output })).into_response()
+    (status, Json(TaskResult { turn, output })).into_response()
 }
 
 /// Stops a turn whose client goes before it has its answer.

@@ -4,49 +4,54 @@ use std::sync::Arc;
 
 use axum::{
     Json,
-    extract::{Path, Query, State},
+    extract::State,
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use drupe_extension_api::{
-    AgentId, Fault, SessionId, TurnId,
+    AgentId, Fault, ResponseStatus, SessionId, TurnId,
     control::{
         Named, SessionDetail, SessionSelect, SessionShow, SessionStatus, TurnArgument, TurnResult, method,
     },
     wire::{QueueMode, Submit, Submitted},
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use super::{
     body::Body,
     run::{external_id, fresh, wait},
 };
+use crate::routes::parts::{Path, Query};
 use crate::{credentials::Bearer, failure::HttpFault, server::Server};
 
 /// A session that is to be.
 #[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewSession {
     /// Its id; one that nobody has without it.
     #[serde(default)]
-    id: Option<String>,
+    id: Option<SessionId>,
     /// The agent that answers in it.
     #[serde(default)]
     agent: Option<AgentId>,
 }
 
-/// Which turns.
+/// Which turns of a session are wanted.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TurnsAfter {
+    /// Only turns behind this place, which an earlier answer named as its `next`.
     #[serde(default)]
     after: Option<u64>,
 }
 
 /// A message for a session.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewMessage {
+    #[cfg_attr(test, schemars(regex(pattern = r"\S")))]
     text: String,
     #[serde(default)]
     agent: Option<AgentId>,
@@ -61,10 +66,43 @@ pub struct NewMessage {
 
 /// A message that was accepted.
 #[derive(Debug, Serialize)]
-struct Accepted {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct AcceptedMessage {
     session: SessionId,
     #[serde(flatten)]
     submitted: Submitted,
+}
+
+/// The name of a session.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Made {
+    id: SessionId,
+}
+
+/// How many turns were stopped.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct StoppedTurns {
+    stopped: u64,
+}
+
+/// What was said in a session.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Conversation {
+    session: SessionId,
+    messages: Vec<SaidMessage>,
+    /// Where further messages follow; asked for with it as `after`.
+    next: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(tag = "role", rename_all = "snake_case")]
+pub enum SaidMessage {
+    User { turn: TurnId, content: String },
+    Assistant { turn: TurnId, content: String, status: ResponseStatus },
 }
 
 pub async fn list(
@@ -83,7 +121,7 @@ pub async fn create(
 ) -> Result<Response, HttpFault> {
     let NewSession { id, agent } = body.optional()?.unwrap_or_default();
     let session = match id {
-        Some(id) => SessionId::new(id).map_err(Fault::from)?,
+        Some(id) => id,
         None => fresh(&bearer.who)?,
     };
     if agent.is_some() {
@@ -91,13 +129,13 @@ pub async fn create(
         server.control::<()>(&bearer, method::SESSION_SELECT, select).await?;
     }
     let location = [(header::LOCATION, format!("/v1/sessions/{session}"))];
-    Ok((StatusCode::CREATED, location, Json(json!({ "id": session }))).into_response())
+    Ok((StatusCode::CREATED, location, Json(Made { id: session })).into_response())
 }
 
 pub async fn show(
     State(server): State<Arc<Server>>,
     bearer: Bearer,
-    Path(id): Path<String>,
+    Path(id): Path,
     Query(TurnsAfter { after }): Query<TurnsAfter>,
 ) -> Result<Json<SessionDetail>, HttpFault> {
     let ask = SessionShow { id, after, brief: true };
@@ -108,27 +146,24 @@ pub async fn show(
 pub async fn messages(
     State(server): State<Arc<Server>>,
     bearer: Bearer,
-    Path(id): Path<String>,
+    Path(id): Path,
     Query(TurnsAfter { after }): Query<TurnsAfter>,
-) -> Result<Json<Value>, HttpFault> {
+) -> Result<Json<Conversation>, HttpFault> {
     let ask = SessionShow { id, after, brief: true };
     let detail: SessionDetail = server.control(&bearer, method::SESSIONS_SHOW, ask).await?;
-    let said = |turn: &TurnResult| {
-        let asked = json!({ "role": "user", "turn": turn.turn, "content": turn.input });
-        let answered = turn.status.map(|status| {
-            json!({ "role": "assistant", "turn": turn.turn, "content": turn.content, "status": status })
-        });
-        [Some(asked), answered]
+    let said = |TurnResult { turn, input, content, status, .. }: TurnResult| {
+        let answered = status.map(|status| SaidMessage::Assistant { turn: turn.clone(), content, status });
+        [Some(SaidMessage::User { turn, content: input }), answered]
     };
-    let messages: Vec<_> = detail.turns.iter().flat_map(said).flatten().collect();
-    Ok(Json(json!({ "session": detail.status.id, "messages": messages, "next": detail.next })))
+    let messages = detail.turns.into_iter().flat_map(said).flatten().collect();
+    Ok(Json(Conversation { session: detail.status.id, messages, next: detail.next }))
 }
 
 pub async fn submit(
     State(server): State<Arc<Server>>,
     bearer: Bearer,
     headers: HeaderMap,
-    Path(session): Path<String>,
+    Path(session): Path,
     body: Body,
 ) -> Result<Response, HttpFault> {
     let NewMessage { text, agent, model, queue, wait } = body.json()?;
@@ -140,10 +175,10 @@ pub async fn submit(
 pub async fn stop(
     State(server): State<Arc<Server>>,
     bearer: Bearer,
-    Path(id): Path<String>,
-) -> Result<Json<Value>, HttpFault> {
-    let stopped: u64 = server.control(&bearer, method::SESSIONS_STOP, Named { id }).await?;
-    Ok(Json(json!({ "stopped": stopped })))
+    Path(id): Path,
+) -> Result<Json<StoppedTurns>, HttpFault> {
+    let stopped = server.control(&bearer, method::SESSIONS_STOP, Named { id }).await?;
+    Ok(Json(StoppedTurns { stopped }))
 }
 
 /// Hands the last message in once more.
@@ -151,7 +186,7 @@ pub async fn retry(
     State(server): State<Arc<Server>>,
     bearer: Bearer,
     headers: HeaderMap,
-    Path(id): Path<String>,
+    Path(id): Path,
 ) -> Result<Response, HttpFault> {
     let mut after = None;
     let (session, last) = loop {
@@ -171,7 +206,7 @@ pub async fn retry(
 pub async fn turn(
     State(server): State<Arc<Server>>,
     bearer: Bearer,
-    Path(turn): Path<String>,
+    Path(turn): Path,
 ) -> Result<Json<TurnResult>, HttpFault> {
     let turn = TurnId::new(turn).map_err(Fault::from)?;
     Ok(Json(wait(&server, &bearer, turn).await?))
@@ -180,7 +215,7 @@ pub async fn turn(
 pub async fn stop_turn(
     State(server): State<Arc<Server>>,
     bearer: Bearer,
-    Path(turn): Path<String>,
+    Path(turn): Path,
 ) -> Result<StatusCode, HttpFault> {
     let turn = TurnId::new(turn).map_err(Fault::from)?;
     server.control::<()>(&bearer, method::TURN_STOP, TurnArgument::brief(turn)).await?;
@@ -199,5 +234,5 @@ async fn answer(
         return Ok(Json(wait(server, bearer, submitted.turn).await?).into_response());
     }
     let location = [(header::LOCATION, format!("/v1/turns/{}", submitted.turn))];
-    Ok((StatusCode::ACCEPTED, location, Json(Accepted { session, submitted })).into_response())
+    Ok((StatusCode::ACCEPTED, location, Json(AcceptedMessage { session, submitted })).into_response())
 }

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use axum::{
-    extract::{Query, State},
+    extract::State,
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
 use drupe_extension_api::control::{Named, TokenMade, method};
 use serde::Deserialize;
 
+use crate::routes::parts::Query;
 use crate::{
     credentials::{Bearer, COOKIE},
     failure::HttpFault,
@@ -20,7 +21,9 @@ use crate::{
 const KEPT: u32 = 30 * 24 * 3600;
 
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SignIn {
+    /// The code of the link.
     code: String,
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     Json,
-    extract::{Path, Query, State},
+    extract::{Query, State},
     http::HeaderMap,
 };
 use drupe_extension_api::control::{AgentStatus, method};
@@ -15,6 +15,7 @@ use drupe_http_compat::{
 use serde_json::Value;
 
 use super::{Rejected, refused};
+use crate::routes::parts::Path;
 use crate::{credentials::Bearer, failure::HttpFault, server::Server};
 
 pub async fn list(
@@ -39,10 +40,11 @@ pub async fn show(
     State(server): State<Arc<Server>>,
     bearer: Result<Bearer, HttpFault>,
     headers: HeaderMap,
-    Path(id): Path<String>,
+    id: Result<Path, HttpFault>,
 ) -> Result<Json<Value>, Rejected> {
     let vendor = vendor(&headers);
     let models = served(&server, bearer).await.map_err(|rejection| Rejected(vendor, rejection))?;
+    let Path(id) = id.map_err(|failure| Rejected(vendor, refused(&failure)))?;
     let model = models.iter().find(|model| model.id == id);
     let model = model.ok_or_else(|| Rejected(vendor, Rejection::no_such_model(&id)))?;
     Ok(Json(model.body(vendor)))

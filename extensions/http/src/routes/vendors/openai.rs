@@ -2,11 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Json,
-    extract::{Path, State},
-    http::HeaderMap,
-};
+use axum::{Json, extract::State, http::HeaderMap};
 use drupe_extension_api::{
     AgentId, Fault,
     control::{TurnArgument, TurnResult, method},
@@ -15,10 +11,12 @@ use drupe_http_compat::{ChatRequest, ORCHESTRATOR, Rejection, ResponsesRequest, 
 use serde_json::{Value, json};
 
 use super::{Rejected, exchange, refused};
+use crate::routes::parts::Path;
 use crate::{credentials::Bearer, failure::HttpFault, routes::body::Body, server::Server};
 
 type Answer = Result<axum::response::Response, Rejected>;
 type Known = Result<Bearer, HttpFault>;
+type Named = Result<Path, HttpFault>;
 type Sent = Result<Body, HttpFault>;
 
 pub async fn chat(
@@ -49,18 +47,19 @@ pub async fn respond(
 pub async fn retrieve(
     State(server): State<Arc<Server>>,
     bearer: Known,
-    Path(response): Path<String>,
+    response: Named,
 ) -> Result<Json<Value>, Rejected> {
-    shown(&server, &bearer.map_err(told)?, &response).await
+    let (bearer, Path(response)) = (bearer.map_err(told)?, response.map_err(told)?);
+    shown(&server, &bearer, &response).await
 }
 
 /// Stops an answer that is on its way, and shows what became of it.
 pub async fn cancel(
     State(server): State<Arc<Server>>,
     bearer: Known,
-    Path(response): Path<String>,
+    response: Named,
 ) -> Result<Json<Value>, Rejected> {
-    let bearer = bearer.map_err(told)?;
+    let (bearer, Path(response)) = (bearer.map_err(told)?, response.map_err(told)?);
     let turn = turn_of(&response).ok_or_else(|| unknown(&response))?;
     let stopped = server.control::<()>(&bearer, method::TURN_STOP, TurnArgument::brief(turn.clone())).await;
     stopped.map_err(|fault| rejected(Rejection::from(&fault)))?;

@@ -1,0 +1,220 @@
+//! The control API: a path for each method, so that each has its own parameters and result.
+
+use drupe_extension_api::{
+    AgentId, SessionId,
+    control::{
+        AgentDetail, AgentStatus, Approval, ApprovalAnswer, CheckReport, ConfigValue, DeadMessage,
+        Explanation, ExtensionDetail, ExtensionStatus, ItemArgument, ItemText, Named, Numbered, PathArgument,
+        Power, Restart, Scaffold, SessionDetail, SessionSelect, SessionShow, SessionStatus, Status,
+        TokenMade, TokenNew, TokenPromised, TokenStatus, TraceArgument, TurnArgument, TurnResult, TurnTrace,
+        UsageQuery, UsageRow, Whoami, method,
+    },
+    wire::{Submit, Submitted},
+};
+use schemars::JsonSchema;
+use serde_json::json;
+
+use super::{ApiOperation, TypeSchemas, post, rest::nullable};
+use crate::failure::FaultBody;
+
+struct Method {
+    name: &'static str,
+    needs: Power,
+    does: &'static str,
+    /// What it takes, and whether that must be there.
+    takes: Option<(bool, serde_json::Value)>,
+    gives: serde_json::Value,
+}
+
+/// A type for each of the methods that take, or give, nothing.
+type Nothing = ();
+
+fn methods(s: &mut TypeSchemas) -> Vec<Method> {
+    use Power::{Direct, Extend, Inspect, Operate, Read, Submit as May};
+    vec![
+        plain::<Status>(s, method::STATUS, Inspect, "Shows what the daemon is doing."),
+        plain::<Vec<ConfigValue>>(
+            s,
+            method::CONFIG_SHOW,
+            Inspect,
+            "Shows the configuration in force; secrets are masked.",
+        ),
+        plain::<Nothing>(s, method::STOP, Operate, "Ends the daemon after its running turns."),
+        maybe::<Restart, Nothing>(
+            s,
+            method::RESTART,
+            Operate,
+            "Restarts the daemon after its running turns.",
+        ),
+        plain::<Vec<ExtensionStatus>>(s, method::EXTENSIONS_LIST, Inspect, "Lists the extensions."),
+        with::<Named, ExtensionDetail>(s, method::EXTENSIONS_SHOW, Inspect, "Shows an extension."),
+        with::<PathArgument, CheckReport>(
+            s,
+            method::EXTENSIONS_CHECK,
+            Extend,
+            "Says what the daemon would make of a folder.",
+        ),
+        with::<PathArgument, ExtensionStatus>(
+            s,
+            method::EXTENSIONS_ADD,
+            Extend,
+            "Takes a folder in as an extension.",
+        ),
+        with::<Scaffold, Nothing>(
+            s,
+            method::EXTENSIONS_SCAFFOLD,
+            Extend,
+            "Writes the beginning of a native extension.",
+        ),
+        with::<Named, ExtensionStatus>(s, method::EXTENSIONS_ENABLE, Operate, "Turns an extension on."),
+        with::<Named, ExtensionStatus>(s, method::EXTENSIONS_DISABLE, Operate, "Turns an extension off."),
+        with::<Named, ExtensionStatus>(
+            s,
+            method::EXTENSIONS_RELEASE,
+            Operate,
+            "Lifts a quarantine and tries the extension again.",
+        ),
+        plain::<Vec<Approval>>(
+            s,
+            method::APPROVALS_LIST,
+            Inspect,
+            "Lists what waits, or waited, for the operator's agreement.",
+        ),
+        with::<ApprovalAnswer, Approval>(
+            s,
+            method::APPROVALS_ANSWER,
+            Operate,
+            "Agrees to something, or does not.",
+        ),
+        plain::<Vec<AgentStatus>>(s, method::AGENTS_LIST, Read, "Lists the agents that the token reaches."),
+        of::<AgentId, AgentDetail>(s, method::AGENTS_SHOW, Read, "Shows an agent, or `orchestrator`."),
+        plain::<Vec<SessionStatus>>(
+            s,
+            method::SESSIONS_LIST,
+            Read,
+            "Lists the sessions that the token reaches.",
+        ),
+        with::<SessionShow, SessionDetail>(s, method::SESSIONS_SHOW, Read, "Shows a session with its turns."),
+        with::<SessionSelect, Nothing>(
+            s,
+            method::SESSION_SELECT,
+            Direct,
+            "Chooses who answers in a session.",
+        ),
+        of::<SessionId, u64>(
+            s,
+            method::SESSIONS_STOP,
+            Direct,
+            "Stops what runs and what waits in a session; gives how many turns.",
+        ),
+        with::<Submit, Submitted>(s, method::TURN_SUBMIT, May, "Hands a message in."),
+        with::<TurnArgument, TurnResult>(s, method::TURN_WAIT, Read, "Waits for a turn's end, and shows it."),
+        with::<TurnArgument, Nothing>(s, method::TURN_STOP, Direct, "Stops a turn."),
+        with::<TraceArgument, Vec<TurnTrace>>(
+            s,
+            method::TRACE_SHOW,
+            Read,
+            "Shows everything that turns set off.",
+        ),
+        maybe::<UsageQuery, Vec<UsageRow>>(s, method::USAGE_SHOW, Inspect, "Sums up what was used."),
+        with::<Named, Explanation>(s, method::WHY, Read, "Explains why something ended as it did."),
+        with::<ItemArgument, ItemText>(s, method::ITEMS_SHOW, Read, "Shows a text in full."),
+        plain::<Vec<DeadMessage>>(
+            s,
+            method::BUS_DEAD,
+            Inspect,
+            "Lists messages of topics that were given up.",
+        ),
+        with::<Numbered, Nothing>(s, method::BUS_RETRY, Operate, "Delivers one of these again."),
+        with::<Numbered, Nothing>(s, method::BUS_DROP, Operate, "Forgets one of these."),
+        plain::<Whoami>(s, method::WHOAMI, Read, "Says who asks, and how far they reach."),
+        plain::<Vec<TokenStatus>>(s, method::TOKENS_LIST, Operate, "Lists the named tokens."),
+        with::<TokenNew, TokenMade>(s, method::TOKENS_NEW, Operate, "Makes a named token."),
+        with::<TokenNew, TokenPromised>(
+            s,
+            method::TOKENS_PROMISE,
+            Operate,
+            "Promises a token to whoever shows a code.",
+        ),
+        with::<Named, TokenMade>(
+            s,
+            method::TOKENS_REDEEM,
+            Read,
+            "Gives the token that was promised for a code.",
+        ),
+        with::<Named, Nothing>(s, method::TOKENS_REVOKE, Operate, "Ends what a token may do."),
+    ]
+}
+
+fn plain<R: JsonSchema>(s: &mut TypeSchemas, name: &'static str, needs: Power, does: &'static str) -> Method {
+    Method { name, needs, does, takes: None, gives: s.written::<R>() }
+}
+
+fn with<P: JsonSchema, R: JsonSchema>(
+    s: &mut TypeSchemas,
+    name: &'static str,
+    needs: Power,
+    does: &'static str,
+) -> Method {
+    Method { takes: Some((true, s.read::<P>())), ..plain::<R>(s, name, needs, does) }
+}
+
+/// One that takes the id of something that has a form.
+fn of<I: JsonSchema, R: JsonSchema>(
+    s: &mut TypeSchemas,
+    name: &'static str,
+    needs: Power,
+    does: &'static str,
+) -> Method {
+    let id = json!({ "type": "object", "required": ["id"], "properties": { "id": s.read::<I>() } });
+    Method { takes: Some((true, id)), ..plain::<R>(s, name, needs, does) }
+}
+
+/// One whose parameters may be left out.
+fn maybe<P: JsonSchema, R: JsonSchema>(
+    s: &mut TypeSchemas,
+    name: &'static str,
+    needs: Power,
+    does: &'static str,
+) -> Method {
+    Method { takes: Some((false, nullable(s.read::<P>()))), ..plain::<R>(s, name, needs, does) }
+}
+
+pub fn operations(s: &mut TypeSchemas) -> Vec<ApiOperation> {
+    let failure = s.written::<FaultBody>();
+    let operation = |method: Method| {
+        let needs = format!("Needs a token that was made with `{}`.", method.needs.name());
+        let operation = post("/control/{method}", "control", method.does, &failure)
+            .at(format!("/control/{}", method.name))
+            .detail(&needs)
+            .gives(200, "It is done, and this is its result.", method.gives)
+            .faults(&[400, 404, 408, 413, 415, 429, 504]);
+        match method.takes {
+            Some((required, schema)) => operation.body(required, schema),
+            None => operation,
+        }
+    };
+    methods(s).into_iter().map(operation).collect()
+}
+
+/// The reference has all methods, with what each needs: a test of the kernel compares it with what the daemon does.
+#[test]
+fn each_method_of_the_control_api_is_described() {
+    let reference = include_str!("../../../../docs/reference/control.md");
+    let (_, rows) = reference.split_once("| method | params | result | needs |").expect("the table");
+    let mut found = Vec::new();
+    for row in rows.lines().skip(2).take_while(|line| line.starts_with('|')) {
+        let cells: Vec<_> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let (names, needs) = (cells[0], cells[cells.len() - 1]);
+        found.extend(names.split(", ").map(|name| (name.trim_matches('`').to_owned(), needs.to_owned())));
+    }
+    // The one belongs to a connection of the control socket, the other is `GET /events`.
+    found.retain(|(name, _)| name != method::HELLO && !method::STREAMING.contains(&name.as_str()));
+    let mut described: Vec<_> = methods(&mut TypeSchemas::new())
+        .iter()
+        .map(|method| (method.name.to_owned(), method.needs.name().to_owned()))
+        .collect();
+    found.sort();
+    described.sort();
+    assert_eq!(described, found);
+}

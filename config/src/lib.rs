@@ -40,7 +40,7 @@ pub use diagnostic::{Diagnostic, Diagnostics, Loaded, Severity};
 pub use files::Instructions;
 pub use manifest::{
     AgentSection, ContextSource, InputSpec, Isolation, Manifest, Right, Scope, Subscription, ToolSelector,
-    load_agent_file, load_manifest,
+    agent_template, load_agent_file, load_manifest, new_agent,
 };
 pub use overlay::{Overlay, Secret};
 pub use profile::{LongPrompts, ModelProfile, Thinking};

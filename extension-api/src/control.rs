@@ -11,7 +11,7 @@ mod sessions;
 mod status;
 mod tokens;
 
-pub use agents::{AgentDetail, AgentStatus, Exclusion, ToolSize};
+pub use agents::{AgentDetail, AgentStatus, AgentTemplate, Exclusion, TemplateQuery, ToolSize};
 pub use extensions::{
     Approval, ApprovalAnswer, ApprovalState, AskedCall, ExtensionDetail, ExtensionState, ExtensionStatus,
     Scaffold, StateChange,
@@ -75,6 +75,8 @@ pub mod method {
     pub const AGENTS_LIST: &str = "agents.list";
     /// [`Named`](super::Named) → [`AgentDetail`](super::AgentDetail).
     pub const AGENTS_SHOW: &str = "agents.show";
+    /// [`TemplateQuery`](super::TemplateQuery), or nothing → [`AgentTemplate`](super::AgentTemplate).
+    pub const AGENTS_TEMPLATE: &str = "agents.template";
     /// → list of [`SessionStatus`](super::SessionStatus).
     pub const SESSIONS_LIST: &str = "sessions.list";
     /// [`SessionShow`](super::SessionShow) → [`SessionDetail`](super::SessionDetail).

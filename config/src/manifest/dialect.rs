@@ -31,7 +31,7 @@ const LIMIT_ALIASES: &[(&str, &str)] = &[("maxToolTurns", "max_turns")];
 const LOOKS: [&str; 2] = ["color", "icon"];
 
 /// Keys of a manifest that mean nothing for a file without native code.
-const FOLDER_ONLY: [&str; 3] = ["agent", "entrypoint", "isolation"];
+pub(super) const FOLDER_ONLY: [&str; 3] = ["agent", "entrypoint", "isolation"];
 
 /// Other systems' names of what our tools do, then our own names without their extension.
 const TOOLS: &[(&[&str], &str)] = &[

@@ -10,6 +10,7 @@ mod effective;
 mod offline;
 mod read;
 mod subscriptions;
+mod template;
 
 use std::{collections::BTreeSet, fmt, path::PathBuf, str::FromStr};
 
@@ -24,6 +25,7 @@ pub(crate) use agent::context as read_context;
 pub use agent_file::load_agent_file;
 pub use read::load_manifest;
 pub use subscriptions::Subscription;
+pub use template::{agent_template, new_agent};
 
 use crate::{
     AgentDefaults, Instructions, PartialLimits, agent_keys,

@@ -41,6 +41,23 @@ pub struct AgentDetail {
     pub sizes: Vec<ToolSize>,
 }
 
+/// Which agent's template; none: that of an agent that is to be written.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct TemplateQuery {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+}
+
+/// An agent as it would be written, with the values that hold and comments.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentTemplate {
+    /// As the `manifest.yaml` of a folder.
+    pub manifest: String,
+    /// As a single file; none for one with native code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frontmatter: Option<String>,
+}
+
 /// What a tool adds to each request that offers it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use drupe_config::{Instructions, Manifest, agent_template, new_agent};
 use drupe_extension_api::{
-    Fault,
-    control::{Approval, ApprovalAnswer, ExtensionDetail, ExtensionStatus},
+    AgentId, Fault,
+    control::{AgentTemplate, Approval, ApprovalAnswer, ExtensionDetail, ExtensionStatus},
 };
+use drupe_folders::discovery::Origin;
 use drupe_gate::survey::nothing_waits;
 use drupe_surface::principal::Principal;
+use drupe_wiring::{self as wiring, ORCHESTRATOR};
 
 use crate::{
     extension::{change, lifecycle},
@@ -24,6 +27,42 @@ pub async fn show(kernel: &Kernel, id: String) -> Result<ExtensionDetail, Fault>
     earlier.append(&mut detail.history);
     detail.history = earlier;
     Ok(detail)
+}
+
+/// An agent as it would be written, with the values that hold; one that is to be written, where none is named.
+pub fn template(kernel: &Kernel, id: Option<AgentId>) -> Result<AgentTemplate, Fault> {
+    let config = &kernel.base.config;
+    let Some(id) = id else { return Ok(agent_template(None, &new_agent(&config.agents.defaults))) };
+    if id.as_str() == ORCHESTRATOR {
+        return Err(Fault::invalid(format!("`{id}` has no manifest: it is a part of `drupe.yaml`"))
+            .help("`drupe config template` prints one"));
+    }
+    let snapshot = kernel.roster.snapshot();
+    let agent = snapshot.agent(&id)?;
+    let of = kernel.roster.extensions.read(|r| {
+        let part = r.part.clone().filter(|part| part.id().as_str() == id.as_str())?;
+        Some((part, r.found.origin == Origin::Shipped))
+    });
+    let Some((part, shipped)) = of.into_iter().flatten().next() else {
+        return Err(Fault::not_found(format!("agent `{id}` is not there any more")));
+    };
+    if !part.manifest.secrets.is_empty() && filled_in(&part.manifest) {
+        return Err(Fault::denied(format!("the prompt of `{id}` is a template that may hold its secrets"))
+            .help("copy its folder"));
+    }
+    let definition = match &agent.looping {
+        Some(looping) => looping.definition().clone(),
+        None => wiring::definition(&part, config),
+    };
+    // A copy of what ships takes its place.
+    let mut manifest = (*part.manifest).clone();
+    manifest.overrides |= shipped;
+    Ok(agent_template(Some(&manifest), &definition))
+}
+
+fn filled_in(manifest: &Manifest) -> bool {
+    let instructions = manifest.agent.as_ref().and_then(|agent| agent.instructions.as_ref());
+    matches!(instructions, Some(Instructions::Template(_) | Instructions::File { template: true, .. }))
 }
 
 /// Turns one on or off over its manifest, or else gives it another chance, and waits until it works or is out.

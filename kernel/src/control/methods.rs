@@ -10,7 +10,7 @@ use drupe_extension_api::{
     AgentId, Fault, FaultCode, SessionId,
     control::{
         ApprovalState, Named, Numbered, PathArgument, Power, Restart, Scaffold, SessionSelect, SessionShow,
-        TurnArgument, UsageQuery, method,
+        TemplateQuery, TurnArgument, UsageQuery, method,
     },
 };
 use drupe_link::Up;
@@ -117,6 +117,14 @@ pub static METHODS: &[Method] = methods! {
         by.reaches_agent(&id)?;
         kernel.base.offered(&id)?;
         kernel.roster.snapshot().detail(&id)
+    };
+    AGENTS_TEMPLATE(Option<TemplateQuery>) needs Read, |kernel, by, ask| {
+        let id = ask.unwrap_or_default().id.map(AgentId::new).transpose()?;
+        if let Some(id) = &id {
+            by.reaches_agent(id)?;
+            kernel.base.offered(id)?;
+        }
+        extensions::template(kernel, id)
     };
 
     SESSIONS_LIST(Nothing) needs Read, |kernel, by, _| {

@@ -2,13 +2,13 @@
 
 use drupe_extension_api::{
     IntegrationMode,
-    control::{AgentDetail, AgentStatus, Named, method},
+    control::{AgentDetail, AgentStatus, AgentTemplate, Named, TemplateQuery, method},
 };
 
 use super::{
     Context, Facts,
     console::{Style, duration, plain, short, table},
-    failure::Failure,
+    failure::{Failure, status},
     figures::{count, many, money},
 };
 
@@ -19,6 +19,36 @@ pub enum Agent {
     List(Facts),
     /// Show an agent in full
     Show(Show),
+    /// Print an agent as a complete manifest with comments, to copy
+    ///
+    /// Every key stands there with the value that holds: that of the agent's manifest, else of `agents.defaults` in
+    /// drupe.yaml, else the built-in one. Without ID it is a manifest for a new agent.
+    ///
+    /// The first text is the `manifest.yaml` of a folder, the second the same agent as a single `.md` file; use one of
+    /// them. `--as` prints one alone: `drupe agent template --as file > ~/.drupe/extensions/my_agent.md`. The name of
+    /// the folder or file is the id. `drupe ext check PATH` says what is amiss in it.
+    Template(Template),
+}
+
+/// Arguments of `drupe agent template`.
+#[derive(Debug, clap::Args)]
+pub struct Template {
+    /// Of which agent; without it, for a new one
+    id: Option<String>,
+    /// Print this form alone
+    #[arg(long = "as", value_enum)]
+    form: Option<Form>,
+    #[command(flatten)]
+    facts: Facts,
+}
+
+/// In which form an agent is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Form {
+    /// The `manifest.yaml` of a folder
+    Folder,
+    /// A single `.md` file
+    File,
 }
 
 /// Arguments of `drupe agent show`.
@@ -48,10 +78,44 @@ impl Agent {
                     false => context.console.draw(&render(&detail, context.console.colour))?,
                 }
             }
+            Self::Template(ask) => template(ask, context)?,
         }
         Ok(0)
     }
 }
+
+fn template(Template { id, form, facts }: Template, context: &Context) -> Result<(), Failure> {
+    let daemon = context.daemon();
+    if facts.json {
+        let texts: AgentTemplate = daemon.call(method::AGENTS_TEMPLATE, &TemplateQuery { id })?;
+        return context.console.json(&texts);
+    }
+    let about = id.clone().filter(|_| form.is_none());
+    let AgentTemplate { manifest, frontmatter } =
+        daemon.call(method::AGENTS_TEMPLATE, &TemplateQuery { id })?;
+    if let Some(id) = about {
+        let detail: AgentDetail = daemon.call(method::AGENTS_SHOW, &Named { id })?;
+        context.console.remark(&short(&detail.status.description, 400));
+        if let Some(usage) = detail.usage.filter(|usage| !usage.trim().is_empty()) {
+            context.console.remark(&format!("for example: {}", short(&usage, 400)));
+        }
+    }
+    // One text is copied, so nothing else is printed beside it; two are told apart by a line that neither of them has.
+    let text = match (form, frontmatter) {
+        (Some(Form::Folder), _) => manifest,
+        (Some(Form::File), Some(file)) => file,
+        (Some(Form::File), None) => {
+            return Err(Failure::new(status::FAILED, "an agent with native code is no single file")
+                .help("`--as folder` prints its manifest"));
+        }
+        (None, Some(file)) => format!("{manifest}\n{RULE}\n\n{file}"),
+        (None, None) => manifest,
+    };
+    context.console.print(&text)
+}
+
+/// Between the two forms.
+const RULE: &str = "# ---- or as a single file ----";
 
 pub fn lines(list: &[AgentStatus]) -> String {
     let row = |agent: &AgentStatus| {

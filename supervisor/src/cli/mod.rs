@@ -96,7 +96,7 @@ enum Verb {
     Ext(ext::Ext),
     /// What waits for your agreement: list, allow, deny
     Approvals(approvals::Approvals),
-    /// Agents: list, show
+    /// Agents: list, show, template for a new one
     #[command(subcommand)]
     Agent(agent::Agent),
     /// Sessions: list, show, export, stop

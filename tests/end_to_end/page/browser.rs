@@ -41,11 +41,20 @@ impl Browser {
         let made = browser.ask("POST", "/session", &browser.wishes(window));
         browser.session = format!("/session/{}", made["sessionId"].as_str().expect("an id"));
         if window.dark {
-            let dark = json!({"features": [{"name": "prefers-color-scheme", "value": "dark"}]});
-            let params = json!({"cmd": "Emulation.setEmulatedMedia", "params": dark});
-            browser.of_session("POST", "/goog/cdp/execute", &params);
+            browser.prefers("color-scheme", "dark");
         }
         Some(browser)
+    }
+
+    /// What the system of the reader says it prefers, in place of what it said before.
+    pub fn prefers(&self, what: &str, value: &str) {
+        let feature = json!({"features": [{"name": format!("prefers-{what}"), "value": value}]});
+        self.devtools("Emulation.setEmulatedMedia", &feature);
+    }
+
+    /// A command of the developer tools, for what WebDriver has none.
+    pub fn devtools(&self, command: &str, params: &Value) -> Value {
+        self.of_session("POST", "/goog/cdp/execute", &json!({"cmd": command, "params": params}))
     }
 
     fn wishes(&self, Window { width, .. }: Window) -> Value {
@@ -60,7 +69,7 @@ impl Browser {
             options["mobileEmulation"] = json!({"deviceMetrics": metrics});
         }
         json!({"capabilities": {"alwaysMatch": {
-            "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"},
+            "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
         }}})
     }
 
@@ -82,6 +91,11 @@ impl Browser {
     /// What a script of the page gives.
     pub fn eval(&self, script: &str) -> Value {
         self.of_session("POST", "/execute/sync", &json!({"script": script, "args": []}))
+    }
+
+    /// What a script gives in the end: it calls the last of its arguments with that.
+    pub fn later(&self, script: &str) -> Value {
+        self.of_session("POST", "/execute/async", &json!({"script": script, "args": []}))
     }
 
     /// Waits until an expression of the page is true, or gives something.
@@ -147,9 +161,26 @@ impl Browser {
 
     /// What the browser complained of: scripts that failed, and what the policy kept from the page.
     pub fn log(&self) -> Vec<String> {
-        let log = self.of_session("POST", "/se/log", &json!({"type": "browser"}));
+        self.lines("browser")
+    }
+
+    /// Every address that was asked for since this was asked before, whatever asked for it.
+    pub fn requests(&self) -> Vec<String> {
+        let told = self.lines("performance").into_iter().filter_map(|line| serde_json::from_str(&line).ok());
+        let sent = told.filter(|told: &Value| told["message"]["method"] == "Network.requestWillBeSent");
+        sent.filter_map(|told| told["message"]["params"]["request"]["url"].as_str().map(str::to_owned))
+            .collect()
+    }
+
+    fn lines(&self, log: &str) -> Vec<String> {
+        let log = self.of_session("POST", "/se/log", &json!({"type": log}));
         let lines = log.as_array().into_iter().flatten().filter_map(|entry| entry["message"].as_str());
         lines.map(str::to_owned).collect()
+    }
+
+    /// What the window shows: a PNG in base 64.
+    pub fn picture(&self) -> String {
+        self.of_session("GET", "/screenshot", &Value::Null).as_str().expect("a picture").to_owned()
     }
 }
 

@@ -170,6 +170,6 @@ fn a_message_is_taken_into_the_answer_that_is_made_and_a_turn_is_stopped() {
     browser.shows(".turn .prose", "and be quick");
     scene.send(&format!("careful_effect_append {}", json!({"path": "/nowhere/at/all", "nonce": "y"})));
     browser.until("document.querySelector('.question .primary')");
-    browser.click(".composer button[type=button]");
+    browser.click(".composer [aria-label=Stop]");
     browser.shows(".turn .meta", "stopped");
 }

@@ -7,7 +7,7 @@ import { to } from "./router.js";
 
 const EVERY = 4000;
 
-export function approvals(place) {
+export function approvals(place, [, chosen]) {
   document.title = "Approvals – drupe";
   const waiting = h("div", { class: "stack" });
   const before = h("div", {});
@@ -41,24 +41,21 @@ export function approvals(place) {
           ? open.map((one) =>
               h(
                 "div",
-                {},
+                { id: `approval-${one.id}`, tabIndex: -1 },
                 card(one, read),
-                one.call
-                  ? h(
-                      "p",
-                      { class: "small muted" },
-                      "In ",
-                      h("a", { href: to.message(one.call.session, one.call.turn) }, `conversation ${one.call.session}`),
-                    )
-                  : h(
-                      "p",
-                      { class: "small muted" },
-                      h("a", { href: to.extension(one.extension) }, "What this extension is"),
-                    ),
+                h(
+                  "p",
+                  { class: "small muted row" },
+                  one.call
+                    ? h("a", { href: to.message(one.call.session, one.call.turn) }, `Conversation ${one.call.session}`)
+                    : h("a", { href: to.extension(one.extension) }, "What this extension is"),
+                  h("a", { href: to.approval(one.id) }, "Link to this question"),
+                ),
               ),
             )
           : h("p", { class: "empty" }, "Nothing waits for you."),
       );
+      if (chosen) document.getElementById(`approval-${chosen}`)?.focus();
       const over = list.filter((one) => one.state !== "pending");
       fill(
         before,

@@ -21,23 +21,44 @@ function total(nodes, begun, now) {
   return Math.max(1, ...ends);
 }
 
-function attempt(node) {
-  const number = node.kind === "model" ? Number(node.id.split(".").at(-1)) : 1;
-  return number > 1 ? `, attempt ${number}` : "";
+// Which attempt of its step a call of a model is.
+export function attempt(node) {
+  return node.kind === "model" ? Number(node.id.split(".").at(-1)) : 1;
+}
+
+function again(node) {
+  return attempt(node) > 1 ? `, attempt ${attempt(node)}` : "";
 }
 
 function told(node, length) {
   const words = [
-    `${WORDS[node.kind]} ${node.name}${attempt(node)}`,
+    `${WORDS[node.kind]} ${node.name}${again(node)}`,
     node.kind === "note" ? node.outcome : duration(length),
-    state(node.outcome ?? (node.elapsed_ms === undefined ? "running" : "end")).word,
+    standing(node).word,
   ];
   if (node.usage) words.push(`${count(tokens(node.usage))} tokens`, cost(node.cost_usd));
   return words.filter(Boolean).join(", ");
 }
 
+// Why a call of a model ended where it did not fail; a failure has its text there.
+const STOPS = ["end", "tool_calls", "length", "filter", "refusal"];
+
 function failed(node) {
+  if (node.kind === "model") return Boolean(node.outcome) && node.outcome !== "interrupted" && !STOPS.includes(node.outcome);
   return node.kind !== "note" && state(node.outcome ?? "running").kind === "bad";
+}
+
+// How a row stands: an attempt that failed tells why in its inspector.
+function standing(node) {
+  if (node.kind === "model" && failed(node)) return state("failed");
+  return state(node.outcome ?? (node.elapsed_ms === undefined ? "running" : "end"));
+}
+
+function letter(node) {
+  return [
+    h("span", { class: `letter ${node.kind}`, aria: { hidden: true } }, LETTERS[node.kind]),
+    h("span", { class: "unseen" }, `${WORDS[node.kind]} `),
+  ];
 }
 
 function bar(node, from, length, whole) {
@@ -68,7 +89,7 @@ export function bars(nodes, { begun, now, link }) {
   const walk = (list, depth) => {
     for (const node of list) {
       const { from, length } = span(node, begun, now);
-      const { sign, kind } = state(node.outcome ?? "running");
+      const { sign, kind, word } = standing(node);
       const used = tokens(node.usage);
       rows.push(
         h(
@@ -80,16 +101,16 @@ export function bars(nodes, { begun, now, link }) {
               class: "bar-row",
               href: link(node.id),
               data: { node: node.id, step: "" },
-              aria: { label: told(node, length) },
             },
             h(
               "span",
               { class: "label" },
-              h("span", { class: `letter ${node.kind}` }, LETTERS[node.kind]),
-              h("span", { class: "text" }, node.name, attempt(node)),
+              letter(node),
+              h("span", { class: "text" }, node.name, again(node)),
               failed(node) || (node.elapsed_ms === undefined && node.kind !== "note")
-                ? h("span", { class: `sign ${kind}` }, sign)
+                ? h("span", { class: `sign ${kind}`, aria: { hidden: true } }, sign)
                 : null,
+              h("span", { class: "unseen" }, node.kind === "note" ? ": " : `, ${word}, `),
             ),
             h(
               "span",
@@ -98,7 +119,11 @@ export function bars(nodes, { begun, now, link }) {
               node.kind === "note" ? h("span", { class: "said" }, node.outcome ?? "") : null,
             ),
             h("span", { class: "fact num" }, node.kind === "note" ? "" : duration(length)),
-            h("span", { class: "fact num" }, used ? count(used) : ""),
+            h(
+              "span",
+              { class: "fact num" },
+              used ? [count(used), h("span", { class: "unit" }, " tokens")] : "",
+            ),
             h("span", { class: "fact num" }, used ? cost(node.cost_usd) : ""),
           ),
         ),
@@ -166,10 +191,16 @@ export function flame(nodes, { begun, now, link }) {
           href: link(node.id),
           title: told(node, length),
           data: { node: node.id, step: "" },
-          aria: { label: told(node, length) },
           style: { left: `${(from / whole) * 100}%`, width: `${(length / whole) * 100}%`, top: `${lane * 30}px` },
         },
-        h("span", {}, `${LETTERS[node.kind]} ${node.name}`),
+        h(
+          "span",
+          {},
+          h("span", { aria: { hidden: true } }, `${LETTERS[node.kind]} `),
+          h("span", { class: "unseen" }, `${WORDS[node.kind]} `),
+          node.name,
+          h("span", { class: "unseen" }, told(node, length).slice(`${WORDS[node.kind]} ${node.name}`.length)),
+        ),
       ),
     ),
   );

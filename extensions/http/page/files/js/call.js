@@ -6,6 +6,9 @@ import { cost, count, duration, state, visible } from "./format.js";
 import { inspect } from "./inspect.js";
 import { to } from "./router.js";
 
+// What a tool says that its calls are.
+const KINDS = { command_execution: "command", file_change: "file" };
+
 export class Call {
   constructor(work, part) {
     this.work = work;
@@ -65,7 +68,7 @@ export class Call {
     this.sign.className = `sign ${kind}`;
     this.word.textContent = word;
     this.word.className = kind === "bad" || kind === "wait" ? `word ${kind}` : "unseen";
-    this.kind.textContent = agent ? "agent" : "tool";
+    this.kind.textContent = agent ? "agent" : (KINDS[part.type] ?? "tool");
     this.name.textContent = visible(agent ? agent.agent : part.name);
     this.facts.textContent = [used.tokens ? `${count(used.tokens)} tokens` : "", used.cost ? cost(used.cost) : ""]
       .filter(Boolean)
@@ -104,7 +107,10 @@ function gist(part) {
   const text = part.input?.text;
   if (!text) return "";
   try {
-    const values = Object.values(JSON.parse(text)).filter((value) => typeof value !== "object");
+    const given = JSON.parse(text);
+    // Which file it is about says more than what stands in it.
+    const { path, ...others } = given;
+    const values = [path, ...Object.values(others)].filter((value) => value !== undefined && typeof value !== "object");
     return visible(values.join(" · ").slice(0, 120));
   } catch {
     return visible(text.slice(0, 120));

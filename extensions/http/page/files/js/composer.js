@@ -1,13 +1,14 @@
 // The place to write: a text, who answers, and what becomes of it while another answer is made.
 import { ask, unique } from "./control.js";
 import { alarm, fill, h, say } from "./dom.js";
+import { Files } from "./files.js";
 import { Mention } from "./mention.js";
 import { may } from "./who.js";
 
 const MODES = [
-  ["followup", "after this answer"],
-  ["steer", "into this answer"],
-  ["interrupt", "instead of this answer"],
+  ["followup", "afterwards"],
+  ["steer", "meanwhile"],
+  ["interrupt", "instead"],
 ];
 
 let known = null;
@@ -31,6 +32,8 @@ export class Composer {
       on: { keydown: (event) => this.keyed(event), input: () => this.grown() },
     });
     this.mention = new Mention(this.text, () => known ?? []);
+    this.files = new Files((why) => (this.note.textContent = why));
+    this.text.addEventListener("paste", (event) => this.files.pasted(event));
     this.agent = h("select", {
       aria: { label: "Who answers in this conversation" },
       on: { change: () => this.selected() },
@@ -59,11 +62,12 @@ export class Composer {
           },
         },
       },
+      this.files.element,
       h("div", { class: "field" }, this.text, this.mention.element),
       h(
         "div",
         { class: "row spread" },
-        h("div", { class: "row" }, this.agent, this.mode),
+        h("div", { class: "row" }, this.files.button, this.files.input, this.agent, this.mode),
         h("div", { class: "row" }, this.stop, this.submit),
       ),
       this.note,
@@ -93,8 +97,8 @@ export class Composer {
     if (agent && !ids.includes(agent)) ids.push(agent);
     fill(
       this.agent,
-      h("option", { value: "" }, "drupe answers"),
-      ids.map((id) => h("option", { value: id }, `@${id} answers`)),
+      h("option", { value: "" }, "drupe"),
+      ids.map((id) => h("option", { value: id }, `@${id}`)),
     );
     this.agent.value = agent ?? "";
     this.chosen = this.agent.value;
@@ -135,7 +139,7 @@ export class Composer {
   }
 
   async send() {
-    const text = this.text.value.trim();
+    const text = this.files.joined(this.text.value.trim());
     if (!text || this.sending) return;
     this.sending = true;
     this.submit.disabled = true;
@@ -144,6 +148,7 @@ export class Composer {
     try {
       await this.actions.send({ ...this.pending, queue: this.mode.hidden ? undefined : this.mode.value });
       this.pending = null;
+      this.files.clear();
       this.text.value = "";
       this.keep();
       this.note.textContent = "";
@@ -211,5 +216,6 @@ export class Composer {
 
   close() {
     this.keep();
+    this.files.close();
   }
 }

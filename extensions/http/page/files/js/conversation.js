@@ -59,6 +59,7 @@ export class Conversation {
       else this.down.hidden = this.near();
     });
     this.sizes.observe(this.list);
+    this.sizes.observe(this.composer.element);
   }
 
   async open() {

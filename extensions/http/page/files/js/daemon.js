@@ -3,6 +3,7 @@ import { table } from "./agents.js";
 import { ask } from "./control.js";
 import { fill, h } from "./dom.js";
 import { counted, duration, moment, state } from "./format.js";
+import { letters } from "./letters.js";
 import { to } from "./router.js";
 import { leave, may, name } from "./who.js";
 
@@ -11,6 +12,7 @@ export function daemon(place) {
   const now = h("div", { class: "stack" });
   const values = h("div", {});
   const given = h("div", {});
+  const dead = h("div", {});
   fill(
     place,
     h(
@@ -24,6 +26,7 @@ export function daemon(place) {
         h("p", {}, `Signed in as ${name()}.`),
       ),
       now,
+      dead,
       given,
       values,
     ),
@@ -55,6 +58,7 @@ export function daemon(place) {
       ),
     )
     .catch(failed(given));
+  letters(dead).catch(failed(dead));
   ask("config.show")
     .then((list) => fill(values, configuration(list)))
     .catch(failed(values));

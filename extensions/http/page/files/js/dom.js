@@ -65,6 +65,13 @@ export function alarm(text) {
   if (place) place.textContent = text;
 }
 
+// Has the browser keep a text as a file.
+export function save(name, text, type = "text/plain") {
+  const address = URL.createObjectURL(new Blob([text], { type }));
+  h("a", { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
+}
+
 export async function copy(text, button) {
   const before = button.textContent;
   try {

@@ -93,9 +93,11 @@ function missing(place) {
 }
 
 function drawer(open) {
+  const inside = side.classList.contains("open") && side.contains(document.activeElement);
   side.classList.toggle("open", open);
   menu.setAttribute("aria-expanded", String(open));
   if (open) side.querySelector("a, input, button")?.focus();
+  else if (inside) menu.focus();
 }
 
 await identify();

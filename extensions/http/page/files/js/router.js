@@ -9,6 +9,7 @@ export const to = {
   message: (session, turn) => `#/s/${part(session)}/m/${part(turn)}`,
   agent: (id) => `#/agents/${part(id)}`,
   extension: (id) => `#/extensions/${part(id)}`,
+  approval: (id) => `#/approvals/${part(id)}`,
   why: (id) => `#/why/${part(id)}`,
 };
 

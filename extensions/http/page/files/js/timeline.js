@@ -1,8 +1,8 @@
 // The timeline of a turn, while it runs and afterwards: rows under each other, or a flame where what set something off
 // stands above it. The width of a bar is its time.
-import { bars, flame } from "./bars.js";
+import { attempt, bars, flame } from "./bars.js";
 import { ask } from "./control.js";
-import { fill, h } from "./dom.js";
+import { fill, h, save } from "./dom.js";
 import { cost, count, counted, duration, moment, state, tokens } from "./format.js";
 import { Inspector } from "./inspector.js";
 import { parts, to } from "./router.js";
@@ -104,6 +104,7 @@ class Timeline {
       trace.class === "cancelled" ? "cancelled" : (trace.status ?? (trace.started ? "running" : "waiting")),
     );
     const begun = Date.parse(trace.started ?? trace.accepted);
+    const repeated = repeats(trace.nodes);
     fill(
       this.head,
       h("h1", {}, "Timeline"),
@@ -119,7 +120,10 @@ class Timeline {
           counted(spend.turns, "step"),
           counted(spend.tool_calls, "call"),
           counted(spend.invocations, "run"),
-        ].join(" · "),
+          repeated ? counted(repeated, "repeated attempt") : null,
+        ]
+          .filter(Boolean)
+          .join(" · "),
       ),
     );
     for (const button of this.choose.children)
@@ -164,10 +168,7 @@ class Timeline {
   }
 
   download() {
-    const address = URL.createObjectURL(new Blob([JSON.stringify(this.trace, null, 2)], { type: "application/json" }));
-    const link = h("a", { href: address, download: `turn-${this.turn}.json` });
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(address), 1000);
+    save(`turn-${this.turn}.json`, JSON.stringify(this.trace, null, 2), "application/json");
   }
 
   close() {
@@ -185,6 +186,11 @@ function kept() {
   } catch {
     return "bars";
   }
+}
+
+// Attempts that an earlier one of the same step made necessary.
+function repeats(nodes) {
+  return nodes.reduce((sum, node) => sum + (attempt(node) > 1) + repeats(node.nodes ?? []), 0);
 }
 
 // The nodes from the root to the one of this id.

@@ -1,6 +1,7 @@
 // One turn in a conversation: what was asked, what is done about it, what was answered, what it cost.
 import { ask } from "./control.js";
 import { copy, fill, h } from "./dom.js";
+import { asked } from "./files.js";
 import { cost, counted, duration, state, tokens, when } from "./format.js";
 import { Growing, show } from "./markdown.js";
 import { to } from "./router.js";
@@ -32,8 +33,9 @@ export class TurnView {
 
   update() {
     const { turn } = this;
-    if (this.asked.textContent !== turn.input) {
-      fill(this.asked, turn.input);
+    if (this.askedDrawn !== turn.input) {
+      this.askedDrawn = turn.input;
+      fill(this.asked, asked(turn.input));
       // A long one scrolls, and is reached by the keyboard then.
       requestAnimationFrame(() => {
         if (this.asked.scrollHeight > this.asked.clientHeight + 1) this.asked.tabIndex = 0;

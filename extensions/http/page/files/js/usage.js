@@ -52,6 +52,8 @@ export function usage(place, [, span = "30"]) {
       body,
     ),
   );
+  // Plots are as wide as this is, so it is there before they are.
+  fill(body, h("p", { class: "muted" }, "Reading…"));
   draw(body, since, until).catch((fault) =>
     fill(body, h("p", { class: "notice bad" }, fault.message, fault.help ? ` – ${fault.help}` : "")),
   );

@@ -20,6 +20,15 @@ pub struct AgentStatus {
     pub tools: Vec<String>,
     /// Whether the orchestrator may choose it.
     pub infer: bool,
+    /// An example input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<String>,
+    /// The JSON Schema of its task, where its task is JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<serde_json::Value>,
+    /// The form of its answer, where it names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<crate::OutputSpec>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -27,11 +36,6 @@ pub struct AgentStatus {
 pub struct AgentDetail {
     #[serde(flatten)]
     pub status: AgentStatus,
-    /// An example input.
-    pub usage: Option<String>,
-    /// The form of its answer, where it names one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output: Option<crate::OutputSpec>,
     /// What a run may spend.
     pub limits: crate::DefinitionLimits,
     /// Tools that it named or that exist, and why it does not have them.
@@ -43,6 +47,7 @@ pub struct AgentDetail {
 
 /// Which agent's template; none: that of an agent that is to be written.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TemplateQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
@@ -50,6 +55,7 @@ pub struct TemplateQuery {
 
 /// An agent as it would be written, with the values that hold and comments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AgentTemplate {
     /// As the `manifest.yaml` of a folder.
     pub manifest: String,

@@ -70,6 +70,9 @@ impl AgentEntry {
             model: self.model.clone(),
             tools: names(&self.registry),
             infer: self.infer,
+            usage: self.usage.clone(),
+            input: self.own_input.then(|| self.tool.spec().input_schema.clone()),
+            output: self.looping.as_ref().and_then(|agent| agent.definition().output.clone()),
         }
     }
 }
@@ -95,8 +98,6 @@ impl Snapshot {
         excluded.sort_by(|a, b| a.tool.cmp(&b.tool));
         Ok(AgentDetail {
             status: agent.status(id),
-            usage: agent.usage.clone(),
-            output: agent.looping.as_ref().and_then(|agent| agent.definition().output.clone()),
             limits: agent.limits.clone(),
             excluded,
             sizes: sizes(&agent.registry),
@@ -113,16 +114,12 @@ impl Snapshot {
             model: Some(self.orchestrator.model().profile().name.clone()),
             tools: names(registry),
             infer: false,
+            usage: None,
+            input: None,
+            output: definition.output.clone(),
         };
         let limits = definition.limits.clone();
-        AgentDetail {
-            status,
-            usage: None,
-            output: definition.output.clone(),
-            limits,
-            excluded: registry.excluded().to_vec(),
-            sizes: sizes(registry),
-        }
+        AgentDetail { status, limits, excluded: registry.excluded().to_vec(), sizes: sizes(registry) }
     }
 
     /// The agent that somebody named, or near matches.

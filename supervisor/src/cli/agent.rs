@@ -140,7 +140,7 @@ fn added(detail: &AgentDetail) -> String {
 }
 
 fn render(detail: &AgentDetail, colour: bool) -> String {
-    let AgentStatus { id, name, description, mode, model, tools, infer } = &detail.status;
+    let AgentStatus { id, name, description, mode, model, tools, infer, usage, .. } = &detail.status;
     let mut text = format!("{} {}\n", Style::Bold.paint(&format!("@{id}"), colour), plain(name));
     let limits = &detail.limits;
     let mut rows = Vec::new();
@@ -150,7 +150,7 @@ fn render(detail: &AgentDetail, colour: bool) -> String {
         }
     };
     row("description", description);
-    row("usage", detail.usage.as_deref().unwrap_or_default());
+    row("usage", usage.as_deref().unwrap_or_default());
     row("model", model.as_deref().unwrap_or("its own"));
     row("mode", if *mode == IntegrationMode::Tool { "tool" } else { "handoff" });
     row("chosen by", if *infer { "you, and the orchestrator" } else { "you, and agents that list it" });

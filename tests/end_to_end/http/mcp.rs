@@ -9,6 +9,7 @@ use super::{
     daemon, daemon_with, door, token,
 };
 use crate::harness::{
+    Daemon,
     model_server::{ModelServer, Say, latest},
     until,
 };
@@ -203,4 +204,113 @@ fn a_call_tells_how_far_it_is_and_is_stopped_when_it_is_taken_back() {
     });
     assert!(stopped.is_some(), "{}", door.get(&ci, "/v1/sessions/token.ci:s").body);
     drop(waiting);
+}
+
+/// An agent that the repository has for clients of MCP.
+fn put(daemon: &Daemon, id: &str) {
+    let own = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/clients/mcp/agents/");
+    let text = std::fs::read_to_string(format!("{own}{id}.md")).expect("it is there");
+    daemon.write(&format!("extensions/{id}.md"), &text);
+}
+
+#[test]
+fn an_agent_takes_and_gives_what_it_declares() {
+    let (_server, daemon) = daemon("");
+    let (door, ci) = (door(&daemon), token(&daemon, &["ci"]));
+    let all = ["structured", "test_error_handling", "test_prompt_with_arguments", "test_tool_with_progress"];
+    all.iter().for_each(|id| put(&daemon, id));
+    until("they are there", || {
+        let listed = door.get(&ci, "/v1/agents").json();
+        let ids: Vec<_> = listed.as_array()?.iter().filter_map(|one| one["id"].as_str()).collect();
+        all.iter().all(|id| ids.contains(id)).then_some(())
+    })
+    .expect("they are there");
+    for client in [Client::of_sessions(&door, &ci), Client::of_none(&door, &ci)] {
+        let tools = client.ask("tools/list", json!({}))["result"]["tools"].clone();
+        let found = tools.as_array().and_then(|all| all.iter().find(|one| one["name"] == "structured"));
+        let tool = found.expect("it is a tool");
+        assert_eq!(tool["inputSchema"]["required"], json!(["city"]), "{tool}");
+        assert_eq!(tool["outputSchema"]["required"], json!(["city", "degrees"]), "{tool}");
+        assert_eq!(tool["annotations"]["readOnlyHint"], false, "{tool}");
+        let call = |name: &str, arguments: Value| {
+            client.ask("tools/call", json!({"name": name, "arguments": arguments}))["result"].clone()
+        };
+        let said = call("structured", json!({"city": "Bern"}));
+        assert_eq!(said["structuredContent"], json!({"city": "Bern", "degrees": 7}), "{said}");
+        for (arguments, words) in [
+            (json!({"task": "Bern"}), "do not fit"),
+            (json!({"city": 1}), "do not fit"),
+            (json!({"city": "Bern", "format": "text"}), "of its own"),
+            (json!({"city": "Basel"}), "only Bern"),
+        ] {
+            let refused = call("structured", arguments);
+            let text = refused["content"][0]["text"].as_str().unwrap_or_default();
+            assert!(refused["isError"] == true && text.contains(words), "{refused}");
+            assert!(refused["structuredContent"].is_null(), "{refused}");
+        }
+        let refused = call("test_error_handling", json!({}));
+        assert_eq!(refused["isError"], true, "{refused}");
+        let given = json!({"arg1": "one", "arg2": "two"});
+        let prompt =
+            client.ask("prompts/get", json!({"name": "test_prompt_with_arguments", "arguments": given}));
+        let text = prompt["result"]["messages"][0]["content"]["text"].as_str().unwrap_or_default();
+        assert!(text.contains("one") && text.contains("two"), "{prompt}");
+        let by = json!({"type": "ref/prompt", "name": "test_prompt_with_arguments"});
+        let ask = json!({"ref": by, "argument": {"name": "arg1", "value": "test"}});
+        let completed = client.ask("completion/complete", ask)["result"]["completion"].clone();
+        assert_eq!(completed["values"], json!(["testValue1"]), "{completed}");
+    }
+}
+
+#[test]
+fn a_request_of_the_newer_revision_follows_what_changes_until_it_is_taken_back() {
+    let (_server, daemon) = daemon("");
+    let (door, ci) = (door(&daemon), token(&daemon, &["ci"]));
+    let client = Client::of_none(&door, &ci);
+    let said = client.ask(
+        "tools/call",
+        json!({"name": "haiku", "arguments": {"task": "hello", "session": "token.ci:talk"}}),
+    );
+    assert_eq!(said["result"]["content"][0]["text"], "hello", "{said}");
+    let uri = "drupe://sessions/token.ci:talk";
+    let wanted = json!({
+        "toolsListChanged": true, "resourcesListChanged": true, "resourceSubscriptions": [uri, "test://other"],
+    });
+    let params = json!({
+        "notifications": wanted,
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": NEW,
+            "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        },
+    });
+    let listen = json!({"jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen", "params": params});
+    let (host, bearer) = (door.host(), format!("Bearer {ci}"));
+    let headers = [
+        ("host", host.as_str()),
+        ("authorization", bearer.as_str()),
+        ("content-type", "application/json"),
+        ("accept", "application/json, text/event-stream"),
+        ("mcp-protocol-version", NEW),
+        ("mcp-method", "subscriptions/listen"),
+    ];
+    let mut open = door.open("POST", "/mcp", &headers, &listen.to_string());
+    assert_eq!(open.status, 200);
+    let mut rest = String::new();
+    let mut told = |method: &str| loop {
+        let (_, message) = open.frame(&mut rest).unwrap_or_else(|| panic!("{method} is not told"));
+        if message["method"] == method {
+            return message;
+        }
+    };
+    let accepted = told("notifications/subscriptions/acknowledged");
+    assert_eq!(accepted["params"]["notifications"]["resourceSubscriptions"], json!([uri]), "{accepted}");
+    let again = json!({"name": "haiku", "arguments": {"task": "hello", "session": "token.ci:talk"}});
+    client.ask("tools/call", again);
+    assert_eq!(told("notifications/resources/updated")["params"]["uri"], uri);
+    let new = json!({"name": "haiku", "arguments": {"task": "hello", "session": "token.ci:new"}});
+    client.ask("tools/call", new);
+    told("notifications/resources/list_changed");
+    put(&daemon, "structured");
+    told("notifications/tools/list_changed");
 }

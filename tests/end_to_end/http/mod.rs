@@ -7,6 +7,7 @@ pub mod embeds;
 mod events;
 mod leaving;
 mod mcp;
+mod mcp_connections;
 mod rest;
 mod sockets;
 mod stdio;

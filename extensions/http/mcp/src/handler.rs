@@ -1,32 +1,39 @@
 //! What the protocol's methods give.
+#![expect(
+    deprecated,
+    reason = "clients of the older revision, whose subscriptions and logging are not deprecated, are served too"
+)]
+
+use std::sync::Arc;
 
 use drupe_extension_api::{
     Fault, FaultCode,
-    control::{AgentDetail, AgentStatus, Named, SessionDetail, SessionShow, SessionStatus, method},
+    control::{AgentDetail, AgentStatus, Named, SessionStatus, method},
     sdk::Host,
 };
 use http::request::Parts;
+use parking_lot::Mutex;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, GetPromptRequestParams, GetPromptResponse, GetPromptResult,
-        Implementation, JsonObject, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
-        ListToolsResult, PaginatedRequestParams, Prompt, PromptMessage, ReadResourceRequestParams,
-        ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, ResourceTemplate, Role,
-        ServerCapabilities, ServerConfig, Tool,
+        CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CompletionInfo,
+        Extensions, GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult,
+        ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel,
+        PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+        ReadResourceResult, Reference, ResourceContents, ServerCapabilities, ServerConfig,
+        SetLevelRequestMethod, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter,
+        UnsubscribeRequestParams,
     },
-    service::RequestContext,
+    service::{NotificationContext, RequestContext, SubscriptionContext},
 };
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::json;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::{McpCaller, calls};
-
-/// The tool that stands for the orchestrator.
-pub const ORCHESTRATOR: &str = "drupe";
-
-/// How the address of a session begins.
-const SESSIONS: &str = "drupe://sessions/";
+use crate::{
+    McpCaller, calls,
+    changes::{self, Changes, Followed, Listener},
+    prompts, sessions, tools,
+};
 
 /// Entries of one page of a list.
 const PAGE: usize = 100;
@@ -35,13 +42,38 @@ const PAGE: usize = 100;
 pub struct Agents {
     pub host: Host,
     /// Who asks, where requests do not say so themselves: on a connection that is somebody's.
-    pub caller: Option<McpCaller>,
+    caller: Option<McpCaller>,
+    changes: Arc<Changes>,
+    followed: Followed,
+    /// From which level on the client of a session wants to see a log.
+    level: Mutex<Option<LoggingLevel>>,
+    /// Over when the session is.
+    lives: CancellationToken,
+    _ends: DropGuard,
 }
 
 impl Agents {
+    pub fn new(changes: &Arc<Changes>, host: Host, caller: Option<McpCaller>) -> Self {
+        let lives = CancellationToken::new();
+        Self {
+            host,
+            caller,
+            changes: Arc::clone(changes),
+            followed: Followed::default(),
+            level: Mutex::default(),
+            _ends: lives.clone().drop_guard(),
+            lives,
+        }
+    }
+
+    /// From which level on the client of a session wants to see a log.
+    pub fn level(&self) -> Option<LoggingLevel> {
+        *self.level.lock()
+    }
+
     /// Whoever makes this very request.
-    fn caller(&self, context: &RequestContext<RoleServer>) -> Result<McpCaller, ErrorData> {
-        let parts = context.extensions.get::<Parts>();
+    fn caller(&self, extensions: &Extensions) -> Result<McpCaller, ErrorData> {
+        let parts = extensions.get::<Parts>();
         let of_request = parts.and_then(|parts| parts.extensions.get::<McpCaller>());
         let caller = of_request.or(self.caller.as_ref()).cloned();
         caller.ok_or_else(|| ErrorData::internal_error("the request bears no token", None))
@@ -55,6 +87,23 @@ impl Agents {
         params: impl Serialize + Send,
     ) -> Result<R, Fault> {
         self.host.control_for(Some(&caller.token), method, params).await
+    }
+
+    async fn agents(&self, caller: &McpCaller) -> Result<Vec<AgentStatus>, ErrorData> {
+        self.control(caller, method::AGENTS_LIST, ()).await.map_err(|fault| told(&fault))
+    }
+
+    async fn sessions(&self, caller: &McpCaller) -> Result<Vec<SessionStatus>, ErrorData> {
+        self.control(caller, method::SESSIONS_LIST, ()).await.map_err(|fault| told(&fault))
+    }
+
+    /// The agent whose example a prompt is.
+    async fn of_prompt(&self, caller: &McpCaller, name: &str) -> Result<(AgentStatus, String), ErrorData> {
+        let none = || ErrorData::invalid_params(format!("there is no prompt `{name}`"), None);
+        let shown = self.control(caller, method::AGENTS_SHOW, Named { id: name.to_owned() }).await;
+        let AgentDetail { status, .. } = shown.map_err(|_| none())?;
+        let usage = status.usage.clone().ok_or_else(none)?;
+        Ok((status, usage))
     }
 }
 
@@ -73,51 +122,41 @@ fn told(fault: &Fault) -> ErrorData {
     }
 }
 
-/// One page of a list, and where the next one begins. A cursor that is none of ours is refused.
+/// One page of a list, and where the next one begins: behind the entry that the cursor names. So what comes and goes before
+/// it moves nothing. A cursor that names no entry is refused.
 fn page<T>(
     all: Vec<T>,
+    name: impl Fn(&T) -> &str,
     asked: Option<PaginatedRequestParams>,
 ) -> Result<(Vec<T>, Option<String>), ErrorData> {
-    let cursor = asked.and_then(|asked| asked.cursor);
-    let from = match &cursor {
-        Some(cursor) => cursor.parse().map_err(|_| {
-            ErrorData::invalid_params(format!("`{cursor}` is no cursor of this server"), None)
-        })?,
+    let from = match asked.and_then(|asked| asked.cursor) {
+        Some(cursor) => {
+            let found = all.iter().position(|one| name(one) == cursor).ok_or_else(|| {
+                let message = format!("`{cursor}` is no cursor of this list, or no more; begin anew");
+                ErrorData::invalid_params(message, None)
+            })?;
+            found + 1
+        }
         None => 0,
     };
-    let next = (all.len() > from + PAGE).then(|| (from + PAGE).to_string());
-    Ok((all.into_iter().skip(from).take(PAGE).collect(), next))
-}
-
-/// What every agent is given.
-fn parameters() -> JsonObject {
-    let schema = json!({
-        "type": "object",
-        "properties": {
-            "task": {"type": "string", "description": "What the agent is to do, in words."},
-            "format": {
-                "type": "string", "enum": ["text", "markdown", "json"],
-                "description": "The form of the answer; `json` needs a schema, here or the agent's own.",
-            },
-            "schema": {"type": "object", "description": "JSON Schema of the answer."},
-            "session": {
-                "type": "string",
-                "description": "A conversation that lasts and goes on with each call that names it.",
-            },
-        },
-        "required": ["task"],
-        "additionalProperties": false,
-    });
-    schema.as_object().cloned().unwrap_or_default()
-}
-
-fn tool(name: String, title: String, description: String) -> Tool {
-    Tool::new(name, description, parameters()).with_title(title)
+    let more = all.len() > from + PAGE;
+    let page: Vec<T> = all.into_iter().skip(from).take(PAGE).collect();
+    let next = page.last().filter(|_| more).map(|last| name(last).to_owned());
+    Ok((page, next))
 }
 
 impl ServerHandler for Agents {
     fn get_info(&self) -> ServerConfig {
-        let offered = ServerCapabilities::builder().enable_tools().enable_resources().enable_prompts();
+        let offered = ServerCapabilities::builder()
+            .enable_logging()
+            .enable_completions()
+            .enable_prompts()
+            .enable_prompts_list_changed()
+            .enable_resources()
+            .enable_resources_list_changed()
+            .enable_resources_subscribe()
+            .enable_tools()
+            .enable_tool_list_changed();
         ServerConfig::new(offered.build())
             .with_server_info(Implementation::new("drupe", env!("CARGO_PKG_VERSION")).with_title("drupe"))
             .with_instructions(
@@ -125,22 +164,29 @@ impl ServerHandler for Agents {
             )
     }
 
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let Ok(caller) = self.caller(&context.extensions) else { return };
+        let (lives, changes) = (self.lives.clone(), self.changes.follow());
+        let listener = Listener::Session(context.peer);
+        let tell = changes::tell(self.host.clone(), caller, changes, listener, SubscriptionFilter::new());
+        // Where nothing can be begun any more, everything ends.
+        let _ = self.host.spawn(async move {
+            lives.run_until_cancelled(tell).await;
+        });
+    }
+
     async fn list_tools(
         &self,
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let caller = self.caller(&context)?;
-        let agents: Vec<AgentStatus> =
-            self.control(&caller, method::AGENTS_LIST, ()).await.map_err(|fault| told(&fault))?;
-        let mut tools = Vec::with_capacity(agents.len() + 1);
+        let caller = self.caller(&context.extensions)?;
+        let mut all = Vec::new();
         if caller.who.agents.is_empty() {
-            let description = "Does a task, with the help of the agents that it chooses.".to_owned();
-            tools.push(tool(ORCHESTRATOR.to_owned(), "drupe".to_owned(), description));
+            all.push(tools::orchestrator());
         }
-        let each = |agent: AgentStatus| tool(agent.id.to_string(), agent.name, agent.description);
-        tools.extend(agents.into_iter().map(each));
-        let (tools, next_cursor) = page(tools, request)?;
+        all.extend(self.agents(&caller).await?.iter().map(tools::tool));
+        let (tools, next_cursor) = page(all, |tool| &tool.name, request)?;
         Ok(ListToolsResult { next_cursor, ..ListToolsResult::with_all_items(tools) })
     }
 
@@ -149,7 +195,7 @@ impl ServerHandler for Agents {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let caller = self.caller(&context)?;
+        let caller = self.caller(&context.extensions)?;
         calls::call(self, &caller, request, &context).await.map(CallToolResponse::from)
     }
 
@@ -158,16 +204,9 @@ impl ServerHandler for Agents {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let sessions: Vec<SessionStatus> = self
-            .control(&self.caller(&context)?, method::SESSIONS_LIST, ())
-            .await
-            .map_err(|fault| told(&fault))?;
-        let each = |session: SessionStatus| {
-            Resource::new(format!("{SESSIONS}{}", session.id), session.id.to_string())
-                .with_description(session.title)
-                .with_mime_type("application/json")
-        };
-        let (resources, next_cursor) = page(sessions.into_iter().map(each).collect(), request)?;
+        let all = self.sessions(&self.caller(&context.extensions)?).await?;
+        let (sessions, next_cursor) = page(all, |session| session.id.as_str(), request)?;
+        let resources = sessions.into_iter().map(sessions::resource).collect();
         Ok(ListResourcesResult { next_cursor, ..ListResourcesResult::with_all_items(resources) })
     }
 
@@ -176,10 +215,7 @@ impl ServerHandler for Agents {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        let session = ResourceTemplate::new(format!("{SESSIONS}{{id}}"), "session")
-            .with_description("What was said in a conversation, and how each turn ended.")
-            .with_mime_type("application/json");
-        Ok(ListResourceTemplatesResult::with_all_items(vec![session]))
+        Ok(ListResourceTemplatesResult::with_all_items(vec![sessions::template()]))
     }
 
     async fn read_resource(
@@ -187,30 +223,55 @@ impl ServerHandler for Agents {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let caller = self.caller(&context)?;
-        let Some(id) = request.uri.strip_prefix(SESSIONS) else {
-            let message = format!("there is no resource `{}`; sessions are `{SESSIONS}…`", request.uri);
-            return Err(ErrorData::resource_not_found(message, None));
-        };
-        let (mut turns, mut after) = (Vec::new(), None);
-        loop {
-            let ask = SessionShow { id: id.to_owned(), after, brief: true };
-            let part: SessionDetail =
-                self.control(&caller, method::SESSIONS_SHOW, ask).await.map_err(|fault| told(&fault))?;
-            turns.extend(part.turns.into_iter().map(|turn| {
-                json!({
-                    "turn": turn.turn, "input": turn.input, "status": turn.status, "content": turn.content,
-                    "error": turn.error,
-                })
-            }));
-            after = part.next;
-            if after.is_none() {
-                break;
-            }
-        }
-        let text = json!({"session": id, "turns": turns}).to_string();
-        let contents = ResourceContents::text(text, request.uri).with_mime_type("application/json");
+        let caller = self.caller(&context.extensions)?;
+        let id = sessions::of_uri(&request.uri)?;
+        let text = sessions::read(self, &caller, id).await.map_err(|fault| told(&fault))?.to_string();
+        let contents = ResourceContents::text(text, request.uri).with_mime_type(sessions::JSON);
         Ok(ReadResourceResult::new(vec![contents]).into())
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let caller = self.caller(&context.extensions)?;
+        let (uri, session) = (&request.uri, sessions::of_uri(&request.uri)?);
+        let added = self.followed.add(&self.changes, &caller, uri, session, Listener::Session(context.peer));
+        added.await.map_err(|fault| told(&fault))
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.followed.remove(&request.uri);
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        let mut accepted = requested.clone();
+        let uris = accepted.resource_subscriptions.iter_mut();
+        uris.for_each(|uris| uris.retain(|uri| sessions::of_uri(uri).is_ok()));
+        Some(accepted)
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let caller = self.caller(&context.request_context().extensions)?;
+        let (listener, wanted) = (Listener::Request(context.sink().clone()), context.accepted().clone());
+        let followed = Followed::default();
+        for uri in wanted.resource_subscriptions.iter().flatten() {
+            let session = sessions::of_uri(uri)?;
+            let added = followed.add(&self.changes, &caller, uri, session, listener.clone());
+            added.await.map_err(|fault| told(&fault))?;
+        }
+        let changes = self.changes.follow();
+        tokio::select! {
+            () = changes::tell(self.host.clone(), caller, changes, listener, wanted) => {}
+            () = context.cancelled() => {}
+        }
+        Ok(())
     }
 
     async fn list_prompts(
@@ -218,21 +279,9 @@ impl ServerHandler for Agents {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let caller = self.caller(&context)?;
-        let agents: Vec<AgentStatus> =
-            self.control(&caller, method::AGENTS_LIST, ()).await.map_err(|fault| told(&fault))?;
-        let mut prompts = Vec::new();
-        for agent in agents {
-            let id = agent.id.to_string();
-            let detail: AgentDetail = self
-                .control(&caller, method::AGENTS_SHOW, Named { id: id.clone() })
-                .await
-                .map_err(|fault| told(&fault))?;
-            if detail.usage.is_some() {
-                prompts.push(Prompt::new(id, Some(agent.description), None).with_title(agent.name));
-            }
-        }
-        let (prompts, next_cursor) = page(prompts, request)?;
+        let agents = self.agents(&self.caller(&context.extensions)?).await?;
+        let all = agents.iter().filter_map(prompts::prompt).collect();
+        let (prompts, next_cursor) = page(all, |prompt| &prompt.name, request)?;
         Ok(ListPromptsResult { next_cursor, ..ListPromptsResult::with_all_items(prompts) })
     }
 
@@ -241,14 +290,69 @@ impl ServerHandler for Agents {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        let caller = self.caller(&context)?;
-        let none = || ErrorData::invalid_params(format!("there is no prompt `{}`", request.name), None);
-        let detail: AgentDetail = self
-            .control(&caller, method::AGENTS_SHOW, Named { id: request.name.clone() })
-            .await
-            .map_err(|_| none())?;
-        let usage = detail.usage.ok_or_else(none)?;
-        let asked = PromptMessage::new_text(Role::User, format!("Ask the agent `{}`: {usage}", request.name));
-        Ok(GetPromptResult::new(vec![asked]).with_description(detail.status.description).into())
+        let caller = self.caller(&context.extensions)?;
+        let (agent, usage) = self.of_prompt(&caller, &request.name).await?;
+        prompts::filled(&agent, &usage, request.arguments).map(GetPromptResponse::from)
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        let caller = self.caller(&context.extensions)?;
+        let (name, begun) = (&request.argument.name, &request.argument.value);
+        let mut values = match &request.r#ref {
+            Reference::Prompt(prompt) => {
+                let (agent, _) = self.of_prompt(&caller, &prompt.name).await?;
+                prompts::completions(&agent, name, begun)?
+            }
+            Reference::Resource(template) if template.uri == sessions::template_uri() && name == "id" => {
+                let all = self.sessions(&caller).await?.into_iter().map(|session| session.id.to_string());
+                all.filter(|id| id.starts_with(begun)).collect()
+            }
+            other => {
+                let kind = other.reference_type();
+                let message = format!("this `{kind}` has no argument `{name}`, or there is none");
+                return Err(ErrorData::invalid_params(message, None));
+            }
+        };
+        let (all, most) = (values.len(), CompletionInfo::MAX_VALUES);
+        values.truncate(most);
+        let info = CompletionInfo::with_pagination(values, u32::try_from(all).ok(), all > most);
+        info.map(CompleteResult::new).map_err(|error| ErrorData::internal_error(error, None))
+    }
+
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        // The newer revision has each request name its level.
+        if context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28) {
+            return Err(ErrorData::method_not_found::<SetLevelRequestMethod>());
+        }
+        *self.level.lock() = Some(request.level);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_begins_behind_what_the_cursor_names() {
+        let all: Vec<String> = (0..250).map(|number| format!("{number:03}")).collect();
+        let asked =
+            |cursor: &str| Some(PaginatedRequestParams::default().with_cursor(Some(cursor.to_owned())));
+        let (first, next) = page(all.clone(), |one| one, None).expect("a page");
+        assert_eq!((first.len(), next.as_deref()), (PAGE, Some("099")));
+        let shifted: Vec<String> = std::iter::once("new".to_owned()).chain(all).collect();
+        let (second, next) = page(shifted.clone(), |one| one, asked("099")).expect("a page");
+        assert_eq!((second[0].as_str(), next.as_deref()), ("100", Some("199")));
+        let (third, next) = page(shifted.clone(), |one| one, asked("199")).expect("a page");
+        assert_eq!((third.len(), next), (50, None));
+        assert!(page(shifted, |one| one, asked("nothing")).is_err());
     }
 }

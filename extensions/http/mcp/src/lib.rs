@@ -1,17 +1,28 @@
-//! The Model Context Protocol, over streamable HTTP or a connection with a line a message, in its revisions 2025-11-25 (with sessions) and 2026-07-28 (without).
+//! The Model Context Protocol, over streamable HTTP, a connection with a line a message, one with a message a message, or a stream of
+//! events, in its revisions 2025-11-25 (with sessions) and 2026-07-28 (without).
 //!
 //! Each agent that the bearer of a token reaches is a tool, each of their sessions a resource, each agent's example a prompt.
-//! The protocol is rmcp's; what is decided here is only whose a session of it is. Everything that a request leads to goes to the daemon
-//! with the token that this very request bears.
+//! The protocol is rmcp's; what is decided here is whose a session of it is, how much one client may hold, and what tools, resources
+//! and prompts are. Everything that a request leads to goes to the daemon with the token that this very request bears.
 
 mod calls;
+mod changes;
+mod connection;
 mod handler;
 mod owners;
+mod prompts;
+mod sessions;
+mod steps;
+mod streams;
+mod tools;
+
+pub use connection::{Inbox, Outbox, Refusal};
+pub use streams::Stream;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use drupe_extension_api::{Fault, control::Whoami, sdk::Host};
+use drupe_extension_api::{Fault, FaultCode, control::Whoami, sdk::Host};
 use http::{Request, Response};
 use http_body::Body;
 use http_body_util::combinators::BoxBody;
@@ -19,10 +30,13 @@ use rmcp::transport::streamable_http_server::{
     StreamableHttpServerConfig, StreamableHttpService,
     session::local::{LocalSessionManager, SessionConfig},
 };
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::{OwnedSemaphorePermit, Semaphore},
+};
 use tokio_util::sync::CancellationToken;
 
-use self::{handler::Agents, owners::Owners};
+use self::{changes::Changes, connection::Heartbeat, handler::Agents, owners::Owners, streams::Streams};
 
 /// How long a session of the older revision lasts in which nothing happens: a call may wait for a person for ten minutes.
 const IDLE: Duration = Duration::from_secs(30 * 60);
@@ -31,17 +45,8 @@ const IDLE: Duration = Duration::from_secs(30 * 60);
 /// <https://modelcontextprotocol.io/specification/2025-11-25/basic/transports>, read on 2026-11-24.
 const SESSION: &str = "mcp-session-id";
 
-/// Serves one client over a connection, a line a message, until it ends.
-pub async fn serve_lines<S>(host: Host, caller: McpCaller, stream: S)
-where
-    S: AsyncRead + AsyncWrite + Send + 'static,
-{
-    let agents = Agents { host, caller: Some(caller) };
-    // A client that never shook hands, or broke off, has nobody to be told.
-    if let Ok(running) = rmcp::serve_server(agents, tokio::io::split(stream)).await {
-        let _ = running.waiting().await;
-    }
-}
+/// Connections of clients that carry messages, at the same time.
+const CONNECTIONS: usize = 256;
 
 /// Whoever makes a request.
 #[derive(Clone)]
@@ -54,7 +59,18 @@ pub struct McpCaller {
 pub struct McpServer {
     service: StreamableHttpService<Agents, LocalSessionManager>,
     owners: Owners,
+    host: Host,
+    changes: Arc<Changes>,
+    streams: Streams,
+    places: Arc<Semaphore>,
     closing: CancellationToken,
+}
+
+/// A client's connection: what it says goes in, what is said to it comes out. Its place is free once both are dropped.
+pub struct Connection {
+    pub inbox: Inbox,
+    pub outbox: Outbox,
+    _place: OwnedSemaphorePermit,
 }
 
 impl McpServer {
@@ -73,12 +89,15 @@ impl McpServer {
             .with_max_request_body_bytes(longest)
             .with_cancellation_token(closing.clone());
         let owners = Owners::new(Arc::clone(&sessions));
+        let changes = Changes::new(host.clone());
+        let (own, of_each) = (host.clone(), Arc::clone(&changes));
         let service = StreamableHttpService::new(
-            move || Ok(Agents { host: host.clone(), caller: None }),
+            move || Ok(Agents::new(&of_each, own.clone(), None)),
             sessions,
             config,
         );
-        Self { service, owners, closing }
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        Self { service, owners, host, changes, streams: Streams::default(), places, closing }
     }
 
     /// Answers a request. A session that somebody else has begun is not there.
@@ -105,6 +124,49 @@ impl McpServer {
             self.owners.began(name, id).await;
         }
         Ok(response)
+    }
+
+    /// Serves one client over a connection, a line a message, until it ends.
+    pub async fn serve_lines<S>(&self, caller: McpCaller, stream: S)
+    where
+        S: AsyncRead + AsyncWrite + Send + 'static,
+    {
+        let agents = Agents::new(&self.changes, self.host.clone(), Some(caller));
+        // A client that never shook hands, or broke off, has nobody to be told.
+        if let Ok(running) = rmcp::serve_server(agents, tokio::io::split(stream)).await {
+            let _ = running.waiting().await;
+        }
+    }
+
+    /// Begins to serve one client over a connection whose messages are whole, such as a WebSocket, which asks by itself whether the
+    /// other side is there.
+    pub fn connect(&self, caller: McpCaller) -> Result<Connection, Fault> {
+        self.open(caller, Heartbeat::OfTransport)
+    }
+
+    /// Begins to serve one client over a stream of events, which sends what it says to another address.
+    pub fn stream(&self, caller: McpCaller) -> Result<Stream, Fault> {
+        let owner = caller.who.name.clone();
+        let Connection { inbox, outbox, _place } = self.open(caller, Heartbeat::OfProtocol)?;
+        Ok(self.streams.add(owner, inbox, outbox, _place))
+    }
+
+    /// Where a stream takes what its client says. One that somebody else has opened is not there.
+    pub fn stream_of(&self, caller: &McpCaller, id: &str) -> Result<Inbox, Fault> {
+        let inbox = self.streams.of(&caller.who.name, id);
+        inbox.ok_or_else(|| Fault::not_found(format!("there is no stream `{id}`")).help("open another one"))
+    }
+
+    fn open(&self, caller: McpCaller, heartbeat: Heartbeat) -> Result<Connection, Fault> {
+        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
+            Fault::new(
+                FaultCode::Busy,
+                format!("{CONNECTIONS} clients of MCP are connected; no more are taken in"),
+            )
+        })?;
+        let agents = Agents::new(&self.changes, self.host.clone(), Some(caller.clone()));
+        let (inbox, outbox) = connection::open(&self.host, agents, caller, heartbeat, &self.closing)?;
+        Ok(Connection { inbox, outbox, _place: place })
     }
 
     /// Ends all sessions: the server stops.

@@ -3,11 +3,11 @@
 use drupe_extension_api::{
     AgentId, SessionId,
     control::{
-        AgentDetail, AgentStatus, Approval, ApprovalAnswer, CheckReport, ConfigValue, DeadMessage,
-        Explanation, ExtensionDetail, ExtensionStatus, ItemArgument, ItemText, Named, Numbered, PathArgument,
-        Power, Restart, Scaffold, SessionDetail, SessionSelect, SessionShow, SessionStatus, Status,
-        TokenMade, TokenNew, TokenPromised, TokenStatus, TraceArgument, TurnArgument, TurnResult, TurnTrace,
-        UsageQuery, UsageRow, Whoami, method,
+        AgentDetail, AgentStatus, AgentTemplate, Approval, ApprovalAnswer, CheckReport, ConfigValue,
+        DeadMessage, Explanation, ExtensionDetail, ExtensionStatus, ItemArgument, ItemText, Named, Numbered,
+        PathArgument, Power, Restart, Scaffold, SessionDetail, SessionSelect, SessionShow, SessionStatus,
+        Status, TemplateQuery, TokenMade, TokenNew, TokenPromised, TokenStatus, TraceArgument, TurnArgument,
+        TurnResult, TurnTrace, UsageQuery, UsageRow, Whoami, method,
     },
     wire::{Submit, Submitted},
 };
@@ -88,6 +88,12 @@ fn methods(s: &mut TypeSchemas) -> Vec<Method> {
         ),
         plain::<Vec<AgentStatus>>(s, method::AGENTS_LIST, Read, "Lists the agents that the token reaches."),
         of::<AgentId, AgentDetail>(s, method::AGENTS_SHOW, Read, "Shows an agent, or `orchestrator`."),
+        maybe::<TemplateQuery, AgentTemplate>(
+            s,
+            method::AGENTS_TEMPLATE,
+            Read,
+            "Shows an agent as a manifest to copy, or one to begin with.",
+        ),
         plain::<Vec<SessionStatus>>(
             s,
             method::SESSIONS_LIST,

@@ -105,6 +105,8 @@ fn protocols(failure: &Value) -> Vec<ApiOperation> {
             .asks("Mcp-Session-Id", "The session, of revision 2025-11-25.", json!({ "type": "string" }))
             .foreign(&[400, 404, 405, 406, 415, 422])
     };
+    let older =
+        |method, path, does| ApiOperation::new(method, path, "protocols", does, failure).foreign(&[422]);
     let stream = json!({ "type": "string" });
     vec![
         lines("/stdio/acp", "Goes over to the Agent Client Protocol, for an editor."),
@@ -122,5 +124,24 @@ fn protocols(failure: &Value) -> Vec<ApiOperation> {
         mcp(Method::DELETE, "Ends a session of the Model Context Protocol.")
             .gives_nothing(202, "It has ended.")
             .gives_nothing(204, "It has ended."),
+        older(
+            Method::GET,
+            "/mcp/sse",
+            "Opens a stream of events, whose first one says where the client sends what it says.",
+        )
+        .gives_as(200, "What the server says.", "text/event-stream", json!({ "type": "string" })),
+        older(Method::POST, "/mcp/messages", "Takes a message of the client of such a stream.")
+            .query("sessionId", true, "The stream, as its first event says.", json!({ "type": "string" }))
+            .body(true, message())
+            .gives_as(202, "The answer comes over the stream.", "text/plain", json!({ "type": "string" }))
+            .gives(400, "The message is none.", message())
+            .faults(&[404]),
+        older(
+            Method::GET,
+            "/mcp/ws",
+            "Goes over to a WebSocket with a message of the protocol in each of its own.",
+        )
+        .gives_nothing(101, "The connection is a WebSocket, with the subprotocol `mcp`.")
+        .faults(&[400, 426]),
     ]
 }

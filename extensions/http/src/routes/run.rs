@@ -204,7 +204,7 @@ async fn output(
             let id = agent.map_or(ORCHESTRATOR[1], AgentId::as_str).to_owned();
             let detail: AgentDetail =
                 server.control(bearer, method::AGENTS_SHOW, Named { id: id.clone() }).await?;
-            let own = detail.output.filter(|output| output.schema.is_some());
+            let own = detail.status.output.filter(|output| output.schema.is_some());
             own.map(Some).ok_or_else(|| {
                 Fault::invalid(format!(
                     "`format` is `json`, and neither the request nor agent `{id}` has a schema"

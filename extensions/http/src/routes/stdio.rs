@@ -40,9 +40,9 @@ pub async fn mcp(
     Bearer { token, who, .. }: Bearer,
     request: Request,
 ) -> Result<Response, HttpFault> {
-    let host = server.host.clone();
-    become_lines(server, request, |stream| {
-        drupe_http_mcp::serve_lines(host, McpCaller { token, who }, stream)
+    let own = Arc::clone(&server);
+    become_lines(server, request, |stream| async move {
+        own.mcp.serve_lines(McpCaller { token, who }, stream).await;
     })
 }
 

@@ -1,0 +1,44 @@
+//! Connections of the transport of revision 2024-11-05: a stream of events, and an address to which the client sends what it says:
+//! <https://modelcontextprotocol.io/specification/2024-11-05/basic/transports>, read on 2026-11-24.
+
+use std::{collections::HashMap, sync::Arc};
+
+use parking_lot::Mutex;
+use tokio::sync::OwnedSemaphorePermit;
+use uuid::Uuid;
+
+use crate::connection::{Inbox, Outbox};
+
+/// Where the streams that are open take what their clients say.
+#[derive(Default)]
+pub struct Streams(Open);
+
+/// One that is open. It is forgotten when it is dropped.
+pub struct Stream {
+    pub id: String,
+    pub outbox: Outbox,
+    all: Open,
+    _place: OwnedSemaphorePermit,
+}
+
+/// Each stream by its id: who opened it, and where it takes what that client says.
+type Open = Arc<Mutex<HashMap<String, (String, Inbox)>>>;
+
+impl Streams {
+    pub fn add(&self, owner: String, inbox: Inbox, outbox: Outbox, place: OwnedSemaphorePermit) -> Stream {
+        let id = Uuid::new_v4().simple().to_string();
+        self.0.lock().insert(id.clone(), (owner, inbox));
+        Stream { id, outbox, all: Arc::clone(&self.0), _place: place }
+    }
+
+    /// The stream of that id, where it is this client's.
+    pub fn of(&self, who: &str, id: &str) -> Option<Inbox> {
+        self.0.lock().get(id).filter(|(owner, _)| owner == who).map(|(_, inbox)| inbox.clone())
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.all.lock().remove(&self.id);
+    }
+}

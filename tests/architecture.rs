@@ -107,8 +107,6 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     // What it is made of has no socket: a library of texts, one of wire formats, and two that speak a protocol over a
     // stream or the requests that they are given.
-    // The input of an agent that takes JSON is checked where its client learns the schema.
-    ("drupe-http-mcp", &["drupe-extension-api", "drupe-json-schema"]),
     (
         "drupe-ext-http",
         &["drupe-extension-api", "drupe-http-acp", "drupe-http-compat", "drupe-http-mcp", "drupe-http-page"],

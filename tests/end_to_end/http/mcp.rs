@@ -314,3 +314,35 @@ fn a_request_of_the_newer_revision_follows_what_changes_until_it_is_taken_back()
     put(&daemon, "structured");
     told("notifications/tools/list_changed");
 }
+
+#[test]
+fn a_parameter_that_stands_in_a_header_too_is_the_same_there() {
+    let (_server, daemon) = daemon("");
+    let (door, ci) = (door(&daemon), token(&daemon, &["ci"]));
+    put(&daemon, "test_x_mcp_header");
+    until("it is there", || (door.get(&ci, "/v1/agents/test_x_mcp_header").status == 200).then_some(()));
+    let params = json!({
+        "name": "test_x_mcp_header", "arguments": {"region": "eu"},
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": NEW,
+            "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        },
+    });
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
+    let bearer = format!("Bearer {ci}");
+    let headers = [
+        ("authorization", bearer.as_str()),
+        ("content-type", "application/json"),
+        ("accept", "application/json, text/event-stream"),
+        ("mcp-protocol-version", NEW),
+        ("mcp-method", "tools/call"),
+        ("mcp-name", "test_x_mcp_header"),
+    ];
+    for (region, status) in [(None, 400), (Some("us"), 400), (Some("=?base64?!?="), 400), (Some("eu"), 200)] {
+        let region = region.map(|region| ("mcp-param-region", region));
+        let headers: Vec<_> = headers.into_iter().chain(region).collect();
+        let answer = door.send("POST", "/mcp", &headers, &call);
+        assert_eq!(answer.status, status, "{region:?}: {answer:?}");
+    }
+}

@@ -67,10 +67,11 @@ pub fn plan(text: &str) -> Option<Value> {
 
 pub fn commands(agents: &[AgentStatus]) -> Value {
     let command = |agent: &AgentStatus| {
+        let hint = if agent.input.is_some() { "its parameters, as JSON" } else { "the task" };
         json!({
             "name": agent.id,
             "description": format!("Ask {} this once: {}", agent.name, agent.description),
-            "input": { "hint": "the task" },
+            "input": { "hint": hint },
         })
     };
     let commands: Vec<Value> = agents.iter().take(MOST_AGENTS).map(command).collect();

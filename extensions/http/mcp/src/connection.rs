@@ -18,7 +18,7 @@ use drupe_extension_api::{
 };
 use parking_lot::Mutex;
 use rmcp::{
-    ErrorData, Peer, RoleServer,
+    ErrorData, Peer, RoleServer, ServiceError,
     model::{
         ClientJsonRpcMessage, ClientNotification, JsonRpcMessage, PingRequest, RequestId,
         ServerJsonRpcMessage, ServerRequest,
@@ -189,11 +189,14 @@ async fn silent(peer: &Peer<RoleServer>) -> Fault {
         let ping = ServerRequest::PingRequest(PingRequest::default());
         let heard = async {
             let options = PeerRequestOptions::with_timeout(PING);
-            peer.send_cancellable_request(ping, options).await.ok()?.await_response().await.ok()
+            peer.send_cancellable_request(ping, options).await?.await_response().await
         };
         // One that does not read either would hold up the question itself.
-        if !matches!(tokio::time::timeout(PING, heard).await, Ok(Some(_))) {
-            return Fault::new(FaultCode::Timeout, "nothing was heard of the client");
+        match tokio::time::timeout(PING, heard).await {
+            Ok(Ok(_)) => {}
+            // It speaks the revision in which a server asks nothing: its connection tells by itself.
+            Ok(Err(ServiceError::McpError(_))) => std::future::pending().await,
+            Ok(Err(_)) | Err(_) => return Fault::new(FaultCode::Timeout, "nothing was heard of the client"),
         }
     }
 }

@@ -21,7 +21,7 @@ use rmcp::{
         ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel,
         PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
         ReadResourceResult, Reference, ResourceContents, ServerCapabilities, ServerConfig,
-        SetLevelRequestMethod, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter,
+        SetLevelRequestMethod, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool,
         UnsubscribeRequestParams,
     },
     service::{NotificationContext, RequestContext, SubscriptionContext},
@@ -164,6 +164,11 @@ impl ServerHandler for Agents {
             )
     }
 
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        let named = crate::NAMED.try_with(Option::clone).ok().flatten();
+        named.filter(|tool| tool.name == name)
+    }
+
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let Ok(caller) = self.caller(&context.extensions) else { return };
         let (lives, changes) = (self.lives.clone(), self.changes.follow());
@@ -225,7 +230,8 @@ impl ServerHandler for Agents {
     ) -> Result<ReadResourceResponse, ErrorData> {
         let caller = self.caller(&context.extensions)?;
         let id = sessions::of_uri(&request.uri)?;
-        let text = sessions::read(self, &caller, id).await.map_err(|fault| told(&fault))?.to_string();
+        let read = sessions::read(self, &caller, id).await;
+        let text = read.map_err(|fault| sessions::about(&request.uri, told(&fault)))?.to_string();
         let contents = ResourceContents::text(text, request.uri).with_mime_type(sessions::JSON);
         Ok(ReadResourceResult::new(vec![contents]).into())
     }

@@ -22,13 +22,20 @@ pub use streams::Stream;
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use drupe_extension_api::{Fault, FaultCode, control::Whoami, sdk::Host};
-use http::{Request, Response};
+use drupe_extension_api::{
+    Fault, FaultCode,
+    control::{AgentDetail, Named, Whoami, method},
+    sdk::Host,
+};
+use http::{HeaderMap, Request, Response};
 use http_body::Body;
 use http_body_util::combinators::BoxBody;
-use rmcp::transport::streamable_http_server::{
-    StreamableHttpServerConfig, StreamableHttpService,
-    session::local::{LocalSessionManager, SessionConfig},
+use rmcp::{
+    model::Tool,
+    transport::streamable_http_server::{
+        StreamableHttpServerConfig, StreamableHttpService,
+        session::local::{LocalSessionManager, SessionConfig},
+    },
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -44,6 +51,15 @@ const IDLE: Duration = Duration::from_secs(30 * 60);
 /// The header that names a session of the older revision:
 /// <https://modelcontextprotocol.io/specification/2025-11-25/basic/transports>, read on 2026-11-24.
 const SESSION: &str = "mcp-session-id";
+
+/// The header that names a tool, in the revision without sessions:
+/// <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports>, read on 2026-11-24.
+const TOOL: &str = "mcp-name";
+
+tokio::task_local! {
+    /// The tool that the request names which is being read.
+    static NAMED: Option<Tool>;
+}
 
 /// Connections of clients that carry messages, at the same time.
 const CONNECTIONS: usize = 256;
@@ -118,12 +134,23 @@ impl McpServer {
             );
         }
         let name = caller.who.name.clone();
+        let tool = self.named(&caller, request.headers()).await;
         request.extensions_mut().insert(caller);
-        let response = self.service.handle(request).await;
+        let response = NAMED.scope(tool, self.service.handle(request)).await;
         if let Some(id) = response.headers().get(SESSION).and_then(|id| id.to_str().ok()) {
             self.owners.began(name, id).await;
         }
         Ok(response)
+    }
+
+    /// The tool that a request names in its headers, by whose schema the library checks them: before it reads the message, and
+    /// without waiting for anybody.
+    async fn named(&self, caller: &McpCaller, headers: &HeaderMap) -> Option<Tool> {
+        let id = headers.get(TOOL)?.to_str().ok()?.to_owned();
+        let token = Some(caller.token.as_str());
+        let shown = self.host.control_for::<AgentDetail>(token, method::AGENTS_SHOW, Named { id }).await;
+        // That there is none is told by the call itself.
+        shown.ok().map(|detail| tools::tool(&detail.status))
     }
 
     /// Serves one client over a connection, a line a message, until it ends.

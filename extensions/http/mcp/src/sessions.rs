@@ -41,8 +41,14 @@ pub fn template_uri() -> String {
 pub fn of_uri(uri: &str) -> Result<&str, ErrorData> {
     uri.strip_prefix(SESSIONS).ok_or_else(|| {
         let message = format!("there is no resource `{uri}`; sessions are `{SESSIONS}…`");
-        ErrorData::resource_not_found(message, None)
+        about(uri, ErrorData::resource_not_found(message, None))
     })
+}
+
+/// An error with the address that it is about.
+pub fn about(uri: &str, mut error: ErrorData) -> ErrorData {
+    error.data = Some(json!({ "uri": uri }));
+    error
 }
 
 /// Whether somebody reaches a session.

@@ -24,8 +24,11 @@ struct Editor {
     /// Updates that came while something else was waited for.
     updates: Vec<Value>,
     /// What the editor says where it is asked for a permission.
+    /// Nothing where it leaves the question open.
     permission: &'static str,
     asked: Vec<Value>,
+    /// Requests of the agent that it has taken back.
+    taken_back: Vec<Value>,
 }
 
 impl Editor {
@@ -35,7 +38,8 @@ impl Editor {
         let mut child = command.spawn().expect("drupe starts");
         let input = child.stdin.take();
         let lines = BufReader::new(child.stdout.take().expect("it is piped"));
-        Self { child, input, lines, next: 1, updates: Vec::new(), permission: "allow", asked: Vec::new() }
+        let (updates, asked, taken_back) = (Vec::new(), Vec::new(), Vec::new());
+        Self { child, input, lines, next: 1, updates, permission: "allow", asked, taken_back }
     }
 
     /// One that has said hello.
@@ -81,21 +85,42 @@ impl Editor {
         loop {
             let line = self.line();
             match line["method"].as_str() {
-                Some("session/update") => self.updates.push(line["params"]["update"].clone()),
-                Some("session/request_permission") => {
-                    self.asked.push(line["params"].clone());
-                    let outcome = json!({ "outcome": "selected", "optionId": self.permission });
-                    let answer =
-                        json!({ "jsonrpc": "2.0", "id": line["id"], "result": { "outcome": outcome } });
-                    self.write(&answer.to_string());
-                }
-                Some(_) => {}
+                Some(_) => self.told(&line),
                 None if line["id"] == *id => {
                     let error = line.get("error").cloned();
                     return error.map_or_else(|| Ok(line["result"].clone()), Err);
                 }
                 None => panic!("{line}"),
             }
+        }
+    }
+
+    fn told(&mut self, line: &Value) {
+        match line["method"].as_str() {
+            Some("session/update") => self.updates.push(line["params"]["update"].clone()),
+            Some("session/request_permission") => {
+                self.asked.push(json!({ "id": line["id"], "params": line["params"] }));
+                if !self.permission.is_empty() {
+                    let outcome = json!({ "outcome": "selected", "optionId": self.permission });
+                    let answer =
+                        json!({ "jsonrpc": "2.0", "id": line["id"], "result": { "outcome": outcome } });
+                    self.write(&answer.to_string());
+                }
+            }
+            Some("$/cancel_request") => self.taken_back.push(line["params"]["requestId"].clone()),
+            _ => {}
+        }
+    }
+
+    /// Waits until the agent asks for a permission; the request's id and the call's.
+    fn is_asked(&mut self) -> (Value, String) {
+        loop {
+            if let Some(asked) = self.asked.pop() {
+                let call = asked["params"]["toolCall"]["toolCallId"].as_str().expect("an id").to_owned();
+                return (asked["id"].clone(), call);
+            }
+            let line = self.line();
+            self.told(&line);
         }
     }
 
@@ -210,7 +235,7 @@ fn a_call_that_needs_approval_is_asked_of_the_editor() {
         editor.permission = permission;
         let ended = editor.prompt(&session, path).expect("it ends");
         assert_eq!(ended["stopReason"], "end_turn", "{ended}");
-        let asked = editor.asked.pop().expect("it was asked");
+        let asked = editor.asked.pop().expect("it was asked")["params"].clone();
         assert_eq!(asked["toolCall"]["rawInput"]["path"], path, "{asked}");
         let calls = editor.shown();
         let of = calls.iter().filter(|update| update["toolCallId"] == asked["toolCall"]["toolCallId"]);
@@ -221,6 +246,69 @@ fn a_call_that_needs_approval_is_asked_of_the_editor() {
         let lines = std::fs::read_to_string(&file).unwrap_or_default().lines().count();
         assert_eq!(lines, ran, "{permission}");
     }
+    let _ = std::fs::remove_file(&file);
+}
+
+#[test]
+fn a_question_that_the_editor_leaves_open_ends_with_its_turn_or_waits_for_others() {
+    let server = ModelServer::start(|request| match latest(request).0.as_str() {
+        "tool" => Say::Text("done".into()),
+        _ => {
+            let path = latest(request).1;
+            Say::Call(vec![("careful_effect_append".into(), json!({ "path": path, "nonce": "n" }))])
+        }
+    });
+    let mut daemon = Daemon::home(&server.config());
+    daemon.variable("DRUPE_EXTENSIONS__HTTP__ENABLED", "true");
+    daemon.variable("DRUPE_EXTENSIONS__HTTP__ADDRESS", "127.0.0.1:0");
+    daemon.plugin("careful", "faulty", "config: {prefix: careful, careful: true}\n");
+    daemon.run();
+    let file = std::env::temp_dir().join(format!("open-{}", crate::harness::unique()));
+    let path = file.to_str().expect("a path");
+    let mut editor = Editor::ready(&daemon);
+    editor.permission = "";
+    // A cancelled prompt takes its question back, and so does a session that is closed.
+    for close in [false, true] {
+        let session = editor.session(&daemon);
+        let id = editor.send("session/prompt", prompt(&session, path));
+        let (request, call) = editor.is_asked();
+        let of = json!({ "sessionId": session });
+        if close {
+            editor.send("session/close", of);
+        } else {
+            editor.write(&json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": of }).to_string());
+        }
+        let mut ended = None;
+        while ended.is_none() || editor.taken_back.is_empty() {
+            let line = editor.line();
+            editor.told(&line);
+            if line["id"] == id {
+                ended = Some(line["result"]["stopReason"].clone());
+            }
+        }
+        assert_eq!(ended, Some(json!("cancelled")));
+        assert_eq!(editor.taken_back.pop(), Some(request));
+        let withdrawn = until("the question is withdrawn", || {
+            let all = daemon.client().ask("approvals.list", json!({})).ok()?;
+            let one = all.as_array()?.iter().find(|one| one["id"] == json!(call))?.clone();
+            (one["state"] == "withdrawn").then_some(())
+        });
+        assert!(withdrawn.is_some(), "nobody is asked about it any more");
+    }
+    let session = editor.session(&daemon);
+    editor.send("session/prompt", prompt(&session, path));
+    let (_, call) = editor.is_asked();
+    drop(editor);
+    // It waits for whoever answers.
+    let mut client = daemon.client();
+    let all = client.ask("approvals.list", json!({})).expect("a list");
+    let waits = all.as_array().and_then(|all| all.iter().find(|one| one["id"] == json!(call)));
+    assert_eq!(waits.expect("it is a row")["state"], "pending", "{all}");
+    client.ask("approvals.answer", json!({ "id": call, "allow": true })).expect("it is taken");
+    let detail = client.ask("sessions.show", json!({ "id": session })).expect("it is there");
+    let turn = detail["turns"][0]["turn"].as_str().expect("an id").to_owned();
+    assert_eq!(daemon.wait(&turn)["content"], "done");
+    assert_eq!(std::fs::read_to_string(&file).unwrap_or_default().lines().count(), 1);
     let _ = std::fs::remove_file(&file);
 }
 

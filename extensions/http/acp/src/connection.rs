@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use drupe_extension_api::Fault;
+use drupe_extension_api::{Fault, SessionId};
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -48,8 +48,8 @@ pub struct EditorConnection {
     /// By what prompts are known that are repeated over another connection.
     pub key: String,
     pub sessions: Mutex<HashMap<String, Arc<OpenSession>>>,
-    /// Calls that the editor is asked about, and the request of each.
-    pub questions: Mutex<HashMap<String, String>>,
+    /// Calls that the editor is asked about, with the session and the request of each.
+    pub questions: Mutex<HashMap<String, (SessionId, String)>>,
     /// Whether the editor shows notices.
     pub notices: AtomicBool,
     /// Which prompts are taken back.

@@ -112,7 +112,7 @@ pub async fn call(
         "session/list" => {
             list(connection, if params.is_null() { Default::default() } else { rpc::read(params)? }).await
         }
-        "session/close" => Ok(close(connection, &rpc::read(params)?)),
+        "session/close" => Ok(close(connection, &rpc::read(params)?).await),
         "session/set_mode" => set_mode(connection, rpc::read(params)?).await,
         "session/set_config_option" => set_option(connection, rpc::read(params)?).await,
         "session/prompt" => prompt(connection, rpc::read(params)?, id, &taken_back.unwrap_or_default())
@@ -209,9 +209,10 @@ async fn list(connection: &Arc<EditorConnection>, asked: ListedSessions) -> Resu
 }
 
 /// What goes on in it is stopped, as the protocol has it.
-fn close(connection: &Arc<EditorConnection>, asked: &KnownSession) -> Answered {
+async fn close(connection: &Arc<EditorConnection>, asked: &KnownSession) -> Answered {
     connection.cancel(asked.session_id.as_str());
     forget(connection, asked.session_id.as_str());
+    permission::closed(connection, asked.session_id.as_str()).await;
     json!({}).into()
 }
 

@@ -22,7 +22,7 @@ pub fn ask(connection: &Arc<EditorConnection>, session: &SessionId, question: Ca
         if questions.contains_key(&question.call) {
             return;
         }
-        questions.insert(question.call.clone(), id.clone());
+        questions.insert(question.call.clone(), (session.clone(), id.clone()));
     }
     let (connection, session) = (Arc::clone(connection), session.clone());
     connection.clone().begin(Box::pin(async move {
@@ -32,7 +32,7 @@ pub fn ask(connection: &Arc<EditorConnection>, session: &SessionId, question: Ca
             connection.notice(session.as_str(), "warning", &text).await;
         }
         let mut questions = connection.questions.lock();
-        if questions.get(&call) == Some(&id) {
+        if questions.get(&call).is_some_and(|(_, asked)| *asked == id) {
             questions.remove(&call);
         }
     }));
@@ -41,7 +41,19 @@ pub fn ask(connection: &Arc<EditorConnection>, session: &SessionId, question: Ca
 /// The question was answered, by whomever.
 pub async fn settled(connection: &EditorConnection, call: &str) {
     let request = connection.questions.lock().remove(call);
-    if let Some(request) = request {
+    if let Some((_, request)) = request {
+        connection.take_back(&request).await;
+    }
+}
+
+/// The session is closed: nobody is asked about it any more. The turn that asks is stopped, and its question with it.
+pub async fn closed(connection: &EditorConnection, session: &str) {
+    let open: Vec<String> = {
+        let mut questions = connection.questions.lock();
+        let of = questions.extract_if(|_, (of, _)| of.as_str() == session);
+        of.map(|(_, (_, request))| request).collect()
+    };
+    for request in open {
         connection.take_back(&request).await;
     }
 }

@@ -307,3 +307,29 @@ async fn follow(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn one_is_told_of_sessions_that_one_reaches() {
+        let who = |sessions: Option<&str>| {
+            let who = json!({"name": "ci", "may": [], "sessions": sessions, "agents": []});
+            serde_json::from_value::<Whoami>(who).expect("somebody")
+        };
+        for (sessions, session, told) in [
+            (None, "main", true),
+            (Some("token.ci"), "token.ci", true),
+            (Some("token.ci"), "token.ci:1", true),
+            (Some("token.ci"), "token.cider", false),
+            (Some("token.ci"), "main", false),
+        ] {
+            let mut due = Due::default();
+            due.add(&Change::Session(SessionId::new(session).expect("an id")), &who(sessions));
+            assert_eq!((due.sessions, due.agents), (told, false), "{session} of {sessions:?}");
+        }
+    }
+}

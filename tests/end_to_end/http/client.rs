@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
+    time::Instant,
 };
 
 use serde_json::Value;
@@ -101,9 +102,10 @@ impl Open {
         String::from_utf8(chunk).ok()
     }
 
-    /// The next frame of a stream of events: its id and its data.
+    /// The next frame of a stream of events: its id and its data. None, too, where nothing but heartbeats comes.
     pub fn frame(&mut self, rest: &mut String) -> Option<(Option<u64>, Value)> {
-        loop {
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
             while let Some((frame, left)) = rest.split_once("\n\n") {
                 let field =
                     |name: &str| frame.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
@@ -117,6 +119,7 @@ impl Open {
             }
             rest.push_str(&self.chunk()?);
         }
+        None
     }
 
     fn whole(mut self) -> Answer {

@@ -5,6 +5,7 @@ use std::{
     io::{BufRead, BufReader, Write},
     net::TcpStream,
     process::{Child, Stdio},
+    time::Instant,
 };
 
 use serde_json::{Value, json};
@@ -109,13 +110,17 @@ impl Line {
     /// The next message; none at the end.
     fn hear(&mut self) -> Option<Value> {
         match self {
-            Self::Socket(socket) => loop {
-                match socket.read() {
-                    Ok(Message::Text(text)) => return serde_json::from_str(&text).ok(),
-                    Ok(Message::Close(_)) | Err(_) => return None,
-                    Ok(_) => {}
+            Self::Socket(socket) => {
+                let begun = Instant::now();
+                while begun.elapsed() < PATIENCE {
+                    match socket.read() {
+                        Ok(Message::Text(text)) => return serde_json::from_str(&text).ok(),
+                        Ok(Message::Close(_)) | Err(_) => return None,
+                        Ok(_) => {}
+                    }
                 }
-            },
+                None
+            }
             Self::Stream { open, rest, .. } => open.frame(rest).map(|(_, message)| message),
             Self::Pipes(_, lines) => {
                 let mut line = String::new();
@@ -306,13 +311,15 @@ fn a_call_is_taken_back_over_each_connection_and_stops_with_a_client_that_goes()
 /// The code with which a socket is closed, whatever comes before.
 fn closed(line: &mut Line) -> u16 {
     let Line::Socket(socket) = line else { panic!("it is none") };
-    loop {
+    // A ping comes each quarter of a minute.
+    for _ in 0..4 {
         match socket.read() {
             Ok(Message::Close(frame)) => return frame.expect("it says why").code.into(),
             Ok(_) => {}
             Err(error) => panic!("{error}"),
         }
     }
+    panic!("it goes on");
 }
 
 #[test]

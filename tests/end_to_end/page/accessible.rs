@@ -45,6 +45,11 @@ axe.run(document, {resultTypes: ['violations']}).then(
   (error) => done([String(error)]));
 ";
 
+/// What opens the list of agents, and what adds a file to a message.
+const TYPED: &str = "const t = document.querySelector('.composer textarea'); t.value = '@h'; t.selectionStart = 2; t.dispatchEvent(new Event('input'))";
+const DROPPED: &str = "const data = new DataTransfer(); data.items.add(new File(['x'], 'a.txt')); \
+    document.dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}))";
+
 /// The audit: the file that `DRUPE_AXE` names, or the one that `.ci/run` fetched into the folder of what is built.
 static AXE: LazyLock<Option<String>> = LazyLock::new(|| {
     let fetched = || Some(PathBuf::from(DRUPE).parent()?.parent()?.join("axe/package/axe.min.js"));
@@ -104,7 +109,26 @@ fn walk(window: Window) {
         (&format!("#/why/{turn}"), ".why"),
         ("#/nowhere", "h1"),
     ];
-    let found: Vec<String> = views.iter().flat_map(|(view, shown)| faults(&scene, view, shown)).collect();
+    let mut found: Vec<String> = views.iter().flat_map(|(view, shown)| faults(&scene, view, shown)).collect();
+    // What opens within a view: the flame, the list of agents, files of a message, the keys, the drawer.
+    for (view, act, shown) in [
+        (format!("{session}/t/{turn}"), "document.querySelector('[data-look=flame]').click()", ".flame-bar"),
+        (session.clone(), "document.querySelector('.work .more').click()", ".io section"),
+        ("#/new".to_owned(), TYPED, ".mentions li"),
+        ("#/new".to_owned(), DROPPED, ".added li"),
+        ("#/new".to_owned(), "document.querySelector('dialog.keys').showModal()", "dialog[open]"),
+        (
+            "#/agents".to_owned(),
+            "document.querySelector('dialog.keys').close(); document.getElementById('menu').click()",
+            ".page",
+        ),
+    ] {
+        scene.view(&view);
+        scene.browser.until("document.querySelector('main > *')");
+        scene.browser.until("document.querySelector('.rows, .work .more, .welcome button, .card')");
+        scene.browser.eval(act);
+        found.extend(faults(&scene, &view, shown).iter().map(|fault| format!("{shown} in {fault}")));
+    }
     assert!(found.is_empty(), "{found:#?}");
     let complaints = scene.browser.log();
     assert!(complaints.is_empty(), "{complaints:?}");

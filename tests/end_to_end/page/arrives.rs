@@ -113,3 +113,23 @@ fn who_answers_is_chosen_for_a_conversation_and_holds_for_the_next_message() {
     scene.visit(&scene.conversation());
     browser.until("document.querySelector('.composer select')?.value === 'haiku'");
 }
+
+/// A browser has six connections for each host, and keeps the pages that somebody left.
+#[test]
+fn pages_that_were_left_hold_no_connection() {
+    let Some(scene) = scene(DESK) else { return };
+    let browser = &scene.browser;
+    scene.send("the first");
+    scene.ended();
+    let conversation = scene.conversation();
+    for _ in 0..8 {
+        scene.visit(&conversation);
+        browser.shows(".turn .prose", "the first");
+    }
+    // One to which somebody comes back goes on where it was.
+    browser.go("about:blank");
+    browser.eval("history.back()");
+    browser.shows(".turn .prose", "the first");
+    scene.send("the second");
+    browser.shows(".turn:last-child .prose", "the second");
+}

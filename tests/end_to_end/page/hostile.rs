@@ -31,7 +31,7 @@ const ATTACKS: &[&str] = &[
     "[g](data:text/html,<script>owned=1</script>) [h](data:image/svg+xml;base64,PHN2ZyBvbmxvYWQ9b3duZWQ9MT4=) [i](vbscript:owned=1)",
     "[j](<java\tscript:owned=1>) [k](\u{1}javascript:owned=1) [l](//outside.invalid/m) [m](file:///etc/passwd) [n](blob:x)",
     "<javascript:owned=1> <http://outside.invalid/auto> <a@outside.invalid>",
-    "[o]: javascript:owned=1",
+    "[o] [p][o]\\n\\n[o]: javascript:owned=1",
     "&lt;script&gt;owned=1&lt;/script&gt; &#60;img src=x onerror=owned=1&#62;",
     "`<script>owned=1</script>` \u{202e}<script>owned=1</script>",
     "{{constructor.constructor('owned=1')()}} ${owned=1} \"><script>owned=1</script> '-owned=1-'",
@@ -97,6 +97,8 @@ fn attack(window: Window) {
     let name = format!("{}.txt", ATTACKS[2].replace('/', "_"));
     // Each as a message, so as a title, and as an answer, while it streams and afterwards.
     for text in ATTACKS {
+        all.scene.view("#/new");
+        all.scene.browser.until("document.querySelector('.welcome') && !document.querySelector('.turn')");
         all.scene.send_lines(&[&format!("SAY {text}")]);
         all.scene.ended();
         all.look("conversation");
@@ -160,7 +162,7 @@ fn attack(window: Window) {
         ".notice",
         "onerror=owned=1",
     );
-    all.visit("#/agents/%3Cimg%20src%3Dx%20onerror%3Downed%3D1%3E", ".notice", "agent");
+    all.visit("#/agents/%3Cimg%20src%3Dx%20onerror%3Downed%3D1%3E", ".notice", "onerror=owned=1");
     all.visit("#/s/%3Cimg%20src%3Dx%20onerror%3Downed%3D1%3E", "main", "");
     all.visit("#/%3Cscript%3Eowned=1", "h1", "nothing");
     all.visit("#/new", ".welcome", "@evil");
@@ -168,10 +170,16 @@ fn attack(window: Window) {
     all.scene.browser.shows(".mentions", "@evil");
     all.look("mentions");
     // From the journal, anew, with every title at the side and every answer made whole.
-    all.scene.visit(&conversation);
-    all.scene.browser.until("document.querySelectorAll('.turn .prose').length > 20");
-    all.scene.browser.until("document.querySelector('#sessions .title')?.textContent.includes('owned=1')");
-    all.look("reloaded");
+    all.scene
+        .browser
+        .until(&format!("document.querySelectorAll('#sessions li a').length >= {}", ATTACKS.len()));
+    let conversations =
+        all.scene.browser.eval("return [...document.querySelectorAll('#sessions li a')].map(a => a.hash)");
+    for conversation in conversations.as_array().into_iter().flatten().filter_map(Value::as_str) {
+        all.scene.visit(conversation);
+        all.scene.browser.until("document.querySelector('.turn .prose')?.innerText");
+        all.look(conversation);
+    }
     assert!(all.found.is_empty(), "{:#?}", all.found);
     let origin = all.scene.browser.eval("return location.origin");
     let origin = origin.as_str().expect("an origin");

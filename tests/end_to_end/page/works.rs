@@ -61,7 +61,7 @@ fn the_drawer_of_a_phone_is_used_by_touch_and_by_keyboard() {
     browser.press(&ESCAPE.to_string());
     browser.until(&format!("!{seen} && document.activeElement.id === 'menu'"));
     browser.press(&ENTER.to_string());
-    browser.until(seen);
+    browser.until("document.getElementById('side').getBoundingClientRect().left === 0");
     browser.click("#places a");
     browser.until(&format!("!{seen}"));
     browser.shows("main h1", "Agents");

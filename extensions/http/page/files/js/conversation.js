@@ -47,10 +47,13 @@ export class Conversation {
         h("div", { class: "writing" }, this.down, this.composer.element),
       ),
     );
-    // Who reads the end stays there while it grows; who reads elsewhere is not moved.
+    // Who reads the end stays there while it grows; who reads elsewhere is not moved. Only who goes up leaves the end: what
+    // grows faster than it is scrolled to is far from it for a moment, too.
     this.pinned = !goal;
+    this.top = 0;
     this.onScroll = () => {
-      this.pinned = this.near();
+      this.pinned = this.near() || (this.pinned && place.scrollTop >= this.top);
+      this.top = place.scrollTop;
       this.down.hidden = this.pinned;
     };
     place.addEventListener("scroll", this.onScroll, { passive: true });

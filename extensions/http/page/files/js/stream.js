@@ -72,9 +72,18 @@ export function follow(session, after, onEvent, onState) {
       open();
     }
   };
+  // A browser keeps pages that somebody left, and their connections with them: six of those would leave none for the next.
+  const left = () => {
+    clearTimeout(timer);
+    source.close();
+  };
   document.addEventListener("visibilitychange", seen);
+  window.addEventListener("pagehide", left);
+  window.addEventListener("pageshow", seen);
   return () => {
     document.removeEventListener("visibilitychange", seen);
+    window.removeEventListener("pagehide", left);
+    window.removeEventListener("pageshow", seen);
     clearTimeout(unseen);
     close();
   };

@@ -20,7 +20,7 @@ use crate::{
     handler::Agents,
     sessions::BEHIND_ALL,
     steps::Steps,
-    tools::{self, ORCHESTRATOR, Task},
+    tools::{self, AskedTask, ORCHESTRATOR},
 };
 
 /// Runs a call to its end. What goes wrong in it is a result that says so, which the client's model can read; a tool that
@@ -58,7 +58,7 @@ async fn run(
     caller: &McpCaller,
     agent: Option<AgentId>,
     own: Option<&OutputSpec>,
-    Task { text, output, session }: Task,
+    AskedTask { text, output, session }: AskedTask,
     context: &RequestContext<RoleServer>,
 ) -> Result<CallToolResult, Fault> {
     let is_json = output.as_ref().or(own).is_some_and(|it| it.format == Format::Json);

@@ -49,7 +49,7 @@ const LATER: Duration = Duration::from_secs(2);
 /// Sessions that all clients together follow. Each takes one of the 2048 handles that the daemon gives an extension.
 const FOLLOWED: usize = 512;
 
-/// What changed.
+/// What changed, as the daemon tells it to everybody.
 #[derive(Debug, Clone)]
 pub enum Change {
     /// Which agents there are, or what one of them is.
@@ -58,15 +58,15 @@ pub enum Change {
     Session(SessionId),
 }
 
-/// What all clients share.
-pub struct Changes {
+/// The one follower of the daemon's topics, which all clients share.
+pub struct ListChanges {
     host: Host,
     told: broadcast::Sender<Change>,
     begun: AtomicBool,
     room: Arc<Semaphore>,
 }
 
-impl Changes {
+impl ListChanges {
     pub fn new(host: Host) -> Arc<Self> {
         let (told, _) = broadcast::channel(WAITING);
         Arc::new(Self { host, told, begun: AtomicBool::new(false), room: Arc::new(Semaphore::new(FOLLOWED)) })
@@ -250,16 +250,16 @@ impl Due {
 
 /// The sessions that one client follows.
 #[derive(Default)]
-pub struct Followed(Mutex<HashMap<String, DropGuard>>);
+pub struct FollowedSessions(Mutex<HashMap<String, DropGuard>>);
 
 /// Sessions that one client follows at the same time.
 const OF_ONE: usize = 64;
 
-impl Followed {
+impl FollowedSessions {
     /// Tells the client each time that a turn of a session begins or ends.
     pub async fn add(
         &self,
-        changes: &Changes,
+        changes: &ListChanges,
         caller: &McpCaller,
         uri: &str,
         session: &str,

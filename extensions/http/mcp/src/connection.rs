@@ -43,13 +43,13 @@ const PING: Duration = Duration::from_secs(60);
 
 /// Where what a client says goes in.
 #[derive(Clone)]
-pub struct Inbox {
+pub struct MessagesIn {
     messages: mpsc::Sender<ClientJsonRpcMessage>,
     unanswered: Arc<Mutex<HashSet<RequestId>>>,
 }
 
 /// What is said to a client comes out here. Dropping it ends the connection.
-pub struct Outbox {
+pub struct MessagesOut {
     messages: mpsc::Receiver<ServerJsonRpcMessage>,
     unanswered: Arc<Mutex<HashSet<RequestId>>>,
     why: Arc<OnceLock<Fault>>,
@@ -58,16 +58,16 @@ pub struct Outbox {
 
 /// Why a message was not taken.
 #[derive(Debug)]
-pub enum Refusal {
+pub enum NotTaken {
     /// It is none, or not now; the error is an answer of the protocol.
     Answered(Box<ServerJsonRpcMessage>),
-    /// The connection is over.
+    /// The connection is over, and why comes out of its other end.
     Gone,
 }
 
-impl Inbox {
+impl MessagesIn {
     /// Takes a message of the client.
-    pub async fn take(&self, text: &[u8]) -> Result<(), Refusal> {
+    pub async fn take(&self, text: &[u8]) -> Result<(), NotTaken> {
         let message = parsed(text).map_err(|(error, id)| answer(error, id))?;
         match &message {
             JsonRpcMessage::Request(request) => {
@@ -91,12 +91,12 @@ impl Inbox {
             }
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
         }
-        self.messages.send(message).await.map_err(|_| Refusal::Gone)
+        self.messages.send(message).await.map_err(|_| NotTaken::Gone)
     }
 }
 
-fn answer(error: ErrorData, id: Option<RequestId>) -> Refusal {
-    Refusal::Answered(Box::new(ServerJsonRpcMessage::error(error, id)))
+fn answer(error: ErrorData, id: Option<RequestId>) -> NotTaken {
+    NotTaken::Answered(Box::new(ServerJsonRpcMessage::error(error, id)))
 }
 
 /// A message, or what is wrong with it, and the id of the request that it was to be.
@@ -108,7 +108,7 @@ fn parsed(text: &[u8]) -> Result<ClientJsonRpcMessage, (ErrorData, Option<Reques
         .map_err(|_| (ErrorData::invalid_request("this is no message of JSON-RPC 2.0", None), id))
 }
 
-impl Outbox {
+impl MessagesOut {
     /// The next message as JSON; none once the connection is over, with the reason where the client did not end it.
     pub async fn next(&mut self) -> Result<Option<String>, Fault> {
         let Some(message) = self.messages.recv().await else {
@@ -138,14 +138,14 @@ pub fn open(
     caller: McpCaller,
     heartbeat: Heartbeat,
     closing: &CancellationToken,
-) -> Result<(Inbox, Outbox), Fault> {
+) -> Result<(MessagesIn, MessagesOut), Fault> {
     let (said, hears) = mpsc::channel(WAITING);
     let (says, heard) = mpsc::channel(WAITING);
     let unanswered: Arc<Mutex<HashSet<RequestId>>> = Arc::default();
     let (lives, why): (_, Arc<OnceLock<Fault>>) = (closing.child_token(), Arc::default());
-    let inbox = Inbox { messages: said, unanswered: Arc::clone(&unanswered) };
+    let inbox = MessagesIn { messages: said, unanswered: Arc::clone(&unanswered) };
     let outbox =
-        Outbox { messages: heard, unanswered, why: Arc::clone(&why), _ends: lives.clone().drop_guard() };
+        MessagesOut { messages: heard, unanswered, why: Arc::clone(&why), _ends: lives.clone().drop_guard() };
     let (own, messages) = (host.clone(), Messages { hears, says });
     host.spawn(async move {
         let ended = tokio::select! {
@@ -249,13 +249,15 @@ impl Transport<RoleServer> for Messages {
 mod tests {
     use super::*;
 
-    fn ends() -> (Inbox, Outbox, mpsc::Receiver<ClientJsonRpcMessage>, mpsc::Sender<ServerJsonRpcMessage>) {
+    fn ends()
+    -> (MessagesIn, MessagesOut, mpsc::Receiver<ClientJsonRpcMessage>, mpsc::Sender<ServerJsonRpcMessage>)
+    {
         let (said, hears) = mpsc::channel(2 * UNANSWERED);
         let (says, heard) = mpsc::channel(WAITING);
         let unanswered: Arc<Mutex<HashSet<RequestId>>> = Arc::default();
-        let inbox = Inbox { messages: said, unanswered: Arc::clone(&unanswered) };
+        let inbox = MessagesIn { messages: said, unanswered: Arc::clone(&unanswered) };
         let ends = CancellationToken::new().drop_guard();
-        let outbox = Outbox { messages: heard, unanswered, why: Arc::default(), _ends: ends };
+        let outbox = MessagesOut { messages: heard, unanswered, why: Arc::default(), _ends: ends };
         (inbox, outbox, hears, says)
     }
 
@@ -263,9 +265,9 @@ mod tests {
         format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#).into_bytes()
     }
 
-    fn code(refused: Result<(), Refusal>) -> i32 {
+    fn code(refused: Result<(), NotTaken>) -> i32 {
         match refused {
-            Err(Refusal::Answered(message)) => match *message {
+            Err(NotTaken::Answered(message)) => match *message {
                 JsonRpcMessage::Error(error) => error.error.code.0,
                 other => panic!("{other:?}"),
             },

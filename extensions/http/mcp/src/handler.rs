@@ -31,7 +31,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     McpCaller, calls,
-    changes::{self, Changes, Followed, Listener},
+    changes::{self, FollowedSessions, ListChanges, Listener},
     prompts, sessions, tools,
 };
 
@@ -43,8 +43,8 @@ pub struct Agents {
     pub host: Host,
     /// Who asks, where requests do not say so themselves: on a connection that is somebody's.
     caller: Option<McpCaller>,
-    changes: Arc<Changes>,
-    followed: Followed,
+    changes: Arc<ListChanges>,
+    followed: FollowedSessions,
     /// From which level on the client of a session wants to see a log.
     level: Mutex<Option<LoggingLevel>>,
     /// Over when the session is.
@@ -53,13 +53,13 @@ pub struct Agents {
 }
 
 impl Agents {
-    pub fn new(changes: &Arc<Changes>, host: Host, caller: Option<McpCaller>) -> Self {
+    pub fn new(changes: &Arc<ListChanges>, host: Host, caller: Option<McpCaller>) -> Self {
         let lives = CancellationToken::new();
         Self {
             host,
             caller,
             changes: Arc::clone(changes),
-            followed: Followed::default(),
+            followed: FollowedSessions::default(),
             level: Mutex::default(),
             _ends: lives.clone().drop_guard(),
             lives,
@@ -266,7 +266,7 @@ impl ServerHandler for Agents {
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let caller = self.caller(&context.request_context().extensions)?;
         let (listener, wanted) = (Listener::Request(context.sink().clone()), context.accepted().clone());
-        let followed = Followed::default();
+        let followed = FollowedSessions::default();
         for uri in wanted.resource_subscriptions.iter().flatten() {
             let session = sessions::of_uri(uri)?;
             let added = followed.add(&self.changes, &caller, uri, session, listener.clone());

@@ -16,8 +16,8 @@ mod steps;
 mod streams;
 mod tools;
 
-pub use connection::{Inbox, Outbox, Refusal};
-pub use streams::Stream;
+pub use connection::{MessagesIn, MessagesOut, NotTaken};
+pub use streams::EventStream;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -43,7 +43,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::{changes::Changes, connection::Heartbeat, handler::Agents, owners::Owners, streams::Streams};
+use self::{changes::ListChanges, connection::Heartbeat, handler::Agents, owners::Owners, streams::Streams};
 
 /// How long a session of the older revision lasts in which nothing happens: a call may wait for a person for ten minutes.
 const IDLE: Duration = Duration::from_secs(30 * 60);
@@ -76,7 +76,7 @@ pub struct McpServer {
     service: StreamableHttpService<Agents, LocalSessionManager>,
     owners: Owners,
     host: Host,
-    changes: Arc<Changes>,
+    changes: Arc<ListChanges>,
     streams: Streams,
     places: Arc<Semaphore>,
     closing: CancellationToken,
@@ -84,8 +84,8 @@ pub struct McpServer {
 
 /// A client's connection: what it says goes in, what is said to it comes out. Its place is free once both are dropped.
 pub struct Connection {
-    pub inbox: Inbox,
-    pub outbox: Outbox,
+    pub inbox: MessagesIn,
+    pub outbox: MessagesOut,
     _place: OwnedSemaphorePermit,
 }
 
@@ -105,7 +105,7 @@ impl McpServer {
             .with_max_request_body_bytes(longest)
             .with_cancellation_token(closing.clone());
         let owners = Owners::new(Arc::clone(&sessions));
-        let changes = Changes::new(host.clone());
+        let changes = ListChanges::new(host.clone());
         let (own, of_each) = (host.clone(), Arc::clone(&changes));
         let service = StreamableHttpService::new(
             move || Ok(Agents::new(&of_each, own.clone(), None)),
@@ -172,14 +172,14 @@ impl McpServer {
     }
 
     /// Begins to serve one client over a stream of events, which sends what it says to another address.
-    pub fn stream(&self, caller: McpCaller) -> Result<Stream, Fault> {
+    pub fn stream(&self, caller: McpCaller) -> Result<EventStream, Fault> {
         let owner = caller.who.name.clone();
         let Connection { inbox, outbox, _place } = self.open(caller, Heartbeat::OfProtocol)?;
         Ok(self.streams.add(owner, inbox, outbox, _place))
     }
 
     /// Where a stream takes what its client says. One that somebody else has opened is not there.
-    pub fn stream_of(&self, caller: &McpCaller, id: &str) -> Result<Inbox, Fault> {
+    pub fn stream_of(&self, caller: &McpCaller, id: &str) -> Result<MessagesIn, Fault> {
         let inbox = self.streams.of(&caller.who.name, id);
         inbox.ok_or_else(|| Fault::not_found(format!("there is no stream `{id}`")).help("open another one"))
     }

@@ -7,37 +7,43 @@ use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
 use uuid::Uuid;
 
-use crate::connection::{Inbox, Outbox};
+use crate::connection::{MessagesIn, MessagesOut};
 
 /// Where the streams that are open take what their clients say.
 #[derive(Default)]
 pub struct Streams(Open);
 
 /// One that is open. It is forgotten when it is dropped.
-pub struct Stream {
+pub struct EventStream {
     pub id: String,
-    pub outbox: Outbox,
+    pub outbox: MessagesOut,
     all: Open,
     _place: OwnedSemaphorePermit,
 }
 
 /// Each stream by its id: who opened it, and where it takes what that client says.
-type Open = Arc<Mutex<HashMap<String, (String, Inbox)>>>;
+type Open = Arc<Mutex<HashMap<String, (String, MessagesIn)>>>;
 
 impl Streams {
-    pub fn add(&self, owner: String, inbox: Inbox, outbox: Outbox, place: OwnedSemaphorePermit) -> Stream {
+    pub fn add(
+        &self,
+        owner: String,
+        inbox: MessagesIn,
+        outbox: MessagesOut,
+        place: OwnedSemaphorePermit,
+    ) -> EventStream {
         let id = Uuid::new_v4().simple().to_string();
         self.0.lock().insert(id.clone(), (owner, inbox));
-        Stream { id, outbox, all: Arc::clone(&self.0), _place: place }
+        EventStream { id, outbox, all: Arc::clone(&self.0), _place: place }
     }
 
     /// The stream of that id, where it is this client's.
-    pub fn of(&self, who: &str, id: &str) -> Option<Inbox> {
+    pub fn of(&self, who: &str, id: &str) -> Option<MessagesIn> {
         self.0.lock().get(id).filter(|(owner, _)| owner == who).map(|(_, inbox)| inbox.clone())
     }
 }
 
-impl Drop for Stream {
+impl Drop for EventStream {
     fn drop(&mut self) {
         self.all.lock().remove(&self.id);
     }

@@ -12,12 +12,12 @@ pub const ORCHESTRATOR: &str = "drupe";
 
 /// What a call asks for.
 #[derive(Debug, PartialEq)]
-pub struct Task {
+pub struct AskedTask {
     /// The message to the agent: words, or the JSON that the agent takes.
     pub text: String,
     /// The form of the answer, where the call asks for one.
     pub output: Option<OutputSpec>,
-    /// A session that lasts.
+    /// The session in which the call goes on, where it is to last.
     pub session: Option<String>,
 }
 
@@ -115,7 +115,7 @@ pub fn read(
     agent: Option<&AgentStatus>,
     own_output: Option<&OutputSpec>,
     mut given: JsonObject,
-) -> Result<Task, Fault> {
+) -> Result<AskedTask, Fault> {
     let known = controls(agent);
     let mut taken: Map<String, Value> = Map::new();
     for control in ["format", "schema", "session"] {
@@ -136,7 +136,7 @@ pub fn read(
         Some(_) => Value::Object(given).to_string(),
         None => words(name, given)?,
     };
-    Ok(Task { text, output: form(name, own_output, format, schema)?, session })
+    Ok(AskedTask { text, output: form(name, own_output, format, schema)?, session })
 }
 
 /// The task of an agent that takes words.
@@ -205,7 +205,7 @@ mod tests {
         serde_json::from_value(agent).expect("an agent")
     }
 
-    fn read_of(agent: &AgentStatus, given: Value) -> Result<Task, String> {
+    fn read_of(agent: &AgentStatus, given: Value) -> Result<AskedTask, String> {
         let given = given.as_object().cloned().expect("an object");
         read("a", Some(agent), agent.output.as_ref(), given).map_err(|fault| fault.message)
     }

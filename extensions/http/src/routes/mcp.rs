@@ -24,7 +24,7 @@ use axum::{
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use drupe_extension_api::{Fault, FaultCode};
-use drupe_http_mcp::{Connection, McpCaller, Refusal, Stream};
+use drupe_http_mcp::{Connection, EventStream, McpCaller, NotTaken};
 use futures_util::stream;
 use serde::Deserialize;
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -64,7 +64,7 @@ pub async fn open_stream(
     let endpoint =
         sse::Event::default().event("endpoint").data(format!("{MESSAGES}?sessionId={}", opened.id));
     let first = stream::iter([Ok::<_, Infallible>(endpoint)]);
-    let rest = stream::unfold(opened, |mut opened: Stream| async move {
+    let rest = stream::unfold(opened, |mut opened: EventStream| async move {
         // At its end the client connects again, or learns why it may not.
         let message = opened.outbox.next().await.ok()??;
         Some((Ok(sse::Event::default().event("message").data(message)), opened))
@@ -75,7 +75,7 @@ pub async fn open_stream(
 
 /// Of which stream a message is.
 #[derive(Debug, Deserialize)]
-pub struct Which {
+pub struct StreamQuery {
     #[serde(rename = "sessionId")]
     session: String,
 }
@@ -84,14 +84,14 @@ pub struct Which {
 pub async fn take(
     State(server): State<Arc<Server>>,
     Bearer { token, who, .. }: Bearer,
-    Query(Which { session }): Query<Which>,
+    Query(StreamQuery { session }): Query<StreamQuery>,
     body: Body,
 ) -> Result<Response, HttpFault> {
     let inbox = server.mcp.stream_of(&McpCaller { token, who }, &session)?;
     match inbox.take(body.bytes()).await {
         Ok(()) => Ok((StatusCode::ACCEPTED, "Accepted").into_response()),
-        Err(Refusal::Answered(answer)) => Ok((StatusCode::BAD_REQUEST, axum::Json(answer)).into_response()),
-        Err(Refusal::Gone) => Err(Fault::not_found("the stream is over").help("open another one").into()),
+        Err(NotTaken::Answered(answer)) => Ok((StatusCode::BAD_REQUEST, axum::Json(answer)).into_response()),
+        Err(NotTaken::Gone) => Err(Fault::not_found("the stream is over").help("open another one").into()),
     }
 }
 
@@ -143,7 +143,7 @@ fn refused(rejected: &WebSocketUpgradeRejection) -> HttpFault {
     HttpFault::with(if status.is_client_error() { status } else { StatusCode::BAD_REQUEST }, fault)
 }
 
-/// Why a conversation ends.
+/// Why a conversation ends, and whether the other side can still be told.
 enum End {
     /// The other side is gone, or has taken leave.
     Gone,
@@ -204,8 +204,8 @@ async fn hear(
     };
     match connection.inbox.take(text.as_bytes()).await {
         // Why it is over comes out of the other end.
-        Ok(()) | Err(Refusal::Gone) => Ok(()),
-        Err(Refusal::Answered(answer)) => {
+        Ok(()) | Err(NotTaken::Gone) => Ok(()),
+        Err(NotTaken::Answered(answer)) => {
             // An answer is plain data; it always has a form in JSON.
             send(socket, Message::text(serde_json::to_string(&answer).unwrap_or_default())).await
         }

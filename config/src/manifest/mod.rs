@@ -168,6 +168,8 @@ keys! {
         tool_name: Option<ToolName> => Shape::Text(&forms::TOOL_NAME);
         /// `false`: only an explicit choice or an agent that lists it reaches it.
         infer: bool = true => Shape::Bool;
+        /// Whether clients of the HTTP APIs may bring tools of their own along; absent: as `agents.defaults` has it.
+        client_tools: Option<bool> => Shape::Bool;
         /// What a run may spend.
         limits: PartialLimits = each_its_own() => Shape::Record(&agent_keys::LIMITS);
         /// What the offline model does for this agent; the first rule that matches acts.
@@ -186,6 +188,11 @@ impl AgentSection {
     /// The parameters that hold: the manifest's over the defaults'.
     pub fn parameters_over(&self, defaults: &AgentDefaults) -> ModelParameters {
         agent_keys::parameters_over(&self.parameters, &defaults.parameters)
+    }
+
+    /// Whether clients may bring tools of their own along: the manifest's word, or the defaults'.
+    pub fn client_tools_over(&self, defaults: &AgentDefaults) -> bool {
+        self.client_tools.unwrap_or(defaults.client_tools)
     }
 
     /// The models that hold: the manifest's, or the defaults'.

@@ -19,7 +19,11 @@ use crate::{
 
 /// An agent by its manifest and what it comes to; without a manifest it is one that is to be written. Whoever is shown it
 /// sees the prompt. One with native code is no single file.
-pub fn agent_template(manifest: Option<&Manifest>, definition: &Definition) -> AgentTemplate {
+pub fn agent_template(
+    manifest: Option<&Manifest>,
+    definition: &Definition,
+    defaults: &AgentDefaults,
+) -> AgentTemplate {
     let Definition { id, instructions, .. } = definition;
     let (mut top, mut agent) = (map(&manifest), map(&manifest.map(|manifest| &manifest.agent)));
     top.extend(map(&json!({"id": id, "name": definition.name, "description": definition.description})));
@@ -33,6 +37,9 @@ pub fn agent_template(manifest: Option<&Manifest>, definition: &Definition) -> A
         // A list would name files, and these are their texts.
         "context": Some(definition.context.join("\n\n")).filter(|text| !text.is_empty()),
     })));
+    let section = manifest.and_then(|manifest| manifest.agent.as_ref());
+    let takes = section.map_or(defaults.client_tools, |section| section.client_tools_over(defaults));
+    agent.insert("client_tools".into(), json!(takes));
     if manifest.is_none() {
         agent.insert("usage".into(), json!("an example of a task"));
     }

@@ -26,6 +26,8 @@ keys! {
         parameters (default): ModelParameters => Shape::Record(&PARAMETERS);
         /// What a turn may spend.
         limits: DefinitionLimits = DefinitionLimits::default() => Shape::Record(&LIMITS);
+        /// Whether clients of the HTTP APIs may bring tools of their own along.
+        client_tools: bool = true => Shape::Bool;
         /// Only these extensions' tools, or `id/tool_name`; absent: every shared tool.
         uses_tools: Option<Vec<ToolSelector>> => Shape::List(&Shape::Text(&forms::SELECTOR));
         /// Given to the model before the task, as data: a text, or a list of files.
@@ -54,6 +56,8 @@ keys! {
         models as "model": Vec<String> = ["default"] => MODEL;
         /// How the model is asked.
         parameters (default): ModelParameters => Shape::Record(&PARAMETERS);
+        /// Whether clients of the HTTP APIs may bring tools of their own along.
+        client_tools: bool = true => Shape::Bool;
         /// What a run may spend.
         limits: DefinitionLimits = DefinitionLimits::default() => Shape::Record(&LIMITS);
     }

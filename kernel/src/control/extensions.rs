@@ -32,7 +32,8 @@ pub async fn show(kernel: &Kernel, id: String) -> Result<ExtensionDetail, Fault>
 /// An agent as it would be written, with the values that hold; one that is to be written, where none is named.
 pub fn template(kernel: &Kernel, id: Option<AgentId>) -> Result<AgentTemplate, Fault> {
     let config = &kernel.base.config;
-    let Some(id) = id else { return Ok(agent_template(None, &new_agent(&config.agents.defaults))) };
+    let defaults = &config.agents.defaults;
+    let Some(id) = id else { return Ok(agent_template(None, &new_agent(defaults), defaults)) };
     if id.as_str() == ORCHESTRATOR {
         return Err(Fault::invalid(format!("`{id}` has no manifest: it is a part of `drupe.yaml`"))
             .help("`drupe config template` prints one"));
@@ -57,7 +58,7 @@ pub fn template(kernel: &Kernel, id: Option<AgentId>) -> Result<AgentTemplate, F
     // A copy of what ships takes its place.
     let mut manifest = (*part.manifest).clone();
     manifest.overrides |= shipped;
-    Ok(agent_template(Some(&manifest), &definition))
+    Ok(agent_template(Some(&manifest), &definition, defaults))
 }
 
 fn filled_in(manifest: &Manifest) -> bool {

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use drupe_agent::Chain;
 use drupe_extension_api::{
-    ExtensionId, Fault, FaultCode, SessionId, TurnId,
+    AgentId, ExtensionId, Fault, FaultCode, SessionId, TurnId,
     control::{Power, TurnArgument, TurnResult},
     wire::{QueueMode, Submit, Submitted},
 };
 use drupe_handles::Holder;
 use drupe_journal::{Origin, QueuedTurn, SessionState, StoreError};
 use drupe_surface::principal::{Caller, Principal, Who};
+use drupe_wiring::ORCHESTRATOR;
 
 use crate::{
     intake::sessions::Stopped,
@@ -18,11 +19,15 @@ use crate::{
     turn::{self, Route},
 };
 
+/// A place behind all turns of a session, of which only the session itself is read.
+const BEHIND_ALL: u64 = i64::MAX as u64;
+
 /// Takes a message in.
 pub async fn submit(kernel: &Arc<Kernel>, by: &Principal, submit: Submit) -> Result<Submitted, Fault> {
     by.reaches(&submit.session)?;
     let submit = without_interrupting(kernel, by, submit)?;
     let submit = among_the_agents_of(by, submit)?;
+    client_tools_are_taken(kernel, &submit).await?;
     let chain = by.caller().map_or(Ok(Chain::default()), |caller| chain_of(kernel, caller))?;
     let token = match &by.who {
         Who::Extension(caller) => return of_extension(kernel, &caller.id, chain, submit).await,
@@ -74,6 +79,24 @@ fn among_the_agents_of(by: &Principal, submit: Submit) -> Result<Submit, Fault> 
     })?;
     by.reaches_agent(&agent)?;
     Ok(Submit { agent: Some(agent), text, ..submit })
+}
+
+/// Refuses tools of a client that the agent which would answer now is not offered. Who answers in the end is asked again
+/// when the turn begins.
+async fn client_tools_are_taken(kernel: &Kernel, submit: &Submit) -> Result<(), Fault> {
+    if submit.carried.as_ref().is_none_or(|carried| carried.tools.is_empty()) {
+        return Ok(());
+    }
+    let Route { agent, .. } = turn::route(submit, &SessionState::default()).map_err(Fault::invalid)?;
+    let chosen = match agent {
+        Some((agent, _)) => Some(agent),
+        None => {
+            let session = kernel.store.session(&submit.session, BEHIND_ALL, true).await?;
+            session.and_then(|session| session.status.agent)
+        }
+    };
+    let id = chosen.map_or_else(|| AgentId::new(ORCHESTRATOR), Ok)?;
+    kernel.roster.snapshot().client_tools_fault(&id).map_or(Ok(()), Err)
 }
 
 /// Takes a message in that an extension hands in: through its own channel, in a conversation of its own.

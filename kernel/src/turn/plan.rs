@@ -119,9 +119,11 @@ fn altered(
     let (looping, allowed): (&LoopAgent, _) = match snapshot.agents.get(id) {
         _ if plan.is_the_orchestrators() => (&snapshot.orchestrator, &snapshot.allowed),
         Some(AgentEntry { looping: Some(looping), allowed, .. }) => (looping, allowed),
+        // Clients of Messages have to send a bound on tokens. An agent that is code bounds its answers itself.
+        _ if asks_for_a_bound_alone(&queued.inbound.ask) => return Ok(Arc::clone(&plan.agent)),
         _ => {
             return Err(format!(
-                "agent `{id}` is code: it takes no model, form of answer or tools of its client"
+                "agent `{id}` is code: it takes no model, parameters, form of answer or tools of its client"
             ));
         }
     };
@@ -142,6 +144,9 @@ fn altered(
             .model;
     }
     if asked || !tools.is_empty() {
+        if let (Some(fault), false) = (snapshot.client_tools_fault(id), tools.is_empty()) {
+            return Err(fault.to_string());
+        }
         let mut allowed = allowed.clone();
         for tool in tools {
             allowed.tools.push(client_tool::tool(tool).map_err(|error| error.to_string())?);
@@ -162,6 +167,17 @@ fn altered(
         definition.output = Some(output.clone());
     }
     Ok(Arc::new(LoopAgent::new(definition, registry, model, plan.is_the_orchestrators())))
+}
+
+/// Whether of all that a client can want otherwise it names a bound on the tokens of the answer and nothing else.
+fn asks_for_a_bound_alone(ask: &Submit) -> bool {
+    let bound = |given: &ModelParameters| {
+        *given == ModelParameters { max_output_tokens: given.max_output_tokens, ..ModelParameters::default() }
+    };
+    ask.model.is_none()
+        && ask.output.is_none()
+        && client_tools(ask).is_empty()
+        && parameters(ask).is_some_and(bound)
 }
 
 /// The conversation that a client brings along.

@@ -71,7 +71,10 @@ fn entry(
     }
     let id = &definition.id;
     let limits = definition.limits.clone();
-    let allowed = Allowed { tools: own_tools(part, tools, built)?, ..Allowed::default() };
+    let defaults = &context.config.agents.defaults;
+    let takes = part.manifest.agent.as_ref().map_or(defaults.client_tools, |s| s.client_tools_over(defaults));
+    let own = own_tools(part, tools, built)?;
+    let allowed = Allowed { tools: own, no_client_tools: !takes, ..Allowed::default() };
     let offered = |model: Option<&ModelProfile>| {
         let offered = offer(&allowed, Terms::new(model, context.config));
         offered.map_err(|clash| clash.blame(parts, Some(part.id())))

@@ -30,6 +30,8 @@ pub struct Allowed {
     pub tools: Vec<Arc<Registered>>,
     /// What it may not, and why.
     pub excluded: Vec<Exclusion>,
+    /// Whether it is offered none of its clients' tools.
+    pub no_client_tools: bool,
 }
 
 /// Under which a run begins.

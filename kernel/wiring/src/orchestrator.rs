@@ -43,7 +43,11 @@ pub fn build(
         .map_err(|error| fault(None, format!("`orchestrator.model`: {error}")))?;
     notices.extend(resolved.diagnostics);
     let model = resolved.model;
-    let mut allowed = Allowed { tools: vec![read_output::tool(), update_plan::tool()], ..Allowed::default() };
+    let mut allowed = Allowed {
+        tools: vec![read_output::tool(), update_plan::tool()],
+        no_client_tools: !settings.client_tools,
+        ..Allowed::default()
+    };
     match &settings.uses_tools {
         Some(listed) => {
             for selector in listed {

@@ -122,6 +122,22 @@ impl Snapshot {
         AgentDetail { status, limits, excluded: registry.excluded().to_vec(), sizes: sizes(registry) }
     }
 
+    /// Why an agent is offered no tools of its client.
+    pub fn client_tools_fault(&self, id: &AgentId) -> Option<Fault> {
+        let (allowed, key) = match self.agents.get(id) {
+            Some(agent) if agent.looping.is_none() => {
+                let why = format!("agent `{id}` is code: it takes no tools of its client");
+                return Some(Fault::invalid(why).help("leave `tools` out"));
+            }
+            Some(agent) => {
+                (&agent.allowed, "`client_tools` of its manifest or of `agents.defaults` is `false`")
+            }
+            None => (&self.allowed, "`orchestrator.client_tools` is `false`"),
+        };
+        let fault = || Fault::denied(format!("agent `{id}` takes no tools of its client: {key}"));
+        allowed.no_client_tools.then(fault).map(|fault| fault.help("leave `tools` out"))
+    }
+
     /// The agent that somebody named, or near matches.
     pub fn agent(&self, id: &AgentId) -> Result<&AgentEntry, Fault> {
         self.agents.get(id).ok_or_else(|| {

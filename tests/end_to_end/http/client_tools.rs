@@ -162,6 +162,74 @@ fn the_agents_own_calls_of_the_same_step_run_and_wrong_ones_come_back_to_the_mod
 }
 
 #[test]
+fn an_agent_that_takes_no_tools_of_clients_refuses_them_by_name() {
+    let server = forecaster();
+    let config = "agents: {defaults: {client_tools: false}}\norchestrator: {client_tools: false}\n";
+    let daemon = daemon_with(&server, &[], config);
+    let open = "id: open\nname: Open\ndescription: Answers.\n\
+                agent: {model: default, instructions: Answer., client_tools: true}\n";
+    daemon.write("extensions/open/manifest.yaml", open);
+    daemon.until_extension("open", "active");
+    let (door, ci) = (door(&daemon), token(&daemon, &["ci"]));
+    let said = |text: &str| json!([{"role": "user", "content": text}]);
+    let responses = json!([{"type": "function", "name": "get_weather", "parameters": schema()}]);
+    let messages = json!([{"name": "get_weather", "input_schema": schema()}]);
+    for (model, key) in
+        [("drupe", "`orchestrator.client_tools`"), ("haiku", "`client_tools` of its manifest")]
+    {
+        let id = if model == "drupe" { "`orchestrator`" } else { "`haiku`" };
+        for (path, kind, body) in [
+            ("/v1/chat/completions", "code", json!({"messages": said("hello"), "tools": function()})),
+            ("/v1/responses", "code", json!({"input": "hello", "tools": responses})),
+            ("/v1/messages", "type", json!({"messages": said("hello"), "tools": messages, "max_tokens": 64})),
+        ] {
+            let mut body = body;
+            body["model"] = json!(model);
+            let refused = door.post(&ci, path, &body);
+            let error = &refused.json()["error"];
+            let named = if kind == "code" { "permission_denied" } else { "permission_error" };
+            assert_eq!((refused.status, &error[kind]), (403, &json!(named)), "{path}: {refused:?}");
+            let message = error["message"].as_str().unwrap_or_default();
+            assert!(message.contains(id) && message.contains(key), "{path}: {message}");
+            body["tools"] = json!([]);
+            assert_eq!(door.post(&ci, path, &body).status, 200, "{path}: without them it answers");
+        }
+    }
+    let ask = |model: &str, text: &str, session: Option<&str>| {
+        let mut body = json!({"model": model, "messages": said(text), "tools": function()});
+        if let Some(session) = session {
+            body["metadata"] = json!({ "session": session });
+        }
+        door.post(&ci, "/v1/chat/completions", &body)
+    };
+    assert!(
+        ask("open", "Paris?", None).body.contains("get_weather"),
+        "its own word goes before the defaults'"
+    );
+    assert_eq!(ask("drupe", "@haiku Paris?", None).status, 403, "by its address");
+    assert!(ask("drupe", "@open Paris?", None).body.contains("get_weather"));
+    // By the choice of its session.
+    for (agent, status) in [("open", 200), ("haiku", 403)] {
+        let session = json!({"session": "token.ci", "agent": agent});
+        daemon.client().ask("session.select", session).expect("it is chosen");
+        assert_eq!(ask("drupe", "Paris?", Some("token.ci")).status, status, "{agent}");
+    }
+}
+
+#[test]
+fn an_agent_that_is_code_is_answered_under_a_bound_and_refuses_the_rest() {
+    let (_server, _daemon, door, ci) = started();
+    let mut body = json!({
+        "model": "builder_agent", "max_tokens": 256, "messages": [{"role": "user", "content": "hello"}],
+    });
+    let answer = door.post(&ci, "/v1/messages", &body);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    body["tools"] = json!([{"name": "get_weather", "input_schema": schema()}]);
+    let refused = door.post(&ci, "/v1/messages", &body);
+    assert_eq!((refused.status, refused.body.contains("is code")), (400, true), "{refused:?}");
+}
+
+#[test]
 fn what_cannot_be_offered_is_refused_by_name() {
     let (server, _daemon, door, ci) = started();
     let user = json!([{"role": "user", "content": "hello"}]);

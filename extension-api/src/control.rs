@@ -124,6 +124,8 @@ pub mod method {
     pub const TOKENS_REDEEM: &str = "tokens.redeem";
     /// [`Named`](super::Named): nobody reaches anything with it from now on. → `null`.
     pub const TOKENS_REVOKE: &str = "tokens.revoke";
+    /// Its bearer gives a named token up: as if it was revoked. → `null`.
+    pub const TOKENS_LEAVE: &str = "tokens.leave";
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -18,6 +18,9 @@ const TOOL_NAME: &str = "^[A-Za-z0-9_.-]{1,64}$";
 /// The form that `ids::opaque` lets through.
 const OPAQUE: &str = "^[A-Za-z0-9_.:-]{1,96}$";
 
+/// The names of models that `is_model_name` lets through. Letters of other scripts, which it does as well, are left out.
+pub const MODEL: &str = "^[!-~]{1,256}$";
+
 macro_rules! text {
     ($($name:ident: $pattern:expr, $says:literal;)*) => {
         $(impl JsonSchema for $name {
@@ -55,7 +58,7 @@ impl JsonSchema for JsonSchemaText {
         let one = generator.subschema_for::<Self>();
         let kinds = ["array", "boolean", "integer", "null", "number", "object", "string"];
         json_schema!({
-            "type": "object",
+            "type": ["object", "boolean"],
             "description": "A JSON Schema, draft 2020-12.",
             "properties": {
                 "type": { "enum": kinds }, "description": { "type": "string" },

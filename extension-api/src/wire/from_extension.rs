@@ -76,17 +76,21 @@ pub struct Submit {
     #[serde(default)]
     pub channel: String,
     /// The channel's id of the message: the same message twice gives one turn.
+    #[cfg_attr(feature = "schema", schemars(length(max = 1024)))]
     pub external_id: String,
     /// The conversation; made where it does not exist.
     pub session: SessionId,
     /// Where in the channel the answer goes.
+    #[cfg_attr(feature = "schema", schemars(length(max = 1024)))]
     #[serde(default)]
     pub address: Option<String>,
+    #[cfg_attr(feature = "schema", schemars(regex(pattern = r"\S")))]
     pub text: String,
     /// The agent that shall answer.
     #[serde(default)]
     pub agent: Option<AgentId>,
     /// The model that the root of the turn uses in place of its own.
+    #[cfg_attr(feature = "schema", schemars(regex(pattern = crate::schema::MODEL)))]
     #[serde(default)]
     pub model: Option<String>,
     /// The form of the answer.

@@ -39,6 +39,7 @@ pub async fn serve(server: Arc<Server>, socket: StdListener, shutdown: Shutdown)
     let _serving = server.serve();
     socket.set_nonblocking(true)?;
     let socket = TcpListener::from_std(socket)?;
+    server.look_at_hooks().await;
     let most = room(&server);
     let (router, places) = (routes::all(&server), Arc::new(Semaphore::new(most)));
     tokio::select! {

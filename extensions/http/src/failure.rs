@@ -2,7 +2,7 @@
 
 use axum::{
     Json,
-    http::{HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use drupe_extension_api::{FailureClass, Fault, FaultCode};
@@ -76,9 +76,18 @@ impl IntoResponse for HttpFault {
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        if retriable || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+        if retriable {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
+        soon(status, headers);
         response
+    }
+}
+
+/// Says when to come again, where the status is that of a server which is busy.
+pub fn soon(status: StatusCode, headers: &mut HeaderMap) {
+    // 529 is Anthropic's 503.
+    if matches!(status.as_u16(), 429 | 503 | 529) {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     }
 }

@@ -9,6 +9,7 @@ mod credentials;
 #[cfg(test)]
 mod document;
 mod failure;
+mod hooks;
 mod origin;
 mod routes;
 mod server;

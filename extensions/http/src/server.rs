@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use drupe_extension_api::{
     Event, Fault, FaultCode,
     control::{
-        EventsSubscribe,
+        AgentStatus, EventsSubscribe,
         method::{self, TURN_SUBMIT},
     },
     sdk::{Host, Items},
@@ -14,13 +14,14 @@ use drupe_http_mcp::McpServer;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::watch;
 
-use crate::{credentials::Bearer, origin::Known, settings::Settings, visitors::Embeds};
+use crate::{credentials::Bearer, hooks::Hooks, origin::Known, settings::Settings, visitors::Embeds};
 
 pub struct Server {
     pub host: Host,
     pub settings: Settings,
     pub known: Known,
     pub embeds: Embeds,
+    pub hooks: Hooks,
     pub mcp: McpServer,
     closing: watch::Sender<bool>,
     serving: watch::Sender<bool>,
@@ -47,12 +48,14 @@ impl Server {
         }
         let known = Known::new(address, &settings.hosts, &settings.origins)?;
         let embeds = Embeds::new(&settings.embeds)?;
+        let hooks = Hooks::new(&settings.hooks)?;
         let mcp = McpServer::new(&host, settings.max_body_kb * 1024);
         Ok(Self {
             host,
             settings,
             known,
             embeds,
+            hooks,
             mcp,
             closing: watch::Sender::new(false),
             serving: watch::Sender::new(false),
@@ -63,6 +66,21 @@ impl Server {
     pub fn serve(&self) -> Serving<'_> {
         self.serving.send_replace(true);
         Serving(self)
+    }
+
+    /// Tells of hooks whose agent is not there. They are answered all the same: it may come.
+    pub async fn look_at_hooks(&self) {
+        if self.hooks.is_empty() {
+            return;
+        }
+        let agents: Result<Vec<AgentStatus>, _> = self.host.control(method::AGENTS_LIST, ()).await;
+        let Ok(agents) = agents else { return };
+        let known: Vec<_> = agents.into_iter().map(|agent| agent.id).collect();
+        for (name, agent) in self.hooks.without_agent(&known) {
+            self.host.warn(format!(
+                "hook `{name}` is for agent `{agent}`, which is not there: its deliveries are refused"
+            ));
+        }
     }
 
     /// Resolves when nobody is served any more. What runs would be cut off otherwise: the daemon waits for nothing else.

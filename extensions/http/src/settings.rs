@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use crate::{hooks::HookSettings, visitors::EmbedSettings};
+
 /// As its manifest has it, whose schema says what each key means.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -15,21 +17,7 @@ pub struct Settings {
     pub max_body_kb: usize,
     pub max_connections: usize,
     pub embeds: BTreeMap<String, EmbedSettings>,
-}
-
-/// A chat in pages of another site.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct EmbedSettings {
-    pub token: String,
-    pub secret: String,
-    pub origins: Vec<String>,
-    #[serde(default = "per_minute")]
-    pub per_minute: u32,
-}
-
-fn per_minute() -> u32 {
-    10
+    pub hooks: BTreeMap<String, HookSettings>,
 }
 
 impl Default for Settings {
@@ -42,6 +30,7 @@ impl Default for Settings {
             max_body_kb: 4096,
             max_connections: 12_000,
             embeds: BTreeMap::new(),
+            hooks: BTreeMap::new(),
         }
     }
 }

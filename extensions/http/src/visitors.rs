@@ -19,7 +19,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
-use crate::{origin, settings::EmbedSettings};
+use crate::origin;
 
 /// The shortest secret, in bytes: as many as a hash has.
 const SHORTEST_SECRET: usize = 32;
@@ -32,6 +32,21 @@ const LEEWAY: f64 = 30.0;
 
 /// The longest name of a visitor that the daemon takes as it is, in bytes.
 const LONGEST_NAME: usize = 24;
+
+/// A chat in pages of another site.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EmbedSettings {
+    pub token: String,
+    pub secret: String,
+    pub origins: Vec<String>,
+    #[serde(default = "per_minute")]
+    pub per_minute: u32,
+}
+
+fn per_minute() -> u32 {
+    10
+}
 
 /// The sites that have a chat in their pages.
 pub struct Embeds(BTreeMap<String, Arc<Embed>>);

@@ -195,6 +195,7 @@ pub static METHODS: &[Method] = methods! {
     TOKENS_PROMISE(_) needs Operate, |kernel, by, ask| tokens::promise(kernel, by, ask);
     TOKENS_REDEEM(Named) needs Read, |kernel, _, Named { id }| tokens::redeem(kernel, &id).await;
     TOKENS_REVOKE(Named) needs Operate, |kernel, _, Named { id }| tokens::revoke(kernel, id).await;
+    TOKENS_LEAVE(Nothing) needs Read, |kernel, by, _| tokens::leave(kernel, by).await;
 };
 
 /// Answers one request.

@@ -140,6 +140,14 @@ pub async fn revoke(kernel: &Kernel, name: String) -> Result<(), Fault> {
     Err(Fault::not_found(format!("there is no token `{name}`")).help("`drupe token list` shows them"))
 }
 
+/// Forgets the one that its bearer shows: whoever has it may do away with it, and with nothing else.
+pub async fn leave(kernel: &Kernel, by: &Principal) -> Result<(), Fault> {
+    match &by.who {
+        Who::Token { name, .. } => revoke(kernel, name.clone()).await,
+        _ => Err(Fault::invalid(format!("{} shows no named token", by.name()))),
+    }
+}
+
 /// Who asks for something through an extension: the extension itself, or the bearer of a token that it passes on, with what
 /// that bearer was given.
 pub fn through(

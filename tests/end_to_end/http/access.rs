@@ -1,113 +1,165 @@
 //! Every route, and everybody who may not use it.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{daemon, daemon_with, door, token};
 use crate::harness::{Daemon, model_server::ModelServer};
 
-/// Each path, with a method that it has.
-const ROUTES: &[(&str, &str)] = &[
-    ("GET", "/"),
-    ("GET", "/page/index.html"),
-    ("GET", "/page/js/main.js"),
-    ("POST", "/page/markdown"),
-    ("POST", "/sign-out"),
-    ("GET", "/readyz"),
-    ("POST", "/control/agents.list"),
-    ("GET", "/events?session=token.ci:1"),
-    ("GET", "/stdio/acp"),
-    ("GET", "/stdio/mcp"),
-    ("GET", "/metrics"),
-    ("POST", "/mcp"),
-    ("GET", "/mcp"),
-    ("DELETE", "/mcp"),
-    ("GET", "/mcp/sse"),
-    ("POST", "/mcp/messages?sessionId=x"),
-    ("GET", "/mcp/ws"),
-    ("GET", "/v1/agents"),
-    ("GET", "/v1/agents/haiku"),
-    ("GET", "/v1/agents/haiku/run?q=hello"),
-    ("POST", "/v1/agents/haiku/run"),
-    ("GET", "/v1/haiku?q=hello"),
-    ("GET", "/v1/sessions"),
-    ("POST", "/v1/sessions"),
-    ("GET", "/v1/sessions/token.ci:1"),
-    ("GET", "/v1/sessions/token.ci:1/messages"),
-    ("POST", "/v1/sessions/token.ci:1/messages"),
-    ("GET", "/v1/sessions/token.ci:1/events"),
-    ("POST", "/v1/sessions/token.ci:1/stop"),
-    ("POST", "/v1/sessions/token.ci:1/retry"),
-    ("GET", "/v1/turns/t1"),
-    ("POST", "/v1/turns/t1/stop"),
+/// An operation of the document that the server gives of itself.
+struct Asked {
+    method: String,
+    path: String,
+    /// Whether it wants to know who asks.
+    needs_credential: bool,
+    /// The power that a method of the control API needs.
+    needs: Option<String>,
+}
+
+/// All of them, with something in the place of each variable.
+fn operations(document: &Value) -> Vec<Asked> {
+    let mut all = Vec::new();
+    for (path, methods) in document["paths"].as_object().expect("paths") {
+        for (method, operation) in methods.as_object().expect("methods") {
+            let path = [
+                ("{session}", "token.ci:1"),
+                ("{agent}", "haiku"),
+                ("{model}", "haiku"),
+                ("{turn}", "t1"),
+                ("{response}", "resp_t1"),
+                ("{file}", "js/main.js"),
+                ("{name}", "none"),
+                ("{embed}", "none"),
+            ]
+            .iter()
+            .fold(path.clone(), |path, (name, value)| path.replace(name, value));
+            assert!(!path.contains('{'), "{path} has a variable that nothing stands for");
+            let wanted = operation["parameters"].as_array().into_iter().flatten();
+            let wanted = wanted.filter(|one| one["in"] == "query" && one["required"] == true);
+            let query: Vec<_> =
+                wanted.map(|one| format!("{}=token.ci:1", one["name"].as_str().expect("a name"))).collect();
+            let path = if query.is_empty() { path } else { format!("{path}?{}", query.join("&")) };
+            let says = operation["description"].as_str().unwrap_or_default();
+            let needs = says.split_once("made with `").and_then(|(_, rest)| rest.split_once('`'));
+            all.push(Asked {
+                method: method.to_ascii_uppercase(),
+                path,
+                needs_credential: operation["security"] != json!([]),
+                needs: needs.map(|(needs, _)| needs.to_owned()),
+            });
+        }
+    }
+    assert!(all.len() > 70, "all routes are there");
+    all
+}
+
+/// What a token that may read is refused besides methods of the control API, with a body that could be: what comes before the
+/// refusal is told otherwise.
+const CHANGES: &[(&str, &str, &str)] = &[
+    ("GET", "/v1/agents/haiku/run?q=hello", ""),
+    ("GET", "/v1/haiku?q=hello", ""),
+    ("POST", "/v1/agents/haiku/run", r#"{"task": "hello"}"#),
+    ("POST", "/v1/sessions", r#"{"id": "token.ci:1", "agent": "haiku"}"#),
+    ("POST", "/v1/sessions/token.ci:1/messages", r#"{"text": "hello"}"#),
+    ("POST", "/v1/sessions/token.ci:1/stop", ""),
+    ("POST", "/v1/turns/t1/stop", ""),
+    (
+        "POST",
+        "/v1/chat/completions",
+        r#"{"model": "haiku", "messages": [{"role": "user", "content": "hello"}]}"#,
+    ),
+    ("POST", "/v1/responses", r#"{"model": "haiku", "input": "hello"}"#),
+    (
+        "POST",
+        "/v1/messages",
+        r#"{"model": "haiku", "max_tokens": 9, "messages": [{"role": "user", "content": "hello"}]}"#,
+    ),
+    ("POST", "/v1/responses/resp_t1/cancel", ""),
+    ("GET", "/metrics", ""),
 ];
 
+/// Of the control API a door has no more than `operate` for the operator's own tokens.
+const POWERS: [&str; 6] = ["read", "submit", "direct", "inspect", "extend", "operate"];
+
 #[test]
-fn every_route_refuses_who_is_not_known_and_what_a_browser_was_led_to() {
+fn every_route_of_the_document_refuses_who_is_not_known_and_what_a_browser_was_led_to() {
     let (_server, daemon) = daemon("");
     let (door, ci) = (door(&daemon), token(&daemon, &["ci", "--may", "read,submit,direct"]));
     let (host, bearer) = (door.host(), format!("Bearer {ci}"));
-    let evil = "http://evil.example.org";
+    let all = operations(&door.get(&ci, "/openapi.json").json());
+    let known = [("host", host.as_str()), ("connection", "close")];
+    let good = ("authorization", bearer.as_str());
+    let cookie = format!("drupe={ci}");
     let upgrade = [("connection", "upgrade"), ("upgrade", "websocket"), ("sec-websocket-version", "13")];
-    for (method, path) in ROUTES {
+    for Asked { method, path, needs_credential, .. } in &all {
         let ask = |headers: &[(&str, &str)]| door.open(method, path, headers, "").status;
-        let known = [("host", host.as_str()), ("connection", "close")];
-        assert_eq!(ask(&known), 401, "no token: {method} {path}");
-        assert_eq!(
-            ask(&[&known[..], &[("authorization", "Bearer drupe_wrong")]].concat()),
-            401,
-            "{method} {path}"
-        );
-        let good = ("authorization", bearer.as_str());
-        for origin in [evil, "null", "http://localhost:1"] {
-            assert_eq!(
-                ask(&[&known[..], &[good, ("origin", origin)]].concat()),
-                403,
-                "{origin}: {method} {path}"
-            );
+        // A hook is asked for its signature, a sign-in for its code, and that it lives is no secret.
+        let open = match path.split(['/', '?']).nth(1) {
+            Some("hooks") => 401,
+            Some("sign-in") => 403,
+            _ => 200,
+        };
+        let unknown = if *needs_credential { 401 } else { open };
+        assert_eq!(ask(&known), unknown, "no token: {method} {path}");
+        let wrong = [&known[..], &[("authorization", "Bearer drupe_wrong")]].concat();
+        assert_eq!(ask(&wrong), unknown, "a wrong token: {method} {path}");
+        for origin in ["http://evil.example.org", "null", "http://localhost:1"] {
+            let led = [&known[..], &[good, ("origin", origin)]].concat();
+            assert_eq!(ask(&led), 403, "{origin}: {method} {path}");
+            let led = [&[known[0], good, ("origin", origin)], &upgrade[..]].concat();
+            assert_eq!(ask(&led), 403, "an upgrade of {origin}: {method} {path}");
         }
         for name in ["evil.example.org", "localhost", "127.0.0.1:1"] {
-            assert_eq!(ask(&[("host", name), ("connection", "close"), good]), 403, "{name}: {method} {path}");
+            assert_eq!(ask(&[("host", name), known[1], good]), 403, "{name}: {method} {path}");
         }
-        let led = [&[("host", host.as_str()), good, ("origin", evil)], &upgrade[..]].concat();
-        assert_eq!(ask(&led), 403, "an upgrade: {method} {path}");
-        if *method == "POST" || path.contains("?q=") {
-            let cookie = format!("drupe={ci}");
-            assert_eq!(ask(&[&known[..], &[("cookie", cookie.as_str())]].concat()), 403, "a form: {path}");
+        if *needs_credential && (method != "GET" || path.contains("q=")) {
+            let form = [&known[..], &[("cookie", cookie.as_str())]].concat();
+            assert_eq!(ask(&form), 403, "a form: {method} {path}");
         }
     }
-    assert_eq!(door.send("GET", "/healthz", &[], "").status, 200, "that it lives is no secret");
-    assert!(door.send("GET", "/", &[], "").body.contains("drupe open"), "how one signs in is none either");
-    assert_eq!(door.open("GET", "/healthz", &[("host", "evil.example.org")], "").status, 403);
+    assert!(door.send("GET", "/", &[], "").body.contains("drupe open"), "how one signs in is no secret");
     for (method, path, status) in
         [("GET", "/nothing", 404), ("DELETE", "/v1/agents", 405), ("PUT", "/control/status", 405)]
     {
-        assert_eq!(
-            door.send(method, path, &[("authorization", &bearer)], "").status,
-            status,
-            "{method} {path}"
-        );
+        let answer = door.send(method, path, &[good], "");
+        assert_eq!(answer.status, status, "{method} {path}");
+        assert!(answer.json()["error"]["code"].is_string(), "{answer:?}");
     }
 }
 
 #[test]
-fn a_token_that_may_only_read_changes_nothing() {
+fn a_token_has_of_each_route_what_it_was_made_for() {
     let (_server, daemon) = daemon("");
-    let (door, reads) = (door(&daemon), token(&daemon, &["reads", "--may", "read"]));
-    for (path, body) in [
-        ("/v1/agents/haiku/run", json!({"task": "hello"})),
-        ("/v1/sessions/token.reads/messages", json!({"text": "hello"})),
-        ("/v1/sessions/token.reads/stop", json!({})),
-        ("/control/turn.submit", json!({"session": "token.reads", "external_id": "1", "text": "hello"})),
-        ("/control/approvals.list", json!({})),
-        ("/control/tokens.new", json!({"name": "more", "may": ["operate"]})),
-        ("/control/tokens.promise", json!({"name": "more", "may": ["operate"]})),
-        ("/control/stop", json!({})),
-    ] {
-        let refused = door.post(&reads, path, &body);
-        assert_eq!(refused.status, 403, "{path}: {refused:?}");
-        assert_eq!(refused.json()["error"]["code"], "denied", "{path}");
+    let door = door(&daemon);
+    let reads = token(&daemon, &["ci", "--may", "read"]);
+    let bearer = format!("Bearer {reads}");
+    let all = operations(&door.get(&reads, "/openapi.json").json());
+    let changes =
+        |method: &str, path: &str| CHANGES.iter().find(|(one, at, _)| *one == method && *at == path);
+    for Asked { method, path, needs, .. } in all.iter().filter(|one| one.needs_credential) {
+        // These do not end by themselves, end the token, or begin something else.
+        if path.contains("events") || path == "/control/tokens.leave" || path.starts_with("/mcp") {
+            continue;
+        }
+        let path = path.replace("?q=token.ci:1", "?q=hello");
+        let change = changes(method, &path);
+        let body = change.map_or("", |(_, _, body)| *body);
+        let answer = door.send(method, &path, &[("authorization", &bearer)], body);
+        let refused = match needs.as_deref().filter(|needs| POWERS.contains(needs)) {
+            Some(needs) => needs != "read",
+            None => change.is_some(),
+        };
+        assert_eq!(answer.status == 403, refused, "{method} {path}: {answer:?}");
     }
-    assert_eq!(door.get(&reads, "/v1/agents").status, 200);
+    for (method, path, _) in CHANGES {
+        let known = all
+            .iter()
+            .any(|one| one.method == *method && one.path.replace("?q=token.ci:1", "?q=hello") == *path);
+        assert!(known, "{method} {path} is no operation");
+    }
+    assert_eq!(
+        door.post(&reads, "/control/tokens.promise", &json!({"name": "more", "may": ["operate"]})).status,
+        403
+    );
 }
 
 #[test]
@@ -135,6 +187,40 @@ fn a_link_signs_a_browser_in_once_and_the_token_ends_with_its_revocation() {
     let name = who["name"].as_str().and_then(|name| name.split('`').nth(1)).expect("a name");
     daemon.says(&["token", "revoke", name]);
     assert_eq!(door.send("POST", "/control/whoami", &page, "").status, 401);
+}
+
+#[test]
+fn to_sign_out_ends_the_token_of_the_page_and_no_other() {
+    let (_server, daemon) = daemon("");
+    let (door, ci) = (door(&daemon), token(&daemon, &["ci", "--may", "read"]));
+    let link = daemon.says(&["open"]);
+    let path = link.trim().strip_prefix(&format!("http://{}", door.host())).expect("a link to the door");
+    let entered = door.send("GET", path, &[], "");
+    let cookie = entered.header("set-cookie").and_then(|cookie| cookie.split(';').next()).expect("a cookie");
+    let page = [("cookie", cookie), ("x-drupe-request", "1")];
+    assert_eq!(door.send("POST", "/control/whoami", &page, "").status, 200);
+    assert_eq!(
+        door.send("POST", "/sign-out", &[("cookie", cookie)], "").status,
+        403,
+        "a form of another page"
+    );
+    let left = door.send("POST", "/sign-out", &page, "");
+    assert_eq!(left.status, 303, "{left:?}");
+    assert!(left.header("set-cookie").is_some_and(|cookie| cookie.contains("Max-Age=0")), "{left:?}");
+    assert_eq!(
+        door.send("POST", "/control/whoami", &page, "").status,
+        401,
+        "whoever copied the cookie has nothing"
+    );
+    assert!(!daemon.says(&["token", "list"]).contains("page-"), "{}", daemon.says(&["token", "list"]));
+    // A program keeps what it shows, and can give it up by itself.
+    let bearer = format!("Bearer {ci}");
+    assert_eq!(door.send("POST", "/sign-out", &[("authorization", &bearer)], "").status, 303);
+    assert_eq!(door.get(&ci, "/readyz").status, 200);
+    assert_eq!(door.post(&ci, "/control/tokens.leave", &json!({})).status, 200);
+    assert_eq!(door.get(&ci, "/readyz").status, 401);
+    let operator = daemon.client().ask("tokens.leave", json!({}));
+    assert!(operator.is_err_and(|said| said.contains("no named token")));
 }
 
 #[test]

@@ -5,6 +5,8 @@ pub mod client;
 mod client_tools;
 pub mod embeds;
 mod events;
+mod gates;
+mod hooks;
 mod leaving;
 mod mcp;
 mod mcp_connections;

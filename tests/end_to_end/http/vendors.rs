@@ -75,3 +75,17 @@ fn what_cannot_be_done_is_refused_in_the_words_of_the_vendor() {
     let wrong = door.send("POST", "/v1/chat/completions", &[], &body);
     assert_eq!((wrong.status, &wrong.json()["error"]["code"]), (401, &json!("invalid_api_key")));
 }
+
+#[test]
+fn an_answer_that_is_not_to_be_kept_is_not_found_under_its_id() {
+    let (_server, daemon) = daemon("");
+    let (door, ci) = (door(&daemon), token(&daemon, &["ci"]));
+    let ask = json!({"model": "haiku", "input": "hello", "store": false});
+    let answer = door.post(&ci, "/v1/responses", &ask).json();
+    assert_eq!((&answer["status"], &answer["store"]), (&json!("completed"), &json!(false)), "{answer}");
+    let id = answer["id"].as_str().expect("an id");
+    let lost = door.get(&ci, &format!("/v1/responses/{id}"));
+    assert_eq!(lost.status, 404, "{lost:?}");
+    let next = json!({"model": "haiku", "input": "and now?", "previous_response_id": id});
+    assert_eq!(door.post(&ci, "/v1/responses", &next).status, 404);
+}

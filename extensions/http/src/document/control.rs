@@ -148,6 +148,7 @@ fn methods(s: &mut TypeSchemas) -> Vec<Method> {
             Read,
             "Gives the token that was promised for a code.",
         ),
+        plain::<Nothing>(s, method::TOKENS_LEAVE, Read, "Gives the token up that the request bears."),
         with::<Named, Nothing>(s, method::TOKENS_REVOKE, Operate, "Ends what a token may do."),
     ]
 }

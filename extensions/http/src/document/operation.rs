@@ -50,6 +50,12 @@ impl ApiOperation {
         self
     }
 
+    /// One whose credential is its signature.
+    pub fn signed(mut self) -> Self {
+        self.value.insert("security".into(), json!([]));
+        self.gives_nothing(401, "").faults(&[401])
+    }
+
     pub fn detail(mut self, text: &str) -> Self {
         self.value.insert("description".into(), text.into());
         self
@@ -215,6 +221,7 @@ fn variable(name: &str) -> (&'static str, Value) {
         "response" => ("An answer, by the `id` that it bears.", json!({ "type": "string", "minLength": 1 })),
         "embed" => ("An entry of `extensions.http.embeds`.", json!({ "type": "string", "minLength": 1 })),
         "*file" => ("A file of the page.", json!({ "type": "string", "minLength": 1 })),
+        "name" => ("The hook.", json!({ "type": "string", "minLength": 1 })),
         // A word stands there: see [`ApiOperation::at`].
         "method" => ("", json!({})),
         other => panic!("`{other}` has no description"),
@@ -226,7 +233,10 @@ fn told(status: u16) -> (&'static str, Option<(&'static str, &'static str)>) {
     let later = Some(("Retry-After", "Seconds after which it is worth another try."));
     match status {
         400 => ("The request does not have the form that it needs, or asks for what cannot be.", None),
-        401 => ("The request bears no token, or one that nobody was given.", None),
+        401 => (
+            "The request bears no token, or one that nobody was given; of a delivery: there is no such hook, or it is not signed as it must be.",
+            None,
+        ),
         402 => ("A limit of the operator is used up.", None),
         403 => ("The token may not do this, or a browser was led to send it.", None),
         404 => ("There is no such thing, or the token does not reach it.", None),

@@ -54,7 +54,7 @@ fn agents(s: &mut TypeSchemas) -> Vec<ApiOperation> {
             "As `/v1/agents/{agent}/run`. An agent whose id is also a path, such as `models`, has the long form alone.",
         ),
         ran(post("/v1/agents/{agent}/run", "agents", "Gives an agent a task.", &failure), s)
-            .body(true, s.read::<TaskByBody>())
+            .body(true, with_its_schema(s.read::<TaskByBody>()))
             .detail("A task without `session` has one of its own, and is stopped when its client goes."),
     ]
 }
@@ -78,7 +78,7 @@ fn ran(operation: ApiOperation, s: &mut TypeSchemas) -> ApiOperation {
 
 fn known(operation: ApiOperation) -> ApiOperation {
     let key = json!({ "type": "string", "pattern": "^[\\x20-\\x7e]+$", "minLength": 1, "maxLength": 1024 });
-    operation.asks("Idempotency-Key", "The same key in the same session is the same message.", key)
+    operation.asks("Idempotency-Key", "The same key of the same token is the same message.", key)
 }
 
 fn sessions(s: &mut TypeSchemas) -> Vec<ApiOperation> {
@@ -161,6 +161,15 @@ fn events(s: &mut TypeSchemas) -> Vec<ApiOperation> {
                 .queries(&s.fields::<EventsAfter>()),
         ),
     ]
+}
+
+/// A schema is for an answer that is JSON.
+fn with_its_schema(task: Value) -> Value {
+    let other = json!({
+        "required": ["format", "schema"],
+        "properties": { "format": { "enum": ["text", "markdown"] }, "schema": { "type": ["object", "boolean"] } },
+    });
+    json!({ "allOf": [task, { "not": other }] })
 }
 
 /// An optional body may be `null`, which is as good as none.

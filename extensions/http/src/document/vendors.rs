@@ -29,7 +29,7 @@ fn joins(operation: ApiOperation) -> ApiOperation {
     let key = json!({ "type": "string", "pattern": "^[\\x20-\\x7e]+$", "maxLength": 1024 });
     operation.asks("X-Drupe-Session", "A session that lasts, which the call joins.", id).asks(
         "Idempotency-Key",
-        "The same key in the same session is the same message.",
+        "The same key of the same token is the same message.",
         key,
     )
 }

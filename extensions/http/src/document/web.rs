@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{ApiOperation, TypeSchemas, get, post};
 use crate::{
     failure::FaultBody,
-    routes::{page::Markup, sign_in::SignIn},
+    routes::{page::Markup, sessions::AcceptedMessage, sign_in::SignIn},
 };
 use axum::http::Method;
 
@@ -14,6 +14,7 @@ pub fn operations(s: &mut TypeSchemas) -> Vec<ApiOperation> {
     let failure = s.written::<FaultBody>();
     let mut all = page(s, &failure);
     all.extend(daemon(s, &failure));
+    all.push(hooks(s, &failure));
     all.extend(protocols(&failure));
     all
 }
@@ -59,7 +60,7 @@ fn page(s: &mut TypeSchemas, failure: &Value) -> Vec<ApiOperation> {
             .open()
             .gives_as(200, "The page in the frame.", "text/html", json!({ "type": "string" }))
             .faults(&[404]),
-        post("/sign-out", "page", "Has the browser forget the cookie.", failure)
+        post("/sign-out", "page", "Ends the token in the cookie, and has the browser forget it.", failure)
             .gives_nothing(303, "The browser has forgotten it, and goes to how one signs in.")
             .header(303, "Set-Cookie", "An empty one, which ends the cookie.")
             .header(303, "Location", "The page."),
@@ -86,6 +87,26 @@ fn daemon(s: &mut TypeSchemas, failure: &Value) -> Vec<ApiOperation> {
             .detail("Needs a token that was made with `--may read,inspect --sessions \"*\"`.")
             .gives_as(200, "The figures.", "text/plain", text()),
     ]
+}
+
+fn hooks(s: &mut TypeSchemas, failure: &Value) -> ApiOperation {
+    let header = |text: &str| json!({ "type": "string", "pattern": text });
+    post("/hooks/{name}", "protocols", "Takes the delivery of a webhook in, for the agent that the hook names.", failure)
+        .detail(
+            "It bears no token: its signature is its credential, in the headers of Standard Webhooks 1.0.0 or in those of GitHub, \
+             as the hook says. A delivery that comes again is the same message.",
+        )
+        .signed()
+        .asks("webhook-id", "Standard Webhooks: names the delivery.", header("^[!--/-~]{1,256}$"))
+        .asks("webhook-timestamp", "Standard Webhooks: seconds of Unix time; 300 s may lie between.", header("^[0-9]+$"))
+        .asks("webhook-signature", "Standard Webhooks: `v1,` and base64; several with spaces between.", json!({ "type": "string" }))
+        .asks("X-Hub-Signature-256", "GitHub: `sha256=` and hexadecimal digits.", header("^sha256=[0-9a-fA-F]{64}$"))
+        .asks("X-GitHub-Delivery", "GitHub: names the delivery.", header("^[!-~]{1,256}$"))
+        .asks("X-GitHub-Event", "GitHub: the event, which the agent is told.", json!({ "type": "string" }))
+        .body_as(false, "application/json", json!({}))
+        .gives(202, "The message was accepted, and will be answered.", s.written::<AcceptedMessage>())
+        .header(202, "Location", "Where the answer will be, for a token that reaches the session.")
+        .faults(&[429, 504])
 }
 
 fn protocols(failure: &Value) -> Vec<ApiOperation> {

@@ -6,6 +6,7 @@ mod control;
 mod embed;
 pub mod events;
 mod health;
+mod hooks;
 mod mcp;
 mod metrics;
 mod openapi;
@@ -59,6 +60,7 @@ pub fn table() -> Vec<ServedRoute> {
         get("/readyz", health::ready),
         get("/openapi.json", openapi::show),
         post("/control/{method}", control::call),
+        post("/hooks/{name}", hooks::deliver),
         get("/events", events::of_query),
         get("/", page::home),
         post("/page/markdown", page::markdown),

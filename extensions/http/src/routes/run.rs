@@ -24,12 +24,15 @@ use super::body::Body;
 use crate::routes::parts::{Path, Query};
 use crate::{
     credentials::{Bearer, meant},
-    failure::{HttpFault, status_of_turn},
+    failure::{HttpFault, soon, status_of_turn},
     server::Server,
 };
 
 /// The model that stands for whoever answers by itself.
 const ORCHESTRATOR: [&str; 2] = ["drupe", "orchestrator"];
+
+/// What the last part of the name of a session begins with whose answer was not to be kept.
+const FLEETING: &str = "unstored-";
 
 /// The header by which a request that is repeated is known.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -71,6 +74,7 @@ pub struct TaskByBody {
     /// A session that lasts; without it the task has one of its own, and is stopped when its client goes.
     #[serde(default)]
     session: Option<SessionId>,
+    #[cfg_attr(test, schemars(regex(pattern = drupe_extension_api::schema::MODEL)))]
     #[serde(default)]
     model: Option<String>,
     #[serde(default)]
@@ -219,8 +223,21 @@ async fn output(
 
 /// A session that nobody has, where whoever asks may have one.
 pub fn fresh(who: &Whoami) -> Result<SessionId, Fault> {
+    below(who, "")
+}
+
+/// The same, for an answer that is not to be found under its id: its session tells, since the daemon keeps it.
+pub fn fleeting(who: &Whoami) -> Result<SessionId, Fault> {
+    below(who, FLEETING)
+}
+
+pub fn is_fleeting(session: &SessionId) -> bool {
+    session.as_str().contains(&format!(":{FLEETING}"))
+}
+
+fn below(who: &Whoami, kind: &str) -> Result<SessionId, Fault> {
     let above = who.sessions.as_deref().unwrap_or("http");
-    Ok(SessionId::new(format!("{above}:{}", Uuid::now_v7().simple()))?)
+    Ok(SessionId::new(format!("{above}:{kind}{}", Uuid::now_v7().simple()))?)
 }
 
 /// By what the request is known, should it come again.
@@ -247,7 +264,9 @@ fn told(turn: TurnResult, is_json: bool) -> Response {
         }
     };
     let output = is_json.then(|| serde_json::from_str(&turn.content).ok()).flatten();
-    (status, Json(TaskResult { turn, output })).into_response()
+    let mut response = (status, Json(TaskResult { turn, output })).into_response();
+    soon(status, response.headers_mut());
+    response
 }
 
 /// Stops a turn whose client goes before it has its answer.

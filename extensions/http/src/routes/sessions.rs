@@ -55,6 +55,7 @@ pub struct NewMessage {
     text: String,
     #[serde(default)]
     agent: Option<AgentId>,
+    #[cfg_attr(test, schemars(regex(pattern = drupe_extension_api::schema::MODEL)))]
     #[serde(default)]
     model: Option<String>,
     #[serde(default)]
@@ -68,9 +69,16 @@ pub struct NewMessage {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct AcceptedMessage {
-    session: SessionId,
+    pub session: SessionId,
     #[serde(flatten)]
-    submitted: Submitted,
+    pub submitted: Submitted,
+}
+
+impl IntoResponse for AcceptedMessage {
+    fn into_response(self) -> Response {
+        let location = [(header::LOCATION, format!("/v1/turns/{}", self.submitted.turn))];
+        (StatusCode::ACCEPTED, location, Json(self)).into_response()
+    }
 }
 
 /// The name of a session.
@@ -233,6 +241,5 @@ async fn answer(
     if wanted {
         return Ok(Json(wait(server, bearer, submitted.turn).await?).into_response());
     }
-    let location = [(header::LOCATION, format!("/v1/turns/{}", submitted.turn))];
-    Ok((StatusCode::ACCEPTED, location, Json(AcceptedMessage { session, submitted })).into_response())
+    Ok(AcceptedMessage { session, submitted }.into_response())
 }

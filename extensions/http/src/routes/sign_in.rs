@@ -4,15 +4,18 @@ use std::sync::Arc;
 
 use axum::{
     extract::State,
-    http::{StatusCode, header},
+    http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use drupe_extension_api::control::{Named, TokenMade, method};
+use drupe_extension_api::{
+    FaultCode,
+    control::{Named, TokenMade, method},
+};
 use serde::Deserialize;
 
 use crate::routes::parts::Query;
 use crate::{
-    credentials::{Bearer, COOKIE},
+    credentials::{Bearer, COOKIE, cookie},
     failure::HttpFault,
     server::Server,
 };
@@ -36,9 +39,20 @@ pub async fn enter(
     Ok(home(&server, &made.token, KEPT))
 }
 
-/// Has the browser forget the cookie. What the token may do ends with `drupe token revoke`.
-pub async fn leave(State(server): State<Arc<Server>>, _: Bearer) -> Response {
-    home(&server, "", 0)
+/// Ends the token in the cookie, and has the browser forget it. A token that a program shows is left as it is.
+pub async fn leave(
+    State(server): State<Arc<Server>>,
+    _: Bearer,
+    headers: HeaderMap,
+) -> Result<Response, HttpFault> {
+    if let Some(token) = cookie(&headers) {
+        match server.host.control_for::<()>(Some(token), method::TOKENS_LEAVE, ()).await {
+            // Somebody else may have ended it meanwhile.
+            Err(fault) if fault.code != FaultCode::Unauthenticated => return Err(fault.into()),
+            _ => {}
+        }
+    }
+    Ok(home(&server, "", 0))
 }
 
 fn home(server: &Server, token: &str, seconds: u32) -> Response {

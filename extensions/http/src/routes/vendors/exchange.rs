@@ -24,7 +24,7 @@ use uuid::Uuid;
 use super::{Rejected, named, of_fault, request_id};
 use crate::{
     credentials::Bearer,
-    routes::run::{Leaving, external_id, fresh, wait},
+    routes::run::{Leaving, external_id, fleeting, fresh, is_fleeting, wait},
     server::Server,
 };
 
@@ -95,13 +95,19 @@ async fn submit(
     };
     let ask = &Ask { thread: joined, ..ask.clone() };
     let (session, lasts) = match ask.thread.clone() {
-        Thread::Stateless => (fresh(&bearer.who).map_err(|fault| Rejection::from(&fault))?, ask.background),
+        Thread::Stateless => {
+            let session = if ask.store { fresh(&bearer.who) } else { fleeting(&bearer.who) };
+            (session.map_err(|fault| Rejection::from(&fault))?, ask.background)
+        }
         Thread::Session(session) => (session, true),
         Thread::After(turn) => {
             let earlier: TurnResult = server
                 .control(bearer, method::TURN_WAIT, TurnArgument::brief(turn))
                 .await
                 .map_err(|fault| Rejection::from(&fault))?;
+            if is_fleeting(&earlier.session) {
+                return Err(Rejection::from(&Fault::not_found("the earlier answer was not to be kept")));
+            }
             (earlier.session, true)
         }
     };

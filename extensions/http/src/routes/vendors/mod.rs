@@ -15,7 +15,7 @@ use drupe_extension_api::{Fault, FaultCode};
 use drupe_http_compat::{Rejection, RejectionKind, Vendor};
 use uuid::Uuid;
 
-use crate::failure::HttpFault;
+use crate::failure::{HttpFault, soon};
 
 /// Whether a client may ask again by itself: both vendors' clients obey it.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
@@ -36,6 +36,7 @@ impl IntoResponse for Rejected {
         let retry = if rejection.retry { "true" } else { "false" };
         let mut response = (status, Json(rejection.body(vendor, &id))).into_response();
         response.headers_mut().insert(SHOULD_RETRY, HeaderValue::from_static(retry));
+        soon(status, response.headers_mut());
         named(response, &id)
     }
 }

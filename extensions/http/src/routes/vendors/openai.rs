@@ -12,7 +12,12 @@ use serde_json::{Value, json};
 
 use super::{Rejected, exchange, refused};
 use crate::routes::parts::Path;
-use crate::{credentials::Bearer, failure::HttpFault, routes::body::Body, server::Server};
+use crate::{
+    credentials::Bearer,
+    failure::HttpFault,
+    routes::{body::Body, run::is_fleeting},
+    server::Server,
+};
 
 type Answer = Result<axum::response::Response, Rejected>;
 type Known = Result<Bearer, HttpFault>;
@@ -74,6 +79,9 @@ async fn shown(server: &Server, bearer: &Bearer, response: &str) -> Result<Json<
     let ask = TurnArgument { turn: turn.clone(), now: true, brief: false };
     let result: TurnResult =
         server.control(bearer, method::TURN_WAIT, ask).await.map_err(|_| unknown(response))?;
+    if is_fleeting(&result.session) {
+        return Err(unknown(response));
+    }
     let root = result.invocations.iter().find(|run| run.depth == 0).map(|run| &run.agent);
     let model = root.filter(|agent| agent.as_str() != "orchestrator").map_or(ORCHESTRATOR, AgentId::as_str);
     let request = json!({ "model": model, "input": result.input });

@@ -1,0 +1,62 @@
+//! Webhooks come in here: `POST /hooks/{name}`.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::{HeaderMap, StatusCode},
+};
+use drupe_extension_api::{
+    Fault, FaultCode,
+    control::method,
+    wire::{Submit, Submitted},
+};
+
+use super::{body::Body, parts::Path, sessions::AcceptedMessage};
+use crate::{failure::HttpFault, hooks::Refused, server::Server};
+
+/// Takes a delivery in. It is answered once the message is in the journal: whoever delivers need not come again.
+pub async fn deliver(
+    State(server): State<Arc<Server>>,
+    Path(name): Path,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<AcceptedMessage, HttpFault> {
+    let submit = server.hooks.message(&name, &headers, body.bytes()).map_err(refused)?;
+    let session = submit.session.clone();
+    let submitted = hand_in(&server, submit).await?;
+    Ok(AcceptedMessage { session, submitted })
+}
+
+/// As the extension itself.
+async fn hand_in(server: &Server, submit: Submit) -> Result<Submitted, Fault> {
+    let agent = submit.agent.clone();
+    server.host.control(method::TURN_SUBMIT, submit).await.map_err(|fault| match (fault.code, agent) {
+        // It may be there again when the delivery comes again.
+        (FaultCode::NotFound, Some(agent)) => {
+            server.host.warn(format!("a webhook was not taken in: {fault}"));
+            let message = format!("agent `{agent}`, which this hook is for, is not there");
+            Fault::new(FaultCode::Unavailable, message)
+        }
+        _ => fault,
+    })
+}
+
+fn refused(why: Refused) -> HttpFault {
+    match why {
+        Refused::Unknown => Fault::new(
+            FaultCode::Unauthenticated,
+            "there is no such hook, or it was not signed with its secret",
+        )
+        .into(),
+        Refused::Stale(off) => {
+            let message = format!("the delivery is {off} s off the time of this server");
+            Fault::new(FaultCode::Unauthenticated, message).help("sign it anew; 300 s are allowed").into()
+        }
+        Refused::TooLong => {
+            let fault = Fault::invalid("the body is too long").help("the most is `max_body_kb` of the hook");
+            HttpFault::with(StatusCode::PAYLOAD_TOO_LARGE, fault)
+        }
+        Refused::Invalid(fault) => fault.into(),
+    }
+}

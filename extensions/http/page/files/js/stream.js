@@ -73,16 +73,12 @@ export function follow(session, after, onEvent, onState) {
     }
   };
   // A browser keeps pages that somebody left, and their connections with them: six of those would leave none for the next.
-  const left = () => {
-    clearTimeout(timer);
-    source.close();
-  };
   document.addEventListener("visibilitychange", seen);
-  window.addEventListener("pagehide", left);
+  window.addEventListener("pagehide", close);
   window.addEventListener("pageshow", seen);
   return () => {
     document.removeEventListener("visibilitychange", seen);
-    window.removeEventListener("pagehide", left);
+    window.removeEventListener("pagehide", close);
     window.removeEventListener("pageshow", seen);
     clearTimeout(unseen);
     close();

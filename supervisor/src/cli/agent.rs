@@ -96,7 +96,7 @@ fn template(Template { id, form, facts }: Template, context: &Context) -> Result
     if let Some(id) = about {
         let detail: AgentDetail = daemon.call(method::AGENTS_SHOW, &Named { id })?;
         context.console.remark(&short(&detail.status.description, 400));
-        if let Some(usage) = detail.usage.filter(|usage| !usage.trim().is_empty()) {
+        if let Some(usage) = detail.status.usage.filter(|usage| !usage.trim().is_empty()) {
             context.console.remark(&format!("for example: {}", short(&usage, 400)));
         }
     }

@@ -7,6 +7,7 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod agent_template;
 mod agents;
 mod agreements;
 mod approvals;

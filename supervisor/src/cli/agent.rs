@@ -25,17 +25,17 @@ pub enum Agent {
     /// drupe.yaml, else the built-in one. Without ID it is a manifest for a new agent.
     ///
     /// The first text is the `manifest.yaml` of a folder, the second the same agent as a single `.md` file; use one of
-    /// them. `--as` prints one alone: `drupe agent template --as file > ~/.drupe/extensions/my_agent.md`. The name of
+    /// them. `--as` prints one alone: `drupe agent template --as file > my_agent.md`. The name of
     /// the folder or file is the id. `drupe ext check PATH` says what is amiss in it.
-    Template(Template),
+    Template(TemplateArgs),
 }
 
 /// Arguments of `drupe agent template`.
 #[derive(Debug, clap::Args)]
-pub struct Template {
+pub struct TemplateArgs {
     /// Of which agent; without it, for a new one
     id: Option<String>,
-    /// Print this form alone
+    /// Print this form and nothing beside it
     #[arg(long = "as", value_enum)]
     form: Option<Form>,
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub struct Template {
 enum Form {
     /// The `manifest.yaml` of a folder
     Folder,
-    /// A single `.md` file
+    /// A single file that ends in `.md`
     File,
 }
 
@@ -84,7 +84,7 @@ impl Agent {
     }
 }
 
-fn template(Template { id, form, facts }: Template, context: &Context) -> Result<(), Failure> {
+fn template(TemplateArgs { id, form, facts }: TemplateArgs, context: &Context) -> Result<(), Failure> {
     let daemon = context.daemon();
     if facts.json {
         let texts: AgentTemplate = daemon.call(method::AGENTS_TEMPLATE, &TemplateQuery { id })?;
@@ -114,7 +114,7 @@ fn template(Template { id, form, facts }: Template, context: &Context) -> Result
     context.console.print(&text)
 }
 
-/// Between the two forms.
+/// The line between the two forms.
 const RULE: &str = "# ---- or as a single file ----";
 
 pub fn lines(list: &[AgentStatus]) -> String {

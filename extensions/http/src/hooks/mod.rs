@@ -17,8 +17,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-pub use self::signature::Signature;
-use self::signature::{Delivery, Key};
+pub use self::signature::SignatureForm;
+use self::signature::{HookKey, SignedDelivery};
 
 /// Below this, sessions of hooks begin: `http:hooks:NAME:…`.
 const SESSIONS: &str = "http:hooks";
@@ -32,7 +32,7 @@ const SHORTEST_SECRET: usize = 16;
 pub struct HookSettings {
     agent: AgentId,
     secret: String,
-    signature: Signature,
+    signature: SignatureForm,
     #[serde(default)]
     task: Option<String>,
     #[serde(default)]
@@ -42,9 +42,9 @@ pub struct HookSettings {
 }
 
 /// A hook that may be called.
-pub struct Hook {
+pub struct WebHook {
     pub agent: AgentId,
-    key: Key,
+    key: HookKey,
     task: String,
     session: Option<SessionId>,
     most: usize,
@@ -52,21 +52,21 @@ pub struct Hook {
 
 /// All hooks by their names.
 pub struct Hooks {
-    all: BTreeMap<String, Hook>,
+    all: BTreeMap<String, WebHook>,
     /// What a delivery is compared with that names a hook which there is not, so that it is answered no sooner.
-    nobody: Key,
+    nobody: HookKey,
 }
 
 impl Hooks {
     pub fn new(settings: &BTreeMap<String, HookSettings>) -> Result<Self, Fault> {
-        let hook = |(name, hook): (&String, &HookSettings)| Ok((name.clone(), Hook::new(name, hook)?));
+        let hook = |(name, hook): (&String, &HookSettings)| Ok((name.clone(), WebHook::new(name, hook)?));
         let all = settings.iter().map(hook).collect::<Result<_, Fault>>()?;
-        Ok(Self { all, nobody: Key::nobody() })
+        Ok(Self { all, nobody: HookKey::nobody() })
     }
 
     /// The hooks whose agent is none of these.
     pub fn without_agent<'a>(&'a self, known: &'a [AgentId]) -> impl Iterator<Item = (&'a str, &'a AgentId)> {
-        let missing = |(_, hook): &(&String, &Hook)| !known.contains(&hook.agent);
+        let missing = |(_, hook): &(&String, &WebHook)| !known.contains(&hook.agent);
         self.all.iter().filter(missing).map(|(name, hook)| (name.as_str(), &hook.agent))
     }
 
@@ -75,22 +75,22 @@ impl Hooks {
     }
 
     /// The message that a delivery is, if it comes from whom it says.
-    pub fn message(&self, name: &str, headers: &HeaderMap, body: &[u8]) -> Result<Submit, Refused> {
+    pub fn message(&self, name: &str, headers: &HeaderMap, body: &[u8]) -> Result<Submit, RefusedDelivery> {
         let hook = self.all.get(name);
         let delivery = hook.map_or(&self.nobody, |hook| &hook.key).check(headers, body, SystemTime::now());
         // Which of the two it is, nobody is told who does not have the secret.
-        let (Some(hook), Some(delivery)) = (hook, delivery) else { return Err(Refused::Unknown) };
-        let delivery = delivery.map_err(Refused::Stale)?;
+        let (Some(hook), Some(delivery)) = (hook, delivery) else { return Err(RefusedDelivery::Unknown) };
+        let delivery = delivery.map_err(RefusedDelivery::Stale)?;
         if body.len() > hook.most {
-            return Err(Refused::TooLong);
+            return Err(RefusedDelivery::TooLong);
         }
-        hook.message(name, &delivery, body).map_err(Refused::Invalid)
+        hook.message(name, &delivery, body).map_err(RefusedDelivery::Invalid)
     }
 }
 
 /// Why a delivery is not taken.
 #[derive(Debug)]
-pub enum Refused {
+pub enum RefusedDelivery {
     /// Its signature is not that of the hook, or there is no such hook.
     Unknown,
     /// It is signed, and too old or from the future; how many seconds it is off.
@@ -100,7 +100,7 @@ pub enum Refused {
     Invalid(Fault),
 }
 
-impl Hook {
+impl WebHook {
     fn new(name: &str, settings: &HookSettings) -> Result<Self, Fault> {
         let HookSettings { agent, secret, signature, task, session, max_body_kb } = settings;
         let place = format!("extensions.http.hooks.{name}");
@@ -109,7 +109,7 @@ impl Hook {
             let help = "take 1 to 48 of a-z, 0-9, `_` and `-`, the first a letter or a digit";
             return Err(wrong(format!("`{name}` cannot be the name of a hook")).help(help));
         }
-        let key = Key::new(*signature, secret)
+        let key = HookKey::new(*signature, secret)
             .ok_or_else(|| wrong(format!("`{place}.secret` is not what Standard Webhooks has")))
             .map_err(|fault| {
                 fault.help("it is `whsec_` and base64; for GitHub's, say `signature: github`")
@@ -130,7 +130,7 @@ impl Hook {
         })
     }
 
-    fn message(&self, name: &str, delivery: &Delivery, body: &[u8]) -> Result<Submit, Fault> {
+    fn message(&self, name: &str, delivery: &SignedDelivery, body: &[u8]) -> Result<Submit, Fault> {
         let body = std::str::from_utf8(body).map_err(|_| Fault::invalid("the body is not UTF-8"))?;
         let session = match &self.session {
             Some(session) => session.clone(),
@@ -146,7 +146,7 @@ impl Hook {
     }
 
     /// The task, and the delivery as data: one line of JSON, which nothing in it can end.
-    fn text(&self, name: &str, delivery: &Delivery, body: &str) -> String {
+    fn text(&self, name: &str, delivery: &SignedDelivery, body: &str) -> String {
         let body = serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.to_owned()));
         let mut data = json!({ "webhook": name, "delivery": delivery.id, "body": body });
         if let Some(event) = &delivery.event {

@@ -25,32 +25,32 @@ const LONGEST_ID: usize = 256;
 /// Which form of signature a hook has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Signature {
+pub enum SignatureForm {
     Standard,
     Github,
 }
 
 /// What a delivery says of itself.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Delivery {
+pub struct SignedDelivery {
     /// By what it is known when it comes again.
     pub id: String,
     pub event: Option<String>,
 }
 
 /// The secret of a hook.
-pub struct Key {
-    signature: Signature,
+pub struct HookKey {
+    signature: SignatureForm,
     mac: Hmac<Sha256>,
     bytes: usize,
 }
 
-impl Key {
+impl HookKey {
     /// None where the secret does not have the form that it must.
-    pub fn new(signature: Signature, secret: &str) -> Option<Self> {
+    pub fn new(signature: SignatureForm, secret: &str) -> Option<Self> {
         let secret = match signature {
-            Signature::Standard => BASE64.decode(secret.strip_prefix("whsec_")?).ok()?,
-            Signature::Github => secret.as_bytes().to_vec(),
+            SignatureForm::Standard => BASE64.decode(secret.strip_prefix("whsec_")?).ok()?,
+            SignatureForm::Github => secret.as_bytes().to_vec(),
         };
         let mac = Hmac::new_from_slice(&secret).ok()?;
         Some(Self { signature, mac, bytes: secret.len() })
@@ -61,7 +61,7 @@ impl Key {
         let secret = [uuid::Uuid::new_v4().into_bytes(), uuid::Uuid::new_v4().into_bytes()].concat();
         let mut whole = hmac::digest::Key::<Hmac<Sha256>>::default();
         whole[..secret.len()].copy_from_slice(&secret);
-        Self { signature: Signature::Standard, mac: Hmac::new(&whole), bytes: secret.len() }
+        Self { signature: SignatureForm::Standard, mac: Hmac::new(&whole), bytes: secret.len() }
     }
 
     pub fn bytes(&self) -> usize {
@@ -69,10 +69,15 @@ impl Key {
     }
 
     /// What a signed delivery says of itself, or how many seconds its clock is off; none for one that is not signed with this key.
-    pub fn check(&self, headers: &HeaderMap, body: &[u8], now: SystemTime) -> Option<Result<Delivery, u64>> {
+    pub fn check(
+        &self,
+        headers: &HeaderMap,
+        body: &[u8],
+        now: SystemTime,
+    ) -> Option<Result<SignedDelivery, u64>> {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         match self.signature {
-            Signature::Standard => {
+            SignatureForm::Standard => {
                 let (id, time) = (text("webhook-id")?, text("webhook-timestamp")?);
                 let seconds: u64 = time.parse().ok()?;
                 let signed = [id.as_bytes(), b".", time.as_bytes(), b".", body];
@@ -84,16 +89,16 @@ impl Key {
                 }
                 let off = seconds_between(seconds, now);
                 Some(match off <= TOLERANCE.as_secs() {
-                    true => Ok(Delivery { id: id.to_owned(), event: None }),
+                    true => Ok(SignedDelivery { id: id.to_owned(), event: None }),
                     false => Err(off),
                 })
             }
-            Signature::Github => {
+            SignatureForm::Github => {
                 let given = hex(text("x-hub-signature-256")?.strip_prefix("sha256=")?)?;
                 let id = text("x-github-delivery")?;
                 let known = self.made(&[body], &given) && is_id(id);
                 let event = text("x-github-event").map(str::to_owned);
-                known.then(|| Ok(Delivery { id: id.to_owned(), event }))
+                known.then(|| Ok(SignedDelivery { id: id.to_owned(), event }))
             }
         }
     }

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use axum::http::HeaderValue;
 
-use super::{signature::Key, *};
+use super::{signature::HookKey, *};
 
 /// The example of the specification of Standard Webhooks, with the secret of its libraries' tests.
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -21,7 +21,7 @@ fn at(seconds: u64) -> SystemTime {
 /// Known answers, made with other programs: `openssl dgst -sha256 -hmac` and `hmac` of Python.
 #[test]
 fn signatures_are_those_that_others_make() {
-    let standard = Key::new(Signature::Standard, SECRET).expect("a secret");
+    let standard = HookKey::new(SignatureForm::Standard, SECRET).expect("a secret");
     let given = headers(&[
         ("webhook-id", "msg_p5jXN8AQM9LWM0D4loKWxJek"),
         ("webhook-timestamp", "1614265330"),
@@ -35,7 +35,7 @@ fn signatures_are_those_that_others_make() {
     assert_eq!(standard.check(&given, body, at(1_614_265_330 - 301)), Some(Err(301)));
     assert_eq!(standard.check(&given, br#"{"test": 2432232315}"#, at(1_614_265_330)), None);
     // The example of GitHub's documentation.
-    let github = Key::new(Signature::Github, "It's a Secret to Everybody").expect("a secret");
+    let github = HookKey::new(SignatureForm::Github, "It's a Secret to Everybody").expect("a secret");
     let given = headers(&[
         ("x-hub-signature-256", "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"),
         ("x-github-delivery", "72d3162e-cc78-11e3-81ab-4c9367dc0958"),
@@ -87,10 +87,13 @@ fn an_unknown_hook_is_refused_as_a_wrong_signature_is() {
         ("push", HeaderMap::new(), &long),
     ] {
         let refused = hooks(None).message(name, &headers, body);
-        assert!(matches!(refused, Err(Refused::Unknown)), "{name} {refused:?}");
+        assert!(matches!(refused, Err(RefusedDelivery::Unknown)), "{name} {refused:?}");
     }
-    assert!(matches!(hooks(None).message("push", &signed(&long), &long), Err(Refused::TooLong)));
-    assert!(matches!(hooks(None).message("push", &signed(b"\xff"), b"\xff"), Err(Refused::Invalid(_))));
+    assert!(matches!(hooks(None).message("push", &signed(&long), &long), Err(RefusedDelivery::TooLong)));
+    assert!(matches!(
+        hooks(None).message("push", &signed(b"\xff"), b"\xff"),
+        Err(RefusedDelivery::Invalid(_))
+    ));
 }
 
 #[test]
@@ -104,7 +107,7 @@ fn an_id_with_a_dot_could_be_read_in_two_ways_and_is_refused() {
     let code =
         base64::Engine::encode(&base64::engine::general_purpose::STANDARD, mac.finalize().into_bytes());
     let signature = format!("v1,{code}");
-    let key = Key::new(Signature::Standard, SECRET).expect("a secret");
+    let key = HookKey::new(SignatureForm::Standard, SECRET).expect("a secret");
     let read = |id: &str, time: &str, body: &[u8]| {
         key.check(
             &headers(&[("webhook-id", id), ("webhook-timestamp", time), ("webhook-signature", &signature)]),

@@ -13,7 +13,7 @@ use drupe_extension_api::{
 };
 
 use super::{body::Body, parts::Path, sessions::AcceptedMessage};
-use crate::{failure::HttpFault, hooks::Refused, server::Server};
+use crate::{failure::HttpFault, hooks::RefusedDelivery, server::Server};
 
 /// Takes a delivery in. It is answered once the message is in the journal: whoever delivers need not come again.
 pub async fn deliver(
@@ -42,21 +42,21 @@ async fn hand_in(server: &Server, submit: Submit) -> Result<Submitted, Fault> {
     })
 }
 
-fn refused(why: Refused) -> HttpFault {
+fn refused(why: RefusedDelivery) -> HttpFault {
     match why {
-        Refused::Unknown => Fault::new(
+        RefusedDelivery::Unknown => Fault::new(
             FaultCode::Unauthenticated,
             "there is no such hook, or it was not signed with its secret",
         )
         .into(),
-        Refused::Stale(off) => {
+        RefusedDelivery::Stale(off) => {
             let message = format!("the delivery is {off} s off the time of this server");
             Fault::new(FaultCode::Unauthenticated, message).help("sign it anew; 300 s are allowed").into()
         }
-        Refused::TooLong => {
+        RefusedDelivery::TooLong => {
             let fault = Fault::invalid("the body is too long").help("the most is `max_body_kb` of the hook");
             HttpFault::with(StatusCode::PAYLOAD_TOO_LARGE, fault)
         }
-        Refused::Invalid(fault) => fault.into(),
+        RefusedDelivery::Invalid(fault) => fault.into(),
     }
 }

@@ -64,7 +64,7 @@ impl JsonSchema for JsonSchemaText {
                 "type": { "enum": kinds }, "description": { "type": "string" },
                 "properties": { "type": "object", "additionalProperties": one },
                 "required": { "type": "array", "items": { "type": "string" }, "uniqueItems": true },
-                "items": one, "enum": { "type": "array", "minItems": 1, "uniqueItems": true },
+                "items": one, "enum": { "type": "array", "minItems": 1 },
             },
         })
     }

@@ -28,7 +28,7 @@ const FAILURES: [&str; 3] = ["FaultBody", "OpenAiError", "AnthropicError"];
 const ABOUT: &str = "Agents and sessions of a drupe daemon, over HTTP.\n\n\
     Every request needs a named token, made with `drupe token new NAME`, but for those without a security requirement. A request \
     whose `Host` is not one of the server's is answered with 403, so is one whose `Origin` is not known. What is not HTTP is \
-    answered with 400, and a head that is too large with 431, both without a body. `Idempotency-Key` makes a repeated request the \
+    answered with 400, and a head that is too large with 431, both without a body. Whole numbers are written without a point. `Idempotency-Key` makes a repeated request the \
     same message.";
 
 fn operations(schemas: &mut TypeSchemas) -> Vec<ApiOperation> {

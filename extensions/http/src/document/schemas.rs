@@ -91,6 +91,7 @@ impl TypeSchemas {
             assert!(all.insert(name.clone(), schema).is_none(), "{name} is the name of two schemas");
         }
         rename(document, &same);
+        tidy(document);
         all.sort_keys();
         all.values_mut().for_each(tidy);
         all
@@ -141,12 +142,20 @@ fn references(value: &mut Value, change: &mut impl FnMut(&mut String)) {
 fn tidy(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            for (key, value) in fields {
+            for (key, value) in fields.iter_mut() {
                 match value {
                     Value::String(text) if key == "description" => *text = unlinked(text),
                     _ => tidy(value),
                 }
             }
+            // What a name of a format says alone nobody who reads the document need know.
+            let most = match fields.get("format").and_then(Value::as_str) {
+                Some("uint64") => json!(u64::MAX),
+                Some("int64") => json!(i64::MAX),
+                Some("uint32") => json!(u32::MAX),
+                _ => return,
+            };
+            fields.entry("maximum").or_insert(most);
         }
         Value::Array(items) => items.iter_mut().for_each(tidy),
         _ => {}

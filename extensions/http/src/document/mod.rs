@@ -147,6 +147,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test is its own entry point")]
     fn the_document_that_is_served_is_what_the_code_says() {
         let made = written(&document(), 0) + "\n";
         let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join(KEPT);

@@ -14,14 +14,14 @@ use drupe_http_mcp::McpServer;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::watch;
 
-use crate::{credentials::Bearer, hooks::Hooks, origin::Known, settings::Settings, visitors::Embeds};
+use crate::{credentials::Bearer, hooks::Webhooks, origin::Known, settings::Settings, visitors::Embeds};
 
 pub struct Server {
     pub host: Host,
     pub settings: Settings,
     pub known: Known,
     pub embeds: Embeds,
-    pub hooks: Hooks,
+    pub hooks: Webhooks,
     pub mcp: McpServer,
     closing: watch::Sender<bool>,
     serving: watch::Sender<bool>,
@@ -48,7 +48,7 @@ impl Server {
         }
         let known = Known::new(address, &settings.hosts, &settings.origins)?;
         let embeds = Embeds::new(&settings.embeds)?;
-        let hooks = Hooks::new(&settings.hooks)?;
+        let hooks = Webhooks::new(&settings.hooks)?;
         let mcp = McpServer::new(&host, settings.max_body_kb * 1024);
         Ok(Self {
             host,

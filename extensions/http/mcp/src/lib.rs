@@ -83,7 +83,7 @@ pub struct McpServer {
 }
 
 /// A client's connection: what it says goes in, what is said to it comes out. Its place is free once both are dropped.
-pub struct Connection {
+pub struct MessageConnection {
     pub inbox: MessagesIn,
     pub outbox: MessagesOut,
     _place: OwnedSemaphorePermit,
@@ -167,14 +167,14 @@ impl McpServer {
 
     /// Begins to serve one client over a connection whose messages are whole, such as a WebSocket, which asks by itself whether the
     /// other side is there.
-    pub fn connect(&self, caller: McpCaller) -> Result<Connection, Fault> {
+    pub fn connect(&self, caller: McpCaller) -> Result<MessageConnection, Fault> {
         self.open(caller, Heartbeat::OfTransport)
     }
 
     /// Begins to serve one client over a stream of events, which sends what it says to another address.
     pub fn stream(&self, caller: McpCaller) -> Result<EventStream, Fault> {
         let owner = caller.who.name.clone();
-        let Connection { inbox, outbox, _place } = self.open(caller, Heartbeat::OfProtocol)?;
+        let MessageConnection { inbox, outbox, _place } = self.open(caller, Heartbeat::OfProtocol)?;
         Ok(self.streams.add(owner, inbox, outbox, _place))
     }
 
@@ -184,7 +184,7 @@ impl McpServer {
         inbox.ok_or_else(|| Fault::not_found(format!("there is no stream `{id}`")).help("open another one"))
     }
 
-    fn open(&self, caller: McpCaller, heartbeat: Heartbeat) -> Result<Connection, Fault> {
+    fn open(&self, caller: McpCaller, heartbeat: Heartbeat) -> Result<MessageConnection, Fault> {
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
             Fault::new(
                 FaultCode::Busy,
@@ -193,7 +193,7 @@ impl McpServer {
         })?;
         let agents = Agents::new(&self.changes, self.host.clone(), Some(caller.clone()));
         let (inbox, outbox) = connection::open(&self.host, agents, caller, heartbeat, &self.closing)?;
-        Ok(Connection { inbox, outbox, _place: place })
+        Ok(MessageConnection { inbox, outbox, _place: place })
     }
 
     /// Ends all sessions: the server stops.

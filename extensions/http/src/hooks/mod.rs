@@ -51,13 +51,13 @@ pub struct WebHook {
 }
 
 /// All hooks by their names.
-pub struct Hooks {
+pub struct Webhooks {
     all: BTreeMap<String, WebHook>,
     /// What a delivery is compared with that names a hook which there is not, so that it is answered no sooner.
     nobody: HookKey,
 }
 
-impl Hooks {
+impl Webhooks {
     pub fn new(settings: &BTreeMap<String, HookSettings>) -> Result<Self, Fault> {
         let hook = |(name, hook): (&String, &HookSettings)| Ok((name.clone(), WebHook::new(name, hook)?));
         let all = settings.iter().map(hook).collect::<Result<_, Fault>>()?;

@@ -49,10 +49,10 @@ fn signatures_are_those_that_others_make() {
     assert_eq!(github.check(&given, b"Hello, World?", at(0)), None);
 }
 
-fn hooks(session: Option<&str>) -> Hooks {
+fn hooks(session: Option<&str>) -> Webhooks {
     let hook = serde_json::from_value(json!({ "agent": "haiku", "secret": "It's a Secret to Everybody",
         "signature": "github", "task": "Sum it up.", "session": session, "max_body_kb": 1 }));
-    Hooks::new(&BTreeMap::from([("push".to_owned(), hook.expect("settings"))])).expect("a hook")
+    Webhooks::new(&BTreeMap::from([("push".to_owned(), hook.expect("settings"))])).expect("a hook")
 }
 
 fn signed(body: &[u8]) -> HeaderMap {
@@ -145,7 +145,7 @@ fn what_is_configured_wrongly_is_told_with_its_place() {
     ] {
         let settings =
             BTreeMap::from([(name.to_owned(), serde_json::from_value(settings).expect("settings"))]);
-        let fault = Hooks::new(&settings).err().expect("it is wrong");
+        let fault = Webhooks::new(&settings).err().expect("it is wrong");
         assert!(fault.to_string().contains(said), "{fault}");
     }
 }

@@ -24,7 +24,7 @@ use axum::{
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use drupe_extension_api::{Fault, FaultCode};
-use drupe_http_mcp::{Connection, EventStream, McpCaller, NotTaken};
+use drupe_http_mcp::{EventStream, McpCaller, MessageConnection, NotTaken};
 use futures_util::stream;
 use serde::Deserialize;
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -150,7 +150,7 @@ enum End {
     Closed(u16, String),
 }
 
-async fn converse(server: &Server, mut socket: WebSocket, mut connection: Connection) {
+async fn converse(server: &Server, mut socket: WebSocket, mut connection: MessageConnection) {
     let mut pings = interval(HEARTBEAT);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut heard = true;
@@ -189,7 +189,7 @@ async fn converse(server: &Server, mut socket: WebSocket, mut connection: Connec
 
 async fn hear(
     socket: &mut WebSocket,
-    connection: &Connection,
+    connection: &MessageConnection,
     said: Option<Result<Message, axum::Error>>,
 ) -> Result<(), End> {
     let text = match said {

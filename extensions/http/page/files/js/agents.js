@@ -143,7 +143,7 @@ async function one(page, id) {
         ),
       ),
     ),
-    section("A template to begin another one with", template(agent)),
+    agent.id === "orchestrator" ? null : template(agent),
   );
 }
 
@@ -197,44 +197,34 @@ export function table(heads, rows) {
   );
 }
 
-// An agent in a single file: what `extensions/<id>.md` of a home would hold. Texts are written as JSON, which YAML reads.
+// The agent as it is written down: complete, with the values that hold, and with comments. Nothing for who has no manifest.
 function template(agent) {
-  const origin = new Map((agent.sizes ?? []).map((row) => [row.tool, row.extension]));
-  const uses = agent.tools
-    .filter((tool) => origin.has(tool) && origin.get(tool) !== CORE && !tool.startsWith("agent_"))
-    .map((tool) => `${origin.get(tool)}/${tool}`);
-  const limits = ["max_turns", "max_tokens_per_invocation", "time_budget_ms"].map(
-    (key) => `  ${key}: ${agent.limits[key]}`,
+  const place = h("div", {});
+  ask("agents.template", { id: agent.id }).then(
+    ({ manifest, frontmatter }) => {
+      const [file, text] = frontmatter ? ["NAME.md", frontmatter] : ["NAME/manifest.yaml", manifest];
+      const button = h("button", { type: "button", class: "quiet", on: { click: () => copy(text, button) } }, "Copy");
+      fill(
+        place,
+        section(
+          "Its manifest, to begin another one with",
+          h(
+            "p",
+            { class: "muted small" },
+            "Kept as ",
+            h("code", {}, `extensions/${file}`),
+            " in the home of the daemon, it is found by itself.",
+          ),
+          h(
+            "figure",
+            { class: "code" },
+            h("figcaption", {}, h("span", {}, file), button),
+            h("pre", { tabIndex: 0 }, text),
+          ),
+        ),
+      );
+    },
+    () => undefined,
   );
-  const text = [
-    "---",
-    `description: ${JSON.stringify(agent.description)}`,
-    agent.usage ? `usage: ${JSON.stringify(agent.usage)}` : null,
-    agent.output ? `output: ${JSON.stringify(agent.output)}` : null,
-    uses.length ? `uses_tools: [${uses.join(", ")}]` : null,
-    "limits:",
-    ...limits,
-    "---",
-    "",
-    `You are like ${agent.name || agent.id}. Say here what the new agent is to do.`,
-    "",
-  ]
-    .filter((line) => line !== null)
-    .join("\n");
-  const button = h("button", { type: "button", class: "quiet", on: { click: () => copy(text, button) } }, "Copy");
-  return [
-    h(
-      "p",
-      { class: "muted small" },
-      "Keep it as ",
-      h("code", {}, "extensions/NAME.md"),
-      " in the home of the daemon; it is found by itself.",
-    ),
-    h(
-      "figure",
-      { class: "code" },
-      h("figcaption", {}, h("span", {}, "NAME.md"), button),
-      h("pre", { tabIndex: 0 }, text),
-    ),
-  ];
+  return place;
 }

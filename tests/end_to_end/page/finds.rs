@@ -73,7 +73,8 @@ fn an_agent_shows_what_it_has_what_it_has_not_and_why_and_a_template_that_works(
     // What is to be copied is an agent.
     browser.until("document.querySelector('.code pre')");
     let template = browser.eval("return [...document.querySelectorAll('.code pre')].at(-1).textContent");
-    scene.daemon.write("extensions/second.md", template.as_str().expect("a text"));
+    let second = template.as_str().expect("a text").replace("id: keeper", "id: second");
+    scene.daemon.write("extensions/second.md", &second);
     scene.daemon.until_extension("second", "active");
     scene.view("#/agents/second");
     browser.shows("main", "kv");

@@ -202,7 +202,9 @@ function template(agent) {
   const place = h("div", {});
   ask("agents.template", { id: agent.id }).then(
     ({ manifest, frontmatter }) => {
-      const [file, text] = frontmatter ? ["NAME.md", frontmatter] : ["NAME/manifest.yaml", manifest];
+      const [file, text] = frontmatter
+        ? [`${agent.id}.md`, frontmatter]
+        : [`${agent.id}/manifest.yaml`, manifest];
       const button = h("button", { type: "button", class: "quiet", on: { click: () => copy(text, button) } }, "Copy");
       fill(
         place,
@@ -211,9 +213,11 @@ function template(agent) {
           h(
             "p",
             { class: "muted small" },
-            "Kept as ",
+            "Another one is kept in the home of the daemon as ",
             h("code", {}, `extensions/${file}`),
-            " in the home of the daemon, it is found by itself.",
+            " is, under a name of its own, which is also its ",
+            h("code", {}, "id"),
+            ".",
           ),
           h(
             "figure",

@@ -115,6 +115,8 @@ pub enum FailureClass {
     RateLimit,
     /// The model or its provider failed.
     Model,
+    /// The answer does not have the form that was asked for, after it was asked for once more.
+    Output,
     Tool,
     /// A limit on steps, tokens, cost or calls is reached.
     Budget,
@@ -136,6 +138,7 @@ impl FailureClass {
             Self::Network => "check the connection and the provider's address",
             Self::RateLimit => "wait, or lower the concurrency of the provider",
             Self::Model => "try again, or choose another model",
+            Self::Output => "ask for a form that the model can give, or choose another model",
             Self::Tool => "read the tool's error and correct the call",
             Self::Budget => "raise the limit that the message names, or ask for less",
             Self::Loop => "rephrase the task, or choose another agent",

@@ -206,12 +206,11 @@ pub async fn open_session(turns: &Turns, queued: &QueuedTurn) -> Result<(), Stor
     let (session, now_ms) = (&queued.inbound.ask.session, turns.roster.base.clock.now_ms());
     let new = queued.earlier_turns == 0 && !queued.started;
     let used = if new { Counted::default() } else { turns.store.used_by_session(session).await? };
-    let mut purses = Vec::new();
+    turns.quotas.open_session(session, settings::counted(used));
     for purse in turns.quotas.unknown_purses(session, now_ms) {
         let used = turns.store.used_below(purse.sessions().to_owned(), now_ms).await?;
-        purses.push((purse, settings::counted(used)));
+        turns.quotas.open_purse(purse, settings::counted(used));
     }
-    turns.quotas.open_session(session, settings::counted(used), purses);
     Ok(())
 }
 

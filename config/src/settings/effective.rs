@@ -5,6 +5,12 @@ use serde_json::{Value, json};
 use super::{Config, EffectiveValue, ValueOrigin, layers::names_a_secret};
 use crate::tree::join;
 
+/// Whether a text is the name of one variable, and nothing that could be a secret itself.
+fn is_a_placeholder(written: &Value) -> bool {
+    let name = written.as_str().and_then(|text| text.strip_prefix("${")?.strip_suffix('}'));
+    name.is_some_and(|name| !name.contains(['$', '{', '}']))
+}
+
 impl Config {
     /// Every value by its dotted key, sorted. Lists are one value each.
     pub fn effective(&self) -> Vec<EffectiveValue> {
@@ -26,9 +32,11 @@ impl Config {
             value => {
                 // What was written with placeholders may resolve to a secret; masked values stay masked.
                 let masked = value == json!("***");
+                let kept =
+                    path.strip_prefix("extensions.").is_some_and(|path| path.split('.').any(names_a_secret));
                 let value = match self.written.get(path) {
-                    Some(written) if !masked => written.clone(),
-                    None if path.rsplit('.').next().is_some_and(names_a_secret) => json!("***"),
+                    Some(written) if !masked && (!kept || is_a_placeholder(written)) => written.clone(),
+                    _ if kept => json!("***"),
                     _ => value,
                 };
                 let origin = self.origins.get(path).cloned().unwrap_or(ValueOrigin::Default);

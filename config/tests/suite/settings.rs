@@ -94,10 +94,12 @@ fn no_secret_shows_in_the_effective_configuration_or_in_debug_output() {
     assert_eq!(value("extensions.kv.root"), json!("${KEY}"));
 
     // Nor what a key of an extension calls a secret itself.
-    let sources =
-        home.sources("extensions: {http: {embeds: {shop: {secret: hidden, token: 7, title: shown}}}}");
+    let mut sources = home.sources(
+        "extensions: {http: {embeds: {shop: {secret: hidden, title: shown, token: '${A}', password: 'hidden${A}'}, secret: {x: hidden}}}}",
+    );
+    sources.environment.insert("A".into(), "value".into());
     let shown = json!(load_config(&sources).unwrap().value.effective()).to_string();
-    assert!(shown.contains("shown") && !shown.contains("hidden"), "{shown}");
+    assert!(shown.contains("shown") && shown.contains("${A}") && !shown.contains("hidden"), "{shown}");
 }
 
 #[test]

@@ -12,7 +12,11 @@ use drupe_extension_api::{
     control::{Whoami, method},
 };
 
-use crate::{failure::HttpFault, server::Server, visitors::Visitor};
+use crate::{
+    failure::HttpFault,
+    server::Server,
+    visitors::{Visitor, reach},
+};
 
 /// The cookie of the page, which has a token for its value.
 pub const COOKIE: &str = "drupe";
@@ -22,9 +26,6 @@ pub const PAGE: &str = "x-drupe-request";
 
 /// What clients of Anthropic's API send.
 const API_KEY: &str = "x-api-key";
-
-/// Paths at which programs are served over connections of their own.
-const OF_PROGRAMS: [&str; 2] = ["/mcp", "/stdio/"];
 
 #[derive(Clone)]
 pub struct Bearer {
@@ -47,9 +48,8 @@ impl FromRequestParts<Arc<Server>> for Bearer {
         }
         let visitor = server.embeds.admit(&token).transpose()?;
         if let Some(visitor) = &visitor {
-            // Where clients keep connections of their own, nobody counts what a visitor writes.
-            if OF_PROGRAMS.iter().any(|path| parts.uri.path().starts_with(path)) {
-                return Err(Fault::denied("visitors of a site chat there").into());
+            if !reach::is_open(parts.uri.path()) {
+                return Err(Fault::denied("this path is not for visitors of a site").into());
             }
             token = visitor.token();
         }

@@ -59,7 +59,7 @@ pub fn status(code: FaultCode) -> StatusCode {
 pub fn status_of_turn(class: FailureClass) -> StatusCode {
     match class {
         FailureClass::Budget | FailureClass::RateLimit => StatusCode::TOO_MANY_REQUESTS,
-        FailureClass::Refused => StatusCode::UNPROCESSABLE_ENTITY,
+        FailureClass::Refused | FailureClass::Output => StatusCode::UNPROCESSABLE_ENTITY,
         FailureClass::Timeout => StatusCode::GATEWAY_TIMEOUT,
         FailureClass::Network | FailureClass::Model | FailureClass::Auth => StatusCode::BAD_GATEWAY,
         FailureClass::Cancelled | FailureClass::Config => StatusCode::SERVICE_UNAVAILABLE,

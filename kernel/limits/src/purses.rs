@@ -28,6 +28,15 @@ impl Purse {
         session.below(&self.sessions).is_some()
     }
 
+    pub(crate) fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Its bounds, of those that its token has.
+    pub(crate) fn limits<'a>(&self, bounds: &'a TokenLimits) -> &'a ScopeLimits {
+        if self.is_of_all() { &bounds.all } else { &bounds.each }
+    }
+
     pub(crate) fn is_of_all(&self) -> bool {
         self.person.is_none()
     }

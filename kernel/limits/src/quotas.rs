@@ -103,35 +103,46 @@ impl Quotas {
             .collect();
     }
 
-    /// Bounds what is used in the sessions of a named token from now on: in those that are opened.
-    pub fn bind(&self, token: &str, limits: TokenLimits) {
-        locked(&self.state).bounds.insert(token.to_owned(), limits);
+    /// The purses that limits of a named token would give sessions that are open.
+    pub fn purses_of(&self, token: &str, limits: &TokenLimits) -> Vec<Purse> {
+        let bounds = BTreeMap::from([(token.to_owned(), limits.clone())]);
+        let state = locked(&self.state);
+        let all = state.sessions.keys().flat_map(|session| purses::of(&bounds, session));
+        all.map(|(purse, _)| purse).collect::<HashSet<_>>().into_iter().collect()
     }
 
-    /// The purses of a session that is to be opened of which nobody knows yet what is used.
+    /// Bounds what is used in the sessions of a named token from now on. `used` is what the purses of those that are open
+    /// have used today.
+    pub fn bind(&self, token: &str, limits: TokenLimits, used: impl IntoIterator<Item = (Purse, Counted)>) {
+        let mut state = locked(&self.state);
+        state.bounds.insert(token.to_owned(), limits);
+        used.into_iter().for_each(|(purse, used)| state.open_purse(purse, used, self.limits.warn_at));
+    }
+
+    /// Lets a named token use what it wants: nobody has it any more.
+    pub fn unbind(&self, token: &str) {
+        let mut state = locked(&self.state);
+        state.bounds.remove(token);
+        state.purses.retain(|purse, _| purse.token() != token);
+    }
+
+    /// Takes up the counters of a session that becomes active; does nothing when they are known. Those of its purses are taken
+    /// up after it, so that none of them goes with another session meanwhile.
+    pub fn open_session(&self, session: &SessionId, used: Counted) {
+        let tally = Tally::of(used, &self.limits.session, self.limits.warn_at);
+        locked(&self.state).sessions.entry(session.clone()).or_insert(tally);
+    }
+
+    /// The purses of a session of which nobody knows yet what is used.
     pub fn unknown_purses(&self, session: &SessionId, now_ms: i64) -> Vec<Purse> {
         let state = self.state_at(now_ms);
         let purses = purses::of(&state.bounds, session).into_iter().map(|(purse, _)| purse);
         purses.filter(|purse| !state.purses.contains_key(purse)).collect()
     }
 
-    /// Takes up the counters of a session that becomes active, and of the purses that it belongs to with what they have used
-    /// today; does nothing when they are known.
-    pub fn open_session(
-        &self,
-        session: &SessionId,
-        used: Counted,
-        of_purses: impl IntoIterator<Item = (Purse, Counted)>,
-    ) {
-        let QuotaLimits { warn_at, session: limits, .. } = &self.limits;
-        let mut state = locked(&self.state);
-        state.sessions.entry(session.clone()).or_insert_with(|| Tally::of(used, limits, *warn_at));
-        let bounds = purses::of(&state.bounds, session);
-        for (purse, used) in of_purses {
-            if let Some((_, limits)) = bounds.iter().find(|(known, _)| *known == purse) {
-                state.purses.entry(purse).or_insert_with(|| Tally::of(used, limits, *warn_at));
-            }
-        }
+    /// Takes up a purse with what it has used today; does nothing when it is known.
+    pub fn open_purse(&self, purse: Purse, used: Counted) {
+        locked(&self.state).open_purse(purse, used, self.limits.warn_at);
     }
 
     /// Forgets the counters of a session, none of whose turns runs any more.
@@ -392,6 +403,12 @@ impl Tallies {
     fn know(&mut self, who: Spender<'_>) {
         self.sessions.entry(who.session.clone()).or_default();
         self.know_today(who);
+    }
+
+    fn open_purse(&mut self, purse: Purse, used: Counted, warn_at: f64) {
+        if let Some(limits) = self.bounds.get(purse.token()).map(|bound| purse.limits(bound)) {
+            self.purses.entry(purse).or_insert_with(|| Tally::of(used, limits, warn_at));
+        }
     }
 
     /// Has those counters that begin anew with each day.

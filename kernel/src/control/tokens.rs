@@ -21,19 +21,26 @@ const ALL: &str = "*";
 /// Gives the bearers of the tokens of this home what they have; before anybody is let in.
 pub async fn load(kernel: &Kernel) -> Result<(), Fault> {
     for (token, hash) in kernel.store.tokens().await? {
-        give(kernel, hash, &token);
+        give(kernel, hash, &token).await?;
     }
     Ok(())
 }
 
 /// Gives the bearer of a token what it says, and bounds what they use.
-fn give(kernel: &Kernel, hash: String, token: &TokenStatus) {
+async fn give(kernel: &Kernel, hash: String, token: &TokenStatus) -> Result<(), Fault> {
     if let Some(sessions) = &token.sessions {
         let (all, each) = (settings::allowance(&token.per_day), settings::allowance(&token.per_day_each));
         let limits = TokenLimits { sessions: sessions.clone(), all, each };
-        kernel.intake.turns.quotas.bind(&token.name, limits);
+        let (quotas, now_ms) = (&kernel.intake.turns.quotas, kernel.base.clock.now_ms());
+        let mut used = Vec::new();
+        for purse in quotas.purses_of(&token.name, &limits) {
+            let of_it = kernel.store.used_below(purse.sessions().to_owned(), now_ms).await?;
+            used.push((purse, settings::counted(of_it)));
+        }
+        quotas.bind(&token.name, limits, used);
     }
     kernel.grants.give(hash, principal(token));
+    Ok(())
 }
 
 /// Those that there are.
@@ -106,7 +113,7 @@ pub async fn new(kernel: &Kernel, by: &Principal, ask: TokenNew) -> Result<Token
         ))
         .help(format!("choose another name, such as `{name}-2`: sessions and turns go by the name")));
     }
-    give(kernel, hash, &status);
+    give(kernel, hash, &status).await?;
     Ok(TokenMade { token, status })
 }
 
@@ -134,6 +141,7 @@ pub async fn redeem(kernel: &Kernel, code: &str) -> Result<TokenMade, Fault> {
 pub async fn revoke(kernel: &Kernel, name: String) -> Result<(), Fault> {
     let known = kernel.store.revoke_token(name.clone()).await?;
     kernel.grants.revoke(&name);
+    kernel.intake.turns.quotas.unbind(&name);
     if known {
         return Ok(());
     }

@@ -96,6 +96,8 @@ fn every_route_of_the_document_refuses_who_is_not_known_and_what_a_browser_was_l
         let open = match path.split(['/', '?']).nth(1) {
             Some("hooks") => 401,
             Some("sign-in") => 403,
+            // There is none, and whoever asks for a frame is nobody yet.
+            Some("embed") => 404,
             _ => 200,
         };
         let unknown = if *needs_credential { 401 } else { open };

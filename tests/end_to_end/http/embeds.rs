@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 
 use super::{client::Door, door, token};
-use crate::harness::{Daemon, model_server::ModelServer};
+use crate::harness::{Daemon, model_server::ModelServer, unique};
 
 /// What the site signs with.
 pub const SECRET: &str = "a secret that has thirty-two bytes";
@@ -51,35 +51,58 @@ fn a_visitor_whom_a_site_has_signed_converses_in_sessions_of_their_own() {
         (&who["sessions"], &who["may"]),
         (&json!("token.shop:ann"), &json!(["read", "submit", "direct"]))
     );
-    let said =
-        door.post(&ann, "/v1/sessions/token.shop:ann:chat/messages", &json!({"text": "hello", "wait": true}));
-    assert_eq!((said.status, said.json()["status"].clone()), (200, json!("success")), "{}", said.body);
+    let ask = |who: &str, method: &str, params: Value| door.post(who, &format!("/control/{method}"), &params);
+    let write = |who: &str, session: &str| {
+        let submit = json!({"session": session, "external_id": unique(), "text": "hello", "model": "none", "agent": "other"});
+        let taken = ask(who, "turn.submit", submit);
+        if taken.status != 200 {
+            return taken;
+        }
+        ask(who, "turn.wait", json!({"turn": taken.json()["turn"], "brief": false}))
+    };
+    let said = write(&ann, "token.shop:ann:chat").json();
+    assert_eq!(said["status"], "success", "{said}");
+    let told: Vec<&String> = said.as_object().expect("a turn").keys().collect();
+    assert_eq!(
+        told,
+        ["content", "input", "session", "status", "turn"],
+        "how it came about is not for visitors"
+    );
+    let shown = ask(&ann, "sessions.show", json!({"id": "token.shop:ann:chat", "brief": false})).json();
+    assert_eq!(shown["turns"][0], said);
+    for (method, params) in [
+        ("sessions.show", json!({"id": "token.shop:ann:chat"})),
+        ("turn.wait", json!({"turn": said["turn"]})),
+        ("turn.stop", json!({"turn": said["turn"]})),
+    ] {
+        let refused = ask(&bob, method, params);
+        assert!([403, 404].contains(&refused.status), "{method}: {}", refused.body);
+    }
+    assert_eq!(door.get(&bob, "/events?session=token.shop:ann:chat").status, 403);
     for (method, path) in [
+        ("POST", "/control/status"),
+        ("POST", "/control/agents.template"),
+        ("POST", "/control/items.show"),
+        ("POST", "/control/trace.show"),
+        ("POST", "/control/tokens.leave"),
+        ("POST", "/mcp"),
+        ("GET", "/mcp/ws"),
+        ("GET", "/stdio/mcp"),
+        ("POST", "/v1/messages"),
+        ("POST", "/v1/agents/haiku/run"),
         ("GET", "/v1/sessions/token.shop:ann:chat"),
-        ("POST", "/v1/sessions/token.shop:ann:chat/stop"),
-        ("GET", "/events?session=token.shop:ann:chat"),
     ] {
-        let bearer = format!("Bearer {bob}");
-        let refused = door.send(method, path, &[("authorization", &bearer)], "");
-        assert!([403, 404].contains(&refused.status), "{method} {path}: {}", refused.body);
+        let bearer = format!("Bearer {ann}");
+        assert_eq!(door.send(method, path, &[("authorization", &bearer)], "").status, 403, "{method} {path}");
     }
-    for (path, body) in [
-        ("/control/status", json!({})),
-        ("/control/tokens.list", json!({})),
-        ("/control/stop", json!({})),
-        ("/mcp", json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})),
-        ("/v1/agents/other/run", json!({"task": "hello"})),
-    ] {
-        assert_eq!(door.post(&ann, path, &body).status, 403, "{path}");
-    }
-    assert_eq!(door.get(&ann, "/stdio/mcp").status, 403);
     // The other visitors of the site have their own share of a day.
-    let runs: Vec<u16> =
-        (0..4).map(|_| door.post(&ann, "/v1/agents/haiku/run", &json!({"task": "hello"})).status).collect();
-    assert_eq!(runs, [200, 200, 429, 429], "three runs a day");
-    assert_eq!(door.post(&bob, "/v1/agents/haiku/run", &json!({"task": "hello"})).status, 200);
+    let ended: Vec<Value> = (0..3).map(|_| write(&ann, "token.shop:ann:chat").json()).collect();
+    let ends: Vec<&Value> = ended.iter().map(|turn| &turn["status"]).collect();
+    assert_eq!(ends, ["success", "success", "error"], "three runs a day: {ended:?}");
+    assert_eq!((&ended[2]["class"], &ended[2]["content"]), (&json!("budget"), &json!("")));
+    assert_eq!(write(&bob, "token.shop:bob:chat").json()["status"], "success");
     // A minute may begin meanwhile, and no other one.
-    let mut last = (0..11).map(|_| door.post(&ann, "/v1/agents/haiku/run", &json!({"task": "hello"})));
+    let mut last = (0..11).map(|_| write(&ann, "token.shop:ann:chat"));
     assert!(
         last.any(|said| said.status == 429 && said.body.contains("messages a minute")),
         "too many of them"

@@ -102,7 +102,7 @@ impl Rejection {
         let class = response.class.unwrap_or(FailureClass::Internal);
         let kind = match class {
             FailureClass::Timeout => Kind::Timeout,
-            FailureClass::Network | FailureClass::Model => Kind::Upstream,
+            FailureClass::Network | FailureClass::Model | FailureClass::Output => Kind::Upstream,
             FailureClass::RateLimit => Kind::RateLimited,
             FailureClass::Budget => Kind::Budget,
             FailureClass::Cancelled => Kind::Cancelled,

@@ -16,15 +16,19 @@ use drupe_extension_api::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub use self::signature::SignatureForm;
-use self::signature::{HookKey, SignedDelivery};
+use self::signature::{HookKey, SignedDelivery, claims_a_signature};
 
 /// Below this, sessions of hooks begin: `http:hooks:NAME:…`.
 const SESSIONS: &str = "http:hooks";
 
 /// A secret shorter than this is guessed sooner or later. Standard Webhooks wants 24 bytes, others as many characters as one likes.
 const SHORTEST_SECRET: usize = 16;
+
+/// Bodies that are read at the same time of whom nobody knows yet who they are: as many as there is memory for.
+const MOST_READ: usize = 32;
 
 /// A hook, as the configuration has it.
 #[derive(Debug, Clone, Deserialize)]
@@ -55,13 +59,14 @@ pub struct Webhooks {
     all: BTreeMap<String, WebHook>,
     /// What a delivery is compared with that names a hook which there is not, so that it is answered no sooner.
     nobody: HookKey,
+    read: Semaphore,
 }
 
 impl Webhooks {
     pub fn new(settings: &BTreeMap<String, HookSettings>) -> Result<Self, Fault> {
         let hook = |(name, hook): (&String, &HookSettings)| Ok((name.clone(), WebHook::new(name, hook)?));
         let all = settings.iter().map(hook).collect::<Result<_, Fault>>()?;
-        Ok(Self { all, nobody: HookKey::nobody() })
+        Ok(Self { all, nobody: HookKey::nobody(), read: Semaphore::new(MOST_READ) })
     }
 
     /// The hooks whose agent is none of these.
@@ -72,6 +77,14 @@ impl Webhooks {
 
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
+    }
+
+    /// Room for the body of a request, if it may be a delivery.
+    pub fn room(&self, headers: &HeaderMap) -> Result<SemaphorePermit<'_>, RefusedDelivery> {
+        if self.is_empty() || !claims_a_signature(headers) {
+            return Err(RefusedDelivery::Unknown);
+        }
+        self.read.try_acquire().map_err(|_| RefusedDelivery::Busy)
     }
 
     /// The message that a delivery is, if it comes from whom it says.
@@ -96,6 +109,8 @@ pub enum RefusedDelivery {
     /// It is signed, and too old or from the future; how many seconds it is off.
     Stale(u64),
     TooLong,
+    /// Too many are read at this moment.
+    Busy,
     /// It is signed, and cannot be a message.
     Invalid(Fault),
 }

@@ -15,12 +15,19 @@ use axum::{
     },
 };
 use drupe_extension_api::{Event, Fault, SessionId, control::EventsSubscribe, sdk::Items};
-use futures_util::stream;
+use futures_util::{StreamExt as _, future, stream};
 use serde::Deserialize;
+use tokio::time::{Instant, sleep_until};
 
 use super::socket;
 use crate::routes::parts::{Path, Query};
-use crate::{connections::Place, credentials::Bearer, failure::HttpFault, server::Server};
+use crate::{
+    connections::Place,
+    credentials::Bearer,
+    failure::HttpFault,
+    server::Server,
+    visitors::{Visitor, reach},
+};
 
 /// How often a reader hears something, so that nothing on the way takes the connection for dead.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -84,25 +91,44 @@ async fn follow(
     let known = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let ask = EventsSubscribe { session, after: known.unwrap_or(after), follow: true };
     let items = server.events(bearer, ask).await?;
-    match socket::is_asked(headers) {
-        true => socket::answer(server, place, upgrade, items),
-        false => Ok(stream(server, items)),
+    match (socket::is_asked(headers), &bearer.visitor) {
+        (true, None) => socket::answer(server, place, upgrade, items),
+        (true, Some(_)) => Err(Fault::denied("visitors of a site read events as server-sent ones").into()),
+        (false, visitor) => Ok(stream(server, items, visitor.clone())),
     }
 }
 
-fn stream(server: Arc<Server>, items: Items<Event>) -> Response {
-    let frames = stream::unfold(Some((server, items)), |open| async move {
-        let (server, mut items) = open?;
-        let next = tokio::select! {
-            next = items.next() => next,
-            () = server.closing() => return None,
-        };
-        Some(match next {
-            Ok(Some(event)) => (Ok::<_, Infallible>(frame(&event)), Some((server, items))),
-            Ok(None) => return None,
-            Err(fault) => (Ok(broken(&fault)), None),
-        })
+/// What a visitor follows is told as far as it is for them, and as long as they are known.
+fn stream(server: Arc<Server>, items: Items<Event>, visitor: Option<Visitor>) -> Response {
+    let ends = visitor.as_ref().map(|visitor| Instant::now() + visitor.left());
+    let over = async move {
+        match ends {
+            Some(ends) => sleep_until(ends).await,
+            None => future::pending().await,
+        }
+    };
+    let shown = move |event: Event| if visitor.is_some() { reach::event(event) } else { Some(event) };
+    let frames = stream::unfold(Some((server, items)), move |open| {
+        let shown = shown.clone();
+        async move {
+            let (server, mut items) = open?;
+            loop {
+                let next = tokio::select! {
+                    next = items.next() => next,
+                    () = server.closing() => return None,
+                };
+                return Some(match next {
+                    Ok(Some(event)) => match shown(event) {
+                        Some(event) => (Ok::<_, Infallible>(frame(&event)), Some((server, items))),
+                        None => continue,
+                    },
+                    Ok(None) => return None,
+                    Err(fault) => (Ok(broken(&fault)), None),
+                });
+            }
+        }
     });
+    let frames = frames.take_until(over);
     Sse::new(frames).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response()
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use axum::{
-    extract::State,
-    http::{HeaderMap, StatusCode},
+    extract::{FromRequest as _, Request, State},
+    http::StatusCode,
 };
 use drupe_extension_api::{
     Fault, FaultCode,
@@ -19,10 +19,14 @@ use crate::{failure::HttpFault, hooks::RefusedDelivery, server::Server};
 pub async fn deliver(
     State(server): State<Arc<Server>>,
     Path(name): Path,
-    headers: HeaderMap,
-    body: Body,
+    request: Request,
 ) -> Result<AcceptedMessage, HttpFault> {
-    let submit = server.hooks.message(&name, &headers, body.bytes()).map_err(refused)?;
+    let headers = request.headers().clone();
+    let submit = {
+        let _room = server.hooks.room(&headers).map_err(refused)?;
+        let body = Body::from_request(request, &server).await?;
+        server.hooks.message(&name, &headers, body.bytes()).map_err(refused)?
+    };
     let session = submit.session.clone();
     let submitted = hand_in(&server, submit).await?;
     Ok(AcceptedMessage { session, submitted })
@@ -56,6 +60,9 @@ fn refused(why: RefusedDelivery) -> HttpFault {
         RefusedDelivery::TooLong => {
             let fault = Fault::invalid("the body is too long").help("the most is `max_body_kb` of the hook");
             HttpFault::with(StatusCode::PAYLOAD_TOO_LARGE, fault)
+        }
+        RefusedDelivery::Busy => {
+            Fault::new(FaultCode::Busy, "too many webhooks come at once; deliver it again").into()
         }
         RefusedDelivery::Invalid(fault) => fault.into(),
     }

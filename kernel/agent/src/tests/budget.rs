@@ -241,7 +241,7 @@ async fn a_run_that_goes_on_is_counted_once_and_what_it_lost_is_charged() {
     let script = [call(&[("a", "{}")]), say("done")];
     let case = |journal: &Arc<MemoryJournal>, resumed, used: Counted, quotas: QuotaLimits| {
         let quotas = Arc::new(Quotas::new(quotas));
-        quotas.open_session(&session, used, []);
+        quotas.open_session(&session, used);
         let shared = Arc::clone(&quotas);
         let scope: Box<dyn FnOnce(&mut TurnScope)> = Box::new(move |scope| scope.quotas = shared);
         let tool = Fake::says("a").registered();

@@ -189,7 +189,7 @@ impl Progress<'_> {
             Err(faults) if self.repaired => {
                 let message =
                     format!("the answer is not the JSON that is needed, after one repair: {faults}");
-                Err(Stop::Model(ModelFault::fatal(FailureClass::Model, message)))
+                Err(Stop::Model(ModelFault::fatal(FailureClass::Output, message)))
             }
             Err(faults) => {
                 self.repaired = true;

@@ -13,20 +13,24 @@ fn tokens(max_tokens: u64) -> ScopeLimits {
     ScopeLimits { max_tokens, ..ScopeLimits::unlimited() }
 }
 
+fn limits() -> TokenLimits {
+    TokenLimits { sessions: "shop".into(), all: tokens(100), each: tokens(30) }
+}
+
 /// Token `shop` may use 100 tokens a day, and each person 30 of them.
 fn shop() -> Quotas {
     let quotas = Quotas::new(QuotaLimits { warn_at: 0.8, ..QuotaLimits::unlimited() });
-    quotas.bind("shop", TokenLimits { sessions: "shop".into(), all: tokens(100), each: tokens(30) });
+    quotas.bind("shop", limits(), []);
     quotas
 }
 
 /// Opens a session of whose purses this was used, and has a call of so many tokens in it.
 fn spend(quotas: &Quotas, id: &str, before: u64, call: u64, now: i64) -> Result<usize, QuotaExceeded> {
     let (session, agent) = (session(id), AgentId::new("a").unwrap());
-    let used = |_: &_| Counted { tokens: before, ..Counted::default() };
-    let purses: Vec<_> =
-        quotas.unknown_purses(&session, now).into_iter().map(|purse| (purse.clone(), used(&purse))).collect();
-    quotas.open_session(&session, Counted::default(), purses);
+    quotas.open_session(&session, Counted::default());
+    for purse in quotas.unknown_purses(&session, now) {
+        quotas.open_purse(purse, Counted { tokens: before, ..Counted::default() });
+    }
     let hold = quotas.reserve(Spender { session: &session, agent: &agent }, call, None, now)?;
     Ok(quotas.settle(hold, call, None, now).len())
 }
@@ -85,4 +89,39 @@ fn a_purse_is_known_while_one_of_its_sessions_is_open() {
         quotas.close_session(&session(id));
     }
     assert_eq!(quotas.unknown_purses(&session("shop:ann:1"), 0).len(), 2, "nobody is there any more");
+}
+
+#[test]
+fn a_purse_that_is_shared_stays_while_another_session_comes() {
+    let quotas = shop();
+    assert_eq!(spend(&quotas, "shop:ann", 0, 30, 0), Ok(1));
+    // One comes, and the last that was there goes before it is known what the first one's purse has used.
+    let bob = session("shop:bob");
+    quotas.open_session(&bob, Counted::default());
+    let unknown = quotas.unknown_purses(&bob, 0);
+    assert_eq!(unknown.len(), 1, "the one of all is known");
+    quotas.close_session(&session("shop:ann"));
+    unknown.into_iter().for_each(|purse| quotas.open_purse(purse, Counted::default()));
+    assert_eq!(spend(&quotas, "shop:bob", 0, 30, 0), Ok(1));
+    let all = quotas.standing(0).remove(0);
+    assert_eq!((all.used.used, all.whose.as_str()), (60, "token `shop`"));
+}
+
+#[test]
+fn a_token_is_bound_with_what_its_sessions_have_used_and_free_once_it_is_revoked() {
+    let quotas = Quotas::new(QuotaLimits { warn_at: 0.8, ..QuotaLimits::unlimited() });
+    assert_eq!(spend(&quotas, "shop:ann", 0, 25, 0), Ok(0));
+    let used = quotas.purses_of("shop", &limits()).into_iter().map(|purse| {
+        let tokens = if purse.sessions() == "shop" { 95 } else { 25 };
+        (purse, Counted { tokens, ..Counted::default() })
+    });
+    let used: Vec<_> = used.collect();
+    assert_eq!(used.len(), 2, "of all, and of the one who is at work");
+    quotas.bind("shop", limits(), used);
+    assert!(spend(&quotas, "shop:ann", 0, 6, 0).is_err(), "95 of 100 were used before");
+    assert_eq!(spend(&quotas, "shop:ann", 0, 5, 0), Ok(0));
+    assert!(spend(&quotas, "shop:ann", 0, 1, 0).is_err());
+    quotas.unbind("shop");
+    assert_eq!(spend(&quotas, "shop:ann", 0, 1000, 0), Ok(0));
+    assert!(quotas.standing(0).is_empty());
 }

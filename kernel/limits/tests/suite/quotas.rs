@@ -270,8 +270,8 @@ fn counters_go_on_after_a_restart() {
             _ => l.day = bound(),
         }));
         quotas.seed_day(MORNING, used, [(agent("a"), used)]);
-        quotas.open_session(&session("s"), used, []);
-        quotas.open_session(&session("s"), Counted::default(), []);
+        quotas.open_session(&session("s"), used);
+        quotas.open_session(&session("s"), Counted::default());
         assert_eq!(spend(&quotas, 1, 0.01, MORNING), Ok(vec![]), "{wide:?}: the warning was told before");
         assert_eq!(spend(&quotas, 10, 0.0, MORNING).unwrap_err().used.scope, wide);
         assert_eq!(spend(&quotas, 0, 0.1, MORNING).unwrap_err().used.scope, wide);
@@ -287,7 +287,7 @@ fn a_session_that_is_closed_is_forgotten_even_by_a_call_that_ends_later() {
     let hold = quotas.reserve(Spender { session: &session, agent: &agent }, 10, None, MORNING).unwrap();
     quotas.close_session(&session);
     assert_eq!(quotas.settle(hold, 10, None, MORNING), vec![]);
-    quotas.open_session(&session, Counted { tokens: 4, ..Counted::default() }, []);
+    quotas.open_session(&session, Counted { tokens: 4, ..Counted::default() });
     spend(&quotas, 6, 0.0, MORNING).unwrap();
     assert!(spend(&quotas, 1, 0.0, MORNING).is_err());
 }

@@ -15,6 +15,9 @@ const turns = new Map();
 let session = null;
 // What waits for a token that is valid.
 let waiting = [];
+// A token that is refused is asked for anew after so long, in milliseconds: one that the daemon does not take is none to hammer for.
+const PAUSE = 10_000;
+let wanted = -PAUSE;
 
 // Only pages of origins that the operator named can hold the frame. The token is theirs to give, and nothing secret goes out.
 const tell = (what) => window.parent.postMessage({ drupe: what }, "*");
@@ -31,7 +34,11 @@ window.addEventListener("message", ({ source, data }) => {
 });
 
 // A token that the site signed for a short time is asked for anew when it has run out.
-window.addEventListener("signed-out", () => tell("visitor"));
+window.addEventListener("signed-out", () => {
+  if (performance.now() - wanted < PAUSE) return;
+  wanted = performance.now();
+  tell("visitor");
+});
 
 async function asked(method, params) {
   try {
@@ -51,13 +58,17 @@ async function begin(greeting) {
   let seq = 0;
   let open = false;
   try {
-    const detail = await ask("sessions.show", { id: session, brief: true });
-    seq = detail.last_seq;
-    for (const result of detail.turns) {
-      const known = settle(made(result.turn), result);
-      view(known);
-      open ||= !ended(known);
-    }
+    let after;
+    do {
+      const detail = await ask("sessions.show", { id: session, after });
+      seq = detail.last_seq;
+      for (const result of detail.turns) {
+        const known = settle(made(result.turn), result);
+        view(known);
+        open ||= !ended(known);
+      }
+      after = detail.next;
+    } while (after !== undefined && after !== null);
   } catch (fault) {
     if (fault.code !== "not_found") throw fault;
     if (greeting) list.append(h("p", { class: "muted greeting" }, greeting));
@@ -85,7 +96,7 @@ function take(event) {
 
 async function over(shown) {
   try {
-    settle(shown.turn, await asked("turn.wait", { turn: shown.turn.id, brief: true }));
+    settle(shown.turn, await asked("turn.wait", { turn: shown.turn.id }));
   } catch {
     // What the events told is shown.
   }
@@ -106,7 +117,7 @@ function view(turn) {
     saying.textContent = turn.input;
     const parts = turn.root?.parts ?? [];
     if (ended(turn)) {
-      growing.end(turn.content);
+      growing.end(turn.state === "success" ? turn.content : "");
       state.textContent = turn.state === "success" ? "" : excuse(turn);
     } else {
       growing.set(parts.filter((part) => part.kind === "text").map((part) => part.text).join("\n\n"));

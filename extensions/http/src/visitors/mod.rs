@@ -7,10 +7,12 @@
 //! Sources: <https://www.rfc-editor.org/rfc/rfc7519>, <https://www.rfc-editor.org/rfc/rfc7515> (compact form, appendix A.1), and
 //! <https://www.rfc-editor.org/rfc/rfc7518#section-3.2> (the length of the key), read on 2026-11-24.
 
+pub mod reach;
+
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, PoisonError},
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -29,6 +31,9 @@ const LONGEST: f64 = 24.0 * 3600.0;
 
 /// How far the clocks of a site and of this machine may be apart, in seconds.
 const LEEWAY: f64 = 30.0;
+
+/// What named tokens begin with.
+const NAMED: &str = "drupe_";
 
 /// The longest name of a visitor that the daemon takes as it is, in bytes.
 const LONGEST_NAME: usize = 24;
@@ -68,6 +73,8 @@ pub struct Embed {
 pub struct Visitor {
     embed: Arc<Embed>,
     name: String,
+    /// Until when, in seconds since 1970.
+    exp: f64,
 }
 
 #[derive(Deserialize)]
@@ -108,7 +115,7 @@ impl Embeds {
                 );
                 return Err(wrong(&why, "`openssl rand -hex 32` makes one"));
             }
-            if !token.starts_with("drupe_") || token.contains('/') {
+            if !token.starts_with(NAMED) || token.contains('/') {
                 return Err(wrong(
                     "its `token` is no named token",
                     &format!("`drupe token new {name} --agents …` makes one"),
@@ -127,7 +134,14 @@ impl Embeds {
                 Embed { name, token, secret, origins, per_minute: *per_minute, recent: Mutex::default() };
             Ok((embed.name.clone(), Arc::new(embed)))
         };
-        settings.iter().map(embed).collect::<Result<_, Fault>>().map(Self)
+        let embeds: BTreeMap<_, Arc<Embed>> = settings.iter().map(embed).collect::<Result<_, Fault>>()?;
+        let tokens: BTreeSet<_> = embeds.values().map(|embed| &embed.token).collect();
+        // What one site signs would open the conversations of another.
+        if tokens.len() < embeds.len() {
+            let message = "two of `extensions.http.embeds` have one token";
+            return Err(Fault::new(FaultCode::NotConfigured, message).help("make a token for each site"));
+        }
+        Ok(Self(embeds))
     }
 
     /// The one of a name.
@@ -137,6 +151,10 @@ impl Embeds {
 
     /// The visitor whom a token names that a site has signed; none where it is no such token.
     pub fn admit(&self, shown: &str) -> Option<Result<Visitor, Fault>> {
+        // A named token, which may have a name with dots behind it.
+        if shown.starts_with(NAMED) {
+            return None;
+        }
         let (signed, signature) = shown.rsplit_once('.')?;
         let (head, claims) = signed.split_once('.').filter(|(_, claims)| !claims.contains('.'))?;
         (!self.0.is_empty()).then(|| self.check(signed, head, claims, signature))
@@ -173,7 +191,7 @@ impl Embeds {
         if sub.is_empty() {
             return Err(refused("its `sub` is empty"));
         }
-        Ok(Visitor { embed: Arc::clone(embed), name: name_of(&sub) })
+        Ok(Visitor { embed: Arc::clone(embed), name: name_of(&sub), exp })
     }
 }
 
@@ -181,6 +199,11 @@ impl Visitor {
     /// What the daemon knows them by.
     pub fn token(&self) -> String {
         format!("{}/{}", self.embed.token, self.name)
+    }
+
+    /// How long they are known for.
+    pub fn left(&self) -> Duration {
+        Duration::try_from_secs_f64(self.exp + LEEWAY - now()).unwrap_or_default()
     }
 
     /// Counts a message, if one more is within what a visitor may send in a minute.
@@ -217,7 +240,9 @@ fn now() -> f64 {
 /// What stands behind the token for a visitor: who they are where that fits, else a hash of it.
 fn name_of(sub: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
-    if sub.len() <= LONGEST_NAME && sub.chars().all(fits) {
+    // No visitor is to be named like the hash of another one.
+    let like_a_hash = sub.len() == LONGEST_NAME && sub.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if sub.len() <= LONGEST_NAME && sub.chars().all(fits) && !like_a_hash {
         return sub.to_owned();
     }
     let hash = Sha256::digest(sub.as_bytes());
@@ -225,5 +250,4 @@ fn name_of(sub: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "visitors_tests.rs"]
 mod tests;

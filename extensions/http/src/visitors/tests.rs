@@ -41,6 +41,10 @@ fn a_visitor_is_who_the_site_says_for_as_long_as_it_says() {
     // What does not fit behind a token is a hash, which is another one for another visitor.
     let long = admitted(&sign(json!({"aud": "shop", "sub": "ann@example.org/1", "exp": now + 60.0})));
     assert!(long.is_ok_and(|token| token.len() == "drupe_x/".len() + 24 && !token.contains('@')));
+    // Nobody is named like the hash of somebody else.
+    let hash = name_of("ann@example.org/1");
+    let taken = admitted(&sign(json!({"aud": "shop", "sub": hash, "exp": now + 60.0})));
+    assert!(taken.is_ok_and(|token| !token.contains(&hash)));
     for (token, why) in [
         (sign(ann(now - 60.0)), "run out"),
         (sign(ann(now + 25.0 * 3600.0)), "24 hours"),
@@ -69,7 +73,7 @@ fn a_visitor_is_who_the_site_says_for_as_long_as_it_says() {
     ] {
         assert!(admitted(&token).is_err_and(|said| said.contains(why)), "{why}: {:?}", admitted(&token));
     }
-    for other in ["drupe_0123", "", "a.b", "a.b.c.d"] {
+    for other in ["drupe_0123", "drupe_0123/a.b.c", "", "a.b", "a.b.c.d"] {
         assert!(embeds().admit(other).is_none(), "{other}");
     }
     // Nobody is a visitor where there is no site.
@@ -93,7 +97,7 @@ fn the_example_of_the_standard_is_taken_as_signed() {
 fn a_visitor_sends_so_many_messages_a_minute_and_others_are_not_kept_from_it() {
     let embeds = embeds();
     let embed = embeds.0.get("shop").expect("it is there");
-    let visitor = |name: &str| Visitor { embed: Arc::clone(embed), name: name.into() };
+    let visitor = |name: &str| Visitor { embed: Arc::clone(embed), name: name.into(), exp: 0.0 };
     let refused = (0..20).filter(|_| visitor("ann").writes().is_err()).count();
     // A minute may begin meanwhile.
     assert!((16..=18).contains(&refused), "{refused}");
@@ -113,9 +117,12 @@ fn what_cannot_be_served_is_refused_by_name() {
         (EmbedSettings { token: "x".into(), ..sound.clone() }, "no named token"),
         (EmbedSettings { token: "drupe_x/ann".into(), ..sound.clone() }, "no named token"),
         (EmbedSettings { origins: Vec::new(), ..sound.clone() }, "no page"),
-        (EmbedSettings { origins: vec!["*".into()], ..sound }, "no origin"),
+        (EmbedSettings { origins: vec!["*".into()], ..sound.clone() }, "no origin"),
     ] {
         let refused = Embeds::new(&[("shop".to_owned(), wrong)].into()).err().expect("it is refused");
         assert!(refused.message.contains(why), "{refused}");
     }
+    let twice = ["a", "b"].map(|name| (name.to_owned(), sound.clone()));
+    let refused = Embeds::new(&twice.into()).err().expect("two sites");
+    assert!(refused.message.contains("one token"), "{refused}");
 }

@@ -5,9 +5,10 @@
 
 use std::{
     collections::{HashMap, hash_map::DefaultHasher},
+    future::Future,
     hash::{Hash, Hasher},
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -19,7 +20,6 @@ use drupe_extension_api::{
     sdk::{Host, Subscription},
     wire::BusMessage,
 };
-use parking_lot::Mutex;
 use rmcp::{
     Peer, RoleServer,
     model::{ResourceUpdatedNotificationParam, SubscriptionFilter},
@@ -27,13 +27,14 @@ use rmcp::{
 };
 use serde_json::Value;
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, broadcast},
+    sync::{Mutex, broadcast},
     time::{Instant, sleep, sleep_until},
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     McpCaller,
+    places::{Place, Places},
     sessions::{BEHIND_ALL, sees},
 };
 
@@ -63,13 +64,14 @@ pub struct ListChanges {
     host: Host,
     told: broadcast::Sender<Change>,
     begun: AtomicBool,
-    room: Arc<Semaphore>,
+    room: Places,
 }
 
 impl ListChanges {
     pub fn new(host: Host) -> Arc<Self> {
         let (told, _) = broadcast::channel(WAITING);
-        Arc::new(Self { host, told, begun: AtomicBool::new(false), room: Arc::new(Semaphore::new(FOLLOWED)) })
+        let room = Places::new(FOLLOWED, "sessions are followed");
+        Arc::new(Self { host, told, begun: AtomicBool::new(false), room })
     }
 
     /// What changes from now on.
@@ -248,9 +250,12 @@ impl Due {
     }
 }
 
-/// The sessions that one client follows.
+/// The sessions that one client follows. One request after another changes them, so that what one finds still holds when it is done.
 #[derive(Default)]
-pub struct FollowedSessions(Mutex<HashMap<String, DropGuard>>);
+pub struct FollowedSessions(Arc<Followed>);
+
+/// By its address, what stops to follow a session when it is dropped.
+type Followed = Mutex<HashMap<String, DropGuard>>;
 
 /// Sessions that one client follows at the same time.
 const OF_ONE: usize = 64;
@@ -265,14 +270,15 @@ impl FollowedSessions {
         session: &str,
         listener: Listener,
     ) -> Result<(), Fault> {
-        if self.0.lock().contains_key(uri) {
+        let mut followed = self.0.lock().await;
+        if followed.contains_key(uri) {
             return Ok(());
         }
-        let busy = || Fault::new(FaultCode::Busy, "too many resources are followed").help("let go of some");
-        if self.0.lock().len() >= OF_ONE {
-            return Err(busy());
+        if followed.len() >= OF_ONE {
+            let busy = Fault::new(FaultCode::Busy, format!("{OF_ONE} resources are followed"));
+            return Err(busy.help("let go of some"));
         }
-        let room = Arc::clone(&changes.room).try_acquire_owned().map_err(|_| busy())?;
+        let room = changes.room.take(&caller.who.name)?;
         let token = Some(caller.token.as_str());
         let ask = SessionShow { id: session.to_owned(), after: Some(BEHIND_ALL), brief: true };
         let detail: SessionDetail = changes.host.control_for(token, method::SESSIONS_SHOW, ask).await?;
@@ -280,16 +286,32 @@ impl FollowedSessions {
         let events = changes.host.open_for(token, method::EVENTS_SUBSCRIBE, ask).await?;
         let stop = CancellationToken::new();
         let follow = follow(events, uri.to_owned(), listener, room);
-        let stopped = stop.clone();
-        changes.host.spawn(async move {
-            stopped.run_until_cancelled(follow).await;
-        })?;
-        self.0.lock().insert(uri.to_owned(), stop.drop_guard());
+        changes.host.spawn(until_it_ends(Arc::downgrade(&self.0), uri.to_owned(), stop.clone(), follow))?;
+        followed.insert(uri.to_owned(), stop.drop_guard());
         Ok(())
     }
 
-    pub fn remove(&self, uri: &str) {
-        self.0.lock().remove(uri);
+    pub async fn remove(&self, uri: &str) {
+        self.0.lock().await.remove(uri);
+    }
+}
+
+/// Follows a session until that is stopped. Where it ends by itself, the session is followed no more, so that the client can
+/// follow it again.
+async fn until_it_ends(
+    all: Weak<Followed>,
+    uri: String,
+    stop: CancellationToken,
+    follow: impl Future<Output = ()>,
+) {
+    if stop.run_until_cancelled(follow).await.is_none() {
+        return;
+    }
+    let Some(all) = all.upgrade() else { return };
+    let mut followed = all.lock().await;
+    // Meanwhile the client may have let go of it, and followed it again.
+    if !stop.is_cancelled() {
+        followed.remove(&uri);
     }
 }
 
@@ -297,7 +319,7 @@ async fn follow(
     mut events: drupe_extension_api::sdk::Items<Event>,
     uri: String,
     listener: Listener,
-    _room: OwnedSemaphorePermit,
+    _room: Place,
 ) {
     // It ends with the token, too.
     while let Ok(Some(event)) = events.next().await {
@@ -331,5 +353,30 @@ mod tests {
             due.add(&Change::Session(SessionId::new(session).expect("an id")), &who(sessions));
             assert_eq!((due.sessions, due.agents), (told, false), "{session} of {sessions:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn what_ends_by_itself_is_followed_no_more_and_takes_nothing_else_with_it() {
+        let own = FollowedSessions::default();
+        let (ended, stopped) = (CancellationToken::new(), CancellationToken::new());
+        own.0.lock().await.insert("a".to_owned(), ended.clone().drop_guard());
+        until_it_ends(Arc::downgrade(&own.0), "a".to_owned(), ended, async {}).await;
+        assert!(own.0.lock().await.is_empty());
+
+        // One ends by itself just as the client lets go of it and follows it again.
+        let mut followed = own.0.lock().await;
+        followed.insert("a".to_owned(), stopped.clone().drop_guard());
+        let old = until_it_ends(Arc::downgrade(&own.0), "a".to_owned(), stopped, async {});
+        let mut old = std::pin::pin!(old);
+        assert!(std::future::poll_fn(|cx| std::task::Poll::Ready(old.as_mut().poll(cx))).await.is_pending());
+        let new = CancellationToken::new();
+        followed.insert("a".to_owned(), new.clone().drop_guard());
+        drop(followed);
+        old.await;
+        assert!(own.0.lock().await.contains_key("a") && !new.is_cancelled());
+        let never = until_it_ends(Arc::downgrade(&own.0), "a".to_owned(), new, std::future::pending());
+        // What follows does not keep its client's session.
+        drop(own);
+        never.await;
     }
 }

@@ -5,7 +5,6 @@
 //! reads slowly is waited for, and asks nothing more meanwhile.
 
 use std::{
-    collections::HashSet,
     future::Future,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -16,9 +15,8 @@ use drupe_extension_api::{
     control::{EventsSubscribe, method},
     sdk::Host,
 };
-use parking_lot::Mutex;
 use rmcp::{
-    ErrorData, Peer, RoleServer, ServiceError,
+    ErrorData, Peer, RoleServer, Service, ServiceError,
     model::{
         ClientJsonRpcMessage, ClientNotification, JsonRpcMessage, PingRequest, RequestId,
         ServerJsonRpcMessage, ServerRequest,
@@ -27,16 +25,25 @@ use rmcp::{
     transport::Transport,
 };
 use serde_json::Value;
-use tokio::{sync::mpsc, time::sleep};
+use tokio::{
+    sync::mpsc,
+    time::{sleep, timeout},
+};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::{McpCaller, handler::Agents, sessions::BEHIND_ALL};
-
-/// Requests of one client that are not answered yet.
-const UNANSWERED: usize = 64;
+use crate::{
+    IDLE, McpCaller,
+    handler::Agents,
+    places::Place,
+    requests::{Counted, Requests},
+    sessions::BEHIND_ALL,
+};
 
 /// Messages that wait for the other side, in either direction.
 const WAITING: usize = 16;
+
+/// How long a client has to shake hands. Before it has, it is not asked whether it is there.
+const HANDSHAKE: Duration = Duration::from_secs(30);
 
 /// How often a client that has no heartbeat of its own transport is asked whether it is there, and how long it has to say so.
 const PING: Duration = Duration::from_secs(60);
@@ -45,13 +52,13 @@ const PING: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub struct MessagesIn {
     messages: mpsc::Sender<ClientJsonRpcMessage>,
-    unanswered: Arc<Mutex<HashSet<RequestId>>>,
+    requests: Arc<Requests>,
 }
 
 /// What is said to a client comes out here. Dropping it ends the connection.
 pub struct MessagesOut {
     messages: mpsc::Receiver<ServerJsonRpcMessage>,
-    unanswered: Arc<Mutex<HashSet<RequestId>>>,
+    requests: Arc<Requests>,
     why: Arc<OnceLock<Fault>>,
     _ends: DropGuard,
 }
@@ -69,24 +76,16 @@ impl MessagesIn {
     /// Takes a message of the client.
     pub async fn take(&self, text: &[u8]) -> Result<(), NotTaken> {
         let message = parsed(text).map_err(|(error, id)| answer(error, id))?;
+        self.requests.heard();
         match &message {
             JsonRpcMessage::Request(request) => {
-                let mut unanswered = self.unanswered.lock();
-                let id = request.id.clone();
-                if unanswered.len() >= UNANSWERED {
-                    let why = format!("{UNANSWERED} requests are not answered yet; wait for one of them");
-                    return Err(answer(ErrorData::internal_error(why, None), Some(id)));
-                }
-                if !unanswered.insert(id.clone()) {
-                    let why = "a request with this id is not answered yet";
-                    return Err(answer(ErrorData::invalid_request(why, None), Some(id)));
-                }
+                let begun = self.requests.begin(&request.id);
+                begun.map_err(|error| answer(error, Some(request.id.clone())))?;
             }
             JsonRpcMessage::Notification(notification) => {
                 if let ClientNotification::CancelledNotification(cancelled) = &notification.notification {
-                    // It gets no answer any more.
-                    let id = cancelled.params.request_id.as_ref();
-                    id.map(|id| self.unanswered.lock().remove(id));
+                    cancelled.params.request_id.iter().for_each(|id| self.requests.take_back(id));
+                    return Ok(());
                 }
             }
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
@@ -111,16 +110,19 @@ fn parsed(text: &[u8]) -> Result<ClientJsonRpcMessage, (ErrorData, Option<Reques
 impl MessagesOut {
     /// The next message as JSON; none once the connection is over, with the reason where the client did not end it.
     pub async fn next(&mut self) -> Result<Option<String>, Fault> {
-        let Some(message) = self.messages.recv().await else {
-            return self.why.get().map_or(Ok(None), |fault| Err(fault.clone()));
-        };
-        let answered = match &message {
-            JsonRpcMessage::Response(response) => Some(&response.id),
-            JsonRpcMessage::Error(error) => error.id.as_ref(),
-            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
-        };
-        answered.map(|id| self.unanswered.lock().remove(id));
-        Ok(Some(serde_json::to_string(&message)?))
+        loop {
+            let Some(message) = self.messages.recv().await else {
+                return self.why.get().map_or(Ok(None), |fault| Err(fault.clone()));
+            };
+            let answered = match &message {
+                JsonRpcMessage::Response(response) => Some(&response.id),
+                JsonRpcMessage::Error(error) => error.id.as_ref(),
+                JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
+            };
+            if answered.is_none_or(|id| self.requests.end(id)) {
+                return Ok(Some(serde_json::to_string(&message)?));
+            }
+        }
     }
 }
 
@@ -131,25 +133,24 @@ pub enum Heartbeat {
     OfProtocol,
 }
 
-/// Serves a client until it goes, its token is revoked, or `closing` is over.
+/// Serves a client until it goes, its token is revoked, or `closing` is over. It holds its place as long as it is served, however
+/// slowly it reads what it is told last.
 pub fn open(
     host: &Host,
     agents: Agents,
-    caller: McpCaller,
+    (caller, place): (McpCaller, Place),
     heartbeat: Heartbeat,
     closing: &CancellationToken,
 ) -> Result<(MessagesIn, MessagesOut), Fault> {
-    let (said, hears) = mpsc::channel(WAITING);
-    let (says, heard) = mpsc::channel(WAITING);
-    let unanswered: Arc<Mutex<HashSet<RequestId>>> = Arc::default();
-    let (lives, why): (_, Arc<OnceLock<Fault>>) = (closing.child_token(), Arc::default());
-    let inbox = MessagesIn { messages: said, unanswered: Arc::clone(&unanswered) };
-    let outbox =
-        MessagesOut { messages: heard, unanswered, why: Arc::clone(&why), _ends: lives.clone().drop_guard() };
-    let (own, messages) = (host.clone(), Messages { hears, says });
+    let lives = closing.child_token();
+    let (inbox, outbox, messages) = ends(&lives);
+    let why = Arc::clone(&outbox.why);
+    let counted = Counted { server: agents, requests: Arc::clone(&inbox.requests) };
+    let own = host.clone();
     host.spawn(async move {
+        let _place = place;
         let ended = tokio::select! {
-            fault = serve(agents, messages, heartbeat, lives.clone()) => fault,
+            fault = serve(counted, messages, heartbeat, HANDSHAKE, lives.clone()) => fault,
             fault = revoked(&own, &caller) => Some(fault),
         };
         if let Some(fault) = ended {
@@ -161,18 +162,36 @@ pub fn open(
     Ok((inbox, outbox))
 }
 
-async fn serve(
-    agents: Agents,
+/// A connection that ends when `lives` is over, for its client and for the library.
+fn ends(lives: &CancellationToken) -> (MessagesIn, MessagesOut, Messages) {
+    let (said, hears) = mpsc::channel(WAITING);
+    let (says, heard) = mpsc::channel(WAITING);
+    let requests = Requests::new();
+    let inbox = MessagesIn { messages: said, requests: Arc::clone(&requests) };
+    let ends = lives.clone().drop_guard();
+    let outbox = MessagesOut { messages: heard, requests, why: Arc::default(), _ends: ends };
+    (inbox, outbox, Messages { hears, says })
+}
+
+async fn serve<S: Service<RoleServer>>(
+    counted: Counted<S>,
     messages: Messages,
     heartbeat: Heartbeat,
+    handshake: Duration,
     lives: CancellationToken,
 ) -> Option<Fault> {
-    // A client that never shook hands, or broke off, has nobody to be told.
-    let running = rmcp::service::serve_server_with_ct(agents, messages, lives).await.ok()?;
+    let requests = Arc::clone(&counted.requests);
+    let shaken = timeout(handshake, rmcp::service::serve_server_with_ct(counted, messages, lives));
+    let running = match shaken.await {
+        Ok(Ok(running)) => running,
+        // A client that broke off has nobody to be told.
+        Ok(Err(_)) => return None,
+        Err(_) => return Some(Fault::new(FaultCode::Timeout, "the client did not shake hands in time")),
+    };
     let peer = running.peer().clone();
     let asked = async {
         match heartbeat {
-            Heartbeat::OfProtocol => silent(&peer).await,
+            Heartbeat::OfProtocol => silent(&peer, &requests).await,
             Heartbeat::OfTransport => std::future::pending().await,
         }
     };
@@ -183,20 +202,23 @@ async fn serve(
 }
 
 /// Asks the client whether it is there, until it does not say so.
-async fn silent(peer: &Peer<RoleServer>) -> Fault {
+async fn silent(peer: &Peer<RoleServer>, requests: &Requests) -> Fault {
+    let nothing = || Fault::new(FaultCode::Timeout, "nothing was heard of the client");
     loop {
         sleep(PING).await;
         let ping = ServerRequest::PingRequest(PingRequest::default());
-        let heard = async {
-            let options = PeerRequestOptions::with_timeout(PING);
-            peer.send_cancellable_request(ping, options).await?.await_response().await
+        let options = PeerRequestOptions::with_timeout(PING);
+        // One that does not read would hold up the question itself.
+        let asked = timeout(PING, peer.send_cancellable_request(ping, options)).await;
+        let heard = match asked {
+            Ok(Ok(asked)) => timeout(PING, asked.await_response()).await,
+            // It speaks the revision in which a server asks nothing.
+            Ok(Err(ServiceError::McpError(_))) if !requests.is_idle(IDLE) => continue,
+            Ok(Err(_)) | Err(_) => return nothing(),
         };
-        // One that does not read either would hold up the question itself.
-        match tokio::time::timeout(PING, heard).await {
-            Ok(Ok(_)) => {}
-            // It speaks the revision in which a server asks nothing: its connection tells by itself.
-            Ok(Err(ServiceError::McpError(_))) => std::future::pending().await,
-            Ok(Err(_)) | Err(_) => return Fault::new(FaultCode::Timeout, "nothing was heard of the client"),
+        // Whoever answers with an error is there, too.
+        if !matches!(heard, Ok(Ok(_) | Err(ServiceError::McpError(_)))) {
+            return nothing();
         }
     }
 }
@@ -247,19 +269,16 @@ impl Transport<RoleServer> for Messages {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use rmcp::{
+        ServerHandler,
+        model::{CallToolRequestParams, CallToolResponse, CallToolResult},
+        service::RequestContext,
+    };
+    use serde_json::json;
+    use tokio::sync::Semaphore;
 
-    fn ends()
-    -> (MessagesIn, MessagesOut, mpsc::Receiver<ClientJsonRpcMessage>, mpsc::Sender<ServerJsonRpcMessage>)
-    {
-        let (said, hears) = mpsc::channel(2 * UNANSWERED);
-        let (says, heard) = mpsc::channel(WAITING);
-        let unanswered: Arc<Mutex<HashSet<RequestId>>> = Arc::default();
-        let inbox = MessagesIn { messages: said, unanswered: Arc::clone(&unanswered) };
-        let ends = CancellationToken::new().drop_guard();
-        let outbox = MessagesOut { messages: heard, unanswered, why: Arc::default(), _ends: ends };
-        (inbox, outbox, hears, says)
-    }
+    use super::*;
+    use crate::requests::UNANSWERED;
 
     fn ping(id: usize) -> Vec<u8> {
         format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#).into_bytes()
@@ -275,21 +294,125 @@ mod tests {
         }
     }
 
+    /// A server whose tool ends when it may, taken back or not.
+    #[derive(Clone)]
+    struct Stubborn {
+        begun: Arc<Semaphore>,
+        taken_back: Arc<Semaphore>,
+        may_end: Arc<Semaphore>,
+    }
+
+    impl Stubborn {
+        fn new() -> Self {
+            let [begun, taken_back, may_end] = std::array::from_fn(|_| Arc::new(Semaphore::new(0)));
+            Self { begun, taken_back, may_end }
+        }
+    }
+
+    impl ServerHandler for Stubborn {
+        async fn call_tool(
+            &self,
+            _: CallToolRequestParams,
+            context: RequestContext<RoleServer>,
+        ) -> Result<CallToolResponse, ErrorData> {
+            self.begun.add_permits(1);
+            context.ct.cancelled().await;
+            self.taken_back.add_permits(1);
+            self.may_end.acquire().await.expect("it is open").forget();
+            Ok(CallToolResult::success(Vec::new()).into())
+        }
+    }
+
+    fn call(id: usize) -> Vec<u8> {
+        let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "x"}});
+        call.to_string().into_bytes()
+    }
+
+    fn back(id: usize) -> Vec<u8> {
+        let params = json!({ "requestId": id });
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+            .to_string()
+            .into_bytes()
+    }
+
     #[tokio::test]
-    async fn one_client_has_so_many_requests_open_until_they_are_answered_or_taken_back() {
-        let (inbox, mut outbox, _hears, says) = ends();
+    async fn a_request_that_is_taken_back_counts_until_what_serves_it_has_ended() {
+        let lives = CancellationToken::new();
+        let (inbox, mut outbox, messages) = ends(&lives);
+        let server = Stubborn::new();
+        let Stubborn { begun, taken_back, may_end } = server.clone();
+        let counted = Counted { server, requests: Arc::clone(&inbox.requests) };
+        let served = tokio::spawn(serve(counted, messages, Heartbeat::OfTransport, HANDSHAKE, lives));
+        let own = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        let hello = json!({"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": own});
+        inbox.take(hello.to_string().as_bytes()).await.expect("it is taken");
+        assert!(outbox.next().await.expect("it is open").is_some_and(|text| text.contains("hello")));
+
+        for id in 0..UNANSWERED {
+            inbox.take(&call(id)).await.expect("there is room");
+        }
+        let all = u32::try_from(UNANSWERED).expect("a few");
+        begun.acquire_many(all).await.expect("it is open").forget();
+        for id in 0..UNANSWERED {
+            inbox.take(&back(id)).await.expect("it is taken");
+        }
+        taken_back.acquire_many(all).await.expect("it is open").forget();
+        assert_eq!(code(inbox.take(&call(UNANSWERED)).await), -32603, "all of them go on");
+        may_end.add_permits(UNANSWERED);
+        // Their answers are thrown away where they would come out, which makes room for another request.
+        let asking = async {
+            while inbox.take(&ping(UNANSWERED)).await.is_err() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let (answered, ()) = tokio::join!(outbox.next(), asking);
+        let answered = answered.expect("it is open").expect("it is open");
+        assert!(answered.contains(&format!("\"id\":{UNANSWERED}")), "{answered}");
+        drop(outbox);
+        assert!(served.await.expect("it ends").is_none());
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_shake_hands_in_time_is_let_go_whatever_it_asks_meanwhile() {
+        let lives = CancellationToken::new();
+        let (inbox, mut outbox, messages) = ends(&lives);
+        let server = Stubborn::new();
+        let counted = Counted { server, requests: Arc::clone(&inbox.requests) };
+        let serving = serve(counted, messages, Heartbeat::OfTransport, Duration::from_millis(20), lives);
+        let asking = async {
+            for id in 0.. {
+                if inbox.take(&ping(id)).await.is_err()
+                    || outbox.next().await.is_ok_and(|text| text.is_none())
+                {
+                    return;
+                }
+            }
+        };
+        let (fault, ()) = tokio::join!(serving, asking);
+        assert_eq!(fault.map(|fault| fault.code), Some(FaultCode::Timeout));
+    }
+
+    #[tokio::test]
+    async fn one_client_has_so_many_requests_open_until_they_are_answered() {
+        let (inbox, mut outbox, mut messages) = ends(&CancellationToken::new());
         for id in 0..UNANSWERED {
             inbox.take(&ping(id)).await.expect("there is room");
+            messages.receive().await.expect("it is one");
         }
         assert_eq!(code(inbox.take(&ping(UNANSWERED)).await), -32603);
-        let answer =
-            ServerJsonRpcMessage::error(ErrorData::internal_error("x", None), Some(RequestId::Number(0)));
-        says.send(answer).await.expect("it is read");
+        let answer = |id| {
+            ServerJsonRpcMessage::error(ErrorData::internal_error("x", None), Some(RequestId::Number(id)))
+        };
+        messages.send(answer(0)).await.expect("it is read");
         assert!(outbox.next().await.expect("it is open").is_some_and(|text| text.contains("\"id\":0")));
         assert_eq!(code(inbox.take(&ping(1)).await), -32600, "it is open");
         inbox.take(&ping(0)).await.expect("it is free");
-        let back = br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}"#;
-        inbox.take(back).await.expect("it is one");
+        // What is answered but not read yet counts, whether it is wanted or not.
+        messages.send(answer(5)).await.expect("it is read");
+        inbox.take(&back(5)).await.expect("it is taken");
+        assert_eq!(code(inbox.take(&ping(UNANSWERED)).await), -32603);
+        messages.send(answer(6)).await.expect("it is read");
+        assert!(outbox.next().await.expect("it is open").is_some_and(|text| text.contains("\"id\":6")));
         inbox.take(&ping(5)).await.expect("it is free");
         assert_eq!(code(inbox.take(b"nonsense").await), -32700);
         assert_eq!(code(inbox.take(b"{\"id\":1}").await), -32600);

@@ -4,7 +4,10 @@
     reason = "clients of the older revision, whose subscriptions and logging are not deprecated, are served too"
 )]
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use drupe_extension_api::{
     Fault, FaultCode,
@@ -45,6 +48,8 @@ pub struct Agents {
     caller: Option<McpCaller>,
     changes: Arc<ListChanges>,
     followed: FollowedSessions,
+    /// Whether the client is told of changed lists, which it is once, however often it says that it is ready.
+    is_told: AtomicBool,
     /// From which level on the client of a session wants to see a log.
     level: Mutex<Option<LoggingLevel>>,
     /// Over when the session is.
@@ -60,6 +65,7 @@ impl Agents {
             caller,
             changes: Arc::clone(changes),
             followed: FollowedSessions::default(),
+            is_told: AtomicBool::new(false),
             level: Mutex::default(),
             _ends: lives.clone().drop_guard(),
             lives,
@@ -171,6 +177,9 @@ impl ServerHandler for Agents {
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let Ok(caller) = self.caller(&context.extensions) else { return };
+        if self.is_told.swap(true, Ordering::AcqRel) {
+            return;
+        }
         let (lives, changes) = (self.lives.clone(), self.changes.follow());
         let listener = Listener::Session(context.peer);
         let tell = changes::tell(self.host.clone(), caller, changes, listener, SubscriptionFilter::new());
@@ -252,7 +261,7 @@ impl ServerHandler for Agents {
         request: UnsubscribeRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.followed.remove(&request.uri);
+        self.followed.remove(&request.uri).await;
         Ok(())
     }
 

@@ -10,7 +10,9 @@ mod changes;
 mod connection;
 mod handler;
 mod owners;
+mod places;
 mod prompts;
+mod requests;
 mod sessions;
 mod steps;
 mod streams;
@@ -23,7 +25,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use drupe_extension_api::{
-    Fault, FaultCode,
+    Fault,
     control::{AgentDetail, Named, Whoami, method},
     sdk::Host,
 };
@@ -37,13 +39,13 @@ use rmcp::{
         session::local::{LocalSessionManager, SessionConfig},
     },
 };
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    sync::{OwnedSemaphorePermit, Semaphore},
-};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use self::{changes::ListChanges, connection::Heartbeat, handler::Agents, owners::Owners, streams::Streams};
+use self::{
+    changes::ListChanges, connection::Heartbeat, handler::Agents, owners::Owners, places::Places,
+    streams::Streams,
+};
 
 /// How long a session of the older revision lasts in which nothing happens: a call may wait for a person for ten minutes.
 const IDLE: Duration = Duration::from_secs(30 * 60);
@@ -78,15 +80,14 @@ pub struct McpServer {
     host: Host,
     changes: Arc<ListChanges>,
     streams: Streams,
-    places: Arc<Semaphore>,
+    places: Places,
     closing: CancellationToken,
 }
 
-/// A client's connection: what it says goes in, what is said to it comes out. Its place is free once both are dropped.
+/// A client's connection: what it says goes in, what is said to it comes out.
 pub struct MessageConnection {
     pub inbox: MessagesIn,
     pub outbox: MessagesOut,
-    _place: OwnedSemaphorePermit,
 }
 
 impl McpServer {
@@ -112,7 +113,7 @@ impl McpServer {
             sessions,
             config,
         );
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let places = Places::new(CONNECTIONS, "clients of MCP are connected");
         Self { service, owners, host, changes, streams: Streams::default(), places, closing }
     }
 
@@ -174,8 +175,8 @@ impl McpServer {
     /// Begins to serve one client over a stream of events, which sends what it says to another address.
     pub fn stream(&self, caller: McpCaller) -> Result<EventStream, Fault> {
         let owner = caller.who.name.clone();
-        let MessageConnection { inbox, outbox, _place } = self.open(caller, Heartbeat::OfProtocol)?;
-        Ok(self.streams.add(owner, inbox, outbox, _place))
+        let MessageConnection { inbox, outbox } = self.open(caller, Heartbeat::OfProtocol)?;
+        Ok(self.streams.add(owner, inbox, outbox))
     }
 
     /// Where a stream takes what its client says. One that somebody else has opened is not there.
@@ -185,15 +186,11 @@ impl McpServer {
     }
 
     fn open(&self, caller: McpCaller, heartbeat: Heartbeat) -> Result<MessageConnection, Fault> {
-        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
-            Fault::new(
-                FaultCode::Busy,
-                format!("{CONNECTIONS} clients of MCP are connected; no more are taken in"),
-            )
-        })?;
+        let place = self.places.take(&caller.who.name)?;
         let agents = Agents::new(&self.changes, self.host.clone(), Some(caller.clone()));
-        let (inbox, outbox) = connection::open(&self.host, agents, caller, heartbeat, &self.closing)?;
-        Ok(MessageConnection { inbox, outbox, _place: place })
+        let (inbox, outbox) =
+            connection::open(&self.host, agents, (caller, place), heartbeat, &self.closing)?;
+        Ok(MessageConnection { inbox, outbox })
     }
 
     /// Ends all sessions: the server stops.

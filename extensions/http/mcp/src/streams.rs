@@ -4,7 +4,6 @@
 use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
-use tokio::sync::OwnedSemaphorePermit;
 use uuid::Uuid;
 
 use crate::connection::{MessagesIn, MessagesOut};
@@ -18,23 +17,16 @@ pub struct EventStream {
     pub id: String,
     pub outbox: MessagesOut,
     all: Open,
-    _place: OwnedSemaphorePermit,
 }
 
 /// Each stream by its id: who opened it, and where it takes what that client says.
 type Open = Arc<Mutex<HashMap<String, (String, MessagesIn)>>>;
 
 impl Streams {
-    pub fn add(
-        &self,
-        owner: String,
-        inbox: MessagesIn,
-        outbox: MessagesOut,
-        place: OwnedSemaphorePermit,
-    ) -> EventStream {
+    pub fn add(&self, owner: String, inbox: MessagesIn, outbox: MessagesOut) -> EventStream {
         let id = Uuid::new_v4().simple().to_string();
         self.0.lock().insert(id.clone(), (owner, inbox));
-        EventStream { id, outbox, all: Arc::clone(&self.0), _place: place }
+        EventStream { id, outbox, all: Arc::clone(&self.0) }
     }
 
     /// The stream of that id, where it is this client's.

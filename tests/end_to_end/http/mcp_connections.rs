@@ -361,6 +361,74 @@ fn a_connection_is_its_beginners_ends_with_the_token_and_with_the_server() {
     assert!(daemon.ended().is_some());
 }
 
+#[test]
+fn a_client_is_told_once_however_often_it_says_that_it_is_ready() {
+    let (_server, daemon) = daemon("");
+    let (door, ci) = (door(&daemon), token(&daemon, &["ci"]));
+    let mut client = Client::ready(Line::socket(&door, &ci));
+    for _ in 0..30 {
+        client.line.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    }
+    client.ask("ping", json!({}));
+    client.call(json!({"task": "hello", "session": "token.ci:talk"}), json!({}));
+    client.told("notifications/resources/list_changed");
+    // Whoever tells of this has told of the session before.
+    let manifest =
+        "id: new\nname: New\ndescription: Is new.\nagent: {model: default, instructions: \"Answer.\"}\n";
+    daemon.write("extensions/new/manifest.yaml", manifest);
+    client.told("notifications/prompts/list_changed");
+    client.heard.retain(|one| one["method"] == "notifications/resources/list_changed");
+    assert_eq!(client.heard, Vec::<Value>::new());
+}
+
+#[test]
+fn one_token_has_its_share_of_the_connections_and_of_the_sessions_that_are_followed() {
+    let (_server, daemon) = daemon("");
+    let (door, ci, other) = (door(&daemon), token(&daemon, &["ci"]), token(&daemon, &["other"]));
+    let bearer = format!("Bearer {ci}");
+    let mut first = Client::ready(Line::socket(&door, &ci));
+    let mut held: Vec<_> = (1..64).map(|_| socket(&door, &bearer).expect("there is room")).collect();
+    assert_eq!(socket(&door, &bearer).err(), Some(503));
+    let refused = door.get(&ci, "/mcp/sse");
+    assert!(refused.status == 503 && refused.body.contains("64 clients of MCP"), "{refused:?}");
+    let mut foreign = Client::ready(Line::socket(&door, &other));
+    assert_eq!(foreign.ask("ping", json!({}))["result"], json!({}), "others come in");
+    held.truncate(60);
+    let again = || socket(&door, &bearer).ok();
+    held.push(until("a place is free", again).expect("it is"));
+    let second = until("a place is free", again).expect("it is");
+    let mut second = Client::ready(Line::Socket(second));
+    let third = until("a place is free", again).expect("it is");
+    let mut third = Client::ready(Line::Socket(third));
+
+    // Each follows as many as one client may, asked for at the same time; the third finds the share of its token taken.
+    for number in 0..65 {
+        first.call(json!({"task": "hello", "session": format!("token.ci:{number}")}), json!({}));
+    }
+    let follow = |client: &mut Client, some: std::ops::Range<usize>| -> Vec<String> {
+        let uri = |number| json!({"uri": format!("drupe://sessions/token.ci:{number}")});
+        let ids: Vec<u64> = some.map(|number| client.send("resources/subscribe", uri(number))).collect();
+        let mut refused = Vec::new();
+        let mut answers = 0;
+        while answers < ids.len() {
+            let message = client.line.hear().expect("it is answered");
+            if message["id"].as_u64().is_some_and(|id| ids.contains(&id)) {
+                answers += 1;
+                refused.extend(message["error"]["message"].as_str().map(str::to_owned));
+            }
+        }
+        refused
+    };
+    for client in [&mut first, &mut second] {
+        // No more than 64 requests at the same time.
+        assert_eq!(follow(client, 0..40), Vec::<String>::new());
+        let refused = follow(client, 40..65);
+        assert!(refused.len() == 1 && refused[0].contains("64 resources are followed"), "{refused:?}");
+    }
+    let refused = follow(&mut third, 0..1);
+    assert!(refused.len() == 1 && refused[0].contains("128 sessions are followed"), "{refused:?}");
+}
+
 /// As RFC 4648 has it, for a few bytes.
 fn base64(text: &str) -> String {
     const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -278,7 +278,7 @@ impl FollowedSessions {
             let busy = Fault::new(FaultCode::Busy, format!("{OF_ONE} resources are followed"));
             return Err(busy.help("let go of some"));
         }
-        let room = changes.room.take(&caller.who.name)?;
+        let room = changes.room.take(caller.shares())?;
         let token = Some(caller.token.as_str());
         let ask = SessionShow { id: session.to_owned(), after: Some(BEHIND_ALL), brief: true };
         let detail: SessionDetail = changes.host.control_for(token, method::SESSIONS_SHOW, ask).await?;

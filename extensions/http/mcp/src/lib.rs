@@ -73,6 +73,15 @@ pub struct McpCaller {
     pub who: Whoami,
 }
 
+impl McpCaller {
+    /// The token whose share of what there is counts. Whoever its bearer speaks for, such as `token/ann`, has none of their own, as
+    /// the bearer makes up these names.
+    fn shares(&self) -> &str {
+        let name = self.who.name.as_str();
+        name.split_once('/').map_or(name, |(token, _)| token).trim_end_matches('`')
+    }
+}
+
 /// The server, for all who call.
 pub struct McpServer {
     service: StreamableHttpService<Agents, LocalSessionManager>,
@@ -186,7 +195,7 @@ impl McpServer {
     }
 
     fn open(&self, caller: McpCaller, heartbeat: Heartbeat) -> Result<MessageConnection, Fault> {
-        let place = self.places.take(&caller.who.name)?;
+        let place = self.places.take(caller.shares())?;
         let agents = Agents::new(&self.changes, self.host.clone(), Some(caller.clone()));
         let (inbox, outbox) =
             connection::open(&self.host, agents, (caller, place), heartbeat, &self.closing)?;
@@ -196,5 +205,24 @@ impl McpServer {
     /// Ends all sessions: the server stops.
     pub fn close(&self) {
         self.closing.cancel();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn whoever_a_bearer_speaks_for_shares_in_what_the_token_has() {
+        let shares = |name: &str| {
+            let who =
+                serde_json::from_value(json!({"name": name, "may": [], "agents": []})).expect("somebody");
+            McpCaller { token: String::new(), who }.shares().to_owned()
+        };
+        assert_eq!(shares("token `ci/ann`"), shares("token `ci`"));
+        assert_ne!(shares("token `cider`"), shares("token `ci`"));
+        assert_eq!(shares("operator"), "operator");
     }
 }

@@ -342,34 +342,37 @@ mod tests {
         let server = Stubborn::new();
         let Stubborn { begun, taken_back, may_end } = server.clone();
         let counted = Counted { server, requests: Arc::clone(&inbox.requests) };
-        let served = tokio::spawn(serve(counted, messages, Heartbeat::OfTransport, HANDSHAKE, lives));
-        let own = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
-        let hello = json!({"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": own});
-        inbox.take(hello.to_string().as_bytes()).await.expect("it is taken");
-        assert!(outbox.next().await.expect("it is open").is_some_and(|text| text.contains("hello")));
+        let serving = serve(counted, messages, Heartbeat::OfTransport, HANDSHAKE, lives);
+        let talk = async move {
+            let own = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+            let hello = json!({"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": own});
+            inbox.take(hello.to_string().as_bytes()).await.expect("it is taken");
+            assert!(outbox.next().await.expect("it is open").is_some_and(|text| text.contains("hello")));
 
-        for id in 0..UNANSWERED {
-            inbox.take(&call(id)).await.expect("there is room");
-        }
-        let all = u32::try_from(UNANSWERED).expect("a few");
-        begun.acquire_many(all).await.expect("it is open").forget();
-        for id in 0..UNANSWERED {
-            inbox.take(&back(id)).await.expect("it is taken");
-        }
-        taken_back.acquire_many(all).await.expect("it is open").forget();
-        assert_eq!(code(inbox.take(&call(UNANSWERED)).await), -32603, "all of them go on");
-        may_end.add_permits(UNANSWERED);
-        // Their answers are thrown away where they would come out, which makes room for another request.
-        let asking = async {
-            while inbox.take(&ping(UNANSWERED)).await.is_err() {
-                tokio::task::yield_now().await;
+            for id in 0..UNANSWERED {
+                inbox.take(&call(id)).await.expect("there is room");
             }
+            let all = u32::try_from(UNANSWERED).expect("a few");
+            begun.acquire_many(all).await.expect("it is open").forget();
+            for id in 0..UNANSWERED {
+                inbox.take(&back(id)).await.expect("it is taken");
+            }
+            taken_back.acquire_many(all).await.expect("it is open").forget();
+            assert_eq!(code(inbox.take(&call(UNANSWERED)).await), -32603, "all of them go on");
+            may_end.add_permits(UNANSWERED);
+            // Their answers are thrown away where they would come out, which makes room for another request.
+            let asking = async {
+                while inbox.take(&ping(UNANSWERED)).await.is_err() {
+                    tokio::task::yield_now().await;
+                }
+            };
+            let (answered, ()) = tokio::join!(outbox.next(), asking);
+            let answered = answered.expect("it is open").expect("it is open");
+            assert!(answered.contains(&format!("\"id\":{UNANSWERED}")), "{answered}");
+            drop(outbox);
         };
-        let (answered, ()) = tokio::join!(outbox.next(), asking);
-        let answered = answered.expect("it is open").expect("it is open");
-        assert!(answered.contains(&format!("\"id\":{UNANSWERED}")), "{answered}");
-        drop(outbox);
-        assert!(served.await.expect("it ends").is_none());
+        let (ended, ()) = tokio::join!(serving, talk);
+        assert!(ended.is_none());
     }
 
     #[tokio::test]

@@ -371,14 +371,18 @@ fn a_client_is_told_once_however_often_it_says_that_it_is_ready() {
     }
     client.ask("ping", json!({}));
     client.call(json!({"task": "hello", "session": "token.ci:talk"}), json!({}));
-    client.told("notifications/resources/list_changed");
-    // Whoever tells of this has told of the session before.
+    // Whoever tells of a new agent has told of the session before.
+    let session = client.told("notifications/resources/list_changed");
+    client.heard.push(session);
     let manifest =
         "id: new\nname: New\ndescription: Is new.\nagent: {model: default, instructions: \"Answer.\"}\n";
     daemon.write("extensions/new/manifest.yaml", manifest);
-    client.told("notifications/prompts/list_changed");
-    client.heard.retain(|one| one["method"] == "notifications/resources/list_changed");
-    assert_eq!(client.heard, Vec::<Value>::new());
+    let of = |client: &Client, what: &str| client.heard.iter().filter(|one| one["method"] == what).count();
+    while of(&client, "notifications/prompts/list_changed") == 0 {
+        let message = client.line.hear().expect("it is told");
+        client.heard.push(message);
+    }
+    assert_eq!(of(&client, "notifications/resources/list_changed"), 1);
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn walk(window: Window) {
         (row.as_str(), ".inspector .facts"),
         ("#/agents", ".card"),
         ("#/agents/haiku", ".code"),
-        ("#/agents/orchestrator", ".code"),
+        ("#/agents/orchestrator", ".facts"),
         ("#/extensions", ".card"),
         ("#/extensions/careful", "table"),
         ("#/approvals", ".question"),

@@ -6,6 +6,7 @@
 //! The crate keeps nothing: whoever starts hands it what the journal counted. It knows neither prices nor models,
 //! and bounds of a single run belong to the loop.
 
+mod counter;
 mod exceeded;
 mod gates;
 mod limits;

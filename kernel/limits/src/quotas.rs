@@ -4,20 +4,20 @@
 //! every limit; so calls that run at the same time cannot pass one together.
 
 use std::{
-    borrow::Cow,
     collections::{BTreeMap, HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use drupe_extension_api::{AgentId, BudgetUse, LimitScope, SessionId};
-use jiff::Timestamp;
+use drupe_extension_api::{AgentId, BudgetUse, SessionId};
 
 use crate::{
-    Counted, Purse, QuotaExceeded, QuotaLimits, ScopeLimits, TokenLimits, purses,
+    Counted, Purse, QuotaExceeded, QuotaLimits, ScopeLimits, TokenLimits,
+    counter::{Counter, told},
+    purses,
     tally::{Tally, Unit, micros},
 };
 
-const DAY_MS: i64 = 86_400_000;
+pub const DAY_MS: i64 = 86_400_000;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Spender<'a> {
@@ -359,45 +359,6 @@ impl Quotas {
     }
 }
 
-/// One of the counters that the work of a spender belongs to.
-enum Counter<'a> {
-    Day,
-    Purse(&'a Purse, ScopeLimits),
-    Agent,
-    Session,
-}
-
-impl Counter<'_> {
-    fn scope(&self) -> LimitScope {
-        match self {
-            Self::Day => LimitScope::Day,
-            Self::Purse(..) => LimitScope::Token,
-            Self::Agent => LimitScope::Agent,
-            Self::Session => LimitScope::Session,
-        }
-    }
-
-    /// What its limits are called, without the unit.
-    fn key(&self) -> Cow<'static, str> {
-        match self {
-            Self::Day => "limits.day".into(),
-            Self::Purse(purse, _) => purse.key().into(),
-            Self::Agent => "limits.agent".into(),
-            Self::Session => "limits.session".into(),
-        }
-    }
-
-    /// Whose budget it is, for people.
-    fn whose(&self, who: Spender<'_>) -> String {
-        match self {
-            Self::Day => "the day".into(),
-            Self::Purse(purse, _) => purse.whose(),
-            Self::Agent => format!("agent `{}`", who.agent),
-            Self::Session => "the session".into(),
-        }
-    }
-}
-
 impl Tallies {
     /// Has counters for whoever begins to spend.
     fn know(&mut self, who: Spender<'_>) {
@@ -486,18 +447,6 @@ impl Drop for Hold {
             let (tokens, micros) = (self.tokens, self.micros);
             self.end(&mut locked(&state), tokens, micros);
         }
-    }
-}
-
-fn told(counter: &Counter<'_>, unit: Unit, used: u64, allowed: u64, day: i64) -> BudgetUse {
-    let scope = counter.scope();
-    let midnight = || Timestamp::from_millisecond((day + 1).saturating_mul(DAY_MS)).ok();
-    BudgetUse {
-        limit: format!("{}.{}", counter.key(), unit.key()),
-        scope,
-        used,
-        allowed,
-        resets: if scope == LimitScope::Session { None } else { midnight() },
     }
 }
 

@@ -91,3 +91,12 @@ fn figures_are_for_whoever_may_see_the_daemon() {
         assert!(figures.body.lines().any(|one| one == line), "{line}\n{}", figures.body);
     }
 }
+
+#[test]
+fn an_answer_that_cannot_be_made_to_have_its_form_is_unprocessable() {
+    let (_server, daemon) = daemon("");
+    let (door, ci) = (door(&daemon), token(&daemon, &["ci"]));
+    let task = json!({"task": "no JSON", "schema": {"type": "object", "required": ["a"]}});
+    let said = door.post(&ci, "/v1/agents/haiku/run", &task);
+    assert_eq!((said.status, said.json()["class"].clone()), (422, json!("output")), "{}", said.body);
+}

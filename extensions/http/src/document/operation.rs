@@ -243,7 +243,7 @@ fn told(status: u16) -> (&'static str, Option<(&'static str, &'static str)>) {
         408 => ("The body did not come within 60 s.", None),
         413 => ("The body is longer than `extensions.http.max_body_kb`.", None),
         415 => ("The body is packed.", None),
-        422 => ("The agent refused the task.", None),
+        422 => ("The agent refused the task, or its answer cannot be made to have its form.", None),
         426 => ("The request does not ask for the protocol that this path is for.", None),
         429 => ("A limit is used up, or a provider asks for a slower pace.", later),
         499 => ("The turn was cancelled.", None),

@@ -262,7 +262,7 @@ async fn a_json_answer_is_checked_and_repaired_once() {
         let seen = Case::defined(wants_json(), &script, []).run().await;
         match answer {
             Some(answer) => assert_eq!(seen.response.content, answer),
-            None => assert_eq!(seen.response.class, Some(FailureClass::Model)),
+            None => assert_eq!(seen.response.class, Some(FailureClass::Output)),
         }
         assert_eq!(seen.model.requests().len(), script.len().min(2));
     }

@@ -146,16 +146,17 @@ fn serve(
         if let Say::Fail(wire) = &say {
             return wire.play(&mut stream);
         }
-        write!(
-            stream,
-            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-        )?;
+        // In one write: whoever reads the last event has the end of the answer too, however busy the machine is, and can
+        // keep the connection.
+        let mut answer =
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+                .to_vec();
         for event in events(&say, tokens(length, &say)) {
             let data = format!("data: {event}\n\n");
-            write!(stream, "{:x}\r\n{data}\r\n", data.len())?;
+            write!(answer, "{:x}\r\n{data}\r\n", data.len())?;
         }
-        write!(stream, "0\r\n\r\n")?;
-        stream.flush()?;
+        answer.extend_from_slice(b"0\r\n\r\n");
+        stream.write_all(&answer)?;
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{AgentId, OfflineRule};
+use crate::{AgentId, Fault, OfflineRule};
 
 /// An immutable description of an agent.
 ///
@@ -114,6 +114,39 @@ pub struct OutputSpec {
     #[cfg_attr(feature = "schema", schemars(with = "Option<crate::schema::JsonSchemaText>"))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
+}
+
+impl OutputSpec {
+    /// The form of the answer that a request asks for with `format` and `schema`, none where it asks for neither. JSON needs
+    /// a schema: the request's, or `own`, the agent's.
+    ///
+    /// # Errors
+    ///
+    /// What does not fit together, and which of the two is to change.
+    pub fn asked(
+        format: Option<Format>,
+        schema: Option<Value>,
+        own: Option<&Self>,
+    ) -> Result<Option<Self>, Fault> {
+        match (format, schema) {
+            (None, None) => Ok(None),
+            (None | Some(Format::Json), Some(schema)) => {
+                Ok(Some(Self { format: Format::Json, schema: Some(schema) }))
+            }
+            (Some(Format::Json), None) => {
+                let own = own.filter(|own| own.schema.is_some()).cloned().map(Some);
+                own.ok_or_else(|| {
+                    Fault::invalid("`format` is `json`, and neither the request nor its agent has a schema")
+                        .help("give one in `schema`")
+                })
+            }
+            (Some(format), None) => Ok(Some(Self { format, schema: None })),
+            (Some(_), Some(_)) => {
+                Err(Fault::invalid("a `schema` is for an answer whose `format` is `json`")
+                    .help("leave one out"))
+            }
+        }
+    }
 }
 
 /// The form of an input or output.

@@ -242,6 +242,21 @@ fn a_page_that_the_operator_allows_may_read_answers_and_no_other() {
 }
 
 #[test]
+fn it_is_reached_by_the_names_that_the_operator_gives_and_its_cookie_is_for_a_proxy_with_tls_alone() {
+    let server = ModelServer::obedient();
+    let [hosts, behind] = ["HOSTS", "BEHIND_PROXY"].map(|key| format!("DRUPE_EXTENSIONS__HTTP__{key}"));
+    let daemon = daemon_with(&server, &[(&hosts, "[drupe.example.org]"), (&behind, "true")], "");
+    let door = door(&daemon);
+    let of = |host: &str| door.open("GET", "/healthz", &[("host", host)], "").status;
+    assert_eq!(["drupe.example.org", "other.example.org"].map(of), [200, 403]);
+    let link = daemon.says(&["open"]);
+    let path = link.trim().strip_prefix(&format!("http://{}", door.host())).expect("a link to the door");
+    let entered = door.send("GET", path, &[], "");
+    let cookie = entered.header("set-cookie").expect("a cookie");
+    assert!(cookie.contains("; Secure"), "{cookie}");
+}
+
+#[test]
 fn it_does_not_listen_to_the_network_without_a_proxy() {
     let mut daemon = Daemon::home("");
     daemon.variable("DRUPE_EXTENSIONS__HTTP__ENABLED", "true");

@@ -1,11 +1,16 @@
-//! What a client is told when too much waits already: to come again, in the words of whoever's client it is.
+//! What there is room for, and what a client is told when too much waits already: to come again, in the words of whoever's
+//! client it is.
 
-use std::thread;
+use std::{
+    io::{ErrorKind, Read},
+    thread,
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 
 use super::{daemon_with, door, token};
-use crate::harness::model_server::ModelServer;
+use crate::harness::{PATIENCE, model_server::ModelServer};
 
 /// Messages of the bearer of one token that may wait: `MOST_OF_ONE` of the kernel.
 const MOST: usize = 256;
@@ -53,4 +58,29 @@ fn whoever_has_too_many_turns_waiting_is_told_to_come_again_in_every_form() {
     // Those of others are taken in.
     let other = token(&daemon, &["other"]);
     assert_eq!(door.post(&other, "/v1/sessions/token.other/messages", &json!({"text": "hello"})).status, 202);
+}
+
+#[test]
+fn so_many_connections_are_held_and_bodies_are_so_long() {
+    let server = ModelServer::obedient();
+    let [most, longest] =
+        ["MAX_CONNECTIONS", "MAX_BODY_KB"].map(|key| format!("DRUPE_EXTENSIONS__HTTP__{key}"));
+    let daemon = daemon_with(&server, &[(&most, "2"), (&longest, "1")], "");
+    let (door, ci) = (door(&daemon), token(&daemon, &["ci"]));
+    let long = door.post(&ci, "/v1/agents/haiku/run", &json!({"task": "x".repeat(1024)}));
+    assert!(long.status == 413 && long.body.contains("extensions.http.max_body_kb"), "{long:?}");
+    assert_eq!(door.post(&ci, "/v1/agents/haiku/run", &json!({"task": "hello"})).status, 200);
+
+    let (host, mut first) = (door.host(), [0]);
+    let begin = || door.begin("GET", "/healthz", &[("host", &host)], "");
+    let [mut held, mut other] = [begin(), begin()];
+    // Each is answered and stays open.
+    assert!([&mut held, &mut other].into_iter().all(|one| one.read_exact(&mut first).is_ok()));
+    let mut waits = begin();
+    waits.set_read_timeout(Some(Duration::from_millis(300))).expect("a socket has one");
+    let nothing = waits.read_exact(&mut first).expect_err("there is no room").kind();
+    assert!([ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&nothing), "{nothing:?}");
+    waits.set_read_timeout(Some(PATIENCE)).expect("a socket has one");
+    drop(held);
+    waits.read_exact(&mut first).expect("a place is free again");
 }

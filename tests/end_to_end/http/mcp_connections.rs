@@ -433,6 +433,25 @@ fn one_token_has_its_share_of_the_connections_and_of_the_sessions_that_are_follo
     assert!(refused.len() == 1 && refused[0].contains("128 sessions are followed"), "{refused:?}");
 }
 
+#[test]
+fn a_line_that_is_no_message_is_answered_and_those_behind_it_are_served() {
+    let server = ModelServer::obedient();
+    let daemon = daemon_with(&server, &[("DRUPE_EXTENSIONS__HTTP__MAX_BODY_KB", "1")], "");
+    let (_door, ci) = (door(&daemon), token(&daemon, &["ci"]));
+    let mut client = Client::ready(Line::pipes(&daemon, &ci));
+    let long =
+        json!({"jsonrpc": "2.0", "id": 7, "method": "ping", "params": {"x": "y".repeat(2048)}}).to_string();
+    for (line, code) in [("nonsense", -32700), (&long, -32700), (r#"{"id": 8}"#, -32600), ("", 0)] {
+        let Line::Pipes(child, _) = &mut client.line else { unreachable!("it is one of pipes") };
+        writeln!(child.stdin.as_mut().expect("it is piped"), "{line}").expect("it is read");
+        if code != 0 {
+            let refused = client.line.hear().expect("it is answered");
+            assert_eq!(refused["error"]["code"], code, "{refused}");
+        }
+    }
+    assert_eq!(client.ask("ping", json!({}))["result"], json!({}));
+}
+
 /// As RFC 4648 has it, for a few bytes.
 fn base64(text: &str) -> String {
     const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -1,5 +1,5 @@
-//! A client at the other end of a connection that carries whole messages: a WebSocket, or a stream of events with requests
-//! beside it.
+//! A client at the other end of a connection that carries whole messages: a WebSocket, lines, or a stream of events
+//! with requests beside it.
 //!
 //! What one client may hold is bounded: requests that are not answered yet, and messages that it has not read yet. Whoever
 //! reads slowly is waited for, and asks nothing more meanwhile.
@@ -42,7 +42,7 @@ use crate::{
 /// Messages that wait for the other side, in either direction.
 const WAITING: usize = 16;
 
-/// How long a client has to shake hands. Before it has, it is not asked whether it is there.
+/// How long a client that is not on this machine has to shake hands. Before it has, it is not asked whether it is there.
 const HANDSHAKE: Duration = Duration::from_secs(30);
 
 /// How often a client that has no heartbeat of its own transport is asked whether it is there, and how long it has to say so.
@@ -94,7 +94,7 @@ impl MessagesIn {
     }
 }
 
-fn answer(error: ErrorData, id: Option<RequestId>) -> NotTaken {
+pub fn answer(error: ErrorData, id: Option<RequestId>) -> NotTaken {
     NotTaken::Answered(Box::new(ServerJsonRpcMessage::error(error, id)))
 }
 
@@ -126,11 +126,23 @@ impl MessagesOut {
     }
 }
 
-/// Whether the protocol itself asks the client if it is there.
+/// What tells whether the client is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heartbeat {
+pub enum Liveness {
+    /// Its connection, as it is a program on this machine. It may say nothing until somebody needs it.
+    Local,
     OfTransport,
     OfProtocol,
+}
+
+impl Liveness {
+    /// How long the client has to shake hands.
+    fn handshake(self) -> Duration {
+        match self {
+            Self::Local => IDLE,
+            Self::OfTransport | Self::OfProtocol => HANDSHAKE,
+        }
+    }
 }
 
 /// Serves a client until it goes, its token is revoked, or `closing` is over. It holds its place as long as it is served, however
@@ -139,7 +151,7 @@ pub fn open(
     host: &Host,
     agents: Agents,
     (caller, place): (McpCaller, Place),
-    heartbeat: Heartbeat,
+    liveness: Liveness,
     closing: &CancellationToken,
 ) -> Result<(MessagesIn, MessagesOut), Fault> {
     let lives = closing.child_token();
@@ -150,7 +162,7 @@ pub fn open(
     host.spawn(async move {
         let _place = place;
         let ended = tokio::select! {
-            fault = serve(counted, messages, heartbeat, HANDSHAKE, lives.clone()) => fault,
+            fault = serve(counted, messages, liveness, liveness.handshake(), lives.clone()) => fault,
             fault = revoked(&own, &caller) => Some(fault),
         };
         if let Some(fault) = ended {
@@ -176,7 +188,7 @@ fn ends(lives: &CancellationToken) -> (MessagesIn, MessagesOut, Messages) {
 async fn serve<S: Service<RoleServer>>(
     counted: Counted<S>,
     messages: Messages,
-    heartbeat: Heartbeat,
+    liveness: Liveness,
     handshake: Duration,
     lives: CancellationToken,
 ) -> Option<Fault> {
@@ -190,9 +202,9 @@ async fn serve<S: Service<RoleServer>>(
     };
     let peer = running.peer().clone();
     let asked = async {
-        match heartbeat {
-            Heartbeat::OfProtocol => silent(&peer, &requests).await,
-            Heartbeat::OfTransport => std::future::pending().await,
+        match liveness {
+            Liveness::OfProtocol => silent(&peer, &requests).await,
+            Liveness::Local | Liveness::OfTransport => std::future::pending().await,
         }
     };
     tokio::select! {
@@ -342,7 +354,7 @@ mod tests {
         let server = Stubborn::new();
         let Stubborn { begun, taken_back, may_end } = server.clone();
         let counted = Counted { server, requests: Arc::clone(&inbox.requests) };
-        let serving = serve(counted, messages, Heartbeat::OfTransport, HANDSHAKE, lives);
+        let serving = serve(counted, messages, Liveness::OfTransport, HANDSHAKE, lives);
         let talk = async move {
             let own = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
             let hello = json!({"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": own});
@@ -381,7 +393,7 @@ mod tests {
         let (inbox, mut outbox, messages) = ends(&lives);
         let server = Stubborn::new();
         let counted = Counted { server, requests: Arc::clone(&inbox.requests) };
-        let serving = serve(counted, messages, Heartbeat::OfTransport, Duration::from_millis(20), lives);
+        let serving = serve(counted, messages, Liveness::OfTransport, Duration::from_millis(20), lives);
         let asking = async {
             for id in 0.. {
                 if inbox.take(&ping(id)).await.is_err()

@@ -9,6 +9,7 @@ mod calls;
 mod changes;
 mod connection;
 mod handler;
+mod lines;
 mod owners;
 mod places;
 mod prompts;
@@ -39,11 +40,10 @@ use rmcp::{
         session::local::{LocalSessionManager, SessionConfig},
     },
 };
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    changes::ListChanges, connection::Heartbeat, handler::Agents, owners::Owners, places::Places,
+    changes::ListChanges, connection::Liveness, handler::Agents, owners::Owners, places::Places,
     streams::Streams,
 };
 
@@ -74,12 +74,15 @@ pub struct McpCaller {
 }
 
 impl McpCaller {
-    /// The token whose share of what there is counts. Whoever its bearer speaks for, such as `token/ann`, has none of their own, as
-    /// the bearer makes up these names.
     fn shares(&self) -> &str {
-        let name = self.who.name.as_str();
-        name.split_once('/').map_or(name, |(token, _)| token).trim_end_matches('`')
+        share_of(&self.who.name)
     }
+}
+
+/// The token whose share of what there is counts. Whoever its bearer speaks for, such as `token/ann`, has none of their own, as
+/// the bearer makes up these names.
+fn share_of(name: &str) -> &str {
+    name.split_once('/').map_or(name, |(token, _)| token).trim_end_matches('`')
 }
 
 /// The server, for all who call.
@@ -163,28 +166,21 @@ impl McpServer {
         shown.ok().map(|detail| tools::tool(&detail.status))
     }
 
-    /// Serves one client over a connection, a line a message, until it ends.
-    pub async fn serve_lines<S>(&self, caller: McpCaller, stream: S)
-    where
-        S: AsyncRead + AsyncWrite + Send + 'static,
-    {
-        let agents = Agents::new(&self.changes, self.host.clone(), Some(caller));
-        // A client that never shook hands, or broke off, has nobody to be told.
-        if let Ok(running) = rmcp::serve_server(agents, tokio::io::split(stream)).await {
-            let _ = running.waiting().await;
-        }
+    /// Begins to serve a program on this machine, whose connection ends with it.
+    pub fn attach(&self, caller: McpCaller) -> Result<MessageConnection, Fault> {
+        self.open(caller, Liveness::Local)
     }
 
     /// Begins to serve one client over a connection whose messages are whole, such as a WebSocket, which asks by itself whether the
     /// other side is there.
     pub fn connect(&self, caller: McpCaller) -> Result<MessageConnection, Fault> {
-        self.open(caller, Heartbeat::OfTransport)
+        self.open(caller, Liveness::OfTransport)
     }
 
     /// Begins to serve one client over a stream of events, which sends what it says to another address.
     pub fn stream(&self, caller: McpCaller) -> Result<EventStream, Fault> {
         let owner = caller.who.name.clone();
-        let MessageConnection { inbox, outbox } = self.open(caller, Heartbeat::OfProtocol)?;
+        let MessageConnection { inbox, outbox } = self.open(caller, Liveness::OfProtocol)?;
         Ok(self.streams.add(owner, inbox, outbox))
     }
 
@@ -194,11 +190,10 @@ impl McpServer {
         inbox.ok_or_else(|| Fault::not_found(format!("there is no stream `{id}`")).help("open another one"))
     }
 
-    fn open(&self, caller: McpCaller, heartbeat: Heartbeat) -> Result<MessageConnection, Fault> {
+    fn open(&self, caller: McpCaller, liveness: Liveness) -> Result<MessageConnection, Fault> {
         let place = self.places.take(caller.shares())?;
         let agents = Agents::new(&self.changes, self.host.clone(), Some(caller.clone()));
-        let (inbox, outbox) =
-            connection::open(&self.host, agents, (caller, place), heartbeat, &self.closing)?;
+        let (inbox, outbox) = connection::open(&self.host, agents, (caller, place), liveness, &self.closing)?;
         Ok(MessageConnection { inbox, outbox })
     }
 
@@ -210,19 +205,12 @@ impl McpServer {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
     fn whoever_a_bearer_speaks_for_shares_in_what_the_token_has() {
-        let shares = |name: &str| {
-            let who =
-                serde_json::from_value(json!({"name": name, "may": [], "agents": []})).expect("somebody");
-            McpCaller { token: String::new(), who }.shares().to_owned()
-        };
-        assert_eq!(shares("token `ci/ann`"), shares("token `ci`"));
-        assert_ne!(shares("token `cider`"), shares("token `ci`"));
-        assert_eq!(shares("operator"), "operator");
+        assert_eq!(share_of("token `ci/ann`"), share_of("token `ci`"));
+        assert_ne!(share_of("token `cider`"), share_of("token `ci`"));
+        assert_eq!(share_of("operator"), "operator");
     }
 }

@@ -136,7 +136,7 @@ pub fn read(
         Some(_) => Value::Object(given).to_string(),
         None => words(name, given)?,
     };
-    Ok(AskedTask { text, output: form(name, own_output, format, schema)?, session })
+    Ok(AskedTask { text, output: OutputSpec::asked(format, schema, own_output)?, session })
 }
 
 /// The task of an agent that takes words.
@@ -162,30 +162,6 @@ fn one<T: DeserializeOwned>(
     let Some(value) = taken.remove(control) else { return Ok(None) };
     serde_json::from_value(value)
         .map_err(|error| Fault::invalid(format!("the arguments of `{name}`: `{control}`: {error}")))
-}
-
-/// The form of the answer that a call asks for. JSON needs a schema, the caller's or the agent's.
-fn form(
-    name: &str,
-    own: Option<&OutputSpec>,
-    format: Option<Format>,
-    schema: Option<Value>,
-) -> Result<Option<OutputSpec>, Fault> {
-    match (format, schema) {
-        (None, None) => Ok(None),
-        (None | Some(Format::Json), Some(schema)) => {
-            Ok(Some(OutputSpec { format: Format::Json, schema: Some(schema) }))
-        }
-        (Some(Format::Json), None) => {
-            let own = own.filter(|output| output.schema.is_some());
-            own.cloned().map(Some).ok_or_else(|| {
-                Fault::invalid(format!("`format` is `json`, and neither the call nor `{name}` has a schema"))
-                    .help("give one in `schema`")
-            })
-        }
-        (Some(format), None) => Ok(Some(OutputSpec { format, schema: None })),
-        (Some(_), Some(_)) => Err(Fault::invalid("a `schema` is for an answer whose `format` is `json`")),
-    }
 }
 
 #[cfg(test)]

@@ -150,7 +150,11 @@ async fn run(
             .into());
     }
     let agent = chosen(agent)?;
-    let output = output(server, bearer, agent.as_ref(), format, schema).await?;
+    let own = match (format, &schema) {
+        (Some(Format::Json), None) => own_output(server, bearer, agent.as_ref()).await?,
+        _ => None,
+    };
+    let output = OutputSpec::asked(format, schema, own.as_ref())?;
     let is_json = output.as_ref().is_some_and(|output| output.format == Format::Json);
     let lasts = session.is_some();
     let session = match session {
@@ -191,34 +195,15 @@ fn chosen(agent: &str) -> Result<Option<AgentId>, Fault> {
     AgentId::new(agent).map(Some).map_err(|_| Fault::not_found(format!("there is no agent `{agent}`")))
 }
 
-/// The form of the answer that the task asks for. JSON needs a schema, the caller's or the agent's.
-async fn output(
+/// The form that an agent gives its answers by itself.
+async fn own_output(
     server: &Server,
     bearer: &Bearer,
     agent: Option<&AgentId>,
-    format: Option<Format>,
-    schema: Option<Value>,
 ) -> Result<Option<OutputSpec>, Fault> {
-    match (format, schema) {
-        (None, None) => Ok(None),
-        (None | Some(Format::Json), Some(schema)) => {
-            Ok(Some(OutputSpec { format: Format::Json, schema: Some(schema) }))
-        }
-        (Some(Format::Json), None) => {
-            let id = agent.map_or(ORCHESTRATOR[1], AgentId::as_str).to_owned();
-            let detail: AgentDetail =
-                server.control(bearer, method::AGENTS_SHOW, Named { id: id.clone() }).await?;
-            let own = detail.status.output.filter(|output| output.schema.is_some());
-            own.map(Some).ok_or_else(|| {
-                Fault::invalid(format!(
-                    "`format` is `json`, and neither the request nor agent `{id}` has a schema"
-                ))
-                .help("give one in `schema`")
-            })
-        }
-        (Some(format), None) => Ok(Some(OutputSpec { format, schema: None })),
-        (Some(_), Some(_)) => Err(Fault::invalid("a `schema` is for an answer whose `format` is `json`")),
-    }
+    let id = agent.map_or(ORCHESTRATOR[1], AgentId::as_str).to_owned();
+    let detail: AgentDetail = server.control(bearer, method::AGENTS_SHOW, Named { id }).await?;
+    Ok(detail.status.output)
 }
 
 /// A session that nobody has, where whoever asks may have one.

@@ -40,10 +40,12 @@ pub async fn mcp(
     Bearer { token, who, .. }: Bearer,
     request: Request,
 ) -> Result<Response, HttpFault> {
-    let own = Arc::clone(&server);
-    become_lines(server, request, |stream| async move {
-        own.mcp.serve_lines(McpCaller { token, who }, stream).await;
-    })
+    if !asks_for(request.headers()) {
+        return Ok(upgrade_required());
+    }
+    let longest = server.settings.max_body_kb * 1024;
+    let connection = server.mcp.attach(McpCaller { token, who })?;
+    become_lines(server, request, move |stream| connection.over_lines(stream, longest))
 }
 
 /// Goes over to a connection that carries lines, if that is asked for.

@@ -27,7 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("drupe-handles", &["drupe-agent", "drupe-extension-api"]),
     ("drupe-programs", &["drupe-confine", "drupe-extension-api", "drupe-handles"]),
     ("drupe-bus", &["drupe-agent", "drupe-extension-api", "drupe-handles", "drupe-journal"]),
-    ("drupe-policy", &["drupe-agent", "drupe-extension-api", "drupe-journal"]),
+    ("drupe-policy", &["drupe-agent", "drupe-config", "drupe-extension-api", "drupe-journal"]),
     ("drupe-surface", &["drupe-extension-api", "drupe-journal", "drupe-link"]),
     ("drupe-confine", &[]),
     ("drupe-link", &["drupe-extension-api"]),
@@ -341,7 +341,7 @@ fn every_file_is_one_thing() {
 /// fault in one of them has the journal and the keys, so they are counted as a whole, wherever a folder of them lies.
 ///
 /// A ceiling that only goes down: whoever deletes lowers it. One who has to raise it says why in `docs/decisions/`.
-const TRUSTED: usize = 52_318;
+const TRUSTED: usize = 53_137;
 
 #[test]
 fn what_is_trusted_stays_small() {

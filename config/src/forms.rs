@@ -76,6 +76,18 @@ pub(crate) static SETTING: Text = Text { placeholders: true, ..WRITTEN };
 pub(crate) static VARIABLE_VALUE: Text = Text { secret: true, ..form("text", |_| true, None) };
 pub(crate) static SECRET: Text = Text { secret: true, placeholders: true, ..form("text", |_| true, None) };
 
+/// A text in which `*` stands for any characters.
+pub(crate) static PATTERN: Text = form(
+    "1 to 256 characters, of which `*` stands for any others",
+    |text| !text.trim().is_empty() && text.chars().nth(256).is_none(),
+    Some(r"^[^\x00]{1,256}$"),
+);
+pub(crate) static PARAMETER: Text = form(
+    "a parameter's name, with those of maps around it before it as in `to.address`",
+    |text| !text.is_empty() && text.split('.').all(|part| !part.is_empty()),
+    Some(r"^[^.]+(\.[^.]+)*$"),
+);
+
 fn is_topic(text: &str) -> bool {
     let of_an_extension = |(id, topic): (&str, &str)| {
         ExtensionId::new(id).is_ok()

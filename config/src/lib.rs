@@ -22,6 +22,7 @@ mod shape;
 mod tree;
 
 mod agent_keys;
+mod approvals;
 mod files;
 pub mod instructions;
 mod json_schema;
@@ -33,6 +34,7 @@ mod profile;
 mod settings;
 
 pub use agent_keys::PartialLimits;
+pub use approvals::{AgentApprovals, ApprovalMode, ApprovalRule, RuleVerdict, ToolLabel};
 pub use catalogue::{
     Catalogue, CatalogueEntry, CatalogueProvider, CatalogueSource, is_snapshot, model_catalogue,
 };

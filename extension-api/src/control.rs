@@ -14,7 +14,7 @@ mod tokens;
 pub use agents::{AgentDetail, AgentStatus, AgentTemplate, Exclusion, TemplateQuery, ToolSize};
 pub use extensions::{
     Approval, ApprovalAnswer, ApprovalState, AskedCall, ExtensionDetail, ExtensionState, ExtensionStatus,
-    Scaffold, StateChange,
+    Scaffold, StandingGrant, StateChange,
 };
 
 pub use insight::{
@@ -71,6 +71,11 @@ pub mod method {
     pub const APPROVALS_LIST: &str = "approvals.list";
     /// [`ApprovalAnswer`](super::ApprovalAnswer) → [`Approval`](super::Approval) as it is then.
     pub const APPROVALS_ANSWER: &str = "approvals.answer";
+    /// → list of [`StandingGrant`](super::StandingGrant), the newest first.
+    pub const APPROVALS_GRANTS: &str = "approvals.grants";
+    /// [`Named`](super::Named): takes back what was allowed for the rest of a session, and gives it as it was. →
+    /// [`StandingGrant`](super::StandingGrant).
+    pub const APPROVALS_REVOKE: &str = "approvals.revoke";
     /// → list of [`AgentStatus`](super::AgentStatus).
     pub const AGENTS_LIST: &str = "agents.list";
     /// [`Named`](super::Named) → [`AgentDetail`](super::AgentDetail).

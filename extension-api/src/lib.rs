@@ -51,7 +51,7 @@ pub use ids::{
 };
 pub use message::{Message, ProviderItems, ToolCallRequest, ToolStatus, Usage};
 pub use offline::{OfflineAction, OfflineRule, OfflineTrigger};
-pub use tool::{EffectClass, ItemKind, ToolAnnotations, ToolResult, ToolSpec};
+pub use tool::{ApprovalScope, EffectClass, ItemKind, ScopeKind, ToolAnnotations, ToolResult, ToolSpec};
 
 /// The guide for authors, whose examples are tested.
 #[cfg(doctest)]

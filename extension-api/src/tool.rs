@@ -43,8 +43,34 @@ pub struct ToolAnnotations {
     pub item: ItemKind,
     /// The operator must agree to every call.
     pub needs_approval: bool,
+    /// What an agreement for the rest of a conversation is about, beside the tool: none where it is about all of its calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approval_scope: Option<ApprovalScope>,
     /// Deadline of one call in milliseconds; none takes the agent's `tool_timeout_ms`.
     pub timeout_ms: Option<u64>,
+}
+
+/// The parameter that says what a call reaches, and how much like it an agreement is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalScope {
+    /// The name of the parameter, at the top of the tool's input.
+    pub param: String,
+    /// How its text is read for that.
+    pub kind: ScopeKind,
+}
+
+/// How a parameter is read for what an agreement is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScopeKind {
+    /// A path: all in its folder.
+    Folder,
+    /// An address: all of its scheme, host and port.
+    Host,
+    /// A command line: the same program with the same sub-command, and where that is not plain the same command line.
+    Command,
+    /// Any text: calls with the very same one.
+    Exact,
 }
 
 impl Default for ToolAnnotations {
@@ -59,6 +85,7 @@ impl Default for ToolAnnotations {
             weight: 1,
             item: ItemKind::ToolCall,
             needs_approval: false,
+            approval_scope: None,
             timeout_ms: None,
         }
     }

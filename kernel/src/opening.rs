@@ -12,7 +12,7 @@ use drupe_extension_api::{Fault, FaultCode};
 use drupe_gate::beginning;
 use drupe_journal::{Opening, Stage, Store};
 use drupe_link::{Down, Home, KernelLink, Up, Verdicts};
-use drupe_policy::OnRequest;
+use drupe_policy::CallPolicy;
 use drupe_surface::{ends::Ends, grants::Grants};
 use drupe_wiring as wiring;
 use tokio::{sync::mpsc, time::Interval};
@@ -225,7 +225,7 @@ fn assemble(
             quotas: Arc::new(quotas),
             gates: Arc::new(gates),
             ratios: Arc::default(),
-            policy: Arc::new(OnRequest::new(store.clone(), Arc::clone(clock))),
+            policy: CallPolicy::new(base.config.approvals.clone(), store.clone(), Arc::clone(clock)),
         };
         let intake =
             Arc::new(Intake { roster: Arc::clone(&roster), turns, sessions: Sessions::default(), ends });

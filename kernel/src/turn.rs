@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use drupe_agent::{
-    Batch, Hooks, Journal, RecordedTurn, Steering, Stopwatch, TurnScope, ids,
+    Batch, Hooks, Journal, RecordedTurn, Steering, Stopwatch, Taint, TurnScope, ids,
     run::{self, TurnOutcome},
 };
 use drupe_extension_api::{
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{extension::Roster, outbox::Outbox, settings};
 use drupe_agent::Ratios;
 use drupe_limits::{Gates, Quotas, TurnPlace};
-use drupe_policy::OnRequest;
+use drupe_policy::CallPolicy;
 
 mod plan;
 mod route;
@@ -45,7 +45,7 @@ pub struct Turns {
     /// Bytes of a token, by model.
     pub ratios: Arc<Ratios>,
     /// Decides about tool calls.
-    pub policy: Arc<OnRequest>,
+    pub policy: Arc<CallPolicy>,
 }
 
 /// What a turn runs with that its session has.
@@ -132,6 +132,8 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
         let told = remarks.iter().map(told).collect();
         turns.store.record_events(inbound.ask.session.clone(), Some(queued.turn.clone()), told).await?;
     }
+    let (policy, tainted_by) =
+        turns.policy.of_turn(&inbound.ask.session, &inbound.origin, Arc::clone(&snapshot.approvals)).await?;
     let span = tracing::info_span!("turn", session = %inbound.ask.session, turn = %queued.turn, correlation = %correlation);
     let _showing = turns.outbox.stream(&snapshot, &queued);
     let scope = Arc::new(TurnScope {
@@ -140,6 +142,8 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
         steering: within.steering,
         time: within.time,
         place: within.place,
+        policy,
+        taint: Taint::new(tainted_by),
         diagnostics: remarks
             .iter()
             .map(|(code, message)| format!("{code}: {message}"))
@@ -183,7 +187,6 @@ fn scope(
         gates: Arc::clone(&turns.gates),
         topics: Arc::clone(&turns.roster.bus) as Arc<dyn drupe_agent::Topics>,
         ratios: Arc::clone(&turns.ratios),
-        policy: Arc::clone(&turns.policy) as Arc<dyn drupe_agent::Policy>,
         ..TurnScope::new(inbound.ask.session.clone(), queued.turn.clone(), inbound.ask.text.clone(), journal)
     }
 }

@@ -46,6 +46,7 @@ mod newcomers;
 mod old_journal;
 mod orderly_ends;
 mod page;
+mod policy;
 mod queue;
 mod refused_settings;
 mod reload;

@@ -7,7 +7,7 @@ use super::{
     read::{Form, Reader},
 };
 use crate::{
-    Diagnostics, Instructions,
+    Diagnostics, Instructions, approvals,
     fields::Field,
     files::{self, Roots},
     json_schema,
@@ -41,6 +41,9 @@ impl Reader<'_> {
         self.check_form(section.get("input"), format);
         let format = agent.output.as_ref().map_or(Format::Text, |output| output.format);
         self.check_form(section.get("output"), format);
+        if let Some(approvals) = section.get("approvals") {
+            approvals::check_rules(&approvals, false, self.faults);
+        }
         agent.offline = offline::read(&section, &mut self.expressions, self.faults);
         self.warn_undocumented(agent, section.node, &section.path);
     }

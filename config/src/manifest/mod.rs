@@ -28,7 +28,7 @@ pub use subscriptions::Subscription;
 pub use template::{agent_template, new_agent};
 
 use crate::{
-    AgentDefaults, Instructions, PartialLimits, agent_keys,
+    AgentApprovals, AgentDefaults, Instructions, PartialLimits, agent_keys, approvals,
     declare::keys,
     forms,
     shape::{EMPTY, Key, Shape, Table, each_its_own},
@@ -172,11 +172,12 @@ keys! {
         client_tools: Option<bool> => Shape::Bool;
         /// What a run may spend.
         limits: PartialLimits = each_its_own() => Shape::Record(&agent_keys::LIMITS);
+        /// What its calls, and those of agents that it calls, are asked about beyond what the configuration says.
+        approvals (default): AgentApprovals => Shape::Record(&approvals::AGENT_APPROVALS);
         /// What the offline model does for this agent; the first rule that matches acts.
         offline (skip_deserializing): Vec<OfflineRule> = EMPTY =>
             Shape::AtMost(MAX_RULES, &Shape::List(&Shape::Record(&offline::OFFLINE)));
     }
-    later { "approvals" }
 }
 
 impl AgentSection {

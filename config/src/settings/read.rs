@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use super::{CONFIG, Config, ExtensionsConfig, OrchestratorConfig, Sources, layers, models, trust};
 use crate::{
-    Diagnostics, Loaded, Overlay, Secret,
+    Diagnostics, Loaded, Overlay, Secret, approvals,
     fields::Field,
     files::{self, Roots},
     manifest::read_context,
@@ -117,6 +117,7 @@ impl Checks<'_> {
         }
         if let Some(section) = root.get("approvals") {
             trust::refuse_listed_all(&section, self.faults);
+            approvals::check_rules(&section, true, self.faults);
         }
         if let Some(field) = root.get("log") {
             self.check_log(&field, &config.log);

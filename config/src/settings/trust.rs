@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::{
     Diagnostics,
+    approvals::{ApprovalMode, ApprovalRule, MOST_RULES, RULE},
     declare::keys,
     fields::Field,
     forms,
@@ -22,11 +23,17 @@ keys! {
     /// What may happen without being asked about.
     #[derive(PartialEq, Eq)]
     pub struct ApprovalsConfig in APPROVALS("`approvals`") {
+        /// Which calls of tools a person is asked about where no rule says it.
+        mode: ApprovalMode = "on-request" =>
+            Shape::Choice { known: &["on-request", "untrusted", "never", "full-access"], later: &["on-failure"] };
+        /// Whether calls that reach out or destroy are asked about once strangers' text was read.
+        taint: bool = true => Shape::Bool;
+        /// The first rule that holds decides.
+        rules: Vec<ApprovalRule> = EMPTY => Shape::AtMost(MOST_RULES, &Shape::List(&Shape::Record(&RULE)));
         /// Extensions that may be activated without asking, or the word `all`.
         preauthorized: Preauthorized = EMPTY =>
             Shape::WordOrList { word: "all", item: &Shape::Text(&forms::ID) };
     }
-    later { "mode" "rules" "taint" }
 }
 
 keys! {

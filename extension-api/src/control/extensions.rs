@@ -137,10 +137,35 @@ pub struct AskedCall {
     pub tool: String,
     /// The parameters, whole, as JSON; empty where nothing waits any more.
     pub params: String,
+    /// Which calls an answer for the rest of the session is about, such as `web_fetch https://docs.rs`; none where an answer
+    /// holds for this call alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<String>,
+    /// Whether it is asked for what strangers wrote: what was allowed before without that in view does not hold.
+    #[serde(default)]
+    pub for_taint: bool,
     /// When it counts as denied.
     pub expires: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+}
+
+/// What was allowed for the rest of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StandingGrant {
+    /// Names it where it is taken back ([`method::APPROVALS_REVOKE`]).
+    pub id: String,
+    pub session: SessionId,
+    /// The agent whose calls they are.
+    pub agent: AgentId,
+    /// Which calls: a tool, and what of it where that is narrower.
+    pub about: String,
+    /// Whether it was given where strangers' text had been read, and holds there.
+    pub for_taint: bool,
+    pub given: Timestamp,
+    /// Who gave it, as the daemon names them.
+    pub by: String,
 }
 
 /// How an [`Approval`] stands.
@@ -166,6 +191,9 @@ pub struct ApprovalAnswer {
     /// has.
     pub id: String,
     pub allow: bool,
+    /// Whether calls like this one are allowed in the rest of the session, as [`AskedCall::about`] says.
+    #[serde(default)]
+    pub for_session: bool,
     /// The [`hash`](Approval::hash) of what the person has read. An answer about anything else is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,

@@ -8,8 +8,8 @@ use serde_json::{Value, value::RawValue};
 
 use super::{Call, guard::BoxFuture};
 use crate::{
-    EffectClass, EffectId, Fault, ItemKind, ToolAnnotations, ToolName, ToolResult, ToolSpec,
-    wire::LookupResult,
+    ApprovalScope, EffectClass, EffectId, Fault, ItemKind, ScopeKind, ToolAnnotations, ToolName, ToolResult,
+    ToolSpec, wire::LookupResult,
 };
 
 /// An async function that does a tool's work: `async fn(&S, I, Call) -> Result<O, Fault>`.
@@ -223,6 +223,13 @@ impl<S> Tool<S> {
     /// The operator must agree to every call.
     pub fn needs_approval(mut self) -> Self {
         self.annotations.needs_approval = true;
+        self
+    }
+
+    /// What an agreement for the rest of a conversation is about: calls whose `param`, read as `kind`, is alike. Without it, it
+    /// is about all calls of the tool.
+    pub fn approval_scope(mut self, param: impl Into<String>, kind: ScopeKind) -> Self {
+        self.annotations.approval_scope = Some(ApprovalScope { param: param.into(), kind });
         self
     }
 

@@ -121,6 +121,9 @@ pub struct Carried {
     /// with the calls of them ([`TurnResult::client_calls`](crate::control::TurnResult::client_calls)).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ClientTool>,
+    /// Whether strangers wrote the message: what it then sets off is looked at more closely, for the rest of its session.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub untrusted: bool,
 }
 
 /// A tool that a client runs itself.

@@ -52,18 +52,13 @@ pub(crate) enum Plan {
         tool: Arc<Registered>,
         params: Box<RawValue>,
         resumed: bool,
+        /// The rule by which it may, where it is not what holds of most calls.
+        by: Option<String>,
     },
     /// Runs when a person has agreed.
-    Ask {
-        tool: Arc<Registered>,
-        params: Box<RawValue>,
-        question: Box<Question>,
-    },
+    Ask { tool: Arc<Registered>, params: Box<RawValue>, question: Box<Question> },
     /// Answered without running now: refused, or recorded by an earlier process.
-    Answered {
-        status: ToolStatus,
-        content: String,
-    },
+    Answered { status: ToolStatus, content: String },
 }
 
 impl Plan {
@@ -264,9 +259,9 @@ async fn decided(
         Err(reason) => return Plan::refused(reason + &schema_hint(bounds.registry, tool)),
     };
     let spec = tool.spec();
-    let need = match run.scope.policy.decide(PolicyCall { run, spec, params: params.get() }) {
-        Decision::Allow { .. } => None,
-        Decision::Ask { need, patience_ms } => Some((need, patience_ms)),
+    let (by, need) = match run.scope.policy.decide(PolicyCall { run, spec, params: params.get() }) {
+        Decision::Allow { by } => (by, None),
+        Decision::Ask(need) => (None, Some(need)),
         Decision::Deny { reason } => return Plan::refused(reason),
     };
     let facts = || json!({"tool": request.name, "params": Preview::of(params.get())});
@@ -276,7 +271,7 @@ async fn decided(
     }
     let tool = Arc::clone(tool);
     match need {
-        None => Plan::Run { tool, params, resumed: false },
+        None => Plan::Run { tool, params, resumed: false, by },
         Some(need) => {
             let about = (&**tool.spec(), tool.tool().origin());
             let question = Question::new(run, effect.clone(), about, params.get(), need).into();
@@ -343,6 +338,10 @@ fn intend(place: Place<'_>, call: &mut Call, over_limit: bool) {
     let class = call.plan.tool().map_or(EffectClass::Pure, |tool| tool.spec().annotations.effect);
     // What may run twice need not tell a crash apart from a wait.
     call.waits = class == EffectClass::Once && call.place.is_none();
+    let by = match &call.plan {
+        Plan::Run { by, .. } => by.clone(),
+        Plan::Ask { .. } | Plan::Answered { .. } => None,
+    };
     place.run.record(Entry::Intent {
         invocation: place.run.id.clone(),
         step: place.step,
@@ -354,6 +353,7 @@ fn intend(place: Place<'_>, call: &mut Call, over_limit: bool) {
         waits: call.waits,
         kind: call.plan.kind(),
         input: Some(call.input()),
+        by,
     });
 }
 

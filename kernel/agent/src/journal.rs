@@ -256,6 +256,9 @@ pub enum Entry {
         /// The beginning of its parameters; none where a question told of it before, and in older records.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<Preview>,
+        /// The rule by which it may run, where it is not what holds of most calls.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
     },
     /// A tool call that waited for its turn starts: from here on nobody knows whether it took effect until it has ended.
     Started {
@@ -292,6 +295,13 @@ pub enum Entry {
         /// Whether its item had ended before: a process that is gone was seen to leave it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         left: bool,
+    },
+    /// A tool gave text that strangers wrote, the first in its conversation.
+    Tainted {
+        /// The run that called the tool.
+        invocation: InvocationId,
+        /// The tool that gave the text.
+        tool: String,
     },
     /// The loop added a message of its own after a step.
     Note {
@@ -424,6 +434,7 @@ impl Entry {
             | Self::Intent { invocation, .. }
             | Self::Started { invocation, .. }
             | Self::Result { invocation, .. }
+            | Self::Tainted { invocation, .. }
             | Self::Note { invocation, .. }
             | Self::Told { invocation, .. }
             | Self::End { invocation, .. } => invocation,

@@ -105,6 +105,7 @@ mod scripted;
 mod share;
 mod steering;
 pub mod stopwatch;
+mod taint;
 mod told;
 pub mod tool;
 pub mod topics;
@@ -128,7 +129,7 @@ pub use model::{
     AgentCard, Dispatch, LongPrompts, Model, ModelEvent, ModelFault, ModelProfile, ModelRequest, Price, Room,
     StopReason,
 };
-pub use policy::{Allowlist, Answer, Decision, Policy, PolicyCall, Question};
+pub use policy::{Allowlist, Answer, Decision, Need, Policy, PolicyCall, Question};
 pub use ratios::Ratios;
 pub use recipe::{KeptRecipe, Recipe};
 pub use registry::{Registered, Registry, RegistryBuilder, RegistryError};
@@ -138,6 +139,7 @@ pub use scope::{Observer, Silent, TurnScope};
 pub use scripted::ScriptedModel;
 pub use steering::{Steered, Steering};
 pub use stopwatch::Stopwatch;
+pub use taint::Taint;
 pub use told::{is_blank, one_line};
 pub use tool::{RunEnd, Tool, ToolContext, ToolError, ToolOutput};
 pub use topics::{Chain, MAX_HOPS, NoTopics, TopicMessage, Topics};

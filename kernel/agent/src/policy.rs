@@ -11,8 +11,6 @@
 //! when the question is recorded, and again by each process that goes on with the turn, until the call is decided about.
 //! Neither may start anything.
 
-use std::borrow::Cow;
-
 use drupe_extension_api::{
     AgentId, EffectId, InvocationId, SessionId, ToolSpec, TurnId, control::ApprovalState,
 };
@@ -47,10 +45,10 @@ pub struct PolicyCall<'a> {
 /// Whether a call may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// It may, by this rule.
+    /// It may run, and nobody is asked.
     Allow {
-        /// The rule.
-        by: Cow<'static, str>,
+        /// The rule by which it may, where it is not what holds of most calls.
+        by: Option<String>,
     },
     /// It may not, for this reason, which the model reads.
     Deny {
@@ -58,12 +56,20 @@ pub enum Decision {
         reason: String,
     },
     /// A person is to say so.
-    Ask {
-        /// Why one is asked.
-        need: String,
-        /// How long the question waits, in milliseconds; then it counts as denied.
-        patience_ms: u64,
-    },
+    Ask(Need),
+}
+
+/// Why a person is asked about a call, and what the answer may hold for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Need {
+    /// Why one is asked, for that person.
+    pub why: String,
+    /// How long the question waits, in milliseconds; then it counts as denied.
+    pub patience_ms: u64,
+    /// Which calls an answer for the rest of the conversation is about; none where there can be no such answer.
+    pub about: Option<String>,
+    /// Whether it is asked for what strangers wrote.
+    pub for_taint: bool,
 }
 
 /// A question to a person: about one call, and for it alone.
@@ -85,6 +91,12 @@ pub struct Question {
     pub params: String,
     /// Why a person is asked.
     pub need: String,
+    /// Which calls an answer for the rest of the conversation is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<String>,
+    /// Whether it is asked for what strangers wrote.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub for_taint: bool,
     /// SHA-256, in hex, over the tool as it is described, its origin, the parameters, the agent and the session: an answer
     /// holds for this alone.
     pub digest: String,
@@ -101,7 +113,7 @@ impl Question {
         effect: EffectId,
         tool: (&ToolSpec, &str),
         params: &str,
-        (need, patience_ms): (String, u64),
+        Need { why, patience_ms, about, for_taint }: Need,
     ) -> Self {
         let asked_ms = run.scope.clock.now_ms();
         Self {
@@ -112,7 +124,9 @@ impl Question {
             agent: run.agent.clone(),
             tool: tool.0.name.to_string(),
             params: params.to_owned(),
-            need,
+            need: why,
+            about,
+            for_taint,
             digest: digest(run, tool, params),
             asked_ms,
             expires_ms: asked_ms.saturating_add(i64::try_from(patience_ms).unwrap_or(i64::MAX)),
@@ -151,6 +165,6 @@ impl Policy for Allowlist {
             let reason = format!("`{name}` needs the operator's approval, and nobody can be asked for it");
             return Decision::Deny { reason };
         }
-        Decision::Allow { by: "allowlist".into() }
+        Decision::Allow { by: None }
     }
 }

@@ -21,6 +21,7 @@ use crate::{
     run::Records,
     steering::Steering,
     stopwatch::Stopwatch,
+    taint::Taint,
     topics::{Chain, NoTopics, Topics},
 };
 
@@ -73,6 +74,8 @@ pub struct TurnScope {
     pub journal: Arc<dyn Journal>,
     /// Decides about tool calls.
     pub policy: Arc<dyn Policy>,
+    /// Whether what strangers wrote was read.
+    pub taint: Taint,
     /// Is asked before and after.
     pub hooks: Arc<dyn Hooks>,
     /// Watches.
@@ -135,6 +138,7 @@ impl TurnScope {
             chain: Chain::default(),
             journal,
             policy: Arc::new(Allowlist),
+            taint: Taint::default(),
             hooks: Arc::new(NoHooks),
             observer: Arc::new(Silent),
             topics: Arc::new(NoTopics),

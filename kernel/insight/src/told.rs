@@ -121,12 +121,14 @@ pub(crate) fn entry(row: Row<'_>) -> Cited {
         Entry::Answer { step, model, stop, .. } => {
             format!("step {step}: the answer of {model} ended with {}", stop.name())
         }
-        Entry::Intent { step, tool, class, .. } => {
-            format!("step {step}: `{tool}` is about to run, effect {}", name(class))
+        Entry::Intent { step, tool, class, by, .. } => {
+            let by = by.as_ref().map(|by| format!(", allowed by {by}")).unwrap_or_default();
+            format!("step {step}: `{tool}` is about to run, effect {}{by}", name(class))
         }
         Entry::Asked { step, question, .. } => {
             format!("step {step}: it is asked whether `{}` may run", question.tool)
         }
+        Entry::Tainted { tool, .. } => format!("`{tool}` gave what strangers wrote"),
         Entry::Decided { state, .. } => format!("the question is {}", name(state)),
         Entry::Result { step, status, content, .. } => {
             format!("step {step}: {}: {}", name(status), excerpt(content))

@@ -114,6 +114,7 @@ impl Run {
             waits: false,
             kind: Default::default(),
             input: Some(Preview::of(r#"{"key":"alpha"}"#)),
+            by: None,
         }
     }
 

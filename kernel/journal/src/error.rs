@@ -1,7 +1,7 @@
 //! What can go wrong, by what a caller may do about it.
 
 use drupe_agent::JournalFault;
-use drupe_extension_api::{Fault, FaultCode, TurnId};
+use drupe_extension_api::{Fault, FaultCode, SessionId, TurnId};
 use rusqlite::ErrorCode;
 
 use crate::{DeliveryId, bus::bytes::MOST_BYTES};
@@ -82,6 +82,12 @@ pub enum StoreError {
     /// The answer is about something else than what waits under the id now.
     #[error("`{0}` is not what was shown to you; `drupe approvals` shows what it is now")]
     NotAsShown(String),
+    /// The answer is to hold for more calls than the one that is asked about, and there can be no such answer.
+    #[error("an answer to `{0}` holds for this one call alone; allow it without `for_session`")]
+    NoGrant(String),
+    /// More was allowed for the rest of a session than a person keeps in view.
+    #[error("too much is allowed in session `{0}` already; `drupe approvals revoke` takes some of it back")]
+    TooManyGrants(SessionId),
     /// The question has its answer, or needs none any more.
     #[error("`{approval}` is `{state}` already; nothing waits for an answer to it")]
     Settled {
@@ -148,6 +154,8 @@ impl From<StoreError> for Fault {
             | StoreError::AmbiguousApproval(_)
             | StoreError::AmbiguousQuestion(_)
             | StoreError::NotAsShown(_)
+            | StoreError::NoGrant(_)
+            | StoreError::TooManyGrants(_)
             | StoreError::Settled { .. } => FaultCode::Invalid,
             _ => FaultCode::Unavailable,
         };

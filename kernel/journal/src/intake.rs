@@ -7,6 +7,7 @@ use uuid::Uuid;
 use crate::{
     Accepted, Inbound, QueuedTurn, SessionState, StoreError,
     cache::{RECORDED, Recorded, Turn},
+    grants,
     recent::Change,
     rows::{id, timestamp},
     sessions, turns,
@@ -32,6 +33,9 @@ pub(crate) fn accept(on: &mut Writing<'_>, inbound: &Inbound) -> Result<Accepted
         finished: false,
     };
     turn.number = turns::insert(on, &turn, inbound, session.last_seq)?;
+    if let Some(source) = inbound.of_strangers() {
+        grants::taint(on, session.number, &source)?;
+    }
     if inbound.ask.text.len() <= RECORDED {
         on.cache.recorded.insert(turn.number, Recorded::new(inbound.ask.text.clone()));
     }

@@ -34,6 +34,13 @@ impl Inbound {
     pub fn new(ask: Submit, origin: Origin) -> Self {
         Self { ask, origin, chain: Chain::default(), correlation: None }
     }
+
+    /// What brings it, where strangers wrote it: whoever handed it in says so, or it is a message of a topic, which may hold
+    /// anything at all.
+    pub fn of_strangers(&self) -> Option<String> {
+        let is_said = self.ask.carried.as_ref().is_some_and(|carried| carried.untrusted);
+        (is_said || matches!(self.origin, Origin::Topic { .. })).then(|| self.origin.to_string())
+    }
 }
 
 /// What set a turn off.

@@ -8,13 +8,14 @@
 use drupe_agent::{Answer, Entry, Question};
 use drupe_extension_api::{
     EffectId,
-    control::{Approval, ApprovalState, AskedCall},
+    control::{Approval, ApprovalState, AskedCall, StandingGrant},
 };
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::{
     Store, StoreError,
     cache::Turn,
+    grants,
     rows::{id, maybe_time, name_of, named, readable, time, timestamp},
     writer::{Survives, Writing},
 };
@@ -33,12 +34,32 @@ macro_rules! approvals {
     ($rest:literal) => {
         concat!(
             "SELECT questions.effect, tool, iif(state = 'pending', params, ''), need, digest, questions.agent, asked_ms, expires_ms, state,
-                    answered_ms, answered_by, turns.id, sessions.id
+                    answered_ms, answered_by, turns.id, sessions.id, questions.about, questions.for_taint
              FROM questions JOIN turns ON turns.number = questions.turn
              JOIN sessions ON sessions.number = turns.session ",
             $rest
         )
     };
+}
+
+/// What a person says to a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Says {
+    /// The call does not run.
+    No,
+    /// It runs, this one call alone.
+    Yes,
+    /// It runs, and those like it in the rest of the session.
+    YesForSession,
+}
+
+/// A question that was answered, and what was allowed with it for the rest of the session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settled {
+    /// The question as it stands now.
+    pub approval: Approval,
+    /// What its answer allowed beside the call.
+    pub grant: Option<StandingGrant>,
 }
 
 impl Store {
@@ -63,17 +84,18 @@ impl Store {
     /// Records the answer of a person to the question of that id, or of the only one whose id begins so. None where there is
     /// none.
     ///
-    /// Refuses with [`StoreError::AmbiguousQuestion`], [`StoreError::Settled`] (the first answer holds), or
-    /// [`StoreError::NotAsShown`] where `shown` is not the hash of what is asked about.
+    /// Refuses with [`StoreError::AmbiguousQuestion`], [`StoreError::Settled`] (the first answer holds),
+    /// [`StoreError::NotAsShown`] where `shown` is not the hash of what is asked about, or [`StoreError::NoGrant`] where an
+    /// answer for the rest of the session is given and there can be none.
     pub async fn answer_question(
         &self,
         id: &str,
-        allow: bool,
+        says: Says,
         shown: Option<String>,
         by: String,
-    ) -> Result<Option<Approval>, StoreError> {
+    ) -> Result<Option<Settled>, StoreError> {
         let id = id.to_owned();
-        self.write(Survives::Power, move |on| answer(on, &id, allow, shown.as_deref(), &by)).await
+        self.write(Survives::Power, move |on| answer(on, &id, says, shown.as_deref(), &by)).await
     }
 
     /// The questions that wait, and after them those that were asked last, without their parameters.
@@ -90,12 +112,13 @@ impl Store {
     }
 }
 
-/// Follows what a commit of the loop says of questions.
+/// Follows what a commit of the loop says of questions, and of what makes more of them.
 pub(crate) fn follow(on: &Writing<'_>, turn: &Turn, entries: &[Entry]) -> Result<(), StoreError> {
     for entry in entries {
         match entry {
             Entry::Asked { question, .. } => ask(on, turn, question)?,
             Entry::Decided { effect, state, .. } => settle(on, effect, *state, None)?,
+            Entry::Tainted { tool, .. } => grants::taint(on, turn.session_number, tool)?,
             _ => {}
         }
     }
@@ -104,11 +127,13 @@ pub(crate) fn follow(on: &Writing<'_>, turn: &Turn, entries: &[Entry]) -> Result
 
 /// One that is asked anew, since the answer of the model that held it was lost, waits as the new one.
 fn ask(on: &Writing<'_>, turn: &Turn, question: &Question) -> Result<(), StoreError> {
-    let Question { effect, agent, tool, params, need, digest, asked_ms, expires_ms, .. } = question;
+    let Question {
+        effect, agent, tool, params, need, about, for_taint, digest, asked_ms, expires_ms, ..
+    } = question;
     on.statement(
         "INSERT OR REPLACE INTO questions
-             (effect, turn, agent, tool, params, need, digest, state, asked_ms, expires_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'pending', ?8, ?9)",
+             (effect, turn, agent, tool, params, need, digest, state, asked_ms, expires_ms, about, for_taint)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'pending', ?8, ?9, ?10, ?11)",
     )?
     .execute((
         effect.as_str(),
@@ -120,6 +145,8 @@ fn ask(on: &Writing<'_>, turn: &Turn, question: &Question) -> Result<(), StoreEr
         digest,
         asked_ms,
         expires_ms,
+        about,
+        for_taint,
     ))?;
     Ok(())
 }
@@ -141,10 +168,10 @@ fn settle(
 fn answer(
     on: &Writing<'_>,
     id: &str,
-    allow: bool,
+    says: Says,
     shown: Option<&str>,
     by: &str,
-) -> Result<Option<Approval>, StoreError> {
+) -> Result<Option<Settled>, StoreError> {
     let Some(mut found) = meant(on, id)? else { return Ok(None) };
     if found.state != ApprovalState::Pending {
         return Err(StoreError::Settled { approval: found.id, state: name_of(&found.state)? });
@@ -152,11 +179,15 @@ fn answer(
     as_shown(&found, shown)?;
     let now = on.now_ms();
     let late = found.call.as_ref().is_some_and(|call| call.expires.as_millisecond() <= now);
-    let state = match allow {
+    let state = match says {
         // Nobody may look at it any more; whoever asks is told so.
         _ if late => return Err(StoreError::Settled { approval: found.id, state: "expired".into() }),
-        true => ApprovalState::Allowed,
-        false => ApprovalState::Denied,
+        Says::Yes | Says::YesForSession => ApprovalState::Allowed,
+        Says::No => ApprovalState::Denied,
+    };
+    let grant = match says {
+        Says::YesForSession => Some(grants::give(on, &found, by)?),
+        Says::Yes | Says::No => None,
     };
     let effect = EffectId::new(&found.id).map_err(|error| StoreError::Record(error.to_string()))?;
     settle(on, &effect, state, Some(by))?;
@@ -168,7 +199,7 @@ fn answer(
     if let Some(call) = &mut found.call {
         call.by = Some(by.to_owned());
     }
-    Ok(Some(found))
+    Ok(Some(Settled { approval: found, grant }))
 }
 
 /// Refuses an answer to what is another thing than its person has read: an id is that of a place, which may hold another call
@@ -220,6 +251,8 @@ fn approval(row: &Row<'_>) -> rusqlite::Result<Approval> {
             agent: id(row, 5)?,
             tool: row.get(1)?,
             params: row.get(2)?,
+            about: row.get(13)?,
+            for_taint: row.get(14)?,
             expires: time(row, 7)?,
             by: row.get(10)?,
         }),

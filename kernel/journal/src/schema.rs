@@ -187,6 +187,7 @@ CREATE TABLE audit (
     include_str!("schema/version_8.sql"),
     include_str!("schema/version_9.sql"),
     include_str!("schema/version_10.sql"),
+    include_str!("schema/version_11.sql"),
 ];
 
 /// The version that this release reads and writes.

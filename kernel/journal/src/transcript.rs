@@ -119,7 +119,7 @@ impl Invocation {
             Entry::Asked { step, index, question, .. } => {
                 self.intents.insert((step, index), question.tool);
             }
-            Entry::Decided { .. } | Entry::Started { .. } | Entry::Told { .. } => {}
+            Entry::Decided { .. } | Entry::Started { .. } | Entry::Tainted { .. } | Entry::Told { .. } => {}
             Entry::End { response, spend, .. } => self.end = Some((response, spend)),
         }
     }

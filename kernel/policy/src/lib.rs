@@ -1,39 +1,91 @@
-//! The policy of the kernel: which tool calls a person is asked about, and how the answer comes to the call.
+//! The policy of the kernel: which tool calls may run, which a person is asked about, and how the answer comes to the call.
 //!
-//! It is one for the whole daemon, and every call of every run passes it ([`Policy`]). A question is a row of the journal
-//! before anybody hears of it; an answer is a change of that row. So it does not matter who answers over which way, nor
-//! whether the process that asked is still there.
+//! It is one for the whole daemon, and every call of every run passes it ([`Policy`]). What is decided is a pure function of
+//! the rules, the call and what holds in its session (`rules.rs`). A question is a row of the journal before anybody hears of
+//! it; an answer is a change of that row. So it does not matter who answers over which way, nor whether the process that
+//! asked is still there.
 //!
-//! It decides by what a tool says of itself and by nothing else. It must not start anything, must not wait while it
-//! decides, and must not let a call run without an answer that is in the journal.
+//! It must not start anything, must not wait while it decides, and must not let a call run without an answer that is in
+//! the journal.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+mod rules;
+mod scope;
+mod texts;
 
-use drupe_agent::{Answer, Clock, Decision, JournalFault, Policy, PolicyCall, Question};
-use drupe_extension_api::control::{Approval, ApprovalState};
-use drupe_journal::{Store, StoreError};
+use std::{
+    collections::{BTreeMap, HashMap},
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use drupe_agent::{Answer, Clock, Decision, JournalFault, Need, Policy, PolicyCall, Question};
+use drupe_config::{AgentApprovals, ApprovalsConfig, RuleVerdict};
+use drupe_extension_api::{
+    AgentId, SessionId,
+    control::{Approval, ApprovalState, StandingGrant},
+};
+use drupe_journal::{Origin, Says, SessionStanding, Settled, Store, StoreError};
 use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
+
+use self::rules::{CallFacts, Ruling, ruling};
 
 /// How long a question waits before it counts as denied: long enough to come back to the desk, short enough that nobody
 /// agrees to what was wanted yesterday.
 pub const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The rule by which calls run about which nobody is asked.
-const ALLOWED_BY: &str = "on-request";
+/// What agents' manifests add, by agent.
+pub type OwnApprovals = Arc<BTreeMap<AgentId, AgentApprovals>>;
 
-/// Asks about tools that declare a need for it, and lets all others run.
-pub struct OnRequest {
+/// What is the same for all calls: the rules, the questions, and what was allowed in the sessions that work.
+pub struct CallPolicy {
+    config: ApprovalsConfig,
     store: Store,
     clock: Arc<dyn Clock>,
     /// Some question was answered; whoever waits looks whether it is theirs.
     answered: Notify,
+    /// What was allowed in each session that has a turn, with how many turns it has.
+    working: Mutex<HashMap<SessionId, (usize, Vec<StandingGrant>)>>,
+    /// Held while the journal and `working` may differ.
+    changing: tokio::sync::Mutex<()>,
 }
 
-impl OnRequest {
+impl CallPolicy {
     /// A policy that keeps its questions there.
-    pub fn new(store: Store, clock: Arc<dyn Clock>) -> Self {
-        Self { store, clock, answered: Notify::new() }
+    pub fn new(config: ApprovalsConfig, store: Store, clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self {
+            config,
+            store,
+            clock,
+            answered: Notify::new(),
+            working: Mutex::default(),
+            changing: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// The policy of one turn, and by what text of strangers came into its session before.
+    pub async fn of_turn(
+        self: &Arc<Self>,
+        session: &SessionId,
+        origin: &Origin,
+        own: OwnApprovals,
+    ) -> Result<(Arc<dyn Policy>, Option<String>), StoreError> {
+        let turn = TurnPolicy {
+            all: Arc::clone(self),
+            session: session.clone(),
+            origin: origin.to_string(),
+            // Nobody waits for what a topic sets off, so nobody would see the question.
+            asks: !matches!(origin, Origin::Topic { .. }),
+            own,
+        };
+        self.working().entry(session.clone()).or_default().0 += 1;
+        let _changing = self.changing.lock().await;
+        let SessionStanding { tainted_by, grants } = self.store.standing(session).await?;
+        if let Some((_, known)) = self.working().get_mut(session) {
+            *known = grants;
+        }
+        Ok((Arc::new(turn), tainted_by))
     }
 
     /// Every question, those that wait first.
@@ -47,13 +99,42 @@ impl OnRequest {
     pub async fn answer_question(
         &self,
         id: &str,
-        allow: bool,
+        says: Says,
         shown: Option<String>,
         by: &str,
     ) -> Result<Option<Approval>, StoreError> {
-        let answered = self.store.answer_question(id, allow, shown, by.to_owned()).await?;
+        let changing = self.changing.lock().await;
+        let settled = self.store.answer_question(id, says, shown, by.to_owned()).await?;
+        if let Some(grant) = settled.as_ref().and_then(|settled| settled.grant.clone())
+            && let Some((_, known)) = self.working().get_mut(&grant.session)
+        {
+            known.retain(|other| !(other.agent == grant.agent && other.about == grant.about));
+            known.push(grant);
+        }
+        drop(changing);
         self.answered.notify_waiters();
-        Ok(answered)
+        Ok(settled.map(|Settled { approval, .. }| approval))
+    }
+
+    /// What was allowed for the rest of sessions, the newest first.
+    pub async fn grants(&self) -> Result<Vec<StandingGrant>, StoreError> {
+        self.store.grants().await
+    }
+
+    /// Takes back what was allowed for the rest of a session; none where there is none of that id. Calls that run go on.
+    pub async fn revoke_grant(&self, id: &str, by: &str) -> Result<Option<StandingGrant>, StoreError> {
+        let _changing = self.changing.lock().await;
+        let revoked = self.store.revoke_grant(id, by.to_owned()).await?;
+        if let Some(grant) = &revoked
+            && let Some((_, known)) = self.working().get_mut(&grant.session)
+        {
+            known.retain(|other| other.id != grant.id);
+        }
+        Ok(revoked)
+    }
+
+    fn working(&self) -> MutexGuard<'_, HashMap<SessionId, (usize, Vec<StandingGrant>)>> {
+        self.working.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn wait(&self, question: &Question) -> Result<Answer, StoreError> {
@@ -78,17 +159,75 @@ impl OnRequest {
     }
 }
 
-impl Policy for OnRequest {
+/// The policy of one turn.
+struct TurnPolicy {
+    all: Arc<CallPolicy>,
+    session: SessionId,
+    origin: String,
+    /// Whether somebody can be asked.
+    asks: bool,
+    own: OwnApprovals,
+}
+
+impl TurnPolicy {
+    /// What was allowed in the session and covers a call. What was allowed before strangers' text was in view does not cover
+    /// a call that is asked about for it.
+    fn granted(&self, agent: &AgentId, about: &str, for_taint: bool) -> Option<String> {
+        let working = self.all.working();
+        let (_, grants) = working.get(&self.session)?;
+        let covers = |grant: &&StandingGrant| {
+            grant.agent == *agent && grant.about == about && (grant.for_taint || !for_taint)
+        };
+        grants.iter().find(covers).map(|grant| format!("{}, which {} allowed", grant.id, grant.by))
+    }
+}
+
+impl Policy for TurnPolicy {
     fn decide(&self, call: PolicyCall<'_>) -> Decision {
-        if !call.spec.annotations.needs_approval {
-            return Decision::Allow { by: ALLOWED_BY.into() };
+        let PolicyCall { run, spec, params } = call;
+        let facts = CallFacts {
+            spec,
+            params,
+            path: &run.path,
+            origin: &self.origin,
+            tainted_by: run.scope.taint.source(),
+        };
+        let Ruling { verdict, by, for_taint, by_rule } =
+            ruling(&self.all.config, |agent| self.own.get(agent), facts);
+        let name = &spec.name;
+        match verdict {
+            RuleVerdict::Allow => Decision::Allow { by: by_rule.then_some(by) },
+            RuleVerdict::Deny => Decision::Deny { reason: format!("not run: `{name}` is refused: {by}") },
+            RuleVerdict::Ask => {
+                let about = scope::key(spec, params);
+                let granted = about.as_deref().and_then(|about| self.granted(&run.agent, about, for_taint));
+                if granted.is_some() {
+                    return Decision::Allow { by: granted };
+                }
+                if !self.asks {
+                    let reason = format!("not run: {by}, and nobody is there to be asked");
+                    return Decision::Deny { reason };
+                }
+                let patience_ms = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
+                Decision::Ask(Need { why: by, patience_ms, about, for_taint })
+            }
         }
-        let need = format!("`{}` declares that each of its calls needs approval", call.spec.name);
-        Decision::Ask { need, patience_ms: u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX) }
     }
 
     fn answer<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Result<Answer, JournalFault>> {
-        Box::pin(async { Ok(self.wait(question).await?) })
+        Box::pin(async { Ok(self.all.wait(question).await?) })
+    }
+}
+
+impl Drop for TurnPolicy {
+    fn drop(&mut self) {
+        let mut working = self.all.working();
+        if let Some((turns, _)) = working.get_mut(&self.session) {
+            *turns -= 1;
+            if *turns == 0 {
+                working.remove(&self.session);
+            }
+        }
     }
 }
 

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use drupe_config::{Instructions, Manifest, agent_template, new_agent};
 use drupe_extension_api::{
     AgentId, Fault,
-    control::{AgentTemplate, Approval, ApprovalAnswer, ExtensionDetail, ExtensionStatus},
+    control::{AgentTemplate, Approval, ApprovalAnswer, ExtensionDetail, ExtensionStatus, StandingGrant},
 };
 use drupe_folders::discovery::Origin;
 use drupe_gate::survey::nothing_waits;
+use drupe_journal::Says;
 use drupe_surface::principal::Principal;
 use drupe_wiring::{self as wiring, ORCHESTRATOR};
 
@@ -82,13 +83,25 @@ pub async fn decide(kernel: &Kernel, id: String, enabled: Option<bool>) -> Resul
 
 /// Agrees, or does not, to a tool call, or to what an extension brings.
 pub async fn answer(kernel: &Arc<Kernel>, by: &Principal, answer: ApprovalAnswer) -> Result<Approval, Fault> {
-    let ApprovalAnswer { id, allow, hash } = answer;
+    let ApprovalAnswer { id, allow, for_session, hash } = answer;
+    let says = match (allow, for_session) {
+        (false, false) => Says::No,
+        (true, false) => Says::Yes,
+        (true, true) => Says::YesForSession,
+        (false, true) => {
+            return Err(Fault::invalid("`for_session` is for an answer that allows").help("leave it out"));
+        }
+    };
     let shown = || hash.clone();
     for call in kernel.intake.turns.policy.questions().await?.iter().filter(|one| one.id.starts_with(&id)) {
         call.call.as_ref().map_or(Ok(()), |call| by.reaches(&call.session))?;
     }
-    if let Some(call) = kernel.intake.turns.policy.answer_question(&id, allow, shown(), &by.name()).await? {
+    if let Some(call) = kernel.intake.turns.policy.answer_question(&id, says, shown(), &by.name()).await? {
         return Ok(call);
+    }
+    if for_session {
+        return Err(Fault::invalid(format!("`{id}` is no call of a tool that waits"))
+            .help("`for_session` is for calls; what an extension brings is agreed to as a whole"));
     }
     let give = || async { kernel.store.answer_activation(&id, allow, shown(), by.name()).await };
     let mut answered = give().await?;
@@ -101,4 +114,16 @@ pub async fn answer(kernel: &Arc<Kernel>, by: &Principal, answer: ApprovalAnswer
     change::rescan(&kernel.roster).await?;
     lifecycle::until_settled(&kernel.roster, &approval.extension).await?;
     Ok(approval)
+}
+
+/// Takes back what was allowed for the rest of a session.
+pub async fn revoke_grant(kernel: &Kernel, by: &Principal, id: &str) -> Result<StandingGrant, Fault> {
+    let nothing = || {
+        Fault::not_found(format!("nothing that was allowed has the id `{id}`"))
+            .help("`drupe approvals grants` lists what was")
+    };
+    let policy = &kernel.intake.turns.policy;
+    let known = policy.grants().await?.into_iter().find(|grant| grant.id == id).ok_or_else(nothing)?;
+    by.reaches(&known.session)?;
+    policy.revoke_grant(id, &by.name()).await?.ok_or_else(nothing)
 }

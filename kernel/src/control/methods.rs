@@ -105,6 +105,14 @@ pub static METHODS: &[Method] = methods! {
         Ok::<_, Fault>(all)
     };
     APPROVALS_ANSWER(_) needs Operate, |kernel, by, answer| extensions::answer(kernel, by, answer).await;
+    APPROVALS_GRANTS(Nothing) needs Inspect, |kernel, by, _| {
+        let mut all = kernel.intake.turns.policy.grants().await?;
+        all.retain(|grant| by.sees(&grant.session));
+        Ok::<_, Fault>(all)
+    };
+    APPROVALS_REVOKE(Named) needs Operate, |kernel, by, Named { id }| {
+        extensions::revoke_grant(kernel, by, &id).await
+    };
 
     AGENTS_LIST(Nothing) needs Read, |kernel, by, _| {
         let snapshot = kernel.roster.snapshot();

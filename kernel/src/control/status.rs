@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use drupe_agent::one_line;
+use drupe_config::ApprovalMode;
 use drupe_extension_api::{
     Fault,
     control::{ConfigValue, DaemonState, Status},
@@ -31,6 +32,11 @@ pub async fn status(kernel: &Arc<Kernel>) -> Result<Status, Fault> {
     models.extend(manifests.filter_map(|manifest| model_names(&manifest, &base.config)));
     notices.extend(roster.wired.models.notices(&models, base.clock.now_ms()));
     notices.extend(disk::remark(base.home.root()));
+    if base.config.approvals.mode == ApprovalMode::FullAccess {
+        notices.push(
+            "`approvals.mode` is `full-access`: calls of tools run without being asked about".to_owned(),
+        );
+    }
     notices.extend(kernel.store.gone().await.ok().flatten().map(|gone| gone.to_string()));
     // Whoever made them, in whosever words.
     let notices = notices.iter().map(|notice| one_line(notice, NOTICE)).collect();

@@ -78,7 +78,8 @@ fn turns(home: &Path) -> Turns {
     let roster = roster(home);
     let (store, wired) = (roster.store.clone(), Arc::clone(&roster.wired));
     let outbox = Outbox::new(roster.life.clone(), store.clone(), wired, Arc::clone(&roster.bus));
-    let policy = OnRequest::new(store.clone(), Arc::clone(&roster.base.clock));
+    let approvals = roster.base.config.approvals.clone();
+    let policy = CallPolicy::new(approvals, store.clone(), Arc::clone(&roster.base.clock));
     Turns {
         store,
         roster,
@@ -86,7 +87,7 @@ fn turns(home: &Path) -> Turns {
         quotas: Arc::new(Quotas::unlimited()),
         gates: Arc::new(Gates::open()),
         ratios: Arc::default(),
-        policy: Arc::new(policy),
+        policy,
     }
 }
 

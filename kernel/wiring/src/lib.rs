@@ -37,7 +37,7 @@ use std::{
 };
 
 use drupe_agent::{Registered, one_line};
-use drupe_config::{Config, Manifest, ToolSelector};
+use drupe_config::{AgentApprovals, Config, Manifest, ToolSelector};
 use drupe_extension_api::{
     AgentId, ExtensionId, ToolName,
     wire::{Capability, Description},
@@ -190,6 +190,10 @@ pub fn wire(parts: &[Part], context: &Context<'_>) -> Result<Snapshot, WireFault
         })
     });
     let followed = followed.collect();
+    let approvals = parts.iter().filter_map(|part| {
+        let own = part.manifest.agent.as_ref().map(|agent| &agent.approvals)?;
+        (*own != AgentApprovals::default()).then(|| (part.id().clone().into(), own.clone()))
+    });
     let mut notices: Vec<String> = notices.iter().map(|notice| one_line(notice, NOTICE)).collect();
     notices.sort();
     notices.dedup();
@@ -206,6 +210,7 @@ pub fn wire(parts: &[Part], context: &Context<'_>) -> Result<Snapshot, WireFault
         notices,
         day: context.day,
         away: context.away.to_vec(),
+        approvals: Arc::new(approvals.collect()),
     })
 }
 

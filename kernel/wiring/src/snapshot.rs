@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use drupe_agent::{Agent, LoopAgent, Registered, Registry};
+use drupe_config::AgentApprovals;
 use drupe_extension_api::{
     AgentId, DefinitionLimits, ExtensionId, Fault, IntegrationMode,
     control::{AgentDetail, AgentStatus, Exclusion, ToolSize},
@@ -35,6 +36,8 @@ pub struct Snapshot {
     pub day: Day,
     /// Extensions that come back by themselves.
     pub away: Vec<Away>,
+    /// What agents' manifests say of approvals.
+    pub approvals: Arc<BTreeMap<AgentId, AgentApprovals>>,
 }
 
 pub struct AgentEntry {

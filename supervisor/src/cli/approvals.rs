@@ -5,7 +5,7 @@ use drupe_extension_api::{
     Fault, FaultCode,
     control::{
         Approval, ApprovalAnswer, ApprovalState, AskedCall, ExtensionDetail, ExtensionState, ExtensionStatus,
-        Named, method,
+        Named, StandingGrant, method,
     },
 };
 use unicode_width::UnicodeWidthChar;
@@ -37,9 +37,30 @@ enum Verb {
     /// List what waits, and what was answered
     List(Facts),
     /// Agree
-    Allow(Answer),
+    Allow(Allow),
     /// Do not agree
     Deny(Answer),
+    /// List what is allowed for the rest of a session
+    Grants(Facts),
+    /// Take back what is allowed for the rest of a session
+    Revoke(Revoke),
+}
+
+#[derive(Debug, clap::Args)]
+struct Allow {
+    #[command(flatten)]
+    answer: Answer,
+    /// Allow calls like it in the rest of its session, too, as the list says which
+    #[arg(long)]
+    session: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct Revoke {
+    /// Its id, as `drupe approvals grants` lists it
+    id: String,
+    #[command(flatten)]
+    facts: Facts,
 }
 
 #[derive(Debug, clap::Args)]
@@ -55,8 +76,10 @@ impl Approvals {
         match self.verb {
             None => list(self.facts, context),
             Some(Verb::List(facts)) => list(facts, context),
-            Some(Verb::Allow(answer)) => answer.give(true, context),
-            Some(Verb::Deny(answer)) => answer.give(false, context),
+            Some(Verb::Allow(Allow { answer, session })) => answer.give(true, session, context),
+            Some(Verb::Deny(answer)) => answer.give(false, false, context),
+            Some(Verb::Grants(facts)) => grants(facts, context),
+            Some(Verb::Revoke(revoke)) => revoke.execute(context),
         }
     }
 }
@@ -71,8 +94,42 @@ fn list(facts: Facts, context: &Context) -> Result<u8, Failure> {
     Ok(0)
 }
 
+fn grants(facts: Facts, context: &Context) -> Result<u8, Failure> {
+    let list: Vec<StandingGrant> = context.daemon().get(method::APPROVALS_GRANTS)?;
+    match facts.json {
+        true => context.console.json(&list)?,
+        false if list.is_empty() => context.console.remark("nothing is allowed for the rest of a session"),
+        false => context.console.draw(&table(&list.iter().map(granted).collect::<Vec<_>>()))?,
+    }
+    Ok(0)
+}
+
+impl Revoke {
+    fn execute(self, context: &Context) -> Result<u8, Failure> {
+        let grant: StandingGrant =
+            context.daemon().decide(method::APPROVALS_REVOKE, &Named { id: self.id })?;
+        match self.facts.json {
+            true => context.console.json(&grant)?,
+            false => context.console.draw(&table(&[granted(&grant)]))?,
+        }
+        Ok(0)
+    }
+}
+
+fn granted(grant: &StandingGrant) -> Vec<String> {
+    let StandingGrant { id, session, agent, about, for_taint, given, by } = grant;
+    let strangers = if *for_taint { ", also where strangers' text was read" } else { "" };
+    vec![
+        plain(id),
+        plain(&format!("{about}{strangers}")),
+        plain(&format!("agent {agent} in session {session}")),
+        plain(by),
+        given.to_string(),
+    ]
+}
+
 impl Answer {
-    fn give(self, allow: bool, context: &Context) -> Result<u8, Failure> {
+    fn give(self, allow: bool, for_session: bool, context: &Context) -> Result<u8, Failure> {
         let daemon = context.daemon();
         let (id, read) = self.id.split_once(SEPARATOR).unwrap_or((&self.id, ""));
         let list: Vec<Approval> = daemon.get(method::APPROVALS_LIST)?;
@@ -81,7 +138,7 @@ impl Answer {
             let other = format!("`{}` is not there any more, or waits with other content", self.id);
             return Err(Failure::new(status::FAILED, other).help("`drupe approvals` shows what waits now"));
         }
-        let answer = |id: &str, hash| ApprovalAnswer { id: id.to_owned(), allow, hash };
+        let answer = |id: &str, hash| ApprovalAnswer { id: id.to_owned(), allow, for_session, hash };
         let approval: Approval = match daemon.decided(method::APPROVALS_ANSWER, &answer(id, hash))? {
             Ok(approval) => approval,
             Err(fault) => match answered_before(&fault, id, list, &daemon) {
@@ -154,8 +211,17 @@ fn action(approval: &Approval, call: &AskedCall) -> String {
         ApprovalState::Pending => format!(", and is denied at {expires}"),
         _ => String::new(),
     };
+    let covers = match (&call.about, approval.state) {
+        (Some(about), ApprovalState::Pending) => {
+            format!(
+                "`--session` allows this agent's calls of `{}` in the rest of the session\n",
+                visible(about)
+            )
+        }
+        _ => String::new(),
+    };
     format!(
-        "{}: agent `{agent}` in session `{session}` calls `{tool}`{until}, with\n{}\n",
+        "{}: agent `{agent}` in session `{session}` calls `{tool}`{until}, with\n{}\n{covers}",
         listed(approval),
         visible(&one_a_line(params))
     )

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::{calls, connection::EditorConnection, translation::CallQuestion, updates::contents};
 
 const ALLOW: &str = "allow";
+const ALLOW_SESSION: &str = "allow_session";
 const DENY: &str = "deny";
 
 /// Asks the editor beside everything else.
@@ -74,16 +75,40 @@ async fn resolve(
     }
     let waits = |one: &Approval| one.id == call && one.state == ApprovalState::Pending;
     let Some(approval) = connection.daemon.approvals().await?.into_iter().find(waits) else { return Ok(()) };
-    let params = approval.call.as_ref().map(|call| call.params.as_str()).unwrap_or_default();
-    let answer =
-        connection.ask(id, "session/request_permission", request(session, &call, &tool, &need, params)).await;
-    let Some(allow) = answer.and_then(decided) else { return Ok(()) };
-    let answer = ApprovalAnswer { id: call, allow, hash: Some(approval.hash) };
+    let waits = AskedCallForm {
+        call: &call,
+        tool: &tool,
+        need: &need,
+        params: approval.call.as_ref().map(|call| call.params.as_str()).unwrap_or_default(),
+        about: approval.call.as_ref().and_then(|call| call.about.as_deref()),
+    };
+    let answer = connection.ask(id, "session/request_permission", request(session, waits)).await;
+    let Some((allow, for_session)) = answer.and_then(decided) else { return Ok(()) };
+    let answer = ApprovalAnswer { id: call, allow, for_session, hash: Some(approval.hash) };
     connection.daemon.answer(answer).await.map(|_| ())
 }
 
+/// A call that waits for an answer.
+struct AskedCallForm<'a> {
+    call: &'a str,
+    tool: &'a str,
+    need: &'a str,
+    params: &'a str,
+    /// Which calls an answer for the rest of the session is about.
+    about: Option<&'a str>,
+}
+
 /// All of what the call would do: nobody agrees to the beginning of something.
-fn request(session: &SessionId, call: &str, tool: &str, need: &str, params: &str) -> Value {
+fn request(
+    session: &SessionId,
+    AskedCallForm { call, tool, need, params, about }: AskedCallForm<'_>,
+) -> Value {
+    let mut options = vec![json!({ "optionId": ALLOW, "name": "Allow once", "kind": "allow_once" })];
+    if let Some(about) = about {
+        let name = format!("Allow for this session: {about}");
+        options.push(json!({ "optionId": ALLOW_SESSION, "name": name, "kind": "allow_always" }));
+    }
+    options.push(json!({ "optionId": DENY, "name": "Deny", "kind": "reject_once" }));
     let input: Value = serde_json::from_str(params).unwrap_or_else(|_| params.into());
     json!({
         "sessionId": session,
@@ -95,19 +120,17 @@ fn request(session: &SessionId, call: &str, tool: &str, need: &str, params: &str
             "content": contents(&format!("{need}\n\n`{tool}` with\n```json\n{params}\n```")),
             "rawInput": input,
         },
-        "options": [
-            { "optionId": ALLOW, "name": "Allow once", "kind": "allow_once" },
-            { "optionId": DENY, "name": "Deny", "kind": "reject_once" },
-        ],
+        "options": options,
     })
 }
 
-/// What was chosen; none for no choice, which leaves the question open.
-fn decided(answer: Result<Value, Value>) -> Option<bool> {
+/// Whether the call may run, and those like it in the rest of the session; none for no choice, which leaves the question open.
+fn decided(answer: Result<Value, Value>) -> Option<(bool, bool)> {
     let outcome = answer.ok()?.get("outcome")?.clone();
     match (outcome["outcome"].as_str()?, outcome["optionId"].as_str()) {
-        ("selected", Some(ALLOW)) => Some(true),
-        ("selected", Some(DENY)) => Some(false),
+        ("selected", Some(ALLOW)) => Some((true, false)),
+        ("selected", Some(ALLOW_SESSION)) => Some((true, true)),
+        ("selected", Some(DENY)) => Some((false, false)),
         _ => None,
     }
 }
@@ -119,8 +142,12 @@ mod tests {
     #[test]
     fn nothing_but_a_choice_is_an_answer() {
         let outcome = |value: Value| decided(Ok(json!({ "outcome": value })));
-        assert_eq!(outcome(json!({ "outcome": "selected", "optionId": "allow" })), Some(true));
-        assert_eq!(outcome(json!({ "outcome": "selected", "optionId": "deny" })), Some(false));
+        assert_eq!(outcome(json!({ "outcome": "selected", "optionId": "allow" })), Some((true, false)));
+        assert_eq!(outcome(json!({ "outcome": "selected", "optionId": "deny" })), Some((false, false)));
+        assert_eq!(
+            outcome(json!({ "outcome": "selected", "optionId": "allow_session" })),
+            Some((true, true))
+        );
         for open in
             [json!({ "outcome": "cancelled" }), json!({ "outcome": "selected", "optionId": "x" }), json!(1)]
         {

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, time::SystemTime};
 use axum::http::HeaderMap;
 use drupe_extension_api::{
     AgentId, Fault, FaultCode, SessionId,
-    wire::{QueueMode, Submit},
+    wire::{Carried, QueueMode, Submit},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -156,6 +156,7 @@ impl WebHook {
             agent: Some(self.agent.clone()),
             // Nothing that runs is to be stopped, or told something, from outside.
             queue: Some(QueueMode::Followup),
+            carried: Some(Carried { untrusted: true, ..Carried::default() }),
             ..Submit::new(session, format!("hook.{name}:{}", delivery.id), self.text(name, delivery, body))
         })
     }

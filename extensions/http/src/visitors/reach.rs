@@ -39,6 +39,9 @@ pub fn asked(method: &str, params: Option<Map<String, Value>>) -> Result<Value, 
     if [TURN_WAIT, SESSIONS_SHOW].contains(&method) {
         params.insert("brief".into(), json!(true));
     }
+    if method == TURN_SUBMIT {
+        params.insert("carried".into(), json!({"untrusted": true}));
+    }
     Ok(if known.is_empty() { Value::Null } else { Value::Object(params) })
 }
 
@@ -94,7 +97,8 @@ mod tests {
         let given = |value: Value| value.as_object().cloned();
         let submit = json!({"session": "s", "text": "x", "external_id": "1", "model": "dear", "carried": {}, "agent": "a"});
         let kept = asked(TURN_SUBMIT, given(submit)).expect("they may write");
-        assert_eq!(kept, json!({"session": "s", "text": "x", "external_id": "1"}));
+        let carried = json!({"untrusted": true});
+        assert_eq!(kept, json!({"session": "s", "text": "x", "external_id": "1", "carried": carried}));
         let whole = json!({"id": "s", "brief": false, "after": 3});
         let kept = asked(SESSIONS_SHOW, given(whole)).expect("they may read");
         assert_eq!(kept, json!({"id": "s", "brief": true, "after": 3}));

@@ -47,7 +47,7 @@ pub(super) async fn one(
         Plan::Answered { status, content } => {
             return Ok((index, Answered { effect, request, status, content, ends: None, held_back: None }));
         }
-        Plan::Run { tool, params, resumed } => (tool, params, resumed, None),
+        Plan::Run { tool, params, resumed, by: _ } => (tool, params, resumed, None),
         Plan::Ask { tool, params, question } => (tool, params, false, Some(question)),
     };
     // From here until its result is recorded the run has something to do, unless a person is asked.
@@ -68,7 +68,9 @@ pub(super) async fn one(
         Err(error) => Err(error),
         Ok(seat) => {
             starts(place, &tool, (index, &effect), asked.is_some(), waits).await?;
-            execute(bounds, place.run, &tool, params, &effect, resumed, (seat, &time)).await
+            let result = execute(bounds, place.run, &tool, params, &effect, resumed, (seat, &time)).await;
+            taints(place.run, &tool);
+            result
         }
     };
     let (status, content, ends) = match result {
@@ -115,6 +117,7 @@ async fn starts(
             waits: false,
             kind: tool.spec().annotations.item,
             input: None,
+            by: None,
         });
     } else if waits {
         run.record(Entry::Started { invocation, step, effect });
@@ -122,6 +125,14 @@ async fn starts(
         return Ok(());
     }
     run.commit().await
+}
+
+/// What a tool gave that reads what strangers wrote is a part of the conversation from here on, however the call ended.
+fn taints(run: &Run, tool: &Registered) {
+    let name = tool.spec().name.as_str();
+    if tool.spec().annotations.reads_untrusted && run.scope.taint.came_by(name) {
+        run.record(Entry::Tainted { invocation: run.id.clone(), tool: name.to_owned() });
+    }
 }
 
 async fn tell_after(run: &Run, request: &ToolCallRequest, end: &HeldBack, status: ToolStatus) {

@@ -52,7 +52,7 @@ pub(super) async fn plan(
     match (&known.reached, &known.question) {
         (Reached::Asked, Some(question)) => Plan::Ask { tool, params, question: question.clone() },
         // Of class `once` only what had not started comes here.
-        _ => Plan::Run { resumed: !is_once(known, &tool), tool, params },
+        _ => Plan::Run { resumed: !is_once(known, &tool), tool, params, by: None },
     }
 }
 
@@ -75,8 +75,8 @@ fn changed(place: Place<'_>, tool: &Registered, params: &str, known: &RecordedEf
     match run.scope.policy.decide(PolicyCall { run, spec, params }) {
         Decision::Allow { .. } => None,
         Decision::Deny { reason } => Some(reason),
-        Decision::Ask { need, .. } => {
-            Some(format!("a person has to agree to a call of `{name}` by now ({need}); call it again"))
+        Decision::Ask(need) => {
+            Some(format!("a person has to agree to a call of `{name}` by now ({}); call it again", need.why))
         }
     }
 }

@@ -24,6 +24,12 @@ impl Entry {
             }
             Self::Answer { .. } | Self::Failed { .. } | Self::Compacted { .. } => self.attempted(),
             Self::Told { event, .. } => vec![event.clone()],
+            Self::Tainted { tool, .. } => vec![EventBody::Diagnostic {
+                code: "tainted".to_owned(),
+                message: format!(
+                    "`{tool}` gives what strangers wrote; calls that reach out or destroy are looked at more closely"
+                ),
+            }],
             Self::Steered { turn, message: Message::User { content }, .. } => {
                 vec![EventBody::TurnSteered { input: Preview::of(content), from: turn.clone() }]
             }

@@ -233,7 +233,7 @@ impl RecordedInvocation {
                     size: None,
                 });
             }
-            Entry::Decided { .. } | Entry::Told { .. } => {}
+            Entry::Decided { .. } | Entry::Tainted { .. } | Entry::Told { .. } => {}
             Entry::Intent { step, index, effect, tool, class, over_limit, waits, .. } => {
                 let reached = if waits { Reached::Intended } else { Reached::Started };
                 match self.effect(step, &effect) {

@@ -33,8 +33,13 @@ impl Asks {
 impl Policy for Asks {
     fn decide(&self, call: PolicyCall<'_>) -> Decision {
         match call.spec.annotations.needs_approval {
-            true => Decision::Ask { need: "it says so".into(), patience_ms: 600_000 },
-            false => Decision::Allow { by: "the rest".into() },
+            true => Decision::Ask(Need {
+                why: "it says so".into(),
+                patience_ms: 600_000,
+                about: None,
+                for_taint: false,
+            }),
+            false => Decision::Allow { by: None },
         }
     }
 

@@ -21,7 +21,7 @@ struct Example {
 }
 
 /// The names of all entries. One that is added needs an example.
-const ALL: [&str; 14] = [
+const ALL: [&str; 15] = [
     "begin",
     "step",
     "answer",
@@ -36,6 +36,7 @@ const ALL: [&str; 14] = [
     "note",
     "end",
     "told",
+    "tainted",
 ];
 
 fn name(entry: &Entry) -> &'static str {
@@ -54,6 +55,7 @@ fn name(entry: &Entry) -> &'static str {
         Entry::Note { .. } => 11,
         Entry::End { .. } => 12,
         Entry::Told { .. } => 13,
+        Entry::Tainted { .. } => 14,
     };
     ALL[at]
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use drupe_agent::{Answer, Decision, JournalFault, Policy, PolicyCall, Question};
+use drupe_agent::{Answer, Decision, JournalFault, Need, Policy, PolicyCall, Question};
 use drupe_extension_api::{ToolAnnotations, control::ApprovalState};
 use futures_util::future::BoxFuture;
 
@@ -17,7 +17,12 @@ struct Answers(ApprovalState, Option<&'static str>);
 
 impl Policy for Answers {
     fn decide(&self, _: PolicyCall<'_>) -> Decision {
-        Decision::Ask { need: "it reaches far".into(), patience_ms: 600_000 }
+        Decision::Ask(Need {
+            why: "it reaches far".into(),
+            patience_ms: 600_000,
+            about: None,
+            for_taint: false,
+        })
     }
 
     fn answer<'a>(&'a self, _: &'a Question) -> BoxFuture<'a, Result<Answer, JournalFault>> {

@@ -101,6 +101,7 @@ fn written(rows: &mut Rows, plan: &[Planned]) -> Vec<(InvocationId, Option<usize
                 waits: false,
                 kind: Default::default(),
                 input: None,
+                by: None,
             });
             let (status, content) = (ToolStatus::Ok, "{}".into());
             let (tool, kind, elapsed_ms) = ("agent_a".into(), Default::default(), 0);
@@ -348,6 +349,7 @@ fn a_call(rows: &mut Rows) -> (AgentRef, EffectId) {
         waits: false,
         kind: Default::default(),
         input: None,
+        by: None,
     });
     (place, effect)
 }

@@ -195,10 +195,16 @@ pub(super) fn about(
     call: &CallRows<'_>,
     now: Timestamp,
 ) {
+    let (tool, place) = (excerpt(call.tool), format!("step {} of `{}`", call.step, run.agent));
     let Some((row, Entry::Asked { question, .. })) = call.question.map(|row| (row, row.entry)) else {
+        if let Entry::Intent { by: Some(by), .. } = call.intent.entry {
+            told.say(
+                format!("`{tool}` was allowed by {} ({place}).", excerpt(by)),
+                [told::entry(call.intent)],
+            );
+        }
         return;
     };
-    let (tool, place) = (excerpt(call.tool), format!("step {} of `{}`", call.step, run.agent));
     let took = |until: Timestamp| {
         let asked = Timestamp::from_millisecond(question.asked_ms).unwrap_or_default();
         lasting(between(asked, until))
@@ -228,7 +234,7 @@ pub(super) fn about(
         }
         _ => format!("The question whether `{tool}` may run was withdrawn{after} ({place})."),
     };
-    told.say(text, [told::entry(row)]);
+    told.say(format!("{text} It was asked since {}.", excerpt(&question.need)), [told::entry(row)]);
     if let Some(row) = call.decided {
         told.cite(told::entry(row));
     }

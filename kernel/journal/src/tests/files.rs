@@ -184,6 +184,9 @@ const VERSION_9: &str = include_str!("version_9.sql");
 /// The same of version 10.
 const VERSION_10: &str = include_str!("version_10.sql");
 
+/// The same of version 11.
+const VERSION_11: &str = include_str!("version_11.sql");
+
 fn tables(db: &Connection) -> Vec<(String, String)> {
     let mut all =
         db.prepare("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name").unwrap();
@@ -196,7 +199,7 @@ fn tables(db: &Connection) -> Vec<(String, String)> {
 fn the_released_steps_are_unchanged() {
     let dumps = [
         VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9,
-        VERSION_10,
+        VERSION_10, VERSION_11,
     ];
     assert_eq!(dumps.len(), STEPS.len(), "a version without a dump of it");
     for (dump, steps) in dumps.iter().zip(1..) {

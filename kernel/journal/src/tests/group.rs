@@ -371,6 +371,7 @@ fn waiting(id: &str, step: u32, index: u32) -> Entry {
                 waits: true,
                 kind,
                 input,
+                by: None,
             }
         }
         other => other,

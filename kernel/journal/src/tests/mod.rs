@@ -241,6 +241,7 @@ fn intent(id: &str, step: u32, index: u32, class: EffectClass) -> Entry {
         waits: false,
         kind: ItemKind::default(),
         input: None,
+        by: None,
     }
 }
 

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use drupe_extension_api::prelude::*;
+use drupe_extension_api::{ScopeKind, prelude::*};
 use serde_json::Value;
 
 struct Faulty {
@@ -46,6 +46,8 @@ struct Config {
     prefix: Option<String>,
     /// The tool that appends needs approval.
     careful: bool,
+    /// What `echo` and `effect_append` say of themselves.
+    labels: std::collections::BTreeMap<String, Vec<String>>,
     /// Further tools.
     tools: Vec<more::More>,
 }
@@ -92,7 +94,10 @@ impl ToolProvider for Faulty {
         let prefix = self.config.prefix.as_deref().unwrap_or("faulty");
         let name = |what: &str| format!("{prefix}_{what}");
         let mut tools = vec![
-            Tool::new(name("echo"), "Gives back its parameters.", Faulty::echo).read_only(),
+            self.labelled(
+                "echo",
+                Tool::new(name("echo"), "Gives back its parameters.", Faulty::echo).read_only(),
+            ),
             Tool::new(name("sleep50"), "Takes 50 ms.", Faulty::sleep50).read_only(),
             Tool::new(name("slow"), "Takes some time.", Faulty::slow).read_only(),
             Tool::new(name("big"), "Gives a long text.", Faulty::big).read_only(),
@@ -109,13 +114,27 @@ impl ToolProvider for Faulty {
             Tool::new(name("set_health"), "Sets what health says.", Faulty::set_health).idempotent(),
             match self.config.careful {
                 true => self.append(name("effect_append")).needs_approval(),
-                false => self.append(name("effect_append")),
+                false => self.labelled("effect_append", self.append(name("effect_append"))),
             },
             Tool::new(name("announce"), "Has other tools from now on.", Faulty::announce),
         ];
         let more = self.more();
         tools.extend(more.iter().filter_map(|one| Some(Tool::dynamic(one.spec().ok()?, Faulty::answer))));
         tools
+    }
+}
+
+impl Faulty {
+    /// A tool that says of itself what the configuration lists for it.
+    fn labelled(&self, what: &str, tool: Tool<Self>) -> Tool<Self> {
+        let labels = self.config.labels.get(what).map(Vec::as_slice).unwrap_or_default();
+        labels.iter().fold(tool, |tool, label| match label.as_str() {
+            "outward" => tool.outward(),
+            "reads_untrusted" => tool.reads_untrusted(),
+            "destructive" => tool.destructive(),
+            "folder" => tool.approval_scope("path", ScopeKind::Folder),
+            other => panic!("the configuration says `{other}` of a tool"),
+        })
     }
 }
 

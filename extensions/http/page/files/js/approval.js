@@ -1,4 +1,5 @@
-// A question that waits for a person: what is to happen, exactly, and two answers. The answer bears the hash of what was
+// A question that waits for a person: what is to happen, exactly, and the answers: for this call, and where there is such,
+// for those like it in the rest of the conversation. The answer bears the hash of what was
 // shown, so that nobody agrees to something else than what they read.
 import { ask } from "./control.js";
 import { alarm, fill, h, say } from "./dom.js";
@@ -19,19 +20,28 @@ function exact(text) {
 
 export function card(approval, onAnswered) {
   const status = h("p", { class: "small muted", role: "status" });
+  const about = approval.call?.about;
   const buttons = [
-    ["Allow", true, "primary"],
-    ["Deny", false, ""],
-  ].map(([label, allow, look]) =>
-    h("button", { type: "button", class: look, on: { click: () => answer(allow) } }, label),
-  );
-  const answer = async (allow) => {
+    ["Allow", true, false, "primary"],
+    about ? ["Allow in this session", true, true, ""] : null,
+    ["Deny", false, false, ""],
+  ]
+    .filter(Boolean)
+    .map(([label, allow, forSession, look]) =>
+      h("button", { type: "button", class: look, on: { click: () => answer(allow, forSession) } }, label),
+    );
+  const answer = async (allow, forSession) => {
     buttons.forEach((button) => {
       button.disabled = true;
     });
     try {
-      const after = await ask("approvals.answer", { id: approval.id, allow, hash: approval.hash });
-      say(allow ? "Allowed" : "Denied");
+      const after = await ask("approvals.answer", {
+        id: approval.id,
+        allow,
+        for_session: forSession,
+        hash: approval.hash,
+      });
+      say(allow ? (forSession ? "Allowed in this session" : "Allowed") : "Denied");
       onAnswered(after);
     } catch (fault) {
       status.textContent = fault.help ? `${fault.message}: ${fault.help}` : fault.message;
@@ -74,6 +84,17 @@ export function card(approval, onAnswered) {
           : null,
       ),
     ),
+    about && may("operate")
+      ? h(
+          "p",
+          { class: "small muted" },
+          "“In this session” also covers what else ",
+          visible(call.agent),
+          " does with ",
+          h("code", {}, visible(about)),
+          ".",
+        )
+      : null,
     status,
   );
 }

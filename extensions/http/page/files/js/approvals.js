@@ -1,9 +1,10 @@
 // What waits for the person, and what was answered.
 import { card } from "./approval.js";
 import { ask } from "./control.js";
-import { fill, h } from "./dom.js";
+import { alarm, fill, h, say } from "./dom.js";
 import { moment, state, visible } from "./format.js";
 import { to } from "./router.js";
+import { may } from "./who.js";
 
 const EVERY = 4000;
 
@@ -11,6 +12,7 @@ export function approvals(place, [, chosen]) {
   document.title = "Approvals – drupe";
   const waiting = h("div", { class: "stack" });
   const before = h("div", {});
+  const standing = h("div", {});
   fill(
     place,
     h(
@@ -23,6 +25,7 @@ export function approvals(place, [, chosen]) {
         h("p", {}, "What you are asked before it happens. An answer holds for exactly what is shown."),
       ),
       waiting,
+      standing,
       before,
     ),
   );
@@ -30,8 +33,8 @@ export function approvals(place, [, chosen]) {
   let closed = false;
   const read = async () => {
     try {
-      const list = await ask("approvals.list");
-      const now = JSON.stringify(list);
+      const [list, grants] = await Promise.all([ask("approvals.list"), ask("approvals.grants")]);
+      const now = JSON.stringify([list, grants]);
       if (closed || now === drawn) return;
       drawn = now;
       const open = list.filter((one) => one.state === "pending");
@@ -56,6 +59,21 @@ export function approvals(place, [, chosen]) {
           : h("p", { class: "empty" }, "Nothing waits for you."),
       );
       if (chosen) document.getElementById(`approval-${chosen}`)?.focus();
+      fill(
+        standing,
+        grants.length
+          ? h(
+              "section",
+              { class: "block" },
+              h("h2", {}, "Allowed for the rest of a conversation"),
+              h(
+                "ul",
+                { class: "lines" },
+                grants.map((grant) => granted(grant, read)),
+              ),
+            )
+          : null,
+      );
       const over = list.filter((one) => one.state !== "pending");
       fill(
         before,
@@ -73,6 +91,40 @@ export function approvals(place, [, chosen]) {
     closed = true;
     clearInterval(timer);
   };
+}
+
+function granted(grant, onRevoked) {
+  const revoke = async () => {
+    try {
+      await ask("approvals.revoke", { id: grant.id });
+      say("Taken back");
+      onRevoked();
+    } catch (fault) {
+      alarm(fault.help ? `${fault.message}: ${fault.help}` : fault.message);
+    }
+  };
+  return h(
+    "li",
+    {},
+    h(
+      "span",
+      {},
+      h("code", {}, visible(grant.about)),
+      " by ",
+      visible(grant.agent),
+      " in ",
+      h("a", { href: to.session(grant.session) }, grant.session),
+      grant.for_taint ? ", also where strangers’ text was read" : "",
+    ),
+    h("span", { class: "small muted" }, `${moment(grant.given)} by ${visible(grant.by)}`),
+    may("operate")
+      ? h(
+          "button",
+          { type: "button", aria: { label: `Take back ${visible(grant.about)}` }, on: { click: revoke } },
+          "Take back",
+        )
+      : null,
+  );
 }
 
 function answered(one) {

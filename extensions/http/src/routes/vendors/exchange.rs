@@ -124,7 +124,7 @@ async fn submit(
         agent: ask.agent.clone(),
         output: ask.output.clone(),
         queue: Some(QueueMode::Followup),
-        carried: Some(Carried { history, parameters: ask.parameters.clone(), tools }),
+        carried: Some(Carried { history, parameters: ask.parameters.clone(), tools, ..Carried::default() }),
         ..Submit::new(session, external_id(headers).map_err(|fault| Rejection::from(&fault))?, text)
     };
     Ok((submit, lasts))

@@ -12,6 +12,7 @@ use crate::{
     fields::Field,
     forms,
     shape::{EMPTY, Shape, each_its_own},
+    tree::Yaml,
 };
 
 /// Rules that one list may have: each is looked at for each call.
@@ -23,13 +24,13 @@ keys! {
     #[serde(default)]
     pub struct ApprovalRule in RULE("the rule") {
         /// The tool's name; `*` stands for any characters.
-        tool: Option<String> => Shape::Text(&forms::PATTERN);
+        tool (skip_serializing_if = "Option::is_none"): Option<String> => Shape::Text(&forms::PATTERN);
         /// What the tool says of itself.
-        label: Option<ToolLabel> => Shape::choice(&["read_only", "destructive", "outward", "reads_untrusted", "needs_approval"]);
+        label (skip_serializing_if = "Option::is_none"): Option<ToolLabel> => Shape::choice(&["read_only", "destructive", "outward", "reads_untrusted", "needs_approval"]);
         /// The agent that calls, or on whose behalf another one does; `*` stands for any characters.
-        agent: Option<String> => Shape::Text(&forms::PATTERN);
+        agent (skip_serializing_if = "Option::is_none"): Option<String> => Shape::Text(&forms::PATTERN);
         /// What set the turn off: `operator`, `token:NAME`, `extension:ID` or `topic:AGENT`; `*` stands for any characters.
-        origin: Option<String> => Shape::Text(&forms::PATTERN);
+        origin (skip_serializing_if = "Option::is_none"): Option<String> => Shape::Text(&forms::PATTERN);
         /// Parameters by name, each with what it must be; `*` stands for any characters.
         params: BTreeMap<String, String> = each_its_own() =>
             Shape::Map { key: &forms::PARAMETER, value: &Shape::Text(&forms::PATTERN) };
@@ -127,7 +128,8 @@ pub(crate) fn check_rules(section: &Field<'_>, may_allow: bool, faults: &mut Dia
                 .error("allow_in_manifest", place, &path, "an agent's own rules can only be stricter")
                 .help("write `ask` or `deny`; the operator allows in `approvals.rules` of drupe.yaml");
         }
-        if rule.get("tainted").is_some() && !allows {
+        let tainted = rule.get("tainted").is_some_and(|field| matches!(field.node.value, Yaml::Bool(true)));
+        if tainted && !allows {
             let (place, path) = at("tainted");
             faults
                 .error("tainted_without_allow", place, &path, "`tainted` is for rules with `then: allow`")

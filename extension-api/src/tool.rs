@@ -57,6 +57,9 @@ pub struct ApprovalScope {
     pub param: String,
     /// How its text is read for that.
     pub kind: ScopeKind,
+    /// Parameters that must be the same as well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub same: Vec<String>,
 }
 
 /// How a parameter is read for what an agreement is about.

@@ -226,10 +226,11 @@ impl<S> Tool<S> {
         self
     }
 
-    /// What an agreement for the rest of a conversation is about: calls whose `param`, read as `kind`, is alike. Without it, it
-    /// is about all calls of the tool.
-    pub fn approval_scope(mut self, param: impl Into<String>, kind: ScopeKind) -> Self {
-        self.annotations.approval_scope = Some(ApprovalScope { param: param.into(), kind });
+    /// What an agreement for the rest of a conversation is about: calls whose `param`, read as `kind`, is alike, and whose
+    /// parameters in `same` are equal. Without it, it is about all calls of the tool.
+    pub fn approval_scope(mut self, param: impl Into<String>, kind: ScopeKind, same: &[&str]) -> Self {
+        let same = same.iter().map(|name| (*name).to_owned()).collect();
+        self.annotations.approval_scope = Some(ApprovalScope { param: param.into(), kind, same });
         self
     }
 

@@ -139,9 +139,13 @@ impl Question {
     }
 }
 
-fn digest(run: &Run, (spec, origin): (&ToolSpec, &str), params: &str) -> String {
+fn digest(run: &Run, tool: (&ToolSpec, &str), params: &str) -> String {
+    digest_of(tool, params, run.agent.as_str(), run.scope.session.as_str())
+}
+
+fn digest_of((spec, origin): (&ToolSpec, &str), params: &str, agent: &str, session: &str) -> String {
     let spec = serde_json::to_string(spec).unwrap_or_default();
-    hashed(&["question", &spec, origin, params, run.agent.as_str(), run.scope.session.as_str()])
+    hashed(&["question", &spec, origin, params, agent, session])
 }
 
 /// How a question was settled.
@@ -166,5 +170,68 @@ impl Policy for Allowlist {
             return Decision::Deny { reason };
         }
         Decision::Allow { by: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const SPEC: &str = r#"{"name": "shell_run", "description": "Runs.", "input_schema": {"type": "object"},
+        "annotations": {"needs_approval": true}}"#;
+
+    fn of(spec: &Value, texts: &[String; 4]) -> String {
+        let spec: ToolSpec = serde_json::from_value(spec.clone()).expect("a tool");
+        let [origin, params, agent, session] = texts;
+        digest_of((&spec, origin), params, agent, session)
+    }
+
+    /// A text with one thing that is not as it was.
+    fn mutated(text: &str, (place, kind): (usize, u8)) -> String {
+        let mut all: Vec<char> = text.chars().collect();
+        let at = place % all.len();
+        match kind % 6 {
+            0 => all.insert(at, ' '),
+            1 => drop(all.remove(at)),
+            2 => all.insert(at, '\u{200b}'),
+            3 => all[at] = if all[at] == 'x' { 'y' } else { 'x' },
+            4 => all.insert(at, all[at]),
+            _ => all.extend("; rm -r .".chars()),
+        }
+        all.into_iter().collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+        /// An answer is found by what was asked about: with anything else of it, nothing is.
+        #[test]
+        fn an_answer_holds_for_what_was_shown_and_for_nothing_else(
+            which in 0..8_usize,
+            place in any::<usize>(),
+            kind in any::<u8>(),
+        ) {
+            let spec: Value = serde_json::from_str(SPEC).expect("a tool");
+            let texts = ["shell", r#"{"command": "git push", "cwd": "a/b", "env": {"A": "1"}}"#, "main", "s:1"]
+                .map(str::to_owned);
+            let asked = of(&spec, &texts);
+            prop_assert_eq!(&asked, &of(&spec, &texts));
+            let (mut spec, mut texts) = (spec, texts);
+            match which {
+                text @ 0..4 => texts[text] = mutated(&texts[text], (place, kind)),
+                // What one part loses and its neighbour gains.
+                4 => {
+                    let letter = texts[2].pop().expect("a letter");
+                    texts[3].insert(0, letter);
+                }
+                5 => spec["description"] = json!(mutated("Runs.", (place, kind))),
+                6 => spec["input_schema"] = json!({"type": "object", "additionalProperties": place % 2 == 0}),
+                _ => spec["annotations"]["effect"] = json!("idempotent"),
+            }
+            prop_assert_ne!(asked, of(&spec, &texts));
+        }
     }
 }

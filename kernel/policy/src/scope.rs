@@ -12,17 +12,25 @@ const WITH_SUBCOMMANDS: [&str; 12] =
 /// What a call of a tool is about; none where no agreement can be about more than this one call.
 pub fn key(spec: &ToolSpec, params: &str) -> Option<String> {
     let tool = spec.name.as_str();
-    let Some(ApprovalScope { param, kind }) = &spec.annotations.approval_scope else {
+    let Some(ApprovalScope { param, kind, same }) = &spec.annotations.approval_scope else {
         return Some(tool.to_owned());
     };
-    let text = Params::new(params).get(param)?;
+    let params = Params::new(params);
+    let text = params.get(param)?;
     let about = match kind {
         ScopeKind::Folder => folder(&text),
         ScopeKind::Host => host(&text)?,
         ScopeKind::Command => command(&text)?,
         ScopeKind::Exact => text,
     };
-    Some(format!("{tool} {about}"))
+    let mut key = format!("{tool} {about}");
+    for name in same {
+        if let Some(value) = params.get(name) {
+            // As JSON, so that no value can look like another parameter.
+            key.push_str(&format!(" {name}={}", serde_json::Value::String(value)));
+        }
+    }
+    Some(key)
 }
 
 /// Whether a parameter is a command line that runs more than it says, or may.
@@ -129,5 +137,16 @@ mod tests {
         }
         assert_eq!(of("host", "docs.rs"), None);
         assert_eq!(of("exact", "a b"), Some("t a b".into()));
+    }
+
+    #[test]
+    fn what_must_be_the_same_is_a_part_of_it() {
+        let mut spec = spec("command");
+        spec.annotations.approval_scope.as_mut().expect("it has one").same = vec!["network".into(), "cwd".into()];
+        let of = |params: serde_json::Value| key(&spec, &params.to_string());
+        assert_eq!(of(json!({"x": "git status"})), Some("t git status …".into()));
+        let network = of(json!({"x": "git status", "network": true, "other": 1}));
+        assert_eq!(network.as_deref(), Some("t git status … network=\"true\""));
+        assert_ne!(of(json!({"x": "git status", "cwd": "a\" network=\"true"})), network);
     }
 }

@@ -151,6 +151,30 @@ fn the_keyboard_reaches_everything() {
 }
 
 #[test]
+fn what_is_allowed_in_a_session_is_asked_about_once_listed_and_taken_back() {
+    let Some(scene) = scene(DESK) else { return };
+    let browser = &scene.browser;
+    let call =
+        |nonce: &str| format!("careful_effect_append {}", json!({"path": "/nowhere/at/all", "nonce": nonce}));
+    scene.send(&call("x"));
+    browser.until("document.querySelectorAll('.question button').length === 3");
+    browser.shows(".question", "also covers what else orchestrator does with careful_effect_append");
+    browser.click(".question button:last-of-type");
+    browser.shows(".turn .prose", "No such file");
+    scene.send(&call("y"));
+    browser.until("[...document.querySelectorAll('.turn .prose')].filter((one) => one.textContent.includes('No such file')).length === 2");
+    assert_eq!(
+        browser.eval("return document.querySelector('.question') === null"),
+        true,
+        "it is asked about once"
+    );
+    browser.eval("location.hash = '#/approvals'");
+    browser.shows(".block", "careful_effect_append");
+    browser.click("[aria-label^='Take back']");
+    browser.until("!document.querySelector(\"[aria-label^='Take back']\")");
+}
+
+#[test]
 fn a_message_is_taken_into_the_answer_that_is_made_and_a_turn_is_stopped() {
     let Some(scene) = scene(DESK) else { return };
     let browser = &scene.browser;

@@ -132,7 +132,7 @@ impl Faulty {
             "outward" => tool.outward(),
             "reads_untrusted" => tool.reads_untrusted(),
             "destructive" => tool.destructive(),
-            "folder" => tool.approval_scope("path", ScopeKind::Folder),
+            "folder" => tool.approval_scope("path", ScopeKind::Folder, &[]),
             other => panic!("the configuration says `{other}` of a tool"),
         })
     }

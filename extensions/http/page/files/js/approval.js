@@ -23,8 +23,8 @@ export function card(approval, onAnswered) {
   const about = approval.call?.about;
   const buttons = [
     ["Allow", true, false, "primary"],
-    about ? ["Allow in this session", true, true, ""] : null,
     ["Deny", false, false, ""],
+    about ? ["Allow in this session", true, true, ""] : null,
   ]
     .filter(Boolean)
     .map(([label, allow, forSession, look]) =>

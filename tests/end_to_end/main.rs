@@ -52,6 +52,7 @@ mod refused_settings;
 mod reload;
 mod retention;
 mod schemas;
+mod shell;
 mod shipped;
 mod starts;
 mod streams;

@@ -10,7 +10,7 @@ use super::host;
 /// A program that runs confined.
 ///
 /// It reads the system's programs and libraries, the extension's own folder and data folder, what extensions are built
-/// with, and what `read` names; it writes what is beneath its data folder. Its environment is `PATH`, `HOME`, `TMPDIR` and `env`.
+/// with, and what `read` names; it writes what is beneath its data folder, and the workspace where it has that. Its environment is `PATH`, `HOME`, `TMPDIR` and `env`.
 /// Whatever it starts ends with it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProcessSpec {
@@ -18,7 +18,7 @@ pub struct ProcessSpec {
     pub program: String,
     #[serde(default)]
     pub args: Vec<String>,
-    /// Where it runs: a folder beneath the data folder.
+    /// Where it runs: a folder beneath the data folder, or beneath the workspace where it has that.
     pub directory: String,
     /// Its environment, beside `PATH`, `HOME` and `TMPDIR`, or over them.
     #[serde(default)]
@@ -35,6 +35,13 @@ pub struct ProcessSpec {
     /// them. The whole data folder where none is named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub folders: Vec<String>,
+    /// Whether it may read and change what is in the workspace.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub workspace: bool,
+    /// What it cannot change although it lies in what it may: files and folders beneath the workspace or the data folder,
+    /// which are no links. What is not there is passed over. A system that cannot keep them starts nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keep: Vec<String>,
     /// Whether it may use TCP. Needs the right `network`.
     #[serde(default)]
     pub network: bool,
@@ -46,6 +53,9 @@ pub struct ProcessSpec {
     /// where none is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_mb: Option<u64>,
+    /// Processes and threads of it and of all that it started. At most 8192, which it has where none is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<u64>,
 }
 
 impl ProcessSpec {
@@ -60,9 +70,12 @@ impl ProcessSpec {
             path: Vec::new(),
             read: Vec::new(),
             folders: Vec::new(),
+            workspace: false,
+            keep: Vec::new(),
             network: false,
             timeout_ms: None,
             memory_mb: None,
+            tasks: None,
         }
     }
 }

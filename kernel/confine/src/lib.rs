@@ -10,8 +10,9 @@
 //! what Landlock does not know. [`support`] tells beforehand, [`Enforcement`] afterwards, what of it the running
 //! kernel enforces.
 //!
-//! This crate knows nothing of drupe's tools, plugins or policy; who may start what is decided elsewhere. It makes no
-//! namespaces and no control groups: both need a system that lets users have them.
+//! This crate knows nothing of drupe's tools, plugins or policy; who may start what is decided elsewhere. It makes no control
+//! groups, and no namespaces but one of mounts where a profile asks for what only that can do: both need a system that lets
+//! users have them.
 
 mod child;
 mod profile;
@@ -23,6 +24,7 @@ mod spec;
 mod tree;
 
 mod filter;
+mod mounts;
 mod restrict;
 mod syscalls;
 

@@ -34,11 +34,15 @@ pub struct Profile {
     pub read_unlinked: Vec<PathBuf>,
     /// The same as `write`, in this way.
     pub write_unlinked: Vec<PathBuf>,
+    /// What stays as it is, with all beneath, although it lies in what may be changed. There must be no link on the way, and
+    /// a path that does not exist is an error. Enforced by a mount, which not every system lets users have.
+    pub keep: Vec<PathBuf>,
     /// Whether it may use TCP, in either direction. Names are looked up by UDP usually; set `RES_OPTIONS=use-vc` in
     /// its environment, and the C library of GNU does it by TCP.
     pub network: bool,
     /// Whether it may change modes, owners, times and extended attributes of files by their path. Compilers and
-    /// unpackers must. The kernel binds this to no folder: it then holds for every file of its user, read or not.
+    /// unpackers must. Where the system lets users have mounts, this holds for what it may write; elsewhere nothing binds it to a
+    /// folder, and it holds for every file of its user, read or not.
     pub attributes: bool,
     /// Bounds on what it uses.
     pub limits: Limits,
@@ -93,6 +97,13 @@ impl Profile {
         self.write_unlinked.push(path.into());
         self
     }
+
+    /// Keeps this file, or what is beneath this folder, as it is.
+    #[must_use]
+    pub fn keep(mut self, path: impl Into<PathBuf>) -> Self {
+        self.keep.push(path.into());
+        self
+    }
 }
 
 /// Bounds on what each process of a confined program uses. `None` leaves what is inherited; a bound above the
@@ -120,7 +131,8 @@ pub struct Limits {
     /// not, and the tables for it. It is looked at four times a second while the program works, once a second else, and all
     /// of them are killed for it: what is taken between two looks is seen late. It also refuses shared memory without a file, as `data` does.
     pub tree_memory: Option<u64>,
-    /// Processes and threads, of all that it started and its own, looked at and enforced in the same way.
+    /// Processes and threads, of all that it started and its own, looked at and enforced in the same way. Of users but root the
+    /// system also refuses more than twice as many beside those that the user had when it was started.
     pub tree_tasks: Option<u64>,
     /// How much it gives way to other processes, 0 to 19, as `nice` has it; never less than what is inherited.
     pub nice: Option<u8>,
@@ -143,6 +155,8 @@ pub struct Enforcement {
     /// Processes outside cannot be signalled, nor their abstract sockets reached.
     pub scope: bool,
     pub syscalls: bool,
+    /// What is to stay as it is cannot be changed, or the profile names nothing.
+    pub kept: bool,
     /// The version of Landlock in the kernel; 0 where there is none.
     pub landlock: i32,
 }
@@ -160,6 +174,7 @@ impl Enforcement {
             (self.network, "TCP"),
             (self.scope, "signals"),
             (self.syscalls, "system calls"),
+            (self.kept, "what is to stay as it is"),
         ];
         all.into_iter().filter(|(enforced, _)| !enforced).map(|(_, name)| name).collect()
     }

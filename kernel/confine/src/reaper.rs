@@ -20,15 +20,16 @@ use std::{
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{
-        Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process,
-        set_child_subreaper, set_parent_process_death_signal, setrlimit, wait,
+        Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus, getpgid, getpgrp, getpid, getppid,
+        kill_process, kill_process_group, set_child_subreaper, set_parent_process_death_signal, setrlimit,
+        setsid, wait,
     },
 };
 use signal_hook::consts::SIGCHLD;
 
 use crate::{
     inherit::{close_all_but, inherited, keep_on_exec},
-    own,
+    mounts, own,
     profile::Limits,
     restrict::restrict,
     spec::{MAX_SPEC, Report, Spec},
@@ -148,12 +149,21 @@ fn start(spec: &Spec, socket: &UnixStream) -> io::Result<Pid> {
         command.current_dir(directory);
     }
     let (profile, passed, socket) = (spec.profile.clone(), spec.passed.clone(), socket.try_clone()?);
+    let directory = spec.directory.clone();
     let become_program = move || {
+        // First of all: a process that enters a namespace of users loses the signal of the next line.
+        let kept = mounts::keep(&profile);
+        // No terminal, and no group with anybody outside.
+        setsid()?;
+        if let (false, Some(directory)) = (mounts::needs_none(&profile), &directory) {
+            // Where it is by now lies beneath the new mounts.
+            rustix::process::chdir(directory)?;
+        }
         // Defence in depth: should the program kill this process, it dies with it. That this follows a thread is no
         // harm here, there is only one.
         set_parent_process_death_signal(Some(Signal::KILL))?;
         keep_on_exec(&passed)?;
-        match restrict(&profile) {
+        match kept.and_then(|kept| restrict(&profile, kept)) {
             Ok(enforcement) => report(&socket, &Report::Confined(enforcement)),
             Err(error) => {
                 // An error from here loses its text on the way to the parent, so that it is told directly.
@@ -257,6 +267,9 @@ fn reap(program: Pid) -> Option<WaitStatus> {
 /// process, and are killed in the next one. Where they start others as fast as they are killed, only short rounds come
 /// to an end: all the dead are buried in each, so that the next has none but the living to look through.
 fn kill_descendants(program: Pid) {
+    kill_groups();
+    // Else those that are left would start others as fast as these are killed.
+    tree::stop_descendants();
     loop {
         // Without `/proc` only the program itself is known. Its group would miss who left it.
         for pid in tree::children().unwrap_or_else(|| vec![program]) {
@@ -265,6 +278,19 @@ fn kill_descendants(program: Pid) {
         }
         if bury() == 0 {
             return;
+        }
+    }
+}
+
+/// Kills whole groups of processes at once, each with all that is being started in it at that moment: thousands that all want
+/// to run leave this process no time for one after another. Whoever was started here is in no session, hence in no group,
+/// with anybody else.
+fn kill_groups() {
+    for child in tree::children().unwrap_or_default() {
+        if let Ok(group) = getpgid(Some(child))
+            && group != getpgrp()
+        {
+            let _ = kill_process_group(group, Signal::KILL);
         }
     }
 }

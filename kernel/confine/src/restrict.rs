@@ -14,17 +14,19 @@ use rustix::{
     thread::{CapabilitySet, CapabilitySets, clear_ambient_capability_set, set_capabilities},
 };
 
-use crate::{Enforcement, Limits, Profile, filter};
+use crate::{Enforcement, Limits, Profile, filter, tree};
 
 /// The newest Landlock whose rights are asked for. An older kernel enforces those that it knows.
 const NEWEST: ABI = ABI::V6;
 
-/// Applies a profile to the calling thread, which must be the only one.
-pub fn restrict(profile: &Profile) -> io::Result<Enforcement> {
+/// Applies a profile to the calling thread, which must be the only one. `kept`: whether [`mounts`](crate::mounts) could do
+/// their part.
+pub fn restrict(profile: &Profile, kept: bool) -> io::Result<Enforcement> {
     limit(&profile.limits)?;
     drop_capabilities()?;
     rustix::thread::set_no_new_privs(true)?;
     let mut enforcement = landlock(profile)?;
+    enforcement.kept = kept;
     // Last: it refuses some of what is done above.
     enforcement.syscalls = filter::install(profile).is_ok();
     // A program that gets no socket has no TCP either, also where Landlock does not know of it.
@@ -66,6 +68,9 @@ fn drop_capabilities() -> io::Result<()> {
 }
 
 fn limit(limits: &Limits) -> io::Result<()> {
+    // The system counts by user and not by tree. It holds at once, where a look at the tree comes late; root is not bound by it.
+    // Twice as many, so that whoever has too many is seen to have them and ended, and not left with what fails.
+    let of_user = limits.tree_tasks.map(|most| 2 * most + tree::tasks_of_user());
     let all = [
         (Resource::Core, Some(0)),
         (Resource::Cpu, limits.cpu_seconds),
@@ -73,7 +78,7 @@ fn limit(limits: &Limits) -> io::Result<()> {
         (Resource::As, limits.address_space),
         (Resource::Nofile, limits.open_files),
         (Resource::Fsize, limits.file_size),
-        (Resource::Nproc, limits.processes),
+        (Resource::Nproc, limits.processes.or(of_user)),
     ];
     for (resource, value) in all {
         let Some(value) = value else { continue };
@@ -92,7 +97,7 @@ fn landlock(profile: &Profile) -> io::Result<Enforcement> {
 }
 
 /// Opens paths on which there must be no link.
-fn unlinked(paths: &[PathBuf]) -> io::Result<Vec<OwnedFd>> {
+pub fn unlinked(paths: &[PathBuf]) -> io::Result<Vec<OwnedFd>> {
     let open = |path: &PathBuf| {
         let (flags, resolve) = (OFlags::PATH | OFlags::CLOEXEC, ResolveFlags::NO_SYMLINKS);
         openat2(CWD, path, flags, Mode::empty(), resolve)
@@ -127,6 +132,7 @@ fn rules(profile: &Profile, read: Vec<OwnedFd>, write: Vec<OwnedFd>) -> Result<E
         network: profile.network || abi >= ABI::V4 as i32,
         scope: abi >= ABI::V6 as i32,
         syscalls: false,
+        kept: false,
         landlock: abi,
     })
 }
@@ -158,7 +164,8 @@ mod tests {
 
     #[test]
     fn a_strict_profile_is_refused_where_anything_would_stay_open() {
-        let all = Enforcement { files: true, network: true, scope: true, syscalls: true, landlock: 6 };
+        let all =
+            Enforcement { files: true, network: true, scope: true, syscalls: true, kept: true, landlock: 6 };
         let strict = Profile { strict: true, ..Profile::default() };
         assert!(accept(&strict, &all).is_ok());
         for (lacking, word) in [
@@ -166,6 +173,7 @@ mod tests {
             (Enforcement { network: false, ..all }, "TCP"),
             (Enforcement { scope: false, ..all }, "signals"),
             (Enforcement { syscalls: false, ..all }, "system calls"),
+            (Enforcement { kept: false, ..all }, "what is to stay as it is"),
         ] {
             let refused = accept(&strict, &lacking).expect_err("it is not complete");
             assert!(refused.to_string().contains(&format!("{word} would stay open")), "{refused}");

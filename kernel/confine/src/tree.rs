@@ -1,13 +1,20 @@
 //! What a program and everything that it started are and use, seen from their reaper.
 
-use std::{collections::BTreeMap, fs, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    time::Duration,
+};
 
-use rustix::process::{Pid, getpid};
+use rustix::process::{Pid, Signal, getpid, getuid, kill_process};
 
 use crate::Limits;
 
 /// Ticks per second in `/proc`, the same on every machine that Linux runs on.
 const TICKS: u64 = 100;
+
+/// How often it is looked for more to stop. Each round finds what was started during the one before.
+const ROUNDS: usize = 64;
 
 /// The children of this process. None without `/proc`.
 pub fn children() -> Option<Vec<Pid>> {
@@ -37,6 +44,42 @@ pub fn excess(limits: &Limits) -> Option<String> {
         left.extend(descend(process, threads));
     }
     None
+}
+
+/// Stops all descendants of this process, parents before children: who is stopped neither starts others nor buries those
+/// that it has started, so that their numbers stay theirs. What was being started meanwhile is found by another round.
+pub fn stop_descendants() {
+    let own = getpid().as_raw_pid();
+    let mut stopped = BTreeSet::new();
+    for _ in 0..ROUNDS {
+        let before = stopped.len();
+        let mut left = descend(own, 1);
+        while let Some(process) = left.pop() {
+            if stopped.insert(process)
+                && let Some(pid) = Pid::from_raw(process)
+            {
+                // It may have ended; then there is nothing to stop.
+                let _ = kill_process(pid, Signal::STOP);
+            }
+            let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+            left.extend(descend(process, field(&status, "Threads:")));
+        }
+        if stopped.len() == before {
+            return;
+        }
+    }
+}
+
+/// Processes and threads of the user of this process, those outside included.
+pub fn tasks_of_user() -> u64 {
+    let user = getuid().as_raw().to_string();
+    let statuses = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let statuses = statuses.filter_map(|entry| fs::read_to_string(entry.path().join("status")).ok());
+    let of_user = |status: &String| {
+        let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+        users.and_then(|users| users.split_whitespace().next()) == Some(&user)
+    };
+    statuses.filter(of_user).map(|status| field(&status, "Threads:")).sum()
 }
 
 /// CPU time of a process with all its threads, in user and system mode.

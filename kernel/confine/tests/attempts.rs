@@ -18,7 +18,7 @@ use std::{
 };
 
 use drupe_confine::{Confined, Limits, Profile, Stopped};
-use libc::{EACCES, EPERM, EXDEV};
+use libc::{EACCES, EBUSY, EPERM, EROFS, EXDEV};
 use rustix::{
     net::{AddressFamily, SocketFlags, SocketType, socket_with},
     process::geteuid,
@@ -60,6 +60,56 @@ impl Home {
     fn path(&self, name: &str) -> String {
         self.folder.path().join(name).display().to_string()
     }
+}
+
+/// Whether this system lets the user of the test have mounts.
+fn has_mounts() -> bool {
+    let folder = tempfile::tempdir().expect("a folder");
+    let profile = Profile { strict: false, ..narrow() }.keep(folder.path());
+    let outcome = prepared(profile, &["user"]).run(1024).expect("it starts");
+    outcome.enforcement.kept
+}
+
+#[test]
+fn what_is_to_stay_as_it_is_is_read_and_not_changed_whatever_lies_around_it() {
+    let home = Home::new();
+    fs::create_dir_all(home.path("data/own/.git/hooks")).expect("a folder");
+    fs::write(home.path("data/own/.git/config"), "its own").expect("a file");
+    let (kept, link) = (home.path("data/own/.git"), home.path("data/own/linked"));
+    symlink(home.path("data/own/.git"), &link).expect("a link");
+    let profile = home.profile.clone().keep(&kept);
+    if !has_mounts() {
+        let refused = prepared(profile, &["user"]).spawn().expect_err("it cannot be kept");
+        assert!(refused.to_string().contains("what is to stay as it is would stay open"), "{refused}");
+        return;
+    }
+    let (config, moved) = (home.path("data/own/.git/config"), home.path("data/own/moved"));
+    allowed(&profile, &["read", &config]);
+    allowed(&profile, &["write", &home.path("data/own/beside")]);
+    for (args, errno) in [
+        (&["write", &config][..], EROFS),
+        (&["write", &home.path("data/own/.git/hooks/new")], EROFS),
+        (&["write", &home.path("data/own/linked/config")], EROFS),
+        (&["mode", &config], EPERM),
+        (&["remove", &config], EROFS),
+        (&["rename", &config, &moved], EXDEV),
+        (&["rename", &kept, &moved], EBUSY),
+        (&["link", &config, &moved], EXDEV),
+    ] {
+        assert_eq!(confined(profile.clone(), args), errno.to_string(), "{args:?}");
+    }
+    // Where the same is not kept, each of these can be done.
+    assert_eq!(fs::read(&config).expect("it is left"), b"its own");
+    allowed(&home.profile, &["write", &config]);
+    // From within as well.
+    let within =
+        prepared(profile.clone(), &["write", "config"]).directory(&kept).run(1024).expect("it starts");
+    assert_eq!(String::from_utf8_lossy(&within.stdout).trim(), EROFS.to_string());
+    // Where a link stands in its place, nothing is started.
+    let refused = prepared(home.profile.clone().keep(&link), &["user"]).spawn().expect_err("it is a link");
+    assert!(refused.to_string().contains("linked"), "{refused}");
+    // Nobody else sees the mount.
+    fs::write(&config, "changed").expect("it can be changed from outside");
 }
 
 #[test]
@@ -110,7 +160,12 @@ fn modes_are_changed_by_path_only_where_the_profile_says() {
         denied(&home.profile, &["mode", &home.path(file)], EPERM);
     }
     allowed(&home.profile, &["mode_of_own", &home.path("data/own/file")]);
-    allowed(&Profile { attributes: true, ..home.profile.clone() }, &["mode", &home.path("data/own/file")]);
+    let profile = Profile { attributes: true, ..home.profile.clone() };
+    allowed(&profile, &["mode", &home.path("data/own/file")]);
+    allowed(&profile, &["write", &home.path("data/own/new")]);
+    // Landlock binds this to no folder; a mount does, where this system lets users have one.
+    let outside = if has_mounts() { EROFS.to_string() } else { "ok".to_owned() };
+    assert_eq!(confined(profile, &["mode", &home.path("token")]), outside);
 }
 
 #[test]

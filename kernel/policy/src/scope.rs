@@ -142,7 +142,8 @@ mod tests {
     #[test]
     fn what_must_be_the_same_is_a_part_of_it() {
         let mut spec = spec("command");
-        spec.annotations.approval_scope.as_mut().expect("it has one").same = vec!["network".into(), "cwd".into()];
+        spec.annotations.approval_scope.as_mut().expect("it has one").same =
+            vec!["network".into(), "cwd".into()];
         let of = |params: serde_json::Value| key(&spec, &params.to_string());
         assert_eq!(of(json!({"x": "git status"})), Some("t git status …".into()));
         let network = of(json!({"x": "git status", "network": true, "other": 1}));

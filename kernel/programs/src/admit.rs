@@ -47,26 +47,35 @@ const MEMORY: u64 = 4 * 1024 * 1024 * 1024;
 /// Processes and threads of all.
 const TASKS: u64 = 8192;
 
+/// Where the workspace is, beneath the home.
+const WORKSPACE: &str = "workspace";
+
 /// Where programs are looked up where the operator's environment does not say it.
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// What is to be started; its streams are left to the caller.
 pub fn admit(at: &Surroundings<'_>, ask: &ProcessSpec) -> Result<Confined, Fault> {
-    let memory = bounds(ask)?;
+    let (memory, tasks) = bounds(ask)?;
     if ask.network && !at.network {
         let message = "the extension may not give its programs the network";
         return Err(Fault::denied(message).help("its manifest needs `rights: [network]`"));
     }
     let data = at.data.canonicalize()?;
-    let directory = beneath(&data, &ask.directory)?;
+    let workspace = ask.workspace.then(|| workspace(at)).transpose()?;
+    let roots: Vec<&Path> =
+        [Some(&data), workspace.as_ref()].into_iter().flatten().map(PathBuf::as_path).collect();
+    let directory = beneath(&roots, &ask.directory)?;
     let mut writes =
-        ask.folders.iter().map(|folder| beneath(&data, folder)).collect::<Result<Vec<_>, _>>()?;
+        ask.folders.iter().map(|folder| beneath(&[&data], folder)).collect::<Result<Vec<_>, _>>()?;
+    let kept =
+        ask.keep.iter().filter_map(|named| kept(&roots, named).transpose()).collect::<Result<Vec<_>, _>>()?;
     let temporary = data.join("tmp");
     drupe_confine::make_beneath(&data, &temporary)?;
     match writes.is_empty() {
         true => writes.push(data.clone()),
         false => writes.push(temporary.clone()),
     }
+    writes.extend(workspace);
     let mut reads = vec![at.folder.to_owned(), at.sdk.to_owned()];
     for named in &ask.read {
         reads.extend(granted(at, named)?);
@@ -77,7 +86,7 @@ pub fn admit(at: &Surroundings<'_>, ask: &ProcessSpec) -> Result<Confined, Fault
     let limits = Limits {
         data: Some(memory),
         tree_memory: Some(3 * memory),
-        tree_tasks: Some(TASKS),
+        tree_tasks: Some(tasks),
         ..Limits::default()
     };
     // Compilers and unpackers set modes and times.
@@ -86,6 +95,7 @@ pub fn admit(at: &Surroundings<'_>, ask: &ProcessSpec) -> Result<Confined, Fault
     let profile = reads.iter().fold(profile, Profile::read);
     // The extension can exchange what lies in its data folder at any moment, also between here and there.
     let profile = writes.iter().fold(profile, Profile::write_unlinked).read_unlinked(&directory);
+    let profile = kept.into_iter().fold(profile, Profile::keep);
     let mut confined = Confined::new(at.exe, profile, program)
         .args(&ask.args)
         .directory(directory)
@@ -102,25 +112,63 @@ pub fn admit(at: &Surroundings<'_>, ask: &ProcessSpec) -> Result<Confined, Fault
     Ok(ask.env.iter().fold(confined, |confined, (name, value)| confined.env(name, value)))
 }
 
-/// Checks the bounds; the memory of each process, in bytes.
-fn bounds(ask: &ProcessSpec) -> Result<u64, Fault> {
-    if ask.timeout_ms.is_some_and(|timeout| timeout == 0 || timeout > LONGEST) {
-        return Err(Fault::invalid(format!("`timeout_ms` is 1 to {LONGEST}")));
-    }
-    let most = MEMORY >> 20;
-    match ask.memory_mb.unwrap_or(most) {
-        0 => Err(Fault::invalid(format!("`memory_mb` is 1 to {most}"))),
-        memory if memory > most => Err(Fault::invalid(format!("`memory_mb` is 1 to {most}"))),
-        memory => Ok(memory << 20),
+/// Checks the bounds; the memory of each process, in bytes, and the processes and threads of all.
+fn bounds(ask: &ProcessSpec) -> Result<(u64, u64), Fault> {
+    let within = |name: &str, asked: Option<u64>, most: u64| match asked {
+        Some(asked) if asked == 0 || asked > most => Err(Fault::invalid(format!("`{name}` is 1 to {most}"))),
+        asked => Ok(asked.unwrap_or(most)),
+    };
+    within("timeout_ms", ask.timeout_ms, LONGEST)?;
+    let memory = within("memory_mb", ask.memory_mb, MEMORY >> 20)?;
+    Ok((memory << 20, within("tasks", ask.tasks, TASKS)?))
+}
+
+/// The workspace. It lies in the home, or is a link of the operator's to a place from which the rest of the home is not reached.
+fn workspace(at: &Surroundings<'_>) -> Result<PathBuf, Fault> {
+    let named = at.home.join(WORKSPACE);
+    let (home, real) = (at.home.canonicalize()?, named.canonicalize()?);
+    let reaches = home.starts_with(&real) || real.starts_with(&home) && real != home.join(WORKSPACE);
+    match reaches {
+        true => {
+            let message =
+                format!("`{}` leads to what no program of an extension may change", named.display());
+            Err(Fault::denied(message).help("make it a folder, or a link to one outside of the home"))
+        }
+        false => Ok(real),
     }
 }
 
-/// A folder that an extension names beneath its own, without links on the way.
-fn beneath(data: &Path, named: &str) -> Result<PathBuf, Fault> {
+/// A folder that an extension names beneath one of those that are its programs', the data folder first, without links on the
+/// way.
+fn beneath(roots: &[&Path], named: &str) -> Result<PathBuf, Fault> {
     let folder = Path::new(named).canonicalize()?;
-    match folder.starts_with(data) {
-        true => Ok(folder),
-        false => Err(Fault::denied(format!("`{named}` is not beneath the data folder `{}`", data.display()))),
+    if roots.iter().any(|root| folder.starts_with(root)) {
+        return Ok(folder);
+    }
+    let roots: Vec<String> = roots.iter().map(|root| format!("`{}`", root.display())).collect();
+    Err(Fault::denied(format!(
+        "`{named}` is not beneath the data folder {}",
+        roots.join(" or the workspace ")
+    )))
+}
+
+/// What is to stay as it is, with the links on the way to it followed. None where there is nothing. A link in its place could
+/// itself be exchanged, so that nothing would be kept.
+fn kept(roots: &[&Path], named: &str) -> Result<Option<PathBuf>, Fault> {
+    let path = Path::new(named);
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Fault::invalid(format!("`{named}` of `keep` names no file")));
+    };
+    let Ok(place) = beneath(roots, &parent.display().to_string()).map(|parent| parent.join(name)) else {
+        return Err(Fault::denied(format!("`{named}` of `keep` is not beneath what the program may change")));
+    };
+    match place.symlink_metadata() {
+        Ok(found) if found.is_symlink() => {
+            Err(Fault::denied(format!("`{named}` is a link, which cannot be kept from being changed")))
+        }
+        Ok(_) => Ok(Some(place)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 

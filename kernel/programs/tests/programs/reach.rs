@@ -29,6 +29,69 @@ async fn a_program_that_is_given_no_folder_has_the_whole_data_folder() {
 }
 
 #[tokio::test]
+async fn the_workspace_is_given_where_it_is_asked_for_and_what_is_to_stay_in_it_stays() {
+    let home = Home::new();
+    fs::create_dir_all(home.path("workspace/.git/hooks")).unwrap();
+    fs::create_dir_all(home.path("workspace/sub")).unwrap();
+    let script = "echo made > file; cat ../data/other/source ../run/token; echo x > ../data/other/source; \
+                  echo x > .git/config && echo changed; mv .git gone; ls -A";
+    let folders = vec![home.path("data/one")];
+    let within = ProcessSpec { directory: home.path("workspace"), folders, ..home.shell(script) };
+    assert_eq!(home.run(within.clone()).await.unwrap_err().code, FaultCode::Denied, "it was not asked for");
+    let within = ProcessSpec { workspace: true, ..within };
+    // Where this system lets users have mounts. Where it does not, nothing may start that asks for one.
+    let keep = vec![home.path("workspace/.git"), home.path("workspace/not there")];
+    match home.run(ProcessSpec { keep, ..within.clone() }).await {
+        Ok(output) => assert_eq!(output.stdout, ".git\nfile\nsub\n", "{output:?}"),
+        Err(fault) => assert!(fault.message.contains("what is to stay as it is would stay open"), "{fault}"),
+    }
+    let output = home.run(within.clone()).await.unwrap();
+    assert_eq!(output.stdout, "changed\nfile\ngone\nsub\n", "{output:?}");
+    assert_eq!(fs::read_to_string(home.path("data/other/source")).unwrap(), "its own");
+    let below = ProcessSpec { directory: home.path("workspace/sub"), ..within.clone() };
+    assert_eq!(home.run(below).await.unwrap().stdout, "file\n");
+    for directory in ["run", "workspace/../run", "data/../state"] {
+        let asks = ProcessSpec { directory: home.path(directory), ..within.clone() };
+        assert_eq!(home.run(asks).await.unwrap_err().code, FaultCode::Denied, "{directory}");
+    }
+    std::os::unix::fs::symlink("sub", home.path("workspace/link")).unwrap();
+    for kept in ["workspace/link", "run/token", "workspace/../run", "."] {
+        let asks = ProcessSpec { keep: vec![home.path(kept)], ..within.clone() };
+        let fault = home.run(asks).await.unwrap_err();
+        assert!(fault.code == FaultCode::Denied, "{kept}: {fault}");
+    }
+}
+
+#[tokio::test]
+async fn a_workspace_that_is_a_link_leads_out_of_the_home_and_to_nothing_that_holds_it() {
+    let home = Home::new();
+    let asks = ProcessSpec { workspace: true, ..home.shell("true") };
+    assert_eq!(home.run(asks.clone()).await.unwrap_err().code, FaultCode::NotFound);
+    for (target, given) in
+        [("../operator", true), ("data/other", false), ("run", false), ("", false), ("..", false)]
+    {
+        std::os::unix::fs::symlink(home.path(target), home.path("workspace")).unwrap();
+        let ran = home.run(asks.clone()).await;
+        assert_eq!(ran.is_ok(), given, "{target}: {ran:?}");
+        fs::remove_file(home.path("workspace")).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_starts_more_and_more_ends_by_the_bound_that_was_asked_for() {
+    let home = Home::new();
+    // It ends by itself after some two hundred: what the test is about must not be all that stands between it and the machine.
+    let bomb = "bomb() { [ $1 = 0 ] || { bomb $(($1 - 1)) & bomb $(($1 - 1)) & wait; }; sleep 20; }; bomb 7";
+    let spec = ProcessSpec { tasks: Some(64), ..home.shell(bomb) };
+    let output = home.run(spec).await.unwrap();
+    assert!(output.stderr.contains("had more than 64 processes and threads"), "{output:?}");
+    for tasks in [0, 8193] {
+        let asks = ProcessSpec { tasks: Some(tasks), ..home.shell("true") };
+        assert_eq!(home.run(asks).await.unwrap_err().code, FaultCode::Invalid);
+    }
+}
+
+#[tokio::test]
 async fn no_folder_outside_the_data_folder_is_given() {
     let home = Home::new();
     std::os::unix::fs::symlink(home.path("sdk"), home.path("data/link")).unwrap();

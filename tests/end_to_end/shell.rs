@@ -1,0 +1,233 @@
+//! Commands of the extension `shell`, run for real: what the system keeps them from, what a person is asked, and what is left of
+//! them.
+
+use std::{
+    fs,
+    net::TcpListener,
+    os::unix::fs::{PermissionsExt, chown, symlink},
+};
+
+use drupe_link::Home;
+use serde_json::{Value, json};
+
+use crate::harness::{Daemon, model_server::ModelServer, unique, until, without_landlock::without_landlock};
+
+/// A daemon with the shell turned on, whose model calls the tool that a message names.
+struct Scene {
+    daemon: Daemon,
+    _server: ModelServer,
+}
+
+fn scene(settings: &str) -> Scene {
+    let server = ModelServer::obedient();
+    let shell = format!("extensions: {{shell: {{enabled: true{settings}}}}}\n");
+    let daemon = Daemon::home(&(server.config() + &shell));
+    fs::create_dir_all(daemon.path().join("workspace/.git/hooks")).expect("a folder");
+    daemon.write("workspace/.git/config", "its own");
+    let mut scene = Scene { daemon, _server: server };
+    scene.daemon.write(".env", "A_KEY=canary\n");
+    let private = PermissionsExt::from_mode(0o600);
+    fs::set_permissions(scene.daemon.path().join(".env"), private).expect("it was written");
+    scene.daemon.run();
+    scene
+}
+
+impl Scene {
+    fn home(&self, within: &str) -> String {
+        self.daemon.path().join(within).display().to_string()
+    }
+
+    fn asks(&self, session: &str, tool: &str, params: &Value) -> String {
+        self.daemon.submit(session, &format!("{tool} {params}"))
+    }
+
+    /// Waits until a call of this session waits for a person.
+    fn question(&self, session: &str) -> Value {
+        let found = until("a question waits", || {
+            let list = self.daemon.client().ask("approvals.list", json!({})).expect("a list");
+            let mut all = list.as_array().expect("a list").iter();
+            all.find(|one| one["state"] == "pending" && one["call"]["session"] == session).cloned()
+        });
+        found.unwrap_or_else(|| panic!("{}", self.daemon.log()))
+    }
+
+    fn answers(&self, question: &Value, allow: bool) {
+        let answer = json!({"id": question["id"], "allow": allow});
+        self.daemon.client().ask("approvals.answer", answer).expect("it is answered");
+    }
+
+    /// What a command gives that the operator allows.
+    fn gives(&self, params: &Value) -> String {
+        let session = unique();
+        let turn = self.asks(&session, "shell_run", params);
+        self.answers(&self.question(&session), true);
+        self.daemon.wait(&turn)["content"].as_str().expect("text").to_owned()
+    }
+
+    /// Runs a command that must be told this.
+    fn told(&self, command: &str, parts: &[&str]) -> String {
+        let given = self.gives(&json!({"command": command, "timeout_s": 20}));
+        let shown = command.replace(&self.home(""), "HOME/");
+        println!("| `{shown}` | {} |", shown_of(&given.replace(&self.home(""), "HOME/")));
+        for part in parts {
+            assert!(given.contains(part), "{command}: {given}");
+        }
+        given
+    }
+}
+
+/// The beginning of a text, on one line.
+fn shown_of(text: &str) -> String {
+    text.replace('\n', " ").chars().take(300).collect()
+}
+
+/// Whether a process with this argument runs.
+fn runs(marker: &str) -> bool {
+    let all = fs::read_dir("/proc").expect("a folder").flatten();
+    all.filter_map(|process| fs::read(process.path().join("cmdline")).ok())
+        .any(|line| line.split(|byte| *byte == 0).any(|argument| argument == marker.as_bytes()))
+}
+
+/// An argument of `sleep` that no other test has.
+fn marker() -> String {
+    format!("{}.{}", 3000, u32::from_str_radix(&unique()[..7], 16).expect("digits"))
+}
+
+const PTRACE: u32 = if cfg!(target_arch = "aarch64") { 117 } else { 101 };
+
+#[test]
+fn what_a_command_must_not_do_is_denied_by_the_system() {
+    let scene = scene(", max_output_mb: 8, tasks: 64");
+    let kernel = scene.daemon.until_ready()["kernel_pid"].to_string();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let socket = Home::new(scene.daemon.path()).expect("a home").socket().display().to_string();
+    println!("| command | what it was told |\n|---|---|");
+    // First that it does what it is for.
+    scene.told("echo one >&2; echo two > made; cat made; pwd", &["status 0", "one\ntwo\n", "/workspace"]);
+    let secrets = ["drupe.yaml", ".env", "run/token", "journal.db", "state/supervisor.log", "extensions"];
+    for within in secrets {
+        let given = scene.told(&format!("cat {0} || ls {0}", scene.home(within)), &["Permission denied"]);
+        assert!(!given.contains("canary"), "{given}");
+    }
+    let denied = "Permission denied";
+    let outside = std::env::temp_dir().join(unique());
+    scene.told(&format!("echo x > {}", outside.display()), &["cannot create"]);
+    scene.told(&format!("echo x > {}", scene.home("extensions/new")), &["cannot create"]);
+    scene.told(&format!("mv {} .", scene.home("drupe.yaml")), &["mv: cannot"]);
+    scene.told(&format!("ln {} stolen; cat stolen", scene.home("run/token")), &["failed to create"]);
+    scene.told(&format!("bash -c 'echo > /dev/tcp/127.0.0.1/{port}'"), &[denied]);
+    scene.told(
+        &format!("perl -MSocket -e 'socket(S, PF_UNIX, SOCK_STREAM, 0) or die $!; connect(S, sockaddr_un(\"{socket}\"))'"),
+        &[denied],
+    );
+    for file in ["mem", "environ", "fd", "root"] {
+        scene.told(&format!("cat /proc/{kernel}/{file} || ls /proc/{kernel}/{file}/"), &[denied]);
+    }
+    scene.told(&format!("kill -9 {kernel}"), &["not permitted"]);
+    scene.told(
+        &format!("perl -e 'syscall({PTRACE}, 16, {kernel}, 0, 0) == -1 and die $!'"),
+        &["not permitted"],
+    );
+    scene.told("env", &["HOME=", "TMPDIR="]);
+    assert!(!scene.told("env; set", &[]).contains("canary"));
+    // Links, also in the place of a folder that is named.
+    symlink(scene.home("run"), scene.home("workspace/link")).expect("a link");
+    scene.told("cat link/token", &[denied]);
+    let within = scene.gives(&json!({"command": "cat token", "cwd": "link"}));
+    assert!(within.contains("is not beneath the data folder"), "{within}");
+    // A file that would give the rights of another user.
+    let setuid = scene.home("workspace/setuid");
+    fs::copy("/usr/bin/id", &setuid).expect("there is `id`");
+    if chown(&setuid, Some(65534), None).is_ok() {
+        fs::set_permissions(&setuid, PermissionsExt::from_mode(0o4755)).expect("it is ours");
+        let own = rustix::process::geteuid().as_raw().to_string();
+        scene.told("./setuid -u", &[&format!("\n\n{own}\n")]);
+    }
+    // What uses up what the daemon needs. This one ends by itself, should nothing else end it.
+    let bomb = "bomb() { [ $1 = 0 ] || { bomb $(($1 - 1)) & bomb $(($1 - 1)) & wait; }; sleep 20; }; bomb 7";
+    scene.told(bomb, &["was stopped: its processes had more than 64 processes and threads"]);
+    let told = scene.told("yes | head -c 10000000000", &["was stopped because it wrote more than 8 MiB"]);
+    assert!(told.len() < 12 * 1024 && told.contains("bytes are left out here"), "{}", told.len());
+    // Who does not hear and who hides.
+    let marker = marker();
+    let deaf = format!(
+        "trap '' TERM INT HUP; (setsid sh -c \"trap '' TERM; sleep {marker} & sleep {marker}\" &) ; sleep {marker}"
+    );
+    let given = scene.gives(&json!({"command": deaf, "timeout_s": 1}));
+    assert!(given.contains("was stopped because its 1 s were over"), "{given}");
+    assert!(until("nothing is left", || (!runs(&marker)).then_some(())).is_some(), "{marker} runs");
+    // The folder of git, where this system lets users have mounts.
+    let kept = !scene.daemon.log().contains("commands can change `.git`");
+    let expected = if kept { "Read-only file system" } else { "status 0" };
+    // Nor are modes and times of what lies outside changed by these mounts, which no other mechanism binds to a folder.
+    scene.told(&format!("chmod 644 {}", scene.home(".env")), &[expected]);
+    scene.told(&format!("touch -d 2001-01-01 {}", scene.home("journal.db")), &[expected]);
+    scene.told("echo true > script; chmod +x script; ./script", &["status 0"]);
+    scene.told("echo x >> .git/hooks/pre-commit", &[expected]);
+    scene.told("cd .git && echo x >> config", &[expected]);
+    let within = scene.gives(&json!({"command": "echo x >> config", "cwd": ".git"}));
+    assert!(within.contains(expected), "{within}");
+    assert_eq!(
+        fs::read_to_string(scene.home("workspace/.git/config")).expect("it is left") == "its own",
+        kept
+    );
+    // All this time it was one kernel.
+    assert_eq!(scene.daemon.until_ready()["kernel_pid"].to_string(), kernel);
+    assert!(!outside.exists());
+}
+
+#[test]
+fn a_command_runs_once_when_it_is_allowed_not_when_it_is_denied_and_ends_with_its_kernel() {
+    let scene = scene("");
+    let append = json!({"command": "echo ran >> log", "cwd": "sub"});
+    fs::create_dir(scene.home("workspace/sub")).expect("a folder");
+    let ran = || fs::read_to_string(scene.home("workspace/sub/log")).unwrap_or_default().lines().count();
+    let turn = scene.asks("denied", "shell_run", &append);
+    let question = scene.question("denied");
+    let shown = scene.daemon.says(&["approvals"]);
+    for part in ["shell_run", "echo ran >> log", "sub", "session `denied`"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert_eq!(ran(), 0, "nothing runs before it was answered");
+    scene.answers(&question, false);
+    let content = scene.daemon.wait(&turn)["content"].to_string();
+    assert!(content.contains("was denied by operator") && ran() == 0, "{content}");
+    assert!(scene.gives(&append).contains("ended with status 0"));
+    assert_eq!(ran(), 1);
+    // One that runs beside the conversation, and one that a call waits for.
+    let markers = [marker(), marker()];
+    let begun = scene.gives(&json!({"command": format!("sleep {}", markers[0]), "background": true}));
+    assert!(begun.contains("in the background as `c1`"), "{begun}");
+    let others = scene.daemon.turn("others", "shell_list {}");
+    assert_eq!(others["content"], "no command runs in the background", "another session has none of it");
+    let command = format!("echo begun; (setsid sleep {0} &); sleep {0}", markers[1]);
+    let turn = scene.asks("waits", "shell_run", &json!({"command": command}));
+    scene.answers(&scene.question("waits"), true);
+    for marker in &markers {
+        assert!(until("it runs", || runs(marker).then_some(())).is_some(), "{}", scene.daemon.log());
+    }
+    scene.daemon.kill_kernel();
+    let began = std::time::Instant::now();
+    let gone = until("they are gone", || (!markers.iter().any(|marker| runs(marker))).then_some(()));
+    assert!(gone.is_some() && began.elapsed().as_secs() < 2, "{markers:?} after {:?}", began.elapsed());
+    // It is not run again: nobody knows how far it came.
+    let content = scene.daemon.wait(&turn)["content"].to_string();
+    assert!(content.contains("outcome unknown"), "{content}");
+    assert!(!runs(&markers[1]));
+}
+
+#[test]
+fn it_is_there_where_the_operator_turns_it_on_and_the_system_can_confine() {
+    let daemon = Daemon::start("");
+    let (state, reason) = daemon.extension("shell");
+    assert!(state == "disabled", "{state}: {reason}");
+    drop(daemon);
+    let daemon = without_landlock(|| Daemon::start("extensions: {shell: {enabled: true}}\n"));
+    let (state, reason) = daemon.extension("shell");
+    assert!(
+        state == "disabled" && reason.contains("Landlock is missing")
+            || reason.contains("Landlock version 0"),
+        "{state}: {reason}"
+    );
+}

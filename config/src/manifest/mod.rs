@@ -173,7 +173,7 @@ keys! {
         /// What a run may spend.
         limits: PartialLimits = each_its_own() => Shape::Record(&agent_keys::LIMITS);
         /// What its calls, and those of agents that it calls, are asked about beyond what the configuration says.
-        approvals (default): AgentApprovals => Shape::Record(&approvals::AGENT_APPROVALS);
+        approvals: AgentApprovals = each_its_own() => Shape::Record(&approvals::AGENT_APPROVALS);
         /// What the offline model does for this agent; the first rule that matches acts.
         offline (skip_deserializing): Vec<OfflineRule> = EMPTY =>
             Shape::AtMost(MAX_RULES, &Shape::List(&Shape::Record(&offline::OFFLINE)));

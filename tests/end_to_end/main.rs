@@ -61,3 +61,4 @@ mod terminal;
 mod tokens;
 mod topics;
 mod torture;
+mod web;

@@ -3,7 +3,7 @@
 use drupe_extension_api::Fault;
 use url::{Host, Url};
 
-use crate::{clean, reach::Allowed};
+use crate::{clean, reach::AllowList};
 
 /// The longest address: as long as common servers take.
 pub const LONGEST: usize = 8192;
@@ -26,7 +26,7 @@ const LOCAL_NAMES: &[&str] = &[
 ];
 
 /// Reads an address and refuses what is not read from, by its form alone.
-pub fn parse(text: &str, allowed: &Allowed) -> Result<Url, Fault> {
+pub fn parse(text: &str, allowed: &AllowList) -> Result<Url, Fault> {
     let text = text.trim();
     if text.len() > LONGEST {
         return Err(Fault::invalid(format!("the address has {} bytes, the limit is {LONGEST}", text.len())));
@@ -39,7 +39,7 @@ pub fn parse(text: &str, allowed: &Allowed) -> Result<Url, Fault> {
 }
 
 /// The address to which another one leads.
-pub fn join(base: &Url, location: &str, allowed: &Allowed) -> Result<Url, Fault> {
+pub fn join(base: &Url, location: &str, allowed: &AllowList) -> Result<Url, Fault> {
     let shown = clean::line(location, 200);
     let url = base.join(location).map_err(|error| {
         Fault::denied(format!("`{base}` leads to `{shown}`, which is not an address: {error}"))
@@ -56,7 +56,7 @@ pub fn join(base: &Url, location: &str, allowed: &Allowed) -> Result<Url, Fault>
     check(url, written, allowed)
 }
 
-fn check(url: Url, written: Option<&str>, allowed: &Allowed) -> Result<Url, Fault> {
+fn check(url: Url, written: Option<&str>, allowed: &AllowList) -> Result<Url, Fault> {
     let refused = |why: String| Err(Fault::denied(format!("`{}` is not read: {why}", shown(&url))));
     if !matches!(url.scheme(), "http" | "https") {
         return refused(format!("only http and https are, not {}", clean::line(url.scheme(), 40)));

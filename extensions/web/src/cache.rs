@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::read::Reading;
+use crate::read::ReadText;
 
 /// Entries at most, beside the bound on their text: looking one up walks through all of them.
 const ENTRIES: usize = 128;
@@ -21,7 +21,7 @@ pub struct Cache {
 struct Entry {
     address: String,
     since: Instant,
-    reading: Arc<Reading>,
+    reading: Arc<ReadText>,
 }
 
 impl Cache {
@@ -30,7 +30,7 @@ impl Cache {
     }
 
     /// A reading that is not too old, with its age.
-    pub fn get(&self, address: &str) -> Option<(Arc<Reading>, Duration)> {
+    pub fn get(&self, address: &str) -> Option<(Arc<ReadText>, Duration)> {
         let mut entries = self.lock();
         entries.retain(|entry| entry.since.elapsed() < self.kept);
         let found = entries.iter().find(|entry| entry.address == address)?;
@@ -38,7 +38,7 @@ impl Cache {
     }
 
     /// Keeps a reading, in place of the oldest ones where there is no room.
-    pub fn put(&self, address: &str, reading: Arc<Reading>) {
+    pub fn put(&self, address: &str, reading: Arc<ReadText>) {
         if self.kept.is_zero() || reading.size() > self.bytes {
             return;
         }
@@ -63,8 +63,8 @@ fn size(entries: &VecDeque<Entry>) -> usize {
 mod tests {
     use super::*;
 
-    fn reading(text: &str) -> Arc<Reading> {
-        Arc::new(Reading { text: text.to_owned(), ..Reading::default() })
+    fn reading(text: &str) -> Arc<ReadText> {
+        Arc::new(ReadText { text: text.to_owned(), ..ReadText::default() })
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::network::{Dialer, Trust};
 const HEAD_BYTES: usize = 64 << 10;
 const HEADERS: usize = 100;
 
-/// Who asks.
+/// Who asks, as hosts see it in their logs.
 pub const AGENT: &str = concat!("drupe/", env!("CARGO_PKG_VERSION"), " (web extension)");
 
 /// What came back, as it was sent.
@@ -29,15 +29,15 @@ pub const AGENT: &str = concat!("drupe/", env!("CARGO_PKG_VERSION"), " (web exte
 pub struct Reply {
     pub status: StatusCode,
     pub headers: HeaderMap,
-    /// Empty where the head was enough: see [`Wanted`].
+    /// Empty where the head was enough: see [`BodyWanted`].
     pub body: Vec<u8>,
 }
 
 /// Whether a body is to be read, by the head before it.
-pub type Wanted<'a> = &'a (dyn Fn(StatusCode, &HeaderMap) -> Result<bool, Fault> + Sync);
+pub type BodyWanted<'a> = &'a (dyn Fn(StatusCode, &HeaderMap) -> Result<bool, Fault> + Sync);
 
 impl Reply {
-    /// A header as text.
+    /// A header as text; none where it is no ASCII.
     pub fn header(&self, name: impl hyper::header::AsHeaderName) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
@@ -61,7 +61,7 @@ pub async fn ask(
     trust: Trust,
     mut request: Request<Full<Bytes>>,
     most: usize,
-    wanted: Wanted<'_>,
+    wanted: BodyWanted<'_>,
 ) -> Result<Reply, Fault> {
     let stream = dialer.open(url, trust).await?;
     let host = url.host_str().unwrap_or_default();
@@ -102,7 +102,7 @@ fn with_cause(error: &hyper::Error) -> String {
     }
 }
 
-async fn body(response: Response<Incoming>, most: usize, wanted: Wanted<'_>) -> Result<Reply, Fault> {
+async fn body(response: Response<Incoming>, most: usize, wanted: BodyWanted<'_>) -> Result<Reply, Fault> {
     let (head, mut body) = response.into_parts();
     if !wanted(head.status, &head.headers)? {
         return Ok(Reply { status: head.status, headers: head.headers, body: Vec::new() });

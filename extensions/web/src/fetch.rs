@@ -18,10 +18,10 @@ use crate::{
     exchange::{self, Reply},
     hosts::Hosts,
     network::{Dialer, Trust},
-    read::Kind,
+    read::BodyKind,
 };
 
-/// Redirects of one call.
+/// Redirects of one call; browsers follow twenty, and honest pages need two.
 const REDIRECTS: usize = 5;
 /// What is preferred of what can be read.
 const ACCEPTED: &str =
@@ -100,7 +100,7 @@ impl Fetcher {
         trust: Trust,
         request: Request<Full<Bytes>>,
         most: usize,
-        wanted: exchange::Wanted<'_>,
+        wanted: exchange::BodyWanted<'_>,
     ) -> Result<Reply, Fault> {
         let turn = self.hosts.turn(url.host_str().unwrap_or_default()).await?;
         let reply = exchange::ask(&self.dialer, url, trust, request, most, wanted).await?;
@@ -124,7 +124,7 @@ fn readable(status: StatusCode, headers: &HeaderMap) -> Result<bool, Fault> {
         return Ok(false);
     }
     let kind = exchange::kind(headers);
-    match Kind::of(&kind) {
+    match BodyKind::of(&kind) {
         Some(_) => Ok(true),
         None => {
             let message = format!("it is `{}`, which is not read", clean::line(&kind, 100));

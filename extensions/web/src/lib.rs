@@ -27,10 +27,10 @@ use self::{
     fetch::Fetcher,
     hosts::Hosts,
     network::{Dialer, Network, System},
-    reach::Allowed,
-    read::Reading,
-    search::{Query, Search},
-    settings::Settings,
+    reach::AllowList,
+    read::ReadText,
+    search::{Search, SearchQuery},
+    settings::WebSettings,
 };
 
 /// Pages that are fetched and read at the same time: each holds its body and what is made of it in memory.
@@ -60,14 +60,14 @@ impl Web {
         network: Arc<dyn Network>,
         roots: Vec<rustls::pki_types::CertificateDer<'static>>,
     ) -> Result<Self, Fault> {
-        let settings: Settings = host.config()?;
+        let settings: WebSettings = host.config()?;
         settings.check()?;
         let search = settings.search.as_ref().map(Search::new);
         if let Some(Err(fault)) = &search {
             host.warn(fault);
         }
         let fetcher = Fetcher {
-            dialer: Dialer::new(network, Allowed::new(&settings.allow)?, roots),
+            dialer: Dialer::new(network, AllowList::new(&settings.allow)?, roots),
             hosts: Hosts::new(settings.gap()),
             time: settings.timeout(),
             body_bytes: settings.body_bytes(),
@@ -173,7 +173,7 @@ impl Web {
         self.shown(&reading, input.page, None)
     }
 
-    fn shown(&self, reading: &Reading, page: usize, age: Option<Duration>) -> Result<String, Fault> {
+    fn shown(&self, reading: &ReadText, page: usize, age: Option<Duration>) -> Result<String, Fault> {
         let pages = pages::cut(&reading.text, self.page_bytes);
         let Some(text) = page.checked_sub(1).and_then(|index| pages.get(index)) else {
             return Err(Fault::invalid(format!("there is no page {page}: the text has {}", pages.len())));
@@ -201,7 +201,8 @@ impl Web {
         let Some(Ok(search)) = &self.search else {
             return Err(Fault::new(FaultCode::NotConfigured, "no search provider is configured"));
         };
-        let query = Query { text: input.query, count: input.count.clamp(1, 20), page: input.page.max(1) };
+        let query =
+            SearchQuery { text: input.query, count: input.count.clamp(1, 20), page: input.page.max(1) };
         search.ask(&self.fetcher, query).await
     }
 }

@@ -18,7 +18,7 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 use url::{Host, Url};
 
-use crate::reach::{Allowed, special};
+use crate::reach::{AllowList, special};
 
 /// Of the addresses of one host, how many are tried.
 const TRIED: usize = 3;
@@ -33,7 +33,7 @@ pub trait Network: Send + Sync + 'static {
     fn connect(&self, to: SocketAddr) -> Answer<'_, TcpStream>;
 }
 
-/// The system's.
+/// The resolver and the sockets of the system.
 pub struct System;
 
 impl Network for System {
@@ -59,10 +59,10 @@ pub enum Trust {
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// Opens connections.
+/// Opens connections to addresses that it has checked.
 pub struct Dialer {
     network: Arc<dyn Network>,
-    allowed: Allowed,
+    allowed: AllowList,
     /// Made when it is first needed: the system's certificates take longer to read than all else at the start.
     tls: Mutex<Option<Arc<ClientConfig>>>,
     more_roots: Vec<rustls::pki_types::CertificateDer<'static>>,
@@ -72,13 +72,13 @@ impl Dialer {
     /// `more_roots` are trusted beside the system's certificates.
     pub fn new(
         network: Arc<dyn Network>,
-        allowed: Allowed,
+        allowed: AllowList,
         more_roots: Vec<rustls::pki_types::CertificateDer<'static>>,
     ) -> Self {
         Self { network, allowed, tls: Mutex::new(None), more_roots }
     }
 
-    pub fn allowed(&self) -> &Allowed {
+    pub fn allowed(&self) -> &AllowList {
         &self.allowed
     }
 

@@ -106,12 +106,12 @@ fn within(net: &str, address: Ipv6Addr) -> bool {
 
 /// What the operator opens although it is not public.
 #[derive(Debug, Default, Clone)]
-pub struct Allowed {
+pub struct AllowList {
     nets: Vec<IpNet>,
     hosts: Vec<String>,
 }
 
-impl Allowed {
+impl AllowList {
     /// Hosts by their names, addresses, and networks.
     pub fn new(list: &[String]) -> Result<Self, Fault> {
         let mut allowed = Self::default();
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn the_operator_opens_names_addresses_and_networks_and_nothing_else() {
         let list = ["Wiki.Example.org.", "10.1.0.0/16", "127.0.0.1", "[::1]"].map(str::to_owned);
-        let allowed = Allowed::new(&list).expect("a list");
+        let allowed = AllowList::new(&list).expect("a list");
         assert!(allowed.host("wiki.example.org") && !allowed.host("example.org"));
         for (address, expected) in [
             ("10.1.255.1", true),
@@ -204,7 +204,7 @@ mod tests {
             assert_eq!(allowed.address(address.parse().expect(address)), expected, "{address}");
         }
         for wrong in ["", "http://a", "10.0.0.0/99", "0x7f.1/8", "2130706433", "a b"] {
-            let fault = Allowed::new(&[wrong.to_owned()]).expect_err(wrong);
+            let fault = AllowList::new(&[wrong.to_owned()]).expect_err(wrong);
             assert!(fault.message.contains("`allow` holds"), "{fault}");
         }
     }

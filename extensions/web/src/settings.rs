@@ -8,7 +8,7 @@ use serde::Deserialize;
 /// As its manifest has it, whose schema says what each key means.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Settings {
+pub struct WebSettings {
     pub page_bytes: usize,
     pub max_body_kb: usize,
     pub timeout_ms: u64,
@@ -19,21 +19,21 @@ pub struct Settings {
     pub search: Option<SearchSettings>,
 }
 
-/// Where searches go.
+/// Where searches go, and with which key.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SearchSettings {
-    pub provider: Provider,
+    pub provider: SearchProvider,
     #[serde(default)]
     pub address: Option<String>,
     #[serde(default)]
     pub key: Option<String>,
 }
 
-/// Whose API is spoken.
+/// The providers whose API is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Provider {
+pub enum SearchProvider {
     Searxng,
     Brave,
     Tavily,
@@ -49,7 +49,7 @@ impl std::fmt::Debug for SearchSettings {
     }
 }
 
-impl Default for Settings {
+impl Default for WebSettings {
     fn default() -> Self {
         Self {
             // With what stands above it, below the 12 KiB from which on a result is shown to a model in parts alone.
@@ -66,7 +66,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl WebSettings {
     pub fn body_bytes(&self) -> usize {
         self.max_body_kb << 10
     }

@@ -6,7 +6,7 @@ use drupe_extension_api::{Fault, FaultCode};
 use feed_rs::{model::Text, parser};
 use url::Url;
 
-use super::{Reading, html, late};
+use super::{ReadText, html, late};
 use crate::clean;
 
 /// Entries that are shown; feeds that readers follow have some ten.
@@ -14,7 +14,7 @@ const ENTRIES: usize = 200;
 /// Characters of an entry's summary.
 const SUMMARY: usize = 400;
 
-pub fn read(text: &str, url: &Url, until: Instant, reading: &mut Reading) -> Result<(), Fault> {
+pub fn read(text: &str, url: &Url, until: Instant, reading: &mut ReadText) -> Result<(), Fault> {
     let parser = parser::Builder::new().base_uri(Some(url.as_str())).build();
     let feed = parser.parse(text.as_bytes()).map_err(|error| {
         let why = clean::line(&error.to_string(), 200);

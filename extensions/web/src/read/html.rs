@@ -7,7 +7,7 @@ use dom_smoothie::{Config, Readability, TextMode};
 use drupe_extension_api::Fault;
 use url::Url;
 
-use super::{Reading, sink};
+use super::{ReadText, sink};
 use crate::clean;
 
 /// Levels of elements; what lies deeper is left out. Browsers stop at 512, and what walks the tree calls itself.
@@ -24,7 +24,7 @@ const NO_TEXT: &[&str] = &[
 ];
 
 /// Fills in title, text and notes.
-pub fn read(html: &str, url: &Url, until: Instant, reading: &mut Reading) -> Result<(), Fault> {
+pub fn read(html: &str, url: &Url, until: Instant, reading: &mut ReadText) -> Result<(), Fault> {
     let parsed = sink::parse(html, until)?;
     if !parsed.whole {
         reading.notes.push("only the beginning of the page was read, which has too many elements".to_owned());
@@ -142,7 +142,7 @@ fn is_zero(value: &str) -> bool {
     number.parse::<f64>().is_ok_and(|number| number == 0.0)
 }
 
-/// Off every screen.
+/// Whether a length leads off every screen.
 fn far_away(value: &str) -> bool {
     let number =
         value.trim_end_matches(|character: char| character.is_ascii_alphabetic() || character == '%');

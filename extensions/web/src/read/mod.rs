@@ -22,9 +22,9 @@ pub const TIME: Duration = Duration::from_secs(8);
 /// The longest title that is shown.
 const TITLE: usize = 300;
 
-/// What was read.
+/// What was read, with what is told above it.
 #[derive(Debug, Default)]
-pub struct Reading {
+pub struct ReadText {
     /// Where it is from in the end.
     pub address: String,
     pub title: String,
@@ -39,7 +39,7 @@ pub struct Reading {
     pub notes: Vec<String>,
 }
 
-impl Reading {
+impl ReadText {
     /// What it takes in memory.
     pub fn size(&self) -> usize {
         self.text.len() + self.title.len() + self.address.len()
@@ -48,18 +48,18 @@ impl Reading {
 
 /// How a body is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum BodyKind {
     Html,
     Feed,
     /// A feed, or as it is.
     Xml,
-    /// As it is.
+    /// As it is, without what shows nothing.
     Text,
-    /// By its first bytes.
+    /// By its first bytes, which say what it is.
     Unknown,
 }
 
-impl Kind {
+impl BodyKind {
     /// By its type; none for what is not read.
     pub fn of(kind: &str) -> Option<Self> {
         Some(match kind {
@@ -103,33 +103,33 @@ impl Kind {
 }
 
 /// Reads a body. Blocks for [`TIME`] at most, as far as that is in our hands.
-pub fn read(mut reply: Reply, url: &Url, most: usize) -> Result<Reading, Fault> {
+pub fn read(mut reply: Reply, url: &Url, most: usize) -> Result<ReadText, Fault> {
     let until = Instant::now() + TIME;
     exchange::decompress(&mut reply, most)?;
     let said = reply.kind();
     let unread = || Fault::new(FaultCode::Unsupported, "it says no type that is read, and is no text");
-    let kind = match Kind::of(&said).ok_or_else(unread)? {
-        Kind::Unknown => Kind::guess(&reply.body).ok_or_else(unread)?,
+    let kind = match BodyKind::of(&said).ok_or_else(unread)? {
+        BodyKind::Unknown => BodyKind::guess(&reply.body).ok_or_else(unread)?,
         kind => kind,
     };
-    let mut reading = Reading { address: url.to_string(), bytes: reply.body.len(), ..Reading::default() };
+    let mut reading = ReadText { address: url.to_string(), bytes: reply.body.len(), ..ReadText::default() };
     reading.kind = if said.is_empty() { "no type".to_owned() } else { clean::line(&said, 100) };
     let text = decode(&reply, kind);
     drop(std::mem::take(&mut reply.body));
     match kind {
-        Kind::Html => html::read(&text, url, until, &mut reading)?,
-        Kind::Feed | Kind::Xml => match feed::read(&text, url, until, &mut reading) {
+        BodyKind::Html => html::read(&text, url, until, &mut reading)?,
+        BodyKind::Feed | BodyKind::Xml => match feed::read(&text, url, until, &mut reading) {
             Ok(()) => {}
-            Err(fault) if kind == Kind::Feed => return Err(fault),
+            Err(fault) if kind == BodyKind::Feed => return Err(fault),
             Err(_) => reading.text = text,
         },
-        Kind::Text | Kind::Unknown => reading.text = text,
+        BodyKind::Text | BodyKind::Unknown => reading.text = text,
     }
     finish(&mut reading);
     Ok(reading)
 }
 
-fn finish(reading: &mut Reading) {
+fn finish(reading: &mut ReadText) {
     let cleaned = clean::visible(&reading.text);
     if cleaned.left_out > 0 {
         reading.notes.push(format!("{} characters that show nothing were left out", cleaned.left_out));
@@ -144,10 +144,10 @@ fn late() -> Fault {
 }
 
 /// As text: by the mark at its beginning, else by what its head or the page itself says, else as UTF-8.
-fn decode(reply: &Reply, kind: Kind) -> String {
+fn decode(reply: &Reply, kind: BodyKind) -> String {
     let head = reply.header(hyper::header::CONTENT_TYPE).unwrap_or_default();
     let said = label(head.as_bytes()).or_else(|| match kind {
-        Kind::Html | Kind::Xml | Kind::Feed => label(&reply.body[..reply.body.len().min(1024)]),
+        BodyKind::Html | BodyKind::Xml | BodyKind::Feed => label(&reply.body[..reply.body.len().min(1024)]),
         _ => None,
     });
     let fallback = match std::str::from_utf8(&reply.body) {

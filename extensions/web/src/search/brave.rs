@@ -10,7 +10,7 @@ use hyper::{
 use serde_json::Value;
 use url::Url;
 
-use super::{Found, Provider, Query, below, text};
+use super::{Found, SearchApi, SearchQuery, below, text};
 use crate::fetch::path;
 
 /// Words of a query at most, beside its 400 characters.
@@ -32,7 +32,7 @@ impl Brave {
     }
 }
 
-impl Provider for Brave {
+impl SearchApi for Brave {
     fn name(&self) -> &'static str {
         "Brave"
     }
@@ -45,7 +45,7 @@ impl Provider for Brave {
         PAGES
     }
 
-    fn request(&self, base: &Url, query: &Query) -> Result<(Url, Request<Full<Bytes>>), Fault> {
+    fn request(&self, base: &Url, query: &SearchQuery) -> Result<(Url, Request<Full<Bytes>>), Fault> {
         let words = query.text.split_whitespace().count();
         if words > WORDS {
             return Err(Fault::invalid(format!("the query has {words} words, Brave takes {WORDS}")));

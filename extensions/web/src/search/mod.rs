@@ -1,4 +1,4 @@
-//! Searches: one way to ask, and what differs between providers behind [`Provider`].
+//! Searches: one way to ask, and what differs between providers behind [`SearchApi`].
 
 mod brave;
 mod searxng;
@@ -18,7 +18,7 @@ use crate::{
     fetch::Fetcher,
     network::Trust,
     read,
-    settings::{Provider as Which, SearchSettings},
+    settings::{SearchProvider as Which, SearchSettings},
 };
 
 /// The longest query, in characters: Brave takes no more, and Tavily advises against more.
@@ -29,12 +29,12 @@ const ANSWER: usize = 2 << 20;
 const TITLE: usize = 200;
 const TEXT: usize = 600;
 
-/// What is asked for.
-pub struct Query {
+/// What a provider is asked for.
+pub struct SearchQuery {
     pub text: String,
     /// Results, from 1 to 20.
     pub count: usize,
-    /// From 1.
+    /// Which page, counted from 1 on.
     pub page: usize,
 }
 
@@ -48,15 +48,15 @@ pub struct Found {
 }
 
 /// One search API. Pure: it writes a request and reads an answer, and reaches nothing.
-pub trait Provider: Send + Sync {
-    /// Its name, for people.
+pub trait SearchApi: Send + Sync {
+    /// Its name as people write it.
     fn name(&self) -> &'static str;
     /// Where it is, where the operator names no other place.
     fn usual(&self) -> Option<&'static str>;
     /// The last page that can be asked for.
     fn pages(&self) -> usize;
     /// The request below the address of the service, and where it goes.
-    fn request(&self, base: &Url, query: &Query) -> Result<(Url, Request<Full<Bytes>>), Fault>;
+    fn request(&self, base: &Url, query: &SearchQuery) -> Result<(Url, Request<Full<Bytes>>), Fault>;
     /// The results of an answer; a fault says what it is instead.
     fn results(&self, answer: &Value) -> Result<Vec<Found>, &'static str>;
     /// What an operator may do about a status, where the API gives one a meaning of its own.
@@ -67,7 +67,7 @@ pub trait Provider: Send + Sync {
 
 /// Searches with the provider that the operator chose.
 pub struct Search {
-    provider: Box<dyn Provider>,
+    provider: Box<dyn SearchApi>,
     base: Url,
     trust: Trust,
 }
@@ -76,7 +76,7 @@ impl Search {
     /// By the configuration; a fault says why there are no searches.
     pub fn new(settings: &SearchSettings) -> Result<Self, Fault> {
         let key = settings.key.as_deref().map(str::trim).filter(|key| !key.is_empty());
-        let provider: Box<dyn Provider> = match (settings.provider, key) {
+        let provider: Box<dyn SearchApi> = match (settings.provider, key) {
             (Which::Searxng, None) => Box::new(searxng::Searxng),
             (Which::Searxng, Some(_)) => {
                 return Err(missing("`searxng` takes no key").help("leave out `extensions.web.search.key`"));
@@ -102,7 +102,7 @@ impl Search {
     }
 
     /// Asks, and writes down what was found.
-    pub async fn ask(&self, fetcher: &Fetcher, query: Query) -> Result<String, Fault> {
+    pub async fn ask(&self, fetcher: &Fetcher, query: SearchQuery) -> Result<String, Fault> {
         let characters = query.text.chars().count();
         if query.text.trim().is_empty() || characters > QUERY {
             return Err(Fault::invalid(format!(
@@ -180,7 +180,7 @@ fn text(value: &Value, key: &str) -> String {
     value[key].as_str().unwrap_or_default().to_owned()
 }
 
-fn written(name: &str, query: &Query, found: &[Found]) -> String {
+fn written(name: &str, query: &SearchQuery, found: &[Found]) -> String {
     let asked = clean::line(&query.text, QUERY);
     let shown: Vec<&Found> = found.iter().filter(|one| is_address(&one.address)).take(query.count).collect();
     if shown.is_empty() {

@@ -7,12 +7,12 @@ use hyper::{Request, StatusCode, body::Bytes, header::ACCEPT};
 use serde_json::Value;
 use url::Url;
 
-use super::{Found, Provider, Query, below, text};
+use super::{Found, SearchApi, SearchQuery, below, text};
 use crate::fetch::path;
 
 pub struct Searxng;
 
-impl Provider for Searxng {
+impl SearchApi for Searxng {
     fn name(&self) -> &'static str {
         "SearXNG"
     }
@@ -26,7 +26,7 @@ impl Provider for Searxng {
         100
     }
 
-    fn request(&self, base: &Url, query: &Query) -> Result<(Url, Request<Full<Bytes>>), Fault> {
+    fn request(&self, base: &Url, query: &SearchQuery) -> Result<(Url, Request<Full<Bytes>>), Fault> {
         let mut url = below(base, "search")?;
         url.query_pairs_mut()
             .append_pair("q", &query.text)

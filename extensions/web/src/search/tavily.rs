@@ -11,7 +11,7 @@ use hyper::{
 use serde_json::{Value, json};
 use url::Url;
 
-use super::{Found, Provider, Query, below, text};
+use super::{Found, SearchApi, SearchQuery, below, text};
 use crate::fetch::path;
 
 pub struct Tavily {
@@ -28,7 +28,7 @@ impl Tavily {
     }
 }
 
-impl Provider for Tavily {
+impl SearchApi for Tavily {
     fn name(&self) -> &'static str {
         "Tavily"
     }
@@ -41,7 +41,7 @@ impl Provider for Tavily {
         1
     }
 
-    fn request(&self, base: &Url, query: &Query) -> Result<(Url, Request<Full<Bytes>>), Fault> {
+    fn request(&self, base: &Url, query: &SearchQuery) -> Result<(Url, Request<Full<Bytes>>), Fault> {
         let url = below(base, "search")?;
         // `basic` costs one credit, what is deeper more.
         let body = json!({"query": query.text, "max_results": query.count, "search_depth": "basic"});

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use drupe_extension_api::FaultCode;
 
 use super::support::{Fake, Server, answer, fetcher, get, page};
-use crate::{address, reach::Allowed};
+use crate::{address, reach::AllowList};
 
 const PUBLIC: &str = "93.184.216.34";
 
@@ -80,7 +80,7 @@ fn five_redirects_are_followed_and_no_more_and_each_is_looked_up_anew() {
 #[test]
 fn nothing_leads_from_https_to_http() {
     let base = "https://public.example/a/".parse().expect("an address");
-    let allowed = Allowed::default();
+    let allowed = AllowList::default();
     let fault = address::join(&base, "http://public.example/", &allowed).expect_err("it is less safe");
     assert!(fault.message.contains("from https to http"), "{fault}");
     let next = address::join(&base, "../b?c#d", &allowed).map(|url| url.to_string());

@@ -25,7 +25,7 @@ use crate::{
     fetch::{Fetched, Fetcher},
     hosts::Hosts,
     network::{Answer, Dialer, Network},
-    reach::Allowed,
+    reach::AllowList,
 };
 
 /// A server of HTTP on loopback, which closes each connection after its answer.
@@ -168,7 +168,7 @@ pub fn fetcher(fake: &Arc<Fake>, allow: &[&str]) -> Fetcher {
     Fetcher {
         dialer: Dialer::new(
             Arc::clone(fake) as Arc<dyn Network>,
-            Allowed::new(&allow).expect("a list"),
+            AllowList::new(&allow).expect("a list"),
             Vec::new(),
         ),
         hosts: Hosts::new(Duration::ZERO),

@@ -25,7 +25,7 @@ fn scene_with(settings: &str, agents: &[(&str, &str)]) -> Scene {
         fs::create_dir_all(effects.join(folder)).expect("a folder");
     }
     let mut daemon = Daemon::home(&(server.config() + settings));
-    daemon.plugin("web", "faulty", "config: {prefix: web, labels: {echo: [reads_untrusted]}}\n");
+    daemon.plugin("pages", "faulty", "config: {prefix: pages, labels: {echo: [reads_untrusted]}}\n");
     daemon.plugin("post", "faulty", "config: {prefix: post, labels: {effect_append: [outward, folder]}}\n");
     daemon.plugin(
         "wipe",
@@ -42,7 +42,7 @@ fn scene_with(settings: &str, agents: &[(&str, &str)]) -> Scene {
     Scene { _server: server, daemon, effects }
 }
 
-const READ: &str = "web_echo {\"value\": \"what a page says\"}";
+const READ: &str = "pages_echo {\"value\": \"what a page says\"}";
 
 impl Scene {
     /// A message upon which the model appends a line to the file of a name.
@@ -154,7 +154,7 @@ fn once_strangers_were_read_what_reaches_out_is_asked_about_in_all_turns_behind_
     scene.says("s", READ);
     scene.daemon.kill_kernel();
     let (question, _) = scene.asked("s", &scene.effect("post", "a"), &["deny"]);
-    let why = "`post_effect_append` reaches beyond this machine, and this conversation holds what strangers wrote, which `web_echo` gave";
+    let why = "`post_effect_append` reaches beyond this machine, and this conversation holds what strangers wrote, which `pages_echo` gave";
     assert_eq!((need(&question), scene.ran("a")), (why, 1));
     assert_eq!(question["call"]["for_taint"], true);
     scene.says("other", &scene.effect("post", "b"));

@@ -218,6 +218,32 @@ fn a_command_runs_once_when_it_is_allowed_not_when_it_is_denied_and_ends_with_it
 }
 
 #[test]
+fn what_is_allowed_for_a_session_is_the_same_plain_command_and_never_one_that_begins_so() {
+    let scene = scene("");
+    let (plain, more) = (json!({"command": "echo a"}), json!({"command": "echo a; echo b"}));
+    // What a command writes may be strangers' text, so the second time the same is asked with that in view.
+    for for_taint in [false, true] {
+        let turn = scene.asks("plain", "shell_run", &plain);
+        let question = scene.question("plain");
+        let call = &question["call"];
+        assert_eq!((&call["about"], &call["for_taint"]), (&json!("shell_run echo a"), &json!(for_taint)));
+        let answer = json!({"id": question["id"], "allow": true, "for_session": true});
+        scene.daemon.client().ask("approvals.answer", answer).expect("it is answered");
+        scene.daemon.wait(&turn);
+    }
+    let content = scene.daemon.turn("plain", &format!("shell_run {plain}"))["content"].to_string();
+    assert!(content.contains("ended with status 0"), "nobody is asked: {content}");
+    let turn = scene.asks("plain", "shell_run", &more);
+    let question = scene.question("plain");
+    assert!(question["call"]["about"].is_null(), "{question}");
+    let lasting = json!({"id": question["id"], "allow": true, "for_session": true});
+    let refused = scene.daemon.client().ask("approvals.answer", lasting);
+    assert!(refused.as_ref().is_err_and(|error| error.contains("this one call alone")), "{refused:?}");
+    scene.answers(&question, false);
+    scene.daemon.wait(&turn);
+}
+
+#[test]
 fn it_is_there_where_the_operator_turns_it_on_and_the_system_can_confine() {
     let daemon = Daemon::start("");
     let (state, reason) = daemon.extension("shell");

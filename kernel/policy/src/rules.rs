@@ -76,30 +76,30 @@ fn general(config: &ApprovalsConfig, facts: CallFacts<'_>, agent: &AgentId, para
         }
         None => (by_mode(config.mode, facts.spec), false),
     };
+    let reaches = labels.outward || labels.destructive;
+    // What a rule allows in spite of it, and what is refused anyway.
+    let is_settled = ruling.verdict == RuleVerdict::Deny || may_taint && ruling.verdict == RuleVerdict::Allow;
     match facts.tainted_by {
-        Some(source)
-            if config.taint
-                && ruling.verdict == RuleVerdict::Allow
-                && !may_taint
-                && (labels.outward || labels.destructive) =>
-        {
-            let what = if labels.destructive {
-                "may destroy what cannot be restored"
-            } else {
-                "reaches beyond this machine"
-            };
-            let name = &facts.spec.name;
-            let by = format!(
-                "`{name}` {what}, and this conversation holds what strangers wrote, which `{source}` gave"
-            );
-            let verdict = match config.mode {
-                ApprovalMode::Never => RuleVerdict::Deny,
-                _ => RuleVerdict::Ask,
-            };
-            Ruling { verdict, by, for_taint: true, by_rule: false }
+        Some(source) if config.taint && reaches && !is_settled => {
+            for_strangers(config.mode, ruling, facts.spec, source)
         }
         _ => ruling,
     }
+}
+
+/// A call that reaches out or destroys where strangers were read: asked about, whatever was allowed before.
+fn for_strangers(mode: ApprovalMode, ruling: Ruling, spec: &ToolSpec, source: &str) -> Ruling {
+    let why = match ruling.verdict {
+        RuleVerdict::Ask => ruling.by,
+        _ if spec.annotations.destructive => format!("`{}` may destroy what cannot be restored", spec.name),
+        _ => format!("`{}` reaches beyond this machine", spec.name),
+    };
+    let by = format!("{why}, and this conversation holds what strangers wrote, which `{source}` gave");
+    let verdict = match mode {
+        ApprovalMode::Never => RuleVerdict::Deny,
+        _ => RuleVerdict::Ask,
+    };
+    Ruling { verdict, by, for_taint: true, by_rule: false }
 }
 
 /// What an agent's own manifest adds.

@@ -90,6 +90,12 @@ fn what_strangers_wrote_has_calls_asked_about_that_reach_out_or_destroy() {
         assert!(!off.for_taint, "{shown}: {off:?}");
     }
     let config = config("on-request", true, json!([]));
+    // What is asked about in any case is asked about for it, too: what was allowed before does not cover it.
+    for labels in [["destructive", "needs_approval"], ["outward", "needs_approval"]] {
+        let asked = Asked { tool: spec("t", &labels), tainted_by: web, ..Asked::default() };
+        let found = ruled(&config, asked);
+        assert!(found.for_taint && found.by.contains("needs approval, and this conversation"), "{found:?}");
+    }
     assert_eq!(of_tool(&config, &[], web), Allow, "it stays here and can be undone");
     assert_eq!(of_tool(&config, &["outward"], None), Allow);
 }

@@ -280,8 +280,8 @@ fn an_answer_is_changed_by_the_name_of_the_extension_where_it_was_given_for_what
     let answers: Vec<_> =
         fake.asked().into_iter().filter(|(asked, _)| asked == method::APPROVALS_ANSWER).collect();
     let given = |params| (method::APPROVALS_ANSWER.to_owned(), params);
-    let now = json!({"id": "a-now", "allow": false, "hash": "now"});
-    assert_eq!(answers, [given(json!({"id": "x", "allow": false})), given(now)]);
+    let now = json!({"id": "a-now", "allow": false, "for_session": false, "hash": "now"});
+    assert_eq!(answers, [given(json!({"id": "x", "allow": false, "for_session": false})), given(now)]);
 }
 
 #[test]

@@ -12,8 +12,9 @@ use crate::harness::{
 /// Two builds of everything that an extension needs, on a machine that does other things.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-// What a build says may come from strangers, so without the rule each build behind the first would be asked about.
-const CONFIG: &str = "approvals: {preauthorized: all, rules: [{tool: builder_*, then: allow, tainted: true}]}\norchestrator: {limits: {time_budget_ms: 1800000}}\n";
+// What a build says may come from strangers, so each build behind the first would be asked about.
+const CONFIG: &str =
+    "approvals: {preauthorized: all, taint: false}\norchestrator: {limits: {time_budget_ms: 1800000}}\n";
 
 /// A tool that shouts; `initialize` is what the case needs.
 fn source(initialize: &str, body: &str) -> String {

@@ -18,10 +18,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("drupe-extension-api", &["drupe-extension-abi"]),
     ("drupe-extension-source", &["drupe-extension-api"]),
     ("drupe-json-schema", &[]),
-    ("drupe-config", &["drupe-extension-api", "drupe-json-schema"]),
+    ("drupe-schedule", &[]),
+    ("drupe-config", &["drupe-extension-api", "drupe-json-schema", "drupe-redact", "drupe-schedule"]),
     ("drupe-limits", &["drupe-extension-api"]),
     ("drupe-agent", &["drupe-extension-api", "drupe-json-schema", "drupe-limits"]),
-    ("drupe-models", &["drupe-agent", "drupe-extension-api"]),
+    ("drupe-redact", &[]),
+    ("drupe-models", &["drupe-agent", "drupe-extension-api", "drupe-redact"]),
     ("drupe-journal", &["drupe-agent", "drupe-extension-api"]),
     ("drupe-insight", &["drupe-agent", "drupe-extension-api", "drupe-journal"]),
     ("drupe-handles", &["drupe-agent", "drupe-extension-api"]),
@@ -49,7 +51,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("drupe-prompts", &["drupe-agent", "drupe-config", "drupe-confine", "drupe-extension-api"]),
     (
         "drupe-host",
-        &["drupe-blame", "drupe-confine", "drupe-extension-abi", "drupe-extension-api", "drupe-memory"],
+        &[
+            "drupe-blame",
+            "drupe-confine",
+            "drupe-extension-abi",
+            "drupe-extension-api",
+            "drupe-memory",
+            "drupe-redact",
+        ],
     ),
     (
         "drupe-wiring",
@@ -60,6 +69,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "drupe-host",
             "drupe-models",
             "drupe-prompts",
+            "drupe-redact",
+            "drupe-schedule",
         ],
     ),
     (
@@ -85,6 +96,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "drupe-programs",
             "drupe-prompts",
             "drupe-policy",
+            "drupe-redact",
+            "drupe-schedule",
             "drupe-surface",
             "drupe-wiring",
         ],
@@ -103,6 +116,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "drupe-link",
             "drupe-memory",
             "drupe-prompts",
+            "drupe-redact",
         ],
     ),
     // What it is made of has no socket: a library of texts, one of wire formats, and two that speak a protocol over a
@@ -217,6 +231,7 @@ const KERNEL: &[&str] = &[
     "control",
     "topics",
     "kernel",
+    "schedules",
     "intake",
     "turn",
     "outbox",
@@ -341,7 +356,7 @@ fn every_file_is_one_thing() {
 /// fault in one of them has the journal and the keys, so they are counted as a whole, wherever a folder of them lies.
 ///
 /// A ceiling that only goes down: whoever deletes lowers it. One who has to raise it says why in `docs/decisions/`.
-const TRUSTED: usize = 53_356;
+const TRUSTED: usize = 57_578;
 
 #[test]
 fn what_is_trusted_stays_small() {
@@ -370,6 +385,30 @@ fn what_is_trusted_stays_small() {
 }
 
 /// The folder of each package of the workspace, from the root.
+/// Where no example of the documentation is looked for there is none: it would never be run.
+#[test]
+fn every_example_of_the_documentation_is_run() {
+    let (packages, sources) = (metadata(), sources());
+    let targets = packages["packages"].as_array().expect("packages").iter();
+    let targets = targets.flat_map(|package| package["targets"].as_array().expect("targets"));
+    for target in
+        targets.filter(|target| target["doctest"] == false && target["name"] != "build-script-build")
+    {
+        let path = Path::new(target["src_path"].as_str().expect("a path"));
+        let folder =
+            path.parent().and_then(|folder| folder.strip_prefix(root()).ok()).expect("beneath the root");
+        for (path, text) in sources.iter().filter(|(path, _)| Path::new(path).starts_with(folder)) {
+            let fences = text
+                .lines()
+                .map(str::trim_start)
+                .filter_map(|line| line.strip_prefix("/// ```").or_else(|| line.strip_prefix("//! ```")));
+            let example =
+                fences.into_iter().step_by(2).find(|kind| kind.is_empty() || kind.starts_with("rust"));
+            assert!(example.is_none(), "{path} has an example: take `doctest = false` out of its Cargo.toml");
+        }
+    }
+}
+
 fn workspace() -> BTreeMap<String, String> {
     let folder = |manifest: &str| {
         let folder = Path::new(manifest).parent().expect("a manifest lies in a folder");

@@ -26,10 +26,10 @@ keys! {
         /// The tool's name; `*` stands for any characters.
         tool (skip_serializing_if = "Option::is_none"): Option<String> => Shape::Text(&forms::PATTERN);
         /// What the tool says of itself.
-        label (skip_serializing_if = "Option::is_none"): Option<ToolLabel> => Shape::choice(&["read_only", "destructive", "outward", "reads_untrusted", "needs_approval"]);
+        label (skip_serializing_if = "Option::is_none"): Option<ToolLabel> => Shape::choice(&["read_only", "destructive", "outward", "reads_untrusted", "needs_approval", "remembers"]);
         /// The agent that calls, or on whose behalf another one does; `*` stands for any characters.
         agent (skip_serializing_if = "Option::is_none"): Option<String> => Shape::Text(&forms::PATTERN);
-        /// What set the turn off: `operator`, `token:NAME`, `extension:ID` or `topic:AGENT`; `*` stands for any characters.
+        /// What set the turn off: `operator`, `token:NAME`, `extension:ID`, `topic:AGENT` or `schedule:ID`; `*` stands for any characters.
         origin (skip_serializing_if = "Option::is_none"): Option<String> => Shape::Text(&forms::PATTERN);
         /// Parameters by name, each with what it must be; `*` stands for any characters.
         params: BTreeMap<String, String> = each_its_own() =>
@@ -103,6 +103,7 @@ pub enum ToolLabel {
     Outward,
     ReadsUntrusted,
     NeedsApproval,
+    Remembers,
 }
 
 /// What becomes of a call.

@@ -80,6 +80,8 @@ struct Model {
     tools: bool,
     #[serde(default = "yes")]
     sampling: bool,
+    #[serde(default = "yes")]
+    images: bool,
     retires: Option<String>,
     source: Vec<String>,
 }
@@ -128,6 +130,7 @@ impl Catalogue {
             efforts: model.efforts.clone().filter(|efforts| !efforts.is_empty()),
             thinking: model.thinking,
             sampling: Some(model.sampling),
+            images: Some(model.images),
         };
         CatalogueEntry {
             provider: &model.provider,

@@ -45,6 +45,12 @@ pub(crate) static NAME: Text = form(
     |text| ExtensionId::new(text).is_ok(),
     Some(SLUG),
 );
+/// The name of an MCP server: what its tools begin with.
+pub(crate) static SERVER: Text = form(
+    "a server's name: 1 to 24 letters and digits, with single `_` or `-` between them",
+    is_server,
+    Some("^[A-Za-z0-9]+([_-][A-Za-z0-9]+)*$"),
+);
 pub(crate) static HEADER: Text = form(
     "the name of an HTTP header: letters, digits and `-`",
     |text| {
@@ -87,6 +93,15 @@ pub(crate) static PARAMETER: Text = form(
     |text| !text.is_empty() && text.split('.').all(|part| !part.is_empty()),
     Some(r"^[^.]+(\.[^.]+)*$"),
 );
+
+fn is_server(text: &str) -> bool {
+    let usual = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    (1..=24).contains(&text.len())
+        && text.bytes().all(usual)
+        && !text.starts_with(['_', '-'])
+        && !text.ends_with(['_', '-'])
+        && !text.as_bytes().windows(2).any(|two| two.iter().all(|byte| b"_-".contains(byte)))
+}
 
 fn is_topic(text: &str) -> bool {
     let of_an_extension = |(id, topic): (&str, &str)| {

@@ -9,6 +9,7 @@
 //! execution. It never writes.
 
 mod diagnostic;
+mod env_file;
 mod overlay;
 mod source;
 mod visible;
@@ -39,9 +40,11 @@ pub use catalogue::{
     Catalogue, CatalogueEntry, CatalogueProvider, CatalogueSource, is_snapshot, model_catalogue,
 };
 pub use diagnostic::{Diagnostic, Diagnostics, Loaded, Severity};
+pub use env_file::{EnvFile, EnvFileFault};
 pub use files::Instructions;
 pub use manifest::{
-    AgentSection, ContextSource, InputSpec, Isolation, Manifest, Right, Scope, Subscription, ToolSelector,
+    AgentMcpServer, AgentSection, ContextSource, InputSpec, Isolation, Manifest, McpServerTools,
+    MisfireChoice, OverlapChoice, Right, ScheduleConfig, Scope, Subscription, ToolSelector, UnfitSchedule,
     agent_template, load_agent_file, load_manifest, new_agent,
 };
 pub use overlay::{Overlay, Secret};
@@ -51,8 +54,8 @@ pub use settings::{
     AgentDefaults, AgentsConfig, ApprovalsConfig, ConcurrencyConfig, Config, Durability, EffectiveValue,
     ExtensionOverride, ExtensionsConfig, HostsConfig, InboxConfig, JournalConfig, LimitsConfig, ModelsConfig,
     NativeReload, OrchestratorConfig, Preauthorized, ProviderConfig, ProviderKind, ReloadConfig,
-    RetentionConfig, SandboxConfig, ScopeLimitsConfig, Sources, ToolSearchConfig, ValueOrigin, default_file,
-    load_config,
+    RetentionConfig, SandboxConfig, SchedulesConfig, ScopeLimitsConfig, Sources, ToolSearchConfig,
+    ValueOrigin, default_file, load_config,
 };
 pub use source::{MAX_FILE_BYTES, read_text_file};
 pub use visible::acts;

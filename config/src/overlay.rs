@@ -1,16 +1,13 @@
 //! Variables and secrets: where `${NAME}` finds its value.
 //!
-//! `env:` of `drupe.yaml` wins over `HOME/.env`, which wins over the process environment. The result is built
-//! once and handed down as data; nothing here reads or changes the environment of the process.
+//! `env:` of `drupe.yaml` wins over `HOME/.env`, which wins over what the service manager hands in and over the process
+//! environment. The result is built once and handed down as data; nothing here reads or changes the environment of the process.
 
-use std::{collections::BTreeMap, fmt, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{
-    Diagnostics, forms,
-    source::{self, Links},
-};
+use crate::{Diagnostics, forms};
 
 /// A text that shows itself only when asked with [`expose`](Self::expose).
 #[derive(Clone, PartialEq, Eq)]
@@ -88,7 +85,7 @@ impl fmt::Debug for Overlay {
 
 /// Where to define a variable, for a message.
 pub(crate) fn where_to_define(name: &str) -> String {
-    format!("define `{name}` under `env:` of drupe.yaml, as `{name}=…` in HOME/.env, or in the environment")
+    format!("run `drupe secret set {name}`, or define it under `env:` of drupe.yaml or in the environment")
 }
 
 /// Of one text no more are reported, and no more are looked for: each search may go to its end.
@@ -155,81 +152,6 @@ impl Unresolved {
     }
 }
 
-/// The sidecar file of variables. It is refused when others can read it; one that does not exist is empty.
-pub(crate) fn read_env_file(path: &Path, faults: &mut Diagnostics) -> BTreeMap<String, Secret> {
-    if path.symlink_metadata().is_err() {
-        return BTreeMap::new();
-    }
-    let Some(file) = source::open(path, Links::Followed, faults) else { return BTreeMap::new() };
-    let mode = file.metadata().map_or(0o777, |metadata| metadata.permissions().mode());
-    if mode & 0o077 != 0 {
-        let message = format!("`{}` can be read by others (mode {:03o})", path.display(), mode & 0o777);
-        faults
-            .file_error("readable_secrets", path, 0, message)
-            .help(format!("run: chmod 600 {}", path.display()));
-        return BTreeMap::new();
-    }
-    let Some(text) = source::read_open(path, file, faults) else { return BTreeMap::new() };
-    let mut values = BTreeMap::new();
-    for (number, line) in (1u32..).zip(text.lines()) {
-        match env_line(line) {
-            Ok(None) => {}
-            Ok(Some((name, value))) => {
-                values.insert(name, Secret::new(value));
-            }
-            // The line itself may hold a secret, so it is not shown.
-            Err(reason) => faults
-                .file_error("env_file", path, number, reason)
-                .help("write `NAME=value`, with quotes around a value that has spaces or `#`"),
-        }
-    }
-    values
-}
-
-/// One line: blank, `# comment`, or `NAME=value`, optionally after `export`.
-fn env_line(line: &str) -> Result<Option<(String, String)>, &'static str> {
-    let line = line.trim();
-    if line.is_empty() || line.starts_with('#') {
-        return Ok(None);
-    }
-    let line = line.strip_prefix("export ").unwrap_or(line);
-    let (name, value) = line.split_once('=').ok_or("this line is not `NAME=value`")?;
-    let name = name.trim();
-    if !forms::is_variable(name) {
-        return Err("the name before `=` is not a variable's name");
-    }
-    let value = value.trim();
-    let value = match value.chars().next() {
-        Some('\'') => quoted(&value[1..], '\'')?,
-        Some('"') => quoted(&value[1..], '"')?,
-        _ => value.split(" #").next().unwrap_or_default().trim_end().to_owned(),
-    };
-    Ok(Some((name.to_owned(), value)))
-}
-
-/// The rest of a quoted value; backslashes mean something in double quotes only.
-fn quoted(rest: &str, quote: char) -> Result<String, &'static str> {
-    let mut value = String::new();
-    let mut chars = rest.chars();
-    while let Some(next) = chars.next() {
-        match next {
-            found if found == quote => {
-                let tail = chars.as_str().trim_start();
-                let ends = tail.is_empty() || tail.starts_with('#');
-                return if ends { Ok(value) } else { Err("there is text after the closing quote") };
-            }
-            '\\' if quote == '"' => match chars.next() {
-                Some('n') => value.push('\n'),
-                Some('t') => value.push('\t'),
-                Some(other) => value.push(other),
-                None => break,
-            },
-            other => value.push(other),
-        }
-    }
-    Err("the closing quote is missing")
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
@@ -246,28 +168,6 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_the_sidecar_file_are_read_as_documented() {
-        let check = |line: &str, expected: Result<Option<(&str, &str)>, ()>| {
-            let expected = expected.map(|pair| pair.map(|(name, value)| (name.to_owned(), value.to_owned())));
-            assert_eq!(env_line(line).map_err(|_| ()), expected, "{line}");
-        };
-        check("", Ok(None));
-        check("  # note", Ok(None));
-        check("A=b", Ok(Some(("A", "b"))));
-        check("export A = b c ", Ok(Some(("A", "b c"))));
-        check("A=b # note", Ok(Some(("A", "b"))));
-        check("A=b#c", Ok(Some(("A", "b#c"))));
-        check("A=", Ok(Some(("A", ""))));
-        check("A='x # y' # note", Ok(Some(("A", "x # y"))));
-        check(r#"A="x\n\"y\"""#, Ok(Some(("A", "x\n\"y\""))));
-        check(r"A='x\n'", Ok(Some(("A", r"x\n"))));
-        check("A='x", Err(()));
-        check("A='x'y", Err(()));
-        check("A", Err(()));
-        check("1A=x", Err(()));
-    }
-
-    #[test]
     fn placeholders_are_replaced_escaped_or_named() {
         let value = Secret::new("v");
         let check = |text: &str| expand(text, |name| (name == "A").then_some(&value));
@@ -278,21 +178,6 @@ mod tests {
         assert_eq!(check("${B}").unwrap_err(), [Unresolved::Missing("B".into())]);
         for malformed in ["${", "${A", "${}", "${A B}", "é${ é"] {
             assert_eq!(check(malformed).unwrap_err(), [Unresolved::Malformed], "{malformed}");
-        }
-    }
-
-    #[test]
-    fn a_sidecar_file_that_others_can_read_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(".env");
-        std::fs::write(&path, "A=secret\nbroken\n").unwrap();
-        for (mode, codes) in [(0o644, ["readable_secrets"]), (0o600, ["env_file"])] {
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-            let mut faults = Diagnostics::default();
-            let values = read_env_file(&path, &mut faults);
-            assert_eq!(faults.iter().map(|fault| fault.code).collect::<Vec<_>>(), codes);
-            assert_eq!(values.contains_key("A"), mode == 0o600);
-            assert!(!faults.render(false).contains("secret\n"));
         }
     }
 }

@@ -39,6 +39,8 @@ keys! {
             Shape::choice(&["effort", "budget", "level", "adaptive", "adaptive_between_tools"]);
         /// Whether it takes `parameters.temperature` and `parameters.top_p`.
         sampling: Option<bool> => Shape::Bool;
+        /// Whether it reads pictures.
+        images: Option<bool> => Shape::Bool;
     }
 }
 

@@ -7,14 +7,15 @@
 mod agents;
 mod extensions;
 mod insight;
+mod schedules;
 mod sessions;
 mod status;
 mod tokens;
 
 pub use agents::{AgentDetail, AgentStatus, AgentTemplate, Exclusion, TemplateQuery, ToolSize};
 pub use extensions::{
-    Approval, ApprovalAnswer, ApprovalState, AskedCall, ExtensionDetail, ExtensionState, ExtensionStatus,
-    Scaffold, StandingGrant, StateChange,
+    Approval, ApprovalAnswer, ApprovalState, AskedCall, CallPreview, ExtensionAsk, ExtensionDetail,
+    ExtensionState, ExtensionStatus, Scaffold, StandingGrant, StateChange,
 };
 
 pub use insight::{
@@ -22,6 +23,9 @@ pub use insight::{
     TurnTrace, UsageBy, UsageQuery, UsageRow,
 };
 
+pub use schedules::{
+    ScheduleDetail, ScheduleNew, SchedulePause, ScheduleRun, ScheduleRunState, ScheduleStatus,
+};
 pub use sessions::{
     EventsSubscribe, InvocationRecord, SessionDetail, SessionSelect, SessionShow, SessionStatus,
     TranscriptEntry, TurnArgument, TurnResult,
@@ -65,6 +69,8 @@ pub mod method {
     /// [`Named`](super::Named): lifts a quarantine and tries the extension again. →
     /// [`ExtensionStatus`](super::ExtensionStatus).
     pub const EXTENSIONS_RELEASE: &str = "extensions.release";
+    /// [`ExtensionAsk`](super::ExtensionAsk): asks something that is an extension's own. → any JSON, as its reference says.
+    pub const EXTENSIONS_ASK: &str = "extensions.ask";
     /// [`Scaffold`](super::Scaffold): writes the beginning of a native extension. → `null`.
     pub const EXTENSIONS_SCAFFOLD: &str = "extensions.scaffold";
     /// → list of [`Approval`](super::Approval), those that wait first.
@@ -105,6 +111,18 @@ pub mod method {
     pub const WHY: &str = "why";
     /// [`ItemArgument`](super::ItemArgument) → [`ItemText`](super::ItemText): what a preview shows the beginning of.
     pub const ITEMS_SHOW: &str = "items.show";
+    /// What is done at set times, by id. → list of [`ScheduleStatus`](super::ScheduleStatus).
+    pub const SCHEDULES_LIST: &str = "schedules.list";
+    /// [`Named`](super::Named): a schedule with its last times. → [`ScheduleDetail`](super::ScheduleDetail).
+    pub const SCHEDULES_SHOW: &str = "schedules.show";
+    /// [`ScheduleNew`](super::ScheduleNew): adds a schedule. → [`ScheduleStatus`](super::ScheduleStatus).
+    pub const SCHEDULES_ADD: &str = "schedules.add";
+    /// [`Named`](super::Named): removes one that somebody added. → `null`.
+    pub const SCHEDULES_REMOVE: &str = "schedules.remove";
+    /// [`Named`](super::Named): does it now, beside its times. → [`ScheduleRun`](super::ScheduleRun).
+    pub const SCHEDULES_RUN: &str = "schedules.run";
+    /// [`SchedulePause`](super::SchedulePause): has it do nothing, or go on. → [`ScheduleStatus`](super::ScheduleStatus).
+    pub const SCHEDULES_PAUSE: &str = "schedules.pause";
     /// → list of [`DeadMessage`](super::DeadMessage).
     pub const BUS_DEAD: &str = "bus.dead";
     /// [`Numbered`](super::Numbered): delivers a dead message again. → `null`.

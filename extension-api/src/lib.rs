@@ -14,6 +14,7 @@ mod definition;
 mod event;
 mod fault;
 mod ids;
+mod image;
 mod message;
 mod offline;
 #[cfg(feature = "schema")]
@@ -49,9 +50,15 @@ pub use ids::{
     AgentId, CorrelationId, EffectId, ExtensionId, InvalidId, InvocationId, MODEL_NAME, SessionId, ToolName,
     TurnId, is_model_name,
 };
+pub use image::{
+    IMAGE_MAX_BYTES, IMAGE_MAX_SIDE, IMAGES_PER_RESULT, Image, ImageData, ImageFacts, ImageRefusal,
+    ImageType, look_at_image,
+};
 pub use message::{Message, ProviderItems, ToolCallRequest, ToolStatus, Usage};
 pub use offline::{OfflineAction, OfflineRule, OfflineTrigger};
-pub use tool::{ApprovalScope, EffectClass, ItemKind, ScopeKind, ToolAnnotations, ToolResult, ToolSpec};
+pub use tool::{
+    ApprovalScope, EffectClass, ItemKind, ScopeKind, ToolAnnotations, ToolPreview, ToolResult, ToolSpec,
+};
 
 /// The guide for authors, whose examples are tested.
 #[cfg(doctest)]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::ToolName;
+use crate::{Image, ToolName};
 
 /// One entry of an invocation's transcript, in the order in which the model sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,7 +35,19 @@ pub enum Message {
         name: String,
         status: ToolStatus,
         content: String,
+        /// The pictures beside the text.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<Image>,
     },
+}
+
+impl Message {
+    pub fn images(&self) -> &[Image] {
+        match self {
+            Self::Tool { images, .. } => images,
+            Self::User { .. } | Self::Assistant { .. } => &[],
+        }
+    }
 }
 
 /// What a provider wants to get back unchanged with the next request, such as reasoning that it has signed.

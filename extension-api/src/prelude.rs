@@ -7,7 +7,7 @@ pub use serde::{Deserialize, Serialize};
 pub use crate::{
     AgentDescriptor, AgentId, AgentInvocationContext, AgentResponse, Definition, EffectId, ExtensionId,
     FailureClass, Fault, FaultCode, IntegrationMode, ItemKind, ResponseStatus, SessionId, ToolAnnotations,
-    ToolName, ToolResult, ToolSpec, TurnId, export,
+    ToolName, ToolPreview, ToolResult, ToolSpec, TurnId, export,
     sdk::{
         AgentProvider, Call, Channel, ContextProvider, Extension, Hook, Host, Items, Level, NoInput, Process,
         Scheduler, Service, Shutdown, Subscription, Tool, ToolProvider,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::ToolName;
+use crate::{AgentId, ImageData, ToolName};
 
 /// What a model and the kernel need to know of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,6 +43,21 @@ pub struct ToolAnnotations {
     pub item: ItemKind,
     /// The operator must agree to every call.
     pub needs_approval: bool,
+    /// What a call keeps is given to models in other conversations.
+    pub remembers: bool,
+    /// It can say what a call would change, without changing anything.
+    #[serde(skip_serializing_if = "is_false")]
+    pub previews: bool,
+    /// A person must fill in something before a call runs: what, its preview says ([`ToolPreview::input`]). No rule and no
+    /// mode lets such a call run without its question.
+    #[serde(skip_serializing_if = "is_false")]
+    pub needs_input: bool,
+    /// Strangers wrote what this says of the tool, and nobody has looked at it.
+    #[serde(skip_serializing_if = "is_false")]
+    pub described_by_strangers: bool,
+    /// The agent for whose servers this speaks. It is offered to that one alone, and without being listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub only_for: Option<AgentId>,
     /// What an agreement for the rest of a conversation is about, beside the tool: none where it is about all of its calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approval_scope: Option<ApprovalScope>,
@@ -88,6 +103,11 @@ impl Default for ToolAnnotations {
             weight: 1,
             item: ItemKind::ToolCall,
             needs_approval: false,
+            remembers: false,
+            previews: false,
+            needs_input: false,
+            described_by_strangers: false,
+            only_for: None,
             approval_scope: None,
             timeout_ms: None,
         }
@@ -126,9 +146,45 @@ pub enum ItemKind {
     Error,
 }
 
-/// What a tool call gave: text for the model.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// What a tool call gave: text for the model, and pictures.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ToolResult {
     /// Text, or JSON as text.
     pub content: String,
+    /// It holds text of strangers, although the tool's results need not.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub untrusted: bool,
+    /// Pictures that the model is shown with the text: at most [`IMAGES_PER_RESULT`](crate::IMAGES_PER_RESULT). In place of one
+    /// that cannot be taken ([`look_at_image`](crate::look_at_image)) the text says why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ImageData>,
+}
+
+/// What a tool says that a call would change: text for the person who is asked whether it may run. The tool may have changed
+/// nothing by it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ToolPreview {
+    /// What would change, such as a unified diff; of a longer one the first [`ToolPreview::MAX`] bytes are shown.
+    pub text: String,
+    /// Stands for what `text` says. The call gets it back ([`CallContext::shown`](crate::wire::CallContext::shown)), and must not
+    /// change anything where it would be another one by then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seal: Option<String>,
+    /// What the person shall fill in, where an agreement alone is not enough: a JSON Schema of one flat object, whose
+    /// properties are texts, numbers, truth values, or choices among texts. One with `writeOnly: true` is a secret: its name is
+    /// that of the variable as which it is kept, and the call learns only that it is. What is filled in comes to the call as
+    /// [`CallContext::given`](crate::wire::CallContext::given).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
+}
+
+impl ToolPreview {
+    /// Bytes of a text that are shown: some hundred lines, which somebody can still read before they answer.
+    pub const MAX: usize = 32 << 10;
+    /// The longest seal that is kept, in bytes: enough for a hash with what it is of.
+    pub const LONGEST_SEAL: usize = 256;
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }

@@ -17,7 +17,7 @@ pub use from_extension::{
 pub use handles::{BusMessage, HandleItems, HandleNext, LARGEST_PUT, Subscribe, put_payload, read_put};
 pub use processes::{OpenedProcess, ProcessExit, ProcessOutput, ProcessSpec, RunProcess};
 
-use std::net::SocketAddr;
+use std::{collections::BTreeMap, net::SocketAddr};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -43,6 +43,9 @@ pub mod op {
     pub const HEALTH: &str = "health";
     /// [`ToolCall`](super::ToolCall) → [`ToolResult`](crate::ToolResult).
     pub const TOOL_CALL: &str = "tool.call";
+    /// [`ToolCall`](super::ToolCall) without a parent token → [`ToolPreview`](crate::ToolPreview). Nothing may happen by it; it has
+    /// two seconds.
+    pub const TOOL_PREVIEW: &str = "tool.preview";
     /// [`ToolLookup`](super::ToolLookup) → [`LookupResult`](super::LookupResult).
     pub const TOOL_LOOKUP: &str = "tool.lookup";
     /// `null` → `null`; returns when the channel has begun to listen.
@@ -61,6 +64,10 @@ pub mod op {
     pub const CONTEXT_GET: &str = "context.get";
     /// [`HookCall`](super::HookCall) → [`HookVerdict`](super::HookVerdict).
     pub const HOOK_ON: &str = "hook.on";
+    /// [`OperatorAsk`](super::OperatorAsk) → any JSON, the extension's own.
+    pub const OPERATOR_ASK: &str = "operator.ask";
+    /// [`AgentServers`](super::AgentServers) → `null`; asked of the extension `mcp` when it works and whenever they change.
+    pub const AGENT_SERVERS: &str = "agents.servers";
 }
 
 /// Operations that an extension calls on the kernel.
@@ -228,6 +235,16 @@ pub struct CallContext {
     pub correlation_id: CorrelationId,
     /// The same for each repetition of this call.
     pub effect_id: EffectId,
+    /// The conversation holds text of strangers.
+    #[serde(default)]
+    pub tainted: bool,
+    /// The seal of the preview that a person was shown before they agreed to this call; none where nobody was shown one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shown: Option<String>,
+    /// What a person filled in for this call, as the [input](crate::ToolPreview::input) of its preview asks; `true` for each
+    /// secret that is kept. None where nobody was asked for anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given: Option<Map<String, Value>>,
 }
 
 /// Payload of [`op::TOOL_CALL`].
@@ -326,8 +343,18 @@ pub enum StreamPart {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
     pub name: String,
-    /// When, as a cron expression.
+    /// When: cron (`0 8 * * 1-5`), `@every 30m`, or a date (`2026-12-24 18:00`).
     pub cron: String,
+    /// The time zone of that; none for that of the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timezone: Option<String>,
+}
+
+impl Schedule {
+    /// One in the time zone of the configuration.
+    pub fn new(name: impl Into<String>, cron: impl Into<String>) -> Self {
+        Self { name: name.into(), cron: cron.into(), timezone: None }
+    }
 }
 
 /// Payload of [`op::SCHEDULER_EXECUTE`].
@@ -348,6 +375,23 @@ pub struct AgentInvoke {
     pub call: CallContext,
 }
 
+/// Payload of [`op::OPERATOR_ASK`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct OperatorAsk {
+    /// What is asked, by a name that the extension gives it.
+    pub ask: String,
+    #[serde(default)]
+    pub params: Value,
+}
+
+/// Payload of [`op::AGENT_SERVERS`]: all of them each time, so that what is missing is gone.
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct AgentServers {
+    /// The `mcp_servers` of the manifests of agents, by their names. They hold secrets.
+    #[serde(default)]
+    pub agents: BTreeMap<AgentId, BTreeMap<String, Value>>,
+}
+
 /// Payload of [`op::CONTEXT_GET`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TurnContext {
@@ -363,6 +407,16 @@ pub struct ContextText {
     /// Higher comes first and is dropped last.
     #[serde(default)]
     pub priority: i32,
+    /// It holds text of strangers, so that the conversation counts as holding such text.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub untrusted: bool,
+}
+
+impl ContextText {
+    /// A text of the usual priority that no stranger wrote.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), priority: 0, untrusted: false }
+    }
 }
 
 /// Where a hook is called.

@@ -8,6 +8,7 @@ use drupe_config::{Config, Sources};
 use drupe_extension_api::{AgentId, Fault, control::ExitRecord};
 use drupe_host::home::Folders;
 use drupe_prompts::Day;
+use drupe_redact::Redactor;
 
 /// What a kernel is made with.
 pub struct Base {
@@ -19,6 +20,8 @@ pub struct Base {
     /// The text of the configuration file that is in force.
     pub config_text: String,
     pub start: Start,
+    /// The secrets that this process handed to somebody.
+    pub redactor: Redactor,
 }
 
 /// How this kernel was started.

@@ -6,11 +6,13 @@ use drupe_extension_api::{EventBody, Fault, control::ExtensionState};
 use drupe_gate::state::Event;
 use drupe_journal::StoreError;
 
+use crate::schedules::Schedules;
 use crate::{
     base::Base,
     draft,
     extension::{
         rollback::{self, note},
+        servers,
         survey::{self, Seen},
     },
     intake,
@@ -38,7 +40,9 @@ pub async fn extensions(kernel: &Arc<Kernel>) -> Result<(), Fault> {
     for turn in kernel.store.unfinished().await? {
         kernel.intake.push(turn);
     }
-    roster.settle().await
+    let settled = roster.settle().await;
+    servers::tell(roster);
+    settled
 }
 
 /// Removes what an earlier kernel left: copies that nothing names, and folders that were being added.
@@ -77,6 +81,7 @@ pub async fn take_up(kernel: &Arc<Kernel>) -> Result<(), Fault> {
     kernel.life.keep_up("topics", &kernel.roster, |roster| async move {
         roster.topics.run(roster.life.cancel.clone()).await;
     });
+    kernel.life.keep_up("schedules", &kernel.schedules, Schedules::run);
     kernel.life.keep_up("turns of extensions that are gone", &kernel.intake, intake::give_up_those_of_gone);
     kernel.intake.open();
     Ok(())

@@ -3,8 +3,10 @@
 pub mod methods;
 pub mod server;
 
+mod answers;
 mod extensions;
 mod insight;
+mod schedules;
 pub mod status;
 pub mod streams;
 pub mod tokens;

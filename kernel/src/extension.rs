@@ -19,9 +19,11 @@ mod follow;
 pub mod generations;
 pub mod recovery;
 mod restart;
+pub mod servers;
 
 use std::sync::Arc;
 
+use drupe_agent::one_line;
 use drupe_bus::{Bus, Deliveries};
 use drupe_config::Manifest;
 use drupe_extension_abi::HostBox;
@@ -30,9 +32,10 @@ use drupe_folders::{content::Contents, discovery::Layout, generation::Generation
 use drupe_gate::survey::Eyes;
 pub use drupe_gate::{order::Key, state};
 use drupe_handles::Holder;
+use drupe_host::Instance;
 use drupe_journal::Store;
 use drupe_link::Up;
-use drupe_wiring::{AgentEntry, Snapshot};
+use drupe_wiring::{AgentEntry, NOTICE, Snapshot};
 pub use records::{Extensions, Record};
 use tokio::sync::Mutex;
 pub use wire::Wired;
@@ -54,6 +57,8 @@ pub struct Roster {
     /// The folders that were found, and what became of each.
     pub extensions: Extensions,
     pub wired: Arc<Wired>,
+    /// What the extension for MCP servers knows of those of agents.
+    pub servers: servers::ToldServers,
     pub disk: Disk,
     pub table: MakeTable,
     /// One change of the extensions at a time.
@@ -91,6 +96,14 @@ impl Roster {
         self.wired.snapshot()
     }
 
+    /// What runs of the code of an extension that works: none of one that has no code. None at all where it does not work.
+    pub fn working(&self, id: &str) -> Option<Option<Arc<Instance>>> {
+        let works = |r: &Record| {
+            (r.found.name == id && r.state == state::State::Active).then(|| r.instance().cloned())
+        };
+        self.extensions.read(works).into_iter().flatten().next()
+    }
+
     /// What extensions are looked at with.
     pub fn eyes(&self) -> Eyes<'_> {
         let Disk { contents, layout, .. } = &self.disk;
@@ -118,6 +131,7 @@ impl Roster {
             model: Some(snapshot.orchestrator.model().profile().name.clone()),
             notices: snapshot.notices.clone(),
             extensions,
+            config_refused: self.supervision.refused().map(|why| one_line(&why, NOTICE)),
         }
     }
 }

@@ -8,8 +8,9 @@ mod agents;
 mod handles;
 
 use std::{
+    collections::HashMap,
     panic::AssertUnwindSafe,
-    sync::{Arc, Weak},
+    sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
 
@@ -25,6 +26,7 @@ use drupe_extension_api::{
 };
 use drupe_handles::Holder;
 use drupe_host::{LOG_LINE, PROGRESS, REASON, cut};
+use drupe_redact::Pieces;
 use drupe_surface::principal::{Caller, Principal, Reach, Who};
 use futures_util::FutureExt;
 use serde::{Serialize, de::DeserializeOwned};
@@ -44,13 +46,16 @@ struct Owner {
     programs: Arc<Semaphore>,
     kernel: Weak<Kernel>,
     runtime: tokio::runtime::Handle,
+    /// Output of calls that run, where a secret may have begun in it.
+    progress: Mutex<HashMap<String, (Weak<Run>, Pieces)>>,
 }
 
 /// The table for an extension, as it crosses the boundary.
 pub fn table(kernel: Weak<Kernel>, manifest: Arc<Manifest>, holder: Holder) -> HostBox {
     let runtime = tokio::runtime::Handle::current();
     let programs = Arc::new(Semaphore::new(drupe_programs::MOST));
-    let owner = Owner { manifest, holder, programs, kernel, runtime };
+    let progress = Mutex::default();
+    let owner = Owner { manifest, holder, programs, kernel, runtime, progress };
     drupe_host::table(Table(Arc::new(owner)))
 }
 
@@ -138,6 +143,21 @@ impl Owner {
             .upgrade()
             .ok_or_else(|| Fault::new(FaultCode::Unavailable, "the kernel is ending"))?;
         let id = &self.manifest.id;
+        let clean;
+        let payload = match operation {
+            // A program that it starts gets what it was given, and what a client of it asks for is looked at as what it is.
+            host::PROCESS_RUN
+            | host::PROCESS_OPEN
+            | host::HANDLE_PUT
+            | host::CONTROL
+            | host::CONTROL_OPEN => payload,
+            // The next piece of a text is looked at together with the one before.
+            host::PROGRESS => payload,
+            _ => {
+                clean = kernel.base.redactor.json(payload);
+                &*clean
+            }
+        };
         match operation {
             host::SLEEP => {
                 tokio::time::sleep(Duration::from_millis(read(payload)?)).await;
@@ -155,16 +175,18 @@ impl Owner {
             host::HANDLE_NEXT => self.next(&kernel, read(payload)?).await,
             host::HANDLE_PUT => write(self.put(&kernel, payload).await?),
             host::TOOL_CALL => {
-                let run = self.run(&kernel, header)?;
-                write(Box::pin(self.call_tool(&kernel, &run, read(payload)?)).await?)
+                let tokens = &kernel.roster.wired.lasting.tokens;
+                let (run, time) = tokens.redeem_timed(id, &header.parent_token)?;
+                write(Box::pin(self.call_tool(&kernel, (&run, &time), read(payload)?)).await?)
             }
             host::PROGRESS => {
                 let Progress { effect_id, text } = read(payload)?;
                 let run = self.run(&kernel, header)?;
+                let delta = self.progress(&kernel, &run, effect_id.as_ref(), &text);
                 run.live(EventBody::ItemUpdated {
                     id: effect_id.to_string(),
                     item: ItemKind::ToolCall,
-                    delta: cut(text, PROGRESS),
+                    delta: cut(delta, PROGRESS),
                 });
                 // Those who watch get their turn before the extension goes on.
                 tokio::task::yield_now().await;
@@ -248,6 +270,14 @@ impl Owner {
             sessions: Reach::All,
             agents: None,
         }
+    }
+
+    /// What of the output of a call can be shown by now. The rest comes with the next piece, or with the result.
+    fn progress(&self, kernel: &Kernel, run: &Arc<Run>, effect: &str, text: &str) -> String {
+        let mut open = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|_, (run, _)| run.strong_count() > 0);
+        let new = || (Arc::downgrade(run), kernel.base.redactor.pieces());
+        open.entry(effect.to_owned()).or_insert_with(new).1.push(text)
     }
 
     fn run(&self, kernel: &Kernel, header: &CallHeader) -> Result<Arc<Run>, Fault> {

@@ -10,12 +10,13 @@ use drupe_extension_api::{
     AgentId, Fault, Message, SessionId,
     wire::{Carried, ClientTool, Submit, Submitted},
 };
-use drupe_journal::{Inbound, Origin, QueuedTurn};
+use drupe_journal::{Accepted, Inbound, Origin, QueuedTurn, StoreError};
 use drupe_limits::TurnPlace;
 use drupe_models::NamedBy;
 use drupe_surface::ends::Ends;
 use drupe_wiring::bounds;
 use futures_util::FutureExt;
+use jiff::Timestamp;
 
 use self::sessions::Sessions;
 use crate::{
@@ -108,18 +109,57 @@ impl Intake {
 
     /// Records a message and queues its turn, both or neither.
     pub async fn take_in(self: &Arc<Self>, inbound: Inbound) -> Result<Submitted, Fault> {
-        let coming = self.sessions.check_room(&inbound.origin)?;
+        let store = self.turns.store.clone();
+        let inbound = self.redacted(inbound)?;
+        let (origin, session) = (inbound.origin.clone(), inbound.ask.session.clone());
+        let taken =
+            self.taken_in(&origin, session, async move { store.accept(inbound).await.map(Some) }).await?;
+        taken.ok_or_else(|| Fault::internal("a message that was accepted has no turn"))
+    }
+
+    /// Begins a run of a schedule with the turn that does it; none where it has begun already.
+    pub async fn take_in_run(
+        self: &Arc<Self>,
+        schedule: String,
+        slot: Timestamp,
+        inbound: Inbound,
+    ) -> Result<Option<Submitted>, Fault> {
+        let store = self.turns.store.clone();
+        let inbound = self.redacted(inbound)?;
+        let (origin, session) = (inbound.origin.clone(), inbound.ask.session.clone());
+        let begin = async move { Ok(store.begin_run(schedule, slot, Some(inbound)).await?.flatten()) };
+        self.taken_in(&origin, session, begin).await
+    }
+
+    /// A message without secrets, whoever wrote it: it is kept, and a model reads it.
+    fn redacted(&self, inbound: Inbound) -> Result<Inbound, Fault> {
+        let written = serde_json::to_vec(&inbound.ask).map_err(Fault::internal)?;
+        Ok(match self.roster.base.redactor.json(&written) {
+            Cow::Borrowed(_) => inbound,
+            Cow::Owned(clean) => {
+                Inbound { ask: serde_json::from_slice(&clean).map_err(Fault::internal)?, ..inbound }
+            }
+        })
+    }
+
+    /// Queues the turn that `accept` records.
+    async fn taken_in(
+        self: &Arc<Self>,
+        origin: &Origin,
+        session: SessionId,
+        accept: impl Future<Output = Result<Option<Accepted>, StoreError>> + Send + 'static,
+    ) -> Result<Option<Submitted>, Fault> {
+        let coming = self.sessions.check_room(origin)?;
         let intake = Arc::clone(self);
         let work = async move {
-            let session = inbound.ask.session.clone();
-            let accepted = intake.turns.store.accept(inbound).await?;
+            let Some(accepted) = accept.await? else { return Ok(None) };
             intake.sessions.interrupt(&session, &accepted.superseded);
             // A duplicate, too: its first sender may have gone before it was queued.
             if let Some(queued) = accepted.queued {
                 intake.push(queued);
             }
             drop(coming);
-            Ok(Submitted { turn: accepted.turn, duplicate: accepted.duplicate })
+            Ok(Some(Submitted { turn: accepted.turn, duplicate: accepted.duplicate }))
         };
         self.roster.life.whole(work).await
     }

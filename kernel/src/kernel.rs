@@ -7,7 +7,8 @@ use drupe_journal::Store;
 use drupe_surface::grants::Grants;
 
 use crate::{
-    base::Base, extension::Roster, intake::Intake, life::Life, outbox::Outbox, supervision::Supervision,
+    base::Base, extension::Roster, intake::Intake, life::Life, outbox::Outbox, schedules::Schedules,
+    supervision::Supervision,
 };
 
 /// A running kernel.
@@ -26,6 +27,8 @@ pub struct Kernel {
     pub outbox: Arc<Outbox>,
     /// Messages that come in, and their turns.
     pub intake: Arc<Intake>,
+    /// What is done at set times.
+    pub schedules: Arc<Schedules>,
     /// What the bearers of named tokens may do.
     pub grants: Grants,
 }

@@ -15,6 +15,8 @@ mod topics;
 mod control;
 mod kernel;
 
+mod schedules;
+
 mod intake;
 mod turn;
 

@@ -17,6 +17,7 @@ use drupe_gate::beginning;
 use drupe_host::home::Folders;
 use drupe_journal::Retention;
 use drupe_link::{ControlToken, Down, Home, KernelLink, Up, Verdicts};
+use drupe_redact::Redactor;
 use drupe_surface::ending::Why;
 use tokio::sync::mpsc;
 use tracing_subscriber::EnvFilter;
@@ -108,7 +109,12 @@ pub fn main(arguments: Arguments) -> u8 {
     let config_text = config_text.unwrap_or_else(|| "# built-in defaults: there was no file\n".into());
     let loaded = load_config(&read);
     let filter = loaded.as_ref().map_or("info", |l| l.value.log.as_str());
-    logging(sources.environment.get("RUST_LOG").map_or(filter, String::as_str), arguments.human_log);
+    let redactor = Redactor::default();
+    logging(
+        sources.environment.get("RUST_LOG").map_or(filter, String::as_str),
+        arguments.human_log,
+        &redactor,
+    );
     if let Err(error) = parent_death {
         tracing::warn!(%error, "this kernel may outlive a supervisor that is killed");
     }
@@ -133,6 +139,7 @@ pub fn main(arguments: Arguments) -> u8 {
         sources,
         config_text,
         start,
+        redactor,
     };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -164,10 +171,12 @@ fn say(message: &str) {
     let _ = writeln!(std::io::stderr(), "{}", message.trim_end());
 }
 
-fn logging(filter: &str, human: bool) {
+/// Whatever writes to the log, it holds no secret.
+fn logging(filter: &str, human: bool, redactor: &Redactor) {
     let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
-    let builder =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let redactor = redactor.clone();
+    let writer = move || redactor.writer(std::io::stderr());
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_target(false);
     if human {
         builder.with_ansi(false).compact().init();
     } else {

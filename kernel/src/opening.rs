@@ -17,9 +17,10 @@ use drupe_surface::{ends::Ends, grants::Grants};
 use drupe_wiring as wiring;
 use tokio::{sync::mpsc, time::Interval};
 
+use crate::schedules::Schedules;
 use crate::{
     base::Base,
-    extension::{Disk, Extensions, Roster, Wired},
+    extension::{Disk, Extensions, Roster, Wired, servers::ToldServers},
     host,
     intake::{Intake, sessions::Sessions},
     kernel::Kernel,
@@ -192,7 +193,7 @@ fn assemble(
     let publish = ends.on_the_way_to(bus.publisher());
     let store = Store::open_seen(&storage, Arc::clone(clock), publish, opening).map_err(Fault::from)?;
     let begun = wiring::begin(&base.config, home.workspace(), base.day(), &[]);
-    let wired = Arc::new(Wired::new(begun.map_err(|reason| Failure::new(CONFIG, reason))?));
+    let wired = Arc::new(Wired::new(begun.map_err(|reason| Failure::new(CONFIG, reason))?, &base.redactor));
     let refused = base.start.last_good.then(|| {
         let refusal = beginning::refusal(&base.sources, base.day(), &[]);
         refusal.map_or_else(|| "the log says why".to_owned(), |refusal| refusal.first)
@@ -214,6 +215,7 @@ fn assemble(
             bus,
             extensions: Extensions::default(),
             wired,
+            servers: ToldServers::default(),
             disk: Disk::of(&base),
             table: Box::new(move |manifest, holder| host::table(whose.clone(), manifest, holder)),
             changing: tokio::sync::Mutex::default(),
@@ -230,6 +232,8 @@ fn assemble(
         let intake =
             Arc::new(Intake { roster: Arc::clone(&roster), turns, sessions: Sessions::default(), ends });
         let grants = Grants::default();
+        let schedules =
+            Schedules::new(Arc::clone(&base), life.clone(), Arc::clone(&intake), Arc::clone(&outbox));
         Kernel {
             base: Arc::clone(&base),
             life: life.clone(),
@@ -238,6 +242,7 @@ fn assemble(
             roster,
             outbox,
             intake,
+            schedules: Arc::new(schedules),
             grants,
         }
     }))

@@ -102,24 +102,35 @@ impl Outbox {
             let message = format!("a notice has at most {LONGEST_NOTICE} bytes, and this one {}", text.len());
             return Err(Fault::invalid(message).help("say less, and where the rest is"));
         }
-        let session = match session {
-            Some(session) => {
-                let own = session.below(by.as_str()).is_some_and(|rest| !rest.is_empty());
-                if !own && !self.wired.lasting.tokens.was_called_in(by, &session) {
-                    let message = format!("extension `{by}` was not called in session `{session}`");
-                    return Err(Fault::denied(message).help("leave the session out"));
-                }
-                session
+        if let Some(session) = &session {
+            let own = session.below(by.as_str()).is_some_and(|rest| !rest.is_empty());
+            if !own && !self.wired.lasting.tokens.was_called_in(by, session) {
+                let message = format!("extension `{by}` was not called in session `{session}`");
+                return Err(Fault::denied(message).help("leave the session out"));
             }
-            None => {
-                let last = self.store.last_of_people().await?;
-                last.ok_or_else(|| {
-                    Fault::not_found("nobody has written yet, so there is no session to show it in")
-                })?
-            }
-        };
+        }
+        let session = self.place_of_notice(session).await?;
         self.notices.take(by, Instant::now())?;
-        if self.store.notice(session, format!("`{by}`: {text}")).await? {
+        self.show(session, format!("`{by}`: {text}")).await
+    }
+
+    /// Shows people a text of the daemon's own: in that session, or where a person wrote last.
+    pub async fn tell(&self, session: Option<SessionId>, text: String) -> Result<(), Fault> {
+        let session = self.place_of_notice(session).await?;
+        self.show(session, text).await
+    }
+
+    async fn place_of_notice(&self, named: Option<SessionId>) -> Result<SessionId, Fault> {
+        match named {
+            Some(session) => Ok(session),
+            None => self.store.last_of_people().await?.ok_or_else(|| {
+                Fault::not_found("nobody has written yet, so there is no session to show it in")
+            }),
+        }
+    }
+
+    async fn show(&self, session: SessionId, text: String) -> Result<(), Fault> {
+        if self.store.notice(session, text).await? {
             self.wake();
         }
         Ok(())

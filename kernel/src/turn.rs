@@ -123,6 +123,9 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
         let gathered =
             snapshot.contexts.gather(&context, turns.roster.base.config.orchestrator.context_tokens).await;
         plan.task.notes = gathered.notes;
+        if let Some(source) = gathered.untrusted {
+            turns.store.taint_session(&inbound.ask.session, source).await?;
+        }
         remarks.extend(gathered.remarks.into_iter().map(|remark| ("context", remark)));
     }
     if !remarks.is_empty() {
@@ -132,8 +135,7 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
         let told = remarks.iter().map(told).collect();
         turns.store.record_events(inbound.ask.session.clone(), Some(queued.turn.clone()), told).await?;
     }
-    let (policy, tainted_by) =
-        turns.policy.of_turn(&inbound.ask.session, &inbound.origin, Arc::clone(&snapshot.approvals)).await?;
+    let (policy, tainted_by) = turns.policy.of_turn(inbound, Arc::clone(&snapshot.approvals)).await?;
     let span = tracing::info_span!("turn", session = %inbound.ask.session, turn = %queued.turn, correlation = %correlation);
     let _showing = turns.outbox.stream(&snapshot, &queued);
     let scope = Arc::new(TurnScope {

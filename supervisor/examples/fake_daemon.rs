@@ -198,6 +198,7 @@ fn serve(link: &KernelLink, control: UnixListener, start: &Down, extensions: Opt
         model: Some("fake".into()),
         notices: vec![],
         extensions,
+        config_refused: None,
     };
     link.send(&ready).expect("the supervisor listens");
     loop {
@@ -255,7 +256,9 @@ fn answer(stream: UnixStream, asked: &Sender<Ask>, told: &Mutex<serde_json::Valu
             "die" => serde_json::from_value(request.params).ok().map(Ask::Die),
             _ => None,
         };
-        let _ = ask.map(|ask| asked.send(ask));
+        if let Some(ask) = ask {
+            let _ = asked.send(ask);
+        }
     }
 }
 

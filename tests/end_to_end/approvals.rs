@@ -147,6 +147,7 @@ fn each_thing_that_needs_agreement_is_named_and_what_is_modest_needs_none() {
     let cases = [
         ("secret", "secrets: [A_KEY]\n", "", "A_KEY"),
         ("right", "rights: [control]\n", "", "control"),
+        ("timed", "schedules: [{name: a, cron: '0 8 * * *', task: x}]\n", "", "0 8 * * *"),
         ("code_reviewer", "overrides: true\n", "", "shipped"),
         ("tools", "", ", uses_tools: [terminal]", "terminal"),
         ("agents", "", ", uses_agents: [builder_agent]", "builder_agent"),

@@ -204,7 +204,7 @@ fn nobody_wins(tries: usize) {
 
 #[test]
 fn what_is_exchanged_for_a_link_while_it_is_handed_over_is_not_followed() {
-    nobody_wins(120);
+    nobody_wins(40);
 }
 
 #[test]

@@ -203,13 +203,15 @@ fn what_extensions_may_not_use_is_refused() {
     let (_server, daemon) = with_tools(|daemon| {
         daemon.write("extensions/secretive/manifest.yaml", "id: secretive\nname: S\ndescription: Wants a key.\nsecrets: [NO_SUCH_KEY]\nagent: {model: default, instructions: \"\"}\n");
         daemon.write("extensions/leaving/manifest.yaml", "id: leaving\nname: L\ndescription: Reads outside.\nagent: {model: default, instructions: ../../../etc/passwd.md}\n");
-        daemon.write("extensions/scheduled/manifest.yaml", "id: scheduled\nname: L\ndescription: Has a time.\nschedules: [{name: x, cron: '* * * * *', task: y}]\nagent: {model: default, instructions: \"\"}\n");
+        daemon.write("extensions/served/manifest.yaml", "id: served\nname: L\ndescription: Has servers.\nmcp_servers: {a: {command: b}}\nagent: {model: default, instructions: \"\"}\n");
     });
-    for (id, needle) in
-        [("secretive", "NO_SUCH_KEY"), ("leaving", "passwd"), ("scheduled", "not supported yet")]
-    {
+    for (id, becomes, needle) in [
+        ("secretive", "failed", "NO_SUCH_KEY"),
+        ("leaving", "failed", "passwd"),
+        ("served", "skipped", "`extensions.mcp.enabled: true`"),
+    ] {
         let (state, reason) = daemon.extension(id);
-        assert!(state == "failed" && reason.contains(needle), "{id}: {state}: {reason}");
+        assert!(state == becomes && reason.contains(needle), "{id}: {state}: {reason}");
     }
 }
 

@@ -84,9 +84,9 @@ fn the_providers_list_decides_whether_the_check_fails() {
 fn a_provider_that_refuses_or_is_not_there_fails_the_check_without_showing_its_key() {
     let refusal = json!({"error": {"message": "wrong key sk-very-secret", "type": "auth", "code": null}});
     for (address, said) in [
-        (provider("401 Unauthorized", refusal), "wrong key [key]"),
+        (provider("401 Unauthorized", refusal), "wrong key [secret]"),
         (provider("200 OK", json!({"error": {"message": "no such account"}})), "no such account"),
-        (provider("200 OK", json!({"status": "sk-very-secret is wrong"})), "[key] is wrong"),
+        (provider("200 OK", json!({"status": "sk-very-secret is wrong"})), "[secret] is wrong"),
         (provider("200 OK", "<html><title>Sign in</title></html>"), "a page in HTML, \"Sign in\""),
         ("http://127.0.0.1:9/v1".to_owned(), "own"),
     ] {

@@ -186,3 +186,23 @@ fn an_agent_gets_nothing_by_way_of_another_and_its_manifest_adds() {
     let refused = scene.says("c", &format!("@tidy {}", scene.effect("wipe", "c")));
     assert!(refused.contains("`agent.approvals.rules[0]` of `tidy` forbids it"), "{refused}");
 }
+
+#[test]
+fn what_strangers_wrote_is_known_in_other_conversations_by_the_file_and_the_key_that_hold_it() {
+    let scene = scene("");
+    scene.says("reader", READ);
+    let page = json!({"path": "page.txt", "content": "what a page says"});
+    scene.says("reader", &format!("files_write {page}"));
+    scene.says("reader", "kv_set {\"key\": \"page\", \"value\": \"what a page says\"}");
+    scene.daemon.kill_kernel();
+    for (session, reads, by) in [
+        ("by_file", "files_read {\"path\": \"page.txt\"}", "`files_read`"),
+        ("by_key", "kv_get {\"key\": \"page\"}", "`kv_get`"),
+    ] {
+        scene.says(session, &scene.effect("post", "before"));
+        scene.says(session, reads);
+        let (question, _) = scene.asked(session, &scene.effect("post", "after"), &["deny"]);
+        assert!(need(&question).contains("strangers") && need(&question).contains(by), "{question}");
+    }
+    assert_eq!((scene.ran("before"), scene.ran("after")), (2, 0));
+}

@@ -15,14 +15,14 @@ use crate::harness::{
 };
 
 /// A server of HTTP that answers by the path, and keeps the first line of each request.
-struct Site {
+pub struct Site {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Site {
     /// The function gives a status, further headers of a line each, and a body.
-    fn start(ip: &str, answer: impl Fn(&str) -> (&'static str, String, String) + Send + 'static) -> Self {
+    pub fn start(ip: &str, answer: impl Fn(&str) -> (&'static str, String, String) + Send + 'static) -> Self {
         let listener = TcpListener::bind(format!("{ip}:0")).expect("a free port");
         let address = listener.local_addr().expect("an address");
         let asked = Arc::<Mutex<Vec<String>>>::default();
@@ -52,11 +52,11 @@ impl Site {
         Self { address, asked }
     }
 
-    fn asked(&self) -> Vec<String> {
+    pub fn asked(&self) -> Vec<String> {
         self.asked.lock().expect("a lock").clone()
     }
 
-    fn url(&self, path: &str) -> String {
+    pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 }

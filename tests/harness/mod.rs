@@ -193,6 +193,13 @@ impl Daemon {
         (field("state"), field("reason"))
     }
 
+    /// Whether a turn that begins now would be offered this tool.
+    pub fn offers(&self, tool: &str) -> bool {
+        let shown = self.client().ask("agents.show", json!({"id": "orchestrator"})).expect("it is shown");
+        let mut sizes = shown["sizes"].as_array().expect("a list").iter();
+        sizes.any(|size| size["tool"] == tool)
+    }
+
     /// Submits a message and waits for its answer, over restarts of the kernel.
     pub fn turn(&self, session: &str, text: &str) -> Value {
         let turn = self.submit(session, text);
@@ -238,6 +245,17 @@ impl Daemon {
             s["state"] == "ready" && s["kernel_pid"] != before["kernel_pid"]
         });
         began.elapsed()
+    }
+
+    /// Kills supervisor and kernel at the same moment, as a power failure ends both, and starts anew.
+    pub fn kill_all(&mut self) {
+        let status = self.until_ready();
+        let kernel = u32::try_from(status["kernel_pid"].as_u64().expect("a pid")).expect("a pid");
+        for pid in [self.supervisor_pid(), kernel] {
+            Self::signal(pid, rustix::process::Signal::KILL);
+        }
+        self.ended();
+        self.run();
     }
 
     /// Waits for the daemon to end; its status.

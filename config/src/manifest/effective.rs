@@ -67,7 +67,13 @@ impl Manifest {
         }
     }
 
-    fn resolve(&self, node: &Node, path: &str, overlay: &Overlay, faults: &mut Diagnostics) -> Node {
+    pub(super) fn resolve(
+        &self,
+        node: &Node,
+        path: &str,
+        overlay: &Overlay,
+        faults: &mut Diagnostics,
+    ) -> Node {
         let value = match &node.value {
             Yaml::Text(text) => Yaml::Text(self.expand(text, &node.at, path, overlay, faults)),
             Yaml::List(list) => Yaml::List(

@@ -9,10 +9,17 @@ mod dialect;
 mod effective;
 mod offline;
 mod read;
+mod schedules;
+mod servers;
 mod subscriptions;
 mod template;
 
-use std::{collections::BTreeSet, fmt, path::PathBuf, str::FromStr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    path::PathBuf,
+    str::FromStr,
+};
 
 use drupe_extension_api::{
     AgentId, DefinitionLimits, ExtensionId, Format, IntegrationMode, ModelParameters, OfflineRule,
@@ -24,6 +31,8 @@ use serde_json::{Map, Value};
 pub(crate) use agent::context as read_context;
 pub use agent_file::load_agent_file;
 pub use read::load_manifest;
+pub use schedules::{MisfireChoice, OverlapChoice, ScheduleConfig, UnfitSchedule};
+pub use servers::{AgentMcpServer, McpServerTools};
 pub use subscriptions::Subscription;
 pub use template::{agent_template, new_agent};
 
@@ -93,10 +102,9 @@ keys! {
         /// Who is offered its tools: the orchestrator and agents that list it, or those agents only.
         scope: Scope = "shared" => Shape::choice(&["shared", "agents"]);
         /// Host services beyond the extension's own affairs, and TCP from a process of its own.
-        rights: BTreeSet<Right> = EMPTY => Shape::List(&Shape::Choice {
-            known: &["submit", "control", "operate", "restart", "processes", "network"],
-            later: &["secure_input"],
-        });
+        rights: BTreeSet<Right> = EMPTY => Shape::List(&Shape::choice(
+            &["submit", "control", "operate", "restart", "processes", "network", "secure_input"],
+        ));
         /// Folders of the operator's that programs which it starts may read, beside the system's.
         program_folders: Vec<String> = EMPTY =>
             Shape::AtMost(MAX_PROGRAM_FOLDERS, &Shape::List(&Shape::Text(&forms::FOLDER)));
@@ -111,8 +119,14 @@ keys! {
         /// Messages upon which the agent is run.
         subscribe: Vec<Subscription> = EMPTY =>
             Shape::AtMost(MAX_TOPICS, &Shape::List(&Shape::Record(&subscriptions::SUBSCRIPTION)));
+        /// What is done at set times.
+        schedules: Vec<ScheduleConfig> = EMPTY =>
+            Shape::AtMost(schedules::MAX_SCHEDULES, &Shape::List(&Shape::Record(&schedules::SCHEDULE)));
+        /// MCP servers whose tools the agent has, and nobody else.
+        mcp_servers: BTreeMap<String, AgentMcpServer> = each_its_own() =>
+            Shape::Map { key: &forms::SERVER, value: &Shape::Record(&servers::MCP_SERVER) };
     }
-    later { "schedules" "mcp_servers" "skills" }
+    later { "skills" }
     beside {
         /// The folder that holds it, absolute, with links resolved. Of an agent that is a single file, the file: nothing
         /// lies beneath it.
@@ -128,12 +142,13 @@ keys! {
 struct Located {
     start: At,
     config: Option<Node>,
+    servers: Option<Node>,
     secrets: Vec<At>,
 }
 
 impl Default for Located {
     fn default() -> Self {
-        Self { start: At::nowhere(), config: None, secrets: Vec::new() }
+        Self { start: At::nowhere(), config: None, servers: None, secrets: Vec::new() }
     }
 }
 
@@ -325,4 +340,6 @@ pub enum Right {
     Processes,
     /// Use TCP from a process of its own.
     Network,
+    /// Have people fill in what its calls need, and secrets.
+    SecureInput,
 }

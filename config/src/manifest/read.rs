@@ -130,6 +130,8 @@ impl<'a> Reader<'a> {
         self.check_entrypoint(&root);
         self.refuse_self(&root, "depends_on", own.as_ref());
         self.check_subscriptions(&root);
+        self.check_schedules(&root);
+        self.check_servers(&root, &manifest.mcp_servers);
         if let Some(schema) = root.get("config_schema") {
             json_schema::check(&schema, &mut self.expressions, self.faults);
         }
@@ -138,6 +140,7 @@ impl<'a> Reader<'a> {
         manifest.located = Located {
             start: At::start_of(&self.node.at.source),
             config,
+            servers: root.get("mcp_servers").map(|field| field.node.clone()),
             secrets: root.items("secrets").iter().map(|field| field.node.at.clone()).collect(),
         };
         manifest.folder = self.folder;
@@ -179,7 +182,12 @@ impl<'a> Reader<'a> {
                     "choose another name; `extensions.<id>.enabled` of drupe.yaml switches the extension off",
                 );
         }
-        each_text(config, "config", &mut |text, at, field| {
+        self.check_placeholders(config, "config", secrets);
+    }
+
+    /// Placeholders name secrets that the manifest declares.
+    pub(super) fn check_placeholders(&mut self, node: &Node, path: &str, secrets: &[String]) {
+        each_text(node, path, &mut |text, at, field| {
             let declared = overlay::Secret::new("");
             let lookup = |name: &str| secrets.iter().any(|secret| secret == name).then_some(&declared);
             for unresolved in overlay::expand(text, lookup).err().unwrap_or_default() {

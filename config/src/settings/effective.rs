@@ -1,8 +1,9 @@
 //! The effective configuration, for people: every value with who set it, and no secret.
 
+use drupe_redact::names_a_secret;
 use serde_json::{Value, json};
 
-use super::{Config, EffectiveValue, ValueOrigin, layers::names_a_secret};
+use super::{Config, EffectiveValue, ValueOrigin};
 use crate::tree::join;
 
 /// Whether a text is the name of one variable, and nothing that could be a secret itself.

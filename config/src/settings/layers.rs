@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
+use drupe_redact::names_a_secret;
+
 use super::{CONFIG, Sources, ValueOrigin};
 use crate::{
     Diagnostics, parse,
@@ -133,11 +135,6 @@ fn collect_secrets(node: &Node, shape: &'static Shape, secrets: &mut Vec<std::op
         _ if shape.secret() => mask(node, secrets),
         _ => {}
     }
-}
-
-/// Whether a key says of itself that it holds a secret, as those of extensions do, whose meaning is not known here.
-pub(super) fn names_a_secret(key: &str) -> bool {
-    ["secret", "token", "password", "api_key"].contains(&key)
 }
 
 fn mask(node: &Node, secrets: &mut Vec<std::ops::Range<usize>>) {

@@ -99,10 +99,12 @@ keys! {
         limits: LimitsConfig = each_its_own() => Shape::Record(&limits::LIMITS);
         /// Messages that wait.
         inbox: InboxConfig = each_its_own() => Shape::Record(&INBOX);
+        /// What is done at set times.
+        schedules: SchedulesConfig = each_its_own() => Shape::Record(&SCHEDULES);
         /// What an agent with many tools is sent.
         tool_search: ToolSearchConfig = each_its_own() => Shape::Record(&TOOL_SEARCH);
     }
-    later { "mcp_servers" "skills" "schedules" }
+    later { "mcp_servers" "skills" }
     beside {
         /// Every variable that `${NAME}` can name.
         #[serde(skip)]
@@ -124,6 +126,17 @@ keys! {
         queue: QueueMode = "followup" => Shape::choice(&["followup", "steer", "interrupt"]);
     }
     later { "max_age" }
+}
+
+keys! {
+    /// What holds of all schedules.
+    #[derive(PartialEq, Eq)]
+    pub struct SchedulesConfig in SCHEDULES("`schedules`") {
+        /// The time zone of schedules that name none; `system` is that of this machine.
+        timezone: String = "system" => Shape::Text(&forms::NON_EMPTY);
+        /// How many runs that schedules set off go on at a time; the others wait.
+        at_once: usize = 4 => Shape::Integer { min: 1, max: 64 };
+    }
 }
 
 keys! {
@@ -159,7 +172,7 @@ keys! {
 }
 
 /// Durations of files, in milliseconds.
-mod millis {
+pub(crate) mod millis {
     use std::time::Duration;
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

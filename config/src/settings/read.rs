@@ -4,13 +4,15 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use drupe_schedule::Timing;
+
 use super::{CONFIG, Config, ExtensionsConfig, OrchestratorConfig, Sources, layers, models, trust};
 use crate::{
-    Diagnostics, Loaded, Overlay, Secret, approvals,
+    Diagnostics, Loaded, Overlay, Secret, approvals, env_file,
     fields::Field,
     files::{self, Roots},
     manifest::read_context,
-    overlay::{self, expand},
+    overlay::expand,
     read::Reading,
     tree::{Node, Yaml},
 };
@@ -64,10 +66,13 @@ fn too_new(root: &Node, faults: &mut Diagnostics) -> bool {
     true
 }
 
-/// `env:` over `HOME/.env` over the process environment; `env:` itself may use the two below it.
+/// `env:` over `HOME/.env` over credentials of the service over the process environment; `env:` itself may use those below it.
 fn overlay_of(root: &Field<'_>, sources: &Sources, faults: &mut Diagnostics) -> Overlay {
     let process: Overlay = sources.environment.clone().into_iter().collect();
-    let below = process.with(overlay::read_env_file(&sources.home.join(".env"), faults));
+    let credentials = sources.environment.get("CREDENTIALS_DIRECTORY").map(Path::new);
+    let credentials = credentials.map(|folder| env_file::read_credentials(folder, faults));
+    let below = process.with(credentials.unwrap_or_default());
+    let below = below.with(env_file::read_env_file(&sources.home.join(".env"), faults));
     let mut values = BTreeMap::new();
     for (name, field) in root.entries("env") {
         let Some(text) = field.node.text() else { continue };
@@ -114,6 +119,12 @@ impl Checks<'_> {
         }
         if let Some(section) = root.get("extensions") {
             self.extensions(&section, &mut config.extensions);
+        }
+        if let Some(zone) = root.get("schedules").and_then(|section| section.get("timezone"))
+            && let Some(text) = zone.node.text()
+            && let Err(unfit) = Timing::new("@daily", text)
+        {
+            self.faults.error("unknown_timezone", &zone.node.at, &zone.path, unfit.to_string());
         }
         if let Some(section) = root.get("approvals") {
             trust::refuse_listed_all(&section, self.faults);

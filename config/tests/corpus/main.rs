@@ -125,7 +125,8 @@ fn hostile_manifests_cost_little_and_are_refused_by_name() {
         bench.run(name, text.as_bytes());
     }
     bench.report();
-    generated(&mut bench, 10_000, 60);
+    // Unoptimized each takes as long as ten; the one below has all.
+    generated(&mut bench, if cfg!(debug_assertions) { 2_500 } else { 10_000 }, 60);
     assert!(bench.refused < bench.cases, "some are still valid, or the rest of the way is never gone");
 }
 

@@ -152,7 +152,7 @@ fn a_secret_that_nobody_defined_is_named_with_who_needs_it_and_where_to_define_i
         let fault = faults.iter().next().unwrap();
         assert_eq!(fault.code, "missing_variable");
         assert!(fault.message.contains("TOKEN") && fault.message.contains("`demo`"), "{fault}");
-        assert!(fault.help.as_ref().unwrap().contains("HOME/.env"), "{fault}");
+        assert!(fault.help.as_ref().unwrap().contains("drupe secret set TOKEN"), "{fault}");
     }
 }
 

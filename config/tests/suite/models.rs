@@ -251,9 +251,15 @@ fn what_a_model_can_do_is_known_of_those_that_ship() {
     assert_eq!(can("claude-opus-5-5"), (Some(true), Some(true), Some(false)));
     assert_eq!(can("claude-haiku-4-5"), (Some(true), Some(true), Some(true)));
     assert_eq!(can("gpt-*"), (None, None, None), "of a family nothing is known but whose it is");
-    let file = "models: {profiles: {m: {tools: false, sampling: true}}}";
+    let sees = |name: &str| catalogue.entries().find(|(listed, _)| *listed == name).unwrap().1.profile.images;
+    let seeing = ["gpt-6.2-sol", "gpt-4o-mini", "claude-*"].map(sees);
+    assert_eq!(seeing, [Some(true), Some(false), None]);
+    let file = "models: {profiles: {m: {tools: false, sampling: true, images: true}}}";
     let own = &config(file, &[]).models.profiles["m"];
-    assert_eq!((own.tools, own.reasoning, own.sampling), (Some(false), None, Some(true)));
+    assert_eq!(
+        (own.tools, own.reasoning, own.sampling, own.images),
+        (Some(false), None, Some(true), Some(true))
+    );
 }
 
 #[test]

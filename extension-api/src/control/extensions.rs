@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::ToolSize;
 #[cfg(doc)]
@@ -144,10 +145,28 @@ pub struct AskedCall {
     /// Whether it is asked for what strangers wrote: what was allowed before without that in view does not hold.
     #[serde(default)]
     pub for_taint: bool,
+    /// What the tool says that the call would change; none where it cannot say, or where nothing waits any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preview: Option<CallPreview>,
     /// When it counts as denied.
     pub expires: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+}
+
+/// What a call would change, as its tool says before it runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CallPreview {
+    /// Text, such as a unified diff, of at most 32 KiB; or why nobody can say.
+    pub text: String,
+    /// Whether `text` is why it is not known what would change.
+    #[serde(default)]
+    pub failed: bool,
+    /// What whoever agrees must fill in: a JSON Schema of one flat object, whose properties are texts, numbers, truth values, or
+    /// choices among texts. A property with `writeOnly: true` is a secret, which no model and no extension is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
 }
 
 /// What was allowed for the rest of a session.
@@ -197,4 +216,19 @@ pub struct ApprovalAnswer {
     /// The [`hash`](Approval::hash) of what the person has read. An answer about anything else is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
+    /// What was filled in, where the question asks for it ([`CallPreview::input`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub values: Option<Map<String, Value>>,
+}
+
+/// Parameters of [`method::EXTENSIONS_ASK`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ExtensionAsk {
+    /// The extension that is asked.
+    pub id: String,
+    /// What is asked, by a name that the extension gives it.
+    pub ask: String,
+    #[serde(default)]
+    pub params: Value,
 }

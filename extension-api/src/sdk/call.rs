@@ -1,16 +1,24 @@
 //! One call of the kernel, and what may be done on its behalf.
 
-use std::{fmt, future::IntoFuture, ops::Deref, sync::Arc};
+use std::{
+    fmt,
+    future::IntoFuture,
+    ops::Deref,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use serde::Serialize;
-use serde_json::value::to_raw_value;
+use serde_json::{Map, Value, json, value::to_raw_value};
 
 use super::{
     guard::BoxFuture,
     shared::{Origin, Shared},
 };
 use crate::{
-    AgentId, AgentInvocationContext, AgentResponse, Definition, Fault, ToolName, ToolResult,
+    AgentId, AgentInvocationContext, AgentResponse, Definition, Fault, ImageData, ToolName, ToolResult,
     wire::{CallContext, CallTool, Emit, InvokeAgent, Progress, RestartRequest, RunAgent, host},
 };
 
@@ -27,6 +35,8 @@ struct Inner {
     origin: Origin,
     context: CallContext,
     tool: Option<ToolName>,
+    read_untrusted: AtomicBool,
+    images: Mutex<Vec<ImageData>>,
 }
 
 impl Call {
@@ -36,12 +46,41 @@ impl Call {
         context: CallContext,
         tool: Option<ToolName>,
     ) -> Self {
-        Self { inner: Arc::new(Inner { shared, origin, context, tool }) }
+        Self {
+            inner: Arc::new(Inner {
+                shared,
+                origin,
+                context,
+                tool,
+                read_untrusted: AtomicBool::new(false),
+                images: Mutex::default(),
+            }),
+        }
     }
 
     /// The tool that was called; none where an agent was.
     pub fn tool(&self) -> Option<&ToolName> {
         self.inner.tool.as_ref()
+    }
+
+    /// Says that the result of this call holds text of strangers, as those of a tool with the label `reads_untrusted` always
+    /// do. From then on the conversation counts as holding such text. It has no effect on a call that ends with a fault.
+    pub fn read_untrusted(&self) {
+        self.inner.read_untrusted.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_read_untrusted(&self) -> bool {
+        self.inner.read_untrusted.load(Ordering::Relaxed)
+    }
+
+    /// Shows the model a picture beside the text of the result, after those that were shown before. A model that reads no
+    /// pictures is told that there is one, so let the text say what it is of. It has no effect on a call that ends with a fault.
+    pub fn show_image(&self, image: ImageData) {
+        self.inner.images.lock().unwrap_or_else(PoisonError::into_inner).push(image);
+    }
+
+    pub(crate) fn shown_images(&self) -> Vec<ImageData> {
+        std::mem::take(&mut self.inner.images.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Calls one of [`Host::resolved_tools`](super::Host::resolved_tools).
@@ -52,6 +91,26 @@ impl Call {
     ) -> Result<ToolResult, Fault> {
         let call = CallTool { name: ToolName::new(name)?, params: to_raw_value(params)? };
         self.inner.shared.request(&self.inner.origin, host::TOOL_CALL, &call).await
+    }
+
+    /// Has a person asked for a secret, which is kept under that name, the name of a variable, and given to nobody here.
+    /// `purpose`: what it is for and where they get it, at most 500 characters. Waits as long as the question does, and the time
+    /// of this call stands still meanwhile. Needs the right `secure_input`.
+    ///
+    /// # Errors
+    /// [`FaultCode::Denied`](crate::FaultCode::Denied) where it is denied, nobody answers, or nobody can be asked.
+    pub async fn request_secure_input(&self, name: &str, purpose: &str) -> Result<(), Fault> {
+        self.call_tool("request_secure_input", &json!({"name": name, "purpose": purpose})).await.map(drop)
+    }
+
+    /// Has a person fill in what a JSON Schema of one flat object asks for, without secrets. `message` says what for, in at most
+    /// 4096 characters. The same holds as for [`request_secure_input`](Self::request_secure_input).
+    ///
+    /// # Errors
+    /// The same, and a schema that nobody can be asked for line by line.
+    pub async fn request_input(&self, message: &str, schema: &Value) -> Result<Map<String, Value>, Fault> {
+        let given = self.call_tool("request_input", &json!({"message": message, "schema": schema})).await?;
+        Ok(serde_json::from_str(&given.content)?)
     }
 
     /// Runs the kernel's loop with an agent of the extension's own making. The run may use the tools that the

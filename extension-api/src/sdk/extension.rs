@@ -5,12 +5,14 @@
 
 use std::future::{Future, ready};
 
+use serde_json::Value;
+
 use super::{Call, Host, Shutdown, Tool};
 use crate::{
     AgentDescriptor, AgentInvocationContext, AgentResponse, Fault,
     wire::{
-        ChannelStream, ContextText, Delivery, HookCall, HookPoint, HookVerdict, OutboundMessage, Schedule,
-        TurnContext, op,
+        AgentServers, ChannelStream, ContextText, Delivery, HookCall, HookPoint, HookVerdict,
+        OutboundMessage, Schedule, TurnContext, op,
     },
 };
 
@@ -38,6 +40,21 @@ pub trait Extension: Sized + Send + Sync + 'static {
     /// it is stopped and started again, so say it for what a start would mend.
     fn health(&self) -> impl Future<Output = Result<(), Fault>> + Send {
         ready(Ok(()))
+    }
+
+    /// The operator asks something that is this extension's own, such as what it keeps, by the control method
+    /// `extensions.ask`. Models cannot, so there is no policy about it. The deadline is 60 s. Without an implementation
+    /// each ask is answered with `unsupported`.
+    fn asked(&self, ask: String, params: Value) -> impl Future<Output = Result<Value, Fault>> + Send {
+        drop(params);
+        ready(Err(Fault::unsupported(&ask)))
+    }
+
+    /// The MCP servers of agents, all of them, when this works and whenever they change. The kernel tells only the extension
+    /// `mcp`.
+    fn agent_servers(&self, given: AgentServers) -> impl Future<Output = Result<(), Fault>> + Send {
+        drop(given);
+        ready(Err(Fault::unsupported(op::AGENT_SERVERS)))
     }
 }
 

@@ -90,8 +90,8 @@ fn text(payload: &(dyn Any + Send)) -> String {
     known.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "(no message)".to_owned())
 }
 
-/// Installs the hook of this library, once. Outside a guard, on a thread that the author started, it logs
-/// and then does what the hook before it did.
+/// Installs the hook of this library, once. Outside a guard, on a thread that the author started, it logs;
+/// where there is nobody to tell, it does what the hook before it did.
 pub(crate) fn install_hook() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
@@ -102,8 +102,10 @@ pub(crate) fn install_hook() {
                 // Fails only while the thread ends; the panic then has no place.
                 let _ = NOTED.try_with(|noted| noted.replace(Some(seen)));
             } else {
-                shared::report_to_all(&format!("a thread of the extension {seen}"));
-                previous(info);
+                // What it says may hold a secret: the kernel takes that out, and the standard error stream does not.
+                if !shared::report_to_all(&format!("a thread of the extension {seen}")) {
+                    previous(info);
+                }
             }
         }));
     });

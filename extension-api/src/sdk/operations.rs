@@ -21,7 +21,9 @@ use super::{
 };
 use crate::{
     Fault, FaultCode,
-    wire::{AgentInvoke, Health, Initialize, LookupResult, ScheduleFire, ToolCall, ToolLookup, op},
+    wire::{
+        AgentInvoke, Health, Initialize, LookupResult, OperatorAsk, ScheduleFire, ToolCall, ToolLookup, op,
+    },
 };
 
 /// One instance: nothing yet, or the author's state.
@@ -89,6 +91,7 @@ impl<E: Exported> Instance<E> {
             }
             op::START | op::STOP | op::HEALTH => self.life(operation),
             op::TOOL_CALL => self.tool_call(header, payload),
+            op::TOOL_PREVIEW => self.tool_preview(header, payload),
             op::TOOL_LOOKUP => self.tool_lookup(payload),
             op::AGENT_INVOKE => self.agent_invoke(header, payload),
             op::CHANNEL_START | op::CHANNEL_SEND | op::CHANNEL_STREAM => self.channel(operation, payload),
@@ -96,6 +99,8 @@ impl<E: Exported> Instance<E> {
             op::SCHEDULER_EXECUTE => self.scheduler(operation, payload),
             op::CONTEXT_GET => self.context(operation, payload),
             op::HOOK_ON => self.hook(operation, payload),
+            op::OPERATOR_ASK => self.operator(operation, payload),
+            op::AGENT_SERVERS => self.agent_servers(operation, payload),
             _ => Err(Fault::unsupported(operation)),
         }
     }
@@ -138,6 +143,19 @@ impl<E: Exported> Instance<E> {
         let call = Call::new(self.shared.clone(), origin(header), context, Some(name));
         let state = active.extension.clone();
         let work = async move { write(&handler.call(state, params, call).await?) };
+        Ok(Prepared { what, work: Box::pin(work) })
+    }
+
+    fn tool_preview(&self, header: &CallHeader, payload: &[u8]) -> Result<Prepared, Fault> {
+        let active = self.toolful(op::TOOL_PREVIEW)?;
+        let ToolCall { name, params, context } = read(op::TOOL_PREVIEW, payload)?;
+        let preview = active.tools().get(&name)?.preview.clone();
+        let preview = preview.ok_or_else(|| Fault::unsupported(op::TOOL_PREVIEW))?;
+        let what = format!("the preview of tool `{name}`").into();
+        let call = Call::new(self.shared.clone(), origin(header), context, Some(name));
+        let state = active.extension.clone();
+        // It is no text but a map, so what a model would read of it is its JSON.
+        let work = async move { Ok(preview.call(state, params, call).await?.content.into_bytes()) };
         Ok(Prepared { what, work: Box::pin(work) })
     }
 
@@ -213,6 +231,18 @@ impl<E: Exported> Instance<E> {
         let active = self.active()?;
         let turn = read(operation, payload)?;
         Prepared::operation(operation, async move { write(&context(&active.extension, turn).await?) })
+    }
+
+    fn operator(&self, operation: &str, payload: &[u8]) -> Result<Prepared, Fault> {
+        let active = self.active()?;
+        let OperatorAsk { ask, params } = read(operation, payload)?;
+        Prepared::operation(operation, async move { write(&active.extension.asked(ask, params).await?) })
+    }
+
+    fn agent_servers(&self, operation: &str, payload: &[u8]) -> Result<Prepared, Fault> {
+        let active = self.active()?;
+        let given = read(operation, payload)?;
+        Prepared::operation(operation, async move { write(&active.extension.agent_servers(given).await?) })
     }
 
     fn hook(&self, operation: &str, payload: &[u8]) -> Result<Prepared, Fault> {

@@ -187,11 +187,13 @@ fn read(reply: &Reply) -> Result<&[u8], Fault> {
 static INSTANCES: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
 /// Logs for every instance. Called by the panic hook: it must not wait for a lock that the thread may hold.
-pub(crate) fn report_to_all(message: &str) {
-    let Ok(instances) = INSTANCES.try_lock() else { return };
+pub(crate) fn report_to_all(message: &str) -> bool {
+    let Ok(instances) = INSTANCES.try_lock() else { return false };
     let live: Vec<_> = instances.iter().filter_map(Weak::upgrade).collect();
     drop(instances);
+    let told = !live.is_empty();
     for instance in live {
         instance.report(message);
     }
+    told
 }

@@ -8,8 +8,8 @@ use serde_json::{Value, value::RawValue};
 
 use super::{Call, guard::BoxFuture};
 use crate::{
-    ApprovalScope, EffectClass, EffectId, Fault, ItemKind, ScopeKind, ToolAnnotations, ToolName, ToolResult,
-    ToolSpec, wire::LookupResult,
+    ApprovalScope, EffectClass, EffectId, Fault, ItemKind, ScopeKind, ToolAnnotations, ToolName, ToolPreview,
+    ToolResult, ToolSpec, wire::LookupResult,
 };
 
 /// An async function that does a tool's work: `async fn(&S, I, Call) -> Result<O, Fault>`.
@@ -94,6 +94,7 @@ pub struct Tool<S> {
     annotations: ToolAnnotations,
     pub(crate) handler: Arc<dyn Handler<S>>,
     pub(crate) lookup: Option<Arc<dyn Lookup<S>>>,
+    pub(crate) preview: Option<Arc<dyn Handler<S>>>,
 }
 
 impl<S: Send + Sync + 'static> Tool<S> {
@@ -117,6 +118,7 @@ impl<S: Send + Sync + 'static> Tool<S> {
             annotations: ToolAnnotations::default(),
             handler,
             lookup: None,
+            preview: None,
         }
     }
 
@@ -152,6 +154,7 @@ impl<S: Send + Sync + 'static> Tool<S> {
             annotations: spec.annotations,
             handler,
             lookup: None,
+            preview: None,
         }
     }
 
@@ -159,6 +162,21 @@ impl<S: Send + Sync + 'static> Tool<S> {
     /// "outcome unknown".
     pub fn lookup<F: for<'a> LookupFn<'a, S>>(mut self, function: F) -> Self {
         self.lookup = Some(Arc::new(Looked { function }));
+        self
+    }
+
+    /// Says what a call would change, to the person who is asked whether it may run. The function gets the same input as the
+    /// tool's own and must not change anything, however often it is called: what it says may be refused, or never read. It
+    /// cannot call anything on behalf of the call, and is given up after two seconds; the question is asked all the same.
+    ///
+    /// A call that was agreed to has the [seal](ToolPreview::seal) in [`shown`](crate::wire::CallContext::shown): where the
+    /// preview would have another one by now, it must fail and not do what nobody was shown.
+    pub fn preview<I, F>(mut self, function: F) -> Self
+    where
+        I: DeserializeOwned + Send + 'static,
+        F: for<'a> ToolFn<'a, S, I, ToolPreview>,
+    {
+        self.preview = Some(Arc::new(Typed { function, types: PhantomData::<fn(I) -> ToolPreview> }));
         self
     }
 }
@@ -202,6 +220,12 @@ impl<S> Tool<S> {
         self
     }
 
+    /// What it keeps is given to models in other conversations. In one that holds text of strangers each call is asked about.
+    pub fn remembers(mut self) -> Self {
+        self.annotations.remembers = true;
+        self
+    }
+
     /// Runs alone within its step.
     pub fn exclusive(mut self) -> Self {
         self.annotations.exclusive = true;
@@ -223,6 +247,12 @@ impl<S> Tool<S> {
     /// The operator must agree to every call.
     pub fn needs_approval(mut self) -> Self {
         self.annotations.needs_approval = true;
+        self
+    }
+
+    /// A person must fill in something before each call, as the [input](ToolPreview::input) of its preview says.
+    pub fn needs_input(mut self) -> Self {
+        self.annotations.needs_input = true;
         self
     }
 
@@ -259,6 +289,11 @@ impl<S> Tool<S> {
         if other || !self.input_schema.is_object() {
             return Err(Fault::invalid(format!("the input of tool `{name}` is not an object: use a struct")));
         }
+        if self.annotations.needs_input && self.preview.is_none() {
+            return Err(Fault::invalid(format!(
+                "tool `{name}` needs input, and has no preview that asks for it"
+            )));
+        }
         // A request that holds such a tool is refused as a whole.
         if let Some(key) =
             ["oneOf", "anyOf", "allOf"].into_iter().find(|k| self.input_schema.get(*k).is_some())
@@ -273,7 +308,7 @@ impl<S> Tool<S> {
             description: self.description.clone(),
             input_schema: self.input_schema.clone(),
             instructions: self.instructions.clone(),
-            annotations: self.annotations.clone(),
+            annotations: ToolAnnotations { previews: self.preview.is_some(), ..self.annotations.clone() },
         })
     }
 }
@@ -318,8 +353,9 @@ where
             let input = serde_json::from_str::<I>(params.get())
                 .map_err(|e| Fault::invalid(format!("the parameters do not fit: {e}")))?;
             drop(params);
-            let output = self.function.call(&state, input, call).await?;
-            Ok(ToolResult { content: content(output)? })
+            let output = self.function.call(&state, input, call.clone()).await?;
+            let (untrusted, images) = (call.has_read_untrusted(), call.shown_images());
+            Ok(ToolResult { content: content(output)?, untrusted, images })
         })
     }
 }

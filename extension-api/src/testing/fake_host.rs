@@ -197,7 +197,7 @@ impl FakeHost {
                 let CallTool { name, params } = read(payload)?;
                 let content = answer(&mut record.answers.tools, name.as_str(), "answer_tool");
                 record.tool_calls.push((name, read(params.get().as_bytes())?));
-                return write(&ToolResult { content: content?? });
+                return write(&ToolResult { content: content??, ..ToolResult::default() });
             }
             host::AGENT_INVOKE => {
                 record.check(token)?;
@@ -240,7 +240,7 @@ impl FakeHost {
         };
         let mut context = harness::context();
         context.agent = run.definition.id.clone();
-        harness::call_tool(&extension, self, context, tool, &params).await
+        harness::call_tool(&extension, self, context, tool, &params).await.map(|result| result.content)
     }
 }
 

@@ -14,12 +14,13 @@ use tempfile::TempDir;
 
 use super::{FakeHost, schema};
 use crate::{
-    AgentInvocationContext, AgentResponse, Definition, EffectId, Fault, FaultCode, ToolName, ToolResult,
+    AgentInvocationContext, AgentResponse, Definition, EffectId, Fault, FaultCode, ToolName, ToolPreview,
+    ToolResult,
     sdk::{Exported, export},
     wire::{
         AgentInvoke, CallContext, ChannelStream, ContextText, Delivery, Description, Health, HookCall,
-        HookVerdict, Initialize, Listening, LookupResult, OutboundMessage, ScheduleFire, ToolCall,
-        ToolLookup, TurnContext, op,
+        HookVerdict, Initialize, Listening, LookupResult, OperatorAsk, OutboundMessage, ScheduleFire,
+        ToolCall, ToolLookup, TurnContext, op,
     },
 };
 
@@ -161,6 +162,11 @@ impl<E: Exported> Harness<E> {
     pub async fn context_for(&self, message: &str) -> Result<Option<ContextText>, Fault> {
         let turn = TurnContext { session: context().session, message: message.to_owned() };
         self.ask(op::CONTEXT_GET, &turn).await
+    }
+
+    /// Asks as the operator does.
+    pub async fn operator_asks(&self, ask: &str, params: Value) -> Result<Value, Fault> {
+        self.ask(op::OPERATOR_ASK, &OperatorAsk { ask: ask.to_owned(), params }).await
     }
 
     /// Asks its hook.
@@ -334,8 +340,38 @@ impl<E: Exported> Calling<'_, E> {
         self
     }
 
+    /// In a conversation that holds text of strangers.
+    pub fn tainted(mut self) -> Self {
+        self.context.tainted = true;
+        self
+    }
+
+    /// After a person agreed to what a preview with this seal said.
+    pub fn shown(mut self, seal: &str) -> Self {
+        self.context.shown = Some(seal.to_owned());
+        self
+    }
+
+    /// After a person filled in what a preview asked for.
+    pub fn given(mut self, values: Map<String, Value>) -> Self {
+        self.context.given = Some(values);
+        self
+    }
+
+    /// What one of its tools says that a call would change.
+    pub async fn preview(self, tool: &str, params: Value) -> Result<ToolPreview, Fault> {
+        let payload =
+            ToolCall { name: ToolName::new(tool)?, params: to_raw_value(&params)?, context: self.context };
+        self.harness.ask(op::TOOL_PREVIEW, &payload).await
+    }
+
     /// Calls one of its tools; gives what a model would read.
     pub async fn call(self, tool: &str, params: Value) -> Result<String, Fault> {
+        self.result(tool, params).await.map(|result| result.content)
+    }
+
+    /// Calls one of its tools; gives all that the kernel is given.
+    pub async fn result(self, tool: &str, params: Value) -> Result<ToolResult, Fault> {
         call_tool(&self.harness.extension, &self.harness.host, self.context, tool, &params).await
     }
 }
@@ -352,6 +388,9 @@ pub(super) fn context() -> CallContext {
         remaining_tokens: None,
         correlation_id: name("correlation-1"),
         effect_id: name("effect-1"),
+        tainted: false,
+        shown: None,
+        given: None,
     }
 }
 
@@ -366,7 +405,7 @@ pub(super) async fn call_tool(
     context: CallContext,
     tool: &str,
     params: &Value,
-) -> Result<String, Fault> {
+) -> Result<ToolResult, Fault> {
     let described: Description = serde_json::from_slice(&extension.describe())?;
     let spec = described.tools.iter().find(|spec| spec.name.as_str() == tool);
     if let Some(misfit) = spec.and_then(|spec| schema::misfit(&spec.input_schema, params, "")) {
@@ -374,8 +413,7 @@ pub(super) async fn call_tool(
     }
     let payload = ToolCall { name: ToolName::new(tool)?, params: to_raw_value(params)?, context };
     let token = Token::new(host);
-    let result: ToolResult = call(extension, &token.0, op::TOOL_CALL, &payload).await?;
-    Ok(result.content)
+    call(extension, &token.0, op::TOOL_CALL, &payload).await
 }
 
 /// The right to call back, as long as the call lives.

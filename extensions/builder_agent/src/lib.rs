@@ -159,7 +159,8 @@ impl ToolProvider for Builder {
                 Self::compile,
             )),
             runs_cargo(Tool::new(test, "Runs the tests of a draft in Rust; tells what failed.", Self::test)),
-            Tool::new(activate, "Makes a checked draft an extension.", Self::activate),
+            // From then on models in all conversations read what it says of itself.
+            Tool::new(activate, "Makes a checked draft an extension.", Self::activate).remembers(),
             Tool::new(restart, "Asks for the restart that takes new agents in.", Self::restart).idempotent(),
         ]
     }

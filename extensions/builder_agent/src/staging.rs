@@ -89,7 +89,7 @@ impl Staging {
         Ok(())
     }
 
-    /// Reads a file.
+    /// Reads a file of a draft, at most 256 KiB of text.
     pub fn read(&self, id: &ExtensionId, file: &str) -> Result<String, Fault> {
         let place = Place::new(file)?;
         let draft = self.draft(id)?;
@@ -149,7 +149,7 @@ impl Staging {
         Ok(self.root.join(place))
     }
 
-    /// Removes the copy.
+    /// Removes the copy that was handed over, if there is one.
     pub fn drop_copy(&self, id: &ExtensionId) -> Result<(), Fault> {
         remove(&self.data, &Path::new(COPIES).join(id.as_str()))
     }

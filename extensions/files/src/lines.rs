@@ -55,9 +55,15 @@ pub fn replace_once(text: &str, old: &str, new: &str) -> Result<String, Fault> {
 /// How many lines differ, for people.
 pub fn difference(before: &str, after: &str) -> String {
     let (before, after): (Vec<_>, Vec<_>) = (before.lines().collect(), after.lines().collect());
-    let head = before.iter().zip(&after).take_while(|(a, b)| a == b).count();
-    let tail =
-        before[head..].iter().rev().zip(after[head..].iter().rev()).take_while(|(a, b)| a == b).count();
+    let (head, tail) = alike(&before, &after);
     let (old, new) = (before.len() - head - tail, after.len() - head - tail);
     format!("{old} lines became {new}, from line {}", head + 1)
+}
+
+/// How many lines two texts have in common at the beginning, and how many of the others at the end.
+pub fn alike(before: &[&str], after: &[&str]) -> (usize, usize) {
+    let head = before.iter().zip(after).take_while(|(a, b)| a == b).count();
+    let tail =
+        before[head..].iter().rev().zip(after[head..].iter().rev()).take_while(|(a, b)| a == b).count();
+    (head, tail)
 }

@@ -5,7 +5,9 @@
 //! device can have an effect, and the open file again, because the name may have changed.
 
 use std::{
+    ffi::OsStr,
     io::{ErrorKind, Read as _, Write as _},
+    os::{fd::AsRawFd as _, unix::ffi::OsStrExt as _},
     path::{Component, Path, PathBuf},
 };
 
@@ -13,11 +15,13 @@ use cap_std::{
     ambient_authority,
     fs::{Dir, File, FileType, Metadata, MetadataExt as _, OpenOptions, OpenOptionsExt as _},
 };
-use drupe_extension_api::{Fault, FaultCode};
-use rustix::fs::OFlags;
+use drupe_extension_api::{Fault, FaultCode, ImageType};
+use rustix::fs::{OFlags, RenameFlags};
 
-/// Of what is looked at to tell text from other content: as much as common tools do.
-const SNIFF: usize = 8000;
+use crate::{
+    change::{FileChange, FileContent, FileState, as_text},
+    marks::{self, MarkedText},
+};
 
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
@@ -25,6 +29,16 @@ pub struct Bounds {
     pub file_bytes: u64,
     /// The most that one call gives back.
     pub output_bytes: usize,
+}
+
+/// What of a file can be read.
+pub enum Readable {
+    Text(MarkedText),
+    /// Something that begins as a picture does, and whether strangers may have made it.
+    Picture {
+        bytes: Vec<u8>,
+        strangers: bool,
+    },
 }
 
 /// The workspace.
@@ -67,35 +81,80 @@ impl Root {
     }
 
     /// The text of a file.
-    pub fn read(&self, name: &str) -> Result<String, Fault> {
+    pub fn read(&self, name: &str) -> Result<MarkedText, Fault> {
+        text(name, self.open_regular(name)?, self.bounds.file_bytes)
+    }
+
+    /// The text of a file, or the picture that it is.
+    pub fn look(&self, name: &str) -> Result<Readable, Fault> {
+        let (bytes, strangers) = bytes(name, self.open_regular(name)?, self.bounds.file_bytes)?;
+        match ImageType::of(&bytes).filter(|_| as_text(&bytes).is_none()) {
+            Some(_) => Ok(Readable::Picture { bytes, strangers }),
+            None => text_of(name, bytes, strangers).map(Readable::Text),
+        }
+    }
+
+    fn open_regular(&self, name: &str) -> Result<File, Fault> {
         let path = self.relative(name)?;
         let metadata = self.dir.metadata(&path).map_err(|error| explain(name, &error))?;
         regular(name, &metadata)?;
+        self.open_file(name, &path)
+    }
+
+    fn open_file(&self, name: &str, path: &Path) -> Result<File, Fault> {
         let mut options = OpenOptions::new();
         // A pipe that took the file's place must not make the call wait for a writer.
         options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
-        let file = self.dir.open_with(&path, &options).map_err(|error| explain(name, &error))?;
-        text(name, file, self.bounds.file_bytes)
+        self.dir.open_with(path, &options).map_err(|error| explain(name, &error))
     }
 
-    /// Replaces or makes a file as a whole; whether it was made.
-    pub fn write(&self, name: &str, content: &str) -> Result<bool, Fault> {
-        if content.len() as u64 > self.bounds.file_bytes {
-            let message = format!(
-                "`{name}` would have {} bytes, the limit is {}",
-                content.len(),
-                self.bounds.file_bytes
-            );
-            return Err(Fault::invalid(message));
-        }
+    /// What a file that is to be changed holds, or that there is none. Refuses what must not be replaced.
+    pub fn state(&self, name: &str) -> Result<FileState, Fault> {
         let path = self.relative(name)?;
-        let file = path.file_name().ok_or_else(|| Fault::invalid(format!("`{name}` names no file")))?;
-        let folder = path.parent().unwrap_or(Path::new(""));
-        let dir = self.folder_for(name, folder)?;
-        let old = match dir.symlink_metadata(file) {
-            Ok(metadata) => Some(replaceable(name, metadata)?),
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
+        if path.file_name().is_none() {
+            return Err(Fault::invalid(format!("`{name}` names no file")));
+        }
+        let metadata = match self.dir.symlink_metadata(&path) {
+            Ok(metadata) => replaceable(name, metadata)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(FileState::Absent),
             Err(error) => return Err(explain(name, &error)),
+        };
+        if metadata.len() > self.bounds.file_bytes {
+            let changed = format!("{}.{}", metadata.mtime(), metadata.mtime_nsec());
+            return Ok(FileState::Long { bytes: metadata.len(), changed });
+        }
+        let (bytes, strangers) = bytes(name, self.open_file(name, &path)?, self.bounds.file_bytes)?;
+        Ok(FileState::Held(FileContent { bytes, strangers }))
+    }
+
+    /// The folders above a file that are not there, the outermost first.
+    pub fn missing_folders(&self, path: &Path) -> Vec<PathBuf> {
+        let above = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
+        let mut missing: Vec<_> = above
+            .take_while(|folder| self.dir.symlink_metadata(folder).is_err())
+            .map(Path::to_owned)
+            .collect();
+        missing.reverse();
+        missing
+    }
+
+    /// Does a change. What takes a file's place keeps its mode.
+    pub fn apply(&self, change: &FileChange) -> Result<(), Fault> {
+        let name = &change.name;
+        let (dir, file, old) = self.place(name, &change.path)?;
+        if let Some(from) = &change.from {
+            let was = from.to_string_lossy();
+            let (old_dir, old_file, found) = self.place(&was, from)?;
+            let moves = found.is_some() && old.is_none();
+            if !moves {
+                return Err(Fault::invalid(format!("`{was}` cannot become `{name}` any more")));
+            }
+            // Where somebody makes a file of that name at this moment, it is not replaced.
+            return rustix::fs::renameat_with(&old_dir, old_file, &dir, file, RenameFlags::NOREPLACE)
+                .map_err(|error| explain(name, &error.into()));
+        }
+        let Some(content) = &change.after else {
+            return dir.remove_file(file).map_err(|error| explain(name, &error));
         };
         let new = format!(".{}.new", file.to_string_lossy());
         let written = replace(&dir, &new, file.as_ref(), content, old.as_ref());
@@ -103,8 +162,56 @@ impl Root {
             // What is left of it is of no use; the fault that matters is the first.
             let _ = dir.remove_file(&new);
             explain(name, &error)
-        })?;
-        Ok(old.is_none())
+        })
+    }
+
+    /// The open folder of a file that is to be changed, its name there, and what it is where there is one.
+    fn place<'a>(&self, name: &str, path: &'a Path) -> Result<(Dir, &'a OsStr, Option<Metadata>), Fault> {
+        let file = path.file_name().ok_or_else(|| Fault::invalid(format!("`{name}` names no file")))?;
+        no_repository(name, path)?;
+        let dir = self.folder_for(name, path.parent().unwrap_or(Path::new("")))?;
+        // Links may have led elsewhere. What is open is where it says, whatever its name leads to by now.
+        let led_to = rustix::fs::readlink(format!("/proc/self/fd/{}", dir.as_raw_fd()), Vec::new())
+            .map_err(|error| explain(name, &error.into()))?;
+        no_repository(name, Path::new(OsStr::from_bytes(led_to.as_bytes())))?;
+        match dir.symlink_metadata(file) {
+            Ok(metadata) => Ok((dir, file, Some(replaceable(name, metadata)?))),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok((dir, file, None)),
+            Err(error) => Err(explain(name, &error)),
+        }
+    }
+
+    /// Removes those folders that are empty, the innermost first.
+    pub fn remove_folders(&self, folders: &[PathBuf]) {
+        for folder in folders.iter().rev() {
+            // One that somebody put something into stays.
+            if self.dir.remove_dir(folder).is_err() {
+                return;
+            }
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// That a file is longer than may be.
+    pub fn too_long(&self, name: &str) -> Fault {
+        too_long(name, self.bounds.file_bytes)
+    }
+
+    /// Refuses what is longer than a file may be.
+    pub fn fits(&self, name: &str, content: &str) -> Result<(), Fault> {
+        let (bytes, most) = (content.len(), self.bounds.file_bytes);
+        match bytes as u64 > most {
+            true => Err(Fault::invalid(format!("`{name}` would have {bytes} bytes, the limit is {most}"))),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether what has this name in a folder bears a mark.
+    pub fn is_name_marked(&self, folder: &str, name: &str) -> bool {
+        self.relative(folder).is_ok_and(|folder| marks::is_name_marked(&self.path.join(folder).join(name)))
     }
 
     /// A folder beneath the root, or the root.
@@ -140,8 +247,24 @@ impl Root {
     }
 }
 
+/// Refuses what lies in the folder that git keeps a repository in, or takes its place: programs that its files name run at the
+/// next command, of a person too.
+fn no_repository(name: &str, path: &Path) -> Result<(), Fault> {
+    match path.components().any(|part| part.as_os_str() == ".git") {
+        true => Err(Fault::denied(format!("`{name}` belongs to a git repository's own files"))
+            .help("git changes them: run it by the tool of the shell, or do it yourself")),
+        false => Ok(()),
+    }
+}
+
 /// Writes beside the file, then takes its place: a reader or a crash sees the old or the new one.
-fn replace(dir: &Dir, new: &str, file: &Path, content: &str, old: Option<&Metadata>) -> std::io::Result<()> {
+fn replace(
+    dir: &Dir,
+    new: &str,
+    file: &Path,
+    content: &FileContent,
+    old: Option<&Metadata>,
+) -> std::io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     let mut out = match dir.open_with(new, &options) {
@@ -151,7 +274,10 @@ fn replace(dir: &Dir, new: &str, file: &Path, content: &str, old: Option<&Metada
         }
         opened => opened?,
     };
-    out.write_all(content.as_bytes())?;
+    if content.strangers {
+        marks::mark(&out)?;
+    }
+    out.write_all(&content.bytes)?;
     if let Some(old) = old {
         out.set_permissions(old.permissions())?;
     }
@@ -160,29 +286,43 @@ fn replace(dir: &Dir, new: &str, file: &Path, content: &str, old: Option<&Metada
 }
 
 /// The text of an open file.
-pub fn text(name: &str, file: File, limit: u64) -> Result<String, Fault> {
+pub fn text(name: &str, file: File, limit: u64) -> Result<MarkedText, Fault> {
+    let (bytes, strangers) = bytes(name, file, limit)?;
+    text_of(name, bytes, strangers)
+}
+
+fn text_of(name: &str, bytes: Vec<u8>, strangers: bool) -> Result<MarkedText, Fault> {
+    match as_text(&bytes) {
+        Some(_) => Ok(MarkedText { text: String::from_utf8(bytes).unwrap_or_default(), strangers }),
+        None => Err(binary(name, &bytes)),
+    }
+}
+
+/// That a file is none of text, and what it is instead, where its beginning says so.
+pub fn binary(name: &str, bytes: &[u8]) -> Fault {
+    let kind = infer::get(bytes).map(|kind| format!(" ({})", kind.mime_type())).unwrap_or_default();
+    Fault::invalid(format!("`{name}` is a binary file of {} bytes{kind}", bytes.len()))
+}
+
+/// All of an open file, and whether it bears the mark.
+fn bytes(name: &str, file: File, limit: u64) -> Result<(Vec<u8>, bool), Fault> {
+    let strangers = marks::is_marked(&file);
     let metadata = file.metadata().map_err(|error| explain(name, &error))?;
     regular(name, &metadata)?;
     let size = metadata.len();
-    let too_long = || Fault::invalid(format!("`{name}` is longer than the limit of {limit} bytes"));
     if size > limit {
-        return Err(too_long());
+        return Err(too_long(name, limit));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
     file.take(limit + 1).read_to_end(&mut bytes).map_err(|error| explain(name, &error))?;
     if bytes.len() as u64 > limit {
-        return Err(too_long());
+        return Err(too_long(name, limit));
     }
-    let binary = || Fault::invalid(format!("`{name}` is a binary file of {} bytes", bytes.len()));
-    if bytes.iter().take(SNIFF).any(|byte| *byte == 0) {
-        return Err(binary());
-    }
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok(text),
-        Err(error) => {
-            Err(Fault::invalid(format!("`{name}` is a binary file of {} bytes", error.as_bytes().len())))
-        }
-    }
+    Ok((bytes, strangers))
+}
+
+fn too_long(name: &str, limit: u64) -> Fault {
+    Fault::invalid(format!("`{name}` is longer than the limit of {limit} bytes"))
 }
 
 fn regular(name: &str, metadata: &Metadata) -> Result<(), Fault> {

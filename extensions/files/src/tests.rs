@@ -4,13 +4,17 @@ use std::{
     path::Path,
 };
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use drupe_extension_api::{
     EffectClass, Fault, FaultCode, ItemKind,
     testing::{Harness, block_on},
 };
 use serde_json::{Value, json};
 
-use crate::{Files, lines, patch};
+use crate::{Files, lines, marks, patch};
+
+mod previews;
+mod undoing;
 
 /// A workspace with a secret beside it.
 struct House {
@@ -83,12 +87,65 @@ fn a_long_file_comes_in_parts_and_a_longer_one_not_at_all() {
 #[test]
 fn a_binary_file_is_named_as_such_and_not_changed() {
     let house = house(json!({}));
+    fs::write(house.path("paper.pdf"), b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n").expect("a file");
+    let read = house.call("files_read", json!({"path": "paper.pdf"}));
+    refused(read, FaultCode::Invalid, "`paper.pdf` is a binary file of 15 bytes (application/pdf)");
     for bytes in [&b"\x00\x01"[..], &b"\xff\xfe"[..]] {
         fs::write(house.path("blob"), bytes).expect("a file");
         let read = house.call("files_read", json!({"path": "blob"}));
         refused(read, FaultCode::Invalid, "`blob` is a binary file of 2 bytes");
         assert!(house.call("files_edit", json!({"path": "blob", "old": "a", "new": "b"})).is_err());
     }
+}
+
+/// A PNG as far as its head tells, and one of those sides.
+fn png(width: u32, height: u32) -> Vec<u8> {
+    let mut out = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR".to_vec();
+    out.extend([width.to_be_bytes(), height.to_be_bytes()].concat());
+    out.extend(b"\x08\x06\0\0\0sum!\0\0\0\0IENDsum!");
+    out
+}
+
+#[test]
+fn a_picture_is_shown_and_known_by_its_content_whatever_its_name() {
+    let house = house(json!({}));
+    fs::write(house.path("plan.txt"), png(640, 480)).expect("a file");
+    let read = |path: &str| block_on(house.files.calling().result("files_read", json!({"path": path})));
+    let given = read("plan.txt").expect("a picture");
+    assert_eq!(given.content, "`plan.txt` is a picture: image/png, 640x480 pixels, 45 bytes");
+    let data = BASE64_STANDARD.decode(&given.images[0].data).expect("base64");
+    assert_eq!((given.images.len(), data, given.untrusted), (1, png(640, 480), false));
+    // A text stays one, whatever its name and its first word are.
+    fs::write(house.path("text.png"), "GIF89a is how a GIF begins\n").expect("a file");
+    let text = read("text.png").expect("a text");
+    assert_eq!((text.content.as_str(), text.images.len()), ("GIF89a is how a GIF begins\n", 0));
+    // One that strangers made says so.
+    marks::mark(fs::File::open(house.path("plan.txt")).expect("a file")).expect("a mark");
+    assert_eq!(
+        read("plan.txt").expect("a picture").untrusted,
+        marks::is_name_marked(&house.path("plan.txt"))
+    );
+}
+
+#[test]
+fn a_picture_that_models_cannot_see_is_refused_with_what_to_do() {
+    let house = house(json!({}));
+    let mut cut = png(640, 480);
+    cut.truncate(40);
+    for (bytes, expected, help) in [
+        (png(9_000, 10), "it has 9000x10 pixels, and at most 8000 a side", "make it smaller"),
+        (cut, "begins as image/png and is not whole", "save or fetch it again"),
+    ] {
+        fs::write(house.path("plan.png"), bytes).expect("a file");
+        let fault = house.call("files_read", json!({"path": "plan.png"})).expect_err("a fault");
+        assert!(fault.message.contains("`plan.png` is a picture that cannot be shown"), "{fault:?}");
+        assert!(fault.message.contains(expected) && fault.help.is_some_and(|h| h.contains(help)));
+    }
+    fs::write(house.path("plan.png"), png(9, 9)).expect("a file");
+    let part = house.call("files_read", json!({"path": "plan.png", "offset": 2}));
+    refused(part, FaultCode::Invalid, "which has no lines");
+    let edit = house.call("files_edit", json!({"path": "plan.png", "old": "a", "new": "b"}));
+    refused(edit, FaultCode::Invalid, "is a binary file of 45 bytes (image/png)");
 }
 
 #[test]
@@ -215,6 +272,32 @@ fn a_link_within_the_workspace_is_read_and_not_written() {
 }
 
 #[test]
+fn what_git_obeys_is_read_and_not_written() {
+    let house = house(json!({}));
+    fs::create_dir_all(house.path("clone/.git/hooks")).expect("a folder");
+    fs::write(house.path("clone/.git/config"), "[core]\n").expect("a file");
+    symlink("clone/.git", house.path("plain")).expect("a link");
+    symlink("../clone/.git/hooks", house.path("src/hooks")).expect("a link");
+    for path in [
+        "clone/.git/config",
+        "clone/.git/hooks/pre-commit",
+        "new/.git",
+        "new/.git/config",
+        "plain/config",
+        "src/hooks/pre-push",
+    ] {
+        let write = house.call("files_write", json!({"path": path, "content": "x"}));
+        refused(write, FaultCode::Denied, "belongs to a git repository's own files");
+    }
+    let edit = house.call("files_edit", json!({"path": "plain/config", "old": "core", "new": "x"}));
+    refused(edit, FaultCode::Denied, "belongs to a git repository's own files");
+    assert_eq!(house.content("clone/.git/config"), "[core]\n");
+    assert!(!house.path("new").exists() && !house.path("clone/.git/hooks/pre-commit").exists());
+    assert!(house.call("files_read", json!({"path": "clone/.git/config"})).is_ok());
+    assert!(house.call("files_write", json!({"path": "clone/.gitignore", "content": "x"})).is_ok());
+}
+
+#[test]
 fn a_pipe_is_not_waited_for() {
     let house = house(json!({}));
     let made = rustix::fs::mknodat(
@@ -323,8 +406,37 @@ fn reading_is_pure_writing_idempotent_and_editing_happens_once() {
             ("files_read", EffectClass::Pure, ItemKind::ToolCall),
             ("files_write", EffectClass::Idempotent, ItemKind::FileChange),
             ("files_edit", EffectClass::Once, ItemKind::FileChange),
+            ("files_delete", EffectClass::Once, ItemKind::FileChange),
+            ("files_move", EffectClass::Once, ItemKind::FileChange),
             ("files_list", EffectClass::Pure, ItemKind::ToolCall),
             ("files_search", EffectClass::Pure, ItemKind::ToolCall),
+            ("files_changes", EffectClass::Pure, ItemKind::ToolCall),
+            ("files_undo", EffectClass::Once, ItemKind::FileChange),
         ]
     );
+}
+
+#[test]
+fn what_was_written_where_strangers_were_read_says_so_to_whoever_reads_it() {
+    let house = house(json!({}));
+    let untrusted = |tool: &str, params: Value| {
+        block_on(house.files.calling().result(tool, params)).expect("it works").untrusted
+    };
+    let page = json!({"path": "notes/page.txt", "content": "what a page says\n"});
+    block_on(house.files.calling().tainted().call("files_write", page)).expect("it is written");
+    assert!(untrusted("files_read", json!({"path": "notes/page.txt"})));
+    assert!(untrusted("files_list", json!({"path": "notes"})), "names are text, too");
+    assert!(untrusted("files_search", json!({"pattern": "page says"})));
+    assert!(!untrusted("files_search", json!({"pattern": "three"})), "nothing of it is shown");
+    assert!(!untrusted("files_read", json!({"path": "poem.txt"})));
+    // It goes with the file, and stays while any of it does.
+    fs::rename(house.path("notes/page.txt"), house.path("renamed.txt")).expect("a file");
+    let edit = json!({"path": "renamed.txt", "old": "what", "new": "all that"});
+    assert!(untrusted("files_edit", edit));
+    assert!(untrusted("files_read", json!({"path": "renamed.txt"})));
+    let edit = json!({"path": "poem.txt", "old": "two", "new": "a page"});
+    block_on(house.files.calling().tainted().call("files_edit", edit)).expect("it is edited");
+    assert!(untrusted("files_read", json!({"path": "poem.txt"})));
+    house.call("files_write", json!({"path": "renamed.txt", "content": "anew"})).expect("it is written");
+    assert!(!untrusted("files_read", json!({"path": "renamed.txt"})));
 }

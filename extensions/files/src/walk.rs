@@ -9,7 +9,10 @@ use cap_std::fs::{Dir, DirEntry};
 use drupe_extension_api::Fault;
 use regex::{Regex, RegexBuilder};
 
-use crate::root::{self, Root, explain};
+use crate::{
+    marks::MarkedText,
+    root::{self, Root, explain},
+};
 
 /// The most entries of a list; a model has no use for more at once.
 const ENTRIES: usize = 1000;
@@ -27,9 +30,9 @@ const DEPTH: usize = 32;
 const REGEX_BYTES: usize = 1 << 20;
 
 /// The names in a folder, folders with a slash, deeper ones with their way.
-pub fn list(root: &Root, folder: Option<&str>, depth: usize) -> Result<String, Fault> {
+pub fn list(root: &Root, folder: Option<&str>, depth: usize) -> Result<MarkedText, Fault> {
     let name = folder.unwrap_or("");
-    let mut lines = Vec::new();
+    let (mut lines, mut strangers) = (Vec::new(), false);
     let mut walk = Walk { left: ENTRIES };
     let whole = walk.visit(&root.folder(name)?, "", depth, &mut |path, entry| {
         let kind = entry.file_type().ok();
@@ -39,25 +42,33 @@ pub fn list(root: &Root, folder: Option<&str>, depth: usize) -> Result<String, F
             Some(kind) if !kind.is_file() => " (not a file)",
             _ => "",
         };
+        // Names are text, too.
+        strangers |= root.is_name_marked(name, path);
         lines.push(format!("{path}{mark}"));
         true
     })?;
     if lines.is_empty() {
-        return Ok("the folder is empty".to_owned());
+        return Ok(MarkedText::own("the folder is empty".to_owned()));
     }
     if !whole {
         lines.push(format!("[more than {ENTRIES} entries; list a folder below]"));
     }
-    Ok(lines.join("\n"))
+    Ok(MarkedText { text: lines.join("\n"), strangers })
 }
 
 /// Lines that match, as `path:line: text`.
-pub fn search(root: &Root, place: Option<&str>, pattern: &str) -> Result<String, Fault> {
+pub fn search(root: &Root, place: Option<&str>, pattern: &str) -> Result<MarkedText, Fault> {
     let regex = RegexBuilder::new(pattern).size_limit(REGEX_BYTES).build();
     let regex = regex.map_err(|e| Fault::invalid(format!("`{pattern}` is not a regular expression: {e}")))?;
     let name = place.unwrap_or("");
-    let mut found =
-        Found { regex, lines: Vec::new(), bytes: root.bounds().output_bytes, skipped: 0, full: false };
+    let mut found = Found {
+        regex,
+        lines: Vec::new(),
+        bytes: root.bounds().output_bytes,
+        skipped: 0,
+        full: false,
+        strangers: false,
+    };
     let mut whole = true;
     if root.is_folder(name)? {
         let prefix = if name.is_empty() { String::new() } else { format!("{}/", name.trim_end_matches('/')) };
@@ -76,6 +87,7 @@ struct Found {
     bytes: usize,
     skipped: usize,
     full: bool,
+    strangers: bool,
 }
 
 impl Found {
@@ -93,8 +105,8 @@ impl Found {
         !self.full
     }
 
-    fn scan(&mut self, path: &str, text: &str) {
-        for (number, line) in (1..).zip(text.lines()) {
+    fn scan(&mut self, path: &str, given: &MarkedText) {
+        for (number, line) in (1..).zip(given.text.lines()) {
             if !self.regex.is_match(line) {
                 continue;
             }
@@ -105,11 +117,12 @@ impl Found {
                 return;
             }
             self.bytes -= found.len() + 1;
+            self.strangers |= given.strangers;
             self.lines.push(found);
         }
     }
 
-    fn report(mut self, whole: bool) -> String {
+    fn report(mut self, whole: bool) -> MarkedText {
         if self.lines.is_empty() {
             self.lines.push("no line matches".to_owned());
         }
@@ -122,7 +135,7 @@ impl Found {
         if self.skipped > 0 {
             self.lines.push(format!("[{} files are binary, too long or not readable]", self.skipped));
         }
-        self.lines.join("\n")
+        MarkedText { text: self.lines.join("\n"), strangers: self.strangers }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Values under keys. Provides `kv_get`, `kv_set`, `kv_delete` and `kv_list`; each agent has a namespace of its
-//! own, unless the configuration says `namespace: shared`, and each turn has one that its agents share.
+//! own, unless the configuration says `namespace: shared`, and each turn has one that its agents share. What is stored where text
+//! of strangers was read says so to whoever reads it later.
 //!
 //! It keeps no history and no expiry, and is no place for secrets: values reach models as they are.
 
@@ -9,7 +10,7 @@ mod store;
 use std::sync::Arc;
 
 use drupe_extension_api::prelude::*;
-use namespace::{Bounds, Values, matches};
+use namespace::{Bounds, Namespace, matches};
 use serde_json::Value;
 use store::{Place, Store};
 
@@ -114,14 +115,21 @@ impl Kv {
         let key = input.key;
         let missing =
             Fault::not_found(format!("nothing is stored under `{key}`")).help("kv_list shows the keys");
-        let found = self.read(input.scope, &call, move |values| values.get(&key).cloned()).await?;
-        found.ok_or(missing)
+        let found = move |namespace: &Namespace| {
+            namespace.values().get(&key).map(|value| (value.clone(), namespace.is_of_strangers(&key)))
+        };
+        let (value, strangers) = self.read(input.scope, &call, found).await?.ok_or(missing)?;
+        if strangers {
+            call.read_untrusted();
+        }
+        Ok(value)
     }
 
     async fn set(&self, input: Set, call: Call) -> Result<String, Fault> {
         let Set { key, value, scope } = input;
         let stored = format!("stored `{key}`");
-        self.with(scope, &call, move |store, place| store.set(place, key, value)).await?;
+        let strangers = call.tainted;
+        self.with(scope, &call, move |store, place| store.set(place, key, value, strangers)).await?;
         Ok(stored)
     }
 
@@ -135,12 +143,18 @@ impl Kv {
     }
 
     async fn list(&self, input: List, call: Call) -> Result<Vec<String>, Fault> {
-        let all = |values: &Values| values.keys().cloned().collect::<Vec<_>>();
+        let all = |namespace: &Namespace| {
+            let marked = |key: &String| (key.clone(), namespace.is_of_strangers(key));
+            namespace.values().keys().map(marked).collect::<Vec<_>>()
+        };
         let mut keys = self.read(input.scope, &call, all).await?;
         if let Some(pattern) = input.pattern {
-            keys.retain(|key| matches(&pattern, key));
+            keys.retain(|(key, _)| matches(&pattern, key));
         }
-        Ok(keys)
+        if keys.iter().any(|(_, strangers)| *strangers) {
+            call.read_untrusted();
+        }
+        Ok(keys.into_iter().map(|(key, _)| key).collect())
     }
 
     /// Reads a namespace: here if it is in memory, else as [`with`](Self::with) does.
@@ -148,7 +162,7 @@ impl Kv {
         &self,
         scope: Scope,
         call: &Call,
-        read: impl Fn(&Values) -> T + Send + 'static,
+        read: impl Fn(&Namespace) -> T + Send + 'static,
     ) -> Result<T, Fault> {
         match self.store.read_at_once(&self.place(scope, call), &read) {
             Some(found) => Ok(found),

@@ -1,6 +1,6 @@
 //! One namespace: keys with values, within bounds. Knows no disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drupe_extension_api::Fault;
 use serde_json::Value;
@@ -22,21 +22,42 @@ pub struct Bounds {
 /// Values by their keys.
 pub type Values = BTreeMap<String, Value>;
 
-/// Keys with values, and how much they take.
+/// Keys whose values were stored where text of strangers was read.
+pub type Marks = BTreeSet<String>;
+
+/// Keys with values, how much they take, and which of them strangers may have written.
 #[derive(Debug, Default)]
 pub struct Namespace {
     values: Values,
     bytes: usize,
+    strangers: Marks,
 }
 
 impl Namespace {
-    pub fn new(values: Values) -> Self {
+    pub fn new(values: Values, strangers: Marks) -> Self {
         let bytes = values.iter().map(|(key, value)| size(key, value)).sum();
-        Self { values, bytes }
+        Self { values, bytes, strangers }
     }
 
     pub fn values(&self) -> &Values {
         &self.values
+    }
+
+    /// Whether strangers may have written what stands under a key.
+    pub fn is_of_strangers(&self, key: &str) -> bool {
+        self.strangers.contains(key)
+    }
+
+    pub fn marks(&self) -> &Marks {
+        &self.strangers
+    }
+
+    /// Says whether strangers may have written what stands under a key, or will; gives what was said before.
+    pub fn mark(&mut self, key: &str, strangers: bool) -> bool {
+        match strangers {
+            true => !self.strangers.insert(key.to_owned()),
+            false => self.strangers.remove(key),
+        }
     }
 
     /// Puts a value under a key, or takes it away; gives what was there.

@@ -12,9 +12,10 @@ use std::{
 };
 
 use drupe_extension_api::{AgentId, Fault, TurnId};
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::namespace::{Bounds, Namespace, Values};
+use crate::namespace::{Bounds, Namespace};
 
 /// How many turns keep their namespace. Turns that run at the same time are far fewer; an older one has
 /// ended, or has not used its namespace for long.
@@ -49,28 +50,29 @@ impl Store {
     }
 
     /// Reads a namespace; may wait for the disk.
-    pub fn read<T>(&self, place: &Place, read: impl FnOnce(&Values) -> T) -> Result<T, Fault> {
-        Ok(read(self.lock().open(self, place)?.values()))
+    pub fn read<T>(&self, place: &Place, read: impl FnOnce(&Namespace) -> T) -> Result<T, Fault> {
+        Ok(read(self.lock().open(self, place)?))
     }
 
     /// Reads a namespace that is in memory and in nobody's use; none if it is not.
-    pub fn read_at_once<T>(&self, place: &Place, read: impl FnOnce(&Values) -> T) -> Option<T> {
+    pub fn read_at_once<T>(&self, place: &Place, read: impl FnOnce(&Namespace) -> T) -> Option<T> {
         let mut state = self.state.try_lock().ok()?;
         let in_memory = matches!(place, Place::Turn(_)) || state.kept.contains_key(place);
         if !in_memory {
             return None;
         }
-        state.open(self, place).ok().map(|namespace| read(namespace.values()))
+        state.open(self, place).ok().map(|namespace| read(namespace))
     }
 
-    pub fn set(&self, place: &Place, key: String, value: Value) -> Result<(), Fault> {
+    /// Stores a value; `strangers` says whether they may have written it.
+    pub fn set(&self, place: &Place, key: String, value: Value, strangers: bool) -> Result<(), Fault> {
         let mut state = self.lock();
         let namespace = state.open(self, place)?;
         namespace.admit(&key, &value, self.bounds)?;
-        if namespace.values().get(&key) == Some(&value) {
+        if namespace.values().get(&key) == Some(&value) && namespace.is_of_strangers(&key) == strangers {
             return Ok(());
         }
-        self.change(place, namespace, &key, Some(value))
+        self.change(place, namespace, &key, Some((value, strangers)))
     }
 
     /// Whether there was something to delete.
@@ -84,20 +86,46 @@ impl Store {
         Ok(true)
     }
 
-    /// What could not be written did not happen.
+    /// What could not be written did not happen. A mark is written before the value and goes after it, so that no crash
+    /// leaves what strangers wrote without one.
     fn change(
         &self,
         place: &Place,
         namespace: &mut Namespace,
         key: &str,
-        value: Option<Value>,
+        value: Option<(Value, bool)>,
     ) -> Result<(), Fault> {
-        let old = namespace.put(key, value);
-        let Some(file) = self.file(place) else { return Ok(()) };
-        write(&file, namespace.values()).map_err(|error| {
-            namespace.put(key, old);
+        let (value, strangers) = value.unzip();
+        let strangers = strangers.unwrap_or_default();
+        let file = self.file(place);
+        let failed = |error: std::io::Error, file: &Path| {
             Fault::new(Fault::from(error).code, format!("`{key}` could not be stored in {}", file.display()))
-        })
+        };
+        if strangers
+            && !namespace.mark(key, true)
+            && let Some(file) = &file
+        {
+            write(&marks_of(file), namespace.marks()).map_err(|error| {
+                namespace.mark(key, false);
+                failed(error, file)
+            })?;
+        }
+        let old = namespace.put(key, value);
+        if let Some(file) = &file {
+            write(file, namespace.values()).map_err(|error| {
+                namespace.put(key, old);
+                failed(error, file)
+            })?;
+        }
+        if !strangers
+            && namespace.mark(key, false)
+            && let Some(file) = &file
+            && write(&marks_of(file), namespace.marks()).is_err()
+        {
+            // A mark too much does no harm.
+            namespace.mark(key, true);
+        }
+        Ok(())
     }
 
     /// Where a namespace is kept; none for those of turns. An agent's id is a plain file name.
@@ -120,8 +148,11 @@ impl State {
             return Ok(self.turn(turn));
         }
         if !self.kept.contains_key(place) {
-            let values = store.file(place).map_or(Ok(Values::new()), |file| read(&file))?;
-            self.kept.insert(place.clone(), Namespace::new(values));
+            let namespace = match store.file(place) {
+                Some(file) => Namespace::new(read(&file)?, read(&marks_of(&file))?),
+                None => Namespace::default(),
+            };
+            self.kept.insert(place.clone(), namespace);
         }
         self.kept.get_mut(place).ok_or_else(|| Fault::internal("a namespace was lost"))
     }
@@ -138,10 +169,15 @@ impl State {
     }
 }
 
-fn read(file: &Path) -> Result<Values, Fault> {
+/// Where the marks of a namespace are kept, beside its values. No agent's id has a dot.
+fn marks_of(file: &Path) -> PathBuf {
+    file.with_extension("strangers.json")
+}
+
+fn read<T: DeserializeOwned + Default>(file: &Path) -> Result<T, Fault> {
     let text = match fs::read(file) {
         Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Values::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(T::default()),
         Err(error) => return Err(error.into()),
     };
     serde_json::from_slice(&text).map_err(|e| {
@@ -150,7 +186,7 @@ fn read(file: &Path) -> Result<Values, Fault> {
     })
 }
 
-fn write(file: &Path, values: &Values) -> std::io::Result<()> {
+fn write(file: &Path, values: &impl Serialize) -> std::io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
     // No more than these two: where those above are gone the home was moved, and what is made in its old place is lost.
     for folder in folder.parent().into_iter().chain([folder]) {
@@ -181,12 +217,12 @@ mod tests {
         let store = Store::new(&data.join("kv"), Bounds { value_bytes: 100, keys: 10, bytes: 1000 });
         let places = [Place::Agent("one".parse().expect("an id")), Place::Shared];
         for place in &places {
-            store.set(place, "a".into(), 1.into()).expect("its folder is made");
+            store.set(place, "a".into(), 1.into(), false).expect("its folder is made");
             fs::remove_dir_all(data.join("kv")).expect("it was made");
         }
         fs::rename(home.path().join("home"), home.path().join("moved")).expect("a folder");
         for place in &places {
-            store.set(place, "b".into(), 2.into()).expect_err("there is no home");
+            store.set(place, "b".into(), 2.into(), false).expect_err("there is no home");
         }
         assert!(!home.path().join("home").exists());
     }
@@ -195,9 +231,9 @@ mod tests {
     fn what_is_in_memory_and_free_is_read_at_once() {
         let folder = tempfile::tempdir().expect("a folder");
         let store = Store::new(folder.path(), Bounds { value_bytes: 100, keys: 10, bytes: 1000 });
-        let one = |values: &Values| values.get("a").cloned();
+        let one = |namespace: &Namespace| namespace.values().get("a").cloned();
         assert_eq!(store.read_at_once(&Place::Shared, one), None, "it may be on the disk");
-        store.set(&Place::Shared, "a".into(), 1.into()).expect("it fits");
+        store.set(&Place::Shared, "a".into(), 1.into(), false).expect("it fits");
         assert_eq!(store.read_at_once(&Place::Shared, one), Some(Some(1.into())));
         let _writing = store.lock();
         assert_eq!(store.read_at_once(&Place::Shared, one), None, "somebody writes");

@@ -190,3 +190,27 @@ fn reading_is_pure_and_writing_is_idempotent() {
         ]
     );
 }
+
+#[test]
+fn what_was_stored_where_strangers_were_read_says_so_to_whoever_reads_it_until_it_is_stored_anew() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let open = || block_on(Harness::setup().id("kv").data_folder(folder.path()).start()).expect("it starts");
+    let untrusted = |kv: &Harness<Kv>, tool: &str, params: Value| {
+        block_on(kv.calling().agent("one").result(tool, params)).expect("it works").untrusted
+    };
+    let kv = open();
+    let page = json!({"key": "page", "value": "what a page says"});
+    block_on(kv.calling().agent("one").tainted().call("kv_set", page)).expect("it is stored");
+    set(&kv, "one", "own", json!(1)).expect("it is stored");
+    // In this process, and in the next one.
+    for kv in [kv, open()] {
+        assert!(untrusted(&kv, "kv_get", json!({"key": "page"})));
+        assert!(!untrusted(&kv, "kv_get", json!({"key": "own"})));
+        assert!(untrusted(&kv, "kv_list", json!({})), "keys are text, too");
+        assert!(!untrusted(&kv, "kv_list", json!({"pattern": "o*"})));
+    }
+    let kv = open();
+    set(&kv, "one", "page", json!("what a page says")).expect("it is stored");
+    assert!(!untrusted(&kv, "kv_get", json!({"key": "page"})), "somebody else said it");
+    assert!(!untrusted(&open(), "kv_list", json!({})));
+}

@@ -4,5 +4,6 @@
 pub mod client_tool;
 pub mod read_output;
 pub mod refuse;
+pub mod request_input;
 pub mod search_tools;
 pub mod update_plan;

@@ -6,6 +6,7 @@
 mod agree;
 mod execute;
 mod line;
+mod preview;
 mod resume;
 
 use std::{
@@ -17,8 +18,8 @@ use std::{
 };
 
 use drupe_extension_api::{
-    DefinitionLimits, EffectClass, EffectId, EventBody, ItemKind, Preview, ToolCallRequest, ToolStatus,
-    wire::HookPoint,
+    DefinitionLimits, EffectClass, EffectId, EventBody, Image, ItemKind, Preview, ToolCallRequest,
+    ToolStatus, wire::HookPoint,
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use serde_json::{json, value::RawValue};
@@ -30,7 +31,8 @@ use crate::{
     policy::{Decision, PolicyCall, Question},
     registry::{Registered, Registry},
     run::Run,
-    tool::RunEnd,
+    stopwatch::Stopwatch,
+    tool::{Agreement, RunEnd},
 };
 use execute::{finish, finish_held_back, one};
 use line::{Line, Place as InLine};
@@ -54,16 +56,22 @@ pub(crate) enum Plan {
         resumed: bool,
         /// The rule by which it may, where it is not what holds of most calls.
         by: Option<String>,
+        /// What came of the question about it, in an earlier process.
+        agreement: Agreement,
     },
     /// Runs when a person has agreed.
     Ask { tool: Arc<Registered>, params: Box<RawValue>, question: Box<Question> },
     /// Answered without running now: refused, or recorded by an earlier process.
-    Answered { status: ToolStatus, content: String },
+    Answered { status: ToolStatus, content: String, images: Vec<Image> },
 }
 
 impl Plan {
     fn refused(content: String) -> Self {
-        Self::Answered { status: ToolStatus::Refused, content }
+        Self::answered(ToolStatus::Refused, content)
+    }
+
+    fn answered(status: ToolStatus, content: String) -> Self {
+        Self::Answered { status, content, images: Vec::new() }
     }
 
     fn tool(&self) -> Option<&Arc<Registered>> {
@@ -93,6 +101,8 @@ pub(crate) struct Answered {
     pub status: ToolStatus,
     /// The whole result.
     pub content: String,
+    /// The pictures beside it; those that an earlier process recorded are without their bytes.
+    pub images: Vec<Image>,
     pub ends: Option<RunEnd>,
     /// What is to be recorded of it after all others of its step.
     pub held_back: Option<HeldBack>,
@@ -119,6 +129,8 @@ pub(crate) struct Bounds<'a> {
 struct Place<'a> {
     run: &'a Arc<Run>,
     step: u32,
+    /// Whose time the calls use: that of the run, or of the call on whose behalf code calls.
+    time: &'a Stopwatch,
 }
 
 /// The step under which the calls that a native agent makes outside the loop are recorded: before the first.
@@ -126,14 +138,17 @@ pub(crate) const OUTSIDE: u32 = 0;
 
 /// Runs one tool on behalf of the native agent that `run` belongs to, by the same path as the calls of a model. The
 /// result is whole: it is code that reads it.
+///
+/// `time` is that of the call on whose behalf it is made; it stands still while a person is asked.
 pub async fn call_tool(
     run: &Arc<Run>,
+    time: &Stopwatch,
     registry: &Registry,
     limits: &DefinitionLimits,
     request: ToolCallRequest,
 ) -> Result<(ToolStatus, String), JournalFault> {
     let bounds = Bounds { registry, limits, ended: None };
-    let place = Place { run, step: OUTSIDE };
+    let place = Place { run, step: OUTSIDE, time };
     let nth = run.times_asked(format!("tool {} {}", request.name, request.arguments));
     let effect = ids::effect_of_run(&run.id, &request.name, &request.arguments, nth);
     let recorded = run.recorded();
@@ -149,6 +164,7 @@ pub async fn call_tool(
         let index = known.map_or(0, |known| known.index);
         let call = Call { index, effect, request, plan, place: None, waits: false };
         let mut calls = [(call, known, exceeded.is_some())];
+        preview::show(run, &mut calls).await;
         let line = Line::new(1);
         announce(place, &line, &mut calls);
         if let Some(exceeded) = exceeded {
@@ -187,7 +203,7 @@ pub(crate) async fn plan(
     requests: &[ToolCallRequest],
     recorded: &[RecordedEffect],
 ) -> Step {
-    let place = Place { run, step };
+    let place = Place { run, step, time: run.budget.time() };
     let mut calls = Vec::with_capacity(requests.len());
     let mut exceeded = None;
     for (index, request) in (0u32..).zip(requests) {
@@ -201,6 +217,7 @@ pub(crate) async fn plan(
         calls.push((call, known, limit.is_some()));
         exceeded = exceeded.or(limit);
     }
+    preview::show(run, &mut calls).await;
     let line = Line::new(bounds.limits.parallel_tool_calls);
     announce(place, &line, &mut calls);
     Step { calls: calls.into_iter().map(|(call, ..)| call).collect(), line, exceeded }
@@ -271,7 +288,7 @@ async fn decided(
     }
     let tool = Arc::clone(tool);
     match need {
-        None => Plan::Run { tool, params, resumed: false, by },
+        None => Plan::Run { tool, params, resumed: false, by, agreement: Agreement::default() },
         Some(need) => {
             let about = (&**tool.spec(), tool.tool().origin());
             let question = Question::new(run, effect.clone(), about, params.get(), need).into();
@@ -326,9 +343,9 @@ fn announce(place: Place<'_>, line: &Line, calls: &mut [(Call, Option<&RecordedE
                 Plan::Run { .. } | Plan::Answered { .. } => intend(place, call, *over_limit),
             },
         }
-        if let Plan::Answered { status, content } = &call.plan {
+        if let Plan::Answered { status, content, images } = &call.plan {
             let end = HeldBack { index: call.index, kind: call.plan.kind(), elapsed: Duration::ZERO };
-            finish(place, &call.effect, &call.request, &end, (*status, content));
+            finish(place, &call.effect, &call.request, &end, (*status, content, images));
         }
     }
 }
@@ -366,7 +383,7 @@ pub(crate) async fn run_all(
     step: u32,
     Step { calls, line, .. }: Step,
 ) -> Result<Vec<Answered>, JournalFault> {
-    let place = Place { run, step };
+    let place = Place { run, step, time: run.budget.time() };
     let running = calls.iter().filter(|call| call.plan.tool().is_some()).count();
     let after = AtomicUsize::new(running.saturating_sub(1));
     let mut answers: Vec<Option<Answered>> = calls.iter().map(|_| None).collect();

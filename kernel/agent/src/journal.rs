@@ -13,8 +13,9 @@ mod prune;
 mod recorded;
 
 use drupe_extension_api::{
-    AgentId, AgentRef, AgentResponse, EffectClass, EffectId, EventBody, FailureClass, InvocationId, ItemKind,
-    ItemOutcome, Message, Preview, SessionId, Spend, ToolStatus, TurnId, Usage, control::ApprovalState,
+    AgentId, AgentRef, AgentResponse, EffectClass, EffectId, EventBody, FailureClass, Image, InvocationId,
+    ItemKind, ItemOutcome, Message, Preview, SessionId, Spend, ToolStatus, TurnId, Usage,
+    control::ApprovalState,
 };
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
@@ -36,6 +37,9 @@ pub trait Journal: Send + Sync {
         session: SessionId,
         effect: EffectId,
     ) -> BoxFuture<'_, Result<Option<String>, JournalFault>>;
+
+    /// The bytes of a picture that was recorded, by their hash; none where they are not kept any more.
+    fn image(&self, hash: String) -> BoxFuture<'_, Result<Option<Vec<u8>>, JournalFault>>;
 }
 
 /// The journal cannot record; the run must stop before it does anything further.
@@ -292,6 +296,9 @@ pub enum Entry {
         elapsed_ms: u64,
         /// What it gave, whole; the model may be shown less.
         content: String,
+        /// The pictures that the model is shown with it. Whoever keeps the entry keeps their bytes apart, by their hashes.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<Image>,
         /// Whether its item had ended before: a process that is gone was seen to leave it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         left: bool,

@@ -112,6 +112,7 @@ impl Ledger {
                 status,
                 elapsed_ms,
                 content,
+                images: Vec::new(),
                 left: false,
             };
             self.add(result);

@@ -84,10 +84,13 @@ pub mod agent;
 pub mod agent_tool;
 pub mod budget;
 pub mod clock;
+mod condition;
 mod core_tools;
 mod dispatch;
 pub mod hooks;
 pub mod ids;
+pub mod images;
+mod input_form;
 pub mod journal;
 mod ledger;
 pub mod long_work;
@@ -115,12 +118,14 @@ pub use agent::{Agent, LoopAgent, Task};
 pub use agent_tool::AgentTool;
 pub use budget::{Budget, Exceeded, Limit};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use core_tools::{client_tool, read_output, refuse, search_tools, update_plan};
+pub use condition::Conditional;
+pub use core_tools::{client_tool, read_output, refuse, request_input, search_tools, update_plan};
 pub use dispatch::call_tool;
 pub use drupe_extension_api::{Definition, Usage};
 pub use drupe_json_schema::{Schema, SchemaFault};
 pub use drupe_limits::grouped;
 pub use hooks::{HookAnswer, Hooks, NoHooks};
+pub use input_form::{FilledForm, InputForm};
 pub use journal::{
     Attempted, Batch, BrokenAnswer, Compaction, Entry, Journal, JournalFault, MemoryJournal, Reached,
     RecordedEffect, RecordedInvocation, RecordedStep, RecordedTurn, ShownAnswer, told,

@@ -53,6 +53,8 @@ pub struct ModelProfile {
     pub price: Option<Price>,
     /// Whether it can call tools. One that cannot is asked without any.
     pub tools: bool,
+    /// Whether it reads pictures. One that does not is told of them in words.
+    pub images: bool,
 }
 
 /// US dollars for a million tokens.

@@ -12,7 +12,8 @@
 //! Neither may start anything.
 
 use drupe_extension_api::{
-    AgentId, EffectId, InvocationId, SessionId, ToolSpec, TurnId, control::ApprovalState,
+    AgentId, EffectId, InvocationId, SessionId, ToolSpec, TurnId,
+    control::{ApprovalState, CallPreview},
 };
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -27,7 +28,7 @@ pub trait Policy: Send + Sync {
     /// Waits for the answer to a question that [`decide`](Self::decide) had asked. Who drops the future waits no longer.
     fn answer<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Result<Answer, JournalFault>> {
         let _ = question;
-        Box::pin(std::future::ready(Ok(Answer { state: ApprovalState::Withdrawn, by: None })))
+        Box::pin(std::future::ready(Ok(Answer { state: ApprovalState::Withdrawn, by: None, given: None })))
     }
 }
 
@@ -97,6 +98,12 @@ pub struct Question {
     /// Whether it is asked for what strangers wrote.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub for_taint: bool,
+    /// What the tool says that the call would change. The answer is not about it: see [`seal`](Self::seal).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preview: Option<CallPreview>,
+    /// What the tool gets back of that, so that it changes nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seal: Option<String>,
     /// SHA-256, in hex, over the tool as it is described, its origin, the parameters, the agent and the session: an answer
     /// holds for this alone.
     pub digest: String,
@@ -127,6 +134,8 @@ impl Question {
             need: why,
             about,
             for_taint,
+            preview: None,
+            seal: None,
             digest: digest(run, tool, params),
             asked_ms,
             expires_ms: asked_ms.saturating_add(i64::try_from(patience_ms).unwrap_or(i64::MAX)),
@@ -155,6 +164,8 @@ pub struct Answer {
     pub state: ApprovalState,
     /// By whom; none where nobody answered.
     pub by: Option<String>,
+    /// What was filled in, as the text of a JSON object; none where nothing was asked for.
+    pub given: Option<String>,
 }
 
 /// Allows what an invocation's registry holds (nothing else reaches it) and denies what needs a person's agreement,

@@ -137,6 +137,15 @@ pub fn elided(tool: &str, size: usize, handle: &EffectId) -> String {
     )
 }
 
+/// What stands beside that for its pictures, of which there were so many.
+pub fn elided_images(count: usize) -> String {
+    match count {
+        0 => String::new(),
+        1 => "\n[its picture is not shown any more: call the tool again to see it]".into(),
+        n => format!("\n[its {n} pictures are not shown any more: call the tool again to see them]"),
+    }
+}
+
 /// Asks to go on with an answer that its bound cut off, with so many tool calls.
 pub fn go_on(dropped_calls: u32) -> String {
     match dropped_calls {

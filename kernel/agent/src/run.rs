@@ -189,6 +189,13 @@ impl Run {
         self.ledger().record(entry);
     }
 
+    /// What `tool` gave holds what strangers wrote: it is a part of the conversation from here on, however the call ends.
+    pub fn tainted_by(&self, tool: &str) {
+        if self.scope.taint.came_by(tool) {
+            self.record(Entry::Tainted { invocation: self.id.clone(), tool: tool.to_owned() });
+        }
+    }
+
     /// Withdraws the question about a call, unless it is settled.
     pub(crate) fn withdraw(&self, effect: &EffectId) {
         self.ledger().withdraw(&self.id, effect);

@@ -26,6 +26,7 @@ impl ScriptedModel {
             max_output_tokens: 1_000,
             price: None,
             tools: true,
+            images: true,
         };
         Self { profile, answers: Mutex::new(answers.into_iter().collect()), requests: Mutex::default() }
     }

@@ -20,6 +20,8 @@ pub struct Steered {
     pub turn: TurnId,
     /// What the user says.
     pub text: String,
+    /// What brought it, where strangers wrote it.
+    pub strangers: Option<String>,
 }
 
 /// The messages that wait for one running turn.
@@ -82,7 +84,7 @@ mod tests {
     use super::*;
 
     fn message(text: &str) -> Steered {
-        Steered { turn: TurnId::new(text).expect("a valid id"), text: text.into() }
+        Steered { turn: TurnId::new(text).expect("a valid id"), text: text.into(), strangers: None }
     }
 
     #[test]

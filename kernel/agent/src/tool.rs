@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use drupe_extension_api::{EffectId, Fault, FaultCode, ToolSpec, ToolStatus, wire::LookupResult};
+use drupe_extension_api::{
+    EffectId, Fault, FaultCode, Image, ToolPreview, ToolSpec, ToolStatus,
+    wire::{LookupResult, op},
+};
 use drupe_json_schema::Schema;
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
@@ -32,6 +35,18 @@ pub trait Tool: Send + Sync {
         Box::pin(std::future::ready(LookupResult::Unknown))
     }
 
+    /// What a call would change, for the person who is asked about it. Asked where the tool's annotations say `previews`, once
+    /// before the question is recorded; must have no effect. Who drops the future asks no longer.
+    fn preview<'a>(
+        &'a self,
+        params: Box<RawValue>,
+        effect: EffectId,
+        run: &'a Run,
+    ) -> BoxFuture<'a, Result<ToolPreview, Fault>> {
+        let _ = (params, effect, run);
+        Box::pin(std::future::ready(Err(Fault::unsupported(op::TOOL_PREVIEW))))
+    }
+
     /// The compiled schema of its parameters, where many tools have the same: a compiled schema is many times the
     /// size of its text. None has it compiled.
     fn schema(&self) -> Option<Arc<Schema>> {
@@ -57,8 +72,19 @@ pub struct ToolContext {
     pub time: Stopwatch,
     /// Whether an earlier process may have begun this very call.
     pub resumed: bool,
+    /// What a person was shown, and filled in, before they agreed.
+    pub agreement: Agreement,
     /// What the call holds of the session's gate.
     pub(crate) share: Arc<Share>,
+}
+
+/// What came of the question about a call; nothing where nobody was asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Agreement {
+    /// The seal of the preview that the person was shown.
+    pub shown: Option<String>,
+    /// What they filled in, as the text of a JSON object.
+    pub given: Option<String>,
 }
 
 /// What a tool gave.
@@ -68,6 +94,8 @@ pub struct ToolOutput {
     pub content: String,
     /// How the call ended: `Ok`, or what a sub-agent says of itself.
     pub status: ToolStatus,
+    /// What the model sees with it. Their bytes are at hand.
+    pub images: Vec<Image>,
     /// The run ends with this call. Only a tool of effect class `pure` may say so: an end whose run was cut off is found by
     /// calling the tool again.
     pub ends: Option<RunEnd>,
@@ -85,7 +113,7 @@ pub enum RunEnd {
 impl ToolOutput {
     /// Text for the model.
     pub fn text(content: impl Into<String>) -> Self {
-        Self { content: content.into(), status: ToolStatus::Ok, ends: None }
+        Self { content: content.into(), status: ToolStatus::Ok, images: Vec::new(), ends: None }
     }
 }
 

@@ -45,6 +45,8 @@ pub(crate) struct Shared {
     output_schema: Option<Schema>,
     /// What a run begins with.
     offer: Offer,
+    /// A tool of which the model reads what strangers wrote, before it calls anything.
+    described_by_strangers: Option<String>,
     base: Base,
 }
 
@@ -53,6 +55,14 @@ pub(crate) struct Shared {
 struct Offer {
     tools: Arc<[Arc<ToolSpec>]>,
     deferred: Arc<[Arc<ToolSpec>]>,
+}
+
+impl Offer {
+    fn described_by_strangers(&self) -> Option<String> {
+        let mut all = self.tools.iter().chain(self.deferred.iter());
+        all.find(|tool| tool.annotations.described_by_strangers)
+            .map(|tool| format!("description of {}", tool.name))
+    }
 }
 
 impl Shared {
@@ -84,6 +94,7 @@ impl Shared {
             // A schema that does not compile was refused when the definition was made; were it not, the answer is
             // only checked for being JSON.
             output_schema: schema.and_then(|s| Schema::new(s).ok()),
+            described_by_strangers: offer.described_by_strangers(),
             offer,
         }
     }
@@ -144,12 +155,18 @@ pub(crate) async fn run(agent: &LoopAgent, task: Task, run: Arc<Run>) -> AgentRe
 
 impl Progress<'_> {
     async fn drive(&mut self, mut task: Task) -> Result<AgentResponse, Stop> {
+        if let Some(tool) = &self.agent.shared.described_by_strangers {
+            self.run.tainted_by(tool);
+        }
         for message in std::mem::take(&mut task.history) {
             self.transcript.add(BEFORE, message);
         }
         let recorded = self.run.scope.records.take(&self.run.id);
         if let Some(recorded) = &recorded {
-            task.notes = recorded.notes_at_the_beginning();
+            // What was gathered then, and what is told beside it by whoever had this run begun: that comes anew each time.
+            let told = std::mem::replace(&mut task.notes, recorded.notes_at_the_beginning());
+            let new: Vec<String> = told.into_iter().filter(|note| !task.notes.contains(note)).collect();
+            task.notes.extend(new);
         }
         let content = prompt::user_message(&task, &self.agent.definition.context);
         self.transcript.add_task(Arc::new(Message::User { content }));
@@ -227,7 +244,7 @@ impl Progress<'_> {
             system: Arc::clone(&self.agent.shared.system),
             messages: self.transcript.messages(),
             offer: self.offer.clone(),
-            bytes: self.transcript.bytes(),
+            weight: self.weight(),
             hash: self.transcript.hash(),
             max_output_tokens: most.min(u32::try_from(room).unwrap_or(u32::MAX)),
         };

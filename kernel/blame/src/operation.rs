@@ -83,6 +83,10 @@ operations! {
     Drop = 18, "drop";
     /// A thread that it started itself.
     Thread = 19, "thread";
+    /// The operator asks something of it.
+    OperatorAsk = 20, "operator.ask";
+    /// It is told of the servers of agents.
+    AgentServers = 21, "agents.servers";
 }
 
 impl Operation {

@@ -10,7 +10,7 @@ use drupe_config::{
 use drupe_extension_api::DefinitionLimits;
 use drupe_folders::content::Content;
 
-use crate::printable::shown;
+use crate::printable::{shown, whole};
 
 /// Parameters for the provider that are named one by one.
 const NAMED: usize = 32;
@@ -104,6 +104,12 @@ pub fn needs_agreement(manifest: &Manifest, config: &Config) -> Vec<String> {
     });
     for followed in &manifest.subscribe {
         want(true, &|| format!("work at each message of `{}`", shown(&followed.topic)));
+    }
+    for schedule in &manifest.schedules {
+        want(true, &|| format!("work at set times: `{}`", shown(&schedule.cron)));
+    }
+    for (name, server) in &manifest.mcp_servers {
+        want(true, &|| format!("the MCP server `{}`: {}", shown(name), whole(&server.told())));
     }
     want(manifest.overrides, &|| "the place of a shipped extension".into());
     let Some(agent) = &manifest.agent else { return needs };
@@ -229,12 +235,32 @@ mod tests {
             (agent(&format!(", parameters: {{extra: {{{hostile}: 1}}}}")), r"\nand nothing"),
             (agent(&format!(", parameters: {{extra: {{{}}}}}", keys.join(", "))), "and 468 more"),
             (agent(r#", context: ["a\nb\u202E.md"]"#), r"\nb\u{202e}.md"),
+            (agent("") + &format!("mcp_servers: {{a: {{command: {hostile}}}}}\n"), r"\nand nothing"),
             (agent(", uses_tools: [shell, shell/one, shell/two]"), "`shell`"),
         ] {
             let needs = check(&manifest);
             assert!(needs.len() == 1 && needs[0].contains(said), "{manifest}: {needs:?}");
             assert!(!needs[0].contains(drupe_config::acts) && needs[0].len() < 1_000, "{needs:?}");
         }
+    }
+
+    #[test]
+    fn of_the_command_of_a_server_nothing_is_left_out() {
+        let long = "x".repeat(400);
+        let server = format!(
+            "agent: {{model: default, instructions: own.md}}\nmcp_servers: {{a: {{command: sh, args: ['{long} evil {long}']}}}}\n"
+        );
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("own.md"), "x").expect("a file");
+        fs::write(
+            folder.path().join("manifest.yaml"),
+            format!("id: one\nname: One\ndescription: x\n{server}"),
+        )
+        .expect("a file");
+        let refused = load_manifest(folder.path(), folder.path()).expect_err("it is too long").render(false);
+        assert!(refused.contains("more of it than somebody reads"), "{refused}");
+        let needs = check(&server.replace(&long, &long[..200]));
+        assert!(needs[0].contains(" evil ") && needs[0].len() > 400, "{needs:?}");
     }
 
     #[test]
@@ -261,6 +287,16 @@ mod tests {
                 agent("") + "listen: [address]\n",
                 "connections from other programs, at the addresses `address` of its configuration",
             ),
+            (
+                agent("")
+                    + "mcp_servers: {time: {command: serve, args: [--zone, 'a b'], env: {K: v}, network: true}}\n",
+                r#"the MCP server `time`: the program "serve" "--zone" "a b", with the variables K, with the network"#,
+            ),
+            (
+                agent("")
+                    + "mcp_servers: {far: {url: 'https://x.example/mcp', tools: {read_only: ['get*']}}}\n",
+                r#"the address "https://x.example/mcp", whose tools get* nobody is asked about"#,
+            ),
             (agent("") + "overrides: true\n", "shipped"),
             (agent("") + "entrypoint: libx\nisolation: inproc\n", "inside the kernel's process, unconfined"),
             (agent("") + "entrypoint: libx\nisolation: process\n", "native code"),
@@ -269,5 +305,19 @@ mod tests {
             let needs = check(&manifest);
             assert!(needs.len() == 1 && needs[0].contains(named), "{manifest}: {needs:?}");
         }
+    }
+
+    #[test]
+    fn what_the_builders_guide_shows_is_right_and_asked_about_by_each_command_and_time() {
+        let guide = include_str!("../../../extensions/builder_agent/src/guide.md");
+        let shown =
+            guide.split("```yaml").nth(2).and_then(|rest| rest.split("```").next()).expect("both keys");
+        let needs = check(&format!("agent: {{model: default, instructions: own.md}}\n{shown}"));
+        let asked = [
+            "the secrets RHYMES_TOKEN",
+            "work at set times: `0 8 * * 1-5`",
+            r#"the MCP server `rhymes`: the program "mcp-server-rhymes", with the variables TOKEN"#,
+        ];
+        assert_eq!(needs, asked);
     }
 }

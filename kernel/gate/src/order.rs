@@ -13,6 +13,9 @@ use crate::state::{Event, Out, State};
 /// The folder's name, then the folder: two folders of one name are two.
 pub type Key = (String, PathBuf);
 
+/// The key of manifests that needs an extension which it does not list.
+const SERVERS: &str = "mcp_servers";
+
 #[derive(Debug, Default)]
 pub struct Wave {
     /// What they depend on is all there.
@@ -40,7 +43,12 @@ pub fn wave(states: &BTreeMap<String, State>, waiting: &mut BTreeMap<Key, Arc<Ma
         for (dependency, field) in dependencies(&manifest) {
             match states.get(&dependency) {
                 None => {
-                    let why = format!("`{field}` lists `{dependency}`, but there is no such extension");
+                    let why = match field {
+                        SERVERS => {
+                            format!("`{field}` needs the extension `{dependency}`, which is not there")
+                        }
+                        _ => format!("`{field}` lists `{dependency}`, but there is no such extension"),
+                    };
                     event = event.or(Some(Event::Rejected(Out::Unwired(why))));
                 }
                 Some(state) if state.is_out() => {
@@ -68,7 +76,9 @@ pub fn dependencies(manifest: &Manifest) -> BTreeSet<(String, &'static str)> {
     let tools =
         agent.into_iter().flat_map(|a| &a.uses_tools).map(|t| (t.extension.to_string(), "agent.uses_tools"));
     let agents = agent.into_iter().flat_map(|a| &a.uses_agents).map(|a| (a.to_string(), "agent.uses_agents"));
-    hard.chain(tools).chain(agents).collect()
+    // Whoever speaks with its servers.
+    let servers = (!manifest.mcp_servers.is_empty()).then(|| (drupe_wiring::MCP.to_owned(), SERVERS));
+    hard.chain(tools).chain(agents).chain(servers).collect()
 }
 
 /// Nothing can go on: those that wait for each other are taken out of `waiting`, and fail with the members of their circle.
@@ -97,7 +107,13 @@ pub fn circle(waiting: &mut BTreeMap<Key, Arc<Manifest>>) -> Vec<(Key, Event)> {
 
 /// Why one is skipped whose dependency, in this state, went out.
 pub fn lost(field: &str, name: &str, state: Option<&State>) -> String {
-    format!("`{field}` lists `{name}`, which {}", went(state))
+    match field {
+        SERVERS => format!(
+            "`{field}` needs the extension `{name}`, which {}; `extensions.{name}.enabled: true` in drupe.yaml turns it on",
+            went(state)
+        ),
+        _ => format!("`{field}` lists `{name}`, which {}", went(state)),
+    }
 }
 
 /// What became of an extension, as the end of a sentence.

@@ -15,6 +15,11 @@ pub fn shown(text: &str) -> String {
     format!("{}…({left_out} characters)…{}", end(&letters[..END]), end(&letters[letters.len() - END..]))
 }
 
+/// The same of a text that is bounded already and is agreed to as a whole: nothing of it is left out.
+pub fn whole(text: &str) -> String {
+    text.chars().map(visible).collect()
+}
+
 fn visible(letter: char) -> String {
     match letter {
         '\'' | '"' | '\\' => letter.to_string(),

@@ -12,6 +12,7 @@ use std::{
 };
 
 use drupe_host::{Code, HostProcess, Place, child, open, probe};
+use drupe_redact::Redactor;
 
 fn main() -> ExitCode {
     let mut args = env::args_os().skip(1);
@@ -34,7 +35,8 @@ fn kernel(library: PathBuf) -> ExitCode {
     let profile = drupe_confine::Profile::read_only();
     let place = HostProcess { exe, profile, env: BTreeMap::new(), directory: "/".into() };
     let Ok(id) = "faulty".parse() else { return ExitCode::FAILURE };
-    let code = Code { id, file: library, hash: String::new(), listening: Vec::new() };
+    let code =
+        Code { id, file: library, hash: String::new(), listening: Vec::new(), redactor: Redactor::default() };
     let Ok(runtime) = tokio::runtime::Runtime::new() else { return ExitCode::FAILURE };
     let host = drupe_extension_api::testing::FakeHost::default();
     runtime.block_on(async {

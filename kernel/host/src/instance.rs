@@ -1,9 +1,11 @@
 //! A running instance of an extension, as the kernel sees it: typed operations over the frozen table.
 
 use std::{
+    borrow::Cow,
     fmt,
     future::pending,
     net::TcpListener,
+    ops::Deref,
     os::fd::{AsRawFd, RawFd},
     sync::{
         Arc,
@@ -13,13 +15,18 @@ use std::{
 };
 
 use drupe_extension_abi::{CallHeader, Reply};
-use drupe_extension_api::{ExtensionId, Fault, FaultCode, wire::Description};
+use drupe_extension_api::{
+    ExtensionId, Fault, FaultCode,
+    wire::{Description, op},
+};
+use drupe_redact::Redactor;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     Ended, frame,
     inproc::Inproc,
     process::Process,
+    shown,
     words::{FAULT, cut},
 };
 
@@ -30,12 +37,16 @@ pub struct Instance {
     next_call: AtomicU64,
     /// What it was handed stays open as long as it is there.
     listening: Vec<Arc<TcpListener>>,
+    redactor: Redactor,
 }
 
 pub(crate) enum Side {
     Here(Arc<Inproc>),
     There(Process),
 }
+
+/// To look through a longer reply for secrets takes milliseconds, in which a thread could do what others wait for.
+const LONG: usize = 32 << 10;
 
 /// What accompanies a call.
 #[derive(Debug, Clone, Copy, Default)]
@@ -49,8 +60,13 @@ pub struct Header<'a> {
 }
 
 impl Instance {
-    pub(crate) fn new(id: ExtensionId, side: Side, listening: Vec<Arc<TcpListener>>) -> Self {
-        Self { id, side, next_call: AtomicU64::new(1), listening }
+    pub(crate) fn new(
+        id: ExtensionId,
+        side: Side,
+        listening: Vec<Arc<TcpListener>>,
+        redactor: Redactor,
+    ) -> Self {
+        Self { id, side, next_call: AtomicU64::new(1), listening, redactor }
     }
 
     /// The sockets that it was handed, each with its descriptor in the process that runs its code.
@@ -71,7 +87,7 @@ impl Instance {
             Side::Here(inproc) => inproc.describe().await,
             Side::There(process) => process.describe().await,
         };
-        description(&self.id, &body?)
+        description(&self.id, &self.redactor.json(&body?))
     }
 
     /// Performs an operation. Dropping the future cancels it. A panic on the other side is a fault of this call; so is
@@ -94,7 +110,7 @@ impl Instance {
                 let payload = serde_json::to_vec(payload).map_err(Fault::internal)?;
                 let call = inproc.call(header_out, operation, payload);
                 let reply = self.in_time(operation, header.timeout, call).await?;
-                self.read(operation, reply.status, &reply.body)
+                self.read(operation, reply.status, reply.body).await
             }
             Side::There(process) => {
                 let id = process.next_id();
@@ -111,7 +127,7 @@ impl Instance {
                 let bytes = draft.finish().map_err(|error| self.unsendable(operation, error))?;
                 let call = process.request(id, operation, bytes);
                 let reply = self.in_time(operation, header.timeout, call).await?;
-                self.read(operation, reply.status, &reply.body)
+                self.read(operation, reply.status, reply.body).await
             }
         }
     }
@@ -207,18 +223,51 @@ impl Instance {
         })
     }
 
-    fn read<R: DeserializeOwned>(&self, operation: &str, status: u32, body: &[u8]) -> Result<R, Fault> {
+    /// Reads a reply. Nothing of the extension's gets past this with a secret in it.
+    async fn read<R: DeserializeOwned>(
+        &self,
+        operation: &str,
+        status: u32,
+        body: impl Deref<Target = [u8]> + Send + 'static,
+    ) -> Result<R, Fault> {
+        let body = match status == Reply::OK && operation == op::TOOL_CALL && shown::may_show(&body) {
+            true => {
+                let redactor = self.redactor.clone();
+                let apart = move || shown::read(&redactor, body);
+                match tokio::task::spawn_blocking(apart).await.map_err(Fault::internal)? {
+                    Ok(value) => {
+                        return serde_json::from_value(value).map_err(|e| self.unreadable(operation, &e));
+                    }
+                    Err(body) => body,
+                }
+            }
+            false => body,
+        };
+        let (clean, kept);
+        let body = match body.len() > LONG && !self.redactor.is_empty() {
+            true => {
+                let redactor = self.redactor.clone();
+                let work = move || redactor.json(&body).into_owned();
+                clean = Cow::Owned(tokio::task::spawn_blocking(work).await.map_err(Fault::internal)?);
+                &*clean
+            }
+            false => {
+                kept = body;
+                clean = self.redactor.json(&kept);
+                &*clean
+            }
+        };
         if status != Reply::OK {
             return Err(fault(&self.id, operation, body));
         }
-        serde_json::from_slice(body).map_err(|error| {
-            let id = &self.id;
-            // It quotes what it does not understand.
-            let error = cut(error.to_string(), FAULT);
-            Fault::invalid(format!(
-                "extension `{id}` answered `{operation}` with something unreadable: {error}"
-            ))
-        })
+        serde_json::from_slice(body).map_err(|error| self.unreadable(operation, &error))
+    }
+
+    fn unreadable(&self, operation: &str, error: &serde_json::Error) -> Fault {
+        let id = &self.id;
+        // It quotes what it does not understand.
+        let error = cut(error.to_string(), FAULT);
+        Fault::invalid(format!("extension `{id}` answered `{operation}` with something unreadable: {error}"))
     }
 
     fn unsendable(&self, operation: &str, error: frame::TooLong) -> Fault {

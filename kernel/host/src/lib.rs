@@ -28,6 +28,7 @@ mod open;
 mod outbox;
 pub mod probe;
 mod process;
+mod shown;
 mod table;
 mod words;
 

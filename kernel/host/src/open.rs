@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, ffi::OsString, io, net::TcpListener, path::Path
 use drupe_confine::{ConfineError, Profile};
 use drupe_extension_abi::HostBox;
 use drupe_extension_api::{ExtensionId, Fault, wire::Description};
+use drupe_redact::Redactor;
 
 use crate::{
     Ended, Instance, LibraryError,
@@ -22,6 +23,8 @@ pub struct Code {
     pub hash: String,
     /// Sockets that it is handed, in the order of its manifest.
     pub listening: Vec<Arc<TcpListener>>,
+    /// What must not stand in anything that it says.
+    pub redactor: Redactor,
 }
 
 #[derive(Debug, Clone)]
@@ -76,7 +79,7 @@ pub enum OpenError {
 /// Takes as long as the library does: the caller sets the deadline. Dropping the future kills a process that was
 /// started; in this process code that hangs cannot be ended, it keeps one blocking thread.
 pub async fn open(code: Code, place: Place, host: HostBox) -> Result<(Instance, Description), OpenError> {
-    let (id, listening) = (code.id.clone(), code.listening.clone());
+    let Code { id, listening, redactor, .. } = code.clone();
     let (side, described) = match place {
         Place::Inproc => {
             let inproc = Inproc::open(code, host).await?;
@@ -92,6 +95,7 @@ pub async fn open(code: Code, place: Place, host: HostBox) -> Result<(Instance, 
             (Side::There(process), described)
         }
     };
-    let description = described.and_then(|body| description(&id, &body)).map_err(OpenError::Refused)?;
-    Ok((Instance::new(id, side, listening), description))
+    let description =
+        described.and_then(|body| description(&id, &redactor.json(&body))).map_err(OpenError::Refused)?;
+    Ok((Instance::new(id, side, listening, redactor), description))
 }

@@ -17,6 +17,7 @@ use std::{
 
 use drupe_extension_abi::{HostBox, Reply};
 use drupe_extension_api::{ExtensionId, Fault, FaultCode};
+use drupe_redact::Redactor;
 use tokio::{
     net::UnixStream,
     sync::{Notify, watch},
@@ -48,6 +49,7 @@ pub struct Process {
 /// What the tasks of a process and its callers share.
 struct Shared {
     id: ExtensionId,
+    redactor: Redactor,
     outbox: Outbox,
     calls: Calls,
     /// The process that runs the extension's code.
@@ -80,6 +82,7 @@ impl Process {
         let running = Running::start(code, place, theirs).await?;
         let shared = Arc::new(Shared {
             id: code.id.clone(),
+            redactor: code.redactor.clone(),
             outbox: Outbox::new(writing),
             calls: Calls::default(),
             program: running.program(),

@@ -129,6 +129,7 @@ impl Run {
             elapsed_ms: 1,
             status: ToolStatus::Ok,
             content: "the value of alpha is 42".into(),
+            images: Vec::new(),
             left: false,
         }
     }

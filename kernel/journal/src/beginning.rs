@@ -53,4 +53,8 @@ impl Journal for Beginning {
     ) -> BoxFuture<'_, Result<Option<String>, JournalFault>> {
         self.store.output(session, effect)
     }
+
+    fn image(&self, hash: String) -> BoxFuture<'_, Result<Option<Vec<u8>>, JournalFault>> {
+        self.store.image(hash)
+    }
 }

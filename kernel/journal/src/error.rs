@@ -76,6 +76,9 @@ pub enum StoreError {
         /// Its extension.
         extension: String,
     },
+    /// There is no such schedule.
+    #[error("there is no schedule `{0}`")]
+    NoSchedule(String),
     /// The beginning of an id is that of several questions.
     #[error("several questions have an id that begins with `{0}`; give more of it")]
     AmbiguousQuestion(String),
@@ -85,6 +88,12 @@ pub enum StoreError {
     /// The answer is to hold for more calls than the one that is asked about, and there can be no such answer.
     #[error("an answer to `{0}` holds for this one call alone; allow it without `for_session`")]
     NoGrant(String),
+    /// The question asks for something that the answer does not have.
+    #[error("`{0}` asks for something to be filled in; `drupe approvals allow {0}` asks you for it")]
+    NothingFilled(String),
+    /// The answer has something that the question does not ask for.
+    #[error("`{0}` asks for nothing to be filled in; answer it without `values`")]
+    NothingAsked(String),
     /// More was allowed for the rest of a session than a person keeps in view.
     #[error("too much is allowed in session `{0}` already; `drupe approvals revoke` takes some of it back")]
     TooManyGrants(SessionId),
@@ -155,6 +164,8 @@ impl From<StoreError> for Fault {
             | StoreError::AmbiguousQuestion(_)
             | StoreError::NotAsShown(_)
             | StoreError::NoGrant(_)
+            | StoreError::NothingFilled(_)
+            | StoreError::NothingAsked(_)
             | StoreError::TooManyGrants(_)
             | StoreError::Settled { .. } => FaultCode::Invalid,
             _ => FaultCode::Unavailable,

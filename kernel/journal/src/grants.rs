@@ -49,6 +49,17 @@ impl Store {
         .await
     }
 
+    /// Text of strangers came into a session before a tool of its turn ran. What brought it first is kept.
+    pub async fn taint_session(&self, session: &SessionId, source: String) -> Result<(), StoreError> {
+        let session = session.clone();
+        self.write(Survives::Process, move |on| {
+            on.statement("UPDATE sessions SET tainted_by = ?2 WHERE id = ?1 AND tainted_by IS NULL")?
+                .execute((session.as_str(), &source))?;
+            Ok(())
+        })
+        .await
+    }
+
     /// All that was allowed for the rest of some session, the newest first.
     pub async fn grants(&self) -> Result<Vec<StandingGrant>, StoreError> {
         self.read(|db| {

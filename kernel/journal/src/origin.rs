@@ -8,7 +8,7 @@
 //! of the same origin is the same turn, whatever repeats it: a client that lost its connection, a chat service that
 //! delivers twice, a topic that is tried again. [`Store::accept`](crate::Store::accept) is the only place that asks.
 //!
-//! What comes next (a slot of a schedule, a run that outlives its caller) is a further variant here, with the text that
+//! What comes next (a run that outlives its caller) is a further variant here, with the text that
 //! stands for it in the journal and an external id that is unique within it; intake needs no further rule.
 
 use std::{borrow::Cow, fmt, str::FromStr};
@@ -35,6 +35,16 @@ impl Inbound {
         Self { ask, origin, chain: Chain::default(), correlation: None }
     }
 
+    /// Whether somebody is at the other end who could be asked: nobody waits for what a topic or a schedule sets off, nor for
+    /// what strangers have an extension hand in that answers them nothing, such as a webhook.
+    pub fn somebody_waits(&self) -> bool {
+        match self.origin {
+            Origin::Topic { .. } | Origin::Schedule(_) => false,
+            Origin::Extension(_) => !self.ask.channel.is_empty() || self.of_strangers().is_none(),
+            Origin::Client { .. } => true,
+        }
+    }
+
     /// What brings it, where strangers wrote it: whoever handed it in says so, or it is a message of a topic, which may hold
     /// anything at all.
     pub fn of_strangers(&self) -> Option<String> {
@@ -58,6 +68,8 @@ pub enum Origin {
         /// The agent.
         follower: AgentId,
     },
+    /// A schedule, `extension/name`, or `name` where a person made it. The external id is the slot.
+    Schedule(String),
 }
 
 impl Origin {
@@ -71,6 +83,7 @@ impl Origin {
             Self::Client { .. } => None,
             Self::Extension(id) => Some(id.as_str()),
             Self::Topic { follower } => Some(follower.as_str()),
+            Self::Schedule(id) => id.split_once('/').map(|(extension, _)| extension),
         }
     }
 
@@ -88,7 +101,7 @@ impl Origin {
     }
 }
 
-/// As it stands in the journal: `operator`, `token:NAME`, `extension:ID`, `topic:AGENT`.
+/// As it stands in the journal: `operator`, `token:NAME`, `extension:ID`, `topic:AGENT`, `schedule:ID`.
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -96,6 +109,7 @@ impl fmt::Display for Origin {
             Self::Client { token: Some(name) } => write!(f, "token:{name}"),
             Self::Extension(id) => write!(f, "extension:{id}"),
             Self::Topic { follower } => write!(f, "topic:{follower}"),
+            Self::Schedule(id) => write!(f, "schedule:{id}"),
         }
     }
 }
@@ -114,6 +128,7 @@ impl FromStr for Origin {
             None if text == "operator" => Ok(Self::OPERATOR),
             Some(("token", name)) => Ok(Self::Client { token: Some(name.to_owned()) }),
             Some(("extension", id)) => ExtensionId::new(id).map(Self::Extension).map_err(|_| unknown()),
+            Some(("schedule", id)) if !id.is_empty() => Ok(Self::Schedule(id.to_owned())),
             Some(("topic", agent)) => {
                 AgentId::new(agent).map(|follower| Self::Topic { follower }).map_err(|_| unknown())
             }
@@ -133,6 +148,8 @@ mod tests {
             (Origin::Client { token: Some("a:b".into()) }, "token:a:b", None),
             (Origin::Extension("mail".parse().expect("an id")), "extension:mail", Some("mail")),
             (Origin::Topic { follower: "digest".parse().expect("an id") }, "topic:digest", Some("digest")),
+            (Origin::Schedule("digest/daily".into()), "schedule:digest/daily", Some("digest")),
+            (Origin::Schedule("tea".into()), "schedule:tea", None),
         ];
         for (origin, text, extension) in origins {
             assert_eq!((origin.to_string().as_str(), origin.extension()), (text, extension));
@@ -142,7 +159,7 @@ mod tests {
         }
         let ann = Origin::Client { token: Some("shop/ann".into()) };
         assert_eq!((ann.share().as_deref(), ann.to_string().parse()), (Some("token:shop"), Ok(ann.clone())));
-        for text in ["", "operators", "extension:", "topic:A B", "schedule:x"] {
+        for text in ["", "operators", "extension:", "topic:A B", "schedule:"] {
             assert_eq!(text.parse::<Origin>(), Err(UnknownOrigin(text.into())));
         }
     }

@@ -8,7 +8,7 @@
 use drupe_agent::{Answer, Entry, Question};
 use drupe_extension_api::{
     EffectId,
-    control::{Approval, ApprovalState, AskedCall, StandingGrant},
+    control::{Approval, ApprovalState, AskedCall, CallPreview, StandingGrant},
 };
 use rusqlite::{Connection, OptionalExtension, Row};
 
@@ -34,7 +34,8 @@ macro_rules! approvals {
     ($rest:literal) => {
         concat!(
             "SELECT questions.effect, tool, iif(state = 'pending', params, ''), need, digest, questions.agent, asked_ms, expires_ms, state,
-                    answered_ms, answered_by, turns.id, sessions.id, questions.about, questions.for_taint
+                    answered_ms, answered_by, turns.id, sessions.id, questions.about, questions.for_taint,
+                    iif(state = 'pending', preview, NULL)
              FROM questions JOIN turns ON turns.number = questions.turn
              JOIN sessions ON sessions.number = turns.session ",
             $rest
@@ -43,7 +44,7 @@ macro_rules! approvals {
 }
 
 /// What a person says to a question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Says {
     /// The call does not run.
     No,
@@ -51,6 +52,8 @@ pub enum Says {
     Yes,
     /// It runs, and those like it in the rest of the session.
     YesForSession,
+    /// It runs, this one call alone, with what the person filled in: the text of a JSON object.
+    Filled(String),
 }
 
 /// A question that was answered, and what was allowed with it for the rest of the session.
@@ -73,7 +76,7 @@ impl Store {
     pub async fn expire_question(&self, effect: &EffectId) -> Result<ApprovalState, StoreError> {
         let effect = effect.clone();
         self.write(Survives::Process, move |on| {
-            settle(on, &effect, ApprovalState::Expired, None)?;
+            settle(on, &effect, ApprovalState::Expired, (None, None))?;
             let mut find = on.statement("SELECT state FROM questions WHERE effect = ?1")?;
             let state = find.query_row([effect.as_str()], |row| named(row, 0)).optional()?;
             Ok(state.unwrap_or(ApprovalState::Withdrawn))
@@ -85,8 +88,9 @@ impl Store {
     /// none.
     ///
     /// Refuses with [`StoreError::AmbiguousQuestion`], [`StoreError::Settled`] (the first answer holds),
-    /// [`StoreError::NotAsShown`] where `shown` is not the hash of what is asked about, or [`StoreError::NoGrant`] where an
-    /// answer for the rest of the session is given and there can be none.
+    /// [`StoreError::NotAsShown`] where `shown` is not the hash of what is asked about, [`StoreError::NoGrant`] where an
+    /// answer for the rest of the session is given and there can be none, or [`StoreError::NothingFilled`] and
+    /// [`StoreError::NothingAsked`] where something is to be filled in and is not, or the reverse.
     pub async fn answer_question(
         &self,
         id: &str,
@@ -95,7 +99,7 @@ impl Store {
         by: String,
     ) -> Result<Option<Settled>, StoreError> {
         let id = id.to_owned();
-        self.write(Survives::Power, move |on| answer(on, &id, says, shown.as_deref(), &by)).await
+        self.write(Survives::Power, move |on| answer(on, &id, &says, shown.as_deref(), &by)).await
     }
 
     /// The questions that wait, and after them those that were asked last, without their parameters.
@@ -117,7 +121,7 @@ pub(crate) fn follow(on: &Writing<'_>, turn: &Turn, entries: &[Entry]) -> Result
     for entry in entries {
         match entry {
             Entry::Asked { question, .. } => ask(on, turn, question)?,
-            Entry::Decided { effect, state, .. } => settle(on, effect, *state, None)?,
+            Entry::Decided { effect, state, .. } => settle(on, effect, *state, (None, None))?,
             Entry::Tainted { tool, .. } => grants::taint(on, turn.session_number, tool)?,
             _ => {}
         }
@@ -128,12 +132,24 @@ pub(crate) fn follow(on: &Writing<'_>, turn: &Turn, entries: &[Entry]) -> Result
 /// One that is asked anew, since the answer of the model that held it was lost, waits as the new one.
 fn ask(on: &Writing<'_>, turn: &Turn, question: &Question) -> Result<(), StoreError> {
     let Question {
-        effect, agent, tool, params, need, about, for_taint, digest, asked_ms, expires_ms, ..
+        effect,
+        agent,
+        tool,
+        params,
+        need,
+        about,
+        for_taint,
+        preview,
+        digest,
+        asked_ms,
+        expires_ms,
+        ..
     } = question;
+    let preview = preview.as_ref().map(serde_json::to_string).transpose()?;
     on.statement(
         "INSERT OR REPLACE INTO questions
-             (effect, turn, agent, tool, params, need, digest, state, asked_ms, expires_ms, about, for_taint)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'pending', ?8, ?9, ?10, ?11)",
+             (effect, turn, agent, tool, params, need, digest, state, asked_ms, expires_ms, about, for_taint, preview)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'pending', ?8, ?9, ?10, ?11, ?12)",
     )?
     .execute((
         effect.as_str(),
@@ -147,6 +163,7 @@ fn ask(on: &Writing<'_>, turn: &Turn, question: &Question) -> Result<(), StoreEr
         expires_ms,
         about,
         for_taint,
+        preview,
     ))?;
     Ok(())
 }
@@ -155,20 +172,20 @@ fn settle(
     on: &Writing<'_>,
     effect: &EffectId,
     state: ApprovalState,
-    by: Option<&str>,
+    (by, given): (Option<&str>, Option<&str>),
 ) -> Result<(), StoreError> {
     on.statement(
-        "UPDATE questions SET state = ?2, answered_ms = ?3, answered_by = ?4
+        "UPDATE questions SET state = ?2, answered_ms = ?3, answered_by = ?4, given = ?5
          WHERE effect = ?1 AND state = 'pending'",
     )?
-    .execute((effect.as_str(), name_of(&state)?, on.now_ms(), by))?;
+    .execute((effect.as_str(), name_of(&state)?, on.now_ms(), by, given))?;
     Ok(())
 }
 
 fn answer(
     on: &Writing<'_>,
     id: &str,
-    says: Says,
+    says: &Says,
     shown: Option<&str>,
     by: &str,
 ) -> Result<Option<Settled>, StoreError> {
@@ -179,18 +196,25 @@ fn answer(
     as_shown(&found, shown)?;
     let now = on.now_ms();
     let late = found.call.as_ref().is_some_and(|call| call.expires.as_millisecond() <= now);
+    let asks = found.call.as_ref().and_then(|call| call.preview.as_ref()?.input.as_ref()).is_some();
     let state = match says {
         // Nobody may look at it any more; whoever asks is told so.
         _ if late => return Err(StoreError::Settled { approval: found.id, state: "expired".into() }),
-        Says::Yes | Says::YesForSession => ApprovalState::Allowed,
+        Says::Yes | Says::YesForSession if asks => return Err(StoreError::NothingFilled(found.id)),
+        Says::Filled(_) if !asks => return Err(StoreError::NothingAsked(found.id)),
+        Says::Yes | Says::YesForSession | Says::Filled(_) => ApprovalState::Allowed,
         Says::No => ApprovalState::Denied,
     };
     let grant = match says {
         Says::YesForSession => Some(grants::give(on, &found, by)?),
-        Says::Yes | Says::No => None,
+        Says::Yes | Says::Filled(_) | Says::No => None,
+    };
+    let given = match says {
+        Says::Filled(given) => Some(given.as_str()),
+        Says::No | Says::Yes | Says::YesForSession => None,
     };
     let effect = EffectId::new(&found.id).map_err(|error| StoreError::Record(error.to_string()))?;
-    settle(on, &effect, state, Some(by))?;
+    settle(on, &effect, state, (Some(by), given))?;
     on.statement(
         "INSERT INTO audit (time_ms, who, what, subject, hash, outcome) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?
@@ -229,11 +253,18 @@ fn meant(on: &Writing<'_>, id: &str) -> Result<Option<Approval>, StoreError> {
 }
 
 fn stands(db: &Connection, effect: &EffectId, digest: &str) -> Result<Option<Answer>, StoreError> {
-    let mut find =
-        db.prepare_cached("SELECT state, answered_by FROM questions WHERE effect = ?1 AND digest = ?2")?;
-    let found = find
-        .query_row((effect.as_str(), digest), |row| Ok(Answer { state: named(row, 0)?, by: row.get(1)? }));
+    let mut find = db.prepare_cached(
+        "SELECT state, answered_by, given FROM questions WHERE effect = ?1 AND digest = ?2",
+    )?;
+    let found = find.query_row((effect.as_str(), digest), |row| {
+        Ok(Answer { state: named(row, 0)?, by: row.get(1)?, given: row.get(2)? })
+    });
     Ok(found.optional()?)
+}
+
+/// What cannot be read is left out: the question is about the call, which stands beside it.
+fn preview(kept: Option<String>) -> Option<CallPreview> {
+    serde_json::from_str(&kept?).ok()
 }
 
 fn approval(row: &Row<'_>) -> rusqlite::Result<Approval> {
@@ -253,6 +284,7 @@ fn approval(row: &Row<'_>) -> rusqlite::Result<Approval> {
             params: row.get(2)?,
             about: row.get(13)?,
             for_taint: row.get(14)?,
+            preview: preview(row.get(15)?),
             expires: time(row, 7)?,
             by: row.get(10)?,
         }),

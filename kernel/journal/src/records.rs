@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use crate::{
     Store, StoreError, TurnStart,
     bus::{self, WhenFull},
-    checkpoints,
+    checkpoints, images,
     log::{self, Record},
     recipes, turns, usage,
     writer::{Survives, Writing},
@@ -24,6 +24,10 @@ impl Journal for Store {
         effect: EffectId,
     ) -> BoxFuture<'_, Result<Option<String>, JournalFault>> {
         Box::pin(async move { Ok(self.result_of(&session, effect).await?) })
+    }
+
+    fn image(&self, hash: String) -> BoxFuture<'_, Result<Option<Vec<u8>>, JournalFault>> {
+        Box::pin(async move { Ok(self.read(move |db| images::of(db, &hash)).await?) })
     }
 }
 
@@ -69,6 +73,7 @@ pub(crate) fn write(
     };
     usage::count_entries(on, &turn, &batch.entries)?;
     recipes::keep(on, turn.number, &batch.recipes)?;
+    images::keep(on, turn.number, &batch.entries)?;
     let before = start.map_or(&[][..], |start| &start.events);
     let record = Record { before, runs: &batch.runs, entries: &batch.entries, after: &[] };
     log::append(on, &turn.session, Some(&turn), record)?;

@@ -15,7 +15,7 @@ use rusqlite::{Connection, OptionalExtension};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    Store, StoreError,
+    Store, StoreError, images,
     log::POSITIONS,
     recent::Change,
     recipes,
@@ -218,6 +218,9 @@ fn let_go(on: &mut Writing<'_>, keep: Retention) -> Result<LetGo, StoreError> {
         }
         return Ok(LetGo { turns: 0, more: true });
     }
+    if images::let_go(on)? {
+        return Ok(LetGo { turns: 0, more: true });
+    }
     let too_large = match keep.max_bytes {
         Some(most) => size(on.db)? > most,
         None => false,
@@ -239,6 +242,7 @@ fn let_go(on: &mut Writing<'_>, keep: Retention) -> Result<LetGo, StoreError> {
             .execute((records.session, records.until_seq))?;
         on.statement("DELETE FROM outbox WHERE turn = ?1")?.execute([records.turn])?;
         on.statement("DELETE FROM questions WHERE turn = ?1")?.execute([records.turn])?;
+        images::forget(on, records.turn)?;
         on.statement("DELETE FROM turns WHERE number = ?1")?.execute([records.turn])?;
         on.cache.turns.take(turn);
         on.change(Change::Changed(turn.clone()));

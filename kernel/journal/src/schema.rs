@@ -13,12 +13,16 @@
 //! | `messages` | a message of a topic, for as long as there is a delivery of it | `number` |
 //! | `deliveries` | such a message on its way to one subscriber, waiting or `dead`; one that is dead may stand for all that were `cut` at its topic, the latest of which is its message | `number`, in order of publication |
 //! | `let_go` | how many dead deliveries of a subscriber were let go, because there were too many | `subscriber` |
+//! | `images` | the bytes of a picture that models were shown | `number`; `hash` of the bytes unique |
+//! | `image_uses` | that a turn refers to it; without any it goes | `turn`, `hash` |
 //! | `restarts` | a restart that was asked for, until it is consumed | `number` |
 //! | `extension_states` | one step of an extension's life | `number` |
 //! | `extension_settings` | an extension that the operator turned on or off, over its manifest | `extension` |
 //! | `activations` | the operator's agreement to activate an extension: `pending` → `allowed` or `denied`, or `withdrawn`; never deleted, as its number is its name | `number`; (`extension`, `hash`) unique; one `pending` an extension |
 //! | `tokens` | a named token of the control API: the hash of what its bearer shows, what they `may` do, the sessions and agents that they reach, all where none are named, and what may be used in those sessions | `name`; `hash` unique |
 //! | `questions` | a question to a person about a tool call: `pending` → `allowed`, `denied`, `expired` or `withdrawn`, once | `effect`, the call's id |
+//! | `schedules` | what is done at set times, with the definition of one that somebody added; its slots up to `through_ms` are settled | `number`; `id` unique |
+//! | `schedule_runs` | what became of a slot: `waiting` → `running` → `done`, `failed` or `unknown`; or `missed` or `skipped`, and then perhaps several at once | `schedule`, `slot_ms` |
 //! | `audit` | one answer of the operator: who, about what, with which content, and which | `number` |
 //!
 //! Times are milliseconds since 1970. The key of `log` keeps what a session recorded side by side and in order without
@@ -188,6 +192,9 @@ CREATE TABLE audit (
     include_str!("schema/version_9.sql"),
     include_str!("schema/version_10.sql"),
     include_str!("schema/version_11.sql"),
+    include_str!("schema/version_12.sql"),
+    include_str!("schema/version_13.sql"),
+    include_str!("schema/version_14.sql"),
 ];
 
 /// The version that this release reads and writes.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use drupe_agent::Entry;
 use drupe_extension_api::{
-    AgentId, AgentResponse, InvocationId, Message, Spend, ToolCallRequest, Usage,
+    AgentId, AgentResponse, Image, InvocationId, Message, Spend, ToolCallRequest, Usage,
     control::{InvocationRecord, TranscriptEntry, TurnResult},
 };
 use foldhash::fast::RandomState;
@@ -94,18 +94,17 @@ impl Invocation {
             Entry::Intent { step, index, tool, .. } => {
                 self.intents.insert((step, index), tool);
             }
-            Entry::Result { step, index, effect, status, content, .. } => {
+            Entry::Result { step, index, effect, status, content, images, .. } => {
                 let (call_id, name) = match self.call(step, index) {
                     Some(call) => (call.call_id.clone(), call.name.clone()),
                     None => {
                         (effect.to_string(), self.intents.get(&(step, index)).cloned().unwrap_or_default())
                     }
                 };
-                self.see(
-                    number,
-                    (step, Part::Result, index),
-                    Message::Tool { call_id, name, status, content },
-                );
+                // This is remembered: not with the bytes.
+                let images = images.iter().map(Image::reference).collect();
+                let message = Message::Tool { call_id, name, status, content, images };
+                self.see(number, (step, Part::Result, index), message);
             }
             Entry::Failed { step, usage, .. } => {
                 self.steps = self.steps.max(step);

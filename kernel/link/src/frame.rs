@@ -36,6 +36,9 @@ pub enum Up {
         /// Names the set of extensions that works; none where it was not kept.
         #[serde(default)]
         extensions: Option<String>,
+        /// Why what the operator has written is not in force, where it is refused.
+        #[serde(default)]
+        config_refused: Option<String>,
     },
     /// The process of an extension has crashed, which the supervisor counts.
     Crashed(Crashed),
@@ -313,6 +316,7 @@ mod tests {
             model: None,
             notices: vec![],
             extensions: None,
+            config_refused: None,
         };
         let bytes = ready.encode().expect("it shortens to a frame");
         assert!(matches!(Up::decode(&bytes), Some(Up::Ready { config, .. }) if config.is_empty()));

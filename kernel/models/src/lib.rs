@@ -22,6 +22,7 @@ mod ageing;
 
 mod listed;
 mod preferred;
+mod redacted;
 mod resolve;
 mod source;
 

@@ -16,6 +16,7 @@ use std::{
 
 use drupe_agent::{Model, ModelProfile, budget::UnknownPrice, model::Price};
 use drupe_extension_api::{DefinitionLimits, ModelParameters};
+use drupe_redact::Redactor;
 use reqwest::Url;
 
 use crate::{
@@ -61,6 +62,7 @@ const COSTS_NOTHING: ProfileSettings = ProfileSettings {
     efforts: None,
     thinking: None,
     sampling: None,
+    images: None,
 };
 
 pub struct Resolved {
@@ -87,6 +89,7 @@ pub struct Models {
     offline: Link,
     /// Scripts by path. A script that is named twice goes on where it was.
     scripts: Mutex<ScriptCache>,
+    redactor: Redactor,
 }
 
 struct Provider {
@@ -122,7 +125,15 @@ impl Models {
             source: Arc::new(OfflineSource::new(offline_profile("offline/offline"))),
             gate: free_gate("offline"),
         };
-        Ok(Self { settings, providers, offline, scripts: Mutex::default() })
+        Ok(Self { settings, providers, offline, scripts: Mutex::default(), redactor: Redactor::default() })
+    }
+
+    /// The same models, whose answers hold no secret that is known by then. The keys of all providers become known.
+    #[must_use]
+    pub fn redacting(self, redactor: &Redactor) -> Self {
+        let endpoints = self.settings.providers.iter().filter_map(|provider| provider.kind.endpoint());
+        redactor.learn(endpoints.flat_map(Endpoint::credentials));
+        Self { redactor: redactor.clone(), ..self }
     }
 
     /// The model for `names`, tried in order; no names mean the default model. See [`resolve_for`](Self::resolve_for).
@@ -146,7 +157,7 @@ impl Models {
     ) -> Result<Resolved, ModelsError> {
         let found = search::find(self, by, names)?;
         let links = found.links.into_iter().map(|(_, link)| link).collect();
-        let chain = Chain::new(links).ok_or(ModelsError::NoDefault)?;
+        let chain = Chain::new(links).ok_or(ModelsError::NoDefault)?.redacting(self.redactor.clone());
         chain.supports(parameters).map_err(|(model, what)| ModelsError::Unsupported { model, what })?;
         if let Some(unknown) = chain.unpriced().and_then(|model| self.unknown_price(model, limits)) {
             return Err(ModelsError::UnknownPrice(unknown));
@@ -192,6 +203,7 @@ impl Models {
             efforts: said.efforts,
             thinking: said.thinking,
             sampling: said.sampling,
+            images: profile.images,
         };
         wire.model(facts, profile, Arc::clone(&provider.known))
     }
@@ -346,6 +358,7 @@ fn profile(provider: &Provider, model: &str, said: &ProfileSettings) -> ModelPro
         max_output_tokens: said.max_output_tokens.unwrap_or(MAX_OUTPUT_TOKENS),
         price: said.price(),
         tools: said.tools.unwrap_or(true),
+        images: said.images.unwrap_or(false),
     }
 }
 
@@ -357,6 +370,7 @@ fn offline_profile(name: &str) -> ModelProfile {
         max_output_tokens,
         price: Some(FREE),
         tools: true,
+        images: false,
     }
 }
 

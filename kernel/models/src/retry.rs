@@ -9,6 +9,7 @@ use std::{sync::Arc, time::Duration};
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use drupe_agent::{Model, ModelEvent, ModelFault, ModelProfile, ModelRequest, model::Price};
 use drupe_extension_api::{FailureClass, ModelParameters};
+use drupe_redact::Redactor;
 use futures_util::{
     StreamExt,
     stream::{self, BoxStream},
@@ -19,6 +20,7 @@ use crate::{
     alarm::{Alarm, Late},
     error::Unsupported,
     gate::{Admission, Gate},
+    redacted::redacted,
     source::{Broken, Progress, Source, Whose, milliseconds},
 };
 
@@ -44,6 +46,7 @@ pub(crate) struct Link {
 pub(crate) struct Chain {
     profile: ModelProfile,
     links: Arc<[Link]>,
+    redactor: Redactor,
 }
 
 impl Chain {
@@ -53,7 +56,12 @@ impl Chain {
         for link in &links[1..] {
             narrow(&mut profile, link.source.profile());
         }
-        Some(Self { profile, links: links.into() })
+        Some(Self { profile, links: links.into(), redactor: Redactor::default() })
+    }
+
+    /// The same with answers that hold none of its secrets.
+    pub(crate) fn redacting(self, redactor: Redactor) -> Self {
+        Self { redactor, ..self }
     }
 
     pub(crate) fn supports(&self, parameters: &ModelParameters) -> Result<(), (String, Unsupported)> {
@@ -73,6 +81,7 @@ pub(crate) fn narrow(profile: &mut ModelProfile, other: &ModelProfile) {
         (a, b) => a.or(b),
     };
     profile.tools &= other.tools;
+    profile.images |= other.images;
 }
 
 impl Model for Chain {
@@ -103,7 +112,8 @@ impl Model for Chain {
             given_up: Vec::new(),
             stage: Stage::Ready,
         });
-        stream::unfold(run, |mut run| async move { run.next().await.map(|event| (event, run)) }).boxed()
+        let events = stream::unfold(run, |mut run| async move { run.next().await.map(|event| (event, run)) });
+        redacted(events.boxed(), self.redactor.clone())
     }
 }
 

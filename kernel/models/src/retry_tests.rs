@@ -88,6 +88,7 @@ fn fake(name: &str, acts: Vec<Act>) -> (Arc<Fake>, Link) {
         max_output_tokens: 100,
         price: None,
         tools: true,
+        images: false,
     };
     let source = Arc::new(Fake {
         profile,
@@ -285,6 +286,7 @@ fn a_list_has_the_least_room_and_the_highest_price_that_is_known() {
         max_output_tokens: 10,
         price,
         tools: true,
+        images: false,
     };
     let mut both = profile("a/x", 9, price(1.0));
     narrow(&mut both, &profile("b/y", 5, price(2.0)));

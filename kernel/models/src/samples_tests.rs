@@ -30,6 +30,7 @@ pub(crate) fn facts(model: &str) -> Facts {
         efforts: None,
         thinking: None,
         sampling: None,
+        images: false,
     }
 }
 
@@ -74,6 +75,7 @@ pub(crate) fn transcript(provider_items: Option<(&str, Value)>) -> ModelRequest 
         name: name.to_owned(),
         status,
         content: content.to_owned(),
+        images: Vec::new(),
     };
     let messages = vec![
         Message::User { content: "hi \"you\"".to_owned() },

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use drupe_agent::{LongPrompts, model::Price};
 use drupe_extension_api::Reasoning;
+use drupe_redact::names_a_secret;
 
 /// All providers, and how names lead to them.
 #[derive(Debug, Clone, Default)]
@@ -90,6 +91,28 @@ pub struct Endpoint {
     pub dialect: Option<String>,
 }
 
+impl ProviderKind {
+    /// The server that it asks, where there is one.
+    pub(crate) fn endpoint(&self) -> Option<&Endpoint> {
+        match self {
+            Self::OpenAi(endpoint)
+            | Self::OpenAiChat(endpoint)
+            | Self::Anthropic(endpoint)
+            | Self::Gemini(endpoint) => Some(endpoint),
+            Self::Scripted { .. } | Self::Offline => None,
+        }
+    }
+}
+
+impl Endpoint {
+    /// The key, and those headers whose names say that they hold one: others may say what stands in many texts.
+    pub(crate) fn credentials(&self) -> impl Iterator<Item = &str> {
+        let headers = self.headers.iter().filter(|(name, _)| names_a_secret(name));
+        let headers = headers.map(|(_, value)| value.as_str());
+        self.api_key.as_deref().into_iter().chain(headers)
+    }
+}
+
 /// Keys and headers may be secret, and so may a part of the address: none is ever shown.
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -129,6 +152,8 @@ pub struct ProfileSettings {
     pub thinking: Option<Thinking>,
     /// Whether the model takes temperature and nucleus sampling. If this is not known, the request holds them.
     pub sampling: Option<bool>,
+    /// Whether the model reads pictures. If this is not known, it is told of them in words.
+    pub images: Option<bool>,
 }
 
 impl ProfileSettings {
@@ -147,6 +172,7 @@ impl ProfileSettings {
             efforts: self.efforts.or(below.efforts),
             thinking: self.thinking.or(below.thinking),
             sampling: self.sampling.or(below.sampling),
+            images: self.images.or(below.images),
         }
     }
 

@@ -22,10 +22,10 @@ use std::{
 use drupe_agent::{Answer, Clock, Decision, JournalFault, Need, Policy, PolicyCall, Question};
 use drupe_config::{AgentApprovals, ApprovalsConfig, RuleVerdict};
 use drupe_extension_api::{
-    AgentId, SessionId,
+    AgentId, SessionId, ToolName,
     control::{Approval, ApprovalState, StandingGrant},
 };
-use drupe_journal::{Origin, Says, SessionStanding, Settled, Store, StoreError};
+use drupe_journal::{Inbound, Says, SessionStanding, Settled, Store, StoreError};
 use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 
@@ -67,16 +67,15 @@ impl CallPolicy {
     /// The policy of one turn, and by what text of strangers came into its session before.
     pub async fn of_turn(
         self: &Arc<Self>,
-        session: &SessionId,
-        origin: &Origin,
+        inbound: &Inbound,
         own: OwnApprovals,
     ) -> Result<(Arc<dyn Policy>, Option<String>), StoreError> {
+        let session = &inbound.ask.session;
         let turn = TurnPolicy {
             all: Arc::clone(self),
             session: session.clone(),
-            origin: origin.to_string(),
-            // Nobody waits for what a topic sets off, so nobody would see the question.
-            asks: !matches!(origin, Origin::Topic { .. }),
+            origin: inbound.origin.to_string(),
+            asks: inbound.somebody_waits(),
             own,
         };
         self.working().entry(session.clone()).or_default().0 += 1;
@@ -145,7 +144,7 @@ impl CallPolicy {
             match self.store.question(&question.effect, &question.digest).await? {
                 Some(answer) if answer.state == ApprovalState::Pending => {}
                 Some(answer) => return Ok(answer),
-                None => return Ok(Answer { state: ApprovalState::Withdrawn, by: None }),
+                None => return Ok(Answer { state: ApprovalState::Withdrawn, by: None, given: None }),
             }
             let left = u64::try_from(question.expires_ms.saturating_sub(self.clock.now_ms())).unwrap_or(0);
             tokio::select! {
@@ -192,30 +191,40 @@ impl Policy for TurnPolicy {
             origin: &self.origin,
             tainted_by: run.scope.taint.source(),
         };
-        let Ruling { verdict, by, for_taint, by_rule } =
-            ruling(&self.all.config, |agent| self.own.get(agent), facts);
-        let name = &spec.name;
-        match verdict {
-            RuleVerdict::Allow => Decision::Allow { by: by_rule.then_some(by) },
-            RuleVerdict::Deny => Decision::Deny { reason: format!("not run: `{name}` is refused: {by}") },
-            RuleVerdict::Ask => {
-                let about = scope::key(spec, params);
-                let granted = about.as_deref().and_then(|about| self.granted(&run.agent, about, for_taint));
-                if granted.is_some() {
-                    return Decision::Allow { by: granted };
-                }
-                if !self.asks {
-                    let reason = format!("not run: {by}, and nobody is there to be asked");
-                    return Decision::Deny { reason };
-                }
-                let patience_ms = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
-                Decision::Ask(Need { why: by, patience_ms, about, for_taint })
-            }
-        }
+        let ruling = ruling(&self.all.config, |agent| self.own.get(agent), facts);
+        // Most calls are not asked about, and cost nothing more.
+        let is_asked = ruling.verdict == RuleVerdict::Ask;
+        // What is filled in is for one call.
+        let may_last = is_asked && !spec.annotations.needs_input;
+        let about = may_last.then(|| scope::key(spec, params)).flatten();
+        let granted = about.as_deref().and_then(|about| self.granted(&run.agent, about, ruling.for_taint));
+        decided(ruling, &spec.name, about, granted, self.asks)
     }
 
     fn answer<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Result<Answer, JournalFault>> {
         Box::pin(async { Ok(self.all.wait(question).await?) })
+    }
+}
+
+/// What becomes of a call by what holds of it, by what was allowed in its session, and by whether somebody can be asked.
+fn decided(
+    Ruling { verdict, by, for_taint, by_rule }: Ruling,
+    name: &ToolName,
+    about: Option<String>,
+    granted: Option<String>,
+    asks: bool,
+) -> Decision {
+    match verdict {
+        RuleVerdict::Allow => Decision::Allow { by: by_rule.then_some(by) },
+        RuleVerdict::Deny => Decision::Deny { reason: format!("not run: `{name}` is refused: {by}") },
+        RuleVerdict::Ask if granted.is_some() => Decision::Allow { by: granted },
+        RuleVerdict::Ask if !asks => {
+            Decision::Deny { reason: format!("not run: {by}, and nobody is there to be asked") }
+        }
+        RuleVerdict::Ask => {
+            let patience_ms = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
+            Decision::Ask(Need { why: by, patience_ms, about, for_taint })
+        }
     }
 }
 
@@ -233,3 +242,6 @@ impl Drop for TurnPolicy {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+#[path = "trees_tests.rs"]
+mod trees;

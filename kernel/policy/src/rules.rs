@@ -52,7 +52,17 @@ pub fn ruling<'a>(
         let Some(own) = own(agent) else { return general };
         [general, narrower(own, facts, agent, &params)].into_iter().reduce(stricter).unwrap_or_else(refuse)
     };
-    facts.path.iter().map(of_agent).reduce(stricter).unwrap_or_else(refuse)
+    let ruling = facts.path.iter().map(of_agent).reduce(stricter).unwrap_or_else(refuse);
+    match ruling.verdict {
+        // There is nothing that it could run with.
+        RuleVerdict::Allow if facts.spec.annotations.needs_input => Ruling {
+            verdict: RuleVerdict::Ask,
+            by: format!("`{}` needs something that a person fills in", facts.spec.name),
+            for_taint: false,
+            by_rule: false,
+        },
+        _ => ruling,
+    }
 }
 
 /// A call of nobody cannot be.
@@ -76,7 +86,7 @@ fn general(config: &ApprovalsConfig, facts: CallFacts<'_>, agent: &AgentId, para
         }
         None => (by_mode(config.mode, facts.spec), false),
     };
-    let reaches = labels.outward || labels.destructive;
+    let reaches = labels.outward || labels.destructive || labels.remembers;
     // What a rule allows in spite of it, and what is refused anyway.
     let is_settled = ruling.verdict == RuleVerdict::Deny || may_taint && ruling.verdict == RuleVerdict::Allow;
     match facts.tainted_by {
@@ -87,11 +97,14 @@ fn general(config: &ApprovalsConfig, facts: CallFacts<'_>, agent: &AgentId, para
     }
 }
 
-/// A call that reaches out or destroys where strangers were read: asked about, whatever was allowed before.
+/// A call that reaches out, destroys or remembers where strangers were read: asked about, whatever was allowed before.
 fn for_strangers(mode: ApprovalMode, ruling: Ruling, spec: &ToolSpec, source: &str) -> Ruling {
     let why = match ruling.verdict {
         RuleVerdict::Ask => ruling.by,
         _ if spec.annotations.destructive => format!("`{}` may destroy what cannot be restored", spec.name),
+        _ if spec.annotations.remembers => {
+            format!("`{}` keeps what other conversations are given", spec.name)
+        }
         _ => format!("`{}` reaches beyond this machine", spec.name),
     };
     let by = format!("{why}, and this conversation holds what strangers wrote, which `{source}` gave");
@@ -176,6 +189,7 @@ fn has(annotations: &ToolAnnotations, label: ToolLabel) -> bool {
         ToolLabel::Outward => annotations.outward,
         ToolLabel::ReadsUntrusted => annotations.reads_untrusted,
         ToolLabel::NeedsApproval => annotations.needs_approval,
+        ToolLabel::Remembers => annotations.remembers,
     }
 }
 

@@ -54,6 +54,24 @@ fn of_tool(config: &ApprovalsConfig, labels: &[&str], tainted_by: Option<&str>) 
 }
 
 #[test]
+fn what_a_person_must_fill_in_is_asked_for_whatever_allows_it() {
+    let allows = json!([{"tool": "t", "then": "allow"}]);
+    for (mode, expected) in
+        [("full-access", RuleVerdict::Ask), ("on-request", RuleVerdict::Ask), ("untrusted", RuleVerdict::Ask)]
+    {
+        for rules in [json!([]), allows.clone()] {
+            assert_eq!(of_tool(&config(mode, true, rules), &["needs_input"], None), expected, "{mode}");
+        }
+    }
+    assert_eq!(
+        of_tool(&config("never", true, json!([])), &["needs_input", "needs_approval"], None),
+        RuleVerdict::Deny
+    );
+    let denies = json!([{"tool": "t", "then": "deny"}]);
+    assert_eq!(of_tool(&config("full-access", true, denies), &["needs_input"], None), RuleVerdict::Deny);
+}
+
+#[test]
 fn modes_decide_by_what_a_tool_says_of_itself() {
     use RuleVerdict::{Allow, Ask, Deny};
     for (mode, read_only, plain, destructive, needs) in [
@@ -90,6 +108,8 @@ fn what_strangers_wrote_has_calls_asked_about_that_reach_out_or_destroy() {
         assert!(!off.for_taint, "{shown}: {off:?}");
     }
     let config = config("on-request", true, json!([]));
+    assert_eq!(of_tool(&config, &["remembers"], web), Ask);
+    assert_eq!(of_tool(&config, &["remembers"], None), Allow);
     // What is asked about in any case is asked about for it, too: what was allowed before does not cover it.
     for labels in [["destructive", "needs_approval"], ["outward", "needs_approval"]] {
         let asked = Asked { tool: spec("t", &labels), tainted_by: web, ..Asked::default() };
@@ -170,7 +190,13 @@ fn verdict() -> impl Strategy<Value = &'static str> {
 }
 
 fn label() -> impl Strategy<Value = &'static str> {
-    prop_oneof![Just("read_only"), Just("destructive"), Just("outward"), Just("needs_approval")]
+    prop_oneof![
+        Just("remembers"),
+        Just("read_only"),
+        Just("destructive"),
+        Just("outward"),
+        Just("needs_approval")
+    ]
 }
 
 fn agent() -> impl Strategy<Value = &'static str> {

@@ -4,7 +4,10 @@ use drupe_agent::{
     Agent, Definition, LoopAgent, ModelEvent, Registered, RegistryBuilder, ScriptedModel, Task, Tool,
     ToolContext, ToolError, ToolOutput, TurnOutcome, TurnScope, ids, run_turn,
 };
-use drupe_extension_api::{CorrelationId, SessionId, ToolSpec, TurnId, wire::Submit};
+use drupe_extension_api::{
+    CorrelationId, SessionId, ToolSpec, TurnId,
+    wire::{Carried, Submit},
+};
 use drupe_journal::{Inbound, Origin, Storage, TurnStart};
 use serde_json::{json, value::RawValue};
 use tokio_util::sync::CancellationToken;
@@ -68,8 +71,8 @@ async fn asked<P: Future<Output = ()>>(
     let session = SessionId::new("s").expect("an id");
     let turn = accepted(&store, &session).await;
     let policy = CallPolicy::new(config(json!([])), store.clone(), Arc::clone(&clock));
-    let (of_turn, _) =
-        policy.of_turn(&session, &Origin::OPERATOR, OwnApprovals::default()).await.expect("it is read");
+    let inbound = Inbound::new(Submit::new(session.clone(), "1", "do it"), Origin::OPERATOR);
+    let (of_turn, _) = policy.of_turn(&inbound, OwnApprovals::default()).await.expect("it is read");
     let scope = TurnScope {
         policy: of_turn,
         clock,
@@ -135,12 +138,23 @@ async fn a_question_that_nobody_answers_expires() {
 
 /// A turn that calls twice in the same step, twice, with what a person says to the first question.
 async fn said(says: Says, origin: Origin) -> (Vec<ApprovalState>, Vec<StandingGrant>) {
+    said_of(says, origin, None).await
+}
+
+/// The same of a message that carries this.
+async fn said_of(
+    says: Says,
+    origin: Origin,
+    carried: Option<Carried>,
+) -> (Vec<ApprovalState>, Vec<StandingGrant>) {
     let clock: Arc<dyn Clock> = Arc::new(Paused(tokio::time::Instant::now()));
     let store = Store::open(&Storage::Memory, Arc::clone(&clock), Arc::new(|_| ())).expect("a journal");
     let session = SessionId::new("s").expect("an id");
     let turn = accepted(&store, &session).await;
     let policy = CallPolicy::new(config(json!([])), store.clone(), Arc::clone(&clock));
-    let (of_turn, _) = policy.of_turn(&session, &origin, OwnApprovals::default()).await.expect("it is read");
+    let submit = Submit { carried, ..Submit::new(session.clone(), "1", "do it") };
+    let inbound = Inbound::new(submit, origin);
+    let (of_turn, _) = policy.of_turn(&inbound, OwnApprovals::default()).await.expect("it is read");
     let scope = TurnScope {
         policy: of_turn,
         clock,
@@ -164,7 +178,7 @@ async fn said(says: Says, origin: Origin) -> (Vec<ApprovalState>, Vec<StandingGr
             () = tokio::time::sleep(Duration::from_millis(1)) => {
                 let all = policy.questions().await.expect("it is read");
                 if let Some(waits) = all.into_iter().find(|one| one.state == ApprovalState::Pending) {
-                    policy.answer_question(&waits.id, says, None, "somebody").await.expect("it is recorded");
+                    policy.answer_question(&waits.id, says.clone(), None, "somebody").await.expect("it is recorded");
                 }
             }
         }
@@ -185,8 +199,18 @@ async fn what_is_allowed_for_the_session_is_asked_about_once() {
 #[tokio::test(start_paused = true)]
 async fn where_nobody_waits_nobody_is_asked() {
     let follower = "main".parse().expect("an id");
-    let (states, grants) = said(Says::Yes, Origin::Topic { follower }).await;
-    assert!(states.is_empty() && grants.is_empty(), "{states:?}");
+    let mail = Origin::Extension("mail".parse().expect("an id"));
+    let strangers = || Some(Carried { untrusted: true, ..Carried::default() });
+    for (origin, carried, asked) in [
+        (Origin::Topic { follower }, None, 0),
+        (Origin::Schedule("mail/daily".into()), None, 0),
+        (mail.clone(), strangers(), 0),
+        (mail, None, 2),
+        (Origin::OPERATOR, strangers(), 2),
+    ] {
+        let (states, grants) = said_of(Says::Yes, origin.clone(), carried).await;
+        assert!(states.len() == asked && grants.is_empty(), "{origin}: {states:?}");
+    }
 }
 
 #[tokio::test]

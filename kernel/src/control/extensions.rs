@@ -1,17 +1,18 @@
 //! What the operator decides about extensions, and what is known of each.
 
-use std::sync::Arc;
+use std::time::Duration;
 
 use drupe_config::{Instructions, Manifest, agent_template, new_agent};
 use drupe_extension_api::{
-    AgentId, Fault,
-    control::{AgentTemplate, Approval, ApprovalAnswer, ExtensionDetail, ExtensionStatus, StandingGrant},
+    AgentId, Fault, FaultCode,
+    control::{AgentTemplate, ExtensionAsk, ExtensionDetail, ExtensionStatus},
+    wire::{OperatorAsk, op},
 };
 use drupe_folders::discovery::Origin;
-use drupe_gate::survey::nothing_waits;
-use drupe_journal::Says;
+use drupe_host::Header;
 use drupe_surface::principal::Principal;
 use drupe_wiring::{self as wiring, ORCHESTRATOR};
+use serde_json::Value;
 
 use crate::{
     extension::{change, lifecycle},
@@ -81,49 +82,29 @@ pub async fn decide(kernel: &Kernel, id: String, enabled: Option<bool>) -> Resul
     roster.extensions.status(&id)
 }
 
-/// Agrees, or does not, to a tool call, or to what an extension brings.
-pub async fn answer(kernel: &Arc<Kernel>, by: &Principal, answer: ApprovalAnswer) -> Result<Approval, Fault> {
-    let ApprovalAnswer { id, allow, for_session, hash } = answer;
-    let says = match (allow, for_session) {
-        (false, false) => Says::No,
-        (true, false) => Says::Yes,
-        (true, true) => Says::YesForSession,
-        (false, true) => {
-            return Err(Fault::invalid("`for_session` is for an answer that allows").help("leave it out"));
-        }
-    };
-    let shown = || hash.clone();
-    for call in kernel.intake.turns.policy.questions().await?.iter().filter(|one| one.id.starts_with(&id)) {
-        call.call.as_ref().map_or(Ok(()), |call| by.reaches(&call.session))?;
-    }
-    if let Some(call) = kernel.intake.turns.policy.answer_question(&id, says, shown(), &by.name()).await? {
-        return Ok(call);
-    }
-    if for_session {
-        return Err(Fault::invalid(format!("`{id}` is no call of a tool that waits"))
-            .help("`for_session` is for calls; what an extension brings is agreed to as a whole"));
-    }
-    let give = || async { kernel.store.answer_activation(&id, allow, shown(), by.name()).await };
-    let mut answered = give().await?;
-    if answered.is_none() {
-        // It may have come this moment, or where nothing is watched.
-        change::rescan(&kernel.roster).await?;
-        answered = give().await?;
-    }
-    let approval = answered.ok_or_else(|| nothing_waits(&id, kernel.roster.extensions.status(&id).ok()))?;
-    change::rescan(&kernel.roster).await?;
-    lifecycle::until_settled(&kernel.roster, &approval.extension).await?;
-    Ok(approval)
-}
+/// How long an extension may take to answer the operator.
+const ANSWER: Duration = Duration::from_secs(60);
 
-/// Takes back what was allowed for the rest of a session.
-pub async fn revoke_grant(kernel: &Kernel, by: &Principal, id: &str) -> Result<StandingGrant, Fault> {
-    let nothing = || {
-        Fault::not_found(format!("nothing that was allowed has the id `{id}`"))
-            .help("`drupe approvals grants` lists what was")
+/// Asks something that is an extension's own.
+pub async fn ask(kernel: &Kernel, by: &Principal, asked: ExtensionAsk) -> Result<Value, Fault> {
+    let ExtensionAsk { id, ask, params } = asked;
+    if !by.reaches_all() {
+        // What an extension keeps is of all sessions.
+        return Err(Fault::denied(format!("{} does not reach all sessions", by.name())));
+    }
+    let Some(instance) = kernel.roster.working(&id) else {
+        kernel.roster.extensions.status(&id)?;
+        return Err(Fault::not_found(format!("`{id}` does not work now"))
+            .help(format!("`drupe ext show {id}` says why")));
     };
-    let policy = &kernel.intake.turns.policy;
-    let known = policy.grants().await?.into_iter().find(|grant| grant.id == id).ok_or_else(nothing)?;
-    by.reaches(&known.session)?;
-    policy.revoke_grant(id, &by.name()).await?.ok_or_else(nothing)
+    let unanswered = |fault: Fault| match fault.code {
+        FaultCode::Unsupported => {
+            fault.help(format!("`{id}` has nothing that is asked for by the name `{ask}`"))
+        }
+        _ => fault,
+    };
+    let Some(instance) = instance else { return Err(unanswered(Fault::unsupported(&ask))) };
+    let header = Header { timeout: Some(ANSWER), ..Header::default() };
+    let payload = OperatorAsk { ask: ask.clone(), params };
+    instance.call(op::OPERATOR_ASK, &payload, header).await.map_err(unanswered)
 }

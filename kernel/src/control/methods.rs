@@ -22,7 +22,7 @@ use serde::{
 };
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{extensions, insight, status, streams, tokens, turns};
+use super::{answers, extensions, insight, schedules, status, streams, tokens, turns};
 use crate::{
     draft::Draft,
     extension::{Record, change},
@@ -92,6 +92,7 @@ pub static METHODS: &[Method] = methods! {
     EXTENSIONS_RELEASE(Named) needs Operate, |kernel, _, Named { id }| {
         extensions::decide(kernel, id, None).await
     };
+    EXTENSIONS_ASK(_) needs Operate, |kernel, by, ask| extensions::ask(kernel, by, ask).await;
     APPROVALS_LIST(Nothing) needs Inspect, |kernel, by, _| {
         // Whoever asks what waits may have put it there this moment, or where nothing is watched. An extension has what
         // it brings taken in by `extensions.add`.
@@ -104,14 +105,14 @@ pub static METHODS: &[Method] = methods! {
         all.sort_by_key(|one| one.state != ApprovalState::Pending);
         Ok::<_, Fault>(all)
     };
-    APPROVALS_ANSWER(_) needs Operate, |kernel, by, answer| extensions::answer(kernel, by, answer).await;
+    APPROVALS_ANSWER(_) needs Operate, |kernel, by, answer| answers::answer(kernel, by, answer).await;
     APPROVALS_GRANTS(Nothing) needs Inspect, |kernel, by, _| {
         let mut all = kernel.intake.turns.policy.grants().await?;
         all.retain(|grant| by.sees(&grant.session));
         Ok::<_, Fault>(all)
     };
     APPROVALS_REVOKE(Named) needs Operate, |kernel, by, Named { id }| {
-        extensions::revoke_grant(kernel, by, &id).await
+        answers::revoke_grant(kernel, by, &id).await
     };
 
     AGENTS_LIST(Nothing) needs Read, |kernel, by, _| {
@@ -193,6 +194,12 @@ pub static METHODS: &[Method] = methods! {
         }
         kernel.store.usage(ask).await
     };
+    SCHEDULES_LIST(Nothing) needs Inspect, |kernel, by, _| schedules::list(kernel, by).await;
+    SCHEDULES_SHOW(Named) needs Inspect, |kernel, by, Named { id }| schedules::show(kernel, by, &id).await;
+    SCHEDULES_ADD(_) needs Direct, |kernel, by, new| schedules::add(kernel, by, new).await;
+    SCHEDULES_REMOVE(Named) needs Direct, |kernel, by, Named { id }| schedules::remove(kernel, by, &id).await;
+    SCHEDULES_PAUSE(_) needs Direct, |kernel, by, ask| schedules::pause(kernel, by, ask).await;
+    SCHEDULES_RUN(Named) needs Direct, |kernel, by, Named { id }| schedules::run(kernel, by, &id).await;
     BUS_DEAD(Nothing) needs Inspect, |kernel, _, _| kernel.store.dead_messages().await;
     BUS_RETRY(Numbered) needs Operate, |kernel, _, Numbered { id }| insight::dead(kernel, true, id).await;
     BUS_DROP(Numbered) needs Operate, |kernel, _, Numbered { id }| insight::dead(kernel, false, id).await;

@@ -21,6 +21,7 @@ use tokio::sync::Notify;
 use super::{
     Key, Record, Roster, generations, initialize,
     rollback::{mark_out, note},
+    servers,
     state::{Event, Out, State},
     survey::{self, Seen},
 };
@@ -161,6 +162,7 @@ async fn compare(roster: &Arc<Roster>, retried: Option<&Key>) -> Result<(), Faul
     for (key, one) in swaps {
         swap(roster, &key, one).await;
     }
+    servers::tell(roster);
     generations::keep(roster).await;
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, io, path::Path, sync::Arc, time::Duration};
 
-use drupe_config::Manifest;
+use drupe_config::{Manifest, Secret};
 use drupe_extension_api::{
     Fault, FaultCode, ToolSpec,
     wire::{Description, Initialize, Listening, op},
@@ -100,6 +100,8 @@ fn payload(
     let config = manifest.effective_config(&roster.base.config).map_err(|faults| faults.render(false))?;
     let secrets: BTreeMap<_, _> =
         manifest.resolve_secrets(&roster.base.config.overlay).map_err(|faults| faults.render(false))?;
+    roster.base.redactor.learn(secrets.values().map(Secret::expose));
+    roster.base.redactor.learn_named(&config);
     let data = roster.base.home.make_data(&manifest.id)?;
     Ok(Initialize {
         id: manifest.id.clone(),

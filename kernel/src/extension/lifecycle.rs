@@ -176,7 +176,7 @@ async fn one(roster: &Arc<Roster>, key: Key, manifest: Arc<Manifest>) {
                 seen.and_then(|(found, content)| exchanged(roster, &found, &manifest, content.as_deref()))
             });
             roster.extensions.with(&key, |r| {
-                r.notes.extend(part.description.capabilities.iter().filter_map(|c| unused(c)));
+                r.notes.extend(part.description.capabilities.iter().filter_map(|c| unknown(c)));
                 r.part = Some(part);
             });
             unfit.map_or(Event::Done, Event::Failed)
@@ -188,15 +188,10 @@ async fn one(roster: &Arc<Roster>, key: Key, manifest: Arc<Manifest>) {
     }
 }
 
-/// What this release detects and does not use yet is said, so that nobody waits for it.
-fn unused(capability: &str) -> Option<String> {
-    match Capability::from_name(capability) {
-        None => Some(format!("its capability `{capability:.128}` is not known to this release")),
-        Some(Capability::Scheduler) => {
-            Some(format!("its capability `{capability}` is not used by this release yet"))
-        }
-        Some(_) => None,
-    }
+/// What this release does not know is said, so that nobody waits for it.
+fn unknown(capability: &str) -> Option<String> {
+    let is_known = Capability::from_name(capability).is_some();
+    (!is_known).then(|| format!("its capability `{capability:.128}` is not known to this release"))
 }
 
 /// Lets all that are initialized work, in order; those that fail are rolled back. Gives whether any did.

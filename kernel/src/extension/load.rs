@@ -48,7 +48,8 @@ pub async fn load(roster: &Arc<Roster>, key: &Key, manifest: &Arc<Manifest>) -> 
     let hash = content.hash.clone();
     let place = place(roster, manifest, isolation).map_err(failed)?;
     let listening = sockets(roster, manifest)?;
-    let code = Code { id: manifest.id.clone(), file: checked.file, hash: hash.clone(), listening };
+    let redactor = roster.base.redactor.clone();
+    let code = Code { id: manifest.id.clone(), file: checked.file, hash: hash.clone(), listening, redactor };
     let table = (roster.table)(Arc::clone(manifest), roster.wired.handles.holder(manifest.id.clone()));
     let opened = drupe_host::open(code, place, table).await;
     if let Err(OpenError::Ended { ended, .. }) = &opened {

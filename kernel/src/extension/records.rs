@@ -275,7 +275,12 @@ impl Extensions {
         let away = self.read(|r| {
             let part = r.part.as_ref().filter(|_| matches!(r.state, State::Degraded(_)))?;
             let shared = part.manifest.scope == Scope::Shared;
-            let tools = part.description.tools.iter().filter(|_| shared).map(|tool| tool.name.clone());
+            let tools = part
+                .description
+                .tools
+                .iter()
+                .filter(|tool| shared && tool.annotations.only_for.is_none())
+                .map(|tool| tool.name.clone());
             let reason = format!("does not work: {}", r.reason()?);
             Some(Away { extension: part.id().clone(), tools: tools.collect(), reason })
         });

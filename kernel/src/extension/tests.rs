@@ -35,7 +35,9 @@ fn roster_at(home: &Path, clock: Arc<dyn Clock>) -> Arc<Roster> {
     let start = Start { exe: home.join("bin/drupe"), ..Start::default() };
     let home = Folders::new(home);
     let config_text = String::new();
-    let base = Arc::new(Base { home, config: Arc::new(config), clock, sources, config_text, start });
+    let redactor = drupe_redact::Redactor::default();
+    let base =
+        Arc::new(Base { home, config: Arc::new(config), clock, sources, config_text, start, redactor });
     let bus = Arc::new(Bus::default());
     let store =
         Store::open(&Storage::Memory, Arc::clone(&base.clock) as _, bus.publisher()).expect("a journal");
@@ -49,7 +51,8 @@ fn roster_at(home: &Path, clock: Arc<dyn Clock>) -> Arc<Roster> {
         topics: Deliveries::new(queue, Arc::clone(&bus), Arc::new(Nobody), Arc::clone(&base.clock)),
         bus,
         extensions: Extensions::default(),
-        wired: Arc::new(Wired::new(begun)),
+        wired: Arc::new(Wired::new(begun, &base.redactor)),
+        servers: super::servers::ToldServers::default(),
         disk: Disk::of(&base),
         table: Box::new(|_, _| unreachable!("no native code is loaded")),
         changing: Mutex::default(),

@@ -9,6 +9,7 @@ use drupe_handles::Handles;
 use drupe_host::Listeners;
 use drupe_models::Models;
 use drupe_prompts::{Day, apart, orchestrator};
+use drupe_redact::Redactor;
 use drupe_wiring::{self as wiring, Context, Lasting, Snapshot, WireFault};
 use tokio::sync::{Mutex, watch};
 
@@ -37,10 +38,10 @@ pub struct Wired {
 
 impl Wired {
     /// With what a kernel begins with.
-    pub fn new((models, lasting, snapshot): (Models, Arc<Lasting>, Snapshot)) -> Self {
+    pub fn new((models, lasting, snapshot): (Models, Arc<Lasting>, Snapshot), redactor: &Redactor) -> Self {
         Self {
             snapshot: watch::Sender::new(Arc::new(snapshot)),
-            models,
+            models: models.redacting(redactor),
             lasting,
             handles: Handles::default(),
             listeners: Listeners::default(),

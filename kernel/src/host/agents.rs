@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use drupe_agent::{Agent, LoopAgent, Run, Task};
+use drupe_agent::{Agent, LoopAgent, Run, Task, stopwatch::Stopwatch};
 use drupe_extension_api::{
     AgentInvocationContext, Fault, FaultCode, ToolCallRequest, ToolResult, ToolStatus,
     wire::{CallTool, InvokeAgent, RunAgent},
@@ -18,7 +18,7 @@ impl Owner {
     pub(super) async fn call_tool(
         &self,
         kernel: &Kernel,
-        run: &Arc<Run>,
+        (run, time): (&Arc<Run>, &Stopwatch),
         call: CallTool,
     ) -> Result<ToolResult, Fault> {
         let snapshot = kernel.roster.snapshot();
@@ -30,9 +30,9 @@ impl Owner {
             arguments: call.params.get().to_owned(),
         };
         let (status, content) =
-            drupe_agent::call_tool(run, &registry, &limits, request).await.map_err(Fault::internal)?;
+            drupe_agent::call_tool(run, time, &registry, &limits, request).await.map_err(Fault::internal)?;
         match status {
-            ToolStatus::Ok => Ok(ToolResult { content }),
+            ToolStatus::Ok => Ok(ToolResult { content, ..ToolResult::default() }),
             ToolStatus::Refused => Err(Fault::denied(content)),
             ToolStatus::Cancelled => Err(Fault::new(FaultCode::Cancelled, content)),
             ToolStatus::OutcomeUnknown => Err(Fault::new(FaultCode::OutcomeUnknown, content)),

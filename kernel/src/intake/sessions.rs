@@ -289,7 +289,8 @@ impl Active {
                 if wants_its_own(&queued.inbound.ask)
                     || address(&queued.inbound) != address(&running.inbound) => {}
             QueueMode::Steer => {
-                let steered = Steered { turn: queued.turn.clone(), text: queued.inbound.ask.text.clone() };
+                let (turn, text) = (queued.turn.clone(), queued.inbound.ask.text.clone());
+                let steered = Steered { turn, text, strangers: queued.inbound.of_strangers() };
                 if running.steering.push(steered).is_ok() {
                     running.given.push(queued.turn);
                     return;

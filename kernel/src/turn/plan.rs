@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use drupe_agent::{Agent, LoopAgent, Task, client_tool};
+use drupe_agent::{Agent, Conditional, LoopAgent, Task, client_tool};
 use drupe_extension_api::{
-    AgentInvocationContext, AgentResponse, FailureClass, Message, ModelParameters, Preview,
+    AgentInvocationContext, AgentResponse, FailureClass, Message, ModelParameters, Preview, ToolCallRequest,
     wire::{ClientTool, Submit},
 };
-use drupe_journal::{QueuedTurn, StoreError};
+use drupe_journal::{Origin, QueuedTurn, StoreError};
 use drupe_models::NamedBy;
 use drupe_wiring::{self as wiring, AgentEntry, Snapshot, Terms, offer};
 
@@ -105,7 +105,19 @@ pub async fn plan(
             Err(reason) => return refused(reason),
         }
     }
+    if let Origin::Schedule(id) = &inbound.origin
+        && let Some(condition) = condition(snapshot, id)
+        && let Some(entry) = snapshot.agents.get(plan.agent.id())
+    {
+        let tools = Arc::clone(&entry.registry);
+        plan.agent = Arc::new(Conditional::new(plan.agent, tools, condition));
+    }
     Ok(Ok(plan))
+}
+
+/// What is looked at before the agent of a schedule is asked.
+fn condition(snapshot: &Snapshot, id: &str) -> Option<ToolCallRequest> {
+    snapshot.schedules.iter().find(|schedule| schedule.id == *id)?.only_if.clone()
 }
 
 /// The root with another model, further tools or another form of answer, for this turn.

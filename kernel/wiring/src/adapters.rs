@@ -2,10 +2,10 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use drupe_agent::{Agent, Run, Schema, Task, Tool, ToolContext, ToolError, ToolOutput};
+use drupe_agent::{Agent, Run, Schema, Task, Tool, ToolContext, ToolError, ToolOutput, images};
 use drupe_extension_api::{
     AgentId, AgentResponse, DefinitionLimits, EffectClass, EffectId, ExtensionId, FailureClass, Fault,
-    FaultCode, ToolResult, ToolSpec,
+    FaultCode, ToolPreview, ToolResult, ToolSpec,
     wire::{self, AgentInvoke, CallContext, LookupResult, ToolCall, ToolLookup},
 };
 use drupe_host::{Header, Instance, cut};
@@ -43,16 +43,26 @@ impl ExtensionTool {
         params: Box<RawValue>,
         context: &ToolContext,
     ) -> Result<ToolOutput, Fault> {
-        let token = self.lasting.tokens.grant(self.owner.clone(), Arc::clone(&context.run));
+        let token =
+            self.lasting.tokens.grant(self.owner.clone(), Arc::clone(&context.run), context.time.clone());
+        let given = context.agreement.given.as_deref().map(serde_json::from_str).transpose()?;
         let payload = ToolCall {
             name: self.spec.name.clone(),
             params,
-            context: call_context(&context.run, context.effect.clone(), context.time.left()),
+            context: CallContext {
+                shown: context.agreement.shown.clone(),
+                given,
+                ..call_context(&context.run, context.effect.clone(), context.time.left())
+            },
         };
         let header =
             Header { token: token.as_str(), trace: context.run.scope.correlation.as_str(), timeout: None };
         let result: ToolResult = instance.call(wire::op::TOOL_CALL, &payload, header).await?;
-        Ok(ToolOutput::text(result.content))
+        if result.untrusted {
+            context.run.tainted_by(self.spec.name.as_str());
+        }
+        let (images, left_out) = images::taken(result.images);
+        Ok(ToolOutput { images, ..ToolOutput::text(result.content + &left_out) })
     }
 
     /// The process that ran the call is gone. What does no harm twice runs again in its successor; anything else only
@@ -134,6 +144,21 @@ impl Tool for ExtensionTool {
     fn lookup(&self, effect: EffectId) -> BoxFuture<'_, LookupResult> {
         Box::pin(self.ask(&self.instance, effect))
     }
+
+    fn preview<'a>(
+        &'a self,
+        params: Box<RawValue>,
+        effect: EffectId,
+        run: &'a Run,
+    ) -> BoxFuture<'a, Result<ToolPreview, Fault>> {
+        Box::pin(async move {
+            let context = call_context(run, effect, run.budget.time().left());
+            let payload = ToolCall { name: self.spec.name.clone(), params, context };
+            // Without a parent token, so that nothing can be done on behalf of the call.
+            let header = Header { token: "", trace: run.scope.correlation.as_str(), timeout: None };
+            self.instance.call(wire::op::TOOL_PREVIEW, &payload, header).await
+        })
+    }
 }
 
 pub struct NativeAgent {
@@ -157,7 +182,11 @@ impl Agent for NativeAgent {
             if let Err(fault) = run.commit().await {
                 return AgentResponse::error(FailureClass::Internal, fault.to_string());
             }
-            let token = self.lasting.tokens.grant(self.id.clone().into(), Arc::clone(&run));
+            let token = self.lasting.tokens.grant(
+                self.id.clone().into(),
+                Arc::clone(&run),
+                run.budget.time().clone(),
+            );
             let effect = drupe_agent::ids::effect(&run.scope.turn, &run.id, 0, 0);
             let payload = AgentInvoke {
                 task: task.text,
@@ -217,5 +246,8 @@ fn call_context(run: &Run, effect_id: EffectId, left: Duration) -> CallContext {
         remaining_tokens: Some(run.budget.remaining_tokens()),
         correlation_id: run.scope.correlation.clone(),
         effect_id,
+        tainted: run.scope.taint.source().is_some(),
+        shown: None,
+        given: None,
     }
 }

@@ -40,6 +40,8 @@ pub struct Gathered {
     pub notes: Vec<String>,
     /// What was left out, and why.
     pub remarks: Vec<String>,
+    /// The extension whose text holds what strangers wrote.
+    pub untrusted: Option<String>,
 }
 
 impl Contexts {
@@ -93,6 +95,9 @@ fn fit(mut texts: Vec<(&ExtensionId, ContextText)>, tokens: u32, gathered: &mut 
             Some(left) => {
                 room = left;
                 gathered.notes.push(note);
+                if text.untrusted {
+                    gathered.untrusted.get_or_insert_with(|| id.to_string());
+                }
             }
             None => gathered.remarks.push(format!(
                 "the context of `{id}` was left out: {} bytes do not fit into what is left of \
@@ -110,12 +115,15 @@ mod tests {
     #[test]
     fn the_most_important_texts_that_fit_are_kept_and_the_rest_is_told() {
         let ids: Vec<ExtensionId> = ["a", "b", "c"].map(|id| ExtensionId::new(id).expect("an id")).into();
-        let text =
-            |at: usize, priority, len: usize| (&ids[at], ContextText { text: "x".repeat(len), priority });
+        let text = |at: usize, priority, len: usize| {
+            let text = "x".repeat(len);
+            (&ids[at], ContextText { text, priority, untrusted: priority == 5 && len == 200 })
+        };
         let mut gathered = Gathered::default();
         fit(vec![text(2, 5, 10), text(0, 1, 10), text(1, 5, 200)], 20, &mut gathered);
         let from: Vec<&str> = gathered.notes.iter().map(|n| &n[6..7]).collect();
         assert_eq!(from, ["c", "a"]);
         assert!(gathered.remarks[0].contains("`b`"), "{:?}", gathered.remarks);
+        assert_eq!(gathered.untrusted, None, "what is left out is not read");
     }
 }

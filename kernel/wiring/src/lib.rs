@@ -12,6 +12,7 @@ mod offer;
 mod orchestrator;
 mod portable;
 mod rests;
+mod scheduled;
 mod schemas;
 pub mod snapshot;
 
@@ -27,8 +28,12 @@ pub use models::models;
 pub use names::kept_id;
 pub use offer::{Allowed, Clash, Terms, offer};
 pub use orchestrator::ID as ORCHESTRATOR;
+pub use scheduled::Scheduled;
 pub use schemas::Schemas;
 pub use snapshot::{AgentEntry, Snapshot};
+
+/// The extension that speaks with MCP servers, for those that agents' manifests name as well.
+pub const MCP: &str = "mcp";
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,8 +41,8 @@ use std::{
     sync::Arc,
 };
 
-use drupe_agent::{Registered, one_line};
-use drupe_config::{AgentApprovals, Config, Manifest, ToolSelector};
+use drupe_agent::{Registered, one_line, request_input};
+use drupe_config::{AgentApprovals, Config, Manifest, Right, ToolSelector, UnfitSchedule};
 use drupe_extension_api::{
     AgentId, ExtensionId, ToolName,
     wire::{Capability, Description},
@@ -125,12 +130,23 @@ impl Part {
         WireFault { extension: Some(self.id().clone()), reason }
     }
 
-    /// The tools that its `uses_tools` names.
+    /// The tools that its `uses_tools` names, and those of its own servers, which go before others of their names.
     fn listed(&self, tools: &Tools) -> Result<Vec<Arc<Registered>>, WireFault> {
         let mut listed = Vec::new();
         for selector in self.manifest.agent.iter().flat_map(|a| &a.uses_tools) {
             listed.extend(select(selector, tools).map_err(|reason| self.fault(reason))?);
         }
+        if self.manifest.mcp_servers.is_empty() {
+            return Ok(listed);
+        }
+        let served = tools.get(MCP).map(Vec::as_slice).unwrap_or_default();
+        listed.retain(|tool| {
+            let server = tool.spec().name.as_str().split_once("__").map(|(server, _)| server);
+            let replaced = server.is_some_and(|server| self.manifest.mcp_servers.contains_key(server));
+            !(replaced && tool.tool().origin() == MCP)
+        });
+        let own = AgentId::from(self.id().clone());
+        listed.extend(served.iter().filter(|tool| of_agent(tool) == Some(&own)).cloned());
         Ok(listed)
     }
 
@@ -168,7 +184,11 @@ pub fn wire(parts: &[Part], context: &Context<'_>) -> Result<Snapshot, WireFault
     }
     let mut resolved = BTreeMap::new();
     for part in parts.iter().filter(|p| p.instance.is_some()) {
-        let allowed = Allowed { tools: part.listed(&tools)?, ..Allowed::default() };
+        let mut listed = part.listed(&tools)?;
+        if part.manifest.rights.contains(&Right::SecureInput) {
+            listed.extend([request_input::secret(), request_input::answers()]);
+        }
+        let allowed = Allowed { tools: listed, ..Allowed::default() };
         let offered = offer(&allowed, Terms::new(None, context.config));
         resolved.insert(part.id().clone(), offered.map_err(|clash| clash.blame(parts, Some(part.id())))?);
     }
@@ -190,6 +210,16 @@ pub fn wire(parts: &[Part], context: &Context<'_>) -> Result<Snapshot, WireFault
         })
     });
     let followed = followed.collect();
+    let mut schedules = Vec::new();
+    for part in parts {
+        let own = scheduled::of(part, &context.config.schedules.timezone);
+        let own = own.map_err(|UnfitSchedule(reason)| part.fault(reason))?;
+        let agent = agents.get(&AgentId::from(part.id().clone()));
+        if let Some(why) = own.iter().find_map(|schedule| scheduled::unfit_condition(schedule, agent)) {
+            return Err(part.fault(why));
+        }
+        schedules.extend(own);
+    }
     let approvals = parts.iter().filter_map(|part| {
         let own = part.manifest.agent.as_ref().map(|agent| &agent.approvals)?;
         (*own != AgentApprovals::default()).then(|| (part.id().clone().into(), own.clone()))
@@ -207,6 +237,7 @@ pub fn wire(parts: &[Part], context: &Context<'_>) -> Result<Snapshot, WireFault
         hooks,
         contexts,
         followed,
+        schedules,
         notices,
         day: context.day,
         away: context.away.to_vec(),
@@ -252,7 +283,12 @@ fn own_tools(
     Ok(own)
 }
 
-/// The tools that an entry of an allowlist names.
+/// The agent whose server a tool is of: nobody else is offered it, whatever they list.
+fn of_agent(tool: &Registered) -> Option<&AgentId> {
+    tool.spec().annotations.only_for.as_ref()
+}
+
+/// The tools that an entry of an allowlist names, without those that are of one agent's servers.
 fn select(selector: &ToolSelector, tools: &Tools) -> Result<Vec<Arc<Registered>>, String> {
     let Some(all) = tools.get(&selector.extension) else {
         return Err(format!(
@@ -260,7 +296,8 @@ fn select(selector: &ToolSelector, tools: &Tools) -> Result<Vec<Arc<Registered>>
             selector.extension
         ));
     };
-    let Some(name) = &selector.tool else { return Ok(all.clone()) };
+    let all: Vec<&Arc<Registered>> = all.iter().filter(|tool| of_agent(tool).is_none()).collect();
+    let Some(name) = &selector.tool else { return Ok(all.into_iter().cloned().collect()) };
     match all.iter().find(|t| t.spec().name == *name) {
         Some(tool) => Ok(vec![Arc::clone(tool)]),
         None => {

@@ -88,6 +88,7 @@ fn profile(from: &ModelProfile) -> ProfileSettings {
             drupe_config::Thinking::AdaptiveBetweenTools => Thinking::Adaptive { between_tools: true },
         }),
         sampling: from.sampling,
+        images: from.images,
     }
 }
 

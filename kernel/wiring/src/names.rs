@@ -3,17 +3,24 @@
 
 use std::borrow::Cow;
 
-use drupe_agent::{read_output, refuse, search_tools, update_plan};
+use drupe_agent::{read_output, refuse, request_input, search_tools, update_plan};
 use drupe_extension_api::{AgentId, ExtensionId, ToolName};
 
 /// What the names of agents begin with where they are tools.
 const AGENTS: [&str; 2] = ["agent_", "handoff_"];
 
 /// The loop's own tools.
-pub(crate) const CORE: [&str; 4] = [read_output::NAME, refuse::NAME, search_tools::NAME, update_plan::NAME];
+pub(crate) const CORE: [&str; 6] = [
+    read_output::NAME,
+    refuse::NAME,
+    request_input::ANSWERS,
+    request_input::SECRET,
+    search_tools::NAME,
+    update_plan::NAME,
+];
 
 /// Ids that stand before topics and sessions of the kernel, or for a part of it in messages.
-const KERNEL: [&str; 4] = [crate::ORCHESTRATOR, "kernel", "event", "core"];
+const KERNEL: [&str; 5] = [crate::ORCHESTRATOR, "kernel", "event", "core", "schedule"];
 
 /// How a name looks: two names that look the same are taken for each other, by people, by models, and by providers that
 /// allow fewer characters than we do.
@@ -49,7 +56,7 @@ pub(crate) fn kept_from_tool<'a>(
     agents: impl IntoIterator<Item = &'a AgentId>,
 ) -> Option<String> {
     let is = match core(name) {
-        Some(core) => Cow::from(format!("of the tool `{core}`, which every agent has")),
+        Some(core) => Cow::from(format!("of the tool `{core}`, which is the loop's own")),
         None => {
             let prefix = agent_prefix(name)?;
             let whose = |agent: &&AgentId| looks(name.as_str()) == looks(&format!("{prefix}{agent}"));
@@ -113,6 +120,8 @@ mod tests {
             ("Read-0utput", "`read_output`"),
             ("UPDATE_PLAN", "`update_plan`"),
             ("search_tools", "`search_tools`"),
+            ("request-secure_1nput", "`request_secure_input`"),
+            ("Request.Input", "`request_input`"),
         ] {
             let why = tool(name).unwrap_or_else(|| panic!("`{name}` was let through"));
             assert!(why.contains(whose) && why.contains(name), "{name}: {why}");
@@ -141,7 +150,7 @@ mod tests {
 
     #[test]
     fn no_extension_can_be_named_as_the_kernel_or_look_like_it() {
-        for kept in ["orchestrator", "kernel", "event", "core", "0rchestrator", "c0re"] {
+        for kept in ["orchestrator", "kernel", "event", "schedule", "core", "0rchestrator", "c0re"] {
             assert!(kept_id(kept).is_some(), "{kept}");
         }
         assert_eq!(kept_id("events"), None);

@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
-use drupe_agent::{LoopAgent, one_line, read_output, update_plan};
+use drupe_agent::{LoopAgent, one_line, read_output, request_input, update_plan};
 use drupe_config::Scope;
 use drupe_extension_api::{AgentId, Definition, ExtensionId, IntegrationMode, ToolName};
 use serde_json::json;
 
 use drupe_models::NamedBy;
 
-use super::{Allowed, Context, Part, Terms, Tools, WireFault, offer, select};
+use super::{Allowed, Context, Part, Terms, Tools, WireFault, of_agent, offer, select};
 use crate::{AgentEntry, Away};
 
 /// The id of the orchestrator; no extension may take it.
@@ -44,7 +44,7 @@ pub fn build(
     notices.extend(resolved.diagnostics);
     let model = resolved.model;
     let mut allowed = Allowed {
-        tools: vec![read_output::tool(), update_plan::tool()],
+        tools: vec![read_output::tool(), update_plan::tool(), request_input::secret()],
         no_client_tools: !settings.client_tools,
         ..Allowed::default()
     };
@@ -60,7 +60,8 @@ pub fn build(
         }
         None => {
             for part in parts {
-                for tool in tools.get(part.id()).into_iter().flatten() {
+                for tool in tools.get(part.id()).into_iter().flatten().filter(|tool| of_agent(tool).is_none())
+                {
                     match part.manifest.scope {
                         Scope::Shared => allowed.tools.push(Arc::clone(tool)),
                         Scope::Agents => allowed.exclude(

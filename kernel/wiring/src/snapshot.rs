@@ -10,7 +10,9 @@ use drupe_extension_api::{
 };
 use drupe_host::Instance;
 
-use crate::{Allowed, Away, Day, Followed, ORCHESTRATOR, bounds, contexts::Contexts, hooks::HookSet};
+use crate::{
+    Allowed, Away, Day, Followed, ORCHESTRATOR, Scheduled, bounds, contexts::Contexts, hooks::HookSet,
+};
 
 /// Everything that is wired together.
 pub struct Snapshot {
@@ -30,6 +32,8 @@ pub struct Snapshot {
     pub contexts: Contexts,
     /// The topics that agents follow.
     pub followed: Vec<Followed>,
+    /// What is done at set times.
+    pub schedules: Vec<Scheduled>,
     /// Remarks for the operator, such as a model that stands in for another.
     pub notices: Vec<String>,
     /// The day that stands in the prompts.

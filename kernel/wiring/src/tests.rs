@@ -331,3 +331,35 @@ fn an_extension_that_names_more_than_its_bounds_is_unfit() {
         assert!(why.is_none() == fits && why.is_none_or(|why| why.len() < 200), "{shown}");
     }
 }
+
+#[test]
+fn a_tool_of_an_agents_server_is_of_that_agent_alone_and_goes_before_others_of_its_server() {
+    let home = Home::new();
+    let only = |name: &str, agent: Option<&str>| {
+        let spec = ToolSpec {
+            annotations: ToolAnnotations {
+                only_for: agent.map(|id| AgentId::new(id).expect("an id")),
+                ..ToolAnnotations::default()
+            },
+            ..(**tool(MCP, name, 1).spec()).clone()
+        };
+        Registered::new(Arc::new(Named { spec: Arc::new(spec), owner: MCP })).expect("a schema")
+    };
+    let served = vec![only("a_time__now", Some("a")), only("time__now", None), only("git__log", None)];
+    let tools = Tools::from([(ExtensionId::new(MCP).expect("an id"), served)]);
+    let section = "agent: {model: default, instructions: x, uses_tools: [mcp]}\n";
+    let part = |id: &str, more: &str| {
+        let manifest = home.manifest(id, &format!("{more}{section}"));
+        Part { manifest, description: Description::default(), instance: None, prompt: None }
+    };
+    let names = |part: &Part| -> Vec<String> {
+        let listed = part.listed(&tools).unwrap_or_else(|fault| panic!("{}", fault.reason));
+        listed.iter().map(|tool| tool.spec().name.to_string()).collect()
+    };
+    let own = "mcp_servers: {time: {command: x}}\n";
+    assert_eq!(names(&part("a", own)), ["git__log", "a_time__now"]);
+    assert_eq!(names(&part("b", "")), ["time__now", "git__log"]);
+    assert_eq!(names(&part("b", own)), ["git__log"], "it has none of another agent's");
+    let selector = "mcp/a_time__now".parse().expect("a selector");
+    assert!(select(&selector, &tools).is_err(), "it is nothing that could be listed");
+}

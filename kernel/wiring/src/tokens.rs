@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use drupe_agent::{Chain, Run};
+use drupe_agent::{Chain, Run, stopwatch::Stopwatch};
 use drupe_extension_api::{ExtensionId, Fault, SessionId};
 use parking_lot::Mutex;
 
@@ -15,8 +15,15 @@ const SESSIONS: usize = 256;
 /// The tokens of all calls that run, and the sessions of those that ran.
 #[derive(Default)]
 pub struct Tokens {
-    running: Mutex<HashMap<String, (ExtensionId, Arc<Run>)>>,
+    running: Mutex<HashMap<String, Running>>,
     called: Mutex<HashMap<ExtensionId, VecDeque<SessionId>>>,
+}
+
+/// A call that runs, and whose it is.
+struct Running {
+    owner: ExtensionId,
+    run: Arc<Run>,
+    time: Stopwatch,
 }
 
 /// A token; it dies with this value.
@@ -26,19 +33,24 @@ pub struct Granted<'a> {
 }
 
 impl Tokens {
-    /// A token for one call of `owner` within `run`.
-    pub fn grant(&self, owner: ExtensionId, run: Arc<Run>) -> Granted<'_> {
+    /// A token for one call of `owner` within `run`, which uses that time.
+    pub fn grant(&self, owner: ExtensionId, run: Arc<Run>, time: Stopwatch) -> Granted<'_> {
         self.note(&owner, &run.scope.session);
         // 122 random bits: nobody guesses it.
         let token = uuid::Uuid::new_v4().simple().to_string();
-        self.running.lock().insert(token.clone(), (owner, run));
+        self.running.lock().insert(token.clone(), Running { owner, run, time });
         Granted { tokens: self, token }
     }
 
     /// The run behind a token of `owner`. One that is stale, foreign or forged is refused, all in the same words.
     pub fn redeem(&self, owner: &ExtensionId, token: &str) -> Result<Arc<Run>, Fault> {
+        self.redeem_timed(owner, token).map(|(run, _)| run)
+    }
+
+    /// The same, with the time of the call.
+    pub fn redeem_timed(&self, owner: &ExtensionId, token: &str) -> Result<(Arc<Run>, Stopwatch), Fault> {
         match self.running.lock().get(token) {
-            Some((of, run)) if of == owner => Ok(Arc::clone(run)),
+            Some(running) if running.owner == *owner => Ok((Arc::clone(&running.run), running.time.clone())),
             _ => Err(Fault::denied(
                 "this needs the token of a call that is running; use the `Call` that came with it",
             )),
@@ -64,7 +76,7 @@ impl Tokens {
     /// What set off the calls that `owner` works on now.
     pub fn chains(&self, owner: &ExtensionId) -> Vec<Chain> {
         let granted = self.running.lock();
-        let runs = granted.values().filter(|(of, _)| of == owner).map(|(_, run)| run);
+        let runs = granted.values().filter(|running| running.owner == *owner).map(|running| &running.run);
         // What comes of it counts the link to it by itself.
         runs.map(|run| Chain { hops: run.scope.chain.hops, ..run.scope.chain.after(&run.path) }).collect()
     }

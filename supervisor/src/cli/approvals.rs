@@ -4,8 +4,8 @@ use drupe_config::acts;
 use drupe_extension_api::{
     Fault, FaultCode,
     control::{
-        Approval, ApprovalAnswer, ApprovalState, AskedCall, ExtensionDetail, ExtensionState, ExtensionStatus,
-        Named, StandingGrant, method,
+        Approval, ApprovalAnswer, ApprovalState, AskedCall, CallPreview, ExtensionDetail, ExtensionState,
+        ExtensionStatus, Named, StandingGrant, method,
     },
 };
 use unicode_width::UnicodeWidthChar;
@@ -16,6 +16,7 @@ use super::{
     console::{plain, table},
     ext::decide::Wanted,
     failure::{Failure, status},
+    fill,
     status::word,
 };
 
@@ -51,8 +52,11 @@ struct Allow {
     #[command(flatten)]
     answer: Answer,
     /// Allow calls like it in the rest of its session, too, as the list says which
-    #[arg(long)]
+    #[arg(long, conflicts_with = "values")]
     session: bool,
+    /// What the question asks for; what is not given so is asked for at the terminal, and a secret always is
+    #[arg(long = "value", value_name = "NAME=VALUE")]
+    values: Vec<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -76,8 +80,10 @@ impl Approvals {
         match self.verb {
             None => list(self.facts, context),
             Some(Verb::List(facts)) => list(facts, context),
-            Some(Verb::Allow(Allow { answer, session })) => answer.give(true, session, context),
-            Some(Verb::Deny(answer)) => answer.give(false, false, context),
+            Some(Verb::Allow(Allow { answer, session, values })) => {
+                answer.give(Some(&values), session, context)
+            }
+            Some(Verb::Deny(answer)) => answer.give(None, false, context),
             Some(Verb::Grants(facts)) => grants(facts, context),
             Some(Verb::Revoke(revoke)) => revoke.execute(context),
         }
@@ -129,7 +135,9 @@ fn granted(grant: &StandingGrant) -> Vec<String> {
 }
 
 impl Answer {
-    fn give(self, allow: bool, for_session: bool, context: &Context) -> Result<u8, Failure> {
+    /// Agrees, with values where there are such, or does not.
+    fn give(self, agrees: Option<&[String]>, for_session: bool, context: &Context) -> Result<u8, Failure> {
+        let allow = agrees.is_some();
         let daemon = context.daemon();
         let (id, read) = self.id.split_once(SEPARATOR).unwrap_or((&self.id, ""));
         let list: Vec<Approval> = daemon.get(method::APPROVALS_LIST)?;
@@ -138,10 +146,28 @@ impl Answer {
             let other = format!("`{}` is not there any more, or waits with other content", self.id);
             return Err(Failure::new(status::FAILED, other).help("`drupe approvals` shows what waits now"));
         }
-        let answer = |id: &str, hash| ApprovalAnswer { id: id.to_owned(), allow, for_session, hash };
-        let approval: Approval = match daemon.decided(method::APPROVALS_ANSWER, &answer(id, hash))? {
+        let meant = shown(&list, id);
+        let asks = meant.and_then(|one| one.call.as_ref()?.preview.as_ref()?.input.as_ref());
+        // What is filled in goes to a question by its whole id.
+        let id = meant.filter(|_| asks.is_some()).map_or_else(|| id.to_owned(), |one| one.id.clone());
+        let values = match (agrees, asks) {
+            (Some(given), Some(input)) => Some(fill::filled(input, given)?),
+            (Some([_, ..]), None) => {
+                let nothing = format!("`{id}` asks for nothing to be filled in, or is not there");
+                return Err(Failure::new(status::FAILED, nothing).help("leave `--value` out"));
+            }
+            _ => None,
+        };
+        let answer = |id: &str, hash| ApprovalAnswer {
+            id: id.to_owned(),
+            allow,
+            for_session,
+            hash,
+            values: values.clone(),
+        };
+        let approval: Approval = match daemon.decided(method::APPROVALS_ANSWER, &answer(&id, hash))? {
             Ok(approval) => approval,
-            Err(fault) => match answered_before(&fault, id, list, &daemon) {
+            Err(fault) => match answered_before(&fault, &id, list, &daemon) {
                 Some(one) => daemon.decide(method::APPROVALS_ANSWER, &answer(&one.id, Some(one.hash)))?,
                 None => return Err(fault.into()),
             },
@@ -206,7 +232,7 @@ fn draw(list: &[Approval]) -> String {
 
 /// Exactly what a call would do: nothing of it is cut, and what a terminal would not show is written out.
 fn action(approval: &Approval, call: &AskedCall) -> String {
-    let AskedCall { session, agent, tool, params, expires, .. } = call;
+    let AskedCall { session, agent, tool, params, preview, expires, .. } = call;
     let until = match approval.state {
         ApprovalState::Pending => format!(", and is denied at {expires}"),
         _ => String::new(),
@@ -220,8 +246,20 @@ fn action(approval: &Approval, call: &AskedCall) -> String {
         }
         _ => String::new(),
     };
+    let changes = match preview {
+        Some(CallPreview { text, input: Some(_), .. }) => {
+            format!("{}\n`drupe approvals allow {}` asks you for it\n", visible(text), listed(approval))
+        }
+        Some(CallPreview { text, failed: false, .. }) => {
+            format!("`{tool}` says that it would change this:\n{}\n", visible(text.trim_end_matches('\n')))
+        }
+        Some(CallPreview { text, failed: true, .. }) => {
+            format!("what it would change cannot be shown: {}\n", plain(text))
+        }
+        None => String::new(),
+    };
     format!(
-        "{}: agent `{agent}` in session `{session}` calls `{tool}`{until}, with\n{}\n{covers}",
+        "{}: agent `{agent}` in session `{session}` calls `{tool}`{until}, with\n{}\n{changes}{covers}",
         listed(approval),
         visible(&one_a_line(params))
     )
@@ -289,7 +327,7 @@ fn string(json: &str) -> usize {
 
 /// JSON in which every character stands as an escape that a terminal would obey, that shows nothing, or that looks like a
 /// space and is none.
-fn visible(json: &str) -> String {
+pub fn visible(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
         let blank = matches!(c, '\u{ad}' | '\u{115f}' | '\u{1160}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}');
@@ -359,6 +397,23 @@ mod tests {
             shown.contains("xEND\"") && shown.contains("`remove`") && shown.contains("2026-01-01T00:10:00Z")
         );
         assert!(shown.contains("e-1:0123456789abcdef:"), "the id says what was read");
+    }
+
+    #[test]
+    fn what_a_call_would_change_stands_below_it_and_a_terminal_obeys_nothing_of_it() {
+        let mut asked = call("{\"path\": \"a\"}");
+        let mut preview = |text: &str, failed| {
+            let preview = Some(CallPreview { text: text.into(), failed, input: None });
+            asked.call.as_mut().expect("a call").preview = preview;
+            draw(std::slice::from_ref(&asked))
+        };
+        let shown = preview("--- a\n+++ a\n@@ -1 +1 @@\n-x\u{1b}[2K\n+y\u{202e}\n", false);
+        assert!(
+            shown.contains("change this:\n--- a\n+++ a\n@@ -1 +1 @@\n-x\\u001b[2K\n+y\\u202e\n"),
+            "{shown}"
+        );
+        let shown = preview("invalid: `old` is not in\u{1b}[2K the file", true);
+        assert!(shown.contains("cannot be shown: invalid: `old`") && !shown.contains('\u{1b}'), "{shown}");
     }
 
     #[test]

@@ -15,6 +15,8 @@ mod open;
 mod pages;
 mod restart;
 mod run;
+mod schedule;
+mod secret;
 mod session;
 mod status;
 mod stdio;
@@ -30,9 +32,13 @@ mod console;
 mod environment;
 mod failure;
 mod figures;
+mod fill;
 mod hangup;
 mod home;
 mod markdown;
+mod mcp;
+mod mcp_login;
+mod memory;
 mod models;
 mod start;
 mod wait;
@@ -96,6 +102,8 @@ enum Verb {
     Ext(ext::Ext),
     /// What waits for your agreement: list, allow, deny
     Approvals(approvals::Approvals),
+    /// What is done at set times: list, show, add, remove, run, pause, resume
+    Schedule(schedule::ScheduleVerbs),
     /// Agents: list, show, template for a new one
     #[command(subcommand)]
     Agent(agent::Agent),
@@ -113,12 +121,18 @@ enum Verb {
     Bus(bus::Bus),
     /// Tokens for programs that are not the operator: list, new, revoke
     Token(token::Token),
+    /// Secrets in `HOME/.env`: list, set, remove
+    #[command(subcommand)]
+    Secret(secret::SecretVerbs),
     /// Print a link to the page, which signs a browser in once
     Open(open::Open),
     /// Serve an editor over the standard input and output, by the Agent Client Protocol
     Acp(stdio::Stdio),
-    /// Serve agents as tools by the Model Context Protocol, over standard input and output
-    Mcp(stdio::Stdio),
+    /// What is remembered over conversations: list, search, edit, forget, export
+    Memory(memory::MemoryVerbs),
+    /// Serve agents as tools by the Model Context Protocol, over standard input and output; with a verb, the servers whose tools
+    /// agents have: servers, approve, refresh, import
+    Mcp(mcp::McpVerbs),
     /// The configuration: show, schema, path
     #[command(subcommand)]
     Config(config::Config),
@@ -206,6 +220,7 @@ fn execute(verb: Option<Verb>, keep: bool, context: Context) -> Result<u8, Failu
         Some(Verb::Stop) => stop::execute(&context),
         Some(Verb::Ext(ext)) => ext.execute(&context),
         Some(Verb::Approvals(approvals)) => approvals.execute(&context),
+        Some(Verb::Schedule(schedule)) => schedule.execute(&context),
         Some(Verb::Agent(agent)) => agent.execute(&context),
         Some(Verb::Session(session)) => session.execute(&context),
         Some(Verb::Trace(trace)) => trace.execute(&context),
@@ -213,9 +228,11 @@ fn execute(verb: Option<Verb>, keep: bool, context: Context) -> Result<u8, Failu
         Some(Verb::Why(why)) => why.execute(&context),
         Some(Verb::Bus(bus)) => bus.execute(&context),
         Some(Verb::Token(token)) => token.execute(&context),
+        Some(Verb::Secret(secret)) => secret.execute(&context),
         Some(Verb::Open(open)) => open.execute(&context),
         Some(Verb::Acp(stdio)) => stdio.execute("acp", &context),
-        Some(Verb::Mcp(stdio)) => stdio.execute("mcp", &context),
+        Some(Verb::Memory(memory)) => memory.execute(&context),
+        Some(Verb::Mcp(mcp)) => mcp.execute(&context),
         Some(Verb::Config(config)) => config.execute(&context),
         Some(Verb::Models(models)) => models.execute(&context),
         Some(Verb::Completions(completions)) => completions.execute(&context, CommandLine::command()),

@@ -81,6 +81,7 @@ struct Known {
     doing: Option<String>,
     model: Option<String>,
     notices: Vec<String>,
+    config_refused: Option<String>,
     sessions: u64,
     queued_turns: u64,
     extensions: Vec<ExtensionStatus>,
@@ -271,8 +272,9 @@ impl Driver {
                 self.starting(doing, output);
                 Event::Progress(steps)
             }
-            Up::Ready { drain_timeout_ms, config, model, notices, extensions } => {
+            Up::Ready { drain_timeout_ms, config, model, notices, extensions, config_refused } => {
                 self.known.model = model;
+                self.known.config_refused = config_refused;
                 self.known.notices = notices;
                 let kept =
                     if config.is_empty() { Ok(()) } else { self.record.keep_config(&self.home, &config) };

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::harness::{Daemon, model_server::ModelServer, until};
 
-const GITHUB: &str = "It's a Secret to Everybody";
+pub const GITHUB: &str = "It's a Secret to Everybody";
 const STANDARD: [u8; 24] = *b"0123456789abcdefghijklmn";
 
 const HOOKS: &str = "
@@ -45,7 +45,7 @@ fn code(key: &[u8], parts: &[&str]) -> Vec<u8> {
 }
 
 /// A delivery as GitHub makes it.
-fn push(door: Door, hook: &str, id: &str, signed: &str, body: &str) -> Answer {
+pub fn push(door: Door, hook: &str, id: &str, signed: &str, body: &str) -> Answer {
     let hex: String = code(GITHUB.as_bytes(), &[signed]).iter().map(|byte| format!("{byte:02x}")).collect();
     let signature = format!("sha256={hex}");
     let headers =

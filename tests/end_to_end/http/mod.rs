@@ -6,7 +6,7 @@ mod client_tools;
 pub mod embeds;
 mod events;
 mod gates;
-mod hooks;
+pub mod hooks;
 mod leaving;
 mod mcp;
 mod mcp_connections;

@@ -13,8 +13,9 @@ use super::{
 };
 use crate::harness::DRUPE;
 
-/// What axe-core does not judge, a sentence each: a page that is wider than its window, ids that stand twice, several headings of
-/// the view, and the contrast of texts on a ground that is a gradient or is let through, which it leaves undecided.
+/// What axe-core does not judge, a sentence each: a page that is wider than its window, or what stands at its side than that, ids
+/// that stand twice, several headings of the view, and the contrast of texts on a ground that is a gradient or is let through,
+/// which it leaves undecided.
 const FAULTS: &str = r#"
 const faults = [];
 const seen = (e) => e.checkVisibility({visibilityProperty: true}) && !e.closest('.unseen, .skip');
@@ -23,6 +24,8 @@ if (new Set(ids).size !== ids.length) faults.push('an id stands twice');
 if ([...document.querySelectorAll('h1')].filter(seen).length !== 1) faults.push('one heading of the view');
 const main = document.querySelector('main');
 if (document.documentElement.scrollWidth > innerWidth || main.scrollWidth > main.clientWidth) faults.push('wider than the window');
+const side = document.getElementById('side');
+if (side.scrollWidth > side.clientWidth) faults.push('wider than the side');
 const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
 const rgba = (color) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1); return canvas.getImageData(0, 0, 1, 1).data; };
 const light = ([r, g, b]) => [r, g, b].map((c) => c / 255).map((c) => c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4).reduce((s, c, i) => s + c * [.2126, .7152, .0722][i], 0);
@@ -89,6 +92,12 @@ fn walk(window: Window) {
     scene.browser.shows(".turn .prose", "A heading");
     scene.send(&format!("careful_effect_append {call}"));
     scene.browser.until("document.querySelector('.question')");
+    // A schedule of which something became, and a fact.
+    let mut client = scene.daemon.client();
+    let tea = json!({"name": "tea", "when": "@daily", "task": "drink tea"});
+    client.ask("schedules.add", tea).expect("it is added");
+    client.ask("schedules.run", json!({"id": "tea"})).expect("it is run");
+    scene.daemon.turn("notes", "memory_save {\"text\": \"The user's sister is called Mara.\"}");
     let (session, turn) = (scene.conversation(), scene.turn());
     scene.view(&format!("{session}/t/{turn}"));
     let row = scene.browser.until("document.querySelector('.rows li:last-child a')?.hash");
@@ -104,6 +113,8 @@ fn walk(window: Window) {
         ("#/extensions", ".card"),
         ("#/extensions/careful", "table"),
         ("#/approvals", ".question"),
+        ("#/schedules/tea", ".lines .badge.good"),
+        ("#/memory", ".kept .text"),
         ("#/usage", ".plot"),
         ("#/daemon", "table"),
         (&format!("#/why/{turn}"), ".why"),
@@ -116,6 +127,12 @@ fn walk(window: Window) {
         (session.clone(), "document.querySelector('.work .more').click()", ".io section"),
         ("#/new".to_owned(), TYPED, ".mentions li"),
         ("#/new".to_owned(), DROPPED, ".added li"),
+        ("#/memory".to_owned(), "document.querySelector('.kept .danger').click()", "dialog.confirm[open]"),
+        (
+            "#/memory".to_owned(),
+            "document.querySelector('dialog.confirm').close(); document.querySelector('.kept button').click()",
+            ".kept textarea",
+        ),
         ("#/new".to_owned(), "document.querySelector('dialog.keys').showModal()", "dialog[open]"),
         (
             "#/agents".to_owned(),
@@ -125,7 +142,7 @@ fn walk(window: Window) {
     ] {
         scene.view(&view);
         scene.browser.until("document.querySelector('main > *')");
-        scene.browser.until("document.querySelector('.rows, .work .more, .welcome button, .card')");
+        scene.browser.until("document.querySelector('.rows, .work .more, .welcome button, .card, .kept')");
         scene.browser.eval(act);
         found.extend(faults(&scene, &view, shown).iter().map(|fault| format!("{shown} in {fault}")));
     }

@@ -128,7 +128,7 @@ fn pages_that_were_left_hold_no_connection() {
     }
     // One to which somebody comes back goes on where it was.
     browser.go("about:blank");
-    browser.eval("history.back()");
+    browser.back();
     browser.shows(".turn .prose", "the first");
     scene.send("the second");
     browser.shows(".turn:last-child .prose", "the second");

@@ -88,6 +88,15 @@ impl Browser {
         self.of_session("POST", "/url", &json!({"url": url}));
     }
 
+    /// Goes back, as a person does: a script that leaves its own page may be torn off before it answers.
+    pub fn back(&self) {
+        self.of_session("POST", "/back", &json!({}));
+    }
+
+    pub fn reload(&self) {
+        self.of_session("POST", "/refresh", &json!({}));
+    }
+
     /// What a script of the page gives.
     pub fn eval(&self, script: &str) -> Value {
         self.of_session("POST", "/execute/sync", &json!({"script": script, "args": []}))

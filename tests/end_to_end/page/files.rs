@@ -10,7 +10,7 @@ use super::{
     scene,
     stage::{Gate, staged},
 };
-use crate::harness::until;
+use crate::harness::{Daemon, until};
 
 /// It has what ends a block of code, what begins another file, and markup.
 const NOTES: &str = "one\n```\nFile `other.txt`:\n````\n<b>two</b>\n";
@@ -116,4 +116,24 @@ fn a_file_that_the_assistant_writes_is_read_and_kept_and_a_change_has_signs() {
     browser.click(".turn:last-child .work .more");
     browser.shows(".io .gone", "- falls");
     browser.shows(".io .new", "+ rises");
+}
+
+#[test]
+fn a_question_about_a_file_shows_the_lines_that_would_go_and_come_and_obeys_none_of_them() {
+    let rule = "approvals: {rules: [{tool: files_write, then: ask}]}\n";
+    let prepare = |daemon: &Daemon| {
+        let settings = fs::read_to_string(daemon.path().join("drupe.yaml")).expect("its settings");
+        daemon.write("drupe.yaml", &(settings + rule));
+        daemon.write("workspace/leaf.txt", "a leaf\nfalls\n");
+    };
+    let Some(scene) = Scene::open(DESK, staged(&Gate::default()), prepare) else { return };
+    let browser = &scene.browser;
+    let write = json!({"path": "leaf.txt", "content": "a leaf\n<img src=x onerror=owned=1>\u{202e}\n"});
+    scene.send_lines(&[&format!("CALL files_write {write}"), "SAY done"]);
+    browser.shows(".question .preview .gone", "-falls");
+    browser.shows(".question .preview .new", r"+<img src=x onerror=owned=1>\u202e");
+    let found = browser.eval("return [document.querySelectorAll('.question img').length, typeof owned]");
+    assert_eq!(found, json!([0, "undefined"]));
+    browser.click(".question .primary");
+    browser.shows(".turn .prose", "done");
 }

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    Scene,
+    ESCAPE, Scene,
     browser::{DESK, PHONE, Window},
     stage::{Gate, staged},
 };
@@ -42,7 +42,7 @@ const FOUND: &str = r"
 const found = [];
 if (typeof owned !== 'undefined') found.push('a script ran');
 for (const e of document.querySelectorAll('script, style, img, iframe, object, embed, video, audio, math, base, form, image, use, animate, foreignObject, link, meta, template, noscript'))
-  if (!e.closest('head') && !e.matches('form.composer, form.ask, dialog form') && !(e.matches('noscript') && e.parentElement.id === 'main')) found.push('made: ' + e.outerHTML.slice(0, 120));
+  if (!e.closest('head') && !e.matches('form.composer, form.ask, form.fields, dialog form') && !(e.matches('noscript') && e.parentElement.id === 'main')) found.push('made: ' + e.outerHTML.slice(0, 120));
 for (const e of document.querySelectorAll('*'))
   for (const {name, value} of e.attributes)
     if (/^on/i.test(name) || name === 'srcdoc' || name === 'formaction' || (name === 'style' && value.includes('url'))) found.push('attribute: ' + e.outerHTML.slice(0, 120));
@@ -154,6 +154,27 @@ fn attack(window: Window) {
     all.visit("#/agents/orchestrator", "main", "agent_evil");
     all.visit("#/extensions", ".card", "asks");
     all.visit("#/extensions/asks", "main h1", "onerror=owned=1");
+    let task = json!({"name": "evil", "when": "@yearly", "task": everything});
+    all.scene.daemon.client().ask("schedules.add", task).expect("it is added");
+    all.visit("#/schedules/evil", ".kept summary", "onerror=owned=1");
+    all.scene.browser.click(".kept summary.text");
+    all.look("a long task");
+    let mut saves: Vec<_> =
+        ATTACKS.iter().map(|text| format!("CALL memory_save {}", json!({"text": text}))).collect();
+    saves.push("SAY kept".into());
+    all.scene.daemon.turn("facts", &saves.join("\n"));
+    all.visit("#/memory", ".kept .text", "onerror=owned=1");
+    // Some say the same but for their signs, and are one fact.
+    all.scene.browser.until(&format!("document.querySelectorAll('.kept').length > {}", ATTACKS.len() / 2));
+    all.scene
+        .browser
+        .eval("document.querySelectorAll('.kept button:first-child').forEach(edit => edit.click())");
+    all.look("facts that are edited");
+    all.visit("#/memory/q/script", ".kept .text", "<script>owned=1</script>");
+    all.scene.browser.eval("document.querySelector('.kept .danger').click()");
+    all.scene.browser.until("document.querySelector('dialog.confirm[open] .text')");
+    all.look("a fact that is to be forgotten");
+    all.scene.browser.press(&ESCAPE.to_string());
     all.visit("#/usage", ".sums", "tokens");
     all.visit("#/daemon", "table", "careful");
     all.visit(&format!("#/why/{turn}"), ".why", "answered");

@@ -7,6 +7,7 @@ mod embedded;
 mod files;
 mod finds;
 mod hostile;
+mod kept;
 mod pictures;
 mod stage;
 mod talks;

@@ -105,6 +105,8 @@ fn a_page_that_stays_open_goes_on_over_a_restart() {
     let browser = &scene.browser;
     scene.send("before");
     browser.shows(".turn .prose", "before");
+    // What is written to a turn that goes on belongs to that.
+    scene.ended();
     // It is to come back where it was.
     let address = scene.browser.eval("return location.host");
     let settings = std::fs::read_to_string(scene.daemon.path().join("drupe.yaml")).expect("its settings");
@@ -151,6 +153,28 @@ fn the_keyboard_reaches_everything() {
 }
 
 #[test]
+fn a_question_has_a_field_for_a_secret_and_takes_it_nowhere_else() {
+    let Some(scene) = scene(DESK) else { return };
+    let browser = &scene.browser;
+    scene.send(&format!("request_secure_input {}", json!({"name": "TEA_KEY", "purpose": "<b>for tea</b>"})));
+    browser.shows(".question .asked", "<b>for tea</b>");
+    browser.shows(".question .inputs", "TEA_KEY");
+    let named = browser.eval(
+        "return document.querySelector('.question .inputs label').htmlFor === document.querySelector('.question .inputs input').id",
+    );
+    assert_eq!(named, json!(true));
+    browser.click(".question .primary");
+    browser.until("document.querySelector('.question [role=status]').textContent.includes('does not fit')");
+    browser.write(".question .inputs input[type=password]", "kettle-4711-oolong");
+    browser.click(".question .primary");
+    browser.shows(".turn .prose", "is kept");
+    let kept = std::fs::read_to_string(scene.daemon.path().join(".env")).expect("a file");
+    assert_eq!(kept, "TEA_KEY=kettle-4711-oolong\n");
+    let page = browser.eval("return document.documentElement.outerHTML");
+    assert!(!page.to_string().contains("kettle"));
+}
+
+#[test]
 fn what_is_allowed_in_a_session_is_asked_about_once_listed_and_taken_back() {
     let Some(scene) = scene(DESK) else { return };
     let browser = &scene.browser;
@@ -181,7 +205,7 @@ fn a_message_is_taken_into_the_answer_that_is_made_and_a_turn_is_stopped() {
     scene.send(&format!("careful_effect_append {}", json!({"path": "/nowhere/at/all", "nonce": "x"})));
     browser.until("document.querySelector('.question')");
     // What is done is told from its beginning to who comes later.
-    browser.eval("location.reload()");
+    browser.reload();
     browser.until(
         "document.querySelector('.question') && document.querySelector('.composer select:last-of-type')",
     );

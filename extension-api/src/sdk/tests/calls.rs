@@ -67,6 +67,7 @@ impl ToolProvider for Many {
             Tool::new("many_late", "", Many::late),
             Tool::new("many_next", "", Many::next),
             Tool::new("many_once", "", Many::text).once().lookup(Many::happened),
+            Tool::new("many_seen", "", Many::point).preview(Many::would),
             Tool::dynamic(spec, Many::forward),
         ]
     }
@@ -81,6 +82,12 @@ impl Many {
 
     async fn point(&self, _: NoInput, _: Call) -> Result<Point, Fault> {
         Ok(Point { x: -1 })
+    }
+
+    async fn would(&self, _: NoInput, call: Call) -> Result<ToolPreview, Fault> {
+        let refused = call.call_tool("kv_get", &json!({})).await.err();
+        let text = refused.map_or("called".to_owned(), |fault| format!("{:?}", fault.code));
+        Ok(ToolPreview { text, seal: Some(call.effect_id.to_string()), input: None })
     }
 
     async fn colour(&self, _: NoInput, _: Call) -> Result<Colour, Fault> {
@@ -186,6 +193,20 @@ fn a_lookup_says_what_became_of_a_call_where_the_tool_has_one() {
     assert_eq!(ask("many_once", "effect-1"), LookupResult::Done { content: "it did".to_owned() });
     assert_eq!(ask("many_once", "effect-2"), LookupResult::NotDone);
     assert_eq!(ask("many_text", "effect-1"), LookupResult::Unknown);
+}
+
+#[test]
+fn a_tool_says_what_a_call_would_change_where_it_can_and_can_do_nothing_meanwhile() {
+    let many = started::<Many>();
+    let labelled = |name: &str| {
+        let tools = many.describe().expect("a description").tools;
+        tools.into_iter().find(|tool| tool.name.as_str() == name).expect("a tool").annotations.previews
+    };
+    assert!(labelled("many_seen") && !labelled("many_point"));
+    let said = block_on(many.calling().preview("many_seen", json!({}))).expect("a preview");
+    assert_eq!((said.text.as_str(), said.seal.as_deref()), ("Denied", Some("effect-1")));
+    let none = block_on(many.calling().preview("many_point", json!({}))).expect_err("it has none");
+    assert_eq!(none.code, FaultCode::Unsupported);
 }
 
 #[test]

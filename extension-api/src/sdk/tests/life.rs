@@ -71,7 +71,7 @@ impl Service for Whole {
 
 impl Scheduler for Whole {
     fn schedules(&self) -> Vec<Schedule> {
-        vec![Schedule { name: "daily".to_owned(), cron: "0 8 * * *".to_owned() }]
+        vec![Schedule::new("daily", "0 8 * * *")]
     }
 
     async fn execute(&self, name: String) -> Result<Option<String>, Fault> {
@@ -96,7 +96,7 @@ impl AgentProvider for Whole {
 
 impl ContextProvider for Whole {
     async fn context(&self, turn: TurnContext) -> Result<Option<ContextText>, Fault> {
-        Ok(Some(ContextText { text: format!("heard: {}", turn.message), priority: 1 }))
+        Ok(Some(ContextText { text: format!("heard: {}", turn.message), priority: 1, untrusted: false }))
     }
 }
 

@@ -126,3 +126,26 @@ fn no_program_of_a_draft_runs_while_one_is_handed_over() {
     });
     activate(&builder).expect("nothing runs");
 }
+
+#[test]
+fn what_is_asked_of_an_agent_with_servers_and_schedules_is_told_to_model_and_user_word_for_word() {
+    let builder = builder();
+    assert!(call(&builder, "builder_draft", json!({"id": "words", "purpose": "counts"})).is_ok());
+    let guide = call(&builder, "builder_guide", json!({})).expect("a guide");
+    let shown = guide.split("```yaml").nth(2).and_then(|rest| rest.split("```").next()).expect("both keys");
+    let file = draft(&builder, "words").join("manifest.yaml");
+    let manifest = fs::read_to_string(&file).expect("a file") + shown;
+    assert!(write(&builder, "words", "manifest.yaml", &manifest).is_ok());
+    let asked =
+        r#"work at set times: `0 8 * * 1-5`; the MCP server `rhymes`: the program "mcp-server-rhymes""#;
+    builder.host().answer_control_with("extensions.add", move |handed| {
+        let copy = PathBuf::from(handed["path"].as_str().expect("a path"));
+        let manifest = fs::read_to_string(copy.join("manifest.yaml")).expect("a file");
+        assert!(manifest.contains("mcp_servers:") && manifest.contains("schedules:"), "{manifest}");
+        Ok(status("awaiting_approval", Some(asked)))
+    });
+    let said = activate(&builder).expect("it is handed over");
+    for text in [said, builder.host().notified().concat()] {
+        assert!(text.contains(asked) && text.contains("drupe approvals allow words"), "{text}");
+    }
+}

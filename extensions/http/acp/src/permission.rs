@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use drupe_extension_api::{
     Fault, ItemKind, SessionId,
-    control::{Approval, ApprovalAnswer, ApprovalState, Power},
+    control::{Approval, ApprovalAnswer, ApprovalState, CallPreview, Power},
 };
 use serde_json::{Value, json};
 
@@ -75,16 +75,25 @@ async fn resolve(
     }
     let waits = |one: &Approval| one.id == call && one.state == ApprovalState::Pending;
     let Some(approval) = connection.daemon.approvals().await?.into_iter().find(waits) else { return Ok(()) };
+    let asked = approval.call.as_ref().and_then(|call| call.preview.as_ref());
+    if let Some(CallPreview { text, input: Some(_), .. }) = asked {
+        // An editor shows choices alone, and a secret must not pass through it.
+        let text =
+            format!("`{tool}` asks you to fill in something, by `drupe approvals allow {call}`: {text}");
+        connection.notice(session.as_str(), "warning", &text).await;
+        return Ok(());
+    }
     let waits = AskedCallForm {
         call: &call,
         tool: &tool,
         need: &need,
         params: approval.call.as_ref().map(|call| call.params.as_str()).unwrap_or_default(),
         about: approval.call.as_ref().and_then(|call| call.about.as_deref()),
+        preview: asked,
     };
     let answer = connection.ask(id, "session/request_permission", request(session, waits)).await;
     let Some((allow, for_session)) = answer.and_then(decided) else { return Ok(()) };
-    let answer = ApprovalAnswer { id: call, allow, for_session, hash: Some(approval.hash) };
+    let answer = ApprovalAnswer { id: call, allow, for_session, hash: Some(approval.hash), values: None };
     connection.daemon.answer(answer).await.map(|_| ())
 }
 
@@ -96,12 +105,13 @@ struct AskedCallForm<'a> {
     params: &'a str,
     /// Which calls an answer for the rest of the session is about.
     about: Option<&'a str>,
+    preview: Option<&'a CallPreview>,
 }
 
 /// All of what the call would do: nobody agrees to the beginning of something.
 fn request(
     session: &SessionId,
-    AskedCallForm { call, tool, need, params, about }: AskedCallForm<'_>,
+    AskedCallForm { call, tool, need, params, about, preview }: AskedCallForm<'_>,
 ) -> Value {
     let mut options = vec![json!({ "optionId": ALLOW, "name": "Allow once", "kind": "allow_once" })];
     if let Some(about) = about {
@@ -117,11 +127,26 @@ fn request(
             "title": calls::title(tool, &input),
             "kind": calls::kind_of(tool, ItemKind::ToolCall),
             "status": "pending",
-            "content": contents(&format!("{need}\n\n`{tool}` with\n```json\n{params}\n```")),
+            "content": contents(&format!("{need}\n\n`{tool}` with\n```json\n{params}\n```{}", changes(preview))),
             "rawInput": input,
         },
         "options": options,
     })
+}
+
+/// What the call would change. The fence is longer than any in the text, so that nothing of that is read as markdown.
+fn changes(preview: Option<&CallPreview>) -> String {
+    match preview {
+        Some(CallPreview { text, failed: true, .. }) => {
+            format!("\n\nWhat it would change cannot be shown: {text}")
+        }
+        Some(CallPreview { text, failed: false, .. }) => {
+            let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+            let fence = "`".repeat(longest.max(2) + 1);
+            format!("\n\nIt would change this:\n{fence}diff\n{}\n{fence}", text.trim_end_matches('\n'))
+        }
+        None => String::new(),
+    }
 }
 
 /// Whether the call may run, and those like it in the rest of the session; none for no choice, which leaves the question open.
@@ -138,6 +163,15 @@ fn decided(answer: Result<Value, Value>) -> Option<(bool, bool)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_call_would_change_stays_within_its_fence() {
+        let of = |text: &str, failed| changes(Some(&CallPreview { text: text.into(), failed, input: None }));
+        assert_eq!(of("-a\n+b\n", false), "\n\nIt would change this:\n```diff\n-a\n+b\n```");
+        assert!(of("+````\n+# x\n", false).ends_with("\n`````diff\n+````\n+# x\n`````"));
+        assert!(of("no such file", true).ends_with("cannot be shown: no such file"));
+        assert_eq!(changes(None), "");
+    }
 
     #[test]
     fn nothing_but_a_choice_is_an_answer() {

@@ -286,7 +286,13 @@ impl Dialogue {
                 );
             }
         };
-        self.messages.push(Message::Tool { call_id: call_id.to_owned(), name, status, content });
+        self.messages.push(Message::Tool {
+            call_id: call_id.to_owned(),
+            name,
+            status,
+            content,
+            images: Vec::new(),
+        });
         Ok(())
     }
 

@@ -4,15 +4,16 @@ use drupe_extension_api::{
     AgentId, SessionId,
     control::{
         AgentDetail, AgentStatus, AgentTemplate, Approval, ApprovalAnswer, CheckReport, ConfigValue,
-        DeadMessage, Explanation, ExtensionDetail, ExtensionStatus, ItemArgument, ItemText, Named, Numbered,
-        PathArgument, Power, Restart, Scaffold, SessionDetail, SessionSelect, SessionShow, SessionStatus,
-        StandingGrant, Status, TemplateQuery, TokenMade, TokenNew, TokenPromised, TokenStatus, TraceArgument,
-        TurnArgument, TurnResult, TurnTrace, UsageQuery, UsageRow, Whoami, method,
+        DeadMessage, Explanation, ExtensionAsk, ExtensionDetail, ExtensionStatus, ItemArgument, ItemText,
+        Named, Numbered, PathArgument, Power, Restart, Scaffold, ScheduleDetail, ScheduleNew, SchedulePause,
+        ScheduleRun, ScheduleStatus, SessionDetail, SessionSelect, SessionShow, SessionStatus, StandingGrant,
+        Status, TemplateQuery, TokenMade, TokenNew, TokenPromised, TokenStatus, TraceArgument, TurnArgument,
+        TurnResult, TurnTrace, UsageQuery, UsageRow, Whoami, method,
     },
     wire::{Submit, Submitted},
 };
 use schemars::JsonSchema;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{ApiOperation, TypeSchemas, post, rest::nullable};
 use crate::failure::FaultBody;
@@ -22,8 +23,8 @@ struct Method {
     needs: Power,
     does: &'static str,
     /// What it takes, and whether that must be there.
-    takes: Option<(bool, serde_json::Value)>,
-    gives: serde_json::Value,
+    takes: Option<(bool, Value)>,
+    gives: Value,
 }
 
 /// A type for each of the methods that take, or give, nothing.
@@ -65,6 +66,12 @@ fn methods(s: &mut TypeSchemas) -> Vec<Method> {
             method::EXTENSIONS_SCAFFOLD,
             Extend,
             "Writes the beginning of a native extension.",
+        ),
+        with::<ExtensionAsk, Value>(
+            s,
+            method::EXTENSIONS_ASK,
+            Operate,
+            "Asks something that is an extension's own.",
         ),
         with::<Named, ExtensionStatus>(s, method::EXTENSIONS_ENABLE, Operate, "Turns an extension on."),
         with::<Named, ExtensionStatus>(s, method::EXTENSIONS_DISABLE, Operate, "Turns an extension off."),
@@ -137,6 +144,22 @@ fn methods(s: &mut TypeSchemas) -> Vec<Method> {
         maybe::<UsageQuery, Vec<UsageRow>>(s, method::USAGE_SHOW, Inspect, "Sums up what was used."),
         with::<Named, Explanation>(s, method::WHY, Read, "Explains why something ended as it did."),
         with::<ItemArgument, ItemText>(s, method::ITEMS_SHOW, Read, "Shows a text in full."),
+        plain::<Vec<ScheduleStatus>>(s, method::SCHEDULES_LIST, Inspect, "Lists what is done at set times."),
+        with::<Named, ScheduleDetail>(
+            s,
+            method::SCHEDULES_SHOW,
+            Inspect,
+            "Shows a schedule and its last times.",
+        ),
+        with::<ScheduleNew, ScheduleStatus>(s, method::SCHEDULES_ADD, Direct, "Adds a schedule."),
+        with::<Named, Nothing>(s, method::SCHEDULES_REMOVE, Direct, "Removes a schedule that was added."),
+        with::<SchedulePause, ScheduleStatus>(
+            s,
+            method::SCHEDULES_PAUSE,
+            Direct,
+            "Has a schedule do nothing, or go on.",
+        ),
+        with::<Named, ScheduleRun>(s, method::SCHEDULES_RUN, Direct, "Does what is scheduled now."),
         plain::<Vec<DeadMessage>>(
             s,
             method::BUS_DEAD,

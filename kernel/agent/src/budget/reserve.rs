@@ -192,6 +192,7 @@ mod tests {
             max_output_tokens: 1_000,
             price,
             tools: true,
+            images: true,
         }
     }
 

@@ -34,13 +34,13 @@ impl Drop for Waits<'_> {
     }
 }
 
-/// Waits for the answer, and records it; how the call ends, where it may not run. Meanwhile the time of all stands still
+/// Waits for the answer, and records it; gives what the person filled in, or how the call ends where it may not run. Meanwhile the time of all stands still
 /// that wait for this alone, and others may have the turn's place, which it waits for before it goes on.
 pub(super) async fn agreed(
     place: Place<'_>,
     time: &Stopwatch,
     question: &Question,
-) -> Result<Result<(), (ToolStatus, String)>, JournalFault> {
+) -> Result<Result<Option<String>, (ToolStatus, String)>, JournalFault> {
     let (run, began) = (place.run, Instant::now());
     let _waits = Waits(place, question);
     let answered = async {
@@ -69,7 +69,7 @@ pub(super) async fn agreed(
     let tool = &question.tool;
     let by = answer.by.as_deref().unwrap_or("nobody");
     let why = match state {
-        ApprovalState::Allowed => return Ok(Ok(())),
+        ApprovalState::Allowed => return Ok(Ok(answer.given)),
         ApprovalState::Denied => format!("this call of `{tool}` was denied by {by}"),
         ApprovalState::Expired => format!("`{tool}` needs approval, and nobody answered in time"),
         ApprovalState::Withdrawn | ApprovalState::Pending => {

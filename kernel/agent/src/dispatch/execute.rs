@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use drupe_extension_api::{EffectClass, EffectId, ToolCallRequest, ToolStatus, wire::HookPoint};
+use drupe_extension_api::{EffectClass, EffectId, Image, ToolCallRequest, ToolStatus, wire::HookPoint};
 use serde_json::{json, value::RawValue};
 use tokio::time::Instant;
 
@@ -21,7 +21,7 @@ use crate::{
     results,
     run::{Over, Run},
     stopwatch::Stopwatch,
-    tool::{ToolContext, ToolError, ToolOutput},
+    tool::{Agreement, ToolContext, ToolError, ToolOutput},
 };
 
 /// How long a cancelled call of the root may take to end by itself before it is dropped: a second less what
@@ -43,18 +43,22 @@ pub(super) async fn one(
     after: &AtomicUsize,
 ) -> Result<(u32, Answered), JournalFault> {
     let Call { index, effect, request, plan, place: seat, waits } = call;
-    let (tool, params, resumed, asked) = match plan {
-        Plan::Answered { status, content } => {
-            return Ok((index, Answered { effect, request, status, content, ends: None, held_back: None }));
+    let (tool, params, resumed, asked, mut agreement) = match plan {
+        Plan::Answered { status, content, images } => {
+            let answered = Answered { effect, request, status, content, images, ends: None, held_back: None };
+            return Ok((index, answered));
         }
-        Plan::Run { tool, params, resumed, by: _ } => (tool, params, resumed, None),
-        Plan::Ask { tool, params, question } => (tool, params, false, Some(question)),
+        Plan::Run { tool, params, resumed, by: _, agreement } => (tool, params, resumed, None, agreement),
+        Plan::Ask { tool, params, question } => {
+            let agreement = Agreement { shown: question.seal.clone(), given: None };
+            (tool, params, false, Some(question), agreement)
+        }
     };
     // From here until its result is recorded the run has something to do, unless a person is asked.
-    let time = place.run.budget.time().below(Duration::MAX);
+    let time = place.time.below(Duration::MAX);
     let mut agreed = Ok(());
     if let Some(question) = &asked {
-        agreed = agree::agreed(place, &time, question).await?;
+        agreed = agree::agreed(place, &time, question).await?.map(|given| agreement.given = given);
     }
     let began = Instant::now();
     let result = match agreed {
@@ -68,15 +72,16 @@ pub(super) async fn one(
         Err(error) => Err(error),
         Ok(seat) => {
             starts(place, &tool, (index, &effect), asked.is_some(), waits).await?;
-            let result = execute(bounds, place.run, &tool, params, &effect, resumed, (seat, &time)).await;
-            taints(place.run, &tool);
+            let result =
+                execute(bounds, place.run, &tool, params, &effect, (resumed, agreement), (seat, &time)).await;
+            if tool.spec().annotations.reads_untrusted {
+                place.run.tainted_by(tool.spec().name.as_str());
+            }
             result
         }
     };
-    let (status, content, ends) = match result {
-        Ok(output) => (output.status, output.content, output.ends),
-        Err(error) => (error.status, error.message, None),
-    };
+    let ToolOutput { status, content, images, ends } =
+        result.unwrap_or_else(|error| ToolOutput { status: error.status, ..ToolOutput::text(error.message) });
     let content = results::kept(content);
     let followed = others_follow(after);
     let end = HeldBack { index, kind: tool.spec().annotations.item, elapsed: began.elapsed() };
@@ -84,7 +89,7 @@ pub(super) async fn one(
         tell_after(place.run, &request, &end, status).await;
         Some(end)
     } else {
-        finish(place, &effect, &request, &end, (status, &content));
+        finish(place, &effect, &request, &end, (status, &content, &images));
         // What cannot be done again is safe before anybody is told of it.
         if followed || place.run.tells(HookPoint::AfterTool) {
             place.run.commit().await?;
@@ -92,7 +97,7 @@ pub(super) async fn one(
         tell_after(place.run, &request, &end, status).await;
         None
     };
-    Ok((index, Answered { effect, request, status, content, ends, held_back }))
+    Ok((index, Answered { effect, request, status, content, images, ends, held_back }))
 }
 
 /// Records that a call starts, where that is not recorded yet.
@@ -127,14 +132,6 @@ async fn starts(
     run.commit().await
 }
 
-/// What a tool gave that reads what strangers wrote is a part of the conversation from here on, however the call ended.
-fn taints(run: &Run, tool: &Registered) {
-    let name = tool.spec().name.as_str();
-    if tool.spec().annotations.reads_untrusted && run.scope.taint.came_by(name) {
-        run.record(Entry::Tainted { invocation: run.id.clone(), tool: name.to_owned() });
-    }
-}
-
 async fn tell_after(run: &Run, request: &ToolCallRequest, end: &HeldBack, status: ToolStatus) {
     let facts =
         || json!({"tool": request.name, "status": status, "elapsed_ms": crate::run::millis(end.elapsed)});
@@ -147,7 +144,7 @@ async fn execute(
     tool: &Registered,
     params: Box<RawValue>,
     effect: &EffectId,
-    resumed: bool,
+    (resumed, agreement): (bool, Agreement),
     (seat, time): (line::Place, &Stopwatch),
 ) -> Result<ToolOutput, ToolError> {
     let began = Instant::now();
@@ -161,6 +158,7 @@ async fn execute(
         cancel: cancel.clone(),
         time: time.clone(),
         resumed,
+        agreement,
         share: seat.held.share(),
     };
     let mut call = pin!(tool.tool().call(params, context));
@@ -203,7 +201,7 @@ pub(super) fn finish(
     effect: &EffectId,
     request: &ToolCallRequest,
     end: &HeldBack,
-    (status, content): (ToolStatus, &str),
+    (status, content, images): (ToolStatus, &str, &[Image]),
 ) {
     let run: &Run = place.run;
     run.record(Entry::Result {
@@ -216,6 +214,7 @@ pub(super) fn finish(
         status,
         elapsed_ms: crate::run::millis(end.elapsed),
         content: content.to_owned(),
+        images: images.to_vec(),
         left: false,
     });
 }
@@ -223,6 +222,7 @@ pub(super) fn finish(
 /// Does so for a call whose end was held back.
 pub(super) fn finish_held_back(place: Place<'_>, answer: &Answered) {
     if let Some(end) = &answer.held_back {
-        finish(place, &answer.effect, &answer.request, end, (answer.status, &answer.content));
+        let result = (answer.status, answer.content.as_str(), answer.images.as_slice());
+        finish(place, &answer.effect, &answer.request, end, result);
     }
 }

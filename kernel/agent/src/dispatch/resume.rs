@@ -8,10 +8,11 @@ use drupe_extension_api::{EffectClass, ToolCallRequest, ToolStatus, wire::Lookup
 use super::{Bounds, Call, OUTSIDE, Place, Plan, unknown_tool};
 use crate::{
     ids,
-    journal::{Entry, Reached, RecordedEffect, begun, requested},
-    policy::{Decision, PolicyCall},
+    journal::{Entry, JournalFault, Reached, RecordedEffect, begun, requested},
+    policy::{Decision, PolicyCall, Question},
     registry::Registered,
     results,
+    tool::Agreement,
 };
 
 /// What becomes of the call.
@@ -30,7 +31,7 @@ pub(super) async fn plan(
         if let Some(tool) = bounds.registry.get(&request.name).filter(|_| status == ToolStatus::Ok) {
             tool.tool().replayed(&request.arguments, &content, place.run);
         }
-        return Plan::Answered { status, content };
+        return Plan::Answered { status, content, images: known.images.clone() };
     }
     let Some(tool) = bounds.registry.get(&request.name) else {
         return match (known.class, &known.reached) {
@@ -52,8 +53,23 @@ pub(super) async fn plan(
     match (&known.reached, &known.question) {
         (Reached::Asked, Some(question)) => Plan::Ask { tool, params, question: question.clone() },
         // Of class `once` only what had not started comes here.
-        _ => Plan::Run { resumed: !is_once(known, &tool), tool, params, by: None },
+        (_, question) => {
+            let agreement = match question.as_ref().map(|question| agreed_before(place, question)) {
+                Some(agreed) => match agreed.await {
+                    Ok(agreement) => agreement,
+                    Err(fault) => return Plan::refused(format!("not run: {fault}")),
+                },
+                None => Agreement::default(),
+            };
+            Plan::Run { resumed: !is_once(known, &tool), tool, params, by: None, agreement }
+        }
     }
+}
+
+/// What came of a question that an earlier process asked, and whose answer it had.
+async fn agreed_before(place: Place<'_>, question: &Question) -> Result<Agreement, JournalFault> {
+    let answer = place.run.scope.policy.answer(question).await?;
+    Ok(Agreement { shown: question.seal.clone(), given: answer.given })
 }
 
 /// Whether a call must not run twice: by what its tool was, or is by now.
@@ -93,14 +109,11 @@ async fn look_up(
         found = tool.tool().lookup(known.effect.clone()) => found,
     };
     match found {
-        LookupResult::Done { content } => {
-            Plan::Answered { status: ToolStatus::Ok, content: results::kept(content) }
-        }
-        LookupResult::NotDone => Plan::Answered {
-            status: ToolStatus::Cancelled,
-            content: "interrupted by a restart before it took effect; call it again if it is still wanted"
-                .into(),
-        },
+        LookupResult::Done { content } => Plan::answered(ToolStatus::Ok, results::kept(content)),
+        LookupResult::NotDone => Plan::answered(
+            ToolStatus::Cancelled,
+            "interrupted by a restart before it took effect; call it again if it is still wanted".into(),
+        ),
         LookupResult::Unknown => unknown(request, ""),
     }
 }
@@ -111,7 +124,7 @@ fn unknown(request: &ToolCallRequest, why: &str) -> Plan {
          not run again; check what it did before you repeat it.",
         request.name
     );
-    Plan::Answered { status: ToolStatus::OutcomeUnknown, content }
+    Plan::answered(ToolStatus::OutcomeUnknown, content)
 }
 
 /// Opens the call again. One that must not run twice and is to start now says so first.

@@ -48,4 +48,14 @@ impl Journal for MemoryJournal {
         });
         Box::pin(std::future::ready(Ok(results.last())))
     }
+
+    fn image(&self, hash: String) -> BoxFuture<'_, Result<Option<Vec<u8>>, JournalFault>> {
+        let entries = self.batches().into_iter().flat_map(|batch| batch.entries);
+        let images = entries.flat_map(|entry| match entry {
+            Entry::Result { images, .. } => images,
+            _ => Vec::new(),
+        });
+        let found = images.filter(|image| image.hash == hash).find_map(|image| image.data);
+        Box::pin(std::future::ready(Ok(found.map(|data| data.to_vec()))))
+    }
 }

@@ -134,6 +134,7 @@ impl RecordedStep {
         }
         for effect in self.effects.iter_mut().filter(|effect| effect.tool != search_tools::NAME) {
             effect.size = None;
+            effect.images.clear();
             if let Some((_, content)) = &mut effect.result {
                 content.clear();
             }
@@ -154,7 +155,9 @@ impl RecordedEffect {
         let stub = prompt::elided(&self.tool, content.len(), &self.effect);
         let gave_way = content.len() > LONG && stub.len() < LONG / 2;
         if gave_way && self.size.is_none() && self.tool != search_tools::NAME {
+            let stub = stub + &prompt::elided_images(self.images.len());
             self.size = Some(std::mem::replace(content, stub).len());
+            self.images.clear();
         }
     }
 }

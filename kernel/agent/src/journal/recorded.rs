@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 
 use drupe_extension_api::{
-    AgentId, AgentResponse, EffectClass, EffectId, InvocationId, Message, SessionId, Spend, ToolStatus,
-    TurnId, Usage,
+    AgentId, AgentResponse, EffectClass, EffectId, Image, InvocationId, Message, SessionId, Spend,
+    ToolStatus, TurnId, Usage,
 };
 use drupe_limits::{Quotas, Spender};
 use serde::{Deserialize, Serialize};
@@ -111,6 +111,9 @@ pub struct RecordedEffect {
     /// How it ended, if it did.
     #[serde(default, skip_serializing_if = "is_default")]
     pub result: Option<(ToolStatus, String)>,
+    /// The pictures of its result.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub images: Vec<Image>,
     /// The size of what it gave, where only what the model is shown in its place is left.
     #[serde(default, skip_serializing_if = "is_default")]
     pub size: Option<usize>,
@@ -230,6 +233,7 @@ impl RecordedInvocation {
                     question: Some(question),
                     reached: Reached::Asked,
                     result: None,
+                    images: Vec::new(),
                     size: None,
                 });
             }
@@ -247,6 +251,7 @@ impl RecordedInvocation {
                         question: None,
                         reached,
                         result: None,
+                        images: Vec::new(),
                         size: None,
                     }),
                 }
@@ -256,9 +261,9 @@ impl RecordedInvocation {
                     known.reached = Reached::Started;
                 }
             }
-            Entry::Result { step, effect, status, content, .. } => {
+            Entry::Result { step, effect, status, content, images, .. } => {
                 if let Some(known) = self.effect(step, &effect) {
-                    (known.result, known.question) = (Some((status, content)), None);
+                    (known.result, known.question, known.images) = (Some((status, content)), None, images);
                 }
             }
             Entry::Note { step, message, .. } => self.step(step).notes.push(message),

@@ -187,6 +187,7 @@ impl Run {
                 status,
                 elapsed_ms: 0,
                 content: content.to_owned(),
+                images: Vec::new(),
                 left: true,
             });
         }

@@ -18,14 +18,14 @@ use crate::*;
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Asks about tools that need approval; the answer comes after a while, and stays.
-struct Asks {
+pub struct Asks {
     after: Duration,
     state: ApprovalState,
     answered: Mutex<HashMap<EffectId, Answer>>,
 }
 
 impl Asks {
-    fn answers(state: ApprovalState, after: Duration) -> Arc<Self> {
+    pub fn answers(state: ApprovalState, after: Duration) -> Arc<Self> {
         Arc::new(Self { after, state, answered: Mutex::default() })
     }
 }
@@ -49,7 +49,9 @@ impl Policy for Asks {
                 tokio::time::sleep(self.after).await;
             }
             let by = (self.state != ApprovalState::Expired).then(|| "the operator".to_owned());
-            let answer = Answer { state: self.state, by };
+            let asks = question.preview.as_ref().is_some_and(|preview| preview.input.is_some());
+            let given = asks.then(|| r#"{"days":3}"#.to_owned());
+            let answer = Answer { state: self.state, by, given };
             let mut all = self.answered.lock().expect("it is whole");
             Ok(all.entry(question.effect.clone()).or_insert(answer).clone())
         })
@@ -186,7 +188,7 @@ async fn the_clocks_of_all_above_stand_still_with_the_one_that_asks() {
                     name: "a".into(),
                     arguments: "{}".into(),
                 };
-                let ended = call_tool(&run, &own, &Default::default(), request).await;
+                let ended = call_tool(&run, run.budget.time(), &own, &Default::default(), request).await;
                 let (status, content) = ended.expect("the journal records");
                 assert!(!run.budget.time().left().is_zero());
                 AgentResponse::success(format!("{status:?} {content}"))
@@ -200,6 +202,20 @@ async fn the_clocks_of_all_above_stand_still_with_the_one_that_asks() {
     assert!(seen.elapsed >= 2 * HOUR, "{:?}", seen.elapsed);
     assert!(seen.told()[1].contains("Ok a was here"), "{:?}", seen.told());
     assert_eq!((world.runs().len(), seen.warned()), (2, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_in_which_code_calls_a_tool_that_asks_stands_still_as_well() {
+    let (world, journal) = <(Arc<World>, Arc<MemoryJournal>)>::default();
+    let own = registry([asking("inner", &world, &journal)]);
+    let outer = Fake::new("outer", fakes::Does::Calls(own, "inner"))
+        .with(|a| a.timeout_ms = Some(1_000))
+        .registered();
+    let script = [call(&[("outer", "{}")]), say("done")];
+    let policy = Asks::answers(ApprovalState::Allowed, HOUR);
+    let seen = Case { policy, journal, ..Case::of(&script, [outer]) }.run().await;
+    assert_eq!((seen.statuses(), seen.elapsed >= HOUR), (vec![ToolStatus::Ok], true), "{:?}", seen.told());
+    assert_eq!(world.runs().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -361,9 +377,11 @@ async fn a_question_that_code_waits_for_no_longer_is_withdrawn_while_its_run_goe
                     arguments: "{}".into(),
                 };
                 let limits = Default::default();
-                let asked = call_tool(&run, &own, &limits, request("a"));
+                let asked = call_tool(&run, run.budget.time(), &own, &limits, request("a"));
                 assert!(tokio::time::timeout(HOUR / 2, asked).await.is_err());
-                call_tool(&run, &own, &limits, request("b")).await.expect("the journal records");
+                call_tool(&run, run.budget.time(), &own, &limits, request("b"))
+                    .await
+                    .expect("the journal records");
                 let batches = seen.batches();
                 let mut entries = batches.iter().flat_map(|batch| &batch.entries);
                 assert!(entries.any(|e| matches!(e, Entry::Decided { state: ApprovalState::Withdrawn, .. })));

@@ -103,6 +103,10 @@ impl Journal for Slow {
     ) -> BoxFuture<'_, Result<Option<String>, JournalFault>> {
         self.0.output(session, effect)
     }
+
+    fn image(&self, hash: String) -> BoxFuture<'_, Result<Option<Vec<u8>>, JournalFault>> {
+        self.0.image(hash)
+    }
 }
 
 /// What came of it.
@@ -186,7 +190,8 @@ impl Case {
             elapsed: began.elapsed(),
         };
         assert_eq!(gate.available_permits(), run::GATE, "the gate is free again");
-        let late = Steered { turn: TurnId::new("late").expect("valid"), text: "late".into() };
+        let late =
+            Steered { turn: TurnId::new("late").expect("valid"), text: "late".into(), strangers: None };
         assert_eq!(steering.push(late.clone()), Err(late), "a turn that has ended takes nothing in");
         seen.holds();
         seen

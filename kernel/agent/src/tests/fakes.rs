@@ -9,8 +9,9 @@ use std::{
     time::Duration,
 };
 
+use base64::{Engine, prelude::BASE64_STANDARD};
 use drupe_extension_api::{
-    AgentId, AgentResponse, DefinitionLimits, EffectClass, EffectId, Message, ToolAnnotations,
+    AgentId, AgentResponse, DefinitionLimits, EffectClass, EffectId, ImageData, Message, ToolAnnotations,
     ToolCallRequest, ToolName, ToolSpec, wire::LookupResult,
 };
 use futures_util::{StreamExt, future::BoxFuture, stream, stream::BoxStream};
@@ -59,6 +60,7 @@ impl Plays {
             max_output_tokens: 100,
             price: None,
             tools: true,
+            images: true,
         };
         let scripts =
             scripts.iter().map(|(agent, replies)| ((*agent).to_owned(), replies.to_vec())).collect();
@@ -117,12 +119,24 @@ impl World {
     }
 }
 
+/// What the same tool gives each time.
+fn shows(size: usize) -> ToolOutput {
+    let mut bytes = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\x04\0\0\0\x04\x08\x06\0\0\0sum!".to_vec();
+    bytes.extend(b"\0\0\0\0IENDsum!");
+    let image = ImageData { data: BASE64_STANDARD.encode(bytes) };
+    let (images, said) = images::taken(vec![image]);
+    assert_eq!((images.len(), said.as_str()), (1, ""));
+    ToolOutput { images, ..ToolOutput::text("x".repeat(size)) }
+}
+
 /// What a tool does when it runs.
 #[derive(Clone)]
 pub enum Does {
     Says(String),
     /// As many bytes.
     Fills(usize),
+    /// With a picture of four pixels a side, after so many bytes.
+    Shows(usize),
     Fails(&'static str),
     /// Takes a while.
     Sleeps(u64),
@@ -215,6 +229,7 @@ impl Fake {
         match &self.does {
             Does::Says(text) => Ok(ToolOutput::text(text)),
             Does::Fills(size) => Ok(ToolOutput::text("x".repeat(*size))),
+            Does::Shows(size) => Ok(shows(*size)),
             Does::Fails(reason) => Err(ToolError::failed(*reason)),
             Does::Sleeps(ms) => {
                 tokio::time::sleep(Duration::from_millis(*ms)).await;
@@ -224,7 +239,7 @@ impl Fake {
                 let request =
                     ToolCallRequest { call_id: String::new(), name: (*name).into(), arguments: "{}".into() };
                 let limits = DefinitionLimits::default();
-                let ended = call_tool(&context.run, tools, &limits, request).await;
+                let ended = call_tool(&context.run, &context.time, tools, &limits, request).await;
                 let (status, content) = ended.map_err(|fault| ToolError::failed(fault.to_string()))?;
                 Ok(ToolOutput::text(format!("{status:?}: {content}")))
             }

@@ -8,7 +8,7 @@ use super::*;
 use crate::*;
 
 fn message(text: &str) -> Steered {
-    Steered { turn: TurnId::new(text).expect("a valid id"), text: text.into() }
+    Steered { turn: TurnId::new(text).expect("a valid id"), text: text.into(), strangers: None }
 }
 
 /// The case, with messages that wait from the beginning.
@@ -53,6 +53,37 @@ async fn messages_are_taken_in_after_the_results_of_a_step() {
     assert_eq!(recorded(&seen), [(1, "more".into()), (1, "and-more".into())]);
     let events = seen.events.iter().filter(|(_, e)| matches!(e, EventBody::TurnSteered { .. }));
     assert_eq!(events.count(), 2);
+}
+
+#[tokio::test]
+async fn a_message_of_strangers_that_is_taken_in_is_text_of_strangers_from_there_on() {
+    for (strangers, expected) in [(None, vec![]), (Some("token:mail"), vec!["token:mail"])] {
+        let case = Case::of(&[call(&[("a", "{}")]), say("done")], [Fake::says("a").registered()]);
+        let scope: Box<dyn FnOnce(&mut TurnScope)> = Box::new(move |scope| {
+            let steered = Steered { strangers: strangers.map(str::to_owned), ..message("more") };
+            scope.steering.push(steered).expect("it takes messages");
+        });
+        let seen = Case { scope, ..case }.run().await;
+        assert_eq!(tainted(&seen.entries), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_strangers_describe_is_text_of_strangers_before_anything_is_called() {
+    for (described_by_strangers, expected) in [(false, vec![]), (true, vec!["description of a"])] {
+        let tool = Fake::says("a").with(|labels| labels.described_by_strangers = described_by_strangers);
+        let seen = Case::of(&[say("done")], [tool.registered()]).run().await;
+        assert_eq!(tainted(&seen.entries), expected);
+    }
+}
+
+/// By what text of strangers came in.
+fn tainted(entries: &[Entry]) -> Vec<&str> {
+    let all = entries.iter().filter_map(|entry| match entry {
+        Entry::Tainted { tool, .. } => Some(tool.as_str()),
+        _ => None,
+    });
+    all.collect()
 }
 
 #[tokio::test]

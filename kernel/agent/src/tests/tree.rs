@@ -191,7 +191,7 @@ async fn native_agents_that_fill_the_gate_and_call_tools_do_not_lock_up() {
             };
             // Until all that the gate admits have begun.
             tokio::time::sleep(Duration::from_millis(10)).await;
-            let calls = (0..3).map(|n| call_tool(&run, &tools, &limits, one(n)));
+            let calls = (0..3).map(|n| call_tool(&run, run.budget.time(), &tools, &limits, one(n)));
             let ended = join_all(calls).await;
             assert!(ended.iter().all(|r| r == &Ok((ToolStatus::Ok, "slept".into()))), "{ended:?}");
             AgentResponse::success("a part")
@@ -234,7 +234,7 @@ async fn what_a_native_agent_leaves_running_ends_with_it() {
             let limits = DefinitionLimits::default();
             let request =
                 ToolCallRequest { call_id: String::new(), name: "hang".into(), arguments: String::new() };
-            let call = call_tool(&run, &tools, &limits, request);
+            let call = call_tool(&run, run.budget.time(), &tools, &limits, request);
             let gone = tokio::time::timeout(Duration::from_millis(10), call).await;
             AgentResponse::success(format!("gave up: {}", gone.is_err()))
         })

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use drupe_extension_api::{
-    AgentResponse, FailureClass, Format, Message, ToolCallRequest, ToolStatus, TurnId,
+    AgentResponse, FailureClass, Format, Image, Message, ToolCallRequest, ToolStatus, TurnId,
 };
 
 use super::{Progress, Stop, ending::Ending, repeats::Repeated};
@@ -125,6 +125,7 @@ impl Progress<'_> {
                 name: answer.request.name,
                 status: answer.status,
                 content: results::shown(answer.content, most, &answer.effect),
+                images: self.at_hand(answer.images).await?,
             };
             self.transcript.add_result(step, answer.effect, size, Arc::new(message));
         }
@@ -134,6 +135,14 @@ impl Progress<'_> {
             (None, Some(exceeded)) => Err(exceeded.into()),
             (None, None) => Ok(None),
         }
+    }
+
+    /// The pictures with their bytes. One whose bytes are gone stays without them.
+    async fn at_hand(&self, mut images: Vec<Image>) -> Result<Vec<Image>, Stop> {
+        for image in images.iter_mut().filter(|image| image.data.is_none()) {
+            image.data = self.run.scope.journal.image(image.hash.clone()).await?.map(Arc::from);
+        }
+        Ok(images)
     }
 
     /// Takes further messages of the user in, between two steps of the root: those that an earlier process took in
@@ -148,6 +157,9 @@ impl Progress<'_> {
             return;
         }
         for steered in self.run.scope.steering.take() {
+            if let Some(source) = &steered.strangers {
+                self.run.tainted_by(source);
+            }
             let message = Message::User { content: steered.text };
             self.run.record(Entry::Steered {
                 invocation: self.run.id.clone(),

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     budget::{Reservation, Spent},
+    images::Weight,
     journal::{Attempted, Entry},
     model::{Dispatch, ModelRequest, Room, StopReason},
     run::millis,
@@ -33,8 +34,8 @@ pub(super) struct Question {
     pub system: Arc<str>,
     pub messages: Arc<Vec<Arc<Message>>>,
     pub offer: super::Offer,
-    /// Size of all that is sent.
-    pub bytes: usize,
+    /// What all that is sent weighs.
+    pub weight: Weight,
     /// Hash over it, in hex.
     pub hash: String,
     pub max_output_tokens: u32,
@@ -86,7 +87,7 @@ impl Progress<'_> {
     /// the way in which they end; failures are recorded, an answer is the caller's to record.
     pub(super) async fn put(&mut self, question: Question, attempt: &mut u32) -> Result<Given, Stop> {
         let item = question.item.clone();
-        let (step, bytes) = (question.step, question.bytes);
+        let (step, weight) = (question.step, question.weight);
         self.before_model(&question).await?;
         self.check_end()?;
         let mut reserved = self.reserve_in_turn(&question).await?;
@@ -96,7 +97,7 @@ impl Progress<'_> {
             self.give_back(reserved);
             return Err(fault.into());
         }
-        let asked = Asked { step, attempt: *attempt, item: item.as_deref(), bytes, began: Instant::now() };
+        let asked = Asked { step, attempt: *attempt, item: item.as_deref(), weight, began: Instant::now() };
         let mut got = Collected::new(self.model_name().to_owned());
         let request = self.request(question, reserved.own.max_output_tokens());
         (reserved.room, reserved.dispatch) = (request.room.clone(), request.dispatch.clone());
@@ -140,7 +141,7 @@ impl Progress<'_> {
     fn reserve(&self, question: &Question) -> Result<Reserved, Stop> {
         let scope = &self.run.scope;
         let profile = self.agent.model.profile();
-        let input = scope.ratios.tokens(&profile.name, question.bytes);
+        let input = question.weight.tokens(&scope.ratios, &profile.name);
         self.run.budget.may_ask(self.agent.model.unpriced())?;
         let own = self.run.budget.reserve(input, Some(question.max_output_tokens), profile)?;
         match scope.quotas.reserve(self.spender(), own.tokens(), self.priced(own.usd), self.now_ms()) {
@@ -221,7 +222,8 @@ impl Progress<'_> {
     /// Charges and tells an answer.
     fn answered_by(&self, asked: Asked<'_>, mut got: Collected, ended: Ended, reserved: Reserved) -> Given {
         got.model = ended.model;
-        let (usage, estimated) = self.used_by_an_answer(Made::new(asked.bytes, &got, &reserved), ended.usage);
+        let (usage, estimated) =
+            self.used_by_an_answer(Made::new(asked.weight, &got, &reserved), ended.usage);
         let cost_usd = self.cost(&got.model, &usage);
         let bound = reserved.own.max_output_tokens();
         self.settle(reserved, usage, cost_usd);
@@ -271,7 +273,7 @@ impl Progress<'_> {
         got.model = reserved.dispatch.model().unwrap_or(got.model);
         match stop {
             Stop::Model(fault) => {
-                let made = Made::new(asked.bytes, &got, &reserved);
+                let made = Made::new(asked.weight, &got, &reserved);
                 failure.used = self.used_by_a_failure(made, fault, fault.usage);
                 failure.cost_usd = self.cost(&got.model, &failure.used.0);
                 self.settle(reserved, failure.used.0, failure.cost_usd);
@@ -333,7 +335,7 @@ impl Progress<'_> {
 
     async fn before_model(&self, question: &Question) -> Result<(), Stop> {
         let facts = || {
-            let tokens = self.run.scope.ratios.tokens(self.model_name(), question.bytes);
+            let tokens = question.weight.tokens(&self.run.scope.ratios, self.model_name());
             json!({"step": question.step, "model": self.model_name(), "tokens": tokens})
         };
         match self.run.ask_before(HookPoint::BeforeModel, facts).await {

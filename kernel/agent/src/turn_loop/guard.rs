@@ -13,6 +13,7 @@ use super::{
     transcript::{Base, Transcript},
 };
 use crate::{
+    images::Weight,
     journal::{Compaction, Entry},
     prompt,
 };
@@ -72,9 +73,9 @@ impl Progress<'_> {
 
     fn elide(&mut self, step: u32, before: u32) {
         if self.transcript.can_elide(before) {
-            let was = self.transcript.bytes();
+            let was = self.transcript.weight().bytes;
             self.compact(step, Compaction::Elided { before });
-            let gone = was.saturating_sub(self.transcript.bytes());
+            let gone = was.saturating_sub(self.transcript.weight().bytes);
             self.diagnostic("context_elided", &format!("{gone} bytes of older tool results were set aside"));
         }
     }
@@ -96,7 +97,7 @@ impl Progress<'_> {
             system: prompt::SUMMARISE.into(),
             messages: asked.messages(),
             offer: Offer::default(),
-            bytes: asked.bytes(),
+            weight: asked.weight(),
             hash: asked.hash(),
             max_output_tokens: most,
         };
@@ -189,7 +190,12 @@ impl Progress<'_> {
 
     /// The request in tokens.
     pub(super) fn input_tokens(&self) -> u64 {
-        self.run.scope.ratios.tokens(self.model_name(), self.transcript.bytes())
+        self.weight().tokens(&self.run.scope.ratios, self.model_name())
+    }
+
+    /// What the request weighs for the model that is asked.
+    pub(super) fn weight(&self) -> Weight {
+        self.transcript.weight().seen(self.agent.model.profile().images)
     }
 
     pub(super) fn model_name(&self) -> &str {
@@ -239,7 +245,11 @@ fn told(messages: &[&Message], room: usize) -> String {
 fn line(message: &Message) -> String {
     match message {
         Message::User { content } => format!("user: {content}"),
-        Message::Tool { name, content, .. } => format!("result of {name}: {content}"),
+        Message::Tool { name, content, images, .. } => {
+            let pictures =
+                images.iter().fold(String::new(), |all, image| format!("{all} [a picture: {image}]"));
+            format!("result of {name}: {content}{pictures}")
+        }
         Message::Assistant { content, tool_calls, .. } => {
             let mut out = format!("assistant: {content}");
             for call in tool_calls {

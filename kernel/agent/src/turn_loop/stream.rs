@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::{Progress, Stop, ask::Reserved, attempts::Failure, usage::Made};
 use crate::{
+    images::Weight,
     journal::reasoning_id,
     model::{ModelEvent, ModelFault, StopReason},
 };
@@ -38,8 +39,7 @@ pub(super) struct Asked<'a> {
     pub attempt: u32,
     /// None where nobody is shown the answer.
     pub item: Option<&'a str>,
-    /// Size of the request.
-    pub bytes: usize,
+    pub weight: Weight,
     pub began: Instant,
 }
 
@@ -137,7 +137,7 @@ impl Progress<'_> {
         next: String,
         reserved: &mut Reserved,
     ) -> Result<(), Stop> {
-        let made = Made::new(asked.bytes, got, reserved);
+        let made = Made::new(asked.weight, got, reserved);
         let (used, estimated) = self.used_by_a_failure(made, &fault, fault.usage);
         let cost_usd = self.cost(&got.model, &used);
         let goes_on = self.follow(reserved, used, cost_usd);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use drupe_extension_api::{EffectId, Message, ToolSpec};
 use sha2::{Digest, Sha256};
 
-use crate::{ids, journal::Compaction, prompt};
+use crate::{ids, images::Weight, journal::Compaction, prompt};
 
 /// What an entry costs beyond its texts: roles, ids and punctuation.
 const FRAME: usize = 12;
@@ -40,12 +40,16 @@ impl Base {
         part(system);
         Self { bytes, hash }
     }
+
+    fn begin(&self) -> (Weight, Sha256) {
+        (Weight { bytes: self.bytes, images: 0 }, self.hash.clone())
+    }
 }
 
 /// The messages of a run.
 pub(super) struct Transcript {
     base: Base,
-    bytes: usize,
+    weight: Weight,
     hash: Sha256,
     /// Shared with requests; changed in place where none of them lives any more.
     messages: Arc<Vec<Arc<Message>>>,
@@ -69,8 +73,8 @@ enum Kind {
 
 impl Transcript {
     pub(super) fn new(base: Base) -> Self {
-        let (bytes, hash) = (base.bytes, base.hash.clone());
-        Self { base, bytes, hash, messages: Arc::default(), places: Vec::new() }
+        let (weight, hash) = base.begin();
+        Self { base, weight, hash, messages: Arc::default(), places: Vec::new() }
     }
 
     /// Other tools are on offer from now on.
@@ -96,9 +100,9 @@ impl Transcript {
         Arc::clone(&self.messages)
     }
 
-    /// Bytes of the whole request.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
+    /// What the whole request weighs.
+    pub(super) fn weight(&self) -> Weight {
+        self.weight
     }
 
     /// Hash over the whole request, in hex.
@@ -158,18 +162,18 @@ impl Transcript {
     }
 
     fn push(&mut self, place: Place, message: Arc<Message>) {
-        weigh(&message, &mut self.bytes, &mut self.hash);
+        weigh(&message, &mut self.weight, &mut self.hash);
         Arc::make_mut(&mut self.messages).push(message);
         self.places.push(place);
     }
 
     /// Size and hash from the beginning.
     fn measure(&mut self) {
-        let (mut bytes, mut hash) = (self.base.bytes, self.base.hash.clone());
+        let (mut weight, mut hash) = self.base.begin();
         for message in self.messages.iter() {
-            weigh(message, &mut bytes, &mut hash);
+            weigh(message, &mut weight, &mut hash);
         }
-        (self.bytes, self.hash) = (bytes, hash);
+        (self.weight, self.hash) = (weight, hash);
     }
 }
 
@@ -179,9 +183,9 @@ impl Place {
     }
 }
 
-fn weigh(message: &Message, bytes: &mut usize, hash: &mut Sha256) {
+fn weigh(message: &Message, weight: &mut Weight, hash: &mut Sha256) {
     let mut part = |text: &str| {
-        *bytes += text.len();
+        weight.bytes += text.len();
         hash.update(text);
         hash.update([0]);
     };
@@ -198,22 +202,27 @@ fn weigh(message: &Message, bytes: &mut usize, hash: &mut Sha256) {
             }
         }
     }
-    *bytes += FRAME;
+    weight.bytes += FRAME;
+    weight.add_images(message);
+    message.images().iter().for_each(|image| hash.update(&image.hash));
 }
 
-/// What stands in place of an old result, where that is smaller.
+/// What stands in place of an old result, where that is smaller or the result has pictures.
 fn stub(message: &Message, place: &Place, before: u32) -> Option<Message> {
-    let (Message::Tool { call_id, name, status, content }, Kind::Result(handle, size)) =
+    let (Message::Tool { call_id, name, status, content, images }, Kind::Result(handle, size)) =
         (message, &place.kind)
     else {
         return None;
     };
     let stub = prompt::elided(name, *size, handle);
-    (place.step < before && stub.len() < content.len()).then(|| Message::Tool {
+    // Pruned records have it in place of the result already, with what is said of its pictures.
+    let smaller = stub.len() < content.len() && !content.starts_with(&stub);
+    (place.step < before && (smaller || !images.is_empty())).then(|| Message::Tool {
         call_id: call_id.clone(),
         name: name.clone(),
         status: *status,
-        content: stub,
+        content: if smaller { stub } else { content.clone() } + &prompt::elided_images(images.len()),
+        images: Vec::new(),
     })
 }
 
@@ -241,8 +250,8 @@ mod tests {
                 }),
             );
             let (handle, content) = (EffectId::new(format!("e-{step}")).expect("valid"), "x".repeat(1_000));
-            let result =
-                Message::Tool { call_id: "c".into(), name: "a".into(), status: ToolStatus::Ok, content };
+            let (call_id, name, images) = ("c".into(), "a".into(), Vec::new());
+            let result = Message::Tool { call_id, name, status: ToolStatus::Ok, content, images };
             all.add_result(step, handle, 5_000, Arc::new(result));
         }
         all
@@ -260,12 +269,12 @@ mod tests {
     #[test]
     fn old_results_give_way_to_their_size_and_handle() {
         let mut all = transcript();
-        let before = all.bytes();
+        let before = all.weight().bytes;
         assert!(all.can_elide(3) && all.compact(&Compaction::Elided { before: 3 }));
         let seen = texts(&all);
         assert!(seen[3].contains("5000 bytes") && seen[3].contains("\"e-1\""), "{seen:?}");
         assert_eq!((seen[5].contains("\"e-2\""), seen[7].as_str()), (true, "whole"));
-        assert!(all.bytes() < before - 1_500);
+        assert!(all.weight().bytes < before - 1_500);
         assert!(!all.can_elide(3), "once is enough");
     }
 
@@ -289,7 +298,7 @@ mod tests {
         for message in all.messages().iter() {
             again.add(1, Arc::clone(message));
         }
-        assert_eq!((all.bytes(), all.hash()), (again.bytes(), again.hash()));
+        assert_eq!((all.weight().bytes, all.hash()), (again.weight().bytes, again.hash()));
         all.rebase(Base::new("other", &[]));
         assert_ne!(all.hash(), again.hash());
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use drupe_extension_api::Usage;
 
 use super::{Progress, ask::Reserved, stream::Collected};
-use crate::model::ModelFault;
+use crate::{images::Weight, model::ModelFault};
 
 /// Tokens that a request may have beyond those of its texts: what a provider or a gateway puts in front of them.
 const BEFORE: u64 = 16_384;
@@ -26,8 +26,7 @@ const SHORT: u64 = 4_096;
 /// What an attempt was.
 #[derive(Clone, Copy)]
 pub(super) struct Made<'a> {
-    /// Size of the request.
-    pub bytes: usize,
+    pub weight: Weight,
     /// What came of the answer.
     pub got: &'a Collected,
     /// The most that it was expected to use.
@@ -35,8 +34,8 @@ pub(super) struct Made<'a> {
 }
 
 impl<'a> Made<'a> {
-    pub(super) fn new(bytes: usize, got: &'a Collected, reserved: &Reserved) -> Self {
-        Self { bytes, got, worst: reserved.worst() }
+    pub(super) fn new(weight: Weight, got: &'a Collected, reserved: &Reserved) -> Self {
+        Self { weight, got, worst: reserved.worst() }
     }
 
     /// The most that counts as output, whatever came and whatever is reported.
@@ -52,7 +51,10 @@ impl<'a> Made<'a> {
     /// The report, as far as it can be; `came` is an estimate of the answer.
     fn believed(&self, reported: Usage, came: u64) -> Usage {
         // A token of a text has at least one byte; a template may render the schemas of tools at twice their length.
-        let most_input = texts(self.bytes).saturating_mul(2).saturating_add(BEFORE);
+        let most_input = texts(self.weight.bytes)
+            .saturating_add(self.weight.images)
+            .saturating_mul(2)
+            .saturating_add(BEFORE);
         let mut used = reported;
         if reported.input_tokens > most_input {
             let input_tokens = self.worst.input_tokens;
@@ -86,7 +88,10 @@ impl Progress<'_> {
     /// What an answer used, and whether that is an estimate.
     pub(super) fn used_by_an_answer(&self, made: Made<'_>, reported: Option<Usage>) -> (Usage, bool) {
         if let Some(reported) = reported.filter(|of| made.believed(*of, 0).input_tokens == of.input_tokens) {
-            self.run.scope.ratios.observe(&made.got.model, made.bytes, reported.input_tokens);
+            // What a picture counts says nothing of texts.
+            if made.weight.images == 0 {
+                self.run.scope.ratios.observe(&made.got.model, made.weight.bytes, reported.input_tokens);
+            }
         }
         self.used(made, reported, counted)
     }
@@ -113,7 +118,7 @@ impl Progress<'_> {
     fn estimate(&self, made: Made<'_>) -> Usage {
         let tokens = |bytes| self.run.scope.ratios.tokens(&made.got.model, bytes);
         Usage {
-            input_tokens: tokens(made.bytes),
+            input_tokens: made.weight.tokens(&self.run.scope.ratios, &made.got.model),
             output_tokens: tokens(made.got.bytes()).min(made.most_output()),
             ..Usage::default()
         }
@@ -130,7 +135,11 @@ impl Progress<'_> {
             "{} reported {input_tokens} tokens of input ({cached_tokens} from its cache, {cache_write_tokens} into it) \
              and {output_tokens} of output ({reasoning_tokens} of reasoning), which cannot be: the request had {} bytes, \
              and its answer was bounded to {} tokens. Counted are {} of input and {} of output",
-            made.got.model, made.bytes, made.worst.output_tokens, used.input_tokens, used.output_tokens,
+            made.got.model,
+            made.weight.bytes,
+            made.worst.output_tokens,
+            used.input_tokens,
+            used.output_tokens,
         );
         self.diagnostic("usage_doubted", &message);
     }

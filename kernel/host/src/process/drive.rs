@@ -63,7 +63,7 @@ impl Driver {
         let stderr = self.running.stderr();
         let followed = async {
             if let Some(stream) = stderr {
-                follow(shared.id.clone(), stream, tail.clone()).await;
+                follow(&shared.redactor, shared.id.clone(), stream, tail.clone()).await;
             }
         };
         let end = async {

@@ -13,6 +13,7 @@ use std::{
 };
 
 use drupe_extension_api::ExtensionId;
+use drupe_redact::Redactor;
 use tokio::{
     net::unix::pipe::Receiver,
     sync::Notify,
@@ -44,8 +45,8 @@ impl Tail {
         self.over.notify_one();
     }
 
-    fn add(&self, extension: &ExtensionId, line: &[u8]) {
-        let line = String::from_utf8_lossy(line).trim_end().to_owned();
+    fn add(&self, redactor: &Redactor, extension: &ExtensionId, line: &[u8]) {
+        let line = redactor.text(String::from_utf8_lossy(line).trim_end()).into_owned();
         if line.is_empty() {
             return;
         }
@@ -59,13 +60,18 @@ impl Tail {
 }
 
 /// Reads the stream to its end.
-pub async fn follow(extension: ExtensionId, stream: ChildStderr, tail: Tail) {
-    if let Err(error) = read(&extension, stream, &tail).await {
+pub async fn follow(redactor: &Redactor, extension: ExtensionId, stream: ChildStderr, tail: Tail) {
+    if let Err(error) = read(redactor, &extension, stream, &tail).await {
         tracing::warn!(%extension, %error, "the standard error stream of the extension cannot be read");
     }
 }
 
-async fn read(extension: &ExtensionId, stream: ChildStderr, tail: &Tail) -> io::Result<()> {
+async fn read(
+    redactor: &Redactor,
+    extension: &ExtensionId,
+    stream: ChildStderr,
+    tail: &Tail,
+) -> io::Result<()> {
     let pipe = Receiver::from_owned_fd(OwnedFd::from(stream))?;
     let mut lines = Lines::default();
     let mut chunk = vec![0; 4096];
@@ -86,13 +92,13 @@ async fn read(extension: &ExtensionId, stream: ChildStderr, tail: &Tail) -> io::
             Ok(0) => break,
             Ok(count) => {
                 read_in_it += count;
-                lines.take(&chunk[..count], |line| tail.add(extension, line));
+                lines.take(&chunk[..count], |line| tail.add(redactor, extension, line));
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
     }
-    lines.end(|line| tail.add(extension, line));
+    lines.end(|line| tail.add(redactor, extension, line));
     Ok(())
 }
 
@@ -139,7 +145,7 @@ mod tests {
         let tail = Tail::default();
         let id: ExtensionId = "chatty".parse().expect("an id");
         for number in 0..=TAIL {
-            tail.add(&id, format!("line {number}\n").as_bytes());
+            tail.add(&Redactor::default(), &id, format!("line {number}\n").as_bytes());
         }
         let lines = tail.lines();
         assert_eq!((lines.len(), lines[0].as_str()), (TAIL, "line 1"));

@@ -11,6 +11,7 @@ use std::{
 use drupe_confine::Profile;
 use drupe_extension_api::{ExtensionId, Fault, wire::Description};
 use drupe_host::{Code, Header, HostProcess, Instance, OpenError, Place};
+use drupe_redact::Redactor;
 use serde_json::{Value, json};
 
 use crate::kernel::Kernel;
@@ -35,7 +36,13 @@ pub fn library(name: &str) -> PathBuf {
 
 pub fn code(name: &str) -> Code {
     let id: ExtensionId = name.parse().unwrap();
-    Code { id, file: library(name), hash: "0".repeat(64), listening: Vec::new() }
+    Code {
+        id,
+        file: library(name),
+        hash: "0".repeat(64),
+        listening: Vec::new(),
+        redactor: Redactor::default(),
+    }
 }
 
 /// A confined process that reads what it must.

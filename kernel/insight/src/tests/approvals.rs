@@ -28,7 +28,7 @@ impl Policy for Answers {
     fn answer<'a>(&'a self, _: &'a Question) -> BoxFuture<'a, Result<Answer, JournalFault>> {
         Box::pin(async {
             tokio::time::sleep(std::time::Duration::from_secs(5)).await;
-            Ok(Answer { state: self.0, by: self.1.map(str::to_owned) })
+            Ok(Answer { state: self.0, by: self.1.map(str::to_owned), given: None })
         })
     }
 }

@@ -155,6 +155,10 @@ impl Journal for Dies {
     ) -> BoxFuture<'_, Result<Option<String>, JournalFault>> {
         self.0.output(session, effect)
     }
+
+    fn image(&self, hash: String) -> BoxFuture<'_, Result<Option<Vec<u8>>, JournalFault>> {
+        self.0.image(hash)
+    }
 }
 
 fn agent(script: &Script) -> Arc<dyn Agent> {
@@ -164,6 +168,7 @@ fn agent(script: &Script) -> Arc<dyn Agent> {
         max_output_tokens: 100,
         price: MODELS[0].1,
         tools: true,
+        images: true,
     };
     let model: Arc<dyn Model> = Arc::new(Tries { profile, script: script.clone() });
     let looping = |id: &str, max_tokens, tools: Vec<Arc<Registered>>| -> Arc<dyn Agent> {

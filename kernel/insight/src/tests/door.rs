@@ -71,7 +71,7 @@ impl Fault {
         let mut scope = scope(&store, &turn, &clock, &self.inbound);
         if let Some(text) = self.steered {
             let later = store.accept(inbound("2", text)).await.expect("it is accepted").turn;
-            let pushed = scope.steering.push(Steered { turn: later, text: text.into() });
+            let pushed = scope.steering.push(Steered { turn: later, text: text.into(), strangers: None });
             assert_eq!(pushed, Ok(()));
         }
         (self.scope)(&mut scope);

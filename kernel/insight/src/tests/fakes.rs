@@ -87,6 +87,7 @@ impl Plays {
             max_output_tokens: 100,
             price,
             tools: true,
+            images: true,
         };
         let scripts = scripts.iter().map(|(agent, replies)| ((*agent).to_owned(), replies.clone())).collect();
         Arc::new(Self { profile, scripts, asked: Mutex::default() })

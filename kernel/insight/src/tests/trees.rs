@@ -115,6 +115,7 @@ fn written(rows: &mut Rows, plan: &[Planned]) -> Vec<(InvocationId, Option<usize
                 status,
                 elapsed_ms,
                 content,
+                images: Vec::new(),
                 left: false,
             });
         }

@@ -10,6 +10,7 @@ mod crash;
 mod files;
 mod find;
 mod group;
+mod images;
 mod operator;
 mod outbox;
 mod parts;
@@ -20,6 +21,7 @@ mod recipes;
 mod records;
 mod resume;
 mod retention;
+mod schedules;
 mod sizes;
 mod steering;
 mod told;
@@ -256,6 +258,7 @@ fn result(id: &str, step: u32, index: u32, content: &str) -> Entry {
         status: ToolStatus::Ok,
         elapsed_ms: 1,
         content: content.into(),
+        images: Vec::new(),
         left: false,
     }
 }

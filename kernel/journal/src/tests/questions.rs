@@ -1,7 +1,10 @@
 //! Questions about tool calls: asked with the commit that holds them, settled once.
 
 use drupe_agent::{Answer, Journal, Question};
-use drupe_extension_api::{control::ApprovalState, wire::Carried};
+use drupe_extension_api::{
+    control::{ApprovalState, CallPreview},
+    wire::Carried,
+};
 
 use super::*;
 use crate::{Retention, Says, SessionStanding};
@@ -20,6 +23,8 @@ fn question(index: u32) -> Question {
         need: "it says so".into(),
         about: (index == 0).then(|| "tool notes/".to_owned()),
         for_taint: false,
+        preview: (index == 0).then(|| CallPreview { text: "-a\n+b\n".into(), failed: false, input: None }),
+        seal: None,
         digest: format!("digest {index}"),
         asked_ms: 1_700_000_000_000,
         expires_ms: 1_700_000_600_000,
@@ -62,15 +67,21 @@ async fn a_question_survives_with_the_whole_action_and_its_first_answer_holds() 
     let call = waits.call.unwrap();
     assert_eq!((waits.id.as_str(), waits.state), (id.as_str(), ApprovalState::Pending));
     assert_eq!((call.tool.as_str(), call.params.as_str(), call.session.as_str()), ("tool", PARAMS, "s"));
+    assert_eq!(call.preview, question(0).preview);
     let allowed =
         store.answer_question(id.as_str(), Says::Yes, None, "operator".into()).await.unwrap().unwrap();
     assert_eq!(allowed.approval.state, ApprovalState::Allowed);
+    let settled = store.questions().await.unwrap().remove(0).call.unwrap();
+    assert_eq!((settled.params.as_str(), settled.preview), ("", None), "nothing waits any more");
     let second = store.answer_question(id.as_str(), Says::No, None, "somebody".into()).await;
     let settled = StoreError::Settled { approval: id.to_string(), state: "allowed".into() };
     assert_eq!(second.unwrap_err(), settled);
     assert_eq!(store.expire_question(&id).await.unwrap(), ApprovalState::Allowed, "time is over too late");
     let answer = store.question(&id, "digest 0").await.unwrap();
-    assert_eq!(answer, Some(Answer { state: ApprovalState::Allowed, by: Some("operator".into()) }));
+    assert_eq!(
+        answer,
+        Some(Answer { state: ApprovalState::Allowed, by: Some("operator".into()), given: None })
+    );
     assert_eq!(store.question(&id, "another").await.unwrap(), None, "it holds for what was asked about");
     let audited: String = store
         .read(|db| {

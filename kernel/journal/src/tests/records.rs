@@ -85,6 +85,7 @@ fn entries() -> impl Strategy<Value = Entry> {
             status,
             elapsed_ms: 1,
             content,
+            images: Vec::new(),
             left: false,
         }
     });

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use drupe_agent::ModelRequest;
-use drupe_extension_api::{Format, Message, OutputSpec, ToolCallRequest, ToolSpec};
+use drupe_extension_api::{Format, Image, Message, OutputSpec, ToolCallRequest, ToolSpec};
 use serde::{
     Serialize, Serializer,
     ser::{SerializeMap, SerializeSeq},
@@ -15,7 +15,9 @@ use serde_json::{
 
 use super::dialect::{Dialect, Effort, Returns};
 use crate::wire::{
-    Facts, Names, ToolList, items,
+    Facts, Names, ToolList,
+    images::{DETAIL, DataUrl},
+    items,
     parameters::{effort, further},
     text::{Arguments, Parameters, json_only, room},
 };
@@ -117,13 +119,27 @@ impl Serialize for Messages<'_> {
             list.serialize_element(&Entry::System { content })?;
         }
         let mut before: Option<&Message> = None;
+        let mut seen: Vec<Part<'_>> = Vec::new();
         for message in request.messages.iter() {
+            if !matches!(**message, Message::Tool { .. }) && !seen.is_empty() {
+                self.0.pictures(&mut list, &mut seen)?;
+                before = None;
+            }
             let after_tool = matches!(before, Some(Message::Tool { .. }));
             if after_tool && !dialect.user_after_tool && matches!(**message, Message::User { .. }) {
                 list.serialize_element(&Entry::words(IN_BETWEEN))?;
             }
             list.serialize_element(&self.0.entry(message, &tools.names))?;
+            if let Message::Tool { name, images, .. } = &**message
+                && !images.is_empty()
+            {
+                seen.push(Part::Text { text: format!("(What the tool `{name}` shows:)") });
+                seen.extend(images.iter().map(Part::of));
+            }
             before = Some(message.as_ref());
+        }
+        if !seen.is_empty() {
+            self.0.pictures(&mut list, &mut seen)?;
         }
         list.end()
     }
@@ -137,6 +153,11 @@ enum Entry<'a> {
     },
     User {
         content: &'a str,
+    },
+    /// The user's, with pictures: results of tools have none in this API.
+    #[serde(rename = "user")]
+    Pictures {
+        content: &'a [Part<'a>],
     },
     Assistant {
         content: &'a str,
@@ -153,6 +174,25 @@ enum Entry<'a> {
     },
 }
 
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part<'a> {
+    Text { text: String },
+    ImageUrl { image_url: Picture<'a> },
+}
+
+#[derive(Serialize)]
+struct Picture<'a> {
+    url: DataUrl<'a>,
+    detail: &'static str,
+}
+
+impl<'a> Part<'a> {
+    fn of(image: &'a Image) -> Self {
+        Self::ImageUrl { image_url: Picture { url: DataUrl(image), detail: DETAIL } }
+    }
+}
+
 impl<'a> Entry<'a> {
     /// The model's, without anything beside them.
     fn words(content: &'a str) -> Self {
@@ -161,6 +201,16 @@ impl<'a> Entry<'a> {
 }
 
 impl<'a> Body<'a> {
+    /// What the results of one answer show comes after all of them.
+    fn pictures<L: SerializeSeq>(&self, list: &mut L, seen: &mut Vec<Part<'_>>) -> Result<(), L::Error> {
+        if !self.dialect.user_after_tool {
+            list.serialize_element(&Entry::words(IN_BETWEEN))?;
+        }
+        list.serialize_element(&Entry::Pictures { content: seen })?;
+        seen.clear();
+        Ok(())
+    }
+
     fn entry(&self, message: &'a Message, names: &'a Names) -> Entry<'a> {
         let Dialect { returns, short_ids, .. } = self.dialect;
         match message {

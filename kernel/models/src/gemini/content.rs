@@ -3,12 +3,12 @@
 use std::{borrow::Cow, sync::Arc};
 
 use drupe_agent::ModelRequest;
-use drupe_extension_api::{Message, ToolStatus};
+use drupe_extension_api::{Image, ImageType, Message, ToolStatus};
 use serde::{Serialize, Serializer, ser::SerializeSeq};
 use serde_json::Value;
 
 use super::body::has_levels;
-use crate::wire::{Facts, Names, items, text::Object};
+use crate::wire::{Facts, Names, images::Base64, items, text::Object};
 
 /// Stands for the signature of a call that another model made: a third-generation model takes none without one, and
 /// this is the documented way of saying that there is none.
@@ -36,8 +36,7 @@ impl Serialize for Contents<'_> {
                     list.serialize_element(&Content { role: "user", parts: [Part::text(content)] })?;
                 }
                 Message::Tool { .. } => {
-                    let parts =
-                        Results { messages: &messages[from..from + results], names: self.names, asked };
+                    let parts = Results { messages: &messages[from..from + results], from: self, asked };
                     list.serialize_element(&Content { role: "user", parts })?;
                 }
                 Message::Assistant { content, tool_calls, .. } => {
@@ -71,11 +70,18 @@ struct Part<'a> {
     function_response: Option<Reply<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     thought_signature: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inline_data: Option<Inline<'a>>,
 }
 
 impl<'a> Part<'a> {
     fn text(text: &'a str) -> Self {
         Self { text: Some(text), ..Self::default() }
+    }
+
+    fn picture(image: &'a Image) -> Self {
+        let inline = Inline { mime_type: image.media_type, data: Base64(image) };
+        Self { inline_data: Some(inline), ..Self::default() }
     }
 }
 
@@ -94,6 +100,15 @@ struct Reply<'a> {
     id: Option<&'a str>,
     name: Cow<'a, str>,
     response: Outcome<'a>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<Part<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Inline<'a> {
+    mime_type: ImageType,
+    data: Base64<'a>,
 }
 
 #[derive(Serialize)]
@@ -136,20 +151,25 @@ impl Serialize for Answer<'_> {
 
 struct Results<'a> {
     messages: &'a [Arc<Message>],
-    names: &'a Names,
+    from: &'a Contents<'a>,
     asked: &'a [Value],
 }
 
 impl Serialize for Results<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.messages.iter().enumerate().filter_map(|(n, message)| {
-            let Message::Tool { name, status, content, .. } = &**message else { return None };
+        // From the third generation on they stand within the responses; models before it take them behind.
+        let within = has_levels(self.from.model);
+        let responses = self.messages.iter().enumerate().filter_map(|(n, message)| {
+            let Message::Tool { name, status, content, images, .. } = &**message else { return None };
             let response = match status {
                 ToolStatus::Ok => Outcome::Output(content),
                 _ => Outcome::Error(content),
             };
-            let reply = Reply { id: kept(self.asked, n + 1, "id"), name: self.names.wire(name), response };
-            Some(Part { function_response: Some(reply), ..Part::default() })
-        }))
+            let parts = if within { images.iter().map(Part::picture).collect() } else { Vec::new() };
+            let (id, name) = (kept(self.asked, n + 1, "id"), self.from.names.wire(name));
+            Some(Part { function_response: Some(Reply { id, name, response, parts }), ..Part::default() })
+        });
+        let behind = self.messages.iter().filter(|_| !within).flat_map(|message| message.images());
+        serializer.collect_seq(responses.chain(behind.map(Part::picture)))
     }
 }

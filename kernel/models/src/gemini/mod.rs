@@ -9,7 +9,7 @@ mod answer;
 use std::sync::Arc;
 
 use drupe_agent::ModelRequest;
-use drupe_extension_api::{ModelParameters, Reasoning, ToolSpec};
+use drupe_extension_api::{ImageType, ModelParameters, Reasoning, ToolSpec};
 use serde_json::{Value, value::RawValue};
 
 use crate::{
@@ -90,6 +90,11 @@ impl Api for GeminiApi {
 
     fn tools(&self, specs: &[Arc<ToolSpec>], names: &Names) -> serde_json::Result<Box<RawValue>> {
         body::tools(specs, names)
+    }
+
+    /// No GIF (ai.google.dev, "Image understanding", looked up on 2026-11-25).
+    fn reads(&self, media_type: ImageType) -> bool {
+        media_type != ImageType::Gif
     }
 
     fn body(&self, model: &Facts, request: &ModelRequest, tools: &ToolList) -> serde_json::Result<Vec<u8>> {

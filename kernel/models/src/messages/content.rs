@@ -5,7 +5,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use drupe_agent::ModelRequest;
-use drupe_extension_api::{Message, ToolCallRequest, ToolStatus};
+use drupe_extension_api::{Image, ImageType, Message, ToolCallRequest, ToolStatus};
 use serde::{
     Serialize, Serializer,
     ser::{SerializeMap, SerializeSeq},
@@ -13,7 +13,7 @@ use serde::{
 use serde_json::Value;
 
 use super::body::{CACHED, Cached};
-use crate::wire::{Facts, Names, items, text::Object};
+use crate::wire::{Facts, Names, images::Base64, items, text::Object};
 
 /// What stands for a text without any: the API takes no empty ones.
 const EMPTY: &str = "(empty)";
@@ -80,10 +80,10 @@ impl Serialize for Content<'_> {
                 Message::User { content } => {
                     list.serialize_element(&Block::Text { text: shown(content), cache_control })?;
                 }
-                Message::Tool { call_id, status, content, .. } => {
+                Message::Tool { call_id, status, content, images, .. } => {
                     list.serialize_element(&Block::ToolResult {
                         tool_use_id: id(call_id),
-                        content: shown(content),
+                        content: Given::of(shown(content), images),
                         is_error: *status != ToolStatus::Ok,
                         cache_control,
                     })?;
@@ -110,12 +110,47 @@ enum Block<'a> {
     },
     ToolResult {
         tool_use_id: Cow<'a, str>,
-        content: &'a str,
+        content: Given<'a>,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<Cached>,
     },
+}
+
+/// What a tool gave: a text, or a list with its pictures.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Given<'a> {
+    Text(&'a str),
+    Parts(Vec<Part<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part<'a> {
+    Text { text: &'a str },
+    Image { source: ImageSource<'a> },
+}
+
+#[derive(Serialize)]
+struct ImageSource<'a> {
+    r#type: &'static str,
+    media_type: ImageType,
+    data: Base64<'a>,
+}
+
+impl<'a> Given<'a> {
+    fn of(text: &'a str, images: &'a [Image]) -> Self {
+        if images.is_empty() {
+            return Self::Text(text);
+        }
+        let image = |image: &'a Image| {
+            let (media_type, data) = (image.media_type, Base64(image));
+            Part::Image { source: ImageSource { r#type: "base64", media_type, data } }
+        };
+        Self::Parts(images.iter().map(image).chain([Part::Text { text }]).collect())
+    }
 }
 
 fn answer<L: SerializeSeq>(list: &mut L, message: &Message, from: &Messages<'_>) -> Result<(), L::Error> {

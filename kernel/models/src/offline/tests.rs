@@ -80,7 +80,13 @@ fn user(content: &str) -> Message {
 }
 
 fn result(name: &str, status: ToolStatus, content: &str) -> Message {
-    Message::Tool { call_id: "c".to_owned(), name: name.to_owned(), status, content: content.to_owned() }
+    Message::Tool {
+        call_id: "c".to_owned(),
+        name: name.to_owned(),
+        status,
+        content: content.to_owned(),
+        images: Vec::new(),
+    }
 }
 
 /// The reply as `tool {arguments}` or `"text"`.
@@ -355,6 +361,7 @@ fn every_answer_counts_its_tokens_and_calls_have_ids_of_their_own() {
         max_output_tokens: 1,
         price: None,
         tools: true,
+        images: false,
     });
     let events = source.events(&request(vec![user("kv_list")], tools(), true)).unwrap();
     let usage = events.iter().find_map(|e| match e {

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use drupe_agent::ModelRequest;
-use drupe_extension_api::{Format, Message, OutputSpec, ToolSpec};
+use drupe_extension_api::{Format, Image, Message, OutputSpec, ToolSpec};
 use serde::{
     Serialize, Serializer,
     ser::{SerializeMap, SerializeSeq},
@@ -14,7 +14,9 @@ use serde_json::{
 };
 
 use crate::wire::{
-    Facts, Names, ToolList, items,
+    Facts, Names, ToolList,
+    images::{DETAIL, DataUrl},
+    items,
     parameters::{effort, further},
     text::{Arguments, Parameters, json_only, room},
 };
@@ -126,8 +128,33 @@ enum Item<'a> {
     },
     FunctionCallOutput {
         call_id: &'a str,
-        output: &'a str,
+        output: Output<'a>,
     },
+}
+
+/// What a tool gave: a text, or a list with its pictures.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Output<'a> {
+    Text(&'a str),
+    Parts(Vec<Part<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part<'a> {
+    InputText { text: &'a str },
+    InputImage { image_url: DataUrl<'a>, detail: &'static str },
+}
+
+impl<'a> Output<'a> {
+    fn of(text: &'a str, images: &'a [Image]) -> Self {
+        if images.is_empty() {
+            return Self::Text(text);
+        }
+        let image = |image| Part::InputImage { image_url: DataUrl(image), detail: DETAIL };
+        Self::Parts([Part::InputText { text }].into_iter().chain(images.iter().map(image)).collect())
+    }
 }
 
 /// Reasoning as it came. Without its seal the provider would look for it at its own side, where nothing is kept.
@@ -158,8 +185,9 @@ impl Serialize for Input<'_> {
                 Message::User { content } => {
                     list.serialize_element(&Item::Message { role: "user", content, phase: None })?;
                 }
-                Message::Tool { call_id, content, .. } => {
-                    list.serialize_element(&Item::FunctionCallOutput { call_id, output: content })?;
+                Message::Tool { call_id, content, images, .. } => {
+                    let output = Output::of(content, images);
+                    list.serialize_element(&Item::FunctionCallOutput { call_id, output })?;
                 }
                 Message::Assistant { .. } => answer(&mut list, message, kept(message), &tools.names)?,
             }

@@ -52,6 +52,7 @@ fn source(yaml: &str) -> ScriptedSource {
         max_output_tokens: 1,
         price: None,
         tools: true,
+        images: false,
     };
     ScriptedSource::new(Arc::new(Script::parse("t.yaml", yaml).unwrap()), profile)
 }
@@ -114,6 +115,7 @@ async fn expectations_look_at_task_result_and_tools() {
         name: "f".to_owned(),
         status: ToolStatus::Ok,
         content: content.to_owned(),
+        images: Vec::new(),
     };
     assert_eq!(ask(&script, "a", vec![user("a red one")]).await, "r end/0");
     assert_eq!(ask(&script, "a", vec![user("x"), result("42")]).await, "n end/0");

@@ -10,13 +10,14 @@ use std::{
 
 use drupe_agent::ModelFault;
 use drupe_extension_api::FailureClass;
+use drupe_redact::Mask;
 use reqwest::{
     Certificate, Client, Url,
     header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
     redirect::Policy,
 };
 
-use super::{Api, mask::Mask, tools::ToolLists};
+use super::{Api, tools::ToolLists};
 use crate::{error::Unusable, settings::Endpoint, source::milliseconds};
 
 /// A dead host shows itself well before the time for an answer is over.
@@ -244,7 +245,7 @@ mod tests {
     #[test]
     fn the_key_never_shows_in_a_message_or_in_settings() {
         for (key, said, told) in [
-            ("sk-12345", "wrong key sk-12345 or sk-567890", "`p/m`: wrong key [key] or [key]"),
+            ("sk-12345", "wrong key sk-12345 or sk-567890", "`p/m`: wrong key [secret] or [secret]"),
             ("none", "none of the models", "`p/m`: none of the models"),
         ] {
             let fault = ModelFault::fatal(FailureClass::Auth, said);

@@ -24,7 +24,7 @@ use super::{
     body::{self, Begins},
     draft, fault,
     frames::{Frames, LONGEST_EVENT},
-    halves,
+    halves, images,
     sent::Sent,
 };
 use crate::{
@@ -96,6 +96,8 @@ fn prepare(
     let list = provider.lists.of(provider.api(), &request.tools).map_err(|e| broken(&e))?;
     let sparing = request.sparing.then(|| sparing(source, request)).flatten();
     let request = sparing.as_ref().unwrap_or(request);
+    let worded = images::shown(&source.facts, provider.api(), request);
+    let request = worded.as_ref().unwrap_or(request);
     let body = provider.api().body(&source.facts, request, &list).map_err(|e| broken(&e))?;
     // Wrapped, or the client keeps it for redirects and repetitions of its own, which there are none of, until the answer
     // comes.

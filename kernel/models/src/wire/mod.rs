@@ -1,7 +1,7 @@
 //! What all HTTP APIs of models have in common: one request, and its answer as a stream of events.
 //!
 //! [`exchange`] joins the request to its answer, over [`client`]'s pooled connections; [`sent`] tells when it goes out; [`frames`] splits the bytes
-//! into events, [`halves`] joins characters that two events share, [`draft`] gathers what an API's reader found in them, [`fault`] judges what went wrong, [`mask`] takes keys out of it,
+//! into events, [`halves`] joins characters that two events share, [`draft`] gathers what an API's reader found in them, [`fault`] judges what went wrong,
 //! [`parameters`] refuses at load what an API cannot do, [`tools`] writes tool lists once, and [`names`] and
 //! [`items`] carry what one side would not understand of the other. An [`Api`] adds the rest: where requests go,
 //! what their body is, and how an event is read. Nothing here retries.
@@ -20,11 +20,10 @@ mod sent;
 
 mod listing;
 
-mod mask;
-
 mod fault;
 
 pub(crate) mod draft;
+pub(crate) mod images;
 pub(crate) mod items;
 pub(crate) mod names;
 pub(crate) mod parameters;
@@ -34,7 +33,7 @@ pub(crate) mod tools;
 use std::sync::Arc;
 
 use drupe_agent::{ModelEvent, ModelProfile, ModelRequest};
-use drupe_extension_api::{ModelParameters, Reasoning, ToolSpec};
+use drupe_extension_api::{ImageType, ModelParameters, Reasoning, ToolSpec};
 use futures_util::stream::BoxStream;
 use reqwest::Url;
 use serde_json::value::RawValue;
@@ -81,9 +80,15 @@ pub(crate) trait Api: Send + Sync {
         Ok(())
     }
 
+    /// Whether models that read pictures read those.
+    fn reads(&self, _media_type: ImageType) -> bool {
+        true
+    }
+
     /// The JSON of a tool list that is not empty. Called once a list.
     fn tools(&self, specs: &[Arc<ToolSpec>], names: &Names) -> serde_json::Result<Box<RawValue>>;
 
+    /// The body of a request in which there are no pictures but those that the model reads.
     fn body(&self, model: &Facts, request: &ModelRequest, tools: &ToolList) -> serde_json::Result<Vec<u8>>;
 
     fn reader(&self) -> Box<dyn Reader>;
@@ -114,6 +119,7 @@ pub(crate) struct Facts {
     pub(crate) thinking: Option<Thinking>,
     /// Whether it takes temperature and nucleus sampling, where that is known.
     pub(crate) sampling: Option<bool>,
+    pub(crate) images: bool,
 }
 
 impl Facts {

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use drupe_agent::ModelRequest;
-use drupe_extension_api::{Format, Message, OutputSpec};
+use drupe_extension_api::{Format, Image, Message, OutputSpec};
 use serde::{
     Deserialize, Serialize, Serializer,
     ser::{Error, SerializeMap},
@@ -85,7 +85,9 @@ pub(crate) fn room(request: &ModelRequest, tools: &ToolList) -> usize {
             content.len() + tool_calls.iter().map(|c| 96 + c.arguments.len()).sum::<usize>()
         }
     };
-    let text: usize = request.messages.iter().map(|message| 64 + part(message)).sum();
+    let image = |image: &Image| 128 + image.bytes as usize / 3 * 4;
+    let images = |message: &Message| message.images().iter().map(image).sum::<usize>();
+    let text: usize = request.messages.iter().map(|message| 64 + part(message) + images(message)).sum();
     1024 + request.system.len() + text + tools.json.as_ref().map_or(0, |json| json.get().len())
 }
 

@@ -119,7 +119,7 @@ async fn a_secret_in_a_providers_words_is_not_repeated() {
     let act = Act::status(401, "", r#"{"error":{"message":"wrong key sk-secret"}}"#);
     let server = Server::start(vec![act]).await;
     let fault = ask(&model(Kind::Chat, &server), request(0)).await.1.unwrap();
-    assert_eq!(fault.message, "`mock/m`: 401 Unauthorized: wrong key [key]");
+    assert_eq!(fault.message, "`mock/m`: 401 Unauthorized: wrong key [secret]");
 }
 
 #[tokio::test]

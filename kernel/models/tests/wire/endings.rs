@@ -182,7 +182,7 @@ async fn the_providers_word_for_a_filter_is_passed_on() {
             finished,
             "`PROHIBITED_CONTENT` (HARM_CATEGORY_HARASSMENT): The text is [31mnot allowed.",
         ),
-        (Kind::Gemini, blocked, "`BLOCKLIST`: [key]"),
+        (Kind::Gemini, blocked, "`BLOCKLIST`: [secret]"),
     ] {
         assert_eq!(said(kind, event).await, expected, "{}", kind.name());
     }
@@ -201,8 +201,8 @@ async fn what_is_told_beside_the_answer_holds_no_key() {
     let rest = r#"{"choices":[{"index":0,"delta":{"refusal":"secret"},"finish_reason":"stop"}]}"#;
     let call = r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"sk-secret","function":{"name":"sk-secret","arguments":"{}"}}]},"finish_reason":"stop"}]}"#;
     for (events, expected) in [
-        (vec![data_of(refusal), data_of(rest)], "no [key] refusal/0,0,0"),
-        (vec![data_of(call)], "[key]:[key]{} tool_calls/0,0,0"),
+        (vec![data_of(refusal), data_of(rest)], "no [secret] refusal/0,0,0"),
+        (vec![data_of(call)], "[secret]:[secret]{} tool_calls/0,0,0"),
     ] {
         let server = crate::server::Server::start(vec![Act::Stream(events)]).await;
         assert_eq!(ask(&model(Kind::Chat, &server), request(0)).await.0, expected);

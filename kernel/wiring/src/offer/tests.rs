@@ -27,6 +27,7 @@ fn check(
         context_window,
         max_output_tokens: 100,
         price: None,
+        images: false,
     });
     let registry =
         offer(&allowed, Terms { model: profile.as_ref(), most }).map_err(|clash| clash.to_string())?;

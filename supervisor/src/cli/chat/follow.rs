@@ -11,8 +11,11 @@ use std::{
 };
 
 use drupe_extension_api::{
-    EventBody, Fault, ResponseStatus, SessionId, TurnId,
-    control::{EventsSubscribe, ItemArgument, ItemText, ReplyBody, TurnArgument, TurnResult, method},
+    EffectId, EventBody, Fault, ResponseStatus, SessionId, TurnId,
+    control::{
+        Approval, CallPreview, EventsSubscribe, ItemArgument, ItemText, ReplyBody, TurnArgument, TurnResult,
+        method,
+    },
 };
 use drupe_link::Home;
 
@@ -151,6 +154,13 @@ impl Following {
 
     /// Shows a text that the events do not hold: it is longer than they are, or came too fast.
     fn fetch(&self, what: &Fetch) {
+        if let Fetch::Change(call, depth) = what {
+            // Where it cannot be told, `drupe approvals` can, as the line above says.
+            if let Ok(Some(change)) = self.change(call) {
+                self.screen().would_change(&change, *depth);
+            }
+            return;
+        }
         let session = &self.ask.session;
         let text = Client::connect(&self.home).and_then(|mut client| match what {
             Fetch::Item(id, _) => {
@@ -161,6 +171,7 @@ impl Following {
                 let turn = TurnArgument::brief(turn.clone());
                 client.call::<TurnResult>(method::TURN_WAIT, &turn).map(|result| Some(result.content))
             }
+            Fetch::Change(..) => Ok(None),
         });
         match text {
             Ok(Some(text)) => self.screen().fetched(what, &text),
@@ -169,6 +180,13 @@ impl Following {
                 self.screen().say(Style::Dim, &text);
             }
         }
+    }
+
+    /// What a call that is asked about would change.
+    fn change(&self, call: &EffectId) -> Result<Option<CallPreview>, ClientError> {
+        let list = Client::connect(&self.home)?.call::<Vec<Approval>>(method::APPROVALS_LIST, &())?;
+        let asked = list.into_iter().find(|one| one.id == call.as_str());
+        Ok(asked.and_then(|one| one.call).and_then(|call| call.preview))
     }
 
     fn ended(&self) -> bool {

@@ -3,13 +3,14 @@
 use std::{collections::BTreeSet, time::Instant};
 
 use drupe_extension_api::{
-    Event, EventBody, Item, ItemKind, ItemOutcome, Preview, ResponseStatus, TurnId, control::ApprovalState,
+    EffectId, Event, EventBody, Item, ItemKind, ItemOutcome, Preview, ResponseStatus, TurnId,
+    control::{ApprovalState, CallPreview},
 };
 
 use super::plan::PlanView;
 use crate::cli::{
     activity::{self, Activity},
-    approvals::WAITS,
+    approvals::{WAITS, visible},
     console::{Style, duration, plain, short},
     figures::{exceeded, spent, warning},
 };
@@ -19,6 +20,9 @@ const OUTPUT: usize = 160;
 
 /// Characters of a model's reasoning that are shown.
 const REASONING: usize = 160;
+
+/// Lines of what a call would change that are shown; `drupe approvals` has more.
+const CHANGED: usize = 40;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
@@ -38,6 +42,9 @@ pub enum Fetch {
     /// All of an item, of which this much was shown.
     Item(String, String),
     Answer(TurnId),
+    /// What a call that is asked about would change, and how deep the agent is that calls. It is for those who may see
+    /// questions, and not for all who follow the session: it holds what was in a file that they may not read.
+    Change(EffectId, u32),
 }
 
 /// The state of a conversation, as far as its look depends on it.
@@ -164,7 +171,11 @@ impl Renderer {
                 self.missed();
                 Vec::new()
             }
-            EventBody::ApprovalRequested { tool, .. } => line(Style::Warning, format!("{tool} {WAITS}")),
+            EventBody::ApprovalRequested { id, tool, .. } => {
+                let mut pieces = line(Style::Warning, format!("{tool} {WAITS}"));
+                pieces.push(Piece::Fetch(Fetch::Change(id.clone(), depth)));
+                pieces
+            }
             EventBody::ApprovalAnswered { tool, state, by, .. } => {
                 let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
                 let (style, how) = match state {
@@ -341,6 +352,25 @@ pub fn rest(shown: &str, text: &str) -> Vec<Piece> {
 
 fn indent(depth: u32) -> String {
     "  ".repeat(depth as usize)
+}
+
+/// What a call would change, as far as a screen has room for it.
+pub fn changes(change: &CallPreview, depth: u32) -> Vec<Piece> {
+    let shown = visible(change.text.trim_end_matches('\n'));
+    let line = |style, text: &str| Piece::Line(style, format!("{}  {text}", indent(depth)));
+    if change.failed {
+        return vec![line(Style::Dim, &format!("what it would change cannot be shown: {shown}"))];
+    }
+    let styled = shown.lines().take(CHANGED).map(|text| {
+        let style = match text.as_bytes().first() {
+            Some(b'+') => Style::Good,
+            Some(b'-') => Style::Bad,
+            _ => Style::Dim,
+        };
+        line(style, text)
+    });
+    let more = shown.lines().nth(CHANGED).map(|_| line(Style::Dim, "… and more"));
+    styled.chain(more).collect()
 }
 
 fn outcome_style(outcome: ItemOutcome) -> Style {

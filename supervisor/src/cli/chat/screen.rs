@@ -10,9 +10,9 @@ use std::{
     time::Instant,
 };
 
-use drupe_extension_api::Event;
+use drupe_extension_api::{Event, control::CallPreview};
 
-use super::render::{Fetch, Piece, Renderer, rest};
+use super::render::{Fetch, Piece, Renderer, changes, rest};
 use crate::cli::{
     console::{Console, Style, cut, duration, end, plain, signs, width},
     markdown::{self, Look, Row},
@@ -135,10 +135,15 @@ impl Screen {
         left
     }
 
+    /// Shows what a call would change.
+    pub fn would_change(&mut self, change: &CallPreview, depth: u32) {
+        self.show(changes(change, depth));
+    }
+
     pub fn fetched(&mut self, what: &Fetch, text: &str) {
         let pieces = match what {
             Fetch::Item(_, shown) => rest(shown, text),
-            Fetch::Answer(_) => vec![Piece::End, Piece::Text(plain(text)), Piece::End],
+            Fetch::Answer(_) | Fetch::Change(..) => vec![Piece::End, Piece::Text(plain(text)), Piece::End],
         };
         self.show(pieces);
     }

@@ -18,6 +18,7 @@ use drupe_host::{
     probe::{self, Caches, Judgement, Said},
 };
 use drupe_kernel::forecast::Expected;
+use drupe_redact::Redactor;
 use serde::Serialize;
 
 use crate::cli::{
@@ -132,6 +133,8 @@ fn open(
         file: library.to_owned(),
         hash: hash.to_owned(),
         listening: Vec::new(),
+        // It is run without any.
+        redactor: Redactor::default(),
     };
     probe::look(code, place, &given)
 }

@@ -52,7 +52,7 @@ impl View<'_> {
             extensions: self.known.extensions.clone(),
             exits: self.record.exits(),
             notices,
-            config_refused: None,
+            config_refused: self.known.config_refused.clone(),
         }
     }
 }

@@ -17,6 +17,7 @@ use drupe_extension_api::{
     wire::{CallContext, Initialize, ToolCall, op},
 };
 use drupe_host::{Code, Header, HostProcess, Instance, Place};
+use drupe_redact::Redactor;
 use serde_json::{Map, Value, json, value::RawValue};
 
 use crate::{
@@ -89,8 +90,13 @@ struct Taken {
 /// Calls without parameters, with some texts, and with many small fields.
 async fn calls(folder: &Path, here: bool) -> Result<[Taken; 3]> {
     let id = ExtensionId::new("faulty")?;
-    let code =
-        Code { id: id.clone(), file: built("libfaulty.so")?, hash: "0".repeat(64), listening: Vec::new() };
+    let code = Code {
+        id: id.clone(),
+        file: built("libfaulty.so")?,
+        hash: "0".repeat(64),
+        listening: Vec::new(),
+        redactor: Redactor::default(),
+    };
     let host = Host_TO::from_value(Nothing, TD_Opaque);
     let place = if here { Place::Inproc } else { apart(&code, folder)? };
     let (instance, _) = drupe_host::open(code, place, host).await?;
@@ -188,6 +194,9 @@ fn echo(params: Value, folder: String) -> Result<ToolCall> {
             remaining_tokens: Some(50_000),
             correlation_id: CorrelationId::new("correlation")?,
             effect_id: EffectId::new("effect")?,
+            tainted: false,
+            shown: None,
+            given: None,
         },
     })
 }

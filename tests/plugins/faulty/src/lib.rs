@@ -4,6 +4,7 @@
 //! life fail. What it does well (`echo`, `sleep50`, `slow`, `big`) is there to be measured and cancelled.
 
 mod effect;
+mod leak;
 mod more;
 
 use std::{
@@ -116,6 +117,7 @@ impl ToolProvider for Faulty {
                 true => self.append(name("effect_append")).needs_approval(),
                 false => self.labelled("effect_append", self.append(name("effect_append"))),
             },
+            Tool::new(name("leak"), "Tells a text, by one way or another.", Faulty::leak),
             Tool::new(name("announce"), "Has other tools from now on.", Faulty::announce),
         ];
         let more = self.more();

@@ -16,6 +16,10 @@ pub struct Config {
     pub context: Option<ContextAct>,
     /// A topic that it follows, durably.
     pub follow: Option<String>,
+    /// What it does at set times.
+    pub schedules: Vec<Schedule>,
+    /// Whether that fails.
+    pub fail_schedules: bool,
 }
 
 /// What a hook does at a point.

@@ -1,8 +1,8 @@
 //! Watches: as a hook, as a provider of context, and as a follower of a topic; and hands messages in. For tests of whoever
-//! calls it.
+//! calls it. What it is to do at set times it writes down as well.
 //!
 //! What it was told is appended to files in its data folder, a line of JSON each: `hooks.jsonl` has `{point, facts}`,
-//! `messages.jsonl` the messages of the topic. It deliberately decides nothing: the configuration says what it does.
+//! `messages.jsonl` the messages of the topic, `schedules.jsonl` the names of schedules. It deliberately decides nothing: the configuration says what it does.
 
 mod config;
 mod submit;
@@ -59,7 +59,7 @@ impl ContextProvider for Watcher {
         if let Some(act) = context.does {
             perform(act).await?;
         }
-        Ok(Some(ContextText { text: context.text.clone(), priority: context.priority }))
+        Ok(Some(ContextText { text: context.text.clone(), priority: context.priority, untrusted: false }))
     }
 }
 
@@ -78,7 +78,21 @@ impl Hook for Watcher {
     }
 }
 
-export!(Watcher: Tool, Context, Hook);
+impl Scheduler for Watcher {
+    fn schedules(&self) -> Vec<Schedule> {
+        self.config.schedules.clone()
+    }
+
+    async fn execute(&self, name: String) -> Result<Option<String>, Fault> {
+        append(&self.host, "schedules.jsonl", &name)?;
+        match self.config.fail_schedules {
+            true => perform(Act::Fail).await.map(|()| None),
+            false => Ok(None),
+        }
+    }
+}
+
+export!(Watcher: Tool, Scheduler, Context, Hook);
 
 async fn perform(act: Act) -> Result<(), Fault> {
     match act {

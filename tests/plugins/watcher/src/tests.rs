@@ -43,6 +43,6 @@ fn what_a_hook_is_told_is_written_down() {
     assert_eq!(block_on(watcher.hook(call(HookPoint::TurnStart, "a"))), Ok(HookVerdict::Continue));
     let line = fs::read_to_string(watcher.data_folder().join("hooks.jsonl")).expect("a line");
     assert!(line.starts_with(r#"{"point":"turn_start","facts":{"agent":"a""#), "{line}");
-    let text = ContextText { text: "note".into(), priority: 3 };
+    let text = ContextText { text: "note".into(), priority: 3, untrusted: false };
     assert_eq!(block_on(watcher.context_for("hello")), Ok(Some(text)));
 }

@@ -29,7 +29,7 @@ fn told(ask: &Ask) -> String {
                 .collect();
             format!("assistant {content}[{}]", calls.join(","))
         }
-        Message::Tool { call_id, name, status, content } => {
+        Message::Tool { call_id, name, status, content, images: _ } => {
             format!(
                 "tool {call_id}:{name} {}{content}",
                 if *status == ToolStatus::Ok { "" } else { "failed " }

@@ -1,9 +1,11 @@
 // A question that waits for a person: what is to happen, exactly, and the answers: for this call, and where there is such,
 // for those like it in the rest of the conversation. The answer bears the hash of what was
 // shown, so that nobody agrees to something else than what they read.
+import { preview } from "./changes.js";
 import { ask } from "./control.js";
 import { alarm, fill, h, say } from "./dom.js";
 import { moment, state, visible } from "./format.js";
+import { inputs } from "./inputs.js";
 import { may } from "./who.js";
 
 // Parameters with line breaks where that changes nothing else. A number or a key that a browser reads otherwise than the
@@ -21,8 +23,10 @@ function exact(text) {
 export function card(approval, onAnswered) {
   const status = h("p", { class: "small muted", role: "status" });
   const about = approval.call?.about;
+  const asked = approval.call?.preview?.input;
+  const form = asked && may("operate") ? inputs(asked) : null;
   const buttons = [
-    ["Allow", true, false, "primary"],
+    [form ? "Send" : "Allow", true, false, "primary"],
     ["Deny", false, false, ""],
     about ? ["Allow in this session", true, true, ""] : null,
   ]
@@ -40,7 +44,9 @@ export function card(approval, onAnswered) {
         allow,
         for_session: forSession,
         hash: approval.hash,
+        values: allow && form ? form.values() : undefined,
       });
+      form?.clear();
       say(allow ? (forSession ? "Allowed in this session" : "Allowed") : "Denied");
       onAnswered(after);
     } catch (fault) {
@@ -71,6 +77,8 @@ export function card(approval, onAnswered) {
         )
       : null,
     call?.params ? h("pre", { tabIndex: 0, class: "io-text" }, visible(exact(call.params))) : null,
+    call?.preview ? preview(call.preview) : null,
+    form?.element,
     h(
       "div",
       { class: "row" },

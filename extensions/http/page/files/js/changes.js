@@ -1,4 +1,5 @@
 // What a call does to a file, where its parameters say so: the file as it is to be, or which lines take the place of which.
+// And what its tool says that it would change, as a unified diff.
 import { h } from "./dom.js";
 import { visible } from "./format.js";
 
@@ -24,6 +25,15 @@ export function change(input) {
       ]),
     };
   return typeof patch === "string" ? { title, element: lined([[null, patch]]) } : null;
+}
+
+// What a tool says that a call would change.
+export function preview({ text, failed, input }) {
+  if (input) return h("p", { class: "asked" }, visible(text));
+  if (failed) return h("p", { class: "small muted" }, `What it would change cannot be shown: ${visible(text)}`);
+  const body = lined([[null, visible(text)]]);
+  body.setAttribute("aria-label", "What it would change");
+  return h("div", { class: "preview" }, h("p", { class: "small muted" }, "It would change this:"), body);
 }
 
 const LOOKS = { "-": "gone", "+": "new" };

@@ -78,6 +78,7 @@ const STATES = {
   active: ["✓", "active", "good"],
   ready: ["✓", "ready", "good"],
   end: ["✓", "done", "good"],
+  done: ["✓", "done", "good"],
   tool_calls: ["✓", "calls tools", "good"],
   error: ["✕", "failed", "bad"],
   failed: ["✕", "failed", "bad"],
@@ -96,6 +97,9 @@ const STATES = {
   waiting: ["○", "waiting", ""],
   disabled: ["–", "off", ""],
   skipped: ["–", "skipped", "wait"],
+  missed: ["!", "missed", "wait"],
+  unknown: ["?", "not known", "wait"],
+  paused: ["‖", "paused", "wait"],
 };
 
 export function state(name) {

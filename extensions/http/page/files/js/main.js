@@ -13,10 +13,13 @@ const VIEWS = {
   new: fresh,
   s: (place, address) =>
     address[2] === "t" ? later("./timeline.js", "timeline", place, address) : session(place, address),
+  t: (...given) => later("./timeline.js", "ofTurn", ...given),
   why: (...given) => later("./why.js", "why", ...given),
   agents: (...given) => later("./agents.js", "agents", ...given),
   extensions: (...given) => later("./extensions.js", "extensions", ...given),
   approvals: (...given) => later("./approvals.js", "approvals", ...given),
+  schedules: (...given) => later("./schedules.js", "schedules", ...given),
+  memory: (...given) => later("./memory.js", "memory", ...given),
   usage: (...given) => later("./usage.js", "usage", ...given),
   daemon: (...given) => later("./daemon.js", "daemon", ...given),
 };
@@ -26,6 +29,8 @@ const PLACES = [
   ["agents", "Agents", "read"],
   ["extensions", "Extensions", "inspect"],
   ["approvals", "Approvals", "inspect"],
+  ["memory", "Memory", "operate"],
+  ["schedules", "Schedules", "inspect"],
   ["usage", "Usage", "inspect"],
   ["daemon", "Daemon", "inspect"],
 ];

@@ -2,6 +2,13 @@
 
 const part = encodeURIComponent;
 
+// Names and values behind each other; what has no value is left out.
+const pairs = (values) =>
+  Object.entries(values)
+    .filter(([, value]) => value)
+    .map(([name, value]) => `/${name}/${part(value)}`)
+    .join("");
+
 export const to = {
   session: (id) => `#/s/${part(id)}`,
   turn: (session, turn) => `#/s/${part(session)}/t/${part(turn)}`,
@@ -10,6 +17,9 @@ export const to = {
   agent: (id) => `#/agents/${part(id)}`,
   extension: (id) => `#/extensions/${part(id)}`,
   approval: (id) => `#/approvals/${part(id)}`,
+  schedule: (id) => `#/schedules/${part(id)}`,
+  memory: (shown) => `#/memory${pairs(shown)}`,
+  timeline: (turn) => `#/t/${part(turn)}`,
   why: (id) => `#/why/${part(id)}`,
 };
 

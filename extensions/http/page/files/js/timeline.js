@@ -17,6 +17,29 @@ export function timeline(place, [, session, , turn]) {
   return () => shown.close();
 }
 
+// The same where only the turn is known: the address becomes the one with its conversation.
+export function ofTurn(place, [, turn]) {
+  document.title = "Timeline – drupe";
+  let closed = false;
+  ask("turn.wait", { turn: turn ?? "", now: true, brief: true }).then(
+    ({ session }) => closed || location.replace(to.turn(session, turn)),
+    (fault) =>
+      closed ||
+      fill(
+        place,
+        h(
+          "div",
+          { class: "page" },
+          h("h1", {}, "Timeline"),
+          h("p", { class: "notice bad" }, fault.message, fault.help ? ` – ${fault.help}` : ""),
+        ),
+      ),
+  );
+  return () => {
+    closed = true;
+  };
+}
+
 class Timeline {
   constructor(place, session, turn) {
     Object.assign(this, { place, session, turn, closed: false, look: kept() });

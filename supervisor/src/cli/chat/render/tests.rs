@@ -66,6 +66,7 @@ fn check(events: &[Event], expected: &str) -> Vec<String> {
             Piece::End => "|".into(),
             Piece::Line(_, text) => format!("[{text}]"),
             Piece::Fetch(Fetch::Answer(turn)) => format!("<{turn}>"),
+            Piece::Fetch(Fetch::Change(call, _)) => format!("<{call}>"),
             Piece::Fetch(Fetch::Item(id, shown)) => format!("<{id} after {shown}>"),
         })
         .collect();
@@ -243,6 +244,37 @@ fn limits_are_told_with_what_is_left_and_when_they_begin_anew() {
             "[  the day's {limit} is used up: 80 of 100 tokens; it begins anew at 2026-03-02 00:00 UTC]"
         ),
     );
+}
+
+#[test]
+fn what_a_call_would_change_fits_on_a_screen_and_a_terminal_obeys_nothing_of_it() {
+    let shown = |text: &str, failed| {
+        let pieces = changes(&CallPreview { text: text.into(), failed, input: None }, 0);
+        let lines = pieces.into_iter().map(|piece| match piece {
+            Piece::Line(style, line) => (style, line),
+            other => panic!("{other:?}"),
+        });
+        lines.collect::<Vec<_>>()
+    };
+    let line = |style, text: &str| (style, format!("  {text}"));
+    assert_eq!(
+        shown("@@ -1 +1 @@\n-a\u{1b}[2K\n+b\u{202e}\n c\n", false),
+        [
+            line(Style::Dim, "@@ -1 +1 @@"),
+            line(Style::Bad, "-a\\u001b[2K"),
+            line(Style::Good, "+b\\u202e"),
+            line(Style::Dim, " c")
+        ]
+    );
+    let long = shown(&"+x\n".repeat(100), false);
+    assert_eq!((long.len(), &long[CHANGED]), (CHANGED + 1, &line(Style::Dim, "… and more")));
+    let failed = shown("there is no `a`", true);
+    assert_eq!(failed, [line(Style::Dim, "what it would change cannot be shown: there is no `a`")]);
+    let data = json!({"id": "e-00000000000000000000000000000001", "tool": "w", "input": preview("{}"), "need": "n",
+                      "expires": "2026-01-01T00:00:00Z"});
+    let event = event(0, "interaction.approval.requested", data);
+    let pieces = Renderer::default().take(&event, Instant::now());
+    assert!(matches!(pieces.as_slice(), [Piece::Line(..), Piece::Fetch(Fetch::Change(_, 0))]), "{pieces:?}");
 }
 
 #[test]

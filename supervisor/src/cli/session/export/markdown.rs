@@ -74,8 +74,12 @@ fn said(turn: &TurnResult, entry: &TranscriptEntry) -> String {
             }
             text
         }
-        Message::Tool { name, content, .. } => {
-            format!("\n**Result of `{}`**\n\n{}", plain(name), fenced("", content))
+        Message::Tool { name, content, images, .. } => {
+            let mut text = format!("\n**Result of `{}`**\n\n{}", plain(name), fenced("", content));
+            for image in images {
+                text.push_str(&format!("\n*A picture: {image}, SHA-256 {}*\n", plain(&image.hash)));
+            }
+            text
         }
     }
 }

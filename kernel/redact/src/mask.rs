@@ -14,12 +14,12 @@ use std::{
 };
 
 /// What is shown in a secret's place.
-const MASK: &str = "[key]";
+pub const MASK: &str = "[secret]";
 /// A shorter key or header, such as the `none` of a server that wants no key, is no secret, and taking it out of
 /// messages would make them unreadable.
-const SHORTEST_SECRET: usize = 8;
+pub const SHORTEST_SECRET: usize = 8;
 /// A run of a secret that is shorter than this may stay. Vendors show as much of a key to tell it from others.
-const SHORTEST_RUN: usize = 12;
+pub const SHORTEST_RUN: usize = 12;
 /// An encoding within an encoding is looked through, and no more than so many.
 const LAYERS: usize = 4;
 /// Bytes that are looked at for each byte of a text, in all layers together. What nobody has time for is not shown.
@@ -27,9 +27,14 @@ const WORK: usize = 128;
 /// The same for a short text.
 const LEAST_WORK: usize = 256 << 10;
 
-/// Secrets, in the forms that they are looked for in.
+/// A long text is looked through in parts, for what is read out of one takes a hundred times its room. Each begins with the end of
+/// the one before, which is longer than a run of a secret in any encoding.
+const WINDOW: usize = 64 << 10;
+const OVERLAP: usize = 4 << 10;
+
+/// Secrets, in the forms that they are looked for in. Of each runs are known and not the whole.
 #[derive(Default)]
-pub(super) struct Mask {
+pub struct Mask {
     forms: Vec<Form>,
     /// Those of secrets that are looked for in letters and digits alone.
     bare: Vec<Form>,
@@ -67,12 +72,17 @@ fn add(forms: &mut Vec<Form>, secret: &[u8]) {
     }
 }
 
+fn plain(text: &str) -> Vec<Read> {
+    let place = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+    text.bytes().enumerate().map(|(at, byte)| (byte, place(at), place(at + 1))).collect()
+}
+
 fn bare(bytes: &[Read]) -> Vec<Read> {
     bytes.iter().filter(|(byte, ..)| byte.is_ascii_alphanumeric()).copied().collect()
 }
 
 impl Mask {
-    pub(super) fn of<'a>(secrets: impl Iterator<Item = &'a str>) -> Self {
+    pub fn of<'a>(secrets: impl Iterator<Item = &'a str>) -> Self {
         let mut mask = Self::default();
         for secret in secrets.filter(|secret| secret.len() >= SHORTEST_SECRET) {
             let small = secret.to_ascii_lowercase().into_bytes();
@@ -87,38 +97,59 @@ impl Mask {
         mask
     }
 
+    /// Whether it knows no secret.
+    pub fn is_empty(&self) -> bool {
+        self.forms.is_empty()
+    }
+
     /// The text without what is secret in it.
-    pub(super) fn apply<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        if self.forms.is_empty() {
+    pub fn apply<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        // Each encoding is at least as long as what it encodes.
+        if self.forms.is_empty() || text.len() < SHORTEST_SECRET {
             return Cow::Borrowed(text);
         }
         let mut hidden = vec![false; text.len()];
-        if !self.look(text, &mut hidden) {
-            return Cow::Borrowed("(what it said is not shown: it could not be looked through for keys)");
+        let mut from = 0;
+        loop {
+            let to = text.floor_char_boundary(from + WINDOW);
+            if !self.look(&text[from..to], &mut hidden[from..to]) {
+                return Cow::Borrowed("(this text is not shown: it could not be looked through for secrets)");
+            }
+            if to == text.len() {
+                break;
+            }
+            from = text.floor_char_boundary(to - OVERLAP);
         }
         if !hidden.contains(&true) {
             return Cow::Borrowed(text);
         }
         let mut shown = String::with_capacity(text.len());
-        let mut masked = false;
-        for (at, c) in text.char_indices() {
-            let hide = hidden[at..at + c.len_utf8()].contains(&true);
-            match (hide, masked) {
-                (true, false) => shown.push_str(MASK),
-                (true, true) => {}
-                (false, _) => shown.push(c),
-            }
-            masked = hide;
-        }
+        show(text, &hidden, &mut false, &mut shown);
         Cow::Owned(shown)
+    }
+
+    /// Which bytes of a text are secret as they stand there, without a look into any encoding.
+    pub fn plainly(&self, text: &str) -> Vec<bool> {
+        let mut hidden = vec![false; text.len()];
+        let bytes = plain(text);
+        hide(&self.forms, &bytes, &mut hidden);
+        if !self.bare.is_empty() {
+            hide(&self.bare, &bare(&bytes), &mut hidden);
+        }
+        hidden
+    }
+
+    /// How much of a text can be shown before it is known how it goes on: no run of a secret begins in that and ends beyond.
+    pub fn settled(&self, text: &str) -> usize {
+        let bytes = plain(text);
+        let open = open(&self.forms, &bytes).min(open(&self.bare, &bare(&bytes)));
+        text.floor_char_boundary(open.min(text.len()))
     }
 
     /// Marks what is secret; false where there was too much to look at. The nearest layers come first.
     fn look(&self, text: &str, hidden: &mut [bool]) -> bool {
-        let place = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
-        let whole = text.bytes().enumerate().map(|(at, byte)| (byte, place(at), place(at + 1))).collect();
         let mut left = text.len().saturating_mul(WORK).max(LEAST_WORK);
-        let mut waiting: VecDeque<(Vec<Read>, usize)> = VecDeque::from([(whole, 0)]);
+        let mut waiting: VecDeque<(Vec<Read>, usize)> = VecDeque::from([(plain(text), 0)]);
         while let Some((bytes, layer)) = waiting.pop_front() {
             let Some(rest) = left.checked_sub(bytes.len()) else { return false };
             left = rest;
@@ -139,6 +170,30 @@ impl Mask {
         }
         true
     }
+}
+
+/// Writes a text with the mask in place of what is hidden. `masked` is whether the mask was written last.
+pub fn show(text: &str, hidden: &[bool], masked: &mut bool, shown: &mut String) {
+    for (at, c) in text.char_indices() {
+        let hide = hidden[at..at + c.len_utf8()].contains(&true);
+        match (hide, *masked) {
+            (true, false) => shown.push_str(MASK),
+            (true, true) => {}
+            (false, _) => shown.push(c),
+        }
+        *masked = hide;
+    }
+}
+
+/// Where the end of a text begins that a run may begin with; beyond all of it where it has none.
+fn open(forms: &[Form], bytes: &[Read]) -> usize {
+    let first = |form: &Form| {
+        let from = bytes.len().saturating_sub(form.length - 1);
+        let end: Vec<u8> = bytes[from..].iter().map(|(byte, ..)| byte.to_ascii_lowercase()).collect();
+        let begins = |at: &usize| form.runs.iter().any(|run| run.starts_with(&end[*at..]));
+        (0..end.len()).find(begins).map(|at| bytes[from + at].1 as usize)
+    };
+    forms.iter().filter_map(first).min().unwrap_or(usize::MAX)
 }
 
 fn hide(forms: &[Form], bytes: &[Read], hidden: &mut [bool]) {

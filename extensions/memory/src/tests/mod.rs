@@ -1,0 +1,7 @@
+mod deletion;
+mod files;
+mod labelled;
+mod saving;
+mod searching;
+mod strangers;
+mod support;

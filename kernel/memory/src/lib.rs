@@ -21,6 +21,23 @@ const CHANGED_CODE: u64 = 22;
 const FLAGS: u64 = 30;
 const CHANGED_CODE_FLAG: u64 = 4;
 
+/// The size from which a block of memory is mapped by itself, and what an arena may have free at its end, in bytes.
+#[cfg(target_env = "gnu")]
+const LARGE: c_int = 1024 * 1024;
+#[cfg(target_env = "gnu")]
+const FREE_AT_END: c_int = 256 * 1024;
+
+/// Has the allocator map large blocks by themselves, so that they are given back when they are freed. Without it the first
+/// block of many megabytes that is freed makes it keep the next ones in arenas, whose free ends nobody can give back.
+fn keep_no_large_blocks() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: both may be set at any time, from any thread.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, FREE_AT_END);
+    }
+}
+
 /// Gives back what can be had again for little: code and constants of the program and its libraries, and free memory of
 /// the allocator. It takes about a millisecond, in which other threads go on.
 pub fn give_back() {

@@ -21,8 +21,10 @@ impl Rest {
     /// Time between two looks.
     pub const LOOK: Duration = Duration::from_secs(1);
 
-    /// A process that has begun to work and gave nothing back so far.
+    /// A process that has begun to work and gave nothing back so far. From now on what it needs of large blocks goes as
+    /// soon as it is free.
     pub fn begin() -> Self {
+        crate::keep_no_large_blocks();
         Self { given_back: Duration::ZERO, last: used() }
     }
 

@@ -17,7 +17,7 @@ use crate::{
     },
     intake,
     kernel::Kernel,
-    outbox, settings, turn,
+    outbox, questions, settings, turn,
 };
 
 /// How long all extensions together may take to stop: the supervisor bears a little more after the drain.
@@ -78,6 +78,7 @@ pub async fn take_up(kernel: &Arc<Kernel>) -> Result<(), Fault> {
     seed_quotas(kernel).await?;
     turns.ratios.seed(store.ratios().await?);
     kernel.life.keep_up("channels", &kernel.outbox, outbox::send_until_the_end);
+    kernel.life.keep_up("questions in channels", kernel, questions::put_until_the_end);
     kernel.life.keep_up("topics", &kernel.roster, |roster| async move {
         roster.topics.run(roster.life.cancel.clone()).await;
     });

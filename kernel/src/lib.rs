@@ -14,6 +14,7 @@ mod topics;
 
 mod control;
 mod kernel;
+mod questions;
 
 mod schedules;
 
@@ -29,7 +30,7 @@ mod base;
 mod life;
 mod supervision;
 
-pub use drupe_gate::{beginning, check};
+pub use drupe_gate::{beginning, check, printable::one_a_line};
 pub use drupe_models::{Figure, FigureOrigin, ListedModel, Lists, Models, Target};
 pub use drupe_wiring::{kept_id, models};
 

@@ -30,6 +30,8 @@ keys! {
         taint: bool = true => Shape::Bool;
         /// The first rule that holds decides.
         rules: Vec<ApprovalRule> = EMPTY => Shape::AtMost(MOST_RULES, &Shape::List(&Shape::Record(&RULE)));
+        /// Channels in which whoever writes may answer what is asked about calls in their own conversations.
+        channels: Vec<ExtensionId> = EMPTY => IDS;
         /// Extensions that may be activated without asking, or the word `all`.
         preauthorized: Preauthorized = EMPTY =>
             Shape::WordOrList { word: "all", item: &Shape::Text(&forms::ID) };

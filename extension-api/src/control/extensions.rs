@@ -127,6 +127,26 @@ pub struct Approval {
     pub call: Option<AskedCall>,
 }
 
+impl Approval {
+    /// Digits of a hash: nobody who writes parameters can make two calls that have them in common while a person reads.
+    const DIGITS: usize = 16;
+
+    /// Under what it is answered. That of a call says what was shown, too, as `ID:HASH` with the beginning of the hash: the id
+    /// alone is that of a place, and another call may stand there after a power failure took this one away.
+    pub fn listed(&self) -> String {
+        match &self.call {
+            Some(_) => format!("{}:{}", self.id, self.hash.get(..Self::DIGITS).unwrap_or(&self.hash)),
+            None => self.id.clone(),
+        }
+    }
+
+    /// The id, or its beginning, and the beginning of the hash, of what [`listed`](Self::listed) gave or a person shortened; the
+    /// hash is empty where there is none.
+    pub fn read_listed(listed: &str) -> (&str, &str) {
+        listed.split_once(':').unwrap_or((listed, ""))
+    }
+}
+
 /// A tool call that a person must agree to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -7,6 +7,6 @@ pub mod check;
 pub mod forecast;
 pub mod order;
 pub mod pace;
-mod printable;
+pub mod printable;
 pub mod state;
 pub mod survey;

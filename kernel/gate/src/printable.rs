@@ -27,6 +27,50 @@ fn visible(letter: char) -> String {
     }
 }
 
+/// JSON anew, each key and each item on a line of its own. White space that stood between them would push what follows out
+/// of sight, and an escape would spell a word that nobody reads. Numbers stay as they are written.
+pub fn one_a_line(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    let (mut rest, mut depth) = (json.trim_start(), 0usize);
+    while let Some(c) = rest.chars().next() {
+        let mut taken = c.len_utf8();
+        let closes = matches!(c, '}' | ']');
+        let empty = text.ends_with(['{', '[']);
+        if closes {
+            depth = depth.saturating_sub(1);
+        }
+        if empty != closes || text.ends_with(',') {
+            text.push('\n');
+            text.extend(std::iter::repeat_n("  ", depth));
+        }
+        match c {
+            '"' => {
+                taken = string(rest);
+                let read = serde_json::from_str::<String>(&rest[..taken]).map(serde_json::Value::String);
+                text.push_str(&read.map_or_else(|_| rest[..taken].to_owned(), |read| read.to_string()));
+            }
+            ':' => text.push_str(": "),
+            _ => text.push(c),
+        }
+        if matches!(c, '{' | '[') {
+            depth += 1;
+        }
+        rest = rest[taken..].trim_start();
+    }
+    text
+}
+
+/// The bytes of the string with which this begins, quotes and all.
+fn string(json: &str) -> usize {
+    let mut escaped = false;
+    let end = json.char_indices().skip(1).find(|(_, c)| {
+        let ends = *c == '"' && !escaped;
+        escaped = *c == '\\' && !escaped;
+        ends
+    });
+    end.map_or(json.len(), |(at, _)| at + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,5 +91,24 @@ mod tests {
         assert!(told.starts_with("/first/é") && told.ends_with("é/last.md"), "{told}");
         assert!(told.contains("…(3815 characters)…"), "{told}");
         assert_eq!(shown(&"x".repeat(200)), "x".repeat(200));
+    }
+
+    #[test]
+    fn parameters_stand_on_lines_of_their_own_however_they_were_written() {
+        for (written, shown) in [
+            ("{}", "{}"),
+            (" { \n } ", "{}"),
+            (
+                r#"{"a":[],"b":[1,{"c":-1.50e+3}],"d":true}"#,
+                "{\n  \"a\": [],\n  \"b\": [\n    1,\n    {\n      \"c\": -1.50e+3\n    }\n  ],\n  \"d\": true\n}",
+            ),
+            (r#"{"\u0061":"\u0072m {, [\" \\"}"#, "{\n  \"a\": \"rm {, [\\\" \\\\\"\n}"),
+            (r#"{"a":1,"a":2}"#, "{\n  \"a\": 1,\n  \"a\": 2\n}"),
+            (r#"{"a": "b"#, "{\n  \"a\": \"b"),
+        ] {
+            assert_eq!(one_a_line(written), shown, "{written}");
+        }
+        let far = format!("{{\"a\": 1,{}\"b\": 2}}", "\n ".repeat(10_000));
+        assert_eq!(one_a_line(&far), "{\n  \"a\": 1,\n  \"b\": 2\n}");
     }
 }

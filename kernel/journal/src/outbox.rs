@@ -6,12 +6,12 @@
 //! sent again, and the session is told of whatever was not sent.
 //!
 //! Each message has a key of its own, which the channel is given, so that one that can tell a repetition does. A turn has
-//! at most one answer. Whoever adds a kind (a question to a person, a webhook) adds it to [`OutboundKind`] and queues it
-//! here; how it is sent and what becomes of it is the same for all. Nothing here calls a channel: that is the kernel's.
+//! at most one answer. A question to a person goes out as a notice. Whoever adds a kind (a webhook) adds it to [`OutboundKind`] and queues
+//! it here; how it is sent and what becomes of it is the same for all. Nothing here calls a channel: that is the kernel's.
 
 use std::fmt;
 
-use drupe_extension_api::{EventBody, SessionId, wire::OutboundKind};
+use drupe_extension_api::{EffectId, EventBody, SessionId, wire::OutboundKind};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row};
 use uuid::Uuid;
@@ -110,6 +110,26 @@ pub(crate) fn notice(
     let Some(message) = found.optional()? else { return Ok(None) };
     let key = Uuid::now_v7().to_string();
     queue(on, OutboundKind::Notice, &key, (number, None), &message).map(Some)
+}
+
+/// Tells whoever wrote through a channel of a question about a call in the turn that answers them, once for each key; whether
+/// it goes out. Nobody is told of one that was settled.
+pub(crate) fn question(
+    on: &Writing<'_>,
+    effect: &EffectId,
+    key: &str,
+    text: &str,
+) -> Result<bool, StoreError> {
+    let mut find = on.statement(
+        "SELECT turns.session, turns.channel, turns.address FROM questions JOIN turns ON turns.number = questions.turn
+         WHERE questions.effect = ?1 AND questions.state = 'pending' AND turns.channel <> ''
+         AND NOT EXISTS (SELECT 1 FROM outbox WHERE key = ?2)",
+    )?;
+    let found = find.query_row((effect.as_str(), key), |row| {
+        Ok((row.get(0)?, Outbound { channel: row.get(1)?, address: row.get(2)?, text: text.to_owned() }))
+    });
+    let Some((session, message)) = found.optional()? else { return Ok(false) };
+    queue(on, OutboundKind::Notice, key, (session, None), &message).map(|_| true)
 }
 
 fn queue(

@@ -9,7 +9,7 @@ use std::{
 
 use drupe_agent::Clock;
 use drupe_extension_api::{
-    AgentId, AgentRef, Event, EventBody, SessionId, TurnId,
+    AgentId, AgentRef, EffectId, Event, EventBody, SessionId, TurnId,
     control::{Approval, ApprovalState, SessionStatus, StateChange, TokenStatus},
 };
 use rusqlite::Connection;
@@ -149,6 +149,16 @@ impl Store {
     pub async fn notice(&self, session: SessionId, text: String) -> Result<bool, StoreError> {
         let queued = self.write(Survives::Power, move |on| outbox::notice(on, &session, &text)).await?;
         Ok(queued.is_some())
+    }
+
+    /// Tells whoever wrote through a channel of a question about a call, once for each key; true where it waits to be sent.
+    pub async fn tell_question(
+        &self,
+        effect: EffectId,
+        key: String,
+        text: String,
+    ) -> Result<bool, StoreError> {
+        self.write(Survives::Power, move |on| outbox::question(on, &effect, &key, &text)).await
     }
 
     /// The session of a turn; none where there is no such turn.

@@ -45,6 +45,8 @@ pub struct CallPolicy {
     clock: Arc<dyn Clock>,
     /// Some question was answered; whoever waits looks whether it is theirs.
     answered: Notify,
+    /// Some question waits that did not before.
+    asked: Notify,
     /// What was allowed in each session that has a turn, with how many turns it has.
     working: Mutex<HashMap<SessionId, (usize, Vec<StandingGrant>)>>,
     /// Held while the journal and `working` may differ.
@@ -59,6 +61,7 @@ impl CallPolicy {
             store,
             clock,
             answered: Notify::new(),
+            asked: Notify::new(),
             working: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
         })
@@ -90,6 +93,11 @@ impl CallPolicy {
     /// Every question, those that wait first.
     pub async fn questions(&self) -> Result<Vec<Approval>, StoreError> {
         self.store.questions().await
+    }
+
+    /// Returns when a question waits that did not the last time. For one caller.
+    pub async fn until_asked(&self) {
+        self.asked.notified().await;
     }
 
     /// A person's answer to a question, and who it is; none where no question has that id, or begins so. It comes to the
@@ -137,6 +145,7 @@ impl CallPolicy {
     }
 
     async fn wait(&self, question: &Question) -> Result<Answer, StoreError> {
+        self.asked.notify_one();
         loop {
             let mut answered = pin!(self.answered.notified());
             // Before the look, so that an answer after it is heard.

@@ -16,6 +16,7 @@ use drupe_wiring::ORCHESTRATOR;
 use crate::{
     intake::sessions::Stopped,
     kernel::Kernel,
+    questions,
     turn::{self, Route},
 };
 
@@ -112,6 +113,9 @@ async fn of_extension(
     }
     // The answer of one that carries no messages is read from the session.
     let carries = kernel.outbox.carries(id.as_str());
+    if carries && let Some(answered) = questions::answered(kernel, id, &submit).await? {
+        return Ok(answered);
+    }
     let channel = if carries { id.to_string() } else { String::new() };
     kernel.intake.submit(Origin::Extension(id.clone()), Submit { channel, ..submit }, chain).await
 }

@@ -8,6 +8,7 @@ use drupe_extension_api::{
         ExtensionStatus, Named, StandingGrant, method,
     },
 };
+use drupe_kernel::one_a_line;
 use unicode_width::UnicodeWidthChar;
 
 use super::{
@@ -139,7 +140,7 @@ impl Answer {
     fn give(self, agrees: Option<&[String]>, for_session: bool, context: &Context) -> Result<u8, Failure> {
         let allow = agrees.is_some();
         let daemon = context.daemon();
-        let (id, read) = self.id.split_once(SEPARATOR).unwrap_or((&self.id, ""));
+        let (id, read) = Approval::read_listed(&self.id);
         let list: Vec<Approval> = daemon.get(method::APPROVALS_LIST)?;
         let hash = shown(&list, id).map(|one| one.hash.clone());
         if !read.is_empty() && !hash.as_ref().is_some_and(|hash| hash.starts_with(read)) {
@@ -248,7 +249,7 @@ fn action(approval: &Approval, call: &AskedCall) -> String {
     };
     let changes = match preview {
         Some(CallPreview { text, input: Some(_), .. }) => {
-            format!("{}\n`drupe approvals allow {}` asks you for it\n", visible(text), listed(approval))
+            format!("{}\n`drupe approvals allow {}` asks you for it\n", visible(text), approval.listed())
         }
         Some(CallPreview { text, failed: false, .. }) => {
             format!("`{tool}` says that it would change this:\n{}\n", visible(text.trim_end_matches('\n')))
@@ -260,69 +261,9 @@ fn action(approval: &Approval, call: &AskedCall) -> String {
     };
     format!(
         "{}: agent `{agent}` in session `{session}` calls `{tool}`{until}, with\n{}\n{changes}{covers}",
-        listed(approval),
+        approval.listed(),
         visible(&one_a_line(params))
     )
-}
-
-/// Stands between an id and what the person has read under it.
-const SEPARATOR: char = ':';
-
-/// The id under which an approval is answered. That of a call says what was shown, too: the id alone is that of a place,
-/// and another call may stand there after a power failure took this one away.
-fn listed(approval: &Approval) -> String {
-    /// Digits of a hash: nobody who writes parameters can make two calls that have them in common while a person reads.
-    const DIGITS: usize = 16;
-    match &approval.call {
-        Some(_) => {
-            format!("{}{SEPARATOR}{}", approval.id, approval.hash.get(..DIGITS).unwrap_or(&approval.hash))
-        }
-        None => approval.id.clone(),
-    }
-}
-
-/// JSON anew, each key and each item on a line of its own. White space that stood between them would push what follows out
-/// of sight, and an escape would spell a word that nobody reads. Numbers stay as they are written.
-fn one_a_line(json: &str) -> String {
-    let mut text = String::with_capacity(json.len());
-    let (mut rest, mut depth) = (json.trim_start(), 0usize);
-    while let Some(c) = rest.chars().next() {
-        let mut taken = c.len_utf8();
-        let closes = matches!(c, '}' | ']');
-        let empty = text.ends_with(['{', '[']);
-        if closes {
-            depth = depth.saturating_sub(1);
-        }
-        if empty != closes || text.ends_with(',') {
-            text.push('\n');
-            text.extend(std::iter::repeat_n("  ", depth));
-        }
-        match c {
-            '"' => {
-                taken = string(rest);
-                let read = serde_json::from_str::<String>(&rest[..taken]).map(serde_json::Value::String);
-                text.push_str(&read.map_or_else(|_| rest[..taken].to_owned(), |read| read.to_string()));
-            }
-            ':' => text.push_str(": "),
-            _ => text.push(c),
-        }
-        if matches!(c, '{' | '[') {
-            depth += 1;
-        }
-        rest = rest[taken..].trim_start();
-    }
-    text
-}
-
-/// The bytes of the string with which this begins, quotes and all.
-fn string(json: &str) -> usize {
-    let mut escaped = false;
-    let end = json.char_indices().skip(1).find(|(_, c)| {
-        let ends = *c == '"' && !escaped;
-        escaped = *c == '\\' && !escaped;
-        ends
-    });
-    end.map_or(json.len(), |(at, _)| at + 1)
 }
 
 /// JSON in which every character stands as an escape that a terminal would obey, that shows nothing, or that looks like a
@@ -357,7 +298,7 @@ fn row(approval: &Approval) -> Vec<String> {
         None => approval.extension.clone(),
     };
     vec![
-        plain(&listed(approval)),
+        plain(&approval.listed()),
         state.to_owned(),
         plain(&what),
         plain(&approval.needs.join(", ")),
@@ -414,24 +355,5 @@ mod tests {
         );
         let shown = preview("invalid: `old` is not in\u{1b}[2K the file", true);
         assert!(shown.contains("cannot be shown: invalid: `old`") && !shown.contains('\u{1b}'), "{shown}");
-    }
-
-    #[test]
-    fn parameters_stand_on_lines_of_their_own_however_they_were_written() {
-        for (written, shown) in [
-            ("{}", "{}"),
-            (" { \n } ", "{}"),
-            (
-                r#"{"a":[],"b":[1,{"c":-1.50e+3}],"d":true}"#,
-                "{\n  \"a\": [],\n  \"b\": [\n    1,\n    {\n      \"c\": -1.50e+3\n    }\n  ],\n  \"d\": true\n}",
-            ),
-            (r#"{"\u0061":"\u0072m {, [\" \\"}"#, "{\n  \"a\": \"rm {, [\\\" \\\\\"\n}"),
-            (r#"{"a":1,"a":2}"#, "{\n  \"a\": 1,\n  \"a\": 2\n}"),
-            (r#"{"a": "b"#, "{\n  \"a\": \"b"),
-        ] {
-            assert_eq!(one_a_line(written), shown, "{written}");
-        }
-        let far = format!("{{\"a\": 1,{}\"b\": 2}}", "\n ".repeat(10_000));
-        assert_eq!(one_a_line(&far), "{\n  \"a\": 1,\n  \"b\": 2\n}");
     }
 }

@@ -1,9 +1,16 @@
 //! Runs a service, which ends late or computes without end, and is a channel, which may take no message to its end, as the
 //! configuration says: for tests of what holds others up.
 
-use std::{fs, hint::black_box, thread, time::Duration};
+use std::{
+    fs::{self, OpenOptions},
+    hint::black_box,
+    io::Write as _,
+    thread,
+    time::Duration,
+};
 
-use drupe_extension_api::prelude::*;
+use drupe_extension_api::{prelude::*, wire::Carried};
+use serde_json::{Value, json};
 
 struct Serving {
     host: Host,
@@ -27,6 +34,27 @@ impl Extension for Serving {
     async fn initialize(host: Host) -> Result<Self, Fault> {
         Ok(Self { config: host.config()?, host })
     }
+
+    /// Somebody writes in the channel: a message of that id, in that conversation.
+    async fn asked(&self, ask: String, params: Value) -> Result<Value, Fault> {
+        if ask != "hear" {
+            return Err(Fault::unsupported(&ask));
+        }
+        let Heard { session, id, text, untrusted } = serde_json::from_value(params)?;
+        let carried = untrusted.then(|| Carried { untrusted, ..Carried::default() });
+        let submitted = self.host.submit(Submit { carried, ..Submit::new(session, id, text) }).await?;
+        Ok(json!(submitted))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Heard {
+    session: SessionId,
+    id: String,
+    text: String,
+    #[serde(default)]
+    untrusted: bool,
 }
 
 impl Service for Serving {
@@ -48,7 +76,7 @@ fn spin() {
 
 impl Channel for Serving {
     /// Writes the message into `asked` of its data folder, and into `sent` when it has arrived, where it is called like its
-    /// text.
+    /// text. All that arrived stand in `all`, as JSON, a line each.
     async fn send(&self, message: OutboundMessage) -> Result<Delivery, Fault> {
         let folder = self.host.data_folder();
         fs::write(folder.join("asked"), &message.text)?;
@@ -56,6 +84,8 @@ impl Channel for Serving {
             std::future::pending::<()>().await;
         }
         fs::write(folder.join("sent"), &message.text)?;
+        let mut all = OpenOptions::new().create(true).append(true).open(folder.join("all"))?;
+        all.write_all(format!("{}\n", json!(message.text)).as_bytes())?;
         Ok(Delivery { remote_id: Some(message.text) })
     }
 }

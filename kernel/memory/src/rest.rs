@@ -10,10 +10,19 @@ const REST: Duration = Duration::from_millis(10);
 /// The least since it last gave back for which it is worth it: some turns.
 const WORK: Duration = Duration::from_millis(20);
 
-/// Gives memory back after the start of this process, and after each spell of work.
+/// The least for which it is worth it after [`LONG`]: what runs now and then touches code that lies far apart.
+const LITTLE_WORK: Duration = Duration::from_millis(1);
+
+/// Looks after which little work is worth it.
+const LONG: u32 = 60;
+
+/// Gives memory back after the start of this process, after each spell of work, and once a minute where it did anything.
 #[derive(Debug)]
 pub struct Rest {
-    given_back: Duration,
+    /// What it had used when it gave back; none before the first time, when all of its start is to be given back.
+    given_back: Option<Duration>,
+    /// Looks since then.
+    looks: u32,
     last: Duration,
 }
 
@@ -25,15 +34,18 @@ impl Rest {
     /// soon as it is free.
     pub fn begin() -> Self {
         crate::keep_no_large_blocks();
-        Self { given_back: Duration::ZERO, last: used() }
+        Self { given_back: None, looks: 0, last: used() }
     }
 
     /// Gives back where the process has rested since the last look, and worked before that.
     pub fn look(&mut self) {
         let now = used();
-        if now - self.last <= REST && now - self.given_back >= WORK {
+        self.looks = self.looks.saturating_add(1);
+        let least = if self.looks >= LONG { LITTLE_WORK } else { WORK };
+        let is_worth_it = self.given_back.is_none_or(|before| now - before >= least);
+        if now - self.last <= REST && is_worth_it {
             crate::give_back();
-            self.given_back = used();
+            (self.given_back, self.looks) = (Some(used()), 0);
         }
         self.last = used();
     }

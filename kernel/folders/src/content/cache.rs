@@ -89,8 +89,7 @@ impl Contents {
         let Some(key) = found.folder.to_str() else {
             return steadily(|| look(found, library, |one, identity| hash(one, identity).map(|h| h.0)));
         };
-        let known = self.state().folders.get_mut(key).map(|f| std::mem::take(&mut f.files));
-        let known = known.unwrap_or_default();
+        let known = self.state().folders.get(key).map(|folder| folder.files.clone()).unwrap_or_default();
         let mut now_known = HashMap::with_capacity(known.len());
         let content = steadily(|| {
             now_known.clear();
@@ -112,6 +111,11 @@ impl Contents {
                 Ok(hash)
             })
         });
+        if library.is_none() {
+            // Whoever looks at the folder alone says nothing of what was built elsewhere.
+            let elsewhere = known.iter().filter(|(name, _)| Path::new(name).is_absolute());
+            now_known.extend(elsewhere.map(|(name, file)| (name.clone(), file.clone())));
+        }
         let mut state = self.state();
         state.changed |= now_known != known;
         state.folders.insert(key.to_owned(), Folder { files: now_known, seen: true });

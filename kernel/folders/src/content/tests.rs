@@ -256,6 +256,27 @@ fn a_file_is_not_read_again_while_it_is_the_same() {
 }
 
 #[test]
+fn a_library_that_was_built_elsewhere_is_not_read_again_after_a_look_at_the_folder_alone() {
+    let place = Place::new();
+    let library = place.root.path().join("libone.so");
+    fs::write(&library, "code").expect("a file");
+    let contents = place.contents();
+    let hash =
+        |contents: &Contents| contents.of(&place.one, Some(&library)).expect("content").files.remove(0).hash;
+    let first = hash(&contents);
+    contents.of(&place.one, None).expect("content");
+    contents.save().expect("saved");
+    let text = fs::read_to_string(place.cache()).expect("a cache");
+    assert!(text.contains(&first), "it is remembered: {text}");
+    fs::write(place.cache(), text.replace(first.as_str(), "forged")).expect("written");
+    let next = place.contents();
+    next.of(&place.one, None).expect("content");
+    assert_eq!(hash(&next), "forged");
+    fs::write(&library, "other code").expect("a file");
+    assert!(![first.as_str(), "forged"].contains(&hash(&next).as_str()));
+}
+
+#[test]
 fn a_file_that_was_written_just_before_it_was_read_is_not_remembered() {
     // The moment of the last change, one that is too soon after it, and one that is not.
     static WRITTEN: AtomicU64 = AtomicU64::new(0);

@@ -105,3 +105,23 @@ fn a_secret_that_is_asked_for_is_kept_and_neither_a_model_nor_a_row_nor_a_log_ge
         }
     }
 }
+
+#[test]
+fn an_extension_asks_people_where_it_has_the_right_to_and_nobody_is_asked_for_one_that_has_not() {
+    let server = ModelServer::obedient();
+    let mut daemon = Daemon::home(&server.config());
+    daemon.plugin("curious", "serving", "config: {prefix: curious}\nrights: [secure_input]\n");
+    daemon.plugin("nosy", "serving", "config: {prefix: nosy}\n");
+    daemon.run();
+    let refused = daemon.turn("s", "nosy_wonder {}")["content"].to_string();
+    assert!(refused.contains("request_input"), "{refused}");
+    let list = daemon.client().ask("approvals.list", json!({})).expect("a list");
+    assert!(list.as_array().expect("a list").iter().all(|one| one["call"].is_null()), "{list}");
+    let turn = daemon.submit("s", "curious_wonder {}");
+    let asked = question(&daemon);
+    let answer =
+        json!({"id": asked["id"], "hash": asked["hash"], "allow": true, "values": {"color": "green"}});
+    daemon.client().ask("approvals.answer", answer).expect("it is taken");
+    let told = daemon.wait(&turn)["content"].to_string();
+    assert!(told.contains("green"), "{told}");
+}

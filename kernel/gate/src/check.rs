@@ -106,7 +106,9 @@ pub fn needs_agreement(manifest: &Manifest, config: &Config) -> Vec<String> {
         want(true, &|| format!("work at each message of `{}`", shown(&followed.topic)));
     }
     for schedule in &manifest.schedules {
-        want(true, &|| format!("work at set times: `{}`", shown(&schedule.cron)));
+        let only_if = schedule.only_if.as_ref();
+        let looks = only_if.map(|it| format!(", after a call of `{}`", shown(&it.tool))).unwrap_or_default();
+        want(true, &|| format!("work at set times: `{}`{looks}", shown(&schedule.cron)));
     }
     for (name, server) in &manifest.mcp_servers {
         want(true, &|| format!("the MCP server `{}`: {}", shown(name), whole(&server.told())));
@@ -296,6 +298,11 @@ mod tests {
                 agent("")
                     + "mcp_servers: {far: {url: 'https://x.example/mcp', tools: {read_only: ['get*']}}}\n",
                 r#"the address "https://x.example/mcp", whose tools get* nobody is asked about"#,
+            ),
+            (
+                agent("")
+                    + "schedules: [{name: a, cron: '@daily', task: look, only_if: {tool: kv_get, params: {key: k}}}]\n",
+                "work at set times: `@daily`, after a call of `kv_get`",
             ),
             (agent("") + "overrides: true\n", "shipped"),
             (agent("") + "entrypoint: libx\nisolation: inproc\n", "inside the kernel's process, unconfined"),

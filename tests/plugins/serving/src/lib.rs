@@ -96,6 +96,7 @@ impl ToolProvider for Serving {
         vec![
             Tool::new(format!("{prefix}_abort"), "Ends its process.", Self::abort).once(),
             Tool::new(format!("{prefix}_hello"), "Answers.", Self::hello).read_only(),
+            Tool::new(format!("{prefix}_wonder"), "Asks a person for a color.", Self::wonder).once(),
         ]
     }
 }
@@ -105,6 +106,11 @@ export!(Serving: Tool, Service, Channel);
 impl Serving {
     async fn abort(&self, _: NoInput, _: Call) -> Result<(), Fault> {
         std::process::abort()
+    }
+
+    async fn wonder(&self, _: NoInput, call: Call) -> Result<String, Fault> {
+        let schema = json!({"type": "object", "properties": {"color": {"type": "string"}}});
+        Ok(json!(call.request_input("Which color?", &schema).await?).to_string())
     }
 
     async fn hello(&self, _: NoInput, _: Call) -> Result<&'static str, Fault> {

@@ -15,7 +15,7 @@ use drupe_config::{Sources, load_config};
 use drupe_extension_api::AgentId;
 use drupe_gate::beginning;
 use drupe_host::home::Folders;
-use drupe_journal::Retention;
+use drupe_journal::{Counts, Retention};
 use drupe_link::{ControlToken, Down, Home, KernelLink, Up, Verdicts};
 use drupe_redact::Redactor;
 use drupe_surface::ending::Why;
@@ -25,7 +25,7 @@ use tracing_subscriber::EnvFilter;
 use crate::{
     base::{Base, Start},
     boot, control,
-    extension::{change, generations, recovery},
+    extension::{Record, change, generations, recovery},
     idle,
     kernel::Kernel,
     opening::{self, Begun, CONFIG, FAILED, Failure, JOURNAL, Pulse},
@@ -311,18 +311,17 @@ async fn let_go(kernel: Arc<Kernel>) {
     kernel.life.cancel.run_until_cancelled(kernel.store.keep_on_within(keep)).await;
 }
 
-/// Tells the supervisor what `status` shows, when it has changed, until the kernel closes.
+/// Tells the supervisor of what `status` shows what it tells while no kernel serves, when it has changed, until the kernel
+/// closes. No more is looked up than that: an idle kernel does little else.
 async fn tell_status(kernel: Arc<Kernel>) {
-    let mut shown = String::new();
+    let mut told = None;
     loop {
-        if let Ok(status) = control::status::status(&kernel).await {
-            let now = serde_json::to_string(&(status.sessions, status.queued_turns, &status.extensions));
-            let now = now.unwrap_or_default();
-            if now != shown {
-                shown = now;
-                let (sessions, queued_turns) = (status.sessions, status.queued_turns);
-                let extensions = status.extensions;
+        if let Ok(Counts { sessions, queued_turns }) = kernel.store.counts().await {
+            let now = (sessions, queued_turns, kernel.roster.extensions.read(Record::status));
+            if told.as_ref() != Some(&now) {
+                let (_, _, extensions) = now.clone();
                 kernel.supervision.tell(&Up::Status { sessions, queued_turns, extensions, unlisted: 0 });
+                told = Some(now);
             }
         }
         tokio::select! {

@@ -29,6 +29,7 @@ impl Config {
         if let Preauthorized::Listed(ids) = &self.approvals.preauthorized {
             ids.iter().for_each(|id| look("approvals.preauthorized".into(), id));
         }
+        self.approvals.channels.iter().for_each(|id| look("approvals.channels".into(), id));
         // What ships may be left out of an installation: only what the operator wrote is looked at.
         if self.origins.contains_key("orchestrator.builder_may_use") {
             let ids = self.orchestrator.builder_may_use.iter();
@@ -65,11 +66,13 @@ mod tests {
         assert_eq!(
             remarks(&[
                 ("approvals.preauthorized", "[weather]"),
+                ("approvals.channels", "[kvv]"),
                 ("orchestrator.builder_may_use", "[kw, kv]")
             ]),
             [
                 "`approvals.preauthorized` (command line): no extension has the id `weather`: `drupe ext list` shows those \
                  that are there",
+                "`approvals.channels` (command line): no extension has the id `kvv`: did you mean `kv`?",
                 "`orchestrator.builder_may_use` (command line): no extension has the id `kw`: did you mean `kv`?",
             ]
         );

@@ -12,7 +12,7 @@ use super::method;
 use crate::{AgentId, ExtensionId, SessionId, TurnId};
 
 /// An extension and its state.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExtensionStatus {
     /// Its id, or the folder's name where it has none.

@@ -15,7 +15,7 @@ pub use from_extension::{
     RestartRequest, RunAgent, Submit, Submitted,
 };
 pub use handles::{BusMessage, HandleItems, HandleNext, LARGEST_PUT, Subscribe, put_payload, read_put};
-pub use processes::{OpenedProcess, ProcessExit, ProcessOutput, ProcessSpec, RunProcess};
+pub use processes::{OpenedProcess, ProcessExit, ProcessOutput, ProcessSpec, RunProcess, TerminalSize};
 
 use std::{collections::BTreeMap, net::SocketAddr};
 

@@ -8,6 +8,7 @@ use std::{
 };
 
 use drupe_link::Home;
+use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
 
 use crate::harness::{Daemon, model_server::ModelServer, unique, until, without_landlock::without_landlock};
@@ -242,6 +243,63 @@ fn what_is_allowed_for_a_session_is_the_same_plain_command_and_never_one_that_be
     scene.answers(&question, false);
     scene.daemon.wait(&turn);
 }
+
+#[test]
+fn a_terminal_is_the_commands_own_and_reaches_nobody() {
+    let scene = scene("");
+    let given = |command: &str| {
+        let given = scene.gives(&json!({"command": command, "timeout_s": 20, "terminal": true}));
+        println!("{command}: {}", shown_of(&given));
+        given
+    };
+    let said =
+        given("test -t 0 && test -t 1 && tty; stty size; printf '\\033[31mred\\033[0m\\n'; echo $TERM");
+    let text = said.split_once("\n\n").expect("a head and a text").1;
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(said.contains("It ran in a terminal") && lines[0].starts_with("/dev/pts/"), "{said}");
+    assert_eq!(lines[1..4], ["40 120", "red", "xterm-256color"], "{said}");
+    // No path leads to a terminal, this one or another of the same user.
+    let operators = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    unlockpt(&operators).expect("it is ours");
+    let other = ptsname(&operators, Vec::new()).expect("it has a name").into_string().expect("text");
+    assert!(fs::File::open(&other).is_ok(), "who is not confined opens it");
+    for path in ["/dev/tty", "/dev/ptmx", "$(tty)", "/dev/console", &other] {
+        let said = given(&format!("(: < {path}); (: > {path})"));
+        assert_eq!(said.matches("cannot").count(), 2, "{path}: {said}");
+    }
+    // Nothing is typed in the name of anybody, nor at its own for what comes after it.
+    let typed =
+        format!("perl -e 'my $c = \"x\"; syscall({IOCTL}, 0, {TIOCSTI}, $c) == -1 and die $!'; cat; echo $?");
+    let said = given(&typed);
+    assert!(said.contains("not permitted") && said.ends_with("\n0\n"), "{said}");
+    // A question is not waited for.
+    let said = given("printf 'Sure? '; read answer || echo none");
+    assert!(said.contains("ended with status 0") && said.ends_with("Sure? none\n"), "{said}");
+    // Who holds the terminal when the command has ended or must end.
+    let markers = [marker(), marker()];
+    let held = given(&format!("(setsid sleep {0} &); trap '' HUP; sleep {0} & echo begun", markers[0]));
+    assert!(held.contains("ended with status 0") && !runs(&markers[0]), "{held}");
+    let deaf = format!("trap '' HUP TERM INT; (setsid sleep {0} &); sleep {0}", markers[1]);
+    let said = scene.gives(&json!({"command": deaf, "timeout_s": 1, "terminal": true}));
+    assert!(said.contains("was stopped because its 1 s were over"), "{said}");
+    assert!(until("nothing is left", || (!runs(&markers[1])).then_some(())).is_some());
+    // It is shown, and a grant for the plain command is none for one in a terminal.
+    let params = [json!({"command": "echo a", "terminal": true}), json!({"command": "echo a"})];
+    let turn = scene.asks("granted", "shell_run", &params[0]);
+    let question = scene.question("granted");
+    let shown = scene.daemon.says(&["approvals"]);
+    assert!(shown.contains("terminal") && shown.contains("true"), "{shown}");
+    let answer = json!({"id": question["id"], "allow": true, "for_session": true});
+    scene.daemon.client().ask("approvals.answer", answer).expect("it is answered");
+    scene.daemon.wait(&turn);
+    let turn = scene.asks("granted", "shell_run", &params[1]);
+    scene.answers(&scene.question("granted"), true);
+    scene.daemon.wait(&turn);
+}
+
+const IOCTL: u32 = if cfg!(target_arch = "aarch64") { 29 } else { 16 };
+
+const TIOCSTI: u32 = 0x5412;
 
 #[test]
 fn it_is_there_where_the_operator_turns_it_on_and_the_system_can_confine() {

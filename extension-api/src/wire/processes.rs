@@ -56,6 +56,29 @@ pub struct ProcessSpec {
     /// Processes and threads of it and of all that it started. At most 8192, which it has where none is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<u64>,
+    /// Runs it in a terminal of its own, of this size. Its standard output is then all that it writes to that, with control
+    /// sequences and `\r\n`, and its standard error stream is empty. Its standard input is what is typed. Where that is closed,
+    /// it reads the end of its input, again and again where it asks by lines; a program that takes each key is sent Ctrl-D a few
+    /// times. Closing input and output both hangs the terminal up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terminal: Option<TerminalSize>,
+}
+
+/// The size of a terminal, 1 to 500 each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TerminalSize {
+    /// Characters in each of its lines.
+    pub columns: u16,
+    /// How many lines it has.
+    pub rows: u16,
+}
+
+impl Default for TerminalSize {
+    /// Wide enough for tables and long paths of most programs.
+    fn default() -> Self {
+        Self { columns: 120, rows: 40 }
+    }
 }
 
 impl ProcessSpec {
@@ -76,6 +99,7 @@ impl ProcessSpec {
             timeout_ms: None,
             memory_mb: None,
             tasks: None,
+            terminal: None,
         }
     }
 }
@@ -118,6 +142,7 @@ pub struct OpenedProcess {
     /// Gives one item, [`ProcessExit`], when the program and all that it started have ended. Closing it kills them.
     pub exit: u64,
     /// Takes bytes for its standard input, which ends when this is closed. Putting waits while the program does not read.
+    /// With a [terminal](ProcessSpec::terminal) they are typed.
     pub stdin: u64,
     /// Gives the bytes of its standard output. The program waits while nobody asks for them.
     pub stdout: u64,

@@ -14,7 +14,7 @@ use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::sync::{Mutex as Turn, mpsc, watch};
 
 use crate::{
-    command::{CommandReader, End, Step},
+    command::{CommandLine, CommandReader, End, Step},
     config::ShellConfig,
     output::{Ring, RingPart},
 };
@@ -39,7 +39,10 @@ pub struct Job {
     pub text: String,
     began: Instant,
     pub time: Duration,
+    pub terminal: bool,
     output: Mutex<Ring>,
+    /// The line of its terminal that has not ended.
+    line: Mutex<String>,
     /// How it ended, and after how long.
     ended: watch::Sender<Option<(End, Duration)>>,
     /// Why it shall stop, once it shall.
@@ -92,8 +95,7 @@ impl Background {
     pub fn add(
         &self,
         session: &SessionId,
-        text: &str,
-        time: Duration,
+        command: &CommandLine<'_>,
         process: Process,
     ) -> Result<Arc<Job>, Fault> {
         // Others may have come first while it was started; it ends with `process`.
@@ -103,10 +105,12 @@ impl Background {
         let job = Arc::new(Job {
             id: state.last,
             session: session.clone(),
-            text: text.to_owned(),
+            text: command.text.to_owned(),
             began: Instant::now(),
-            time,
+            time: command.time,
+            terminal: command.terminal,
             output: Mutex::new(Ring::new(KEPT)),
+            line: Mutex::default(),
             ended: watch::Sender::new(None),
             stop: watch::Sender::new(None),
         });
@@ -213,21 +217,29 @@ impl Job {
 
     async fn until_end(&self, process: Process, most: u64) -> End {
         let mut stop = self.stop.subscribe();
-        let mut reading = CommandReader::new(process, most);
-        loop {
+        let mut reading = CommandReader::new(process, most, self.terminal);
+        let end = loop {
             let step = tokio::select! {
                 biased;
                 why = stop.wait_for(Option::is_some) => {
-                    return why.ok().and_then(|why| why.clone()).unwrap_or(End::Stopped);
+                    break why.ok().and_then(|why| why.clone()).unwrap_or(End::Stopped);
                 }
                 step = reading.next() => step,
             };
             match step {
-                Ok(Step::Wrote(bytes)) => self.output().push(&bytes),
-                Ok(Step::Ended(end)) => return end,
-                Err(_) => return End::Lost,
+                Ok(Step::Wrote(bytes)) => {
+                    self.output().push(&bytes);
+                    if self.terminal {
+                        *self.lock_line() = reading.line();
+                    }
+                }
+                Ok(Step::Ended(end)) => break end,
+                Err(_) => break End::Lost,
             }
-        }
+        };
+        self.lock_line().clear();
+        self.output().push(reading.line().as_bytes());
+        end
     }
 
     fn end(&self, end: End) {
@@ -262,6 +274,15 @@ impl Job {
 
     fn output(&self) -> MutexGuard<'_, Ring> {
         self.output.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_line(&self) -> MutexGuard<'_, String> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The line of its terminal that it is writing, which is not among its output yet.
+    pub fn line(&self) -> String {
+        self.lock_line().clone()
     }
 
     /// A part of its output, and where the whole begins and ends.

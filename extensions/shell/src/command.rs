@@ -7,10 +7,10 @@ use std::{
 
 use drupe_extension_api::{
     prelude::*,
-    wire::{ProcessExit, ProcessSpec},
+    wire::{ProcessExit, ProcessSpec, TerminalSize},
 };
 
-use crate::config::ShellConfig;
+use crate::{config::ShellConfig, plain::PlainText};
 
 /// The longest command: who is asked must be able to read it, and it goes to the program as one argument.
 const LONGEST: usize = 32 * 1024;
@@ -31,6 +31,7 @@ pub struct CommandLine<'a> {
     pub text: &'a str,
     pub folder: &'a Path,
     pub network: bool,
+    pub terminal: bool,
     pub time: Duration,
 }
 
@@ -81,8 +82,9 @@ pub fn spec(host: &Host, config: &ShellConfig, command: &CommandLine<'_>) -> Pro
     let mut env: Vec<(&str, String)> = vec![
         ("HOME", home.clone()),
         ("LANG", "C.UTF-8".to_owned()),
-        // Nobody sits before it: no colours, no pager, no question.
-        ("TERM", "dumb".to_owned()),
+        // Nobody sits before it: no colours, no pager, no question. A program that is to behave as at a terminal is told of one
+        // that every system describes.
+        ("TERM", if command.terminal { "xterm-256color" } else { "dumb" }.to_owned()),
         ("PAGER", "cat".to_owned()),
         ("GIT_PAGER", "cat".to_owned()),
         ("GIT_TERMINAL_PROMPT", "0".to_owned()),
@@ -101,11 +103,13 @@ pub fn spec(host: &Host, config: &ShellConfig, command: &CommandLine<'_>) -> Pro
         timeout_ms: u64::try_from(command.time.as_millis()).ok(),
         memory_mb: Some(config.memory_mb),
         tasks: Some(config.tasks),
+        terminal: command.terminal.then(TerminalSize::default),
         ..ProcessSpec::new("/bin/sh", command.folder)
     }
 }
 
-/// Starts it; it has nothing to read.
+/// Starts it; it has nothing to read. Nobody types at a terminal: what asks there reads the end of its input, as it would of a
+/// pipe, and does not wait for an answer until its time is over.
 pub async fn start(host: &Host, config: &ShellConfig, command: &CommandLine<'_>) -> Result<Process, Fault> {
     let mut process =
         host.open_process(&spec(host, config, command)).await.map_err(|fault| match fault.code {
@@ -130,11 +134,13 @@ pub struct CommandReader {
     written: u64,
     /// What it may write in all; it is to be stopped beyond that.
     most: u64,
+    /// Of one that runs in a terminal.
+    plain: Option<PlainText>,
 }
 
 impl CommandReader {
-    pub fn new(process: Process, most: u64) -> Self {
-        Self { process, written: 0, most }
+    pub fn new(process: Process, most: u64, terminal: bool) -> Self {
+        Self { process, written: 0, most, plain: terminal.then(PlainText::default) }
     }
 
     /// Waits for what it writes next, or for its end. Dropping the future loses nothing.
@@ -145,10 +151,18 @@ impl CommandReader {
         match self.process.read().await? {
             Some(bytes) => {
                 self.written += bytes.len() as u64;
-                Ok(Step::Wrote(bytes))
+                Ok(Step::Wrote(match &mut self.plain {
+                    Some(plain) => plain.push(&bytes),
+                    None => bytes,
+                }))
             }
             None => Ok(Step::Ended(End::Exited(self.process.wait().await?))),
         }
+    }
+
+    /// The line of a terminal that has not ended, as it is by now.
+    pub fn line(&self) -> String {
+        self.plain.as_ref().map(PlainText::unfinished).unwrap_or_default()
     }
 }
 

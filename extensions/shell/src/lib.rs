@@ -8,6 +8,7 @@ mod background;
 mod command;
 mod config;
 mod output;
+mod plain;
 
 use std::{
     sync::Arc,
@@ -89,6 +90,10 @@ struct Run {
     /// Whether it needs the network (TCP); without it, it has none.
     #[serde(default)]
     network: Option<bool>,
+    /// Whether it runs in a terminal, for a program that behaves otherwise without one. Nobody types: what asks reads the end
+    /// of its input. Its output comes as plain text.
+    #[serde(default)]
+    terminal: Option<bool>,
     /// Seconds after which it is stopped.
     #[serde(default)]
     #[schemars(range(min = 1, max = 3600))]
@@ -126,6 +131,10 @@ struct Stop {
     id: String,
 }
 
+/// What is said of the output of a command that ran in a terminal.
+const IN_TERMINAL: &str =
+    " It ran in a terminal; of its output this is the text, each line as it was when it ended.";
+
 /// The longest that one `shell_wait` waits.
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
@@ -139,7 +148,7 @@ impl ToolProvider for Shell {
             .reads_untrusted()
             .item(ItemKind::CommandExecution)
             .needs_approval()
-            .approval_scope("command", ScopeKind::Command, &["cwd", "network"])
+            .approval_scope("command", ScopeKind::Command, &["cwd", "network", "terminal"])
             .weight(4)
             .timeout(longest);
         let run = if self.config.network() { run.outward() } else { run };
@@ -205,7 +214,7 @@ impl Shell {
             description: format!(
                 "Runs a command with `/bin/sh -c` in the workspace, after the operator has agreed to it, and gives its \
                  output, standard error included, and its status. It reads the system's programs, changes the workspace \
-                 and nothing else, and has {network}, no terminal and nothing to read; `/tmp` is `$TMPDIR`, and other \
+                 and nothing else, and has {network}, nothing to read and, but for `terminal`, no terminal; `/tmp` is `$TMPDIR`, and other \
                  processes are out of its sight.{kept} What it starts ends with it. Without `timeout_s` it has {} s.",
                 self.config.usual_time(false).as_secs()
             ),
@@ -219,6 +228,7 @@ impl Shell {
         let input: Run = serde_json::from_value(input)
             .map_err(|error| Fault::invalid(format!("the parameters do not fit: {error}")))?;
         let (background, network) = (input.background == Some(true), input.network == Some(true));
+        let terminal = input.terminal == Some(true);
         command::check(&input.command)?;
         if network && !self.config.network() {
             return Err(Fault::denied("commands have no network here")
@@ -236,13 +246,13 @@ impl Shell {
         // One that outlives its call would be stopped with it, and nothing of it would be told.
         let left = command::left(&call, &self.host).filter(|_| !background);
         let time = left.map_or(asked, |left| asked.min(left));
-        let command = CommandLine { text: &input.command, folder: &folder, network, time };
+        let command = CommandLine { text: &input.command, folder: &folder, network, terminal, time };
         if background {
             return self.begin(&call, &command).await;
         }
         let began = Instant::now();
         let process = command::start(&self.host, &self.config, &command).await?;
-        let mut reading = CommandReader::new(process, self.config.written());
+        let mut reading = CommandReader::new(process, self.config.written(), terminal);
         let (mut output, mut live) = (Excerpt::new(self.config.shown()), LiveOutput::new());
         let end = loop {
             match reading.next().await? {
@@ -256,12 +266,18 @@ impl Shell {
                 }
             }
         };
+        let line = reading.line();
         drop(reading);
+        output.push(line.as_bytes());
+        for piece in live.pieces(line.as_bytes(), Instant::now()) {
+            let _ = call.progress(piece).await;
+        }
         let mut told = format!("The command {}.", end.told(began.elapsed(), &self.config, time));
         let late = matches!(&end, End::Exited(exit) if exit.timed_out);
         if late && time < asked {
             told += " It asked for more, but the run that called it has no more time.";
         }
+        told += if terminal { IN_TERMINAL } else { "" };
         Ok(match output.total() {
             0 => format!("{told} It wrote nothing."),
             total => format!("{told} It wrote {total} bytes:\n\n{}", output.text()),
@@ -271,7 +287,7 @@ impl Shell {
     async fn begin(&self, call: &Call, command: &CommandLine<'_>) -> Result<String, Fault> {
         self.background.check_room(&call.session)?;
         let process = command::start(&self.host, &self.config, command).await?;
-        let job = self.background.add(&call.session, command.text, command.time, process)?;
+        let job = self.background.add(&call.session, command, process)?;
         Ok(format!(
             "The command runs in the background as `c{}`, for at most {} s. shell_wait waits for its end, shell_read gives \
              its output, shell_stop ends it.",
@@ -317,23 +333,33 @@ impl Shell {
 
     /// The state of a command and a part of its output.
     fn shown(&self, job: &Job, from: Option<u64>) -> String {
-        let state = format!("The command c{} {}.", job.id, job.told(&self.config));
+        let mut state = format!("The command c{} {}.", job.id, job.told(&self.config));
+        if job.terminal {
+            state += IN_TERMINAL;
+        }
+        let line = match job.line() {
+            line if line.is_empty() => line,
+            line => {
+                format!("\n[the line that it is writing, which has no end yet]\n{}", output::shortened(&line))
+            }
+        };
         let (part, first, total) = job.part(from, self.config.shown());
         if total == 0 {
-            return format!("{state} It wrote nothing.");
+            let what = if line.is_empty() { "nothing" } else { "no whole line" };
+            return format!("{state} It wrote {what}.{line}");
         }
         let mut told = format!("{state} It wrote {total} bytes");
         if from.is_some_and(|from| from < first) {
             told += &format!(", of which the first {first} are not kept");
         }
         if part.text.is_empty() {
-            return format!("{told}, and no more from byte {} on.", part.from);
+            return format!("{told}, and no more from byte {} on.{line}", part.from);
         }
         told += &format!("; bytes {} to {}:\n\n{}", part.from, part.to, part.text);
         if part.to < total {
             told += &format!("\n[go on with `from` {}]", part.to);
         }
-        told
+        told + &line
     }
 }
 

@@ -97,6 +97,11 @@ fn keep_last(kept: &mut VecDeque<u8>, bytes: &[u8], most: usize) {
     kept.extend(bytes);
 }
 
+/// The end of a line, which tells how far something is.
+pub fn shortened(line: &str) -> &str {
+    &line[line.ceil_char_boundary(line.len().saturating_sub(1024))..]
+}
+
 /// How many bytes there are up to the last character that is whole.
 pub fn whole(bytes: &[u8]) -> usize {
     // A character has at most four bytes, so that only the last three can be the beginning of one.

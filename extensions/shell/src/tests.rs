@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use drupe_extension_api::{
     EffectClass,
     testing::{FakeHost, FakeProcess, Harness, block_on},
-    wire::ProcessExit,
+    wire::{ProcessExit, TerminalSize},
 };
 use futures_util::future::join;
 use serde_json::json;
@@ -116,12 +116,12 @@ fn the_network_and_the_background_are_offered_where_the_configuration_lets_them(
     };
     let usual = shell();
     let (count, offered, annotations) = of(&usual);
-    assert_eq!((count, offered.as_str()), (5, "background command cwd timeout_s"));
+    assert_eq!((count, offered.as_str()), (5, "background command cwd terminal timeout_s"));
     assert!(annotations.needs_approval && annotations.destructive && !annotations.outward);
     assert_eq!((annotations.effect, annotations.timeout_ms), (EffectClass::Once, Some(1_830_000)));
     let open = setup(json!({"network": "ask", "background": 0}));
     let (count, offered, annotations) = of(&open);
-    assert_eq!((count, offered.as_str()), (1, "command cwd network timeout_s"));
+    assert_eq!((count, offered.as_str()), (1, "command cwd network terminal timeout_s"));
     assert!(annotations.outward);
     run(&open, FakeProcess::ending(0), json!({"command": "x"}));
     run(&open, FakeProcess::ending(0), json!({"command": "x", "network": true}));
@@ -132,6 +132,38 @@ fn the_network_and_the_background_are_offered_where_the_configuration_lets_them(
         FaultCode::Invalid,
         "",
     );
+}
+
+#[test]
+fn in_a_terminal_a_command_is_told_of_one_and_its_output_is_given_as_text() {
+    let shell = shell();
+    let written = b"\x1b[32mgr\xc3\xbcn\x1b[0m\r\n 10%\r 20%\r\nAgain? ";
+    let wrote = || FakeProcess::ending(0).stdout(written);
+    let said = run(&shell, wrote(), json!({"command": "x", "terminal": true}));
+    assert!(said.contains("It ran in a terminal") && said.ends_with(":\n\ngrün\n 20%\nAgain?"), "{said}");
+    for params in [json!({"command": "x"}), json!({"command": "x", "terminal": false})] {
+        let said = run(&shell, wrote(), params);
+        assert!(!said.contains("terminal") && said.as_bytes().ends_with(written), "{said}");
+    }
+    let specs = shell.host().opened_processes();
+    let asked: Vec<_> =
+        specs.iter().map(|spec| (spec.terminal.is_some(), spec.env["TERM"].as_str())).collect();
+    assert_eq!(asked, [(true, "xterm-256color"), (false, "dumb"), (false, "dumb")]);
+    assert_eq!(specs[0].terminal, Some(TerminalSize::default()));
+    shell.host().answer_open_process("/bin/sh", Ok(wrote()));
+    beside(&shell, async {
+        let params = json!({"command": "x", "terminal": true, "background": true});
+        shell.call("shell_run", params).await.expect("it begins");
+        let waited = shell.call("shell_wait", json!({"id": "c1"})).await.expect("it is waited for");
+        assert!(waited.contains("It ran in a terminal") && waited.ends_with("\n 20%\nAgain?"), "{waited}");
+    });
+}
+
+#[test]
+fn a_grant_for_a_session_is_about_the_terminal_as_well() {
+    let tools = shell().describe().expect("a description").tools;
+    let scope = tools[0].annotations.approval_scope.clone().expect("it has one");
+    assert_eq!(scope.same, ["cwd", "network", "terminal"]);
 }
 
 #[test]

@@ -22,6 +22,7 @@ use crate::{
     Enforcement, Profile, VERB,
     own::NAME,
     spec::{MAX_SPEC, Report, Spec},
+    terminal::Terminal,
 };
 
 /// Why a program was not started confined.
@@ -47,6 +48,8 @@ pub struct Confined {
     stdin: Stdio,
     stdout: Stdio,
     stderr: Stdio,
+    /// The columns and the rows of it.
+    terminal: Option<(u16, u16)>,
 }
 
 impl Confined {
@@ -59,6 +62,7 @@ impl Confined {
             env: BTreeMap::new(),
             directory: None,
             deadline_ms: None,
+            terminal: false,
             passed: Vec::new(),
             profile,
         };
@@ -69,6 +73,7 @@ impl Confined {
             stdin: Stdio::null(),
             stdout: Stdio::null(),
             stderr: Stdio::null(),
+            terminal: None,
         }
     }
 
@@ -140,6 +145,14 @@ impl Confined {
         self
     }
 
+    /// Gives it a terminal of its own of this size, which takes the place of the three standard streams.
+    #[must_use]
+    pub fn terminal(mut self, columns: u16, rows: u16) -> Self {
+        self.spec.terminal = true;
+        self.terminal = Some((columns, rows));
+        self
+    }
+
     /// Starts it, and waits the few milliseconds until it is confined. An error means that the program's first
     /// instruction was not run.
     pub fn spawn(self) -> Result<Child, ConfineError> {
@@ -155,7 +168,17 @@ impl Confined {
         command.arg0(NAME).arg(VERB).arg("--spec").arg(theirs.as_raw_fd().to_string());
         // A group of its own: a Ctrl-C on the terminal is for the daemon, which decides what ends.
         command.env_clear().process_group(0);
-        command.stdin(self.stdin).stdout(self.stdout).stderr(self.stderr);
+        let mut terminal = None;
+        match self.terminal {
+            None => command.stdin(self.stdin).stdout(self.stdout).stderr(self.stderr),
+            Some((columns, rows)) => {
+                let opened = Terminal::open(columns, rows)
+                    .map_err(|error| io::Error::new(error.kind(), format!("no terminal for it: {error}")));
+                let (own, theirs) = opened?;
+                terminal = Some(own);
+                command.stdin(theirs.try_clone()?).stdout(theirs.try_clone()?).stderr(theirs)
+            }
+        };
         keep_open_in_child(&mut command, [&[theirs.as_raw_fd()], self.spec.passed.as_slice()].concat());
         let mut process = command.spawn()?;
         drop((theirs, self.passed));
@@ -168,7 +191,7 @@ impl Confined {
             }
         };
         let (stdin, stdout, stderr) = (process.stdin.take(), process.stdout.take(), process.stderr.take());
-        Ok(Child { stdin, stdout, stderr, process, reports, enforcement })
+        Ok(Child { stdin, stdout, stderr, terminal, process, reports, enforcement })
     }
 
     /// Runs it to its end with both output streams captured, at most `most` bytes of each: what is beyond is thrown
@@ -272,6 +295,8 @@ pub struct Child {
     pub stdout: Option<ChildStdout>,
     /// Its standard error stream, if it was piped.
     pub stderr: Option<ChildStderr>,
+    /// The other side of its terminal, if it has one.
+    pub terminal: Option<Terminal>,
     process: std::process::Child,
     reports: BufReader<UnixStream>,
     enforcement: Enforcement,
@@ -295,13 +320,17 @@ impl Child {
         self.reports.get_ref().try_clone()
     }
 
-    /// Waits for its end, at most `most` bytes of each piped output stream kept: what is beyond is thrown away. Blocks.
+    /// Waits for its end, at most `most` bytes of each piped output stream kept: what is beyond is thrown away. What was written
+    /// to a terminal is its standard output. Blocks.
     pub fn finish(mut self, most: usize) -> Result<Outcome, ConfineError> {
         drop(self.stdin.take());
-        let (stdout, stderr) = (self.stdout.take(), self.stderr.take());
+        let (stdout, stderr, terminal) = (self.stdout.take(), self.stderr.take(), self.terminal.take());
         // Two pipes that fill up independently need two readers.
         let errors = std::thread::Builder::new().spawn(move || capture(stderr, most))?;
-        let stdout = capture(stdout, most)?;
+        let stdout = match terminal {
+            None => capture(stdout, most)?,
+            terminal => capture(terminal, most)?,
+        };
         let stderr = errors.join().map_err(|_| io::Error::other("the reader of a pipe failed"))??;
         let enforcement = self.enforcement();
         let (status, stopped) = self.wait()?;

@@ -21,6 +21,7 @@ mod system;
 
 mod reaper;
 mod spec;
+mod terminal;
 mod tree;
 
 mod filter;
@@ -39,6 +40,7 @@ pub use own::{own_program, take_name};
 pub use profile::{Enforcement, Limits, Profile};
 pub use reaper::main;
 pub use support::{Support, support};
+pub use terminal::{EndKey, Terminal, is_hung_up};
 pub use tree::cpu_time;
 
 /// The verb under which the binary must call [`main`].

@@ -21,8 +21,8 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{
         Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus, getpgid, getpgrp, getpid, getppid,
-        kill_process, kill_process_group, set_child_subreaper, set_parent_process_death_signal, setrlimit,
-        setsid, wait,
+        ioctl_tiocsctty, kill_process, kill_process_group, set_child_subreaper,
+        set_parent_process_death_signal, setrlimit, setsid, wait,
     },
 };
 use signal_hook::consts::SIGCHLD;
@@ -149,12 +149,15 @@ fn start(spec: &Spec, socket: &UnixStream) -> io::Result<Pid> {
         command.current_dir(directory);
     }
     let (profile, passed, socket) = (spec.profile.clone(), spec.passed.clone(), socket.try_clone()?);
-    let directory = spec.directory.clone();
+    let (directory, terminal) = (spec.directory.clone(), spec.terminal);
     let become_program = move || {
         // First of all: a process that enters a namespace of users loses the signal of the next line.
         let kept = mounts::keep(&profile);
-        // No terminal, and no group with anybody outside.
+        // No terminal but its own, and no group with anybody outside.
         setsid()?;
+        if terminal {
+            ioctl_tiocsctty(rustix::stdio::stdin())?;
+        }
         if let (false, Some(directory)) = (mounts::needs_none(&profile), &directory) {
             // Where it is by now lies beneath the new mounts.
             rustix::process::chdir(directory)?;

@@ -22,6 +22,8 @@ pub struct Spec {
     /// Descriptors for the program, under the numbers that they have in every process on the way.
     pub passed: Vec<RawFd>,
     pub deadline_ms: Option<u64>,
+    /// Whether its standard streams are a terminal, which is to be its own.
+    pub terminal: bool,
     pub profile: Profile,
 }
 

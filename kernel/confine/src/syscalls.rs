@@ -160,10 +160,14 @@ pub const ALWAYS: &[Rule] = &[
         ],
         EPERM,
     ),
-    // Keys pressed in the name of whoever sits at the terminal.
+    // Keys pressed in the name of whoever sits at the terminal; another discipline for its lines, which are parts of the
+    // kernel for modems and radios that hardly anybody looks after.
     Rule {
         calls: &[libc::SYS_ioctl],
-        refused: Refused::If(&[is(1, &[libc::TIOCSTI as u32, libc::TIOCLINUX as u32])]),
+        refused: Refused::If(&[is(
+            1,
+            &[libc::TIOCSTI as u32, libc::TIOCLINUX as u32, libc::TIOCSETD as u32],
+        )]),
         errno: EPERM,
     },
     // Limits, its own and, by process id, those of others. Reading stays open.

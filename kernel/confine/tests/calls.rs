@@ -195,6 +195,7 @@ fn keys_limits_priorities_and_personality_are_refused() {
             ("TIOCSTI", libc::SYS_ioctl, &[-1, libc::TIOCSTI as i64]),
             ("TIOCSTI with more bits", libc::SYS_ioctl, &[-1, libc::TIOCSTI as i64 | HIGH]),
             ("TIOCLINUX", libc::SYS_ioctl, &[-1, libc::TIOCLINUX as i64]),
+            ("TIOCSETD", libc::SYS_ioctl, &[-1, libc::TIOCSETD as i64]),
             ("setrlimit", if cfg!(target_arch = "x86_64") { 160 } else { 164 }, &[999, NOWHERE]),
             ("prlimit64", libc::SYS_prlimit64, &[0, 7, NOWHERE]),
             ("prlimit64 far up", libc::SYS_prlimit64, &[0, 7, HIGH]),

@@ -21,7 +21,7 @@ const LONG: u32 = 60;
 pub struct Rest {
     /// What it had used when it gave back; none before the first time, when all of its start is to be given back.
     given_back: Option<Duration>,
-    /// Looks since then.
+    /// How many looks there were since then.
     looks: u32,
     last: Duration,
 }

@@ -12,7 +12,10 @@ use std::{
 };
 
 use drupe_confine::{Confined, Limits, Profile};
-use drupe_extension_api::{Fault, wire::ProcessSpec};
+use drupe_extension_api::{
+    Fault,
+    wire::{ProcessSpec, TerminalSize},
+};
 
 /// Where the programs of one extension run, and what its manifest allows them.
 #[derive(Debug)]
@@ -47,6 +50,9 @@ const MEMORY: u64 = 4 * 1024 * 1024 * 1024;
 /// Processes and threads of all.
 const TASKS: u64 = 8192;
 
+/// Columns, and rows, of a terminal: many programs draw the whole of it.
+const LARGEST_TERMINAL: u16 = 500;
+
 /// Where the workspace is, beneath the home.
 const WORKSPACE: &str = "workspace";
 
@@ -56,6 +62,7 @@ const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// What is to be started; its streams are left to the caller.
 pub fn admit(at: &Surroundings<'_>, ask: &ProcessSpec) -> Result<Confined, Fault> {
     let (memory, tasks) = bounds(ask)?;
+    let terminal = ask.terminal.map(sized).transpose()?;
     if ask.network && !at.network {
         let message = "the extension may not give its programs the network";
         return Err(Fault::denied(message).help("its manifest needs `rights: [network]`"));
@@ -105,6 +112,9 @@ pub fn admit(at: &Surroundings<'_>, ask: &ProcessSpec) -> Result<Confined, Fault
     if let Some(timeout) = ask.timeout_ms {
         confined = confined.deadline(Duration::from_millis(timeout));
     }
+    if let Some(size) = terminal {
+        confined = confined.terminal(size.columns, size.rows);
+    }
     if ask.network {
         // Names are looked up by TCP: other sockets are denied.
         confined = confined.env("RES_OPTIONS", "use-vc");
@@ -121,6 +131,14 @@ fn bounds(ask: &ProcessSpec) -> Result<(u64, u64), Fault> {
     within("timeout_ms", ask.timeout_ms, LONGEST)?;
     let memory = within("memory_mb", ask.memory_mb, MEMORY >> 20)?;
     Ok((memory << 20, within("tasks", ask.tasks, TASKS)?))
+}
+
+fn sized(size: TerminalSize) -> Result<TerminalSize, Fault> {
+    let fits = |length| (1..=LARGEST_TERMINAL).contains(&length);
+    if fits(size.columns) && fits(size.rows) {
+        return Ok(size);
+    }
+    Err(Fault::invalid(format!("`columns` and `rows` of `terminal` are 1 to {LARGEST_TERMINAL}")))
 }
 
 /// The workspace. It lies in the home, or is a link of the operator's to a place from which the rest of the home is not reached.

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use drupe_confine::{Child, Stopped};
+use drupe_confine::{Child, Stopped, Terminal};
 use drupe_extension_api::{Fault, wire::ProcessExit};
 use drupe_handles::{Credit, Given, Source};
 use futures_util::{FutureExt, future::BoxFuture};
@@ -30,6 +30,11 @@ impl Held {
             Some((child, _)) => (child.stdin.take(), child.stdout.take(), child.stderr.take()),
             None => (None, None, None),
         }
+    }
+
+    /// The terminal, where it has one in place of its streams.
+    pub fn terminal(&mut self) -> Option<Terminal> {
+        self.0.as_mut().and_then(|(child, _)| child.terminal.take())
     }
 
     fn wait(&mut self) -> Waited {

@@ -7,6 +7,7 @@
 mod admit;
 mod exit;
 mod pipes;
+mod terminal;
 
 use std::sync::Arc;
 
@@ -16,6 +17,10 @@ use drupe_extension_api::{
     wire::{ProcessExit, ProcessOutput, ProcessSpec, RunProcess},
 };
 use drupe_handles::{Credit, Given, Sink, Source};
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, ready},
+};
 use tokio::sync::OwnedSemaphorePermit;
 
 pub use admit::{Surroundings, resolve};
@@ -54,12 +59,7 @@ pub async fn open(
     let confined = admit::admit(at, spec)?.stdin(std::process::Stdio::piped());
     let (exit, stdin, stdout, stderr) = start(confined, place).await?;
     let stdin = stdin.ok_or_else(|| Fault::internal("the program has no standard input"))?;
-    Ok(Opened {
-        exit: Box::new(exit),
-        stdin: Box::new(stdin),
-        stdout: Box::new(stdout),
-        stderr: Box::new(stderr),
-    })
+    Ok(Opened { exit: Box::new(exit), stdin, stdout, stderr })
 }
 
 /// Runs a program to its end. Dropping the future kills it.
@@ -77,9 +77,10 @@ pub async fn run(
         return Err(Fault::invalid(message).help("open the program instead, and read its streams"));
     }
     let most = usize::try_from(ask.max_output).unwrap_or(usize::MAX);
-    let (mut exit, _, mut stdout, mut stderr) = start(admit::admit(at, &ask.spec)?, place).await?;
+    let (mut exit, stdin, mut stdout, mut stderr) = start(admit::admit(at, &ask.spec)?, place).await?;
+    drop(stdin);
     // Two pipes that fill up independently are read side by side.
-    let (stdout, stderr) = tokio::try_join!(beginning(&mut stdout, most), beginning(&mut stderr, most))?;
+    let (stdout, stderr) = tokio::try_join!(beginning(&mut *stdout, most), beginning(&mut *stderr, most))?;
     let ProcessExit { status, timed_out, exceeded, .. } = exit.wait().await?;
     let mut stderr = String::from_utf8_lossy(&stderr).into_owned();
     if let Some(what) = exceeded {
@@ -88,7 +89,7 @@ pub async fn run(
     Ok(ProcessOutput { status, timed_out, stdout: String::from_utf8_lossy(&stdout).into_owned(), stderr })
 }
 
-type Started = (Exit, Option<pipes::Input>, pipes::Output, pipes::Output);
+type Started = (Exit, Option<Box<dyn Sink>>, Box<dyn Source>, Box<dyn Source>);
 
 async fn start(confined: Confined, place: OwnedSemaphorePermit) -> Result<Started, Fault> {
     let piped = std::process::Stdio::piped;
@@ -103,16 +104,30 @@ async fn start(confined: Confined, place: OwnedSemaphorePermit) -> Result<Starte
         .await
         .map_err(Fault::internal)?
         .map_err(|error| Fault::new(FaultCode::Unavailable, error.to_string()))?;
+    if let Some(terminal) = held.terminal() {
+        let (typed, written) = terminal::streams(terminal, &place)?;
+        return Ok((Exit::new(held)?, Some(Box::new(typed)), Box::new(written), Box::new(Nothing)));
+    }
     let (stdin, stdout, stderr) = held.streams();
     let missing = || Fault::internal("the program has no streams");
     let stdin = stdin.map(|pipe| pipes::Input::new(pipe, &place)).transpose()?;
+    let stdin = stdin.map(|stdin| Box::new(stdin) as Box<dyn Sink>);
     let stdout = pipes::Output::new(stdout.ok_or_else(missing)?, &place)?;
     let stderr = pipes::Output::new(stderr.ok_or_else(missing)?, &place)?;
-    Ok((Exit::new(held)?, stdin, stdout, stderr))
+    Ok((Exit::new(held)?, stdin, Box::new(stdout), Box::new(stderr)))
+}
+
+/// A stream at its end: the standard error of a program that writes all to its terminal.
+struct Nothing;
+
+impl Source for Nothing {
+    fn next(&mut self, _: Credit) -> BoxFuture<'_, Result<Given, Fault>> {
+        ready(Ok(Given::Bytes(Vec::new()))).boxed()
+    }
 }
 
 /// The first bytes of a stream; what is beyond is read and thrown away, so that the program goes on.
-async fn beginning(stream: &mut pipes::Output, most: usize) -> Result<Vec<u8>, Fault> {
+async fn beginning(stream: &mut dyn Source, most: usize) -> Result<Vec<u8>, Fault> {
     let mut kept = Vec::new();
     loop {
         match stream.next(CREDIT).await? {

@@ -32,6 +32,11 @@ impl Output {
         Ok(Self { pipe: Receiver::from_owned_fd(pipe.into())?, _place: Arc::clone(place) })
     }
 
+    /// One of a terminal. It is read as a pipe is, but for what it says at its end.
+    pub fn terminal(file: OwnedFd, place: &Place) -> io::Result<Self> {
+        Ok(Self { pipe: Receiver::from_owned_fd_unchecked(file)?, _place: Arc::clone(place) })
+    }
+
     async fn read(&mut self, most: usize) -> io::Result<Vec<u8>> {
         loop {
             self.pipe.readable().await?;
@@ -43,6 +48,7 @@ impl Output {
                     return Ok(bytes);
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                Err(error) if drupe_confine::is_hung_up(&error) => return Ok(Vec::new()),
                 Err(error) => return Err(error),
             }
         }
@@ -66,6 +72,11 @@ impl Input {
         Ok(Self { pipe: Sender::from_owned_fd(pipe.into())?, _place: Arc::clone(place) })
     }
 
+    /// One of a terminal, whose keys it types.
+    pub fn terminal(file: OwnedFd, place: &Place) -> io::Result<Self> {
+        Ok(Self { pipe: Sender::from_owned_fd_unchecked(file)?, _place: Arc::clone(place) })
+    }
+
     async fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             self.pipe.writable().await?;
@@ -82,11 +93,14 @@ impl Input {
 impl Sink for Input {
     fn put(&mut self, content: Vec<u8>) -> BoxFuture<'_, Result<(), Fault>> {
         async move {
-            self.write(&content).await.map_err(|error| match error.kind() {
-                ErrorKind::BrokenPipe => {
-                    Fault::new(FaultCode::Other, "the program does not read its standard input any more")
+            self.write(&content).await.map_err(|error| {
+                if error.kind() == ErrorKind::BrokenPipe || drupe_confine::is_hung_up(&error) {
+                    return Fault::new(
+                        FaultCode::Other,
+                        "the program does not read its standard input any more",
+                    );
                 }
-                _ => error.into(),
+                error.into()
             })
         }
         .boxed()

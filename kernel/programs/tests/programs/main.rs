@@ -5,3 +5,4 @@
 mod home;
 mod reach;
 mod streams;
+mod terminals;

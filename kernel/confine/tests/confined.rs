@@ -234,3 +234,25 @@ fn what_this_system_can_enforce_is_known_beforehand() {
     assert_eq!(support.seccomp, outcome.enforcement.syscalls);
     assert_eq!(support.missing().is_none(), outcome.enforcement.complete());
 }
+
+#[test]
+fn a_terminal_is_given_open_and_by_no_path_and_its_end_is_an_end() {
+    let script = "test -t 0 && test -t 1 && test -t 2 && stty size; (setsid sleep 1000 &); \
+                  (: < /dev/tty) || (: < \"$(tty)\") || (: < /dev/ptmx) || echo none";
+    let start = |script: &str| {
+        let profile = Profile { strict: true, ..Profile::program() };
+        let shell = Confined::new(exe(), profile, "/bin/sh").env("PATH", "/usr/bin:/bin");
+        shell.args(["-c", script]).terminal(80, 24).deadline(Duration::from_secs(20))
+    };
+    let outcome = start(script).run(4096).expect("it starts");
+    let said = String::from_utf8_lossy(&outcome.stdout);
+    assert!(said.starts_with("24 80\r\n") && said.ends_with("none\r\n"), "{said}");
+    assert_eq!((outcome.status.code(), said.matches("Permission denied").count()), (Some(0), 3), "{said}");
+    let mut child = start("cat; exit 3").spawn().expect("it starts");
+    assert!(child.stdin.is_none() && child.stdout.is_none() && child.stderr.is_none());
+    let terminal = child.terminal.take().expect("it has one");
+    let key = terminal.end_key().expect("it is open");
+    assert_eq!((key.byte, key.ends), (4, true));
+    terminal.write(&[key.byte]).expect("it is open");
+    assert_eq!(child.wait().expect("it ends").0.code(), Some(3));
+}

@@ -312,14 +312,6 @@ fn who_kills_what_is_being_killed_learns_why() {
 }
 
 #[test]
-fn chains_of_processes_that_start_each_other_are_all_ended() {
-    let start = prepared(narrow(), &["chains", "16"]).deadline(Duration::from_millis(300));
-    // Each of them holds the stream that is read to its end here.
-    let outcome = start.run(1024).expect("it starts");
-    assert!(outcome.timed_out);
-}
-
-#[test]
 fn a_program_gives_way_and_never_less_than_this_process() {
     let nice = |nice| Profile { limits: Limits { nice: Some(nice), ..Limits::default() }, ..narrow() };
     let own = rustix::process::getpriority_process(None).expect("it has one").max(5);

@@ -25,7 +25,8 @@ impl Clock for Paused {
 
 /// A configuration with these rules.
 fn config(rules: serde_json::Value) -> ApprovalsConfig {
-    let config = json!({"mode": "on-request", "taint": true, "rules": rules, "preauthorized": []});
+    let config =
+        json!({"mode": "on-request", "taint": true, "rules": rules, "channels": [], "preauthorized": []});
     serde_json::from_value(config).expect("a configuration")
 }
 

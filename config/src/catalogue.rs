@@ -23,6 +23,19 @@ pub struct Catalogue {
     families: Vec<Family>,
     sources: BTreeMap<String, CatalogueSource>,
     models: Vec<Model>,
+    embeddings: Vec<EmbeddingPrice>,
+}
+
+/// What a model takes that makes vectors of texts.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EmbeddingPrice {
+    pub name: String,
+    /// Whose it is, one of [`Catalogue::providers`].
+    pub provider: String,
+    /// US dollars for a million tokens of texts.
+    pub input_usd: f64,
+    source: Vec<String>,
 }
 
 /// A provider that needs no configuration beside its key.
@@ -140,6 +153,11 @@ impl Catalogue {
         }
     }
 
+    /// The models that make vectors of texts.
+    pub fn embeddings(&self) -> &[EmbeddingPrice] {
+        &self.embeddings
+    }
+
     /// What is known of a model: of itself, or of the one that it is a snapshot of.
     pub fn model(&self, name: &str) -> Option<CatalogueEntry<'_>> {
         let named = self.models.iter().find(|model| model.name == name);
@@ -202,6 +220,15 @@ mod tests {
             let told = model.efforts.as_ref().is_some_and(|efforts| !efforts.is_empty());
             assert!(!told || model.thinking.is_some(), "nobody says how {name} is told how much to reason");
             assert_eq!(catalogue.models.iter().filter(|other| other.name == *name).count(), 1, "{name}");
+        }
+        for model in &catalogue.embeddings {
+            assert!(catalogue.provider(&model.provider).is_some() && model.input_usd > 0.0, "{}", model.name);
+            assert!(!model.source.is_empty(), "{}", model.name);
+            assert!(
+                model.source.iter().all(|source| catalogue.sources.contains_key(source)),
+                "{}",
+                model.name
+            );
         }
         for family in &catalogue.families {
             let (start, owner) = (family.name.strip_suffix('*').unwrap(), &family.provider);

@@ -10,11 +10,11 @@ pub use crate::{
     ToolName, ToolPreview, ToolResult, ToolSpec, TurnId, export,
     sdk::{
         AgentProvider, Call, Channel, ContextProvider, Extension, Hook, Host, Items, Level, NoInput, Process,
-        Scheduler, Service, Shutdown, Subscription, Tool, ToolProvider,
+        Scheduler, Service, Shutdown, Subscription, Tool, ToolProvider, Turn,
     },
     wire::{
         BusMessage, ChannelStream, ContextText, Delivery, HookCall, HookPoint, HookVerdict, LookupResult,
         OutboundKind, OutboundMessage, ProcessOutput, ProcessSpec, RunProcess, Schedule, StreamPart, Submit,
-        Submitted, TurnContext,
+        Submitted,
     },
 };

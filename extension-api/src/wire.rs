@@ -11,8 +11,9 @@ mod handles;
 mod processes;
 
 pub use from_extension::{
-    CallTool, Carried, ClientTool, ControlCall, Emit, InvokeAgent, Log, NotifyUser, Progress, QueueMode,
-    RestartRequest, RunAgent, Submit, Submitted,
+    CallTool, Carried, ClientTool, ControlCall, EmbedTexts, EmbeddedTexts, Emit, InvokeAgent,
+    LONGEST_EMBEDDED, Log, MOST_EMBEDDED, NotifyUser, Progress, QueueMode, RestartRequest, RunAgent, Submit,
+    Submitted,
 };
 pub use handles::{BusMessage, HandleItems, HandleNext, LARGEST_PUT, Subscribe, put_payload, read_put};
 pub use processes::{OpenedProcess, ProcessExit, ProcessOutput, ProcessSpec, RunProcess, TerminalSize};
@@ -29,7 +30,7 @@ use crate::{
 };
 
 /// Version of the payloads, raised when something is added. A side that is older ignores what it does not know.
-pub const PAYLOAD_VERSION: u32 = 3;
+pub const PAYLOAD_VERSION: u32 = 4;
 
 /// Operations that the kernel calls on an extension.
 pub mod op {
@@ -95,6 +96,8 @@ pub mod host {
     pub const AGENT_RUN: &str = "agent.run";
     /// [`InvokeAgent`](super::InvokeAgent) → [`AgentResponse`](crate::AgentResponse); needs a parent token.
     pub const AGENT_INVOKE: &str = "agent.invoke";
+    /// [`EmbedTexts`](super::EmbedTexts) → [`EmbeddedTexts`](super::EmbeddedTexts); needs a parent token and the right `embed`.
+    pub const EMBED: &str = "model.embed";
     /// [`Submit`](super::Submit) → [`Submitted`](super::Submitted); needs the right `submit`.
     pub const SUBMIT: &str = "session.submit";
     /// [`NotifyUser`](super::NotifyUser) → `null`.
@@ -197,6 +200,9 @@ pub struct Initialize {
     /// Where the `program_folders` of its manifest are, in their order; an empty text for one that is nowhere.
     #[serde(default)]
     pub program_folders: Vec<String>,
+    /// The model that makes vectors of texts, as `provider/model`; none where there is none, or it lacks the right `embed`.
+    #[serde(default)]
+    pub embedding_model: Option<String>,
     /// The sockets of `listen` of its manifest, open.
     #[serde(default)]
     pub listening: Vec<Listening>,

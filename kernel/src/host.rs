@@ -6,6 +6,7 @@
 
 mod agents;
 mod handles;
+mod vectors;
 
 use std::{
     collections::HashMap,
@@ -199,6 +200,10 @@ impl Owner {
             host::AGENT_INVOKE => {
                 let run = self.run(&kernel, header)?;
                 write(Box::pin(self.invoke_agent(&kernel, &run, read(payload)?)).await?)
+            }
+            host::EMBED => {
+                let run = kernel.roster.wired.lasting.tokens.redeem_charging(id, &header.parent_token)?;
+                write(Box::pin(self.embed(&kernel, &run, read(payload)?)).await?)
             }
             host::SUBMIT => {
                 let by = self.principal(header);

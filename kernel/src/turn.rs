@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use drupe_agent::{
     Batch, Hooks, Journal, RecordedTurn, Steering, Stopwatch, Taint, TurnScope, ids,
-    run::{self, TurnOutcome},
+    run::{self, TurnOutcome, TurnRoot},
 };
 use drupe_extension_api::{
     AgentResponse, CorrelationId, EventBody, FailureClass, Preview, Spend, TurnId,
@@ -113,18 +113,33 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
         journal = Arc::clone(&beginning) as Arc<dyn Journal>;
         fresh = Some(beginning);
     }
+    let (policy, tainted_by) = turns.policy.of_turn(inbound, Arc::clone(&snapshot.approvals)).await?;
+    let span = tracing::info_span!("turn", session = %inbound.ask.session, turn = %queued.turn, correlation = %correlation);
+    let _showing = turns.outbox.stream(&snapshot, &queued);
+    let began = recorded.run(&root).is_some();
+    let scope = Arc::new(TurnScope {
+        gate: within.gate,
+        hooks: Arc::clone(&snapshot.hooks) as Arc<dyn drupe_agent::Hooks>,
+        steering: within.steering,
+        time: within.time,
+        place: within.place,
+        policy,
+        taint: Taint::new(tainted_by),
+        ..scope(turns, &queued, correlation, journal, recorded)
+    });
+    let root = TurnRoot::new(Arc::clone(&scope), plan.agent.id().clone(), &plan.limits, &within.cancel);
     let mut remarks: Vec<(&str, String)> = Vec::new();
     if plan.is_the_orchestrators() {
         remarks.extend(snapshot.away.iter().map(|away| ("unavailable", away.told())));
     }
     // A run that goes on has what was gathered for it then.
-    if gathers(&snapshot, &plan) && recorded.run(&root).is_none() {
+    if gathers(&snapshot, &plan) && !began {
         let context = TurnContext { session: inbound.ask.session.clone(), message: inbound.ask.text.clone() };
-        let gathered =
-            snapshot.contexts.gather(&context, turns.roster.base.config.orchestrator.context_tokens).await;
+        let tokens = turns.roster.base.config.orchestrator.context_tokens;
+        let gathered = snapshot.contexts.gather(&context, root.run(), tokens).await;
         plan.task.notes = gathered.notes;
         if let Some(source) = gathered.untrusted {
-            turns.store.taint_session(&inbound.ask.session, source).await?;
+            root.run().tainted_by(&source);
         }
         remarks.extend(gathered.remarks.into_iter().map(|remark| ("context", remark)));
     }
@@ -134,26 +149,9 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
         };
         let told = remarks.iter().map(told).collect();
         turns.store.record_events(inbound.ask.session.clone(), Some(queued.turn.clone()), told).await?;
+        scope.remark(remarks.iter().map(|(code, message)| format!("{code}: {message}")));
     }
-    let (policy, tainted_by) = turns.policy.of_turn(inbound, Arc::clone(&snapshot.approvals)).await?;
-    let span = tracing::info_span!("turn", session = %inbound.ask.session, turn = %queued.turn, correlation = %correlation);
-    let _showing = turns.outbox.stream(&snapshot, &queued);
-    let scope = Arc::new(TurnScope {
-        gate: within.gate,
-        hooks: Arc::clone(&snapshot.hooks) as Arc<dyn drupe_agent::Hooks>,
-        steering: within.steering,
-        time: within.time,
-        place: within.place,
-        policy,
-        taint: Taint::new(tainted_by),
-        diagnostics: remarks
-            .iter()
-            .map(|(code, message)| format!("{code}: {message}"))
-            .collect::<Vec<_>>()
-            .into(),
-        ..scope(turns, &queued, correlation, journal, recorded)
-    });
-    let running = run::run_turn(scope, &plan.agent, plan.task, &plan.limits, within.cancel);
+    let running = root.answer(&plan.agent, plan.task);
     let outcome = tracing::Instrument::instrument(running, span).await;
     let start = fresh.and_then(|beginning| beginning.rest());
     finish(turns, queued, start, outcome).await

@@ -131,3 +131,83 @@ fn what_is_to_be_kept_behind_text_of_strangers_is_asked_about_and_marked() {
     let (question, _) = scene.asked("other", post, "deny");
     assert!(question["needs"].to_string().contains("memory"), "{question}");
 }
+
+#[test]
+fn what_is_found_by_meaning_is_charged_to_the_turn_that_asks() {
+    let model = ModelServer::obedient();
+    let more =
+        "approvals: {preauthorized: all}\norchestrator: {limits: {max_tokens_per_invocation: 10000000}}\n";
+    let mut daemon = Daemon::home(&(model.config_with_vectors() + more));
+    for (id, rights) in [("with", "rights: [embed]\n"), ("without", "")] {
+        daemon.plugin(id, "faulty", &format!("config: {{prefix: {id}}}\n{rights}"));
+    }
+    daemon.run();
+    let scene = Scene { model, daemon };
+    for text in ["Rex is a terrier.", "Tea is at four.", "The cello is in the hall.", "Ida was born in May."]
+    {
+        scene.says("one", &Scene::save(text));
+    }
+    // The fact and the question share no word.
+    scene.says("two", "how old is the puppy");
+    assert!(scene.sent().contains("Rex is a terrier."), "{}", scene.sent());
+    scene.says("three", "and now a poem about autumn");
+    assert!(!scene.sent().contains("Kept in earlier"), "nothing stands out: {}", scene.sent());
+    let asked = |scene: &Scene| {
+        let requests = scene.model.requests().into_iter();
+        requests.filter_map(|request| Some(request["input"].as_array()?.len() as u64)).collect::<Vec<_>>()
+    };
+    let before: Vec<u64> = asked(&scene);
+    assert!(before.contains(&1) && before.iter().sum::<u64>() >= 4, "each fact is sent once: {before:?}");
+    let found = scene.says("four", r#"memory_search {"query": "dog"}"#);
+    assert!(found.contains("Rex"), "{found}");
+
+    let by_model = scene.daemon.client().ask("usage.show", json!({"by": "model"})).expect("rows");
+    let row = |rows: &Value| {
+        let row = rows.as_array()?.iter().find(|row| row["key"] == "local/vectors")?;
+        Some((row["calls"].as_u64()?, row["usage"]["input_tokens"].as_u64()?, row["cost_usd"].as_f64()?))
+    };
+    let (calls, tokens, cost) = row(&by_model).unwrap_or_else(|| panic!("{by_model}"));
+    let asked_now = asked(&scene);
+    assert_eq!((calls, tokens), (asked_now.len() as u64, asked_now.iter().sum()), "{by_model}");
+    assert!((cost - tokens as f64 / 1000.0).abs() < 1e-9, "{by_model}");
+    let turn = scene.daemon.turn("five", r#"memory_search {"query": "vehicle"}"#);
+    // Of the message and of the search, a token each, beside two answers.
+    assert_eq!(turn["spend"]["usage"]["input_tokens"], 2 * 50 + 2, "{turn}");
+    let trace = scene.daemon.says(&["trace", turn["turn"].as_str().expect("a turn")]);
+    assert!(trace.contains("local/vectors"), "{trace}");
+
+    let said = scene.says("six", r#"with_embed {"texts": ["a dog", "tea"]}"#);
+    assert_eq!(said, "2 of 4 numbers", "{}", scene.daemon.log());
+    let refused = scene.says("six", r#"without_embed {"texts": ["a dog"]}"#);
+    assert!(refused.contains("embed"), "{refused}");
+    for (texts, why) in [
+        (json!([]), "1 to 64 texts"),
+        (json!(vec!["x"; 65]), "1 to 64 texts"),
+        (json!(["x".repeat(300_000)]), "262144 bytes"),
+        (json!(["x", " "]), "an empty text has no vector"),
+    ] {
+        let said = scene.says("six", &format!("with_embed {}", json!({"texts": texts})));
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+#[test]
+fn what_a_limit_has_no_room_for_is_found_by_words_alone() {
+    let model = ModelServer::obedient();
+    let limits = "approvals: {preauthorized: all}\norchestrator: {limits: {max_cost_usd: 0.0005}}\n";
+    let profiles = "    local/test: {input_usd: 0, output_usd: 0}\n";
+    let config = model.config()
+        + "  embedding: local/vectors\n  profiles:\n    local/vectors: {input_usd: 1000}\n"
+        + profiles
+        + limits;
+    let mut daemon = Daemon::home(&config);
+    daemon.run();
+    let scene = Scene { model, daemon };
+    scene.says("one", &Scene::save("Rex is a terrier."));
+    let found = scene.says("two", r#"memory_search {"query": "terrier"}"#);
+    assert!(found.contains("Rex"), "{found}");
+    assert!(
+        scene.model.requests().iter().all(|request| request["input"].is_null()),
+        "the model was not asked"
+    );
+}

@@ -103,6 +103,12 @@ impl ModelServer {
         )
     }
 
+    /// The same, with a model for vectors, `local/vectors`, whose price is known.
+    pub fn config_with_vectors(&self) -> String {
+        self.config()
+            + "  embedding: local/vectors\n  profiles: {local/vectors: {input_usd: 1000}, local/test: {context_window: 1000000, max_output_tokens: 200000}}\n"
+    }
+
     /// Request bodies so far.
     pub fn requests(&self) -> Vec<Value> {
         self.requests.lock().expect("no test panics while it holds this").clone()
@@ -142,6 +148,12 @@ fn serve(
         reader.read_exact(&mut body)?;
         let request: Value = serde_json::from_slice(&body).unwrap_or_default();
         kept.lock().expect("no test panics while it holds this").push(request.clone());
+        if let Some(texts) = request["input"].as_array() {
+            let answer = vectors(texts).to_string();
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length:";
+            write!(stream, "{head} {}\r\n\r\n{answer}", answer.len())?;
+            continue;
+        }
         let say = model(&request);
         if let Say::Fail(wire) = &say {
             return wire.play(&mut stream);
@@ -196,6 +208,23 @@ fn events(say: &Say, (input, output): (u64, u64)) -> Vec<String> {
     out.push(json!({"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "test", "choices": [], "usage": usage}).to_string());
     out.push("[DONE]".into());
     out
+}
+
+/// Words that mean the same, for [`vectors`].
+const MEANINGS: [&[&str]; 3] = [&["dog", "puppy", "terrier"], &["car", "vehicle"], &["doctor", "physician"]];
+
+/// Vectors of texts, in the form of OpenAI's `/embeddings`, each a count of words by what they mean. It reports a token for each text.
+fn vectors(texts: &[Value]) -> Value {
+    let vector = |text: &Value| {
+        let text = text.as_str().unwrap_or_default().to_lowercase();
+        let count = |words: &&[&str]| words.iter().filter(|word| text.contains(**word)).count() as f64;
+        MEANINGS.iter().map(count).chain([0.3]).collect::<Vec<_>>()
+    };
+    let all = texts.iter().enumerate();
+    let data =
+        all.map(|(index, text)| json!({"object": "embedding", "index": index, "embedding": vector(text)}));
+    let data: Vec<Value> = data.collect();
+    json!({"object": "list", "model": "vectors", "data": data, "usage": {"prompt_tokens": texts.len(), "total_tokens": texts.len()}})
 }
 
 /// What a model that was asked sees last: the role and text of the latest message.

@@ -103,7 +103,7 @@ keys! {
         scope: Scope = "shared" => Shape::choice(&["shared", "agents"]);
         /// Host services beyond the extension's own affairs, and TCP from a process of its own.
         rights: BTreeSet<Right> = EMPTY => Shape::List(&Shape::choice(
-            &["submit", "control", "operate", "restart", "processes", "network", "secure_input"],
+            &["submit", "control", "operate", "restart", "processes", "network", "secure_input", "embed"],
         ));
         /// Folders of the operator's that programs which it starts may read, beside the system's.
         program_folders: Vec<String> = EMPTY =>
@@ -342,4 +342,6 @@ pub enum Right {
     Network,
     /// Have people fill in what its calls need, and secrets.
     SecureInput,
+    /// Have the daemon's model make vectors of texts, on behalf of its calls, which are charged for it.
+    Embed,
 }

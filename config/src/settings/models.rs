@@ -30,6 +30,8 @@ keys! {
         aliases (default): BTreeMap<String, Vec<String>> => Shape::Map { key: &forms::NAME, value: &MODEL };
         /// The model in place of one whose provider is missing.
         fallback: Option<String> => Shape::Text(&forms::MODEL);
+        /// The model that makes vectors of texts, as `provider/model`; absent: there are none.
+        embedding: Option<String> => Shape::Text(&forms::MODEL);
         /// Where models run, by name. Those whose keys are present and `offline` are added.
         providers (default): BTreeMap<String, ProviderConfig> =>
             Shape::Map { key: &forms::NAME, value: &Shape::Record(&providers::PROVIDER) };

@@ -5,13 +5,13 @@
 
 use super::{
     AgentProvider, Call, Channel, ContextProvider, Extension, Hook, Scheduler, Service, Shutdown, Tool,
-    ToolProvider, guard::BoxFuture,
+    ToolProvider, Turn, guard::BoxFuture,
 };
 use crate::{
     AgentDescriptor, AgentInvocationContext, AgentResponse, Fault,
     wire::{
         Capability, ChannelStream, ContextText, Delivery, HookCall, HookPoint, HookVerdict, OutboundMessage,
-        Schedule, TurnContext,
+        Schedule,
     },
 };
 
@@ -24,7 +24,7 @@ pub trait Exported: Extension {
 type Answer<'a, T> = BoxFuture<'a, Result<T, Fault>>;
 type ToolList<E> = fn(&E) -> Vec<Tool<E>>;
 type ServiceRun<E> = for<'a> fn(&'a E, Shutdown) -> Answer<'a, ()>;
-type ContextGet<E> = for<'a> fn(&'a E, TurnContext) -> Answer<'a, Option<ContextText>>;
+type ContextGet<E> = for<'a> fn(&'a E, Turn) -> Answer<'a, Option<ContextText>>;
 
 pub(crate) struct ChannelTable<E> {
     pub(crate) start: for<'a> fn(&'a E) -> Answer<'a, ()>,

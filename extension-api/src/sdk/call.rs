@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json, value::to_raw_value};
 use super::{
     guard::BoxFuture,
     shared::{Origin, Shared},
+    turn,
 };
 use crate::{
     AgentId, AgentInvocationContext, AgentResponse, Definition, Fault, ImageData, ToolName, ToolResult,
@@ -132,6 +133,17 @@ impl Call {
     pub async fn progress(&self, text: impl Into<String>) -> Result<(), Fault> {
         let progress = Progress { effect_id: self.effect_id.clone(), text: text.into() };
         self.inner.shared.request(&self.inner.origin, host::PROGRESS, &progress).await
+    }
+
+    /// Has the daemon's [model for vectors](super::Host::embedding_model) make a vector of each text, at most
+    /// [`MOST_EMBEDDED`](crate::wire::MOST_EMBEDDED) of them, within a time. They are not normalised. It counts towards the caller's
+    /// budget, and is tried once. Needs the right `embed`.
+    ///
+    /// # Errors
+    /// [`FaultCode::NotConfigured`](crate::FaultCode::NotConfigured) where there is no such model,
+    /// [`FaultCode::Budget`](crate::FaultCode::Budget) where a limit stands in the way, and whatever the provider says.
+    pub async fn embed(&self, texts: Vec<String>, timeout_ms: u64) -> Result<Vec<Vec<f32>>, Fault> {
+        turn::embed(&self.inner.shared, &self.inner.origin, texts, timeout_ms).await
     }
 
     /// Publishes a message on this extension's topic `<id>.<topic>`, as set off by this call: it bears the turn's

@@ -7,12 +7,12 @@ use std::future::{Future, ready};
 
 use serde_json::Value;
 
-use super::{Call, Host, Shutdown, Tool};
+use super::{Call, Host, Shutdown, Tool, Turn};
 use crate::{
     AgentDescriptor, AgentInvocationContext, AgentResponse, Fault,
     wire::{
         AgentServers, ChannelStream, ContextText, Delivery, HookCall, HookPoint, HookVerdict,
-        OutboundMessage, Schedule, TurnContext, op,
+        OutboundMessage, Schedule, op,
     },
 };
 
@@ -144,7 +144,7 @@ pub trait AgentProvider: Extension {
 )]
 pub trait ContextProvider: Extension {
     /// Text for one turn, or nothing. The kernel keeps within a budget: low priorities are dropped first.
-    fn context(&self, turn: TurnContext) -> impl Future<Output = Result<Option<ContextText>, Fault>> + Send;
+    fn context(&self, turn: Turn) -> impl Future<Output = Result<Option<ContextText>, Fault>> + Send;
 }
 
 /// Is asked before and after models, tools and sub-agents run.

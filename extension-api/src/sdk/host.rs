@@ -116,6 +116,12 @@ impl Host {
         &self.given.program_folders
     }
 
+    /// The model that [`Call::embed`](super::Call::embed) asks, as `provider/model`; none where there is none, or the manifest
+    /// lacks the right `embed`. Vectors of different models cannot be compared.
+    pub fn embedding_model(&self) -> Option<&str> {
+        self.given.embedding_model.as_deref()
+    }
+
     /// The sockets that it was handed; [`listener`](Self::listener) gives one of them.
     pub fn listening(&self) -> &[Listening] {
         &self.given.listening

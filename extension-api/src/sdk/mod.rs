@@ -67,6 +67,7 @@ mod runtime;
 mod shared;
 mod signal;
 mod tool;
+mod turn;
 
 #[cfg(all(test, feature = "runtime", feature = "testing"))]
 mod tests;
@@ -81,3 +82,4 @@ pub use items::{Items, Subscription};
 pub use process::{ByteReader, ByteWriter, Process};
 pub use signal::Shutdown;
 pub use tool::{LookupFn, NoInput, Tool, ToolFn};
+pub use turn::Turn;

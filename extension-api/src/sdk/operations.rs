@@ -14,7 +14,7 @@ use drupe_extension_abi::CallHeader;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    Abilities, Call, Exported,
+    Abilities, Call, Exported, Turn,
     guard::BoxFuture,
     initialize::Active,
     shared::{Origin, Shared},
@@ -97,7 +97,7 @@ impl<E: Exported> Instance<E> {
             op::CHANNEL_START | op::CHANNEL_SEND | op::CHANNEL_STREAM => self.channel(operation, payload),
             op::SERVICE_RUN => self.service(operation),
             op::SCHEDULER_EXECUTE => self.scheduler(operation, payload),
-            op::CONTEXT_GET => self.context(operation, payload),
+            op::CONTEXT_GET => self.context(header, operation, payload),
             op::HOOK_ON => self.hook(operation, payload),
             op::OPERATOR_ASK => self.operator(operation, payload),
             op::AGENT_SERVERS => self.agent_servers(operation, payload),
@@ -226,10 +226,10 @@ impl<E: Exported> Instance<E> {
         Prepared::operation(operation, async move { write(&execute(&active.extension, name).await?) })
     }
 
-    fn context(&self, operation: &str, payload: &[u8]) -> Result<Prepared, Fault> {
+    fn context(&self, header: &CallHeader, operation: &str, payload: &[u8]) -> Result<Prepared, Fault> {
         let context = self.abilities.context.ok_or_else(|| Fault::unsupported(operation))?;
         let active = self.active()?;
-        let turn = read(operation, payload)?;
+        let turn = Turn::new(self.shared.clone(), origin(header), read(operation, payload)?);
         Prepared::operation(operation, async move { write(&context(&active.extension, turn).await?) })
     }
 

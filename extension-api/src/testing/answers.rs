@@ -11,8 +11,41 @@ use super::{
 use crate::{
     Fault, FaultCode,
     sdk::guard,
-    wire::{ControlCall, ProcessOutput, RunProcess},
+    wire::{ControlCall, EmbedTexts, EmbeddedTexts, ProcessOutput, RunProcess},
 };
+
+/// Vectors of texts, as the test makes them.
+impl FakeHost {
+    /// The texts of each of its requests for vectors.
+    pub fn embedded(&self) -> Vec<Vec<String>> {
+        self.record().embedded.clone()
+    }
+
+    /// Answers each request for vectors from here on, from its texts.
+    pub fn answer_embeddings_with(
+        &self,
+        answer: impl FnMut(&[String]) -> Result<Vec<Vec<f32>>, Fault> + Send + 'static,
+    ) -> &Self {
+        self.record().answers.embeddings = Some(Box::new(answer));
+        self
+    }
+
+    pub(super) fn embed(
+        &self,
+        token: &str,
+        EmbedTexts { texts, .. }: EmbedTexts,
+    ) -> Result<EmbeddedTexts, Fault> {
+        let mut record = self.record();
+        record.check(token)?;
+        record.embedded.push(texts.clone());
+        match &mut record.answers.embeddings {
+            Some(answer) => answer(&texts).map(|vectors| EmbeddedTexts { vectors }),
+            None => Err(Fault::not_found(
+                "the test has no answer for vectors: use `FakeHost::answer_embeddings_with`",
+            )),
+        }
+    }
+}
 
 /// The control API.
 impl FakeHost {

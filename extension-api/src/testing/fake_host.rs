@@ -306,6 +306,9 @@ impl abi::Host for FakeHost {
             host::CONTROL => {
                 ready(reply(read(&payload).and_then(|call| write(&self.control(call)?)))).into_ffi()
             }
+            host::EMBED => {
+                ready(reply(read(&payload).and_then(|asked| write(&self.embed(&token, asked)?)))).into_ffi()
+            }
             host::PROCESS_RUN => {
                 ready(reply(read(&payload).and_then(|run| write(&self.run_process(run)?)))).into_ffi()
             }

@@ -66,6 +66,7 @@ impl<E: Exported> Harness<E> {
             agent: None,
             resolved_tools: Vec::new(),
             program_folders: Vec::new(),
+            embedding_model: None,
             listening: Vec::new(),
         };
         Setup { given, host: FakeHost::default(), _type: PhantomData }
@@ -114,8 +115,7 @@ impl<E: Exported> Harness<E> {
             context: AgentInvocationContext::default(),
             call: context(),
         };
-        let token = Token::new(&self.host);
-        call(&self.extension, &token.0, op::AGENT_INVOKE, &invoke).await
+        self.ask(op::AGENT_INVOKE, &invoke).await
     }
 
     /// Asks how it is.
@@ -174,13 +174,15 @@ impl<E: Exported> Harness<E> {
         self.ask(op::HOOK_ON, &call).await
     }
 
-    /// Any operation with any payload.
+    /// Any operation with any payload, on behalf of a call where a kernel would give it one.
     pub async fn ask<R: DeserializeOwned>(
         &self,
         operation: &str,
         payload: &(impl Serialize + Sync),
     ) -> Result<R, Fault> {
-        call(&self.extension, "", operation, payload).await
+        let on_behalf = matches!(operation, op::TOOL_CALL | op::AGENT_INVOKE | op::CONTEXT_GET);
+        let token = on_behalf.then(|| Token::new(&self.host));
+        call(&self.extension, token.as_ref().map_or("", |token| &token.0), operation, payload).await
     }
 }
 
@@ -251,6 +253,13 @@ impl<E: Exported> Setup<E> {
     #[must_use]
     pub fn program_folder(mut self, folder: &str) -> Self {
         self.given.program_folders.push(folder.to_owned());
+        self
+    }
+
+    /// Lets there be a model that makes vectors; [`FakeHost::answer_embeddings_with`] says which.
+    #[must_use]
+    pub fn embedding_model(mut self, model: &str) -> Self {
+        self.given.embedding_model = Some(model.to_owned());
         self
     }
 

@@ -26,6 +26,8 @@ pub(super) struct Record {
     pub(super) agent_calls: Vec<InvokeAgent>,
     pub(super) processes: Vec<RunProcess>,
     pub(super) opened: Vec<ProcessSpec>,
+    /// The texts of each request for vectors.
+    pub(super) embedded: Vec<Vec<String>>,
     pub(super) tools_changed: u32,
     pub(super) closed: bool,
     /// Why an answer of the test's could not be made.
@@ -49,7 +51,11 @@ pub(super) struct Answers {
     pub(super) processes: HashMap<String, VecDeque<Prepared<RunProcess, ProcessOutput>>>,
     pub(super) streams: HashMap<String, VecDeque<Result<Vec<Value>, Fault>>>,
     pub(super) opened: HashMap<String, VecDeque<Result<FakeProcess, Fault>>>,
+    pub(super) embeddings: Option<MadeVectors>,
 }
+
+/// What makes vectors of texts in a test.
+pub(super) type MadeVectors = Box<dyn FnMut(&[String]) -> Result<Vec<Vec<f32>>, Fault> + Send>;
 
 /// An answer that is made when it is asked for.
 pub(super) type Prepared<A, T> = Box<dyn FnOnce(&A) -> Result<T, Fault> + Send>;

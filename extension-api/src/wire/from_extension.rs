@@ -68,6 +68,27 @@ pub struct InvokeAgent {
     pub summary: Option<String>,
 }
 
+/// The most texts of one request for vectors.
+pub const MOST_EMBEDDED: usize = 64;
+/// The most bytes that these have together.
+pub const LONGEST_EMBEDDED: usize = 256 << 10;
+
+/// Payload of [`host::EMBED`], on behalf of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EmbedTexts {
+    /// At most [`MOST_EMBEDDED`], of [`LONGEST_EMBEDDED`] bytes together. None is empty.
+    pub texts: Vec<String>,
+    /// Time for the answer, in milliseconds; what is above 30,000 counts as that.
+    pub timeout_ms: u64,
+}
+
+/// What [`host::EMBED`] gives to whoever asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EmbeddedTexts {
+    /// A vector of each text, in their order and of one length. They are not normalised.
+    pub vectors: Vec<Vec<f32>>,
+}
+
 /// An inbound message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

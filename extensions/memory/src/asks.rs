@@ -134,7 +134,7 @@ fn searched(
     let question = words::search(query);
     let mut found = Vec::new();
     for (name, _) in counts(db)?.into_iter().filter(|(name, _)| namespace.is_none_or(|one| one == name)) {
-        found.extend(find::find(db, &name, &question, MOST, now_ms)?);
+        found.extend(find::find(db, &name, &question, None, MOST, now_ms)?);
     }
     found.sort_by(|a, b| b.score.total_cmp(&a.score).then(b.fact.id.cmp(&a.fact.id)));
     let total = found.len();

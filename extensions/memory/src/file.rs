@@ -23,7 +23,23 @@ const APPLICATION: i32 = 0x6472_6d66;
 
 /// The form of the tables below, in `user_version`. A change of them, or of how texts become words, raises it and brings a step
 /// from the form before.
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
+
+/// What brings a file from the form before, by the form that it leads to.
+const STEPS: [(i32, &str); 1] = [(2, VECTORS)];
+
+/// Added by the second form.
+const VECTORS: &str = "
+-- What facts mean, of those for which a model was asked.
+CREATE TABLE vectors (
+    fact INTEGER PRIMARY KEY,
+    -- Each byte is a number from -127 to 127, which counts so much.
+    scale REAL NOT NULL,
+    numbers BLOB NOT NULL
+) STRICT;
+-- The model that all of these are of, with how many numbers a vector of it has: one row, or none without vectors.
+CREATE TABLE vector_model (model TEXT NOT NULL, numbers INTEGER NOT NULL) STRICT;
+";
 
 const TABLES: &str = "
 CREATE TABLE facts (
@@ -79,7 +95,8 @@ pub fn open(path: &Path) -> Result<Connection, Fault> {
         }
     }
     let db = connect(path)?;
-    check(&db, path)?;
+    let version = check(&db, path)?;
+    bring_up(&db, path, version)?;
     Ok(db)
 }
 
@@ -105,7 +122,7 @@ fn create(path: &Path) -> Result<(), Fault> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).map_err(unmade)?;
     let db = connect(&new)?;
     let made = format!(
-        "BEGIN; PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; {TABLES} COMMIT;"
+        "BEGIN; PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; {TABLES} {VECTORS} COMMIT;"
     );
     db.execute_batch(&made).map_err(|error| fault(path, &error))?;
     db.close().map_err(|(_, error)| fault(path, &error))?;
@@ -126,15 +143,15 @@ fn connect(path: &Path) -> Result<Connection, Fault> {
     Ok(db)
 }
 
-/// Refuses what is not ours, was written by a newer release, or is damaged. It changes nothing.
-fn check(db: &Connection, path: &Path) -> Result<(), Fault> {
+/// Refuses what is not ours, was written by a newer release, or is damaged, and gives its form. It changes nothing.
+fn check(db: &Connection, path: &Path) -> Result<i32, Fault> {
     let number = |name: &str| db.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let of = |error: Error| fault(path, &error);
     if number("application_id").map_err(of)? != APPLICATION {
         return Err(damaged(path, "it is no file of the extension `memory`"));
     }
     let version = number("user_version").map_err(of)?;
-    if version != VERSION {
+    if !(1..=VERSION).contains(&version) {
         let message = format!(
             "`{}` was written by a newer drupe: its form is {version}, this one knows {VERSION}",
             path.display()
@@ -143,7 +160,17 @@ fn check(db: &Connection, path: &Path) -> Result<(), Fault> {
         return Err(Fault::new(FaultCode::Unsupported, message).help(help));
     }
     let found: String = db.pragma_query_value(None, "quick_check", |row| row.get(0)).map_err(of)?;
-    if found == "ok" { Ok(()) } else { Err(damaged(path, &found)) }
+    if found == "ok" { Ok(version) } else { Err(damaged(path, &found)) }
+}
+
+/// Brings the file of an older release to the present form, by all steps or none.
+fn bring_up(db: &Connection, path: &Path, version: i32) -> Result<(), Fault> {
+    if version == VERSION {
+        return Ok(());
+    }
+    let steps: String = STEPS.into_iter().filter(|(to, _)| *to > version).map(|(_, step)| step).collect();
+    let all = format!("BEGIN IMMEDIATE; {steps} PRAGMA user_version = {VERSION}; COMMIT;");
+    db.execute_batch(&all).map_err(|error| fault(path, &error))
 }
 
 fn damaged(path: &Path, detail: &str) -> Fault {

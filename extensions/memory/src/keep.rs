@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction};
 
 use crate::{
     fact::{COLUMNS, Fact},
-    find,
+    find, meaning,
     store::StoreFailure,
     words,
 };
@@ -148,7 +148,7 @@ const NEAR: f64 = 0.4;
 /// Other facts that share most words with one, for whoever kept it to look at.
 pub fn near(db: &Connection, fact: &Fact, now_ms: i64) -> Result<Vec<Fact>, StoreFailure> {
     let question = words::question(&fact.text);
-    let found = find::find(db, &fact.namespace, &question, 4, now_ms)?;
+    let found = find::find(db, &fact.namespace, &question, None, 4, now_ms)?;
     let own = found.iter().find(|found| found.fact.id == fact.id).map_or(f64::MAX, |found| found.score);
     let near = found.into_iter().filter(|found| found.fact.id != fact.id && found.score > own * NEAR);
     Ok(near.map(|found| found.fact).collect())
@@ -258,9 +258,10 @@ fn index(db: &Connection, id: i64, text: &str) -> rusqlite::Result<()> {
     Ok(())
 }
 
+/// What was made of its text goes out of the index, and its vector with it.
 fn unindex(db: &Connection, id: i64) -> rusqlite::Result<()> {
     db.prepare_cached("DELETE FROM words WHERE rowid = ?1")?.execute([id])?;
-    Ok(())
+    meaning::forget(db, id)
 }
 
 fn length(text: &str) -> i64 {

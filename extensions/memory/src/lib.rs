@@ -10,6 +10,7 @@ mod fact;
 mod file;
 mod find;
 mod keep;
+mod meaning;
 mod recall;
 mod settings;
 mod store;
@@ -18,15 +19,26 @@ mod words;
 
 use std::{fmt::Write as _, sync::Arc};
 
-use drupe_extension_api::prelude::*;
+use drupe_extension_api::{
+    prelude::*,
+    wire::{LONGEST_EMBEDDED, MOST_EMBEDDED},
+};
 use serde_json::Value;
 
 use self::{
     find::FoundFact,
     keep::{FactBounds, KeptFact, WantedFact},
-    settings::{MemorySettings, Sharing},
+    meaning::{Least, Meaning},
+    settings::{MemorySettings, Sharing, Vectors},
     store::FactStore,
 };
+
+/// Facts that get their vectors with a search, and with a turn, whose user waits; and how near one must be.
+const IN_A_SEARCH: (usize, Least) = (MOST_EMBEDDED - 1, Least::Near);
+const IN_A_TURN: (usize, Least) = (15, Least::StandsOut);
+/// How long each waits for a vector, in milliseconds. What an extension gives to a turn is waited for for a second.
+const SEARCH_MS: u64 = 5_000;
+const TURN_MS: u64 = 600;
 
 /// Facts that a search gives without `limit`, and at most.
 const USUAL: usize = 8;
@@ -40,6 +52,7 @@ pub struct Memory {
     /// Bytes of facts in a turn.
     context_bytes: usize,
     store: Arc<FactStore>,
+    vectors: Vectors,
 }
 
 impl Extension for Memory {
@@ -50,6 +63,7 @@ impl Extension for Memory {
             bounds: FactBounds { fact_bytes: settings.max_fact_bytes, facts: settings.max_facts },
             context_bytes: settings.context_tokens.saturating_mul(recall::BYTES_PER_TOKEN),
             store: Arc::new(FactStore::new(host.data_folder())),
+            vectors: settings.vectors,
             host,
         })
     }
@@ -119,16 +133,23 @@ impl ToolProvider for Memory {
 }
 
 impl ContextProvider for Memory {
-    async fn context(&self, turn: TurnContext) -> Result<Option<ContextText>, Fault> {
+    async fn context(&self, turn: Turn) -> Result<Option<ContextText>, Fault> {
         // Where nothing was kept yet, a turn costs no thread.
         if self.context_bytes == 0 || !self.store.is_there() {
             return Ok(None);
         }
         let namespace = whose::of_orchestrator(self.sharing, &turn.session);
+        let meaning = match self.vectors == Vectors::Turns && recall::is_about_something(&turn.message) {
+            true => {
+                self.meaning(&namespace, &turn.message, IN_A_TURN, |texts| turn.embed(texts, TURN_MS)).await
+            }
+            false => None,
+        };
         let (store, bytes, now_ms) = (self.store.clone(), self.context_bytes, self.now_ms());
+        let message = turn.message.clone();
         let text = self
             .host
-            .blocking(move || recall::text(&store, &namespace, &turn.message, bytes, now_ms))
+            .blocking(move || recall::text(&store, &namespace, &message, meaning.as_ref(), bytes, now_ms))
             .await?;
         Ok(text.map(|(text, untrusted)| ContextText { text, priority: 0, untrusted }))
     }
@@ -185,11 +206,19 @@ impl Memory {
         let limit = input.limit.unwrap_or(USUAL).clamp(1, MOST);
         let (store, namespace, now_ms) =
             (self.store.clone(), whose::of_call(self.sharing, &call), self.now_ms());
+        let meaning = match self.vectors == Vectors::None {
+            true => None,
+            false => {
+                self.meaning(&namespace, &input.query, IN_A_SEARCH, |texts| call.embed(texts, SEARCH_MS))
+                    .await
+            }
+        };
         let found: Vec<FoundFact> = self
             .host
             .blocking(move || {
                 let question = words::search(&input.query);
-                let found = store.read(|db| Ok(find::find(db, &namespace, &question, limit, now_ms)?))?;
+                let found = store
+                    .read(|db| Ok(find::find(db, &namespace, &question, meaning.as_ref(), limit, now_ms)?))?;
                 store.recall(found.iter().map(|found| found.fact.id), now_ms);
                 Ok(found)
             })
@@ -210,6 +239,49 @@ impl Memory {
             true => format!("forgot fact {id}"),
             false => format!("there is no fact {id}"),
         })
+    }
+
+    /// A question as a vector, where a model makes vectors. Facts that have none yet get theirs by the same request. Without an answer
+    /// of the model facts are found by their words alone, and the journal tells why.
+    async fn meaning<F>(
+        &self,
+        namespace: &str,
+        question: &str,
+        (most, least): (usize, Least),
+        embed: impl FnOnce(Vec<String>) -> F,
+    ) -> Option<Meaning>
+    where
+        F: Future<Output = Result<Vec<Vec<f32>>, Fault>>,
+    {
+        let model = self.host.embedding_model()?.to_owned();
+        if question.trim().is_empty() {
+            return None;
+        }
+        let asked = meaning::asked(question);
+        let (store, of, named, bytes) =
+            (self.store.clone(), namespace.to_owned(), model.clone(), LONGEST_EMBEDDED - asked.len());
+        let missing = self
+            .host
+            .blocking(move || store.read(|db| Ok(meaning::missing(db, &of, &named, most, bytes)?)))
+            .await
+            .ok()?;
+        let texts = missing.iter().map(|(_, text)| text.clone());
+        let vectors = embed(std::iter::once(asked).chain(texts).collect()).await;
+        let mut vectors = vectors
+            .inspect_err(|fault| self.host.log(Level::Debug, format!("facts are found by words: {fault}")))
+            .ok()?
+            .into_iter();
+        let direction = meaning::direction(vectors.next()?);
+        let (store, named) = (self.store.clone(), model.clone());
+        let made: Vec<_> = missing.into_iter().zip(vectors).collect();
+        if !made.is_empty() {
+            let work = move || {
+                let made = made.iter().map(|((id, text), vector)| (*id, text.as_str(), vector.clone()));
+                store.write(|db| Ok(meaning::keep(db, &named, made)?))
+            };
+            self.host.blocking(work).await.ok()?;
+        }
+        Some(Meaning { model, direction: direction?, least })
     }
 
     fn now_ms(&self) -> i64 {

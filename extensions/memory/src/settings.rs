@@ -12,6 +12,18 @@ pub struct MemorySettings {
     pub max_facts: usize,
     /// The most tokens of facts in a turn.
     pub context_tokens: usize,
+    /// What a model for vectors is asked for.
+    pub vectors: Vectors,
+}
+
+/// What is found by meaning, where a model makes vectors of texts.
+#[derive(Debug, Clone, Copy, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Vectors {
+    None,
+    Search,
+    /// Also what a turn is given.
+    Turns,
 }
 
 /// Whose facts an agent sees.
@@ -32,6 +44,7 @@ impl Default for MemorySettings {
             max_facts: 10_000,
             // Ten facts of usual length.
             context_tokens: 300,
+            vectors: Vectors::Turns,
         }
     }
 }

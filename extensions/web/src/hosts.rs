@@ -30,7 +30,7 @@ struct Known {
 }
 
 /// The right to ask a host now.
-pub struct Turn {
+pub struct HostTurn {
     next: OwnedMutexGuard<Instant>,
     known: Arc<Known>,
     gap: Duration,
@@ -42,14 +42,14 @@ impl Hosts {
     }
 
     /// Waits until the host may be asked; refuses where it asked to be left alone.
-    pub async fn turn(&self, host: &str) -> Result<Turn, Fault> {
+    pub async fn turn(&self, host: &str) -> Result<HostTurn, Fault> {
         let known = self.known(host);
         known.check(host)?;
         let next = Arc::clone(&known.turn).lock_owned().await;
         sleep_until(*next).await;
         // It may have asked while this one waited.
         known.check(host)?;
-        Ok(Turn { next, known, gap: self.gap })
+        Ok(HostTurn { next, known, gap: self.gap })
     }
 
     fn known(&self, host: &str) -> Arc<Known> {
@@ -82,14 +82,14 @@ impl Known {
     }
 }
 
-impl Turn {
+impl HostTurn {
     /// The host asks not to be asked for so long.
     pub fn leave_alone(&self, time: Duration) {
         *lock(&self.known.left_alone_until) = Some(Instant::now() + time.min(LONGEST_PAUSE));
     }
 }
 
-impl Drop for Turn {
+impl Drop for HostTurn {
     fn drop(&mut self) {
         *self.next = Instant::now() + self.gap;
     }

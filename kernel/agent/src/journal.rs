@@ -195,6 +195,37 @@ pub enum Entry {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         told: Option<Attempted>,
     },
+    /// Texts were made into vectors on behalf of the run, or were not.
+    Embedded {
+        /// The run, which may have no beginning yet: what is gathered for it comes before that.
+        invocation: InvocationId,
+        /// The agent whose run it is.
+        agent: AgentId,
+        /// From 1, within the run.
+        attempt: u32,
+        /// The model that was asked, as `provider/model`.
+        model: String,
+        /// How many texts there were.
+        texts: u32,
+        /// Tokens that the texts count.
+        usage: Usage,
+        /// US dollars, where the price is known.
+        cost_usd: Option<f64>,
+        /// Whether `usage` is an estimate because the provider reported none.
+        #[serde(default)]
+        estimated: bool,
+        /// Tokens that count as used although nobody knows what the provider has done.
+        #[serde(default)]
+        lost_tokens: u64,
+        /// US dollars that those may have cost.
+        #[serde(default)]
+        lost_usd: f64,
+        /// How long it took, in milliseconds.
+        latency_ms: u64,
+        /// Why there are no vectors; none where there are.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        failed: Option<String>,
+    },
     /// A further message of the user was taken into the run. The turn that it would have set off ends with this.
     Steered {
         /// The run.
@@ -436,6 +467,7 @@ impl Entry {
             | Self::Answer { invocation, .. }
             | Self::Failed { invocation, .. }
             | Self::Compacted { invocation, .. }
+            | Self::Embedded { invocation, .. }
             | Self::Steered { invocation, .. }
             | Self::Decided { invocation, .. }
             | Self::Intent { invocation, .. }

@@ -99,12 +99,37 @@ pub async fn run_turn(
     limits: &DefinitionLimits,
     cancel: CancellationToken,
 ) -> TurnOutcome {
-    let run = Arc::new(Run::at_the_root(scope, agent.id().clone(), limits, &cancel));
-    // One box for the whole tree of futures: whoever awaits this is spared its size.
-    let response = Box::pin(run.root(agent, task)).await;
-    run.scope.steering.close();
-    run.ledger().forget_steered();
-    run.outcome(response)
+    TurnRoot::new(scope, agent.id().clone(), limits, &cancel).answer(agent, task).await
+}
+
+/// The root of a turn that does not answer yet. What is gathered for it meanwhile is charged to it.
+pub struct TurnRoot(Arc<Run>);
+
+impl TurnRoot {
+    /// The root of a turn. Its time begins now.
+    pub fn new(
+        scope: Arc<TurnScope>,
+        agent: AgentId,
+        limits: &DefinitionLimits,
+        cancel: &CancellationToken,
+    ) -> Self {
+        Self(Arc::new(Run::at_the_root(scope, agent, limits, cancel)))
+    }
+
+    /// The run that will answer.
+    pub fn run(&self) -> &Arc<Run> {
+        &self.0
+    }
+
+    /// Runs the turn, as [`run_turn`] does.
+    pub async fn answer(self, agent: &Arc<dyn Agent>, task: Task) -> TurnOutcome {
+        let Self(run) = self;
+        // One box for the whole tree of futures: whoever awaits this is spared its size.
+        let response = Box::pin(run.root(agent, task)).await;
+        run.scope.steering.close();
+        run.ledger().forget_steered();
+        run.outcome(response)
+    }
 }
 
 impl Run {

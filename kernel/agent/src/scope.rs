@@ -121,6 +121,11 @@ impl TurnScope {
         }
     }
 
+    /// Adds diagnostics, each with its code, that were told before the root began.
+    pub fn remark(&self, diagnostics: impl Iterator<Item = String>) {
+        self.diagnostics.lock().unwrap_or_else(PoisonError::into_inner).extend(diagnostics);
+    }
+
     pub(crate) fn left(&self) -> MutexGuard<'_, Taken> {
         self.left.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -63,7 +63,9 @@ fn so_far(tree: &Tree<'_>, sum: &Sum) -> Spend {
     let last = tree.rows.events.last().map(|event| event.time);
     Spend {
         usage: sum.usage,
-        turns: total(|run| run.attempts.chunk_by(|a, b| a.step == b.step).count()),
+        turns: total(|run| {
+            run.attempts.chunk_by(|a, b| a.step == b.step).filter(|step| step[0].is_step()).count()
+        }),
         tool_calls: total(|run| run.calls.iter().filter(|call| call.counts()).count()),
         invocations: total(|_| 1),
         cost_usd: sum.cost(),

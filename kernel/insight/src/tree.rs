@@ -182,6 +182,11 @@ impl<'a> RunRows<'a> {
 }
 
 impl Attempt<'_> {
+    /// Whether it belongs to a step of the loop: vectors are made outside of them.
+    pub(crate) fn is_step(&self) -> bool {
+        self.step > 0
+    }
+
     /// Whether the model gave an answer.
     pub(crate) fn answered(&self) -> bool {
         self.told

@@ -110,7 +110,7 @@ impl Invocation {
                 self.steps = self.steps.max(step);
                 self.usage += usage;
             }
-            Entry::Compacted { usage, .. } => self.usage += usage,
+            Entry::Compacted { usage, .. } | Entry::Embedded { usage, .. } => self.usage += usage,
             Entry::Note { step, message, .. } | Entry::Steered { step, message, .. } => {
                 self.notes += 1;
                 self.see(number, (step, Part::Note, self.notes), message);

@@ -90,6 +90,20 @@ impl Sum {
         }
     }
 
+    /// A call of which something may be lost.
+    fn ended(usage: &Usage, cost_usd: Option<f64>, lost_tokens: u64, lost_usd: f64) -> Self {
+        let sum = Self::call(usage, cost_usd);
+        let lost_usd = if lost_usd.is_finite() { lost_usd } else { 0.0 };
+        // What was lost costs nothing that is known.
+        let unpriced = if cost_usd.is_none() && lost_usd == 0.0 { lost_tokens } else { 0 };
+        Self {
+            lost_tokens,
+            unpriced_tokens: sum.unpriced_tokens.saturating_add(unpriced),
+            cost_usd: sum.cost_usd + lost_usd,
+            ..sum
+        }
+    }
+
     /// Sums end at the largest number: they never fail, and never turn negative.
     fn plus(self, more: &Self) -> Self {
         let mut usage = self.usage;
@@ -118,20 +132,13 @@ pub(crate) fn count_entries(on: &mut Writing<'_>, turn: &Turn, entries: &[Entry]
                 (agent_of(on, turn, invocation)?, model.as_str(), Sum::call(usage, *cost_usd))
             }
             Entry::Failed { invocation, model, usage, cost_usd, lost_tokens, lost_usd, repeated, .. } => {
-                let sum = Sum::call(usage, *cost_usd);
-                let lost_usd = if lost_usd.is_finite() { *lost_usd } else { 0.0 };
                 // However often it is repeated, it is one call, which counts with the model that ended it.
                 let calls = u64::from(!repeated);
-                // What was lost costs nothing that is known.
-                let unpriced = if cost_usd.is_none() && lost_usd == 0.0 { *lost_tokens } else { 0 };
-                let sum = Sum {
-                    calls,
-                    lost_tokens: *lost_tokens,
-                    unpriced_tokens: sum.unpriced_tokens.saturating_add(unpriced),
-                    cost_usd: sum.cost_usd + lost_usd,
-                    ..sum
-                };
+                let sum = Sum { calls, ..Sum::ended(usage, *cost_usd, *lost_tokens, *lost_usd) };
                 (agent_of(on, turn, invocation)?, model.as_str(), sum)
+            }
+            Entry::Embedded { agent, model, usage, cost_usd, lost_tokens, lost_usd, .. } => {
+                (agent.clone(), model.as_str(), Sum::ended(usage, *cost_usd, *lost_tokens, *lost_usd))
             }
             Entry::Compacted { invocation, model, usage, cost_usd, .. } if !model.is_empty() => {
                 (agent_of(on, turn, invocation)?, model.as_str(), Sum::call(usage, *cost_usd))

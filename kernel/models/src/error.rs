@@ -43,6 +43,9 @@ pub enum ModelsError {
          `models.providers.{provider}.default_model`"
     )]
     NoModel { provider: String },
+    /// The model that is to make vectors of texts cannot.
+    #[error("`models.embedding` names `{model}`, which makes no vectors: {reason}")]
+    NoEmbeddings { model: String, reason: Unusable },
     /// A provider is named, and nothing stands behind its `/`.
     #[error("model `{model}` names provider `{provider}` and none of its models: write `{provider}/MODEL`")]
     NoName { model: String, provider: String },

@@ -3,6 +3,7 @@
 //! Everything that can be wrong with a name, a key or a parameter is said here, when an agent is loaded, and not
 //! when it is first asked.
 
+mod embedding;
 mod inspect;
 mod script_cache;
 mod search;
@@ -14,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use drupe_agent::{Model, ModelProfile, budget::UnknownPrice, model::Price};
+use drupe_agent::{EmbeddingModel, Model, ModelProfile, budget::UnknownPrice, model::Price};
 use drupe_extension_api::{DefinitionLimits, ModelParameters};
 use drupe_redact::Redactor;
 use reqwest::Url;
@@ -90,6 +91,8 @@ pub struct Models {
     /// Scripts by path. A script that is named twice goes on where it was.
     scripts: Mutex<ScriptCache>,
     redactor: Redactor,
+    /// What makes vectors of texts.
+    embedding: Option<Arc<dyn EmbeddingModel>>,
 }
 
 struct Provider {
@@ -125,7 +128,10 @@ impl Models {
             source: Arc::new(OfflineSource::new(offline_profile("offline/offline"))),
             gate: free_gate("offline"),
         };
-        Ok(Self { settings, providers, offline, scripts: Mutex::default(), redactor: Redactor::default() })
+        let (scripts, redactor) = (Mutex::default(), Redactor::default());
+        let mut models = Self { settings, providers, offline, scripts, redactor, embedding: None };
+        models.embedding = models.make_embedding()?;
+        Ok(models)
     }
 
     /// The same models, whose answers hold no secret that is known by then. The keys of all providers become known.

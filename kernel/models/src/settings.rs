@@ -20,6 +20,10 @@ pub struct ModelsSettings {
     /// The shipped table of models, by bare name. A key stands for a model and its snapshots; one that ends in `*` says
     /// of all names that begin so whose they are, and is asked last.
     pub catalogue: BTreeMap<String, CatalogueEntry>,
+    /// The model that makes vectors of texts, as `provider/model`.
+    pub embedding: Option<String>,
+    /// US dollars for a million tokens of such models, by `provider/model` of the catalogue.
+    pub embeddings: BTreeMap<String, f64>,
     /// The day on which the catalogue was last looked up, as `YYYY-MM-DD`.
     pub looked_up: String,
     /// The key of a cost limit that the operator set for everything; then no model is taken whose price is not known.

@@ -8,6 +8,8 @@ mod budgets;
 mod connection;
 #[path = "wire/door.rs"]
 mod door;
+#[path = "wire/embedding.rs"]
+mod embedding;
 #[path = "wire/endings.rs"]
 mod endings;
 #[path = "wire/faults.rs"]

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, io, path::Path, sync::Arc, time::Duration};
 
-use drupe_config::{Manifest, Secret};
+use drupe_config::{Manifest, Right, Secret};
 use drupe_extension_api::{
     Fault, FaultCode, ToolSpec,
     wire::{Description, Initialize, Listening, op},
@@ -113,6 +113,11 @@ fn payload(
         agent: part.is_agent().then(|| wiring::definition(part, &roster.base.config)),
         resolved_tools,
         program_folders: program_folders(roster, manifest),
+        embedding_model: manifest
+            .rights
+            .contains(&Right::Embed)
+            .then(|| roster.wired.models.embedding().map(|model| model.profile().name.clone()))
+            .flatten(),
         listening: listening(manifest, part).map_err(|error| error.to_string())?,
     })
 }

@@ -6,6 +6,7 @@
 
 use std::{cmp::Reverse, sync::Arc, time::Duration};
 
+use drupe_agent::Run;
 use drupe_extension_api::{
     ExtensionId,
     wire::{ContextText, TurnContext, op},
@@ -54,8 +55,8 @@ impl Contexts {
         self.providers.is_empty()
     }
 
-    /// Asks all of them for a turn; what they give takes at most `tokens`.
-    pub async fn gather(&self, turn: &TurnContext, tokens: u32) -> Gathered {
+    /// Asks all of them for a turn, whose root they may charge for it; what they give takes at most `tokens`.
+    pub async fn gather(&self, turn: &TurnContext, root: &Arc<Run>, tokens: u32) -> Gathered {
         let mut gathered = Gathered::default();
         let mut providers = Vec::new();
         for (id, instance) in &self.providers {
@@ -64,12 +65,15 @@ impl Contexts {
                 Some(left) => gathered.remarks.push(not_asked("the context", id, left)),
             }
         }
-        let asked = join_all(providers.iter().map(|(_, instance)| {
-            let header = Header { timeout: Some(DEADLINE), ..Header::default() };
-            instance.call::<Option<ContextText>>(op::CONTEXT_GET, turn, header)
-        }));
+        let answers = join_all(providers.iter().map(async |(id, instance)| {
+            let token = self.lasting.tokens.grant_charging((*id).clone(), Arc::clone(root));
+            let trace = root.scope.correlation.as_str();
+            let header = Header { token: token.as_str(), trace, timeout: Some(DEADLINE) };
+            instance.call::<Option<ContextText>>(op::CONTEXT_GET, turn, header).await
+        }))
+        .await;
         let mut texts = Vec::new();
-        for ((id, _), answer) in providers.into_iter().zip(asked.await) {
+        for ((id, _), answer) in providers.into_iter().zip(answers) {
             self.lasting.live.rests.answered(id, None, is_late(&answer));
             match answer {
                 Ok(Some(text)) if !text.text.trim().is_empty() => texts.push((id, text)),

@@ -23,6 +23,12 @@ pub fn models(config: &Config) -> ModelsSettings {
         fallback: config.models.fallback.clone(),
         profiles: config.models.profiles.iter().map(|(name, p)| (name.clone(), profile(p))).collect(),
         catalogue: entries.collect(),
+        embedding: config.models.embedding.clone(),
+        embeddings: catalogue
+            .embeddings()
+            .iter()
+            .map(|model| (format!("{}/{}", model.provider, model.name), model.input_usd))
+            .collect(),
         looked_up: catalogue.looked_up.clone(),
         cost_limit: config.cost_limit(),
         missing: unset.map(|p| (p.name.clone(), p.key.clone())).collect(),

@@ -24,6 +24,8 @@ struct Running {
     owner: ExtensionId,
     run: Arc<Run>,
     time: Stopwatch,
+    /// Whether it is no call of the run: what is asked for it is charged to the run, and that is all.
+    only_charges: bool,
 }
 
 /// A token; it dies with this value.
@@ -35,10 +37,20 @@ pub struct Granted<'a> {
 impl Tokens {
     /// A token for one call of `owner` within `run`, which uses that time.
     pub fn grant(&self, owner: ExtensionId, run: Arc<Run>, time: Stopwatch) -> Granted<'_> {
-        self.note(&owner, &run.scope.session);
+        self.keep(Running { owner, run, time, only_charges: false })
+    }
+
+    /// A token by which `owner` may have what it needs for `run` charged to it, before that has begun.
+    pub fn grant_charging(&self, owner: ExtensionId, run: Arc<Run>) -> Granted<'_> {
+        let time = run.budget.time().clone();
+        self.keep(Running { owner, run, time, only_charges: true })
+    }
+
+    fn keep(&self, running: Running) -> Granted<'_> {
+        self.note(&running.owner, &running.run.scope.session);
         // 122 random bits: nobody guesses it.
         let token = uuid::Uuid::new_v4().simple().to_string();
-        self.running.lock().insert(token.clone(), Running { owner, run, time });
+        self.running.lock().insert(token.clone(), running);
         Granted { tokens: self, token }
     }
 
@@ -49,8 +61,24 @@ impl Tokens {
 
     /// The same, with the time of the call.
     pub fn redeem_timed(&self, owner: &ExtensionId, token: &str) -> Result<(Arc<Run>, Stopwatch), Fault> {
+        self.find(owner, token, |running| !running.only_charges)
+    }
+
+    /// The run behind a token of `owner`, to charge to it.
+    pub fn redeem_charging(&self, owner: &ExtensionId, token: &str) -> Result<Arc<Run>, Fault> {
+        self.find(owner, token, |_| true).map(|(run, _)| run)
+    }
+
+    fn find(
+        &self,
+        owner: &ExtensionId,
+        token: &str,
+        fits: impl FnOnce(&Running) -> bool,
+    ) -> Result<(Arc<Run>, Stopwatch), Fault> {
         match self.running.lock().get(token) {
-            Some(running) if running.owner == *owner => Ok((Arc::clone(&running.run), running.time.clone())),
+            Some(running) if running.owner == *owner && fits(running) => {
+                Ok((Arc::clone(&running.run), running.time.clone()))
+            }
             _ => Err(Fault::denied(
                 "this needs the token of a call that is running; use the `Call` that came with it",
             )),

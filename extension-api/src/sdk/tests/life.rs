@@ -95,7 +95,7 @@ impl AgentProvider for Whole {
 }
 
 impl ContextProvider for Whole {
-    async fn context(&self, turn: TurnContext) -> Result<Option<ContextText>, Fault> {
+    async fn context(&self, turn: Turn) -> Result<Option<ContextText>, Fault> {
         Ok(Some(ContextText { text: format!("heard: {}", turn.message), priority: 1, untrusted: false }))
     }
 }

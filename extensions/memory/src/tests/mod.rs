@@ -3,5 +3,7 @@ mod files;
 mod labelled;
 mod saving;
 mod searching;
+mod set;
 mod strangers;
 mod support;
+mod vectors;

@@ -10,7 +10,7 @@ use drupe_extension_api::{
 use jiff::Timestamp;
 
 use super::{Attempted, Entry, ShownAnswer};
-use crate::{ids, model::StopReason, policy::Question};
+use crate::{dispatch::OUTSIDE, ids, model::StopReason, policy::Question};
 
 impl Entry {
     /// The events by which it is told, in order.
@@ -22,7 +22,9 @@ impl Entry {
             Self::Step { invocation, step, attempt, shown: true, .. } => {
                 vec![started(ids::model_call(invocation, *step, *attempt), ItemKind::AgentMessage)]
             }
-            Self::Answer { .. } | Self::Failed { .. } | Self::Compacted { .. } => self.attempted(),
+            Self::Answer { .. } | Self::Failed { .. } | Self::Compacted { .. } | Self::Embedded { .. } => {
+                self.attempted()
+            }
             Self::Told { event, .. } => vec![event.clone()],
             Self::Tainted { tool, .. } => vec![EventBody::Diagnostic {
                 code: "tainted".to_owned(),
@@ -87,6 +89,11 @@ impl Entry {
             }
             Self::Compacted { step, model, usage, cost_usd, estimated, stop, told: Some(told), .. } => {
                 vec![told.event(*step, model, (*usage, *estimated, *cost_usd), kept(*stop, false))]
+            }
+            Self::Embedded { attempt, model, usage, cost_usd, estimated, latency_ms, failed, .. } => {
+                let told = Attempted { attempt: *attempt, latency_ms: *latency_ms, shown: None };
+                let stop = failed.as_deref().unwrap_or(StopReason::End.name());
+                vec![told.event(OUTSIDE, model, (*usage, *estimated, *cost_usd), stop)]
             }
             _ => Vec::new(),
         }

@@ -221,6 +221,13 @@ impl RecordedInvocation {
                     at.ended(usage, cost_usd);
                 }
             }
+            Entry::Embedded { attempt, usage, cost_usd, lost_tokens, lost_usd, .. } => {
+                let at = self.step(OUTSIDE);
+                at.attempt = at.attempt.max(attempt);
+                at.used += Spent::of(usage, cost_usd);
+                at.lost_tokens = at.lost_tokens.saturating_add(lost_tokens);
+                at.lost_usd += lost_usd;
+            }
             Entry::Steered { step, turn, message, .. } => self.step(step).steered.push((turn, message)),
             Entry::Asked { step, index, class, question, .. } => {
                 let (effect, tool) = (question.effect.clone(), question.tool.clone());

@@ -11,6 +11,7 @@ mod client_tools;
 mod condition;
 mod context;
 mod door;
+mod embedding;
 mod endings;
 mod events;
 mod fakes;

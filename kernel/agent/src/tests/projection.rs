@@ -21,7 +21,7 @@ struct Example {
 }
 
 /// The names of all entries. One that is added needs an example.
-const ALL: [&str; 15] = [
+const ALL: [&str; 16] = [
     "begin",
     "step",
     "answer",
@@ -37,6 +37,7 @@ const ALL: [&str; 15] = [
     "end",
     "told",
     "tainted",
+    "embedded",
 ];
 
 fn name(entry: &Entry) -> &'static str {
@@ -56,6 +57,7 @@ fn name(entry: &Entry) -> &'static str {
         Entry::End { .. } => 12,
         Entry::Told { .. } => 13,
         Entry::Tainted { .. } => 14,
+        Entry::Embedded { .. } => 15,
     };
     ALL[at]
 }

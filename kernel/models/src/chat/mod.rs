@@ -52,6 +52,10 @@ impl Api for ChatApi {
         ("/chat/completions".to_owned(), None)
     }
 
+    fn embeddings(&self) -> Option<&'static str> {
+        Some("/embeddings")
+    }
+
     fn takes(&self, _: &Facts) -> Takes {
         Takes {
             api: "Chat Completions",

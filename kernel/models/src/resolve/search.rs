@@ -287,7 +287,7 @@ impl Models {
     }
 
     /// What would configure a provider that is not.
-    fn variable(&self, provider: &str) -> Option<&str> {
+    pub(super) fn variable(&self, provider: &str) -> Option<&str> {
         let mut missing = self.settings.missing.iter();
         missing.find(|(name, _)| name == provider).map(|(_, variable)| variable.as_str())
     }

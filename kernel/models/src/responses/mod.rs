@@ -42,6 +42,10 @@ impl Api for ResponsesApi {
         ("/responses".to_owned(), None)
     }
 
+    fn embeddings(&self) -> Option<&'static str> {
+        Some("/embeddings")
+    }
+
     fn takes(&self, _: &Facts) -> Takes {
         Takes {
             api: "the Responses API",

@@ -90,6 +90,11 @@ impl WireProvider {
         &*self.api
     }
 
+    /// Path behind the base address of vectors of texts; none where the server makes none.
+    pub(crate) fn embeddings(&self) -> Option<&'static str> {
+        self.api.embeddings()
+    }
+
     pub(crate) fn kind(&self) -> &'static str {
         self.api.kind()
     }

@@ -50,7 +50,7 @@ impl WireProvider {
         ) {
             return Ok(None);
         }
-        let body = whole(&mut response).await?;
+        let body = whole(&mut response, LONGEST, "its list of models").await?;
         if !status.is_success() {
             return Err(fault::of_response(status, &headers, &body, Timestamp::now(), ("", &[])).fault);
         }
@@ -58,12 +58,17 @@ impl WireProvider {
     }
 }
 
-async fn whole(response: &mut Response) -> Result<Vec<u8>, ModelFault> {
+/// The body of an answer that has at most so many bytes; `what` it is.
+pub(super) async fn whole(
+    response: &mut Response,
+    longest: usize,
+    what: &str,
+) -> Result<Vec<u8>, ModelFault> {
     let mut body = Vec::new();
     while let Some(bytes) = response.chunk().await.map_err(|error| fault::of_transport(&error).fault)? {
         body.extend_from_slice(&bytes);
-        if body.len() > LONGEST {
-            return Err(ModelFault::fatal(FailureClass::Model, "its list of models is longer than any"));
+        if body.len() > longest {
+            return Err(ModelFault::fatal(FailureClass::Model, format!("{what} is longer than any")));
         }
     }
     Ok(body)

@@ -1,6 +1,6 @@
 //! What all HTTP APIs of models have in common: one request, and its answer as a stream of events.
 //!
-//! [`exchange`] joins the request to its answer, over [`client`]'s pooled connections; [`sent`] tells when it goes out; [`frames`] splits the bytes
+//! [`exchange`] joins the request to its answer, over [`client`]'s pooled connections; [`embedding`] is another request, with its answer as a whole; [`sent`] tells when it goes out; [`frames`] splits the bytes
 //! into events, [`halves`] joins characters that two events share, [`draft`] gathers what an API's reader found in them, [`fault`] judges what went wrong,
 //! [`parameters`] refuses at load what an API cannot do, [`tools`] writes tool lists once, and [`names`] and
 //! [`items`] carry what one side would not understand of the other. An [`Api`] adds the rest: where requests go,
@@ -19,6 +19,8 @@ mod halves;
 mod sent;
 
 mod listing;
+
+mod embedding;
 
 mod fault;
 
@@ -46,6 +48,7 @@ use crate::{
 
 pub(crate) use client::WireProvider;
 pub(crate) use draft::Draft;
+pub(crate) use embedding::WireEmbedding;
 pub(crate) use fault::{WireError, in_stream};
 pub use listing::ListedModel;
 pub(crate) use names::Names;
@@ -70,6 +73,11 @@ pub(crate) trait Api: Send + Sync {
     /// Path behind the base address, and query, of its list of models.
     fn list(&self) -> (&'static str, Option<&'static str>) {
         ("/models", None)
+    }
+
+    /// Path behind the base address of vectors of texts; none where it makes none.
+    fn embeddings(&self) -> Option<&'static str> {
+        None
     }
 
     /// The parameters that it takes for `model`; what it cannot do is refused when an agent is loaded.

@@ -24,7 +24,7 @@ pub const ALL: Credit = Credit { items: 9, bytes: 1 << 20 };
 /// The program that stands for drupe.
 fn exe() -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    test.ancestors().nth(2).unwrap().join("examples/confined")
+    test.ancestors().nth(2).unwrap().join("examples/parent")
 }
 
 /// The data folder of an extension with two drafts, and what is around it: the rest of the home, and the operator's.

@@ -117,6 +117,7 @@ fn open(
         agent: None,
         resolved_tools: Vec::new(),
         program_folders: Vec::new(),
+        embedding_model: None,
         listening: Vec::new(),
     };
     let place = HostProcess::confined(&Bounds {

@@ -111,6 +111,7 @@ async fn calls(folder: &Path, here: bool) -> Result<[Taken; 3]> {
         agent: None,
         resolved_tools: Vec::new(),
         program_folders: Vec::new(),
+        embedding_model: None,
         listening: Vec::new(),
     };
     ask::<Value>(&instance, op::INITIALIZE, &initialize).await?;

@@ -118,6 +118,7 @@ impl ToolProvider for Faulty {
                 false => self.labelled("effect_append", self.append(name("effect_append"))),
             },
             Tool::new(name("leak"), "Tells a text, by one way or another.", Faulty::leak),
+            Tool::new(name("embed"), "Has vectors made of texts.", Faulty::embed).read_only(),
             Tool::new(name("announce"), "Has other tools from now on.", Faulty::announce),
         ];
         let more = self.more();
@@ -152,6 +153,11 @@ struct Milliseconds {
 struct Bytes {
     /// How many.
     bytes: usize,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Texts {
+    texts: Vec<String>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -200,6 +206,11 @@ impl Faulty {
 
     async fn big(&self, input: Bytes, _: Call) -> Result<String, Fault> {
         Ok("x".repeat(input.bytes))
+    }
+
+    async fn embed(&self, input: Texts, call: Call) -> Result<String, Fault> {
+        let vectors = call.embed(input.texts, 60_000).await?;
+        Ok(format!("{} of {} numbers", vectors.len(), vectors.first().map_or(0, Vec::len)))
     }
 
     async fn error(&self, _: NoInput, _: Call) -> Result<(), Fault> {

@@ -54,7 +54,7 @@ impl ToolProvider for Watcher {
 }
 
 impl ContextProvider for Watcher {
-    async fn context(&self, _: TurnContext) -> Result<Option<ContextText>, Fault> {
+    async fn context(&self, _: Turn) -> Result<Option<ContextText>, Fault> {
         let Some(context) = &self.config.context else { return Ok(None) };
         if let Some(act) = context.does {
             perform(act).await?;

@@ -125,6 +125,9 @@ const ARROWS: &[(&str, &[&str])] = &[
         "drupe-ext-http",
         &["drupe-extension-api", "drupe-http-acp", "drupe-http-compat", "drupe-http-mcp", "drupe-http-page"],
     ),
+    // Whoever reads files or pages reads PDFs among them, by the same program and within the same bounds.
+    ("drupe-ext-files", &["drupe-extension-api", "drupe-pdf-text"]),
+    ("drupe-ext-web", &["drupe-extension-api", "drupe-pdf-text"]),
 ];
 
 /// What every extension may depend on of ours.

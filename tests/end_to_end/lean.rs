@@ -15,8 +15,8 @@ const PACKAGES: usize = 314;
 const OF_HTTP: usize = 65;
 
 /// Packages that the extension `web` adds to these: what parses pages and finds their main text, with the selectors of styles
-/// that it finds it by, what reads feeds, and what decompresses.
-const OF_WEB: usize = 42;
+/// that it finds it by, what reads feeds, what decompresses, and our own that has PDFs read.
+const OF_WEB: usize = 43;
 
 /// Packages that the extension `mcp` adds to these: the SDK of the protocol, what it reads streams of events and compares names
 /// with, and schemas of the inputs of our own tools.

@@ -53,6 +53,7 @@ mod newcomers;
 mod old_journal;
 mod orderly_ends;
 mod page;
+mod pdfs;
 mod policy;
 mod previews;
 mod queue;

@@ -2,8 +2,8 @@
 //! `files_move`, `files_list`, `files_search`, `files_changes` and `files_undo`.
 //!
 //! Every path is opened beneath the workspace's root: `..`, absolute paths elsewhere, and symbolic links out
-//! do not leave it, whatever changes while a call runs. It runs nothing, and opens no
-//! devices and pipes. What is written where text of strangers was read is marked, and reading it says so.
+//! do not leave it, whatever changes while a call runs. It opens no devices and pipes, and runs
+//! nothing but the confined program that reads PDFs. What is written where text of strangers was read is marked, and reading it says so.
 //!
 //! A change is planned before it is made, so that a person can be shown it (`change.rs`), and what was there before is kept, so
 //! that it can be taken back (`undo.rs`).
@@ -145,7 +145,7 @@ struct Undo {
 impl ToolProvider for Files {
     fn tools(&self) -> Vec<Tool<Self>> {
         vec![
-            Tool::new("files_read", "Reads a text file, or some lines of it; shows a picture (PNG, JPEG, GIF, WebP).", Files::read).read_only(),
+            Tool::new("files_read", "Reads a text file or a PDF, or some lines of it; shows a picture (PNG, JPEG, GIF, WebP).", Files::read).read_only(),
             Tool::new("files_write", "Writes a text file, in place of what was there.", Files::write)
                 .idempotent()
                 .preview(Files::preview_write)
@@ -198,19 +198,24 @@ export!(Files: Tool);
 
 impl Files {
     async fn read(&self, input: Read, call: Call) -> Result<String, Fault> {
-        let shown = call.clone();
-        self.with(&call, move |root| match root.look(&input.path)? {
-            Readable::Text(MarkedText { text, strangers }) => {
-                let text = lines::excerpt(&text, input.offset, input.limit, root.bounds().output_bytes)?;
-                Ok(MarkedText { text, strangers })
-            }
+        let path = input.path.clone();
+        let (text, strangers) = match self.beneath(&call, move |root| root.look(&path)).await? {
+            Readable::Text(MarkedText { text, strangers }) => (text, strangers),
             Readable::Picture { bytes, strangers } => {
                 let text = picture(&input, &bytes)?;
-                shown.show_image(ImageData { data: BASE64_STANDARD.encode(bytes) });
-                Ok(MarkedText { text, strangers })
+                call.show_image(ImageData { data: BASE64_STANDARD.encode(bytes) });
+                return Ok(told(&call, MarkedText { text, strangers }));
             }
-        })
-        .await
+            Readable::Pdf { bytes, strangers } => {
+                let read = drupe_pdf_text::read(&self.host, &bytes).await.map_err(|fault| Fault {
+                    message: format!("`{}` is a PDF: {}", input.path, fault.message),
+                    ..fault
+                })?;
+                (read.told(), strangers)
+            }
+        };
+        let text = lines::excerpt(&text, input.offset, input.limit, self.bounds.output_bytes)?;
+        Ok(told(&call, MarkedText { text, strangers }))
     }
 
     async fn write(&self, input: Write, call: Call) -> Result<String, Fault> {
@@ -400,14 +405,26 @@ impl Files {
         call: &Call,
         work: impl FnOnce(&Root) -> Result<MarkedText, Fault> + Send + 'static,
     ) -> Result<String, Fault> {
+        self.beneath(call, work).await.map(|given| told(call, given))
+    }
+
+    async fn beneath<T: Send + 'static>(
+        &self,
+        call: &Call,
+        work: impl FnOnce(&Root) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, Fault> {
         let (workspace, bounds) = (self.host.workspace().to_owned(), self.bounds);
         let base = call.base_folder.clone();
-        let given = self.host.blocking(move || work(&Root::open(&workspace, &base, bounds)?)).await?;
-        if given.strangers {
-            call.read_untrusted();
-        }
-        Ok(given.text)
+        self.host.blocking(move || work(&Root::open(&workspace, &base, bounds)?)).await
     }
+}
+
+/// A text, with which the call tells whether strangers may have written it.
+fn told(call: &Call, given: MarkedText) -> String {
+    if given.strangers {
+        call.read_untrusted();
+    }
+    given.text
 }
 
 /// What is said of a picture that is shown, if it is one that models can see.

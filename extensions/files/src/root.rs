@@ -16,6 +16,7 @@ use cap_std::{
     fs::{Dir, File, FileType, Metadata, MetadataExt as _, OpenOptions, OpenOptionsExt as _},
 };
 use drupe_extension_api::{Fault, FaultCode, ImageType};
+use drupe_pdf_text::{PDF, is_pdf};
 use rustix::fs::{OFlags, RenameFlags};
 
 use crate::{
@@ -36,6 +37,11 @@ pub enum Readable {
     Text(MarkedText),
     /// Something that begins as a picture does, and whether strangers may have made it.
     Picture {
+        bytes: Vec<u8>,
+        strangers: bool,
+    },
+    /// A PDF, and whether strangers may have made it.
+    Pdf {
         bytes: Vec<u8>,
         strangers: bool,
     },
@@ -85,13 +91,16 @@ impl Root {
         text(name, self.open_regular(name)?, self.bounds.file_bytes)
     }
 
-    /// The text of a file, or the picture that it is.
+    /// The text of a file, or the picture or the PDF that it is.
     pub fn look(&self, name: &str) -> Result<Readable, Fault> {
         let (bytes, strangers) = bytes(name, self.open_regular(name)?, self.bounds.file_bytes)?;
-        match ImageType::of(&bytes).filter(|_| as_text(&bytes).is_none()) {
-            Some(_) => Ok(Readable::Picture { bytes, strangers }),
-            None => text_of(name, bytes, strangers).map(Readable::Text),
-        }
+        Ok(match as_text(&bytes) {
+            None if ImageType::of(&bytes).is_some() => Readable::Picture { bytes, strangers },
+            None if is_pdf(&bytes) => Readable::Pdf { bytes, strangers },
+            // One of letters alone is a PDF by its very beginning; a text may name the sign of one further on.
+            Some(_) if bytes.starts_with(PDF) => Readable::Pdf { bytes, strangers },
+            _ => Readable::Text(text_of(name, bytes, strangers)?),
+        })
     }
 
     fn open_regular(&self, name: &str) -> Result<File, Fault> {

@@ -7,7 +7,7 @@ use std::{
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use drupe_extension_api::{
     EffectClass, Fault, FaultCode, ItemKind,
-    testing::{Harness, block_on},
+    testing::{FakeProcess, Harness, block_on},
 };
 use serde_json::{Value, json};
 
@@ -85,11 +85,39 @@ fn a_long_file_comes_in_parts_and_a_longer_one_not_at_all() {
 }
 
 #[test]
+fn a_pdf_is_read_by_a_program_that_is_given_its_bytes_and_no_folder_but_an_empty_one() {
+    let house = house(json!({}));
+    let paper = b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n";
+    fs::write(house.path("paper.pdf"), paper).expect("a file");
+    fs::write(house.path("letters.pdf"), "%PDF-1.4 of letters alone").expect("a file");
+    fs::write(house.path("note.txt"), "names %PDF-1.4").expect("a file");
+    for file in ["paper.pdf", "letters.pdf"] {
+        let program = FakeProcess::ending(0).stdout("One.\n\u{c}Two.\n\u{c}".as_bytes());
+        house.files.host().answer_open_process("pdftotext", Ok(program));
+        let read = house.call("files_read", json!({"path": file})).expect("it is read");
+        assert_eq!(read, "[page 1 of 2]\nOne.\n\n[page 2 of 2]\nTwo.\n");
+    }
+    for spec in house.files.host().opened_processes() {
+        let folder = house.files.data_folder().join("pdf_text").display().to_string();
+        assert_eq!(
+            (spec.directory.as_str(), spec.folders.as_slice()),
+            (folder.as_str(), &[folder.clone()][..])
+        );
+        assert!(!spec.network && !spec.workspace && spec.timeout_ms == Some(20_000), "{spec:?}");
+    }
+    let said = FakeProcess::ending(1).stderr(b"Syntax Error: Couldn't find trailer dictionary\n");
+    house.files.host().answer_open_process("pdftotext", Ok(said));
+    let read = house.call("files_read", json!({"path": "paper.pdf"}));
+    refused(read, FaultCode::Invalid, "`paper.pdf` is a PDF: it cannot be read");
+    assert_eq!(house.call("files_read", json!({"path": "note.txt"})).expect("a text"), "names %PDF-1.4");
+}
+
+#[test]
 fn a_binary_file_is_named_as_such_and_not_changed() {
     let house = house(json!({}));
     fs::write(house.path("paper.pdf"), b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n").expect("a file");
-    let read = house.call("files_read", json!({"path": "paper.pdf"}));
-    refused(read, FaultCode::Invalid, "`paper.pdf` is a binary file of 15 bytes (application/pdf)");
+    let edit = house.call("files_edit", json!({"path": "paper.pdf", "old": "a", "new": "b"}));
+    refused(edit, FaultCode::Invalid, "`paper.pdf` is a binary file of 15 bytes (application/pdf)");
     for bytes in [&b"\x00\x01"[..], &b"\xff\xfe"[..]] {
         fs::write(house.path("blob"), bytes).expect("a file");
         let read = house.call("files_read", json!({"path": "blob"}));

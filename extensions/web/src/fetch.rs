@@ -24,8 +24,7 @@ use crate::{
 /// Redirects of one call; browsers follow twenty, and honest pages need two.
 const REDIRECTS: usize = 5;
 /// What is preferred of what can be read.
-const ACCEPTED: &str =
-    "text/html, application/xhtml+xml, text/markdown, text/plain, application/json;q=0.9, */*;q=0.5";
+const ACCEPTED: &str = "text/html, application/xhtml+xml, text/markdown, text/plain, application/json;q=0.9, application/pdf;q=0.9, */*;q=0.5";
 
 /// Gets pages and asks search providers.
 pub struct Fetcher {
@@ -128,7 +127,8 @@ fn readable(status: StatusCode, headers: &HeaderMap) -> Result<bool, Fault> {
         Some(_) => Ok(true),
         None => {
             let message = format!("it is `{}`, which is not read", clean::line(&kind, 100));
-            Err(Fault::new(FaultCode::Unsupported, message).help("pages, feeds, JSON and plain text are"))
+            Err(Fault::new(FaultCode::Unsupported, message)
+                .help("pages, PDFs, feeds, JSON and plain text are"))
         }
     }
 }

@@ -7,6 +7,7 @@ mod sink;
 use std::time::{Duration, Instant};
 
 use drupe_extension_api::{Fault, FaultCode};
+use drupe_pdf_text::is_pdf;
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
 use url::Url;
 
@@ -55,6 +56,8 @@ pub enum BodyKind {
     Xml,
     /// As it is, without what shows nothing.
     Text,
+    /// By a confined program, before it comes here.
+    Pdf,
     /// By its first bytes, which say what it is.
     Unknown,
 }
@@ -69,6 +72,7 @@ impl BodyKind {
             | "application/rdf+xml"
             | "application/feed+json" => Self::Feed,
             "text/xml" | "application/xml" => Self::Xml,
+            "application/pdf" | "application/x-pdf" => Self::Pdf,
             "" | "application/octet-stream" | "binary/octet-stream" => Self::Unknown,
             "application/json"
             | "application/javascript"
@@ -97,13 +101,23 @@ impl BodyKind {
         if lower.starts_with(b"<?xml") {
             return Some(Self::Xml);
         }
-        let text = !start.starts_with(b"%PDF-") && !body.contains(&0) && std::str::from_utf8(body).is_ok();
+        if is_pdf(body) {
+            return Some(Self::Pdf);
+        }
+        let text = !body.contains(&0) && std::str::from_utf8(body).is_ok();
         text.then_some(Self::Text)
     }
 }
 
+/// What became of a body.
+pub enum ReadBody {
+    Text(ReadText),
+    /// It is a PDF, of these bytes: its text is found by another program, and then [`finished`].
+    Pdf(ReadText, Vec<u8>),
+}
+
 /// Reads a body. Blocks for [`TIME`] at most, as far as that is in our hands.
-pub fn read(mut reply: Reply, url: &Url, most: usize) -> Result<ReadText, Fault> {
+pub fn read(mut reply: Reply, url: &Url, most: usize) -> Result<ReadBody, Fault> {
     let until = Instant::now() + TIME;
     exchange::decompress(&mut reply, most)?;
     let said = reply.kind();
@@ -114,6 +128,9 @@ pub fn read(mut reply: Reply, url: &Url, most: usize) -> Result<ReadText, Fault>
     };
     let mut reading = ReadText { address: url.to_string(), bytes: reply.body.len(), ..ReadText::default() };
     reading.kind = if said.is_empty() { "no type".to_owned() } else { clean::line(&said, 100) };
+    if kind == BodyKind::Pdf {
+        return Ok(ReadBody::Pdf(reading, reply.body));
+    }
     let text = decode(&reply, kind);
     drop(std::mem::take(&mut reply.body));
     match kind {
@@ -123,19 +140,20 @@ pub fn read(mut reply: Reply, url: &Url, most: usize) -> Result<ReadText, Fault>
             Err(fault) if kind == BodyKind::Feed => return Err(fault),
             Err(_) => reading.text = text,
         },
-        BodyKind::Text | BodyKind::Unknown => reading.text = text,
+        BodyKind::Text | BodyKind::Unknown | BodyKind::Pdf => reading.text = text,
     }
-    finish(&mut reading);
-    Ok(reading)
+    Ok(ReadBody::Text(finished(reading)))
 }
 
-fn finish(reading: &mut ReadText) {
+/// The same without what shows nothing.
+pub fn finished(mut reading: ReadText) -> ReadText {
     let cleaned = clean::visible(&reading.text);
     if cleaned.left_out > 0 {
         reading.notes.push(format!("{} characters that show nothing were left out", cleaned.left_out));
     }
     reading.text = clean::tidy(&cleaned.text);
     reading.title = clean::line(&reading.title, TITLE);
+    reading
 }
 
 /// The fault of a body that took too long.

@@ -34,6 +34,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("drupe-confine", &[]),
     ("drupe-link", &["drupe-extension-api"]),
     ("drupe-memory", &[]),
+    ("drupe-outward", &["drupe-extension-api"]),
     ("drupe-blame", &[]),
     ("drupe-folders", &["drupe-confine"]),
     (
@@ -93,6 +94,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "drupe-link",
             "drupe-memory",
             "drupe-models",
+            "drupe-outward",
             "drupe-programs",
             "drupe-prompts",
             "drupe-policy",
@@ -360,7 +362,7 @@ fn every_file_is_one_thing() {
 /// fault in one of them has the journal and the keys, so they are counted as a whole, wherever a folder of them lies.
 ///
 /// A ceiling that only goes down: whoever deletes lowers it. One who has to raise it says why in `docs/decisions/`.
-const TRUSTED: usize = 58_710;
+const TRUSTED: usize = 59_300;
 
 #[test]
 fn what_is_trusted_stays_small() {

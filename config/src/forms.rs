@@ -65,6 +65,12 @@ pub(crate) static TOPIC: Text = form(
     is_topic,
     Some(r"^(agent_invoked|agent_result|agent_error|[a-z0-9][a-z0-9_-]{0,47}\.[^\x00-\x1f]{1,128})$"),
 );
+/// A host that secrets are bound to.
+pub(crate) static HOST: Text = form(
+    "a host in small letters, with a port or without: `api.example.org`, `localhost:8080`, `[::1]:8080`",
+    is_host,
+    Some(r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:.]{2,45}\])(:[0-9]{1,5})?$"),
+);
 /// A folder that an operator's environment places.
 pub(crate) static FOLDER: Text = form(
     "an absolute path, which may begin with `~/`, `${NAME}/` or `${NAME:-~/usual}/`",
@@ -111,6 +117,27 @@ fn is_topic(text: &str) -> bool {
     };
     ["agent_invoked", "agent_result", "agent_error"].contains(&text)
         || text.split_once('.').is_some_and(of_an_extension)
+}
+
+/// As an address has it once it is read, so that the two can be compared.
+fn is_host(text: &str) -> bool {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (text, None),
+    };
+    let usual = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-".contains(&byte);
+    let named = (1..=253).contains(&host.len())
+        && host.bytes().all(usual)
+        && !host.starts_with(['.', '-'])
+        && !host.ends_with(['.', '-'])
+        && !host.contains("..");
+    let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let numbered = address
+        .and_then(|host| host.parse::<std::net::Ipv6Addr>().ok())
+        .is_some_and(|ip| Some(ip.to_string().as_str()) == address);
+    let port = port
+        .is_none_or(|port| port.parse::<u16>().is_ok_and(|number| number > 0 && number.to_string() == port));
+    (named || numbered) && port
 }
 
 fn is_folder(text: &str) -> bool {

@@ -43,7 +43,7 @@ pub use diagnostic::{Diagnostic, Diagnostics, Loaded, Severity};
 pub use env_file::{EnvFile, EnvFileFault};
 pub use files::Instructions;
 pub use manifest::{
-    AgentMcpServer, AgentSection, ContextSource, InputSpec, Isolation, Manifest, McpServerTools,
+    AgentMcpServer, AgentSection, BoundSecret, ContextSource, InputSpec, Isolation, Manifest, McpServerTools,
     MisfireChoice, OverlapChoice, Right, ScheduleConfig, Scope, Subscription, ToolSelector, UnfitSchedule,
     agent_template, load_agent_file, load_manifest, new_agent,
 };

@@ -14,7 +14,7 @@ pub use crate::{
     },
     wire::{
         BusMessage, ChannelStream, ContextText, Delivery, HookCall, HookPoint, HookVerdict, LookupResult,
-        OutboundKind, OutboundMessage, ProcessOutput, ProcessSpec, RunProcess, Schedule, StreamPart, Submit,
-        Submitted,
+        OutboundKind, OutboundMessage, OutwardRequest, OutwardResponse, ProcessOutput, ProcessSpec,
+        RunProcess, Schedule, StreamPart, Submit, Submitted,
     },
 };

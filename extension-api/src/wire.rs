@@ -8,6 +8,7 @@
 
 mod from_extension;
 mod handles;
+mod outward;
 mod processes;
 
 pub use from_extension::{
@@ -16,6 +17,7 @@ pub use from_extension::{
     Submitted,
 };
 pub use handles::{BusMessage, HandleItems, HandleNext, LARGEST_PUT, Subscribe, put_payload, read_put};
+pub use outward::{OutwardRequest, OutwardResponse};
 pub use processes::{OpenedProcess, ProcessExit, ProcessOutput, ProcessSpec, RunProcess, TerminalSize};
 
 use std::{collections::BTreeMap, net::SocketAddr};
@@ -112,6 +114,8 @@ pub mod host {
     pub const CONTROL: &str = "control.call";
     /// [`ControlCall`](super::ControlCall) of a method that streams → handle of its items; needs the right `control`.
     pub const CONTROL_OPEN: &str = "control.open";
+    /// [`OutwardRequest`](super::OutwardRequest) → [`OutwardResponse`](super::OutwardResponse); needs `bound_secrets` in the manifest.
+    pub const HTTP_SEND: &str = "http.send";
     /// `null` → `null`; the tools that `describe` gives have changed.
     pub const TOOLS_CHANGED: &str = "tools.changed";
 }

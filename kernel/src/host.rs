@@ -6,6 +6,7 @@
 
 mod agents;
 mod handles;
+mod outward;
 mod vectors;
 
 use std::{
@@ -45,6 +46,8 @@ struct Owner {
     holder: Holder,
     /// Room for the programs that it runs.
     programs: Arc<Semaphore>,
+    /// Room for the requests that are sent for it.
+    requests: Semaphore,
     kernel: Weak<Kernel>,
     runtime: tokio::runtime::Handle,
     /// Output of calls that run, where a secret may have begun in it.
@@ -56,7 +59,8 @@ pub fn table(kernel: Weak<Kernel>, manifest: Arc<Manifest>, holder: Holder) -> H
     let runtime = tokio::runtime::Handle::current();
     let programs = Arc::new(Semaphore::new(drupe_programs::MOST));
     let progress = Mutex::default();
-    let owner = Owner { manifest, holder, programs, kernel, runtime, progress };
+    let requests = Semaphore::new(outward::AT_ONCE);
+    let owner = Owner { manifest, holder, programs, requests, kernel, runtime, progress };
     drupe_host::table(Table(Arc::new(owner)))
 }
 
@@ -251,6 +255,7 @@ impl Owner {
                 self.right(Right::Control, operation)?;
                 write(self.open_control(&kernel, self.principal(header), read(payload)?)?)
             }
+            host::HTTP_SEND => write(Box::pin(self.send(&kernel, read(payload)?)).await?),
             host::TOOLS_CHANGED => write(Box::pin(kernel.roster.rewire(id)).await?),
             _ => Err(Fault::unsupported(operation)),
         }

@@ -52,6 +52,7 @@ mod native_builder;
 mod newcomers;
 mod old_journal;
 mod orderly_ends;
+mod outward;
 mod page;
 mod pdfs;
 mod policy;

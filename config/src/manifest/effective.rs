@@ -5,13 +5,16 @@ use std::{collections::BTreeMap, sync::Arc};
 use drupe_json_schema::{Schema, Unfit};
 use serde_json::{Map, Value};
 
-use super::{Manifest, read::undeclared};
+use super::{BoundSecret, Manifest, read::undeclared};
 use crate::{
     Config, Diagnostics, Overlay, Secret,
     overlay::{Unresolved, expand, where_to_define},
     source::At,
     tree::{self, Entry, Node, Yaml, join},
 };
+
+/// Bytes of the shortest secret that is taken out of texts.
+const SHORTEST_BOUND: usize = 8;
 
 impl Manifest {
     /// Whether the extension is to be loaded: `drupe.yaml` wins over the manifest.
@@ -40,24 +43,55 @@ impl Manifest {
         if faults.has_errors() { Err(faults.sorted()) } else { Ok(resolved.to_json_map()) }
     }
 
-    /// The values of the declared secrets, by name.
+    /// The values of the secrets that it is handed, by name.
     ///
     /// # Errors
-    /// Every declared name that has no value, with where to define it.
+    /// Every declared name that has no value, bound ones too, with where to define it.
     pub fn resolve_secrets(&self, overlay: &Overlay) -> Result<BTreeMap<String, Secret>, Diagnostics> {
         let mut faults = Diagnostics::default();
         let mut values = BTreeMap::new();
-        for (index, name) in self.secrets.iter().enumerate() {
-            if let Some(secret) = overlay.get(name) {
-                values.insert(name.clone(), secret.clone());
-                continue;
-            }
-            let at = self.located.secrets.get(index).unwrap_or(&self.located.start);
+        let mut short = Vec::new();
+        let mut missing = |name: &str, at: Option<&At>, field: &str| {
+            let at = at.unwrap_or(&self.located.start);
             let message = format!("the secret `{name}` is not defined; the extension `{}` needs it", self.id);
             let help = self.with_setup(where_to_define(name));
-            faults.error("missing_variable", at, &format!("secrets[{index}]"), message).help(help);
+            faults.error("missing_variable", at, field, message).help(help);
+        };
+        for (index, name) in self.secrets.iter().enumerate() {
+            match overlay.get(name) {
+                Some(secret) => drop(values.insert(name.clone(), secret.clone())),
+                None => missing(name, self.located.secrets.get(index), &format!("secrets[{index}]")),
+            }
+        }
+        for (index, BoundSecret { name, .. }) in self.bound_secrets.iter().enumerate() {
+            let (at, field) = (self.located.bound.get(index), format!("bound_secrets[{index}]"));
+            match overlay.get(name) {
+                None => missing(name, at, &field),
+                Some(secret) if secret.expose().trim().len() < SHORTEST_BOUND => {
+                    short.push((name, at, field))
+                }
+                Some(_) => {}
+            }
+        }
+        for (name, at, field) in short {
+            let message = format!("the secret `{name}` has fewer than {SHORTEST_BOUND} bytes");
+            faults
+                .error("short_secret", at.unwrap_or(&self.located.start), &field, message)
+                .help("what is shorter could not be taken out of the answers of servers that repeat it");
         }
         if faults.has_errors() { Err(faults) } else { Ok(values) }
+    }
+
+    /// The bound secrets that have a value, each with it.
+    pub fn resolve_bound<'a>(
+        &'a self,
+        overlay: &'a Overlay,
+    ) -> impl Iterator<Item = (&'a BoundSecret, &'a Secret)> + 'a {
+        self.bound_secrets.iter().filter_map(|bound| Some((bound, overlay.get(&bound.name)?)))
+    }
+
+    fn bound(&self, name: &str) -> Option<&BoundSecret> {
+        self.bound_secrets.iter().find(|bound| bound.name == name)
     }
 
     fn with_setup(&self, help: String) -> String {
@@ -99,14 +133,19 @@ impl Manifest {
     fn expand(&self, text: &str, at: &At, path: &str, overlay: &Overlay, faults: &mut Diagnostics) -> String {
         // What the operator writes for an extension is theirs to give; its own manifest reaches what it declares.
         let given = !Arc::ptr_eq(&at.source, &self.located.start.source);
-        let declared = |name: &str| given || self.secrets.iter().any(|secret| secret == name);
+        // What is bound is handed over by nobody.
+        let declared = |name: &str| {
+            self.bound(name).is_none() && (given || self.secrets.iter().any(|secret| secret == name))
+        };
         let lookup = |name: &str| if declared(name) { overlay.get(name) } else { None };
         match expand(text, lookup) {
             Ok(text) => text,
             Err(unresolved) => {
                 for item in unresolved {
                     match item {
-                        Unresolved::Missing(name) if !declared(&name) => undeclared(&name, at, path, faults),
+                        Unresolved::Missing(name) if !declared(&name) => {
+                            undeclared(&name, self.bound(&name).is_some(), at, path, faults);
+                        }
                         other => other.report(at, path, &format!("the extension `{}`", self.id), faults),
                     }
                 }

@@ -5,6 +5,7 @@
 
 mod agent;
 mod agent_file;
+mod bound;
 mod dialect;
 mod effective;
 mod offline;
@@ -30,6 +31,7 @@ use serde_json::{Map, Value};
 
 pub(crate) use agent::context as read_context;
 pub use agent_file::load_agent_file;
+pub use bound::BoundSecret;
 pub use read::load_manifest;
 pub use schedules::{MisfireChoice, OverlapChoice, ScheduleConfig, UnfitSchedule};
 pub use servers::{AgentMcpServer, McpServerTools};
@@ -93,6 +95,9 @@ keys! {
         /// The only variables that this extension can ask for; each must have a value.
         secrets: Vec<String> = EMPTY =>
             Shape::AtMost(MAX_SECRETS, &Shape::List(&Shape::Text(&forms::VARIABLE)));
+        /// Secrets that it is not handed: they are filled into its requests to these hosts on the way out.
+        bound_secrets: Vec<BoundSecret> = EMPTY =>
+            Shape::AtMost(MAX_SECRETS, &Shape::List(&Shape::Record(&bound::BOUND_SECRET)));
         /// Configuration; `extensions.<id>` of drupe.yaml overrides it.
         config: Map<String, Value> = each_its_own() => Shape::Open;
         /// JSON Schema of the configuration.
@@ -144,11 +149,12 @@ struct Located {
     config: Option<Node>,
     servers: Option<Node>,
     secrets: Vec<At>,
+    bound: Vec<At>,
 }
 
 impl Default for Located {
     fn default() -> Self {
-        Self { start: At::nowhere(), config: None, servers: None, secrets: Vec::new() }
+        Self { start: At::nowhere(), config: None, servers: None, secrets: Vec::new(), bound: Vec::new() }
     }
 }
 

@@ -103,7 +103,7 @@ pub(super) struct Reader<'a> {
     pub expressions: Expressions,
     pub folder: PathBuf,
     pub home: &'a Path,
-    node: &'a Node,
+    pub(super) node: &'a Node,
     pub form: Form<'a>,
 }
 
@@ -128,6 +128,7 @@ impl<'a> Reader<'a> {
             self.check_config(config, &manifest.secrets);
         }
         self.check_entrypoint(&root);
+        self.check_bound_secrets(&root);
         self.refuse_self(&root, "depends_on", own.as_ref());
         self.check_subscriptions(&root);
         self.check_schedules(&root);
@@ -141,6 +142,7 @@ impl<'a> Reader<'a> {
             start: At::start_of(&self.node.at.source),
             config,
             servers: root.get("mcp_servers").map(|field| field.node.clone()),
+            bound: root.items("bound_secrets").iter().map(|field| field.node.at.clone()).collect(),
             secrets: root.items("secrets").iter().map(|field| field.node.at.clone()).collect(),
         };
         manifest.folder = self.folder;
@@ -187,16 +189,20 @@ impl<'a> Reader<'a> {
 
     /// Placeholders name secrets that the manifest declares.
     pub(super) fn check_placeholders(&mut self, node: &Node, path: &str, secrets: &[String]) {
+        let mut missing = Vec::new();
         each_text(node, path, &mut |text, at, field| {
             let declared = overlay::Secret::new("");
             let lookup = |name: &str| secrets.iter().any(|secret| secret == name).then_some(&declared);
             for unresolved in overlay::expand(text, lookup).err().unwrap_or_default() {
                 match unresolved {
-                    Unresolved::Missing(name) => undeclared(&name, at, field, self.faults),
+                    Unresolved::Missing(name) => missing.push((name, at.clone(), field.to_owned())),
                     malformed => malformed.report(at, field, "the extension", self.faults),
                 }
             }
         });
+        for (name, at, field) in missing {
+            undeclared(&name, self.binds(&name), &at, &field, self.faults);
+        }
     }
 
     fn check_entrypoint(&mut self, root: &Field<'_>) {
@@ -244,7 +250,14 @@ impl<'a> Reader<'a> {
 }
 
 /// A placeholder whose name the manifest does not declare.
-pub(super) fn undeclared(name: &str, at: &At, field: &str, faults: &mut Diagnostics) {
+pub(super) fn undeclared(name: &str, bound: bool, at: &At, field: &str, faults: &mut Diagnostics) {
+    if bound {
+        let message = format!("`${{{name}}}` is a bound secret, which stands in no configuration");
+        faults
+            .error("bound_secret", at, field, message)
+            .help("write the placeholder into the request: its value is filled in on the way out");
+        return;
+    }
     let message = format!("`${{{name}}}` is used, but `secrets` of the manifest does not list `{name}`");
     faults.error("undeclared_secret", at, field, message).help(format!("add `{name}` to `secrets`"));
 }

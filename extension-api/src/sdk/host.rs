@@ -16,8 +16,8 @@ use super::{
 use crate::{
     Definition, ExtensionId, Fault, FaultCode, SessionId, ToolSpec,
     wire::{
-        ControlCall, Emit, Initialize, Listening, NotifyUser, ProcessOutput, ProcessSpec, RestartRequest,
-        RunProcess, Submit, Submitted, Subscribe, host,
+        ControlCall, Emit, Initialize, Listening, NotifyUser, OutwardRequest, OutwardResponse, ProcessOutput,
+        ProcessSpec, RestartRequest, RunProcess, Submit, Submitted, Subscribe, host,
     },
 };
 
@@ -125,6 +125,15 @@ impl Host {
     /// The sockets that it was handed; [`listener`](Self::listener) gives one of them.
     pub fn listening(&self) -> &[Listening] {
         &self.given.listening
+    }
+
+    /// Has the kernel send a request, with the secrets filled in that `bound_secrets` of the manifest binds to its host. This extension
+    /// never has them, and needs no right to the network.
+    ///
+    /// # Errors
+    /// [`FaultCode::Denied`] for a host that no secret is bound to, and what becomes of a request on its way.
+    pub async fn send(&self, request: &OutwardRequest) -> Result<OutwardResponse, Fault> {
+        self.shared.request(&Origin::default(), host::HTTP_SEND, request).await
     }
 
     /// Ends when the extension shall stop.

@@ -11,7 +11,9 @@ use super::{
 use crate::{
     Fault, FaultCode,
     sdk::guard,
-    wire::{ControlCall, EmbedTexts, EmbeddedTexts, ProcessOutput, RunProcess},
+    wire::{
+        ControlCall, EmbedTexts, EmbeddedTexts, OutwardRequest, OutwardResponse, ProcessOutput, RunProcess,
+    },
 };
 
 /// Vectors of texts, as the test makes them.
@@ -44,6 +46,28 @@ impl FakeHost {
                 "the test has no answer for vectors: use `FakeHost::answer_embeddings_with`",
             )),
         }
+    }
+}
+
+/// Requests that the kernel sends.
+impl FakeHost {
+    /// Its requests, with their placeholders.
+    pub fn sent(&self) -> Vec<OutwardRequest> {
+        self.record().sent.clone()
+    }
+
+    /// Answers the next request that has no answer yet.
+    pub fn answer_sent(&self, answer: Result<OutwardResponse, Fault>) -> &Self {
+        self.record().answers.sent.push_back(answer);
+        self
+    }
+
+    pub(super) fn send(&self, request: OutwardRequest) -> Result<OutwardResponse, Fault> {
+        let mut record = self.record();
+        record.sent.push(request);
+        let missing =
+            || Fault::not_found("the test has no answer for a request: use `FakeHost::answer_sent`");
+        record.answers.sent.pop_front().ok_or_else(missing)?
     }
 }
 

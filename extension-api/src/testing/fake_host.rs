@@ -306,6 +306,9 @@ impl abi::Host for FakeHost {
             host::CONTROL => {
                 ready(reply(read(&payload).and_then(|call| write(&self.control(call)?)))).into_ffi()
             }
+            host::HTTP_SEND => {
+                ready(reply(read(&payload).and_then(|request| write(&self.send(request)?)))).into_ffi()
+            }
             host::EMBED => {
                 ready(reply(read(&payload).and_then(|asked| write(&self.embed(&token, asked)?)))).into_ffi()
             }

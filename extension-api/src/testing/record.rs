@@ -7,7 +7,10 @@ use serde_json::Value;
 use super::streams::{FakeProcess, Feed, Input};
 use crate::{
     AgentResponse, Fault, ToolName,
-    wire::{InvokeAgent, Log, NotifyUser, ProcessOutput, ProcessSpec, RunAgent, RunProcess, Submit},
+    wire::{
+        InvokeAgent, Log, NotifyUser, OutwardRequest, OutwardResponse, ProcessOutput, ProcessSpec, RunAgent,
+        RunProcess, Submit,
+    },
 };
 
 #[derive(Default)]
@@ -28,6 +31,7 @@ pub(super) struct Record {
     pub(super) opened: Vec<ProcessSpec>,
     /// The texts of each request for vectors.
     pub(super) embedded: Vec<Vec<String>>,
+    pub(super) sent: Vec<OutwardRequest>,
     pub(super) tools_changed: u32,
     pub(super) closed: bool,
     /// Why an answer of the test's could not be made.
@@ -52,6 +56,7 @@ pub(super) struct Answers {
     pub(super) streams: HashMap<String, VecDeque<Result<Vec<Value>, Fault>>>,
     pub(super) opened: HashMap<String, VecDeque<Result<FakeProcess, Fault>>>,
     pub(super) embeddings: Option<MadeVectors>,
+    pub(super) sent: VecDeque<Result<OutwardResponse, Fault>>,
 }
 
 /// What makes vectors of texts in a test.

@@ -153,6 +153,7 @@ fn start(spec: &Spec, socket: &UnixStream) -> io::Result<Pid> {
     let become_program = move || {
         // First of all: a process that enters a namespace of users loses the signal of the next line.
         let kept = mounts::keep(&profile);
+        hear_all_signals();
         // No terminal but its own, and no group with anybody outside.
         setsid()?;
         if terminal {
@@ -181,6 +182,15 @@ fn start(spec: &Spec, socket: &UnixStream) -> io::Result<Pid> {
     unsafe { command.pre_exec(become_program) };
     let child = command.spawn()?;
     Pid::from_raw(child.id() as i32).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Lets the program hear each signal as any program does. Whoever started the daemon may have had some ignored, as `nohup` has SIGHUP,
+/// and what is ignored when a program starts stays so: a shell cannot even ask for it.
+fn hear_all_signals() {
+    for signal in 1..=libc::SIGRTMAX() {
+        // SAFETY: the default disposition needs no code of ours. Of signals that cannot be set it is refused, and they have it.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
 }
 
 /// Why waiting ended.

@@ -5,7 +5,7 @@
 use std::{
     fs,
     net::TcpListener,
-    os::unix::process::ExitStatusExt,
+    os::unix::{fs::PermissionsExt as _, process::ExitStatusExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -218,6 +218,19 @@ fn a_program_whose_file_was_exchanged_starts_what_it_is_and_not_what_lies_there_
     let status = Command::new(&program).arg("upgraded").status().expect("it starts");
     assert_eq!(status.code(), Some(7));
     assert_eq!(fs::read(&program).expect("it is there"), b"another release");
+}
+
+#[test]
+fn a_program_hears_the_signals_that_whoever_started_the_daemon_ignores() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let deaf = folder.path().join("deaf");
+    let text = format!("#!/bin/sh\ntrap '' HUP INT USR1\nexec {} \"$@\"\n", exe().display());
+    fs::write(&deaf, text).expect("a script");
+    fs::set_permissions(&deaf, fs::Permissions::from_mode(0o755)).expect("it is mine");
+    let hears = "for s in HUP INT USR1; do trap \"echo $s\" $s; kill -$s $$; done";
+    let program = Confined::new(&deaf, Profile::read_only(), "/bin/sh").arg("-c").arg(hears);
+    let outcome = program.deadline(Duration::from_secs(20)).run(1024).expect("it starts");
+    assert_eq!(String::from_utf8_lossy(&outcome.stdout), "HUP\nINT\nUSR1\n");
 }
 
 #[test]

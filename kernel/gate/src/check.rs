@@ -88,6 +88,9 @@ pub fn needs_agreement(manifest: &Manifest, config: &Config) -> Vec<String> {
             .into()
     });
     want(!manifest.secrets.is_empty(), &|| format!("the secrets {}", manifest.secrets.join(", ")));
+    for bound in &manifest.bound_secrets {
+        want(true, &|| format!("the secret {}, sent to {}", bound.name, bound.hosts.join(", ")));
+    }
     let services: Vec<String> = manifest.rights.iter().filter(|r| **r != Right::Network).map(name).collect();
     want(!services.is_empty(), &|| format!("the rights {}", services.join(", ")));
     want(manifest.rights.contains(&Right::Network), &|| {
@@ -312,6 +315,13 @@ mod tests {
             let needs = check(&manifest);
             assert!(needs.len() == 1 && needs[0].contains(named), "{manifest}: {needs:?}");
         }
+    }
+
+    #[test]
+    fn a_bound_secret_is_agreed_to_with_its_hosts() {
+        let bound = "bound_secrets: [{name: KEY, hosts: [api.example.org, 'localhost:1']}]\n";
+        let needs = check(&("entrypoint: libx\nisolation: process\n".to_owned() + bound));
+        assert_eq!(needs, ["native code", "the secret KEY, sent to api.example.org, localhost:1"]);
     }
 
     #[test]

@@ -101,6 +101,8 @@ fn payload(
     let secrets: BTreeMap<_, _> =
         manifest.resolve_secrets(&roster.base.config.overlay).map_err(|faults| faults.render(false))?;
     roster.base.redactor.learn(secrets.values().map(Secret::expose));
+    let bound = manifest.resolve_bound(&roster.base.config.overlay);
+    roster.base.redactor.learn(bound.map(|(_, secret)| secret.expose()));
     roster.base.redactor.learn_named(&config);
     let data = roster.base.home.make_data(&manifest.id)?;
     Ok(Initialize {

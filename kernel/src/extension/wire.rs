@@ -8,6 +8,7 @@ use drupe_gate::pace::Pace;
 use drupe_handles::Handles;
 use drupe_host::Listeners;
 use drupe_models::Models;
+use drupe_outward::OutwardClient;
 use drupe_prompts::{Day, apart, orchestrator};
 use drupe_redact::Redactor;
 use drupe_wiring::{self as wiring, Context, Lasting, Snapshot, WireFault};
@@ -25,6 +26,7 @@ use super::{
 pub struct Wired {
     snapshot: watch::Sender<Arc<Snapshot>>,
     pub models: Models,
+    pub outward: OutwardClient,
     pub lasting: Arc<Lasting>,
     /// What extensions pull from.
     pub handles: Handles,
@@ -42,6 +44,7 @@ impl Wired {
         Self {
             snapshot: watch::Sender::new(Arc::new(snapshot)),
             models: models.redacting(redactor),
+            outward: OutwardClient::default(),
             lasting,
             handles: Handles::default(),
             listeners: Listeners::default(),

@@ -8,6 +8,7 @@ mod leak;
 mod more;
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -48,7 +49,7 @@ struct Config {
     /// The tool that appends needs approval.
     careful: bool,
     /// What `echo` and `effect_append` say of themselves.
-    labels: std::collections::BTreeMap<String, Vec<String>>,
+    labels: BTreeMap<String, Vec<String>>,
     /// Further tools.
     tools: Vec<more::More>,
 }
@@ -118,6 +119,7 @@ impl ToolProvider for Faulty {
                 false => self.labelled("effect_append", self.append(name("effect_append"))),
             },
             Tool::new(name("leak"), "Tells a text, by one way or another.", Faulty::leak),
+            Tool::new(name("send"), "Has a request sent.", Faulty::send).outward(),
             Tool::new(name("embed"), "Has vectors made of texts.", Faulty::embed).read_only(),
             Tool::new(name("announce"), "Has other tools from now on.", Faulty::announce),
         ];
@@ -153,6 +155,20 @@ struct Milliseconds {
 struct Bytes {
     /// How many.
     bytes: usize,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Sent {
+    method: String,
+    url: String,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    #[serde(default)]
+    body: Option<String>,
+    timeout_ms: u64,
+    /// Whether the query and the body are filled.
+    #[serde(default)]
+    fill: bool,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -206,6 +222,15 @@ impl Faulty {
 
     async fn big(&self, input: Bytes, _: Call) -> Result<String, Fault> {
         Ok("x".repeat(input.bytes))
+    }
+
+    async fn send(&self, input: Sent, _: Call) -> Result<String, Fault> {
+        let Sent { method, url, headers, body, timeout_ms, fill } = input;
+        let headers = headers.into_iter().collect();
+        let (fill_query, fill_body) = (fill, fill);
+        let request = OutwardRequest { method, url, headers, body, timeout_ms, fill_query, fill_body };
+        let answer = self.host.send(&request).await?;
+        Ok(format!("{} {:?} {}", answer.status, answer.headers, answer.body))
     }
 
     async fn embed(&self, input: Texts, call: Call) -> Result<String, Fault> {

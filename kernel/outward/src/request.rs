@@ -1,0 +1,245 @@
+//! Where a request goes, and the request with what is filled in. Pure.
+
+use drupe_extension_api::{Fault, FaultCode, wire::OutwardRequest};
+use reqwest::{
+    Method, Url,
+    header::{HeaderMap, HeaderName, HeaderValue},
+};
+
+use crate::{
+    LONGEST_HEAD, LONGEST_REQUEST, MOST_HEADERS,
+    fill::{BoundValue, Within, filled},
+};
+
+/// What may be asked for. `TRACE` would give the request back, and `CONNECT` is none.
+const METHODS: [Method; 6] =
+    [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+
+/// Headers that say where a request goes or how its bytes are read. By the first a server of many hosts could be made to hand it to another.
+const OURS: [&str; 9] = [
+    "host",
+    "connection",
+    "content-length",
+    "transfer-encoding",
+    "te",
+    "trailer",
+    "upgrade",
+    "expect",
+    "proxy-authorization",
+];
+
+/// An address that a request may go to, if it is one.
+pub(crate) fn address(text: &str) -> Result<Url, Fault> {
+    let url =
+        Url::parse(text.trim()).map_err(|error| Fault::invalid(format!("`url` is no address: {error}")))?;
+    let host = url.host_str().unwrap_or_default();
+    let loopback = host == "localhost"
+        || host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    match url.scheme() {
+        "https" => {}
+        "http" if loopback => {}
+        _ => {
+            let message = "`url` begins with https://, or with http:// where it leads to this machine";
+            return Err(Fault::invalid(message));
+        }
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(Fault::invalid("`url` has a user before its host").help("write a header in place of it"));
+    }
+    let ahead = text.split(['?', '#']).next().unwrap_or_default();
+    if ahead.contains("${") {
+        let message =
+            "a secret is filled into headers, the query and the body, and this names one before the query";
+        return Err(Fault::invalid(message));
+    }
+    Ok(url)
+}
+
+/// The host of an address, and whether `bound` names it: as a host alone it stands for the usual port.
+pub(crate) fn leads_to(url: &Url, bound: &str) -> bool {
+    let Some(host) = url.host_str() else { return false };
+    match (url.port(), bound.strip_prefix(host)) {
+        (None, Some("")) => true,
+        (_, Some(port)) => {
+            port.strip_prefix(':').and_then(|port| port.parse().ok()) == url.port_or_known_default()
+        }
+        _ => false,
+    }
+}
+
+/// A request as it goes out.
+pub(crate) struct FilledRequest {
+    pub method: Method,
+    pub url: Url,
+    pub headers: HeaderMap,
+    pub body: Option<String>,
+}
+
+impl FilledRequest {
+    /// Fills `values` in, which are bound to the host of `url`.
+    pub(crate) fn of(
+        request: &OutwardRequest,
+        mut url: Url,
+        values: &[BoundValue<'_>],
+    ) -> Result<Self, Fault> {
+        let method =
+            METHODS.into_iter().find(|method| method.as_str() == request.method).ok_or_else(|| {
+                Fault::invalid(format!("`{}` is no method", shown(&request.method)))
+                    .help("GET, HEAD, POST, PUT, PATCH and DELETE are")
+            })?;
+        if request.headers.len() > MOST_HEADERS {
+            return Err(Fault::invalid(format!("a request has at most {MOST_HEADERS} headers")));
+        }
+        let mut headers = HeaderMap::new();
+        let mut head = url.as_str().len();
+        for (name, text) in &request.headers {
+            let wrong = |what: &str| Fault::invalid(format!("the header `{}` {what}", shown(name)));
+            let named = HeaderName::try_from(name).map_err(|_| wrong("has no name that headers have"))?;
+            if OURS.contains(&named.as_str()) {
+                return Err(wrong("is the daemon's to write"));
+            }
+            // The value may hold the secret: nothing is said of it.
+            let mut value = HeaderValue::try_from(filled(text, Within::Plain, values, LONGEST_HEAD)?)
+                .map_err(|_| wrong("has a value that no header can have"))?;
+            value.set_sensitive(true);
+            head += name.len() + value.len();
+            headers.append(named, value);
+        }
+        if let (true, Some(query)) = (request.fill_query, url.query()) {
+            let query = filled(query, Within::Form, values, LONGEST_HEAD)?;
+            head += query.len();
+            url.set_query(Some(&query));
+        }
+        url.set_fragment(None);
+        if head > LONGEST_HEAD {
+            let message = format!("the address and the headers are longer than {LONGEST_HEAD} bytes");
+            return Err(Fault::invalid(message));
+        }
+        let kind = headers.get("content-type").and_then(|kind| kind.to_str().ok());
+        let within = Within::body(kind);
+        let body = match (&request.body, request.fill_body) {
+            (Some(body), true) => Some(filled(body, within, values, LONGEST_REQUEST)?),
+            (body, _) => body.clone(),
+        };
+        if body.as_ref().is_some_and(|body| body.len() > LONGEST_REQUEST) {
+            return Err(Fault::invalid(format!("the body is longer than {LONGEST_REQUEST} bytes")));
+        }
+        Ok(Self { method, url, headers, body })
+    }
+}
+
+/// Why nothing is sent to a host.
+pub(crate) fn not_bound(url: &Url) -> Fault {
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    let host = format!("{}{port}", url.host_str().unwrap_or_default());
+    Fault::new(FaultCode::Denied, format!("no secret is bound to `{host}`, so nothing is sent there"))
+        .help("name the host under `bound_secrets` of the manifest")
+}
+
+fn shown(text: &str) -> String {
+    text.escape_debug().take(80).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: [BoundValue<'_>; 1] = [BoundValue { name: "KEY", value: "12345678 & more" }];
+
+    fn request(url: &str) -> OutwardRequest {
+        OutwardRequest::new("POST", url)
+    }
+
+    fn made(request: &OutwardRequest, values: &[BoundValue<'_>]) -> Result<FilledRequest, Fault> {
+        FilledRequest::of(request, address(&request.url)?, values)
+    }
+
+    #[test]
+    fn only_addresses_that_nobody_on_the_way_reads_are_taken() {
+        for good in [
+            "https://api.example.org/v1?key=${KEY}",
+            "http://127.0.0.1:8080/",
+            "http://[::1]/",
+            "http://localhost:1/x",
+        ] {
+            assert!(address(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "api.example.org",
+            "http://api.example.org/",
+            "http://127.0.0.1.example.org/",
+            "ftp://127.0.0.1/",
+            "https://api.example.org@evil.example/",
+            "https://:pw@api.example.org/",
+            "https://${KEY}.example.org/",
+            "https://api.example.org/${KEY}",
+            "https://api.example.org/v1/${KEY}/x?y",
+        ] {
+            assert!(address(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_the_one_that_is_bound_with_its_port() {
+        for (url, bound, leads) in [
+            ("https://api.example.org/x", "api.example.org", true),
+            ("https://API.example.org/x", "api.example.org", true),
+            ("https://api.example.org:443/x", "api.example.org", true),
+            ("https://api.example.org/x", "api.example.org:443", true),
+            ("https://api.example.org:8443/x", "api.example.org", false),
+            ("https://api.example.org:8443/x", "api.example.org:8443", true),
+            ("https://api.example.org./x", "api.example.org", false),
+            ("https://api.example.org.evil.example/x", "api.example.org", false),
+            ("https://xapi.example.org/x", "api.example.org", false),
+            ("https://example.org/x", "example.org:80", false),
+            ("http://[::1]:7/x", "[::1]:7", true),
+            ("http://127.0.0.1:7/x", "127.0.0.1:70", false),
+            ("http://127.0.0.1:70/x", "127.0.0.1:7", false),
+        ] {
+            assert_eq!(leads_to(&address(url).expect(url), bound), leads, "{url} and {bound}");
+        }
+    }
+
+    #[test]
+    fn a_request_is_filled_where_it_may_be_and_goes_where_it_was_checked() {
+        let mut asked = request("https://api.example.org/v1?a=%20&key=${KEY}#${KEY}");
+        asked.headers = vec![
+            ("Authorization".to_owned(), "Bearer ${KEY}".to_owned()),
+            ("content-type".to_owned(), "application/json".to_owned()),
+        ];
+        asked.body = Some(r#"{"k": "${KEY}"}"#.to_owned());
+        let plain = made(&asked, &KEY).expect("it is filled");
+        assert_eq!(plain.url.query(), Some("a=%20&key=${KEY}"), "a text of somebody else's may stand there");
+        assert_eq!(plain.body, asked.body);
+        let made = made(&asked.filling_query().filling_body(), &KEY).expect("it is filled");
+        assert_eq!(made.url.as_str(), "https://api.example.org/v1?a=%20&key=12345678%20%26%20more");
+        assert_eq!(made.headers["authorization"], "Bearer 12345678 & more");
+        assert_eq!(made.body.as_deref(), Some(r#"{"k": "12345678 & more"}"#));
+    }
+
+    #[test]
+    fn what_a_request_may_not_have_is_refused_without_the_secret() {
+        let hostile = [BoundValue { name: "KEY", value: "1234567\r\nx-evil: 1" }];
+        let with = |headers: &[(&str, &str)]| {
+            let mut asked = request("https://api.example.org/");
+            asked.headers = headers.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+            asked
+        };
+        let long = OutwardRequest { body: Some("x".repeat(LONGEST_REQUEST + 1)), ..with(&[]) };
+        for (asked, said) in [
+            (with(&[("x-key", "${KEY}")]), "has a value that no header can have"),
+            (with(&[("Host", "evil.example")]), "is the daemon's to write"),
+            (with(&[("Transfer-Encoding", "chunked")]), "is the daemon's to write"),
+            (with(&[("a b", "c")]), "has no name"),
+            (with(&[("a", "b"); 65]), "at most 64 headers"),
+            (with(&[("a", "b".repeat(9_000).as_str()); 4]), "longer than 32768 bytes"),
+            (OutwardRequest { method: "TRACE".to_owned(), ..with(&[]) }, "`TRACE` is no method"),
+            (OutwardRequest { method: "post".to_owned(), ..with(&[]) }, "`post` is no method"),
+            (long, "longer than 1048576 bytes"),
+        ] {
+            let fault = made(&asked, &hostile).err().unwrap_or_else(|| panic!("{said}"));
+            assert!(fault.message.contains(said) && !fault.message.contains("1234567"), "{fault}");
+        }
+    }
+}

@@ -159,7 +159,8 @@ fn a_bound_secret_reaches_its_host_and_nobody_else_whatever_that_repeats() {
     assert_eq!(body, json!({"token": SECRET, "template": "${name}"}));
     // All of it came back, and nothing of it reached the extension.
     assert!(said.starts_with("200 ") && said.contains("x-echo") && said.contains("${name}"), "{said}");
-    let parts = ["Tr0mb0ne", "Zanz1bar", "Plimsoll"];
+    assert!(said.contains("}eman{$"), "it is told backwards, too: {said}");
+    let parts = ["Tr0mb0ne", "Zanz1bar", "Plimsoll", "en0bm0rT", "rab1znaZ", "llosmilP"];
     let told =
         scene.model.requests().iter().map(Value::to_string).collect::<String>() + &said + &scene.daemon.log();
     assert!(parts.iter().all(|part| !told.contains(part)), "{told}");

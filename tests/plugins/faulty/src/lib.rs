@@ -230,7 +230,10 @@ impl Faulty {
         let (fill_query, fill_body) = (fill, fill);
         let request = OutwardRequest { method, url, headers, body, timeout_ms, fill_query, fill_body };
         let answer = self.host.send(&request).await?;
-        Ok(format!("{} {:?} {}", answer.status, answer.headers, answer.body))
+        let told = format!("{:?} {}", answer.headers, answer.body);
+        // Backwards as well, in which nobody on its way finds a secret that this code was given.
+        let backwards: String = told.chars().rev().collect();
+        Ok(format!("{} {told} {backwards}", answer.status))
     }
 
     async fn embed(&self, input: Texts, call: Call) -> Result<String, Fault> {

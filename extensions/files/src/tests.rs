@@ -8,6 +8,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use drupe_extension_api::{
     EffectClass, Fault, FaultCode, ItemKind,
     testing::{FakeProcess, Harness, block_on},
+    wire::ProcessExit,
 };
 use serde_json::{Value, json};
 
@@ -105,6 +106,17 @@ fn a_pdf_is_read_by_a_program_that_is_given_its_bytes_and_no_folder_but_an_empty
         );
         assert!(!spec.network && !spec.workspace && spec.timeout_ms == Some(20_000), "{spec:?}");
     }
+    let long = FakeProcess::ending(0).stdout(&b"x\n".repeat(drupe_pdf_text::MOST / 2 + 1));
+    house.files.host().answer_open_process("pdftotext", Ok(long));
+    let end = json!({"path": "paper.pdf", "offset": drupe_pdf_text::MOST / 2});
+    let read = house.call("files_read", end).expect("its end");
+    assert!(
+        read.starts_with("x\n") && read.ends_with("only 8388608 bytes of its text are read]\n"),
+        "{read}"
+    );
+    let late = ProcessExit { timed_out: true, ..ProcessExit::default() };
+    house.files.host().answer_open_process("pdftotext", Ok(FakeProcess::ending(0).exit(late)));
+    refused(house.call("files_read", json!({"path": "paper.pdf"})), FaultCode::Timeout, "within 20 s");
     let said = FakeProcess::ending(1).stderr(b"Syntax Error: Couldn't find trailer dictionary\n");
     house.files.host().answer_open_process("pdftotext", Ok(said));
     let read = house.call("files_read", json!({"path": "paper.pdf"}));

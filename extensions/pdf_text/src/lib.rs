@@ -15,7 +15,7 @@ const PROGRAM: &str = "pdftotext";
 /// Its time; a book of a thousand pages takes some seconds.
 pub const TIME: Duration = Duration::from_secs(20);
 
-/// Its memory in MiB, of all its processes together.
+/// Its memory in MiB, of each of its processes; all together have three times as much.
 const MEMORY_MB: u64 = 512;
 
 const TASKS: u64 = 16;
@@ -63,8 +63,8 @@ pub fn is_pdf(bytes: &[u8]) -> bool {
 ///
 /// # Errors
 /// [`FaultCode::NotConfigured`] where the program is not installed, [`FaultCode::Unavailable`] where the system cannot confine it,
-/// [`FaultCode::Timeout`] where it takes too long, and [`FaultCode::Invalid`] where it cannot be read: it is damaged, needs a
-/// password, or has no text.
+/// [`FaultCode::Timeout`] where it takes too long, [`FaultCode::Denied`] where the program obeys its maker, who does not let its text be
+/// taken out, and [`FaultCode::Invalid`] where it cannot be read: it is damaged, needs a password, ends the program, or has no text.
 pub async fn read(host: &Host, bytes: &[u8]) -> Result<PdfText, Fault> {
     // The only folder that it may change, and nothing is ever in it.
     let folder = host.data_folder().join("pdf_text");
@@ -156,7 +156,11 @@ async fn said(stream: &mut ByteReader) -> Result<Vec<u8>, Fault> {
     Ok(all)
 }
 
-/// What its end means. Statuses: pdftotext(1) of Poppler 22.12, read on 2026-11-26.
+/// What it says of a document that opens by no empty password (Poppler 22.12, tried on 2026-11-26; its status is that of a damaged one).
+const LOCKED: &str = "Incorrect password";
+
+/// What its end means. Statuses: pdftotext(1) of Poppler 22.12, read on 2026-11-26. The one for permissions is not given by builds that
+/// do not obey them, as Debian's does not (tried on the same day).
 fn ended(exit: &ProcessExit, said: &[u8]) -> Result<(), Fault> {
     let why = || {
         let said = String::from_utf8_lossy(said);
@@ -172,7 +176,18 @@ fn ended(exit: &ProcessExit, said: &[u8]) -> Result<(), Fault> {
         ProcessExit { status: Some(3), .. } => {
             Err(Fault::denied(format!("whoever made it does not let its text be taken out{}", why())))
         }
-        _ => Err(Fault::invalid(format!("it cannot be read: it is damaged, or needs a password{}", why()))),
+        ProcessExit { exceeded: Some(what), .. } => {
+            Err(Fault::invalid(format!("it was not read: the program that reads it was ended, as it {what}")))
+        }
+        // One that is refused more memory ends itself by a signal, as one that crashes does.
+        ProcessExit { status: None, .. } => Err(Fault::invalid(format!(
+            "it was not read: the program that reads it crashed on it, or needed more than {MEMORY_MB} MiB"
+        ))),
+        _ if String::from_utf8_lossy(said).contains(LOCKED) => {
+            Err(Fault::invalid("it is encrypted, and needs a password to be opened")
+                .help("ask for a copy without a password"))
+        }
+        _ => Err(Fault::invalid(format!("it cannot be read: it is damaged{}", why()))),
     }
 }
 
@@ -213,12 +228,27 @@ mod tests {
         assert_eq!(code(&exit(Some(0), false)), Ok(()));
         assert_eq!(code(&exit(None, true)).expect_err("late").0, FaultCode::Timeout);
         assert_eq!(code(&exit(Some(3), false)).expect_err("kept").0, FaultCode::Denied);
-        for broken in [exit(Some(1), false), exit(Some(99), false), exit(None, false)] {
+        for broken in [exit(Some(1), false), exit(Some(99), false)] {
             let (code, message) = code(&broken).expect_err("broken");
             assert!(
-                code == FaultCode::Invalid && message.ends_with("(Syntax Error: Couldn't find trailer)"),
+                code == FaultCode::Invalid
+                    && message.ends_with("is damaged (Syntax Error: Couldn't find trailer)"),
                 "{message}"
             );
         }
+    }
+
+    #[test]
+    fn a_document_that_is_locked_or_ends_the_program_is_not_called_damaged() {
+        let exit = |status| ProcessExit { status, ..ProcessExit::default() };
+        let locked = ended(&exit(Some(1)), b"Command Line Error: Incorrect password\n").expect_err("locked");
+        assert!(locked.code == FaultCode::Invalid && locked.message.contains("needs a password"), "{locked}");
+        let aborted = ProcessExit { signal: Some(6), ..exit(None) };
+        let aborted = ended(&aborted, b"what():  std::bad_alloc").expect_err("aborted");
+        assert!(aborted.message.contains("needed more than 512 MiB"), "{aborted}");
+        let grown =
+            ProcessExit { exceeded: Some("held more than 1536 MiB of memory together".into()), ..exit(None) };
+        let grown = ended(&grown, b"").expect_err("grown");
+        assert!(grown.message.ends_with("as it held more than 1536 MiB of memory together"), "{grown}");
     }
 }

@@ -1,8 +1,9 @@
 //! The verdicts so far, kept in a file: which library, as it was then, may be opened.
 //!
 //! A verdict holds for one content and for the program that gave it: another release of drupe asks again. The hash of
-//! an original is looked up by what tells one build of a file from another without reading it. A copy is read each time:
-//! a disk that lost power may hold it under its name with another content, and opening a truncated one kills.
+//! an original is looked up by what tells one build of a file from another without reading it. A copy is read once in each
+//! boot of the machine: a disk that lost power may hold it under its name with another content, and opening a truncated one
+//! kills. Within a boot what changed a copy changed its times.
 
 use std::{
     collections::BTreeMap,
@@ -74,6 +75,25 @@ struct Kept {
     judge: Identity,
     /// Why it is refused; none if it is sound.
     refused: Option<String>,
+    /// Its copy, as it was read last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    copy: Option<ReadCopy>,
+}
+
+/// A copy that was read and had the content that its name says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct ReadCopy {
+    identity: Identity,
+    /// The boot of the machine in which that was.
+    boot: String,
+}
+
+impl ReadCopy {
+    /// The copy as it is now; none where nobody knows which boot this is.
+    fn of(copy: &Path) -> Option<Self> {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        Some(Self { identity: Identity::of(copy).ok()?, boot: boot.trim().to_owned() })
+    }
 }
 
 /// The file to open in place of `library`, and its content's hash, once it is known to be sound. With `copy` it is a
@@ -115,21 +135,43 @@ fn check(caches: &Caches, library: &Path, copy: bool) -> Result<Checked, String>
     let judged_by = Identity::of(&caches.exe)
         .map_err(|error| format!("`{}` cannot be read: {error}", caches.exe.display()))?;
     let known = kept(caches).remove(library).filter(|kept| kept.identity == identity);
-    let hash = match known.as_ref().map(|kept| &kept.hash) {
-        Some(hash) if !copy || is_whole(&caches.copy(hash), hash) => hash.clone(),
-        _ if copy => copied(caches, library).map_err(|error| failed("copied", &error))?,
+    // Before it is read: whatever changes it from here on changes this.
+    let mut read_copy =
+        known.as_ref().filter(|_| copy).and_then(|kept| ReadCopy::of(&caches.copy(&kept.hash)));
+    let read_before = |kept: &Kept| kept.copy.is_some() && kept.copy == read_copy;
+    let hash = match &known {
+        Some(kept) if !copy || read_before(kept) || is_whole(&caches.copy(&kept.hash), &kept.hash) => {
+            kept.hash.clone()
+        }
+        _ if copy => {
+            let hash = copied(caches, library).map_err(|error| failed("copied", &error))?;
+            read_copy = ReadCopy::of(&caches.copy(&hash));
+            hash
+        }
         _ => hash(library).map_err(|error| failed("read", &error))?,
     };
     let file = if copy { caches.copy(&hash) } else { library.to_owned() };
     let refused = match known.filter(|kept| kept.judge == judged_by && kept.hash == hash) {
-        Some(kept) => kept.refused,
+        Some(kept) => {
+            let refused = kept.refused.clone();
+            if copy && kept.copy != read_copy {
+                keep(caches, library.to_owned(), Kept { copy: read_copy, ..kept });
+            }
+            refused
+        }
         None => {
             let refused = match judge(caches, &file, library) {
                 Judgement::Sound => None,
                 Judgement::Refused(why) => Some(why),
                 Judgement::Unknown(why) => return Err(why),
             };
-            let verdict = Kept { identity, hash: hash.clone(), judge: judged_by, refused: refused.clone() };
+            let verdict = Kept {
+                identity,
+                hash: hash.clone(),
+                judge: judged_by,
+                refused: refused.clone(),
+                copy: read_copy,
+            };
             keep(caches, library.to_owned(), verdict);
             refused
         }

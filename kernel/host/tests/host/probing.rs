@@ -1,6 +1,6 @@
 //! Libraries that are looked at before they are opened.
 
-use std::{fs, path::Path};
+use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 
 use drupe_host::probe::{Caches, Checked, Judgement, checked, hash, judge, sweep};
 
@@ -56,6 +56,41 @@ async fn a_copy_that_is_not_what_its_name_says_is_made_again_and_whoever_has_it_
     assert_eq!(checked(&caches, &original, true).await.unwrap().file, file);
     assert_eq!(hash(&file).unwrap(), found);
     assert_eq!(fs::read_dir(&caches.copies).unwrap().count(), 1, "no part of a copy is left");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_is_read_once_in_each_boot_of_the_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let caches = caches(folder.path());
+    let original = folder.path().join("libfaulty.so");
+    fs::copy(library("faulty"), &original).unwrap();
+    let Checked { file, hash: found } = checked(&caches, &original, true).await.unwrap();
+    // A copy that is another now and bears the times that were written down, as after a loss of power.
+    let mut bytes = fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    let meta = fs::metadata(&file).unwrap();
+    let ns = |seconds: i64, nanos: i64| seconds * 1_000_000_000 + nanos;
+    let written_down = |boot: Option<&str>| {
+        let text = fs::read_to_string(&caches.verdicts_file).unwrap();
+        let mut all: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let copy = &mut all[original.to_str().unwrap()]["copy"];
+        copy["identity"] = serde_json::json!({
+            "size": meta.len(), "inode": meta.ino(),
+            "modified_ns": ns(meta.mtime(), meta.mtime_nsec()), "changed_ns": ns(meta.ctime(), meta.ctime_nsec()),
+        });
+        if let Some(boot) = boot {
+            copy["boot"] = boot.into();
+        }
+        fs::write(&caches.verdicts_file, all.to_string()).unwrap();
+    };
+    written_down(None);
+    checked(&caches, &original, true).await.unwrap();
+    assert_ne!(hash(&file).unwrap(), found, "it is not read again in this boot");
+    written_down(Some("another"));
+    checked(&caches, &original, true).await.unwrap();
+    assert_eq!(hash(&file).unwrap(), found, "it is made anew");
 }
 
 #[test]

@@ -257,7 +257,7 @@ impl Memory {
         if question.trim().is_empty() {
             return None;
         }
-        let asked = meaning::asked(question);
+        let asked = meaning::beginning(question);
         let (store, of, named, bytes) =
             (self.store.clone(), namespace.to_owned(), model.clone(), LONGEST_EMBEDDED - asked.len());
         let missing = self
@@ -265,7 +265,7 @@ impl Memory {
             .blocking(move || store.read(|db| Ok(meaning::missing(db, &of, &named, most, bytes)?)))
             .await
             .ok()?;
-        let texts = missing.iter().map(|(_, text)| text.clone());
+        let texts = missing.iter().map(|(_, text)| meaning::beginning(text));
         let vectors = embed(std::iter::once(asked).chain(texts).collect()).await;
         let mut vectors = vectors
             .inspect_err(|fault| self.host.log(Level::Debug, format!("facts are found by words: {fault}")))

@@ -5,9 +5,9 @@
 
 use rusqlite::{Connection, OptionalExtension as _, Transaction};
 
-/// Bytes of a question of which a vector is made: what is behind them says little more of what it is about, and models bound their
-/// input.
-const LONGEST_QUESTION: usize = 8 << 10;
+/// Bytes of a text of which a vector is made: what is behind them says little more of what it is about, and models refuse what is too
+/// long, with all texts that are asked about at once.
+const LONGEST: usize = 8 << 10;
 
 /// A question as a vector of length 1.
 #[derive(Debug)]
@@ -33,9 +33,9 @@ struct KeptVector {
     numbers: Vec<u8>,
 }
 
-/// The part of a question that is made into a vector.
-pub fn asked(question: &str) -> String {
-    question[..question.floor_char_boundary(LONGEST_QUESTION)].to_owned()
+/// The part of a text that is made into a vector.
+pub fn beginning(text: &str) -> String {
+    text[..text.floor_char_boundary(LONGEST)].to_owned()
 }
 
 /// A vector in its direction, of length 1; none for one that has no direction.

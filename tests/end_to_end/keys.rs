@@ -151,7 +151,8 @@ fn a_configuration_reaches_the_extension_merged_and_checked() {
         "config: {prefix: mine}\nconfig_schema: {type: object, properties: {prefix: {type: string}}}\n";
     let merged =
         with("extensions: {faulty: {prefix: theirs}}\n", &[], |d| d.plugin("faulty", "faulty", schema));
-    assert!(offered(&merged.request("hello")).contains(&"theirs_echo".to_owned()));
+    // With its schema or, where there are many, by its name.
+    assert!(merged.request("hello").to_string().contains("theirs_echo"));
     let wrong = with("extensions: {faulty: {prefix: 5}}\n", &[], |d| d.plugin("faulty", "faulty", schema));
     let (state, reason) = wrong.daemon.extension("faulty");
     assert!(state == "failed" && reason.contains("prefix"), "{state}: {reason}");

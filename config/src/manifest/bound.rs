@@ -28,7 +28,9 @@ keys! {
 impl Reader<'_> {
     /// A secret is either handed over or bound, and bound once.
     pub(super) fn check_bound_secrets(&mut self, manifest: &Field<'_>) {
-        if let (Some(field), None) = (manifest.get("bound_secrets"), manifest.get("entrypoint")) {
+        if let (Some(field), None) = (manifest.get("bound_secrets"), manifest.get("entrypoint"))
+            && !manifest.items("bound_secrets").is_empty()
+        {
             let message = "`bound_secrets` are for requests of code, and there is no `entrypoint`";
             self.faults
                 .error("bound_without_code", &field.node.at, "bound_secrets", message)

@@ -6,8 +6,9 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{Arc, Condvar, Mutex},
     thread,
+    time::Duration,
 };
 
 use serde_json::{Value, json};
@@ -198,7 +199,7 @@ fn nothing_is_sent_to_a_host_that_no_secret_is_bound_to_and_no_redirect_carries_
             json!({"url": echo.url("/"), "headers": {"host": "x.example"}}),
             "the daemon's to write",
         ),
-        ("other_send", with(echo.url("/")), "`bound_secrets`"),
+        ("other_send", with(echo.url("/")), "is for extensions whose manifest has `bound_secrets`"),
     ] {
         let said = scene.send(tool, &request);
         assert!(said.contains(why), "{request}: {said}");
@@ -214,6 +215,74 @@ fn nothing_is_sent_to_a_host_that_no_secret_is_bound_to_and_no_redirect_carries_
     ] {
         let said = scene.send("bound_send", &json!({"url": echo.url(path), "timeout_ms": timeout_ms}));
         assert!(said.contains(why), "{path}: {said}");
+    }
+}
+
+/// Requests that a server has taken and not answered: how many there are, how many there ever were, and whether it may answer.
+#[derive(Default)]
+struct Held {
+    state: Mutex<(usize, usize, bool)>,
+    changed: Condvar,
+}
+
+impl Held {
+    fn serve(&self, stream: TcpStream) -> std::io::Result<()> {
+        let mut reader = BufReader::new(stream);
+        let mut line = String::new();
+        while line != "\r\n" {
+            line.clear();
+            reader.read_line(&mut line)?;
+        }
+        let mut state = self.state.lock().expect("no test panics while it holds this");
+        state.0 += 1;
+        state.1 = state.1.max(state.0);
+        self.changed.notify_all();
+        let mut state = self
+            .changed
+            .wait_while(state, |(_, _, open)| !*open)
+            .expect("no test panics while it holds this");
+        state.0 -= 1;
+        drop(state);
+        reader.get_mut().write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n")
+    }
+
+    /// Waits until there are so many; how many there ever were.
+    fn until(&self, wanted: usize, within: Duration) -> usize {
+        let state = self.state.lock().expect("no test panics while it holds this");
+        let waited = self.changed.wait_timeout_while(state, within, |(_, most, _)| *most < wanted);
+        waited.expect("no test panics while it holds this").0.1
+    }
+
+    fn answer(&self) {
+        self.state.lock().expect("no test panics while it holds this").2 = true;
+        self.changed.notify_all();
+    }
+}
+
+#[test]
+fn eight_requests_of_an_extension_are_under_way_at_a_time_and_further_ones_wait() {
+    const AT_ONCE: usize = 8;
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let held = Arc::<Held>::default();
+    let serving = Arc::clone(&held);
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let serving = Arc::clone(&serving);
+            thread::spawn(move || serving.serve(stream));
+        }
+    });
+    let scene = scene(&Echo { address, got: Arc::default() }, SECRET);
+    let request = json!({"method": "GET", "url": format!("http://{address}/"), "timeout_ms": 60_000});
+    let sent: Vec<String> =
+        (0..=AT_ONCE).map(|_| scene.daemon.submit(&unique(), &format!("bound_send {request}"))).collect();
+    assert_eq!(held.until(AT_ONCE, Duration::from_secs(60)), AT_ONCE, "{}", scene.daemon.log());
+    // One that does not wait is here in a fraction of this.
+    assert_eq!(held.until(AT_ONCE + 1, Duration::from_secs(2)), AT_ONCE);
+    held.answer();
+    for turn in sent {
+        let said = scene.daemon.wait(&turn);
+        assert!(said["content"].as_str().is_some_and(|said| said.starts_with("204 ")), "{said}");
     }
 }
 

@@ -15,8 +15,9 @@ use crate::{
 const METHODS: [Method; 6] =
     [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
-/// Headers that say where a request goes or how its bytes are read. By the first a server of many hosts could be made to hand it to another.
-const OURS: [&str; 9] = [
+/// Headers that say where a request goes, how its bytes are read, and which part of an answer comes: by the first a server of many hosts
+/// could be made to hand it to another, by the last a server that repeats a secret could be asked for it in parts too short to be found.
+const OURS: [&str; 10] = [
     "host",
     "connection",
     "content-length",
@@ -26,6 +27,7 @@ const OURS: [&str; 9] = [
     "upgrade",
     "expect",
     "proxy-authorization",
+    "range",
 ];
 
 /// An address that a request may go to, if it is one.
@@ -249,6 +251,7 @@ mod tests {
             (with(&[("x-key", "${KEY}")]), "has a value that no header can have"),
             (with(&[("Host", "evil.example")]), "is the daemon's to write"),
             (with(&[("Transfer-Encoding", "chunked")]), "is the daemon's to write"),
+            (with(&[("Range", "bytes=7-17")]), "is the daemon's to write"),
             (with(&[("a b", "c")]), "has no name"),
             (with(&[("a", "b"); 65]), "at most 64 headers"),
             (with(&[("a", "b".repeat(9_000).as_str()); 4]), "longer than 32768 bytes"),

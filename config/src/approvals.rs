@@ -74,6 +74,8 @@ pub enum ApprovalMode {
     /// Those of tools that declare a need, or may destroy what cannot be restored.
     #[default]
     OnRequest,
+    /// The same, but for calls that the system confines: they run, and what they are denied can be asked for.
+    OnFailure,
     /// All but those of tools that only read.
     Untrusted,
     /// Nobody is asked: what would be asked about is refused.
@@ -87,6 +89,7 @@ impl ApprovalMode {
     pub fn name(self) -> &'static str {
         match self {
             Self::OnRequest => "on-request",
+            Self::OnFailure => "on-failure",
             Self::Untrusted => "untrusted",
             Self::Never => "never",
             Self::FullAccess => "full-access",

@@ -58,6 +58,10 @@ pub struct ToolAnnotations {
     /// The agent for whose servers this speaks. It is offered to that one alone, and without being listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub only_for: Option<AgentId>,
+    /// The system confines each call that leaves these parameters out, or false: it changes nothing but the workspace, and has
+    /// no network. The mode `on-failure` lets such calls run without asking.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confined_without: Option<Vec<String>>,
     /// What an agreement for the rest of a conversation is about, beside the tool: none where it is about all of its calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approval_scope: Option<ApprovalScope>,
@@ -108,6 +112,7 @@ impl Default for ToolAnnotations {
             needs_input: false,
             described_by_strangers: false,
             only_for: None,
+            confined_without: None,
             approval_scope: None,
             timeout_ms: None,
         }

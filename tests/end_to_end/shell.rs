@@ -20,9 +20,13 @@ struct Scene {
 }
 
 fn scene(settings: &str) -> Scene {
+    scene_with(settings, "")
+}
+
+fn scene_with(settings: &str, more: &str) -> Scene {
     let server = ModelServer::obedient();
     let shell = format!("extensions: {{shell: {{enabled: true{settings}}}}}\n");
-    let daemon = Daemon::home(&(server.config() + &shell));
+    let daemon = Daemon::home(&(server.config() + &shell + more));
     fs::create_dir_all(daemon.path().join("workspace/.git/hooks")).expect("a folder");
     daemon.write("workspace/.git/config", "its own");
     let mut scene = Scene { daemon, _server: server };
@@ -95,6 +99,30 @@ fn marker() -> String {
 }
 
 const PTRACE: u32 = if cfg!(target_arch = "aarch64") { 117 } else { 101 };
+
+#[test]
+fn on_failure_runs_commands_unasked_and_asks_about_the_network() {
+    let scene = scene_with(", network: ask", "approvals: {mode: on-failure}\n");
+    let session = unique();
+    let gives = |params: Value| {
+        let turn = scene.asks(&session, "shell_run", &params);
+        scene.daemon.wait(&turn)["content"].as_str().expect("text").to_owned()
+    };
+    let made = gives(json!({"command": "echo two > made; cat made"}));
+    assert!(made.contains("status 0") && made.ends_with("two\n"), "{made}");
+    // The conversation holds the output of a command by now, which strangers may have written.
+    let denied = gives(json!({"command": "echo x > .git/config; bash -c 'echo > /dev/tcp/127.0.0.1/9'"}));
+    assert!(denied.contains("It had no network; where it needs one, ask for `network`."), "{denied}");
+    assert_eq!(fs::read_to_string(scene.home("workspace/.git/config")).expect("it is there"), "its own");
+    let asked = scene.daemon.client().ask("approvals.list", json!({})).expect("a list");
+    assert_eq!(asked, json!([]), "nobody was asked");
+    let turn = scene.asks(&session, "shell_run", &json!({"command": "echo > net", "network": true}));
+    let question = scene.question(&session);
+    assert_eq!(question["call"]["tool"], "shell_run", "{question}");
+    scene.answers(&question, false);
+    scene.daemon.wait(&turn);
+    assert!(!scene.daemon.path().join("workspace/net").exists());
+}
 
 #[test]
 fn what_a_command_must_not_do_is_denied_by_the_system() {

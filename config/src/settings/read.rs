@@ -129,6 +129,7 @@ impl Checks<'_> {
         if let Some(section) = root.get("approvals") {
             trust::refuse_listed_all(&section, self.faults);
             approvals::check_rules(&section, true, self.faults);
+            trust::refuse_unconfined_on_failure(root, config, self.faults);
         }
         if let Some(field) = root.get("log") {
             self.check_log(&field, &config.log);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use serde_json::Value;
 
 use crate::{
-    Diagnostics,
+    Config, Diagnostics,
     approvals::{ApprovalMode, ApprovalRule, MOST_RULES, RULE},
     declare::keys,
     fields::Field,
@@ -25,7 +25,7 @@ keys! {
     pub struct ApprovalsConfig in APPROVALS("`approvals`") {
         /// Which calls of tools a person is asked about where no rule says it.
         mode: ApprovalMode = "on-request" =>
-            Shape::Choice { known: &["on-request", "untrusted", "never", "full-access"], later: &["on-failure"] };
+            Shape::choice(&["on-request", "on-failure", "untrusted", "never", "full-access"]);
         /// Whether calls that reach out or destroy are asked about once strangers' text was read.
         taint: bool = true => Shape::Bool;
         /// The first rule that holds decides.
@@ -114,6 +114,20 @@ pub enum NativeReload {
     Announce,
     /// A drained restart is requested.
     Restart,
+}
+
+/// What the system does not confine must not run for being confined.
+pub(super) fn refuse_unconfined_on_failure(root: &Field<'_>, config: &Config, faults: &mut Diagnostics) {
+    if config.approvals.mode == ApprovalMode::OnFailure
+        && config.sandbox.allow_unconfined
+        && let Some(field) = root.get("approvals").and_then(|section| section.get("mode"))
+    {
+        let message = "`approvals.mode: on-failure` needs commands that are confined, and `sandbox.allow_unconfined` lets \
+                       them run otherwise";
+        faults
+            .error("unconfined_on_failure", &field.node.at, &field.path, message)
+            .help("remove `sandbox.allow_unconfined`, or write `mode: on-request`");
+    }
 }
 
 /// `[all]` would be a list of one extension, and everybody who writes it means the word.

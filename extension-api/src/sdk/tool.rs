@@ -256,6 +256,13 @@ impl<S> Tool<S> {
         self
     }
 
+    /// The system confines each call that leaves `params` out, or false: it changes nothing but the workspace, and has no
+    /// network. An operator who chose the mode `on-failure` is not asked about such calls.
+    pub fn confined_without(mut self, params: &[&str]) -> Self {
+        self.annotations.confined_without = Some(params.iter().map(|name| (*name).to_owned()).collect());
+        self
+    }
+
     /// What an agreement for the rest of a conversation is about: calls whose `param`, read as `kind`, is alike, and whose
     /// parameters in `same` are equal. Without it, it is about all calls of the tool.
     pub fn approval_scope(mut self, param: impl Into<String>, kind: ScopeKind, same: &[&str]) -> Self {

@@ -1,7 +1,8 @@
 //! Commands in the workspace. Provides `shell_run`, and `shell_wait`, `shell_read`, `shell_stop` and `shell_list` for those in
 //! the background.
 //!
-//! A command is asked about before each run, and what it may reach is bounded by the system: the kernel starts it confined.
+//! A command is asked about before each run, but where the operator chose otherwise, and what it may reach is bounded by the
+//! system: the kernel starts it confined.
 //! Nothing here looks into a command to tell whether it is harmless; that cannot be told.
 
 mod background;
@@ -27,12 +28,15 @@ struct Shell {
     host: Host,
     config: ShellConfig,
     background: Background,
+    /// Whether the system keeps what commands are to leave as it is.
+    keeps: bool,
 }
 
 impl Extension for Shell {
     async fn initialize(host: Host) -> Result<Self, Fault> {
         let mut config = ShellConfig::read(&host)?;
-        if !can_keep(&host).await? {
+        let keeps = can_keep(&host).await?;
+        if !keeps {
             if !config.keep.is_empty() {
                 let kept = config.keep.join("`, `");
                 host.warn(format!(
@@ -41,7 +45,7 @@ impl Extension for Shell {
             }
             config.keep.clear();
         }
-        Ok(Shell { background: Background::new(config.clone()), host, config })
+        Ok(Shell { background: Background::new(config.clone()), host, config, keeps })
     }
 }
 
@@ -152,6 +156,7 @@ impl ToolProvider for Shell {
             .weight(4)
             .timeout(longest);
         let run = if self.config.network() { run.outward() } else { run };
+        let run = if self.keeps { run.confined_without(&["network"]) } else { run };
         if self.config.background == 0 {
             return vec![run];
         }
@@ -212,7 +217,7 @@ impl Shell {
         ToolSpec {
             name: ToolName::new("shell_run").expect("it is a name"),
             description: format!(
-                "Runs a command with `/bin/sh -c` in the workspace, after the operator has agreed to it, and gives its \
+                "Runs a command with `/bin/sh -c` in the workspace, for which the operator may have to agree first, and gives its \
                  output, standard error included, and its status. It reads the system's programs, changes the workspace \
                  and nothing else, and has {network}, nothing to read and, but for `terminal`, no terminal; `/tmp` is `$TMPDIR`, and other \
                  processes are out of its sight.{kept} What it starts ends with it. Without `timeout_s` it has {} s.",
@@ -278,6 +283,10 @@ impl Shell {
             told += " It asked for more, but the run that called it has no more time.";
         }
         told += if terminal { IN_TERMINAL } else { "" };
+        let failed = matches!(&end, End::Exited(exit) if exit.status.is_some_and(|status| status != 0));
+        if failed && !network && self.config.network() {
+            told += " It had no network; where it needs one, ask for `network`.";
+        }
         Ok(match output.total() {
             0 => format!("{told} It wrote nothing."),
             total => format!("{told} It wrote {total} bytes:\n\n{}", output.text()),

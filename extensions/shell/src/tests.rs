@@ -164,6 +164,7 @@ fn a_grant_for_a_session_is_about_the_terminal_as_well() {
     let tools = shell().describe().expect("a description").tools;
     let scope = tools[0].annotations.approval_scope.clone().expect("it has one");
     assert_eq!(scope.same, ["cwd", "network", "terminal"]);
+    assert_eq!(tools[0].annotations.confined_without, Some(vec!["network".to_owned()]));
 }
 
 #[test]
@@ -184,8 +185,9 @@ fn where_nothing_can_be_confined_it_does_not_start_and_where_nothing_can_be_kept
         let shell = block_on(setup.start()).expect("it starts");
         run(&shell, FakeProcess::ending(0), json!({"command": "x"}));
         assert!(shell.host().opened_processes()[0].keep.is_empty());
-        let described = shell.describe().expect("a description").tools.remove(0).description;
-        assert!(!described.contains(".git"), "{described}");
+        let tool = shell.describe().expect("a description").tools.remove(0);
+        assert!(!tool.description.contains(".git"), "{}", tool.description);
+        assert_eq!(tool.annotations.confined_without, None, "what is not kept is not confined");
     }
 }
 

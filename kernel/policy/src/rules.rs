@@ -84,9 +84,10 @@ fn general(config: &ApprovalsConfig, facts: CallFacts<'_>, agent: &AgentId, para
             let by = format!("`approvals.rules[{index}]`{}", says(rule.then));
             (Ruling { verdict: rule.then, by, for_taint: false, by_rule: true }, rule.tainted)
         }
-        None => (by_mode(config.mode, facts.spec), false),
+        None => (by_mode(config.mode, facts.spec, params), false),
     };
-    let reaches = labels.outward || labels.destructive || labels.remembers;
+    let runs_first = config.mode == ApprovalMode::OnFailure && is_confined(labels, params);
+    let reaches = (labels.outward || labels.destructive) && !runs_first || labels.remembers;
     // What a rule allows in spite of it, and what is refused anyway.
     let is_settled = ruling.verdict == RuleVerdict::Deny || may_taint && ruling.verdict == RuleVerdict::Allow;
     match facts.tainted_by {
@@ -123,14 +124,14 @@ fn narrower(own: &AgentApprovals, facts: CallFacts<'_>, agent: &AgentId, params:
             let by = format!("`agent.approvals.rules[{index}]` of `{agent}`{}", says(rule.then));
             Ruling { verdict: rule.then, by, for_taint: false, by_rule: true }
         }
-        (None, Some(mode)) => by_mode(mode, facts.spec),
+        (None, Some(mode)) => by_mode(mode, facts.spec, params),
         (None, None) => {
             Ruling { verdict: RuleVerdict::Allow, by: String::new(), for_taint: false, by_rule: false }
         }
     }
 }
 
-fn by_mode(mode: ApprovalMode, spec: &ToolSpec) -> Ruling {
+fn by_mode(mode: ApprovalMode, spec: &ToolSpec, params: &Params) -> Ruling {
     let name = &spec.name;
     let ToolAnnotations { read_only, destructive, needs_approval, .. } = spec.annotations;
     let need = if needs_approval {
@@ -142,8 +143,12 @@ fn by_mode(mode: ApprovalMode, spec: &ToolSpec) -> Ruling {
     };
     let mode_itself = || format!("`approvals.mode` is `{}`", mode.name());
     let (verdict, by) = match (mode, need) {
-        (ApprovalMode::FullAccess, _) | (ApprovalMode::OnRequest | ApprovalMode::Never, None) => {
+        (ApprovalMode::FullAccess, _)
+        | (ApprovalMode::OnRequest | ApprovalMode::OnFailure | ApprovalMode::Never, None) => {
             (RuleVerdict::Allow, mode.name().to_owned())
+        }
+        (ApprovalMode::OnFailure, Some(_)) if is_confined(&spec.annotations, params) => {
+            (RuleVerdict::Allow, format!("{}: the system confines this call of `{name}`", mode.name()))
         }
         (ApprovalMode::Never, Some(need)) => (RuleVerdict::Deny, format!("{need}, and {}", mode_itself())),
         (_, Some(need)) => (RuleVerdict::Ask, need),
@@ -153,6 +158,12 @@ fn by_mode(mode: ApprovalMode, spec: &ToolSpec) -> Ruling {
         }
     };
     Ruling { verdict, by, for_taint: false, by_rule: false }
+}
+
+/// Whether the system confines what a call does, and the call asks for no more than that.
+fn is_confined(annotations: &ToolAnnotations, params: &Params) -> bool {
+    let asks_more = |name: &String| params.get(name).is_some_and(|value| value != "false");
+    annotations.confined_without.as_ref().is_some_and(|more| !more.iter().any(asks_more))
 }
 
 /// What a rule does, behind its place.

@@ -76,6 +76,7 @@ fn modes_decide_by_what_a_tool_says_of_itself() {
     use RuleVerdict::{Allow, Ask, Deny};
     for (mode, read_only, plain, destructive, needs) in [
         ("on-request", Allow, Allow, Ask, Ask),
+        ("on-failure", Allow, Allow, Ask, Ask),
         ("untrusted", Allow, Ask, Ask, Ask),
         ("never", Allow, Allow, Deny, Deny),
         ("full-access", Allow, Allow, Allow, Allow),
@@ -85,6 +86,38 @@ fn modes_decide_by_what_a_tool_says_of_itself() {
         let found = labels.map(|labels| of_tool(&config, labels, None));
         assert_eq!(found, [read_only, plain, destructive, needs], "{mode}");
     }
+}
+
+#[test]
+fn on_failure_runs_what_is_confined_and_asks_about_what_wants_more() {
+    use RuleVerdict::{Allow, Ask, Deny};
+    let mut tool = spec("shell_run", &["needs_approval", "destructive", "outward", "reads_untrusted"]);
+    tool.annotations.confined_without = Some(vec!["network".into()]);
+    let of = |mode: &str, rules: Value, params: Value, tainted_by| {
+        let asked = Asked { tool: tool.clone(), params, tainted_by, ..Asked::default() };
+        ruled(&config(mode, true, rules), asked).verdict
+    };
+    for tainted_by in [None, Some("shell_run")] {
+        for (params, verdict) in [
+            (json!({"command": "make"}), Allow),
+            (json!({"command": "make", "network": false}), Allow),
+            (json!({"command": "make", "network": null}), Allow),
+            (json!({"command": "make", "network": true}), Ask),
+            (json!({"command": "make", "network": "tcp"}), Ask),
+        ] {
+            assert_eq!(of("on-failure", json!([]), params.clone(), tainted_by), verdict, "{params}");
+            assert_eq!(of("on-request", json!([]), params.clone(), tainted_by), Ask, "{params}");
+            assert_eq!(of("never", json!([]), params, tainted_by), Deny);
+        }
+        for then in ["ask", "deny"] {
+            let rules = json!([{"tool": "shell_run", "then": then}]);
+            assert_ne!(of("on-failure", rules, json!({"command": "make"}), tainted_by), Allow);
+        }
+    }
+    // Being confined keeps nothing from what others are given later.
+    tool.annotations.remembers = true;
+    let asked = Asked { tool, tainted_by: Some("web_fetch"), ..Asked::default() };
+    assert_eq!(ruled(&config("on-failure", true, json!([])), asked).verdict, Ask);
 }
 
 #[test]
@@ -225,7 +258,7 @@ proptest! {
     fn authority_only_narrows(
         rules in rules(verdict()),
         added in proptest::collection::btree_map(agent(), rules(prop_oneof![Just("ask"), Just("deny")]), 0..3),
-        mode in prop_oneof![Just("on-request"), Just("untrusted"), Just("never"), Just("full-access")],
+        mode in prop_oneof![Just("on-request"), Just("on-failure"), Just("untrusted"), Just("never"), Just("full-access")],
         labels in proptest::collection::vec(label(), 0..3),
         agents in proptest::collection::vec(agent(), 1..5),
         tainted in any::<bool>(),

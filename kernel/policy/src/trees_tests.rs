@@ -112,7 +112,7 @@ proptest! {
             ),
             0..3,
         ),
-        mode in prop::sample::select(vec!["on-request", "untrusted", "never", "full-access"]),
+        mode in prop::sample::select(vec!["on-request", "on-failure", "untrusted", "never", "full-access"]),
         place in prop::sample::select(vec!["here", "there", "there/../here"]),
     ) {
         let config = json!({"mode": mode, "taint": true, "rules": rules, "channels": [], "preauthorized": []});

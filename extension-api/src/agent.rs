@@ -41,6 +41,29 @@ pub struct AgentResponse {
     /// The run ended with these calls of tools that its client brought along and runs itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub client_calls: Vec<ToolCallRequest>,
+    /// Who talks with the user from here on, where that changes. It means something only in the run that answers the user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transfer: Option<ControlTransfer>,
+}
+
+/// A conversation goes from one agent to another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum ControlTransfer {
+    /// The orchestrator hands it over. Only the orchestrator can.
+    HandOver {
+        /// The agent that takes it over.
+        to: AgentId,
+        /// What that needs to know of the conversation.
+        summary: String,
+    },
+    /// The agent that took it over gives it back.
+    Return {
+        /// What the orchestrator needs to know of it.
+        summary: String,
+        /// Whether the response's content answers the user. If not, the orchestrator answers the same message.
+        answered: bool,
+    },
 }
 
 impl AgentResponse {
@@ -54,6 +77,7 @@ impl AgentResponse {
             tokens_used: None,
             turns_used: None,
             client_calls: Vec::new(),
+            transfer: None,
         }
     }
 
@@ -68,7 +92,17 @@ impl AgentResponse {
             tokens_used: None,
             turns_used: None,
             client_calls: Vec::new(),
+            transfer: None,
         }
+    }
+
+    /// The end of an agent's part in a conversation that it had taken over: `content` is its last answer to the user, and the
+    /// orchestrator is told `summary`. With an empty `content` the orchestrator answers the user's message itself.
+    pub fn returning(content: impl Into<String>, summary: impl Into<String>) -> Self {
+        let (content, summary) = (content.into(), summary.into());
+        let answered = !content.trim().is_empty();
+        let transfer = Some(ControlTransfer::Return { summary: summary.clone(), answered });
+        Self { transfer, ..Self::success(if answered { content } else { summary }) }
     }
 
     /// A run that was not this agent's business.
@@ -82,6 +116,7 @@ impl AgentResponse {
             tokens_used: None,
             turns_used: None,
             client_calls: Vec::new(),
+            transfer: None,
         }
     }
 }

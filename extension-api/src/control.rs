@@ -27,8 +27,8 @@ pub use schedules::{
     ScheduleDetail, ScheduleNew, SchedulePause, ScheduleRun, ScheduleRunState, ScheduleStatus,
 };
 pub use sessions::{
-    EventsSubscribe, InvocationRecord, SessionDetail, SessionSelect, SessionShow, SessionStatus,
-    TranscriptEntry, TurnArgument, TurnResult,
+    EventsSubscribe, HandoffStatus, InvocationRecord, SessionDetail, SessionSelect, SessionShow,
+    SessionStatus, TranscriptEntry, TurnArgument, TurnResult,
 };
 pub use status::{Blamed, ConfigValue, DaemonState, ExitRecord, Status};
 pub use tokens::{Allowance, Power, TokenMade, TokenNew, TokenPromised, TokenStatus, Whoami};

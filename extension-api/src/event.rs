@@ -101,6 +101,19 @@ pub enum EventBody {
         /// By `@id`, an API's field, or the session.
         by: String,
     },
+    /// An agent has taken the conversation over: it has the user's messages from here on.
+    #[serde(rename = "interaction.handoff.started")]
+    HandoffStarted { to: AgentId, summary: Preview },
+    /// The orchestrator has the conversation again.
+    #[serde(rename = "interaction.handoff.ended")]
+    HandoffEnded {
+        /// The agent that had it.
+        from: AgentId,
+        /// Why it has it again, in words.
+        reason: String,
+        /// What that agent said of it; empty where it gave it back without a word, or did not give it back itself.
+        summary: Preview,
+    },
     /// A person is asked whether a tool call may run.
     #[serde(rename = "interaction.approval.requested")]
     ApprovalRequested {

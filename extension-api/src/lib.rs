@@ -41,7 +41,8 @@ pub mod sdk;
 pub mod testing;
 
 pub use agent::{
-    AgentDescriptor, AgentInvocationContext, AgentResponse, FailureClass, IntegrationMode, ResponseStatus,
+    AgentDescriptor, AgentInvocationContext, AgentResponse, ControlTransfer, FailureClass, IntegrationMode,
+    ResponseStatus,
 };
 pub use definition::{Definition, DefinitionLimits, Format, ModelParameters, OutputSpec, Reasoning};
 pub use event::{AgentRef, BudgetUse, Event, EventBody, Item, ItemOutcome, LimitScope, Preview, Spend};

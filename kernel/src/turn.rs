@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use drupe_agent::{
-    Batch, Hooks, Journal, RecordedTurn, Steering, Stopwatch, Taint, TurnScope, ids,
+    Batch, Behalf, Hooks, Journal, RecordedTurn, Steering, Stopwatch, Taint, TurnScope, ids,
     run::{self, TurnOutcome, TurnRoot},
 };
 use drupe_extension_api::{
@@ -18,13 +18,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{extension::Roster, outbox::Outbox, settings};
 use drupe_agent::Ratios;
-use drupe_limits::{Gates, Quotas, TurnPlace};
+use drupe_limits::{GatePermit, Gates, Quotas, TurnPlace};
 use drupe_policy::CallPolicy;
 
+mod handoff;
 mod plan;
 mod route;
 
+use handoff::Speakers;
 use plan::Plan;
+use route::ChosenBy;
 pub use route::{Route, route, wants_its_own};
 
 /// Crashes during a turn after which it is taken to be what crashes kernels.
@@ -74,7 +77,8 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
     let correlation = correlation(&queued)?;
     let recorded = recorded(turns, &queued).await?;
     open_session(turns, &queued).await?;
-    let plan = plan::plan(turns, &snapshot, &queued).await?;
+    let mut speakers = Speakers::at_a_message(&snapshot, &queued);
+    let plan = plan::plan(turns, &snapshot, &queued, &speakers.conversation, false).await?;
     let root = ids::root_invocation(&queued.turn);
     let mut start = TurnStart {
         turn: queued.turn.clone(),
@@ -91,20 +95,19 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
     }
     let mut plan = match plan {
         Ok(plan) => plan,
-        Err(response) => return without_a_run(turns, queued, Some(start), recorded, response).await,
+        Err(response) => {
+            start.events.extend(speakers.told().into_iter().map(|event| (None, event)));
+            return without_a_run(turns, queued, Some(start), recorded, response, speakers).await;
+        }
     };
-    // As for sub-agents; the orchestrator is the turn itself, which has a gate of its own.
-    let _place = match plan.is_the_orchestrators() {
-        true => None,
-        false => within.cancel.run_until_cancelled(turns.gates.agent(plan.agent.id())).await,
-    };
+    let mut held = place(turns, &plan, &within.cancel).await;
     let journal: Arc<dyn Journal>;
     let mut fresh = None;
     if queued.started || code_comes_first(&snapshot, &plan) {
         let starts = turns.store.start_turn(start).await?;
         if kills(&turns.roster.base.start.exits, starts) {
             let response = hopeless(&turns.roster.base.start.exits, starts);
-            return without_a_run(turns, queued, None, recorded, response).await;
+            return without_a_run(turns, queued, None, recorded, response, speakers).await;
         }
         journal = Arc::new(turns.store.clone());
     } else {
@@ -116,7 +119,6 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
     let (policy, tainted_by) = turns.policy.of_turn(inbound, Arc::clone(&snapshot.approvals)).await?;
     let span = tracing::info_span!("turn", session = %inbound.ask.session, turn = %queued.turn, correlation = %correlation);
     let _showing = turns.outbox.stream(&snapshot, &queued);
-    let began = recorded.run(&root).is_some();
     let scope = Arc::new(TurnScope {
         gate: within.gate,
         hooks: Arc::clone(&snapshot.hooks) as Arc<dyn drupe_agent::Hooks>,
@@ -127,34 +129,84 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
         taint: Taint::new(tainted_by),
         ..scope(turns, &queued, correlation, journal, recorded)
     });
-    let root = TurnRoot::new(Arc::clone(&scope), plan.agent.id().clone(), &plan.limits, &within.cancel);
-    let mut remarks: Vec<(&str, String)> = Vec::new();
+    let orchestrator = snapshot.orchestrator.definition();
+    let (agent, limits) = (plan.agent.id().clone(), &plan.limits);
+    let mut root = match plan.chosen_by {
+        Some(ChosenBy::Handoff) => {
+            let behalf = Behalf { agent: &orchestrator.id, limits: &orchestrator.limits };
+            TurnRoot::on_behalf(Arc::clone(&scope), agent, limits, behalf, &within.cancel)
+        }
+        _ => TurnRoot::new(Arc::clone(&scope), agent, limits, &within.cancel),
+    };
+    let response = loop {
+        if plan.is_the_orchestrators() {
+            prepare(turns, &snapshot, &queued, &root, &mut plan).await?;
+        }
+        let running = root.respond(&plan.agent, std::mem::take(&mut plan.task), speakers.told());
+        let response = tracing::Instrument::instrument(running, span.clone()).await;
+        let now_ms = turns.roster.base.clock.now_ms();
+        if !speakers.heard(&plan, &response, now_ms, queued.earlier_turns) {
+            break response;
+        }
+        // Nobody else is asked once the turn is to end.
+        if within.cancel.is_cancelled() {
+            break response;
+        }
+        plan = match plan::plan(turns, &snapshot, &queued, &speakers.conversation, true).await? {
+            Ok(next) => next,
+            Err(response) => break response,
+        };
+        drop(held.take());
+        held = place(turns, &plan, &within.cancel).await;
+        let behalf = plan.keeps.map(|_| &orchestrator.id);
+        root = root.then(plan.agent.id().clone(), &plan.limits, behalf);
+    };
+    drop(held);
+    let outcome = root.finish(response).await;
+    let start = fresh.and_then(|beginning| beginning.rest());
+    finish(turns, queued, start, outcome, speakers).await
+}
+
+/// A place among the runs of the agent, as for sub-agents. The orchestrator is the turn itself, which has a gate of its own.
+async fn place(turns: &Turns, plan: &Plan, cancel: &CancellationToken) -> Option<GatePermit> {
     if plan.is_the_orchestrators() {
-        remarks.extend(snapshot.away.iter().map(|away| ("unavailable", away.told())));
+        return None;
     }
+    cancel.run_until_cancelled(turns.gates.agent(plan.agent.id())).await
+}
+
+/// Gathers for the orchestrator what extensions have to say, and says what is missing.
+async fn prepare(
+    turns: &Turns,
+    snapshot: &Snapshot,
+    queued: &QueuedTurn,
+    root: &TurnRoot,
+    plan: &mut Plan,
+) -> Result<(), StoreError> {
+    let ask = &queued.inbound.ask;
+    let mut remarks: Vec<(&str, String)> = Vec::new();
+    remarks.extend(snapshot.away.iter().map(|away| ("unavailable", away.told())));
     // A run that goes on has what was gathered for it then.
-    if gathers(&snapshot, &plan) && !began {
-        let context = TurnContext { session: inbound.ask.session.clone(), message: inbound.ask.text.clone() };
+    if gathers(snapshot, plan) && root.run().recorded().is_none() {
+        let context = TurnContext { session: ask.session.clone(), message: ask.text.clone() };
         let tokens = turns.roster.base.config.orchestrator.context_tokens;
         let gathered = snapshot.contexts.gather(&context, root.run(), tokens).await;
-        plan.task.notes = gathered.notes;
+        plan.task.notes.extend(gathered.notes);
         if let Some(source) = gathered.untrusted {
             root.run().tainted_by(&source);
         }
         remarks.extend(gathered.remarks.into_iter().map(|remark| ("context", remark)));
     }
-    if !remarks.is_empty() {
-        let told = |(code, message): &(&str, String)| {
-            (None, EventBody::Diagnostic { code: (*code).to_owned(), message: message.clone() })
-        };
-        let told = remarks.iter().map(told).collect();
-        turns.store.record_events(inbound.ask.session.clone(), Some(queued.turn.clone()), told).await?;
-        scope.remark(remarks.iter().map(|(code, message)| format!("{code}: {message}")));
+    if remarks.is_empty() {
+        return Ok(());
     }
-    let running = root.answer(&plan.agent, plan.task);
-    let outcome = tracing::Instrument::instrument(running, span).await;
-    let start = fresh.and_then(|beginning| beginning.rest());
-    finish(turns, queued, start, outcome).await
+    let told = |(code, message): &(&str, String)| {
+        (None, EventBody::Diagnostic { code: (*code).to_owned(), message: message.clone() })
+    };
+    let told = remarks.iter().map(told).collect();
+    turns.store.record_events(ask.session.clone(), Some(queued.turn.clone()), told).await?;
+    root.run().scope.remark(remarks.iter().map(|(code, message)| format!("{code}: {message}")));
+    Ok(())
 }
 
 /// What links everything that a message sets off.
@@ -234,7 +286,8 @@ async fn recorded(turns: &Turns, queued: &QueuedTurn) -> Result<RecordedTurn, St
 /// Ends a turn that is not begun, or not gone on with.
 pub async fn end(turns: &Turns, queued: QueuedTurn, response: AgentResponse) -> Result<(), StoreError> {
     let recorded = recorded(turns, &queued).await?;
-    without_a_run(turns, queued, None, recorded, response).await
+    let speakers = Speakers::of(&queued);
+    without_a_run(turns, queued, None, recorded, response, speakers).await
 }
 
 /// The one way in which a turn ends without a run: what an earlier process began of it ends as well, and a model call that
@@ -245,6 +298,7 @@ async fn without_a_run(
     start: Option<TurnStart>,
     recorded: RecordedTurn,
     response: AgentResponse,
+    speakers: Speakers,
 ) -> Result<(), StoreError> {
     let (session, turn) = (queued.inbound.ask.session.clone(), queued.turn.clone());
     let nothing = |response| {
@@ -252,13 +306,13 @@ async fn without_a_run(
         TurnOutcome { response, spend: Spend::default(), diagnostics: Vec::new(), last }
     };
     if !queued.started {
-        return finish(turns, queued, start, nothing(response)).await;
+        return finish(turns, queued, start, nothing(response), speakers).await;
     }
     open_session(turns, &queued).await?;
     let journal = Arc::new(turns.store.clone());
     let scope = scope(turns, &queued, correlation(&queued)?, journal, recorded);
     let abandoned = run::abandon_turn(Arc::new(scope), response.clone());
-    finish(turns, queued, None, abandoned.unwrap_or_else(|| nothing(response))).await
+    finish(turns, queued, None, abandoned.unwrap_or_else(|| nothing(response)), speakers).await
 }
 
 /// Records the answer and what goes out, in one transaction, and has it delivered.
@@ -267,6 +321,7 @@ async fn finish(
     queued: QueuedTurn,
     start: Option<TurnStart>,
     outcome: TurnOutcome,
+    mut speakers: Speakers,
 ) -> Result<(), StoreError> {
     let TurnOutcome { response, spend, diagnostics, last } = outcome;
     let inbound = queued.inbound;
@@ -284,7 +339,8 @@ async fn finish(
         diagnostics,
         outbox,
         last,
-        events: vec![(None, completed)],
+        events: speakers.told().into_iter().chain([completed]).map(|event| (None, event)).collect(),
+        conversation: speakers.changed(),
         start,
         ratios: turns.ratios.changed(),
     };

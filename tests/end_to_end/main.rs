@@ -33,6 +33,7 @@ mod full_disk;
 mod gate;
 mod generations;
 mod handed_in;
+mod handoff;
 mod home;
 mod hooks;
 mod hostile_folders;

@@ -78,6 +78,7 @@ impl Past {
         };
         let to = Outbound { channel: channel.into(), address: None, text: "an answer".into() };
         let done = TurnDone {
+            conversation: None,
             response: AgentResponse::success("an answer"),
             spend: Spend::default(),
             diagnostics: Vec::new(),

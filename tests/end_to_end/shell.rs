@@ -11,7 +11,10 @@ use drupe_link::Home;
 use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, model_server::ModelServer, unique, until, without_landlock::without_landlock};
+use crate::harness::{
+    Daemon, copied::copy_program, model_server::ModelServer, unique, until,
+    without_landlock::without_landlock,
+};
 
 /// A daemon with the shell turned on, whose model calls the tool that a message names.
 struct Scene {
@@ -167,7 +170,7 @@ fn what_a_command_must_not_do_is_denied_by_the_system() {
     assert!(within.contains("is not beneath the data folder"), "{within}");
     // A file that would give the rights of another user.
     let setuid = scene.home("workspace/setuid");
-    fs::copy("/usr/bin/id", &setuid).expect("there is `id`");
+    copy_program("/usr/bin/id", &setuid);
     if chown(&setuid, Some(65534), None).is_ok() {
         fs::set_permissions(&setuid, PermissionsExt::from_mode(0o4755)).expect("it is ours");
         let own = rustix::process::geteuid().as_raw().to_string();

@@ -12,6 +12,7 @@ use std::{
 use drupe_link::{ControlToken, Home};
 use serde_json::{Value, json};
 
+pub mod copied;
 pub mod model_server;
 pub mod plugins;
 pub mod wire;
@@ -61,7 +62,7 @@ impl Daemon {
             fs::create_dir_all(folder).expect("a folder");
         }
         // A link would be the program where it was built.
-        fs::copy(DRUPE, &program).expect("the program is built");
+        copied::copy_program(DRUPE, &program);
         (daemon.home, daemon.program) = (home, program);
         daemon.configure(config);
         daemon

@@ -163,7 +163,9 @@ keys! {
     #[derive(PartialEq)]
     pub struct AgentSection in AGENT("`agent`") {
         /// How the orchestrator uses the agent.
-        integration_mode: IntegrationMode = "tool" => Shape::Choice { known: &["tool"], later: &["handoff"] };
+        integration_mode: IntegrationMode = "tool" => Shape::choice(&["tool", "handoff"]);
+        /// How long it may keep a conversation that it has taken over.
+        handoff: HandoffSection = each_its_own() => Shape::Record(&HANDOFF);
         /// A model, an alias, or a list to try in order.
         models as "model" (default): Vec<String> =>
             Shape::AtMost(MAX_MODELS, &Shape::OneOrMany(&Shape::Text(&forms::MODEL)));
@@ -198,6 +200,28 @@ keys! {
         /// What the offline model does for this agent; the first rule that matches acts.
         offline (skip_deserializing): Vec<OfflineRule> = EMPTY =>
             Shape::AtMost(MAX_RULES, &Shape::List(&Shape::Record(&offline::OFFLINE)));
+    }
+}
+
+keys! {
+    /// How long an agent of the mode `handoff` may keep a conversation. Whatever comes first gives it back.
+    #[derive(Copy, PartialEq, Eq)]
+    pub struct HandoffSection in HANDOFF("`agent.handoff`") {
+        /// Messages that it answers at most.
+        max_turns: u32 = 20 => Shape::Integer { min: 1, max: 1000 };
+        /// Tokens that these take together, those of sub-agents included.
+        max_tokens: u64 = 200_000 => Shape::Integer { min: 1, max: 100_000_000 };
+        /// Minutes since it took the conversation over.
+        max_minutes: u32 = 240 => Shape::Integer { min: 1, max: 10_080 };
+        /// Minutes without a message of the user.
+        idle_minutes: u32 = 60 => Shape::Integer { min: 1, max: 10_080 };
+    }
+}
+
+impl Default for HandoffSection {
+    fn default() -> Self {
+        let defaults = Value::Object(HANDOFF.defaults(None));
+        serde_json::from_value(defaults).expect("each key has a default of its type")
     }
 }
 

@@ -19,8 +19,29 @@ pub struct SessionStatus {
     pub turn_count: u64,
     /// The agent that the user chose for it.
     pub agent: Option<AgentId>,
+    /// The agent that has taken the conversation over; none while the orchestrator has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handoff: Option<HandoffStatus>,
     /// The beginning of its first message.
     pub title: String,
+}
+
+impl SessionShow {
+    /// A place behind all turns, for those who ask for the session itself alone.
+    pub const BEHIND_ALL: u64 = i64::MAX as u64;
+}
+
+/// An agent has taken a conversation over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct HandoffStatus {
+    pub agent: AgentId,
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub since: Timestamp,
+    /// Messages that it has answered.
+    pub turns: u32,
+    /// Tokens that these took together.
+    pub tokens: u64,
 }
 
 /// Parameters of [`method::SESSIONS_SHOW`](super::method::SESSIONS_SHOW).

@@ -60,6 +60,17 @@ impl Budget {
         Self { tree: Arc::clone(&self.tree), at: nodes.len() - 1, time }
     }
 
+    /// Levels of agents that may stand below it.
+    pub(crate) fn max_depth(&self) -> u32 {
+        self.nodes()[self.at].limits.max_depth
+    }
+
+    /// The node of the whole tree.
+    #[must_use]
+    pub fn top(&self) -> Self {
+        Self { tree: Arc::clone(&self.tree), at: 0, time: self.time.clone() }
+    }
+
     /// How long it may still take.
     pub fn time(&self) -> &Stopwatch {
         &self.time

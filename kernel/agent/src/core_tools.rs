@@ -2,6 +2,7 @@
 //! for `search_tools`, which a registry with deferred tools brings by itself.
 
 pub mod client_tool;
+pub mod hand_over;
 pub mod read_output;
 pub mod refuse;
 pub mod request_input;

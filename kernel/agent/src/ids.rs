@@ -9,6 +9,12 @@ pub fn root_invocation(turn: &TurnId) -> InvocationId {
         .expect("a hex digest has the form of an id")
 }
 
+/// The run by which a further agent answers the message of a turn, from 1: the conversation went to it while the turn ran.
+pub fn further_root(turn: &TurnId, n: u32) -> InvocationId {
+    InvocationId::new(format!("i-{}", digest(&["root", turn.as_str(), &n.to_string()])))
+        .expect("a hex digest has the form of an id")
+}
+
 /// The call at a place of a run.
 pub fn effect(turn: &TurnId, invocation: &InvocationId, step: u32, index: u32) -> EffectId {
     let place =

@@ -17,7 +17,7 @@ use std::{
 
 use drupe_extension_api::{
     AgentId, AgentRef, AgentResponse, DefinitionLimits, EffectId, Event, EventBody, InvocationId, Preview,
-    Spend,
+    Spend, wire::HookPoint,
 };
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -54,6 +54,8 @@ pub struct Run {
     pub parent: Option<InvocationId>,
     /// The agents from the root of the turn to this one.
     pub path: Vec<AgentId>,
+    /// On whose behalf the root of the turn answers: who handed the conversation to it. Empty where nobody did.
+    pub behalf: Arc<[AgentId]>,
     /// Levels of agents that may still stand below it.
     pub depth_left: u32,
     /// What it may spend and has spent.
@@ -103,7 +105,23 @@ pub async fn run_turn(
 }
 
 /// The root of a turn that does not answer yet. What is gathered for it meanwhile is charged to it.
-pub struct TurnRoot(Arc<Run>);
+pub struct TurnRoot {
+    run: Arc<Run>,
+    /// How many have answered the message before.
+    before: u32,
+    /// Cancelled when the turn is to end.
+    cancel: CancellationToken,
+    began: Instant,
+}
+
+/// Who hands a conversation to the root of a turn: what that spends is bounded by what they may spend, too.
+#[derive(Clone, Copy)]
+pub struct Behalf<'a> {
+    /// Who hands the conversation over.
+    pub agent: &'a AgentId,
+    /// What they may spend themselves.
+    pub limits: &'a DefinitionLimits,
+}
 
 impl TurnRoot {
     /// The root of a turn. Its time begins now.
@@ -113,22 +131,68 @@ impl TurnRoot {
         limits: &DefinitionLimits,
         cancel: &CancellationToken,
     ) -> Self {
-        Self(Arc::new(Run::at_the_root(scope, agent, limits, cancel)))
+        let budget = Budget::root(agent.clone(), limits);
+        Self::with(scope, agent, budget, cancel)
+    }
+
+    /// The root of a turn in which `agent` answers because `behalf` handed the conversation to it before.
+    pub fn on_behalf(
+        scope: Arc<TurnScope>,
+        agent: AgentId,
+        limits: &DefinitionLimits,
+        behalf: Behalf<'_>,
+        cancel: &CancellationToken,
+    ) -> Self {
+        let whole = Budget::root(behalf.agent.clone(), behalf.limits);
+        let budget = whole.child(agent.clone(), limits, whole.time());
+        let mut root = Run::at_the_root(scope, agent, budget, cancel);
+        root.behalf = [behalf.agent.clone()].into();
+        Self { run: Arc::new(root), before: 0, cancel: cancel.clone(), began: Instant::now() }
+    }
+
+    fn with(scope: Arc<TurnScope>, agent: AgentId, budget: Budget, cancel: &CancellationToken) -> Self {
+        let root = Run::at_the_root(scope, agent, budget, cancel);
+        Self { run: Arc::new(root), before: 0, cancel: cancel.clone(), began: Instant::now() }
+    }
+
+    /// The root that answers the same message after this one, whose run has ended: the conversation went to `agent`, by
+    /// `behalf` if anybody handed it over. It spends what the turn has left.
+    #[must_use]
+    pub fn then(&self, agent: AgentId, limits: &DefinitionLimits, behalf: Option<&AgentId>) -> Self {
+        let whole = self.run.budget.top();
+        let budget = whole.child(agent.clone(), limits, whole.time());
+        let before = self.before + 1;
+        let mut root = Run::at_the_root(Arc::clone(&self.run.scope), agent, budget, &self.cancel);
+        root.id = ids::further_root(&root.scope.turn, before);
+        root.behalf = behalf.cloned().into_iter().collect();
+        Self { run: Arc::new(root), before, cancel: self.cancel.clone(), began: self.began }
     }
 
     /// The run that will answer.
     pub fn run(&self) -> &Arc<Run> {
-        &self.0
+        &self.run
+    }
+
+    /// Lets the agent answer. `told` is told of a run that begins with this, and not of one that goes on.
+    pub async fn respond(&self, agent: &Arc<dyn Agent>, task: Task, told: Vec<EventBody>) -> AgentResponse {
+        // One box for the whole tree of futures: whoever awaits this is spared its size.
+        Box::pin(self.run.root(agent, task, told)).await
+    }
+
+    /// Ends the turn with that response, which is what its last root gave.
+    pub async fn finish(self, response: AgentResponse) -> TurnOutcome {
+        let Self { run, began, .. } = self;
+        run.ask_after(HookPoint::TurnEnd, || life::outcome(&response)).await;
+        run.scope.steering.close();
+        run.ledger().forget_steered();
+        let spend = Spend { elapsed_ms: millis(began.elapsed()), ..run.budget.top().spend() };
+        run.outcome(response, spend)
     }
 
     /// Runs the turn, as [`run_turn`] does.
     pub async fn answer(self, agent: &Arc<dyn Agent>, task: Task) -> TurnOutcome {
-        let Self(run) = self;
-        // One box for the whole tree of futures: whoever awaits this is spared its size.
-        let response = Box::pin(run.root(agent, task)).await;
-        run.scope.steering.close();
-        run.ledger().forget_steered();
-        run.outcome(response)
+        let response = self.respond(agent, task, Vec::new()).await;
+        self.finish(response).await
     }
 }
 
@@ -137,16 +201,16 @@ impl Run {
     fn at_the_root(
         scope: Arc<TurnScope>,
         agent: AgentId,
-        limits: &DefinitionLimits,
+        budget: Budget,
         cancel: &CancellationToken,
     ) -> Self {
         let now = Instant::now();
-        let budget = Budget::root(agent.clone(), limits);
         let _ = scope.time.set(budget.time().clone());
         Self {
             parent: None,
             path: vec![agent.clone()],
-            depth_left: limits.max_depth,
+            behalf: [].into(),
+            depth_left: budget.max_depth(),
             budget,
             agent,
             // Its own, so that what is left of the tree ends with it.
@@ -163,15 +227,26 @@ impl Run {
     }
 
     /// How the turn of this root ended.
-    fn outcome(&self, response: AgentResponse) -> TurnOutcome {
+    fn outcome(&self, response: AgentResponse, spend: Spend) -> TurnOutcome {
         let diagnostics =
             std::mem::take(&mut *self.scope.diagnostics.lock().unwrap_or_else(PoisonError::into_inner));
-        TurnOutcome { response, spend: self.spend(), diagnostics, last: self.take_pending() }
+        TurnOutcome { response, spend, diagnostics, last: self.take_pending() }
     }
 
     /// What an earlier process recorded of this run.
     pub fn recorded(&self) -> Option<Arc<RecordedInvocation>> {
         self.scope.records.of(&self.id)
+    }
+
+    /// Whether its answer is what the user reads.
+    pub fn talks_with_the_user(&self) -> bool {
+        self.path.len() == 1
+    }
+
+    /// Whether the conversation was handed to its agent: it is the root's run, or one that the root's own code has the loop
+    /// do for it.
+    pub fn is_handed_over(&self) -> bool {
+        !self.behalf.is_empty() && self.path.iter().all(|agent| *agent == self.path[0])
     }
 
     /// 0 for the root of the turn.

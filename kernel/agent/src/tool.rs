@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use drupe_extension_api::{
-    EffectId, Fault, FaultCode, Image, ToolPreview, ToolSpec, ToolStatus,
+    ControlTransfer, EffectId, Fault, FaultCode, Image, ToolPreview, ToolSpec, ToolStatus,
     wire::{LookupResult, op},
 };
 use drupe_json_schema::Schema;
@@ -108,6 +108,13 @@ pub enum RunEnd {
     Refused(String),
     /// The call is the client's to run.
     LeftToClient,
+    /// Somebody else talks with the user from here on. `content` is what the run still says to them, if anything.
+    Transfer {
+        /// To whom, and with which summary.
+        transfer: ControlTransfer,
+        /// Words to the user; empty where there are none.
+        content: String,
+    },
 }
 
 impl ToolOutput {

@@ -25,6 +25,8 @@ use rustix::{
 };
 use start::{confined, example, free, narrow, prepared};
 
+#[path = "../../../tests/harness/copied.rs"]
+mod copied;
 mod start;
 
 /// Tries `args` under `profile` and without one.
@@ -326,7 +328,7 @@ fn a_program_gives_way_and_never_less_than_this_process() {
 fn a_setuid_file_gives_no_more_rights() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let other = folder.path().join("other");
-    fs::copy(example("attempt"), &other).expect("a copy");
+    copied::copy_program(example("attempt"), &other);
     let own = geteuid().as_raw();
     if geteuid().is_root() {
         chown(&other, Some(65534), None).expect("root may");

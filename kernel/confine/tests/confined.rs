@@ -14,6 +14,9 @@ use std::{
 use drupe_confine::{ConfineError, Confined, Limits, Outcome, Profile};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
+#[path = "../../../tests/harness/copied.rs"]
+mod copied;
+
 /// The example of this crate, which `cargo test` builds beside the test.
 fn exe() -> PathBuf {
     let test = std::env::current_exe().expect("a test has a file");
@@ -214,7 +217,7 @@ fn the_verb_called_by_hand_does_nothing() {
 fn a_program_whose_file_was_exchanged_starts_what_it_is_and_not_what_lies_there_now() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let program = folder.path().join("program");
-    fs::copy(exe(), &program).expect("a copy");
+    copied::copy_program(exe(), &program);
     let status = Command::new(&program).arg("upgraded").status().expect("it starts");
     assert_eq!(status.code(), Some(7));
     assert_eq!(fs::read(&program).expect("it is there"), b"another release");

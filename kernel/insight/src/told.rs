@@ -85,6 +85,12 @@ pub(crate) fn message(rows: &TurnRows) -> Cited {
 pub(crate) fn event(event: &Event) -> Cited {
     let says = match &event.body {
         EventBody::SubagentSelected { by } => format!("an agent was chosen by {by}"),
+        EventBody::HandoffStarted { to, summary } => {
+            format!("the conversation went to `{to}`: {}", excerpt(&summary.text))
+        }
+        EventBody::HandoffEnded { from, reason, .. } => {
+            format!("the conversation came back from `{from}`: {}", excerpt(reason))
+        }
         EventBody::BudgetExceeded(used) | EventBody::BudgetWarning(used) => {
             format!("`{}`: {} of {}", used.limit, used.used, used.allowed)
         }

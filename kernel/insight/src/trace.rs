@@ -25,9 +25,15 @@ pub fn trace(rows: &TurnRows) -> TurnTrace {
     let tree = Tree::of(rows);
     let mut left: HashSet<&InvocationId> = tree.runs.iter().map(|run| run.id).collect();
     let (nodes, sum) = match tree.root() {
-        Some(root) => {
-            let (node, sum) = Branch { tree: &tree, left: &mut left }.run(root, &[]);
-            (vec![node], sum)
+        Some(_) => {
+            let mut sum = Sum::default();
+            let mut branch = Branch { tree: &tree, left: &mut left };
+            let nodes = tree.roots().map(|root| {
+                let (node, below) = branch.run(root, &[]);
+                sum.add(&below);
+                node
+            });
+            (nodes.collect(), sum)
         }
         None => (tree.events.iter().filter_map(|e| remark(e, &[])).collect(), Sum::default()),
     };
@@ -118,7 +124,7 @@ impl<'t, 'a> Branch<'t, 'a> {
     fn run(&mut self, run: &'t RunRows<'a>, above: &[AgentId]) -> (TraceNode, Sum) {
         self.left.remove(run.id);
         let path = [above, std::slice::from_ref(run.agent)].concat();
-        let top = run.parent.is_none();
+        let top = self.tree.root().is_some_and(|root| root.id == run.id);
         let rows = self.tree.rows;
         let began = if top { rows.started } else { None }.or(run.began()).unwrap_or(rows.accepted);
         let mut sum = Sum::default();
@@ -160,10 +166,10 @@ impl<'t, 'a> Branch<'t, 'a> {
         (node, sum)
     }
 
-    /// The root is as long as its turn: its own figure begins anew with each process.
+    /// A root that has its turn alone is as long as that: its own figure begins anew with each process.
     fn elapsed(&self, run: &RunRows<'_>, top: bool) -> Option<u64> {
         let rows = self.tree.rows;
-        match rows.started.zip(rows.finished).filter(|_| top) {
+        match rows.started.zip(rows.finished).filter(|_| top && self.tree.roots().count() == 1) {
             Some((began, ended)) => Some(between(began, ended)),
             None => run.end.map(|(_, _, spend)| spend.elapsed_ms),
         }
@@ -265,6 +271,8 @@ fn remark(event: &Event, path: &[AgentId]) -> Option<TraceNode> {
         EventBody::BudgetExceeded(used) => ("budget_exceeded", limit::standing(used)),
         EventBody::TurnSteered { input, from } => ("steered", format!("turn {from}: {}", input.text)),
         EventBody::SubagentSelected { by } => ("selected", by.clone()),
+        EventBody::HandoffStarted { to, summary } => ("handed_over", format!("to `{to}`: {}", summary.text)),
+        EventBody::HandoffEnded { from, reason, .. } => ("came_back", format!("from `{from}`: {reason}")),
         EventBody::ApprovalRequested { need, .. } => ("approval_requested", need.clone()),
         EventBody::ApprovalAnswered { tool, state, by, .. } => {
             let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();

@@ -130,9 +130,15 @@ impl<'a> Tree<'a> {
         Self { rows, runs: order.iter().filter_map(run).collect(), events: others }
     }
 
-    /// The run at the top.
+    /// The run that had the message first.
     pub(crate) fn root(&self) -> Option<&RunRows<'a>> {
-        self.runs.iter().find(|run| run.parent.is_none())
+        self.roots().next()
+    }
+
+    /// The runs that had the message, one after another: it goes from one agent to the next where one hands the conversation
+    /// over or gives it back.
+    pub(crate) fn roots(&self) -> impl Iterator<Item = &RunRows<'a>> {
+        self.runs.iter().filter(|run| run.parent.is_none())
     }
 
     /// The run of that id.

@@ -185,6 +185,7 @@ async fn turn(store: &Store, session: SessionId, n: usize, work: Work) {
     let (status, spend) = (ResponseStatus::Success, Spend::default());
     let last = EventBody::TurnCompleted { status, error: None, class: None, spend };
     let done = TurnDone {
+        conversation: None,
         response: AgentResponse::success(ANSWER),
         spend,
         diagnostics: Vec::new(),

@@ -4,7 +4,7 @@
 
 use std::{borrow::Borrow, collections::HashMap, hash::Hash, sync::Arc};
 
-use drupe_agent::Entry;
+use drupe_agent::{Conversation, Entry};
 use drupe_extension_api::{AgentId, CorrelationId, InvocationId, SessionId, TurnId};
 use foldhash::fast::RandomState;
 
@@ -27,6 +27,8 @@ pub(crate) struct Session {
     pub turns: u64,
     /// The agent that was chosen for it.
     pub agent: Option<AgentId>,
+    /// Who has the conversation where nobody was chosen.
+    pub conversation: Conversation,
 }
 
 /// A turn.

@@ -51,7 +51,7 @@ pub(crate) fn accept(on: &mut Writing<'_>, inbound: &Inbound) -> Result<Accepted
         started: false,
         root: None,
         correlation: inbound.correlation.clone(),
-        state: SessionState { talks_with: session.agent },
+        state: SessionState { talks_with: session.agent, conversation: session.conversation },
         earlier_turns: session.turns,
         cancelled: None,
     };

@@ -1,14 +1,18 @@
 //! Conversations: their rows, and lists of them.
 
-use drupe_extension_api::{AgentId, SessionId, control::SessionStatus};
+use drupe_agent::{Conversation, Happened, Tenure};
+use drupe_extension_api::{
+    AgentId, EventBody, Preview, SessionId,
+    control::{HandoffStatus, SessionStatus},
+};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::{
     Counts, StoreError,
     cache::Session,
-    log::POSITIONS,
+    log::{self, POSITIONS, Record},
     recent::Change,
-    rows::{count, id, maybe_id, readable, signed, time},
+    rows::{count, id, maybe_id, maybe_json, readable, signed, time, timestamp},
     writer::Writing,
 };
 
@@ -18,12 +22,21 @@ const TITLE: usize = 80;
 /// What is known of a session; none where it does not exist.
 fn known<'a>(on: &'a mut Writing<'_>, session: &SessionId) -> Result<Option<&'a mut Session>, StoreError> {
     if !on.cache.sessions.has(session) {
-        let mut find = on.statement("SELECT number, turns, agent, least_seq FROM sessions WHERE id = ?1")?;
+        let mut find =
+            on.statement("SELECT number, turns, agent, least_seq, conversation FROM sessions WHERE id = ?1")?;
         let found = find.query_row([session.as_str()], |row| {
-            Ok((row.get::<_, i64>(0)?, count(row, 1)?, maybe_id::<AgentId>(row, 2)?, row.get::<_, i64>(3)?))
+            let least_seq = row.get(3)?;
+            let (agent, conversation) = (maybe_id(row, 2)?, conversation(row, 4)?);
+            Ok(Session {
+                number: row.get(0)?,
+                last_seq: least_seq,
+                turns: count(row, 1)?,
+                agent,
+                conversation,
+            })
         });
-        let Some((number, turns, agent, least)) = found.optional()? else { return Ok(None) };
-        let known = Session { number, last_seq: last_seq(on.db, number)?.max(least), turns, agent };
+        let Some(mut known) = found.optional()? else { return Ok(None) };
+        known.last_seq = known.last_seq.max(last_seq(on.db, known.number)?);
         on.cache.sessions.insert(session.clone(), known);
     }
     Ok(on.cache.sessions.get(session))
@@ -78,7 +91,10 @@ fn make(on: &mut Writing<'_>, session: &SessionId, turns: u64, title: &str) -> R
     )?
     .execute((session.as_str(), on.now_ms(), signed(turns), title))?;
     let number = on.db.last_insert_rowid();
-    on.cache.sessions.insert(session.clone(), Session { number, last_seq: 0, turns, agent: None });
+    on.cache.sessions.insert(
+        session.clone(),
+        Session { number, last_seq: 0, turns, agent: None, conversation: Conversation::default() },
+    );
     Ok(())
 }
 
@@ -105,7 +121,12 @@ pub(crate) fn select_agent(
     }
     let known = known_or_new(on, session)?;
     known.agent = agent.cloned();
-    let number = known.number;
+    let (number, before) = (known.number, known.conversation.clone());
+    let conversation = before.clone().after(Happened::Chosen);
+    if conversation != before {
+        set_conversation(on, session, &conversation)?;
+        tell_end(on, session, conversation)?;
+    }
     on.change(Change::Selected);
     on.statement("UPDATE sessions SET agent = ?2, updated_ms = ?3 WHERE number = ?1")?.execute((
         number,
@@ -115,10 +136,40 @@ pub(crate) fn select_agent(
     Ok(true)
 }
 
+/// Tells of a handoff that ended while no turn was at work.
+fn tell_end(on: &mut Writing<'_>, session: &SessionId, conversation: Conversation) -> Result<(), StoreError> {
+    let Conversation::Reclaiming { from, reason, summary } = conversation else { return Ok(()) };
+    let (reason, summary) = (reason.to_string(), Preview::of(&summary));
+    let told = [(None, EventBody::HandoffEnded { from, reason, summary })];
+    log::append(on, session, None, Record { before: &told, ..Record::default() })
+}
+
+/// Keeps who talks in a session from here on.
+pub(crate) fn set_conversation(
+    on: &mut Writing<'_>,
+    session: &SessionId,
+    conversation: &Conversation,
+) -> Result<(), StoreError> {
+    let known = known_or_new(on, session)?;
+    known.conversation = conversation.clone();
+    let number = known.number;
+    let kept = (*conversation != Conversation::default())
+        .then(|| serde_json::to_string(conversation))
+        .transpose()?;
+    on.change(Change::Selected);
+    on.statement("UPDATE sessions SET conversation = ?2 WHERE number = ?1")?.execute((number, kept))?;
+    Ok(())
+}
+
+/// A column that holds who talks.
+pub(crate) fn conversation(row: &Row<'_>, column: usize) -> rusqlite::Result<Conversation> {
+    Ok(maybe_json(row, column)?.unwrap_or_default())
+}
+
 /// Every session, the one with the latest change first.
 pub(crate) fn list(db: &Connection) -> Result<Vec<SessionStatus>, StoreError> {
     let mut all = db.prepare_cached(
-        "SELECT id, created_ms, updated_ms, turns, agent, title FROM sessions
+        "SELECT id, created_ms, updated_ms, turns, agent, title, conversation FROM sessions
          ORDER BY updated_ms DESC, number DESC",
     )?;
     Ok(readable(all.query([])?, ("a session", 0), status)?)
@@ -139,9 +190,9 @@ pub(crate) fn find(
     session: &SessionId,
 ) -> Result<Option<(SessionStatus, i64, u64)>, StoreError> {
     let mut one = db.prepare_cached(
-        "SELECT id, created_ms, updated_ms, turns, agent, title, number, least_seq FROM sessions WHERE id = ?1",
+        "SELECT id, created_ms, updated_ms, turns, agent, title, conversation, number, least_seq FROM sessions WHERE id = ?1",
     )?;
-    let read = |row: &Row<'_>| Ok((status(row)?, row.get(6)?, row.get::<_, i64>(7)?));
+    let read = |row: &Row<'_>| Ok((status(row)?, row.get(7)?, row.get::<_, i64>(8)?));
     let found = one.query_row([session.as_str()], read).optional()?;
     let Some((status, number, least)) = found else { return Ok(None) };
     Ok(Some((status, number, last_seq(db, number)?.max(least).unsigned_abs())))
@@ -163,5 +214,11 @@ fn status(row: &Row<'_>) -> rusqlite::Result<SessionStatus> {
         turn_count: count(row, 3)?,
         agent: maybe_id(row, 4)?,
         title: row.get(5)?,
+        handoff: match conversation(row, 6)? {
+            Conversation::With(Tenure { agent, since_ms, turns, tokens, .. }) => {
+                Some(HandoffStatus { agent, since: timestamp(since_ms), turns, tokens })
+            }
+            _ => None,
+        },
     })
 }

@@ -44,7 +44,7 @@ macro_rules! unanswered {
         messages!(
             "turns.id, accepted_ms, starts > 0, root, correlation, sessions.agent,
              sessions.turns - (SELECT count(*) FROM turns AS later
-              WHERE later.session = turns.session AND later.number >= turns.number), cancelled
+              WHERE later.session = turns.session AND later.number >= turns.number), cancelled, sessions.conversation
              FROM turns JOIN sessions ON sessions.number = turns.session
              WHERE finished_ms IS NULL ",
             $rest
@@ -141,6 +141,9 @@ pub(crate) fn finish(on: &mut Writing<'_>, done: &TurnDone) -> Result<Option<Del
         }
     };
     on.change(change);
+    if let Some(conversation) = &done.conversation {
+        sessions::set_conversation(on, &turn.session, conversation)?;
+    }
     messages.iter().try_for_each(|message| bus::publish(on, message, WhenFull::Bury))?;
     done.ratios.iter().try_for_each(|(model, bytes)| ratios::keep(on, model, *bytes))?;
     match &done.outbox {
@@ -290,7 +293,10 @@ fn queued_row(row: &Row<'_>) -> rusqlite::Result<QueuedTurn> {
         started: row.get(AFTER_MESSAGE + 2)?,
         root: maybe_id(row, AFTER_MESSAGE + 3)?,
         correlation: maybe_id(row, AFTER_MESSAGE + 4)?,
-        state: SessionState { talks_with: maybe_id(row, AFTER_MESSAGE + 5)? },
+        state: SessionState {
+            talks_with: maybe_id(row, AFTER_MESSAGE + 5)?,
+            conversation: sessions::conversation(row, AFTER_MESSAGE + 8)?,
+        },
         earlier_turns: count(row, AFTER_MESSAGE + 6)?,
         cancelled: row.get(AFTER_MESSAGE + 7)?,
     })

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use drupe_agent::{Batch, Chain, Entry, Recipe, TopicMessage};
+use drupe_agent::{Batch, Chain, Conversation, Entry, Recipe, TopicMessage};
 use drupe_extension_api::{
     AgentRef, AgentResponse, CorrelationId, EffectId, Event, EventBody, InvocationId, SessionId, Spend,
     TurnId,
@@ -78,6 +78,8 @@ pub struct TurnDone {
     pub last: Batch,
     /// Events that tell of the end, after those of its entries.
     pub events: Vec<(Option<AgentRef>, EventBody)>,
+    /// Who talks with the user from here on, where that has changed.
+    pub conversation: Option<Conversation>,
     /// Its beginning, where that is not recorded yet: see [`Beginning::rest`](crate::Beginning::rest).
     pub start: Option<TurnStart>,
     /// Bytes a token, by model: what was learned of it since the last turn.

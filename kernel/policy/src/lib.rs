@@ -193,10 +193,11 @@ impl TurnPolicy {
 impl Policy for TurnPolicy {
     fn decide(&self, call: PolicyCall<'_>) -> Decision {
         let PolicyCall { run, spec, params } = call;
+        let path = [&run.behalf, run.path.as_slice()].concat();
         let facts = CallFacts {
             spec,
             params,
-            path: &run.path,
+            path: &path,
             origin: &self.origin,
             tainted_by: run.scope.taint.source(),
         };

@@ -19,7 +19,7 @@ pub struct CallFacts<'a> {
     pub spec: &'a ToolSpec,
     /// The parameters, as the text of their JSON.
     pub params: &'a str,
-    /// The agents from the root of the turn to the one that calls.
+    /// The agents from the root of the turn to the one that calls, and before them who handed the conversation to the root.
     pub path: &'a [AgentId],
     /// What set the turn off.
     pub origin: &'a str,

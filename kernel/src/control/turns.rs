@@ -5,7 +5,7 @@ use std::sync::Arc;
 use drupe_agent::Chain;
 use drupe_extension_api::{
     AgentId, ExtensionId, Fault, FaultCode, SessionId, TurnId,
-    control::{Power, TurnArgument, TurnResult},
+    control::{Power, SessionShow, TurnArgument, TurnResult},
     wire::{QueueMode, Submit, Submitted},
 };
 use drupe_handles::Holder;
@@ -19,9 +19,6 @@ use crate::{
     questions,
     turn::{self, Route},
 };
-
-/// A place behind all turns of a session, of which only the session itself is read.
-const BEHIND_ALL: u64 = i64::MAX as u64;
 
 /// Takes a message in.
 pub async fn submit(kernel: &Arc<Kernel>, by: &Principal, submit: Submit) -> Result<Submitted, Fault> {
@@ -92,8 +89,10 @@ async fn client_tools_are_taken(kernel: &Kernel, submit: &Submit) -> Result<(), 
     let chosen = match agent {
         Some((agent, _)) => Some(agent),
         None => {
-            let session = kernel.store.session(&submit.session, BEHIND_ALL, true).await?;
-            session.and_then(|session| session.status.agent)
+            let session = kernel.store.session(&submit.session, SessionShow::BEHIND_ALL, true).await?;
+            session.and_then(|session| {
+                session.status.agent.or(session.status.handoff.map(|handoff| handoff.agent))
+            })
         }
     };
     let id = chosen.map_or_else(|| AgentId::new(ORCHESTRATOR), Ok)?;

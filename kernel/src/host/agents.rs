@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use drupe_agent::{Agent, LoopAgent, Run, Task, stopwatch::Stopwatch};
+use drupe_agent::{Agent, LoopAgent, Run, Task, hand_over, stopwatch::Stopwatch};
 use drupe_extension_api::{
     AgentInvocationContext, Fault, FaultCode, ToolCallRequest, ToolResult, ToolStatus,
     wire::{CallTool, InvokeAgent, RunAgent},
@@ -70,6 +70,9 @@ impl Owner {
         let model = models.map_err(|error| Fault::new(FaultCode::NotConfigured, error.to_string()))?.model;
         let own = snapshot.tools.get(id).map(Vec::as_slice).unwrap_or_default();
         let mut allowed = Allowed { tools: wiring::core_tools().to_vec(), ..Allowed::default() };
+        if run.is_handed_over() {
+            allowed.tools.push(hand_over::return_control());
+        }
         for name in &ask.own_tools {
             let tool = own.iter().find(|t| t.spec().name == *name);
             let tool =

@@ -1,18 +1,19 @@
-//! With what a message is answered: the agent that its route leads to, and what that is told of earlier turns. Begins nothing and records nothing.
+//! With what a message is answered: the agent that its route leads to, and what that is told of earlier turns. Begins nothing
+//! and records nothing.
 
 use std::sync::Arc;
 
-use drupe_agent::{Agent, Conditional, LoopAgent, Task, client_tool};
+use drupe_agent::{Agent, Conditional, Conversation, HandoffLimits, LoopAgent, Reclaimed, Task, client_tool};
 use drupe_extension_api::{
     AgentInvocationContext, AgentResponse, FailureClass, Message, ModelParameters, Preview, ToolCallRequest,
     wire::{ClientTool, Submit},
 };
-use drupe_journal::{Origin, QueuedTurn, StoreError};
+use drupe_journal::{Origin, QueuedTurn, SessionState, StoreError};
 use drupe_models::NamedBy;
-use drupe_wiring::{self as wiring, AgentEntry, Snapshot, Terms, offer};
+use drupe_wiring::{self as wiring, AgentEntry, Allowed, Snapshot, Terms, offer};
 
 use super::Turns;
-use super::route::{ChosenBy, Route, route};
+use super::route::{ChosenBy, Route, asks_back, route};
 
 /// Earlier turns that the orchestrator is shown.
 const HISTORY: usize = 20;
@@ -33,6 +34,8 @@ pub struct Plan {
     pub limits: drupe_extension_api::DefinitionLimits,
     /// How it was chosen; none for the orchestrator, which nobody chooses.
     pub chosen_by: Option<ChosenBy>,
+    /// How long it may keep the conversation, where that was handed to it.
+    pub keeps: Option<HandoffLimits>,
 }
 
 impl Plan {
@@ -40,19 +43,37 @@ impl Plan {
     pub fn is_the_orchestrators(&self) -> bool {
         self.chosen_by.is_none()
     }
+
+    /// Whether what becomes of it says who talks next: whoever was chosen for this message alone has no conversation.
+    pub fn has_the_conversation(&self) -> bool {
+        matches!(self.chosen_by, None | Some(ChosenBy::Handoff))
+    }
 }
 
-/// Decides who answers. An explicit choice that cannot be met is the turn's answer.
+/// Decides who answers, where `conversation` says who has it. An explicit choice that cannot be met is the turn's answer.
+/// `again`: another agent has had the message before.
 pub async fn plan(
     turns: &Turns,
     snapshot: &Snapshot,
     queued: &QueuedTurn,
+    conversation: &Conversation,
+    again: bool,
 ) -> Result<Result<Plan, AgentResponse>, StoreError> {
     let inbound = &queued.inbound;
     let refused = |reason: String| Ok(Err(AgentResponse::error(FailureClass::Config, reason)));
-    let Route { agent, text } = match route(&inbound.ask, &queued.state) {
+    let state = SessionState { conversation: conversation.clone(), ..queued.state.clone() };
+    let Route { agent, text } = match route(&inbound.ask, &state) {
         Ok(route) => route,
         Err(reason) => return refused(reason),
+    };
+    // Who asked for the orchestrator with nothing to say is told that it listens.
+    let text = match (conversation, asks_back(text)) {
+        (Conversation::Reclaiming { reason: Reclaimed::Person, .. }, Some("")) => {
+            let name = &turns.roster.base.config.orchestrator.name;
+            return Ok(Err(AgentResponse::success(format!("You conversation with {name} again."))));
+        }
+        (Conversation::Reclaiming { reason: Reclaimed::Person, .. }, Some(rest)) => rest,
+        _ => text,
     };
     let mut plan = match agent {
         Some((id, by)) => {
@@ -63,9 +84,13 @@ pub async fn plan(
             if let Some(Err(reason)) = entry.own_input.then(|| entry.tool.parameters(text)) {
                 return refused(format!("agent `{id}` takes JSON: {reason}"));
             }
+            let keeps = entry.handoff.as_ref().filter(|_| by.is_handoff()).map(|handoff| handoff.limits);
             let (summary, history) = match carried(&inbound.ask) {
                 Some(history) => (None, history),
-                None => (summary(turns, queued).await?, Vec::new()),
+                None if by.is_handoff() => {
+                    its_part(turns, queued, conversation, entry.looping.is_some()).await?
+                }
+                None => (summary(turns, queued, SUMMARY).await?, Vec::new()),
             };
             let context = AgentInvocationContext {
                 conversation_summary: summary,
@@ -77,6 +102,7 @@ pub async fn plan(
                 task: Task { text: text.to_owned(), context, history, ..Task::default() },
                 limits: entry.limits.clone(),
                 chosen_by: Some(by),
+                keeps,
             }
         }
         None => Plan {
@@ -84,12 +110,14 @@ pub async fn plan(
             task: Task {
                 history: match carried(&inbound.ask) {
                     Some(history) => history,
-                    None => history(turns, queued).await?,
+                    None => history(turns, queued, HISTORY).await?,
                 },
+                notes: came_back(conversation).into_iter().collect(),
                 ..Task::new(text)
             },
             limits: snapshot.orchestrator.definition().limits.clone(),
             chosen_by: None,
+            keeps: None,
         },
     };
     if let Some(budget) = inbound.ask.time_budget_ms {
@@ -99,8 +127,9 @@ pub async fn plan(
         || inbound.ask.output.is_some()
         || parameters(&inbound.ask).is_some()
         || !client_tools(&inbound.ask).is_empty();
-    if changed {
-        match altered(turns, snapshot, &plan, queued) {
+    let keeps_it = again && plan.is_the_orchestrators();
+    if changed || keeps_it {
+        match altered(turns, snapshot, &plan, queued, keeps_it) {
             Ok(agent) => plan.agent = agent,
             Err(reason) => return refused(reason),
         }
@@ -120,12 +149,14 @@ fn condition(snapshot: &Snapshot, id: &str) -> Option<ToolCallRequest> {
     snapshot.schedules.iter().find(|schedule| schedule.id == *id)?.only_if.clone()
 }
 
-/// The root with another model, further tools or another form of answer, for this turn.
+/// The root with another model, further tools or another form of answer, for this turn; with `keeps_it`, without the tools
+/// by which it hands a conversation over.
 fn altered(
     turns: &Turns,
     snapshot: &Snapshot,
     plan: &Plan,
     queued: &QueuedTurn,
+    keeps_it: bool,
 ) -> Result<Arc<dyn Agent>, String> {
     let id = plan.agent.id();
     let (looping, allowed): (&LoopAgent, _) = match snapshot.agents.get(id) {
@@ -155,11 +186,14 @@ fn altered(
             .map_err(|e| e.to_string())?
             .model;
     }
-    if asked || !tools.is_empty() {
+    if asked || !tools.is_empty() || keeps_it {
         if let (Some(fault), false) = (snapshot.client_tools_fault(id), tools.is_empty()) {
             return Err(fault.to_string());
         }
         let mut allowed = allowed.clone();
+        if keeps_it {
+            without_handoffs(&mut allowed, snapshot);
+        }
         for tool in tools {
             allowed.tools.push(client_tool::tool(tool).map_err(|error| error.to_string())?);
         }
@@ -179,6 +213,47 @@ fn altered(
         definition.output = Some(output.clone());
     }
     Ok(Arc::new(LoopAgent::new(definition, registry, model, plan.is_the_orchestrators())))
+}
+
+/// Leaves out the tools by which a conversation is handed over: it has come back with this very message.
+fn without_handoffs(allowed: &mut Allowed, snapshot: &Snapshot) {
+    for handoff in snapshot.agents.values().filter_map(|entry| entry.handoff.as_ref()) {
+        let name = &handoff.tool.spec().name;
+        let before = allowed.tools.len();
+        allowed.tools.retain(|tool| tool.spec().name != *name);
+        if allowed.tools.len() < before {
+            allowed.exclude(name.as_str(), "the conversation has come back with this message".into());
+        }
+    }
+}
+
+/// What the orchestrator is told of an agent that had the conversation, once it has it again.
+fn came_back(conversation: &Conversation) -> Option<String> {
+    let Conversation::Reclaiming { from, reason, summary } = conversation else { return None };
+    let said = if summary.is_empty() { String::new() } else { format!(" It said of its part:\n{summary}") };
+    Some(format!("The agent `{from}` had this conversation, and you have it again: {reason}.{said}"))
+}
+
+/// What an agent sees of a conversation that it has: what it was told of it when it was handed over, and the messages since.
+/// Code is told all of it as one text.
+async fn its_part(
+    turns: &Turns,
+    queued: &QueuedTurn,
+    conversation: &Conversation,
+    in_loop: bool,
+) -> Result<(Option<String>, Vec<Arc<Message>>), StoreError> {
+    let (told, since) = match conversation {
+        Conversation::HandingOver { summary, .. } => (summary, 0),
+        Conversation::With(held) => (&held.summary, queued.earlier_turns.saturating_sub(held.turns_before)),
+        Conversation::Orchestrator | Conversation::Reclaiming { .. } => return Ok((None, Vec::new())),
+    };
+    let since = usize::try_from(since).unwrap_or(usize::MAX).min(HISTORY);
+    if in_loop || since == 0 {
+        let part = if since == 0 { Vec::new() } else { history(turns, queued, since).await? };
+        return Ok((Some(told.clone()), part));
+    }
+    let part = summary(turns, queued, since).await?.unwrap_or_default();
+    Ok((Some(format!("{told}\n\nSince then:\n{part}")), Vec::new()))
 }
 
 /// Whether of all that a client can want otherwise it names a bound on the tokens of the answer and nothing else.
@@ -211,12 +286,12 @@ fn parameters(ask: &Submit) -> Option<&ModelParameters> {
         .filter(|given| **given != ModelParameters::default())
 }
 
-/// Earlier turns as messages, newest kept first where they are too long.
-async fn history(turns: &Turns, queued: &QueuedTurn) -> Result<Vec<Arc<Message>>, StoreError> {
+/// The latest turns as messages, newest kept first where they are too long.
+async fn history(turns: &Turns, queued: &QueuedTurn, most: usize) -> Result<Vec<Arc<Message>>, StoreError> {
     if queued.earlier_turns == 0 {
         return Ok(Vec::new());
     }
-    let turns = turns.store.conversation(&queued.inbound.ask.session, HISTORY).await?;
+    let turns = turns.store.conversation(&queued.inbound.ask.session, most).await?;
     let mut left = HISTORY_BYTES;
     let kept = turns.iter().rev().take_while(|(input, answer)| {
         let size = input.len().min(EXCERPT) + answer.len().min(EXCERPT);
@@ -249,11 +324,11 @@ fn excerpt(text: &str) -> String {
 }
 
 /// The latest turns in short, for an agent that is addressed directly.
-async fn summary(turns: &Turns, queued: &QueuedTurn) -> Result<Option<String>, StoreError> {
+async fn summary(turns: &Turns, queued: &QueuedTurn, most: usize) -> Result<Option<String>, StoreError> {
     if queued.earlier_turns == 0 {
         return Ok(None);
     }
-    let turns = turns.store.conversation(&queued.inbound.ask.session, SUMMARY).await?;
+    let turns = turns.store.conversation(&queued.inbound.ask.session, most).await?;
     let line = |(input, answer): &(String, String)| {
         format!(
             "- the user said: {}\n  the answer was: {}",

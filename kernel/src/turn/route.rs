@@ -23,21 +23,29 @@ pub enum ChosenBy {
     Address,
     /// The user talks with it in this session.
     Session,
+    /// The orchestrator handed the conversation to it.
+    Handoff,
 }
 
 impl ChosenBy {
+    /// Whether the agent has the conversation, and nobody named it.
+    pub fn is_handoff(self) -> bool {
+        self == Self::Handoff
+    }
+
     /// As events spell it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Request => "agent",
             Self::Address => "@id",
             Self::Session => "session",
+            Self::Handoff => "handoff",
         }
     }
 }
 
 /// Who answers: the agent that the request names, else the one that its text is addressed to, else the one that the user
-/// talks with, else the orchestrator. Fails where an address cannot be followed.
+/// chose to talk with, else the one that has the conversation, else the orchestrator. Fails where an address cannot be followed.
 pub fn route<'a>(ask: &'a Submit, state: &SessionState) -> Result<Route<'a>, String> {
     let whole = ask.text.as_str();
     if let Some(agent) = &ask.agent {
@@ -46,14 +54,21 @@ pub fn route<'a>(ask: &'a Submit, state: &SessionState) -> Result<Route<'a>, Str
     if let Some((agent, text)) = addressed(whole)? {
         return Ok(Route { agent: Some((agent, ChosenBy::Address)), text });
     }
-    let agent = state.talks_with.clone().map(|agent| (agent, ChosenBy::Session));
-    Ok(Route { agent, text: whole })
+    let chosen = state.talks_with.clone().map(|agent| (agent, ChosenBy::Session));
+    let has_it = || state.conversation.agent().cloned().map(|agent| (agent, ChosenBy::Handoff));
+    Ok(Route { agent: chosen.or_else(has_it), text: whole })
 }
 
 /// Whether a message says who shall answer it, or how: it cannot be a part of another's answer.
 pub fn wants_its_own(ask: &Submit) -> bool {
     let chosen = ask.agent.is_some() || ask.model.is_some() || ask.output.is_some() || ask.carried.is_some();
     chosen || ask.time_budget_ms.is_some() || !matches!(addressed(&ask.text), Ok(None))
+}
+
+/// What a message says that asks for the orchestrator, `/back` alone or before a text: that text.
+pub fn asks_back(text: &str) -> Option<&str> {
+    let rest = text.trim().strip_prefix("/back")?;
+    (rest.is_empty() || rest.starts_with(char::is_whitespace)).then(|| rest.trim_start())
 }
 
 /// `@id …` at the start of a message: the agent, and the rest.
@@ -73,6 +88,8 @@ fn addressed(text: &str) -> Result<Option<(AgentId, &str)>, String> {
 
 #[cfg(test)]
 mod tests {
+    use drupe_agent::Conversation;
+
     use super::*;
 
     #[test]
@@ -91,7 +108,7 @@ mod tests {
         for (request, text, session, agent, told) in all {
             let ask =
                 Submit { agent: request.map(id), ..Submit::new("s".parse().expect("an id"), "1", text) };
-            let state = SessionState { talks_with: session.map(id) };
+            let state = SessionState { talks_with: session.map(id), conversation: Conversation::default() };
             let route = route(&ask, &state).expect("it leads somewhere");
             let chosen = route.agent.map(|(agent, by)| (agent.to_string(), by.name()));
             assert_eq!((chosen, route.text), (agent.map(|(id, by)| (id.to_owned(), by)), told), "{text}");

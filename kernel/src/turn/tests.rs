@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use drupe_agent::Recipe;
+use drupe_agent::{Conversation, Recipe};
 use drupe_extension_api::{control::Blamed, wire::Submit};
 use drupe_journal::{Inbound, Origin};
 
@@ -114,7 +114,9 @@ async fn a_turn_that_names_a_model_is_offered_tools_by_the_terms_of_that_model()
         let turn =
             turns.store.accept(Inbound::new(ask, Origin::OPERATOR)).await.expect("it is taken in").turn;
         let queued = turns.store.queued(&turn).await.expect("it is read").expect("it waits");
-        let plan = plan::plan(&turns, &turns.roster.snapshot(), &queued).await.expect("it is read");
+        let plan = plan::plan(&turns, &turns.roster.snapshot(), &queued, &Conversation::default(), false)
+            .await
+            .expect("it is read");
         let agent = plan.unwrap_or_else(|response| panic!("{response:?}")).agent;
         let recipe: Recipe =
             serde_json::from_str(&agent.recipe().expect("it has one").json).expect("its form");

@@ -2,8 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use drupe_agent::{Agent, AgentTool, LoopAgent, ModelProfile, Registered, read_output, refuse, update_plan};
-use drupe_config::{Config, InputSpec};
+use drupe_agent::{
+    Agent, AgentTool, HandoffLimits, LoopAgent, ModelProfile, Registered, hand_over, read_output, refuse,
+    update_plan,
+};
+use drupe_config::{Config, HandoffSection, InputSpec};
 use drupe_extension_api::{AgentId, Definition, Format, IntegrationMode, ToolName, wire::Capability};
 use serde_json::{Value, json};
 
@@ -11,7 +14,7 @@ use drupe_models::NamedBy;
 use drupe_prompts::Prompt;
 
 use super::{Allowed, Context, Part, Terms, Tools, WireFault, cycle, offer};
-use crate::{AgentEntry, adapters::NativeAgent, names};
+use crate::{AgentEntry, adapters::NativeAgent, names, snapshot::Handoff};
 
 /// Builds all agents, those that others call first.
 pub fn build(
@@ -73,7 +76,10 @@ fn entry(
     let limits = definition.limits.clone();
     let defaults = &context.config.agents.defaults;
     let takes = part.manifest.agent.as_ref().map_or(defaults.client_tools, |s| s.client_tools_over(defaults));
-    let own = own_tools(part, tools, built)?;
+    let mut own = own_tools(part, tools, built)?;
+    if mode(part) == IntegrationMode::Handoff {
+        own.push(hand_over::return_control());
+    }
     let allowed = Allowed { tools: own, no_client_tools: !takes, ..Allowed::default() };
     let offered = |model: Option<&ModelProfile>| {
         let offered = offer(&allowed, Terms::new(model, context.config));
@@ -110,6 +116,7 @@ fn entry(
     let input = section.and_then(|s| s.input.as_ref()).and_then(input_schema);
     let own_input = input.is_some();
     let tool = agent_tool(id, part, &agent, &definition.description, input)?;
+    let handoff = handoff(id, part, &definition.description, own_input)?;
     Ok(AgentEntry {
         agent,
         name: definition.name,
@@ -124,7 +131,45 @@ fn entry(
         limits,
         tool,
         own_input,
+        handoff,
     })
+}
+
+/// How it takes conversations over, where it is to.
+fn handoff(
+    id: &AgentId,
+    part: &Part,
+    description: &str,
+    own_input: bool,
+) -> Result<Option<Handoff>, WireFault> {
+    if mode(part) != IntegrationMode::Handoff {
+        return Ok(None);
+    }
+    if own_input {
+        let reason =
+            "an agent with `integration_mode: handoff` answers people, so it cannot have an `input` of JSON";
+        return Err(part.fault(reason.to_owned()));
+    }
+    let HandoffSection { max_turns, max_tokens, max_minutes, idle_minutes } =
+        part.manifest.agent.as_ref().map_or_else(HandoffSection::default, |section| section.handoff);
+    let minutes = |minutes: u32| u64::from(minutes) * 60_000;
+    let limits =
+        HandoffLimits { max_turns, max_tokens, max_ms: minutes(max_minutes), idle_ms: minutes(idle_minutes) };
+    let name = own_name(id, part, "handoff")?;
+    let tool =
+        hand_over::tool(id.clone(), name, description).map_err(|error| part.fault(error.to_string()))?;
+    Ok(Some(Handoff { tool, limits }))
+}
+
+/// The name of the tool that an agent is to the orchestrator: what its manifest says, else its id after `kind`.
+fn own_name(id: &AgentId, part: &Part, kind: &str) -> Result<ToolName, WireFault> {
+    match part.manifest.agent.as_ref().and_then(|section| section.tool_name.clone()) {
+        Some(name) => match names::kept_from_agent(&name, id) {
+            None => Ok(name),
+            Some(why) => Err(part.fault(why)),
+        },
+        None => ToolName::new(format!("{kind}_{id}")).map_err(|error| part.fault(error.to_string())),
+    }
 }
 
 fn agent_tool(
@@ -134,13 +179,12 @@ fn agent_tool(
     description: &str,
     input: Option<Value>,
 ) -> Result<Arc<Registered>, WireFault> {
-    let section = part.manifest.agent.as_ref();
-    let name = match section.and_then(|s| s.tool_name.clone()) {
-        Some(name) => match names::kept_from_agent(&name, id) {
-            None => name,
-            Some(why) => return Err(part.fault(why)),
-        },
-        None => ToolName::new(format!("agent_{id}")).map_err(|error| part.fault(error.to_string()))?,
+    let name = match mode(part) {
+        IntegrationMode::Tool => own_name(id, part, "agent")?,
+        // Its manifest's name is that of the tool by which it takes conversations over.
+        IntegrationMode::Handoff => {
+            ToolName::new(format!("agent_{id}")).map_err(|error| part.fault(error.to_string()))?
+        }
     };
     let tool = AgentTool::new(Arc::clone(agent), name, description.to_owned(), input);
     Registered::new(Arc::new(tool)).map_err(|error| part.fault(error.to_string()))

@@ -30,7 +30,7 @@ pub use offer::{Allowed, Clash, Terms, offer};
 pub use orchestrator::ID as ORCHESTRATOR;
 pub use scheduled::Scheduled;
 pub use schemas::Schemas;
-pub use snapshot::{AgentEntry, Snapshot};
+pub use snapshot::{AgentEntry, Handoff, Snapshot};
 
 /// The extension that speaks with MCP servers, for those that agents' manifests name as well.
 pub const MCP: &str = "mcp";

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
 use drupe_agent::{LoopAgent, one_line, read_output, request_input, update_plan};
 use drupe_config::Scope;
-use drupe_extension_api::{AgentId, Definition, ExtensionId, IntegrationMode, ToolName};
+use drupe_extension_api::{AgentId, Definition, ExtensionId, ToolName};
 use serde_json::json;
 
 use drupe_models::NamedBy;
@@ -76,17 +76,11 @@ pub fn build(
     for part in parts {
         let id = AgentId::from(part.id().clone());
         let Some(agent) = agents.get(&id) else { continue };
-        let why = match (agent.infer, agent.mode) {
-            (true, IntegrationMode::Tool) => {
-                allowed.tools.push(Arc::clone(&agent.tool));
-                continue;
-            }
-            (false, _) => format!("agent `{id}` has `infer: false`"),
-            (true, IntegrationMode::Handoff) => {
-                format!("agent `{id}` takes conversations over, which is not supported yet")
-            }
-        };
-        allowed.exclude(agent.tool.spec().name.as_str(), why);
+        let tool = agent.to_the_orchestrator();
+        match agent.infer {
+            true => allowed.tools.push(Arc::clone(tool)),
+            false => allowed.exclude(tool.spec().name.as_str(), format!("agent `{id}` has `infer: false`")),
+        }
     }
     let listed_or_shared = |id: &ExtensionId| {
         settings
@@ -147,7 +141,8 @@ fn away(away: &[Away]) -> String {
 
 /// The two lists of the prompt. Too long, descriptions shorten to their first sentence, then to nothing.
 fn capabilities(registry: &drupe_agent::Registry, agents: &BTreeMap<AgentId, AgentEntry>) -> String {
-    let agent_tools: Vec<&str> = agents.values().map(|a| a.tool.spec().name.as_str()).collect();
+    let agent_tools: Vec<&str> =
+        agents.values().map(|a| a.to_the_orchestrator().spec().name.as_str()).collect();
     // Those that are brought on demand have their lines where the prompt tells how.
     let tools: Vec<(&str, String)> = registry
         .offered()
@@ -157,7 +152,7 @@ fn capabilities(registry: &drupe_agent::Registry, agents: &BTreeMap<AgentId, Age
         .collect();
     let agents: Vec<(&str, String)> = agents
         .iter()
-        .filter(|(_, a)| registry.offered().iter().any(|s| s.name == a.tool.spec().name))
+        .filter(|(_, a)| registry.offered().iter().any(|s| s.name == a.to_the_orchestrator().spec().name))
         .map(|(id, a)| (id.as_str(), described(&a.description)))
         .collect();
     let whole: fn(&str) -> &str = |d| d;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use drupe_agent::{Agent, LoopAgent, Registered, Registry};
+use drupe_agent::{Agent, HandoffLimits, LoopAgent, Registered, Registry};
 use drupe_config::AgentApprovals;
 use drupe_extension_api::{
     AgentId, DefinitionLimits, ExtensionId, Fault, IntegrationMode,
@@ -65,9 +65,25 @@ pub struct AgentEntry {
     pub tool: Arc<Registered>,
     /// Whether its tasks are JSON, which its tool validates.
     pub own_input: bool,
+    /// How it takes conversations over; none where it does not.
+    pub handoff: Option<Handoff>,
+}
+
+/// How an agent takes conversations over.
+#[derive(Clone)]
+pub struct Handoff {
+    /// The tool by which the orchestrator hands it one.
+    pub tool: Arc<Registered>,
+    /// How long it may keep one.
+    pub limits: HandoffLimits,
 }
 
 impl AgentEntry {
+    /// The tool that it is to the orchestrator.
+    pub fn to_the_orchestrator(&self) -> &Arc<Registered> {
+        self.handoff.as_ref().map_or(&self.tool, |handoff| &handoff.tool)
+    }
+
     pub fn status(&self, id: &AgentId) -> AgentStatus {
         AgentStatus {
             id: id.clone(),

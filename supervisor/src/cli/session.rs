@@ -3,7 +3,7 @@
 mod export;
 
 use drupe_extension_api::{
-    InvocationId, Message, ResponseStatus,
+    AgentId, InvocationId, Message, ResponseStatus,
     control::{
         InvocationRecord, Named, SessionDetail, SessionShow, SessionStatus, TranscriptEntry, TurnResult,
         method,
@@ -128,21 +128,31 @@ pub fn lines(list: &[SessionStatus]) -> String {
 }
 
 fn render(detail: &SessionDetail, colour: bool) -> String {
-    let SessionStatus { id, created, agent, .. } = &detail.status;
-    let agent = agent.as_ref().map(|agent| format!(", answered by @{agent}")).unwrap_or_default();
+    let SessionStatus { id, created, .. } = &detail.status;
+    let agent =
+        answered_by(&detail.status).map(|agent| format!(", answered by @{agent}")).unwrap_or_default();
     let mut text = format!("{} since {created}{agent}\n", Style::Bold.paint(id.as_str(), colour));
     if let Some(gone) = gone(detail) {
         text.push_str(&format!("{gone}\n"));
     }
     for turn in &detail.turns {
         text.push_str(&format!("\n{}\n", Style::Bold.paint(&format!("› {}", plain(&turn.input)), colour)));
-        let root = turn.invocations.iter().find(|run| run.depth == 0);
-        if let Some(root) = root {
+        // More than one where the conversation went from one agent to another.
+        let roots = turn.invocations.iter().filter(|run| run.depth == 0);
+        for (nth, root) in roots.enumerate() {
+            if nth > 0 {
+                text.push_str(&format!("  {}\n", Style::Bold.paint(&format!("@{}", root.agent), colour)));
+            }
             below(turn, root, colour, &mut text);
         }
         text.push_str(&ending(turn, colour));
     }
     text
+}
+
+/// The agent that answers what is written in a session; none for the orchestrator.
+pub fn answered_by(session: &SessionStatus) -> Option<&AgentId> {
+    session.agent.as_ref().or(session.handoff.as_ref().map(|handoff| &handoff.agent))
 }
 
 /// What is said of turns that are not there any more.

@@ -13,9 +13,6 @@ use drupe_extension_api::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Behind the last turn of every session, so that what is asked for after it is the session alone.
-const BEHIND_ALL: u64 = i64::MAX as u64;
-
 #[derive(Clone)]
 pub struct BearersDaemon {
     pub host: Host,
@@ -59,7 +56,7 @@ impl BearersDaemon {
 
     /// A session without its turns.
     pub async fn session(&self, id: &SessionId) -> Result<SessionDetail, Fault> {
-        let ask = SessionShow { id: id.to_string(), after: Some(BEHIND_ALL), brief: true };
+        let ask = SessionShow { id: id.to_string(), after: Some(SessionShow::BEHIND_ALL), brief: true };
         self.ask(method::SESSIONS_SHOW, ask).await
     }
 

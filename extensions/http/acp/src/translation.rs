@@ -183,6 +183,12 @@ impl Translation {
                 "info",
                 format!("most of the limit `{}` is used: {} of {}", limit.limit, limit.used, limit.allowed),
             ),
+            EventBody::HandoffStarted { to, .. } => {
+                notice("info", format!("`{to}` has the conversation; `/back` takes it back"))
+            }
+            EventBody::HandoffEnded { from, reason, .. } => {
+                notice("info", format!("`{from}` has the conversation no more: {reason}"))
+            }
             EventBody::Diagnostic { message, .. } => notice("info", message.clone()),
             EventBody::Lifecycle { state, reason } => {
                 let reason = reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();

@@ -18,7 +18,6 @@ use uuid::Uuid;
 use crate::{
     McpCaller,
     handler::Agents,
-    sessions::BEHIND_ALL,
     steps::Steps,
     tools::{self, AskedTask, ORCHESTRATOR},
 };
@@ -119,7 +118,7 @@ fn shown(result: TurnResult, is_json: bool) -> CallToolResult {
 
 /// What happens in a session from now on.
 async fn events(agents: &Agents, caller: &McpCaller, session: &SessionId) -> Result<Items<Event>, Fault> {
-    let ask = SessionShow { id: session.to_string(), after: Some(BEHIND_ALL), brief: true };
+    let ask = SessionShow { id: session.to_string(), after: Some(SessionShow::BEHIND_ALL), brief: true };
     // One that does not exist has none.
     let known = agents.control::<SessionDetail>(caller, method::SESSIONS_SHOW, ask).await;
     let after = known.map_or(0, |detail| detail.last_seq);

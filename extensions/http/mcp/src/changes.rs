@@ -35,7 +35,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::{
     McpCaller,
     places::{Place, Places},
-    sessions::{BEHIND_ALL, sees},
+    sessions::sees,
 };
 
 /// Changes that wait for a slow client; one that lags further behind is told of both lists.
@@ -138,7 +138,7 @@ impl ListChanges {
         let root = message.payload["depth"] == 0;
         let session = message.payload["session"].as_str().and_then(|id| SessionId::new(id).ok());
         let Some(session) = session.filter(|_| root) else { return };
-        let ask = SessionShow { id: session.to_string(), after: Some(BEHIND_ALL), brief: true };
+        let ask = SessionShow { id: session.to_string(), after: Some(SessionShow::BEHIND_ALL), brief: true };
         let detail: Result<SessionDetail, Fault> = self.host.control(method::SESSIONS_SHOW, ask).await;
         if detail.is_ok_and(|detail| detail.status.turn_count <= 1) {
             let _ = self.told.send(Change::Session(session));
@@ -280,7 +280,7 @@ impl FollowedSessions {
         }
         let room = changes.room.take(caller.shares())?;
         let token = Some(caller.token.as_str());
-        let ask = SessionShow { id: session.to_owned(), after: Some(BEHIND_ALL), brief: true };
+        let ask = SessionShow { id: session.to_owned(), after: Some(SessionShow::BEHIND_ALL), brief: true };
         let detail: SessionDetail = changes.host.control_for(token, method::SESSIONS_SHOW, ask).await?;
         let ask = EventsSubscribe { session: detail.status.id, after: detail.last_seq, follow: true };
         let events = changes.host.open_for(token, method::EVENTS_SUBSCRIBE, ask).await?;

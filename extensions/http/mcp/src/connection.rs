@@ -12,7 +12,7 @@ use std::{
 
 use drupe_extension_api::{
     Event, Fault, FaultCode, SessionId,
-    control::{EventsSubscribe, method},
+    control::{EventsSubscribe, SessionShow, method},
     sdk::Host,
 };
 use rmcp::{
@@ -36,7 +36,6 @@ use crate::{
     handler::Agents,
     places::Place,
     requests::{Counted, Requests},
-    sessions::BEHIND_ALL,
 };
 
 /// Messages that wait for the other side, in either direction.
@@ -241,7 +240,7 @@ async fn revoked(host: &Host, caller: &McpCaller) -> Fault {
     let followed = async {
         let above = caller.who.sessions.as_deref().unwrap_or("mcp");
         let session = SessionId::new(format!("{above}:mcp"))?;
-        let ask = EventsSubscribe { session, after: BEHIND_ALL, follow: true };
+        let ask = EventsSubscribe { session, after: SessionShow::BEHIND_ALL, follow: true };
         let mut events = host.open_for::<Event>(Some(&caller.token), method::EVENTS_SUBSCRIBE, ask).await?;
         while events.next().await?.is_some() {}
         Err(Fault::new(FaultCode::Unavailable, "the daemon restarts"))

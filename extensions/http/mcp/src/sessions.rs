@@ -18,9 +18,6 @@ const SESSIONS: &str = "drupe://sessions/";
 /// Of what form a session is told.
 pub const JSON: &str = "application/json";
 
-/// A place behind all turns of a session.
-pub const BEHIND_ALL: u64 = i64::MAX as u64;
-
 pub fn resource(session: SessionStatus) -> Resource {
     Resource::new(format!("{SESSIONS}{}", session.id), session.id.to_string())
         .with_description(session.title)

@@ -12,7 +12,7 @@ use crate::{
     routes::{
         events::{EventsAfter, Which},
         run::{AcceptedTask, TaskByBody, TaskByQuery, TaskResult},
-        sessions::{AcceptedMessage, Conversation, Made, NewMessage, NewSession, StoppedTurns, TurnsAfter},
+        sessions::{AcceptedMessage, Made, NewMessage, NewSession, SaidMessages, StoppedTurns, TurnsAfter},
     },
 };
 
@@ -111,7 +111,7 @@ fn sessions(s: &mut TypeSchemas) -> Vec<ApiOperation> {
             .faults(&[400, 404]),
         get("/v1/sessions/{session}/messages", "Shows what was said in a session.")
             .queries(&after)
-            .gives(200, "It was this.", s.written::<Conversation>())
+            .gives(200, "It was this.", s.written::<SaidMessages>())
             .faults(&[400, 404]),
         message(post("/v1/sessions/{session}/messages", "Says something in a session."))
             .body(true, s.read::<NewMessage>())

@@ -98,7 +98,7 @@ pub struct StoppedTurns {
 /// What was said in a session.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Conversation {
+pub struct SaidMessages {
     session: SessionId,
     messages: Vec<SaidMessage>,
     /// Where further messages follow; asked for with it as `after`.
@@ -156,7 +156,7 @@ pub async fn messages(
     bearer: Bearer,
     Path(id): Path,
     Query(TurnsAfter { after }): Query<TurnsAfter>,
-) -> Result<Json<Conversation>, HttpFault> {
+) -> Result<Json<SaidMessages>, HttpFault> {
     let ask = SessionShow { id, after, brief: true };
     let detail: SessionDetail = server.control(&bearer, method::SESSIONS_SHOW, ask).await?;
     let said = |TurnResult { turn, input, content, status, .. }: TurnResult| {
@@ -164,7 +164,7 @@ pub async fn messages(
         [Some(SaidMessage::User { turn, content: input }), answered]
     };
     let messages = detail.turns.into_iter().flat_map(said).flatten().collect();
-    Ok(Json(Conversation { session: detail.status.id, messages, next: detail.next }))
+    Ok(Json(SaidMessages { session: detail.status.id, messages, next: detail.next }))
 }
 
 pub async fn submit(

@@ -164,6 +164,7 @@ impl Run {
             scope: Arc::clone(&self.scope),
             parent: Some(self.id.clone()),
             path,
+            behalf: Arc::clone(&self.behalf),
             depth_left: 0,
             budget: self.budget.child(agent.clone(), limits, &child.time),
             agent,

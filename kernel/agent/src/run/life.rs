@@ -14,6 +14,7 @@ use super::Run;
 use crate::{
     agent::{Agent, Task},
     dispatch::OUTSIDE,
+    ids,
     journal::Entry,
     results,
     told::is_blank,
@@ -52,22 +53,35 @@ impl Refusal {
 }
 
 impl Run {
-    /// The root of a turn, from its beginning to its end.
-    pub(super) async fn root(self: &Arc<Self>, agent: &Arc<dyn Agent>, task: Task) -> AgentResponse {
-        let response = match self.enter() {
+    /// A root of a turn, from its beginning to its end.
+    pub(super) async fn root(
+        self: &Arc<Self>,
+        agent: &Arc<dyn Agent>,
+        task: Task,
+        told: Vec<EventBody>,
+    ) -> AgentResponse {
+        match self.enter() {
             Entered::Ended(response) => return response,
-            Entered::Begun => self.work(agent, task).await,
-            // One that is refused is no run, as below the root.
-            Entered::New => match self.admit_root().await {
-                Ok(()) => {
-                    self.begin(agent, &task);
-                    self.work(agent, task).await
+            Entered::Begun => {}
+            Entered::New => {
+                let admitted = match self.is_first() {
+                    true => self.admit_root().await,
+                    false => self.admit(&task).await,
+                };
+                // One that is refused is no run, as below the root.
+                if let Err(refusal) = admitted {
+                    return self.refused(refusal);
                 }
-                Err(refusal) => self.refused(refusal),
-            },
-        };
-        self.ask_after(HookPoint::TurnEnd, || outcome(&response)).await;
-        response
+                self.begin(agent, &task);
+                told.into_iter().for_each(|event| self.tell(event));
+            }
+        }
+        self.work(agent, task).await
+    }
+
+    /// Whether it is the first that answers the turn's message.
+    fn is_first(&self) -> bool {
+        self.id == ids::root_invocation(&self.scope.turn)
     }
 
     /// Takes over what an earlier process recorded of the run.

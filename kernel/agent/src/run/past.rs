@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Child, Run, TurnOutcome, TurnScope};
 use crate::{
-    budget::Spent,
+    budget::{Budget, Spent},
     dispatch::OUTSIDE,
     ids,
     journal::{Entry, Reached, RecordedInvocation, RecordedStep},
@@ -36,6 +36,8 @@ const CALL_UNKNOWN: &str = "outcome unknown: a restart interrupted the call befo
 /// What the journal shows of a run.
 pub(crate) struct Past {
     id: InvocationId,
+    /// Of the roots of a turn, how many were before it.
+    nth: u32,
     recorded: Arc<RecordedInvocation>,
     /// What it and all below it have spent.
     spent: Spent,
@@ -49,21 +51,29 @@ pub(crate) struct Past {
 /// A response that was recorded stays the one.
 pub fn abandon_turn(scope: Arc<TurnScope>, response: AgentResponse) -> Option<TurnOutcome> {
     scope.steering.close();
-    let id = ids::root_invocation(&scope.turn);
     let nobody = AgentId::new(NOBODY).expect("a valid id");
-    let run = Run::at_the_root(scope, nobody, &DefinitionLimits::default(), &CancellationToken::new());
-    let past = run.past(id)?;
+    let budget = Budget::root(nobody.clone(), &DefinitionLimits::default());
+    let run = Run::at_the_root(scope, nobody, budget, &CancellationToken::new());
+    let mut past = run.past(ids::root_invocation(&run.scope.turn))?;
+    // The message may have gone from one agent to another: the last of them has it.
+    while let Some(next) = run.past(ids::further_root(&run.scope.turn, past.nth + 1)) {
+        run.budget.foresee(past.spent);
+        past = Past { nth: past.nth + 1, ..next };
+    }
     let agent = past.recorded.agent.clone().unwrap_or_else(|| run.agent.clone());
-    let run = Run { path: vec![agent.clone()], agent, ..run };
+    let run = Run { path: vec![agent.clone()], agent, id: past.id.clone(), ..run };
     let mut response = response;
     match past.recorded.response.clone() {
+        // Who was to answer after it never began.
+        Some(recorded) if recorded.transfer.is_some() => run.budget.foresee(past.spent),
         Some(recorded) => {
             run.budget.foresee(past.spent);
             response = recorded;
         }
         None => run.close(past, &mut response),
     }
-    Some(run.outcome(response))
+    let spend = run.spend();
+    Some(run.outcome(response, spend))
 }
 
 impl Past {
@@ -78,7 +88,7 @@ impl Run {
         let recorded = self.scope.records.of(&id)?;
         let below: Vec<_> = recorded.below.iter().filter_map(|child| self.past(child.clone())).collect();
         let spent = recorded.spent(below.iter().map(|child| child.spent));
-        Some(Past { id, recorded, spent, below })
+        Some(Past { id, nth: 0, recorded, spent, below })
     }
 
     /// Takes over what an earlier process left of this run; its response, if it ended.

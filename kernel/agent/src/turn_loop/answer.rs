@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use drupe_extension_api::{
-    AgentResponse, FailureClass, Format, Image, Message, ToolCallRequest, ToolStatus, TurnId,
+    AgentResponse, ControlTransfer, FailureClass, Format, Image, Message, ToolCallRequest, ToolStatus, TurnId,
 };
 
 use super::{Progress, Stop, ending::Ending, repeats::Repeated};
@@ -22,6 +22,16 @@ enum Over {
     Refused(String),
     /// With what its client is to run.
     Left(Vec<ToolCallRequest>),
+    /// Somebody else talks with the user, after these words.
+    Transferred(ControlTransfer, String),
+}
+
+/// What a run says that ends with a transfer and without words to the user.
+fn told_of(transfer: &ControlTransfer) -> String {
+    match transfer {
+        ControlTransfer::HandOver { to, .. } => format!("`{to}` has the conversation"),
+        ControlTransfer::Return { summary, .. } => summary.clone(),
+    }
 }
 
 impl Progress<'_> {
@@ -54,7 +64,7 @@ impl Progress<'_> {
             };
             match &response {
                 // What comes now is a turn of its own, which knows this answer.
-                Some(_) if self.run.parent.is_none() => self.run.scope.steering.refuse(),
+                Some(_) if self.run.talks_with_the_user() => self.run.scope.steering.refuse(),
                 Some(_) => {}
                 None => self.steer(steered, last),
             }
@@ -75,6 +85,14 @@ impl Progress<'_> {
                 self.run.scope.steering.refuse();
                 let content = prompt::left_to_client(content, &client_calls);
                 return Ok(Some(AgentResponse { client_calls, ..AgentResponse::success(content) }));
+            }
+            // What comes meanwhile is taken in by whoever talks then.
+            Some(Over::Transferred(transfer, words)) => {
+                let content = if words.is_empty() { told_of(&transfer) } else { words };
+                return Ok(Some(AgentResponse {
+                    transfer: Some(transfer),
+                    ..AgentResponse::success(content)
+                }));
             }
             None => {}
         }
@@ -110,12 +128,15 @@ impl Progress<'_> {
         };
         let (answers, exceeded) = run.share.wait(work, run.over()).await?;
         let most = run.scope.tool_response_max_bytes;
-        let (mut refusal, mut left) = (None, Vec::new());
+        let (mut refusal, mut left, mut transferred) = (None, Vec::new(), None);
         for answer in answers {
             *(if answer.status == ToolStatus::Refused { &mut self.refused } else { &mut self.ran }) += 1;
             match answer.ends {
                 Some(RunEnd::Refused(reason)) => refusal = refusal.or(Some(reason)),
                 Some(RunEnd::LeftToClient) => left.push(answer.request.clone()),
+                Some(RunEnd::Transfer { transfer, content }) => {
+                    transferred = transferred.or(Some(Over::Transferred(transfer, content)));
+                }
                 None => {}
             }
             let known = effects.iter().find(|known| known.effect == answer.effect);
@@ -131,6 +152,7 @@ impl Progress<'_> {
         }
         match (refusal, exceeded) {
             (Some(reason), _) => Ok(Some(Over::Refused(reason))),
+            (None, _) if transferred.is_some() => Ok(transferred),
             (None, _) if !left.is_empty() => Ok(Some(Over::Left(left))),
             (None, Some(exceeded)) => Err(exceeded.into()),
             (None, None) => Ok(None),
@@ -152,7 +174,7 @@ impl Progress<'_> {
             self.transcript.add(self.steps, Arc::new(message.clone()));
         }
         // What the records go on after was decided by then. Without a further step nobody could answer.
-        let open = last && self.run.parent.is_none() && self.run.budget.may_step(self.steps).is_ok();
+        let open = last && self.run.talks_with_the_user() && self.run.budget.may_step(self.steps).is_ok();
         if !open || !recorded.is_empty() {
             return;
         }

@@ -4,6 +4,8 @@
 
 mod callbacks;
 mod calls;
+#[path = "../../../../tests/harness/copied.rs"]
+mod copied;
 mod ends;
 mod inproc;
 mod kernel;

@@ -5,6 +5,7 @@ use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 use drupe_host::probe::{Caches, Checked, Judgement, checked, hash, judge, sweep};
 
 use crate::{
+    copied::copy_program,
     setup::{exe, library},
     without_landlock::without_landlock,
 };
@@ -125,7 +126,7 @@ async fn a_look_that_could_not_be_made_is_no_verdict() {
     assert!(refused.contains("could not be looked at"), "{refused}");
     assert!(!sound.verdicts_file.exists());
     fs::remove_file(&broken.exe).unwrap();
-    fs::copy(exe(), &broken.exe).unwrap();
+    copy_program(exe(), &broken.exe);
     checked(&broken, &original, false).await.unwrap();
 }
 
@@ -157,7 +158,7 @@ async fn another_release_of_the_program_looks_again() {
     checked(&caches, &original, false).await.unwrap_err();
     assert_eq!(kept(&caches), before);
     caches.exe = folder.path().join("program");
-    fs::copy(exe(), &caches.exe).unwrap();
+    copy_program(exe(), &caches.exe);
     checked(&caches, &original, false).await.unwrap_err();
     assert_ne!(kept(&caches), before);
 }

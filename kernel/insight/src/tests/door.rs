@@ -120,6 +120,7 @@ pub async fn finish(store: &Store, response: AgentResponse, spend: Spend, last: 
     let completed = EventBody::TurnCompleted { status, error, class, spend };
     let outbox = Outbound { channel: "test".into(), address: None, text: response.content.clone() };
     let done = TurnDone {
+        conversation: None,
         response,
         spend,
         diagnostics: Vec::new(),

@@ -142,6 +142,7 @@ fn what_became_of_an_answer_is_told() {
 #[test]
 fn a_session_tells_of_its_latest_turns() {
     let status = SessionStatus {
+        handoff: None,
         id: SessionId::new("s").expect("a valid id"),
         created: at("2026-03-01T11:00:00Z"),
         updated: at("2026-03-01T12:00:00Z"),

@@ -37,6 +37,7 @@ pub fn why_turn(rows: &TurnRows, now: Timestamp) -> Explanation {
     }
     parts::remedy(&mut told, class);
     routing(&mut told, &tree);
+    handoffs(&mut told, rows);
     origin(&mut told, rows);
     if let Some(model) = &rows.inbound.ask.model {
         told.say(format!("The message asked for the model `{}`.", excerpt(model)), [told::message(rows)]);
@@ -87,7 +88,7 @@ pub(super) fn ending(told: &mut Told, tree: &Tree<'_>, now: Timestamp) {
             ),
         };
     };
-    let Some(root) = tree.root() else {
+    let Some(root) = tree.roots().last() else {
         let what = match response.status {
             ResponseStatus::Success => "No agent ran for it",
             _ => "It failed before any agent ran",
@@ -161,6 +162,7 @@ fn routing(told: &mut Told, tree: &Tree<'_>) {
                 "@id" => "the message begins with its name".to_owned(),
                 "agent" => "the request names it".to_owned(),
                 "session" => "it is the agent that was chosen for the session".to_owned(),
+                "handoff" => "it has the conversation".to_owned(),
                 other => format!("it was chosen by {other}"),
             };
             told.say(
@@ -172,6 +174,22 @@ fn routing(told: &mut Told, tree: &Tree<'_>) {
             format!("No agent was chosen for the message, so it went to `{agent}`."),
             [told::entry(*begin), told::message(tree.rows)],
         ),
+    }
+}
+
+/// To whom the conversation went while the turn was answered.
+fn handoffs(told: &mut Told, rows: &TurnRows) {
+    for event in &rows.events {
+        let says = match &event.body {
+            EventBody::HandoffStarted { to, .. } => {
+                format!("The conversation was handed to `{to}`, which has the user's messages since.")
+            }
+            EventBody::HandoffEnded { from, reason, .. } => {
+                format!("The orchestrator got the conversation back from `{from}`: {}", ended(reason))
+            }
+            _ => continue,
+        };
+        told.say(says, [told::event(event)]);
     }
 }
 

@@ -150,6 +150,7 @@ fn item_completed(id: &str) -> (Option<AgentRef>, EventBody) {
 
 fn done(turn: &TurnId, answer: &str) -> TurnDone {
     TurnDone {
+        conversation: None,
         response: AgentResponse::success(answer),
         spend: Spend { turns: 1, ..Spend::default() },
         diagnostics: Vec::new(),

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says what failed by its line")]
 
+#[path = "../../../../tests/harness/copied.rs"]
+mod copied;
 mod home;
 mod reach;
 mod streams;

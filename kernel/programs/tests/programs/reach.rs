@@ -4,7 +4,10 @@ use std::fs;
 
 use drupe_extension_api::{FaultCode, wire::ProcessSpec};
 
-use crate::home::{Home, SECRETS};
+use crate::{
+    copied::copy_program,
+    home::{Home, SECRETS},
+};
 
 #[tokio::test]
 async fn a_program_that_is_given_one_draft_neither_changes_nor_reads_another() {
@@ -152,7 +155,7 @@ async fn what_its_manifest_does_not_name_cannot_even_be_asked_for() {
 async fn what_its_manifest_names_is_read_run_and_found_where_it_is_asked_for_and_changed_by_nobody() {
     let home = Home::new();
     let tool = fs::canonicalize(home.path("../operator/.tool")).unwrap();
-    fs::copy("/bin/echo", tool.join("bin/greet")).unwrap();
+    copy_program("/bin/echo", tool.join("bin/greet"));
     fs::write(tool.join("text"), "readable").unwrap();
     let tool = tool.display().to_string();
     let script = format!("cat {tool}/text; greet hello; echo bad > {tool}/text");

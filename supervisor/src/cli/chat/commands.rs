@@ -17,6 +17,8 @@ pub enum Command {
     Queue(Option<QueueMode>),
     Agents,
     Who,
+    /// Take the conversation back from the agent that has it.
+    Back,
     /// Give a link to the page, at the newest turn.
     Open,
     New,
@@ -27,7 +29,7 @@ pub enum Command {
 }
 
 /// The words, with what they do.
-pub const COMMANDS: [(&str, &str); 13] = [
+pub const COMMANDS: [(&str, &str); 14] = [
     ("/stop", "stop the turn that runs"),
     ("/retry", "ask the last message again"),
     ("/plan", "show the plan"),
@@ -36,6 +38,7 @@ pub const COMMANDS: [(&str, &str); 13] = [
     ("/queue", "what becomes of messages typed while a turn runs: `followup`, `steer`, `interrupt`"),
     ("/agents", "list the agents; `@id …` asks one"),
     ("/who", "say who answers"),
+    ("/back", "take the conversation back from the agent that has it; `/back TEXT` with a message"),
     ("/open", "give a link to the web page, at this turn"),
     ("/new", "begin a new session"),
     ("/sessions", "list the sessions; `/sessions ID` goes to one"),
@@ -90,6 +93,7 @@ pub fn parse(line: &str) -> Option<Result<Command, NoCommand>> {
         ("queue", [mode]) => queue(mode),
         ("agents", []) => Ok(Command::Agents),
         ("who", []) => Ok(Command::Who),
+        ("back", _) => Ok(Command::Back),
         ("open", []) => Ok(Command::Open),
         ("new", []) => Ok(Command::New),
         ("sessions", []) => Ok(Command::Sessions(None)),

@@ -38,6 +38,8 @@ pub fn dispatch(talk: &mut Talk<'_>, screen: &Mutex<Screen>, line: &str) -> Resu
         None => line.to_owned(),
         Some(Err(error)) => return refuse(screen, &error.to_string()),
         Some(Ok(Command::Quit)) => return Ok(Next::Quit),
+        // Who has the conversation is the daemon's to know.
+        Some(Ok(Command::Back)) => line.trim().to_owned(),
         Some(Ok(Command::Retry)) => match talk.last() {
             Some(last) => last.to_owned(),
             None => return refuse(screen, "there is no message to ask again"),
@@ -53,7 +55,7 @@ pub fn dispatch(talk: &mut Talk<'_>, screen: &Mutex<Screen>, line: &str) -> Resu
 /// The same while a turn runs: what would leave the turn behind has to wait.
 pub fn dispatch_meanwhile(talk: &mut Talk<'_>, screen: &Mutex<Screen>, line: &str) -> Result<Next, Failure> {
     match commands::parse(line) {
-        Some(Ok(Command::New | Command::Retry | Command::Sessions(Some(_)))) => {
+        Some(Ok(Command::New | Command::Retry | Command::Back | Command::Sessions(Some(_)))) => {
             refuse(screen, "a turn runs; `/stop` stops it")
         }
         None if !line.trim().is_empty() => {
@@ -110,7 +112,8 @@ fn carry_out(talk: &mut Talk<'_>, screen: &Mutex<Screen>, command: &Command) -> 
         }
         Command::Who => {
             let status: Status = talk.daemon().get(method::STATUS)?;
-            let who = talk.agent.as_ref().map_or("the orchestrator".to_owned(), |agent| format!("@{agent}"));
+            let who = talk.agent.clone().or_else(|| talk.answered_by());
+            let who = who.map_or("the orchestrator".to_owned(), |agent| format!("@{agent}"));
             let model = status.model.unwrap_or_else(|| "no model yet".into());
             let session = talk.session();
             say(Style::Plain, &format!("{who} answers in session {session}; the default model is {model}"));
@@ -140,7 +143,7 @@ fn carry_out(talk: &mut Talk<'_>, screen: &Mutex<Screen>, command: &Command) -> 
             say(Style::Plain, &table(&lines));
         }
         // Those that are messages, or the end, do not come here.
-        Command::Retry | Command::Quit => {}
+        Command::Retry | Command::Back | Command::Quit => {}
     }
     Ok(())
 }

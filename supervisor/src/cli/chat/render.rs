@@ -188,6 +188,12 @@ impl Renderer {
                 };
                 line(style, format!("{tool} is {how}{by}"))
             }
+            EventBody::HandoffStarted { to, .. } => {
+                line(Style::Bold, format!("@{to} has the conversation; `/back` takes it back"))
+            }
+            EventBody::HandoffEnded { from, reason, .. } => {
+                line(Style::Bold, format!("@{from} has the conversation no more: {}", short(reason, OUTPUT)))
+            }
             EventBody::BudgetWarning(budget) => line(Style::Warning, warning(budget)),
             EventBody::BudgetExceeded(budget) => line(Style::Warning, exceeded(budget)),
             EventBody::Diagnostic { message, .. } => line(Style::Warning, message.clone()),

@@ -10,7 +10,7 @@ use std::{
 
 use drupe_extension_api::{
     AgentId, SessionId, TurnId,
-    control::{SessionDetail, SessionStatus, TurnArgument, TurnResult, method},
+    control::{SessionDetail, SessionShow, SessionStatus, TurnArgument, TurnResult, method},
     wire::{QueueMode, Submit, Submitted},
 };
 use serde_json::Value;
@@ -25,7 +25,7 @@ use crate::cli::{
     client::{ClientError, Daemon, Pauses, TICK},
     console::{Style, plain},
     failure::{Failure, status},
-    session::whole,
+    session::{answered_by, whole},
     wait::Interrupt,
 };
 
@@ -256,6 +256,14 @@ impl<'a> Talk<'a> {
             locked(&self.screen).tick();
             pauses.sleep();
         }
+    }
+
+    /// The agent that answers in the session; none for the orchestrator, or where nobody has talked yet.
+    pub fn answered_by(&self) -> Option<AgentId> {
+        let show =
+            SessionShow { id: self.session.to_string(), after: Some(SessionShow::BEHIND_ALL), brief: true };
+        let detail: SessionDetail = self.daemon().call(method::SESSIONS_SHOW, &show).ok()?;
+        answered_by(&detail.status).cloned()
     }
 
     /// Stops the turn that runs, if one does.

@@ -46,7 +46,7 @@ function draw() {
           h(
             "span",
             { class: "when" },
-            [when(one.updated), one.agent ? `@${one.agent}` : null, one.title ? one.id : null]
+            [when(one.updated), one.agent ?? one.handoff?.agent ? `@${one.agent ?? one.handoff.agent}` : null, one.title ? one.id : null]
               .filter(Boolean)
               .join(" · "),
           ),

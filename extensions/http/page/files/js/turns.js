@@ -215,6 +215,10 @@ const KINDS = {
   "interaction.subagent.selected": (kept, event) => {
     kept.by = event.agent?.id ?? null;
   },
+  "interaction.handoff.started": (kept, event) =>
+    note(kept, event, "handoff", `@${event.data.to} has the conversation; /back takes it back`),
+  "interaction.handoff.ended": (kept, event) =>
+    note(kept, event, "handoff", `@${event.data.from} has the conversation no more: ${event.data.reason}`),
   "interaction.subagent.started": (kept, event) => {
     if (event.agent) run(kept, event.agent, event.time).task = event.data.task;
   },
@@ -229,8 +233,13 @@ const KINDS = {
 // Takes one event in. An event of a kind that this page does not know changes nothing.
 export function apply(kept, event) {
   if (event.agent) {
+    const isNew = !kept.runs.has(event.agent.invocation);
     const own = run(kept, event.agent, event.time);
-    if (event.agent.depth === 0) kept.root = own;
+    // The message went on to another agent: what was done before stays above what that does.
+    if (isNew && event.agent.depth === 0) {
+      if (kept.root) own.parts.unshift(...kept.root.parts);
+      kept.root = own;
+    }
   }
   KINDS[event.kind]?.(kept, event);
 }

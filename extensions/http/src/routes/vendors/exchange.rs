@@ -34,9 +34,6 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// The header by which a call joins a session that lasts.
 const SESSION: &str = "x-drupe-session";
 
-/// A place behind all turns of a session.
-const BEHIND_ALL: u64 = i64::MAX as u64;
-
 /// Answers a call, as it comes or whole.
 pub async fn answer(
     server: &Arc<Server>,
@@ -184,7 +181,7 @@ fn history(instructions: &str, before: &[Message]) -> Vec<Message> {
 
 /// What happens in a session from now on.
 async fn events(server: &Server, bearer: &Bearer, session: SessionId) -> Result<Items<Event>, Fault> {
-    let ask = SessionShow { id: session.to_string(), after: Some(BEHIND_ALL), brief: true };
+    let ask = SessionShow { id: session.to_string(), after: Some(SessionShow::BEHIND_ALL), brief: true };
     let known = server.control::<SessionDetail>(bearer, method::SESSIONS_SHOW, ask).await;
     let after = match known {
         Ok(detail) => detail.last_seq,
@@ -281,8 +278,16 @@ pub fn finish(encoder: &mut Encoder, result: TurnResult, most: usize) -> Vec<Sse
     // What is kept as the answer tells later turns of the calls, which the client has as calls.
     let content = if client_calls.is_empty() { content } else { String::new() };
     let status = status.unwrap_or(ResponseStatus::Error);
-    let response =
-        AgentResponse { status, content, error, class, tokens_used: None, turns_used: None, client_calls };
+    let response = AgentResponse {
+        status,
+        content,
+        error,
+        class,
+        tokens_used: None,
+        turns_used: None,
+        client_calls,
+        transfer: None,
+    };
     frames.extend(encoder.end(&response, spend.usage));
     frames
 }

@@ -51,6 +51,28 @@ pub(crate) static SERVER: Text = form(
     is_server,
     Some("^[A-Za-z0-9]+([_-][A-Za-z0-9]+)*$"),
 );
+/// The name of a skill, as the open format has it.
+pub(crate) static SKILL: Text = form(
+    "a skill's name: 1 to 64 lower-case letters and digits, with single hyphens between them",
+    is_skill,
+    Some("^[a-z0-9]+(-[a-z0-9]+)*$"),
+);
+pub(crate) static SKILL_DESCRIPTION: Text = form(
+    "1 to 1024 characters that say what it is for and when to use it",
+    |text| !text.trim().is_empty() && text.chars().count() <= 1024,
+    Some(r"[^\s]"),
+);
+pub(crate) static SKILL_COMPATIBILITY: Text =
+    form("1 to 500 characters", |text| (1..=500).contains(&text.chars().count()), None);
+/// A folder beneath that of the file which names it.
+pub(crate) static BENEATH: Text = form(
+    "a path relative to this file's folder, without `..`",
+    |text| {
+        let path = std::path::Path::new(text);
+        !text.is_empty() && path.components().all(|part| matches!(part, std::path::Component::Normal(_)))
+    },
+    None,
+);
 pub(crate) static HEADER: Text = form(
     "the name of an HTTP header: letters, digits and `-`",
     |text| {
@@ -99,6 +121,11 @@ pub(crate) static PARAMETER: Text = form(
     |text| !text.is_empty() && text.split('.').all(|part| !part.is_empty()),
     Some(r"^[^.]+(\.[^.]+)*$"),
 );
+
+fn is_skill(text: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    text.len() <= 64 && text.split('-').all(|part| !part.is_empty() && part.bytes().all(is_letter))
+}
 
 fn is_server(text: &str) -> bool {
     let usual = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);

@@ -17,6 +17,7 @@ mod visible;
 mod declare;
 mod fields;
 mod forms;
+mod frontmatter;
 mod parse;
 mod read;
 mod shape;
@@ -33,6 +34,7 @@ mod catalogue;
 mod manifest;
 mod profile;
 mod settings;
+mod skill;
 
 pub use agent_keys::PartialLimits;
 pub use approvals::{AgentApprovals, ApprovalMode, ApprovalRule, RuleVerdict, ToolLabel};
@@ -45,7 +47,7 @@ pub use files::Instructions;
 pub use manifest::{
     AgentMcpServer, AgentSection, BoundSecret, ContextSource, HandoffSection, InputSpec, Isolation, Manifest,
     McpServerTools, MisfireChoice, OverlapChoice, Right, ScheduleConfig, Scope, Subscription, ToolSelector,
-    UnfitSchedule, agent_template, load_agent_file, load_manifest, new_agent,
+    UnfitSchedule, agent_template, counterpart, load_agent_file, load_manifest, new_agent,
 };
 pub use overlay::{Overlay, Secret};
 pub use profile::{LongPrompts, ModelProfile, Thinking};
@@ -54,9 +56,10 @@ pub use settings::{
     AgentDefaults, AgentsConfig, ApprovalsConfig, ConcurrencyConfig, Config, Durability, EffectiveValue,
     ExtensionOverride, ExtensionsConfig, HostsConfig, InboxConfig, JournalConfig, LimitsConfig, ModelsConfig,
     NativeReload, OrchestratorConfig, Preauthorized, ProviderConfig, ProviderKind, ReloadConfig,
-    RetentionConfig, SandboxConfig, SchedulesConfig, ScopeLimitsConfig, Sources, ToolSearchConfig,
-    ValueOrigin, default_file, load_config,
+    RetentionConfig, SandboxConfig, SchedulesConfig, ScopeLimitsConfig, SkillsConfig, Sources,
+    ToolSearchConfig, ValueOrigin, default_file, load_config,
 };
+pub use skill::{SKILL_FILE, SkillFile, SkillHead, load_skill, parse_skill};
 pub use source::{MAX_FILE_BYTES, read_text_file};
 pub use visible::acts;
 

@@ -12,7 +12,7 @@ mod sessions;
 mod status;
 mod tokens;
 
-pub use agents::{AgentDetail, AgentStatus, AgentTemplate, Exclusion, TemplateQuery, ToolSize};
+pub use agents::{AgentDetail, AgentStatus, AgentTemplate, Exclusion, SkillStatus, TemplateQuery, ToolSize};
 pub use extensions::{
     Approval, ApprovalAnswer, ApprovalState, AskedCall, CallPreview, ExtensionAsk, ExtensionDetail,
     ExtensionState, ExtensionStatus, Scaffold, StandingGrant, StateChange,
@@ -88,6 +88,8 @@ pub mod method {
     pub const AGENTS_SHOW: &str = "agents.show";
     /// [`TemplateQuery`](super::TemplateQuery), or nothing → [`AgentTemplate`](super::AgentTemplate).
     pub const AGENTS_TEMPLATE: &str = "agents.template";
+    /// → list of [`SkillStatus`](super::SkillStatus): the skills that the orchestrator can load, by name.
+    pub const SKILLS_LIST: &str = "skills.list";
     /// → list of [`SessionStatus`](super::SessionStatus).
     pub const SESSIONS_LIST: &str = "sessions.list";
     /// [`SessionShow`](super::SessionShow) → [`SessionDetail`](super::SessionDetail).

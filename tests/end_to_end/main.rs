@@ -67,6 +67,7 @@ mod schemas;
 mod secrets;
 mod shell;
 mod shipped;
+mod skills;
 mod starts;
 mod streams;
 mod templates;

@@ -12,7 +12,9 @@ use super::{
     read::{Form, Reader, too_new},
 };
 use crate::{
-    Diagnostics, Loaded, parse,
+    Diagnostics, Loaded,
+    frontmatter::Parts,
+    parse,
     read::Reading,
     source::{self, At, Links, Source, SourceOrigin},
     tree::{self, Entry, Node, Yaml},
@@ -125,10 +127,10 @@ fn add(map: &mut Node, key: &str, text: &str, at: &At) {
 /// The text after the frontmatter is the prompt, unless there is none and a key holds it.
 fn add_prompt(agent: &mut Node, parts: &Parts, faults: &mut Diagnostics) {
     let written = agent.entries().iter().find(|entry| entry.key == "instructions");
-    match (written, parts.prompt.is_empty()) {
-        (None, false) => add(agent, "instructions", &parts.prompt, &parts.prompt_at),
+    match (written, parts.text.is_empty()) {
+        (None, false) => add(agent, "instructions", &parts.text, &parts.text_at),
         (None, true) => faults
-            .error("empty_prompt", &parts.prompt_at, "instructions", "no prompt follows the frontmatter")
+            .error("empty_prompt", &parts.text_at, "instructions", "no prompt follows the frontmatter")
             .help("write below the second `---` what the agent is and does"),
         (Some(_), true) => {}
         (Some(entry), false) => {
@@ -137,43 +139,3 @@ fn add_prompt(agent: &mut Node, parts: &Parts, faults: &mut Diagnostics) {
         }
     }
 }
-
-/// Where the two parts of the file lie.
-struct Parts {
-    /// In bytes; the line that closes the frontmatter begins there.
-    frontmatter_end: usize,
-    prompt: String,
-    prompt_at: At,
-}
-
-impl Parts {
-    fn of(source: &Arc<Source>, faults: &mut Diagnostics) -> Option<Self> {
-        let text = &source.text;
-        let is_fence = |line: &str| line.trim_end() == "---";
-        let first = text.split_inclusive('\n').next().unwrap_or_default();
-        if !is_fence(first.trim_start_matches(MARK)) {
-            faults
-                .error("no_frontmatter", &At::start_of(source), "", "the first line is not `---`")
-                .help("begin with `---`, then keys such as `description: …`, then `---`, then the prompt");
-            return None;
-        }
-        let mut start = first.len();
-        for (line, number) in text[start..].split_inclusive('\n').zip(3..) {
-            if is_fence(line) {
-                let end = start + line.len();
-                let prompt = text[end..].trim().replace("\r\n", "\n");
-                let prompt_at = At { line: number, start: end, ..At::start_of(source) };
-                return Some(Self { frontmatter_end: start, prompt, prompt_at });
-            }
-            start += line.len();
-        }
-        let at = At { len: first.trim_end().len(), ..At::start_of(source) };
-        faults
-            .error("open_frontmatter", &at, "", "the frontmatter that begins here has no end")
-            .help("close it with a line `---`, and write the prompt below");
-        None
-    }
-}
-
-/// Of byte order; some editors begin a file with it.
-const MARK: char = '\u{feff}';

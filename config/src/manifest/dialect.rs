@@ -49,6 +49,20 @@ const TOOLS: &[(&[&str], &str)] = &[
     (&["kv_delete"], "kv/kv_delete"),
 ];
 
+/// The same for tools that a manifest names by their extensions, which are off until somebody turns them on.
+const TURNED_ON: &[(&[&str], &str)] = &[
+    (&["Bash", "bash", "shell", "run_shell_command", "execute"], "shell_run"),
+    (&["WebFetch", "web_fetch", "fetch"], "web_fetch"),
+    (&["WebSearch", "web_search", "google_web_search"], "web_search"),
+];
+
+/// The name of our tool for another system's, where there is one that does the same.
+pub fn counterpart(name: &str) -> Option<&'static str> {
+    let all = TOOLS.iter().chain(TURNED_ON);
+    let (_, ours) = all.into_iter().find(|(theirs, _)| theirs.contains(&name))?;
+    Some(ours.rsplit_once('/').map_or(*ours, |(_, tool)| tool))
+}
+
 /// The keys of the manifest, and those of its `agent`.
 pub(super) fn adopt(root: Node, faults: &mut Diagnostics) -> (Node, Node) {
     let empty = || Node { value: Yaml::Map(Vec::new()), at: root.at.clone() };

@@ -32,6 +32,7 @@ use serde_json::{Map, Value};
 pub(crate) use agent::context as read_context;
 pub use agent_file::load_agent_file;
 pub use bound::BoundSecret;
+pub use dialect::counterpart;
 pub use read::load_manifest;
 pub use schedules::{MisfireChoice, OverlapChoice, ScheduleConfig, UnfitSchedule};
 pub use servers::{AgentMcpServer, McpServerTools};
@@ -55,6 +56,8 @@ const MAX_OTHERS: usize = 64;
 const MAX_TOPICS: usize = 32;
 /// Folders that programs may read. All of them are a part of what the operator is asked.
 const MAX_PROGRAM_FOLDERS: usize = 16;
+/// Skills of one agent: its prompt has a line for each.
+const MAX_SKILLS: usize = 64;
 /// Sockets that are opened for its code.
 const MAX_SOCKETS: usize = 4;
 /// Models that are tried in order.
@@ -127,11 +130,12 @@ keys! {
         /// What is done at set times.
         schedules: Vec<ScheduleConfig> = EMPTY =>
             Shape::AtMost(schedules::MAX_SCHEDULES, &Shape::List(&Shape::Record(&schedules::SCHEDULE)));
+        /// Folders beneath its own, each a skill that the agent has, and nobody else.
+        skills: Vec<String> = EMPTY => Shape::AtMost(MAX_SKILLS, &Shape::List(&Shape::Text(&forms::BENEATH)));
         /// MCP servers whose tools the agent has, and nobody else.
         mcp_servers: BTreeMap<String, AgentMcpServer> = each_its_own() =>
             Shape::Map { key: &forms::SERVER, value: &Shape::Record(&servers::MCP_SERVER) };
     }
-    later { "skills" }
     beside {
         /// The folder that holds it, absolute, with links resolved. Of an agent that is a single file, the file: nothing
         /// lies beneath it.

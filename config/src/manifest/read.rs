@@ -118,6 +118,30 @@ impl<'a> Reader<'a> {
         Self { faults, expressions: Expressions::default(), folder, home, node, form }
     }
 
+    /// Whose skills these are, and whether anything can lie where they are to be.
+    fn check_skills(&mut self, root: &Field<'_>, manifest: &Manifest) {
+        let Some(field) = root.get("skills").filter(|_| !manifest.skills.is_empty()) else { return };
+        let (code, message, help) = match (&manifest.agent, &self.form) {
+            (_, Form::File { .. }) => (
+                "not_in_a_file",
+                "`skills` names folders, and an agent that is a single file has none beside it",
+                "make a folder with a `manifest.yaml`, or put the skill into `skills` of the home",
+            ),
+            (None, _) => (
+                "skills_without_agent",
+                "`skills` are of an agent, and there is no `agent`",
+                "add `agent`, or put the skills into `skills` of the home, for the orchestrator",
+            ),
+            (Some(_), _) if manifest.entrypoint.is_some() => (
+                "skills_of_code",
+                "`skills` are of agents without code: code reads its own folder",
+                "remove `skills`",
+            ),
+            _ => return,
+        };
+        self.faults.error(code, &field.node.at, "skills", message).help(help);
+    }
+
     /// Checks what relates the values of a manifest to each other and to its folder, and adds what is read from there.
     pub fn manifest(mut self, mut manifest: Manifest) -> Manifest {
         let root = Field::root(self.node);
@@ -133,6 +157,7 @@ impl<'a> Reader<'a> {
         self.check_subscriptions(&root);
         self.check_schedules(&root);
         self.check_servers(&root, &manifest.mcp_servers);
+        self.check_skills(&root, &manifest);
         if let Some(schema) = root.get("config_schema") {
             json_schema::check(&schema, &mut self.expressions, self.faults);
         }

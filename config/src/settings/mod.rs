@@ -37,8 +37,11 @@ use crate::{
     Overlay, Secret,
     declare::keys,
     forms,
-    shape::{Shape, each_its_own},
+    shape::{EMPTY, Shape, each_its_own},
 };
+
+/// Folders of skills beside that of the home: each is searched whenever everything is wired.
+const MAX_SKILL_FOLDERS: usize = 16;
 
 /// Where the configuration comes from. The caller reads the process environment; this crate does not.
 #[derive(Debug, Clone, Default)]
@@ -103,9 +106,14 @@ keys! {
         schedules: SchedulesConfig = each_its_own() => Shape::Record(&SCHEDULES);
         /// What an agent with many tools is sent.
         tool_search: ToolSearchConfig = each_its_own() => Shape::Record(&TOOL_SEARCH);
+        /// Where the orchestrator finds skills.
+        skills: SkillsConfig = each_its_own() => Shape::Record(&SKILLS);
     }
-    later { "mcp_servers" "skills" }
+    later { "mcp_servers" }
     beside {
+        /// Where skills are found before all other folders.
+        #[serde(skip)]
+        pub skills_of_home: PathBuf,
         /// Every variable that `${NAME}` can name.
         #[serde(skip)]
         pub overlay: Overlay,
@@ -136,6 +144,18 @@ keys! {
         timezone: String = "system" => Shape::Text(&forms::NON_EMPTY);
         /// How many runs that schedules set off go on at a time; the others wait.
         at_once: usize = 4 => Shape::Integer { min: 1, max: 64 };
+    }
+}
+
+keys! {
+    /// Where the skills of the orchestrator are found.
+    #[derive(PartialEq, Eq)]
+    pub struct SkillsConfig in SKILLS("`skills`") {
+        /// Folders of skills to search behind HOME/skills, which goes before all of them.
+        directories (serialize_with = "crate::files::shown_paths"): Vec<PathBuf> = EMPTY =>
+            Shape::AtMost(MAX_SKILL_FOLDERS, &Shape::List(&Shape::Text(&forms::SETTING)));
+        /// Names of skills that nobody is offered.
+        disabled: Vec<String> = EMPTY => Shape::List(&Shape::Text(&forms::SKILL));
     }
 }
 
@@ -234,4 +254,11 @@ pub struct EffectiveValue {
     /// Secrets are `***`; a text that was written with placeholders still has them.
     pub value: Value,
     pub origin: ValueOrigin,
+}
+
+impl Config {
+    /// The folders of skills, in the order in which they are searched.
+    pub fn skill_folders(&self) -> Vec<PathBuf> {
+        std::iter::once(&self.skills_of_home).chain(&self.skills.directories).cloned().collect()
+    }
 }

@@ -2,7 +2,10 @@
 //!
 //! The declared keys give the values; here is what relates them to each other and to the file system.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use drupe_schedule::Timing;
 
@@ -120,6 +123,11 @@ impl Checks<'_> {
         if let Some(section) = root.get("extensions") {
             self.extensions(&section, &mut config.extensions);
         }
+        if let Some(section) = root.get("skills") {
+            let folders = section.items("directories");
+            self.folders(&folders, &mut config.skills.directories, "no skill is found there");
+        }
+        config.skills_of_home = self.home.join("skills");
         if let Some(zone) = root.get("schedules").and_then(|section| section.get("timezone"))
             && let Some(text) = zone.node.text()
             && let Err(unfit) = Timing::new("@daily", text)
@@ -156,19 +164,23 @@ impl Checks<'_> {
     }
 
     fn extensions(&mut self, section: &Field<'_>, config: &mut ExtensionsConfig) {
-        let written = section.items("paths");
-        for (index, path) in config.paths.iter_mut().enumerate() {
+        self.folders(&section.items("paths"), &mut config.paths, "no extension is found there");
+        for (id, extension) in &mut config.overrides {
+            extension.node = section.get(id.as_str()).map(|field| without_enabled(field.node));
+        }
+    }
+
+    /// Makes paths absolute, and says which are no folders, with what that means.
+    fn folders(&mut self, written: &[Field<'_>], paths: &mut [PathBuf], without: &str) {
+        for (index, path) in paths.iter_mut().enumerate() {
             *path = files::lexical(&self.folder.join(&*path));
             // A path that was refused has no value; then no place is certain, and the load fails.
             let Some(field) = written.get(index).filter(|_| !path.is_dir()) else { continue };
             // One that is missing now may be mounted later, so that is no fault.
-            let message = format!("`{}` is not a folder: no extension is found there", path.display());
+            let message = format!("`{}` is not a folder: {without}", path.display());
             self.faults
                 .warning("folder_not_found", &field.node.at, &field.path, message)
                 .help("create it, or correct the path");
-        }
-        for (id, extension) in &mut config.overrides {
-            extension.node = section.get(id.as_str()).map(|field| without_enabled(field.node));
         }
     }
 

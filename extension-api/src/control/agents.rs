@@ -84,3 +84,17 @@ pub struct Exclusion {
     pub tool: String,
     pub reason: String,
 }
+
+/// A skill that the orchestrator can load.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SkillStatus {
+    pub name: String,
+    /// For models: what it is for, and when to use it.
+    pub description: String,
+    /// Its folder, as an absolute path.
+    pub folder: String,
+    /// The tools that it leaves a run, as it names them; absent where it leaves all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_tools: Option<Vec<String>>,
+}

@@ -3,6 +3,7 @@
 
 pub mod client_tool;
 pub mod hand_over;
+pub mod load_skill;
 pub mod read_output;
 pub mod refuse;
 pub mod request_input;

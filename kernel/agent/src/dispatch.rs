@@ -271,6 +271,9 @@ async fn decided(
     let Some(tool) = bounds.registry.get(&request.name) else {
         return Plan::refused(unknown_tool(bounds.registry, &request.name));
     };
+    if let Some(reason) = run.narrowed_out(&request.name).filter(|_| !tool.is_core()) {
+        return Plan::refused(reason);
+    }
     let params = match tool.parameters(&request.arguments) {
         Ok(params) => params,
         Err(reason) => return Plan::refused(reason + &schema_hint(bounds.registry, tool)),

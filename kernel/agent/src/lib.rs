@@ -122,7 +122,9 @@ pub use budget::{Budget, Exceeded, Limit};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use condition::Conditional;
 pub use conversation::{Conversation, HandoffLimits, Happened, Reclaimed, Tenure};
-pub use core_tools::{client_tool, hand_over, read_output, refuse, request_input, search_tools, update_plan};
+pub use core_tools::{
+    client_tool, hand_over, load_skill, read_output, refuse, request_input, search_tools, update_plan,
+};
 pub use dispatch::call_tool;
 pub use drupe_extension_api::{Definition, Usage};
 pub use drupe_json_schema::{Schema, SchemaFault};

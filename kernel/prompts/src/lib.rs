@@ -5,6 +5,7 @@
 
 pub mod apart;
 mod day;
+pub mod skills;
 pub mod template;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +20,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 pub use self::day::Day;
-use self::template::{Filled, Template};
+use self::{
+    skills::{Skill, Skills},
+    template::{Filled, Template},
+};
 
 /// The longest description of a tool in a template, in bytes; what is beyond is cut.
 const DESCRIPTION: usize = 1024;
@@ -28,6 +32,12 @@ const DESCRIPTION: usize = 1024;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{0}")]
 pub struct NoText(String);
+
+impl NoText {
+    fn new(why: String) -> Self {
+        Self(why)
+    }
+}
 
 impl From<UnreadableText> for NoText {
     fn from(error: UnreadableText) -> Self {
@@ -50,6 +60,8 @@ pub type Fill<'a> = &'a dyn Fn(&Template, &[Day]) -> Result<Filled, NoText>;
 pub struct Prompt {
     pub instructions: String,
     pub context: Vec<String>,
+    /// What it can load when it does such work.
+    pub skills: Skills,
     /// How the system prompt is made for another day, where it differs from day to day.
     pub dated: Option<Arc<Dated>>,
 }
@@ -108,7 +120,8 @@ pub fn orchestrator(config: &Config) -> Result<Prompt, NoText> {
         }
     };
     let context = instructions::context(&settings.context)?;
-    Ok(Prompt { instructions, context, dated: None })
+    let skills = Skills::of(config);
+    Ok(Prompt { instructions, context, skills, dated: None })
 }
 
 /// What a template calls the user.
@@ -125,7 +138,18 @@ impl Prompt {
         fill: Fill<'_>,
     ) -> Result<Self, NoText> {
         let context = instructions::context(&section.context)?;
-        let plain = |instructions: String| Self { instructions, context: context.clone(), dated: None };
+        let mut skills = Skills::default();
+        for folder in &manifest.skills {
+            let skill = Skill::sealed(&manifest.folder.join(folder))
+                .map_err(|why| NoText(format!("`skills`: {why}")))?;
+            skills.all.insert(skill.name.clone(), Arc::new(skill));
+        }
+        let plain = |instructions: String| Self {
+            instructions,
+            context: context.clone(),
+            skills: skills.clone(),
+            dated: None,
+        };
         let (named, source) = match &section.instructions {
             None => return Ok(plain(String::new())),
             Some(Instructions::Inline(text)) => return Ok(plain(text.clone())),
@@ -149,7 +173,7 @@ impl Prompt {
             let later = Mutex::new(tomorrow.map(|text| (day.next(), text)));
             Arc::new(Dated { template, day, later })
         });
-        Ok(Self { instructions, context, dated })
+        Ok(Self { instructions, context, skills, dated })
     }
 
     /// The system prompt on another day, or why it could not be made; none where it is the same, and where that day's was

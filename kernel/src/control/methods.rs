@@ -136,6 +136,10 @@ pub static METHODS: &[Method] = methods! {
         extensions::template(kernel, id)
     };
 
+    SKILLS_LIST(Nothing) needs Inspect, |kernel, _, _| {
+        Ok::<_, Fault>(kernel.roster.snapshot().skills())
+    };
+
     SESSIONS_LIST(Nothing) needs Read, |kernel, by, _| {
         let mut all = kernel.store.sessions().await?;
         all.retain(|session| by.sees(&session.id));

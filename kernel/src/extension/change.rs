@@ -48,6 +48,7 @@ pub fn watch(roster: &Roster) -> Option<Watched> {
         return None;
     }
     let mut folders: Vec<_> = roster.disk.layout.roots().0.into_iter().map(|(_, folder)| folder).collect();
+    folders.extend(roster.base.config.skill_folders());
     if !roster.base.config.reload.declarative {
         folders.clear();
     }
@@ -84,10 +85,14 @@ pub async fn follow(roster: Arc<Roster>, watched: Arc<Watched>) {
         } else if configuration {
             roster.supervision.set_refused(None);
         }
-        if watched.told.roots.swap(false, Ordering::AcqRel)
-            && let Err(fault) = rescan(&roster).await
-        {
+        if !watched.told.roots.swap(false, Ordering::AcqRel) {
+            continue;
+        }
+        if let Err(fault) = rescan(&roster).await {
             tracing::warn!(%fault, "changes of extensions were not taken in");
+        }
+        if let Err(fault) = roster.skills_anew().await {
+            tracing::warn!(reason = fault.reason, "changes of skills were not taken in");
         }
     }
 }

@@ -9,7 +9,7 @@ use drupe_handles::Handles;
 use drupe_host::Listeners;
 use drupe_models::Models;
 use drupe_outward::OutwardClient;
-use drupe_prompts::{Day, apart, orchestrator};
+use drupe_prompts::{Day, apart, orchestrator, skills::Skills};
 use drupe_redact::Redactor;
 use drupe_wiring::{self as wiring, Context, Lasting, Snapshot, WireFault};
 use tokio::sync::{Mutex, watch};
@@ -109,6 +109,11 @@ impl Roster {
     pub async fn try_wiring(&self) -> Result<(), WireFault> {
         let _alone = self.wired.alone.lock().await;
         self.wire_loaded().await
+    }
+
+    /// Wires again where other skills are there than those that are wired.
+    pub async fn skills_anew(&self) -> Result<(), WireFault> {
+        if Skills::of(&self.base.config) == self.snapshot().skills { Ok(()) } else { self.try_wiring().await }
     }
 
     /// What is wired, with the present day in its prompts.

@@ -70,7 +70,7 @@ pub async fn plan(
     let text = match (conversation, asks_back(text)) {
         (Conversation::Reclaiming { reason: Reclaimed::Person, .. }, Some("")) => {
             let name = &turns.roster.base.config.orchestrator.name;
-            return Ok(Err(AgentResponse::success(format!("You conversation with {name} again."))));
+            return Ok(Err(AgentResponse::success(format!("You talk with {name} again."))));
         }
         (Conversation::Reclaiming { reason: Reclaimed::Person, .. }, Some(rest)) => rest,
         _ => text,

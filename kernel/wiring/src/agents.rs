@@ -14,7 +14,7 @@ use drupe_models::NamedBy;
 use drupe_prompts::Prompt;
 
 use super::{Allowed, Context, Part, Terms, Tools, WireFault, cycle, offer};
-use crate::{AgentEntry, adapters::NativeAgent, names, snapshot::Handoff};
+use crate::{AgentEntry, adapters::NativeAgent, names, skills, snapshot::Handoff};
 
 /// Builds all agents, those that others call first.
 pub fn build(
@@ -79,6 +79,10 @@ fn entry(
     let mut own = own_tools(part, tools, built)?;
     if mode(part) == IntegrationMode::Handoff {
         own.push(hand_over::return_control());
+    }
+    if let Some(prompt) = &part.prompt {
+        let load_skill = skills::tool(&prompt.skills, context.workspace);
+        own.extend(load_skill.map_err(|error| part.fault(error.to_string()))?);
     }
     let allowed = Allowed { tools: own, no_client_tools: !takes, ..Allowed::default() };
     let offered = |model: Option<&ModelProfile>| {

@@ -14,7 +14,8 @@ mod portable;
 mod rests;
 mod scheduled;
 mod schemas;
-pub mod snapshot;
+pub mod skills;
+mod snapshot;
 
 pub mod adapters;
 pub mod contexts;
@@ -229,6 +230,7 @@ pub fn wire(parts: &[Part], context: &Context<'_>) -> Result<Snapshot, WireFault
     notices.dedup();
     Ok(Snapshot {
         orchestrator,
+        skills: context.orchestrator.skills.clone(),
         allowed,
         agents,
         tools,

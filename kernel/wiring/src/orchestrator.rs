@@ -9,7 +9,7 @@ use serde_json::json;
 
 use drupe_models::NamedBy;
 
-use super::{Allowed, Context, Part, Terms, Tools, WireFault, of_agent, offer, select};
+use super::{Allowed, Context, Part, Terms, Tools, WireFault, of_agent, offer, select, skills};
 use crate::{AgentEntry, Away};
 
 /// The id of the orchestrator; no extension may take it.
@@ -48,6 +48,9 @@ pub fn build(
         no_client_tools: !settings.client_tools,
         ..Allowed::default()
     };
+    let load_skill = skills::tool(&context.orchestrator.skills, context.workspace);
+    allowed.tools.extend(load_skill.map_err(|error| fault(None, error.to_string()))?);
+    notices.extend(context.orchestrator.skills.passed_over.iter().cloned());
     match &settings.uses_tools {
         Some(listed) => {
             for selector in listed {

@@ -6,9 +6,10 @@ use drupe_agent::{Agent, HandoffLimits, LoopAgent, Registered, Registry};
 use drupe_config::AgentApprovals;
 use drupe_extension_api::{
     AgentId, DefinitionLimits, ExtensionId, Fault, IntegrationMode,
-    control::{AgentDetail, AgentStatus, Exclusion, ToolSize},
+    control::{AgentDetail, AgentStatus, Exclusion, SkillStatus, ToolSize},
 };
 use drupe_host::Instance;
+use drupe_prompts::skills::{Skill, Skills};
 
 use crate::{
     Allowed, Away, Day, Followed, ORCHESTRATOR, Scheduled, bounds, contexts::Contexts, hooks::HookSet,
@@ -40,6 +41,8 @@ pub struct Snapshot {
     pub day: Day,
     /// Extensions that come back by themselves.
     pub away: Vec<Away>,
+    /// What the orchestrator can load.
+    pub skills: Skills,
     /// What agents' manifests say of approvals.
     pub approvals: Arc<BTreeMap<AgentId, AgentApprovals>>,
 }
@@ -101,6 +104,17 @@ impl AgentEntry {
 }
 
 impl Snapshot {
+    /// What the orchestrator can load, as clients see it.
+    pub fn skills(&self) -> Vec<SkillStatus> {
+        let status = |skill: &Arc<Skill>| SkillStatus {
+            name: skill.name.clone(),
+            description: skill.description.clone(),
+            folder: skill.folder.display().to_string(),
+            allowed_tools: skill.allowed.clone(),
+        };
+        self.skills.all.values().map(status).collect()
+    }
+
     /// An agent as clients see it, in full, with the reason for each tool that it does not have.
     pub fn detail(&self, id: &AgentId) -> Result<AgentDetail, Fault> {
         if id.as_str() == ORCHESTRATOR {

@@ -18,6 +18,7 @@ mod run;
 mod schedule;
 mod secret;
 mod session;
+mod skill;
 mod status;
 mod stdio;
 mod stop;
@@ -121,6 +122,9 @@ enum Verb {
     Bus(bus::Bus),
     /// Tokens for programs that are not the operator: list, new, revoke
     Token(token::Token),
+    /// Skills that models load: list, check
+    #[command(subcommand)]
+    Skill(skill::SkillVerbs),
     /// Secrets in `HOME/.env`: list, set, remove
     #[command(subcommand)]
     Secret(secret::SecretVerbs),
@@ -228,6 +232,7 @@ fn execute(verb: Option<Verb>, keep: bool, context: Context) -> Result<u8, Failu
         Some(Verb::Why(why)) => why.execute(&context),
         Some(Verb::Bus(bus)) => bus.execute(&context),
         Some(Verb::Token(token)) => token.execute(&context),
+        Some(Verb::Skill(skill)) => skill.execute(&context),
         Some(Verb::Secret(secret)) => secret.execute(&context),
         Some(Verb::Open(open)) => open.execute(&context),
         Some(Verb::Acp(stdio)) => stdio.execute("acp", &context),

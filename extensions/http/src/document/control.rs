@@ -6,9 +6,9 @@ use drupe_extension_api::{
         AgentDetail, AgentStatus, AgentTemplate, Approval, ApprovalAnswer, CheckReport, ConfigValue,
         DeadMessage, Explanation, ExtensionAsk, ExtensionDetail, ExtensionStatus, ItemArgument, ItemText,
         Named, Numbered, PathArgument, Power, Restart, Scaffold, ScheduleDetail, ScheduleNew, SchedulePause,
-        ScheduleRun, ScheduleStatus, SessionDetail, SessionSelect, SessionShow, SessionStatus, StandingGrant,
-        Status, TemplateQuery, TokenMade, TokenNew, TokenPromised, TokenStatus, TraceArgument, TurnArgument,
-        TurnResult, TurnTrace, UsageQuery, UsageRow, Whoami, method,
+        ScheduleRun, ScheduleStatus, SessionDetail, SessionSelect, SessionShow, SessionStatus, SkillStatus,
+        StandingGrant, Status, TemplateQuery, TokenMade, TokenNew, TokenPromised, TokenStatus, TraceArgument,
+        TurnArgument, TurnResult, TurnTrace, UsageQuery, UsageRow, Whoami, method,
     },
     wire::{Submit, Submitted},
 };
@@ -112,6 +112,12 @@ fn methods(s: &mut TypeSchemas) -> Vec<Method> {
             method::AGENTS_TEMPLATE,
             Read,
             "Shows an agent as a manifest to copy, or one to begin with.",
+        ),
+        plain::<Vec<SkillStatus>>(
+            s,
+            method::SKILLS_LIST,
+            Inspect,
+            "Lists the skills that the orchestrator can load.",
         ),
         plain::<Vec<SessionStatus>>(
             s,

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::{Compaction, RecordedEffect, RecordedInvocation, RecordedStep, RecordedTurn};
 use crate::{
     budget::Spent,
-    core_tools::{search_tools, update_plan},
+    core_tools::{load_skill, search_tools, update_plan},
     dispatch::OUTSIDE,
     ids, prompt,
 };
@@ -128,7 +128,7 @@ impl RecordedStep {
             content.clear();
         }
         for call in tool_calls {
-            if call.name != update_plan::NAME {
+            if ![update_plan::NAME, load_skill::NAME].contains(&call.name.as_str()) {
                 call.arguments = sameness(&call.arguments);
             }
         }

@@ -1,4 +1,4 @@
-//! What tools of the loop's own keep in a run: its plan, and the tools that were looked up.
+//! What tools of the loop's own keep in a run: its plan, the tools that were looked up, and those that skills leave it.
 
 use std::{
     collections::BTreeSet,
@@ -18,6 +18,8 @@ pub(super) struct Shown {
     plan_began: Option<Instant>,
     /// Deferred tools that were looked up.
     brought: BTreeSet<ToolName>,
+    /// The skills that leave the run some tools only, and which these are.
+    narrowed: Option<(String, BTreeSet<String>)>,
     /// An item of a model's answer tells of the failure by which the run ends.
     failed: bool,
 }
@@ -73,6 +75,26 @@ impl Run {
     /// The deferred tools that were looked up.
     pub(crate) fn brought(&self) -> BTreeSet<ToolName> {
         self.shown().brought.clone()
+    }
+
+    /// Leaves the run the loop's own tools and `allowed`, as `skill` says. With several such skills, what any of them leaves.
+    pub(crate) fn narrow(&self, skill: &str, allowed: BTreeSet<String>) {
+        let mut shown = self.shown();
+        let (skills, all) = shown.narrowed.get_or_insert_default();
+        if !skills.is_empty() {
+            skills.push_str("`, `");
+        }
+        skills.push_str(skill);
+        all.extend(allowed);
+    }
+
+    /// Why a skill does not leave the run that tool, if it does not.
+    pub(crate) fn narrowed_out(&self, tool: &str) -> Option<String> {
+        let shown = self.shown();
+        let (skills, allowed) = shown.narrowed.as_ref().filter(|(_, allowed)| !allowed.contains(tool))?;
+        let allowed: Vec<&str> = allowed.iter().map(String::as_str).collect();
+        let allowed = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
+        Some(format!("not run: of the tools beside the loop's own the skill `{skills}` leaves you {allowed}"))
     }
 
     /// The item of a model's answer ended without success.

@@ -40,7 +40,7 @@ use rules::Patterns;
 /// The tool that looks up others.
 const SEARCH: &str = "search_tools";
 /// Tools of the loop itself, which no sentence of a person is about; called by name they work like any other.
-const OF_THE_LOOP: [&str; 3] = ["read_output", "refuse", "update_plan"];
+const OF_THE_LOOP: [&str; 5] = ["load_skill", "read_output", "refuse", "return_control", "update_plan"];
 
 /// The offline model, under whatever name it was asked for.
 pub(crate) struct OfflineSource {
@@ -164,8 +164,8 @@ fn asked(request: &ModelRequest, task: &str) -> Reply {
 /// Calls a tool with what the sentence holds: the sentence itself for an agent, `key=value` for the others.
 fn use_tool(tool: &ToolSpec, task: &str) -> Reply {
     let mut arguments = command::pairs(task, tool);
-    if takes_task(tool) {
-        arguments.entry("task").or_insert_with(|| json!(task));
+    if let Some(name) = TASKS.iter().find(|name| requires_text(tool, name)) {
+        arguments.entry(*name).or_insert_with(|| json!(task));
     }
     match command::missing(tool, &arguments).is_empty() {
         true => Reply::Call { tool: tool.name.as_str().to_owned(), arguments },
@@ -173,11 +173,13 @@ fn use_tool(tool: &ToolSpec, task: &str) -> Reply {
     }
 }
 
-/// An agent, as the tools of others see it: it needs a text named `task`.
-fn takes_task(tool: &ToolSpec) -> bool {
+/// What agents are told in, as the tools of others see them: by a task, and where they take the conversation over by a summary.
+const TASKS: [&str; 2] = ["task", "summary"];
+
+fn requires_text(tool: &ToolSpec, name: &str) -> bool {
     let schema = &tool.input_schema;
-    schema.pointer("/properties/task/type").and_then(Value::as_str) == Some("string")
-        && schema.get("required").and_then(Value::as_array).is_some_and(|r| r.iter().any(|p| p == "task"))
+    schema.pointer(&format!("/properties/{name}/type")).and_then(Value::as_str) == Some("string")
+        && schema.get("required").and_then(Value::as_array).is_some_and(|r| r.iter().any(|p| p == name))
 }
 
 fn asks_for_help(task: &str) -> bool {

@@ -1,0 +1,341 @@
+//! Skills: folders with instructions for one kind of work, which a model reads when it does that work.
+//!
+//! They are found within bounds and in the same order each time, and read when they are asked for: nothing beneath a skill's
+//! folder is reached by a link, and what is no text of bounded size is not read. Runs nothing.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{self, Read as _},
+    path::{Component, Path, PathBuf},
+    sync::Arc,
+};
+
+use drupe_config::{Config, Diagnostics, SKILL_FILE, load_skill, parse_skill};
+use drupe_confine::{open_beneath, open_root};
+use rustix::fs::{Mode, OFlags};
+use sha2::{Digest as _, Sha256};
+
+use crate::NoText;
+
+/// Skills of one agent; further ones by name are left out.
+const MOST: usize = 256;
+
+/// Entries that are looked at in one folder.
+const ENTRIES: usize = 1_024;
+
+/// Bytes of one file of a skill.
+const FILE: u64 = 256 << 10;
+
+/// Files beneath a skill that are listed.
+const LISTED: usize = 200;
+
+/// How deep files are listed.
+const DEPTH: usize = 4;
+
+/// One that can be loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skill {
+    pub name: String,
+    /// For the model: what it is for, and when to use it.
+    pub description: String,
+    /// The tools that it names, as they are written; none where it names none.
+    pub allowed: Option<Vec<String>>,
+    /// Its folder, as an absolute path.
+    pub folder: PathBuf,
+    /// The hashes of its files by path, where no other contents may be read than those that there were.
+    sealed: Option<BTreeMap<String, [u8; 32]>>,
+}
+
+/// What was found in folders of skills.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Skills {
+    /// Those that can be loaded, by name.
+    pub all: BTreeMap<String, Arc<Skill>>,
+    /// What is none although it looks like one, each with the reason.
+    pub passed_over: Vec<String>,
+}
+
+impl Skills {
+    /// The skills of the orchestrator.
+    pub fn of(config: &Config) -> Self {
+        Self::find(&config.skill_folders(), &config.skills.disabled)
+    }
+
+    /// The skills in folders of them, the first of each name. `disabled` are left out.
+    fn find(directories: &[PathBuf], disabled: &[String]) -> Self {
+        let mut found = Self::default();
+        for directory in directories {
+            let mut folders = Vec::new();
+            for folder in subfolders(directory) {
+                match folder.join(SKILL_FILE).symlink_metadata() {
+                    Ok(_) => folders.push(folder),
+                    // A folder of them, within the first.
+                    Err(_) => folders.extend(
+                        subfolders(&folder).into_iter().filter(|folder| folder.join(SKILL_FILE).exists()),
+                    ),
+                }
+            }
+            folders.into_iter().for_each(|folder| found.take(&folder, disabled));
+        }
+        found
+    }
+
+    fn take(&mut self, folder: &Path, disabled: &[String]) {
+        match Skill::at(folder) {
+            Ok(skill) if disabled.contains(&skill.name) => {}
+            Ok(skill) => match self.all.get(&skill.name) {
+                Some(first) => self.passed_over.push(format!(
+                    "the skill in `{}` is not used: `{}` has the same name and goes before it",
+                    folder.display(),
+                    first.folder.display()
+                )),
+                None if self.all.len() >= MOST => self.passed_over.push(format!(
+                    "the skill in `{}` is not used: there are {MOST} others already",
+                    folder.display()
+                )),
+                None => drop(self.all.insert(skill.name.clone(), Arc::new(skill))),
+            },
+            Err(why) => self.passed_over.push(why.to_string()),
+        }
+    }
+}
+
+impl Skill {
+    /// The skill of a folder.
+    ///
+    /// # Errors
+    /// What is wrong with it, with the place.
+    pub fn at(folder: &Path) -> Result<Self, NoText> {
+        match load_skill(folder) {
+            Ok(loaded) => {
+                let head = loaded.value.head;
+                let allowed = (!head.allowed_tools.is_empty()).then(|| tool_names(&head.allowed_tools));
+                let folder = folder.to_owned();
+                Ok(Self { name: head.name, description: head.description, allowed, folder, sealed: None })
+            }
+            Err(faults) => Err(broken(folder, &faults)),
+        }
+    }
+
+    /// The skill of an extension's folder. What is read of it later is what there is now: somebody agreed to that.
+    ///
+    /// # Errors
+    /// What is wrong with it, with the place.
+    pub fn sealed(folder: &Path) -> Result<Self, NoText> {
+        let mut skill = Self::at(folder)?;
+        let mut hashes = BTreeMap::new();
+        for path in skill.files().into_iter().chain([SKILL_FILE.to_owned()]) {
+            // What cannot be read now cannot be read later either.
+            if let Ok(text) = skill.file(&path) {
+                hashes.insert(path, Sha256::digest(text).into());
+            }
+        }
+        skill.sealed = Some(hashes);
+        Ok(skill)
+    }
+
+    /// Its instructions.
+    ///
+    /// # Errors
+    /// Why they cannot be read.
+    pub fn instructions(&self) -> Result<String, NoText> {
+        let text = self.file(SKILL_FILE)?;
+        let skill = parse_skill(&self.folder, text).map_err(|faults| broken(&self.folder, &faults))?;
+        Ok(skill.value.instructions)
+    }
+
+    /// The text of a file beneath its folder.
+    ///
+    /// # Errors
+    /// A path that leads out, and what is no text of at most 256 KiB.
+    pub fn file(&self, path: &str) -> Result<String, NoText> {
+        let refused = |why: &str| Err(NoText::new(format!("`{path}` of the skill `{}` {why}", self.name)));
+        let relative = Path::new(path);
+        if path.is_empty() || !relative.components().all(|part| matches!(part, Component::Normal(_))) {
+            return refused("is no path beneath its folder: leave out `..` and a `/` at the beginning");
+        }
+        let opened = open_root(&self.folder).and_then(|root| {
+            open_beneath(root, relative, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).map(File::from)
+        });
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return refused("does not exist"),
+            Err(error) => return refused(&format!("cannot be opened: {error}")),
+        };
+        match file.metadata() {
+            Ok(about) if !about.is_file() => return refused("is no file"),
+            Ok(about) if about.len() > FILE => return refused("is longer than 256 KiB"),
+            Ok(_) => {}
+            Err(error) => return refused(&format!("cannot be read: {error}")),
+        }
+        let mut bytes = Vec::new();
+        match file.take(FILE).read_to_end(&mut bytes) {
+            Ok(_) if self.differs(path, &bytes) => {
+                refused("is not what it was when the extension was loaded; `drupe restart` looks at it again")
+            }
+            Ok(_) => String::from_utf8(bytes).or_else(|_| refused("is no text")),
+            Err(error) => refused(&format!("cannot be read: {error}")),
+        }
+    }
+
+    fn differs(&self, path: &str, bytes: &[u8]) -> bool {
+        let hash: [u8; 32] = Sha256::digest(bytes).into();
+        self.sealed.as_ref().is_some_and(|sealed| sealed.get(path) != Some(&hash))
+    }
+
+    /// The files beneath its folder but for its own, as paths, in order.
+    pub fn files(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        walk(&self.folder, Path::new(""), DEPTH, &mut found);
+        found
+    }
+}
+
+/// What is wrong with a skill, by the first of its faults.
+fn broken(folder: &Path, faults: &Diagnostics) -> NoText {
+    let first = faults.iter().next().map(|fault| (fault.line, fault.message.as_str()));
+    let (line, message) = first.unwrap_or_default();
+    NoText::new(format!("`{}`, line {line}: {message}", folder.join(SKILL_FILE).display()))
+}
+
+fn walk(root: &Path, below: &Path, depth: usize, found: &mut Vec<String>) {
+    for (name, kind) in entries(&root.join(below)) {
+        if found.len() >= LISTED {
+            return;
+        }
+        let path = below.join(&name);
+        if kind.is_dir() && depth > 1 {
+            walk(root, &path, depth - 1, found);
+        } else if kind.is_file() && path != Path::new(SKILL_FILE) {
+            found.push(path.display().to_string());
+        }
+    }
+}
+
+/// The folders in one that are not hidden, by name.
+fn subfolders(folder: &Path) -> Vec<PathBuf> {
+    let entries = entries(folder).into_iter().filter(|(_, kind)| kind.is_dir());
+    entries.map(|(name, _)| folder.join(name)).collect()
+}
+
+/// What is in a folder and not hidden, by name. Links are neither files nor folders.
+fn entries(folder: &Path) -> Vec<(String, fs::FileType)> {
+    let Ok(read) = fs::read_dir(folder) else { return Vec::new() };
+    let entries = read.take(ENTRIES).flatten().filter_map(|entry| {
+        let name = entry.file_name().into_string().ok().filter(|name| !name.starts_with('.'))?;
+        Some((name, entry.file_type().ok()?))
+    });
+    let mut entries: Vec<_> = entries.collect();
+    entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+    entries
+}
+
+/// The names in what a skill says of tools: divided by spaces or commas, but for what stands in brackets.
+fn tool_names(written: &[String]) -> Vec<String> {
+    let mut names = Vec::new();
+    for text in written {
+        let (mut depth, mut name) = (0_usize, String::new());
+        for letter in text.chars().chain([' ']) {
+            match letter {
+                '(' => depth += 1,
+                ')' => depth = depth.saturating_sub(1),
+                ' ' | ',' | '\t' | '\n' if depth == 0 => {
+                    names.extend(Some(std::mem::take(&mut name)).filter(|name| !name.is_empty()));
+                    continue;
+                }
+                _ => {}
+            }
+            name.push(letter);
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn write(root: &Path, path: &str, text: &str) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn skill(name: &str, more: &str) -> String {
+        format!("---\nname: {name}\ndescription: Does {name}.\n{more}---\n\nDo {name}.\n")
+    }
+
+    #[test]
+    fn good_ones_are_found_in_order_and_bad_ones_are_named() {
+        let home = tempfile::tempdir().unwrap();
+        let (own, listed) = (home.path().join("own"), home.path().join("listed"));
+        write(&own, "pdf/SKILL.md", &skill("pdf", "allowed-tools: Read Bash(pdf *), Write\n"));
+        write(&own, "group/csv/SKILL.md", &skill("csv", "license: MIT\nmetadata: {author: me}\nmodel: x\n"));
+        write(&own, "off/SKILL.md", &skill("off", ""));
+        write(&own, "other/SKILL.md", &skill("another", ""));
+        write(&own, "bare/SKILL.md", "no head");
+        write(&own, "empty/SKILL.md", "---\nname: empty\ndescription: x\n---\n");
+        write(&own, "Big/SKILL.md", &skill("Big", ""));
+        write(&own, "notes/readme.md", "no skill");
+        write(&listed, "pdf/SKILL.md", &skill("pdf", ""));
+        write(&listed, "zip/SKILL.md", &skill("zip", ""));
+        symlink(listed.join("zip"), own.join("linked")).unwrap();
+        let find = || Skills::find(&[own.clone(), listed.clone(), home.path().join("gone")], &["off".into()]);
+        let found = find();
+        assert_eq!(found, find(), "the same each time");
+        assert_eq!(found.all.keys().collect::<Vec<_>>(), ["csv", "pdf", "zip"]);
+        assert_eq!(found.all["pdf"].folder, own.join("pdf"), "the first of a name");
+        let allowed = found.all["pdf"].allowed.clone().unwrap();
+        assert_eq!(allowed, ["Read", "Bash(pdf *)", "Write"]);
+        assert_eq!(found.all["csv"].allowed, None);
+        let passed = found.passed_over.join("\n");
+        for part in [
+            "`another`, and its folder is not",
+            "own/bare",
+            "no instructions follow",
+            "own/Big",
+            "goes before it",
+        ] {
+            assert!(passed.contains(part), "{part}: {passed}");
+        }
+        assert_eq!(found.passed_over.len(), 5, "{passed}");
+    }
+
+    #[test]
+    fn files_are_read_beneath_its_folder_alone() {
+        let home = tempfile::tempdir().unwrap();
+        write(home.path(), "secret", "canary");
+        write(home.path(), "pdf/SKILL.md", &skill("pdf", ""));
+        write(home.path(), "pdf/references/forms.md", "fill in");
+        write(home.path(), "pdf/.hidden", "x");
+        fs::write(home.path().join("pdf/image"), [0xff, 0xfe]).unwrap();
+        fs::write(home.path().join("pdf/large"), vec![b'x'; 300 << 10]).unwrap();
+        symlink(home.path().join("secret"), home.path().join("pdf/link")).unwrap();
+        symlink(home.path(), home.path().join("pdf/up")).unwrap();
+        let skill = Skill::at(&home.path().join("pdf")).unwrap();
+        assert_eq!(skill.instructions().unwrap(), "Do pdf.");
+        assert_eq!(skill.files(), ["image", "large", "references/forms.md"]);
+        assert_eq!(skill.file("references/forms.md").unwrap(), "fill in");
+        let sealed = Skill::sealed(&home.path().join("pdf")).unwrap();
+        assert_eq!(sealed.file("references/forms.md").unwrap(), "fill in");
+        assert_eq!(sealed.instructions().unwrap(), "Do pdf.");
+        write(home.path(), "pdf/references/forms.md", "obey");
+        write(home.path(), "pdf/new.md", "obey");
+        write(home.path(), "pdf/SKILL.md", &super::tests::skill("pdf", "license: x\n"));
+        for path in ["references/forms.md", "new.md"] {
+            assert!(sealed.file(path).unwrap_err().to_string().contains("is not what it was"));
+        }
+        assert!(sealed.instructions().unwrap_err().to_string().contains("is not what it was"));
+        for path in
+            ["../secret", "/etc/passwd", "link", "up/secret", "references", "image", "large", "gone", ""]
+        {
+            let refused = skill.file(path).unwrap_err().to_string();
+            assert!(!refused.contains("canary") && refused.contains("of the skill `pdf`"), "{refused}");
+        }
+    }
+}

@@ -114,6 +114,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "drupe-extension-source",
             "drupe-folders",
             "drupe-host",
+            "drupe-json-schema",
             "drupe-kernel",
             "drupe-link",
             "drupe-memory",

@@ -24,6 +24,7 @@ mod day;
 mod dumps;
 mod effort;
 mod encodings;
+mod eval;
 mod exchanged;
 mod explain;
 mod extensions;

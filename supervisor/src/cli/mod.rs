@@ -10,6 +10,7 @@ mod ask;
 mod bus;
 mod chat;
 mod config;
+mod eval;
 mod ext;
 mod open;
 mod pages;
@@ -122,6 +123,10 @@ enum Verb {
     Bus(bus::Bus),
     /// Tokens for programs that are not the operator: list, new, revoke
     Token(token::Token),
+    /// Ask messages of a file, and compare the answers with what it expects
+    ///
+    /// Each case of FILE has a conversation of its own. Ends with 1 where one fails.
+    Eval(eval::Eval),
     /// Skills that models load: list, check
     #[command(subcommand)]
     Skill(skill::SkillVerbs),
@@ -233,6 +238,7 @@ fn execute(verb: Option<Verb>, keep: bool, context: Context) -> Result<u8, Failu
         Some(Verb::Bus(bus)) => bus.execute(&context),
         Some(Verb::Token(token)) => token.execute(&context),
         Some(Verb::Skill(skill)) => skill.execute(&context),
+        Some(Verb::Eval(eval)) => eval.execute(&context),
         Some(Verb::Secret(secret)) => secret.execute(&context),
         Some(Verb::Open(open)) => open.execute(&context),
         Some(Verb::Acp(stdio)) => stdio.execute("acp", &context),

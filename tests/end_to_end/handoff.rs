@@ -1,8 +1,11 @@
 //! Conversations that the orchestrator hands to an agent: who answers, what each of them is told, and how it comes back.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use serde_json::{Value, json};
@@ -237,4 +240,59 @@ fn an_agent_that_is_code_has_each_message_with_its_part_and_gives_it_back_by_its
     says(&daemon, "s", "stay");
     assert_eq!(says(&daemon, "s", "think"), "main: think");
     assert!(last_request(&server).contains("it was thought about"));
+}
+
+/// `cargo test -p drupe --test end_to_end handoff::two_hundred -- --ignored --nocapture`
+#[test]
+#[ignore = "it takes minutes"]
+fn two_hundred_kills_at_any_moment_lose_no_message_answer_none_twice_and_leave_who_has_the_conversation() {
+    // What is said, what is answered, and who has the conversation then.
+    let said = [
+        ("before", "main: before", false),
+        ("verse one", "poet: verse one", true),
+        ("more", "poet: more", true),
+        ("weather", "main: weather", false),
+        ("verse two", "poet: verse two", true),
+        ("bye", "farewell", false),
+        ("verse three", "poet: verse three", true),
+        ("/back", "You talk with drupe again.", false),
+        ("verse four", "poet: verse four", true),
+        ("fail", "main: fail", false),
+    ];
+    let server = ModelServer::start(|request| {
+        // As long as a small model takes, so that there is a moment in which to be killed.
+        std::thread::sleep(Duration::from_millis(8));
+        model(request)
+    });
+    let mut daemon = daemon(&server, "", "");
+    let (mut lost, mut others, mut strayed) = (0, 0, 0);
+    for kill in 0..200_u64 {
+        let (text, expected, is_held) = said[usize::try_from(kill).expect("small") % said.len()];
+        let session = format!("s{}", kill / said.len() as u64);
+        let turn = daemon.submit(&session, text);
+        std::thread::sleep(Duration::from_millis(kill * 7 % 60));
+        daemon.kill_all();
+        let ended = daemon.wait(&turn);
+        lost += u32::from(ended["status"].is_null());
+        others += u32::from(ended["content"] != expected);
+        strayed += u32::from(handoff(&daemon, &session).is_object() != is_held);
+        if ended["content"] != expected {
+            println!("{session} {text}: {}", ended["content"]);
+        }
+    }
+    let mut counted = 0;
+    for session in 0..20 {
+        let show = json!({"id": format!("s{session}")});
+        let detail = daemon.client().ask("sessions.show", show).expect("it is there");
+        counted += detail["turns"].as_array().expect("a list").len();
+        let events = daemon.events(&format!("s{session}"));
+        let of = |kind: &str| events.iter().filter(|event| event["kind"] == kind).count();
+        assert_eq!((of("interaction.handoff.started"), of("interaction.handoff.ended")), (4, 4));
+    }
+    println!(
+        "200 kills: {counted} messages answered, {lost} lost, {others} answered otherwise, {strayed} times another had the \
+         conversation; {} requests",
+        server.requests().len()
+    );
+    assert_eq!((counted, lost, others, strayed), (200, 0, 0, 0));
 }

@@ -218,15 +218,21 @@ struct Spent {
 
 impl Envelope {
     fn new(result: TurnResult, status: ResponseStatus, transcript: bool) -> Self {
-        let root = result.invocations.iter().find(|run| run.depth == 0);
+        // More than one where the conversation went from one agent to another.
+        let roots: Vec<_> = result.invocations.iter().filter(|run| run.depth == 0).collect();
         let spend = result.spend;
+        let none = roots.is_empty();
         Self {
             status,
             content: result.content,
             error: result.error,
             class: result.class,
-            tokens_used: root.map_or(spend.usage.total(), |run| run.tokens_used),
-            turns_used: root.map_or(spend.turns, |run| run.turns_used),
+            tokens_used: if none {
+                spend.usage.total()
+            } else {
+                roots.iter().map(|run| run.tokens_used).sum()
+            },
+            turns_used: if none { spend.turns } else { roots.iter().map(|run| run.turns_used).sum() },
             session: result.session,
             turn: result.turn,
             usage: Spent {

@@ -66,6 +66,7 @@ mod retention;
 mod schedules;
 mod schemas;
 mod secrets;
+mod session_search;
 mod shell;
 mod shipped;
 mod skills;

@@ -8,4 +8,5 @@ pub mod read_output;
 pub mod refuse;
 pub mod request_input;
 pub mod search_tools;
+pub mod session_search;
 pub mod update_plan;

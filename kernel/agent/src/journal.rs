@@ -22,9 +22,10 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
 use crate::{model::StopReason, policy::Question, recipe::KeptRecipe, topics::TopicMessage};
 pub use memory::MemoryJournal;
+pub use project::told;
 pub(crate) use project::{begun, reasoning_id, requested};
 pub(crate) use prune::sameness;
-pub use recorded::{Reached, RecordedEffect, RecordedInvocation, RecordedStep, RecordedTurn};
+pub use recorded::{EarlierTurn, Reached, RecordedEffect, RecordedInvocation, RecordedStep, RecordedTurn};
 
 /// Where records go. One commit is one transaction: all of it or nothing.
 pub trait Journal: Send + Sync {
@@ -40,6 +41,14 @@ pub trait Journal: Send + Sync {
 
     /// The bytes of a picture that was recorded, by their hash; none where they are not kept any more.
     fn image(&self, hash: String) -> BoxFuture<'_, Result<Option<Vec<u8>>, JournalFault>>;
+
+    /// Earlier turns of a session that hold most of these words, in lower case: at most `most`, the best first.
+    fn earlier(
+        &self,
+        session: SessionId,
+        words: Vec<String>,
+        most: usize,
+    ) -> BoxFuture<'_, Result<Vec<EarlierTurn>, JournalFault>>;
 }
 
 /// The journal cannot record; the run must stop before it does anything further.
@@ -442,20 +451,6 @@ impl Batch {
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.messages.is_empty()
     }
-
-    /// The events that tell of its entries, in order, with the runs whose they are.
-    pub fn events(&self) -> Vec<(Option<AgentRef>, EventBody)> {
-        told(&self.runs, &self.entries)
-    }
-}
-
-/// The events that tell of `entries`, in order, with those of the `runs` whose they are.
-pub fn told(runs: &[AgentRef], entries: &[Entry]) -> Vec<(Option<AgentRef>, EventBody)> {
-    let of = |entry: &Entry| {
-        let run = runs.iter().find(|run| run.invocation == *entry.invocation()).cloned();
-        entry.events().into_iter().map(move |body| (run.clone(), body))
-    };
-    entries.iter().flat_map(of).collect()
 }
 
 impl Entry {

@@ -123,7 +123,8 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use condition::Conditional;
 pub use conversation::{Conversation, HandoffLimits, Happened, Reclaimed, Tenure};
 pub use core_tools::{
-    client_tool, hand_over, load_skill, read_output, refuse, request_input, search_tools, update_plan,
+    client_tool, hand_over, load_skill, read_output, refuse, request_input, search_tools, session_search,
+    update_plan,
 };
 pub use dispatch::call_tool;
 pub use drupe_extension_api::{Definition, Usage};
@@ -133,8 +134,8 @@ pub use embedding::{EmbedError, EmbeddingModel, Embeddings, embed};
 pub use hooks::{HookAnswer, Hooks, NoHooks};
 pub use input_form::{FilledForm, InputForm};
 pub use journal::{
-    Attempted, Batch, BrokenAnswer, Compaction, Entry, Journal, JournalFault, MemoryJournal, Reached,
-    RecordedEffect, RecordedInvocation, RecordedStep, RecordedTurn, ShownAnswer, told,
+    Attempted, Batch, BrokenAnswer, Compaction, EarlierTurn, Entry, Journal, JournalFault, MemoryJournal,
+    Reached, RecordedEffect, RecordedInvocation, RecordedStep, RecordedTurn, ShownAnswer, told,
 };
 pub use model::{
     AgentCard, Dispatch, LongPrompts, Model, ModelEvent, ModelFault, ModelProfile, ModelRequest, Price, Room,

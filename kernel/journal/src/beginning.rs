@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use drupe_agent::{Batch, Journal, JournalFault};
+use drupe_agent::{Batch, EarlierTurn, Journal, JournalFault};
 use drupe_extension_api::{EffectId, SessionId};
 use futures_util::future::BoxFuture;
 
@@ -56,5 +56,14 @@ impl Journal for Beginning {
 
     fn image(&self, hash: String) -> BoxFuture<'_, Result<Option<Vec<u8>>, JournalFault>> {
         self.store.image(hash)
+    }
+
+    fn earlier(
+        &self,
+        session: SessionId,
+        words: Vec<String>,
+        most: usize,
+    ) -> BoxFuture<'_, Result<Vec<EarlierTurn>, JournalFault>> {
+        self.store.earlier(session, words, most)
     }
 }

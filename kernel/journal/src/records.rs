@@ -1,6 +1,6 @@
 //! The loop's records, as they are committed. What they mean is the loop's business.
 
-use drupe_agent::{Batch, Entry, Journal, JournalFault};
+use drupe_agent::{Batch, EarlierTurn, Entry, Journal, JournalFault};
 use drupe_extension_api::{EffectClass, EffectId, SessionId};
 use futures_util::future::BoxFuture;
 
@@ -9,7 +9,7 @@ use crate::{
     bus::{self, WhenFull},
     checkpoints, images,
     log::{self, Record},
-    recipes, turns, usage,
+    recipes, results, turns, usage,
     writer::{Survives, Writing},
 };
 
@@ -28,6 +28,15 @@ impl Journal for Store {
 
     fn image(&self, hash: String) -> BoxFuture<'_, Result<Option<Vec<u8>>, JournalFault>> {
         Box::pin(async move { Ok(self.read(move |db| images::of(db, &hash)).await?) })
+    }
+
+    fn earlier(
+        &self,
+        session: SessionId,
+        words: Vec<String>,
+        most: usize,
+    ) -> BoxFuture<'_, Result<Vec<EarlierTurn>, JournalFault>> {
+        Box::pin(async move { Ok(self.read(move |db| results::earlier(db, &session, &words, most)).await?) })
     }
 }
 

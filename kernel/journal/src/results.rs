@@ -1,5 +1,6 @@
 //! What turns gave: results, and the conversation that they make.
 
+use drupe_agent::EarlierTurn;
 use drupe_extension_api::{
     AgentResponse, SessionId, Spend, TurnId,
     control::{SessionDetail, TurnResult},
@@ -155,6 +156,40 @@ fn page(db: &Connection, session: &SessionId, after: u64, brief: bool) -> Result
         found.push(if brief { (turn, None) } else { turn.with_span(db)? });
     }
     Ok(Some((detail, found)))
+}
+
+/// Turns whose texts are looked through: the latest.
+const LOOKED_THROUGH: i64 = 20_000;
+
+/// Ended turns of a session that hold most of the words, the best and then the latest first.
+pub(crate) fn earlier(
+    db: &Connection,
+    session: &SessionId,
+    words: &[String],
+    most: usize,
+) -> Result<Vec<EarlierTurn>, StoreError> {
+    let mut latest = db.prepare_cached(
+        "SELECT accepted_ms, text, response ->> 'content' FROM turns
+         WHERE session = (SELECT number FROM sessions WHERE id = ?1) AND finished_ms IS NOT NULL AND starts > 0
+         ORDER BY number DESC LIMIT ?2",
+    )?;
+    let mut rows = latest.query((session.as_str(), LOOKED_THROUGH))?;
+    let mut best: Vec<(usize, EarlierTurn)> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let turn = EarlierTurn { at_ms: row.get(0)?, said: row.get(1)?, answered: row.get(2)? };
+        let (said, answered) = (turn.said.to_lowercase(), turn.answered.to_lowercase());
+        let held = words.iter().filter(|word| said.contains(*word) || answered.contains(*word)).count();
+        if held == 0 {
+            continue;
+        }
+        // Behind those that hold as many and came later.
+        let place = best.partition_point(|(other, _)| *other >= held);
+        if place < most {
+            best.insert(place, (held, turn));
+            best.truncate(most);
+        }
+    }
+    Ok(best.into_iter().map(|(_, turn)| turn).collect())
 }
 
 /// The latest turns that were worked at and have ended as pairs of message and answer, oldest first. One that another

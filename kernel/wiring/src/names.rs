@@ -3,14 +3,16 @@
 
 use std::borrow::Cow;
 
-use drupe_agent::{hand_over, load_skill, read_output, refuse, request_input, search_tools, update_plan};
+use drupe_agent::{
+    hand_over, load_skill, read_output, refuse, request_input, search_tools, session_search, update_plan,
+};
 use drupe_extension_api::{AgentId, ExtensionId, ToolName};
 
 /// What the names of agents begin with where they are tools.
 const AGENTS: [&str; 2] = ["agent_", "handoff_"];
 
 /// The loop's own tools.
-pub(crate) const CORE: [&str; 8] = [
+pub(crate) const CORE: [&str; 9] = [
     hand_over::RETURN,
     load_skill::NAME,
     read_output::NAME,
@@ -18,6 +20,7 @@ pub(crate) const CORE: [&str; 8] = [
     request_input::ANSWERS,
     request_input::SECRET,
     search_tools::NAME,
+    session_search::NAME,
     update_plan::NAME,
 ];
 

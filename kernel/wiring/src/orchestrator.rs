@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
-use drupe_agent::{LoopAgent, one_line, read_output, request_input, update_plan};
+use drupe_agent::{LoopAgent, one_line, read_output, request_input, session_search, update_plan};
 use drupe_config::Scope;
 use drupe_extension_api::{AgentId, Definition, ExtensionId, ToolName};
 use serde_json::json;
@@ -44,7 +44,12 @@ pub fn build(
     notices.extend(resolved.diagnostics);
     let model = resolved.model;
     let mut allowed = Allowed {
-        tools: vec![read_output::tool(), update_plan::tool(), request_input::secret()],
+        tools: vec![
+            read_output::tool(),
+            update_plan::tool(),
+            request_input::secret(),
+            session_search::tool(),
+        ],
         no_client_tools: !settings.client_tools,
         ..Allowed::default()
     };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use drupe_extension_api::{EffectId, SessionId, TurnId};
 use futures_util::future::BoxFuture;
 
-use super::{Batch, Entry, Journal, JournalFault, RecordedTurn};
+use super::{Batch, EarlierTurn, Entry, Journal, JournalFault, RecordedTurn};
 
 /// A journal without a file, for runs that need not outlive the process.
 #[derive(Debug, Default)]
@@ -57,5 +57,15 @@ impl Journal for MemoryJournal {
         });
         let found = images.filter(|image| image.hash == hash).find_map(|image| image.data);
         Box::pin(std::future::ready(Ok(found.map(|data| data.to_vec()))))
+    }
+
+    /// It knows of entries, and not of messages and answers.
+    fn earlier(
+        &self,
+        _: SessionId,
+        _: Vec<String>,
+        _: usize,
+    ) -> BoxFuture<'_, Result<Vec<EarlierTurn>, JournalFault>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
     }
 }

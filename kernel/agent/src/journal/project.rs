@@ -5,12 +5,29 @@
 //! an entry that was kept once is never told otherwise.
 
 use drupe_extension_api::{
-    EventBody, InvocationId, Item, ItemKind, ItemOutcome, Message, Preview, ResponseStatus, ToolStatus, Usage,
+    AgentRef, EventBody, InvocationId, Item, ItemKind, ItemOutcome, Message, Preview, ResponseStatus,
+    ToolStatus, Usage,
 };
 use jiff::Timestamp;
 
-use super::{Attempted, Entry, ShownAnswer};
+use super::{Attempted, Batch, Entry, ShownAnswer};
 use crate::{dispatch::OUTSIDE, ids, model::StopReason, policy::Question};
+
+impl Batch {
+    /// The events that tell of its entries, in order, with the runs whose they are.
+    pub fn events(&self) -> Vec<(Option<AgentRef>, EventBody)> {
+        told(&self.runs, &self.entries)
+    }
+}
+
+/// The events that tell of `entries`, in order, with those of the `runs` whose they are.
+pub fn told(runs: &[AgentRef], entries: &[Entry]) -> Vec<(Option<AgentRef>, EventBody)> {
+    let of = |entry: &Entry| {
+        let run = runs.iter().find(|run| run.invocation == *entry.invocation()).cloned();
+        entry.events().into_iter().map(move |body| (run.clone(), body))
+    };
+    entries.iter().flat_map(of).collect()
+}
 
 impl Entry {
     /// The events by which it is told, in order.

@@ -15,6 +15,17 @@ use serde::{Deserialize, Serialize};
 use super::{Compaction, Entry};
 use crate::{budget::Spent, dispatch::OUTSIDE, ids, model::StopReason, policy::Question};
 
+/// An earlier turn of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EarlierTurn {
+    /// When its message came, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// The message of the user.
+    pub said: String,
+    /// The answer to that message.
+    pub answered: String,
+}
+
 /// What is recorded of an invocation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

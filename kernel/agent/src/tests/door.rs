@@ -107,6 +107,15 @@ impl Journal for Slow {
     fn image(&self, hash: String) -> BoxFuture<'_, Result<Option<Vec<u8>>, JournalFault>> {
         self.0.image(hash)
     }
+
+    fn earlier(
+        &self,
+        session: SessionId,
+        words: Vec<String>,
+        most: usize,
+    ) -> BoxFuture<'_, Result<Vec<EarlierTurn>, JournalFault>> {
+        self.0.earlier(session, words, most)
+    }
 }
 
 /// What came of it.

@@ -10,9 +10,9 @@ use std::{
 };
 
 use drupe_agent::{
-    Agent, Batch, Clock, Definition, Entry, Journal, JournalFault, LoopAgent, Model, ModelEvent, ModelFault,
-    ModelProfile, ModelRequest, Price, RecordedTurn, Registered, RegistryBuilder, StopReason, Task,
-    TurnOutcome, run_turn,
+    Agent, Batch, Clock, Definition, EarlierTurn, Entry, Journal, JournalFault, LoopAgent, Model, ModelEvent,
+    ModelFault, ModelProfile, ModelRequest, Price, RecordedTurn, Registered, RegistryBuilder, StopReason,
+    Task, TurnOutcome, run_turn,
 };
 use drupe_extension_api::{
     EffectId, EventBody, FailureClass, Message, SessionId, Spend, ToolCallRequest, TurnId, Usage,
@@ -158,6 +158,15 @@ impl Journal for Dies {
 
     fn image(&self, hash: String) -> BoxFuture<'_, Result<Option<Vec<u8>>, JournalFault>> {
         self.0.image(hash)
+    }
+
+    fn earlier(
+        &self,
+        session: SessionId,
+        words: Vec<String>,
+        most: usize,
+    ) -> BoxFuture<'_, Result<Vec<EarlierTurn>, JournalFault>> {
+        self.0.earlier(session, words, most)
     }
 }
 

@@ -40,7 +40,8 @@ use rules::Patterns;
 /// The tool that looks up others.
 const SEARCH: &str = "search_tools";
 /// Tools of the loop itself, which no sentence of a person is about; called by name they work like any other.
-const OF_THE_LOOP: [&str; 5] = ["load_skill", "read_output", "refuse", "return_control", "update_plan"];
+const OF_THE_LOOP: [&str; 6] =
+    ["load_skill", "read_output", "refuse", "return_control", "session_search", "update_plan"];
 
 /// The offline model, under whatever name it was asked for.
 pub(crate) struct OfflineSource {

@@ -1,0 +1,51 @@
+//! What a model finds of its conversation beyond the turns that it is shown.
+
+use serde_json::{Value, json};
+
+use crate::harness::{
+    Daemon,
+    model_server::{ModelServer, Say, latest},
+};
+
+/// Looks for what the message asks for, and repeats what it finds.
+fn model(request: &Value) -> Say {
+    let (role, text) = latest(request);
+    let task = text.rsplit_once("\n\nTask:\n").map_or(text.as_str(), |(_, task)| task).to_owned();
+    match (role.as_str(), task.strip_prefix("find ")) {
+        ("user", Some(words)) => {
+            Say::Call(vec![("session_search".into(), json!({"query": words, "limit": 2}))])
+        }
+        ("user", None) => Say::Text(format!("noted: {task}")),
+        _ => Say::Text(task),
+    }
+}
+
+#[test]
+fn a_fact_of_long_ago_is_found_in_its_own_conversation_alone_and_requests_do_not_grow() {
+    let server = ModelServer::start(model);
+    let mut daemon = Daemon::home(&server.config());
+    daemon.run();
+    daemon.turn("other", "the code of the SAFE is 1234");
+    let mut sizes = Vec::new();
+    for nth in 0..60 {
+        let text = match nth {
+            7 => "Anna's boat is called Grün".to_owned(),
+            _ => format!("the weather of day {nth} is fine"),
+        };
+        daemon.turn("s", &text);
+        sizes.push(server.requests().last().expect("one").to_string().len());
+    }
+    let seen = server.requests().last().expect("one").to_string();
+    assert!(!seen.contains("Anna"), "it is not shown any more");
+    let grown = sizes[59] as f64 / sizes[25] as f64;
+    assert!(grown < 1.05, "the last request is {grown} times that of turn 26");
+    let found = daemon.turn("s", "find boat of ANNA");
+    let content = found["content"].as_str().expect("text");
+    assert!(
+        content.contains("Anna's boat is called Grün") && content.contains("noted: Anna's boat"),
+        "{content}"
+    );
+    assert!(!content.contains("day 8"), "the best first, and no more than were asked for: {content}");
+    let none = daemon.turn("s", "find safe 1234");
+    assert!(none["content"].as_str().expect("text").contains("nothing in this conversation"), "{none}");
+}

@@ -234,6 +234,14 @@ impl Intake {
         // It may have gone meanwhile.
         cancelled = cancelled.or_else(gone);
         queued.cancelled = cancelled;
+        // While it waited another turn may have changed who talks with the user.
+        match self.turns.store.queued(&queued.turn).await {
+            Ok(Some(now)) => queued.state = now.state,
+            Ok(None) => {}
+            Err(error) => {
+                tracing::error!(turn = %queued.turn, %error, "who answers is decided as it was before")
+            }
+        }
         let mut next = Some(queued);
         let mut wait = RETRY;
         while let Some(queued) = next {

@@ -7,7 +7,7 @@ use drupe_agent::{
     run::{self, TurnOutcome, TurnRoot},
 };
 use drupe_extension_api::{
-    AgentResponse, CorrelationId, EventBody, FailureClass, Preview, Spend, TurnId,
+    AgentResponse, CorrelationId, DefinitionLimits, EventBody, FailureClass, Preview, Spend, TurnId,
     control::ExitRecord,
     wire::{HookPoint, TurnContext},
 };
@@ -78,7 +78,7 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
     let recorded = recorded(turns, &queued).await?;
     open_session(turns, &queued).await?;
     let mut speakers = Speakers::at_a_message(&snapshot, &queued);
-    let plan = plan::plan(turns, &snapshot, &queued, &speakers.conversation, false).await?;
+    let plan = planned(turns, &snapshot, &queued, &mut speakers, false).await?;
     let root = ids::root_invocation(&queued.turn);
     let mut start = TurnStart {
         turn: queued.turn.clone(),
@@ -107,6 +107,7 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
         let starts = turns.store.start_turn(start).await?;
         if kills(&turns.roster.base.start.exits, starts) {
             let response = hopeless(&turns.roster.base.start.exits, starts);
+            let speakers = Speakers::left(&queued, &recorded, turns.roster.base.clock.now_ms());
             return without_a_run(turns, queued, None, recorded, response, speakers).await;
         }
         journal = Arc::new(turns.store.clone());
@@ -133,26 +134,32 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
     let (agent, limits) = (plan.agent.id().clone(), &plan.limits);
     let mut root = match plan.chosen_by {
         Some(ChosenBy::Handoff) => {
-            let behalf = Behalf { agent: &orchestrator.id, limits: &orchestrator.limits };
+            let asked = inbound.ask.time_budget_ms.unwrap_or(u64::MAX);
+            let whole = DefinitionLimits {
+                time_budget_ms: orchestrator.limits.time_budget_ms.min(asked),
+                ..orchestrator.limits.clone()
+            };
+            let behalf = Behalf { agent: &orchestrator.id, limits: &whole };
             TurnRoot::on_behalf(Arc::clone(&scope), agent, limits, behalf, &within.cancel)
         }
         _ => TurnRoot::new(Arc::clone(&scope), agent, limits, &within.cancel),
     };
+    let mut prepared = false;
     let response = loop {
-        if plan.is_the_orchestrators() {
+        if plan.is_the_orchestrators() && !std::mem::replace(&mut prepared, true) {
             prepare(turns, &snapshot, &queued, &root, &mut plan).await?;
         }
         let running = root.respond(&plan.agent, std::mem::take(&mut plan.task), speakers.told());
-        let response = tracing::Instrument::instrument(running, span.clone()).await;
-        let now_ms = turns.roster.base.clock.now_ms();
-        if !speakers.heard(&plan, &response, now_ms, queued.earlier_turns) {
+        let (answered, response) = tracing::Instrument::instrument(running, span.clone()).await;
+        root = answered;
+        if !speakers.heard(&plan, &response, turns.roster.base.clock.now_ms(), &queued.turn) {
             break response;
         }
         // Nobody else is asked once the turn is to end.
         if within.cancel.is_cancelled() {
-            break response;
+            break AgentResponse::error(FailureClass::Cancelled, "it was stopped before anybody answered");
         }
-        plan = match plan::plan(turns, &snapshot, &queued, &speakers.conversation, true).await? {
+        plan = match planned(turns, &snapshot, &queued, &mut speakers, true).await? {
             Ok(next) => next,
             Err(response) => break response,
         };
@@ -165,6 +172,23 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
     let outcome = root.finish(response).await;
     let start = fresh.and_then(|beginning| beginning.rest());
     finish(turns, queued, start, outcome, speakers).await
+}
+
+/// Who answers, with what. Whoever has the conversation and cannot be asked gives it back. `again`: somebody has had the
+/// message before.
+async fn planned(
+    turns: &Turns,
+    snapshot: &Snapshot,
+    queued: &QueuedTurn,
+    speakers: &mut Speakers,
+    again: bool,
+) -> Result<Result<Plan, AgentResponse>, StoreError> {
+    loop {
+        match plan::plan(turns, snapshot, queued, &speakers.conversation, again).await? {
+            Err(why) if speakers.cannot(&why) => {}
+            planned => return Ok(planned),
+        }
+    }
 }
 
 /// A place among the runs of the agent, as for sub-agents. The orchestrator is the turn itself, which has a gate of its own.
@@ -286,7 +310,7 @@ async fn recorded(turns: &Turns, queued: &QueuedTurn) -> Result<RecordedTurn, St
 /// Ends a turn that is not begun, or not gone on with.
 pub async fn end(turns: &Turns, queued: QueuedTurn, response: AgentResponse) -> Result<(), StoreError> {
     let recorded = recorded(turns, &queued).await?;
-    let speakers = Speakers::of(&queued);
+    let speakers = Speakers::left(&queued, &recorded, turns.roster.base.clock.now_ms());
     without_a_run(turns, queued, None, recorded, response, speakers).await
 }
 

@@ -1,5 +1,7 @@
 //! Conversations that the orchestrator hands to an agent: who answers, what each of them is told, and how it comes back.
 
+mod faults;
+
 use std::{
     sync::{
         Arc,

@@ -1,6 +1,6 @@
 //! The `agent` section of a manifest.
 
-use drupe_extension_api::{ExtensionId, Format};
+use drupe_extension_api::{ExtensionId, Format, IntegrationMode};
 
 use super::{
     AgentSection, ContextSource, offline,
@@ -41,6 +41,14 @@ impl Reader<'_> {
         self.check_form(section.get("input"), format);
         let format = agent.output.as_ref().map_or(Format::Text, |output| output.format);
         self.check_form(section.get("output"), format);
+        if let Some(handoff) = section.get("handoff")
+            && agent.integration_mode != IntegrationMode::Handoff
+        {
+            let message = "`agent.handoff` is of agents that take conversations over, and this one does not";
+            self.faults
+                .error("handoff_without_mode", &handoff.node.at, &handoff.path, message)
+                .help("write `integration_mode: handoff`, or remove `handoff`");
+        }
         if let Some(approvals) = section.get("approvals") {
             approvals::check_rules(&approvals, false, self.faults);
         }

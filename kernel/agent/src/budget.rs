@@ -60,15 +60,10 @@ impl Budget {
         Self { tree: Arc::clone(&self.tree), at: nodes.len() - 1, time }
     }
 
-    /// Levels of agents that may stand below it.
+    /// Levels of agents that may stand below it, by its own limit and by those above.
     pub(crate) fn max_depth(&self) -> u32 {
-        self.nodes()[self.at].limits.max_depth
-    }
-
-    /// The node of the whole tree.
-    #[must_use]
-    pub fn top(&self) -> Self {
-        Self { tree: Arc::clone(&self.tree), at: 0, time: self.time.clone() }
+        let nodes = self.nodes();
+        self.chain(&nodes).map(|at| nodes[at].limits.max_depth).min().unwrap_or(0)
     }
 
     /// How long it may still take.

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use drupe_extension_api::{AgentId, AgentResponse, ControlTransfer, FailureClass, ResponseStatus};
+use drupe_extension_api::{AgentId, AgentResponse, ControlTransfer, FailureClass, ResponseStatus, TurnId};
 use serde::{Deserialize, Serialize};
 
 /// How long an agent may keep a conversation.
@@ -60,8 +60,8 @@ pub struct Tenure {
     pub since_ms: i64,
     /// When it answered last, in the same unit.
     pub last_ms: i64,
-    /// Turns of the session before the one in which it took it over.
-    pub turns_before: u64,
+    /// The turn in which it took it over.
+    pub first: TurnId,
     /// Messages that it has answered.
     pub turns: u32,
     /// Tokens that these took together.
@@ -124,10 +124,17 @@ pub enum Happened {
         at_ms: i64,
         /// Tokens that the answer took.
         tokens: u64,
-        /// Turns of the session before this one.
-        turns_before: u64,
+        /// The turn whose message it was.
+        turn: TurnId,
         /// How long the agent may keep the conversation; none for the orchestrator.
         limits: Option<HandoffLimits>,
+    },
+    /// Somebody stopped the answer to a message.
+    Stopped {
+        /// When, in milliseconds since 1970.
+        at_ms: i64,
+        /// The turn whose message it was.
+        turn: TurnId,
     },
     /// The agent gave it back.
     Returned {
@@ -172,17 +179,15 @@ impl Conversation {
             (Self::Orchestrator | Self::Reclaiming { .. }, H::HandedOver { to, summary }) => {
                 Self::HandingOver { to, summary }
             }
-            (Self::HandingOver { to, summary }, H::Answered { at_ms, tokens, turns_before, limits }) => {
-                let held = Tenure {
-                    agent: to,
-                    summary,
-                    since_ms: at_ms,
-                    last_ms: at_ms,
-                    turns_before,
-                    turns: 0,
-                    tokens: 0,
-                };
-                held.answered(at_ms, tokens, limits)
+            (Self::HandingOver { to, summary }, H::Answered { at_ms, tokens, turn, limits }) => {
+                Tenure::new(to, summary, at_ms, turn).answered(at_ms, tokens, limits)
+            }
+            // It has it, and answers the next message.
+            (Self::HandingOver { to, summary }, H::Stopped { at_ms, turn }) => {
+                Self::With(Tenure::new(to, summary, at_ms, turn))
+            }
+            (Self::HandingOver { to: from, .. }, H::Message { limits: None, .. }) => {
+                Self::Reclaiming { from, reason: Reclaimed::Gone, summary: String::new() }
             }
             (Self::With(held), H::Answered { at_ms, tokens, limits, .. }) => {
                 held.answered(at_ms, tokens, limits)
@@ -217,34 +222,33 @@ impl Conversation {
 }
 
 impl Happened {
-    /// What the response of who talks comes to; none where it was stopped, which is neither an answer nor its failure.
-    pub fn of(
-        response: &AgentResponse,
-        at_ms: i64,
-        turns_before: u64,
-        limits: Option<HandoffLimits>,
-    ) -> Option<Self> {
+    /// What the response of who talks to a turn's message comes to.
+    pub fn of(response: &AgentResponse, at_ms: i64, turn: &TurnId, limits: Option<HandoffLimits>) -> Self {
         let error = || response.error.clone().unwrap_or_else(|| response.content.clone());
+        let turn = turn.clone();
         match (&response.transfer, response.status) {
             (Some(ControlTransfer::HandOver { to, summary }), _) => {
-                Some(Self::HandedOver { to: to.clone(), summary: summary.clone() })
+                Self::HandedOver { to: to.clone(), summary: summary.clone() }
             }
-            (Some(ControlTransfer::Return { summary, .. }), _) => {
-                Some(Self::Returned { summary: summary.clone() })
-            }
+            (Some(ControlTransfer::Return { summary, .. }), _) => Self::Returned { summary: summary.clone() },
             (None, ResponseStatus::Success) => {
-                let tokens = response.tokens_used.unwrap_or(0);
-                Some(Self::Answered { at_ms, tokens, turns_before, limits })
+                Self::Answered { at_ms, tokens: response.tokens_used.unwrap_or(0), turn, limits }
             }
             // What is not its business is the orchestrator's.
-            (None, ResponseStatus::Refused) => Some(Self::Returned { summary: error() }),
-            (None, ResponseStatus::Error) if response.class == Some(FailureClass::Cancelled) => None,
-            (None, ResponseStatus::Error) => Some(Self::Failed { error: error() }),
+            (None, ResponseStatus::Refused) => Self::Returned { summary: error() },
+            (None, ResponseStatus::Error) if response.class == Some(FailureClass::Cancelled) => {
+                Self::Stopped { at_ms, turn }
+            }
+            (None, ResponseStatus::Error) => Self::Failed { error: error() },
         }
     }
 }
 
 impl Tenure {
+    fn new(agent: AgentId, summary: String, at_ms: i64, first: TurnId) -> Self {
+        Self { agent, summary, since_ms: at_ms, last_ms: at_ms, first, turns: 0, tokens: 0 }
+    }
+
     fn answered(self, at_ms: i64, tokens: u64, limits: Option<HandoffLimits>) -> Conversation {
         let held = Self {
             last_ms: at_ms,
@@ -291,7 +295,10 @@ fn ended(happened: Happened) -> Option<(Reclaimed, String)> {
         Happened::Failed { error } => Some((Reclaimed::Failed { error }, String::new())),
         Happened::AskedBack => Some((Reclaimed::Person, String::new())),
         Happened::Chosen => Some((Reclaimed::Chosen, String::new())),
-        Happened::Message { .. } | Happened::HandedOver { .. } | Happened::Answered { .. } => None,
+        Happened::Message { .. }
+        | Happened::HandedOver { .. }
+        | Happened::Answered { .. }
+        | Happened::Stopped { .. } => None,
     }
 }
 
@@ -317,12 +324,16 @@ mod tests {
         id.parse().expect("an id")
     }
 
+    fn turn() -> TurnId {
+        "t".parse().expect("an id")
+    }
+
     fn message(at_ms: i64) -> Happened {
         Happened::Message { at_ms, limits: Some(LIMITS) }
     }
 
     fn answered(at_ms: i64, tokens: u64) -> Happened {
-        Happened::Answered { at_ms, tokens, turns_before: 4, limits: Some(LIMITS) }
+        Happened::Answered { at_ms, tokens, turn: turn(), limits: Some(LIMITS) }
     }
 
     fn handed_over() -> Happened {
@@ -356,7 +367,7 @@ mod tests {
             summary: "crabs".into(),
             since_ms: 10,
             last_ms: 30,
-            turns_before: 4,
+            first: turn(),
             turns: 2,
             tokens: 60,
         };
@@ -390,7 +401,7 @@ mod tests {
         let failed = back.clone().after(Happened::Failed { error: "x".into() });
         assert_eq!(failed, back);
         assert_eq!(
-            back.after(Happened::Answered { at_ms: 9, tokens: 1, turns_before: 5, limits: None }),
+            back.after(Happened::Answered { at_ms: 9, tokens: 1, turn: turn(), limits: None }),
             Conversation::Orchestrator
         );
     }
@@ -402,7 +413,7 @@ mod tests {
         let returns = AgentResponse::returning("", "done");
         let parts = AgentResponse::returning("bye", "done");
         let goes_on = |from: &Conversation, response: &AgentResponse| {
-            let happened = Happened::of(response, 20, 4, Some(LIMITS)).expect("something");
+            let happened = Happened::of(response, 20, &turn(), Some(LIMITS));
             from.clone().after(happened).owes_an_answer(from, response)
         };
         let with = after([handed_over(), answered(10, 20)]);
@@ -413,8 +424,16 @@ mod tests {
         assert!(!goes_on(&with, &AgentResponse::success("x")));
         // The orchestrator's own failure is the turn's.
         assert!(!goes_on(&Conversation::Orchestrator, &AgentResponse::error(FailureClass::Model, "broken")));
+        // Whoever stops an answer wants no other, and the agent has the next message.
         let stopped = AgentResponse::error(FailureClass::Cancelled, "stopped");
-        assert_eq!(Happened::of(&stopped, 20, 4, None), None, "whoever stops an answer wants no other");
+        let handing = after([handed_over()]);
+        assert!(!goes_on(&handing, &stopped) && !goes_on(&with, &stopped));
+        let now = handing.after(Happened::of(&stopped, 20, &turn(), Some(LIMITS)));
+        assert!(matches!(&now, Conversation::With(held) if held.turns == 0));
+        assert_eq!(reason(now.after(message(20 + 300))), Reclaimed::Idle);
+        // One that is gone before it ever answered keeps nothing.
+        let gone = after([handed_over(), Happened::Message { at_ms: 0, limits: None }]);
+        assert_eq!(reason(gone), Reclaimed::Gone);
     }
 
     fn anything() -> impl Strategy<Value = Happened> {
@@ -422,9 +441,10 @@ mod tests {
         prop_oneof![
             (at.clone(), limits.clone()).prop_map(|(at_ms, limits)| Happened::Message { at_ms, limits }),
             Just(handed_over()),
-            (at, 0..60_u64, 0..9_u64, limits).prop_map(|(at_ms, tokens, turns_before, limits)| {
-                Happened::Answered { at_ms, tokens, turns_before, limits }
+            (at.clone(), 0..60_u64, limits).prop_map(|(at_ms, tokens, limits)| {
+                Happened::Answered { at_ms, tokens, turn: turn(), limits }
             }),
+            at.prop_map(|at_ms| Happened::Stopped { at_ms, turn: turn() }),
             Just(Happened::Returned { summary: "done".into() }),
             Just(Happened::Failed { error: "x".into() }),
             Just(Happened::AskedBack),

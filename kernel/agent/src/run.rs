@@ -107,6 +107,9 @@ pub async fn run_turn(
 /// The root of a turn that does not answer yet. What is gathered for it meanwhile is charged to it.
 pub struct TurnRoot {
     run: Arc<Run>,
+    /// What the turn may spend, over all of its roots.
+    whole: Budget,
+    limits: DefinitionLimits,
     /// How many have answered the message before.
     before: u32,
     /// Cancelled when the turn is to end.
@@ -131,8 +134,8 @@ impl TurnRoot {
         limits: &DefinitionLimits,
         cancel: &CancellationToken,
     ) -> Self {
-        let budget = Budget::root(agent.clone(), limits);
-        Self::with(scope, agent, budget, cancel)
+        let whole = Budget::root(agent.clone(), limits);
+        Self::within(scope, agent, (whole.clone(), whole), limits, cancel)
     }
 
     /// The root of a turn in which `agent` answers because `behalf` handed the conversation to it before.
@@ -145,27 +148,61 @@ impl TurnRoot {
     ) -> Self {
         let whole = Budget::root(behalf.agent.clone(), behalf.limits);
         let budget = whole.child(agent.clone(), limits, whole.time());
-        let mut root = Run::at_the_root(scope, agent, budget, cancel);
-        root.behalf = [behalf.agent.clone()].into();
-        Self { run: Arc::new(root), before: 0, cancel: cancel.clone(), began: Instant::now() }
+        let mut root = Self::within(scope, agent, (whole, budget), limits, cancel);
+        root.place_run(|run| run.behalf = [behalf.agent.clone()].into());
+        root
     }
 
-    fn with(scope: Arc<TurnScope>, agent: AgentId, budget: Budget, cancel: &CancellationToken) -> Self {
-        let root = Run::at_the_root(scope, agent, budget, cancel);
-        Self { run: Arc::new(root), before: 0, cancel: cancel.clone(), began: Instant::now() }
+    fn within(
+        scope: Arc<TurnScope>,
+        agent: AgentId,
+        (whole, budget): (Budget, Budget),
+        limits: &DefinitionLimits,
+        cancel: &CancellationToken,
+    ) -> Self {
+        let run = Arc::new(Run::at_the_root(scope, agent, budget, cancel));
+        let (limits, cancel) = (limits.clone(), cancel.clone());
+        Self { run, whole, limits, before: 0, cancel, began: Instant::now() }
+    }
+
+    /// Changes a run that nobody else has yet.
+    fn place_run(&mut self, change: impl FnOnce(&mut Run)) {
+        if let Some(run) = Arc::get_mut(&mut self.run) {
+            change(run);
+        }
     }
 
     /// The root that answers the same message after this one, whose run has ended: the conversation went to `agent`, by
     /// `behalf` if anybody handed it over. It spends what the turn has left.
     #[must_use]
-    pub fn then(&self, agent: AgentId, limits: &DefinitionLimits, behalf: Option<&AgentId>) -> Self {
-        let whole = self.run.budget.top();
-        let budget = whole.child(agent.clone(), limits, whole.time());
+    pub fn then(self, agent: AgentId, limits: &DefinitionLimits, behalf: Option<&AgentId>) -> Self {
+        // What it recorded last is committed with the beginning of the next.
+        self.run.ledger().forget_steered();
+        self.run.leave();
+        let budget = self.whole.child(agent.clone(), limits, self.whole.time());
         let before = self.before + 1;
-        let mut root = Run::at_the_root(Arc::clone(&self.run.scope), agent, budget, &self.cancel);
-        root.id = ids::further_root(&root.scope.turn, before);
-        root.behalf = behalf.cloned().into_iter().collect();
-        Self { run: Arc::new(root), before, cancel: self.cancel.clone(), began: self.began }
+        let scope = Arc::clone(&self.run.scope);
+        let mut next = Self::within(scope, agent, (self.whole, budget), limits, &self.cancel);
+        next.place_run(|run| {
+            run.id = ids::further_root(&run.scope.turn, before);
+            run.behalf = behalf.cloned().into_iter().collect();
+        });
+        Self { before, began: self.began, ..next }
+    }
+
+    /// Goes past runs of this place that an earlier process began for another agent: they end, and this one is a root of its
+    /// own.
+    fn past_others(mut self) -> Self {
+        while let Some(whose) = self.run.recorded().and_then(|recorded| recorded.agent.clone())
+            && whose != self.run.agent
+        {
+            let left = Run::left_at_the_root(&self.run, whose, &self.whole, &self.cancel);
+            left.leave();
+            let (agent, limits, behalf) =
+                (self.run.agent.clone(), self.limits.clone(), self.run.behalf.first().cloned());
+            self = self.then(agent, &limits, behalf.as_ref());
+        }
+        self
     }
 
     /// The run that will answer.
@@ -173,26 +210,34 @@ impl TurnRoot {
         &self.run
     }
 
-    /// Lets the agent answer. `told` is told of a run that begins with this, and not of one that goes on.
-    pub async fn respond(&self, agent: &Arc<dyn Agent>, task: Task, told: Vec<EventBody>) -> AgentResponse {
+    /// Lets the agent answer, and gives the root that did. `told` is told of a run that begins with this, and not of one that
+    /// goes on.
+    pub async fn respond(
+        self,
+        agent: &Arc<dyn Agent>,
+        task: Task,
+        told: Vec<EventBody>,
+    ) -> (Self, AgentResponse) {
+        let root = self.past_others();
         // One box for the whole tree of futures: whoever awaits this is spared its size.
-        Box::pin(self.run.root(agent, task, told)).await
+        let response = Box::pin(root.run.root(agent, task, told)).await;
+        (root, response)
     }
 
     /// Ends the turn with that response, which is what its last root gave.
     pub async fn finish(self, response: AgentResponse) -> TurnOutcome {
-        let Self { run, began, .. } = self;
+        let Self { run, whole, began, .. } = self;
         run.ask_after(HookPoint::TurnEnd, || life::outcome(&response)).await;
         run.scope.steering.close();
         run.ledger().forget_steered();
-        let spend = Spend { elapsed_ms: millis(began.elapsed()), ..run.budget.top().spend() };
+        let spend = Spend { elapsed_ms: millis(began.elapsed()), ..whole.spend() };
         run.outcome(response, spend)
     }
 
     /// Runs the turn, as [`run_turn`] does.
     pub async fn answer(self, agent: &Arc<dyn Agent>, task: Task) -> TurnOutcome {
-        let response = self.respond(agent, task, Vec::new()).await;
-        self.finish(response).await
+        let (root, response) = self.respond(agent, task, Vec::new()).await;
+        root.finish(response).await
     }
 }
 

@@ -197,10 +197,11 @@ impl Store {
     pub async fn conversation(
         &self,
         session: &SessionId,
+        since: Option<TurnId>,
         max_turns: usize,
     ) -> Result<Vec<(String, String)>, StoreError> {
         let session = session.clone();
-        self.read_few(move |db| results::conversation(db, &session, max_turns)).await
+        self.read_few(move |db| results::conversation(db, &session, since.as_ref(), max_turns)).await
     }
 
     /// Chooses the agent that answers in a session, which is made where it does not exist; none gives it back to the

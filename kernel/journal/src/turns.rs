@@ -141,8 +141,10 @@ pub(crate) fn finish(on: &mut Writing<'_>, done: &TurnDone) -> Result<Option<Del
         }
     };
     on.change(change);
-    if let Some(conversation) = &done.conversation {
-        sessions::set_conversation(on, &turn.session, conversation)?;
+    if let Some((before, now)) = &done.conversation
+        && sessions::known_or_new(on, &turn.session)?.conversation == *before
+    {
+        sessions::set_conversation(on, &turn.session, now)?;
     }
     messages.iter().try_for_each(|message| bus::publish(on, message, WhenFull::Bury))?;
     done.ratios.iter().try_for_each(|(model, bytes)| ratios::keep(on, model, *bytes))?;

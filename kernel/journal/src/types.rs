@@ -78,8 +78,9 @@ pub struct TurnDone {
     pub last: Batch,
     /// Events that tell of the end, after those of its entries.
     pub events: Vec<(Option<AgentRef>, EventBody)>,
-    /// Who talks with the user from here on, where that has changed.
-    pub conversation: Option<Conversation>,
+    /// Who talked with the user when the turn began, and who does from here on, where that is another state. What somebody
+    /// chose meanwhile stays.
+    pub conversation: Option<(Conversation, Conversation)>,
     /// Its beginning, where that is not recorded yet: see [`Beginning::rest`](crate::Beginning::rest).
     pub start: Option<TurnStart>,
     /// Bytes a token, by model: what was learned of it since the last turn.

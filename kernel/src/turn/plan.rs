@@ -6,6 +6,7 @@ use std::sync::Arc;
 use drupe_agent::{Agent, Conditional, Conversation, HandoffLimits, LoopAgent, Reclaimed, Task, client_tool};
 use drupe_extension_api::{
     AgentInvocationContext, AgentResponse, FailureClass, Message, ModelParameters, Preview, ToolCallRequest,
+    TurnId,
     wire::{ClientTool, Submit},
 };
 use drupe_journal::{Origin, QueuedTurn, SessionState, StoreError};
@@ -42,11 +43,6 @@ impl Plan {
     /// Whether the orchestrator answers: it alone is told of the conversation, and of what is missing.
     pub fn is_the_orchestrators(&self) -> bool {
         self.chosen_by.is_none()
-    }
-
-    /// Whether what becomes of it says who talks next: whoever was chosen for this message alone has no conversation.
-    pub fn has_the_conversation(&self) -> bool {
-        matches!(self.chosen_by, None | Some(ChosenBy::Handoff))
     }
 }
 
@@ -86,11 +82,11 @@ pub async fn plan(
             }
             let keeps = entry.handoff.as_ref().filter(|_| by.is_handoff()).map(|handoff| handoff.limits);
             let (summary, history) = match carried(&inbound.ask) {
-                Some(history) => (None, history),
-                None if by.is_handoff() => {
+                _ if by.is_handoff() => {
                     its_part(turns, queued, conversation, entry.looping.is_some()).await?
                 }
-                None => (summary(turns, queued, SUMMARY).await?, Vec::new()),
+                Some(history) => (None, history),
+                None => (summary(turns, queued, None, SUMMARY).await?, Vec::new()),
             };
             let context = AgentInvocationContext {
                 conversation_summary: summary,
@@ -110,7 +106,7 @@ pub async fn plan(
             task: Task {
                 history: match carried(&inbound.ask) {
                     Some(history) => history,
-                    None => history(turns, queued, HISTORY).await?,
+                    None => history(turns, queued, None, HISTORY).await?,
                 },
                 notes: came_back(conversation).into_iter().collect(),
                 ..Task::new(text)
@@ -242,18 +238,18 @@ async fn its_part(
     conversation: &Conversation,
     in_loop: bool,
 ) -> Result<(Option<String>, Vec<Arc<Message>>), StoreError> {
-    let (told, since) = match conversation {
-        Conversation::HandingOver { summary, .. } => (summary, 0),
-        Conversation::With(held) => (&held.summary, queued.earlier_turns.saturating_sub(held.turns_before)),
+    let held = match conversation {
+        Conversation::HandingOver { summary, .. } => return Ok((Some(summary.clone()), Vec::new())),
+        Conversation::With(held) => held,
         Conversation::Orchestrator | Conversation::Reclaiming { .. } => return Ok((None, Vec::new())),
     };
-    let since = usize::try_from(since).unwrap_or(usize::MAX).min(HISTORY);
-    if in_loop || since == 0 {
-        let part = if since == 0 { Vec::new() } else { history(turns, queued, since).await? };
-        return Ok((Some(told.clone()), part));
+    let since = Some(held.first.clone());
+    if in_loop {
+        return Ok((Some(held.summary.clone()), history(turns, queued, since, HISTORY).await?));
     }
-    let part = summary(turns, queued, since).await?.unwrap_or_default();
-    Ok((Some(format!("{told}\n\nSince then:\n{part}")), Vec::new()))
+    let part = summary(turns, queued, since, HISTORY).await?;
+    let part = part.map(|part| format!("\n\nSince then:\n{part}")).unwrap_or_default();
+    Ok((Some(format!("{}{part}", held.summary)), Vec::new()))
 }
 
 /// Whether of all that a client can want otherwise it names a bound on the tokens of the answer and nothing else.
@@ -287,11 +283,16 @@ fn parameters(ask: &Submit) -> Option<&ModelParameters> {
 }
 
 /// The latest turns as messages, newest kept first where they are too long.
-async fn history(turns: &Turns, queued: &QueuedTurn, most: usize) -> Result<Vec<Arc<Message>>, StoreError> {
+async fn history(
+    turns: &Turns,
+    queued: &QueuedTurn,
+    since: Option<TurnId>,
+    most: usize,
+) -> Result<Vec<Arc<Message>>, StoreError> {
     if queued.earlier_turns == 0 {
         return Ok(Vec::new());
     }
-    let turns = turns.store.conversation(&queued.inbound.ask.session, most).await?;
+    let turns = turns.store.conversation(&queued.inbound.ask.session, since, most).await?;
     let mut left = HISTORY_BYTES;
     let kept = turns.iter().rev().take_while(|(input, answer)| {
         let size = input.len().min(EXCERPT) + answer.len().min(EXCERPT);
@@ -324,11 +325,16 @@ fn excerpt(text: &str) -> String {
 }
 
 /// The latest turns in short, for an agent that is addressed directly.
-async fn summary(turns: &Turns, queued: &QueuedTurn, most: usize) -> Result<Option<String>, StoreError> {
+async fn summary(
+    turns: &Turns,
+    queued: &QueuedTurn,
+    since: Option<TurnId>,
+    most: usize,
+) -> Result<Option<String>, StoreError> {
     if queued.earlier_turns == 0 {
         return Ok(None);
     }
-    let turns = turns.store.conversation(&queued.inbound.ask.session, most).await?;
+    let turns = turns.store.conversation(&queued.inbound.ask.session, since, most).await?;
     let line = |(input, answer): &(String, String)| {
         format!(
             "- the user said: {}\n  the answer was: {}",

@@ -62,7 +62,10 @@ pub fn route<'a>(ask: &'a Submit, state: &SessionState) -> Result<Route<'a>, Str
 /// Whether a message says who shall answer it, or how: it cannot be a part of another's answer.
 pub fn wants_its_own(ask: &Submit) -> bool {
     let chosen = ask.agent.is_some() || ask.model.is_some() || ask.output.is_some() || ask.carried.is_some();
-    chosen || ask.time_budget_ms.is_some() || !matches!(addressed(&ask.text), Ok(None))
+    chosen
+        || ask.time_budget_ms.is_some()
+        || asks_back(&ask.text).is_some()
+        || !matches!(addressed(&ask.text), Ok(None))
 }
 
 /// What a message says that asks for the orchestrator, `/back` alone or before a text: that text.

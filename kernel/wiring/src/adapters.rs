@@ -4,8 +4,8 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use drupe_agent::{Agent, Run, Schema, Task, Tool, ToolContext, ToolError, ToolOutput, images};
 use drupe_extension_api::{
-    AgentId, AgentResponse, DefinitionLimits, EffectClass, EffectId, ExtensionId, FailureClass, Fault,
-    FaultCode, ToolPreview, ToolResult, ToolSpec,
+    AgentId, AgentResponse, ControlTransfer, DefinitionLimits, EffectClass, EffectId, ExtensionId,
+    FailureClass, Fault, FaultCode, ToolPreview, ToolResult, ToolSpec,
     wire::{self, AgentInvoke, CallContext, LookupResult, ToolCall, ToolLookup},
 };
 use drupe_host::{Header, Instance, cut};
@@ -218,6 +218,8 @@ fn bounded(response: AgentResponse) -> AgentResponse {
     AgentResponse {
         error: response.error.map(|error| cut(error, ERROR)),
         client_calls: Vec::new(),
+        // It can give a conversation back, and hand none over.
+        transfer: response.transfer.filter(|transfer| matches!(transfer, ControlTransfer::Return { .. })),
         ..response
     }
 }

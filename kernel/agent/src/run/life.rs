@@ -64,19 +64,31 @@ impl Run {
             Entered::Ended(response) => return response,
             Entered::Begun => {}
             Entered::New => {
+                told.into_iter().for_each(|event| self.tell(event));
                 let admitted = match self.is_first() {
                     true => self.admit_root().await,
-                    false => self.admit(&task).await,
+                    false => match self.in_no_circle() {
+                        Ok(()) => self.admit(&task).await,
+                        Err(refusal) => Err(refusal),
+                    },
                 };
                 // One that is refused is no run, as below the root.
                 if let Err(refusal) = admitted {
                     return self.refused(refusal);
                 }
                 self.begin(agent, &task);
-                told.into_iter().for_each(|event| self.tell(event));
             }
         }
         self.work(agent, task).await
+    }
+
+    /// Whether its agent is none of those whose messages set the turn off.
+    fn in_no_circle(&self) -> Result<(), Refusal> {
+        let ancestors = &self.scope.chain.ancestors;
+        match ancestors.contains(&self.agent) {
+            true => Err(Refusal::new(FailureClass::Loop, already(&self.agent, ancestors))),
+            false => Ok(()),
+        }
     }
 
     /// Whether it is the first that answers the turn's message.
@@ -111,9 +123,7 @@ impl Run {
             );
             return Err(Refusal::new(FailureClass::Loop, message));
         }
-        if chain.ancestors.contains(&self.agent) {
-            return Err(Refusal::new(FailureClass::Loop, already(&self.agent, &chain.ancestors)));
-        }
+        self.in_no_circle()?;
         let facts = || json!({"message": Preview::of(&self.scope.user_message)});
         if let Some(reason) = self.ask_before(HookPoint::TurnStart, facts).await {
             return Err(Refusal::blocked(reason));

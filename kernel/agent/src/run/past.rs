@@ -76,6 +76,27 @@ pub fn abandon_turn(scope: Arc<TurnScope>, response: AgentResponse) -> Option<Tu
     Some(run.outcome(response, spend))
 }
 
+impl Run {
+    /// The run of another agent that an earlier process began in the place of a root, ended.
+    pub(super) fn left_at_the_root(
+        root: &Self,
+        agent: AgentId,
+        whole: &Budget,
+        cancel: &CancellationToken,
+    ) -> Self {
+        let budget = whole.child(agent.clone(), &DefinitionLimits::default(), whole.time());
+        let mut run = Self::at_the_root(Arc::clone(&root.scope), agent, budget, cancel);
+        run.id = root.id.clone();
+        if let Some(past) = run.past(run.id.clone()) {
+            match past.ended() {
+                true => drop(run.go_on(past)),
+                false => run.close(past, &mut AgentResponse::error(FailureClass::Cancelled, LEFT)),
+            }
+        }
+        run
+    }
+}
+
 impl Past {
     fn ended(&self) -> bool {
         self.recorded.response.is_some()

@@ -168,9 +168,9 @@ async fn a_conversation_is_the_latest_finished_turns() {
     store.accept(message("s", "4", "question 4")).await.unwrap();
     store.accept(message("t", "5", "elsewhere")).await.unwrap();
     let pair = |n: &str| (format!("question {n}"), format!("answer {n}"));
-    assert_eq!(store.conversation(&session("s"), 2).await.unwrap(), [pair("2"), pair("3")]);
-    assert_eq!(store.conversation(&session("s"), 9).await.unwrap().len(), 3);
-    assert!(store.conversation(&session("t"), 9).await.unwrap().is_empty());
+    assert_eq!(store.conversation(&session("s"), None, 2).await.unwrap(), [pair("2"), pair("3")]);
+    assert_eq!(store.conversation(&session("s"), None, 9).await.unwrap().len(), 3);
+    assert!(store.conversation(&session("t"), None, 9).await.unwrap().is_empty());
 }
 
 /// The first answer comes from memory, the second is read.

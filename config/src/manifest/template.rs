@@ -4,7 +4,7 @@
 //! definition, wherever it lies: what files hold stands in it itself.
 
 use drupe_extension_api::{
-    AgentId, Definition, Format, OfflineAction, OfflineRule, OfflineTrigger, OutputSpec,
+    AgentId, Definition, Format, IntegrationMode, OfflineAction, OfflineRule, OfflineTrigger, OutputSpec,
     control::AgentTemplate,
 };
 use serde::Serialize;
@@ -40,6 +40,10 @@ pub fn agent_template(
     let section = manifest.and_then(|manifest| manifest.agent.as_ref());
     let takes = section.map_or(defaults.client_tools, |section| section.client_tools_over(defaults));
     agent.insert("client_tools".into(), json!(takes));
+    if section.is_none_or(|section| section.integration_mode != IntegrationMode::Handoff) {
+        // As a comment: it is refused with another mode.
+        agent.insert("handoff".into(), Value::Null);
+    }
     if manifest.is_none() {
         agent.insert("usage".into(), json!("an example of a task"));
     }

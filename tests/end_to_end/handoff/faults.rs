@@ -172,7 +172,7 @@ fn an_agent_whose_time_is_over_or_that_cannot_be_asked_leaves_the_message_to_the
         true => Say::Fail(Wire::Stall("a half")),
         false => model(request),
     });
-    let daemon = daemon(&server, "  limits: {time_budget_ms: 1500}\n", "");
+    let daemon = daemon(&server, "  limits: {time_budget_ms: 3000}\n", "");
     assert_eq!(says(&daemon, "s", "verse"), "poet: verse");
     assert_eq!(says(&daemon, "s", "stall"), "main: stall");
     // Code takes no model of its client: whoever wants one is answered by the orchestrator.

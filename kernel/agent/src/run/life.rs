@@ -65,13 +65,7 @@ impl Run {
             Entered::Begun => {}
             Entered::New => {
                 told.into_iter().for_each(|event| self.tell(event));
-                let admitted = match self.is_first() {
-                    true => self.admit_root().await,
-                    false => match self.in_no_circle() {
-                        Ok(()) => self.admit(&task).await,
-                        Err(refusal) => Err(refusal),
-                    },
-                };
+                let admitted = self.admit_root(&task).await;
                 // One that is refused is no run, as below the root.
                 if let Err(refusal) = admitted {
                     return self.refused(refusal);
@@ -79,7 +73,11 @@ impl Run {
                 self.begin(agent, &task);
             }
         }
-        self.work(agent, task).await
+        let response = self.work(agent, task).await;
+        if self.is_handed_over() {
+            self.ask_after(HookPoint::AfterAgent, || outcome(&response)).await;
+        }
+        response
     }
 
     /// Whether its agent is none of those whose messages set the turn off.
@@ -113,7 +111,8 @@ impl Run {
         self.count()
     }
 
-    async fn admit_root(&self) -> Result<(), Refusal> {
+    /// Whether a root may begin; counts it. One that the conversation was handed to is an agent that is called.
+    async fn admit_root(&self, task: &Task) -> Result<(), Refusal> {
         let chain = &self.scope.chain;
         if chain.hops > MAX_HOPS {
             let message = format!(
@@ -124,11 +123,13 @@ impl Run {
             return Err(Refusal::new(FailureClass::Loop, message));
         }
         self.in_no_circle()?;
-        let facts = || json!({"message": Preview::of(&self.scope.user_message)});
-        if let Some(reason) = self.ask_before(HookPoint::TurnStart, facts).await {
-            return Err(Refusal::blocked(reason));
+        if self.is_first() {
+            let facts = || json!({"message": Preview::of(&self.scope.user_message)});
+            if let Some(reason) = self.ask_before(HookPoint::TurnStart, facts).await {
+                return Err(Refusal::blocked(reason));
+            }
         }
-        self.count()
+        if self.is_handed_over() { self.admit(task).await } else { self.count() }
     }
 
     /// Counts a run that begins, in its tree and in the quotas.

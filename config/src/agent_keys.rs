@@ -43,6 +43,8 @@ keys! {
         max_tool_calls: Option<u32> => integer(1, 10_000);
         /// Runs of agents: this one and all below it.
         max_invocations: Option<u32> => integer(1, 256);
+        /// Agents that a run may have working beside it at the same time; 0: it spawns none.
+        max_active_children: Option<u32> => integer(0, 64);
         /// What a run may cost, in US dollars.
         max_cost_usd: Option<f64> => Shape::Number { min: 0.0, max: 1e6 };
         /// Lets a model of unknown price run under `max_cost_usd`.

@@ -185,6 +185,8 @@ pub struct DefinitionLimits {
     pub max_tool_calls: u32,
     /// Runs of agents: this one and all below it.
     pub max_invocations: u32,
+    /// Agents that a run may have working beside it at the same time; with 0 it spawns none.
+    pub max_active_children: u32,
     /// Cost in US dollars.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cost_usd: Option<f64>,
@@ -205,6 +207,7 @@ impl Default for DefinitionLimits {
             max_depth: 3,
             max_tool_calls: 200,
             max_invocations: 32,
+            max_active_children: 4,
             max_cost_usd: None,
             allow_unknown_price: false,
         }

@@ -62,6 +62,14 @@ pub struct LoopAgent {
     recipe: OnceLock<KeptRecipe>,
 }
 
+/// What an agent that runs in the loop is made of.
+#[derive(Clone)]
+pub(crate) struct LoopParts {
+    pub definition: Arc<Definition>,
+    pub registry: Arc<Registry>,
+    pub model: Arc<dyn Model>,
+}
+
 impl LoopAgent {
     /// An agent of that definition with exactly those tools. `root` tells whether a person talks to it directly.
     pub fn new(definition: Definition, registry: Arc<Registry>, model: Arc<dyn Model>, root: bool) -> Self {
@@ -79,6 +87,12 @@ impl LoopAgent {
     /// What it is.
     pub fn definition(&self) -> &Definition {
         &self.definition
+    }
+
+    /// What a run of its loop keeps of it.
+    pub(crate) fn parts(&self) -> LoopParts {
+        let (definition, registry) = (Arc::clone(&self.definition), Arc::clone(&self.registry));
+        LoopParts { definition, registry, model: Arc::clone(&self.model) }
     }
 
     /// Its tools.

@@ -16,7 +16,7 @@ use crate::{
     ids,
     run::Child,
     share,
-    tool::{Tool, ToolContext, ToolError, ToolOutput},
+    tool::{CalledAgent, Tool, ToolContext, ToolError, ToolOutput},
 };
 
 /// Adapter from an agent to a tool.
@@ -106,6 +106,10 @@ impl Tool for AgentTool {
 
     fn origin(&self) -> &str {
         self.agent.id().as_str()
+    }
+
+    fn agent(&self) -> Option<CalledAgent<'_>> {
+        Some(CalledAgent { id: self.agent.id(), takes_json: self.own_input })
     }
 
     fn schema(&self) -> Option<Arc<Schema>> {

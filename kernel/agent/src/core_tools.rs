@@ -9,4 +9,5 @@ pub mod refuse;
 pub mod request_input;
 pub mod search_tools;
 pub mod session_search;
+pub mod spawn_agent;
 pub mod update_plan;

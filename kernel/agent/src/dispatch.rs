@@ -23,6 +23,7 @@ use drupe_extension_api::{
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use serde_json::{json, value::RawValue};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     budget::{Exceeded, Spent},
@@ -30,7 +31,7 @@ use crate::{
     journal::{Entry, JournalFault, RecordedEffect},
     policy::{Decision, PolicyCall, Question},
     registry::{Registered, Registry},
-    run::Run,
+    run::{Over, Run},
     stopwatch::Stopwatch,
     tool::{Agreement, RunEnd},
 };
@@ -131,6 +132,19 @@ struct Place<'a> {
     step: u32,
     /// Whose time the calls use: that of the run, or of the call on whose behalf code calls.
     time: &'a Stopwatch,
+    /// Cancelled when the calls are to end: with the run, or before.
+    cancel: &'a CancellationToken,
+}
+
+impl Place<'_> {
+    /// Ends when the calls must.
+    async fn over(&self) -> Over {
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Over::Cancelled,
+            over = self.run.over() => over,
+        }
+    }
 }
 
 /// The step under which the calls that a native agent makes outside the loop are recorded: before the first.
@@ -147,37 +161,46 @@ pub async fn call_tool(
     limits: &DefinitionLimits,
     request: ToolCallRequest,
 ) -> Result<(ToolStatus, String), JournalFault> {
-    let bounds = Bounds { registry, limits, ended: None };
-    let place = Place { run, step: OUTSIDE, time };
     let nth = run.times_asked(format!("tool {} {}", request.name, request.arguments));
     let effect = ids::effect_of_run(&run.id, &request.name, &request.arguments, nth);
+    // Code that waits for a tool holds no share of the gate meanwhile.
+    let work =
+        call_beside(run, (time, &run.cancel), Bounds { registry, limits, ended: None }, request, effect);
+    run.share.wait(work, run.over()).await
+}
+
+/// Runs one tool beside the steps of a run, as the call of that id: one that an earlier process recorded goes on.
+pub(crate) async fn call_beside(
+    run: &Arc<Run>,
+    (time, cancel): (&Stopwatch, &CancellationToken),
+    bounds: Bounds<'_>,
+    request: ToolCallRequest,
+    effect: EffectId,
+) -> Result<(ToolStatus, String), JournalFault> {
+    let place = Place { run, step: OUTSIDE, time, cancel };
     let recorded = run.recorded();
     let steps = recorded.iter().flat_map(|recorded| &recorded.steps);
     let known = steps.flat_map(|step| &step.effects).find(|known| known.effect == effect);
-    // Code that waits for a tool holds no share of the gate meanwhile.
-    let work = async {
-        // Calls of an earlier process were charged when the run began again.
-        let (plan, exceeded) = match known {
-            Some(known) => (resume::plan(bounds, place, &request, known).await, None),
-            None => fresh(bounds, run, 0, &effect, &request).await,
-        };
-        let index = known.map_or(0, |known| known.index);
-        let call = Call { index, effect, request, plan, place: None, waits: false };
-        let mut calls = [(call, known, exceeded.is_some())];
-        preview::show(run, &mut calls).await;
-        let line = Line::new(1);
-        announce(place, &line, &mut calls);
-        if let Some(exceeded) = exceeded {
-            run.tell(EventBody::BudgetExceeded(exceeded.told()));
-        }
-        run.commit().await?;
-        let [(call, ..)] = calls;
-        let (_, answer) = one(bounds, place, &line, call, &AtomicUsize::new(0)).await?;
-        finish_held_back(place, &answer);
-        run.commit().await?;
-        Ok((answer.status, answer.content))
+    // Calls of an earlier process were charged when the run began again.
+    let (plan, exceeded) = match known {
+        Some(known) => (resume::plan(bounds, place, &request, known).await, None),
+        None => fresh(bounds, run, 0, &effect, &request).await,
     };
-    run.share.wait(work, run.over()).await
+    let index = known.map_or(0, |known| known.index);
+    let call = Call { index, effect, request, plan, place: None, waits: false };
+    let mut calls = [(call, known, exceeded.is_some())];
+    preview::show(run, &mut calls).await;
+    let line = Line::new(1);
+    announce(place, &line, &mut calls);
+    if let Some(exceeded) = exceeded {
+        run.tell(EventBody::BudgetExceeded(exceeded.told()));
+    }
+    run.commit().await?;
+    let [(call, ..)] = calls;
+    let (_, answer) = one(bounds, place, &line, call, &AtomicUsize::new(0)).await?;
+    finish_held_back(place, &answer);
+    run.commit().await?;
+    Ok((answer.status, answer.content))
 }
 
 /// The calls of a step, decided about.
@@ -203,7 +226,7 @@ pub(crate) async fn plan(
     requests: &[ToolCallRequest],
     recorded: &[RecordedEffect],
 ) -> Step {
-    let place = Place { run, step, time: run.budget.time() };
+    let place = Place { run, step, time: run.budget.time(), cancel: &run.cancel };
     let mut calls = Vec::with_capacity(requests.len());
     let mut exceeded = None;
     for (index, request) in (0u32..).zip(requests) {
@@ -386,7 +409,7 @@ pub(crate) async fn run_all(
     step: u32,
     Step { calls, line, .. }: Step,
 ) -> Result<Vec<Answered>, JournalFault> {
-    let place = Place { run, step, time: run.budget.time() };
+    let place = Place { run, step, time: run.budget.time(), cancel: &run.cancel };
     let running = calls.iter().filter(|call| call.plan.tool().is_some()).count();
     let after = AtomicUsize::new(running.saturating_sub(1));
     let mut answers: Vec<Option<Answered>> = calls.iter().map(|_| None).collect();
@@ -397,6 +420,10 @@ pub(crate) async fn run_all(
         answers[index as usize] = Some(answer);
     }
     let answers: Vec<Answered> = answers.into_iter().flatten().collect();
+    if answers.iter().any(|answer| answer.held_back.is_some()) {
+        // Whoever works beside it would commit the result without the end of the run.
+        run.end_workers().await;
+    }
     for answer in &answers {
         finish_held_back(place, answer);
     }

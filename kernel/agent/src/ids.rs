@@ -28,6 +28,12 @@ pub fn child_of_effect(effect: &EffectId) -> InvocationId {
         .expect("a hex digest has the form of an id")
 }
 
+/// The call of an agent, beside the steps of a run, that a call of another tool has begun.
+pub fn effect_of_effect(effect: &EffectId) -> EffectId {
+    EffectId::new(format!("e-{}", digest(&["beside", effect.as_str()])))
+        .expect("a hex digest has the form of an id")
+}
+
 /// The `n`-th run of an agent for the same task that a native agent asks for within its own run. What is asked for
 /// is a part of the place, since code may ask for several things at once, in any order.
 pub fn child_of_run(parent: &InvocationId, agent: &AgentId, task: &str, n: u32) -> InvocationId {

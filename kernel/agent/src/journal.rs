@@ -358,6 +358,9 @@ pub enum Entry {
         step: u32,
         /// The message.
         message: Message,
+        /// The call by which whoever began the run gave it this to know; none where the loop says it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        given_by: Option<EffectId>,
     },
     /// What is told and no other entry says: how a limit stands, a remark, a plan, the end of an item that nobody saw. It means
     /// nothing to a run that goes on, and it is never an event that is live only.

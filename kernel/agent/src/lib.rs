@@ -108,6 +108,7 @@ pub mod run;
 mod scope;
 mod scripted;
 mod share;
+mod spawned;
 mod steering;
 pub mod stopwatch;
 mod taint;
@@ -124,7 +125,7 @@ pub use condition::Conditional;
 pub use conversation::{Conversation, HandoffLimits, Happened, Reclaimed, Tenure};
 pub use core_tools::{
     client_tool, hand_over, load_skill, read_output, refuse, request_input, search_tools, session_search,
-    update_plan,
+    spawn_agent, update_plan,
 };
 pub use dispatch::call_tool;
 pub use drupe_extension_api::{Definition, Usage};
@@ -147,13 +148,14 @@ pub use recipe::{KeptRecipe, Recipe};
 pub use registry::{Registered, Registry, RegistryBuilder, RegistryError};
 pub use results::{KEPT_MAX_BYTES, TOOL_RESPONSE_MAX_BYTES};
 pub use run::{Behalf, Run, TurnOutcome, TurnRoot, abandon_turn, run_turn};
-pub use scope::{Observer, Silent, TurnScope};
+pub use scope::{DetachedTask, Detaches, Observer, Silent, TurnScope};
 pub use scripted::ScriptedModel;
+pub use spawned::SpawnedAgents;
 pub use steering::{Steered, Steering};
 pub use stopwatch::Stopwatch;
 pub use taint::Taint;
 pub use told::{is_blank, one_line};
-pub use tool::{RunEnd, Tool, ToolContext, ToolError, ToolOutput};
+pub use tool::{CalledAgent, RunEnd, Tool, ToolContext, ToolError, ToolOutput};
 pub use topics::{Chain, MAX_HOPS, NoTopics, TopicMessage, Topics};
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ mod shown;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use crate::scope::{GATE, Observer, Silent, TurnScope};
 use crate::{
-    agent::{Agent, Task},
+    agent::{Agent, LoopParts, Task},
     budget::Budget,
     ids,
     journal::{Batch, Entry, JournalFault, Reached, RecordedEffect, RecordedInvocation},
@@ -71,6 +71,8 @@ pub struct Run {
     shown: Mutex<Shown>,
     /// Runs below it that an earlier process began, that have no end, and that nobody has come back to.
     left: Mutex<Vec<Past>>,
+    /// What its loop is made of; none before that begins, and where it is code.
+    parts: OnceLock<LoopParts>,
 }
 
 /// Why a run must end now.
@@ -266,6 +268,7 @@ impl Run {
             asked: Mutex::default(),
             shown: Mutex::default(),
             left: Mutex::default(),
+            parts: OnceLock::new(),
             id: ids::root_invocation(&scope.turn),
             scope,
         }
@@ -276,6 +279,16 @@ impl Run {
         let diagnostics =
             std::mem::take(&mut *self.scope.diagnostics.lock().unwrap_or_else(PoisonError::into_inner));
         TurnOutcome { response, spend, diagnostics, last: self.take_pending() }
+    }
+
+    /// Its loop begins, made of these.
+    pub(crate) fn made_of(&self, parts: LoopParts) {
+        let _ = self.parts.set(parts);
+    }
+
+    /// What its loop is made of.
+    pub(crate) fn parts(&self) -> Option<&LoopParts> {
+        self.parts.get()
     }
 
     /// What an earlier process recorded of this run.

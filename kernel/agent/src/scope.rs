@@ -6,8 +6,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicBool},
 };
 
-use drupe_extension_api::{CorrelationId, Event, SessionId, TurnId};
+use drupe_extension_api::{AgentId, CorrelationId, EffectId, Event, Fault, SessionId, TurnId};
 use drupe_limits::{Gates, Quotas, TurnPlace};
+use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
 use crate::{
@@ -19,6 +20,7 @@ use crate::{
     ratios::Ratios,
     results::TOOL_RESPONSE_MAX_BYTES,
     run::Records,
+    spawned::SpawnedAgents,
     steering::Steering,
     stopwatch::Stopwatch,
     taint::Taint,
@@ -50,6 +52,34 @@ impl Observer for Silent {
     fn watched(&self, _: &SessionId) -> bool {
         false
     }
+}
+
+/// Begins agents that go on when the turn in which they were spawned has ended.
+pub trait Detaches: Send + Sync {
+    /// Begins one, once for each call; gives the session in which it works. Its answer comes to the session of the turn as a
+    /// message of its own.
+    fn detach(&self, task: DetachedTask) -> BoxFuture<'_, Result<SessionId, Fault>>;
+}
+
+/// What an agent is to do that outlives its turn.
+#[derive(Debug, Clone)]
+pub struct DetachedTask {
+    /// The call by which it was spawned.
+    pub effect: EffectId,
+    /// Who is to do it.
+    pub agent: AgentId,
+    /// What.
+    pub task: String,
+    /// The conversation whose turn spawned it.
+    pub session: SessionId,
+    /// That turn.
+    pub turn: TurnId,
+    /// The agents that led to it.
+    pub chain: Chain,
+    /// Links it to that turn.
+    pub correlation: CorrelationId,
+    /// What brought the text of strangers that whoever spawned it has read, if they have.
+    pub strangers: Option<String>,
 }
 
 /// Records of runs that have ended, which the next commit of the turn holds.
@@ -102,6 +132,10 @@ pub struct TurnScope {
     pub records: Records,
     /// The clock of its root, once that has begun: where it stands still, the turn waits for a person alone.
     pub time: Arc<OnceLock<Stopwatch>>,
+    /// Agents that work beside the runs which spawned them.
+    pub spawned: Arc<SpawnedAgents>,
+    /// Begins agents that outlive the turn; none where nobody does.
+    pub detaches: Option<Arc<dyn Detaches>>,
     /// What runs that have ended left to be committed.
     pub left: Left,
     /// Code and text of each diagnostic of the turn so far.
@@ -157,6 +191,8 @@ impl TurnScope {
             tool_response_max_bytes: TOOL_RESPONSE_MAX_BYTES,
             records: Records::default(),
             time: Arc::default(),
+            spawned: Arc::default(),
+            detaches: None,
             left: Left::default(),
             diagnostics: Mutex::default(),
             doubted: AtomicBool::new(false),

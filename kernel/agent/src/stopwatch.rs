@@ -85,6 +85,32 @@ impl Stopwatch {
         Asked(self)
     }
 
+    /// Does `work` that waits for what `others` belong to: while each of these stands still, this one does, too.
+    pub(crate) async fn beside<T>(&self, others: &[Self], work: impl Future<Output = T>) -> T {
+        let follow = async {
+            let mut asked = None;
+            loop {
+                let mut changed = pin!(self.0.turn.changed.notified());
+                changed.as_mut().enable();
+                let still = !others.is_empty() && others.iter().all(Self::is_still);
+                if still != asked.is_some() {
+                    asked = still.then(|| self.ask());
+                }
+                changed.await;
+            }
+        };
+        tokio::select! {
+            biased;
+            done = work => done,
+            never = follow => match never {},
+        }
+    }
+
+    /// Whether what it belongs to waits for a person alone, whatever those above it do.
+    fn is_still(&self) -> bool {
+        self.0.turn.nodes()[self.0.at].as_ref().is_some_and(|node| node.since.is_none())
+    }
+
     /// When its time or that of one above it is over, as things stand; none while all of them stand still.
     pub fn deadline(&self) -> Option<Instant> {
         let nodes = self.0.turn.nodes();

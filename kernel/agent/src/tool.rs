@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use drupe_extension_api::{
-    ControlTransfer, EffectId, Fault, FaultCode, Image, ToolPreview, ToolSpec, ToolStatus,
+    AgentId, ControlTransfer, EffectId, Fault, FaultCode, Image, ToolPreview, ToolSpec, ToolStatus,
     wire::{LookupResult, op},
 };
 use drupe_json_schema::Schema;
@@ -53,11 +53,25 @@ pub trait Tool: Send + Sync {
         None
     }
 
-    /// A call that an earlier process made and recorded with `content` is taken over into `run` without running
-    /// again. For tools that keep something in the run itself; must not record anything.
-    fn replayed(&self, params: &str, content: &str, run: &Run) {
-        let _ = (params, content, run);
+    /// A call that an earlier process made and recorded, with its parameters and what it gave, is taken over into `run`
+    /// without running again. For tools that keep something in the run itself; must not record anything.
+    fn replayed(&self, call: (&str, &str), effect: &EffectId, run: &Arc<Run>) {
+        let _ = (call, effect, run);
     }
+
+    /// The agent that it is to whoever calls it, where it is one.
+    fn agent(&self) -> Option<CalledAgent<'_>> {
+        None
+    }
+}
+
+/// An agent that is a tool to another.
+#[derive(Clone, Copy)]
+pub struct CalledAgent<'a> {
+    /// The agent.
+    pub id: &'a AgentId,
+    /// Whether its task is JSON of its own form, and no text.
+    pub takes_json: bool,
 }
 
 /// What is particular to one call.

@@ -128,6 +128,7 @@ struct Progress<'a> {
 
 /// Runs a task to its end. Never fails: what goes wrong is the response's status.
 pub(crate) async fn run(agent: &LoopAgent, task: Task, run: Arc<Run>) -> AgentResponse {
+    run.made_of(agent.parts());
     let mut progress = Progress {
         agent,
         run: &run,

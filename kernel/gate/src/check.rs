@@ -168,6 +168,7 @@ fn is_more(asked: &DefinitionLimits, usual: &DefinitionLimits) -> bool {
         || twice(|l| l.parallel_tool_calls.into())
         || twice(|l| l.max_retries.into())
         || twice(|l| l.max_invocations.into())
+        || twice(|l| l.max_active_children.into())
         || asked.max_depth > usual.max_depth
         || asked.allow_unknown_price && !usual.allow_unknown_price
         || usual.max_cost_usd.is_some_and(|usual| asked.max_cost_usd.is_none_or(|asked| asked > usual))
@@ -217,6 +218,7 @@ mod tests {
             ("tool_timeout_ms", 60_000),
             ("max_tool_calls", 200),
             ("max_invocations", 32),
+            ("max_active_children", 4),
         ] {
             assert_eq!(check(&agent(&format!("{limit}: {}", 2 * usual))), Vec::<String>::new(), "{limit}");
             assert_eq!(

@@ -84,7 +84,10 @@ fn entry(
         let load_skill = skills::tool(&prompt.skills, context.workspace);
         own.extend(load_skill.map_err(|error| part.fault(error.to_string()))?);
     }
-    let allowed = Allowed { tools: own, no_client_tools: !takes, ..Allowed::default() };
+    let mut allowed = Allowed { tools: own, no_client_tools: !takes, ..Allowed::default() };
+    if part.manifest.agent.as_ref().is_some_and(|agent| !agent.uses_agents.is_empty()) {
+        allowed.spawns(&limits);
+    }
     let offered = |model: Option<&ModelProfile>| {
         let offered = offer(&allowed, Terms::new(model, context.config));
         offered.map_err(|clash| clash.blame(parts, Some(part.id())))

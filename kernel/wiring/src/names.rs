@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use drupe_agent::{
-    hand_over, load_skill, read_output, refuse, request_input, search_tools, session_search, update_plan,
+    hand_over, load_skill, read_output, refuse, request_input, search_tools, session_search, spawn_agent, update_plan,
 };
 use drupe_extension_api::{AgentId, ExtensionId, ToolName};
 
@@ -12,7 +12,7 @@ use drupe_extension_api::{AgentId, ExtensionId, ToolName};
 const AGENTS: [&str; 2] = ["agent_", "handoff_"];
 
 /// The loop's own tools.
-pub(crate) const CORE: [&str; 9] = [
+pub(crate) const CORE: [&str; 13] = [
     hand_over::RETURN,
     load_skill::NAME,
     read_output::NAME,
@@ -21,6 +21,10 @@ pub(crate) const CORE: [&str; 9] = [
     request_input::SECRET,
     search_tools::NAME,
     session_search::NAME,
+    spawn_agent::SPAWN,
+    spawn_agent::SEND,
+    spawn_agent::WAIT,
+    spawn_agent::CLOSE,
     update_plan::NAME,
 ];
 

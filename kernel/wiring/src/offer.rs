@@ -15,9 +15,9 @@ use std::{
     sync::Arc,
 };
 
-use drupe_agent::{ModelProfile, Registered, Registry, RegistryBuilder};
+use drupe_agent::{ModelProfile, Registered, Registry, RegistryBuilder, spawn_agent};
 use drupe_config::Config;
-use drupe_extension_api::{ExtensionId, control::Exclusion};
+use drupe_extension_api::{DefinitionLimits, ExtensionId, control::Exclusion};
 
 use crate::{Part, WireFault, bounds, names::looks};
 
@@ -75,6 +75,14 @@ impl Clash {
 }
 
 impl Allowed {
+    /// With the tools by which agents have others work beside them, unless the limits say that none may.
+    pub fn spawns(&mut self, limits: &DefinitionLimits) {
+        match limits.max_active_children {
+            0 => self.exclude(spawn_agent::SPAWN, "`max_active_children` is 0".into()),
+            _ => self.tools.extend(spawn_agent::tools()),
+        }
+    }
+
     pub fn exclude(&mut self, tool: &str, reason: String) {
         self.excluded.push(Exclusion { tool: tool.to_owned(), reason });
     }

@@ -53,6 +53,7 @@ pub fn build(
         no_client_tools: !settings.client_tools,
         ..Allowed::default()
     };
+    allowed.spawns(&settings.limits);
     let load_skill = skills::tool(&context.orchestrator.skills, context.workspace);
     allowed.tools.extend(load_skill.map_err(|error| fault(None, error.to_string()))?);
     notices.extend(context.orchestrator.skills.passed_over.iter().cloned());

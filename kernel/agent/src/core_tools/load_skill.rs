@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeSet, fmt::Write, sync::Arc};
 
-use drupe_extension_api::{EffectClass, ToolAnnotations, ToolName, ToolSpec};
+use drupe_extension_api::{EffectClass, EffectId, ToolAnnotations, ToolName, ToolSpec};
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
@@ -137,7 +137,7 @@ impl Tool for LoadSkill {
         })
     }
 
-    fn replayed(&self, params: &str, _: &str, run: &Run) {
+    fn replayed(&self, (params, _): (&str, &str), _: &EffectId, run: &Arc<Run>) {
         if let Ok(Parameters { name, file: None }) = serde_json::from_str(params) {
             self.narrow(&name, run);
         }

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use drupe_extension_api::{EffectClass, ToolAnnotations, ToolName, ToolSpec};
+use drupe_extension_api::{EffectClass, EffectId, ToolAnnotations, ToolName, ToolSpec};
 use drupe_json_schema::Schema;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -166,7 +166,7 @@ impl Tool for SearchTools {
         })
     }
 
-    fn replayed(&self, _: &str, content: &str, run: &Run) {
+    fn replayed(&self, (_, content): (&str, &str), _: &EffectId, run: &Arc<Run>) {
         if let Ok(found) = serde_json::from_str::<Names>(content) {
             run.bring(found.tools.into_iter().map(|tool| tool.name));
         }

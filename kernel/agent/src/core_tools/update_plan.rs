@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use drupe_extension_api::{EffectClass, ItemKind, ToolAnnotations, ToolName, ToolSpec};
+use drupe_extension_api::{EffectClass, EffectId, ItemKind, ToolAnnotations, ToolName, ToolSpec};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
@@ -123,7 +123,7 @@ impl Tool for UpdatePlan {
         })
     }
 
-    fn replayed(&self, params: &str, _: &str, run: &Run) {
+    fn replayed(&self, (params, _): (&str, &str), _: &EffectId, run: &Arc<Run>) {
         if let Ok((shown, _)) = read(params) {
             run.keep_plan(shown);
         }

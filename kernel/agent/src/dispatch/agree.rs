@@ -53,7 +53,7 @@ pub(super) async fn agreed(
         let _asked = time.ask();
         tokio::select! {
             biased;
-            over = run.over() => {
+            over = place.over() => {
                 let error = stopped(over, began);
                 return Ok(Err((error.status, error.message)));
             }

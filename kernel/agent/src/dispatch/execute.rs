@@ -65,7 +65,7 @@ pub(super) async fn one(
         Err((status, message)) => Err(ToolError { status, message }),
         Ok(()) => match seat {
             Some(seat) => Ok(seat),
-            None => line.wait(place.run, &tool).await.map_err(|over| stopped(over, began)),
+            None => line.wait(place, &tool).await.map_err(|over| stopped(over, began)),
         },
     };
     let result = match result {
@@ -73,7 +73,7 @@ pub(super) async fn one(
         Ok(seat) => {
             starts(place, &tool, (index, &effect), asked.is_some(), waits).await?;
             let result =
-                execute(bounds, place.run, &tool, params, &effect, (resumed, agreement), (seat, &time)).await;
+                execute(bounds, place, &tool, params, &effect, (resumed, agreement), (seat, &time)).await;
             if tool.spec().annotations.reads_untrusted {
                 place.run.tainted_by(tool.spec().name.as_str());
             }
@@ -140,18 +140,18 @@ async fn tell_after(run: &Run, request: &ToolCallRequest, end: &HeldBack, status
 
 async fn execute(
     bounds: Bounds<'_>,
-    run: &Arc<Run>,
+    place: Place<'_>,
     tool: &Registered,
     params: Box<RawValue>,
     effect: &EffectId,
     (resumed, agreement): (bool, Agreement),
     (seat, time): (line::Place, &Stopwatch),
 ) -> Result<ToolOutput, ToolError> {
-    let began = Instant::now();
+    let (run, began) = (place.run, Instant::now());
     let annotations = &tool.spec().annotations;
     let timeout = annotations.timeout_ms.unwrap_or(bounds.limits.tool_timeout_ms);
     time.restart(Duration::from_millis(timeout));
-    let cancel = run.cancel.child_token();
+    let cancel = place.cancel.child_token();
     let context = ToolContext {
         run: Arc::clone(run),
         effect: effect.clone(),
@@ -165,7 +165,7 @@ async fn execute(
     let over = tokio::select! {
         biased;
         // Before the call: what ends because it hears of this has not ended by itself.
-        () = run.cancel.cancelled() => Over::Cancelled,
+        () = place.cancel.cancelled() => Over::Cancelled,
         // Before the deadline: a sub-agent whose time is over at the same moment says so better.
         result = &mut call => return result,
         () = time.over() => Over::Timeout,

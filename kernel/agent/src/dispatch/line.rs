@@ -43,15 +43,15 @@ impl Line {
         }
     }
 
-    /// Waits for a place, unless the run must end first.
-    pub async fn wait(&self, run: &Run, tool: &Registered) -> Result<Place, Over> {
+    /// Waits for a place, unless the call must end first.
+    pub async fn wait(&self, call: super::Place<'_>, tool: &Registered) -> Result<Place, Over> {
         let place = tokio::select! {
             biased;
-            over = run.over() => return Err(over),
+            over = call.over() => return Err(over),
             // It is never closed; were it, the calls would run all at once.
             place = Arc::clone(&self.free).acquire_many_owned(self.takes(tool)) => place.ok(),
         };
-        let held = Share::take(&run.scope.gate, tool.spec().annotations.weight, run.over()).await?;
+        let held = Share::take(&call.run.scope.gate, tool.spec().annotations.weight, call.over()).await?;
         Ok(Place { _place: place, held })
     }
 

@@ -29,7 +29,7 @@ pub(super) async fn plan(
             place.run.replay_below(ids::child_of_effect(&known.effect));
         }
         if let Some(tool) = bounds.registry.get(&request.name).filter(|_| status == ToolStatus::Ok) {
-            tool.tool().replayed(&request.arguments, &content, place.run);
+            tool.tool().replayed((&request.arguments, &content), &known.effect, place.run);
         }
         return Plan::Answered { status, content, images: known.images.clone() };
     }
@@ -105,7 +105,7 @@ async fn look_up(
 ) -> Plan {
     let found = tokio::select! {
         biased;
-        _ = place.run.over() => LookupResult::Unknown,
+        _ = place.over() => LookupResult::Unknown,
         found = tool.tool().lookup(known.effect.clone()) => found,
     };
     match found {

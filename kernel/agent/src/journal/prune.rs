@@ -139,7 +139,8 @@ impl RecordedStep {
                 content.clear();
             }
         }
-        for (_, message) in &mut self.steered {
+        let steered = self.steered.iter_mut().map(|(_, message)| message);
+        for message in steered.chain(&mut self.given) {
             if let Message::User { content } = message {
                 content.clear();
             }

@@ -38,6 +38,9 @@ pub struct RecordedInvocation {
     /// Its steps, in order.
     #[serde(skip_serializing_if = "is_default")]
     pub steps: Vec<RecordedStep>,
+    /// The calls whose inputs it took in, in order.
+    #[serde(skip_serializing_if = "is_default")]
+    pub given: Vec<EffectId>,
     /// How it ended, if it did.
     pub response: Option<AgentResponse>,
     /// What it and all below it had spent when it ended.
@@ -98,6 +101,9 @@ pub struct RecordedStep {
     /// Messages of the user that were taken in after it, with their own turns.
     #[serde(skip_serializing_if = "is_default")]
     pub steered: Vec<(TurnId, Message)>,
+    /// What whoever began the run gave it to know after it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub given: Vec<Message>,
 }
 
 /// What is recorded of a tool call.
@@ -284,7 +290,11 @@ impl RecordedInvocation {
                     (known.result, known.question, known.images) = (Some((status, content)), None, images);
                 }
             }
-            Entry::Note { step, message, .. } => self.step(step).notes.push(message),
+            Entry::Note { step, message, given_by: None, .. } => self.step(step).notes.push(message),
+            Entry::Note { step, message, given_by: Some(effect), .. } => {
+                self.given.push(effect);
+                self.step(step).given.push(message);
+            }
             Entry::End { response, spend, .. } => {
                 self.response = Some(response);
                 self.spend = spend;

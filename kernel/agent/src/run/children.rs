@@ -1,6 +1,6 @@
 //! Runs below a run: how they begin and end.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use drupe_extension_api::{
     AgentId, AgentResponse, DefinitionLimits, FailureClass, InvocationId, wire::HookPoint,
@@ -175,6 +175,7 @@ impl Run {
             asked: Mutex::default(),
             shown: Mutex::default(),
             left: Mutex::default(),
+            parts: OnceLock::new(),
             id: child.id,
         }
     }

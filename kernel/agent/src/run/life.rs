@@ -17,6 +17,7 @@ use crate::{
     ids,
     journal::Entry,
     results,
+    spawned::EndsWith,
     told::is_blank,
     topics::{self, MAX_HOPS, TopicMessage},
 };
@@ -173,7 +174,7 @@ impl Run {
         // What was gathered for this moment is gathered once: a run that goes on after a restart has the same.
         for note in &task.notes {
             let message = Message::User { content: note.clone() };
-            self.record(Entry::Note { invocation: self.id.clone(), step: OUTSIDE, message });
+            self.record(Entry::Note { invocation: self.id.clone(), step: OUTSIDE, message, given_by: None });
         }
         self.publish(topics::INVOKED, || json!({"task": Preview::of(&task.text)}));
     }
@@ -188,7 +189,9 @@ impl Run {
                 tracing::info_span!("run", path)
             }
         };
+        let _beside = EndsWith(self);
         let mut response = agent.invoke(task, Arc::clone(self)).instrument(span).await;
+        self.end_workers().await;
         self.complete(&mut response);
         response
     }

@@ -26,6 +26,7 @@ mod projection;
 mod recipes;
 mod resume;
 mod search;
+mod spawned;
 mod steering;
 mod stress;
 mod tree;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use drupe_extension_api::{
-    AgentResponse, ControlTransfer, FailureClass, Format, Image, Message, ToolCallRequest, ToolStatus, TurnId,
+    AgentResponse, ControlTransfer, FailureClass, Format, Image, Message, ToolCallRequest, ToolStatus,
 };
 
 use super::{Progress, Stop, ending::Ending, repeats::Repeated};
@@ -13,6 +13,7 @@ use crate::{
     long_work,
     model::ModelFault,
     prompt, results,
+    spawned::Input,
     told::is_blank,
     tool::RunEnd,
 };
@@ -56,7 +57,6 @@ impl Progress<'_> {
             self.last_text = Some(content.clone());
         }
         let notes = recorded.map(|r| &r.notes[..]).unwrap_or_default();
-        let steered = recorded.map(|r| &r.steered[..]).unwrap_or_default();
         if tool_calls.is_empty() {
             let response = match ending.stop.is_whole() {
                 true => self.last_answer(content, notes)?,
@@ -66,7 +66,7 @@ impl Progress<'_> {
                 // What comes now is a turn of its own, which knows this answer.
                 Some(_) if self.run.talks_with_the_user() => self.run.scope.steering.refuse(),
                 Some(_) => {}
-                None => self.steer(steered, last),
+                None => self.steer(recorded, last),
             }
             return Ok(response);
         }
@@ -102,7 +102,7 @@ impl Progress<'_> {
             Repeated::Warn(warning) => self.note(warning, notes),
             Repeated::End(reason) => return Err(Stop::Loop(reason)),
         }
-        self.steer(steered, last);
+        self.steer(recorded, last);
         Ok(None)
     }
 
@@ -167,16 +167,22 @@ impl Progress<'_> {
         Ok(images)
     }
 
-    /// Takes further messages of the user in, between two steps of the root: those that an earlier process took in
-    /// here, or else those that wait.
-    fn steer(&mut self, recorded: &[(TurnId, Message)], last: bool) {
-        for (_, message) in recorded {
-            self.transcript.add(self.steps, Arc::new(message.clone()));
-        }
+    /// Takes in what came meanwhile, between two steps: further messages of the user, of the root, and what whoever spawned
+    /// the run sends it. That is what an earlier process took in here, or else what waits.
+    fn steer(&mut self, recorded: Option<&RecordedStep>, last: bool) {
+        let steered = recorded.iter().flat_map(|recorded| &recorded.steered).map(|(_, message)| message);
+        let taken: Vec<_> =
+            steered.chain(recorded.iter().flat_map(|recorded| &recorded.given)).cloned().collect();
         // What the records go on after was decided by then. Without a further step nobody could answer.
-        let open = last && self.run.talks_with_the_user() && self.run.budget.may_step(self.steps).is_ok();
-        if !open || !recorded.is_empty() {
+        let open = last && taken.is_empty() && self.run.budget.may_step(self.steps).is_ok();
+        for message in taken {
+            self.transcript.add(self.steps, Arc::new(message));
+        }
+        if !open {
             return;
+        }
+        if !self.run.talks_with_the_user() {
+            return self.take_inputs();
         }
         for steered in self.run.scope.steering.take() {
             if let Some(source) = &steered.strangers {
@@ -193,6 +199,20 @@ impl Progress<'_> {
         }
     }
 
+    /// Takes in what whoever spawned the run sends it.
+    fn take_inputs(&mut self) {
+        for Input { effect, text, .. } in self.run.scope.spawned.take_inputs(&self.run.id) {
+            let message = Message::User { content: text };
+            self.run.record(Entry::Note {
+                invocation: self.run.id.clone(),
+                step: self.steps,
+                message: message.clone(),
+                given_by: Some(effect),
+            });
+            self.transcript.add(self.steps, Arc::new(message));
+        }
+    }
+
     /// Adds a message of the loop's own, and records it unless an earlier process did.
     pub(super) fn note(&mut self, content: String, recorded: &[Message]) {
         let message = Message::User { content };
@@ -201,6 +221,7 @@ impl Progress<'_> {
                 invocation: self.run.id.clone(),
                 step: self.steps,
                 message: message.clone(),
+                given_by: None,
             });
         }
         self.transcript.add(self.steps, Arc::new(message));

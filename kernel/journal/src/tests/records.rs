@@ -93,6 +93,7 @@ fn entries() -> impl Strategy<Value = Entry> {
         invocation: invocation(id),
         step,
         message: Message::User { content },
+        given_by: None,
     });
     let ends =
         (place, texts(), usages(), costs()).prop_map(|((id, turns, _), text, usage, cost_usd)| Entry::End {

@@ -73,6 +73,7 @@ const LIMITS = [
   ["max_tool_calls_per_step", "calls in a step", count],
   ["parallel_tool_calls", "calls at a time", count],
   ["max_invocations", "runs", count],
+  ["max_active_children", "agents beside it", count],
   ["max_depth", "levels below", count],
   ["max_retries", "repetitions", count],
   ["tool_timeout_ms", "time of a call", duration],

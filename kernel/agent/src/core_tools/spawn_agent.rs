@@ -1,0 +1,521 @@
+//! The tools by which an agent has others work beside it: it spawns them, sends them more, waits for them and closes them.
+//!
+//! Whoever is spawned is an agent that the caller has as a tool, or one that the caller describes: that one has the caller's
+//! model, and of its tools those that are named. A caller knows agents of its own alone.
+
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
+
+use drupe_extension_api::{
+    AgentId, Definition, EffectClass, EffectId, ToolAnnotations, ToolName, ToolSpec, ToolStatus,
+};
+use futures_util::future::{BoxFuture, join_all, select_all};
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
+
+use super::{read_output, refuse, update_plan};
+use crate::{
+    agent::{Agent, LoopAgent, LoopParts},
+    agent_tool::AgentTool,
+    dispatch::{self, Bounds},
+    ids,
+    registry::{Registered, RegistryBuilder},
+    run::Run,
+    scope::DetachedTask,
+    spawned::{self, Input, Sent, SpawnedAgent, Unsent},
+    stopwatch::Stopwatch,
+    tool::{CalledAgent, Tool, ToolContext, ToolError, ToolOutput},
+};
+
+/// The name of the tool that spawns an agent.
+pub const SPAWN: &str = "spawn_agent";
+/// The name of the tool that sends a spawned agent more.
+pub const SEND: &str = "send_input";
+/// The name of the tool that waits for spawned agents.
+pub const WAIT: &str = "wait_agent";
+/// The name of the tool that closes a spawned agent.
+pub const CLOSE: &str = "close_agent";
+
+/// How long a call waits where it says nothing of it, and at most, in milliseconds.
+const USUAL_WAIT_MS: u64 = 60_000;
+const LONGEST_WAIT_MS: u64 = 600_000;
+
+/// The most bytes of a text that an agent is sent.
+const TEXT: usize = 32 * 1024;
+
+/// Agents that one call may wait for.
+const MOST: usize = 64;
+
+/// Why a call of these tools is refused; the model reads the code with the reason.
+enum Refused {
+    NotFound(String),
+    Limit(String),
+    Busy(String),
+    Closed(String),
+    NotYours(String),
+}
+
+impl From<Refused> for ToolError {
+    fn from(refused: Refused) -> Self {
+        let (code, reason) = match refused {
+            Refused::NotFound(reason) => ("agent_not_found", reason),
+            Refused::Limit(reason) => ("limit_reached", reason),
+            Refused::Busy(reason) => ("busy", reason),
+            Refused::Closed(reason) => ("closed", reason),
+            Refused::NotYours(reason) => ("not_yours", reason),
+        };
+        Self::failed(format!("{code}: {reason}"))
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Spawn,
+    Send,
+    Wait,
+    Close,
+}
+
+/// One of the four.
+struct OfSpawned {
+    kind: Kind,
+    spec: Arc<ToolSpec>,
+}
+
+#[derive(Deserialize)]
+struct Spawning {
+    #[serde(default)]
+    agent: Option<AgentId>,
+    #[serde(default)]
+    instructions: Option<String>,
+    #[serde(default)]
+    tools: Vec<ToolName>,
+    task: String,
+    #[serde(default)]
+    context: Option<String>,
+    #[serde(default)]
+    detach: bool,
+}
+
+#[derive(Deserialize)]
+struct Sending {
+    handle: String,
+    text: String,
+}
+
+#[derive(Deserialize)]
+struct Waiting {
+    handles: Vec<String>,
+    #[serde(default)]
+    timeout_ms: Option<u64>,
+    #[serde(default)]
+    mode: Mode,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Mode {
+    Any,
+    #[default]
+    All,
+}
+
+#[derive(Deserialize)]
+struct Closing {
+    handle: String,
+}
+
+/// The four tools.
+pub fn tools() -> [Arc<Registered>; 4] {
+    static TOOLS: LazyLock<[Arc<Registered>; 4]> = LazyLock::new(|| {
+        [
+            spec(
+                Kind::Spawn,
+                SPAWN,
+                "Has an agent work beside you and gives its handle at once; several can work at the same time. Give `agent`, \
+                 one of yours, or `instructions` for one that has your model and of your tools those that you name. What you \
+                 have not waited for when you answer is cancelled, but for an agent with `detach`: it goes on, and its answer \
+                 comes as a message of its own.",
+                json!({
+                    "agent": {"type": "string", "description": "Its id."},
+                    "instructions": {"type": "string", "minLength": 1, "maxLength": TEXT},
+                    "tools": {"type": "array", "items": {"type": "string"}, "maxItems": 64},
+                    "task": {"type": "string", "minLength": 1, "maxLength": TEXT, "description": "Complete in itself."},
+                    "context": {"type": "string", "maxLength": TEXT},
+                    "detach": {"type": "boolean"},
+                }),
+                &["task"],
+            ),
+            spec(
+                Kind::Send,
+                SEND,
+                "Tells a spawned agent more: it reads it between two steps, or begins anew with it where it has answered.",
+                json!({
+                    "handle": {"type": "string"},
+                    "text": {"type": "string", "minLength": 1, "maxLength": TEXT},
+                }),
+                &["handle", "text"],
+            ),
+            spec(
+                Kind::Wait,
+                WAIT,
+                "Waits until spawned agents have answered, all of them or any, and gives how they stand.",
+                json!({
+                    "handles": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MOST},
+                    "timeout_ms": {"type": "integer", "minimum": 0, "maximum": LONGEST_WAIT_MS},
+                    "mode": {"type": "string", "enum": ["all", "any"]},
+                }),
+                &["handles"],
+            ),
+            spec(
+                Kind::Close,
+                CLOSE,
+                "Ends a spawned agent, and gives what it had answered last.",
+                json!({"handle": {"type": "string"}}),
+                &["handle"],
+            ),
+        ]
+    });
+    TOOLS.clone()
+}
+
+fn spec(kind: Kind, name: &str, description: &str, properties: Value, required: &[&str]) -> Arc<Registered> {
+    let annotations = ToolAnnotations {
+        read_only: matches!(kind, Kind::Wait),
+        // What was done is found by the id of the call.
+        effect: if matches!(kind, Kind::Wait) { EffectClass::Pure } else { EffectClass::Idempotent },
+        // Texts come to an agent in the order in which they were sent.
+        exclusive: matches!(kind, Kind::Send),
+        timeout_ms: Some(LONGEST_WAIT_MS + 5_000),
+        ..ToolAnnotations::default()
+    };
+    let spec = ToolSpec {
+        name: ToolName::new(name).expect("the name has the form of one"),
+        description: description.into(),
+        input_schema: json!({
+            "type": "object", "properties": properties, "required": required, "additionalProperties": false,
+        }),
+        instructions: None,
+        annotations,
+    };
+    Registered::core(Arc::new(OfSpawned { kind, spec: Arc::new(spec) })).expect("the schema is valid")
+}
+
+impl Tool for OfSpawned {
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &self.spec
+    }
+
+    fn origin(&self) -> &str {
+        "core"
+    }
+
+    fn call(
+        &self,
+        params: Box<RawValue>,
+        context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let given = match self.kind {
+                Kind::Spawn => spawn(read(&params)?, &context).await?,
+                Kind::Send => send(read(&params)?, &context)?,
+                Kind::Wait => wait(read(&params)?, &context).await?,
+                Kind::Close => close(read(&params)?, &context).await?,
+            };
+            Ok(ToolOutput::text(given.to_string()))
+        })
+    }
+
+    fn replayed(&self, (params, _): (&str, &str), effect: &EffectId, run: &Arc<Run>) {
+        match self.kind {
+            Kind::Spawn => {
+                let Ok(asked @ Spawning { detach: false, .. }) = serde_json::from_str(params) else { return };
+                let Some(parts) = run.parts() else { return };
+                if let Ok(tool) = called(&asked, run, parts) {
+                    spawned::spawn(run, parts, tool, asked.input(effect));
+                }
+            }
+            Kind::Send => {
+                let Ok(Sending { handle, text }) = serde_json::from_str(params) else { return };
+                if let Ok(spawned) = own(&handle, run) {
+                    // That it was taken is recorded.
+                    let _ = spawned.send(Input { effect: effect.clone(), text, context: None });
+                }
+            }
+            Kind::Close => {
+                let Ok(Closing { handle }) = serde_json::from_str(params) else { return };
+                if let Ok(spawned) = own(&handle, run) {
+                    spawned.close();
+                }
+            }
+            Kind::Wait => {}
+        }
+    }
+}
+
+fn read<'a, T: Deserialize<'a>>(params: &'a RawValue) -> Result<T, ToolError> {
+    serde_json::from_str(params.get()).map_err(|error| ToolError::failed(error.to_string()))
+}
+
+impl Spawning {
+    fn input(&self, effect: &EffectId) -> Input {
+        Input { effect: effect.clone(), text: self.task.clone(), context: self.context.clone() }
+    }
+}
+
+async fn spawn(asked: Spawning, context: &ToolContext) -> Result<Value, ToolError> {
+    let run = &context.run;
+    let Some(parts) = run.parts() else {
+        return Err(ToolError::failed("only an agent that runs in the loop spawns others"));
+    };
+    let tool = called(&asked, run, parts)?;
+    if asked.detach {
+        return detach(asked, tool, parts, context).await;
+    }
+    let most = usize::try_from(parts.definition.limits.max_active_children).unwrap_or(usize::MAX);
+    let known = run.scope.spawned.of(&spawned::handle(&context.effect)).is_some();
+    let at_work = run.at_work_beside();
+    if !known && at_work >= most {
+        return Err(Refused::Limit(format!(
+            "{at_work} agents work beside you, and `max_active_children` is {most}: wait for one, or close one"
+        ))
+        .into());
+    }
+    let spawned = spawned::spawn(run, parts, tool, asked.input(&context.effect));
+    Ok(json!({"handle": spawned.handle, "agent": spawned.agent}))
+}
+
+/// The tool that is called when an agent is spawned so.
+fn called(asked: &Spawning, run: &Run, parts: &LoopParts) -> Result<Arc<Registered>, ToolError> {
+    match (&asked.agent, &asked.instructions) {
+        (Some(agent), None) => {
+            if !asked.tools.is_empty() {
+                return Err(ToolError::failed(
+                    "`tools` go with `instructions`: an agent of yours has its own",
+                ));
+            }
+            let is = |tool: &&Arc<Registered>| tool.tool().agent().is_some_and(|called| called.id == agent);
+            let found = parts.registry.iter().find(is).cloned().ok_or_else(|| not_found(agent, parts))?;
+            match (found.tool().agent(), &asked.context) {
+                (Some(CalledAgent { takes_json: true, .. }), Some(_)) => Err(ToolError::failed(format!(
+                    "agent `{agent}` takes JSON of its own form as its task, and no `context`"
+                ))),
+                (Some(CalledAgent { takes_json: true, .. }), None) => {
+                    found.parameters(&asked.task).map_err(ToolError::failed)?;
+                    Ok(found)
+                }
+                _ => Ok(found),
+            }
+        }
+        (None, Some(instructions)) if asked.detach => {
+            let _ = instructions;
+            Err(ToolError::failed(
+                "an agent with `instructions` lives in this turn alone: `detach` needs `agent`",
+            ))
+        }
+        (None, Some(instructions)) => described(instructions, &asked.tools, run, parts),
+        _ => Err(ToolError::failed("give either `agent` or `instructions`")),
+    }
+}
+
+fn not_found(agent: &AgentId, parts: &LoopParts) -> ToolError {
+    let agents = parts.registry.iter().filter_map(|tool| Some(tool.tool().agent()?.id.as_str()));
+    let agents: Vec<&str> = agents.collect();
+    let have = if agents.is_empty() {
+        "you have none".to_owned()
+    } else {
+        format!("yours are {}", agents.join(", "))
+    };
+    Refused::NotFound(format!("there is no agent `{agent}` for you; {have}")).into()
+}
+
+/// An agent that its caller describes, as a tool: with the caller's model and limits, and of its tools those that are named.
+fn described(
+    instructions: &str,
+    tools: &[ToolName],
+    run: &Run,
+    parts: &LoopParts,
+) -> Result<Arc<Registered>, ToolError> {
+    let caller = &parts.definition;
+    let mut builder = RegistryBuilder::default();
+    let own = tools.iter().map(|name| {
+        let found = parts.registry.get(name.as_str()).filter(|tool| !tool.is_core());
+        let found = found.ok_or_else(|| format!("you have no tool `{name}` that you could give"))?;
+        run.narrowed_out(name.as_str()).map_or(Ok(found), Err)
+    });
+    let own: Vec<_> = own.collect::<Result<_, String>>().map_err(ToolError::failed)?;
+    for tool in own.into_iter().cloned().chain([refuse::tool(), read_output::tool(), update_plan::tool()]) {
+        builder.add(tool).map_err(|error| ToolError::failed(error.to_string()))?;
+    }
+    let mut id = format!("{}-inline", caller.id);
+    id.truncate(48);
+    let definition = Definition {
+        id: AgentId::new(id).map_err(|error| ToolError::failed(error.to_string()))?,
+        name: "Inline agent".into(),
+        description: format!("An agent that `{}` described.", caller.id),
+        instructions: instructions.to_owned(),
+        context: Vec::new(),
+        output: None,
+        ..Definition::clone(caller)
+    };
+    let name = ToolName::new("agent_inline").map_err(|error| ToolError::failed(error.to_string()))?;
+    let description = definition.description.clone();
+    let agent = LoopAgent::new(definition, Arc::new(builder.build()), Arc::clone(&parts.model), false);
+    let tool = AgentTool::new(Arc::new(agent) as Arc<dyn Agent>, name, description, None);
+    Registered::new(Arc::new(tool)).map_err(|error| ToolError::failed(error.to_string()))
+}
+
+/// Has an agent work that outlives the turn, by the policy of the tool that it is.
+async fn detach(
+    asked: Spawning,
+    tool: Arc<Registered>,
+    parts: &LoopParts,
+    context: &ToolContext,
+) -> Result<Value, ToolError> {
+    let run = &context.run;
+    let Some(called) = tool.tool().agent() else {
+        return Err(ToolError::failed("it is no agent"));
+    };
+    let task = match (&asked.context, called.takes_json) {
+        (Some(known), false) => format!("{}\n\nWhat you need to know:\n{known}", asked.task),
+        _ => asked.task.clone(),
+    };
+    let mut arguments = json!({"task": asked.task});
+    if let Some(known) = &asked.context {
+        arguments["context"] = known.as_str().into();
+    }
+    let arguments = if called.takes_json { asked.task.clone() } else { arguments.to_string() };
+    let (agent, name) = (called.id.clone(), tool.spec().name.to_string());
+    let mut builder = RegistryBuilder::default();
+    let beginning = Beginning { of: Arc::clone(&tool), agent: agent.clone(), task };
+    let beginning =
+        Registered::new(Arc::new(beginning)).map_err(|error| ToolError::failed(error.to_string()))?;
+    builder.add(beginning).map_err(|error| ToolError::failed(error.to_string()))?;
+    let registry = builder.build();
+    let bounds = Bounds { registry: &registry, limits: &parts.definition.limits, ended: None };
+    let request = drupe_extension_api::ToolCallRequest { call_id: String::new(), name, arguments };
+    let effect = ids::effect_of_effect(&context.effect);
+    let called = dispatch::call_beside(run, (&context.time, &context.cancel), bounds, request, effect);
+    let called = context.share.wait(called, run.over()).await;
+    match called.map_err(|fault| ToolError::failed(fault.to_string()))? {
+        (ToolStatus::Ok, session) => Ok(json!({"agent": agent, "detached": true, "session": session})),
+        (status, message) => Err(ToolError { status, message }),
+    }
+}
+
+/// The beginning of an agent that outlives the turn, in the place of the tool that the agent is.
+struct Beginning {
+    of: Arc<Registered>,
+    agent: AgentId,
+    task: String,
+}
+
+impl Tool for Beginning {
+    fn spec(&self) -> &Arc<ToolSpec> {
+        self.of.spec()
+    }
+
+    fn origin(&self) -> &str {
+        self.of.tool().origin()
+    }
+
+    fn call(&self, _: Box<RawValue>, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let scope = &context.run.scope;
+            let Some(detaches) = &scope.detaches else {
+                return Err(ToolError::failed("no agent can outlive this turn"));
+            };
+            let task = DetachedTask {
+                effect: context.effect.clone(),
+                agent: self.agent.clone(),
+                task: self.task.clone(),
+                session: scope.session.clone(),
+                turn: scope.turn.clone(),
+                chain: scope.chain.after(&context.run.path),
+                correlation: scope.correlation.clone(),
+                strangers: scope.taint.source().map(str::to_owned),
+            };
+            let session = detaches.detach(task).await?;
+            Ok(ToolOutput::text(session.to_string()))
+        })
+    }
+}
+
+/// The agent of that handle, if this run spawned it.
+fn own(handle: &str, run: &Run) -> Result<Arc<SpawnedAgent>, ToolError> {
+    match run.scope.spawned.of(handle) {
+        Some(spawned) if spawned.owner == run.id => Ok(spawned),
+        Some(_) => Err(Refused::NotYours(format!("`{handle}` was spawned by another agent")).into()),
+        None => {
+            let own = run.scope.spawned.owned_by(&run.id);
+            let own: Vec<&str> = own.iter().map(|spawned| spawned.handle.as_str()).collect();
+            let have = if own.is_empty() { "you have spawned none".to_owned() } else { own.join(", ") };
+            Err(Refused::NotFound(format!("no agent has the handle `{handle}`: {have}")).into())
+        }
+    }
+}
+
+fn send(Sending { handle, text }: Sending, context: &ToolContext) -> Result<Value, ToolError> {
+    let spawned = own(&handle, &context.run)?;
+    let sent = spawned.send(Input { effect: context.effect.clone(), text, context: None });
+    match sent {
+        Ok(Sent::Waits) => {
+            Ok(json!({"handle": handle, "state": "working", "told": "it reads this between two steps"}))
+        }
+        Ok(Sent::Begins) => {
+            Ok(json!({"handle": handle, "state": "working", "told": "it begins anew with this"}))
+        }
+        Err(Unsent::Closed) => {
+            Err(Refused::Closed(format!("`{handle}` is closed: spawn another one")).into())
+        }
+        Err(Unsent::Busy(waiting)) => {
+            Err(Refused::Busy(format!("{waiting} texts wait for `{handle}` already: wait for it first"))
+                .into())
+        }
+    }
+}
+
+async fn wait(
+    Waiting { handles, timeout_ms, mode }: Waiting,
+    context: &ToolContext,
+) -> Result<Value, ToolError> {
+    let spawned: Vec<_> = handles.iter().map(|handle| own(handle, &context.run)).collect::<Result<_, _>>()?;
+    let idle = spawned.iter().map(|spawned| Box::pin(spawned.until_idle()));
+    let answered = async {
+        match mode {
+            Mode::All => drop(join_all(idle).await),
+            Mode::Any => drop(select_all(idle).await),
+        }
+    };
+    let times: Vec<Stopwatch> = spawned.iter().filter_map(|spawned| spawned.time()).collect();
+    let timeout = Duration::from_millis(timeout_ms.unwrap_or(USUAL_WAIT_MS).min(LONGEST_WAIT_MS));
+    // While all that is waited for waits for a person, nobody's time is used up.
+    let waited = tokio::time::timeout(timeout, context.time.beside(&times, answered));
+    let waited = context.share.wait(waited, context.run.over()).await;
+    let standing: Vec<Value> = spawned.iter().map(|spawned| told(spawned)).collect();
+    let mut given = json!({"agents": standing});
+    if waited.is_err() {
+        given["timed_out"] = true.into();
+    }
+    Ok(given)
+}
+
+async fn close(Closing { handle }: Closing, context: &ToolContext) -> Result<Value, ToolError> {
+    let spawned = own(&handle, &context.run)?;
+    spawned.close();
+    context.share.wait(spawned.ended(), context.run.over()).await;
+    Ok(told(&spawned))
+}
+
+/// How an agent stands, as its caller's model reads it.
+fn told(spawned: &SpawnedAgent) -> Value {
+    let standing = spawned.standing();
+    let mut told = json!({"handle": spawned.handle, "agent": spawned.agent, "state": standing.name});
+    if let Some((status, content)) = standing.result {
+        told["status"] = json!(status);
+        told["result"] = serde_json::from_str(&content).unwrap_or(Value::String(content));
+    }
+    told
+}

@@ -1,0 +1,396 @@
+//! Agents that work beside the run that began them.
+//!
+//! What such an agent is asked is a call of the tool that the agent is to that run, made beside its steps. So the policy, the
+//! budget, the gate, the questions and the records are those of every call, and a run that goes on after a restart comes
+//! back to the same call. Each further text that the run sends is taken in by the agent between two of its steps, or, once
+//! it has answered, is the next thing that it is asked.
+//!
+//! Ids follow from the call that spawned the agent or sent it the text. It decides nothing about what may be spawned.
+
+use std::{
+    collections::{BTreeMap, HashSet, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use drupe_extension_api::{AgentId, EffectId, InvocationId, ToolCallRequest, ToolStatus};
+use serde_json::{Value, json};
+use tokio::{sync::Notify, task::AbortHandle};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use crate::{
+    agent::LoopParts,
+    dispatch::{self, Bounds},
+    ids,
+    registry::{Registered, Registry, RegistryBuilder},
+    run::Run,
+    stopwatch::Stopwatch,
+};
+
+/// Texts that wait for one agent. More are refused, so that whoever sends them waits.
+const MOST_WAITING: usize = 16;
+
+/// The most bytes of what was said before, which an agent is told when it is asked anew.
+const SAID: usize = 8 * 1024;
+
+/// What becomes of something that was asked of a spawned agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// It works, and takes it in between two steps.
+    Waits,
+    /// It begins with it.
+    Begins,
+}
+
+/// Why a spawned agent is sent nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unsent {
+    Closed,
+    /// So many texts wait already.
+    Busy(usize),
+}
+
+/// The agents that the runs of one turn have spawned, by their handles.
+#[derive(Default)]
+pub struct SpawnedAgents(Mutex<BTreeMap<String, Arc<SpawnedAgent>>>);
+
+/// An agent that works beside the run that spawned it.
+pub(crate) struct SpawnedAgent {
+    pub handle: String,
+    pub owner: InvocationId,
+    pub agent: AgentId,
+    /// What it is called by, alone.
+    registry: Registry,
+    tool: Arc<Registered>,
+    takes_json: bool,
+    cancel: CancellationToken,
+    state: Mutex<State>,
+    changed: Notify,
+    task: Mutex<Option<AbortHandle>>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Input>,
+    /// The calls by which it was sent what it knows.
+    taken: HashSet<EffectId>,
+    /// The run that goes on, and its time.
+    at_work: Option<(InvocationId, Stopwatch)>,
+    /// What it was asked and what it answered.
+    said: Vec<(String, String)>,
+    result: Option<(ToolStatus, String)>,
+    closed: bool,
+    /// Nothing of it goes on any more.
+    over: bool,
+}
+
+/// Something that a spawned agent is sent.
+#[derive(Debug, Clone)]
+pub(crate) struct Input {
+    /// The call by which.
+    pub effect: EffectId,
+    pub text: String,
+    /// What else it is to know, where it begins with this.
+    pub context: Option<String>,
+}
+
+/// How a spawned agent stands.
+pub(crate) struct Standing {
+    pub name: &'static str,
+    pub result: Option<(ToolStatus, String)>,
+}
+
+impl SpawnedAgents {
+    /// That of a handle, whoever spawned it.
+    pub(crate) fn of(&self, handle: &str) -> Option<Arc<SpawnedAgent>> {
+        self.all().get(handle).cloned()
+    }
+
+    /// Those that a run spawned.
+    pub(crate) fn owned_by(&self, run: &InvocationId) -> Vec<Arc<SpawnedAgent>> {
+        self.all().values().filter(|spawned| spawned.owner == *run).cloned().collect()
+    }
+
+    /// What was sent to the agent whose run that is and has not been taken in. It is taken in with this.
+    pub(crate) fn take_inputs(&self, run: &InvocationId) -> Vec<Input> {
+        let all = self.all();
+        let works = |spawned: &&Arc<SpawnedAgent>| {
+            spawned.state().at_work.as_ref().is_some_and(|(at_work, _)| at_work == run)
+        };
+        all.values().find(works).map(|spawned| spawned.state().take_all()).unwrap_or_default()
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Arc<SpawnedAgent>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The handle of what a call spawns.
+pub(crate) fn handle(effect: &EffectId) -> String {
+    const DIGITS: usize = 10;
+    let id = ids::effect_of_effect(effect);
+    let digest = id.as_str().trim_start_matches("e-");
+    format!("a-{}", &digest[..digest.len().min(DIGITS)])
+}
+
+/// Has the agent behind `tool` work beside `run`, beginning with `input`; the same agent where the run has it already.
+pub(crate) fn spawn(
+    run: &Arc<Run>,
+    parts: &LoopParts,
+    tool: Arc<Registered>,
+    input: Input,
+) -> Arc<SpawnedAgent> {
+    let handle = handle(&input.effect);
+    let mut all = run.scope.spawned.all();
+    if let Some(known) = all.get(&handle) {
+        return Arc::clone(known);
+    }
+    let called = tool.tool().agent();
+    let takes_json = called.is_some_and(|called| called.takes_json);
+    let agent = called.map_or_else(|| run.agent.clone(), |called| called.id.clone());
+    let mut builder = RegistryBuilder::default();
+    // One tool has no other of its name beside it.
+    let _ = builder.add(Arc::clone(&tool));
+    let spawned = Arc::new(SpawnedAgent {
+        handle: handle.clone(),
+        owner: run.id.clone(),
+        agent,
+        registry: builder.build(),
+        tool,
+        takes_json,
+        cancel: run.cancel.child_token(),
+        state: Mutex::new(State { waiting: [input].into(), ..State::default() }),
+        changed: Notify::new(),
+        task: Mutex::default(),
+    });
+    all.insert(handle, Arc::clone(&spawned));
+    drop(all);
+    let work = Arc::clone(&spawned).work(Arc::clone(run), parts.clone());
+    *spawned.task() = Some(tokio::spawn(work.in_current_span()).abort_handle());
+    spawned
+}
+
+/// Ends the agents of a run when it goes, however it goes.
+pub(crate) struct EndsWith<'a>(pub &'a Run);
+
+impl Drop for EndsWith<'_> {
+    fn drop(&mut self) {
+        for spawned in self.0.scope.spawned.owned_by(&self.0.id) {
+            if let Some(task) = &*spawned.task() {
+                task.abort();
+            }
+        }
+    }
+}
+
+impl Run {
+    /// Ends the agents that this run has working beside it, and waits until they have reported.
+    pub(crate) async fn end_workers(&self) {
+        let own = self.scope.spawned.owned_by(&self.id);
+        own.iter().for_each(|spawned| spawned.close());
+        for spawned in own {
+            spawned.ended().await;
+        }
+    }
+
+    /// How many of them work or are to.
+    pub(crate) fn at_work_beside(&self) -> usize {
+        self.scope.spawned.owned_by(&self.id).iter().filter(|spawned| spawned.is_at_work()).count()
+    }
+}
+
+impl SpawnedAgent {
+    /// Sends it a text; the same one once.
+    pub fn send(&self, input: Input) -> Result<Sent, Unsent> {
+        let mut state = self.state();
+        if state.closed {
+            return Err(Unsent::Closed);
+        }
+        if state.waiting.len() >= MOST_WAITING {
+            return Err(Unsent::Busy(MOST_WAITING));
+        }
+        let known = state.taken.contains(&input.effect)
+            || state.waiting.iter().any(|waiting| waiting.effect == input.effect);
+        let sent = if state.is_at_work() { Sent::Waits } else { Sent::Begins };
+        if !known {
+            state.waiting.push_back(input);
+        }
+        drop(state);
+        self.changed.notify_waiters();
+        Ok(sent)
+    }
+
+    /// Has it end; it is sent nothing more.
+    pub fn close(&self) {
+        self.state().closed = true;
+        self.cancel.cancel();
+        self.changed.notify_waiters();
+    }
+
+    /// Returns when nothing of it goes on any more, once it was closed.
+    pub async fn ended(&self) {
+        self.until(|state| state.over).await;
+    }
+
+    /// Returns when it has nothing to do, or is closed.
+    pub async fn until_idle(&self) {
+        self.until(|state| !state.is_at_work()).await;
+    }
+
+    async fn until(&self, holds: impl Fn(&State) -> bool) {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if holds(&self.state()) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Whether it works, or is to.
+    pub fn is_at_work(&self) -> bool {
+        self.state().is_at_work()
+    }
+
+    /// The time of what it works on.
+    pub fn time(&self) -> Option<Stopwatch> {
+        self.state().at_work.as_ref().map(|(_, time)| time.clone())
+    }
+
+    pub fn standing(&self) -> Standing {
+        let state = self.state();
+        let name = match (state.closed, state.is_at_work()) {
+            (true, _) => "closed",
+            (false, true) => "working",
+            (false, false) => "done",
+        };
+        Standing { name, result: state.result.clone() }
+    }
+
+    /// Does one after another what it is asked, until it is closed.
+    async fn work(self: Arc<Self>, run: Arc<Run>, parts: LoopParts) {
+        let _ends = Ends(&self);
+        while let Some((input, time)) = self.next(&run).await {
+            let (effect, text) = (ids::effect_of_effect(&input.effect), input.text.clone());
+            let bounds = Bounds { registry: &self.registry, limits: &parts.definition.limits, ended: None };
+            let request = self.request(input);
+            let called = dispatch::call_beside(&run, (&time, &self.cancel), bounds, request, effect).await;
+            let (status, content) = called.unwrap_or_else(|fault| (ToolStatus::Error, fault.to_string()));
+            let mut state = self.state();
+            state.said.push((text, answer_of(&content)));
+            (state.at_work, state.result) = (None, Some((status, content)));
+            drop(state);
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// What it is asked next. What the run that answers it took in, as an earlier process recorded it, is taken in.
+    async fn next(&self, run: &Run) -> Option<(Input, Stopwatch)> {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if self.cancel.is_cancelled() {
+                self.state().closed = true;
+                return None;
+            }
+            if let Some(next) = self.state().next(run) {
+                return Some(next);
+            }
+            tokio::select! {
+                () = changed => {}
+                () = self.cancel.cancelled() => {}
+            }
+        }
+    }
+
+    fn request(&self, input: Input) -> ToolCallRequest {
+        let arguments = match self.takes_json {
+            true => input.text,
+            false => {
+                let mut arguments = json!({"task": input.text});
+                let said = said_before(&self.state().said);
+                if let Some(context) = input.context.or(said) {
+                    arguments["context"] = context.into();
+                }
+                arguments.to_string()
+            }
+        };
+        ToolCallRequest { call_id: String::new(), name: self.tool.spec().name.to_string(), arguments }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn task(&self) -> MutexGuard<'_, Option<AbortHandle>> {
+        self.task.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// While this lives, a spawned agent goes on.
+struct Ends<'a>(&'a SpawnedAgent);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        (state.closed, state.over, state.at_work) = (true, true, None);
+        drop(state);
+        self.0.changed.notify_waiters();
+    }
+}
+
+impl State {
+    fn is_at_work(&self) -> bool {
+        !self.closed && (self.at_work.is_some() || !self.waiting.is_empty())
+    }
+
+    fn next(&mut self, run: &Run) -> Option<(Input, Stopwatch)> {
+        while let Some(input) = self.waiting.pop_front() {
+            if !self.taken.insert(input.effect.clone()) {
+                continue;
+            }
+            let id = ids::child_of_effect(&ids::effect_of_effect(&input.effect));
+            if let Some(recorded) = run.scope.records.of(&id) {
+                self.taken.extend(recorded.given.iter().cloned());
+            }
+            let time = run.budget.time().below(Duration::MAX);
+            self.at_work = Some((id, time.clone()));
+            return Some((input, time));
+        }
+        None
+    }
+
+    fn take_all(&mut self) -> Vec<Input> {
+        let waiting = std::mem::take(&mut self.waiting);
+        waiting.into_iter().filter(|input| self.taken.insert(input.effect.clone())).collect()
+    }
+}
+
+/// What an agent answered, from what its caller's model reads.
+fn answer_of(content: &str) -> String {
+    let read: Option<Value> = serde_json::from_str(content).ok();
+    let answer = read.as_ref().and_then(|read| read["content"].as_str());
+    answer.unwrap_or(content).to_owned()
+}
+
+/// What was asked and answered before, the latest last; the oldest gives way where it is too much.
+fn said_before(said: &[(String, String)]) -> Option<String> {
+    let mut left = SAID;
+    let mut kept: Vec<String> = Vec::new();
+    for (asked, answered) in said.iter().rev() {
+        let line = format!("You were asked: {asked}\nYou answered: {answered}");
+        match left.checked_sub(line.len()) {
+            Some(rest) => left = rest,
+            None if kept.is_empty() => {
+                kept.push(format!("{} …", &line[..line.floor_char_boundary(left)]));
+                break;
+            }
+            None => break,
+        }
+        kept.push(line);
+    }
+    kept.reverse();
+    (!kept.is_empty()).then(|| kept.join("\n"))
+}

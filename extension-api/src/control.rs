@@ -28,7 +28,8 @@ pub use schedules::{
 };
 pub use sessions::{
     EventsSubscribe, HandoffStatus, InvocationRecord, SessionDetail, SessionSelect, SessionShow,
-    SessionStatus, TranscriptEntry, TurnArgument, TurnResult,
+    SessionStatus, SpawnedArgument, SpawnedQuery, SpawnedStatus, SpawnedTell, TranscriptEntry, TurnArgument,
+    TurnResult,
 };
 pub use status::{Blamed, ConfigValue, DaemonState, ExitRecord, Status};
 pub use tokens::{Allowance, Power, TokenMade, TokenNew, TokenPromised, TokenStatus, Whoami};
@@ -104,6 +105,12 @@ pub mod method {
     pub const TURN_STOP: &str = "turn.stop";
     /// [`Named`](super::Named): cancels the session's running turn and those that wait. → number of turns.
     pub const SESSIONS_STOP: &str = "sessions.stop";
+    /// [`SpawnedQuery`](super::SpawnedQuery) → list of [`SpawnedStatus`](super::SpawnedStatus), by session and handle.
+    pub const SPAWNED_LIST: &str = "spawned.list";
+    /// [`SpawnedArgument`](super::SpawnedArgument): ends an agent that works beside a turn. → `null`, when it has ended.
+    pub const SPAWNED_STOP: &str = "spawned.stop";
+    /// [`SpawnedTell`](super::SpawnedTell) → `null`, when the agent has read it.
+    pub const SPAWNED_TELL: &str = "spawned.tell";
     /// [`TraceArgument`](super::TraceArgument) → list of [`TurnTrace`](super::TurnTrace), oldest first.
     pub const TRACE_SHOW: &str = "trace.show";
     /// [`UsageQuery`](super::UsageQuery) → list of [`UsageRow`](super::UsageRow).

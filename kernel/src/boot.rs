@@ -83,6 +83,11 @@ pub async fn take_up(kernel: &Arc<Kernel>) -> Result<(), Fault> {
         roster.topics.run(roster.life.cancel.clone()).await;
     });
     kernel.life.keep_up("schedules", &kernel.schedules, Schedules::run);
+    kernel.life.keep_up(
+        "reports of agents that outlived their turns",
+        &kernel.intake,
+        intake::take_up_reports,
+    );
     kernel.life.keep_up("turns of extensions that are gone", &kernel.intake, intake::give_up_those_of_gone);
     kernel.intake.open();
     Ok(())

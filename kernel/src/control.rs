@@ -7,6 +7,7 @@ mod answers;
 mod extensions;
 mod insight;
 mod schedules;
+pub mod spawned;
 pub mod status;
 pub mod streams;
 pub mod tokens;

@@ -4,7 +4,7 @@ pub mod sessions;
 
 use std::{borrow::Cow, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use drupe_agent::Chain;
+use drupe_agent::{Chain, DetachedTask, Detaches};
 use drupe_bus::days;
 use drupe_extension_api::{
     AgentId, Fault, Message, SessionId,
@@ -15,7 +15,7 @@ use drupe_limits::TurnPlace;
 use drupe_models::NamedBy;
 use drupe_surface::ends::Ends;
 use drupe_wiring::bounds;
-use futures_util::FutureExt;
+use futures_util::{FutureExt, future::BoxFuture};
 use jiff::Timestamp;
 
 use self::sessions::Sessions;
@@ -184,13 +184,14 @@ impl Intake {
     }
 
     /// Works off the queue of one session.
-    async fn work(&self, session: &SessionId) {
+    async fn work(self: &Arc<Self>, session: &SessionId) {
         let next = || {
             let more = self.roster.life.ending.decided().is_none();
             self.sessions.next(session, more, || self.turns.quotas.close_session(session))
         };
         while let Some((queued, within)) = next() {
             let turn = queued.turn.clone();
+            let within = Within { detaches: Some(Arc::new(Detached(Arc::clone(self)))), ..within };
             // What is not finished when the kernel ends is gone on with by the next one. In a box, because a task is moved
             // whole when it is spawned.
             let answering = Box::pin(self.until_recorded(queued, within));
@@ -268,6 +269,29 @@ impl Intake {
                 }
             };
         }
+    }
+}
+
+/// Has agents work that outlive the turn in which they were spawned: each is a turn of its own.
+struct Detached(Arc<Intake>);
+
+impl Detaches for Detached {
+    fn detach(&self, task: DetachedTask) -> BoxFuture<'_, Result<SessionId, Fault>> {
+        Box::pin(async move {
+            let inbound = turn::detached_inbound(task)?;
+            let session = inbound.ask.session.clone();
+            self.0.take_in(inbound).await?;
+            Ok(session)
+        })
+    }
+}
+
+/// Queues turns that the ends of others set off.
+pub async fn take_up_reports(intake: Arc<Intake>) {
+    while let Some(reports) =
+        intake.roster.life.closing.run_until_cancelled(intake.turns.reports.next()).await
+    {
+        reports.into_iter().for_each(|turn| intake.push(turn));
     }
 }
 

@@ -29,7 +29,7 @@ use crate::{
     settings,
     supervision::Supervision,
     topics::ToAgents,
-    turn::Turns,
+    turn::{Reports, Turns},
 };
 
 /// `sysexits`: the configuration is wrong. A supervisor does not try again.
@@ -228,6 +228,7 @@ fn assemble(
             gates: Arc::new(gates),
             ratios: Arc::default(),
             policy: CallPolicy::new(base.config.approvals.clone(), store.clone(), Arc::clone(clock)),
+            reports: Reports::default(),
         };
         let intake =
             Arc::new(Intake { roster: Arc::clone(&roster), turns, sessions: Sessions::default(), ends });

@@ -3,7 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use drupe_agent::{
-    Batch, Behalf, Hooks, Journal, RecordedTurn, Steering, Stopwatch, Taint, TurnScope, ids,
+    Batch, Behalf, Detaches, Hooks, Journal, RecordedTurn, SpawnedAgents, Steering, Stopwatch, Taint,
+    TurnScope, ids,
     run::{self, TurnOutcome, TurnRoot},
 };
 use drupe_extension_api::{
@@ -11,7 +12,7 @@ use drupe_extension_api::{
     control::ExitRecord,
     wire::{HookPoint, TurnContext},
 };
-use drupe_journal::{Counted, Outbound, QueuedTurn, Store, StoreError, TurnDone, TurnStart};
+use drupe_journal::{Counted, Origin, Outbound, QueuedTurn, Store, StoreError, TurnDone, TurnStart};
 use drupe_wiring::Snapshot;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -21,10 +22,12 @@ use drupe_agent::Ratios;
 use drupe_limits::{GatePermit, Gates, Quotas, TurnPlace};
 use drupe_policy::CallPolicy;
 
+mod detached;
 mod handoff;
 mod plan;
 mod route;
 
+pub use detached::{Reports, inbound as detached_inbound};
 use handoff::Speakers;
 use plan::Plan;
 use route::ChosenBy;
@@ -49,6 +52,8 @@ pub struct Turns {
     pub ratios: Arc<Ratios>,
     /// Decides about tool calls.
     pub policy: Arc<CallPolicy>,
+    /// What the ends of turns set off.
+    pub reports: Reports,
 }
 
 /// What a turn runs with that its session has.
@@ -64,6 +69,10 @@ pub struct Within {
     pub time: Arc<OnceLock<Stopwatch>>,
     /// Its place among the turns that go on at the same time.
     pub place: Arc<TurnPlace>,
+    /// The agents that its runs have working beside them.
+    pub spawned: Arc<SpawnedAgents>,
+    /// Begins those that outlive it.
+    pub detaches: Option<Arc<dyn Detaches>>,
 }
 
 /// Answers a message, or goes on answering it where an earlier kernel was interrupted.
@@ -126,6 +135,8 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
         steering: within.steering,
         time: within.time,
         place: within.place,
+        spawned: within.spawned,
+        detaches: within.detaches,
         policy,
         taint: Taint::new(tainted_by),
         ..scope(turns, &queued, correlation, journal, recorded)
@@ -348,6 +359,10 @@ async fn finish(
     mut speakers: Speakers,
 ) -> Result<(), StoreError> {
     let TurnOutcome { response, spend, diagnostics, last } = outcome;
+    let report = match &queued.inbound.origin {
+        Origin::Spawned { by } => detached::report(&turns.store, &queued, by, &response).await?,
+        _ => None,
+    };
     let inbound = queued.inbound;
     let (status, error, class) = (response.status, response.error.clone(), response.class);
     let completed = EventBody::TurnCompleted { status, error, class, spend };
@@ -368,7 +383,15 @@ async fn finish(
         start,
         ratios: turns.ratios.changed(),
     };
-    if turns.store.finish_turn(done).await?.is_some() {
+    let delivery = match report {
+        Some(report) => {
+            let (delivery, accepted) = turns.store.finish_turn_with(done, report).await?;
+            accepted.queued.into_iter().for_each(|queued| turns.reports.add(queued));
+            delivery
+        }
+        None => turns.store.finish_turn(done).await?,
+    };
+    if delivery.is_some() {
         turns.outbox.wake();
     }
     Ok(())

@@ -70,6 +70,7 @@ mod session_search;
 mod shell;
 mod shipped;
 mod skills;
+mod spawned;
 mod starts;
 mod streams;
 mod templates;

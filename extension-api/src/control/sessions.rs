@@ -103,6 +103,51 @@ impl TurnArgument {
     }
 }
 
+/// Which spawned agents [`method::SPAWNED_LIST`](super::method::SPAWNED_LIST) is asked for.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct SpawnedQuery {
+    /// Those of this session; without it of all that are reached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+}
+
+/// An agent that another one spawned, and that works beside it in a turn which runs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SpawnedStatus {
+    pub session: SessionId,
+    pub turn: TurnId,
+    /// What it is known by in the session.
+    pub handle: String,
+    pub agent: AgentId,
+    /// The run that spawned it.
+    pub owner: InvocationId,
+    /// How it stands: `working`, `done` or `closed`.
+    pub state: String,
+    /// Texts that were sent to it and that it has not read yet.
+    pub unread: usize,
+}
+
+/// Which spawned agent [`method::SPAWNED_STOP`](super::method::SPAWNED_STOP) ends.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SpawnedArgument {
+    pub session: SessionId,
+    pub handle: String,
+}
+
+/// What [`method::SPAWNED_TELL`](super::method::SPAWNED_TELL) tells which agent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SpawnedTell {
+    pub session: SessionId,
+    pub handle: String,
+    /// What it is told; it reads this between two of its steps.
+    pub text: String,
+}
+
 /// Parameters of [`method::EVENTS_SUBSCRIBE`](super::method::EVENTS_SUBSCRIBE).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

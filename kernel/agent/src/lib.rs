@@ -150,7 +150,7 @@ pub use results::{KEPT_MAX_BYTES, TOOL_RESPONSE_MAX_BYTES};
 pub use run::{Behalf, Run, TurnOutcome, TurnRoot, abandon_turn, run_turn};
 pub use scope::{DetachedTask, Detaches, Observer, Silent, TurnScope};
 pub use scripted::ScriptedModel;
-pub use spawned::SpawnedAgents;
+pub use spawned::{SpawnedAgents, SpawnedState, Unread};
 pub use steering::{Steered, Steering};
 pub use stopwatch::Stopwatch;
 pub use taint::Taint;

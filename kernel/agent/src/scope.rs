@@ -66,13 +66,13 @@ pub trait Detaches: Send + Sync {
 pub struct DetachedTask {
     /// The call by which it was spawned.
     pub effect: EffectId,
-    /// Who is to do it.
+    /// The agent that is to do it.
     pub agent: AgentId,
-    /// What.
+    /// What that agent is to do.
     pub task: String,
     /// The conversation whose turn spawned it.
     pub session: SessionId,
-    /// That turn.
+    /// The turn whose run spawned it.
     pub turn: TurnId,
     /// The agents that led to it.
     pub chain: Chain,

@@ -39,7 +39,7 @@ const SAID: usize = 8 * 1024;
 pub(crate) enum Sent {
     /// It works, and takes it in between two steps.
     Waits,
-    /// It begins with it.
+    /// It has nothing to do, and begins with it.
     Begins,
 }
 
@@ -49,6 +49,23 @@ pub(crate) enum Unsent {
     Closed,
     /// So many texts wait already.
     Busy(usize),
+}
+
+/// Why an agent did not read what a person told it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unread {
+    /// No agent of the turn has that handle.
+    #[error("no agent that works beside this conversation has that handle")]
+    Unknown,
+    /// It does not work now.
+    #[error("it has answered, or is closed")]
+    Idle,
+    /// It gave its answer before.
+    #[error("it gave its answer before it read this")]
+    Ended,
+    /// It has not read what came before.
+    #[error("it has not read what it was told before")]
+    Busy,
 }
 
 /// The agents that the runs of one turn have spawned, by their handles.
@@ -88,20 +105,76 @@ struct State {
 /// Something that a spawned agent is sent.
 #[derive(Debug, Clone)]
 pub(crate) struct Input {
-    /// The call by which.
+    /// The call by which it was sent.
     pub effect: EffectId,
     pub text: String,
     /// What else it is to know, where it begins with this.
     pub context: Option<String>,
+    /// Whether a person says it, and whoever spawned the agent knows nothing of it: so it begins nothing.
+    pub by_a_person: bool,
 }
 
-/// How a spawned agent stands.
+/// An agent that works beside a turn, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpawnedState {
+    /// The handle by which it is known.
+    pub handle: String,
+    /// The agent that it is a run of.
+    pub agent: AgentId,
+    /// The run that spawned it.
+    pub owner: InvocationId,
+    /// How it stands: `working`, `done` or `closed`.
+    pub state: &'static str,
+    /// Texts that it has not read yet.
+    pub unread: usize,
+}
+
+/// How a spawned agent stands, and what it has answered last.
 pub(crate) struct Standing {
     pub name: &'static str,
     pub result: Option<(ToolStatus, String)>,
 }
 
 impl SpawnedAgents {
+    /// All of them, by their handles.
+    pub fn list(&self) -> Vec<SpawnedState> {
+        let state = |spawned: &Arc<SpawnedAgent>| SpawnedState {
+            handle: spawned.handle.clone(),
+            agent: spawned.agent.clone(),
+            owner: spawned.owner.clone(),
+            state: spawned.standing().name,
+            unread: spawned.state().waiting.len(),
+        };
+        self.all().values().map(state).collect()
+    }
+
+    /// Ends one, and returns when it has; false where there is none of that handle.
+    pub async fn stop(&self, handle: &str) -> bool {
+        let Some(spawned) = self.of(handle) else { return false };
+        spawned.close();
+        spawned.ended().await;
+        true
+    }
+
+    /// Tells one that works what a person says, and returns when it has read it.
+    ///
+    /// # Errors
+    /// Why it has not read it.
+    pub async fn tell(&self, handle: &str, effect: EffectId, text: String) -> Result<(), Unread> {
+        let spawned = self.of(handle).ok_or(Unread::Unknown)?;
+        if spawned.state().at_work.is_none() {
+            return Err(Unread::Idle);
+        }
+        let input = Input { effect: effect.clone(), text, context: None, by_a_person: true };
+        spawned.send(input).map_err(|unsent| match unsent {
+            Unsent::Closed => Unread::Idle,
+            Unsent::Busy(_) => Unread::Busy,
+        })?;
+        let waits = |state: &State| state.waiting.iter().any(|waiting| waiting.effect == effect);
+        spawned.until(|state| state.over || state.taken.contains(&effect) || !waits(state)).await;
+        if spawned.state().taken.contains(&effect) { Ok(()) } else { Err(Unread::Ended) }
+    }
+
     /// That of a handle, whoever spawned it.
     pub(crate) fn of(&self, handle: &str) -> Option<Arc<SpawnedAgent>> {
         self.all().get(handle).cloned()
@@ -114,11 +187,13 @@ impl SpawnedAgents {
 
     /// What was sent to the agent whose run that is and has not been taken in. It is taken in with this.
     pub(crate) fn take_inputs(&self, run: &InvocationId) -> Vec<Input> {
-        let all = self.all();
         let works = |spawned: &&Arc<SpawnedAgent>| {
             spawned.state().at_work.as_ref().is_some_and(|(at_work, _)| at_work == run)
         };
-        all.values().find(works).map(|spawned| spawned.state().take_all()).unwrap_or_default()
+        let Some(spawned) = self.all().values().find(works).cloned() else { return Vec::new() };
+        let taken = spawned.state().take_all();
+        spawned.changed.notify_waiters();
+        taken
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<String, Arc<SpawnedAgent>>> {
@@ -167,7 +242,12 @@ pub(crate) fn spawn(
     all.insert(handle, Arc::clone(&spawned));
     drop(all);
     let work = Arc::clone(&spawned).work(Arc::clone(run), parts.clone());
-    *spawned.task() = Some(tokio::spawn(work.in_current_span()).abort_handle());
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the run waits for its end, and ends it where the run is dropped"
+    )]
+    let task = tokio::spawn(work.in_current_span());
+    *spawned.task() = Some(task.abort_handle());
     spawned
 }
 
@@ -295,8 +375,17 @@ impl SpawnedAgent {
                 self.state().closed = true;
                 return None;
             }
-            if let Some(next) = self.state().next(run) {
-                return Some(next);
+            let (next, unread) = {
+                let mut state = self.state();
+                let waited = state.waiting.len();
+                (state.next(run), waited > 0)
+            };
+            if next.is_some() {
+                return next;
+            }
+            if unread {
+                // Who told it something hears that it began nothing.
+                self.changed.notify_waiters();
             }
             tokio::select! {
                 () = changed => {}
@@ -343,12 +432,13 @@ impl Drop for Ends<'_> {
 
 impl State {
     fn is_at_work(&self) -> bool {
-        !self.closed && (self.at_work.is_some() || !self.waiting.is_empty())
+        let begins = |input: &Input| !input.by_a_person;
+        !self.closed && (self.at_work.is_some() || self.waiting.iter().any(begins))
     }
 
     fn next(&mut self, run: &Run) -> Option<(Input, Stopwatch)> {
         while let Some(input) = self.waiting.pop_front() {
-            if !self.taken.insert(input.effect.clone()) {
+            if input.by_a_person || !self.taken.insert(input.effect.clone()) {
                 continue;
             }
             let id = ids::child_of_effect(&ids::effect_of_effect(&input.effect));

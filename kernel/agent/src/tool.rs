@@ -68,7 +68,7 @@ pub trait Tool: Send + Sync {
 /// An agent that is a tool to another.
 #[derive(Clone, Copy)]
 pub struct CalledAgent<'a> {
-    /// The agent.
+    /// The agent that a call of it runs.
     pub id: &'a AgentId,
     /// Whether its task is JSON of its own form, and no text.
     pub takes_json: bool,

@@ -8,13 +8,13 @@
 //! of the same origin is the same turn, whatever repeats it: a client that lost its connection, a chat service that
 //! delivers twice, a topic that is tried again. [`Store::accept`](crate::Store::accept) is the only place that asks.
 //!
-//! What comes next (a run that outlives its caller) is a further variant here, with the text that
-//! stands for it in the journal and an external id that is unique within it; intake needs no further rule.
+//! What comes next is a further variant here, with the text that stands for it in the journal and an external id that is
+//! unique within it; intake needs no further rule.
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
 use drupe_agent::Chain;
-use drupe_extension_api::{AgentId, CorrelationId, ExtensionId, wire::Submit};
+use drupe_extension_api::{AgentId, CorrelationId, ExtensionId, TurnId, wire::Submit};
 
 /// A message that shall be answered.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,7 +41,7 @@ impl Inbound {
         match self.origin {
             Origin::Topic { .. } | Origin::Schedule(_) => false,
             Origin::Extension(_) => !self.ask.channel.is_empty() || self.of_strangers().is_none(),
-            Origin::Client { .. } => true,
+            Origin::Client { .. } | Origin::Spawned { .. } | Origin::Report { .. } => true,
         }
     }
 
@@ -70,6 +70,16 @@ pub enum Origin {
     },
     /// A schedule, `extension/name`, or `name` where a person made it. The external id is the slot.
     Schedule(String),
+    /// An agent of a turn spawned another one that goes on when that turn has ended. The external id is that of its call.
+    Spawned {
+        /// The turn whose agent did so.
+        by: TurnId,
+    },
+    /// Such an agent has ended, and its report comes to the session in which it was spawned.
+    Report {
+        /// The turn in which it worked.
+        of: TurnId,
+    },
 }
 
 impl Origin {
@@ -80,7 +90,7 @@ impl Origin {
     /// operator or the bearer of a token did.
     pub fn extension(&self) -> Option<&str> {
         match self {
-            Self::Client { .. } => None,
+            Self::Client { .. } | Self::Spawned { .. } | Self::Report { .. } => None,
             Self::Extension(id) => Some(id.as_str()),
             Self::Topic { follower } => Some(follower.as_str()),
             Self::Schedule(id) => id.split_once('/').map(|(extension, _)| extension),
@@ -96,12 +106,15 @@ impl Origin {
                 let token = token.split_once('/').map_or(token.as_str(), |(token, _)| token);
                 Some(format!("token:{token}").into())
             }
+            // What agents set off by themselves takes no places from people.
+            (None, Self::Spawned { .. }) => Some(Cow::Borrowed("spawned:")),
             _ => None,
         }
     }
 }
 
-/// As it stands in the journal: `operator`, `token:NAME`, `extension:ID`, `topic:AGENT`, `schedule:ID`.
+/// As it stands in the journal: `operator`, `token:NAME`, `extension:ID`, `topic:AGENT`, `schedule:ID`, `spawned:TURN`,
+/// `report:TURN`.
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -110,6 +123,8 @@ impl fmt::Display for Origin {
             Self::Extension(id) => write!(f, "extension:{id}"),
             Self::Topic { follower } => write!(f, "topic:{follower}"),
             Self::Schedule(id) => write!(f, "schedule:{id}"),
+            Self::Spawned { by } => write!(f, "spawned:{by}"),
+            Self::Report { of } => write!(f, "report:{of}"),
         }
     }
 }
@@ -129,6 +144,8 @@ impl FromStr for Origin {
             Some(("token", name)) => Ok(Self::Client { token: Some(name.to_owned()) }),
             Some(("extension", id)) => ExtensionId::new(id).map(Self::Extension).map_err(|_| unknown()),
             Some(("schedule", id)) if !id.is_empty() => Ok(Self::Schedule(id.to_owned())),
+            Some(("spawned", by)) => TurnId::new(by).map(|by| Self::Spawned { by }).map_err(|_| unknown()),
+            Some(("report", of)) => TurnId::new(of).map(|of| Self::Report { of }).map_err(|_| unknown()),
             Some(("topic", agent)) => {
                 AgentId::new(agent).map(|follower| Self::Topic { follower }).map_err(|_| unknown())
             }
@@ -150,10 +167,15 @@ mod tests {
             (Origin::Topic { follower: "digest".parse().expect("an id") }, "topic:digest", Some("digest")),
             (Origin::Schedule("digest/daily".into()), "schedule:digest/daily", Some("digest")),
             (Origin::Schedule("tea".into()), "schedule:tea", None),
+            (Origin::Spawned { by: "t-1".parse().expect("an id") }, "spawned:t-1", None),
+            (Origin::Report { of: "t-1".parse().expect("an id") }, "report:t-1", None),
         ];
         for (origin, text, extension) in origins {
             assert_eq!((origin.to_string().as_str(), origin.extension()), (text, extension));
-            let share = extension.or(text.starts_with("token:").then_some(text));
+            let share = match origin {
+                Origin::Spawned { .. } => Some("spawned:"),
+                _ => extension.or(text.starts_with("token:").then_some(text)),
+            };
             assert_eq!(origin.share().as_deref(), share, "{text}");
             assert_eq!(text.parse(), Ok(origin));
         }

@@ -130,6 +130,22 @@ impl Store {
         self.write(Survives::Power, move |on| turns::finish(on, &done)).await
     }
 
+    /// Does so, and takes a message in that tells another session of the end: both or neither.
+    pub async fn finish_turn_with(
+        &self,
+        done: TurnDone,
+        report: Inbound,
+    ) -> Result<(Option<DeliveryId>, Accepted), StoreError> {
+        self.write(Survives::Power, move |on| Ok((turns::finish(on, &done)?, intake::accept(on, &report)?)))
+            .await
+    }
+
+    /// What a turn was asked; none where there is no such turn.
+    pub async fn asked(&self, turn: &TurnId) -> Result<Option<Inbound>, StoreError> {
+        let turn = turn.clone();
+        self.read_few(move |db| turns::asked(db, &turn)).await
+    }
+
     /// Messages that wait to be sent, the oldest first.
     pub async fn due_deliveries(&self) -> Result<Vec<Delivery>, StoreError> {
         self.read(outbox::due).await

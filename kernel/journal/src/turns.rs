@@ -250,6 +250,14 @@ pub(crate) fn queued(db: &Connection, turn: &TurnId) -> Result<Option<QueuedTurn
     Ok(one.query_row([turn.as_str()], queued_row).optional()?)
 }
 
+/// What a turn was asked, whether it has ended or not.
+pub(crate) fn asked(db: &Connection, turn: &TurnId) -> Result<Option<Inbound>, StoreError> {
+    let mut one = db.prepare_cached(messages!(
+        "turns.id FROM turns JOIN sessions ON sessions.number = turns.session WHERE turns.id = ?1"
+    ))?;
+    Ok(one.query_row([turn.as_str()], inbound).optional()?)
+}
+
 /// The session of a turn.
 pub(crate) fn session_of(db: &Connection, turn: &TurnId) -> Result<Option<SessionId>, StoreError> {
     let mut one = db.prepare_cached(

@@ -10,7 +10,7 @@ use drupe_extension_api::{
     AgentId, Fault, FaultCode, SessionId,
     control::{
         ApprovalState, Named, Numbered, PathArgument, Power, Restart, Scaffold, SessionSelect, SessionShow,
-        TemplateQuery, TurnArgument, UsageQuery, method,
+        SpawnedArgument, SpawnedQuery, SpawnedTell, TemplateQuery, TurnArgument, UsageQuery, method,
     },
 };
 use drupe_link::Up;
@@ -22,7 +22,7 @@ use serde::{
 };
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{answers, extensions, insight, schedules, status, streams, tokens, turns};
+use super::{answers, extensions, insight, schedules, spawned, status, streams, tokens, turns};
 use crate::{
     draft::Draft,
     extension::{Record, change},
@@ -185,6 +185,10 @@ pub static METHODS: &[Method] = methods! {
                 .help(format!("stop `{by}`"))),
         }
     };
+
+    SPAWNED_LIST(Option<SpawnedQuery>) needs Read, |kernel, by, ask| spawned::list(kernel, by, ask.unwrap_or_default());
+    SPAWNED_STOP(SpawnedArgument) needs Direct, |kernel, by, ask| spawned::stop(kernel, by, ask).await;
+    SPAWNED_TELL(SpawnedTell) needs Direct, |kernel, by, ask| spawned::tell(kernel, by, ask).await;
 
     TRACE_SHOW(_) needs Read, |kernel, by, ask| found(kernel, insight::trace(kernel, by, ask).await).await;
     WHY(Named) needs Read, |kernel, by, Named { id }| found(kernel, insight::why(kernel, by, &id).await).await;

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use drupe_agent::{Steered, Steering, Stopwatch, run::GATE};
+use drupe_agent::{SpawnedAgents, Steered, Steering, Stopwatch, run::GATE};
 use drupe_extension_api::{Fault, FaultCode, SessionId, TurnId, wire::QueueMode};
 use drupe_journal::{Inbound, Origin, QueuedTurn};
 use drupe_limits::TurnPlace;
@@ -63,6 +63,8 @@ struct Running {
     begun: bool,
     cancel: CancellationToken,
     steering: Arc<Steering>,
+    /// The agents that its runs have working beside them.
+    spawned: Arc<SpawnedAgents>,
     /// How its time goes, once it has begun.
     time: Arc<OnceLock<Stopwatch>>,
     /// Turns whose messages it was given to take in. What it does not take is queued again when it has ended.
@@ -84,8 +86,12 @@ impl Sessions {
         coming.retain(|one| one.strong_count() > 0);
         let come = coming.iter().filter_map(Weak::upgrade).filter(|one| **one == *share).count();
         if come + active.values().map(|a| a.waits(Some(&share))).sum::<usize>() >= MOST_OF_ONE {
-            let whose = if origin.extension().is_some() { "extension" } else { "the bearer of" };
-            let message = format!("{MOST_OF_ONE} messages of {whose} `{share}` wait to be answered already");
+            let whose = match origin {
+                Origin::Spawned { .. } => "agents that outlive their turns".to_owned(),
+                _ if origin.extension().is_some() => format!("extension `{share}`"),
+                _ => format!("the bearer of `{share}`"),
+            };
+            let message = format!("{MOST_OF_ONE} messages of {whose} wait to be answered already");
             return Err(Fault::new(FaultCode::Busy, message).help("hand it in again when some are answered"));
         }
         let one: Arc<str> = share.into();
@@ -184,6 +190,13 @@ impl Sessions {
         self.active.lock().values().any(|active| active.has(turn))
     }
 
+    /// The agents that work beside each turn that runs, with its session.
+    pub fn spawned(&self) -> Vec<(SessionId, TurnId, Arc<SpawnedAgents>)> {
+        let active = self.active.lock();
+        let running = active.iter().filter_map(|(session, active)| Some((session, active.running.as_ref()?)));
+        running.map(|(session, one)| (session.clone(), one.turn.clone(), Arc::clone(&one.spawned))).collect()
+    }
+
     /// Turns that run now.
     pub fn running(&self) -> usize {
         self.active.lock().values().filter(|a| a.running.is_some()).count()
@@ -222,18 +235,20 @@ impl Sessions {
         match known.waiting.pop_front().filter(|_| more) {
             Some(turn) => {
                 let (cancel, steering) = (CancellationToken::new(), Arc::<Steering>::default());
-                let time = Arc::default();
+                let (time, spawned) = (Arc::default(), Arc::<SpawnedAgents>::default());
                 known.running = Some(Running {
                     turn: turn.turn.clone(),
                     inbound: turn.inbound.clone(),
                     begun: turn.started,
                     cancel: cancel.clone(),
                     steering: Arc::clone(&steering),
+                    spawned: Arc::clone(&spawned),
                     time: Arc::clone(&time),
                     given: Vec::new(),
                 });
                 let (gate, place) = (Arc::clone(&known.gate), Arc::new(TurnPlace::unbounded()));
-                Some((turn, Within { cancel, gate, steering, time, place }))
+                let within = Within { cancel, gate, steering, time, place, spawned, detaches: None };
+                Some((turn, within))
             }
             None => {
                 active.remove(session);

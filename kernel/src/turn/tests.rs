@@ -88,6 +88,7 @@ fn turns(home: &Path) -> Turns {
         gates: Arc::new(Gates::open()),
         ratios: Arc::default(),
         policy,
+        reports: Reports::default(),
     }
 }
 

@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 
 use drupe_agent::{
-    hand_over, load_skill, read_output, refuse, request_input, search_tools, session_search, spawn_agent, update_plan,
+    hand_over, load_skill, read_output, refuse, request_input, search_tools, session_search, spawn_agent,
+    update_plan,
 };
 use drupe_extension_api::{AgentId, ExtensionId, ToolName};
 

@@ -3,10 +3,10 @@
 mod export;
 
 use drupe_extension_api::{
-    AgentId, InvocationId, Message, ResponseStatus,
+    AgentId, InvocationId, Message, ResponseStatus, SessionId,
     control::{
-        InvocationRecord, Named, SessionDetail, SessionShow, SessionStatus, TranscriptEntry, TurnResult,
-        method,
+        InvocationRecord, Named, SessionDetail, SessionShow, SessionStatus, SpawnedArgument, SpawnedQuery,
+        SpawnedStatus, SpawnedTell, TranscriptEntry, TurnResult, method,
     },
 };
 use serde::Serialize;
@@ -32,11 +32,49 @@ pub enum Session {
     Show(Show),
     /// Print everything about a session, or write it to a file: transcripts, events, traces
     Export(export::Export),
-    /// Stop a session's running turn and those that wait
-    Stop(Show),
+    /// Stop a session's running turn and those that wait, or one agent that works beside it
+    Stop(Stop),
+    /// List the agents that work beside running turns
+    Agents(Beside),
+    /// Tell an agent that works beside a turn more: it reads it between two steps
+    Tell(Tell),
 }
 
-/// Arguments of `drupe session show` and `drupe session stop`.
+/// What `drupe session stop` is told.
+#[derive(Debug, clap::Args)]
+pub struct Stop {
+    /// The session whose turns are stopped
+    id: SessionId,
+    /// End this agent alone: its handle, as `drupe session agents` shows it
+    #[arg(long, value_name = "HANDLE")]
+    agent: Option<String>,
+    #[command(flatten)]
+    facts: Facts,
+}
+
+/// What `drupe session agents` is told.
+#[derive(Debug, clap::Args)]
+pub struct Beside {
+    /// Only those of this session
+    id: Option<SessionId>,
+    #[command(flatten)]
+    facts: Facts,
+}
+
+/// What `drupe session tell` is told.
+#[derive(Debug, clap::Args)]
+pub struct Tell {
+    /// The session in which it works
+    id: SessionId,
+    /// The agent's handle, as `drupe session agents` shows it
+    handle: String,
+    /// What it is told, in one argument
+    text: String,
+    #[command(flatten)]
+    facts: Facts,
+}
+
+/// What `drupe session show` is told.
 #[derive(Debug, clap::Args)]
 pub struct Show {
     /// Its id
@@ -74,10 +112,39 @@ impl Session {
                 context.console.draw(&render(&detail, context.console.colour))?;
             }
             Self::Export(export) => return export.execute(context),
-            Self::Stop(Show { id, facts }) => {
-                let stopped: u64 = context.daemon().call(method::SESSIONS_STOP, &Named { id: id.clone() })?;
+            Self::Agents(Beside { id, facts }) => {
+                let said: Value =
+                    context.daemon().call(method::SPAWNED_LIST, &SpawnedQuery { session: id })?;
+                if facts.json {
+                    return context.console.json(&said).map(|()| 0);
+                }
+                let list: Vec<SpawnedStatus> = serde_json::from_value(said)?;
+                match list.is_empty() {
+                    true => context.console.remark("no agent works beside a turn"),
+                    false => context.console.draw(&beside(&list))?,
+                }
+            }
+            Self::Tell(Tell { id: session, handle, text, facts }) => {
+                let told = SpawnedTell { session, handle: handle.clone(), text };
+                let said: Value = context.daemon().call(method::SPAWNED_TELL, &told)?;
+                match facts.json {
+                    true => context.console.json(&said)?,
+                    false => context.console.remark(&format!("`{handle}` has read it")),
+                }
+            }
+            Self::Stop(Stop { id, agent: Some(handle), facts }) => {
+                let ask = SpawnedArgument { session: id, handle: handle.clone() };
+                context.daemon().call::<Value>(method::SPAWNED_STOP, &ask)?;
+                match facts.json {
+                    true => context.console.json(&Stopped { stopped: 1 })?,
+                    false => context.console.remark(&format!("`{handle}` has ended")),
+                }
+            }
+            Self::Stop(Stop { id, agent: None, facts }) => {
+                let stopped: u64 =
+                    context.daemon().call(method::SESSIONS_STOP, &Named { id: id.to_string() })?;
                 if stopped == 0 {
-                    exists(&context.daemon(), &id)?;
+                    exists(&context.daemon(), id.as_str())?;
                 }
                 match (facts.json, stopped) {
                     (true, _) => context.console.json(&Stopped { stopped })?,
@@ -91,6 +158,14 @@ impl Session {
         }
         Ok(0)
     }
+}
+
+/// Agents that work beside turns, a line each.
+pub fn beside(list: &[SpawnedStatus]) -> String {
+    let row = |one: &SpawnedStatus| {
+        vec![one.handle.clone(), format!("@{}", one.agent), one.state.clone(), plain(one.session.as_str())]
+    };
+    table(&list.iter().map(row).collect::<Vec<_>>())
 }
 
 /// Fails where there is no such session: that nothing is found of a name that was mistyped says nothing.

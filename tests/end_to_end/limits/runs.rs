@@ -1,5 +1,7 @@
 //! The limits of one run.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde_json::{Value, json};
 
 use super::{AgentOf, House, TOKENS, answers, call, field, restless, results, row, spread, tokens};
@@ -330,4 +332,45 @@ fn the_same_limits_hold_for_the_orchestrator_and_where_a_manifest_says_nothing()
         assert!(field(&turn, "error").contains("2 of the 2 steps of `max_turns`"), "{turn}");
         assert_eq!(house.requests(), 2, "{turn}");
     }
+}
+
+#[test]
+fn so_many_agents_work_beside_a_run() {
+    let spawn = |n: usize| ("spawn_agent".to_owned(), json!({"agent": "two", "task": format!("part {n}")}));
+    // Nobody answers before the third one was refused.
+    let refused = AtomicBool::new(false);
+    let model = move |request: &Value| {
+        let (role, text) = latest(request);
+        if text.contains("part ") {
+            while !refused.load(Ordering::SeqCst) {
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }
+            return Say::Text("a part".into());
+        }
+        let given = |message: &Value| serde_json::from_str::<Value>(message["content"].as_str()?).ok();
+        let given: Vec<Value> =
+            request["messages"].as_array().expect("messages").iter().filter_map(given).collect();
+        let handles: Vec<&Value> =
+            given.iter().map(|given| &given["handle"]).filter(|one| one.is_string()).collect();
+        match role.as_str() {
+            "tool" if text.contains("agents\"") => Say::Text("done".into()),
+            "tool" => {
+                refused.store(true, Ordering::SeqCst);
+                call("wait_agent", json!({"handles": handles}))
+            }
+            _ => Say::Call((0..3).map(spawn).collect()),
+        }
+    };
+    check(Case {
+        limit: "max_active_children",
+        agents: &[
+            ("one", "  uses_agents: [two]\n  limits: {max_active_children: 2}\n"),
+            ("two", "  infer: false\n"),
+        ],
+        model: Box::new(model),
+        ends: ("success", ""),
+        says: &["limit_reached: 2 agents work beside you, and `max_active_children` is 2"],
+        requests: 5,
+        ..Case::default()
+    });
 }

@@ -7,8 +7,9 @@ use drupe_extension_api::{
         DeadMessage, Explanation, ExtensionAsk, ExtensionDetail, ExtensionStatus, ItemArgument, ItemText,
         Named, Numbered, PathArgument, Power, Restart, Scaffold, ScheduleDetail, ScheduleNew, SchedulePause,
         ScheduleRun, ScheduleStatus, SessionDetail, SessionSelect, SessionShow, SessionStatus, SkillStatus,
-        StandingGrant, Status, TemplateQuery, TokenMade, TokenNew, TokenPromised, TokenStatus, TraceArgument,
-        TurnArgument, TurnResult, TurnTrace, UsageQuery, UsageRow, Whoami, method,
+        SpawnedArgument, SpawnedQuery, SpawnedStatus, SpawnedTell, StandingGrant, Status, TemplateQuery,
+        TokenMade, TokenNew, TokenPromised, TokenStatus, TraceArgument, TurnArgument, TurnResult, TurnTrace,
+        UsageQuery, UsageRow, Whoami, method,
     },
     wire::{Submit, Submitted},
 };
@@ -141,6 +142,24 @@ fn methods(s: &mut TypeSchemas) -> Vec<Method> {
         with::<Submit, Submitted>(s, method::TURN_SUBMIT, May, "Hands a message in."),
         with::<TurnArgument, TurnResult>(s, method::TURN_WAIT, Read, "Waits for a turn's end, and shows it."),
         with::<TurnArgument, Nothing>(s, method::TURN_STOP, Direct, "Stops a turn."),
+        with::<SpawnedQuery, Vec<SpawnedStatus>>(
+            s,
+            method::SPAWNED_LIST,
+            Read,
+            "Lists agents that work beside turns.",
+        ),
+        with::<SpawnedArgument, Nothing>(
+            s,
+            method::SPAWNED_STOP,
+            Direct,
+            "Ends an agent that works beside a turn.",
+        ),
+        with::<SpawnedTell, Nothing>(
+            s,
+            method::SPAWNED_TELL,
+            Direct,
+            "Tells an agent that works beside a turn more.",
+        ),
         with::<TraceArgument, Vec<TurnTrace>>(
             s,
             method::TRACE_SHOW,

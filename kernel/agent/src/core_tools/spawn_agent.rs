@@ -3,14 +3,14 @@
 //! Whoever is spawned is an agent that the caller has as a tool, or one that the caller describes: that one has the caller's
 //! model, and of its tools those that are named. A caller knows agents of its own alone.
 
+mod detach;
+
 use std::{
     sync::{Arc, LazyLock},
     time::Duration,
 };
 
-use drupe_extension_api::{
-    AgentId, Definition, EffectClass, EffectId, ToolAnnotations, ToolName, ToolSpec, ToolStatus,
-};
+use drupe_extension_api::{AgentId, Definition, EffectClass, EffectId, ToolAnnotations, ToolName, ToolSpec};
 use futures_util::future::{BoxFuture, join_all, select_all};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
@@ -19,11 +19,8 @@ use super::{read_output, refuse, update_plan};
 use crate::{
     agent::{Agent, LoopAgent, LoopParts},
     agent_tool::AgentTool,
-    dispatch::{self, Bounds},
-    ids,
     registry::{Registered, RegistryBuilder},
     run::Run,
-    scope::DetachedTask,
     spawned::{self, Input, Sent, SpawnedAgent, Unsent},
     stopwatch::Stopwatch,
     tool::{CalledAgent, Tool, ToolContext, ToolError, ToolOutput},
@@ -78,7 +75,7 @@ enum Kind {
     Close,
 }
 
-/// One of the four.
+/// One of the four tools, by what it does.
 struct OfSpawned {
     kind: Kind,
     spec: Arc<ToolSpec>,
@@ -127,7 +124,7 @@ struct Closing {
     handle: String,
 }
 
-/// The four tools.
+/// The four tools, in the order in which they are used.
 pub fn tools() -> [Arc<Registered>; 4] {
     static TOOLS: LazyLock<[Arc<Registered>; 4]> = LazyLock::new(|| {
         [
@@ -241,7 +238,12 @@ impl Tool for OfSpawned {
                 let Ok(Sending { handle, text }) = serde_json::from_str(params) else { return };
                 if let Ok(spawned) = own(&handle, run) {
                     // That it was taken is recorded.
-                    let _ = spawned.send(Input { effect: effect.clone(), text, context: None });
+                    let _ = spawned.send(Input {
+                        effect: effect.clone(),
+                        text,
+                        context: None,
+                        by_a_person: false,
+                    });
                 }
             }
             Kind::Close => {
@@ -261,7 +263,12 @@ fn read<'a, T: Deserialize<'a>>(params: &'a RawValue) -> Result<T, ToolError> {
 
 impl Spawning {
     fn input(&self, effect: &EffectId) -> Input {
-        Input { effect: effect.clone(), text: self.task.clone(), context: self.context.clone() }
+        Input {
+            effect: effect.clone(),
+            text: self.task.clone(),
+            context: self.context.clone(),
+            by_a_person: false,
+        }
     }
 }
 
@@ -272,7 +279,7 @@ async fn spawn(asked: Spawning, context: &ToolContext) -> Result<Value, ToolErro
     };
     let tool = called(&asked, run, parts)?;
     if asked.detach {
-        return detach(asked, tool, parts, context).await;
+        return detach::detach(asked, tool, parts, context).await;
     }
     let most = usize::try_from(parts.definition.limits.max_active_children).unwrap_or(usize::MAX);
     let known = run.scope.spawned.of(&spawned::handle(&context.effect)).is_some();
@@ -341,11 +348,14 @@ fn described(
     let caller = &parts.definition;
     let mut builder = RegistryBuilder::default();
     let own = tools.iter().map(|name| {
-        let found = parts.registry.get(name.as_str()).filter(|tool| !tool.is_core());
-        let found = found.ok_or_else(|| format!("you have no tool `{name}` that you could give"))?;
-        run.narrowed_out(name.as_str()).map_or(Ok(found), Err)
+        let found = parts
+            .registry
+            .get(name.as_str())
+            .filter(|tool| !tool.is_core())
+            .ok_or_else(|| ToolError::failed(format!("you have no tool `{name}` that you could give")))?;
+        run.narrowed_out(name.as_str()).map_or(Ok(found), |why| Err(ToolError::failed(why)))
     });
-    let own: Vec<_> = own.collect::<Result<_, String>>().map_err(ToolError::failed)?;
+    let own: Vec<_> = own.collect::<Result<_, ToolError>>()?;
     for tool in own.into_iter().cloned().chain([refuse::tool(), read_output::tool(), update_plan::tool()]) {
         builder.add(tool).map_err(|error| ToolError::failed(error.to_string()))?;
     }
@@ -367,82 +377,6 @@ fn described(
     Registered::new(Arc::new(tool)).map_err(|error| ToolError::failed(error.to_string()))
 }
 
-/// Has an agent work that outlives the turn, by the policy of the tool that it is.
-async fn detach(
-    asked: Spawning,
-    tool: Arc<Registered>,
-    parts: &LoopParts,
-    context: &ToolContext,
-) -> Result<Value, ToolError> {
-    let run = &context.run;
-    let Some(called) = tool.tool().agent() else {
-        return Err(ToolError::failed("it is no agent"));
-    };
-    let task = match (&asked.context, called.takes_json) {
-        (Some(known), false) => format!("{}\n\nWhat you need to know:\n{known}", asked.task),
-        _ => asked.task.clone(),
-    };
-    let mut arguments = json!({"task": asked.task});
-    if let Some(known) = &asked.context {
-        arguments["context"] = known.as_str().into();
-    }
-    let arguments = if called.takes_json { asked.task.clone() } else { arguments.to_string() };
-    let (agent, name) = (called.id.clone(), tool.spec().name.to_string());
-    let mut builder = RegistryBuilder::default();
-    let beginning = Beginning { of: Arc::clone(&tool), agent: agent.clone(), task };
-    let beginning =
-        Registered::new(Arc::new(beginning)).map_err(|error| ToolError::failed(error.to_string()))?;
-    builder.add(beginning).map_err(|error| ToolError::failed(error.to_string()))?;
-    let registry = builder.build();
-    let bounds = Bounds { registry: &registry, limits: &parts.definition.limits, ended: None };
-    let request = drupe_extension_api::ToolCallRequest { call_id: String::new(), name, arguments };
-    let effect = ids::effect_of_effect(&context.effect);
-    let called = dispatch::call_beside(run, (&context.time, &context.cancel), bounds, request, effect);
-    let called = context.share.wait(called, run.over()).await;
-    match called.map_err(|fault| ToolError::failed(fault.to_string()))? {
-        (ToolStatus::Ok, session) => Ok(json!({"agent": agent, "detached": true, "session": session})),
-        (status, message) => Err(ToolError { status, message }),
-    }
-}
-
-/// The beginning of an agent that outlives the turn, in the place of the tool that the agent is.
-struct Beginning {
-    of: Arc<Registered>,
-    agent: AgentId,
-    task: String,
-}
-
-impl Tool for Beginning {
-    fn spec(&self) -> &Arc<ToolSpec> {
-        self.of.spec()
-    }
-
-    fn origin(&self) -> &str {
-        self.of.tool().origin()
-    }
-
-    fn call(&self, _: Box<RawValue>, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
-        Box::pin(async move {
-            let scope = &context.run.scope;
-            let Some(detaches) = &scope.detaches else {
-                return Err(ToolError::failed("no agent can outlive this turn"));
-            };
-            let task = DetachedTask {
-                effect: context.effect.clone(),
-                agent: self.agent.clone(),
-                task: self.task.clone(),
-                session: scope.session.clone(),
-                turn: scope.turn.clone(),
-                chain: scope.chain.after(&context.run.path),
-                correlation: scope.correlation.clone(),
-                strangers: scope.taint.source().map(str::to_owned),
-            };
-            let session = detaches.detach(task).await?;
-            Ok(ToolOutput::text(session.to_string()))
-        })
-    }
-}
-
 /// The agent of that handle, if this run spawned it.
 fn own(handle: &str, run: &Run) -> Result<Arc<SpawnedAgent>, ToolError> {
     match run.scope.spawned.of(handle) {
@@ -459,7 +393,8 @@ fn own(handle: &str, run: &Run) -> Result<Arc<SpawnedAgent>, ToolError> {
 
 fn send(Sending { handle, text }: Sending, context: &ToolContext) -> Result<Value, ToolError> {
     let spawned = own(&handle, &context.run)?;
-    let sent = spawned.send(Input { effect: context.effect.clone(), text, context: None });
+    let sent =
+        spawned.send(Input { effect: context.effect.clone(), text, context: None, by_a_person: false });
     match sent {
         Ok(Sent::Waits) => {
             Ok(json!({"handle": handle, "state": "working", "told": "it reads this between two steps"}))

@@ -195,9 +195,9 @@ async fn one_that_works_is_told_more_between_two_steps_and_one_that_has_answered
     let root = [
         calls(&[spawn("sub", "count")]),
         calls(&[send(&one, "in French")]),
-        calls(&[wait(&[one.clone()])]),
+        calls(&[wait(std::slice::from_ref(&one))]),
         calls(&[send(&one, "and backwards")]),
-        calls(&[wait(&[one.clone()])]),
+        calls(&[wait(std::slice::from_ref(&one))]),
         say("done"),
     ];
     let sub = [call(&[("sleeps", "{}")]), say("un, deux")];
@@ -241,7 +241,7 @@ fn whole(world: &Arc<World>, journal: &Arc<MemoryJournal>) -> Case {
         calls(&[send(&one, "more")]),
         calls(&[wait(&[one.clone(), two.clone()])]),
         calls(&[send(&one, "again")]),
-        calls(&[wait(&[one.clone()]), close(&two)]),
+        calls(&[wait(std::slice::from_ref(&one)), close(&two)]),
         say("done"),
     ];
     let sub = [call(&[("once", "{}")]), say("a part")];

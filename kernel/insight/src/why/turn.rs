@@ -205,6 +205,17 @@ fn origin(told: &mut Told, rows: &TurnRows) {
             [told::message(rows)],
         );
     }
+    match &inbound.origin {
+        Origin::Spawned { by } => told.say(
+            format!("An agent of turn `{by}` spawned this one to go on by itself; its report goes to that turn's session."),
+            [told::message(rows)],
+        ),
+        Origin::Report { of } => told.say(
+            format!("It is the report of an agent that worked beside the conversation, in turn `{of}`."),
+            [told::message(rows)],
+        ),
+        _ => {}
+    }
 }
 
 /// How long it waited.

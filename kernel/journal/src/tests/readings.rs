@@ -33,7 +33,12 @@ async fn two_agents(store: &Store) -> TurnId {
     commit(store, &turn, vec![result("root", 1, 1, "no")]).await;
     commit(store, &turn, vec![result("root", 1, 0, "slow")]).await;
     let note = Message::User { content: "note".into() };
-    commit(store, &turn, vec![Entry::Note { invocation: invocation("root"), step: 1, message: note, given_by: None }]).await;
+    commit(
+        store,
+        &turn,
+        vec![Entry::Note { invocation: invocation("root"), step: 1, message: note, given_by: None }],
+    )
+    .await;
     commit(store, &turn, vec![step("root", 2), answer("root", 2, "done", &[])]).await;
     turn
 }

@@ -4,8 +4,13 @@ use drupe_extension_api::{SessionId, wire::QueueMode};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// Stop the turn that runs.
-    Stop,
+    /// Stop the turn that runs, or the agent of that handle that works beside it.
+    Stop(Option<String>),
+    /// Tell the agent of that handle something.
+    Tell {
+        handle: String,
+        text: String,
+    },
     /// Ask the last message again.
     Retry,
     Plan,
@@ -29,15 +34,16 @@ pub enum Command {
 }
 
 /// The words, with what they do.
-pub const COMMANDS: [(&str, &str); 14] = [
-    ("/stop", "stop the turn that runs"),
+pub const COMMANDS: [(&str, &str); 15] = [
+    ("/stop", "stop the turn that runs; `/stop HANDLE` an agent that works beside it"),
+    ("/tell", "`/tell HANDLE TEXT` tells an agent that works beside the turn more"),
     ("/retry", "ask the last message again"),
     ("/plan", "show the plan"),
     ("/usage", "show what this session used"),
     ("/trace", "show what the last turn set off; `/trace N` the N-th"),
     ("/queue", "what becomes of messages typed while a turn runs: `followup`, `steer`, `interrupt`"),
     ("/agents", "list the agents; `@id …` asks one"),
-    ("/who", "say who answers"),
+    ("/who", "say who answers, and who works beside the turn"),
     ("/back", "take the conversation back from the agent that has it; `/back TEXT` with a message"),
     ("/open", "give a link to the web page, at this turn"),
     ("/new", "begin a new session"),
@@ -69,6 +75,8 @@ pub enum NoCommand {
     Mode { mode: String },
     #[error("{0}")]
     Session(String),
+    #[error("write `/tell HANDLE TEXT`; `/who` shows the handles")]
+    Tell,
 }
 
 /// Reads a line: none if it is no command, else the command or what is wrong with it.
@@ -83,7 +91,12 @@ pub fn parse(line: &str) -> Option<Result<Command, NoCommand>> {
     }
     let rest: Vec<&str> = words.collect();
     Some(match (name, rest.as_slice()) {
-        ("stop", []) => Ok(Command::Stop),
+        ("stop", []) => Ok(Command::Stop(None)),
+        ("stop", [handle]) => Ok(Command::Stop(Some((*handle).to_owned()))),
+        ("tell", [handle, text @ ..]) if !text.is_empty() => {
+            Ok(Command::Tell { handle: (*handle).to_owned(), text: text.join(" ") })
+        }
+        ("tell", _) => Err(NoCommand::Tell),
         ("retry", []) => Ok(Command::Retry),
         ("plan", []) => Ok(Command::Plan),
         ("usage", []) => Ok(Command::Usage),

@@ -4,9 +4,14 @@ use std::sync::Mutex;
 
 use drupe_extension_api::{
     SessionId,
-    control::{Status, TraceArgument, TurnTrace, UsageBy, UsageQuery, UsageRow, method},
+    control::{
+        SpawnedArgument, SpawnedQuery, Status, TraceArgument, TurnTrace, UsageBy, UsageQuery, UsageRow,
+        method,
+    },
     wire::QueueMode,
 };
+
+use serde_json::Value;
 
 use super::{
     commands::{self, COMMANDS, Command, QUEUE},
@@ -83,7 +88,15 @@ fn carry_out(talk: &mut Talk<'_>, screen: &Mutex<Screen>, command: &Command) -> 
     let colour = talk.colour();
     let say = |style, text: &str| locked(screen).say(style, text.trim_end());
     match command {
-        Command::Stop => match talk.stop_running()? {
+        Command::Stop(Some(handle)) => {
+            let ask = SpawnedArgument { session: talk.session().clone(), handle: handle.clone() };
+            match talk.daemon().call::<Value>(method::SPAWNED_STOP, &ask) {
+                Ok(_) => say(Style::Dim, &format!("{handle} has ended")),
+                Err(failure) => say(Style::Bad, &failure.to_string()),
+            }
+        }
+        Command::Tell { handle, text } => talk.tell(handle.clone(), text.clone()),
+        Command::Stop(None) => match talk.stop_running()? {
             true => say(Style::Dim, "the turn is being stopped"),
             false => say(Style::Dim, "no turn runs"),
         },
@@ -117,6 +130,11 @@ fn carry_out(talk: &mut Talk<'_>, screen: &Mutex<Screen>, command: &Command) -> 
             let model = status.model.unwrap_or_else(|| "no model yet".into());
             let session = talk.session();
             say(Style::Plain, &format!("{who} answers in session {session}; the default model is {model}"));
+            let query = SpawnedQuery { session: Some(session.clone()) };
+            let beside: Vec<_> = talk.daemon().call(method::SPAWNED_LIST, &query)?;
+            if !beside.is_empty() {
+                say(Style::Plain, &session::beside(&beside));
+            }
         }
         // A page keeps what stands behind the `#` of the link that led to it.
         Command::Open => match open::link(&talk.daemon(), open::PAGE) {

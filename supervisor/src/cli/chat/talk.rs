@@ -5,12 +5,13 @@ use std::{
         Arc, Mutex,
         mpsc::{Receiver, RecvTimeoutError, channel},
     },
+    thread,
     time::{Duration, Instant},
 };
 
 use drupe_extension_api::{
     AgentId, SessionId, TurnId,
-    control::{SessionDetail, SessionShow, SessionStatus, TurnArgument, TurnResult, method},
+    control::{SessionDetail, SessionShow, SessionStatus, SpawnedTell, TurnArgument, TurnResult, method},
     wire::{QueueMode, Submit, Submitted},
 };
 use serde_json::Value;
@@ -276,6 +277,17 @@ impl<'a> Talk<'a> {
                 Ok(true)
             }
         }
+    }
+
+    /// Tells an agent that works beside the turn something. It reads that when it comes to it, and then this is said.
+    pub fn tell(&self, handle: String, text: String) {
+        let told = SpawnedTell { session: self.session.clone(), handle: handle.clone(), text };
+        let (home, console) = (self.context.home().clone(), self.context.console);
+        let screen = Arc::clone(&self.screen);
+        thread::spawn(move || match Daemon::new(&home, console).call::<Value>(method::SPAWNED_TELL, &told) {
+            Ok(_) => locked(&screen).say(Style::Dim, &format!("{handle} has read it")),
+            Err(failure) => locked(&screen).say(Style::Bad, &failure.to_string()),
+        });
     }
 
     fn stop(&self, turn: TurnId) -> Result<(), ClientError> {

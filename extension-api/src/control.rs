@@ -28,8 +28,8 @@ pub use schedules::{
 };
 pub use sessions::{
     EventsSubscribe, HandoffStatus, InvocationRecord, SessionDetail, SessionSelect, SessionShow,
-    SessionStatus, SpawnedArgument, SpawnedQuery, SpawnedStatus, SpawnedTell, TranscriptEntry, TurnArgument,
-    TurnResult,
+    SessionSnapshot, SessionStatus, SpawnedArgument, SpawnedQuery, SpawnedStatus, SpawnedTell,
+    TranscriptEntry, TurnArgument, TurnResult,
 };
 pub use status::{Blamed, ConfigValue, DaemonState, ExitRecord, Status};
 pub use tokens::{Allowance, Power, TokenMade, TokenNew, TokenPromised, TokenStatus, Whoami};

@@ -3,13 +3,13 @@
 use std::sync::{Arc, OnceLock};
 
 use drupe_agent::{
-    Batch, Behalf, Detaches, Hooks, Journal, RecordedTurn, SpawnedAgents, Steering, Stopwatch, Taint,
-    TurnScope, ids,
-    run::{self, TurnOutcome, TurnRoot},
+    Batch, Behalf, CHANGED, Detaches, Hooks, Journal, RecordedTurn, SpawnedAgents, Steering, Stopwatch,
+    Taint, TurnScope, ids,
+    run::{self, TurnOutcome, TurnRoot, Used},
 };
 use drupe_extension_api::{
     AgentResponse, CorrelationId, DefinitionLimits, EventBody, FailureClass, Preview, Spend, TurnId,
-    control::ExitRecord,
+    control::{ExitRecord, SessionSnapshot},
     wire::{HookPoint, TurnContext},
 };
 use drupe_journal::{Counted, Origin, Outbound, QueuedTurn, Store, StoreError, TurnDone, TurnStart};
@@ -25,6 +25,7 @@ use drupe_policy::CallPolicy;
 mod detached;
 mod handoff;
 mod plan;
+mod resumed;
 mod route;
 
 pub use detached::{Reports, inbound as detached_inbound};
@@ -89,6 +90,7 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
     let mut speakers = Speakers::at_a_message(&snapshot, &queued);
     let plan = planned(turns, &snapshot, &queued, &mut speakers, false).await?;
     let root = ids::root_invocation(&queued.turn);
+    let before = resumed::before(turns, &snapshot, &queued).await?;
     let mut start = TurnStart {
         turn: queued.turn.clone(),
         session: inbound.ask.session.clone(),
@@ -102,6 +104,7 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
             start.events.push((None, EventBody::SubagentSelected { by: by.name().to_owned() }));
         }
     }
+    start.events.extend(before.told().map(|event| (None, event)));
     let mut plan = match plan {
         Ok(plan) => plan,
         Err(response) => {
@@ -141,6 +144,7 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
         taint: Taint::new(tainted_by),
         ..scope(turns, &queued, correlation, journal, recorded)
     });
+    scope.remark(before.changes.iter().map(|change| format!("{CHANGED}: {change}")));
     let orchestrator = snapshot.orchestrator.definition();
     let (agent, limits) = (plan.agent.id().clone(), &plan.limits);
     let mut root = match plan.chosen_by {
@@ -182,7 +186,8 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
     drop(held);
     let outcome = root.finish(response).await;
     let start = fresh.and_then(|beginning| beginning.rest());
-    finish(turns, queued, start, outcome, speakers).await
+    let kept = before.after(&snapshot, &outcome.used);
+    finish(turns, queued, (start, kept), outcome, speakers).await
 }
 
 /// Who answers, with what. Whoever has the conversation and cannot be asked gives it back. `again`: somebody has had the
@@ -338,27 +343,33 @@ async fn without_a_run(
     let (session, turn) = (queued.inbound.ask.session.clone(), queued.turn.clone());
     let nothing = |response| {
         let last = Batch::empty(session, turn);
-        TurnOutcome { response, spend: Spend::default(), diagnostics: Vec::new(), last }
+        TurnOutcome {
+            response,
+            spend: Spend::default(),
+            diagnostics: Vec::new(),
+            used: Used::default(),
+            last,
+        }
     };
     if !queued.started {
-        return finish(turns, queued, start, nothing(response), speakers).await;
+        return finish(turns, queued, (start, None), nothing(response), speakers).await;
     }
     open_session(turns, &queued).await?;
     let journal = Arc::new(turns.store.clone());
     let scope = scope(turns, &queued, correlation(&queued)?, journal, recorded);
     let abandoned = run::abandon_turn(Arc::new(scope), response.clone());
-    finish(turns, queued, None, abandoned.unwrap_or_else(|| nothing(response)), speakers).await
+    finish(turns, queued, (None, None), abandoned.unwrap_or_else(|| nothing(response)), speakers).await
 }
 
 /// Records the answer and what goes out, in one transaction, and has it delivered.
 async fn finish(
     turns: &Turns,
     queued: QueuedTurn,
-    start: Option<TurnStart>,
+    (start, snapshot): (Option<TurnStart>, Option<SessionSnapshot>),
     outcome: TurnOutcome,
     mut speakers: Speakers,
 ) -> Result<(), StoreError> {
-    let TurnOutcome { response, spend, diagnostics, last } = outcome;
+    let TurnOutcome { response, spend, diagnostics, last, used: _ } = outcome;
     let report = match &queued.inbound.origin {
         Origin::Spawned { by } => detached::report(&turns.store, &queued, by, &response).await?,
         _ => None,
@@ -380,6 +391,7 @@ async fn finish(
         last,
         events: speakers.told().into_iter().chain([completed]).map(|event| (None, event)).collect(),
         conversation: speakers.changed(),
+        snapshot,
         start,
         ratios: turns.ratios.changed(),
     };

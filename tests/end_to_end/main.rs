@@ -62,6 +62,7 @@ mod previews;
 mod queue;
 mod refused_settings;
 mod reload;
+mod resumed;
 mod retention;
 mod schedules;
 mod schemas;

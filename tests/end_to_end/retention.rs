@@ -79,6 +79,7 @@ impl Past {
         let to = Outbound { channel: channel.into(), address: None, text: "an answer".into() };
         let done = TurnDone {
             conversation: None,
+            snapshot: None,
             response: AgentResponse::success("an answer"),
             spend: Spend::default(),
             diagnostics: Vec::new(),

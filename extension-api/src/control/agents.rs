@@ -94,6 +94,9 @@ pub struct SkillStatus {
     pub description: String,
     /// Its folder, as an absolute path.
     pub folder: String,
+    /// SHA-256, in hex, over all that lies in its folder.
+    #[serde(default)]
+    pub hash: String,
     /// The tools that it leaves a run, as it names them; absent where it leaves all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_tools: Option<Vec<String>>,

@@ -1,5 +1,7 @@
 //! Sessions and their turns.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -66,11 +68,25 @@ pub struct SessionDetail {
     pub status: SessionStatus,
     /// Its turns, oldest first.
     pub turns: Vec<TurnResult>,
+    /// What its turns have made use of, as it was then.
+    #[serde(default)]
+    pub snapshot: SessionSnapshot,
     /// Position of its last event.
     pub last_seq: u64,
     /// Where further turns follow; asked for with it as [`SessionShow::after`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
+}
+
+/// What the turns of a session have made use of: a later turn tells what of it is not what it was.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct SessionSnapshot {
+    /// Agents that ran, with the SHA-256 in hex of what each is made of: its definition and the tools that it is offered.
+    pub agents: BTreeMap<AgentId, String>,
+    /// Skills that were loaded, with the SHA-256 in hex of their folders; empty where it is not known.
+    pub skills: BTreeMap<String, String>,
 }
 
 /// Chooses who answers in a session.

@@ -7,6 +7,7 @@
 //! Whoever runs a task again closes, as interrupted, the items that the cut-off run left open in the stream of
 //! events; what is done again is started again there.
 
+mod attempted;
 mod memory;
 mod project;
 mod prune;
@@ -14,13 +15,18 @@ mod recorded;
 
 use drupe_extension_api::{
     AgentId, AgentRef, AgentResponse, EffectClass, EffectId, EventBody, FailureClass, Image, InvocationId,
-    ItemKind, ItemOutcome, Message, Preview, SessionId, Spend, ToolStatus, TurnId, Usage,
-    control::ApprovalState,
+    ItemKind, Message, Preview, SessionId, Spend, ToolStatus, TurnId, Usage, control::ApprovalState,
 };
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
-use crate::{model::StopReason, policy::Question, recipe::KeptRecipe, topics::TopicMessage};
+use crate::{
+    model::StopReason,
+    policy::Question,
+    recipe::{KeptRecipe, Recipe},
+    topics::TopicMessage,
+};
+pub use attempted::{Attempted, BrokenAnswer, ShownAnswer};
 pub use memory::MemoryJournal;
 pub use project::told;
 pub(crate) use project::{begun, reasoning_id, requested};
@@ -41,6 +47,12 @@ pub trait Journal: Send + Sync {
 
     /// The bytes of a picture that was recorded, by their hash; none where they are not kept any more.
     fn image(&self, hash: String) -> BoxFuture<'_, Result<Option<Vec<u8>>, JournalFault>>;
+
+    /// What a run was made of, by its hash; none where it is not kept any more.
+    fn recipe(&self, hash: String) -> BoxFuture<'_, Result<Option<Recipe>, JournalFault>> {
+        let _ = hash;
+        Box::pin(std::future::ready(Ok(None)))
+    }
 
     /// Earlier turns of a session that hold most of these words, in lower case: at most `most`, the best first.
     fn earlier(
@@ -382,45 +394,6 @@ pub enum Entry {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         below: bool,
     },
-}
-
-/// How an attempt of a model went, beyond what it used: what its events tell. Older records have none, and their events are
-/// kept beside them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Attempted {
-    /// From 1, within its step.
-    pub attempt: u32,
-    /// Request to end of stream, in milliseconds.
-    pub latency_ms: u64,
-    /// What people were shown, if that ends with it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shown: Option<ShownAnswer>,
-}
-
-/// What people were shown of an answer, over all of its attempts.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ShownAnswer {
-    /// The attempt with which its item began.
-    pub since: u32,
-    /// How long that lasted, in milliseconds.
-    pub elapsed_ms: u64,
-    /// How long the model reasoned, if it did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reasoned_ms: Option<u64>,
-    /// How it ended without an answer, and what had come of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub broken: Option<BrokenAnswer>,
-}
-
-/// An answer that broke off.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct BrokenAnswer {
-    /// How its item ended, which is not `ok`.
-    pub outcome: ItemOutcome,
-    /// The beginning of its text.
-    pub text: Preview,
-    /// The beginning of its reasoning.
-    pub reasoning: Preview,
 }
 
 /// How a transcript was made smaller. Steps are counted from 1; the conversation before a run is step 0.

@@ -5,7 +5,7 @@
 //! begins, and read by whoever explains a run. It never holds what changes from run to run (the task, the history, notes),
 //! and no secret: a run that goes on is made of what there is by then, whatever its beginning names.
 
-use std::{borrow::Borrow, sync::Arc};
+use std::{borrow::Borrow, collections::BTreeMap, sync::Arc};
 
 use drupe_extension_api::{Definition, ToolSpec};
 use serde::Deserialize;
@@ -60,10 +60,67 @@ impl Recipe {
         serde_json::from_str(json)
     }
 
+    /// What of it is not there any more, or is another by now, in words: nothing where only more is there. Of instructions
+    /// a day that stands in them does not count.
+    pub fn changes(&self, now: &Self) -> Vec<String> {
+        let mut changes = Vec::new();
+        let of = |recipe: &Self| -> BTreeMap<String, ToolSpec> {
+            let all = recipe.tools.iter().chain(&recipe.deferred);
+            all.map(|spec| (spec.name.to_string(), spec.clone())).collect()
+        };
+        let (before, by_now) = (of(self), of(now));
+        for (name, spec) in &before {
+            match by_now.get(name) {
+                None => changes.push(format!("the tool `{name}` is gone")),
+                Some(other) if other != spec => changes.push(format!("the tool `{name}` is another one")),
+                Some(_) => {}
+            }
+        }
+        let (before, by_now) = (&self.definition, &now.definition);
+        if without_days(&before.instructions) != without_days(&by_now.instructions) {
+            changes.push("its instructions are others".into());
+        }
+        if before.models != by_now.models {
+            let named =
+                |models: &[String]| if models.is_empty() { "the default".into() } else { models.join(", ") };
+            let (before, by_now): (String, String) = (named(&before.models), named(&by_now.models));
+            changes.push(format!("its models were {before} and are {by_now}"));
+        }
+        for (what, differs) in [
+            ("the parameters of its model", before.parameters != by_now.parameters),
+            ("its limits", before.limits != by_now.limits),
+            ("the form of its answer", before.output != by_now.output),
+            ("the texts that it begins with", before.context != by_now.context),
+        ] {
+            if differs {
+                changes.push(format!("{what} changed"));
+            }
+        }
+        changes
+    }
+
     /// The system prompt of its requests.
     pub fn system(&self) -> String {
         system(&self.definition, &self.tools, &self.deferred)
     }
+}
+
+/// A text in which each day, `2026-03-01`, stands as the same word.
+fn without_days(text: &str) -> String {
+    const DAY: usize = "2026-03-01".len();
+    let is_day = |at: &[u8]| {
+        at.iter().enumerate().all(|(n, byte)| match n {
+            4 | 7 => *byte == b'-',
+            _ => byte.is_ascii_digit(),
+        })
+    };
+    let (mut kept, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.as_bytes().windows(DAY).position(is_day) {
+        kept.push_str(&rest[..at]);
+        kept.push_str("<day>");
+        rest = &rest[at + DAY..];
+    }
+    kept + rest
 }
 
 /// The system prompt of an agent with those tools.

@@ -23,7 +23,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub use crate::scope::{GATE, Observer, Silent, TurnScope};
+pub use crate::scope::{GATE, Observer, Silent, TurnScope, Used};
 use crate::{
     agent::{Agent, LoopParts, Task},
     budget::Budget,
@@ -33,6 +33,7 @@ use crate::{
     share::Share,
 };
 pub(crate) use children::Child;
+pub use life::CHANGED;
 pub(crate) use past::INTERRUPTED;
 use past::Past;
 pub use past::abandon_turn;
@@ -90,6 +91,8 @@ pub struct TurnOutcome {
     pub spend: Spend,
     /// Code and text of each diagnostic of the turn.
     pub diagnostics: Vec<String>,
+    /// What it has made use of.
+    pub used: Used,
     /// Not yet committed, so that it can be one transaction with the caller's own records.
     pub last: Batch,
 }
@@ -278,7 +281,8 @@ impl Run {
     fn outcome(&self, response: AgentResponse, spend: Spend) -> TurnOutcome {
         let diagnostics =
             std::mem::take(&mut *self.scope.diagnostics.lock().unwrap_or_else(PoisonError::into_inner));
-        TurnOutcome { response, spend, diagnostics, last: self.take_pending() }
+        let used = std::mem::take(&mut *self.scope.used());
+        TurnOutcome { response, spend, diagnostics, used, last: self.take_pending() }
     }
 
     /// Its loop begins, made of these.

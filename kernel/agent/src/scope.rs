@@ -1,6 +1,7 @@
 //! What all runs of one turn share.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     convert::Infallible,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicBool},
@@ -82,6 +83,15 @@ pub struct DetachedTask {
     pub strangers: Option<String>,
 }
 
+/// What a turn made use of that a later one may find changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Used {
+    /// The agents of which a run was entered.
+    pub agents: BTreeSet<AgentId>,
+    /// Skills that agents have loaded, with the hashes of their folders as far as they are known.
+    pub skills: BTreeMap<(AgentId, String), Option<String>>,
+}
+
 /// Records of runs that have ended, which the next commit of the turn holds.
 #[derive(Default)]
 pub struct Left(Mutex<Taken>);
@@ -140,11 +150,18 @@ pub struct TurnScope {
     pub left: Left,
     /// Code and text of each diagnostic of the turn so far.
     pub diagnostics: Mutex<Vec<String>>,
+    /// What it has made use of so far.
+    pub used: Mutex<Used>,
     /// Whether it was told of a report of use that cannot be.
     pub doubted: AtomicBool,
 }
 
 impl TurnScope {
+    /// What it has made use of so far.
+    pub(crate) fn used(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Leaves the turn's place to others, each time that all of the turn waits for a person. Never ends.
     pub(crate) async fn leave_while_still(&self) -> Infallible {
         let Some(root) = self.time.get() else { return std::future::pending().await };
@@ -195,6 +212,7 @@ impl TurnScope {
             detaches: None,
             left: Left::default(),
             diagnostics: Mutex::default(),
+            used: Mutex::default(),
             doubted: AtomicBool::new(false),
         }
     }

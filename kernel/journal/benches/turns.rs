@@ -186,6 +186,7 @@ async fn turn(store: &Store, session: SessionId, n: usize, work: Work) {
     let last = EventBody::TurnCompleted { status, error: None, class: None, spend };
     let done = TurnDone {
         conversation: None,
+        snapshot: None,
         response: AgentResponse::success(ANSWER),
         spend,
         diagnostics: Vec::new(),

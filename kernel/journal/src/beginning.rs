@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use drupe_agent::{Batch, EarlierTurn, Journal, JournalFault};
+use drupe_agent::{Batch, EarlierTurn, Journal, JournalFault, Recipe};
 use drupe_extension_api::{EffectId, SessionId};
 use futures_util::future::BoxFuture;
 
@@ -56,6 +56,10 @@ impl Journal for Beginning {
 
     fn image(&self, hash: String) -> BoxFuture<'_, Result<Option<Vec<u8>>, JournalFault>> {
         self.store.image(hash)
+    }
+
+    fn recipe(&self, hash: String) -> BoxFuture<'_, Result<Option<Recipe>, JournalFault>> {
+        self.store.recipe(hash)
     }
 
     fn earlier(

@@ -1,6 +1,6 @@
 //! The loop's records, as they are committed. What they mean is the loop's business.
 
-use drupe_agent::{Batch, EarlierTurn, Entry, Journal, JournalFault};
+use drupe_agent::{Batch, EarlierTurn, Entry, Journal, JournalFault, Recipe};
 use drupe_extension_api::{EffectClass, EffectId, SessionId};
 use futures_util::future::BoxFuture;
 
@@ -28,6 +28,13 @@ impl Journal for Store {
 
     fn image(&self, hash: String) -> BoxFuture<'_, Result<Option<Vec<u8>>, JournalFault>> {
         Box::pin(async move { Ok(self.read(move |db| images::of(db, &hash)).await?) })
+    }
+
+    fn recipe(&self, hash: String) -> BoxFuture<'_, Result<Option<Recipe>, JournalFault>> {
+        Box::pin(async move {
+            let found = self.read(move |db| recipes::of(db, [hash].into())).await?;
+            Ok(found.into_values().next())
+        })
     }
 
     fn earlier(

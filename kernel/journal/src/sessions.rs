@@ -3,7 +3,7 @@
 use drupe_agent::{Conversation, Happened, Tenure};
 use drupe_extension_api::{
     AgentId, EventBody, Preview, SessionId,
-    control::{HandoffStatus, SessionStatus},
+    control::{HandoffStatus, SessionSnapshot, SessionStatus},
 };
 use rusqlite::{Connection, OptionalExtension, Row};
 
@@ -182,6 +182,24 @@ pub(crate) fn last_of_people(db: &Connection) -> Result<Option<SessionId>, Store
          WHERE origin = 'operator' OR channel <> '' ORDER BY turns.number DESC LIMIT 1",
     )?;
     Ok(newest.query_row([], |row| id(row, 0)).optional()?)
+}
+
+/// What the turns of a session have made use of.
+pub(crate) fn snapshot(db: &Connection, session: &SessionId) -> Result<SessionSnapshot, StoreError> {
+    let mut one = db.prepare_cached("SELECT snapshot FROM sessions WHERE id = ?1")?;
+    let found = one.query_row([session.as_str()], |row| maybe_json(row, 0)).optional()?;
+    Ok(found.flatten().unwrap_or_default())
+}
+
+/// Keeps what the turns of a session have made use of.
+pub(crate) fn keep_snapshot(
+    on: &Writing<'_>,
+    number: i64,
+    snapshot: &SessionSnapshot,
+) -> Result<(), StoreError> {
+    let kept = serde_json::to_string(snapshot)?;
+    on.statement("UPDATE sessions SET snapshot = ?2 WHERE number = ?1")?.execute((number, kept))?;
+    Ok(())
 }
 
 /// One session, with its number and the position of its last event.

@@ -10,7 +10,7 @@ use std::{
 use drupe_agent::Clock;
 use drupe_extension_api::{
     AgentId, AgentRef, EffectId, Event, EventBody, SessionId, TurnId,
-    control::{Approval, ApprovalState, SessionStatus, StateChange, TokenStatus},
+    control::{Approval, ApprovalState, SessionSnapshot, SessionStatus, StateChange, TokenStatus},
 };
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
@@ -144,6 +144,12 @@ impl Store {
     pub async fn asked(&self, turn: &TurnId) -> Result<Option<Inbound>, StoreError> {
         let turn = turn.clone();
         self.read_few(move |db| turns::asked(db, &turn)).await
+    }
+
+    /// What the turns of a session have made use of, as it was then.
+    pub async fn snapshot(&self, session: &SessionId) -> Result<SessionSnapshot, StoreError> {
+        let session = session.clone();
+        self.read_few(move |db| sessions::snapshot(db, &session)).await
     }
 
     /// Messages that wait to be sent, the oldest first.

@@ -146,6 +146,9 @@ pub(crate) fn finish(on: &mut Writing<'_>, done: &TurnDone) -> Result<Option<Del
     {
         sessions::set_conversation(on, &turn.session, now)?;
     }
+    if let Some(snapshot) = &done.snapshot {
+        sessions::keep_snapshot(on, turn.session_number, snapshot)?;
+    }
     messages.iter().try_for_each(|message| bus::publish(on, message, WhenFull::Bury))?;
     done.ratios.iter().try_for_each(|(model, bytes)| ratios::keep(on, model, *bytes))?;
     match &done.outbox {

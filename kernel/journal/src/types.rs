@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use drupe_agent::{Batch, Chain, Conversation, Entry, Recipe, TopicMessage};
 use drupe_extension_api::{
     AgentRef, AgentResponse, CorrelationId, EffectId, Event, EventBody, InvocationId, SessionId, Spend,
-    TurnId,
+    TurnId, control::SessionSnapshot,
 };
 use jiff::Timestamp;
 use serde_json::Value;
@@ -81,6 +81,8 @@ pub struct TurnDone {
     /// Who talked with the user when the turn began, and who does from here on, where that is another state. What somebody
     /// chose meanwhile stays.
     pub conversation: Option<(Conversation, Conversation)>,
+    /// What the turns of the session have made use of, where that is other than before.
+    pub snapshot: Option<SessionSnapshot>,
     /// Its beginning, where that is not recorded yet: see [`Beginning::rest`](crate::Beginning::rest).
     pub start: Option<TurnStart>,
     /// Bytes a token, by model: what was learned of it since the last turn.

@@ -184,6 +184,21 @@ impl Skill {
         self.sealed.as_ref().is_some_and(|sealed| sealed.get(path) != Some(&hash))
     }
 
+    /// SHA-256, in hex, over all that lies in its folder, the paths included. Of what cannot be read the path alone counts.
+    pub fn hash(&self) -> String {
+        let mut hasher = Sha256::new();
+        let mut files = self.files();
+        files.push(SKILL_FILE.to_owned());
+        for path in files {
+            let text = self.file(&path).unwrap_or_default();
+            for part in [path, text] {
+                hasher.update((part.len() as u64).to_le_bytes());
+                hasher.update(part);
+            }
+        }
+        drupe_agent::ids::hex(&hasher.finalize())
+    }
+
     /// The files beneath its folder but for its own, as paths, in order.
     pub fn files(&self) -> Vec<String> {
         let mut found = Vec::new();

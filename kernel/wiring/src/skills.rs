@@ -51,6 +51,11 @@ impl SkillSource for OnDisk {
         .boxed()
     }
 
+    fn hash(&self, name: String) -> BoxFuture<'_, Option<String>> {
+        let Some(skill) = self.0.get(&name).cloned() else { return std::future::ready(None).boxed() };
+        async move { tokio::task::spawn_blocking(move || skill.hash()).await.ok() }.boxed()
+    }
+
     fn allows(&self, name: &str) -> Option<BTreeSet<String>> {
         let allowed = self.0.get(name)?.allowed.as_ref()?;
         Some(allowed.iter().map(|written| our_name(written)).collect())

@@ -110,6 +110,7 @@ impl Snapshot {
             name: skill.name.clone(),
             description: skill.description.clone(),
             folder: skill.folder.display().to_string(),
+            hash: skill.hash(),
             allowed_tools: skill.allowed.clone(),
         };
         self.skills.all.values().map(status).collect()

@@ -34,6 +34,9 @@ pub trait SkillSource: Send + Sync {
     /// Reads the instructions of one, or a file beneath it.
     fn read(&self, name: String, file: Option<String>) -> BoxFuture<'_, Result<String, ToolError>>;
 
+    /// The hash of all that lies in its folder, in hex; none where it cannot be read.
+    fn hash(&self, name: String) -> BoxFuture<'_, Option<String>>;
+
     /// The names of the tools that one leaves a run; none where it leaves it all that it has.
     fn allows(&self, name: &str) -> Option<BTreeSet<String>>;
 }
@@ -131,6 +134,9 @@ impl Tool for LoadSkill {
             let is_whole = file.is_none();
             let text = self.skills.read(name.clone(), file).await?;
             if is_whole {
+                let hash = self.skills.hash(name.clone()).await;
+                let key = (context.run.agent.clone(), name.clone());
+                context.run.scope.used().skills.insert(key, hash);
                 self.narrow(&name, &context.run);
             }
             Ok(ToolOutput::text(text))
@@ -138,7 +144,9 @@ impl Tool for LoadSkill {
     }
 
     fn replayed(&self, (params, _): (&str, &str), _: &EffectId, run: &Arc<Run>) {
-        if let Ok(Parameters { name, file: None }) = serde_json::from_str(params) {
+        if let Ok(Parameters { name, file: None }) = serde_json::from_str::<Parameters>(params) {
+            // What it was then nobody knows any more.
+            run.scope.used().skills.entry((run.agent.clone(), name.clone())).or_default();
             self.narrow(&name, run);
         }
     }

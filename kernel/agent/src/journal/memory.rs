@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use drupe_extension_api::{EffectId, SessionId, TurnId};
 use futures_util::future::BoxFuture;
 
-use super::{Batch, EarlierTurn, Entry, Journal, JournalFault, RecordedTurn};
+use super::{Batch, EarlierTurn, Entry, Journal, JournalFault, Recipe, RecordedTurn};
 
 /// A journal without a file, for runs that need not outlive the process.
 #[derive(Debug, Default)]
@@ -57,6 +57,12 @@ impl Journal for MemoryJournal {
         });
         let found = images.filter(|image| image.hash == hash).find_map(|image| image.data);
         Box::pin(std::future::ready(Ok(found.map(|data| data.to_vec()))))
+    }
+
+    fn recipe(&self, hash: String) -> BoxFuture<'_, Result<Option<Recipe>, JournalFault>> {
+        let mut kept = self.batches().into_iter().flat_map(|batch| batch.recipes);
+        let found = kept.find(|kept| *kept.hash == *hash).and_then(|kept| Recipe::read(&kept.json).ok());
+        Box::pin(std::future::ready(Ok(found)))
     }
 
     /// It knows of entries, and not of messages and answers.

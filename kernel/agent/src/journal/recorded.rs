@@ -32,6 +32,9 @@ pub struct EarlierTurn {
 pub struct RecordedInvocation {
     /// Whose run it is.
     pub agent: Option<AgentId>,
+    /// The hash of what it was made of when it began; none where it is code.
+    #[serde(skip_serializing_if = "is_default")]
+    pub recipe: Option<String>,
     /// The runs that began below it, whoever asked for them, in order.
     #[serde(skip_serializing_if = "is_default")]
     pub below: Vec<InvocationId>,
@@ -209,7 +212,7 @@ impl FromIterator<Entry> for RecordedTurn {
 impl RecordedInvocation {
     fn apply(&mut self, entry: Entry) {
         match entry {
-            Entry::Begin { agent, .. } => self.agent = Some(agent),
+            Entry::Begin { agent, recipe, .. } => (self.agent, self.recipe) = (Some(agent), recipe),
             Entry::Step { step, attempt, model, reserved_tokens, reserved_usd, unpriced, .. } => {
                 let at = self.step(step);
                 (at.lost_tokens, at.lost_usd) = (at.lost(), at.lost_usd());

@@ -196,7 +196,7 @@ impl Run {
         let mut begun = Begun { child: Arc::clone(&run), reported: true };
         match run.enter() {
             Entered::Ended(response) => return response,
-            Entered::Begun => {}
+            Entered::Begun => run.tell_changes(agent).await,
             Entered::New => {
                 if let Err(refusal) = run.admit(&task).await {
                     return self.refused(refusal);

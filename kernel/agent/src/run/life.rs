@@ -16,11 +16,15 @@ use crate::{
     dispatch::OUTSIDE,
     ids,
     journal::Entry,
+    recipe::Recipe,
     results,
     spawned::EndsWith,
     told::is_blank,
     topics::{self, MAX_HOPS, TopicMessage},
 };
+
+/// The code of a remark that something is not what it was.
+pub const CHANGED: &str = "changed";
 
 /// How a run is entered.
 pub(super) enum Entered {
@@ -63,7 +67,7 @@ impl Run {
     ) -> AgentResponse {
         match self.enter() {
             Entered::Ended(response) => return response,
-            Entered::Begun => {}
+            Entered::Begun => self.tell_changes(agent).await,
             Entered::New => {
                 told.into_iter().for_each(|event| self.tell(event));
                 let admitted = self.admit_root(&task).await;
@@ -97,9 +101,30 @@ impl Run {
 
     /// Takes over what an earlier process recorded of the run.
     pub(super) fn enter(&self) -> Entered {
+        self.scope.used().agents.insert(self.agent.clone());
         match self.past(self.id.clone()) {
             None => Entered::New,
             Some(past) => self.go_on(past).map_or(Entered::Begun, Entered::Ended),
+        }
+    }
+
+    /// Tells what of the agent is not what it was when an earlier process began the run: it goes on with what there is.
+    pub(super) async fn tell_changes(&self, agent: &Arc<dyn Agent>) {
+        let before = self.recorded().and_then(|recorded| recorded.recipe.clone());
+        let (Some(before), Some(now)) = (before, agent.recipe()) else { return };
+        if *now.hash == *before {
+            return;
+        }
+        let kept = self.scope.journal.recipe(before).await.ok().flatten();
+        let changes = kept.zip(Recipe::read(&now.json).ok()).map(|(kept, now)| kept.changes(&now));
+        let changes = changes.unwrap_or_else(|| vec!["what it was is not kept any more".into()]);
+        if !changes.is_empty() {
+            let message = format!(
+                "`{}` is not what it was when the restart interrupted it: {}",
+                self.agent,
+                changes.join("; ")
+            );
+            self.tell(EventBody::Diagnostic { code: CHANGED.into(), message });
         }
     }
 

@@ -260,10 +260,13 @@ async fn an_interrupted_call_is_looked_up_before_it_counts_as_unknown() {
         (Some(Fake::says("once")), ToolStatus::OutcomeUnknown, "not run again", true),
         (None, ToolStatus::OutcomeUnknown, "the tool no longer exists", true),
     ] {
+        let gone = tool.is_none();
         let seen = cut_in_call(tool).await;
         assert_eq!(seen.statuses(), [status]);
         assert!(seen.told()[0].contains(says), "{:?}", seen.told());
-        assert_eq!(seen.diagnostics(), if unknown { vec!["outcome_unknown"] } else { vec![] });
+        let unknown = unknown.then_some("outcome_unknown");
+        let told: Vec<_> = gone.then_some("changed").into_iter().chain(unknown).collect();
+        assert_eq!(seen.diagnostics(), told);
     }
 }
 

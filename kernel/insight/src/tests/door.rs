@@ -121,6 +121,7 @@ pub async fn finish(store: &Store, response: AgentResponse, spend: Spend, last: 
     let outbox = Outbound { channel: "test".into(), address: None, text: response.content.clone() };
     let done = TurnDone {
         conversation: None,
+        snapshot: None,
         response,
         spend,
         diagnostics: Vec::new(),

@@ -151,6 +151,7 @@ fn item_completed(id: &str) -> (Option<AgentRef>, EventBody) {
 fn done(turn: &TurnId, answer: &str) -> TurnDone {
     TurnDone {
         conversation: None,
+        snapshot: None,
         response: AgentResponse::success(answer),
         spend: Spend { turns: 1, ..Spend::default() },
         diagnostics: Vec::new(),

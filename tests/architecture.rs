@@ -117,6 +117,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "drupe-json-schema",
             "drupe-kernel",
             "drupe-link",
+            // How servers of other assistants are read is known once.
+            "drupe-mcp-import",
             "drupe-memory",
             "drupe-prompts",
             "drupe-redact",
@@ -131,6 +133,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     // Whoever reads files or pages reads PDFs among them, by the same program and within the same bounds.
     ("drupe-ext-files", &["drupe-extension-api", "drupe-pdf-text"]),
     ("drupe-ext-web", &["drupe-extension-api", "drupe-pdf-text"]),
+    ("drupe-ext-mcp", &["drupe-extension-api", "drupe-mcp-import"]),
 ];
 
 /// What every extension may depend on of ours.

@@ -1,0 +1,392 @@
+//! What there is at the places of other assistants, as a plan.
+
+use std::path::{Path, PathBuf};
+
+use drupe_config::Config;
+use drupe_extension_api::ExtensionId;
+use drupe_folders::discovery::Layout;
+use serde_json::{Map, Value, json};
+
+use super::{
+    adopt::{self, TakenAgent},
+    forms,
+    gather::{Beneath, NotTaken},
+    places::{AgentForm, Chosen, Holds, Place},
+    plan::{ItemKind, ItemState, PlannedItem, Work},
+    servers::{self, Written},
+    skills, staged,
+};
+use crate::cli::{Context, failure::Failure};
+
+/// What is imported at a time.
+const MOST_ITEMS: usize = 512;
+
+/// Looks at all places of a folder.
+pub struct Survey<'a> {
+    beneath: Beneath<'a>,
+    config: &'a Config,
+    context: &'a Context,
+    file: PathBuf,
+    written: Written,
+    items: Vec<PlannedItem>,
+    /// Agents, each with its place in the list.
+    agents: Vec<(usize, TakenAgent)>,
+    pub remarks: Vec<String>,
+}
+
+impl<'a> Survey<'a> {
+    pub fn new(chosen: &'a Chosen, config: &'a Config, context: &'a Context) -> Result<Self, Failure> {
+        let file = context.config.clone().unwrap_or_else(|| context.home().path().join("drupe.yaml"));
+        let written =
+            Written::read(&file).map_err(|why| Failure::new(crate::cli::failure::status::CONFIG, why.0))?;
+        Ok(Self {
+            beneath: Beneath { root: &chosen.root },
+            config,
+            context,
+            file,
+            written,
+            items: Vec::new(),
+            agents: Vec::new(),
+            remarks: Vec::new(),
+        })
+    }
+
+    /// The plan, and the configuration as it was read, with the text that it gets.
+    pub fn plan(mut self, places: &[Place]) -> Result<Plan, Failure> {
+        for place in places {
+            self.place(place);
+        }
+        let most = self.items.len().min(MOST_ITEMS);
+        if self.items.len() > most {
+            self.remarks.push(format!("there is more than {MOST_ITEMS}; the rest is not imported"));
+            self.items.truncate(most);
+            self.agents.retain(|(at, _)| *at < most);
+        }
+        self.settle_agents()?;
+        self.settle_skills();
+        let text = self.settle_servers();
+        let Self { items, remarks, file, written, .. } = self;
+        Ok(Plan { items, remarks, file, written, text })
+    }
+
+    fn place(&mut self, place: &Place) {
+        let path = Path::new(place.path);
+        let meta = match self.beneath.look(path) {
+            Ok(Some(meta)) => meta,
+            Ok(None) => return,
+            Err(why) => return self.items.push(PlannedItem::unread(place.system, place.path.into(), why)),
+        };
+        match place.holds {
+            Holds::Agents(form) if meta.is_dir() => self.agents_in(place.system, path, form),
+            Holds::Skills if meta.is_dir() => self.skills_in(place.system, path),
+            Holds::Agents(_) | Holds::Skills => {}
+            Holds::Servers(key) => self.servers_in(place, |text| {
+                let settings = forms::json(text)?;
+                Ok(settings.as_object().cloned().map(|map| (key, map)))
+            }),
+            Holds::TomlServers => {
+                self.servers_in(place, |text| Ok(Some(("mcp_servers", forms::toml(text)?))));
+            }
+            Holds::Opencode => {
+                self.servers_in(place, |text| {
+                    Ok(forms::json(text)?.as_object().cloned().map(|map| ("mcp", map)))
+                });
+                self.opencode_agents(place);
+            }
+        }
+    }
+
+    fn agents_in(&mut self, system: &'static str, folder: &Path, form: AgentForm) {
+        let ending = if form == AgentForm::Toml { "toml" } else { "md" };
+        let (mut found, mut passed) = (Vec::new(), Vec::new());
+        self.beneath.files(folder, ending, &mut found, &mut passed);
+        for (path, why) in passed {
+            self.items.push(PlannedItem::unread(system, path.display().to_string(), why));
+        }
+        for path in found {
+            let whole = self.beneath.root.join(&path);
+            let text = adopt::read(&whole, form);
+            let taken = text.and_then(|text| adopt::adopt(&path, text, None, self.config));
+            self.agent(system, path.display().to_string(), taken);
+        }
+    }
+
+    fn agent(&mut self, system: &'static str, from: String, taken: Result<TakenAgent, adopt::Unfit>) {
+        let item = PlannedItem::new(ItemKind::Agent, system, from);
+        match taken {
+            Ok(taken) => {
+                self.agents.push((self.items.len(), taken));
+                self.items.push(item);
+            }
+            Err(unfit) => self.items.push(item.refused(unfit.short())),
+        }
+    }
+
+    /// Agents of opencode's settings, whose prompts may lie in files beside them.
+    fn opencode_agents(&mut self, place: &Place) {
+        let path = Path::new(place.path);
+        let Some(settings) = self.beneath.settings(path).ok().and_then(|text| forms::json(&text).ok()) else {
+            return;
+        };
+        for (name, keys) in settings["agent"].as_object().into_iter().flatten() {
+            let from = format!("{}#agent.{name}", place.path);
+            let keys = keys.as_object().cloned().unwrap_or_default();
+            let taken = self.opencode_keys(path, keys).map_err(adopt::Unfit::Why);
+            let taken = taken.and_then(|keys| {
+                let id = adopt::slug(name);
+                adopt::adopt(&PathBuf::from(name), forms::frontmatter(&keys), id, self.config)
+            });
+            self.agent(place.system, from, taken);
+        }
+    }
+
+    fn opencode_keys(
+        &self,
+        settings: &Path,
+        mut keys: Map<String, Value>,
+    ) -> Result<Map<String, Value>, NotTaken> {
+        let file = keys.get("prompt").and_then(Value::as_str).and_then(|text| {
+            text.trim().strip_prefix("{file:")?.strip_suffix('}').map(str::trim).map(str::to_owned)
+        });
+        if let Some(file) = file {
+            let path = settings.parent().unwrap_or(settings).join(file.trim_start_matches("./"));
+            let is_plain = |part| matches!(part, std::path::Component::Normal(_));
+            if !path.components().all(is_plain) {
+                return Err(NotTaken(format!(
+                    "its prompt is the file `{file}`, which is not beneath the settings"
+                )));
+            }
+            keys.insert("prompt".into(), self.beneath.settings(&path)?.into());
+        }
+        Ok(keys)
+    }
+
+    fn skills_in(&mut self, system: &'static str, folder: &Path) {
+        match self.beneath.list(folder) {
+            Ok((names, _)) => {
+                let home = self.context.home().path();
+                let found =
+                    names.iter().filter_map(|path| skills::planned(system, &self.beneath, path, home));
+                self.items.extend(found);
+            }
+            Err(why) => self.items.push(PlannedItem::unread(system, folder.display().to_string(), why)),
+        }
+    }
+
+    fn servers_in<'k>(
+        &mut self,
+        place: &Place,
+        parsed: impl FnOnce(&str) -> Result<Option<(&'k str, Map<String, Value>)>, NotTaken>,
+    ) {
+        let path = Path::new(place.path);
+        let settings = self.beneath.settings(path).and_then(|text| parsed(&text));
+        let (key, settings) = match settings {
+            Ok(Some(both)) => both,
+            Ok(None) => return,
+            Err(why) => return self.items.push(PlannedItem::unread(place.system, place.path.into(), why)),
+        };
+        let projects = settings.get("projects").and_then(Value::as_object).into_iter().flatten();
+        let own =
+            projects.filter(|(_, one)| one["mcpServers"].as_object().is_some_and(|map| !map.is_empty()));
+        if let count @ 1.. = own.count() {
+            self.remarks.push(format!(
+                "`{}` has servers of {count} projects beside its own, which are not imported: each project's `.mcp.json` is",
+                place.path
+            ));
+        }
+        let Some(list) = settings.get(key).filter(|list| list.as_object().is_some_and(|map| !map.is_empty()))
+        else {
+            return;
+        };
+        let Ok(read) = drupe_mcp_import::read(&json!({key: list})) else { return };
+        for note in read.notes {
+            self.items.push(PlannedItem::new(ItemKind::McpServer, place.system, place.path).refused(note));
+        }
+        for server in read.servers {
+            let at = (self.file.as_path(), self.config);
+            self.items.push(servers::planned(place.system, place.path, server, &self.written, at));
+        }
+    }
+
+    /// Which of the agents come over: each as a daemon would judge it, beside all others.
+    fn settle_agents(&mut self) -> Result<(), Failure> {
+        let home = self.context.home().path();
+        let there = staged::taken(self.config, self.context);
+        let (shipped, _) = Layout::new(&self.context.exe, home, &[]).shipped();
+        let mut agents = std::mem::take(&mut self.agents);
+        let coming: Vec<String> = agents.iter().map(|(_, taken)| taken.id.to_string()).collect();
+        let mut checked: Vec<(ExtensionId, String)> = Vec::new();
+        for (at, taken) in &mut agents {
+            taken
+                .call_only(|id| coming.iter().any(|one| one == id) || there.iter().any(|(one, _)| one == id));
+            let (item, text) = (&mut self.items[*at], taken.adopted.file());
+            let file = home.join("extensions").join(format!("{}.md", taken.id));
+            item.id = taken.id.to_string();
+            item.left_out = std::mem::take(&mut taken.left_out);
+            item.notes = std::mem::take(&mut taken.notes);
+            item.to = Some(file.clone());
+            let elsewhere = there.iter().find(|(id, path)| *id == item.id && *path != file);
+            let kept = shipped.iter().map(|root| root.join(&item.id)).find(|path| path.is_dir());
+            let why = drupe_kernel::kept_id(&item.id).map(|why| why.to_string());
+            match (why, elsewhere.map(|(_, path)| path.clone()).or(kept)) {
+                (Some(why), _) => item.refuse(why),
+                (None, Some(path)) => {
+                    item.refuse(format!("there is an extension `{}` already: `{}`", item.id, path.display()))
+                }
+                (None, None) if checked.iter().any(|(id, _)| *id == taken.id) => {
+                    item.refuse(format!("another agent of this plan is `{}` already", item.id));
+                }
+                (None, None) if file.symlink_metadata().is_ok() => {
+                    match drupe_config::read_text_file(&file).is_ok_and(|there| there == text) {
+                        true => item.is_there(),
+                        false => {
+                            item.refuse(format!("`{}` is there already, and is another one", file.display()))
+                        }
+                    }
+                }
+                (None, None) => {
+                    checked.push((taken.id.clone(), text.clone()));
+                    item.work = Work::Agent(text);
+                }
+            }
+        }
+        if checked.is_empty() {
+            return Ok(());
+        }
+        for judged in staged::judge(&checked, self.config, self.context)? {
+            let is_it = |item: &&mut PlannedItem| item.id == judged.id && matches!(item.work, Work::Agent(_));
+            let Some(item) = self.items.iter_mut().find(is_it) else { continue };
+            match (judged.works, judged.waits) {
+                (false, _) => {
+                    let faults = adopt::Unfit::Faults(judged.diagnostics).short();
+                    let why = if faults.is_empty() { judged.reason.unwrap_or_default() } else { faults };
+                    item.refuse(why);
+                }
+                (true, true) => item.notes.push(format!(
+                    "it waits for your agreement: {}",
+                    judged.reason.unwrap_or_else(|| "`drupe approvals` has what it asks for".into())
+                )),
+                (true, false) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn settle_skills(&mut self) {
+        for at in 0..self.items.len() {
+            let (before, rest) = self.items.split_at_mut(at);
+            let Some(item) = rest.first_mut() else { continue };
+            let (Work::Skill(parts), Some(to)) = (&item.work, item.to.clone()) else { continue };
+            let other = before
+                .iter()
+                .find(|other| other.kind == ItemKind::Skill && other.id == item.id && other.to.is_some());
+            if to.symlink_metadata().is_ok() {
+                match skills::is_there(&to, parts) {
+                    true => item.is_there(),
+                    false => item.refuse(format!("`{}` is there already, and is another one", to.display())),
+                }
+            } else if let Some(other) = other {
+                let is_same = matches!(&other.work, Work::Skill(others) if others == parts);
+                match is_same {
+                    true => {
+                        item.why = Some(format!("the same as `{}`", other.from));
+                        item.is_there();
+                    }
+                    false => item.refuse(format!(
+                        "`{}` of this plan has the same name, and is another one",
+                        other.from
+                    )),
+                }
+            }
+        }
+    }
+
+    /// The text that the configuration gets, where servers come over.
+    fn settle_servers(&mut self) -> Option<String> {
+        for at in 0..self.items.len() {
+            let (before, rest) = self.items.split_at_mut(at);
+            let Some(item) = rest.first_mut() else { continue };
+            let Work::McpServer(settings) = &item.work else { continue };
+            let same_name =
+                |other: &&PlannedItem| other.id == item.id && matches!(other.work, Work::McpServer(_));
+            let Some(other) = before.iter().find(same_name) else { continue };
+            let is_same = matches!(&other.work, Work::McpServer(others) if others == settings);
+            match is_same {
+                true => {
+                    item.why = Some(format!("the same as `{}`", other.from));
+                    item.is_there();
+                }
+                false => item
+                    .refuse(format!("`{}` of this plan has the same name, and is another one", other.from)),
+            }
+        }
+        let new: Vec<(&str, &Map<String, Value>)> = self
+            .items
+            .iter()
+            .filter_map(|item| match &item.work {
+                Work::McpServer(settings) => Some((item.id.as_str(), settings)),
+                _ => None,
+            })
+            .collect();
+        if new.is_empty() {
+            return None;
+        }
+        match servers::with_servers(&self.written, &new) {
+            Ok(text) => Some(text),
+            Err(why) => {
+                let first = NotTaken("lines cannot be put into the configuration".into());
+                self.remarks.push(why.0);
+                servers::settle(&mut self.items, Err(first));
+                None
+            }
+        }
+    }
+}
+
+/// What is to be done, and the text that the configuration gets.
+pub struct Plan {
+    pub items: Vec<PlannedItem>,
+    pub remarks: Vec<String>,
+    file: PathBuf,
+    written: Written,
+    text: Option<String>,
+}
+
+impl Plan {
+    /// Does it. Each item is made whole or not at all, and nothing is put over what is there.
+    pub fn apply(&mut self, context: &Context) -> Result<(), Failure> {
+        if self.items.iter().all(|item| matches!(item.work, Work::Nothing)) {
+            return Ok(());
+        }
+        let home = context.home().path();
+        drupe_link::Home::create(home)?;
+        for item in &mut self.items {
+            let Some(to) = item.to.clone() else { continue };
+            let done = match &item.work {
+                Work::Agent(text) => make_agent(&to, text),
+                Work::Skill(parts) => skills::make(&to, parts),
+                Work::McpServer(_) | Work::Nothing => continue,
+            };
+            match done {
+                Ok(()) => item.state = ItemState::Made,
+                Err(error) => item.refuse(format!("`{}` cannot be made: {error}", to.display())),
+            }
+        }
+        if let Some(text) = &self.text {
+            let done = servers::write(&self.file, &self.written, text);
+            servers::settle(&mut self.items, done);
+        }
+        Ok(())
+    }
+}
+
+/// Makes the file of an agent; the daemon never sees half of it.
+pub fn make_agent(to: &Path, text: &str) -> std::io::Result<()> {
+    let root = to.parent().unwrap_or(to);
+    std::fs::create_dir_all(root)?;
+    let made = staged::beside(root);
+    staged::create(&made, text.as_bytes(), false).and_then(|()| staged::place(&made, to)).inspect_err(|_| {
+        // The error that is told is the one that matters.
+        let _ = std::fs::remove_file(&made);
+    })
+}

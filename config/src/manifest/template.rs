@@ -128,8 +128,25 @@ fn table(out: &mut String, of: &'static Table, values: &Map<String, Value>, marg
                 table(out, inner, &map(&value), &format!("{margin}  "), &[]);
             }
             (shape, None) => out.push_str(&format!(" {}\n", shape.expected())),
-            (_, Some(value)) => yaml(out, &value, &margin),
+            (shape, Some(value)) => {
+                yaml(out, &value, &margin);
+                let empty = value.as_array().is_some_and(Vec::is_empty)
+                    || value.as_object().is_some_and(Map::is_empty);
+                if let Some(inner) = each(shape).filter(|_| empty) {
+                    out.push_str(&format!("{margin}# each has:\n"));
+                    table(out, inner, &Map::new(), &format!("{margin}#   "), &[]);
+                }
+            }
         }
+    }
+}
+
+/// The keys of what a list or a map holds.
+fn each(shape: &Shape) -> Option<&'static Table> {
+    match shape {
+        Shape::AtMost(_, inner) => each(inner),
+        Shape::List(Shape::Record(table)) | Shape::Map { value: Shape::Record(table), .. } => Some(table),
+        _ => None,
     }
 }
 

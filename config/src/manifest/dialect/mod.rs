@@ -37,7 +37,6 @@ const ALIASES: &[(&str, &str)] = &[
     ("topP", "parameters.top_p"),
 ];
 
-/// Within `limits`.
 const LIMIT_ALIASES: &[(&str, &str)] = &[("maxToolTurns", "max_turns")];
 
 /// How other systems call the effort of a model.

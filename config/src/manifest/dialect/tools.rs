@@ -82,7 +82,6 @@ const PERMISSIONS: &[(&str, &[&str])] = &[
     ("grep", &["files/files_search"]),
 ];
 
-/// What changes nothing.
 const READING: &[&str] = &["files/files_read", "files/files_list", "files/files_search"];
 const WRITING: &[&str] = &["files/files_edit", "files/files_write"];
 
@@ -190,6 +189,8 @@ pub(super) fn add(agent: &mut Node, written: Written, faults: &mut Diagnostics) 
         }
     }
     if let Some(entry) = &written.agents {
+        // Which agents they call stands there.
+        taken.without.retain(|name| !AGENTS.contains(&name.trim_matches('`')));
         taken.agents.extend(names(entry, faults).unwrap_or_default());
     }
     if let Some((key_at, value_at, key)) = place {

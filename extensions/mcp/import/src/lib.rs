@@ -67,7 +67,6 @@ pub struct TakenServer {
     pub given: String,
     /// A name that drupe takes, and that no other one of the list has.
     pub name: String,
-    /// The keys of `servers.NAME`.
     pub settings: Map<String, Value>,
     /// Names of variables that it needs, with what each is for.
     pub secrets: BTreeMap<String, String>,
@@ -270,9 +269,8 @@ impl TakenServer {
             let given = theirs.iter().find_map(|key| Some((*key, server.get(*key)?)));
             match given {
                 Some((_, Value::Array(list))) if list.iter().all(Value::is_string) => {
-                    if ours == "deny" || !list.contains(&"*".into()) {
-                        tools.insert(ours.to_owned(), list.clone().into());
-                    }
+                    let all = ours == "allow" && list.contains(&"*".into());
+                    tools.extend((!all).then(|| (ours.to_owned(), list.clone().into())));
                 }
                 Some((key, _)) => {
                     self.notes

@@ -17,7 +17,7 @@ use crate::cli::{
     failure::{Failure, status},
     import::{
         LeftOut,
-        adopt::{self, Unfit},
+        adopt::{self, UnfitAgent},
         make_agent, staged,
     },
 };
@@ -144,10 +144,10 @@ fn from_file(file: &Path, id: Option<ExtensionId>, facts: Facts, context: &Conte
     let taken = text.and_then(|text| adopt::adopt(file, text, id, &configuration));
     let mut taken = match taken {
         Ok(taken) => taken,
-        Err(Unfit::Why(why)) => {
+        Err(UnfitAgent::Why(why)) => {
             return Err(Failure::new(status::CONFIG, format!("`{}`: {why}", file.display())));
         }
-        Err(Unfit::Faults(faults)) => {
+        Err(UnfitAgent::Faults(faults)) => {
             context.console.remark_drawn(faults.render(context.console.colour_err).trim_end());
             return Err(Failure::said(status::CONFIG));
         }

@@ -6,7 +6,7 @@ use drupe_config::{AdoptedAgent, Config, Diagnostics, Loaded, Severity, adopt_ag
 use drupe_extension_api::ExtensionId;
 use serde_json::{Map, Value, json};
 
-use super::{forms, gather::NotTaken, places::AgentForm, plan::LeftOut};
+use super::{forms, gather::NotImported, places::AgentForm, plan::LeftOut};
 
 /// The longest name of a server of an agent.
 const SERVER_NAME: usize = 24;
@@ -22,41 +22,44 @@ pub struct TakenAgent {
 
 /// Why an agent does not come over.
 #[derive(Debug)]
-pub enum Unfit {
+pub enum UnfitAgent {
     /// Its text is wrong, at these places.
     Faults(Diagnostics),
-    Why(NotTaken),
+    Why(NotImported),
 }
 
-impl Unfit {
+impl UnfitAgent {
     /// A sentence for a list.
     pub fn short(&self) -> String {
-        const SHOWN: usize = 3;
         match self {
             Self::Why(why) => why.0.clone(),
-            Self::Faults(faults) => {
-                let errors = faults.iter().filter(|one| one.severity == Severity::Error);
-                let said: Vec<String> =
-                    errors.map(|one| format!("line {}: {}", one.line, one.message)).collect();
-                let more = match said.len().saturating_sub(SHOWN) {
-                    0 => String::new(),
-                    more => format!("; and {more} more"),
-                };
-                said[..said.len().min(SHOWN)].join("; ") + &more
-            }
+            Self::Faults(faults) => short(faults),
         }
     }
 }
 
-impl From<NotTaken> for Unfit {
-    fn from(why: NotTaken) -> Self {
+/// The first faults of a text; nothing where there are none.
+pub fn short(faults: &Diagnostics) -> String {
+    const SHOWN: usize = 3;
+    let errors = faults.iter().filter(|one| one.severity == Severity::Error);
+    let line = |line| if line == 0 { String::new() } else { format!("line {line}: ") };
+    let said: Vec<String> = errors.map(|one| format!("{}{}", line(one.line), one.message)).collect();
+    let more = match said.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    said[..said.len().min(SHOWN)].join("; ") + &more
+}
+
+impl From<NotImported> for UnfitAgent {
+    fn from(why: NotImported) -> Self {
         Self::Why(why)
     }
 }
 
 /// Reads the file of an agent, in the form that its ending says.
-pub fn read(path: &Path, form: AgentForm) -> Result<String, Unfit> {
-    let text = read_text_file(path).map_err(Unfit::Faults)?;
+pub fn read(path: &Path, form: AgentForm) -> Result<String, UnfitAgent> {
+    let text = read_text_file(path).map_err(UnfitAgent::Faults)?;
     match form {
         AgentForm::Markdown => Ok(text),
         AgentForm::Toml => Ok(forms::frontmatter(&forms::toml(&text)?)),
@@ -77,13 +80,13 @@ pub fn adopt(
     text: String,
     id: Option<ExtensionId>,
     config: &Config,
-) -> Result<TakenAgent, Unfit> {
+) -> Result<TakenAgent, UnfitAgent> {
     let stem = origin.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let stem = stem.strip_suffix(".agent").or(stem.strip_suffix(".chatmode")).unwrap_or(&stem).to_owned();
     // It stands for the name until that is known.
-    let provisional = ExtensionId::new("agent").map_err(|error| NotTaken(error.to_string()))?;
+    let provisional = ExtensionId::new("agent").map_err(|error| NotImported(error.to_string()))?;
     let Loaded { value: mut adopted, warnings } =
-        adopt_agent(origin, &provisional, text).map_err(Unfit::Faults)?;
+        adopt_agent(origin, &provisional, text).map_err(UnfitAgent::Faults)?;
     let mut left_out: Vec<LeftOut> = Vec::new();
     for one in warnings.iter() {
         left_out.push(LeftOut::new(&one.field, one.message.clone()));
@@ -92,7 +95,7 @@ pub fn adopt(
     let named = id.or_else(|| slug(name)).or_else(|| slug(&stem));
     let id = named.ok_or_else(|| {
         let file = origin.display();
-        NotTaken(format!("neither its name nor its file's gives an id: `drupe ext new agent --file {file} --id ID` names one"))
+        NotImported(format!("neither its name nor its file's gives an id: `drupe ext new agent --file {file} --id ID` names one"))
     })?;
     keep_known_models(&mut adopted, config, &mut left_out);
     let mut notes = Vec::new();

@@ -3,11 +3,12 @@
 use serde_json::{Map, Value};
 use toml_edit::{DocumentMut, Item};
 
-use super::gather::NotTaken;
+use super::gather::NotImported;
 
 /// JSON with comments and commas behind the last of a list, as editors write it.
-pub fn json(text: &str) -> Result<Value, NotTaken> {
-    serde_json::from_str(&without_comments(text)).map_err(|error| NotTaken(format!("it is no JSON: {error}")))
+pub fn json(text: &str) -> Result<Value, NotImported> {
+    serde_json::from_str(&without_comments(text))
+        .map_err(|error| NotImported(format!("it is no JSON: {error}")))
 }
 
 /// The same length, so that places in errors are those of the file.
@@ -59,9 +60,9 @@ fn without_comments(text: &str) -> String {
 }
 
 /// A TOML file. The parser bounds how deep it goes.
-pub fn toml(text: &str) -> Result<Map<String, Value>, NotTaken> {
+pub fn toml(text: &str) -> Result<Map<String, Value>, NotImported> {
     let document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
-        NotTaken(format!("it is no TOML: {}", error.message().lines().next().unwrap_or_default()))
+        NotImported(format!("it is no TOML: {}", error.message().lines().next().unwrap_or_default()))
     })?;
     Ok(table(document.iter()))
 }

@@ -19,21 +19,20 @@ const DEEPEST: usize = 8;
 /// Bytes of a file with settings: histories lie in some of them.
 const LARGEST_SETTINGS: u64 = 16 << 20;
 
-/// Of one skill.
 const MOST_FILES: usize = 512;
 const LARGEST_SKILL: u64 = 16 << 20;
 
 /// Why something does not come over.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NotTaken(pub String);
+pub struct NotImported(pub String);
 
-impl fmt::Display for NotTaken {
+impl fmt::Display for NotImported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl NotTaken {
+impl NotImported {
     fn unread(path: &Path, error: &io::Error) -> Self {
         Self(format!("`{}` cannot be read: {error}", path.display()))
     }
@@ -54,7 +53,7 @@ pub struct SkillPart {
 
 impl Beneath<'_> {
     /// What a path beneath the folder is, where it is there. No part of the path may be a link.
-    pub fn look(&self, path: &Path) -> Result<Option<fs::Metadata>, NotTaken> {
+    pub fn look(&self, path: &Path) -> Result<Option<fs::Metadata>, NotImported> {
         let mut whole = self.root.to_owned();
         let mut seen = None;
         for part in path {
@@ -65,7 +64,7 @@ impl Beneath<'_> {
                         "`{}` is a symbolic link, and none is followed: name the folder to which it leads",
                         whole.display()
                     );
-                    return Err(NotTaken(message));
+                    return Err(NotImported(message));
                 }
                 Ok(meta) => seen = Some(meta),
                 Err(error)
@@ -73,16 +72,16 @@ impl Beneath<'_> {
                 {
                     return Ok(None);
                 }
-                Err(error) => return Err(NotTaken::unread(&whole, &error)),
+                Err(error) => return Err(NotImported::unread(&whole, &error)),
             }
         }
         Ok(seen)
     }
 
     /// The names in a folder, sorted, and whether there are more.
-    pub fn list(&self, folder: &Path) -> Result<(Vec<PathBuf>, bool), NotTaken> {
+    pub fn list(&self, folder: &Path) -> Result<(Vec<PathBuf>, bool), NotImported> {
         let whole = self.root.join(folder);
-        let unread = |error: io::Error| NotTaken::unread(&whole, &error);
+        let unread = |error: io::Error| NotImported::unread(&whole, &error);
         let mut names = Vec::new();
         let mut more = false;
         for entry in fs::read_dir(&whole).map_err(unread)? {
@@ -102,12 +101,12 @@ impl Beneath<'_> {
         folder: &Path,
         ending: &str,
         found: &mut Vec<PathBuf>,
-        passed: &mut Vec<(PathBuf, NotTaken)>,
+        passed: &mut Vec<(PathBuf, NotImported)>,
     ) {
         if folder.components().count() > DEEPEST {
             passed.push((
                 folder.to_owned(),
-                NotTaken(format!("more than {DEEPEST} folders lie within one another")),
+                NotImported(format!("more than {DEEPEST} folders lie within one another")),
             ));
             return;
         }
@@ -116,7 +115,7 @@ impl Beneath<'_> {
             Err(why) => return passed.push((folder.to_owned(), why)),
         };
         if more {
-            let why = NotTaken(format!("more than {MOST_ENTRIES} entries; the rest is not looked at"));
+            let why = NotImported(format!("more than {MOST_ENTRIES} entries; the rest is not looked at"));
             passed.push((folder.to_owned(), why));
         }
         for path in names {
@@ -133,26 +132,26 @@ impl Beneath<'_> {
     }
 
     /// The text of a file with settings.
-    pub fn settings(&self, path: &Path) -> Result<String, NotTaken> {
+    pub fn settings(&self, path: &Path) -> Result<String, NotImported> {
         let whole = self.root.join(path);
         let bytes = self.read(path, LARGEST_SETTINGS)?;
-        String::from_utf8(bytes).map_err(|_| NotTaken(format!("`{}` is not valid UTF-8", whole.display())))
+        String::from_utf8(bytes).map_err(|_| NotImported(format!("`{}` is not valid UTF-8", whole.display())))
     }
 
-    fn read(&self, path: &Path, most: u64) -> Result<Vec<u8>, NotTaken> {
+    fn read(&self, path: &Path, most: u64) -> Result<Vec<u8>, NotImported> {
         let whole = self.root.join(path);
         self.look(path)?;
-        let file = open(&whole).map_err(|error| NotTaken::unread(&whole, &error))?;
+        let file = open(&whole).map_err(|error| NotImported::unread(&whole, &error))?;
         let mut bytes = Vec::new();
-        file.take(most + 1).read_to_end(&mut bytes).map_err(|error| NotTaken::unread(&whole, &error))?;
+        file.take(most + 1).read_to_end(&mut bytes).map_err(|error| NotImported::unread(&whole, &error))?;
         match bytes.len() as u64 > most {
-            true => Err(NotTaken(format!("`{}` is larger than {} KiB", whole.display(), most >> 10))),
+            true => Err(NotImported(format!("`{}` is larger than {} KiB", whole.display(), most >> 10))),
             false => Ok(bytes),
         }
     }
 
     /// All files of a skill. One that holds a link, or what is no file, does not come over: half of it would be another skill.
-    pub fn skill(&self, folder: &Path) -> Result<Vec<SkillPart>, NotTaken> {
+    pub fn skill(&self, folder: &Path) -> Result<Vec<SkillPart>, NotImported> {
         let mut parts = Vec::new();
         let mut left = LARGEST_SKILL;
         let mut waiting = vec![(folder.to_owned(), 0)];
@@ -161,7 +160,7 @@ impl Beneath<'_> {
             if more || depth > DEEPEST || parts.len() + names.len() > MOST_FILES {
                 let message =
                     format!("it has more than {MOST_FILES} files, or {DEEPEST} folders within one another");
-                return Err(NotTaken(message));
+                return Err(NotImported(message));
             }
             for path in names {
                 let Some(meta) = self.look(&path)? else { continue };
@@ -170,13 +169,13 @@ impl Beneath<'_> {
                     continue;
                 }
                 if !meta.is_file() {
-                    return Err(NotTaken(format!(
+                    return Err(NotImported(format!(
                         "`{}` is no regular file",
                         self.root.join(&path).display()
                     )));
                 }
                 let bytes = self.read(&path, left).map_err(|_| {
-                    NotTaken(format!(
+                    NotImported(format!(
                         "it cannot be read whole, or is larger than {} MiB",
                         LARGEST_SKILL >> 20
                     ))

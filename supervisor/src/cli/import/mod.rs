@@ -21,14 +21,13 @@ use super::{
 };
 use places::{Chosen, PRESETS};
 pub use plan::LeftOut;
-use plan::{ItemState, PlannedItem};
+use plan::{ImportState, PlannedItem};
 use survey::Survey;
 pub use survey::make_agent;
 
-/// EX_NOINPUT.
+/// The exit status of BSD for an input that is not there, EX_NOINPUT.
 const NOTHING: u8 = 66;
 
-/// Arguments of `drupe import`.
 #[derive(Debug, clap::Args)]
 pub struct ImportFolder {
     /// A project, a user's folder or an assistant's own, such as `.claude`; or the name of an assistant, for what it has in your
@@ -42,7 +41,6 @@ pub struct ImportFolder {
     facts: Facts,
 }
 
-/// What `--json` prints.
 #[derive(Debug, Serialize)]
 struct ImportReport<'a> {
     folder: &'a Path,
@@ -55,7 +53,7 @@ impl ImportFolder {
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
         let chosen = self.chosen(context)?;
         let configuration = config::load(context)?;
-        let mut plan = Survey::new(&chosen, &configuration, context)?.plan(&chosen.places)?;
+        let mut plan = Survey::new(&chosen, &configuration, context).plan(&chosen.places)?;
         if plan.items.is_empty() {
             return Err(nothing(&chosen));
         }
@@ -71,7 +69,7 @@ impl ImportFolder {
             remarks.iter().for_each(|remark| context.console.remark(remark));
             context.console.remark(&summary(items, self.apply));
         }
-        let refused = items.iter().any(|item| item.state == ItemState::Refused);
+        let refused = items.iter().any(|item| item.state == ImportState::Refused);
         Ok(if self.apply && refused { status::FAILED } else { 0 })
     }
 
@@ -105,18 +103,18 @@ fn nothing(chosen: &Chosen) -> Failure {
     Failure::new(NOTHING, message).help(format!("looked for: {}", looked.join(", ")))
 }
 
-fn word(state: ItemState) -> &'static str {
+fn word(state: ImportState) -> &'static str {
     match state {
-        ItemState::New => "new",
-        ItemState::Made => "made",
-        ItemState::There => "there",
-        ItemState::Refused => "not",
+        ImportState::New => "new",
+        ImportState::Made => "made",
+        ImportState::There => "there",
+        ImportState::Refused => "not",
     }
 }
 
 fn render(items: &[PlannedItem]) -> String {
     let row = |item: &PlannedItem| {
-        let to = item.to.as_ref().filter(|_| item.state != ItemState::Refused);
+        let to = item.to.as_ref().filter(|_| item.state != ImportState::Refused);
         let to = to.map_or_else(String::new, |to| format!("→ {}", to.display()));
         vec![
             word(item.state).to_owned(),
@@ -146,7 +144,8 @@ fn render(items: &[PlannedItem]) -> String {
 
 fn summary(items: &[PlannedItem], applied: bool) -> String {
     let count = |state| items.iter().filter(|item| item.state == state).count();
-    let (new, made, refused) = (count(ItemState::New), count(ItemState::Made), count(ItemState::Refused));
+    let (new, made, refused) =
+        (count(ImportState::New), count(ImportState::Made), count(ImportState::Refused));
     let not =
         if refused == 0 { String::new() } else { format!("; {refused} of {} cannot come over", items.len()) };
     match (applied, new, made) {
@@ -156,7 +155,7 @@ fn summary(items: &[PlannedItem], applied: bool) -> String {
         (true, ..) => {
             let servers = items
                 .iter()
-                .any(|item| item.state == ItemState::Made && item.kind == plan::ItemKind::McpServer);
+                .any(|item| item.state == ImportState::Made && item.kind == plan::ImportKind::McpServer);
             let servers = match servers {
                 true => {
                     "; servers are turned off: look at each, then write `enabled: true` for it and for `extensions.mcp`, and `drupe restart`"

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 /// In which form an agent is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AgentForm {
-    /// A prompt with frontmatter.
     Markdown,
     Toml,
 }
@@ -21,28 +20,27 @@ pub enum Holds {
     Skills,
     /// A file with a list of MCP servers under this key.
     Servers(&'static str),
-    /// The same in TOML.
     TomlServers,
     /// A file with servers and agents.
     Opencode,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub struct ForeignPlace {
     pub system: &'static str,
     pub path: &'static str,
     pub holds: Holds,
 }
 
-const fn place(system: &'static str, path: &'static str, holds: Holds) -> Place {
-    Place { system, path, holds }
+const fn place(system: &'static str, path: &'static str, holds: Holds) -> ForeignPlace {
+    ForeignPlace { system, path, holds }
 }
 
 const MARKDOWN: Holds = Holds::Agents(AgentForm::Markdown);
 const SERVERS: Holds = Holds::Servers("mcpServers");
 
 /// Of one name the first counts.
-const PLACES: &[Place] = &[
+const PLACES: &[ForeignPlace] = &[
     place("claude-code", ".claude/agents", MARKDOWN),
     place("claude-code", ".claude/skills", Holds::Skills),
     place("claude-code", ".mcp.json", SERVERS),
@@ -82,14 +80,14 @@ pub const PRESETS: [&str; 6] = ["claude-code", "codex", "copilot", "opencode", "
 #[derive(Debug)]
 pub struct Chosen {
     pub root: PathBuf,
-    pub places: Vec<Place>,
+    pub places: Vec<ForeignPlace>,
 }
 
 /// What one assistant has beneath a user's home folder. The common folder of skills is read by all but one of them.
 pub fn preset(name: &str, home: PathBuf) -> Option<Chosen> {
     let name = PRESETS.iter().find(|preset| **preset == name)?;
     let common = *name != "claude-code";
-    let is_its = |place: &&Place| place.system == *name || (common && place.system == "agents");
+    let is_its = |place: &&ForeignPlace| place.system == *name || (common && place.system == "agents");
     Some(Chosen { root: home, places: PLACES.iter().filter(is_its).copied().collect() })
 }
 

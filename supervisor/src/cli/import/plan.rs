@@ -5,35 +5,34 @@ use std::path::PathBuf;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::gather::{NotTaken, SkillPart};
+use super::gather::{NotImported, SkillPart};
 
 /// The kind of what is imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ItemKind {
+pub enum ImportKind {
     Agent,
     Skill,
     McpServer,
     /// What could not even be looked at.
-    Place,
+    Unread,
 }
 
-impl ItemKind {
+impl ImportKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Agent => "agent",
             Self::Skill => "skill",
             Self::McpServer => "MCP server",
-            Self::Place => "",
+            Self::Unread => "",
         }
     }
 }
 
-/// What becomes of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ItemState {
-    /// It would be made.
+pub enum ImportState {
+    /// It would be made by `--apply`, and nothing is in its way.
     New,
     Made,
     /// It is there already, as it would be made.
@@ -57,9 +56,8 @@ impl LeftOut {
 
 /// What there is to do for it.
 #[derive(Debug)]
-pub enum Work {
+pub enum ImportWork {
     Nothing,
-    /// A file of ours.
     Agent(String),
     Skill(Vec<SkillPart>),
     McpServer(Map<String, Value>),
@@ -67,7 +65,7 @@ pub enum Work {
 
 #[derive(Debug, Serialize)]
 pub struct PlannedItem {
-    pub kind: ItemKind,
+    pub kind: ImportKind,
     pub system: &'static str,
     /// Where it was found, beneath the folder that was named.
     pub from: String,
@@ -76,7 +74,7 @@ pub struct PlannedItem {
     pub id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<PathBuf>,
-    pub state: ItemState,
+    pub state: ImportState,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -85,22 +83,22 @@ pub struct PlannedItem {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     #[serde(skip)]
-    pub work: Work,
+    pub work: ImportWork,
 }
 
 impl PlannedItem {
-    pub fn new(kind: ItemKind, system: &'static str, from: impl Into<String>) -> Self {
+    pub fn new(kind: ImportKind, system: &'static str, from: impl Into<String>) -> Self {
         Self {
             kind,
             system,
             from: from.into(),
             id: String::new(),
             to: None,
-            state: ItemState::New,
+            state: ImportState::New,
             why: None,
             left_out: Vec::new(),
             notes: Vec::new(),
-            work: Work::Nothing,
+            work: ImportWork::Nothing,
         }
     }
 
@@ -112,18 +110,18 @@ impl PlannedItem {
     }
 
     pub fn refuse(&mut self, why: impl Into<String>) {
-        self.state = ItemState::Refused;
+        self.state = ImportState::Refused;
         self.why = Some(why.into());
-        self.work = Work::Nothing;
+        self.work = ImportWork::Nothing;
     }
 
     pub fn is_there(&mut self) {
-        self.state = ItemState::There;
-        self.work = Work::Nothing;
+        self.state = ImportState::There;
+        self.work = ImportWork::Nothing;
     }
 
     /// One that cannot be looked at.
-    pub fn unread(system: &'static str, from: String, why: NotTaken) -> Self {
-        Self::new(ItemKind::Place, system, from).refused(why.0)
+    pub fn unread(system: &'static str, from: String, why: NotImported) -> Self {
+        Self::new(ImportKind::Unread, system, from).refused(why.0)
     }
 }

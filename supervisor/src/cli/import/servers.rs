@@ -10,12 +10,11 @@ use drupe_mcp_import::TakenServer;
 use serde_json::{Map, Value, json};
 
 use super::{
-    gather::NotTaken,
-    plan::{ItemKind, ItemState, LeftOut, PlannedItem, Work},
+    gather::NotImported,
+    plan::{ImportKind, ImportState, ImportWork, LeftOut, PlannedItem},
     staged,
 };
 
-/// Where they stand.
 const PATH: [&str; 3] = ["extensions", "mcp", "servers"];
 
 /// The text of a configuration, and what it holds.
@@ -25,10 +24,10 @@ pub struct Written {
 }
 
 impl Written {
-    pub fn read(file: &Path) -> Result<Self, NotTaken> {
+    pub fn read(file: &Path) -> Result<Self, NotImported> {
         let text = match file.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            _ => drupe_config::read_text_file(file).map_err(|faults| NotTaken(faults.to_string()))?,
+            _ => drupe_config::read_text_file(file).map_err(|faults| NotImported(faults.to_string()))?,
         };
         let value = value(&text)?;
         Ok(Self { text, value })
@@ -39,8 +38,9 @@ impl Written {
     }
 }
 
-fn value(text: &str) -> Result<Value, NotTaken> {
-    serde_yaml::from_str(text).map_err(|error| NotTaken(format!("the configuration cannot be read: {error}")))
+fn value(text: &str) -> Result<Value, NotImported> {
+    serde_yaml::from_str(text)
+        .map_err(|error| NotImported(format!("the configuration cannot be read: {error}")))
 }
 
 /// One server, and what is in its way.
@@ -52,7 +52,7 @@ pub fn planned(
     (file, config): (&Path, &Config),
 ) -> PlannedItem {
     let TakenServer { given, name, mut settings, secrets, notes } = server;
-    let mut item = PlannedItem::new(ItemKind::McpServer, system, format!("{from}#{given}"));
+    let mut item = PlannedItem::new(ImportKind::McpServer, system, format!("{from}#{given}"));
     item.to = Some(file.to_owned());
     let (left, known): (Vec<String>, Vec<String>) =
         notes.into_iter().partition(|note| note.contains("left out") || note.contains("not taken over"));
@@ -78,7 +78,7 @@ pub fn planned(
                 names.join(", ")
             ));
         }
-        None => item.work = Work::McpServer(settings),
+        None => item.work = ImportWork::McpServer(settings),
     }
     item.id = name;
     item
@@ -106,7 +106,10 @@ fn same(there: &Value, settings: &Map<String, Value>) -> bool {
 }
 
 /// The configuration with the servers in it.
-pub fn with_servers(written: &Written, servers: &[(&str, &Map<String, Value>)]) -> Result<String, NotTaken> {
+pub fn with_servers(
+    written: &Written,
+    servers: &[(&str, &Map<String, Value>)],
+) -> Result<String, NotImported> {
     let text = inserted(&written.text, servers)
         .filter(|text| value(text).is_ok_and(|now| Some(now) == expected(&written.value, servers)));
     text.ok_or_else(|| {
@@ -117,7 +120,7 @@ pub fn with_servers(written: &Written, servers: &[(&str, &Map<String, Value>)]) 
         let message = format!(
             "the configuration is not written in a form into which lines can be put. Under `extensions`, `mcp`, `servers` write:\n{yaml}"
         );
-        NotTaken(message)
+        NotImported(message)
     })
 }
 
@@ -192,10 +195,10 @@ fn is_key(line: &str, key: &str, margin: usize) -> bool {
 }
 
 /// Writes it, if the file is still what was read.
-pub fn write(file: &Path, written: &Written, text: &str) -> Result<(), NotTaken> {
-    let failed = |error: io::Error| NotTaken(format!("`{}` cannot be written: {error}", file.display()));
+pub fn write(file: &Path, written: &Written, text: &str) -> Result<(), NotImported> {
+    let failed = |error: io::Error| NotImported(format!("`{}` cannot be written: {error}", file.display()));
     if Written::read(file)?.text != written.text {
-        return Err(NotTaken(format!("`{}` was changed meanwhile: import again", file.display())));
+        return Err(NotImported(format!("`{}` was changed meanwhile: import again", file.display())));
     }
     let made = staged::beside(file.parent().unwrap_or(file));
     let put = || {
@@ -216,10 +219,10 @@ pub fn write(file: &Path, written: &Written, text: &str) -> Result<(), NotTaken>
 }
 
 /// Marks those that were written, or says why none was.
-pub fn settle(items: &mut [PlannedItem], done: Result<(), NotTaken>) {
-    for item in items.iter_mut().filter(|item| matches!(item.work, Work::McpServer(_))) {
+pub fn settle(items: &mut [PlannedItem], done: Result<(), NotImported>) {
+    for item in items.iter_mut().filter(|item| matches!(item.work, ImportWork::McpServer(_))) {
         match &done {
-            Ok(()) => item.state = ItemState::Made,
+            Ok(()) => item.state = ImportState::Made,
             Err(why) => item.refuse(why.0.clone()),
         }
     }
@@ -229,7 +232,7 @@ pub fn settle(items: &mut [PlannedItem], done: Result<(), NotTaken>) {
 mod tests {
     use super::*;
 
-    fn with(text: &str) -> Result<String, NotTaken> {
+    fn with(text: &str) -> Result<String, NotImported> {
         let settings = json!({"command": "x", "args": ["-y", "é: #"], "env": {"A": "b"}, "enabled": false});
         let written = Written { text: text.into(), value: value(text)? };
         with_servers(&written, &[("new", settings.as_object().expect("a map"))])

@@ -10,15 +10,15 @@ use std::{
 use drupe_config::{SKILL_FILE, parse_skill};
 
 use super::{
-    adopt::Unfit,
+    adopt::short,
     gather::{Beneath, SkillPart},
-    plan::{ItemKind, LeftOut, PlannedItem, Work},
+    plan::{ImportKind, ImportWork, LeftOut, PlannedItem},
     staged,
 };
 
 /// What a folder of skills holds at a path, if it is a skill.
 pub fn planned(system: &'static str, beneath: &Beneath<'_>, path: &Path, home: &Path) -> Option<PlannedItem> {
-    let mut item = PlannedItem::new(ItemKind::Skill, system, path.display().to_string());
+    let mut item = PlannedItem::new(ImportKind::Skill, system, path.display().to_string());
     match beneath.look(&path.join(SKILL_FILE)) {
         // A folder of folders, or a file beside them.
         Ok(None) => return None,
@@ -40,14 +40,14 @@ pub fn planned(system: &'static str, beneath: &Beneath<'_>, path: &Path, home: &
             let warnings = loaded.warnings.iter();
             item.left_out = warnings.map(|one| LeftOut::new("SKILL.md", one.message.clone())).collect();
         }
-        Err(faults) => return Some(item.refused(Unfit::Faults(faults).short())),
+        Err(faults) => return Some(item.refused(short(&faults))),
     }
     if parts.iter().any(|part| part.executable) {
         item.notes.push("it has programs, which agents with a shell can start".into());
     }
     item.to = Some(home.join("skills").join(&name));
     item.id = name;
-    item.work = Work::Skill(parts);
+    item.work = ImportWork::Skill(parts);
     Some(item)
 }
 

@@ -12,6 +12,7 @@ use drupe_extension_api::{ExtensionId, control::ExtensionState};
 use drupe_folders::discovery::{Layout, discover};
 use drupe_kernel::forecast::{self, forecast};
 
+use super::adopt;
 use crate::cli::{Context, config, ext::check::quarantined, failure::Failure};
 
 /// A folder that nobody else reads, removed in the end.
@@ -41,6 +42,16 @@ pub struct Judged {
     /// Why it would not, or for what it waits.
     pub reason: Option<String>,
     pub waits: bool,
+}
+
+impl Judged {
+    /// Why it does not work yet, as a sentence.
+    pub fn why(&self) -> String {
+        match adopt::short(&self.diagnostics) {
+            faults if faults.is_empty() => self.reason.clone().unwrap_or_default(),
+            faults => faults,
+        }
+    }
 }
 
 /// Looks at agents as `drupe ext check` does, all together. Nothing is written to the home.

@@ -4,15 +4,14 @@ use std::path::{Path, PathBuf};
 
 use drupe_config::Config;
 use drupe_extension_api::ExtensionId;
-use drupe_folders::discovery::Layout;
 use serde_json::{Map, Value, json};
 
 use super::{
     adopt::{self, TakenAgent},
     forms,
-    gather::{Beneath, NotTaken},
-    places::{AgentForm, Chosen, Holds, Place},
-    plan::{ItemKind, ItemState, PlannedItem, Work},
+    gather::{Beneath, NotImported},
+    places::{AgentForm, Chosen, ForeignPlace, Holds},
+    plan::{ImportKind, ImportState, ImportWork, PlannedItem},
     servers::{self, Written},
     skills, staged,
 };
@@ -27,7 +26,8 @@ pub struct Survey<'a> {
     config: &'a Config,
     context: &'a Context,
     file: PathBuf,
-    written: Written,
+    /// Where the servers stand; why it cannot be read, else.
+    written: Result<Written, NotImported>,
     items: Vec<PlannedItem>,
     /// Agents, each with its place in the list.
     agents: Vec<(usize, TakenAgent)>,
@@ -35,24 +35,24 @@ pub struct Survey<'a> {
 }
 
 impl<'a> Survey<'a> {
-    pub fn new(chosen: &'a Chosen, config: &'a Config, context: &'a Context) -> Result<Self, Failure> {
+    pub fn new(chosen: &'a Chosen, config: &'a Config, context: &'a Context) -> Self {
         let file = context.config.clone().unwrap_or_else(|| context.home().path().join("drupe.yaml"));
-        let written =
-            Written::read(&file).map_err(|why| Failure::new(crate::cli::failure::status::CONFIG, why.0))?;
-        Ok(Self {
+        let written = Written::read(&file);
+        let (items, agents, remarks) = (Vec::new(), Vec::new(), Vec::new());
+        Self {
             beneath: Beneath { root: &chosen.root },
             config,
             context,
             file,
             written,
-            items: Vec::new(),
-            agents: Vec::new(),
-            remarks: Vec::new(),
-        })
+            items,
+            agents,
+            remarks,
+        }
     }
 
     /// The plan, and the configuration as it was read, with the text that it gets.
-    pub fn plan(mut self, places: &[Place]) -> Result<Plan, Failure> {
+    pub fn plan(mut self, places: &[ForeignPlace]) -> Result<ImportPlan, Failure> {
         for place in places {
             self.place(place);
         }
@@ -66,10 +66,10 @@ impl<'a> Survey<'a> {
         self.settle_skills();
         let text = self.settle_servers();
         let Self { items, remarks, file, written, .. } = self;
-        Ok(Plan { items, remarks, file, written, text })
+        Ok(ImportPlan { items, remarks, file, written, text })
     }
 
-    fn place(&mut self, place: &Place) {
+    fn place(&mut self, place: &ForeignPlace) {
         let path = Path::new(place.path);
         let meta = match self.beneath.look(path) {
             Ok(Some(meta)) => meta,
@@ -111,8 +111,8 @@ impl<'a> Survey<'a> {
         }
     }
 
-    fn agent(&mut self, system: &'static str, from: String, taken: Result<TakenAgent, adopt::Unfit>) {
-        let item = PlannedItem::new(ItemKind::Agent, system, from);
+    fn agent(&mut self, system: &'static str, from: String, taken: Result<TakenAgent, adopt::UnfitAgent>) {
+        let item = PlannedItem::new(ImportKind::Agent, system, from);
         match taken {
             Ok(taken) => {
                 self.agents.push((self.items.len(), taken));
@@ -123,7 +123,7 @@ impl<'a> Survey<'a> {
     }
 
     /// Agents of opencode's settings, whose prompts may lie in files beside them.
-    fn opencode_agents(&mut self, place: &Place) {
+    fn opencode_agents(&mut self, place: &ForeignPlace) {
         let path = Path::new(place.path);
         let Some(settings) = self.beneath.settings(path).ok().and_then(|text| forms::json(&text).ok()) else {
             return;
@@ -131,7 +131,7 @@ impl<'a> Survey<'a> {
         for (name, keys) in settings["agent"].as_object().into_iter().flatten() {
             let from = format!("{}#agent.{name}", place.path);
             let keys = keys.as_object().cloned().unwrap_or_default();
-            let taken = self.opencode_keys(path, keys).map_err(adopt::Unfit::Why);
+            let taken = self.opencode_keys(path, keys).map_err(adopt::UnfitAgent::Why);
             let taken = taken.and_then(|keys| {
                 let id = adopt::slug(name);
                 adopt::adopt(&PathBuf::from(name), forms::frontmatter(&keys), id, self.config)
@@ -144,7 +144,7 @@ impl<'a> Survey<'a> {
         &self,
         settings: &Path,
         mut keys: Map<String, Value>,
-    ) -> Result<Map<String, Value>, NotTaken> {
+    ) -> Result<Map<String, Value>, NotImported> {
         let file = keys.get("prompt").and_then(Value::as_str).and_then(|text| {
             text.trim().strip_prefix("{file:")?.strip_suffix('}').map(str::trim).map(str::to_owned)
         });
@@ -152,7 +152,7 @@ impl<'a> Survey<'a> {
             let path = settings.parent().unwrap_or(settings).join(file.trim_start_matches("./"));
             let is_plain = |part| matches!(part, std::path::Component::Normal(_));
             if !path.components().all(is_plain) {
-                return Err(NotTaken(format!(
+                return Err(NotImported(format!(
                     "its prompt is the file `{file}`, which is not beneath the settings"
                 )));
             }
@@ -175,8 +175,8 @@ impl<'a> Survey<'a> {
 
     fn servers_in<'k>(
         &mut self,
-        place: &Place,
-        parsed: impl FnOnce(&str) -> Result<Option<(&'k str, Map<String, Value>)>, NotTaken>,
+        place: &ForeignPlace,
+        parsed: impl FnOnce(&str) -> Result<Option<(&'k str, Map<String, Value>)>, NotImported>,
     ) {
         let path = Path::new(place.path);
         let settings = self.beneath.settings(path).and_then(|text| parsed(&text));
@@ -200,93 +200,128 @@ impl<'a> Survey<'a> {
         };
         let Ok(read) = drupe_mcp_import::read(&json!({key: list})) else { return };
         for note in read.notes {
-            self.items.push(PlannedItem::new(ItemKind::McpServer, place.system, place.path).refused(note));
+            self.items.push(PlannedItem::new(ImportKind::McpServer, place.system, place.path).refused(note));
         }
         for server in read.servers {
-            let at = (self.file.as_path(), self.config);
-            self.items.push(servers::planned(place.system, place.path, server, &self.written, at));
+            let item = match &self.written {
+                Ok(written) => {
+                    let at = (self.file.as_path(), self.config);
+                    servers::planned(place.system, place.path, server, written, at)
+                }
+                Err(why) => {
+                    let from = format!("{}#{}", place.path, server.given);
+                    PlannedItem::new(ImportKind::McpServer, place.system, from).refused(why.0.clone())
+                }
+            };
+            self.items.push(item);
         }
     }
 
     /// Which of the agents come over: each as a daemon would judge it, beside all others.
     fn settle_agents(&mut self) -> Result<(), Failure> {
-        let home = self.context.home().path();
-        let there = staged::taken(self.config, self.context);
-        let (shipped, _) = Layout::new(&self.context.exe, home, &[]).shipped();
+        let (there, root) = (staged::taken(self.config, self.context), self.beneath.root);
+        let extensions = self.context.home().path().join("extensions");
+        let file = |id: &ExtensionId| extensions.join(format!("{id}.md"));
         let mut agents = std::mem::take(&mut self.agents);
-        let coming: Vec<String> = agents.iter().map(|(_, taken)| taken.id.to_string()).collect();
-        let mut checked: Vec<(ExtensionId, String)> = Vec::new();
-        for (at, taken) in &mut agents {
-            taken
-                .call_only(|id| coming.iter().any(|one| one == id) || there.iter().any(|(one, _)| one == id));
-            let (item, text) = (&mut self.items[*at], taken.adopted.file());
-            let file = home.join("extensions").join(format!("{}.md", taken.id));
-            item.id = taken.id.to_string();
+        let mut ids: Vec<ExtensionId> = Vec::new();
+        agents.retain_mut(|(at, taken)| {
+            let (item, id, to) = (&mut self.items[*at], &taken.id, file(&taken.id));
+            (item.id, item.to) = (id.to_string(), Some(to.clone()));
             item.left_out = std::mem::take(&mut taken.left_out);
             item.notes = std::mem::take(&mut taken.notes);
-            item.to = Some(file.clone());
-            let elsewhere = there.iter().find(|(id, path)| *id == item.id && *path != file);
-            let kept = shipped.iter().map(|root| root.join(&item.id)).find(|path| path.is_dir());
-            let why = drupe_kernel::kept_id(&item.id).map(|why| why.to_string());
-            match (why, elsewhere.map(|(_, path)| path.clone()).or(kept)) {
-                (Some(why), _) => item.refuse(why),
-                (None, Some(path)) => {
-                    item.refuse(format!("there is an extension `{}` already: `{}`", item.id, path.display()))
+            let elsewhere = there.iter().find(|(other, path)| *other == id.as_str() && *path != to);
+            match (drupe_kernel::kept_id(id.as_str()), elsewhere) {
+                (Some(why), _) => item.refuse(why.to_string()),
+                (None, Some((_, path))) => {
+                    item.refuse(format!(
+                        "there is an extension `{id}` already: `{}`{}",
+                        path.display(),
+                        renamed(root, &item.from)
+                    ));
                 }
-                (None, None) if checked.iter().any(|(id, _)| *id == taken.id) => {
-                    item.refuse(format!("another agent of this plan is `{}` already", item.id));
+                (None, None) if ids.contains(id) => {
+                    item.refuse(format!(
+                        "another agent of this plan is `{id}` already{}",
+                        renamed(root, &item.from)
+                    ));
                 }
-                (None, None) if file.symlink_metadata().is_ok() => {
-                    match drupe_config::read_text_file(&file).is_ok_and(|there| there == text) {
-                        true => item.is_there(),
-                        false => {
-                            item.refuse(format!("`{}` is there already, and is another one", file.display()))
-                        }
+                (None, None) => ids.push(id.clone()),
+            }
+            item.state != ImportState::Refused
+        });
+        // One that cannot come over is none that others may call.
+        loop {
+            let coming: Vec<String> = agents.iter().map(|(_, taken)| taken.id.to_string()).collect();
+            let is_there =
+                |id: &str| coming.iter().any(|one| one == id) || there.iter().any(|(one, _)| one == id);
+            for (at, taken) in &mut agents {
+                taken.call_only(is_there);
+                self.items[*at].left_out.append(&mut taken.left_out);
+            }
+            let new = agents.iter().filter(|(_, taken)| file(&taken.id).symlink_metadata().is_err());
+            let new: Vec<_> = new.map(|(_, taken)| (taken.id.clone(), taken.adopted.file())).collect();
+            let judged =
+                if new.is_empty() { Vec::new() } else { staged::judge(&new, self.config, self.context)? };
+            let before = agents.len();
+            agents.retain(|(at, taken)| {
+                let one = judged.iter().find(|one| one.id == taken.id.as_str() && !one.works);
+                if let Some(one) = one {
+                    let item = &mut self.items[*at];
+                    item.refuse(one.why() + &renamed(root, &item.from));
+                }
+                one.is_none()
+            });
+            if agents.len() == before {
+                self.place_agents(&agents, &judged, file);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Agents that come over, or are there.
+    fn place_agents(
+        &mut self,
+        agents: &[(usize, TakenAgent)],
+        judged: &[staged::Judged],
+        file: impl Fn(&ExtensionId) -> PathBuf,
+    ) {
+        let root = self.beneath.root;
+        for (at, taken) in agents {
+            let (item, text, file) = (&mut self.items[*at], taken.adopted.file(), file(&taken.id));
+            match judged.iter().find(|one| one.id == taken.id.as_str()) {
+                Some(one) => {
+                    if one.waits {
+                        item.notes.push(format!("it waits for your agreement: {}", one.why()));
                     }
+                    item.work = ImportWork::Agent(text);
                 }
-                (None, None) => {
-                    checked.push((taken.id.clone(), text.clone()));
-                    item.work = Work::Agent(text);
+                None if drupe_config::read_text_file(&file).is_ok_and(|there| there == text) => {
+                    item.is_there()
                 }
-            }
-        }
-        if checked.is_empty() {
-            return Ok(());
-        }
-        for judged in staged::judge(&checked, self.config, self.context)? {
-            let is_it = |item: &&mut PlannedItem| item.id == judged.id && matches!(item.work, Work::Agent(_));
-            let Some(item) = self.items.iter_mut().find(is_it) else { continue };
-            match (judged.works, judged.waits) {
-                (false, _) => {
-                    let faults = adopt::Unfit::Faults(judged.diagnostics).short();
-                    let why = if faults.is_empty() { judged.reason.unwrap_or_default() } else { faults };
-                    item.refuse(why);
-                }
-                (true, true) => item.notes.push(format!(
-                    "it waits for your agreement: {}",
-                    judged.reason.unwrap_or_else(|| "`drupe approvals` has what it asks for".into())
+                None => item.refuse(format!(
+                    "`{}` is there already, and is another one{}",
+                    file.display(),
+                    renamed(root, &item.from)
                 )),
-                (true, false) => {}
             }
         }
-        Ok(())
     }
 
     fn settle_skills(&mut self) {
         for at in 0..self.items.len() {
             let (before, rest) = self.items.split_at_mut(at);
             let Some(item) = rest.first_mut() else { continue };
-            let (Work::Skill(parts), Some(to)) = (&item.work, item.to.clone()) else { continue };
+            let (ImportWork::Skill(parts), Some(to)) = (&item.work, item.to.clone()) else { continue };
             let other = before
                 .iter()
-                .find(|other| other.kind == ItemKind::Skill && other.id == item.id && other.to.is_some());
+                .find(|other| other.kind == ImportKind::Skill && other.id == item.id && other.to.is_some());
             if to.symlink_metadata().is_ok() {
                 match skills::is_there(&to, parts) {
                     true => item.is_there(),
                     false => item.refuse(format!("`{}` is there already, and is another one", to.display())),
                 }
             } else if let Some(other) = other {
-                let is_same = matches!(&other.work, Work::Skill(others) if others == parts);
+                let is_same = matches!(&other.work, ImportWork::Skill(others) if others == parts);
                 match is_same {
                     true => {
                         item.why = Some(format!("the same as `{}`", other.from));
@@ -306,11 +341,11 @@ impl<'a> Survey<'a> {
         for at in 0..self.items.len() {
             let (before, rest) = self.items.split_at_mut(at);
             let Some(item) = rest.first_mut() else { continue };
-            let Work::McpServer(settings) = &item.work else { continue };
+            let ImportWork::McpServer(settings) = &item.work else { continue };
             let same_name =
-                |other: &&PlannedItem| other.id == item.id && matches!(other.work, Work::McpServer(_));
+                |other: &&PlannedItem| other.id == item.id && matches!(other.work, ImportWork::McpServer(_));
             let Some(other) = before.iter().find(same_name) else { continue };
-            let is_same = matches!(&other.work, Work::McpServer(others) if others == settings);
+            let is_same = matches!(&other.work, ImportWork::McpServer(others) if others == settings);
             match is_same {
                 true => {
                     item.why = Some(format!("the same as `{}`", other.from));
@@ -324,17 +359,15 @@ impl<'a> Survey<'a> {
             .items
             .iter()
             .filter_map(|item| match &item.work {
-                Work::McpServer(settings) => Some((item.id.as_str(), settings)),
+                ImportWork::McpServer(settings) => Some((item.id.as_str(), settings)),
                 _ => None,
             })
             .collect();
-        if new.is_empty() {
-            return None;
-        }
-        match servers::with_servers(&self.written, &new) {
+        let written = self.written.as_ref().ok().filter(|_| !new.is_empty())?;
+        match servers::with_servers(written, &new) {
             Ok(text) => Some(text),
             Err(why) => {
-                let first = NotTaken("lines cannot be put into the configuration".into());
+                let first = NotImported("lines cannot be put into the configuration".into());
                 self.remarks.push(why.0);
                 servers::settle(&mut self.items, Err(first));
                 None
@@ -343,19 +376,30 @@ impl<'a> Survey<'a> {
     }
 }
 
+/// How one gets another id. What stands in settings is no file.
+fn renamed(root: &Path, from: &str) -> String {
+    match from.contains('#') {
+        true => String::new(),
+        false => {
+            let file = root.join(from);
+            format!("; `drupe ext new agent --file {} --id ID` gives it another id", file.display())
+        }
+    }
+}
+
 /// What is to be done, and the text that the configuration gets.
-pub struct Plan {
+pub struct ImportPlan {
     pub items: Vec<PlannedItem>,
     pub remarks: Vec<String>,
     file: PathBuf,
-    written: Written,
+    written: Result<Written, NotImported>,
     text: Option<String>,
 }
 
-impl Plan {
+impl ImportPlan {
     /// Does it. Each item is made whole or not at all, and nothing is put over what is there.
     pub fn apply(&mut self, context: &Context) -> Result<(), Failure> {
-        if self.items.iter().all(|item| matches!(item.work, Work::Nothing)) {
+        if self.items.iter().all(|item| matches!(item.work, ImportWork::Nothing)) {
             return Ok(());
         }
         let home = context.home().path();
@@ -363,17 +407,17 @@ impl Plan {
         for item in &mut self.items {
             let Some(to) = item.to.clone() else { continue };
             let done = match &item.work {
-                Work::Agent(text) => make_agent(&to, text),
-                Work::Skill(parts) => skills::make(&to, parts),
-                Work::McpServer(_) | Work::Nothing => continue,
+                ImportWork::Agent(text) => make_agent(&to, text),
+                ImportWork::Skill(parts) => skills::make(&to, parts),
+                ImportWork::McpServer(_) | ImportWork::Nothing => continue,
             };
             match done {
-                Ok(()) => item.state = ItemState::Made,
+                Ok(()) => item.state = ImportState::Made,
                 Err(error) => item.refuse(format!("`{}` cannot be made: {error}", to.display())),
             }
         }
-        if let Some(text) = &self.text {
-            let done = servers::write(&self.file, &self.written, text);
+        if let (Some(text), Ok(written)) = (&self.text, &self.written) {
+            let done = servers::write(&self.file, written, text);
             servers::settle(&mut self.items, done);
         }
         Ok(())

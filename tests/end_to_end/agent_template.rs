@@ -116,7 +116,7 @@ fn the_command_prints_what_can_be_copied_and_refuses_what_has_no_manifest() {
     let new = ask(&[]);
     assert!(new.contains("id: my_agent"));
     // What a list may hold is told where there is nothing in it yet.
-    for key in ["schedules: []\n# each has:\n", "#   # command: ", "  #     # tool: ", "#   # misfire: "] {
+    for key in ["schedules: []\n# each has:\n", "#   # command: ", "#   # tool: ", "#   # when: "] {
         assert!(new.contains(key), "{key}: {new}");
     }
     assert!(daemon.says(&["agent", "--help"]).contains("template"));

@@ -233,6 +233,10 @@ fn what_is_hostile_is_named_and_nothing_of_it_comes_over() {
             &agent("name: kv\ndescription: Takes a shipped one's place.\noverrides: true\n"),
         )
         .with(".claude/agents/none.md", "no keys at all")
+        .with(
+            ".claude/agents/needy.md",
+            &agent("name: needy\ndescription: d\nmcpServers: [{gh: {command: gh, env: {GH_TOKEN: ghp_0123456789abcdef}}}]\n"),
+        )
         .with(".claude/agents/dots.md", &agent("name: '..'\ndescription: d\n"))
         .with(".claude/agents/signs.md", &agent("name: signs\ndescription: \"\\e[2J\\u202Ehidden\"\n"))
         .with(".claude/skills/Up/SKILL.md", &skill("Up"))
@@ -271,6 +275,7 @@ fn what_is_hostile_is_named_and_nothing_of_it_comes_over() {
         (".gemini/settings.json", "it is no JSON"),
         (".codex/config.toml", "it is no TOML"),
         (".agents/skills", "symbolic link"),
+        (".claude/agents/needy.md", "drupe secret set GH_TOKEN"),
         ("opencode.json#agent.out", "not beneath the settings"),
     ] {
         let item = item(&made, from);

@@ -164,6 +164,9 @@ fn from_file(file: &Path, id: Option<ExtensionId>, facts: Facts, context: &Conte
     if to.symlink_metadata().is_ok() {
         return Err(exists(&id, &to));
     }
+    if let Some(why) = taken.lacks(&configuration) {
+        return Err(Failure::new(status::CONFIG, format!("`{id}` would not work here: {why}")));
+    }
     taken.call_only(|agent| there.iter().any(|(other, _)| other == agent));
     let text = taken.adopted.file();
     let judged = staged::judge(&[(id.clone(), text.clone())], &configuration, context)?;

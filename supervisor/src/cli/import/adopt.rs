@@ -213,6 +213,15 @@ fn take_servers(adopted: &mut AdoptedAgent, left_out: &mut Vec<LeftOut>, notes: 
 }
 
 impl TakenAgent {
+    /// What is to be done before it can work: secrets that it needs and that have no value.
+    pub fn lacks(&self, config: &Config) -> Option<String> {
+        let secrets = self.adopted.manifest.get("secrets").and_then(Value::as_array).into_iter().flatten();
+        let missing = secrets.filter_map(Value::as_str).filter(|name| config.overlay.get(name).is_none());
+        let missing: Vec<String> = missing.map(|name| format!("`drupe secret set {name}`")).collect();
+        (!missing.is_empty())
+            .then(|| format!("it needs secrets that have no value: {}, then try again", missing.join(", ")))
+    }
+
     /// Leaves out agents that it may call and that are not there.
     pub fn call_only(&mut self, is_there: impl Fn(&str) -> bool) {
         let Some(Value::Array(named)) = self.adopted.agent.get_mut("uses_agents") else { return };

@@ -73,10 +73,7 @@ pub fn planned(
         None if !missing.is_empty() => {
             let names: Vec<String> =
                 missing.iter().map(|name| format!("`drupe secret set {name}`")).collect();
-            item.refuse(format!(
-                "it needs a secret that has no value: {}, then import again",
-                names.join(", ")
-            ));
+            item.refuse(format!("it needs secrets that have no value: {}, then try again", names.join(", ")));
         }
         None => item.work = ImportWork::McpServer(settings),
     }

@@ -245,7 +245,10 @@ impl<'a> Survey<'a> {
                         renamed(root, &item.from)
                     ));
                 }
-                (None, None) => ids.push(id.clone()),
+                (None, None) => match taken.lacks(self.config) {
+                    Some(why) => item.refuse(why),
+                    None => ids.push(id.clone()),
+                },
             }
             item.state != ImportState::Refused
         });
@@ -267,7 +270,9 @@ impl<'a> Survey<'a> {
                 let one = judged.iter().find(|one| one.id == taken.id.as_str() && !one.works);
                 if let Some(one) = one {
                     let item = &mut self.items[*at];
-                    item.refuse(one.why() + &renamed(root, &item.from));
+                    let named =
+                        if one.diagnostics.has_errors() { String::new() } else { renamed(root, &item.from) };
+                    item.refuse(one.why() + &named);
                 }
                 one.is_none()
             });

@@ -68,7 +68,10 @@ fn everything() -> Project {
             "opencode.json",
             r#"{"mcp": {"time": {"type": "local", "command": ["mcp-time", "--utc"]}},
                "agent": {"docs-writer": {"description": "Writes.", "prompt": "{file:./prompts/docs.txt}",
-                         "permission": {"read": "allow", "edit": "ask"}}}}"#,
+                         "permission": {"read": "allow", "edit": "ask"}}},
+               "agents": {"second": {"description": "Reads.", "system": "You read.", "disabled": false,
+                          "permissions": [{"action": "*", "resource": "*", "effect": "deny"},
+                                          {"action": "read", "resource": "*", "effect": "allow"}]}}}"#,
         )
         .with("prompts/docs.txt", "You write documents.\n")
         .with(".gemini/agents/auditor.md", &agent("name: auditor\ndescription: Audits.\ntools: [read_file]\ntimeout_mins: 2\n"))
@@ -127,6 +130,7 @@ fn what_every_assistant_has_is_planned_then_made_and_answers() {
         (".github/agents/notes.agent.md", "notes", "copilot"),
         (".opencode/agents/guide.md", "guide", "opencode"),
         ("opencode.json#agent.docs-writer", "docs-writer", "opencode"),
+        ("opencode.json#agents.second", "second", "opencode"),
         (".gemini/agents/auditor.md", "auditor", "gemini"),
         (".claude/skills/pdf", "pdf", "claude-code"),
         (".github/skills/notes", "notes", "copilot"),

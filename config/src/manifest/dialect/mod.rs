@@ -25,6 +25,7 @@ use crate::{
 const ALIASES: &[(&str, &str)] = &[
     ("prompt", "instructions"),
     ("developer_instructions", "instructions"),
+    ("system", "instructions"),
     ("mcp-servers", "mcp_servers"),
     ("argument-hint", "usage"),
     ("max_turns", "limits.max_turns"),
@@ -53,7 +54,7 @@ const LEFT: &[(&[&str], &str)] = &[
         "hides it from people elsewhere, and people can always name it here",
     ),
     (
-        &["variant", "options", "model_verbosity", "model_reasoning_summary", "model_provider"],
+        &["variant", "options", "model_verbosity", "model_reasoning_summary", "model_provider", "request"],
         "is of another system's models",
     ),
     (&["memory"], "has no counterpart: what is remembered is of the extension `memory`"),
@@ -122,7 +123,15 @@ impl Adopting<'_> {
         match entry.key.as_str() {
             "tools" => self.written.tools = Some(entry),
             "disallowedTools" => self.written.denied = Some(entry),
-            "permission" => self.written.permission = Some(entry),
+            "permission" | "permissions" => {
+                if self.written.permission.is_some() {
+                    let message = "what it may do stands in `permission` and in `permissions`";
+                    self.faults
+                        .error("duplicate_key", &entry.key_at, &entry.key, message)
+                        .help("keep one of them");
+                }
+                self.written.permission = Some(entry);
+            }
             "sandbox_mode" => self.written.sandbox = Some(entry),
             "agents" => self.written.agents = Some(entry),
             // The model of the defaults.

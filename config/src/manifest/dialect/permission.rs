@@ -1,4 +1,5 @@
-//! opencode's `permission`, and the map `tools` that came before it: which tools an agent has, and which it is asked about.
+//! opencode's `permissions`, and what came before them, the maps `permission` and `tools`: which tools an agent has, and which it
+//! is asked about.
 //!
 //! The last rule that fits a tool decides there, and so it does here.
 
@@ -6,7 +7,7 @@ use super::{NO_HELP, left_out};
 use crate::{
     Diagnostics,
     source::At,
-    tree::{Entry, Node, Yaml},
+    tree::{Entry, Node, Yaml, shorten},
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,22 +83,66 @@ impl Rules {
             self.agents.extend(named.map(|(pattern, _)| (pattern.key.clone(), pattern.key_at.clone())));
             return;
         }
-        let denies = actions.contains(&Action::Deny);
-        let action = match () {
-            () if !denies && actions.iter().all(|action| *action == Action::Allow) => Action::Allow,
-            () if !denies => Action::Ask,
-            () => {
-                if actions.iter().any(|action| *action != Action::Deny) {
-                    let message = format!(
-                        "`{}` is denied by patterns, which have no counterpart here, and is not given at all",
-                        entry.key
-                    );
-                    left_out(entry, &message, NO_HELP, faults);
-                }
-                Action::Deny
-            }
+        self.push_all(&entry.key, &actions, entry, faults);
+    }
+
+    /// `permissions`: a list of rules, each with an `action`, a `resource` and an `effect`.
+    pub fn of_rules(&mut self, entry: &Entry, faults: &mut Diagnostics) {
+        let Yaml::List(list) = &entry.value.value else {
+            return unclear(entry, "a list of rules", faults);
         };
-        self.push(&entry.key, action, &entry.key_at);
+        // What the rules of one action say since one of them was of all that it can be about.
+        let mut parts: Vec<(String, Vec<Action>)> = Vec::new();
+        for rule in list {
+            let text = |key: &str| rule.get(key).and_then(Node::text);
+            let effect = rule.get("effect").and_then(action);
+            let (Some(name), Some(resource), Some(effect)) = (text("action"), text("resource"), effect)
+            else {
+                return unclear(entry, "rules with `action`, `resource` and `effect`", faults);
+            };
+            if name == "subagent" {
+                if effect != Action::Deny && !resource.contains(['*', '?']) {
+                    self.agents.push((resource.to_owned(), rule.at.clone()));
+                }
+            } else if name.contains(['*', '?']) {
+                for (name, actions) in parts.drain(..) {
+                    self.push_all(&name, &actions, entry, faults);
+                }
+                // One that is of a part of many tools is of all that they can do, unless it allows.
+                if resource == "*" || effect != Action::Allow {
+                    self.push(name, effect, &rule.at);
+                }
+            } else {
+                match parts.iter_mut().find(|(known, _)| known == name) {
+                    Some((_, actions)) if resource == "*" => *actions = vec![effect],
+                    Some((_, actions)) => actions.push(effect),
+                    // Where no rule is, people are asked there.
+                    None if resource == "*" => parts.push((name.to_owned(), vec![effect])),
+                    None => parts.push((name.to_owned(), vec![Action::Ask, effect])),
+                }
+            }
+        }
+        for (name, actions) in parts {
+            self.push_all(&name, &actions, entry, faults);
+        }
+    }
+
+    /// What several rules of one tool come to as a whole.
+    fn push_all(&mut self, name: &str, actions: &[Action], entry: &Entry, faults: &mut Diagnostics) {
+        let denies = actions.contains(&Action::Deny);
+        if denies && actions.iter().any(|action| *action != Action::Deny) {
+            let message = format!(
+                "`{}` is denied by patterns, which have no counterpart here, and is not given at all",
+                shorten(name)
+            );
+            left_out(entry, &message, NO_HELP, faults);
+        }
+        let action = match () {
+            () if denies => Action::Deny,
+            () if actions.iter().all(|action| *action == Action::Allow) => Action::Allow,
+            () => Action::Ask,
+        };
+        self.push(name, action, &entry.key_at);
     }
 
     fn push(&mut self, name: &str, action: Action, at: &At) {

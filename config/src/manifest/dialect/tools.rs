@@ -71,7 +71,7 @@ const ALWAYS: &[&str] = &[
 ];
 
 /// Tools by which other systems' agents call agents.
-const AGENTS: &[&str] = &["Agent", "Task", "agent", "task", "custom-agent"];
+const AGENTS: &[&str] = &["Agent", "Task", "agent", "task", "subagent", "custom-agent"];
 
 /// What opencode calls the permission of a tool.
 const PERMISSIONS: &[(&str, &[&str])] = &[
@@ -171,8 +171,10 @@ pub(super) fn add(agent: &mut Node, written: Written, faults: &mut Diagnostics) 
         }
         None => {}
     }
-    if let Some(entry) = &written.permission {
-        rules.of_permission(entry, faults);
+    match &written.permission {
+        Some(entry) if entry.key == "permissions" => rules.of_rules(entry, faults),
+        Some(entry) => rules.of_permission(entry, faults),
+        None => {}
     }
     by_rules(&rules, &mut taken);
     if let Some(entry) = &written.sandbox {

@@ -80,16 +80,18 @@ pub struct TakenServer {
 /// There is no list.
 pub fn read(given: &Value) -> Result<ServerList, Fault> {
     let list = LISTS.iter().find_map(|key| Some((*key, given.get(*key)?.as_object()?)));
-    let (key, mut list) = list.ok_or_else(|| {
+    let (key, list) = list.ok_or_else(|| {
         Fault::invalid("no MCP servers are found")
             .help("it needs `mcpServers`, `servers`, `mcp_servers`, `context_servers` or `mcp`")
     })?;
-    if key == "mcp"
-        && let Some(inner) = list.get("servers").and_then(Value::as_object)
-        && inner.values().all(Value::is_object)
-    {
-        list = inner;
-    }
+    let both;
+    let list = match key {
+        "mcp" => {
+            both = of_opencode(list);
+            &both
+        }
+        _ => list,
+    };
     let mut read = ServerList::default();
     for (given, server) in list {
         let Some(server) = server.as_object() else {
@@ -106,6 +108,21 @@ pub fn read(given: &Value) -> Result<ServerList, Fault> {
         }
     }
     Ok(read)
+}
+
+/// Servers of both versions of opencode, which may stand in one file: the newer has them in `servers`, beside `timeout`.
+fn of_opencode(list: &Map<String, Value>) -> Map<String, Value> {
+    let is_server = |value: &Value| ["type", "command", "url"].iter().any(|key| value[*key].is_string());
+    let (mut both, mut inner) = (Map::new(), Map::new());
+    for (name, value) in list {
+        match (name.as_str(), value.as_object()) {
+            ("servers", Some(servers)) if !is_server(value) => inner = servers.clone(),
+            ("timeout", _) if !is_server(value) => {}
+            _ => drop(both.insert(name.clone(), value.clone())),
+        }
+    }
+    both.extend(inner);
+    both
 }
 
 /// The text for `drupe.yaml`, the names of secrets to define, and what could not be taken over. `given` is the text of a file,

@@ -128,8 +128,12 @@ impl<'a> Survey<'a> {
         let Some(settings) = self.beneath.settings(path).ok().and_then(|text| forms::json(&text).ok()) else {
             return;
         };
-        for (name, keys) in settings["agent"].as_object().into_iter().flatten() {
-            let from = format!("{}#agent.{name}", place.path);
+        // The second version has them under another key, in other words.
+        let of = |key: &'static str| {
+            settings[key].as_object().into_iter().flatten().map(move |(name, keys)| (key, name, keys))
+        };
+        for (key, name, keys) in of("agent").chain(of("agents")) {
+            let from = format!("{}#{key}.{name}", place.path);
             let keys = keys.as_object().cloned().unwrap_or_default();
             let taken = self.opencode_keys(path, keys).map_err(adopt::UnfitAgent::Why);
             let taken = taken.and_then(|keys| {
@@ -145,18 +149,18 @@ impl<'a> Survey<'a> {
         settings: &Path,
         mut keys: Map<String, Value>,
     ) -> Result<Map<String, Value>, NotImported> {
-        let file = keys.get("prompt").and_then(Value::as_str).and_then(|text| {
-            text.trim().strip_prefix("{file:")?.strip_suffix('}').map(str::trim).map(str::to_owned)
-        });
-        if let Some(file) = file {
+        for key in ["prompt", "system"] {
+            let file = keys.get(key).and_then(Value::as_str).and_then(|text| {
+                text.trim().strip_prefix("{file:")?.strip_suffix('}').map(str::trim).map(str::to_owned)
+            });
+            let Some(file) = file else { continue };
             let path = settings.parent().unwrap_or(settings).join(file.trim_start_matches("./"));
             let is_plain = |part| matches!(part, std::path::Component::Normal(_));
             if !path.components().all(is_plain) {
-                return Err(NotImported(format!(
-                    "its prompt is the file `{file}`, which is not beneath the settings"
-                )));
+                let message = format!("its prompt is the file `{file}`, which is not beneath the settings");
+                return Err(NotImported(message));
             }
-            keys.insert("prompt".into(), self.beneath.settings(&path)?.into());
+            keys.insert(key.into(), self.beneath.settings(&path)?.into());
         }
         Ok(keys)
     }

@@ -117,6 +117,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "drupe-json-schema",
             "drupe-kernel",
             "drupe-link",
+            // How servers of other assistants are read is known once.
+            "drupe-mcp-import",
             "drupe-memory",
             "drupe-prompts",
             "drupe-redact",
@@ -131,6 +133,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     // Whoever reads files or pages reads PDFs among them, by the same program and within the same bounds.
     ("drupe-ext-files", &["drupe-extension-api", "drupe-pdf-text"]),
     ("drupe-ext-web", &["drupe-extension-api", "drupe-pdf-text"]),
+    ("drupe-ext-mcp", &["drupe-extension-api", "drupe-mcp-import"]),
 ];
 
 /// What every extension may depend on of ours.
@@ -363,7 +366,7 @@ fn every_file_is_one_thing() {
 /// fault in one of them has the journal and the keys, so they are counted as a whole, wherever a folder of them lies.
 ///
 /// A ceiling that only goes down: whoever deletes lowers it. One who has to raise it says why in `docs/decisions/`.
-const TRUSTED: usize = 62_800;
+const TRUSTED: usize = 63_700;
 
 #[test]
 fn what_is_trusted_stays_small() {

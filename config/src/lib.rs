@@ -45,9 +45,10 @@ pub use diagnostic::{Diagnostic, Diagnostics, Loaded, Severity};
 pub use env_file::{EnvFile, EnvFileFault};
 pub use files::Instructions;
 pub use manifest::{
-    AgentMcpServer, AgentSection, BoundSecret, ContextSource, HandoffSection, InputSpec, Isolation, Manifest,
-    McpServerTools, MisfireChoice, OverlapChoice, Right, ScheduleConfig, Scope, Subscription, ToolSelector,
-    UnfitSchedule, agent_template, counterpart, load_agent_file, load_manifest, new_agent,
+    AdoptedAgent, AgentMcpServer, AgentSection, BoundSecret, ContextSource, HandoffSection, InputSpec,
+    Isolation, Manifest, McpServerTools, MisfireChoice, OverlapChoice, Right, ScheduleConfig, Scope,
+    Subscription, ToolSelector, UnfitSchedule, adopt_agent, agent_template, counterpart, load_agent_file,
+    load_manifest, new_agent,
 };
 pub use overlay::{Overlay, Secret};
 pub use profile::{LongPrompts, ModelProfile, Thinking};

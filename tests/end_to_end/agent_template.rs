@@ -113,7 +113,12 @@ fn the_command_prints_what_can_be_copied_and_refuses_what_has_no_manifest() {
     let said = daemon.drupe(&["agent", "template", "code_reviewer"]).stderr;
     let said = String::from_utf8_lossy(&said).into_owned();
     assert!(said.contains("Reviews source code") && said.contains("review src/main.rs"), "{said}");
-    assert!(ask(&[]).contains("id: my_agent"));
+    let new = ask(&[]);
+    assert!(new.contains("id: my_agent"));
+    // What a list may hold is told where there is nothing in it yet.
+    for key in ["schedules: []\n# each has:\n", "#   # command: ", "#   # tool: ", "#   # when: "] {
+        assert!(new.contains(key), "{key}: {new}");
+    }
     assert!(daemon.says(&["agent", "--help"]).contains("template"));
     for (id, words) in [("orchestrator", "drupe.yaml"), ("code_reviever", "code_reviewer")] {
         let refused = daemon.drupe(&["agent", "template", id]);

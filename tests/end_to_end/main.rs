@@ -40,6 +40,7 @@ mod hooks;
 mod hostile_folders;
 mod http;
 mod images;
+mod import;
 mod inputs;
 mod keys;
 mod leaks;

@@ -8,7 +8,8 @@ use std::{path::Path, sync::Arc};
 use drupe_extension_api::ExtensionId;
 
 use super::{
-    AGENT, MANIFEST, Manifest, dialect,
+    AGENT, MANIFEST, Manifest,
+    dialect::{self, Strange},
     read::{Form, Reader, too_new},
 };
 use crate::{
@@ -22,24 +23,10 @@ use crate::{
 
 /// Reads an agent that is a single file: frontmatter between two lines `---`, then the prompt.
 ///
-/// The frontmatter has the keys of a manifest, with those of `agent` beside them. Keys that other systems use for
-/// the same thing are taken, too:
-///
-/// | written | means |
-/// |---|---|
-/// | `prompt` | `instructions`, where no text follows the frontmatter |
-/// | `tools` | `uses_tools`; a list or a text with commas, of names such as `Read` or `read_file`. A name that has no counterpart is left out, with a warning |
-/// | `toolName` | `tool_name` |
-/// | `mcpServers`, `mcp-servers` | `mcp_servers` |
-/// | `max_turns`, `maxTurns`, `maxToolTurns`, `limits.maxToolTurns` | `limits.max_turns` |
-/// | `temperature`, `top_p`, `topP` | the same under `parameters` |
-/// | `model: inherit` | no `model` |
-/// | `color`, `icon` | nothing, with a warning |
-/// | any known key `likeThis` | the same key `like_this` |
-///
-/// `id` and `name` come from the file's name where they are absent, the model from `agents.defaults`. The manifest's
-/// `folder` is the file itself, so that nothing lies beneath it. `entrypoint` and `isolation` are refused, as are
-/// `instructions` and `context` that name files.
+/// The frontmatter has the keys of a manifest, with those of `agent` beside them. Keys and tools of other systems are taken as
+/// `docs/reference/import.md` has it. `id` and `name` come from the file's name where they are absent, the model from
+/// `agents.defaults`. The manifest's `folder` is the file itself, so that nothing lies beneath it. `entrypoint` and
+/// `isolation` are refused, as are `instructions` and `context` that name files.
 ///
 /// # Errors
 /// All faults at once, each with its line and column in the file.
@@ -64,27 +51,7 @@ fn read_file(path: &Path, home: &Path, faults: &mut Diagnostics) -> Option<Manif
     }
     let text = source::read_text(path, Links::Refused, faults)?;
     let source = Source::new(SourceOrigin::File(path.to_owned()), text);
-    // Names of secrets, never their values, as in a manifest.
-    source.reveal_except(Vec::new());
-    let parts = Parts::of(&source, faults)?;
-    let mut root = parse::beginning(&source, parts.frontmatter_end, faults)?;
-    if root.is_null() {
-        root.value = Yaml::Map(Vec::new());
-    }
-    if too_new(&root, faults) {
-        return None;
-    }
-    if !matches!(root.value, Yaml::Map(_)) {
-        let message = format!("the frontmatter is {}, expected a map of keys", root.describe());
-        faults.error("wrong_type", &root.at, "", message).help("write `description: …`, a key a line");
-        return None;
-    }
-    tree::refuse_duplicates(&mut root, "", faults);
-    let (mut top, mut agent) = dialect::adopt(root, faults);
-    // Two spellings of one key.
-    tree::refuse_duplicates(&mut top, "", faults);
-    tree::refuse_duplicates(&mut agent, "", faults);
-    add_prompt(&mut agent, &parts, faults);
+    let (mut top, agent) = parsed(&source, Strange::Refused, faults)?;
     let id = id_of(path, &source, faults)?;
     for key in ["id", "name"] {
         add(&mut top, key, id.as_str(), &At::start_of(&source));
@@ -102,6 +69,36 @@ fn read_file(path: &Path, home: &Path, faults: &mut Diagnostics) -> Option<Manif
     Some(Reader::new(faults, path, home, &top, Form::File { agent: &agent }).manifest(manifest))
 }
 
+/// The keys of the manifest, and those of its `agent` with the prompt.
+pub(super) fn parsed(
+    source: &Arc<Source>,
+    strange: Strange,
+    faults: &mut Diagnostics,
+) -> Option<(Node, Node)> {
+    // Names of secrets, never their values, as in a manifest.
+    source.reveal_except(Vec::new());
+    let parts = Parts::of(source, faults)?;
+    let mut root = parse::beginning(source, parts.frontmatter_end, faults)?;
+    if root.is_null() {
+        root.value = Yaml::Map(Vec::new());
+    }
+    if too_new(&root, faults) {
+        return None;
+    }
+    if !matches!(root.value, Yaml::Map(_)) {
+        let message = format!("the frontmatter is {}, expected a map of keys", root.describe());
+        faults.error("wrong_type", &root.at, "", message).help("write `description: …`, a key a line");
+        return None;
+    }
+    tree::refuse_duplicates(&mut root, "", faults);
+    let (mut top, mut agent) = dialect::adopt(root, strange, faults);
+    // Two spellings of one key.
+    tree::refuse_duplicates(&mut top, "", faults);
+    tree::refuse_duplicates(&mut agent, "", faults);
+    add_prompt(&mut agent, &parts, faults);
+    Some((top, agent))
+}
+
 /// The file's name is the id, as a folder's is.
 fn id_of(path: &Path, source: &Arc<Source>, faults: &mut Diagnostics) -> Option<ExtensionId> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
@@ -116,7 +113,7 @@ fn id_of(path: &Path, source: &Arc<Source>, faults: &mut Diagnostics) -> Option<
     id
 }
 
-fn add(map: &mut Node, key: &str, text: &str, at: &At) {
+pub(super) fn add(map: &mut Node, key: &str, text: &str, at: &At) {
     let Yaml::Map(entries) = &mut map.value else { return };
     if !entries.iter().any(|entry| entry.key == key) {
         let value = Node { value: Yaml::Text(text.to_owned()), at: at.clone() };

@@ -3,6 +3,7 @@
 //! What needs the other extensions (unknown ids, cycles, names of tools) is left to the kernel's wiring, what
 //! needs the library (its capabilities) to the loader.
 
+mod adopted;
 mod agent;
 mod agent_file;
 mod bound;
@@ -29,6 +30,7 @@ use drupe_extension_api::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use serde_json::{Map, Value};
 
+pub use adopted::{AdoptedAgent, adopt_agent};
 pub(crate) use agent::context as read_context;
 pub use agent_file::load_agent_file;
 pub use bound::BoundSecret;

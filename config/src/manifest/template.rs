@@ -54,10 +54,7 @@ pub fn agent_template(
     table(&mut folder, &AGENT, &agent, "  ", &[]);
 
     let file = || {
-        // Below the frontmatter white space around the prompt is not kept.
-        let below = !instructions.is_empty()
-            && !instructions.starts_with(char::is_whitespace)
-            && !instructions.contains(|letter| acts(letter) && letter != '\n');
+        let below = stands_below(instructions);
         let prompt: &[&str] = if below { &["instructions"] } else { &[] };
         let mut file = format!("---\n# An agent as a single file: extensions/{id}.md\n");
         table(&mut file, &MANIFEST, &top, "", &FOLDER_ONLY);
@@ -66,6 +63,13 @@ pub fn agent_template(
     };
     let single = manifest.is_none_or(|manifest| manifest.entrypoint.is_none());
     AgentTemplate { frontmatter: single.then(file), manifest: folder }
+}
+
+/// Whether a prompt reads the same below the frontmatter, where white space around it is not kept.
+pub(super) fn stands_below(instructions: &str) -> bool {
+    !instructions.is_empty()
+        && !instructions.starts_with(char::is_whitespace)
+        && !instructions.contains(|letter| acts(letter) && letter != '\n')
 }
 
 /// An agent that is to be written.
@@ -124,13 +128,30 @@ fn table(out: &mut String, of: &'static Table, values: &Map<String, Value>, marg
                 table(out, inner, &map(&value), &format!("{margin}  "), &[]);
             }
             (shape, None) => out.push_str(&format!(" {}\n", shape.expected())),
-            (_, Some(value)) => yaml(out, &value, &margin),
+            (shape, Some(value)) => {
+                yaml(out, &value, &margin);
+                let empty = value.as_array().is_some_and(Vec::is_empty)
+                    || value.as_object().is_some_and(Map::is_empty);
+                if let Some(inner) = each(shape).filter(|_| empty) {
+                    out.push_str(&format!("{margin}# each has:\n"));
+                    table(out, inner, &Map::new(), &format!("{margin}#   "), &[]);
+                }
+            }
         }
     }
 }
 
+/// The keys of what a list or a map holds.
+fn each(shape: &Shape) -> Option<&'static Table> {
+    match shape {
+        Shape::AtMost(_, inner) => each(inner),
+        Shape::List(Shape::Record(table)) | Shape::Map { value: Shape::Record(table), .. } => Some(table),
+        _ => None,
+    }
+}
+
 /// A value after its key or the dash of its item.
-fn yaml(out: &mut String, value: &Value, margin: &str) {
+pub(super) fn yaml(out: &mut String, value: &Value, margin: &str) {
     let deeper = format!("{margin}  ");
     match value {
         Value::Object(map) if !map.is_empty() => {

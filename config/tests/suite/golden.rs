@@ -5,7 +5,8 @@
 
 use std::{fmt::Write, fs, path::Path};
 
-use drupe_config::{Diagnostics, Loaded, config_schema, manifest_schema};
+use drupe_config::{Diagnostics, Instructions, Loaded, adopt_agent, config_schema, manifest_schema};
+use drupe_extension_api::ExtensionId;
 use serde_json::Value;
 
 use crate::home::Home;
@@ -24,6 +25,7 @@ fn every_case_earns_the_diagnostics_beside_it() {
         let found = match name.split('_').next() {
             Some("manifest") => manifest(&text),
             Some("agent") => agent(&text),
+            Some("adopted") => adopted(&text),
             _ => config(&text),
         };
         if !same(&path.with_extension("diag"), &found) {
@@ -67,6 +69,23 @@ fn agent(text: &str) -> String {
     // Places within the file are for messages, and long.
     shown.truncate(shown.find("    located: ").unwrap_or(0));
     home.anonymous(&(report(!shown.is_empty(), &faults) + &shown))
+}
+
+/// Of an agent of another system, the file of ours that it becomes, which is one.
+fn adopted(text: &str) -> String {
+    let home = Home::new();
+    let id = ExtensionId::new("demo").unwrap();
+    match adopt_agent(Path::new("HOME/theirs.md"), &id, text.to_owned()) {
+        Ok(Loaded { value, warnings }) => {
+            let file = value.file();
+            let again = home.agent_file(&file).unwrap_or_else(|faults| panic!("{faults}\n{file}")).value;
+            let prompt = value.agent["instructions"].as_str().unwrap().trim().to_owned();
+            assert_eq!(again.agent.unwrap().instructions, Some(Instructions::Inline(prompt)));
+            let servers = value.servers.map(|servers| format!("servers: {servers}\n"));
+            report(true, &warnings) + &file + &servers.unwrap_or_default()
+        }
+        Err(faults) => report(false, &faults),
+    }
 }
 
 fn config(text: &str) -> String {

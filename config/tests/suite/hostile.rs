@@ -1,12 +1,14 @@
 //! Files that are no files, bombs, and arbitrary bytes: a diagnostic each, and never a panic.
 
-use std::{fs, os::unix::fs::symlink};
+use std::{fs, os::unix::fs::symlink, path::Path};
 
-use drupe_config::{load_config, load_manifest};
+use drupe_config::{adopt_agent, load_config, load_manifest};
+use drupe_extension_api::ExtensionId;
 use proptest::{
     prelude::*,
     test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
 };
+use serde_json::Value;
 
 use crate::home::{Home, places};
 
@@ -253,4 +255,89 @@ fn what_a_file_says_cannot_steer_the_terminal_that_shows_it() {
     let acts =
         |letter: char| letter != '\n' && (letter.is_control() || ('\u{2028}'..='\u{202e}').contains(&letter));
     assert!(!shown.chars().any(acts), "{shown:?}");
+}
+
+/// Whatever stands in the keys of other systems, what becomes of it is a file that reads to the same, or faults with places.
+#[test]
+fn an_agent_of_another_system_becomes_a_readable_file_or_is_refused() {
+    const KEYS: [&str; 22] = [
+        "name",
+        "description",
+        "tools",
+        "disallowedTools",
+        "permission",
+        "permissions",
+        "permissionMode",
+        "sandbox_mode",
+        "agents",
+        "mode",
+        "kind",
+        "disable",
+        "effort",
+        "timeout_mins",
+        "model",
+        "display_name",
+        "uses_tools",
+        "approvals",
+        "limits",
+        "mcpServers",
+        "hooks",
+        "other",
+    ];
+    let text = prop_oneof![
+        "[a-zA-Z*?(), ]{0,12}",
+        ".{0,12}",
+        prop::sample::select(vec![
+            "Read",
+            "edit",
+            "allow",
+            "ask",
+            "deny",
+            "plan",
+            "read-only",
+            "Agent(a, b)",
+            "high",
+            "\u{7f}\n---\n"
+        ])
+        .prop_map(str::to_owned),
+    ];
+    let leaf = prop_oneof![
+        text.prop_map(Value::from),
+        any::<bool>().prop_map(Value::from),
+        any::<i32>().prop_map(Value::from)
+    ];
+    let value = leaf.prop_recursive(3, 12, 4, |inner| {
+        let key = prop::sample::select(vec![
+            "read", "edit", "*", "bash", "action", "resource", "effect", "mode", "rules",
+        ]);
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec((key, inner), 0..4).prop_map(|entries| entries
+                .into_iter()
+                .map(|(key, value)| (key.to_owned(), value))
+                .collect()),
+        ]
+    });
+    let keys = prop::collection::vec((prop::sample::select(KEYS.to_vec()), value), 0..6);
+    let id = ExtensionId::new("demo").unwrap();
+    let home = Home::new();
+    runner()
+        .run(&(keys, ".{0,40}"), |(keys, prompt)| {
+            let lines: String = keys.iter().map(|(key, value)| format!("{key}: {value}\n")).collect();
+            let text = format!("---\ndescription: d\n{lines}---\n{prompt}\n");
+            match adopt_agent(Path::new("theirs.md"), &id, text.clone()) {
+                Err(faults) => prop_assert!(!faults.render(false).is_empty()),
+                Ok(loaded) => {
+                    let file = loaded.value.file();
+                    let again = adopt_agent(Path::new("ours.md"), &id, file.clone());
+                    let again = again.unwrap_or_else(|faults| panic!("{faults}\n{text}\n{file}")).value;
+                    prop_assert_eq!(&again.agent, &loaded.value.agent, "{}\n{}", text, file);
+                    prop_assert_eq!(&again.manifest, &loaded.value.manifest, "{}\n{}", text, file);
+                    // As it would lie there it is taken, or refused at a place.
+                    drop(home.agent_file(&file));
+                }
+            }
+            Ok(())
+        })
+        .unwrap();
 }

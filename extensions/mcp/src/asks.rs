@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use drupe_extension_api::prelude::*;
+use drupe_mcp_import::import;
 use serde_json::{Value, json};
 
 use crate::{
     catalog::{Catalog, is_used},
     config::ServerSettings,
     definition::ToolText,
-    import::import,
     names,
     pins::KnownServer,
     servers::{Condition, Servers},

@@ -4,6 +4,7 @@
 //! mended where a schema stays true by that: it only gets wider, and the server looks at what it is given anyway. The rest is
 //! refused here, by name, so that one bad tool does not keep the others from being offered.
 
+pub use drupe_mcp_import::shown;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -67,17 +68,6 @@ impl ToolText {
     pub fn size(&self) -> usize {
         self.description.len() + self.schema.to_string().len()
     }
-}
-
-/// A text of a server without characters that act on whoever looks at it: control characters, those of direction and those
-/// without width, in which words hide from people that models read.
-pub fn shown(text: &str) -> String {
-    let acts = |c: char| {
-        c.is_control() && !matches!(c, '\n' | '\t')
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
-                | '\u{e0000}'..='\u{e007f}' | '\u{ad}' | '\u{61c}' | '\u{180e}')
-    };
-    text.chars().filter(|c| !acts(*c)).collect()
 }
 
 fn depth(value: &Value) -> usize {

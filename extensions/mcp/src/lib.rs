@@ -14,7 +14,6 @@ mod config;
 mod connection;
 mod content;
 mod definition;
-mod import;
 mod instances;
 mod names;
 mod oauth;

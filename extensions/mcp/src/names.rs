@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use drupe_extension_api::{AgentId, Fault};
+pub use drupe_mcp_import::{check_server, looks};
 use sha2::{Digest, Sha256};
 
 /// The longest name of a tool that every provider takes.
@@ -16,28 +17,6 @@ pub const FIND: &str = "mcp_find";
 pub const CALL: &str = "mcp_call";
 pub const RESOURCES: &str = "mcp_resources";
 pub const PROMPTS: &str = "mcp_prompts";
-
-/// Whether a server may have this name.
-pub fn check_server(name: &str) -> Result<(), Fault> {
-    let usual = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
-    let fits = (1..=32).contains(&name.len()) && name.bytes().all(usual) && !name.starts_with(['_', '-']);
-    if !fits {
-        return Err(Fault::invalid(format!("`{name}` is no name for an MCP server"))
-            .help("1 to 32 letters, digits, `_` and `-`, the first a letter or a digit"));
-    }
-    // `a__b` of a tool `c` and `a` of a tool `b__c` would be one name.
-    if name.contains("__") || name.ends_with('_') {
-        return Err(Fault::invalid(format!(
-            "the name `{name}` of an MCP server has `__`, or `_` at its end"
-        ))
-        .help("these two characters part the server from the tool"));
-    }
-    if matches!(looks(name).as_str(), "agent" | "handoff" | "mcp") {
-        return Err(Fault::invalid(format!("`{name}` is no name for an MCP server: it is kept for others"))
-            .help("choose another name"));
-    }
-    Ok(())
-}
 
 /// The name of an agent's server. An operator's has no dot, so that the two are never one.
 pub fn of_agent(agent: &AgentId, server: &str) -> String {
@@ -67,23 +46,6 @@ pub fn offered(server: &str, tool: &str) -> String {
     }
     let digits = hash(format!("{server}\0{tool}").as_bytes());
     format!("{}_{}", &name[..LONGEST - DIGITS - 1], &digits[..DIGITS])
-}
-
-/// How a name looks to people, models and providers: the kernel takes no two tools that look the same.
-pub fn looks(name: &str) -> String {
-    let mut seen = String::with_capacity(name.len());
-    for character in name.chars() {
-        let character = match character.to_ascii_lowercase() {
-            '-' | '.' => '_',
-            '0' => 'o',
-            '1' | 'i' => 'l',
-            other => other,
-        };
-        if character != '_' || !seen.ends_with('_') {
-            seen.push(character);
-        }
-    }
-    seen
 }
 
 /// Stands for bytes: SHA-256, in hexadecimal digits.
@@ -131,29 +93,6 @@ mod tests {
         assert!(name.len() == LONGEST && name == offered("git", &long), "{name}");
         assert_ne!(name, offered("git", &format!("{long}y")), "what was cut off counts");
         assert_eq!(offered("git", "größe"), "git__gr__e");
-    }
-
-    #[test]
-    fn servers_have_names_that_part_from_those_of_their_tools() {
-        for fine in ["git", "my-files", "a_b", "9"] {
-            assert!(check_server(fine).is_ok(), "{fine}");
-        }
-        for not in [
-            "",
-            "a__b",
-            "a_",
-            "_a",
-            "-a",
-            "a b",
-            "größe",
-            "agent",
-            "Agent",
-            "handoff",
-            "MCP",
-            &"x".repeat(33),
-        ] {
-            assert!(check_server(not).is_err(), "{not}");
-        }
     }
 
     #[test]

@@ -37,6 +37,7 @@ mod figures;
 mod fill;
 mod hangup;
 mod home;
+mod import;
 mod markdown;
 mod mcp;
 mod mcp_login;
@@ -142,6 +143,8 @@ enum Verb {
     /// Serve agents as tools by the Model Context Protocol, over standard input and output; with a verb, the servers whose tools
     /// agents have: servers, approve, refresh, import
     Mcp(mcp::McpVerbs),
+    /// Take agents, skills and MCP servers of another assistant over: a plan first, and with `--apply` what it says
+    Import(import::ImportFolder),
     /// The configuration: show, schema, path
     #[command(subcommand)]
     Config(config::Config),
@@ -244,6 +247,7 @@ fn execute(verb: Option<Verb>, keep: bool, context: Context) -> Result<u8, Failu
         Some(Verb::Acp(stdio)) => stdio.execute("acp", &context),
         Some(Verb::Memory(memory)) => memory.execute(&context),
         Some(Verb::Mcp(mcp)) => mcp.execute(&context),
+        Some(Verb::Import(import)) => import.execute(&context),
         Some(Verb::Config(config)) => config.execute(&context),
         Some(Verb::Models(models)) => models.execute(&context),
         Some(Verb::Completions(completions)) => completions.execute(&context, CommandLine::command()),

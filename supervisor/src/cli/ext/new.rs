@@ -13,14 +13,19 @@ use drupe_host::home::Folders;
 use serde::Serialize;
 
 use crate::cli::{
-    Context, Facts,
+    Context, Facts, config,
     failure::{Failure, status},
+    import::{
+        LeftOut,
+        adopt::{self, UnfitAgent},
+        make_agent, staged,
+    },
 };
 
 #[derive(Debug, clap::Subcommand)]
 pub enum New {
-    /// Make an agent: a manifest and a prompt, no code
-    Agent(One),
+    /// Make an agent: a manifest and a prompt, no code; or one from the agent file of another assistant
+    Agent(NewAgent),
     /// Make an extension in Rust: a crate with a tool and its test
     Native(One),
 }
@@ -57,17 +62,42 @@ pub struct One {
     facts: Facts,
 }
 
+/// Arguments of `drupe ext new agent`.
+#[derive(Debug, clap::Args)]
+pub struct NewAgent {
+    /// Its id: lower-case letters, digits, `_` and `-`
+    #[arg(required_unless_present = "file")]
+    id: Option<ExtensionId>,
+    /// Take it from this file: an agent of Claude Code, Codex, GitHub Copilot, opencode or Gemini CLI. What has no counterpart here
+    /// is left out, and named
+    #[arg(long)]
+    file: Option<PathBuf>,
+    /// Its id, where that is not to come from the file
+    #[arg(long = "id", value_name = "ID", requires = "file", conflicts_with = "id")]
+    named: Option<ExtensionId>,
+    #[command(flatten)]
+    facts: Facts,
+}
+
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
 struct Made {
     id: ExtensionId,
     files: Vec<PathBuf>,
+    /// Parts of the file that it was made from.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left_out: Vec<LeftOut>,
 }
 
 impl New {
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
         let (native, One { id, facts }) = match self {
-            Self::Agent(one) => (false, one),
+            Self::Agent(NewAgent { file: Some(file), id, named, facts }) => {
+                return from_file(&file, id.or(named), facts, context);
+            }
+            Self::Agent(NewAgent { id: Some(id), facts, .. }) => (false, One { id, facts }),
+            // One of both is required.
+            Self::Agent(NewAgent { .. }) => return Err(Failure::new(status::FAILED, "an agent needs an id")),
             Self::Native(one) => (true, one),
         };
         if let Some(why) = drupe_kernel::kept_id(id.as_str()) {
@@ -88,7 +118,7 @@ impl New {
             ));
         }
         if facts.json {
-            context.console.json(&Made { id, files })?;
+            context.console.json(&Made { id, files, left_out: Vec::new() })?;
             return Ok(0);
         }
         for file in files {
@@ -104,6 +134,67 @@ impl New {
         });
         Ok(0)
     }
+}
+
+/// Makes an agent from a file of another assistant, once it is known that a daemon would take it.
+fn from_file(file: &Path, id: Option<ExtensionId>, facts: Facts, context: &Context) -> Result<u8, Failure> {
+    let configuration = config::load(context)?;
+    let path = context.here.join(file);
+    let text = adopt::read(&path, adopt::form_of(&path));
+    let taken = text.and_then(|text| adopt::adopt(file, text, id, &configuration));
+    let mut taken = match taken {
+        Ok(taken) => taken,
+        Err(UnfitAgent::Why(why)) => {
+            return Err(Failure::new(status::CONFIG, format!("`{}`: {why}", file.display())));
+        }
+        Err(UnfitAgent::Faults(faults)) => {
+            context.console.remark_drawn(faults.render(context.console.colour_err).trim_end());
+            return Err(Failure::said(status::CONFIG));
+        }
+    };
+    let id = taken.id.clone();
+    if let Some(why) = drupe_kernel::kept_id(id.as_str()) {
+        return Err(Failure::new(status::FAILED, why).help("choose another id: `--id ID`"));
+    }
+    let there = staged::taken(&configuration, context);
+    if let Some((_, folder)) = there.iter().find(|(other, _)| *other == id.as_str()) {
+        return Err(exists(&id, folder));
+    }
+    let to = context.home().path().join("extensions").join(format!("{id}.md"));
+    if to.symlink_metadata().is_ok() {
+        return Err(exists(&id, &to));
+    }
+    if let Some(why) = taken.lacks(&configuration) {
+        return Err(Failure::new(status::CONFIG, format!("`{id}` would not work here: {why}")));
+    }
+    taken.call_only(|agent| there.iter().any(|(other, _)| other == agent));
+    let text = taken.adopted.file();
+    let judged = staged::judge(&[(id.clone(), text.clone())], &configuration, context)?;
+    if let Some(one) = judged.iter().find(|one| !one.works) {
+        context.console.remark_drawn(one.diagnostics.render(context.console.colour_err).trim_end());
+        let reason = one.reason.clone().unwrap_or_else(|| "it has the faults above".into());
+        return Err(Failure::new(status::CONFIG, format!("`{id}` would not work here: {reason}")));
+    }
+    let failed = |error: io::Error| {
+        Failure::new(status::CANNOT_CREATE, format!("`{}` cannot be made: {error}", to.display()))
+    };
+    drupe_link::Home::create(context.home().path()).map_err(failed)?;
+    make_agent(&to, &text).map_err(failed)?;
+    if facts.json {
+        context.console.json(&Made { id, files: vec![to], left_out: taken.left_out })?;
+        return Ok(0);
+    }
+    context.console.print(&context.console.harmless(&to.display().to_string()))?;
+    for LeftOut { key, why } in &taken.left_out {
+        context.console.remark(&format!("left out `{key}`: {why}"));
+    }
+    taken.notes.iter().for_each(|note| context.console.remark(note));
+    let waits = judged.iter().any(|one| one.waits);
+    context.console.remark(&match waits {
+        true => format!("next: look at the file; then `drupe approvals allow {id}`, and ask for `@{id} …`"),
+        false => format!("next: look at the file, then ask for `@{id} …`"),
+    });
+    Ok(0)
 }
 
 /// Every fault of what was made, or its warnings.

@@ -139,6 +139,7 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
         time: within.time,
         place: within.place,
         spawned: within.spawned,
+        life: turns.roster.life.cancel.clone(),
         detaches: within.detaches,
         policy,
         taint: Taint::new(tainted_by),

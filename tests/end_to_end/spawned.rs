@@ -250,3 +250,60 @@ fn where_none_may_be_spawned_nobody_is_offered_the_tools() {
     let shown = house.daemon.says(&["agent", "show", "orchestrator"]);
     assert!(shown.contains("`max_active_children` is 0"), "{shown}");
 }
+
+/// What calls of the worker gave, as its model was told.
+fn results(house: &House) -> Vec<String> {
+    let of_worker = house.server.requests().into_iter().filter(is_worker);
+    let messages = of_worker.flat_map(|one| one["messages"].as_array().expect("messages").clone());
+    let given = messages.filter(|message| message["role"] == "tool");
+    given.filter_map(|message| message["content"].as_str().map(str::to_owned)).collect()
+}
+
+#[test]
+fn what_holds_of_who_spawned_it_and_of_what_set_that_off_holds_of_one_that_is_detached() {
+    for rule in
+        ["{tool: kv_set, agent: orchestrator, then: deny}", "{tool: kv_set, origin: operator, then: deny}"]
+    {
+        let house = house("  uses_tools: [kv]\n", &format!("approvals:\n  rules:\n    - {rule}\n"));
+        house.go();
+        house.daemon.turn("s", "detach tool two");
+        let given = until("its call has an end", || results(&house).pop()).expect("it has");
+        assert!(given.contains("`approvals.rules[0]` forbids it"), "{rule}: {given}");
+    }
+}
+
+#[test]
+fn the_report_of_one_that_is_detached_comes_to_the_agent_that_was_asked() {
+    const BOSS: &str = "You are the boss.";
+    let server = ModelServer::start(move |request| {
+        let system = request["messages"][0]["content"].as_str().unwrap_or_default().to_owned();
+        match latest(request).0.as_str() {
+            _ if is_worker(request) => Say::Text("worked".into()),
+            _ if !system.contains(BOSS) => Say::Text(format!("main: {}", task(request))),
+            "user" if task(request).contains("(This is no message") => {
+                Say::Text("the boss heard of it".into())
+            }
+            "user" => Say::Call(vec![spawn("errand", true)]),
+            _ => Say::Text("it is begun".into()),
+        }
+    });
+    let mut daemon = Daemon::home(&server.config());
+    daemon.write("extensions/worker/manifest.yaml", &manifest(""));
+    daemon.write(
+        "extensions/boss/manifest.yaml",
+        &format!(
+            "id: boss\nname: Boss\ndescription: Leads.\nagent:\n  model: default\n  instructions: {BOSS}\n  uses_agents: [worker]\n"
+        ),
+    );
+    daemon.run();
+    daemon.says(&["approvals", "allow", "a1"]);
+    assert_eq!(daemon.turn("s", "@boss go")["content"], "it is begun");
+    let turns = until("the report is answered", || {
+        let shown = daemon.client().ask("sessions.show", json!({"id": "s"})).expect("it is there");
+        let turns = shown["turns"].as_array().expect("a list").clone();
+        (turns.len() == 2 && turns.iter().all(|turn| turn["status"] == "success")).then_some(turns)
+    })
+    .expect("it is");
+    assert_eq!(turns[1]["content"], "the boss heard of it", "{}", turns[1]);
+    assert_eq!(turns[1]["invocations"][0]["agent"], "boss");
+}

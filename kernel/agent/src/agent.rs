@@ -28,6 +28,11 @@ pub trait Agent: Send + Sync {
         None
     }
 
+    /// Whose budgets of session and day count it, where another agent described it.
+    fn charged_to(&self) -> Option<&AgentId> {
+        None
+    }
+
     /// Does a task within `run`, which was begun for it. Must return soon after `run.cancel` is cancelled.
     fn invoke(&self, task: Task, run: Arc<Run>) -> BoxFuture<'_, AgentResponse>;
 }
@@ -60,6 +65,7 @@ pub struct LoopAgent {
     pub(crate) shared: turn_loop::Shared,
     /// Made when a run begins.
     recipe: OnceLock<KeptRecipe>,
+    charged_to: Option<AgentId>,
 }
 
 /// What an agent that runs in the loop is made of.
@@ -81,7 +87,19 @@ impl LoopAgent {
             root,
         };
         let shared = turn_loop::Shared::new(&definition, &registry, card, model.profile().tools);
-        Self { definition: Arc::new(definition), registry, model, shared, recipe: OnceLock::new() }
+        Self {
+            definition: Arc::new(definition),
+            registry,
+            model,
+            shared,
+            recipe: OnceLock::new(),
+            charged_to: None,
+        }
+    }
+
+    /// One that another agent describes, which is charged for it.
+    pub(crate) fn described_by(caller: AgentId, agent: Self) -> Self {
+        Self { charged_to: Some(caller), ..agent }
     }
 
     /// What it is.
@@ -113,6 +131,10 @@ impl Agent for LoopAgent {
 
     fn limits(&self) -> &DefinitionLimits {
         &self.definition.limits
+    }
+
+    fn charged_to(&self) -> Option<&AgentId> {
+        self.charged_to.as_ref()
     }
 
     fn recipe(&self) -> Option<&KeptRecipe> {

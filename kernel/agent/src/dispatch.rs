@@ -181,6 +181,7 @@ pub(crate) async fn call_beside(
     let recorded = run.recorded();
     let steps = recorded.iter().flat_map(|recorded| &recorded.steps);
     let known = steps.flat_map(|step| &step.effects).find(|known| known.effect == effect);
+    run.came_back_to_call(&effect);
     // Calls of an earlier process were charged when the run began again.
     let (plan, exceeded) = match known {
         Some(known) => (resume::plan(bounds, place, &request, known).await, None),
@@ -190,7 +191,7 @@ pub(crate) async fn call_beside(
     let call = Call { index, effect, request, plan, place: None, waits: false };
     let mut calls = [(call, known, exceeded.is_some())];
     preview::show(run, &mut calls).await;
-    let line = Line::new(1);
+    let line = Line::beside();
     announce(place, &line, &mut calls);
     if let Some(exceeded) = exceeded {
         run.tell(EventBody::BudgetExceeded(exceeded.told()));

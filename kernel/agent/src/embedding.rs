@@ -245,7 +245,7 @@ impl Drop for Request<'_> {
 }
 
 fn spender(run: &Run) -> Spender<'_> {
-    Spender { session: &run.scope.session, agent: &run.agent }
+    run.spender()
 }
 
 fn now_ms(run: &Run) -> i64 {

@@ -19,6 +19,7 @@ use drupe_extension_api::{
     AgentId, AgentRef, AgentResponse, DefinitionLimits, EffectId, Event, EventBody, InvocationId, Preview,
     Spend, wire::HookPoint,
 };
+use drupe_limits::Spender;
 use jiff::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -72,6 +73,12 @@ pub struct Run {
     shown: Mutex<Shown>,
     /// Runs below it that an earlier process began, that have no end, and that nobody has come back to.
     left: Mutex<Vec<Past>>,
+    /// Calls outside its steps that an earlier process began, that have no end, and that nobody has come back to.
+    calls_left: Mutex<Vec<RecordedEffect>>,
+    /// While it is held, something of the run is being committed.
+    committing: tokio::sync::Mutex<()>,
+    /// Whose budgets of the day count it, where that is not its agent.
+    charged_to: Option<AgentId>,
     /// What its loop is made of; none before that begins, and where it is code.
     parts: OnceLock<LoopParts>,
 }
@@ -271,6 +278,9 @@ impl Run {
             asked: Mutex::default(),
             shown: Mutex::default(),
             left: Mutex::default(),
+            calls_left: Mutex::default(),
+            committing: tokio::sync::Mutex::default(),
+            charged_to: None,
             parts: OnceLock::new(),
             id: ids::root_invocation(&scope.turn),
             scope,
@@ -298,6 +308,12 @@ impl Run {
     /// What an earlier process recorded of this run.
     pub fn recorded(&self) -> Option<Arc<RecordedInvocation>> {
         self.scope.records.of(&self.id)
+    }
+
+    /// Who is charged for it in the budgets of session and agents.
+    pub(crate) fn spender(&self) -> Spender<'_> {
+        let agent = self.charged_to.as_ref().unwrap_or(&self.agent);
+        Spender { session: &self.scope.session, agent }
     }
 
     /// Whether its answer is what the user reads.
@@ -390,6 +406,11 @@ impl Run {
 
     /// Commits what was recorded since the last time.
     pub async fn commit(&self) -> Result<(), JournalFault> {
+        // What works beside the run commits for it, too: whoever returns from here finds what it recorded kept.
+        let _alone = self.committing.lock().await;
+        if self.scope.life.is_cancelled() {
+            return Err(JournalFault("the process ends".into()));
+        }
         let batch = self.take_pending();
         if batch.is_empty() {
             return Ok(());

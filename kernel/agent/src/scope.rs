@@ -11,6 +11,7 @@ use drupe_extension_api::{AgentId, CorrelationId, EffectId, Event, Fault, Sessio
 use drupe_limits::{Gates, Quotas, TurnPlace};
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::{Clock, SystemClock},
@@ -146,6 +147,8 @@ pub struct TurnScope {
     pub spawned: Arc<SpawnedAgents>,
     /// Begins agents that outlive the turn; none where nobody does.
     pub detaches: Option<Arc<dyn Detaches>>,
+    /// Cancelled when the process ends, before the turn is dropped: nothing of it is recorded from then on.
+    pub life: CancellationToken,
     /// What runs that have ended left to be committed.
     pub left: Left,
     /// Code and text of each diagnostic of the turn so far.
@@ -210,6 +213,7 @@ impl TurnScope {
             time: Arc::default(),
             spawned: Arc::default(),
             detaches: None,
+            life: CancellationToken::new(),
             left: Left::default(),
             diagnostics: Mutex::default(),
             used: Mutex::default(),

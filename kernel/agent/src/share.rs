@@ -12,6 +12,9 @@ use crate::run::GATE;
 /// Share of the gate that a sub-agent takes, against 1 of a plain tool: it holds a model's stream.
 pub(crate) const AGENT: u32 = 4;
 
+/// The same of one that works beside its caller: four of them leave some for the calls of that.
+pub(crate) const BESIDE: u32 = 3;
+
 /// What one run or call holds of the gate.
 pub(crate) struct Share {
     gate: Arc<Semaphore>,
@@ -43,6 +46,9 @@ impl Share {
     /// A share, if there is room for it now.
     pub(crate) fn try_take(gate: &Arc<Semaphore>, weight: u32) -> Option<Held> {
         let weight = clamped(weight);
+        if weight == 0 {
+            return Some(Self::held(gate, 0, None));
+        }
         let permit = Arc::clone(gate).try_acquire_many_owned(weight).ok()?;
         Some(Self::held(gate, weight, Some(permit)))
     }
@@ -54,6 +60,9 @@ impl Share {
         over: impl Future<Output = O>,
     ) -> Result<Held, O> {
         let weight = clamped(weight);
+        if weight == 0 {
+            return Ok(Self::held(gate, 0, None));
+        }
         let permit = tokio::select! {
             biased;
             over = over => return Err(over),
@@ -103,7 +112,7 @@ impl Share {
 
 /// What a weight takes of the gate.
 fn clamped(weight: u32) -> u32 {
-    weight.clamp(1, u32::try_from(GATE).unwrap_or(u32::MAX))
+    weight.min(u32::try_from(GATE).unwrap_or(u32::MAX))
 }
 
 impl Held {

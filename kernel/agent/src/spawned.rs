@@ -9,13 +9,18 @@
 
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
+    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use drupe_extension_api::{AgentId, EffectId, InvocationId, ToolCallRequest, ToolStatus};
+use drupe_extension_api::{AgentId, EffectId, FailureClass, InvocationId, ToolCallRequest, ToolStatus};
+use futures_util::FutureExt;
 use serde_json::{Value, json};
-use tokio::{sync::Notify, task::AbortHandle};
+use tokio::{
+    sync::{Notify, futures::Notified},
+    task::AbortHandle,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -70,7 +75,11 @@ pub enum Unread {
 
 /// The agents that the runs of one turn have spawned, by their handles.
 #[derive(Default)]
-pub struct SpawnedAgents(Mutex<BTreeMap<String, Arc<SpawnedAgent>>>);
+pub struct SpawnedAgents {
+    all: Mutex<BTreeMap<String, Arc<SpawnedAgent>>>,
+    /// Something of one of them changed.
+    changed: Arc<Notify>,
+}
 
 /// An agent that works beside the run that spawned it.
 pub(crate) struct SpawnedAgent {
@@ -83,7 +92,7 @@ pub(crate) struct SpawnedAgent {
     takes_json: bool,
     cancel: CancellationToken,
     state: Mutex<State>,
-    changed: Notify,
+    changed: Arc<Notify>,
     task: Mutex<Option<AbortHandle>>,
 }
 
@@ -92,6 +101,8 @@ struct State {
     waiting: VecDeque<Input>,
     /// The calls by which it was sent what it knows.
     taken: HashSet<EffectId>,
+    /// What of that, said by people, is recorded.
+    read: HashSet<EffectId>,
     /// The run that goes on, and its time.
     at_work: Option<(InvocationId, Stopwatch)>,
     /// What it was asked and what it answered.
@@ -166,13 +177,17 @@ impl SpawnedAgents {
             return Err(Unread::Idle);
         }
         let input = Input { effect: effect.clone(), text, context: None, by_a_person: true };
-        spawned.send(input).map_err(|unsent| match unsent {
+        spawned.send(input, false).map_err(|unsent| match unsent {
             Unsent::Closed => Unread::Idle,
             Unsent::Busy(_) => Unread::Busy,
         })?;
-        let waits = |state: &State| state.waiting.iter().any(|waiting| waiting.effect == effect);
-        spawned.until(|state| state.over || state.taken.contains(&effect) || !waits(state)).await;
-        if spawned.state().taken.contains(&effect) { Ok(()) } else { Err(Unread::Ended) }
+        // What was taken in and is not recorded when the run ends nobody has read.
+        let may_come = |state: &State| {
+            let waits = state.waiting.iter().any(|waiting| waiting.effect == effect);
+            !state.over && (waits || (state.taken.contains(&effect) && state.at_work.is_some()))
+        };
+        spawned.until(|state| state.read.contains(&effect) || !may_come(state)).await;
+        if spawned.state().read.contains(&effect) { Ok(()) } else { Err(Unread::Ended) }
     }
 
     /// That of a handle, whoever spawned it.
@@ -187,17 +202,33 @@ impl SpawnedAgents {
 
     /// What was sent to the agent whose run that is and has not been taken in. It is taken in with this.
     pub(crate) fn take_inputs(&self, run: &InvocationId) -> Vec<Input> {
-        let works = |spawned: &&Arc<SpawnedAgent>| {
-            spawned.state().at_work.as_ref().is_some_and(|(at_work, _)| at_work == run)
-        };
-        let Some(spawned) = self.all().values().find(works).cloned() else { return Vec::new() };
+        let Some(spawned) = self.at_work(run) else { return Vec::new() };
         let taken = spawned.state().take_all();
         spawned.changed.notify_waiters();
         taken
     }
 
+    /// What was taken in is recorded.
+    pub(crate) fn have_read(&self, run: &InvocationId, inputs: impl Iterator<Item = EffectId>) {
+        let Some(spawned) = self.at_work(run) else { return };
+        spawned.state().read.extend(inputs);
+        spawned.changed.notify_waiters();
+    }
+
+    /// Returns when something of one of them changes.
+    pub(crate) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+
+    fn at_work(&self, run: &InvocationId) -> Option<Arc<SpawnedAgent>> {
+        let works = |spawned: &&Arc<SpawnedAgent>| {
+            spawned.state().at_work.as_ref().is_some_and(|(at_work, _)| at_work == run)
+        };
+        self.all().values().find(works).cloned()
+    }
+
     fn all(&self) -> MutexGuard<'_, BTreeMap<String, Arc<SpawnedAgent>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -209,13 +240,9 @@ pub(crate) fn handle(effect: &EffectId) -> String {
     format!("a-{}", &digest[..digest.len().min(DIGITS)])
 }
 
-/// Has the agent behind `tool` work beside `run`, beginning with `input`; the same agent where the run has it already.
-pub(crate) fn spawn(
-    run: &Arc<Run>,
-    parts: &LoopParts,
-    tool: Arc<Registered>,
-    input: Input,
-) -> Arc<SpawnedAgent> {
+/// Has the agent behind `tool` work beside `run`, beginning with `input`; the same agent where the run has it already. It
+/// begins with [`Run::begin_workers`].
+pub(crate) fn spawn(run: &Arc<Run>, tool: Arc<Registered>, input: Input) -> Arc<SpawnedAgent> {
     let handle = handle(&input.effect);
     let mut all = run.scope.spawned.all();
     if let Some(known) = all.get(&handle) {
@@ -236,18 +263,10 @@ pub(crate) fn spawn(
         takes_json,
         cancel: run.cancel.child_token(),
         state: Mutex::new(State { waiting: [input].into(), ..State::default() }),
-        changed: Notify::new(),
+        changed: Arc::clone(&run.scope.spawned.changed),
         task: Mutex::default(),
     });
     all.insert(handle, Arc::clone(&spawned));
-    drop(all);
-    let work = Arc::clone(&spawned).work(Arc::clone(run), parts.clone());
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the run waits for its end, and ends it where the run is dropped"
-    )]
-    let task = tokio::spawn(work.in_current_span());
-    *spawned.task() = Some(task.abort_handle());
     spawned
 }
 
@@ -265,12 +284,35 @@ impl Drop for EndsWith<'_> {
 }
 
 impl Run {
+    /// Lets the agents begin that this run has spawned and that have not: a run that goes on does so when it has gone through
+    /// all that is recorded of it, since what it sent to them, or that it closed them, is a part of that.
+    pub(crate) fn begin_workers(self: &Arc<Self>) {
+        let Some(parts) = self.parts() else { return };
+        for spawned in self.scope.spawned.owned_by(&self.id) {
+            let mut task = spawned.task();
+            if task.is_some() {
+                continue;
+            }
+            spawned.take_over(self);
+            let work = Arc::clone(&spawned).work(Arc::clone(self), parts.clone());
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "the run waits for its end, and ends it where the run is dropped"
+            )]
+            let begun = tokio::spawn(work.in_current_span());
+            *task = Some(begun.abort_handle());
+        }
+    }
+
     /// Ends the agents that this run has working beside it, and waits until they have reported.
     pub(crate) async fn end_workers(&self) {
         let own = self.scope.spawned.owned_by(&self.id);
         own.iter().for_each(|spawned| spawned.close());
         for spawned in own {
-            spawned.ended().await;
+            // One that has not begun has nothing to report.
+            if spawned.task().is_some() {
+                spawned.ended().await;
+            }
         }
     }
 
@@ -281,19 +323,19 @@ impl Run {
 }
 
 impl SpawnedAgent {
-    /// Sends it a text; the same one once.
-    pub fn send(&self, input: Input) -> Result<Sent, Unsent> {
+    /// Sends it a text; the same one once. One that was sent before a restart is sent however many wait.
+    pub fn send(&self, input: Input, again: bool) -> Result<Sent, Unsent> {
         let mut state = self.state();
-        if state.closed {
-            return Err(Unsent::Closed);
-        }
-        if state.waiting.len() >= MOST_WAITING {
-            return Err(Unsent::Busy(MOST_WAITING));
-        }
         let known = state.taken.contains(&input.effect)
             || state.waiting.iter().any(|waiting| waiting.effect == input.effect);
         let sent = if state.is_at_work() { Sent::Waits } else { Sent::Begins };
         if !known {
+            if state.closed {
+                return Err(Unsent::Closed);
+            }
+            if state.waiting.len() >= MOST_WAITING && !again {
+                return Err(Unsent::Busy(MOST_WAITING));
+            }
             state.waiting.push_back(input);
         }
         drop(state);
@@ -349,6 +391,21 @@ impl SpawnedAgent {
         Standing { name, result: state.result.clone() }
     }
 
+    /// Takes over what it answered before a restart, so that it counts as what it is before anything else happens.
+    fn take_over(&self, run: &Run) {
+        let recorded = run.recorded();
+        let beside = || recorded.iter().flat_map(|recorded| &recorded.steps).flat_map(|step| &step.effects);
+        let mut state = self.state();
+        while let Some(input) = state.waiting.front() {
+            let effect = ids::effect_of_effect(&input.effect);
+            let known = beside().find(|known| known.effect == effect);
+            let Some((status, content)) = known.and_then(|known| known.result.clone()) else { return };
+            let Some((input, _)) = state.next(run) else { return };
+            run.came_back_to_call(&effect);
+            state.answered(input.text, status, content);
+        }
+    }
+
     /// Does one after another what it is asked, until it is closed.
     async fn work(self: Arc<Self>, run: Arc<Run>, parts: LoopParts) {
         let _ends = Ends(&self);
@@ -356,12 +413,15 @@ impl SpawnedAgent {
             let (effect, text) = (ids::effect_of_effect(&input.effect), input.text.clone());
             let bounds = Bounds { registry: &self.registry, limits: &parts.definition.limits, ended: None };
             let request = self.request(input);
-            let called = dispatch::call_beside(&run, (&time, &self.cancel), bounds, request, effect).await;
-            let (status, content) = called.unwrap_or_else(|fault| (ToolStatus::Error, fault.to_string()));
-            let mut state = self.state();
-            state.said.push((text, answer_of(&content)));
-            (state.at_work, state.result) = (None, Some((status, content)));
-            drop(state);
+            let called = dispatch::call_beside(&run, (&time, &self.cancel), bounds, request, effect);
+            let (status, content) = match AssertUnwindSafe(called).catch_unwind().await {
+                Ok(Ok(answered)) => answered,
+                Ok(Err(fault)) => (ToolStatus::Error, fault.to_string()),
+                Err(_) => {
+                    (ToolStatus::Error, "it broke off, which is a fault of the daemon or of a tool".into())
+                }
+            };
+            self.state().answered(text, status, content);
             self.changed.notify_waiters();
         }
     }
@@ -371,8 +431,7 @@ impl SpawnedAgent {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            if self.cancel.is_cancelled() {
-                self.state().closed = true;
+            if self.cancel.is_cancelled() || self.state().closed {
                 return None;
             }
             let (next, unread) = {
@@ -431,6 +490,13 @@ impl Drop for Ends<'_> {
 }
 
 impl State {
+    /// What it was asked has come to this. One that was stopped does nothing more, also after a restart.
+    fn answered(&mut self, asked: String, status: ToolStatus, content: String) {
+        self.said.push((asked, answer_of(&content)));
+        self.closed |= status == ToolStatus::Cancelled || was_cancelled(&content);
+        (self.at_work, self.result) = (None, Some((status, content)));
+    }
+
     fn is_at_work(&self) -> bool {
         let begins = |input: &Input| !input.by_a_person;
         !self.closed && (self.at_work.is_some() || self.waiting.iter().any(begins))
@@ -463,6 +529,12 @@ fn answer_of(content: &str) -> String {
     let read: Option<Value> = serde_json::from_str(content).ok();
     let answer = read.as_ref().and_then(|read| read["content"].as_str());
     answer.unwrap_or(content).to_owned()
+}
+
+/// Whether an agent reports that it was cancelled.
+fn was_cancelled(content: &str) -> bool {
+    let read: Option<Value> = serde_json::from_str(content).ok();
+    read.is_some_and(|read| read["class"] == json!(FailureClass::Cancelled))
 }
 
 /// What was asked and answered before, the latest last; the oldest gives way where it is too much.

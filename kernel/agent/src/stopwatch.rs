@@ -85,18 +85,30 @@ impl Stopwatch {
         Asked(self)
     }
 
-    /// Does `work` that waits for what `others` belong to: while each of these stands still, this one does, too.
-    pub(crate) async fn beside<T>(&self, others: &[Self], work: impl Future<Output = T>) -> T {
+    /// Does `work` that waits for others, whose times `others` gives: while each of these stands still, this one does, too.
+    /// `changed` ends when other ones are to be looked at.
+    pub(crate) async fn beside<T, C: Future<Output = ()>>(
+        &self,
+        others: impl Fn() -> Vec<Self>,
+        changed: impl Fn() -> C,
+        work: impl Future<Output = T>,
+    ) -> T {
         let follow = async {
             let mut asked = None;
             loop {
-                let mut changed = pin!(self.0.turn.changed.notified());
-                changed.as_mut().enable();
-                let still = !others.is_empty() && others.iter().all(Self::is_still);
+                let (mut time, mut other) = (pin!(self.0.turn.changed.notified()), pin!(changed()));
+                time.as_mut().enable();
+                let still = {
+                    let others = others();
+                    !others.is_empty() && others.iter().all(Self::is_still)
+                };
                 if still != asked.is_some() {
                     asked = still.then(|| self.ask());
                 }
-                changed.await;
+                tokio::select! {
+                    () = time => {}
+                    () = other.as_mut() => {}
+                }
             }
         };
         tokio::select! {

@@ -11,7 +11,7 @@ mod stream;
 mod transcript;
 mod usage;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use drupe_extension_api::{
     AgentResponse, Definition, EventBody, Message, ModelParameters, OutputSpec, Reasoning, ToolSpec,
@@ -233,6 +233,8 @@ impl Progress<'_> {
     /// Asks the model once; records before and after.
     async fn step(&mut self, mut attempt: u32) -> Result<(Message, Ending), Stop> {
         self.check_end()?;
+        // All that is recorded of the run has been gone through.
+        self.run.begin_workers();
         let step = self.steps + 1;
         self.run.budget.may_step(self.steps)?;
         self.offer();
@@ -249,7 +251,10 @@ impl Progress<'_> {
             hash: self.transcript.hash(),
             max_output_tokens: most.min(u32::try_from(room).unwrap_or(u32::MAX)),
         };
+        // What works beside the run may wait for a person meanwhile: its own time goes on.
+        let works = self.run.budget.time().below(Duration::MAX);
         let given = self.put(question, &mut attempt).await?;
+        drop(works);
         let message = Message::Assistant {
             content: given.text,
             reasoning: given.reasoning,

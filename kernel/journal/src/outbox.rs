@@ -120,10 +120,19 @@ pub(crate) fn question(
     key: &str,
     text: &str,
 ) -> Result<bool, StoreError> {
+    // Of an agent that outlives the turn in which it was spawned those are told who wrote there.
     let mut find = on.statement(
-        "SELECT turns.session, turns.channel, turns.address FROM questions JOIN turns ON turns.number = questions.turn
-         WHERE questions.effect = ?1 AND questions.state = 'pending' AND turns.channel <> ''
-         AND NOT EXISTS (SELECT 1 FROM outbox WHERE key = ?2)",
+        "WITH RECURSIVE asked(session, channel, address, origin, depth) AS (
+             SELECT turns.session, turns.channel, turns.address, turns.origin, 0
+             FROM questions JOIN turns ON turns.number = questions.turn
+             WHERE questions.effect = ?1 AND questions.state = 'pending'
+             UNION ALL
+             SELECT turns.session, turns.channel, turns.address, turns.origin, depth + 1
+             FROM asked JOIN turns ON turns.id = substr(asked.origin, length('spawned:') + 1)
+             WHERE asked.origin LIKE 'spawned:%' AND depth < 16
+         )
+         SELECT session, channel, address FROM asked WHERE channel <> ''
+         AND NOT EXISTS (SELECT 1 FROM outbox WHERE key = ?2) ORDER BY depth LIMIT 1",
     )?;
     let found = find.query_row((effect.as_str(), key), |row| {
         Ok((row.get(0)?, Outbound { channel: row.get(1)?, address: row.get(2)?, text: text.to_owned() }))

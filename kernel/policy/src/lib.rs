@@ -19,13 +19,13 @@ use std::{
     time::Duration,
 };
 
-use drupe_agent::{Answer, Clock, Decision, JournalFault, Need, Policy, PolicyCall, Question};
+use drupe_agent::{Answer, Clock, Decision, JournalFault, MAX_HOPS, Need, Policy, PolicyCall, Question};
 use drupe_config::{AgentApprovals, ApprovalsConfig, RuleVerdict};
 use drupe_extension_api::{
     AgentId, SessionId, ToolName,
     control::{Approval, ApprovalState, StandingGrant},
 };
-use drupe_journal::{Inbound, Says, SessionStanding, Settled, Store, StoreError};
+use drupe_journal::{Inbound, Origin, Says, SessionStanding, Settled, Store, StoreError};
 use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 
@@ -74,13 +74,12 @@ impl CallPolicy {
         own: OwnApprovals,
     ) -> Result<(Arc<dyn Policy>, Option<String>), StoreError> {
         let session = &inbound.ask.session;
-        let turn = TurnPolicy {
-            all: Arc::clone(self),
-            session: session.clone(),
-            origin: inbound.origin.to_string(),
-            asks: inbound.somebody_waits(),
-            own,
+        let led_by = match inbound.origin {
+            Origin::Spawned { .. } => inbound.chain.ancestors.clone(),
+            _ => Vec::new(),
         };
+        let (origin, asks) = self.set_off_by(inbound).await?;
+        let turn = TurnPolicy { all: Arc::clone(self), session: session.clone(), origin, asks, led_by, own };
         self.working().entry(session.clone()).or_default().0 += 1;
         let _changing = self.changing.lock().await;
         let SessionStanding { tainted_by, grants } = self.store.standing(session).await?;
@@ -88,6 +87,23 @@ impl CallPolicy {
             *known = grants;
         }
         Ok((Arc::new(turn), tainted_by))
+    }
+
+    /// What set a turn off at the beginning, and whether somebody is there who could be asked: for one that an agent set off
+    /// by itself, that of the turn in which it did so. Where that turn is gone, nobody is asked.
+    async fn set_off_by(&self, inbound: &Inbound) -> Result<(String, bool), StoreError> {
+        let mut asked = inbound.clone();
+        // A chain ends after so many links.
+        for _ in 0..=2 * MAX_HOPS {
+            let (Origin::Spawned { by: before } | Origin::Report { of: before }) = &asked.origin else {
+                return Ok((asked.origin.to_string(), asked.somebody_waits()));
+            };
+            match self.store.asked(before).await? {
+                Some(earlier) => asked = earlier,
+                None => break,
+            }
+        }
+        Ok((asked.origin.to_string(), false))
     }
 
     /// Every question, those that wait first.
@@ -174,6 +190,8 @@ struct TurnPolicy {
     origin: String,
     /// Whether somebody can be asked.
     asks: bool,
+    /// The agents that led to a turn which one of them set off to outlive its own.
+    led_by: Vec<AgentId>,
     own: OwnApprovals,
 }
 
@@ -193,7 +211,7 @@ impl TurnPolicy {
 impl Policy for TurnPolicy {
     fn decide(&self, call: PolicyCall<'_>) -> Decision {
         let PolicyCall { run, spec, params } = call;
-        let path = [&run.behalf, run.path.as_slice()].concat();
+        let path = [&self.led_by[..], &run.behalf, &run.path].concat();
         let facts = CallFacts {
             spec,
             params,

@@ -226,6 +226,7 @@ async fn what_was_allowed_before_strangers_were_read_does_not_hold_after_it() {
         session: session.clone(),
         origin: "operator".into(),
         asks: true,
+        led_by: Vec::new(),
         own: OwnApprovals::default(),
     };
     let grant = |for_taint| StandingGrant {

@@ -9,8 +9,10 @@ use drupe_extension_api::{
     wire::{Carried, QueueMode, Submit},
 };
 use drupe_host::cut;
-use drupe_journal::{Inbound, Origin, QueuedTurn, Store, StoreError};
+use drupe_journal::{Inbound, Origin, QueuedTurn, SessionState, Store, StoreError};
 use tokio::sync::Notify;
+
+use super::route;
 
 /// The most bytes of a report that the message holds; the agent's own session has it whole.
 const REPORT: usize = 16 * 1024;
@@ -89,9 +91,12 @@ pub async fn report(
     );
     let untrusted = store.standing(session).await?.tainted_by.is_some();
     let carried = untrusted.then(|| Carried { untrusted, ..Carried::default() });
+    // Whom the turn's message named hears of what came of it; else whoever talks with the user by now.
+    let named = route(&asked.ask, &SessionState::default()).ok().and_then(|route| route.agent);
     let ask = Submit {
         channel: asked.ask.channel.clone(),
         address: asked.ask.address.clone(),
+        agent: named.map(|(agent, _)| agent),
         queue: Some(QueueMode::Followup),
         carried,
         ..Submit::new(asked.ask.session.clone(), queued.turn.to_string(), text)

@@ -22,7 +22,6 @@ use crate::{
     registry::{Registered, RegistryBuilder},
     run::Run,
     spawned::{self, Input, Sent, SpawnedAgent, Unsent},
-    stopwatch::Stopwatch,
     tool::{CalledAgent, Tool, ToolContext, ToolError, ToolOutput},
 };
 
@@ -185,6 +184,8 @@ fn spec(kind: Kind, name: &str, description: &str, properties: Value, required: 
         effect: if matches!(kind, Kind::Wait) { EffectClass::Pure } else { EffectClass::Idempotent },
         // Texts come to an agent in the order in which they were sent.
         exclusive: matches!(kind, Kind::Send),
+        // Each of them waits for others, or for nothing: whoever has all of the gate can still be closed.
+        weight: 0,
         timeout_ms: Some(LONGEST_WAIT_MS + 5_000),
         ..ToolAnnotations::default()
     };
@@ -215,6 +216,8 @@ impl Tool for OfSpawned {
         context: ToolContext,
     ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
+            // What the run sent before is sent by now.
+            context.run.begin_workers();
             let given = match self.kind {
                 Kind::Spawn => spawn(read(&params)?, &context).await?,
                 Kind::Send => send(read(&params)?, &context)?,
@@ -231,19 +234,15 @@ impl Tool for OfSpawned {
                 let Ok(asked @ Spawning { detach: false, .. }) = serde_json::from_str(params) else { return };
                 let Some(parts) = run.parts() else { return };
                 if let Ok(tool) = called(&asked, run, parts) {
-                    spawned::spawn(run, parts, tool, asked.input(effect));
+                    spawned::spawn(run, tool, asked.input(effect));
                 }
             }
             Kind::Send => {
                 let Ok(Sending { handle, text }) = serde_json::from_str(params) else { return };
                 if let Ok(spawned) = own(&handle, run) {
                     // That it was taken is recorded.
-                    let _ = spawned.send(Input {
-                        effect: effect.clone(),
-                        text,
-                        context: None,
-                        by_a_person: false,
-                    });
+                    let input = Input { effect: effect.clone(), text, context: None, by_a_person: false };
+                    let _ = spawned.send(input, true);
                 }
             }
             Kind::Close => {
@@ -281,17 +280,26 @@ async fn spawn(asked: Spawning, context: &ToolContext) -> Result<Value, ToolErro
     if asked.detach {
         return detach::detach(asked, tool, parts, context).await;
     }
-    let most = usize::try_from(parts.definition.limits.max_active_children).unwrap_or(usize::MAX);
-    let known = run.scope.spawned.of(&spawned::handle(&context.effect)).is_some();
-    let at_work = run.at_work_beside();
-    if !known && at_work >= most {
-        return Err(Refused::Limit(format!(
-            "{at_work} agents work beside you, and `max_active_children` is {most}: wait for one, or close one"
-        ))
-        .into());
+    // One that an earlier process had let begin goes on.
+    if !context.resumed {
+        room(run)?;
     }
-    let spawned = spawned::spawn(run, parts, tool, asked.input(&context.effect));
+    let spawned = spawned::spawn(run, tool, asked.input(&context.effect));
+    run.begin_workers();
     Ok(json!({"handle": spawned.handle, "agent": spawned.agent}))
+}
+
+/// Whether one more agent may work beside the run.
+fn room(run: &Run) -> Result<(), ToolError> {
+    let most = run.parts().map_or(0, |parts| parts.definition.limits.max_active_children);
+    let at_work = run.at_work_beside();
+    if at_work < usize::try_from(most).unwrap_or(usize::MAX) {
+        return Ok(());
+    }
+    Err(Refused::Limit(format!(
+        "{at_work} agents work beside you, and `max_active_children` is {most}: wait for one, or close one"
+    ))
+    .into())
 }
 
 /// The tool that is called when an agent is spawned so.
@@ -359,8 +367,10 @@ fn described(
     for tool in own.into_iter().cloned().chain([refuse::tool(), read_output::tool(), update_plan::tool()]) {
         builder.add(tool).map_err(|error| ToolError::failed(error.to_string()))?;
     }
-    let mut id = format!("{}-inline", caller.id);
-    id.truncate(48);
+    const INLINE: &str = "-inline";
+    const LONGEST: usize = 48;
+    let own = caller.id.as_str();
+    let id = format!("{}{INLINE}", &own[..own.len().min(LONGEST - INLINE.len())]);
     let definition = Definition {
         id: AgentId::new(id).map_err(|error| ToolError::failed(error.to_string()))?,
         name: "Inline agent".into(),
@@ -373,6 +383,7 @@ fn described(
     let name = ToolName::new("agent_inline").map_err(|error| ToolError::failed(error.to_string()))?;
     let description = definition.description.clone();
     let agent = LoopAgent::new(definition, Arc::new(builder.build()), Arc::clone(&parts.model), false);
+    let agent = LoopAgent::described_by(caller.id.clone(), agent);
     let tool = AgentTool::new(Arc::new(agent) as Arc<dyn Agent>, name, description, None);
     Registered::new(Arc::new(tool)).map_err(|error| ToolError::failed(error.to_string()))
 }
@@ -393,23 +404,23 @@ fn own(handle: &str, run: &Run) -> Result<Arc<SpawnedAgent>, ToolError> {
 
 fn send(Sending { handle, text }: Sending, context: &ToolContext) -> Result<Value, ToolError> {
     let spawned = own(&handle, &context.run)?;
-    let sent =
-        spawned.send(Input { effect: context.effect.clone(), text, context: None, by_a_person: false });
-    match sent {
-        Ok(Sent::Waits) => {
-            Ok(json!({"handle": handle, "state": "working", "told": "it reads this between two steps"}))
-        }
-        Ok(Sent::Begins) => {
-            Ok(json!({"handle": handle, "state": "working", "told": "it begins anew with this"}))
-        }
+    // One that has answered works again with this.
+    if !spawned.is_at_work() && !context.resumed {
+        room(&context.run)?;
+    }
+    let input = Input { effect: context.effect.clone(), text, context: None, by_a_person: false };
+    let told = match spawned.send(input, context.resumed) {
+        Ok(Sent::Waits) => "it reads this between two steps",
+        Ok(Sent::Begins) => "it begins anew with this",
         Err(Unsent::Closed) => {
-            Err(Refused::Closed(format!("`{handle}` is closed: spawn another one")).into())
+            return Err(Refused::Closed(format!("`{handle}` is closed: spawn another one")).into());
         }
         Err(Unsent::Busy(waiting)) => {
-            Err(Refused::Busy(format!("{waiting} texts wait for `{handle}` already: wait for it first"))
-                .into())
+            let reason = format!("{waiting} texts wait for `{handle}` already: wait for it first");
+            return Err(Refused::Busy(reason).into());
         }
-    }
+    };
+    Ok(json!({"handle": handle, "state": "working", "told": told}))
 }
 
 async fn wait(
@@ -424,14 +435,21 @@ async fn wait(
             Mode::Any => drop(select_all(idle).await),
         }
     };
-    let times: Vec<Stopwatch> = spawned.iter().filter_map(|spawned| spawned.time()).collect();
     let timeout = Duration::from_millis(timeout_ms.unwrap_or(USUAL_WAIT_MS).min(LONGEST_WAIT_MS));
-    // While all that is waited for waits for a person, nobody's time is used up.
-    let waited = tokio::time::timeout(timeout, context.time.beside(&times, answered));
-    let waited = context.share.wait(waited, context.run.over()).await;
+    // While all that is waited for waits for a person, nobody's time is used up, this one's neither.
+    let patience = context.time.below(timeout);
+    let times = || spawned.iter().filter_map(|spawned| spawned.time()).collect();
+    let waited = async {
+        tokio::select! {
+            biased;
+            () = patience.beside(times, || context.run.scope.spawned.changed(), answered) => true,
+            () = patience.over() => false,
+        }
+    };
+    let in_time = context.share.wait(waited, context.run.over()).await;
     let standing: Vec<Value> = spawned.iter().map(|spawned| told(spawned)).collect();
     let mut given = json!({"agents": standing});
-    if waited.is_err() {
+    if !in_time {
         given["timed_out"] = true.into();
     }
     Ok(given)

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::{Compaction, RecordedEffect, RecordedInvocation, RecordedStep, RecordedTurn};
 use crate::{
     budget::Spent,
-    core_tools::{load_skill, search_tools, update_plan},
+    core_tools::{load_skill, search_tools, spawn_agent, update_plan},
     dispatch::OUTSIDE,
     ids, prompt,
 };
@@ -21,6 +21,10 @@ use crate::{
 /// Bytes of a result that may give way to what stands in its place. What a model is shown of it has at least half of them,
 /// whatever the bound on that: so it did give way.
 const LONG: usize = 1024;
+
+/// Tools that keep something in the run, and read their parameters again when it goes on.
+const READ_AGAIN: [&str; 5] =
+    [update_plan::NAME, load_skill::NAME, spawn_agent::SPAWN, spawn_agent::SEND, spawn_agent::CLOSE];
 
 /// What stands for the parameters of a call where only counts whether another one has the same: their hash, where that is
 /// shorter.
@@ -128,7 +132,7 @@ impl RecordedStep {
             content.clear();
         }
         for call in tool_calls {
-            if ![update_plan::NAME, load_skill::NAME].contains(&call.name.as_str()) {
+            if !READ_AGAIN.contains(&call.name.as_str()) {
                 call.arguments = sameness(&call.arguments);
             }
         }

@@ -41,7 +41,8 @@ struct Begun {
 
 impl Drop for Begun {
     fn drop(&mut self) {
-        if !self.reported {
+        // Where the process ends, the next one goes on with it.
+        if !self.reported && !self.child.scope.life.is_cancelled() {
             let message = "it was stopped before it could report";
             self.child.complete(&mut AgentResponse::error(FailureClass::Cancelled, message));
         }
@@ -63,8 +64,13 @@ impl Run {
         }
         let share = Arc::clone(&child.share);
         // Whoever waits for the agent holds no share of the gate meanwhile.
-        let Some(permit) = share.wait(self.agent_gate(agent.id(), &child.cancel), self.over()).await else {
-            return self.refused(stopped());
+        // One that is charged to its caller stands in the place of that.
+        let permit = match agent.charged_to() {
+            Some(_) => None,
+            None => match share.wait(self.agent_gate(agent.id(), &child.cancel), self.over()).await {
+                Some(permit) => Some(permit),
+                None => return self.refused(stopped()),
+            },
         };
         let response = self.run_child(agent, task, child, false).await;
         drop(permit);
@@ -175,6 +181,9 @@ impl Run {
             asked: Mutex::default(),
             shown: Mutex::default(),
             left: Mutex::default(),
+            calls_left: Mutex::default(),
+            committing: tokio::sync::Mutex::default(),
+            charged_to: None,
             parts: OnceLock::new(),
             id: child.id,
         }
@@ -191,6 +200,7 @@ impl Run {
         self.came_back_to(&child.id);
         let limits = agent.limits();
         let mut run = self.below(agent.id().clone(), child, limits);
+        run.charged_to = agent.charged_to().cloned();
         run.depth_left = (self.depth_left - u32::from(!same_agent)).min(limits.max_depth);
         let run = Arc::new(run);
         let mut begun = Begun { child: Arc::clone(&run), reported: true };

@@ -6,7 +6,6 @@ use drupe_extension_api::{
     AgentId, AgentResponse, BudgetUse, EventBody, FailureClass, Message, Preview, ResponseStatus,
     wire::HookPoint,
 };
-use drupe_limits::Spender;
 use serde_json::{Map, Value, json};
 use tracing::Instrument;
 
@@ -161,7 +160,7 @@ impl Run {
     /// Counts a run that begins, in its tree and in the quotas.
     fn count(&self) -> Result<(), Refusal> {
         self.budget.invocation().map_err(|error| Refusal::limit(error.told(), error.to_string()))?;
-        let who = Spender { session: &self.scope.session, agent: &self.agent };
+        let who = self.spender();
         match self.scope.quotas.begin_run(who, self.scope.clock.now_ms()) {
             Ok(warnings) => {
                 for warning in warnings {

@@ -7,10 +7,9 @@
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use drupe_extension_api::{
-    AgentId, AgentResponse, DefinitionLimits, EffectClass, EventBody, FailureClass, InvocationId, ItemKind,
-    ToolStatus, Usage,
+    AgentId, AgentResponse, DefinitionLimits, EffectClass, EffectId, EventBody, FailureClass, InvocationId,
+    ItemKind, ToolStatus, Usage,
 };
-use drupe_limits::Spender;
 use tokio_util::sync::CancellationToken;
 
 use super::{Child, Run, TurnOutcome, TurnScope};
@@ -18,7 +17,7 @@ use crate::{
     budget::{Budget, Spent},
     dispatch::OUTSIDE,
     ids,
-    journal::{Entry, Reached, RecordedInvocation, RecordedStep},
+    journal::{Entry, Reached, RecordedEffect, RecordedInvocation, RecordedStep},
     share::Share,
 };
 
@@ -130,6 +129,9 @@ impl Run {
                 self.budget.replay(spent.sum());
             }
         }
+        let open =
+            past.recorded.steps.iter().filter(|step| step.step == OUTSIDE).flat_map(|step| &step.effects);
+        *self.calls_left() = open.filter(|effect| effect.result.is_none()).cloned().collect();
         *self.left() = past.below.into_iter().filter(|below| !below.ended()).collect();
         None
     }
@@ -146,10 +148,15 @@ impl Run {
         self.left().retain(|past| past.id != *id);
     }
 
+    /// Somebody asks for a call again that an earlier process may have begun outside the steps.
+    pub(crate) fn came_back_to_call(&self, effect: &EffectId) {
+        self.calls_left().retain(|left| left.effect != *effect);
+    }
+
     /// Records that a model call of an earlier process has no answer: what was set aside for it counts as used, in the
     /// quotas as well, unless it was counted there when this process began.
     pub(crate) fn lost_call(&self, step: &RecordedStep) {
-        let who = Spender { session: &self.scope.session, agent: &self.agent };
+        let who = self.spender();
         let (quotas, now) = (&self.scope.quotas, self.scope.clock.now_ms());
         let call = ids::model_call(&self.id, step.step, step.attempt);
         quotas.lose(who, &call, step.reserved_tokens, step.reserved_usd, now);
@@ -175,6 +182,8 @@ impl Run {
 
     /// Ends the runs below that an earlier process began and that nobody came back to: whatever begins ends.
     pub(super) fn end_left(&self) {
+        let calls = std::mem::take(&mut *self.calls_left());
+        calls.iter().for_each(|call| self.abandon_call(OUTSIDE, call));
         let left = std::mem::take(&mut *self.left());
         for past in left {
             let Some(agent) = past.recorded.agent.clone() else { continue };
@@ -201,27 +210,36 @@ impl Run {
             self.lost_call(step);
         }
         for effect in step.effects.iter().filter(|effect| effect.result.is_none()) {
-            self.reopen(step.step, effect);
-            let (status, content) = match effect.class {
-                EffectClass::Once if effect.reached == Reached::Started => {
-                    (ToolStatus::OutcomeUnknown, CALL_UNKNOWN)
-                }
-                _ => (ToolStatus::Cancelled, CALL_LEFT),
-            };
-            self.record(Entry::Result {
-                invocation: self.id.clone(),
-                step: step.step,
-                index: effect.index,
-                effect: effect.effect.clone(),
-                tool: effect.tool.clone(),
-                kind: ItemKind::default(),
-                status,
-                elapsed_ms: 0,
-                content: content.to_owned(),
-                images: Vec::new(),
-                left: true,
-            });
+            self.abandon_call(step.step, effect);
         }
+    }
+
+    /// Ends a call of a tool that nobody comes back to.
+    fn abandon_call(&self, step: u32, effect: &RecordedEffect) {
+        self.reopen(step, effect);
+        let (status, content) = match effect.class {
+            EffectClass::Once if effect.reached == Reached::Started => {
+                (ToolStatus::OutcomeUnknown, CALL_UNKNOWN)
+            }
+            _ => (ToolStatus::Cancelled, CALL_LEFT),
+        };
+        self.record(Entry::Result {
+            invocation: self.id.clone(),
+            step,
+            index: effect.index,
+            effect: effect.effect.clone(),
+            tool: effect.tool.clone(),
+            kind: ItemKind::default(),
+            status,
+            elapsed_ms: 0,
+            content: content.to_owned(),
+            images: Vec::new(),
+            left: true,
+        });
+    }
+
+    fn calls_left(&self) -> MutexGuard<'_, Vec<RecordedEffect>> {
+        self.calls_left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn left(&self) -> MutexGuard<'_, Vec<Past>> {

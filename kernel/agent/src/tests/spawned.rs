@@ -1,5 +1,7 @@
 //! Agents that work beside the run that spawned them.
 
+mod faults;
+
 use std::{sync::Arc, time::Duration};
 
 use drupe_extension_api::{EffectClass, Message, ToolStatus, TurnId};

@@ -66,7 +66,7 @@ impl Progress<'_> {
                 // What comes now is a turn of its own, which knows this answer.
                 Some(_) if self.run.talks_with_the_user() => self.run.scope.steering.refuse(),
                 Some(_) => {}
-                None => self.steer(recorded, last),
+                None => self.steer(recorded, last).await?,
             }
             return Ok(response);
         }
@@ -102,7 +102,7 @@ impl Progress<'_> {
             Repeated::Warn(warning) => self.note(warning, notes),
             Repeated::End(reason) => return Err(Stop::Loop(reason)),
         }
-        self.steer(recorded, last);
+        self.steer(recorded, last).await?;
         Ok(None)
     }
 
@@ -169,7 +169,7 @@ impl Progress<'_> {
 
     /// Takes in what came meanwhile, between two steps: further messages of the user, of the root, and what whoever spawned
     /// the run sends it. That is what an earlier process took in here, or else what waits.
-    fn steer(&mut self, recorded: Option<&RecordedStep>, last: bool) {
+    async fn steer(&mut self, recorded: Option<&RecordedStep>, last: bool) -> Result<(), Stop> {
         let steered = recorded.iter().flat_map(|recorded| &recorded.steered).map(|(_, message)| message);
         let taken: Vec<_> =
             steered.chain(recorded.iter().flat_map(|recorded| &recorded.given)).cloned().collect();
@@ -179,10 +179,10 @@ impl Progress<'_> {
             self.transcript.add(self.steps, Arc::new(message));
         }
         if !open {
-            return;
+            return Ok(());
         }
         if !self.run.talks_with_the_user() {
-            return self.take_inputs();
+            return self.take_inputs().await;
         }
         for steered in self.run.scope.steering.take() {
             if let Some(source) = &steered.strangers {
@@ -197,20 +197,28 @@ impl Progress<'_> {
             });
             self.transcript.add(self.steps, Arc::new(message));
         }
+        Ok(())
     }
 
-    /// Takes in what whoever spawned the run sends it.
-    fn take_inputs(&mut self) {
-        for Input { effect, text, .. } in self.run.scope.spawned.take_inputs(&self.run.id) {
+    /// Takes in what whoever spawned the run sends it, and what people tell it. These hear that it was read once it is kept.
+    async fn take_inputs(&mut self) -> Result<(), Stop> {
+        let (run, mut of_people) = (self.run, Vec::new());
+        for Input { effect, text, by_a_person, .. } in run.scope.spawned.take_inputs(&run.id) {
             let message = Message::User { content: text };
-            self.run.record(Entry::Note {
-                invocation: self.run.id.clone(),
+            of_people.extend(by_a_person.then(|| effect.clone()));
+            run.record(Entry::Note {
+                invocation: run.id.clone(),
                 step: self.steps,
                 message: message.clone(),
                 given_by: Some(effect),
             });
             self.transcript.add(self.steps, Arc::new(message));
         }
+        if !of_people.is_empty() {
+            run.commit().await?;
+            run.scope.spawned.have_read(&run.id, of_people.into_iter());
+        }
+        Ok(())
     }
 
     /// Adds a message of the loop's own, and records it unless an earlier process did.

@@ -318,7 +318,7 @@ impl Progress<'_> {
     }
 
     fn spender(&self) -> Spender<'_> {
-        Spender { session: &self.run.scope.session, agent: &self.run.agent }
+        self.run.spender()
     }
 
     /// Tells what most is used of.

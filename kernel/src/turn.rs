@@ -21,6 +21,7 @@ use drupe_agent::Ratios;
 use drupe_limits::{GatePermit, Gates, Quotas, TurnPlace};
 use drupe_policy::CallPolicy;
 
+mod earlier;
 mod handoff;
 mod plan;
 mod route;
@@ -28,6 +29,7 @@ mod route;
 use handoff::Speakers;
 use plan::Plan;
 use route::ChosenBy;
+pub use earlier::{Audience, Earlier};
 pub use route::{Route, route, wants_its_own};
 
 /// Crashes during a turn after which it is taken to be what crashes kernels.

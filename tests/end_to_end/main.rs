@@ -61,6 +61,7 @@ mod policy;
 mod previews;
 mod queue;
 mod refused_settings;
+mod replay;
 mod reload;
 mod retention;
 mod schedules;

@@ -160,17 +160,23 @@ async fn sessions_are_listed_by_their_latest_change() {
 async fn a_conversation_is_the_latest_finished_turns() {
     let home = Home::new();
     let store = home.open();
+    let mut turns = Vec::new();
     for n in ["1", "2", "3"] {
         let turn = store.accept(message("s", n, &format!("question {n}"))).await.unwrap().turn;
+        turns.push(turn.clone());
         let begun = Some(start(&turn, "s", Vec::new()));
         store.finish_turn(TurnDone { start: begun, ..done(&turn, &format!("answer {n}")) }).await.unwrap();
     }
-    store.accept(message("s", "4", "question 4")).await.unwrap();
-    store.accept(message("t", "5", "elsewhere")).await.unwrap();
+    let last = store.accept(message("s", "4", "question 4")).await.unwrap().turn;
+    let elsewhere = store.accept(message("t", "5", "elsewhere")).await.unwrap().turn;
     let pair = |n: &str| (format!("question {n}"), format!("answer {n}"));
-    assert_eq!(store.conversation(&session("s"), None, 2).await.unwrap(), [pair("2"), pair("3")]);
-    assert_eq!(store.conversation(&session("s"), None, 9).await.unwrap().len(), 3);
-    assert!(store.conversation(&session("t"), None, 9).await.unwrap().is_empty());
+    let before = async |s: &str, before: &TurnId, most| {
+        store.conversation(&session(s), None, before, most).await.unwrap()
+    };
+    assert_eq!(before("s", &last, 2).await, [pair("2"), pair("3")]);
+    assert_eq!(before("s", &last, 9).await.len(), 3);
+    assert_eq!(before("s", &turns[2], 9).await, [pair("1"), pair("2")], "as it was when the third began");
+    assert!(before("t", &elsewhere, 9).await.is_empty());
 }
 
 /// The first answer comes from memory, the second is read.

@@ -7,6 +7,7 @@
 //! All of it is pure: records come in, a report comes out. It deliberately reads no journal, looks at no clock, and runs no
 //! tool that does anything: the only tools of its own are those that change nothing outside a run.
 
+mod against;
 mod agents;
 mod compare;
 mod feed;
@@ -15,6 +16,7 @@ mod models;
 mod played;
 mod tools;
 
+pub use against::{AnsweredFromRecords, Compared, Incomparable, Resolve, compare_with};
 pub use compare::Difference;
 pub use invocations::{Recording, RootContext};
 pub use played::{Replayed, replay};

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use drupe_agent::{
-    AgentTool, Registered, Registry, RegistryBuilder, RegistryError, Tool, ToolContext, ToolError, ToolOutput,
+    Agent, AgentTool, Registered, Registry, RegistryBuilder, RegistryError, Tool, ToolContext, ToolError, ToolOutput,
     client_tool, hand_over, ids, refuse, search_tools, update_plan,
 };
-use drupe_extension_api::{AgentId, ControlTransfer, InvocationId, ToolSpec, ToolStatus};
+use drupe_extension_api::{AgentId, ControlTransfer, InvocationId, ToolSpec, ToolStatus, wire::ClientTool};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, value::RawValue};
 
@@ -20,38 +20,46 @@ struct RecordedTool {
     played: Arc<Played>,
 }
 
-/// The tools of a recipe.
+/// The tools of a recipe as a run of it is replayed.
 pub(crate) fn registry(
     played: &Arc<Played>,
     record: &RunRecord,
     tools: &[ToolSpec],
     deferred: &[ToolSpec],
 ) -> Result<Registry, RegistryError> {
+    let mut builder = offered(tools, deferred, |spec| {
+        let own = own(spec, &played.client_tools, || handed_to(record, spec))?;
+        Ok(Arc::new(RecordedTool { own, spec: Arc::new(spec.clone()), played: Arc::clone(played) }))
+    })?;
+    for (name, reason) in record.calls.iter().filter_map(excluded) {
+        builder.exclude(name, reason);
+    }
+    Ok(builder.build())
+}
+
+/// The tools of a recipe, offered and deferred as they were.
+pub(crate) fn offered<T: Tool + 'static>(
+    tools: &[ToolSpec],
+    deferred: &[ToolSpec],
+    make: impl Fn(&ToolSpec) -> Result<Arc<T>, RegistryError>,
+) -> Result<RegistryBuilder, RegistryError> {
     let mut builder = RegistryBuilder::default();
     for spec in tools {
         // Where tools are deferred it comes by itself.
         if !deferred.is_empty() && spec.name.as_str() == search_tools::NAME {
             continue;
         }
-        let tool = RecordedTool {
-            own: own(spec, &played.client_tools, || handed_to(record, spec))?,
-            spec: Arc::new(spec.clone()),
-            played: Arc::clone(played),
-        };
+        let tool = make(spec)?;
         // What is offered although others are deferred is the loop's own.
-        builder.add(if deferred.is_empty() { Registered::new(Arc::new(tool))? } else { Registered::core(Arc::new(tool))? })?;
+        builder.add(if deferred.is_empty() { Registered::new(tool)? } else { Registered::core(tool)? })?;
     }
     for spec in deferred {
-        let tool = RecordedTool { own: None, spec: Arc::new(spec.clone()), played: Arc::clone(played) };
-        builder.add(Registered::new(Arc::new(tool))?)?;
+        builder.add(Registered::new(make(spec)?)?)?;
     }
     if !deferred.is_empty() {
         builder.defer_above(0);
     }
-    for (name, reason) in record.calls.iter().filter_map(excluded) {
-        builder.exclude(name, reason);
-    }
-    Ok(builder.build())
+    Ok(builder)
 }
 
 /// A tool that was left out, as the refusal of a call of it names the reason.
@@ -64,7 +72,7 @@ fn excluded(call: &CallRecord) -> Option<(&str, &str)> {
 /// A tool of the loop's own that does nothing outside a run.
 pub(crate) fn own(
     spec: &ToolSpec,
-    client_tools: &[drupe_extension_api::wire::ClientTool],
+    client_tools: &[ClientTool],
     handed_to: impl FnOnce() -> Option<AgentId>,
 ) -> Result<Option<Arc<Registered>>, RegistryError> {
     if let Some(given) = client_tools.iter().find(|given| given.name == spec.name) {
@@ -82,7 +90,7 @@ pub(crate) fn own(
 }
 
 /// The agent that a tool hands the conversation to, if the run ended with a call of it.
-fn handed_to(record: &RunRecord, spec: &ToolSpec) -> Option<AgentId> {
+pub(crate) fn handed_to(record: &RunRecord, spec: &ToolSpec) -> Option<AgentId> {
     let (response, _) = record.end.as_ref()?;
     let Some(ControlTransfer::HandOver { to, .. }) = &response.transfer else { return None };
     let told = format!("`{to}` has the conversation");
@@ -105,8 +113,7 @@ impl RecordedTool {
             Ok(agent) => agent,
             Err(why) => return Err(ToolError::failed(why.to_string())),
         };
-        let AgentForm { own_input } = AgentForm::of(&self.spec, &agent);
-        let input = own_input.then(|| self.spec.input_schema.clone());
+        let input = own_input(&self.spec, &agent);
         let tool = AgentTool::new(agent, self.spec.name.clone(), self.spec.description.clone(), input);
         let called = tokio::select! {
             biased;
@@ -124,16 +131,10 @@ impl RecordedTool {
     }
 }
 
-/// How an agent is called by its tool.
-struct AgentForm {
-    own_input: bool,
-}
-
-impl AgentForm {
-    fn of(spec: &ToolSpec, agent: &Arc<dyn drupe_agent::Agent>) -> Self {
-        let usual = AgentTool::new(Arc::clone(agent), spec.name.clone(), String::new(), None);
-        Self { own_input: usual.spec().input_schema != spec.input_schema }
-    }
+/// The input of an agent that has a form of its own, by the tool that it is.
+pub(crate) fn own_input(spec: &ToolSpec, agent: &Arc<dyn Agent>) -> Option<Value> {
+    let usual = AgentTool::new(Arc::clone(agent), spec.name.clone(), String::new(), None);
+    (usual.spec().input_schema != spec.input_schema).then(|| spec.input_schema.clone())
 }
 
 /// Whether two answers of a sub-agent are the same but for the tokens that are left, which depend on what runs beside it.

@@ -1,14 +1,20 @@
 //! Recorded turns run once more: what the journal has of them is put together here, and replayed by `drupe-replay`.
 
+mod comparison;
+
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use drupe_agent::{Conversation, Entry, Tenure, ids};
 use drupe_extension_api::{
-    AgentId, AgentResponse, ControlTransfer, EventBody, Fault, InvocationId, TurnId,
-    control::{ReplayArgument, ReplayDifference, ReplayReport, ReplayVerdict, ReplayedTurn},
+    AgentId, AgentResponse, ControlTransfer, EventBody, Fault, InvocationId, Message, TurnId,
+    control::{
+        ComparedAnswer, ComparedTurn, ReplayArgument, ReplayDifference, ReplayReport, ReplayVerdict,
+        ReplayedTurn,
+    },
 };
 use drupe_insight as insight;
 use drupe_journal::TurnRows;
+use drupe_models::NamedBy;
 use drupe_replay::{Recording, Replayed, RootContext};
 use drupe_surface::principal::Principal;
 
@@ -23,22 +29,85 @@ const MOST: usize = 20;
 /// The most bytes of a message that are shown.
 const SHOWN: usize = 200;
 
+/// The same of an answer.
+const ANSWER: usize = 2_000;
+
+/// Names of tools that are told of one answer.
+const MOST_TOOLS: usize = 100;
+
 /// How long one turn may take: nothing in it waits for anything but itself.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Replays turns of a session, or one.
+/// Replays turns of a session, or one; or puts their messages to another model, one an answer, since that takes as long as the
+/// model does.
 pub async fn run(kernel: &Arc<Kernel>, by: &Principal, ask: ReplayArgument) -> Result<ReplayReport, Fault> {
     let turns = super::insight::turns_of(kernel, by, &ask.id, ask.turn).await?;
+    if let Some(model) = &ask.against {
+        let found = kernel.roster.wired.models.resolve(NamedBy::Operator, std::slice::from_ref(model));
+        found.map_err(|error| Fault::invalid(error.to_string()))?;
+    }
     let from = usize::try_from(ask.from).unwrap_or(usize::MAX);
+    let most = if ask.against.is_some() { 1 } else { MOST };
     let mut report = ReplayReport::default();
-    for turn in turns.iter().skip(from).take(MOST) {
-        if let Some(rows) = kernel.store.turn_rows(turn).await? {
-            report.turns.push(replayed(kernel, rows).await?);
+    for turn in turns.iter().skip(from).take(most) {
+        let Some(rows) = kernel.store.turn_rows(turn).await? else { continue };
+        match &ask.against {
+            Some(model) => report.compared.extend(compared(kernel, rows, model).await?),
+            None => report.turns.push(replayed(kernel, rows).await?),
         }
     }
-    let next = from.saturating_add(MOST);
+    let next = from.saturating_add(most);
     report.next = (next < turns.len()).then(|| u32::try_from(next).unwrap_or(u32::MAX));
     Ok(report)
+}
+
+/// The message of a turn with another model, beside what was recorded of it; none where nothing ran.
+async fn compared(kernel: &Arc<Kernel>, rows: TurnRows, model: &str) -> Result<Option<ComparedTurn>, Fault> {
+    if nothing_ran(&rows).is_some() {
+        return Ok(None);
+    }
+    let Some(recorded) = answer(&rows, 0) else { return Ok(None) };
+    let (session, turn, input) = (rows.inbound.ask.session.clone(), rows.turn.clone(), shown(&rows.inbound.ask.text));
+    let recording = recording(kernel, rows).await?;
+    // Whoever goes away is not charged for what nobody will read; what was begun ends with that.
+    let cancel = kernel.life.cancel.child_token();
+    let _gone = cancel.clone().drop_guard();
+    let (asking, model) = (Arc::clone(kernel), model.to_owned());
+    let asked = async move { comparison::run(&asking, recording, &model, cancel).await };
+    let (now, remarks) = match kernel.life.whole(asked).await? {
+        Ok((rows, unknown)) => (answer(&rows, unknown), Vec::new()),
+        Err(why) => (None, vec![why.to_string()]),
+    };
+    Ok(Some(ComparedTurn { session, turn, input, recorded, now, remarks }))
+}
+
+/// How a turn was answered; none where it has no answer.
+fn answer(rows: &TurnRows, unknown_calls: u32) -> Option<ComparedAnswer> {
+    let (response, spend) = (rows.response.as_ref()?, rows.spend.unwrap_or_default());
+    let (mut models, mut tools, mut steps) = (Vec::<String>::new(), Vec::new(), 0);
+    for (_, entry) in &rows.entries {
+        let Entry::Answer { model, message: Message::Assistant { tool_calls, .. }, .. } = entry else { continue };
+        steps += 1;
+        if !models.contains(model) {
+            models.push(model.clone());
+        }
+        let calls = tool_calls.iter().map(|call| call.name.clone());
+        tools.extend(calls.take(MOST_TOOLS.saturating_sub(tools.len())));
+    }
+    Some(ComparedAnswer {
+        turn: rows.turn.clone(),
+        models,
+        status: response.status,
+        class: response.class,
+        content: cut(&response.content, ANSWER),
+        tools,
+        unknown_calls,
+        steps,
+        tool_calls: spend.tool_calls,
+        tokens: spend.usage.total(),
+        cost_usd: spend.cost_usd,
+        elapsed_ms: spend.elapsed_ms,
+    })
 }
 
 async fn replayed(kernel: &Kernel, rows: TurnRows) -> Result<ReplayedTurn, Fault> {
@@ -93,7 +162,11 @@ fn nothing_ran(rows: &TurnRows) -> Option<String> {
 }
 
 fn shown(text: &str) -> String {
-    let end = text.floor_char_boundary(SHOWN);
+    cut(text, SHOWN)
+}
+
+fn cut(text: &str, most: usize) -> String {
+    let end = text.floor_char_boundary(most);
     if end < text.len() { format!("{}…", &text[..end]) } else { text.to_owned() }
 }
 

@@ -26,10 +26,10 @@ mod handoff;
 mod plan;
 mod route;
 
+pub use earlier::{Audience, Earlier};
 use handoff::Speakers;
 use plan::Plan;
 use route::ChosenBy;
-pub use earlier::{Audience, Earlier};
 pub use route::{Route, route, wants_its_own};
 
 /// Crashes during a turn after which it is taken to be what crashes kernels.

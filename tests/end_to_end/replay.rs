@@ -60,9 +60,10 @@ fn model(request: &Value) -> Say {
             ("agent_keeper", json!({"task": "three"})),
         ]),
         ("user", "keep") => call(&[("kv_set", json!({"key": "a", "value": task}))]),
-        ("user", "plan") => {
-            call(&[("update_plan", json!({"items": [{"step": "look", "status": "done"}]})), ("kv_list", json!({}))])
-        }
+        ("user", "plan") => call(&[
+            ("update_plan", json!({"items": [{"step": "look", "status": "done"}]})),
+            ("kv_list", json!({})),
+        ]),
         ("user", "verse") => call(&[("handoff_poet", json!({"summary": "they like crabs"}))]),
         ("user", "skill") => call(&[("load_skill", json!({"name": "tidy"}))]),
         _ => Say::Text(format!("main: {said}")),
@@ -94,7 +95,17 @@ fn the_same(daemon: &Daemon, session: &str) -> Value {
 #[test]
 fn what_was_recorded_gives_the_same_again_without_a_model() {
     let (server, daemon) = scene("");
-    for text in ["hello", "fan out", "keep this", "plan it", "skill please", "verse one", "more", "weather now", "bye"] {
+    for text in [
+        "hello",
+        "fan out",
+        "keep this",
+        "plan it",
+        "skill please",
+        "verse one",
+        "more",
+        "weather now",
+        "bye",
+    ] {
         let turn = daemon.turn("s", text);
         assert_eq!(turn["status"], "success", "{text}: {turn}");
     }
@@ -109,7 +120,10 @@ fn what_was_recorded_gives_the_same_again_without_a_model() {
     assert_eq!((&fan["runs"], &fan["steps"], &fan["tool_calls"]), (&json!(3), &json!(6), &json!(5)), "{fan}");
     assert_eq!(turns[5]["runs"], 2, "both roots: {}", turns[5]);
     let shown = daemon.says(&["replay", "s", "--turn", "-1"]);
-    assert!(shown.contains("the same, 1 run, 2 steps, 1 tool call") && shown.contains("1 the same, 0 with"), "{shown}");
+    assert!(
+        shown.contains("the same, 1 run, 2 steps, 1 tool call") && shown.contains("1 the same, 0 with"),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -118,7 +132,10 @@ fn a_call_that_was_agreed_to_one_that_was_not_and_a_restart_in_the_middle_give_t
     let stall = Arc::clone(&stalls);
     let server = ModelServer::start(move |request| {
         let (role, _) = latest(request);
-        match role == "tool" && request.to_string().contains("keep slowly") && stall.swap(false, Ordering::SeqCst) {
+        match role == "tool"
+            && request.to_string().contains("keep slowly")
+            && stall.swap(false, Ordering::SeqCst)
+        {
             true => Say::Fail(Wire::Stall("a half")),
             false => model(request),
         }
@@ -174,17 +191,26 @@ fn an_altered_result_is_the_first_difference() {
     let shown = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{shown}{}", text(&output.stderr));
     assert!(
-        shown.contains("differs, 1 run") && shown.contains("of `orchestrator`, step 2: the request to the model"),
+        shown.contains("differs, 1 run")
+            && shown.contains("of `orchestrator`, step 2: the request to the model"),
         "{shown}"
     );
     // All turns: the others are as they were.
     let output = daemon.drupe(&["replay", "s", "--json"]);
     let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
-    let verdicts: Vec<&str> =
-        report["turns"].as_array().expect("a list").iter().filter_map(|turn| turn["verdict"].as_str()).collect();
+    let verdicts: Vec<&str> = report["turns"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|turn| turn["verdict"].as_str())
+        .collect();
     assert_eq!((verdicts, output.status.code()), (vec!["differs", "same", "same"], Some(1)), "{report:#}");
     let difference = &report["turns"][0]["difference"];
-    assert_eq!((&difference["agent"], &difference["step"]), (&json!("orchestrator"), &json!(2)), "{difference}");
+    assert_eq!(
+        (&difference["agent"], &difference["step"]),
+        (&json!("orchestrator"), &json!(2)),
+        "{difference}"
+    );
     // What is not there is said.
     for (args, part) in [
         (&["replay", "nobody"][..], "nothing here is called `nobody`"),
@@ -194,14 +220,19 @@ fn an_altered_result_is_the_first_difference() {
         (&["replay", "s", "--against", "nobody/none"], "nobody"),
     ] {
         let output = daemon.drupe(args);
-        assert!(!output.status.success() && text(&output.stderr).contains(part), "{args:?}: {}", text(&output.stderr));
+        assert!(
+            !output.status.success() && text(&output.stderr).contains(part),
+            "{args:?}: {}",
+            text(&output.stderr)
+        );
     }
 }
 
 /// Changes the first record of a home that no daemon serves for which `change` says that it did.
 fn alter(home: &Path, change: impl Fn(&mut Value) -> bool) {
     let db = rusqlite::Connection::open(home.join("journal.db")).expect("a journal");
-    let mut rows = db.prepare("SELECT id, entries FROM log WHERE entries IS NOT NULL ORDER BY id").expect("a log");
+    let mut rows =
+        db.prepare("SELECT id, entries FROM log WHERE entries IS NOT NULL ORDER BY id").expect("a log");
     let rows = rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).expect("rows");
     let rows: Vec<(i64, String)> = rows.map(|row| row.expect("a row")).collect();
     for (id, entries) in rows {

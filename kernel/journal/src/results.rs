@@ -211,10 +211,10 @@ pub(crate) fn conversation(
                 AND ltrim(text) NOT LIKE '@%')
          ORDER BY number DESC LIMIT ?2",
     )?;
-    let pairs = latest
-        .query_map((session.as_str(), signed(max_turns as u64), since.map(TurnId::as_str), before.as_str()), |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })?;
+    let pairs = latest.query_map(
+        (session.as_str(), signed(max_turns as u64), since.map(TurnId::as_str), before.as_str()),
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
     let mut pairs: Vec<_> = pairs.collect::<Result<_, _>>()?;
     pairs.reverse();
     Ok(pairs)

@@ -9,11 +9,13 @@ use std::{
 };
 
 use drupe_agent::{
-    Agent, AgentTool, Behalf, Decision, LoopAgent, Model, Policy, PolicyCall, Recipe, Registry, RegistryError,
-    Task, Tool, ToolContext, ToolError, ToolOutput, TurnRoot, TurnScope, ids, read_output, run::TurnOutcome,
+    Agent, AgentTool, Behalf, Decision, LoopAgent, Model, Policy, PolicyCall, Recipe, Registry,
+    RegistryError, Task, Tool, ToolContext, ToolError, ToolOutput, TurnRoot, TurnScope, ids, read_output,
+    run::TurnOutcome,
 };
 use drupe_extension_api::{
-    AgentId, AgentInvocationContext, ControlTransfer, Definition, Image, ToolSpec, ToolStatus, wire::ClientTool,
+    AgentId, AgentInvocationContext, ControlTransfer, Definition, Image, ToolSpec, ToolStatus,
+    wire::ClientTool,
 };
 use futures_util::future::BoxFuture;
 use serde_json::{Value, value::RawValue};
@@ -143,7 +145,11 @@ impl Tool for KnownTool {
         "recording"
     }
 
-    fn call(&self, params: Box<RawValue>, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(
+        &self,
+        params: Box<RawValue>,
+        context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             if let Some(own) = &self.own {
                 return own.tool().call(params, context).await;
@@ -240,8 +246,10 @@ pub async fn compare_with(
         };
         let next = built(&answers, recipe, Some(record))?;
         root = root.then(next.id().clone(), next.limits(), Some(agent.id()));
-        let context =
-            AgentInvocationContext { conversation_summary: Some(summary.clone()), ..AgentInvocationContext::default() };
+        let context = AgentInvocationContext {
+            conversation_summary: Some(summary.clone()),
+            ..AgentInvocationContext::default()
+        };
         task = Task { text: record.task.clone(), context, ..Task::default() };
         agent = next;
     };

@@ -37,7 +37,12 @@ pub(crate) fn of(played: &Arc<Played>, id: &InvocationId) -> Result<Arc<dyn Agen
             Some(_) => format!("what `{agent}` was made of is not kept any more: its run is fed as a whole by its recorded response"),
             None => format!("`{agent}` is code, or was recorded by a release that kept no recipes: its run is fed as a whole by its recorded response"),
         });
-        return Ok(Arc::new(StandIn { agent, limits: DefinitionLimits::default(), run: id.clone(), feed: Arc::clone(feed) }));
+        return Ok(Arc::new(StandIn {
+            agent,
+            limits: DefinitionLimits::default(),
+            run: id.clone(),
+            feed: Arc::clone(feed),
+        }));
     };
     if record.compacted && recipe.model.is_none() {
         feed.remark(format!(
@@ -61,7 +66,11 @@ pub(crate) fn of(played: &Arc<Played>, id: &InvocationId) -> Result<Arc<dyn Agen
 fn condition(run: &InvocationId, record: &RunRecord) -> Option<ToolCallRequest> {
     let call = record.calls.iter().find(|call| call.step == OUTSIDE)?;
     let is_it = ids::effect_of_run(run, &call.tool, &call.arguments, 0) == call.effect;
-    is_it.then(|| ToolCallRequest { call_id: String::new(), name: call.tool.clone(), arguments: call.arguments.clone() })
+    is_it.then(|| ToolCallRequest {
+        call_id: String::new(),
+        name: call.tool.clone(),
+        arguments: call.arguments.clone(),
+    })
 }
 
 /// An agent of the loop, whose run is charged for what it spent beside the loop.
@@ -112,7 +121,8 @@ impl Agent for StandIn {
 
     fn invoke(&self, _: Task, run: Arc<Run>) -> BoxFuture<'_, AgentResponse> {
         Box::pin(async move {
-            let Some((response, spend)) = self.feed.run(&self.run).and_then(|record| record.end.clone()) else {
+            let Some((response, spend)) = self.feed.run(&self.run).and_then(|record| record.end.clone())
+            else {
                 self.feed.leave(&self.run, false);
                 return std::future::pending().await;
             };

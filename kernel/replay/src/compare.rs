@@ -88,8 +88,14 @@ pub(crate) fn first(recorded: &[Entry], made: &[Entry], feed: &Feed) -> Option<D
             continue;
         }
         let agent = agent_of(run, feed, made);
-        let difference =
-            Difference { run: run.clone(), agent, step: (step > 0 && step < u32::MAX).then_some(step), what, recorded, now: came };
+        let difference = Difference {
+            run: run.clone(),
+            agent,
+            step: (step > 0 && step < u32::MAX).then_some(step),
+            what,
+            recorded,
+            now: came,
+        };
         found = Some((at, difference));
     }
     found.map(|(_, difference)| difference)
@@ -108,10 +114,9 @@ fn agent_of(run: &InvocationId, feed: &Feed, made: &[Entry]) -> AgentId {
 fn is_before(said: &Said, left: Option<&LeftAt>) -> bool {
     let Some(LeftAt { step, whole }) = left else { return true };
     let (of, part, _) = said.rank;
-    match whole {
-        true => of <= *step,
-        false => of < *step || (of == *step && part <= ASKED),
-    }
+    // What is told at the end of the step may tell of what ended the run.
+    let last = if *whole { AFTER } else { ASKED };
+    of < *step || (of == *step && part <= last)
 }
 
 type Found = (usize, u32, String, String, String);
@@ -128,13 +133,20 @@ fn differs(then: &[&Said], now: &[&Said]) -> Option<Found> {
                 }
             }
             (Some(recorded), came) => {
-                let (at, step) = place(recorded);
+                let (at, mut step) = place(recorded);
+                step = came.map_or(step, |came| step.min(came.rank.0));
                 let came = came.map_or_else(|| "nothing more".to_owned(), |came| came.told());
                 return Some((at, step, "what happens next".into(), recorded.told(), came));
             }
             (None, Some(came)) => {
                 let at = then.last().map_or(0, |last| last.at + 1);
-                return Some((at, came.rank.0, "what happens next".into(), "nothing more".into(), came.told()));
+                return Some((
+                    at,
+                    came.rank.0,
+                    "what happens next".into(),
+                    "nothing more".into(),
+                    came.told(),
+                ));
             }
             (None, None) => break,
         }
@@ -144,7 +156,9 @@ fn differs(then: &[&Said], now: &[&Said]) -> Option<Found> {
 
 fn what(kind: &str, path: &str) -> String {
     match (kind, path) {
-        ("request", "request_hash") => "the request to the model: its system prompt, its tools or its messages (SHA-256)".into(),
+        ("request", "request_hash") => {
+            "the request to the model: its system prompt, its tools or its messages (SHA-256)".into()
+        }
         (kind, "") => format!("the {kind}"),
         (kind, path) => format!("the {kind}, `{path}`"),
     }
@@ -183,7 +197,9 @@ fn unlike(old: &Value, new: &Value) -> Option<(String, String, String)> {
         }
         (Value::Array(olds), Value::Array(news)) if olds.len() == news.len() => {
             let pairs = olds.iter().zip(news).enumerate();
-            pairs.into_iter().find_map(|(at, (old, new))| unlike(old, new).map(|found| under(at.to_string(), found)))
+            pairs
+                .into_iter()
+                .find_map(|(at, (old, new))| unlike(old, new).map(|found| under(at.to_string(), found)))
         }
         (Value::Number(one), Value::Number(other)) if one.is_f64() || other.is_f64() => {
             let (one, other) = (one.as_f64()?, other.as_f64()?);
@@ -229,9 +245,12 @@ fn by_run<'a>(entries: impl IntoIterator<Item = (usize, &'a Entry)>) -> HashMap<
 fn said(entry: &Entry, seq: u32, place: impl Fn(&str) -> u32) -> Option<(u8, u32, &'static str, Value)> {
     let (part, index, kind, out): (u8, u32, &'static str, &[&str]) = match entry {
         Entry::Begin { .. } => (BEGIN, 0, "beginning", &["recipe"]),
-        Entry::Step { .. } => {
-            (MODEL, seq, "request", &["attempt", "reserved_tokens", "reserved_usd", "unpriced", "bytes_per_token"])
-        }
+        Entry::Step { .. } => (
+            MODEL,
+            seq,
+            "request",
+            &["attempt", "reserved_tokens", "reserved_usd", "unpriced", "bytes_per_token"],
+        ),
         Entry::Answer { .. } => (MODEL, seq, "answer", &["told", "estimated"]),
         Entry::Failed { .. } => {
             (MODEL, seq, "failed attempt", &["attempt", "told", "estimated", "lost_tokens", "lost_usd"])
@@ -256,11 +275,16 @@ fn said(entry: &Entry, seq: u32, place: impl Fn(&str) -> u32) -> Option<(u8, u32
         fields.remove(*key);
     }
     match entry {
-        Entry::Asked { .. } => without(fields.get_mut("question"), &["preview", "seal", "digest", "asked_ms", "expires_ms"]),
+        Entry::Asked { .. } => {
+            without(fields.get_mut("question"), &["preview", "seal", "digest", "asked_ms", "expires_ms"])
+        }
         Entry::End { response, .. } => {
             without(fields.get_mut("spend"), &["elapsed_ms"]);
             // How much of a limit was used depends on what ran beside it.
-            if matches!(response.class, Some(FailureClass::Budget | FailureClass::Timeout | FailureClass::Cancelled)) {
+            if matches!(
+                response.class,
+                Some(FailureClass::Budget | FailureClass::Timeout | FailureClass::Cancelled)
+            ) {
                 let response = fields.get_mut("response").and_then(Value::as_object_mut);
                 response.into_iter().for_each(mask);
             }
@@ -312,7 +336,9 @@ fn told(event: &EventBody) -> Option<Value> {
             };
             serde_json::json!({"code": code, "message": message})
         }
-        EventBody::BudgetExceeded(used) if used.scope == LimitScope::Run && used.limit != "time_budget_ms" => {
+        EventBody::BudgetExceeded(used)
+            if used.scope == LimitScope::Run && used.limit != "time_budget_ms" =>
+        {
             serde_json::json!({"limit": used.limit, "allowed": used.allowed})
         }
         EventBody::ItemUpdated { item: ItemKind::TodoList, delta, .. } => serde_json::json!({"plan": delta}),
@@ -333,7 +359,8 @@ mod tests {
 
     #[test]
     fn the_place_in_which_two_values_part_is_named() {
-        let (old, new) = (serde_json::json!({"a": [1, {"b": "x"}]}), serde_json::json!({"a": [1, {"b": "y"}], "c": 1}));
+        let (old, new) =
+            (serde_json::json!({"a": [1, {"b": "x"}]}), serde_json::json!({"a": [1, {"b": "y"}], "c": 1}));
         let found = unlike(&old, &new).expect("they part");
         assert_eq!(found, ("a.1.b".into(), "x".into(), "y".into()));
         assert_eq!(unlike(&serde_json::json!(0.1), &serde_json::json!(0.1 + 1e-12)), None);

@@ -174,22 +174,28 @@ impl Policy for RecordedDecisions {
     fn decide(&self, call: PolicyCall<'_>) -> Decision {
         let Some(known) = self.0.decides(&call) else { return Decision::Allow { by: None } };
         if let Some(question) = known.question {
-            let patience_ms = u64::try_from(question.expires_ms.saturating_sub(question.asked_ms)).unwrap_or(0);
+            let patience_ms =
+                u64::try_from(question.expires_ms.saturating_sub(question.asked_ms)).unwrap_or(0);
             let Question { need: why, about, for_taint, .. } = *question;
             return Decision::Ask(Need { why, patience_ms, about, for_taint });
         }
         // What the loop itself refuses does not come here. A call that was decided against is recorded as one of no effect.
         match known.result {
-            Some((ToolStatus::Refused, reason, _)) if known.class == Some(EffectClass::Pure) => Decision::Deny { reason },
+            Some((ToolStatus::Refused, reason, _)) if known.class == Some(EffectClass::Pure) => {
+                Decision::Deny { reason }
+            }
             _ => Decision::Allow { by: known.by },
         }
     }
 
     fn answer<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Result<Answer, JournalFault>> {
         Box::pin(async move {
-            let known = self.0.call(&question.invocation, &question.effect).and_then(|call| call.decided.clone());
+            let known =
+                self.0.call(&question.invocation, &question.effect).and_then(|call| call.decided.clone());
             match known {
-                Some((state, by)) if state != ApprovalState::Withdrawn => Ok(Answer { state, by, given: None }),
+                Some((state, by)) if state != ApprovalState::Withdrawn => {
+                    Ok(Answer { state, by, given: None })
+                }
                 _ => {
                     self.0.leave(&question.invocation, false);
                     std::future::pending().await

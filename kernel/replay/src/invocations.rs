@@ -7,9 +7,9 @@ use std::{
 
 use drupe_agent::{Chain, Compaction, Entry, Question, Recipe, StopReason, budget::Spent, ids, prompt};
 use drupe_extension_api::{
-    AgentId, AgentInvocationContext, AgentResponse, BudgetUse, CorrelationId, DefinitionLimits, EffectClass, EffectId,
-    EventBody, FailureClass, Image, InvocationId, Message, SessionId, Spend, ToolStatus, TurnId, Usage,
-    LimitScope, control::ApprovalState, wire::ClientTool,
+    AgentId, AgentInvocationContext, AgentResponse, BudgetUse, CorrelationId, DefinitionLimits, EffectClass,
+    EffectId, EventBody, FailureClass, Image, InvocationId, LimitScope, Message, SessionId, Spend,
+    ToolStatus, TurnId, Usage, control::ApprovalState, wire::ClientTool,
 };
 
 /// The step of what is recorded before the first one: notes, and what code does beside the loop.
@@ -112,7 +112,14 @@ pub(crate) struct FailedAttempt {
 #[derive(Debug)]
 pub(crate) enum AskEnd {
     /// It was answered.
-    Answered { message: Message, usage: Usage, cost_usd: Option<f64>, stop: StopReason, said: String, model: String },
+    Answered {
+        message: Message,
+        usage: Usage,
+        cost_usd: Option<f64>,
+        stop: StopReason,
+        said: String,
+        model: String,
+    },
     /// No attempt gave an answer.
     Failed(FailedAttempt),
     /// It was stopped from outside, or nothing is recorded of its end.
@@ -269,7 +276,16 @@ impl RunRecord {
                     (self.task, self.recipe) = (task.clone(), recipe.clone());
                 }
             }
-            Entry::Step { step, model, reserved_tokens, reserved_usd, unpriced, shown, bytes_per_token, .. } => {
+            Entry::Step {
+                step,
+                model,
+                reserved_tokens,
+                reserved_usd,
+                unpriced,
+                shown,
+                bytes_per_token,
+                ..
+            } => {
                 let usd = reserved_usd / (*reserved_tokens).max(1) as f64;
                 self.asked.push(AskedModel {
                     step: *step,
@@ -283,14 +299,16 @@ impl RunRecord {
                     end: AskEnd::Stopped,
                 });
             }
-            Entry::Answer { message, usage, cost_usd, stop, said, model, .. } => self.answered(AskEnd::Answered {
-                message: message.clone(),
-                usage: *usage,
-                cost_usd: *cost_usd,
-                stop: *stop,
-                said: said.clone(),
-                model: model.clone(),
-            }),
+            Entry::Answer { message, usage, cost_usd, stop, said, model, .. } => {
+                self.answered(AskEnd::Answered {
+                    message: message.clone(),
+                    usage: *usage,
+                    cost_usd: *cost_usd,
+                    stop: *stop,
+                    said: said.clone(),
+                    model: model.clone(),
+                })
+            }
             Entry::Failed { .. } => self.failed(entry),
             Entry::Compacted { compaction, model, usage, cost_usd, stop, .. } => {
                 self.compacted = true;
@@ -304,7 +322,14 @@ impl RunRecord {
                         provider_items: None,
                     };
                     let (usage, cost_usd, stop, model) = (*usage, *cost_usd, *stop, model.clone());
-                    self.answered(AskEnd::Answered { message, usage, cost_usd, stop, said: String::new(), model });
+                    self.answered(AskEnd::Answered {
+                        message,
+                        usage,
+                        cost_usd,
+                        stop,
+                        said: String::new(),
+                        model,
+                    });
                 }
             }
             Entry::Embedded { usage, cost_usd, .. } => self.beside.push((at, Spent::of(*usage, *cost_usd))),
@@ -338,7 +363,9 @@ impl RunRecord {
                 Some(_) => self.just_tainted = Some(tool.clone()),
                 None => self.tainted.push(tool.clone()),
             },
-            Entry::Note { step: OUTSIDE, message: Message::User { content }, .. } => self.notes.push(content.clone()),
+            Entry::Note { step: OUTSIDE, message: Message::User { content }, .. } => {
+                self.notes.push(content.clone())
+            }
             Entry::Told { event: EventBody::BudgetExceeded(used), .. } => self.exceeded.push(used.clone()),
             Entry::Told { event: EventBody::Diagnostic { code, .. }, .. } if code == "model_retry" => {
                 if let Some(asked) = self.asked.last_mut() {
@@ -387,7 +414,10 @@ impl RunRecord {
     }
 
     fn failed(&mut self, entry: &Entry) {
-        let Entry::Failed { model, class, message, usage, cost_usd, lost_tokens, repeated, .. } = entry else { return };
+        let Entry::Failed { model, class, message, usage, cost_usd, lost_tokens, repeated, .. } = entry
+        else {
+            return;
+        };
         let attempt = FailedAttempt {
             model: model.clone(),
             class: *class,

@@ -21,3 +21,5 @@ pub use compare::Difference;
 pub use invocations::{Recording, RootContext};
 pub use played::{Replayed, replay};
 
+#[cfg(test)]
+mod tests;

@@ -2,9 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use drupe_agent::{
-    Model, ModelBounds, ModelEvent, ModelFault, ModelProfile, ModelRequest, Price, Recipe,
-};
+use drupe_agent::{Model, ModelBounds, ModelEvent, ModelFault, ModelProfile, ModelRequest, Price, Recipe};
 use drupe_extension_api::{FailureClass, InvocationId, Message, Usage};
 use futures_util::{StreamExt, stream, stream::BoxStream};
 
@@ -119,7 +117,8 @@ impl Model for RecordedModel {
             };
         };
         if let AskEnd::Stopped = asked.end {
-            let why = record.ended_from_outside().unwrap_or_else(|| "the request has no end in the records".into());
+            let why =
+                record.ended_from_outside().unwrap_or_else(|| "the request has no end in the records".into());
             return self.left(Some(record), &why);
         }
         if asked.shown {
@@ -146,15 +145,19 @@ impl Model for RecordedModel {
 impl RecordedModel {
     /// The run was ended from outside while its model was asked: no answer comes.
     fn left(&self, record: Option<&RunRecord>, why: &str) -> BoxStream<'static, ModelEvent> {
-        let agent = record.and_then(|record| record.agent.as_ref()).map(ToString::to_string).unwrap_or_default();
-        self.feed.remark(format!("`{agent}` is replayed up to where {why}: what ended it comes from outside the loop"));
+        let agent =
+            record.and_then(|record| record.agent.as_ref()).map(ToString::to_string).unwrap_or_default();
+        self.feed.remark(format!(
+            "`{agent}` is replayed up to where {why}: what ended it comes from outside the loop"
+        ));
         self.feed.leave(&self.run, true);
         stream::pending().boxed()
     }
 }
 
 fn none_recorded() -> stream::Iter<std::vec::IntoIter<ModelEvent>> {
-    let fault = ModelFault::fatal(FailureClass::Internal, "the recording holds no further answer of the model");
+    let fault =
+        ModelFault::fatal(FailureClass::Internal, "the recording holds no further answer of the model");
     stream::iter(vec![ModelEvent::Failed(fault)])
 }
 
@@ -200,7 +203,9 @@ fn none_recorded_events() -> Vec<(ModelEvent, Option<Price>)> {
 }
 
 fn parts(message: &Message, said: &str) -> Vec<ModelEvent> {
-    let Message::Assistant { content, reasoning, tool_calls, provider_items } = message else { return Vec::new() };
+    let Message::Assistant { content, reasoning, tool_calls, provider_items } = message else {
+        return Vec::new();
+    };
     let mut parts = Vec::new();
     parts.extend(reasoning.clone().map(ModelEvent::Reasoning));
     if !content.is_empty() {

@@ -116,7 +116,13 @@ async fn roots_of(
             None => match &told.behalf {
                 Some((agent_id, limits)) => {
                     let behalf = Behalf { agent: agent_id, limits };
-                    TurnRoot::on_behalf(Arc::clone(&scope), agent.id().clone(), agent.limits(), behalf, &cancel)
+                    TurnRoot::on_behalf(
+                        Arc::clone(&scope),
+                        agent.id().clone(),
+                        agent.limits(),
+                        behalf,
+                        &cancel,
+                    )
                 }
                 None => TurnRoot::new(Arc::clone(&scope), agent.id().clone(), agent.limits(), &cancel),
             },
@@ -148,7 +154,12 @@ async fn roots_of(
 }
 
 fn task(record: &RunRecord, told: RootContext) -> Task {
-    Task { text: record.task.clone(), notes: record.notes.clone(), context: told.context, history: told.history }
+    Task {
+        text: record.task.clone(),
+        notes: record.notes.clone(),
+        context: told.context,
+        history: told.history,
+    }
 }
 
 /// With a root that was left, all of its runs were that go on.

@@ -3,14 +3,18 @@
 use std::sync::Arc;
 
 use drupe_agent::{
-    Agent, AgentTool, Registered, Registry, RegistryBuilder, RegistryError, Tool, ToolContext, ToolError, ToolOutput,
-    client_tool, hand_over, ids, refuse, search_tools, update_plan,
+    Agent, AgentTool, Registered, Registry, RegistryBuilder, RegistryError, Tool, ToolContext, ToolError,
+    ToolOutput, client_tool, hand_over, ids, refuse, search_tools, update_plan,
 };
 use drupe_extension_api::{AgentId, ControlTransfer, InvocationId, ToolSpec, ToolStatus, wire::ClientTool};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, value::RawValue};
 
-use crate::{agents, invocations::{CallRecord, RunRecord}, played::Played};
+use crate::{
+    agents,
+    invocations::{CallRecord, RunRecord},
+    played::Played,
+};
 
 /// A tool of a run that is replayed.
 struct RecordedTool {
@@ -95,7 +99,8 @@ pub(crate) fn handed_to(record: &RunRecord, spec: &ToolSpec) -> Option<AgentId> 
     let Some(ControlTransfer::HandOver { to, .. }) = &response.transfer else { return None };
     let told = format!("`{to}` has the conversation");
     let mut calls = record.calls.iter().filter(|call| call.tool == spec.name.as_str());
-    let is_it = calls.any(|call| matches!(&call.result, Some((ToolStatus::Ok, content, _)) if *content == told));
+    let is_it =
+        calls.any(|call| matches!(&call.result, Some((ToolStatus::Ok, content, _)) if *content == told));
     is_it.then(|| to.clone())
 }
 
@@ -121,11 +126,15 @@ impl RecordedTool {
             () = feed.until_left(child) => None,
         };
         match (called, recorded) {
-            (Some(Ok(given)), Some((status, content))) if given.status == *status && is_the_same(&given.content, content) => {
+            (Some(Ok(given)), Some((status, content)))
+                if given.status == *status && is_the_same(&given.content, content) =>
+            {
                 Ok(ToolOutput { status: *status, ..ToolOutput::text(content.clone()) })
             }
             (Some(called), _) => called,
-            (None, Some((status, content))) => Ok(ToolOutput { status: *status, ..ToolOutput::text(content.clone()) }),
+            (None, Some((status, content))) => {
+                Ok(ToolOutput { status: *status, ..ToolOutput::text(content.clone()) })
+            }
             (None, None) => Err(ToolError::failed("the recording holds no result of this call")),
         }
     }
@@ -156,7 +165,11 @@ impl Tool for RecordedTool {
         "recording"
     }
 
-    fn call(&self, params: Box<RawValue>, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(
+        &self,
+        params: Box<RawValue>,
+        context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let feed = &self.played.feed;
             let (run, effect) = (Arc::clone(&context.run), context.effect.clone());

@@ -67,7 +67,8 @@ async fn compared(kernel: &Arc<Kernel>, rows: TurnRows, model: &str) -> Result<O
         return Ok(None);
     }
     let Some(recorded) = answer(&rows, 0) else { return Ok(None) };
-    let (session, turn, input) = (rows.inbound.ask.session.clone(), rows.turn.clone(), shown(&rows.inbound.ask.text));
+    let (session, turn, input) =
+        (rows.inbound.ask.session.clone(), rows.turn.clone(), shown(&rows.inbound.ask.text));
     let recording = recording(kernel, rows).await?;
     // Whoever goes away is not charged for what nobody will read; what was begun ends with that.
     let cancel = kernel.life.cancel.child_token();
@@ -86,7 +87,9 @@ fn answer(rows: &TurnRows, unknown_calls: u32) -> Option<ComparedAnswer> {
     let (response, spend) = (rows.response.as_ref()?, rows.spend.unwrap_or_default());
     let (mut models, mut tools, mut steps) = (Vec::<String>::new(), Vec::new(), 0);
     for (_, entry) in &rows.entries {
-        let Entry::Answer { model, message: Message::Assistant { tool_calls, .. }, .. } = entry else { continue };
+        let Entry::Answer { model, message: Message::Assistant { tool_calls, .. }, .. } = entry else {
+            continue;
+        };
         steps += 1;
         if !models.contains(model) {
             models.push(model.clone());

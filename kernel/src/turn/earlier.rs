@@ -26,7 +26,10 @@ pub enum Audience<'a> {
     /// An agent that a message names, or that was chosen for the session.
     Addressed,
     /// The agent that has the conversation: one that the loop runs, or code.
-    Handed { conversation: &'a Conversation, in_loop: bool },
+    Handed {
+        conversation: &'a Conversation,
+        in_loop: bool,
+    },
 }
 
 /// The turns of a session before one of them.

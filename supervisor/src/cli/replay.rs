@@ -83,10 +83,14 @@ impl Replay {
         let replayed = page.turns.iter().map(|one| (&one.session, &one.turn));
         let compared = page.compared.iter().map(|one| (&one.session, &one.turn));
         let named = |id: &str| id == self.session;
-        match replayed.chain(compared).find(|(session, turn)| !named(session.as_str()) && !named(turn.as_str())) {
+        match replayed
+            .chain(compared)
+            .find(|(session, turn)| !named(session.as_str()) && !named(turn.as_str()))
+        {
             None => Ok(()),
             Some((session, turn)) => {
-                let message = format!("turn `{turn}` is not of session `{}` but of `{session}`", self.session);
+                let message =
+                    format!("turn `{turn}` is not of session `{}` but of `{session}`", self.session);
                 Err(Failure::new(status::FAILED, message)
                     .help(format!("`drupe replay {session} --turn {turn}` replays it")))
             }
@@ -118,13 +122,21 @@ fn replayed(turns: &[ReplayedTurn], colour: bool) -> String {
             many(turn.tool_calls, "tool call")
         );
         let head = format!("turn {}: {}", turn.turn, style.paint(word, colour));
-        text.push_str(&format!("{head}, {counts}  {}\n", Style::Dim.paint(&short(&turn.input, TEXT), colour)));
+        text.push_str(&format!(
+            "{head}, {counts}  {}\n",
+            Style::Dim.paint(&short(&turn.input, TEXT), colour)
+        ));
         for remark in &turn.remarks {
             text.push_str(&format!("  {}\n", Style::Dim.paint(&plain(remark), colour)));
         }
         let Some(found) = &turn.difference else { continue };
         let step = found.step.map(|step| format!(", step {step}")).unwrap_or_default();
-        text.push_str(&format!("  first difference: run {} of `{}`{step}: {}\n", found.run, found.agent, plain(&found.what)));
+        text.push_str(&format!(
+            "  first difference: run {} of `{}`{step}: {}\n",
+            found.run,
+            found.agent,
+            plain(&found.what)
+        ));
         text.push_str(&format!("    recorded: {}\n", short(&found.recorded, SIDE)));
         text.push_str(&format!("    now:      {}\n", short(&found.now, SIDE)));
     }
@@ -178,7 +190,8 @@ fn compared(turns: &[ComparedTurn], colour: bool) -> String {
 
 fn row(number: &str, which: &str, answer: &ComparedAnswer) -> Vec<String> {
     let word = |value: serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-    let class = answer.class.map(|class| format!(" ({})", word(serde_json::json!(class)))).unwrap_or_default();
+    let class =
+        answer.class.map(|class| format!(" ({})", word(serde_json::json!(class)))).unwrap_or_default();
     vec![
         number.to_owned(),
         which.to_owned(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use drupe_agent::{Batch, Journal, Model, TurnScope, ids, run::TurnOutcome};
 use drupe_extension_api::{
-    AgentResponse, CorrelationId, Definition, EventBody, Fault, FailureClass, Preview, SessionId, Spend,
+    AgentResponse, CorrelationId, Definition, EventBody, FailureClass, Fault, Preview, SessionId, Spend,
     wire::{QueueMode, Submit},
 };
 use drupe_journal::{Inbound, Origin, QueuedTurn, StoreError, TurnDone, TurnRows, TurnStart};
@@ -92,7 +92,8 @@ fn resolve(kernel: &Arc<Kernel>) -> Resolve {
     Arc::new(move |definition: &Definition| -> Result<Arc<dyn Model>, Incomparable> {
         let Definition { id, models, parameters, limits, .. } = definition;
         let found = kernel.roster.wired.models.resolve_for(NamedBy::Operator, models, parameters, limits);
-        let found = found.map_err(|error| Incomparable::Model { agent: id.clone(), reason: error.to_string() })?;
+        let found =
+            found.map_err(|error| Incomparable::Model { agent: id.clone(), reason: error.to_string() })?;
         Ok(found.model)
     })
 }

@@ -110,7 +110,7 @@ pub mod method {
     pub const SESSIONS_STOP: &str = "sessions.stop";
     /// [`TraceArgument`](super::TraceArgument) → list of [`TurnTrace`](super::TurnTrace), oldest first.
     pub const TRACE_SHOW: &str = "trace.show";
-    /// [`ReplayArgument`](super::ReplayArgument) → [`ReplayReport`](super::ReplayReport).
+    /// [`ReplayArgument`](super::ReplayArgument): runs recorded turns again. → [`ReplayReport`](super::ReplayReport).
     pub const REPLAY_RUN: &str = "replay.run";
     /// [`UsageQuery`](super::UsageQuery) → list of [`UsageRow`](super::UsageRow).
     pub const USAGE_SHOW: &str = "usage.show";

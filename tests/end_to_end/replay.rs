@@ -294,5 +294,8 @@ fn two_models_stand_side_by_side_and_nothing_is_done_a_second_time() {
     for part in ["recorded", "now", "local/other", "sum", "1 call had no result in the recording"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
-    the_same(&daemon, turns[3]["now"]["session"].as_str().unwrap_or("s"));
+    the_same(&daemon, "s");
+    let output = daemon.drupe(&["replay", turn]);
+    let said = text(&output.stdout);
+    assert!(output.status.code() == Some(1) && said.contains("it is a comparison itself"), "{said}");
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{AgentId, FailureClass, InvocationId, ResponseStatus, SessionId, TurnId};
 
-/// Parameters of [`method::REPLAY_RUN`](super::method::REPLAY_RUN).
+/// Which turns [`method::REPLAY_RUN`](super::method::REPLAY_RUN) runs again, and on what.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReplayArgument {
@@ -43,7 +43,6 @@ pub struct ReplayReport {
 pub enum ReplayVerdict {
     /// All that is compared is the same.
     Same,
-    /// Something is not.
     Differs,
     /// It cannot be replayed, or nothing of it ran.
     NotReplayed,
@@ -97,7 +96,6 @@ pub struct ComparedTurn {
     pub turn: TurnId,
     /// The beginning of its message.
     pub input: String,
-    /// As it was recorded.
     pub recorded: ComparedAnswer,
     /// With the other model; none where it could not be asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -127,7 +125,6 @@ pub struct ComparedAnswer {
     pub unknown_calls: u32,
     pub steps: u32,
     pub tool_calls: u32,
-    /// Tokens of all kinds.
     pub tokens: u64,
     /// US dollars; absent where a price is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]

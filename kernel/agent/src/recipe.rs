@@ -46,7 +46,7 @@ pub struct ModelBounds {
     pub context_window: u64,
     /// Tokens that one answer may have.
     pub max_output_tokens: u32,
-    /// Whether it reads pictures.
+    /// Whether it reads pictures, which count beside texts then.
     pub images: bool,
 }
 

@@ -35,7 +35,6 @@ pub enum Incomparable {
     /// The model cannot be asked as the agent asks its own.
     #[error("`{agent}` cannot be asked with it: {reason}")]
     Model {
-        /// The agent.
         agent: AgentId,
         /// What is in the way.
         reason: String,
@@ -43,7 +42,6 @@ pub enum Incomparable {
     /// What it was offered can be offered no more.
     #[error("a tool of `{agent}` cannot be offered: {error}")]
     Tools {
-        /// The agent.
         agent: AgentId,
         /// What is wrong with it.
         error: RegistryError,
@@ -55,7 +53,6 @@ pub type Resolve = Arc<dyn Fn(&Definition) -> Result<Arc<dyn Model>, Incomparabl
 
 /// How the message was answered.
 pub struct Compared {
-    /// How the turn ended.
     pub outcome: TurnOutcome,
     /// Calls that were answered with an error, because the recording has none with these parameters.
     pub unknown_calls: u32,
@@ -70,7 +67,6 @@ impl Policy for AnsweredFromRecords {
     }
 }
 
-/// What one call gave.
 type Given = (ToolStatus, String, Vec<Image>);
 
 /// What a recording knows of tools.

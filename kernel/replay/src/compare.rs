@@ -23,13 +23,10 @@ const CENTS: f64 = 1e-9;
 /// Something that is not as it was recorded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Difference {
-    /// The run.
     pub run: InvocationId,
-    /// Whose run it is.
     pub agent: AgentId,
     /// The step, from 1; none before the first.
     pub step: Option<u32>,
-    /// What it is about.
     pub what: String,
     /// The beginning of what was recorded.
     pub recorded: String,

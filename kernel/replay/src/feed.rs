@@ -109,7 +109,6 @@ impl Feed {
         self.changed.notify_waiters();
     }
 
-    /// Where runs were left.
     pub fn left(&self) -> HashMap<InvocationId, LeftAt> {
         self.state().left.clone()
     }

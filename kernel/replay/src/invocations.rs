@@ -17,9 +17,7 @@ pub(crate) const OUTSIDE: u32 = 0;
 
 /// A turn as it was recorded, with what its runs were told that stands in no record of theirs.
 pub struct Recording {
-    /// The conversation.
     pub session: SessionId,
-    /// The turn.
     pub turn: TurnId,
     /// Links everything of the turn.
     pub correlation: Option<CorrelationId>,
@@ -111,7 +109,6 @@ pub(crate) struct FailedAttempt {
 
 #[derive(Debug)]
 pub(crate) enum AskEnd {
-    /// It was answered.
     Answered {
         message: Message,
         usage: Usage,
@@ -159,7 +156,6 @@ pub(crate) struct Invocations {
     pub all: HashMap<InvocationId, RunRecord>,
     /// In the order in which they began.
     pub order: Vec<InvocationId>,
-    /// Roots, in order.
     pub roots: Vec<InvocationId>,
     /// Runs that code began, and all below them: the loop does not come to them by itself.
     pub of_code: HashSet<InvocationId>,

@@ -27,7 +27,6 @@ pub(crate) struct RecordedModel {
 
 #[derive(Default)]
 struct Heard {
-    /// Requests so far.
     requests: usize,
     /// The price at which the present attempt cost what is recorded.
     price: Option<Price>,

@@ -158,6 +158,9 @@ fn nothing_ran(rows: &TurnRows) -> Option<String> {
     if rows.finished.is_none() {
         return Some("it has not ended yet".into());
     }
+    if comparison::is_its_session(&rows.inbound.ask.session) {
+        return Some("it is a comparison itself, which was told of another session: replay that one".into());
+    }
     if let Some(by) = insight::taken_in_by(rows) {
         return Some(format!("turn `{by}` took its message in: it is replayed there"));
     }

@@ -19,7 +19,6 @@ const EXCERPT: usize = 8 * 1024;
 /// Earlier turns that an agent which is addressed directly is told of.
 const SUMMARY: usize = 3;
 
-/// Who is told.
 #[derive(Clone, Copy)]
 pub enum Audience<'a> {
     Orchestrator,
@@ -37,7 +36,7 @@ pub struct Earlier<'a> {
     pub store: &'a Store,
     pub session: &'a SessionId,
     pub before: &'a TurnId,
-    /// Whether there are any.
+    /// Whether there are any, so that nothing is asked where there are none.
     pub any: bool,
 }
 

@@ -17,10 +17,9 @@ use super::{
 const TEXT: usize = 60;
 const SIDE: usize = 400;
 
-/// Arguments of `drupe replay`.
 #[derive(Debug, clap::Args)]
 pub struct Replay {
-    /// The session
+    /// The session whose turns are run again
     session: String,
     /// Only this turn: its number from 1, from the end where negative, or its id
     #[arg(long, value_name = "N|ID", allow_hyphen_values = true)]

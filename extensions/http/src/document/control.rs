@@ -5,10 +5,11 @@ use drupe_extension_api::{
     control::{
         AgentDetail, AgentStatus, AgentTemplate, Approval, ApprovalAnswer, CheckReport, ConfigValue,
         DeadMessage, Explanation, ExtensionAsk, ExtensionDetail, ExtensionStatus, ItemArgument, ItemText,
-        Named, Numbered, PathArgument, Power, Restart, Scaffold, ScheduleDetail, ScheduleNew, SchedulePause,
-        ScheduleRun, ScheduleStatus, SessionDetail, SessionSelect, SessionShow, SessionStatus, SkillStatus,
-        StandingGrant, Status, TemplateQuery, TokenMade, TokenNew, TokenPromised, TokenStatus, TraceArgument,
-        TurnArgument, TurnResult, TurnTrace, UsageQuery, UsageRow, Whoami, method,
+        Named, Numbered, PathArgument, Power, ReplayArgument, ReplayReport, Restart, Scaffold,
+        ScheduleDetail, ScheduleNew, SchedulePause, ScheduleRun, ScheduleStatus, SessionDetail,
+        SessionSelect, SessionShow, SessionStatus, SkillStatus, StandingGrant, Status, TemplateQuery,
+        TokenMade, TokenNew, TokenPromised, TokenStatus, TraceArgument, TurnArgument, TurnResult, TurnTrace,
+        UsageQuery, UsageRow, Whoami, method,
     },
     wire::{Submit, Submitted},
 };
@@ -146,6 +147,12 @@ fn methods(s: &mut TypeSchemas) -> Vec<Method> {
             method::TRACE_SHOW,
             Read,
             "Shows everything that turns set off.",
+        ),
+        with::<ReplayArgument, ReplayReport>(
+            s,
+            method::REPLAY_RUN,
+            Operate,
+            "Runs recorded turns again, or puts their messages to another model.",
         ),
         maybe::<UsageQuery, Vec<UsageRow>>(s, method::USAGE_SHOW, Inspect, "Sums up what was used."),
         with::<Named, Explanation>(s, method::WHY, Read, "Explains why something ended as it did."),

@@ -20,6 +20,15 @@ use crate::{kernel::Kernel, turn};
 /// answer the message as any other, with tools that do something.
 const NOT_GONE_ON_WITH: &str = "a comparison of models does not go on after a restart";
 
+/// How the name of its session begins; an id of 32 hexadecimal digits follows.
+const SESSION: &str = "replay-";
+
+/// Whether a session is one of a comparison: its turn was told of another session's.
+pub fn is_its_session(session: &SessionId) -> bool {
+    let id = session.as_str().strip_prefix(SESSION);
+    id.is_some_and(|id| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
 /// Runs it to its end. Gives its rows and how many calls had no result in the recording, or why nothing was asked.
 pub async fn run(
     kernel: &Arc<Kernel>,
@@ -76,7 +85,7 @@ pub async fn run(
 /// The message in a session of its own.
 async fn accepted(kernel: &Kernel, recording: &Recording, model: &str) -> Result<QueuedTurn, Fault> {
     let id = Uuid::new_v4();
-    let session = SessionId::new(format!("replay-{}", id.simple()))?;
+    let session = SessionId::new(format!("{SESSION}{}", id.simple()))?;
     let ask = Submit {
         model: Some(model.to_owned()),
         queue: Some(QueueMode::Followup),

@@ -152,7 +152,7 @@ async fn turn(store: &Store, session: SessionId, n: usize, work: Work) {
     let inbound = Inbound::new(Submit { channel: "bench".into(), ..ask }, Origin::OPERATOR);
     let queued = store.accept(inbound).await.unwrap().queued.unwrap();
     if queued.earlier_turns > 0 {
-        store.conversation(&session, None, &queued.turn, TURNS_OF_A_SESSION).await.unwrap();
+        store.conversation(&session, None, None, TURNS_OF_A_SESSION).await.unwrap();
     }
     let turn = queued.turn;
     let root = Run::new(&turn, "orchestrator", None);

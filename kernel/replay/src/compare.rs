@@ -3,15 +3,15 @@
 //! Records are compared run by run. Within a run they have an order that does not depend on which of several calls at the same
 //! time ended first. What is left out of each is what cannot be the same: see [`said`].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use drupe_agent::Entry;
-use drupe_extension_api::{AgentId, EventBody, FailureClass, InvocationId, ItemKind, LimitScope};
+use drupe_extension_api::{AgentId, EffectId, EventBody, FailureClass, InvocationId, ItemKind, LimitScope};
 use serde_json::{Map, Value};
 
 use crate::{
     feed::{Feed, LeftAt},
-    invocations::{step_of, uninterrupted},
+    invocations::{OUTSIDE, step_of, uninterrupted},
 };
 
 /// The most bytes of each side of a difference that are told.
@@ -61,12 +61,18 @@ const END: (u32, u8) = (u32::MAX, u8::MAX);
 /// The first difference, by the order in which things were recorded.
 pub(crate) fn first(recorded: &[Entry], made: &[Entry], feed: &Feed) -> Option<Difference> {
     let left = feed.left();
-    let then = by_run(uninterrupted(recorded));
-    let now = by_run(made.iter().enumerate());
-    let of_loop = |run: &&InvocationId| !feed.runs.of_code.contains(*run);
+    let of_code = calls_of_code(feed);
+    let of_loop = |entry: &Entry| call_of(entry).is_none_or(|call| !of_code.contains(call));
+    let mut then = by_run(uninterrupted(recorded).into_iter().filter(|(_, entry)| of_loop(entry)));
+    let mut now = by_run(made.iter().enumerate());
+    if !left.is_empty() {
+        // What a run spent that was left is a part of what those above it spent.
+        [&mut then, &mut now].into_iter().for_each(|runs| runs.values_mut().for_each(without_spending));
+    }
+    let is_loops = |run: &&InvocationId| !feed.runs.of_code.contains(*run);
     let mut found: Option<(usize, Difference)> = None;
     let new = now.keys().filter(|run| !then.contains_key(*run));
-    for run in feed.runs.order.iter().filter(of_loop).chain(new) {
+    for run in feed.runs.order.iter().filter(is_loops).chain(new) {
         let is_code = feed.run(run).is_some_and(|record| record.recipe.is_none());
         let list = |all: &HashMap<InvocationId, Vec<Said>>| -> Vec<usize> {
             let said = all.get(run).map(Vec::as_slice).unwrap_or_default();
@@ -96,6 +102,32 @@ pub(crate) fn first(recorded: &[Entry], made: &[Entry], feed: &Feed) -> Option<D
         found = Some((at, difference));
     }
     found.map(|(_, difference)| difference)
+}
+
+/// Calls that code of a tool made on behalf of a run. What is fed is the result of the tool, and so none of them is made again.
+fn calls_of_code(feed: &Feed) -> HashSet<&EffectId> {
+    let runs = feed.runs.order.iter().filter_map(|run| feed.run(run)).filter(|run| run.recipe.is_some());
+    let calls: HashSet<&EffectId> = runs
+        .flat_map(|run| &run.calls)
+        .filter(|call| call.step == OUTSIDE && !call.first)
+        .map(|call| &call.effect)
+        .collect();
+    if !calls.is_empty() {
+        feed.remark(
+            "calls that code of a tool made are not replayed: the tool is fed by its recorded result".into(),
+        );
+    }
+    calls
+}
+
+fn call_of(entry: &Entry) -> Option<&EffectId> {
+    match entry {
+        Entry::Intent { effect, .. } | Entry::Result { effect, .. } | Entry::Decided { effect, .. } => {
+            Some(effect)
+        }
+        Entry::Asked { question, .. } => Some(&question.effect),
+        _ => None,
+    }
 }
 
 fn agent_of(run: &InvocationId, feed: &Feed, made: &[Entry]) -> AgentId {
@@ -256,7 +288,7 @@ fn said(entry: &Entry, seq: u32, place: impl Fn(&str) -> u32) -> Option<(u8, u32
         Entry::Intent { index, .. } => (CALL, *index, "tool call", &["waits"]),
         Entry::Asked { index, .. } => (ASKED, *index, "question", &[]),
         Entry::Decided { effect, .. } => (DECIDED, place(effect.as_str()), "decision", &[]),
-        Entry::Result { index, .. } => (RESULT, *index, "result", &["elapsed_ms", "left"]),
+        Entry::Result { index, .. } => (RESULT, *index, "result", &["elapsed_ms", "left", "kind"]),
         Entry::Note { .. } => (AFTER, seq, "note", &[]),
         Entry::Steered { .. } => (AFTER, seq, "message that was taken in", &[]),
         Entry::Told { event, .. } => {
@@ -291,6 +323,13 @@ fn said(entry: &Entry, seq: u32, place: impl Fn(&str) -> u32) -> Option<(u8, u32
     Some((part, index, kind, value))
 }
 
+fn without_spending(said: &mut Vec<Said>) {
+    for end in said.iter_mut().filter(|said| said.kind == "end") {
+        without(Some(&mut end.value), &["spend"]);
+        without(end.value.get_mut("response"), &["tokens_used"]);
+    }
+}
+
 fn without(value: Option<&mut Value>, keys: &[&str]) {
     if let Some(fields) = value.and_then(Value::as_object_mut) {
         keys.iter().for_each(|key| drop(fields.remove(*key)));
@@ -318,6 +357,10 @@ fn without_numbers(text: &str) -> String {
     out
 }
 
+/// Limits of which a clock tells, or the caller of an agent that did not begin: there is no run of it to replay, and what the
+/// call gave says the same.
+const NOT_COMPARED: [&str; 3] = ["time_budget_ms", "max_depth", "max_invocations"];
+
 /// What is compared of what is told: what the loop itself concludes from what it was fed.
 fn told(event: &EventBody) -> Option<Value> {
     let kept = match event {
@@ -334,7 +377,7 @@ fn told(event: &EventBody) -> Option<Value> {
             serde_json::json!({"code": code, "message": message})
         }
         EventBody::BudgetExceeded(used)
-            if used.scope == LimitScope::Run && used.limit != "time_budget_ms" =>
+            if used.scope == LimitScope::Run && !NOT_COMPARED.contains(&used.limit.as_str()) =>
         {
             serde_json::json!({"limit": used.limit, "allowed": used.allowed})
         }

@@ -27,6 +27,8 @@ pub struct Recording {
     pub chain: Chain,
     /// When the message came, in milliseconds since 1970.
     pub at_ms: i64,
+    /// How often it was begun: more than once, where it went on after a restart.
+    pub starts: u32,
     /// Its records, in the order of their commits.
     pub entries: Vec<Entry>,
     /// What its runs were made of, by the hashes that their beginnings name.
@@ -78,6 +80,9 @@ pub(crate) struct RunRecord {
     pub ended_at: usize,
     /// How often a restart cut its model off.
     pub cut_off: u32,
+    /// The places of the last time among the records of the turn, and of the last request that it let be.
+    cut_at: usize,
+    asked_at: usize,
 }
 
 /// One request to a model: its attempts, and how the last of them ended.
@@ -129,6 +134,8 @@ pub(crate) struct CallRecord {
     pub step: u32,
     pub effect: EffectId,
     pub tool: String,
+    /// Whether it was made before the first request, as the condition of a schedule is.
+    pub first: bool,
     /// The parameters as the model wrote them.
     pub arguments: String,
     /// What may happen to it after a crash, as its intent has it.
@@ -209,8 +216,10 @@ pub(crate) fn step_of(entry: &Entry) -> Option<u32> {
 impl Invocations {
     pub fn of(turn: &TurnId, entries: &[Entry]) -> Self {
         let mut runs = Self::default();
-        for entry in entries.iter().filter(|entry| is_cut_off(entry)) {
-            runs.all.entry(entry.invocation().clone()).or_default().cut_off += 1;
+        for (at, entry) in entries.iter().enumerate().filter(|(_, entry)| is_cut_off(entry)) {
+            let run = runs.all.entry(entry.invocation().clone()).or_default();
+            run.cut_off += 1;
+            run.cut_at = at;
         }
         for (at, entry) in uninterrupted(entries) {
             if let Entry::Begin { invocation, .. } = entry
@@ -283,6 +292,7 @@ impl RunRecord {
                 ..
             } => {
                 let usd = reserved_usd / (*reserved_tokens).max(1) as f64;
+                self.asked_at = at;
                 self.asked.push(AskedModel {
                     step: *step,
                     shown: *shown,
@@ -354,6 +364,9 @@ impl RunRecord {
             Entry::Result { step, index, effect, tool, status, content, images, .. } => {
                 let call = self.call(*step, *index, effect, tool);
                 (call.result, call.at) = (Some((*status, content.clone(), images.clone())), at);
+                if call.step == OUTSIDE && !call.first {
+                    self.beside.push((at, Spent::calls(1)));
+                }
             }
             Entry::Tainted { tool, .. } => match self.agent {
                 Some(_) => self.just_tainted = Some(tool.clone()),
@@ -387,8 +400,10 @@ impl RunRecord {
             }
             _ => None,
         });
+        let first = self.asked.is_empty();
         self.calls.push(CallRecord {
             step,
+            first,
             effect: effect.clone(),
             tool: tool.to_owned(),
             arguments: arguments.unwrap_or_default(),
@@ -433,6 +448,9 @@ impl RunRecord {
     /// Why the loop may come to ask for more than there is, where something from outside ended the run.
     pub fn ended_from_outside(&self) -> Option<String> {
         let Some((response, _)) = &self.end else { return Some("it has no end in the records".into()) };
+        if self.cut_off > 0 && self.cut_at > self.asked_at {
+            return Some("a restart cut it off and it did not go on".into());
+        }
         let outside = self.exceeded.iter().rev().find(|used| used.scope != LimitScope::Run);
         match response.class {
             Some(FailureClass::Cancelled) => Some("it was cancelled".into()),

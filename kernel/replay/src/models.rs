@@ -14,6 +14,9 @@ use crate::{
 /// More tokens than any transcript has: the window of a model of which nothing is recorded.
 const UNBOUNDED: u64 = 1 << 40;
 
+/// The limit that a model without a price met, as it is told.
+const NO_PRICE: &str = "allow_unknown_price";
+
 /// Gives the recorded answers of one run, one a request and in order.
 pub(crate) struct RecordedModel {
     run: InvocationId,
@@ -35,7 +38,10 @@ struct Heard {
 impl RecordedModel {
     pub fn new(run: &InvocationId, record: &RunRecord, recipe: &Recipe, feed: &Arc<Feed>) -> Self {
         let profiles = record.asked.iter().map(|asked| profile(asked, recipe.model)).collect::<Vec<_>>();
-        let last = profiles.last().cloned().unwrap_or_else(|| nobody(recipe));
+        let mut last = profiles.last().cloned().unwrap_or_else(|| nobody(recipe));
+        if record.exceeded.iter().any(|used| used.limit == NO_PRICE) {
+            last.price = None;
+        }
         Self {
             run: run.clone(),
             feed: Arc::clone(feed),

@@ -1,11 +1,11 @@
 //! One turn on its records: its roots, one after another.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, pin::pin, sync::Arc};
 
 use drupe_agent::{
     Behalf, Entry, ManualClock, MemoryJournal, Ratios, Recipe, Steering, Taint, Task, TurnRoot, TurnScope,
 };
-use drupe_extension_api::{AgentId, AgentResponse, ControlTransfer, InvocationId, wire::ClientTool};
+use drupe_extension_api::{AgentId, AgentResponse, ControlTransfer, wire::ClientTool};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -61,14 +61,20 @@ pub async fn replay(recording: Recording) -> Replayed {
         client_tools: recording.client_tools.clone(),
     });
     let scope = scope(&recording, &journal, &feed, (steering, ratios));
-    let ended = match roots_of(&played, scope, roots).await {
+    let ended = match roots_of(&played, scope, roots, &journal).await {
         Ok(last) => last,
         Err(why) => return not_replayed(format!("it cannot be replayed: {why}")),
     };
     let mut made: Vec<Entry> = journal.batches().into_iter().flat_map(|batch| batch.entries).collect();
     made.extend(ended);
-    remark_on_restarts(&feed);
     let difference = compare::first(entries, &made, &feed);
+    remark_on_restarts(&feed);
+    if difference.is_some() && recording.starts > 1 {
+        feed.remark(
+            "the turn went on after a restart, and what its runs were made of by then is not recorded: that alone may differ"
+                .into(),
+        );
+    }
     let (runs, steps, tool_calls) = feed.counts();
     Replayed { runs, steps, tool_calls, difference, remarks: feed.remarks() }
 }
@@ -105,6 +111,7 @@ async fn roots_of(
     played: &Arc<Played>,
     scope: TurnScope,
     contexts: &[RootContext],
+    journal: &MemoryJournal,
 ) -> Result<Vec<Entry>, agents::Unbuilt> {
     let (feed, cancel) = (&played.feed, CancellationToken::new());
     let scope = Arc::new(scope);
@@ -134,16 +141,20 @@ async fn roots_of(
         let Some(record) = feed.run(id) else { return Err(agents::Unbuilt::Unknown) };
         record.tainted.iter().for_each(|source| root.run().tainted_by(source));
         let task = task(record, told);
-        let responds = root.respond(&agent, task, Vec::new());
-        let answered = tokio::select! {
+        let run = Arc::clone(root.run());
+        let mut responds = pin!(root.respond(&agent, task, Vec::new()));
+        let (root, response) = tokio::select! {
             biased;
-            answered = responds => Some(answered),
-            () = feed.until_left(id) => None,
-        };
-        // Dropped where it stands; what it would have committed next is not compared.
-        let Some((root, response)) = answered else {
-            leave_what_is_open(feed);
-            return Ok(Vec::new());
+            answered = &mut responds => answered,
+            () = feed.until_left(id) => {
+                leave_what_is_open(feed, journal);
+                // Whoever had the message next has it now; with nobody, the turn is left where it stands.
+                if nth + 1 == feed.runs.roots.len() {
+                    return Ok(Vec::new());
+                }
+                run.cancel.cancel();
+                responds.await
+            }
         };
         before = Some((root, agent.id().clone(), response));
     }
@@ -162,10 +173,17 @@ fn task(record: &RunRecord, told: RootContext) -> Task {
     }
 }
 
-/// With a root that was left, all of its runs were that go on.
-fn leave_what_is_open(feed: &Feed) {
-    let runs: Vec<InvocationId> = feed.runs.order.clone();
-    runs.iter().for_each(|run| feed.leave(run, false));
+/// With a root that was left, all runs were that have not ended.
+fn leave_what_is_open(feed: &Feed, journal: &MemoryJournal) {
+    let mut open = Vec::new();
+    for entry in journal.batches().into_iter().flat_map(|batch| batch.entries) {
+        match entry {
+            Entry::Begin { invocation, .. } => open.push(invocation),
+            Entry::End { invocation, .. } => open.retain(|run| *run != invocation),
+            _ => {}
+        }
+    }
+    open.iter().for_each(|run| feed.leave(run, false));
 }
 
 fn remark_on_restarts(feed: &Feed) {

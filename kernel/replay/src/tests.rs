@@ -164,6 +164,7 @@ async fn recorded(
         message: "do it".into(),
         chain: Default::default(),
         at_ms: 0,
+        starts: 1,
         entries: entries.clone(),
         recipes,
         roots: vec![RootContext::default()],

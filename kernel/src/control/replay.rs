@@ -179,7 +179,7 @@ fn cut(text: &str, most: usize) -> String {
 /// A turn as it is replayed: its rows, and what its roots were told of those before.
 async fn recording(kernel: &Kernel, rows: TurnRows) -> Result<Recording, Fault> {
     let roots = roots(kernel, &rows).await?;
-    let TurnRows { inbound, turn, accepted, correlation, entries, recipes, .. } = rows;
+    let TurnRows { inbound, turn, accepted, correlation, entries, recipes, starts, .. } = rows;
     Ok(Recording {
         session: inbound.ask.session,
         turn,
@@ -187,6 +187,7 @@ async fn recording(kernel: &Kernel, rows: TurnRows) -> Result<Recording, Fault> 
         message: inbound.ask.text,
         chain: inbound.chain,
         at_ms: accepted.as_millisecond(),
+        starts,
         entries: entries.into_iter().map(|(_, entry)| entry).collect(),
         recipes,
         roots,
@@ -234,7 +235,8 @@ fn handed(root: &RootRun) -> Option<(&AgentId, &String)> {
 /// What each root was told, as the turn itself made it.
 async fn roots(kernel: &Kernel, rows: &TurnRows) -> Result<Vec<RootContext>, Fault> {
     let ask = &rows.inbound.ask;
-    let earlier = Earlier { store: &kernel.store, session: &ask.session, before: &rows.turn, any: true };
+    let earlier =
+        Earlier { store: &kernel.store, session: &ask.session, before: Some(&rows.turn), any: true };
     let chosen = rows.events.iter().find_map(|event| match &event.body {
         EventBody::SubagentSelected { by } => Some(by.as_str()),
         _ => None,

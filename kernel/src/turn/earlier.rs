@@ -31,11 +31,12 @@ pub enum Audience<'a> {
     },
 }
 
-/// The turns of a session before one of them.
+/// The turns of a session that have ended.
 pub struct Earlier<'a> {
     pub store: &'a Store,
     pub session: &'a SessionId,
-    pub before: &'a TurnId,
+    /// Those alone that had ended when this one began; none for a turn that runs, since all others have.
+    pub before: Option<&'a TurnId>,
     /// Whether there are any, so that nothing is asked where there are none.
     pub any: bool,
 }
@@ -83,7 +84,7 @@ impl Earlier<'_> {
 
     async fn pairs(&self, since: Option<TurnId>, most: usize) -> Result<Vec<(String, String)>, StoreError> {
         match self.any {
-            true => self.store.conversation(self.session, since, self.before, most).await,
+            true => self.store.conversation(self.session, since, self.before.cloned(), most).await,
             false => Ok(Vec::new()),
         }
     }

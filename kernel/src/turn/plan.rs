@@ -120,8 +120,8 @@ pub async fn plan(
 
 /// The turns before that of this message.
 fn earlier<'a>(turns: &'a Turns, queued: &'a QueuedTurn) -> Earlier<'a> {
-    let (session, before) = (&queued.inbound.ask.session, &queued.turn);
-    Earlier { store: &turns.store, session, before, any: queued.earlier_turns > 0 }
+    let session = &queued.inbound.ask.session;
+    Earlier { store: &turns.store, session, before: None, any: queued.earlier_turns > 0 }
 }
 
 /// What is looked at before the agent of a schedule is asked.

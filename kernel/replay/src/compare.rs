@@ -67,7 +67,9 @@ pub(crate) fn first(recorded: &[Entry], made: &[Entry], feed: &Feed) -> Option<D
     let mut now = by_run(made.iter().enumerate());
     if !left.is_empty() {
         // What a run spent that was left is a part of what those above it spent.
-        [&mut then, &mut now].into_iter().for_each(|runs| runs.values_mut().for_each(without_spending));
+        [&mut then, &mut now]
+            .into_iter()
+            .for_each(|runs| runs.values_mut().for_each(|said| without_spending(said)));
     }
     let is_loops = |run: &&InvocationId| !feed.runs.of_code.contains(*run);
     let mut found: Option<(usize, Difference)> = None;
@@ -323,7 +325,7 @@ fn said(entry: &Entry, seq: u32, place: impl Fn(&str) -> u32) -> Option<(u8, u32
     Some((part, index, kind, value))
 }
 
-fn without_spending(said: &mut Vec<Said>) {
+fn without_spending(said: &mut [Said]) {
     for end in said.iter_mut().filter(|said| said.kind == "end") {
         without(Some(&mut end.value), &["spend"]);
         without(end.value.get_mut("response"), &["tokens_used"]);

@@ -2,6 +2,7 @@
 
 use std::{
     path::Path,
+    process::Stdio,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -298,4 +299,33 @@ fn two_models_stand_side_by_side_and_nothing_is_done_a_second_time() {
     let output = daemon.drupe(&["replay", turn]);
     let said = text(&output.stdout);
     assert!(output.status.code() == Some(1) && said.contains("it is a comparison itself"), "{said}");
+}
+
+#[test]
+fn a_comparison_that_a_crash_cuts_off_ends_and_is_not_gone_on_with() {
+    let is_other = |request: &Value| request["model"].as_str().is_some_and(|model| model.contains("other"));
+    let server = ModelServer::start(move |request| match is_other(request) {
+        true => Say::Fail(Wire::Stall("a half")),
+        false => model(request),
+    });
+    let daemon = Daemon::start(&server.config());
+    assert_eq!(daemon.turn("s", "keep this")["status"], "success");
+    let mut command = daemon.command(&["replay", "s", "--against", "local/other"]);
+    let mut client = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("drupe starts");
+    let asked = || server.requests().iter().filter(|request| is_other(request)).count();
+    until("the other model is asked", || (asked() == 1).then_some(()));
+    daemon.kill_kernel();
+    client.wait().expect("the client ends");
+    daemon.until_ready();
+    let ended = until("it has its end", || {
+        let sessions = daemon.client().ask("sessions.list", json!({})).ok()?;
+        let mut ids = sessions.as_array()?.iter().filter_map(|session| session["id"].as_str());
+        let id = ids.find(|id| id.starts_with("replay-"))?.to_owned();
+        let shown = daemon.client().ask("sessions.show", json!({"id": id})).ok()?;
+        let turn = shown["turns"].as_array()?.first()?.clone();
+        turn["status"].is_string().then_some(turn)
+    });
+    let ended = ended.expect("it ends");
+    assert_eq!((&ended["class"], asked()), (&json!("cancelled"), 1), "{ended:#}");
+    the_same(&daemon, "s");
 }

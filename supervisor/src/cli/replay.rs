@@ -1,5 +1,7 @@
 //! `drupe replay`: turns that were recorded, run once more by the loop, from their records alone or with another model.
 
+use std::time::Duration;
+
 use drupe_extension_api::control::{
     ComparedAnswer, ComparedTurn, ReplayArgument, ReplayReport, ReplayVerdict, ReplayedTurn, method,
 };
@@ -12,6 +14,9 @@ use super::{
     hangup, models,
     wait::Interrupt,
 };
+
+/// How long one page may take: with another model it is a turn, which may have a day.
+const PATIENCE: Duration = Duration::from_secs(86_400);
 
 /// Characters of a message, of an answer and of each side of a difference.
 const TEXT: usize = 60;
@@ -42,7 +47,9 @@ impl Replay {
         let mut ask = ReplayArgument { id, turn, against, from: 0 };
         loop {
             let daemon = context.daemon().heeding(&interrupt);
-            let page: ReplayReport = daemon.call(method::REPLAY_RUN, &ask)?;
+            // Not asked again by itself: a model would be paid for twice.
+            let page = daemon.waited_for(method::REPLAY_RUN, &ask, PATIENCE)?;
+            let page: ReplayReport = page.map_err(Failure::from)?;
             self.is_of_the_session(&page)?;
             all.turns.extend(page.turns);
             all.compared.extend(page.compared);

@@ -26,6 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("drupe-models", &["drupe-agent", "drupe-extension-api", "drupe-redact"]),
     ("drupe-journal", &["drupe-agent", "drupe-extension-api"]),
     ("drupe-insight", &["drupe-agent", "drupe-extension-api", "drupe-journal"]),
+    ("drupe-replay", &["drupe-agent", "drupe-extension-api"]),
     ("drupe-handles", &["drupe-agent", "drupe-extension-api"]),
     ("drupe-programs", &["drupe-confine", "drupe-extension-api", "drupe-handles"]),
     ("drupe-bus", &["drupe-agent", "drupe-extension-api", "drupe-handles", "drupe-journal"]),
@@ -99,6 +100,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "drupe-prompts",
             "drupe-policy",
             "drupe-redact",
+            "drupe-replay",
             "drupe-schedule",
             "drupe-surface",
             "drupe-wiring",
@@ -366,7 +368,7 @@ fn every_file_is_one_thing() {
 /// fault in one of them has the journal and the keys, so they are counted as a whole, wherever a folder of them lies.
 ///
 /// A ceiling that only goes down: whoever deletes lowers it. One who has to raise it says why in `docs/decisions/`.
-const TRUSTED: usize = 63_700;
+const TRUSTED: usize = 66_000;
 
 #[test]
 fn what_is_trusted_stays_small() {

@@ -7,6 +7,7 @@
 mod agents;
 mod extensions;
 mod insight;
+mod replay;
 mod schedules;
 mod sessions;
 mod status;
@@ -23,6 +24,9 @@ pub use insight::{
     TurnTrace, UsageBy, UsageQuery, UsageRow,
 };
 
+pub use replay::{
+    ComparedAnswer, ComparedTurn, ReplayArgument, ReplayDifference, ReplayReport, ReplayVerdict, ReplayedTurn,
+};
 pub use schedules::{
     ScheduleDetail, ScheduleNew, SchedulePause, ScheduleRun, ScheduleRunState, ScheduleStatus,
 };
@@ -113,6 +117,8 @@ pub mod method {
     pub const SPAWNED_TELL: &str = "spawned.tell";
     /// [`TraceArgument`](super::TraceArgument) → list of [`TurnTrace`](super::TurnTrace), oldest first.
     pub const TRACE_SHOW: &str = "trace.show";
+    /// [`ReplayArgument`](super::ReplayArgument): runs recorded turns again. → [`ReplayReport`](super::ReplayReport).
+    pub const REPLAY_RUN: &str = "replay.run";
     /// [`UsageQuery`](super::UsageQuery) → list of [`UsageRow`](super::UsageRow).
     pub const USAGE_SHOW: &str = "usage.show";
     /// [`Named`](super::Named): a turn, session, run, tool call, extension, limit or message of the bus. →

@@ -6,6 +6,7 @@ pub mod server;
 mod answers;
 mod extensions;
 mod insight;
+mod replay;
 mod schedules;
 pub mod spawned;
 pub mod status;

@@ -23,12 +23,14 @@ use drupe_limits::{GatePermit, Gates, Quotas, TurnPlace};
 use drupe_policy::CallPolicy;
 
 mod detached;
+mod earlier;
 mod handoff;
 mod plan;
 mod resumed;
 mod route;
 
 pub use detached::{Reports, inbound as detached_inbound};
+pub use earlier::{Audience, Earlier};
 use handoff::Speakers;
 use plan::Plan;
 use route::ChosenBy;

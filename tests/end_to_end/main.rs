@@ -63,6 +63,7 @@ mod previews;
 mod queue;
 mod refused_settings;
 mod reload;
+mod replay;
 mod resumed;
 mod retention;
 mod schedules;

@@ -138,7 +138,7 @@ impl Agent for LoopAgent {
     }
 
     fn recipe(&self) -> Option<&KeptRecipe> {
-        Some(self.recipe.get_or_init(|| self.shared.recipe(&self.definition)))
+        Some(self.recipe.get_or_init(|| self.shared.recipe(&self.definition, self.model.profile())))
     }
 
     fn invoke(&self, task: Task, run: Arc<Run>) -> BoxFuture<'_, AgentResponse> {

@@ -125,6 +125,9 @@ pub enum Entry {
         /// Whether that is nothing since no price is known.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         unpriced: bool,
+        /// Bytes that a token of the model is taken to have; none where nothing was learned of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bytes_per_token: Option<f64>,
         /// Whether people are shown the answer, whose item begins.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         shown: bool,

@@ -44,6 +44,11 @@ impl Ratios {
         self.known().get(model).map_or(START, |ratio| ratio.now)
     }
 
+    /// The same where anything was learned of the model.
+    pub fn learned(&self, model: &str) -> Option<f64> {
+        self.known().get(model).map(|ratio| ratio.now)
+    }
+
     /// The tokens that `bytes` of text are for `model`, rounded up.
     pub fn tokens(&self, model: &str, bytes: usize) -> u64 {
         // Texts are far smaller than 2^52 bytes, where the two types part.

@@ -8,11 +8,11 @@
 use std::{borrow::Borrow, collections::BTreeMap, sync::Arc};
 
 use drupe_extension_api::{Definition, ToolSpec};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use crate::{core_tools::search_tools, ids, prompt};
+use crate::{core_tools::search_tools, ids, model::ModelProfile, prompt};
 
 /// The content, as canonical JSON: its keys are sorted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +34,27 @@ pub struct Recipe {
     pub tools: Vec<ToolSpec>,
     /// Those that it can look up.
     pub deferred: Vec<ToolSpec>,
+    /// What its model holds, by which its transcript is made smaller; none in older records.
+    #[serde(default)]
+    pub model: Option<ModelBounds>,
+}
+
+/// What of a model bounds its requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelBounds {
+    /// Tokens that request and answer may have together.
+    pub context_window: u64,
+    /// Tokens that one answer may have.
+    pub max_output_tokens: u32,
+    /// Whether it reads pictures, which count beside texts then.
+    pub images: bool,
+}
+
+impl From<&ModelProfile> for ModelBounds {
+    fn from(profile: &ModelProfile) -> Self {
+        let ModelProfile { context_window, max_output_tokens, images, .. } = *profile;
+        Self { context_window, max_output_tokens, images }
+    }
 }
 
 impl KeptRecipe {
@@ -42,10 +63,14 @@ impl KeptRecipe {
         root: bool,
         tools: &[Arc<ToolSpec>],
         deferred: &[Arc<ToolSpec>],
+        model: &ModelProfile,
     ) -> Self {
         let specs = |specs: &[Arc<ToolSpec>]| specs.iter().map(|spec| json!(**spec)).collect::<Vec<_>>();
         let (tools, deferred) = (specs(tools), specs(deferred));
-        let content = json!({"definition": definition, "root": root, "tools": tools, "deferred": deferred});
+        let model = ModelBounds::from(model);
+        let content = json!({
+            "definition": definition, "root": root, "tools": tools, "deferred": deferred, "model": model,
+        });
         let json = content.to_string();
         Self { hash: ids::hex(&Sha256::digest(&json)).into(), json: json.into() }
     }

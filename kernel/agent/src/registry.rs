@@ -61,8 +61,8 @@ impl Registered {
         Ok(Self::shared(tool, Arc::new(schema), false))
     }
 
-    /// A tool of the loop's own.
-    pub(crate) fn core(tool: Arc<dyn Tool>) -> Result<Arc<Self>, RegistryError> {
+    /// A tool of the loop's own, which is never deferred.
+    pub fn core(tool: Arc<dyn Tool>) -> Result<Arc<Self>, RegistryError> {
         let Self { tool, schema, .. } = &*Self::new(tool)?;
         Ok(Self::shared(Arc::clone(tool), Arc::clone(schema), true))
     }

@@ -21,13 +21,19 @@ pub(crate) fn reason(content: &str) -> String {
     format!("{}{rest}", &content[..end])
 }
 
-/// The result as it is recorded: whole, or its first [`KEPT_MAX_BYTES`] and a line that says so.
+/// What stands at the end of a result that was cut, and the most bytes of the line.
+const CUT: &str = " bytes were kept]";
+const CUT_LINE: usize = 80;
+
+/// The result as it is recorded: whole, or its first [`KEPT_MAX_BYTES`] and a line that says so. One that was cut so stays as it
+/// is.
 pub(crate) fn kept(mut content: String) -> String {
     let size = content.len();
-    if size > KEPT_MAX_BYTES {
+    let was_cut = size <= KEPT_MAX_BYTES + CUT_LINE && content.ends_with(CUT);
+    if size > KEPT_MAX_BYTES && !was_cut {
         content.truncate(content.floor_char_boundary(KEPT_MAX_BYTES));
         content.shrink_to_fit();
-        content.push_str(&format!("\n[cut here: only {} of {size} bytes were kept]", content.len()));
+        content.push_str(&format!("\n[cut here: only {} of {size}{CUT}", content.len()));
     }
     content
 }
@@ -83,6 +89,7 @@ mod tests {
         let text = kept("é".repeat(KEPT_MAX_BYTES / 2 + 1));
         assert!(text.ends_with(&format!("of {} bytes were kept]", KEPT_MAX_BYTES + 2)));
         assert!(text.len() < KEPT_MAX_BYTES + 100);
+        assert_eq!(kept(text.clone()), text, "it is cut once");
         assert!(
             kept("x".repeat(KEPT_MAX_BYTES * 4)).capacity() < KEPT_MAX_BYTES * 3,
             "the rest is given back"

@@ -23,7 +23,7 @@ use crate::{
     budget::Spent,
     dispatch, ids,
     journal::{Entry, RecordedStep},
-    model::AgentCard,
+    model::{AgentCard, ModelProfile},
     prompt,
     recipe::{self, KeptRecipe},
     registry::Registry,
@@ -67,8 +67,8 @@ impl Offer {
 
 impl Shared {
     /// What a run of that definition is made of.
-    pub(crate) fn recipe(&self, definition: &Definition) -> KeptRecipe {
-        KeptRecipe::of(definition, self.card.root, &self.offer.tools, &self.offer.deferred)
+    pub(crate) fn recipe(&self, definition: &Definition, model: &ModelProfile) -> KeptRecipe {
+        KeptRecipe::of(definition, self.card.root, &self.offer.tools, &self.offer.deferred, model)
     }
 
     /// For a model that can call tools, or one that cannot and hears of none.

@@ -65,6 +65,7 @@ impl Run {
             reserved_tokens: 5000,
             reserved_usd: 0.05,
             unpriced: false,
+            bytes_per_token: None,
             shown: true,
         }
     }
@@ -151,7 +152,7 @@ async fn turn(store: &Store, session: SessionId, n: usize, work: Work) {
     let inbound = Inbound::new(Submit { channel: "bench".into(), ..ask }, Origin::OPERATOR);
     let queued = store.accept(inbound).await.unwrap().queued.unwrap();
     if queued.earlier_turns > 0 {
-        store.conversation(&session, None, TURNS_OF_A_SESSION).await.unwrap();
+        store.conversation(&session, None, None, TURNS_OF_A_SESSION).await.unwrap();
     }
     let turn = queued.turn;
     let root = Run::new(&turn, "orchestrator", None);

@@ -215,15 +215,20 @@ impl Store {
         self.read(sessions::last_of_people).await
     }
 
-    /// Messages and answers of the latest finished turns, oldest first.
+    /// Messages and answers of the latest finished turns, oldest first; with `before`, of those that had ended when that turn
+    /// of the session began.
     pub async fn conversation(
         &self,
         session: &SessionId,
         since: Option<TurnId>,
+        before: Option<TurnId>,
         max_turns: usize,
     ) -> Result<Vec<(String, String)>, StoreError> {
         let session = session.clone();
-        self.read_few(move |db| results::conversation(db, &session, since.as_ref(), max_turns)).await
+        self.read_few(move |db| {
+            results::conversation(db, &session, (since.as_ref(), before.as_ref()), max_turns)
+        })
+        .await
     }
 
     /// Chooses the agent that answers in a session, which is made where it does not exist; none gives it back to the

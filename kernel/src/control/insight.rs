@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use drupe_extension_api::{
-    Fault, LimitScope, SessionId,
+    Fault, LimitScope, SessionId, TurnId,
     control::{Explanation, ItemArgument, ItemText, Power, SessionStatus, TraceArgument, TurnTrace},
 };
 use drupe_insight::{self as insight, LimitUse};
@@ -18,17 +18,7 @@ const MOST: usize = 100;
 
 /// What the turns of a session, or one of them, set off.
 pub async fn trace(kernel: &Kernel, by: &Principal, ask: TraceArgument) -> Result<Vec<TurnTrace>, Fault> {
-    let (turns, gone) = match reached(kernel, by, &ask.id).await? {
-        Some(Found::Session(session)) => {
-            (kernel.store.session_turns(&session).await?, kernel.store.gone_of(&session).await?)
-        }
-        Some(Found::Turn(turn) | Found::Run { turn, .. } | Found::Call { turn, .. }) => (vec![turn], 0),
-        _ => return Err(nothing(&ask.id)),
-    };
-    let turns = match ask.turn {
-        None => turns,
-        Some(number) => vec![insight::nth(&ask.id, &turns, gone, number)?.clone()],
-    };
+    let turns = turns_of(kernel, by, &ask.id, ask.turn).await?;
     if turns.len() > MOST {
         let message =
             format!("`{}` has {} turns, and at most {MOST} are traced at once", ask.id, turns.len());
@@ -43,6 +33,26 @@ pub async fn trace(kernel: &Kernel, by: &Principal, ask: TraceArgument) -> Resul
         }
     }
     Ok(traces)
+}
+
+/// The turns of a session, or the one that an id is of; with a number, only that one.
+pub async fn turns_of(
+    kernel: &Kernel,
+    by: &Principal,
+    id: &str,
+    turn: Option<i64>,
+) -> Result<Vec<TurnId>, Fault> {
+    let (turns, gone) = match reached(kernel, by, id).await? {
+        Some(Found::Session(session)) => {
+            (kernel.store.session_turns(&session).await?, kernel.store.gone_of(&session).await?)
+        }
+        Some(Found::Turn(turn) | Found::Run { turn, .. } | Found::Call { turn, .. }) => (vec![turn], 0),
+        _ => return Err(nothing(id)),
+    };
+    match turn {
+        None => Ok(turns),
+        Some(number) => Ok(vec![insight::nth(id, &turns, gone, number)?.clone()]),
+    }
 }
 
 /// Why something ended as it did.
@@ -126,7 +136,7 @@ async fn extension_or_limit(kernel: &Arc<Kernel>, id: &str) -> Result<Explanatio
     }
 }
 
-async fn rows(kernel: &Kernel, turn: &drupe_extension_api::TurnId, id: &str) -> Result<TurnRows, Fault> {
+async fn rows(kernel: &Kernel, turn: &TurnId, id: &str) -> Result<TurnRows, Fault> {
     kernel.store.turn_rows(turn).await?.ok_or_else(|| nothing(id))
 }
 

@@ -22,7 +22,7 @@ use serde::{
 };
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{answers, extensions, insight, schedules, spawned, status, streams, tokens, turns};
+use super::{answers, extensions, insight, replay, schedules, spawned, status, streams, tokens, turns};
 use crate::{
     draft::Draft,
     extension::{Record, change},
@@ -193,6 +193,7 @@ pub static METHODS: &[Method] = methods! {
     TRACE_SHOW(_) needs Read, |kernel, by, ask| found(kernel, insight::trace(kernel, by, ask).await).await;
     WHY(Named) needs Read, |kernel, by, Named { id }| found(kernel, insight::why(kernel, by, &id).await).await;
     ITEMS_SHOW(_) needs Read, |kernel, by, ask| found(kernel, insight::item(kernel, by, ask).await).await;
+    REPLAY_RUN(_) needs Operate, |kernel, by, ask| found(kernel, replay::run(kernel, by, ask).await).await;
     USAGE_SHOW(Option<UsageQuery>) needs Inspect, |kernel, by, ask| {
         let ask = ask.unwrap_or_default();
         match &ask.session {

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use drupe_agent::{Agent, Conditional, Conversation, HandoffLimits, LoopAgent, Reclaimed, Task, client_tool};
 use drupe_extension_api::{
-    AgentInvocationContext, AgentResponse, FailureClass, Message, ModelParameters, Preview, ToolCallRequest,
-    TurnId,
+    AgentResponse, FailureClass, ModelParameters, ToolCallRequest,
     wire::{ClientTool, Submit},
 };
 use drupe_journal::{Origin, QueuedTurn, SessionState, StoreError};
@@ -14,19 +13,8 @@ use drupe_models::NamedBy;
 use drupe_wiring::{self as wiring, AgentEntry, Allowed, Snapshot, Terms, offer};
 
 use super::Turns;
+use super::earlier::{Audience, Earlier};
 use super::route::{ChosenBy, Route, asks_back, route};
-
-/// Earlier turns that the orchestrator is shown.
-const HISTORY: usize = 20;
-
-/// The most bytes of them; older ones are left out first.
-const HISTORY_BYTES: usize = 32 * 1024;
-
-/// The most bytes of one of their texts.
-const EXCERPT: usize = 8 * 1024;
-
-/// Earlier turns that an agent which is addressed directly is told of.
-const SUMMARY: usize = 3;
 
 /// Who answers, with what.
 pub struct Plan {
@@ -81,18 +69,11 @@ pub async fn plan(
                 return refused(format!("agent `{id}` takes JSON: {reason}"));
             }
             let keeps = entry.handoff.as_ref().filter(|_| by.is_handoff()).map(|handoff| handoff.limits);
-            let (summary, history) = match carried(&inbound.ask) {
-                _ if by.is_handoff() => {
-                    its_part(turns, queued, conversation, entry.looping.is_some()).await?
-                }
-                Some(history) => (None, history),
-                None => (summary(turns, queued, None, SUMMARY).await?, Vec::new()),
+            let to = match by.is_handoff() {
+                true => Audience::Handed { conversation, in_loop: entry.looping.is_some() },
+                false => Audience::Addressed,
             };
-            let context = AgentInvocationContext {
-                conversation_summary: summary,
-                user_message: None,
-                correlation_id: None,
-            };
+            let (context, history) = earlier(turns, queued).told(&inbound.ask, to).await?;
             Plan {
                 agent: Arc::clone(&entry.agent),
                 task: Task { text: text.to_owned(), context, history, ..Task::default() },
@@ -104,10 +85,7 @@ pub async fn plan(
         None => Plan {
             agent: Arc::clone(&snapshot.orchestrator) as Arc<dyn Agent>,
             task: Task {
-                history: match carried(&inbound.ask) {
-                    Some(history) => history,
-                    None => history(turns, queued, None, HISTORY).await?,
-                },
+                history: earlier(turns, queued).told(&inbound.ask, Audience::Orchestrator).await?.1,
                 notes: came_back(conversation).into_iter().collect(),
                 ..Task::new(text)
             },
@@ -138,6 +116,12 @@ pub async fn plan(
         plan.agent = Arc::new(Conditional::new(plan.agent, tools, condition));
     }
     Ok(Ok(plan))
+}
+
+/// The turns before that of this message.
+fn earlier<'a>(turns: &'a Turns, queued: &'a QueuedTurn) -> Earlier<'a> {
+    let session = &queued.inbound.ask.session;
+    Earlier { store: &turns.store, session, before: None, any: queued.earlier_turns > 0 }
 }
 
 /// What is looked at before the agent of a schedule is asked.
@@ -230,28 +214,6 @@ fn came_back(conversation: &Conversation) -> Option<String> {
     Some(format!("The agent `{from}` had this conversation, and you have it again: {reason}.{said}"))
 }
 
-/// What an agent sees of a conversation that it has: what it was told of it when it was handed over, and the messages since.
-/// Code is told all of it as one text.
-async fn its_part(
-    turns: &Turns,
-    queued: &QueuedTurn,
-    conversation: &Conversation,
-    in_loop: bool,
-) -> Result<(Option<String>, Vec<Arc<Message>>), StoreError> {
-    let held = match conversation {
-        Conversation::HandingOver { summary, .. } => return Ok((Some(summary.clone()), Vec::new())),
-        Conversation::With(held) => held,
-        Conversation::Orchestrator | Conversation::Reclaiming { .. } => return Ok((None, Vec::new())),
-    };
-    let since = Some(held.first.clone());
-    if in_loop {
-        return Ok((Some(held.summary.clone()), history(turns, queued, since, HISTORY).await?));
-    }
-    let part = summary(turns, queued, since, HISTORY).await?;
-    let part = part.map(|part| format!("\n\nSince then:\n{part}")).unwrap_or_default();
-    Ok((Some(format!("{}{part}", held.summary)), Vec::new()))
-}
-
 /// Whether of all that a client can want otherwise it names a bound on the tokens of the answer and nothing else.
 fn asks_for_a_bound_alone(ask: &Submit) -> bool {
     let bound = |given: &ModelParameters| {
@@ -261,12 +223,6 @@ fn asks_for_a_bound_alone(ask: &Submit) -> bool {
         && ask.output.is_none()
         && client_tools(ask).is_empty()
         && parameters(ask).is_some_and(bound)
-}
-
-/// The conversation that a client brings along.
-fn carried(ask: &Submit) -> Option<Vec<Arc<Message>>> {
-    let history = ask.carried.as_ref()?.history.as_ref()?;
-    Some(history.iter().cloned().map(Arc::new).collect())
 }
 
 /// The tools that a client brings along.
@@ -280,68 +236,4 @@ fn parameters(ask: &Submit) -> Option<&ModelParameters> {
         .as_ref()
         .map(|carried| &carried.parameters)
         .filter(|given| **given != ModelParameters::default())
-}
-
-/// The latest turns as messages, newest kept first where they are too long.
-async fn history(
-    turns: &Turns,
-    queued: &QueuedTurn,
-    since: Option<TurnId>,
-    most: usize,
-) -> Result<Vec<Arc<Message>>, StoreError> {
-    if queued.earlier_turns == 0 {
-        return Ok(Vec::new());
-    }
-    let turns = turns.store.conversation(&queued.inbound.ask.session, since, most).await?;
-    let mut left = HISTORY_BYTES;
-    let kept = turns.iter().rev().take_while(|(input, answer)| {
-        let size = input.len().min(EXCERPT) + answer.len().min(EXCERPT);
-        let fits = size <= left;
-        left = left.saturating_sub(size);
-        fits
-    });
-    let kept: Vec<_> = kept.collect();
-    let messages = kept.into_iter().rev().flat_map(|(input, answer)| {
-        let asked = Message::User { content: excerpt(input) };
-        let said = Message::Assistant {
-            content: excerpt(answer),
-            reasoning: None,
-            tool_calls: Vec::new(),
-            provider_items: None,
-        };
-        [Arc::new(asked), Arc::new(said)]
-    });
-    Ok(messages.collect())
-}
-
-/// A text of an earlier turn: whole, or its beginning and its end.
-fn excerpt(text: &str) -> String {
-    if text.len() <= EXCERPT {
-        return text.to_owned();
-    }
-    let half = EXCERPT / 2;
-    let (head, tail) = (text.floor_char_boundary(half), text.ceil_char_boundary(text.len() - half));
-    format!("{}\n… ({} bytes left out) …\n{}", &text[..head], tail - head, &text[tail..])
-}
-
-/// The latest turns in short, for an agent that is addressed directly.
-async fn summary(
-    turns: &Turns,
-    queued: &QueuedTurn,
-    since: Option<TurnId>,
-    most: usize,
-) -> Result<Option<String>, StoreError> {
-    if queued.earlier_turns == 0 {
-        return Ok(None);
-    }
-    let turns = turns.store.conversation(&queued.inbound.ask.session, since, most).await?;
-    let line = |(input, answer): &(String, String)| {
-        format!(
-            "- the user said: {}\n  the answer was: {}",
-            Preview::of(input).text,
-            Preview::of(answer).text
-        )
-    };
-    let text = turns.iter().map(line).collect::<Vec<_>>().join("\n");
-    Ok((!text.is_empty()).then_some(text))
 }

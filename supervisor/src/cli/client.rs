@@ -312,11 +312,21 @@ impl<'a> Daemon<'a> {
         method: &str,
         params: &impl Serialize,
     ) -> Result<Result<T, Fault>, Failure> {
+        self.waited_for(method, params, DECISION)
+    }
+
+    /// The same for what may take so long.
+    pub fn waited_for<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+        patience: Duration,
+    ) -> Result<Result<T, Fault>, Failure> {
         self.persist(|| {
             let mut client = self.connect()?;
             // Nobody carries out a line that was not taken whole, so it may be sent again.
             let asked = client.send(method, params)?;
-            match client.answer_to(asked, DECISION, method) {
+            match client.answer_to(asked, patience, method) {
                 Ok(decided) => Ok(Ok(decided)),
                 Err(ClientError::Fault(fault)) if client.kernel => Ok(Err(fault)),
                 Err(ClientError::Lost(reason)) if client.kernel => Err(ClientError::Unknown(reason)),

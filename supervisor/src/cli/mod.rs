@@ -14,6 +14,7 @@ mod eval;
 mod ext;
 mod open;
 mod pages;
+mod replay;
 mod restart;
 mod run;
 mod schedule;
@@ -128,6 +129,10 @@ enum Verb {
     ///
     /// Each case of FILE has a conversation of its own. Ends with 1 where one fails.
     Eval(eval::Eval),
+    /// Run a recorded session again without a model, and name the first difference
+    ///
+    /// Ends with 1 where there is one. With `--against`, another model is asked instead, and both are shown side by side.
+    Replay(replay::Replay),
     /// Skills that models load: list, check
     #[command(subcommand)]
     Skill(skill::SkillVerbs),
@@ -242,6 +247,7 @@ fn execute(verb: Option<Verb>, keep: bool, context: Context) -> Result<u8, Failu
         Some(Verb::Token(token)) => token.execute(&context),
         Some(Verb::Skill(skill)) => skill.execute(&context),
         Some(Verb::Eval(eval)) => eval.execute(&context),
+        Some(Verb::Replay(replay)) => replay.execute(&context),
         Some(Verb::Secret(secret)) => secret.execute(&context),
         Some(Verb::Open(open)) => open.execute(&context),
         Some(Verb::Acp(stdio)) => stdio.execute("acp", &context),

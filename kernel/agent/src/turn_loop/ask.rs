@@ -192,6 +192,7 @@ impl Progress<'_> {
             reserved_tokens: reserved.own.tokens(),
             reserved_usd: reserved.own.usd,
             unpriced: self.agent.model.profile().price.is_none(),
+            bytes_per_token: self.run.scope.ratios.learned(self.model_name()),
             shown: question.item.is_some(),
         });
     }

@@ -252,6 +252,7 @@ fn what_goes_on_has_no_outcome_and_what_was_cut_off_says_so() {
             reserved_tokens: 1,
             reserved_usd: 0.0,
             unpriced: false,
+            bytes_per_token: None,
             shown: false,
         });
     };

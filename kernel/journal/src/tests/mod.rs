@@ -204,6 +204,7 @@ fn step(id: &str, step: u32) -> Entry {
         reserved_tokens: 100,
         reserved_usd: 0.0,
         unpriced: false,
+        bytes_per_token: None,
         shown: false,
     }
 }

@@ -165,17 +165,25 @@ async fn sessions_are_listed_by_their_latest_change() {
 async fn a_conversation_is_the_latest_finished_turns() {
     let home = Home::new();
     let store = home.open();
+    let mut turns = Vec::new();
     for n in ["1", "2", "3"] {
         let turn = store.accept(message("s", n, &format!("question {n}"))).await.unwrap().turn;
+        turns.push(turn.clone());
+        home.clock.advance(1);
         let begun = Some(start(&turn, "s", Vec::new()));
         store.finish_turn(TurnDone { start: begun, ..done(&turn, &format!("answer {n}")) }).await.unwrap();
     }
     store.accept(message("s", "4", "question 4")).await.unwrap();
     store.accept(message("t", "5", "elsewhere")).await.unwrap();
     let pair = |n: &str| (format!("question {n}"), format!("answer {n}"));
-    assert_eq!(store.conversation(&session("s"), None, 2).await.unwrap(), [pair("2"), pair("3")]);
-    assert_eq!(store.conversation(&session("s"), None, 9).await.unwrap().len(), 3);
-    assert!(store.conversation(&session("t"), None, 9).await.unwrap().is_empty());
+    let told = async |s: &str, before: Option<&TurnId>, most| {
+        store.conversation(&session(s), None, before.cloned(), most).await.unwrap()
+    };
+    assert_eq!(told("s", None, 2).await, [pair("2"), pair("3")]);
+    assert_eq!(told("s", None, 9).await.len(), 3);
+    assert!(told("t", None, 9).await.is_empty());
+    assert_eq!(told("s", Some(&turns[2]), 9).await, [pair("1"), pair("2")], "as it was when the third began");
+    assert!(told("s", Some(&turns[0]), 9).await.is_empty());
 }
 
 /// The first answer comes from memory, the second is read.

@@ -44,6 +44,7 @@ fn entries() -> impl Strategy<Value = Entry> {
                 reserved_tokens,
                 reserved_usd: 0.0,
                 unpriced: false,
+                bytes_per_token: None,
                 shown: false,
             }
         });

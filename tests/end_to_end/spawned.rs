@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::harness::{
     Daemon,
     model_server::{ModelServer, Say, latest},
-    until,
+    text, until,
 };
 
 const WORKER: &str = "You are the worker.";
@@ -145,6 +145,8 @@ fn several_work_at_once_and_a_kill_in_their_middle_asks_no_model_twice_that_had_
     let runs = answer["invocations"].as_array().expect("a list");
     assert_eq!(runs.iter().filter(|run| run["agent"] == "worker").count(), 3, "{answer}");
     assert!(house.beside("s").is_empty(), "with the turn they are gone");
+    let replayed = house.daemon.drupe(&["replay", "s"]);
+    assert!(replayed.status.success(), "{}{}", text(&replayed.stdout), text(&replayed.stderr));
 }
 
 #[test]

@@ -116,7 +116,9 @@ fn calls_of_code(feed: &Feed) -> HashSet<&EffectId> {
         .collect();
     if !calls.is_empty() {
         feed.remark(
-            "calls that code of a tool made are not replayed: the tool is fed by its recorded result".into(),
+            "calls beside the steps are not replayed, those of spawned agents and of code of tools: whoever waits for them is fed by \
+             the recorded result"
+                .into(),
         );
     }
     calls

@@ -31,8 +31,8 @@ pub use schedules::{
     ScheduleDetail, ScheduleNew, SchedulePause, ScheduleRun, ScheduleRunState, ScheduleStatus,
 };
 pub use sessions::{
-    EventsSubscribe, HandoffStatus, InvocationRecord, SessionDetail, SessionSelect, SessionShow,
-    SessionSnapshot, SessionStatus, SpawnedArgument, SpawnedQuery, SpawnedStatus, SpawnedTell,
+    EventsSubscribe, HandoffStatus, InvocationRecord, Persona, SessionDetail, SessionPersonas, SessionSelect,
+    SessionShow, SessionSnapshot, SessionStatus, SpawnedArgument, SpawnedQuery, SpawnedStatus, SpawnedTell,
     TranscriptEntry, TurnArgument, TurnResult,
 };
 pub use status::{Blamed, ConfigValue, DaemonState, ExitRecord, Status};
@@ -101,6 +101,8 @@ pub mod method {
     pub const SESSIONS_SHOW: &str = "sessions.show";
     /// [`SessionSelect`](super::SessionSelect) → `null`; the agent that answers in a session from now on.
     pub const SESSION_SELECT: &str = "session.select";
+    /// [`SessionPersonas`](super::SessionPersonas) → `null`; the agents that a session has beside those of the daemon.
+    pub const SESSION_PERSONAS: &str = "session.personas";
     /// [`Submit`](crate::wire::Submit) → [`Submitted`](crate::wire::Submitted).
     pub const TURN_SUBMIT: &str = "turn.submit";
     /// [`TurnArgument`](super::TurnArgument) → [`TurnResult`](super::TurnResult), when the turn has ended.

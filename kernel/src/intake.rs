@@ -69,8 +69,11 @@ impl Intake {
             check_carried(carried)?;
             self.check_client_tools(&carried.tools, submit.agent.as_ref())?;
         }
-        if let Some(agent) = &submit.agent {
-            self.roster.agent(&self.roster.snapshot(), agent)?;
+        if let Some(agent) = &submit.agent
+            && let Err(fault) = self.roster.agent(&self.roster.snapshot(), agent)
+            && !self.turns.store.personas(&submit.session).await?.iter().any(|own| own.name == *agent)
+        {
+            return Err(fault);
         }
         if let Some(model) = &submit.model {
             // The bearer of a token is no operator: it names no file and no endpoint.
@@ -278,6 +281,8 @@ struct Detached(Arc<Intake>);
 impl Detaches for Detached {
     fn detach(&self, task: DetachedTask) -> BoxFuture<'_, Result<SessionId, Fault>> {
         Box::pin(async move {
+            // One that a session alone has would not be there in the session that it works in.
+            self.0.roster.agent(&self.0.roster.snapshot(), &task.agent)?;
             let inbound = turn::detached_inbound(task)?;
             let session = inbound.ask.session.clone();
             self.0.take_in(inbound).await?;

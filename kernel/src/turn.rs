@@ -13,7 +13,7 @@ use drupe_extension_api::{
     wire::{HookPoint, TurnContext},
 };
 use drupe_journal::{Counted, Origin, Outbound, QueuedTurn, Store, StoreError, TurnDone, TurnStart};
-use drupe_wiring::Snapshot;
+use drupe_wiring::{Snapshot, personas};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -86,6 +86,16 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
     }
     let snapshot = turns.roster.today().await;
     let inbound = &queued.inbound;
+    let own = turns.store.personas(&inbound.ask.session).await?;
+    let snapshot = match own.is_empty() {
+        true => snapshot,
+        false => match personas::with(&snapshot, &own, &turns.roster.base.config) {
+            Ok(with) => Arc::new(with),
+            Err(why) => {
+                return end(turns, queued, AgentResponse::error(FailureClass::Config, why.to_string())).await;
+            }
+        },
+    };
     let correlation = correlation(&queued)?;
     let recorded = recorded(turns, &queued).await?;
     open_session(turns, &queued).await?;
@@ -150,8 +160,10 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
     scope.remark(before.changes.iter().map(|change| format!("{CHANGED}: {change}")));
     let orchestrator = snapshot.orchestrator.definition();
     let (agent, limits) = (plan.agent.id().clone(), &plan.limits);
+    // A persona is what the orchestrator is to its session, with other words: it answers on behalf of that.
+    let is_persona = own.iter().any(|persona| persona.name == agent);
     let mut root = match plan.chosen_by {
-        Some(ChosenBy::Handoff) => {
+        by if is_persona || by == Some(ChosenBy::Handoff) => {
             let asked = inbound.ask.time_budget_ms.unwrap_or(u64::MAX);
             let whole = DefinitionLimits {
                 time_budget_ms: orchestrator.limits.time_budget_ms.min(asked),

@@ -58,6 +58,7 @@ mod orderly_ends;
 mod outward;
 mod page;
 mod pdfs;
+mod personas;
 mod policy;
 mod previews;
 mod queue;

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AgentId, FailureClass, InvocationId, Message, ResponseStatus, SessionId, Spend, ToolCallRequest, TurnId,
-    Usage,
+    AgentId, FailureClass, InvocationId, Message, ResponseStatus, SessionId, Spend, ToolCallRequest,
+    ToolName, TurnId, Usage,
 };
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -71,11 +71,51 @@ pub struct SessionDetail {
     /// What its turns have made use of, as it was then.
     #[serde(default)]
     pub snapshot: SessionSnapshot,
+    /// The agents that it was given at its beginning, and that it alone has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub personas: Vec<Persona>,
     /// Position of its last event.
     pub last_seq: u64,
     /// Where further turns follow; asked for with it as [`SessionShow::after`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
+}
+
+/// Gives a session agents of its own, before its first message.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SessionPersonas {
+    /// The session; made where it does not exist.
+    pub session: SessionId,
+    /// At most 16, of other names than the daemon's agents.
+    pub personas: Vec<Persona>,
+}
+
+/// An agent that lives and dies with one session. It has the orchestrator's model, and no tools but the orchestrator's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Persona {
+    /// The id by which it is addressed.
+    pub name: AgentId,
+    /// Its name for people; the id without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
+    /// What it is for, for the orchestrator.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// Its instructions, of at most 32 KiB.
+    pub prompt: String,
+    /// The names of the tools that it has; all that the orchestrator has from extensions without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<ToolName>>,
+    /// Whether the orchestrator may choose it; otherwise people alone do.
+    #[serde(default = "yes")]
+    pub infer: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// What the turns of a session have made use of: a later turn tells what of it is not what it was.

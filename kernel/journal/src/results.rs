@@ -141,8 +141,8 @@ type Page = (SessionDetail, Vec<(Brief, Option<Span>)>);
 /// A session without turns, and those of a page: in brief, and with the spans of their records where those are wanted.
 fn page(db: &Connection, session: &SessionId, after: u64, brief: bool) -> Result<Option<Page>, StoreError> {
     let Some((status, number, last_seq)) = sessions::find(db, session)? else { return Ok(None) };
-    let snapshot = sessions::snapshot(db, session)?;
-    let mut detail = SessionDetail { status, turns: Vec::new(), snapshot, last_seq, next: None };
+    let (snapshot, personas) = (sessions::snapshot(db, session)?, sessions::personas(db, session)?);
+    let mut detail = SessionDetail { status, turns: Vec::new(), snapshot, personas, last_seq, next: None };
     let mut following =
         db.prepare_cached(briefs!("WHERE turns.session = ?1 AND turns.number > ?2 ORDER BY turns.number"))?;
     let (mut found, mut bytes) = (Vec::new(), 0);

@@ -3,7 +3,7 @@
 use drupe_agent::{Conversation, Happened, Tenure};
 use drupe_extension_api::{
     AgentId, EventBody, Preview, SessionId,
-    control::{HandoffStatus, SessionSnapshot, SessionStatus},
+    control::{HandoffStatus, Persona, SessionSnapshot, SessionStatus},
 };
 use rusqlite::{Connection, OptionalExtension, Row};
 
@@ -189,6 +189,30 @@ pub(crate) fn snapshot(db: &Connection, session: &SessionId) -> Result<SessionSn
     let mut one = db.prepare_cached("SELECT snapshot FROM sessions WHERE id = ?1")?;
     let found = one.query_row([session.as_str()], |row| maybe_json(row, 0)).optional()?;
     Ok(found.flatten().unwrap_or_default())
+}
+
+/// The agents that a session alone has.
+pub(crate) fn personas(db: &Connection, session: &SessionId) -> Result<Vec<Persona>, StoreError> {
+    let mut one = db.prepare_cached("SELECT personas FROM sessions WHERE id = ?1")?;
+    let found = one.query_row([session.as_str()], |row| maybe_json(row, 0)).optional()?;
+    Ok(found.flatten().unwrap_or_default())
+}
+
+/// Gives a session agents of its own; false where a message of it was accepted already.
+pub(crate) fn give_personas(
+    on: &mut Writing<'_>,
+    session: &SessionId,
+    personas: &[Persona],
+) -> Result<bool, StoreError> {
+    let known = known_or_new(on, session)?;
+    let (number, begun) = (known.number, known.turns > 0);
+    if begun {
+        return Ok(false);
+    }
+    let kept = (!personas.is_empty()).then(|| serde_json::to_string(personas)).transpose()?;
+    on.statement("UPDATE sessions SET personas = ?2 WHERE number = ?1")?.execute((number, kept))?;
+    on.change(Change::Selected);
+    Ok(true)
 }
 
 /// Keeps what the turns of a session have made use of.

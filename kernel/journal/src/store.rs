@@ -10,7 +10,7 @@ use std::{
 use drupe_agent::Clock;
 use drupe_extension_api::{
     AgentId, AgentRef, EffectId, Event, EventBody, SessionId, TurnId,
-    control::{Approval, ApprovalState, SessionSnapshot, SessionStatus, StateChange, TokenStatus},
+    control::{Approval, ApprovalState, Persona, SessionSnapshot, SessionStatus, StateChange, TokenStatus},
 };
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
@@ -144,6 +144,22 @@ impl Store {
     pub async fn asked(&self, turn: &TurnId) -> Result<Option<Inbound>, StoreError> {
         let turn = turn.clone();
         self.read_few(move |db| turns::asked(db, &turn)).await
+    }
+
+    /// The agents that a session alone has.
+    pub async fn personas(&self, session: &SessionId) -> Result<Vec<Persona>, StoreError> {
+        let session = session.clone();
+        self.read_few(move |db| sessions::personas(db, &session)).await
+    }
+
+    /// Gives a session agents of its own; false where a message of it was accepted already.
+    pub async fn give_personas(
+        &self,
+        session: &SessionId,
+        personas: Vec<Persona>,
+    ) -> Result<bool, StoreError> {
+        let session = session.clone();
+        self.write(Survives::Power, move |on| sessions::give_personas(on, &session, &personas)).await
     }
 
     /// What the turns of a session have made use of, as it was then.

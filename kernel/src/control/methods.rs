@@ -9,8 +9,9 @@ use std::sync::Arc;
 use drupe_extension_api::{
     AgentId, Fault, FaultCode, SessionId,
     control::{
-        ApprovalState, Named, Numbered, PathArgument, Power, Restart, Scaffold, SessionSelect, SessionShow,
-        SpawnedArgument, SpawnedQuery, SpawnedTell, TemplateQuery, TurnArgument, UsageQuery, method,
+        ApprovalState, Named, Numbered, PathArgument, Power, Restart, Scaffold, SessionPersonas,
+        SessionSelect, SessionShow, SpawnedArgument, SpawnedQuery, SpawnedTell, TemplateQuery, TurnArgument,
+        UsageQuery, method,
     },
 };
 use drupe_link::Up;
@@ -21,6 +22,8 @@ use serde::{
     de::{DeserializeOwned, IgnoredAny},
 };
 use serde_json::value::{RawValue, to_raw_value};
+
+use drupe_wiring::personas;
 
 use super::{answers, extensions, insight, replay, schedules, spawned, status, streams, tokens, turns};
 use crate::{
@@ -158,12 +161,26 @@ pub static METHODS: &[Method] = methods! {
         }
         if let Some(agent) = &agent {
             by.reaches_agent(agent)?;
-            kernel.base.offered(agent)?;
-            kernel.roster.snapshot().agent(agent)?;
+            if !kernel.store.personas(&session).await?.iter().any(|own| own.name == *agent) {
+                kernel.base.offered(agent)?;
+                kernel.roster.snapshot().agent(agent)?;
+            }
         }
         match kernel.store.select_agent(&session, agent).await? {
             true => Ok(()),
             false => Err(no_session(&session)),
+        }
+    };
+    SESSION_PERSONAS(SessionPersonas) needs Direct, |kernel, by, SessionPersonas { session, personas }| {
+        by.reaches(&session)?;
+        if by.agents.is_some() {
+            return Err(Fault::denied(format!("{} does not reach the orchestrator, which personas are like", by.name())));
+        }
+        personas::check(&kernel.roster.snapshot(), &personas).map_err(|why| Fault::invalid(why.to_string()))?;
+        match kernel.store.give_personas(&session, personas).await? {
+            true => Ok(()),
+            false => Err(Fault::invalid(format!("session `{session}` has begun; personas are given before its first message"))
+                .help("give them to a new session")),
         }
     };
     SESSIONS_STOP(Named) needs Direct, |kernel, by, Named { id }| {

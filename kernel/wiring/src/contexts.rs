@@ -29,7 +29,7 @@ const REMARK: usize = 2 * 1024;
 const BYTES_PER_TOKEN: usize = 3;
 
 /// The extensions that have texts.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Contexts {
     providers: Vec<(ExtensionId, Arc<Instance>)>,
     lasting: Arc<Lasting>,

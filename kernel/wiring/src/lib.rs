@@ -10,6 +10,7 @@ mod models;
 mod names;
 mod offer;
 mod orchestrator;
+pub mod personas;
 mod portable;
 mod rests;
 mod scheduled;

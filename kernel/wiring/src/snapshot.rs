@@ -16,6 +16,7 @@ use crate::{
 };
 
 /// Everything that is wired together.
+#[derive(Clone)]
 pub struct Snapshot {
     /// The agent that talks with the user.
     pub orchestrator: Arc<LoopAgent>,
@@ -47,6 +48,7 @@ pub struct Snapshot {
     pub approvals: Arc<BTreeMap<AgentId, AgentApprovals>>,
 }
 
+#[derive(Clone)]
 pub struct AgentEntry {
     pub agent: Arc<dyn Agent>,
     /// The same, where it runs in the loop.

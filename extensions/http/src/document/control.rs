@@ -7,9 +7,10 @@ use drupe_extension_api::{
         DeadMessage, Explanation, ExtensionAsk, ExtensionDetail, ExtensionStatus, ItemArgument, ItemText,
         Named, Numbered, PathArgument, Power, ReplayArgument, ReplayReport, Restart, Scaffold,
         ScheduleDetail, ScheduleNew, SchedulePause, ScheduleRun, ScheduleStatus, SessionDetail,
-        SessionSelect, SessionShow, SessionStatus, SkillStatus, SpawnedArgument, SpawnedQuery, SpawnedStatus,
-        SpawnedTell, StandingGrant, Status, TemplateQuery, TokenMade, TokenNew, TokenPromised, TokenStatus,
-        TraceArgument, TurnArgument, TurnResult, TurnTrace, UsageQuery, UsageRow, Whoami, method,
+        SessionPersonas, SessionSelect, SessionShow, SessionStatus, SkillStatus, SpawnedArgument,
+        SpawnedQuery, SpawnedStatus, SpawnedTell, StandingGrant, Status, TemplateQuery, TokenMade, TokenNew,
+        TokenPromised, TokenStatus, TraceArgument, TurnArgument, TurnResult, TurnTrace, UsageQuery, UsageRow,
+        Whoami, method,
     },
     wire::{Submit, Submitted},
 };
@@ -140,6 +141,12 @@ fn methods(s: &mut TypeSchemas) -> Vec<Method> {
             "Stops what runs and what waits in a session; gives how many turns.",
         ),
         with::<Submit, Submitted>(s, method::TURN_SUBMIT, May, "Hands a message in."),
+        with::<SessionPersonas, Nothing>(
+            s,
+            method::SESSION_PERSONAS,
+            Direct,
+            "Gives a session agents of its own.",
+        ),
         with::<TurnArgument, TurnResult>(s, method::TURN_WAIT, Read, "Waits for a turn's end, and shows it."),
         with::<TurnArgument, Nothing>(s, method::TURN_STOP, Direct, "Stops a turn."),
         with::<SpawnedQuery, Vec<SpawnedStatus>>(

@@ -11,7 +11,8 @@ use axum::{
 use drupe_extension_api::{
     AgentId, Fault, ResponseStatus, SessionId, TurnId,
     control::{
-        Named, SessionDetail, SessionSelect, SessionShow, SessionStatus, TurnArgument, TurnResult, method,
+        Named, Persona, SessionDetail, SessionPersonas, SessionSelect, SessionShow, SessionStatus,
+        TurnArgument, TurnResult, method,
     },
     wire::{QueueMode, Submit, Submitted},
 };
@@ -35,6 +36,9 @@ pub struct NewSession {
     /// The agent that answers in it.
     #[serde(default)]
     agent: Option<AgentId>,
+    /// Agents that it alone has.
+    #[serde(default)]
+    personas: Vec<Persona>,
 }
 
 /// Which turns of a session are wanted.
@@ -127,11 +131,15 @@ pub async fn create(
     bearer: Bearer,
     body: Body,
 ) -> Result<Response, HttpFault> {
-    let NewSession { id, agent } = body.optional()?.unwrap_or_default();
+    let NewSession { id, agent, personas } = body.optional()?.unwrap_or_default();
     let session = match id {
         Some(id) => id,
         None => fresh(&bearer.who)?,
     };
+    if !personas.is_empty() {
+        let given = SessionPersonas { session: session.clone(), personas };
+        server.control::<()>(&bearer, method::SESSION_PERSONAS, given).await?;
+    }
     if agent.is_some() {
         let select = SessionSelect { session: session.clone(), agent };
         server.control::<()>(&bearer, method::SESSION_SELECT, select).await?;

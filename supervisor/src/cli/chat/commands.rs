@@ -155,11 +155,15 @@ mod tests {
     #[test]
     fn every_command_of_the_list_is_one() {
         for (word, _) in COMMANDS {
-            assert!(matches!(parse(word), Some(Ok(_))), "{word}");
+            let line = if word == "/tell" { "/tell a-1 more of it" } else { word };
+            assert!(matches!(parse(line), Some(Ok(_))), "{word}");
         }
         assert_eq!(parse(" /quit "), Some(Ok(Command::Quit)));
         let id = SessionId::new("other").expect("an id");
         assert_eq!(parse("/sessions other"), Some(Ok(Command::Sessions(Some(id)))));
+        assert_eq!(parse("/stop a-1"), Some(Ok(Command::Stop(Some("a-1".into())))));
+        let told = Command::Tell { handle: "a-1".into(), text: "more of it".into() };
+        assert_eq!(parse("/tell a-1 more  of it"), Some(Ok(told)));
         assert_eq!(parse("/trace -2"), Some(Ok(Command::Trace(Some(-2)))));
         for (name, mode, _) in QUEUE {
             assert_eq!(parse(&format!("/queue {name}")), Some(Ok(Command::Queue(Some(mode)))));
@@ -182,7 +186,8 @@ mod tests {
         check("/agnets", "did you mean `/agents`?");
         check("/session", "did you mean `/sessions`?");
         check("/frobnicate", "`/help` shows");
-        check("/stop now", "takes nothing more");
+        check("/stop right now", "takes nothing more");
+        check("/tell a-1", "write `/tell HANDLE TEXT`");
         check("/trace 0", "1 is the first one");
         check("/trace last", "1 is the first one");
         check("/queue later", "`interrupt` (it stops");

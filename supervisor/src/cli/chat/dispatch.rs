@@ -3,7 +3,6 @@
 use std::sync::Mutex;
 
 use drupe_extension_api::{
-    SessionId,
     control::{
         SpawnedArgument, SpawnedQuery, Status, TraceArgument, TurnTrace, UsageBy, UsageQuery, UsageRow,
         method,
@@ -18,12 +17,12 @@ use super::{
     follow::locked,
     plan::PlanView,
     screen::Screen,
-    talk::Talk,
+    talk::{self, Talk},
 };
 use crate::cli::{
     agent,
     console::{Console, Style, plain, table},
-    failure::{Failure, status},
+    failure::Failure,
     open, session, trace, usage,
 };
 
@@ -121,7 +120,11 @@ fn carry_out(talk: &mut Talk<'_>, screen: &Mutex<Screen>, command: &Command) -> 
         }
         Command::Queue(mode) => queue(talk, *mode, &say),
         Command::Agents => {
-            say(Style::Plain, &agent::lines(&talk.daemon().get::<Vec<_>>(method::AGENTS_LIST)?))
+            say(Style::Plain, &agent::lines(&talk.daemon().get::<Vec<_>>(method::AGENTS_LIST)?));
+            let personas = talk.personas()?;
+            if !personas.is_empty() {
+                say(Style::Plain, &table(&personas));
+            }
         }
         Command::Who => {
             let status: Status = talk.daemon().get(method::STATUS)?;
@@ -142,8 +145,7 @@ fn carry_out(talk: &mut Talk<'_>, screen: &Mutex<Screen>, command: &Command) -> 
             Err(failure) => say(Style::Bad, &failure.to_string()),
         },
         Command::New => {
-            let fresh = SessionId::new(format!("chat-{}", uuid::Uuid::new_v4().simple()))
-                .map_err(|error| Failure::new(status::SOFTWARE, error.to_string()))?;
+            let fresh = talk::fresh()?;
             say(Style::Dim, &format!("session {fresh}"));
             talk.go(fresh)?;
         }

@@ -14,12 +14,14 @@ mod keyboard;
 mod typing;
 
 mod follow;
+mod personas;
 mod plan;
 mod render;
 mod screen;
 
 use std::{
     io::{self, BufRead, IsTerminal},
+    path::PathBuf,
     sync::{
         Arc, Mutex,
         mpsc::{Receiver, RecvTimeoutError, sync_channel},
@@ -27,7 +29,11 @@ use std::{
     thread,
 };
 
-use drupe_extension_api::{AgentId, SessionId};
+use drupe_extension_api::{
+    AgentId, SessionId,
+    control::{SessionPersonas, method},
+};
+use serde_json::Value;
 
 use super::{
     Context,
@@ -48,18 +54,34 @@ const MAIN: &str = "main";
 /// Arguments of `drupe chat`.
 #[derive(Debug, clap::Args)]
 pub struct Chat {
-    /// The conversation
-    #[arg(long, value_name = "ID", default_value = MAIN)]
-    session: SessionId,
+    /// The conversation; `main` without it, and with --personas a new one
+    #[arg(long, value_name = "ID")]
+    session: Option<SessionId>,
     /// The agent that shall answer
     #[arg(long, value_name = "ID")]
     agent: Option<AgentId>,
+    /// A file with agents that this new conversation alone has: a list of `name`, `prompt`, and more, in YAML or JSON
+    #[arg(long, value_name = "FILE")]
+    personas: Option<PathBuf>,
 }
 
 impl Chat {
     /// Chats with the running daemon.
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
-        converse(context, &Interrupt::take()?, self.session, self.agent)
+        let main = || SessionId::new(MAIN).map_err(|error| Failure::new(status::SOFTWARE, error.to_string()));
+        let session = match (self.session, &self.personas) {
+            (Some(session), _) => session,
+            (None, None) => main()?,
+            (None, Some(_)) => talk::fresh()?,
+        };
+        if let Some(file) = &self.personas {
+            let given = SessionPersonas {
+                session: session.clone(),
+                personas: personas::read(&context.here.join(file))?,
+            };
+            context.daemon().call::<Value>(method::SESSION_PERSONAS, &given)?;
+        }
+        converse(context, &Interrupt::take()?, session, self.agent)
     }
 }
 

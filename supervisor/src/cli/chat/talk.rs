@@ -11,7 +11,9 @@ use std::{
 
 use drupe_extension_api::{
     AgentId, SessionId, TurnId,
-    control::{SessionDetail, SessionShow, SessionStatus, SpawnedTell, TurnArgument, TurnResult, method},
+    control::{
+        Persona, SessionDetail, SessionShow, SessionStatus, SpawnedTell, TurnArgument, TurnResult, method,
+    },
     wire::{QueueMode, Submit, Submitted},
 };
 use serde_json::Value;
@@ -38,6 +40,15 @@ const KEY: Duration = Duration::from_millis(30);
 
 /// Lines of the last answer that are shown to somebody who comes back.
 const LINES: usize = 12;
+
+/// The id of a session that nobody has.
+///
+/// # Errors
+/// An id that no session can have, which would be a fault of this program.
+pub fn fresh() -> Result<SessionId, Failure> {
+    SessionId::new(format!("chat-{}", uuid::Uuid::new_v4().simple()))
+        .map_err(|error| Failure::new(status::SOFTWARE, error.to_string()))
+}
 
 /// How a turn went.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -277,6 +288,19 @@ impl<'a> Talk<'a> {
                 Ok(true)
             }
         }
+    }
+
+    /// The agents that this session alone has, a line each.
+    pub fn personas(&self) -> Result<Vec<Vec<String>>, Failure> {
+        let ask =
+            SessionShow { id: self.session.to_string(), after: Some(SessionShow::BEHIND_ALL), brief: true };
+        let detail: SessionDetail = match self.daemon().once(method::SESSIONS_SHOW, &ask) {
+            Ok(detail) => detail,
+            // Nobody has written in it yet.
+            Err(_) => return Ok(Vec::new()),
+        };
+        let line = |persona: Persona| vec![format!("@{}", persona.name), plain(&persona.description)];
+        Ok(detail.personas.into_iter().map(line).collect())
     }
 
     /// Tells an agent that works beside the turn something. It reads that when it comes to it, and then this is said.

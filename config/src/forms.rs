@@ -65,14 +65,10 @@ pub(crate) static SKILL_DESCRIPTION: Text = form(
 pub(crate) static SKILL_COMPATIBILITY: Text =
     form("1 to 500 characters", |text| (1..=500).contains(&text.chars().count()), None);
 /// A folder beneath that of the file which names it.
-pub(crate) static BENEATH: Text = form(
-    "a path relative to this file's folder, without `..`",
-    |text| {
-        let path = std::path::Path::new(text);
-        !text.is_empty() && path.components().all(|part| matches!(part, std::path::Component::Normal(_)))
-    },
-    None,
-);
+pub(crate) static BENEATH: Text =
+    form("a path relative to this file's folder, without `..`", is_beneath, None);
+/// A file of the workspace.
+pub(crate) static WORKSPACE_FILE: Text = form("a path within the workspace, without `..`", is_beneath, None);
 pub(crate) static HEADER: Text = form(
     "the name of an HTTP header: letters, digits and `-`",
     |text| {
@@ -179,6 +175,11 @@ fn is_folder(text: &str) -> bool {
         None => (named, true),
     };
     sound && is_variable(name) && usual && (rest.is_empty() || rest.starts_with('/'))
+}
+
+fn is_beneath(text: &str) -> bool {
+    let path = std::path::Path::new(text);
+    !text.is_empty() && path.components().all(|part| matches!(part, std::path::Component::Normal(_)))
 }
 
 pub(crate) fn is_variable(text: &str) -> bool {

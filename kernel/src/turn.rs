@@ -13,6 +13,7 @@ use drupe_extension_api::{
     wire::{HookPoint, TurnContext},
 };
 use drupe_journal::{Counted, Origin, Outbound, QueuedTurn, Store, StoreError, TurnDone, TurnStart};
+use drupe_prompts::beneath::{self, NoFileText};
 use drupe_wiring::{Snapshot, personas};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -38,6 +39,9 @@ pub use route::{Route, route, wants_its_own};
 
 /// Crashes during a turn after which it is taken to be what crashes kernels.
 const MOST_CRASHES: usize = 3;
+
+/// The most bytes of one file with notes of a project.
+const PROJECT_NOTES: u64 = 16 * 1024;
 
 /// The same where each of them was an extension's: as many as the supervisor tells of.
 const MOST_EXPLAINED: usize = 10;
@@ -252,6 +256,11 @@ async fn prepare(
         }
         remarks.extend(gathered.remarks.into_iter().map(|remark| ("context", remark)));
     }
+    if root.run().recorded().is_none() {
+        remarks.extend(
+            project_notes(turns, root, plan).await.into_iter().map(|remark| ("project_notes", remark)),
+        );
+    }
     if remarks.is_empty() {
         return Ok(());
     }
@@ -262,6 +271,26 @@ async fn prepare(
     turns.store.record_events(ask.session.clone(), Some(queued.turn.clone()), told).await?;
     root.run().scope.remark(remarks.iter().map(|(code, message)| format!("{code}: {message}")));
     Ok(())
+}
+
+/// Gives the task the notes of projects that lie in the workspace; what of them cannot be read is a remark.
+async fn project_notes(turns: &Turns, root: &TurnRoot, plan: &mut Plan) -> Vec<String> {
+    let base = &turns.roster.base;
+    let mut remarks = Vec::new();
+    for name in &base.config.orchestrator.project_notes {
+        let (folder, path) = (base.home.workspace().clone(), name.clone());
+        let read = tokio::task::spawn_blocking(move || beneath::text(&folder, &path, PROJECT_NOTES)).await;
+        match read {
+            Ok(Ok(text)) => {
+                plan.task.notes.push(format!("Notes of the project in the workspace (`{name}`):\n{text}"));
+                root.run().tainted_by(name);
+            }
+            Ok(Err(NoFileText::Missing)) => {}
+            Ok(Err(why)) => remarks.push(format!("`{name}` of the workspace {why}")),
+            Err(error) => remarks.push(format!("`{name}` of the workspace cannot be read: {error}")),
+        }
+    }
+    remarks
 }
 
 /// What links everything that a message sets off.

@@ -200,7 +200,8 @@ fn the_orchestrators_keys_shape_its_requests() {
     let system = request["messages"][0]["content"].as_str().unwrap_or_default();
     assert!(
         system.starts_with("I am Ada.")
-            && system.contains("Available tools:\n- kv_get:")
+            && system.contains("Available tools:\n- ")
+            && system.contains("\n- kv_get:")
             && system.contains("Available agents:\n- "),
         "{system}"
     );

@@ -61,6 +61,7 @@ mod pdfs;
 mod personas;
 mod policy;
 mod previews;
+mod project_notes;
 mod queue;
 mod refused_settings;
 mod reload;

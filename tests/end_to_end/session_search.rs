@@ -49,3 +49,43 @@ fn a_fact_of_long_ago_is_found_in_its_own_conversation_alone_and_requests_do_not
     let none = daemon.turn("s", "find safe 1234");
     assert!(none["content"].as_str().expect("text").contains("nothing in this conversation"), "{none}");
 }
+
+/// `cargo test -p drupe --test end_to_end session_search::a_thousand -- --ignored --nocapture`
+#[test]
+#[ignore = "it takes minutes"]
+fn a_thousand_turns_of_one_conversation_cost_as_much_at_the_end_as_at_the_twentieth() {
+    let server = ModelServer::measuring(model);
+    let mut daemon = Daemon::home(
+        &(server.config() + "limits: {session: {max_tokens: 1000000000}, day: {max_tokens: 1000000000}}\n"),
+    );
+    daemon.run();
+    let mut seen: Vec<(usize, u64, std::time::Duration)> = Vec::new();
+    for nth in 1..=1_000 {
+        let text = match nth {
+            7 => "Anna's boat is called Grün".to_owned(),
+            _ => format!("the weather of day {nth:04} is fine"),
+        };
+        let began = std::time::Instant::now();
+        let turn = daemon.turn("s", &text);
+        let took = began.elapsed();
+        let bytes = server.requests().last().expect("one").to_string().len();
+        seen.push((bytes, turn["spend"]["usage"]["input_tokens"].as_u64().expect("a number"), took));
+    }
+    let found = daemon.turn("s", "find boat of ANNA");
+    assert!(found["content"].as_str().expect("text").contains("Anna's boat is called Grün"), "{found}");
+    let middle = |range: std::ops::Range<usize>| {
+        let mut times: Vec<_> = seen[range].iter().map(|(.., took)| *took).collect();
+        times.sort();
+        times[times.len() / 2]
+    };
+    println!(
+        "turn 25: {} bytes, {} tokens, {:?}; turn 1,000: {} bytes, {} tokens, {:?} (medians of 20 turns)",
+        seen[24].0,
+        seen[24].1,
+        middle(15..35),
+        seen[999].0,
+        seen[999].1,
+        middle(980..1000)
+    );
+    assert!(seen[999].0 as f64 / seen[24].0 as f64 <= 1.05);
+}

@@ -33,6 +33,8 @@ keys! {
         /// Given to the model before the task, as data: a text, or a list of files.
         context (skip_deserializing): Vec<ContextSource> = EMPTY =>
             Shape::OneOrMany(&Shape::Text(&forms::NON_EMPTY));
+        /// Notes of projects: files of the workspace, such as AGENTS.md, that the assistant is given with each message.
+        project_notes: Vec<String> = EMPTY => Shape::List(&Shape::Text(&forms::WORKSPACE_FILE));
         /// What texts that extensions add to its context may take, together.
         context_tokens: u32 = 2_000 => Shape::Integer { min: 0, max: 100_000 };
         /// Extensions whose tools an agent from the builder may use without being asked about.

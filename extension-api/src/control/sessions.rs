@@ -68,8 +68,8 @@ pub struct SessionDetail {
     pub status: SessionStatus,
     /// Its turns, oldest first.
     pub turns: Vec<TurnResult>,
-    /// What its turns have made use of, as it was then.
-    #[serde(default)]
+    /// What its turns have made use of, as it was then; absent where nothing is known of it.
+    #[serde(default, skip_serializing_if = "SessionSnapshot::is_empty")]
     pub snapshot: SessionSnapshot,
     /// The agents that it was given at its beginning, and that it alone has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -79,6 +79,12 @@ pub struct SessionDetail {
     /// Where further turns follow; asked for with it as [`SessionShow::after`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
+}
+
+impl SessionSnapshot {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Gives a session agents of its own, before its first message.

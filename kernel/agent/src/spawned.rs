@@ -225,9 +225,7 @@ pub(crate) struct EndsWith<'a>(pub &'a Run);
 impl Drop for EndsWith<'_> {
     fn drop(&mut self) {
         for spawned in self.0.scope.spawned.owned_by(&self.0.id) {
-            if let Some(task) = &*spawned.task() {
-                task.abort();
-            }
+            spawned.abort();
         }
     }
 }
@@ -256,12 +254,9 @@ impl Run {
     /// Ends the agents that this run has working beside it, and waits until they have reported.
     pub(crate) async fn end_workers(&self) {
         let own = self.scope.spawned.owned_by(&self.id);
-        own.iter().for_each(|spawned| spawned.close());
+        own.iter().for_each(|spawned| spawned.close_for_good());
         for spawned in own {
-            // One that has not begun has nothing to report.
-            if spawned.task().is_some() {
-                spawned.ended().await;
-            }
+            spawned.ended().await;
         }
     }
 

@@ -4,6 +4,7 @@
 //! [process of its own](apart), which has little memory and time.
 
 pub mod apart;
+pub mod beneath;
 mod day;
 pub mod skills;
 pub mod template;

@@ -5,18 +5,18 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
-    io::{self, Read as _},
-    path::{Component, Path, PathBuf},
+    fs,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
 use drupe_config::{Config, Diagnostics, SKILL_FILE, load_skill, parse_skill};
-use drupe_confine::{open_beneath, open_root};
-use rustix::fs::{Mode, OFlags};
 use sha2::{Digest as _, Sha256};
 
-use crate::NoText;
+use crate::{
+    NoText,
+    beneath::{self, NoFileText},
+};
 
 /// Skills of one agent; further ones by name are left out.
 const MOST: usize = 256;
@@ -151,32 +151,16 @@ impl Skill {
     /// A path that leads out, and what is no text of at most 256 KiB.
     pub fn file(&self, path: &str) -> Result<String, NoText> {
         let refused = |why: &str| Err(NoText::new(format!("`{path}` of the skill `{}` {why}", self.name)));
-        let relative = Path::new(path);
-        if path.is_empty() || !relative.components().all(|part| matches!(part, Component::Normal(_))) {
-            return refused("is no path beneath its folder: leave out `..` and a `/` at the beginning");
-        }
-        let opened = open_root(&self.folder).and_then(|root| {
-            open_beneath(root, relative, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).map(File::from)
-        });
-        let file = match opened {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return refused("does not exist"),
-            Err(error) => return refused(&format!("cannot be opened: {error}")),
+        let bytes = match beneath::bytes(&self.folder, path, FILE) {
+            Ok(bytes) => bytes,
+            Err(why) => return refused(&why.to_string()),
         };
-        match file.metadata() {
-            Ok(about) if !about.is_file() => return refused("is no file"),
-            Ok(about) if about.len() > FILE => return refused("is longer than 256 KiB"),
-            Ok(_) => {}
-            Err(error) => return refused(&format!("cannot be read: {error}")),
+        if self.differs(path, &bytes) {
+            return refused(
+                "is not what it was when the extension was loaded; `drupe restart` looks at it again",
+            );
         }
-        let mut bytes = Vec::new();
-        match file.take(FILE).read_to_end(&mut bytes) {
-            Ok(_) if self.differs(path, &bytes) => {
-                refused("is not what it was when the extension was loaded; `drupe restart` looks at it again")
-            }
-            Ok(_) => String::from_utf8(bytes).or_else(|_| refused("is no text")),
-            Err(error) => refused(&format!("cannot be read: {error}")),
-        }
+        String::from_utf8(bytes).or_else(|_| refused(&NoFileText::Bytes.to_string()))
     }
 
     fn differs(&self, path: &str, bytes: &[u8]) -> bool {

@@ -133,3 +133,39 @@ fn pages_that_were_left_hold_no_connection() {
     scene.send("the second");
     browser.shows(".turn:last-child .prose", "the second");
 }
+
+fn beside(window: Window) {
+    let gate = Gate::default();
+    let Some(scene) = Scene::open(window, staged(&gate), |_| {}) else { return };
+    let browser = &scene.browser;
+    let task = "WAIT\nSAY a leaf falls";
+    scene.send_lines(&[
+        &format!("CALL spawn_agent {}", json!({"agent": "haiku", "task": task})),
+        &format!("CALL agent_haiku {}", json!({"task": task})),
+        "SAY It is written.",
+    ]);
+    browser.shows(".beside li", "@haiku");
+    browser.shows(".beside li", "working");
+    browser.write(".beside input", "in French");
+    browser.click(".beside form button:not([type=button])");
+    // It has asked its model, and reads this when that has answered.
+    browser.shows(".beside li", "1 unread");
+    browser.click(".beside [type=button]");
+    browser.shows(".beside li", "closed");
+    browser.until("document.querySelector('.beside form').hidden");
+    // The answer of one that was stopped is waited for as well, by nobody.
+    gate.open();
+    gate.open();
+    browser.shows(".turn .prose", "It is written.");
+    browser.until("document.querySelector('.beside').hidden");
+}
+
+#[test]
+fn agents_that_work_beside_a_turn_are_shown_told_more_and_stopped_on_a_desk() {
+    beside(DESK);
+}
+
+#[test]
+fn agents_that_work_beside_a_turn_are_shown_told_more_and_stopped_on_a_phone() {
+    beside(PHONE);
+}

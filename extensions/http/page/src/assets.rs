@@ -44,6 +44,7 @@ const FILES: &[(&str, &[u8])] = files![
     "js/approval.js",
     "js/approvals.js",
     "js/bars.js",
+    "js/beside.js",
     "js/call.js",
     "js/changes.js",
     "js/composer.js",

@@ -130,24 +130,28 @@ pub fn tools() -> [Arc<Registered>; 4] {
             spec(
                 Kind::Spawn,
                 SPAWN,
-                "Has an agent work beside you and gives its handle at once; several can work at the same time. Give `agent`, \
-                 one of yours, or `instructions` for one that has your model and of your tools those that you name. What you \
-                 have not waited for when you answer is cancelled, but for an agent with `detach`: it goes on, and its answer \
-                 comes as a message of its own.",
+                "Has an agent work beside you, and gives its handle at once. What you have not waited for when you answer is \
+                 cancelled.",
                 json!({
-                    "agent": {"type": "string", "description": "Its id."},
-                    "instructions": {"type": "string", "minLength": 1, "maxLength": TEXT},
+                    "agent": {"type": "string", "description": "The id of one of yours."},
+                    "instructions": {
+                        "type": "string", "minLength": 1, "maxLength": TEXT,
+                        "description": "In place of `agent`: for one with your model, and of your tools those in `tools`.",
+                    },
                     "tools": {"type": "array", "items": {"type": "string"}, "maxItems": 64},
                     "task": {"type": "string", "minLength": 1, "maxLength": TEXT, "description": "Complete in itself."},
                     "context": {"type": "string", "maxLength": TEXT},
-                    "detach": {"type": "boolean"},
+                    "detach": {
+                        "type": "boolean",
+                        "description": "It goes on after your answer, and reports in a message of its own.",
+                    },
                 }),
                 &["task"],
             ),
             spec(
                 Kind::Send,
                 SEND,
-                "Tells a spawned agent more: it reads it between two steps, or begins anew with it where it has answered.",
+                "Tells a spawned agent more, also one that has answered.",
                 json!({
                     "handle": {"type": "string"},
                     "text": {"type": "string", "minLength": 1, "maxLength": TEXT},
@@ -157,7 +161,7 @@ pub fn tools() -> [Arc<Registered>; 4] {
             spec(
                 Kind::Wait,
                 WAIT,
-                "Waits until spawned agents have answered, all of them or any, and gives how they stand.",
+                "Waits for the answers of spawned agents, and gives how they stand.",
                 json!({
                     "handles": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MOST},
                     "timeout_ms": {"type": "integer", "minimum": 0, "maximum": LONGEST_WAIT_MS},
@@ -168,7 +172,7 @@ pub fn tools() -> [Arc<Registered>; 4] {
             spec(
                 Kind::Close,
                 CLOSE,
-                "Ends a spawned agent, and gives what it had answered last.",
+                "Ends a spawned agent.",
                 json!({"handle": {"type": "string"}}),
                 &["handle"],
             ),

@@ -95,6 +95,22 @@ impl SpawnedAgent {
         self.changed.notify_waiters();
     }
 
+    /// The same, when it will not begin any more where it has not begun.
+    pub(super) fn close_for_good(&self) {
+        self.close();
+        if self.task().is_none() {
+            drop(Ends(self));
+        }
+    }
+
+    /// Ends it at once, without a report.
+    pub(super) fn abort(&self) {
+        match &*self.task() {
+            Some(task) => task.abort(),
+            None => drop(Ends(self)),
+        }
+    }
+
     /// Returns when nothing of it goes on any more, once it was closed.
     pub async fn ended(&self) {
         self.until(|state| state.over).await;

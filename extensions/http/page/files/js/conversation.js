@@ -1,4 +1,5 @@
 // A conversation: its turns, what happens in them now, and the place to write.
+import { Beside } from "./beside.js";
 import { Composer } from "./composer.js";
 import { Fault, ask, unique } from "./control.js";
 import { alarm, fill, h, say } from "./dom.js";
@@ -31,6 +32,7 @@ export class Conversation {
       { class: "down", type: "button", hidden: true, on: { click: () => this.bottom() } },
       "↓ Latest",
     );
+    this.beside = new Beside(session);
     this.composer = new Composer(session, {
       send: (message) => this.send(message),
       stop: () => this.stop(),
@@ -44,7 +46,7 @@ export class Conversation {
         this.head,
         this.earlier,
         this.list,
-        h("div", { class: "writing" }, this.down, this.composer.element),
+        h("div", { class: "writing" }, this.down, this.beside.element, this.composer.element),
       ),
     );
     // Who reads the end stays there while it grows; who reads elsewhere is not moved. Only who goes up leaves the end: what
@@ -81,6 +83,7 @@ export class Conversation {
     const begun = this.composer.open(detail?.agent ?? null);
     if (this.turns.size === 0) begun.then(() => this.turns.size === 0 && this.composer.welcome(this.list));
     const open = [...this.turns.values()].some((turn) => !ended(turn));
+    if (open) this.beside.look();
     this.past = new Set([...this.turns.values()].filter(ended).map((turn) => turn.id));
     this.draw();
     this.aim();
@@ -156,6 +159,7 @@ export class Conversation {
     if (!turn) this.turns.set(event.turn, (turn = made(event.turn)));
     turn.known = this.known;
     apply(turn, event);
+    this.beside.take(event);
     if (event.kind === "interaction.turn.steered") this.taken(event);
     if (event.kind === "interaction.turn.completed") this.over(turn);
     this.dirty.add(turn.id);
@@ -258,6 +262,7 @@ export class Conversation {
 
   close() {
     this.closed = true;
+    this.beside.close();
     this.end?.();
     this.sizes.disconnect();
     this.composer.close();

@@ -77,7 +77,9 @@ fn scene(more: &Value) -> Scene {
         server[key] = value.clone();
     }
     let extension = json!({"enabled": true, "servers": {"sh": server}});
-    let mut daemon = Daemon::home(&format!("{}extensions: {{mcp: {extension}}}\n", model.config()));
+    // What servers are sent and give is long.
+    let window = "  profiles: {local/test: {context_window: 100000}}\n";
+    let mut daemon = Daemon::home(&format!("{}{window}extensions: {{mcp: {extension}}}\n", model.config()));
     daemon.variable("MCP_PROGRAM_FOLDER", &programs.path().display().to_string());
     daemon.run();
     Scene { daemon, model, programs, marker, port }

@@ -21,7 +21,7 @@ fn two_hundred_kills_at_any_moment_lose_no_message_no_part_and_no_report() {
         let session = format!("s{}", kill / 20);
         let (text, parts) = match kill % 4 {
             0 => (format!("spawn one {kill},two {kill}"), vec![format!("one {kill}"), format!("two {kill}")]),
-            1 => (format!("spawn tool {kill}"), vec![format!("tool {kill}")]),
+            1 => (format!("spawn tool {kill}"), vec!["stored `a`".to_owned()]),
             2 => (format!("detach errand {kill}"), Vec::new()),
             _ => (format!("hello {kill}"), Vec::new()),
         };

@@ -68,7 +68,7 @@ fn a_thousand_turns_of_one_conversation_cost_as_much_at_the_end_as_at_the_twenti
         let began = std::time::Instant::now();
         let turn = daemon.turn("s", &text);
         let took = began.elapsed();
-        let bytes = server.requests().last().expect("one").to_string().len();
+        let bytes = server.size_of_last();
         seen.push((bytes, turn["spend"]["usage"]["input_tokens"].as_u64().expect("a number"), took));
     }
     let found = daemon.turn("s", "find boat of ANNA");

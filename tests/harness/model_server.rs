@@ -114,6 +114,12 @@ impl ModelServer {
         self.requests.lock().expect("no test panics while it holds this").clone()
     }
 
+    /// The size of the last one as text, in bytes, for those who made so many that a copy of all takes long.
+    pub fn size_of_last(&self) -> usize {
+        let kept = self.requests.lock().expect("no test panics while it holds this");
+        kept.last().map_or(0, |request| request.to_string().len())
+    }
+
     /// Connections so far.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)

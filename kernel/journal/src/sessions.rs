@@ -175,11 +175,12 @@ pub(crate) fn list(db: &Connection) -> Result<Vec<SessionStatus>, StoreError> {
     Ok(readable(all.query([])?, ("a session", 0), status)?)
 }
 
-/// The session of the newest message that a person wrote. What an extension hands in by itself names no channel.
+/// The session of the newest message that a person wrote. What an extension hands in by itself names no channel; reports of
+/// agents name that of whoever wrote before.
 pub(crate) fn last_of_people(db: &Connection) -> Result<Option<SessionId>, StoreError> {
     let mut newest = db.prepare_cached(
         "SELECT sessions.id FROM turns JOIN sessions ON sessions.number = turns.session
-         WHERE origin = 'operator' OR channel <> '' ORDER BY turns.number DESC LIMIT 1",
+         WHERE (origin = 'operator' OR channel <> '') AND origin NOT LIKE 'report:%' ORDER BY turns.number DESC LIMIT 1",
     )?;
     Ok(newest.query_row([], |row| id(row, 0)).optional()?)
 }

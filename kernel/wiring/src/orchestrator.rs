@@ -10,7 +10,7 @@ use serde_json::json;
 use drupe_models::NamedBy;
 
 use super::{Allowed, Context, Part, Terms, Tools, WireFault, of_agent, offer, select, skills};
-use crate::{AgentEntry, Away};
+use crate::{AgentEntry, Away, names::CORE};
 
 /// The id of the orchestrator; no extension may take it.
 pub const ID: &str = "orchestrator";
@@ -53,7 +53,6 @@ pub fn build(
         no_client_tools: !settings.client_tools,
         ..Allowed::default()
     };
-    allowed.spawns(&settings.limits);
     let load_skill = skills::tool(&context.orchestrator.skills, context.workspace);
     allowed.tools.extend(load_skill.map_err(|error| fault(None, error.to_string()))?);
     notices.extend(context.orchestrator.skills.passed_over.iter().cloned());
@@ -101,6 +100,10 @@ pub fn build(
         for tool in &away.tools {
             allowed.exclude(tool.as_str(), away.told());
         }
+    }
+    // Without an agent and without a tool that one could have there is nobody to spawn.
+    if allowed.tools.iter().any(|tool| !CORE.contains(&tool.spec().name.as_str())) {
+        allowed.spawns(&settings.limits);
     }
     let registry = offer(&allowed, Terms::new(Some(model.profile()), context.config))
         .map_err(|clash| clash.blame(parts, None))?;

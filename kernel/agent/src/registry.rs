@@ -67,12 +67,12 @@ impl Registered {
         Ok(Self::shared(Arc::clone(tool), Arc::clone(schema), true))
     }
 
-    /// A tool whose compiled schema others have, too.
     /// Whether it is the loop's own, which every run with it keeps.
     pub(crate) fn is_core(&self) -> bool {
         self.core
     }
 
+    /// A tool whose compiled schema others have, too.
     pub(crate) fn shared(tool: Arc<dyn Tool>, schema: Arc<Schema>, core: bool) -> Arc<Self> {
         Arc::new(Self { tool, schema, core })
     }

@@ -192,6 +192,8 @@ async fn run(base: Base, verdicts: Verdicts, link: Arc<KernelLink>, control: Own
     let begun = opening::begin(base, verdicts, &mut pulse, &mut down).await?;
     let Begun::Made(kernel, heard_early) = begun else { return Ok(()) };
     heard_early.into_iter().for_each(|frame| heard(&kernel, frame));
+    // An extension that is started opens its door at once: a bearer who is not known there yet would be sent away.
+    control::tokens::load(&kernel).await?;
     let looking = Arc::clone(&kernel.roster);
     let watched = tokio::task::spawn_blocking(move || change::watch(&looking));
     let booting = async {
@@ -201,7 +203,6 @@ async fn run(base: Base, verdicts: Verdicts, link: Arc<KernelLink>, control: Own
     };
     let watched = meanwhile(booting, &kernel, &mut pulse, &mut down).await?;
     let listener = UnixListener::from(control);
-    control::tokens::load(&kernel).await?;
     let mut serving = kernel.life.tasks.spawn(control::server::serve(Arc::clone(&kernel), listener, token));
     meanwhile(boot::take_up(&kernel), &kernel, &mut pulse, &mut down).await?;
     kernel.supervision.tell(&kernel.roster.ready_frame(None));

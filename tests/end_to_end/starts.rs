@@ -2,6 +2,7 @@
 
 use std::{
     fs::File,
+    net::TcpStream,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     thread,
 };
@@ -9,7 +10,10 @@ use std::{
 use rustix::{fs::FlockOperation, process::Signal};
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, model_server::ModelServer, until};
+use crate::{
+    harness::{Daemon, model_server::ModelServer, until},
+    http::door,
+};
 
 /// A home with a journal, which is locked as by a process that makes a copy of it.
 fn with_a_locked_journal() -> (Daemon, File) {
@@ -118,4 +122,24 @@ fn one_extension_that_announces_tools_all_the_time_does_not_keep_others_from_bei
     });
     // More than that in a minute are refused, so that nobody has everything wired again all the time.
     assert!((3..=30).contains(&announced.into_inner()), "{}", daemon.log());
+}
+
+#[test]
+fn whoever_comes_through_a_door_before_all_extensions_work_is_known_there() {
+    let server = ModelServer::obedient();
+    let http =
+        |address: &str| format!("{}extensions: {{http: {{address: \"{address}\"}}}}\n", server.config());
+    let mut daemon = Daemon::home(&http("127.0.0.1:0"));
+    daemon.variable("DRUPE_EXTENSIONS__HTTP__ENABLED", "true");
+    daemon.run();
+    let (door, token) = (door(&daemon), daemon.says(&["token", "new", "ci"]));
+    Daemon::signal(daemon.supervisor_pid(), Signal::TERM);
+    assert_eq!(daemon.ended(), Some(0));
+    daemon.write("drupe.yaml", &http(&door.host()));
+    // The kernel waits for it for a while, with the door open.
+    daemon.plugin_in("process", "torture", "torture", "config: {start: deadlock}\n");
+    daemon.spawn();
+    until("the door is open", || TcpStream::connect(door.host()).ok()).expect("it is opened");
+    assert_ne!(daemon.json(&["status", "--json"])["state"], "ready", "it is still starting");
+    assert_eq!(door.get(token.trim(), "/v1/sessions").status, 200);
 }

@@ -59,6 +59,31 @@ fn a_task_without_a_session_is_stopped_when_its_client_goes_and_one_in_a_session
 }
 
 #[test]
+fn a_task_whose_client_goes_while_it_is_handed_in_is_stopped_as_well() {
+    let server = silent();
+    let daemon = daemon_with(&server, &[], "");
+    let (door, ci) = (door(&daemon), token(&daemon, &["ci"]));
+    let (host, bearer) = (door.host(), format!("Bearer {ci}"));
+    let headers = [("host", host.as_str()), ("authorization", bearer.as_str())];
+    let body = json!({"task": "hello"}).to_string();
+    // Each at another moment of what is done then.
+    for moment in 0..60 {
+        let client = door.begin("POST", "/v1/agents/haiku/run", &headers, &body);
+        thread::sleep(Duration::from_micros(100 * moment));
+        drop(client);
+    }
+    let client = door.begin("POST", "/v1/agents/haiku/run", &headers, &body);
+    until("a model is asked", || (!server.requests().is_empty()).then_some(())).expect("it is asked");
+    drop(client);
+    let open = || {
+        let sessions = door.get(&ci, "/v1/sessions").json();
+        let ids = sessions.as_array().expect("a list").iter().filter_map(|one| one["id"].as_str());
+        ids.filter(|id| ended(&door.get(&ci, &format!("/v1/sessions/{id}")).json()).is_none()).count()
+    };
+    until("all are stopped", || (open() == 0).then_some(())).expect("none goes on");
+}
+
+#[test]
 fn a_connection_too_many_is_taken_in_when_there_is_room() {
     let server = ModelServer::obedient();
     let daemon = daemon_with(&server, &[("DRUPE_EXTENSIONS__HTTP__MAX_CONNECTIONS", "2")], "");

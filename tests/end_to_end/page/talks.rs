@@ -116,11 +116,9 @@ fn a_page_that_stays_open_goes_on_over_a_restart() {
     browser.until("fetch('/healthz').then(a => a.ok, () => false)");
     scene.send("after");
     browser.shows(".turn .prose", "after");
-    assert_eq!(
-        browser.eval("return document.querySelectorAll('.turn').length"),
-        2,
-        "each message is there once"
-    );
+    let shown = browser
+        .eval("return [location.href, document.body.innerText, document.querySelectorAll('.turn').length]");
+    assert_eq!(shown[2], 2, "each message is there once: {shown:#}");
 }
 
 #[test]

@@ -15,6 +15,7 @@ use drupe_extension_api::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio::sync::oneshot;
 use uuid::Uuid;
 
 #[cfg(test)]
@@ -168,12 +169,12 @@ async fn run(
         time_budget_ms: budget.time_ms,
         ..Submit::new(session.clone(), external_id(headers)?, task)
     };
-    let Submitted { turn, .. } = server.control(bearer, method::TURN_SUBMIT, submit).await?;
-    if asynchronous(headers) {
+    let is_asynchronous = asynchronous(headers);
+    let (turn, mut leaving) = Leaving::hand_in(server, bearer, submit, lasts || is_asynchronous).await?;
+    if is_asynchronous {
         let location = [(header::LOCATION, format!("/v1/turns/{turn}"))];
         return Ok((StatusCode::ACCEPTED, location, Json(AcceptedTask { session, turn })).into_response());
     }
-    let mut leaving = Leaving::new(server, bearer, (!lasts).then(|| turn.clone()));
     let result = wait(server, bearer, turn).await?;
     leaving.answered();
     Ok(told(result, is_json))
@@ -262,9 +263,26 @@ pub struct Leaving {
 }
 
 impl Leaving {
-    /// None for a turn that goes on without its client.
-    pub fn new(server: &Arc<Server>, bearer: &Bearer, turn: Option<TurnId>) -> Self {
-        Self { server: Arc::clone(server), bearer: bearer.clone(), turn }
+    /// Hands a message in, and gives its turn and what watches over that; one that lasts goes on without its client. A client
+    /// may go while the daemon still takes the message in: so a task of its own waits for that, and what nobody takes from
+    /// it any more is dropped and so stopped.
+    pub async fn hand_in(
+        server: &Arc<Server>,
+        bearer: &Bearer,
+        submit: Submit,
+        lasts: bool,
+    ) -> Result<(TurnId, Self), Fault> {
+        let (tell, told) = oneshot::channel();
+        let (server, bearer) = (Arc::clone(server), bearer.clone());
+        let host = server.host.clone();
+        host.spawn(async move {
+            let submitted: Result<Submitted, _> = server.control(&bearer, method::TURN_SUBMIT, submit).await;
+            let watched = submitted.map(|Submitted { turn, .. }| {
+                (turn.clone(), Self { server, bearer, turn: (!lasts).then_some(turn) })
+            });
+            let _ = tell.send(watched);
+        })?;
+        told.await.unwrap_or_else(|_| Err(Fault::internal("the message was not handed in")))
     }
 
     pub fn answered(&mut self) {

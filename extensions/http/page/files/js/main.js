@@ -123,7 +123,8 @@ document.addEventListener("pointerdown", (event) => {
 document.getElementById("skip").addEventListener("click", () => main.focus());
 window.addEventListener("hashchange", show);
 // The server shows the notice on how to sign in.
-window.addEventListener("signed-out", () => location.replace("/"));
+// At the same address, so that whoever is known after all stays where they were.
+window.addEventListener("signed-out", () => location.reload());
 window.addEventListener("renamed", () => {
   before = location.hash;
 });

@@ -13,7 +13,7 @@ use drupe_extension_api::{
     ToolSpec, TurnId,
     control::{EventsSubscribe, SessionDetail, SessionShow, TurnArgument, TurnResult, method},
     sdk::Items,
-    wire::{Carried, ClientTool, QueueMode, Submit, Submitted},
+    wire::{Carried, ClientTool, QueueMode, Submit},
 };
 use drupe_http_compat::{
     Ask, ClientCall, Encoder, Rejection, ServedTurn, SseFrame, Thread, ToolChoice, Vendor,
@@ -48,12 +48,12 @@ pub async fn answer(
     let told = |fault: Fault| Rejected(vendor, of_fault(&fault, &ask.model));
     // Before the turn begins, so that nothing of it is missed.
     let events = events(server, bearer, submit.session.clone()).await.map_err(told)?;
-    let Submitted { turn, .. } = server.control(bearer, method::TURN_SUBMIT, submit).await.map_err(told)?;
+    let (turn, leaving) = Leaving::hand_in(server, bearer, submit, lasts).await.map_err(told)?;
     let served = served(turn.clone());
     let mut exchange = Exchange {
         encoder: encoder(&served),
         ready: VecDeque::new(),
-        leaving: Leaving::new(server, bearer, (!lasts).then(|| turn.clone())),
+        leaving,
         bearer: bearer.clone(),
         server: Arc::clone(server),
         events,

@@ -10,10 +10,9 @@ use drupe_agent::{
 use drupe_extension_api::{
     AgentResponse, CorrelationId, DefinitionLimits, EventBody, FailureClass, Preview, Spend, TurnId,
     control::{ExitRecord, SessionSnapshot},
-    wire::{HookPoint, TurnContext},
+    wire::HookPoint,
 };
-use drupe_journal::{Counted, Origin, Outbound, QueuedTurn, Store, StoreError, TurnDone, TurnStart};
-use drupe_prompts::beneath::{self, NoFileText};
+use drupe_journal::{Counted, Origin, Outbound, QueuedTurn, Store, StoreError, Summary, TurnDone, TurnStart};
 use drupe_wiring::{Snapshot, personas};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -27,21 +26,20 @@ mod detached;
 mod earlier;
 mod handoff;
 mod plan;
+mod preparation;
 mod resumed;
 mod route;
 
 pub use detached::{Reports, inbound as detached_inbound};
-pub use earlier::{Audience, Earlier};
+pub use earlier::{Audience, Earlier, ToldBefore};
 use handoff::Speakers;
 use plan::Plan;
+use preparation::{gathers, prepare};
 use route::ChosenBy;
 pub use route::{Route, route, wants_its_own};
 
 /// Crashes during a turn after which it is taken to be what crashes kernels.
 const MOST_CRASHES: usize = 3;
-
-/// The most bytes of one file with notes of a project.
-const PROJECT_NOTES: u64 = 16 * 1024;
 
 /// The same where each of them was an extension's: as many as the supervisor tells of.
 const MOST_EXPLAINED: usize = 10;
@@ -178,11 +176,12 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
         }
         _ => TurnRoot::new(Arc::clone(&scope), agent, limits, &within.cancel),
     };
-    let mut prepared = false;
+    let (mut prepared, mut older) = (false, None);
     let response = loop {
         if plan.is_the_orchestrators() && !std::mem::replace(&mut prepared, true) {
             prepare(turns, &snapshot, &queued, &root, &mut plan).await?;
         }
+        older = older.or(plan.older.take());
         let running = root.respond(&plan.agent, std::mem::take(&mut plan.task), speakers.told());
         let (answered, response) = tracing::Instrument::instrument(running, span.clone()).await;
         root = answered;
@@ -204,9 +203,12 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
     };
     drop(held);
     let outcome = root.finish(response).await;
-    let start = fresh.and_then(|beginning| beginning.rest());
-    let kept = before.after(&snapshot, &outcome.used);
-    finish(turns, queued, (start, kept), outcome, speakers).await
+    let kept = Kept {
+        start: fresh.and_then(|beginning| beginning.rest()),
+        snapshot: before.after(&snapshot, &outcome.used),
+        summary: outcome.summary.as_ref().and_then(|summary| Some(older.as_ref()?.summed_up_to(summary))),
+    };
+    finish(turns, queued, kept, outcome, speakers).await
 }
 
 /// Who answers, with what. Whoever has the conversation and cannot be asked gives it back. `again`: somebody has had the
@@ -232,65 +234,6 @@ async fn place(turns: &Turns, plan: &Plan, cancel: &CancellationToken) -> Option
         return None;
     }
     cancel.run_until_cancelled(turns.gates.agent(plan.agent.id())).await
-}
-
-/// Gathers for the orchestrator what extensions have to say, and says what is missing.
-async fn prepare(
-    turns: &Turns,
-    snapshot: &Snapshot,
-    queued: &QueuedTurn,
-    root: &TurnRoot,
-    plan: &mut Plan,
-) -> Result<(), StoreError> {
-    let ask = &queued.inbound.ask;
-    let mut remarks: Vec<(&str, String)> = Vec::new();
-    remarks.extend(snapshot.away.iter().map(|away| ("unavailable", away.told())));
-    // A run that goes on has what was gathered for it then.
-    if gathers(snapshot, plan) && root.run().recorded().is_none() {
-        let context = TurnContext { session: ask.session.clone(), message: ask.text.clone() };
-        let tokens = turns.roster.base.config.orchestrator.context_tokens;
-        let gathered = snapshot.contexts.gather(&context, root.run(), tokens).await;
-        plan.task.notes.extend(gathered.notes);
-        if let Some(source) = gathered.untrusted {
-            root.run().tainted_by(&source);
-        }
-        remarks.extend(gathered.remarks.into_iter().map(|remark| ("context", remark)));
-    }
-    if root.run().recorded().is_none() {
-        remarks.extend(
-            project_notes(turns, root, plan).await.into_iter().map(|remark| ("project_notes", remark)),
-        );
-    }
-    if remarks.is_empty() {
-        return Ok(());
-    }
-    let told = |(code, message): &(&str, String)| {
-        (None, EventBody::Diagnostic { code: (*code).to_owned(), message: message.clone() })
-    };
-    let told = remarks.iter().map(told).collect();
-    turns.store.record_events(ask.session.clone(), Some(queued.turn.clone()), told).await?;
-    root.run().scope.remark(remarks.iter().map(|(code, message)| format!("{code}: {message}")));
-    Ok(())
-}
-
-/// Gives the task the notes of projects that lie in the workspace; what of them cannot be read is a remark.
-async fn project_notes(turns: &Turns, root: &TurnRoot, plan: &mut Plan) -> Vec<String> {
-    let base = &turns.roster.base;
-    let mut remarks = Vec::new();
-    for name in &base.config.orchestrator.project_notes {
-        let (folder, path) = (base.home.workspace().clone(), name.clone());
-        let read = tokio::task::spawn_blocking(move || beneath::text(&folder, &path, PROJECT_NOTES)).await;
-        match read {
-            Ok(Ok(text)) => {
-                plan.task.notes.push(format!("Notes of the project in the workspace (`{name}`):\n{text}"));
-                root.run().tainted_by(name);
-            }
-            Ok(Err(NoFileText::Missing)) => {}
-            Ok(Err(why)) => remarks.push(format!("`{name}` of the workspace {why}")),
-            Err(error) => remarks.push(format!("`{name}` of the workspace cannot be read: {error}")),
-        }
-    }
-    remarks
 }
 
 /// What links everything that a message sets off.
@@ -325,11 +268,6 @@ fn scope(
         ratios: Arc::clone(&turns.ratios),
         ..TurnScope::new(inbound.ask.session.clone(), queued.turn.clone(), inbound.ask.text.clone(), journal)
     }
-}
-
-/// Whether the contexts of extensions are a part of the task: the orchestrator's alone.
-fn gathers(snapshot: &Snapshot, plan: &Plan) -> bool {
-    !snapshot.contexts.is_empty() && plan.is_the_orchestrators()
 }
 
 /// Whether code of an extension runs before the loop records anything. Should it end the turns, the turn must be seen to
@@ -392,28 +330,42 @@ async fn without_a_run(
             spend: Spend::default(),
             diagnostics: Vec::new(),
             used: Used::default(),
+            summary: None,
             last,
         }
     };
     if !queued.started {
-        return finish(turns, queued, (start, None), nothing(response), speakers).await;
+        let kept = Kept { start, ..Kept::default() };
+        return finish(turns, queued, kept, nothing(response), speakers).await;
     }
     open_session(turns, &queued).await?;
     let journal = Arc::new(turns.store.clone());
     let scope = scope(turns, &queued, correlation(&queued)?, journal, recorded);
     let abandoned = run::abandon_turn(Arc::new(scope), response.clone());
-    finish(turns, queued, (None, None), abandoned.unwrap_or_else(|| nothing(response)), speakers).await
+    let outcome = abandoned.unwrap_or_else(|| nothing(response));
+    finish(turns, queued, Kept::default(), outcome, speakers).await
+}
+
+/// What is kept with the end of a turn.
+#[derive(Default)]
+struct Kept {
+    /// Its beginning, where that is not kept yet.
+    start: Option<TurnStart>,
+    /// What its session has made use of.
+    snapshot: Option<SessionSnapshot>,
+    /// What older turns were summed up to.
+    summary: Option<Summary>,
 }
 
 /// Records the answer and what goes out, in one transaction, and has it delivered.
 async fn finish(
     turns: &Turns,
     queued: QueuedTurn,
-    (start, snapshot): (Option<TurnStart>, Option<SessionSnapshot>),
+    Kept { start, snapshot, summary }: Kept,
     outcome: TurnOutcome,
     mut speakers: Speakers,
 ) -> Result<(), StoreError> {
-    let TurnOutcome { response, spend, diagnostics, last, used: _ } = outcome;
+    let TurnOutcome { response, spend, diagnostics, last, used: _, summary: _ } = outcome;
     let report = match &queued.inbound.origin {
         Origin::Spawned { by } => detached::report(&turns.store, &queued, by, &response).await?,
         _ => None,
@@ -436,6 +388,7 @@ async fn finish(
         events: speakers.told().into_iter().chain([completed]).map(|event| (None, event)).collect(),
         conversation: speakers.changed(),
         snapshot,
+        summary,
         start,
         ratios: turns.ratios.changed(),
     };

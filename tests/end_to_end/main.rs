@@ -47,6 +47,7 @@ mod leaks;
 mod lean;
 mod learned;
 mod limits;
+mod long_conversations;
 mod main_job;
 mod mcp_client;
 mod memory;

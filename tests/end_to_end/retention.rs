@@ -80,6 +80,7 @@ impl Past {
         let done = TurnDone {
             conversation: None,
             snapshot: None,
+            summary: None,
             response: AgentResponse::success("an answer"),
             spend: Spend::default(),
             diagnostics: Vec::new(),

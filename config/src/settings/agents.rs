@@ -35,6 +35,8 @@ keys! {
             Shape::OneOrMany(&Shape::Text(&forms::NON_EMPTY));
         /// Notes of projects: files of the workspace, such as AGENTS.md, that the assistant is given with each message.
         project_notes: Vec<String> = EMPTY => Shape::List(&Shape::Text(&forms::WORKSPACE_FILE));
+        /// Whether it sums up what is older than the latest 20 turns, once for every ten, with a call of its model.
+        summarise_history: bool = true => Shape::Bool;
         /// What texts that extensions add to its context may take, together.
         context_tokens: u32 = 2_000 => Shape::Integer { min: 0, max: 100_000 };
         /// Extensions whose tools an agent from the builder may use without being asked about.

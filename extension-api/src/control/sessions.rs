@@ -68,6 +68,9 @@ pub struct SessionDetail {
     pub status: SessionStatus,
     /// Its turns, oldest first.
     pub turns: Vec<TurnResult>,
+    /// What its older turns were summed up to, as the orchestrator is told; absent while all that it is told is told whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
     /// What its turns have made use of, as it was then; absent where nothing is known of it.
     #[serde(default, skip_serializing_if = "SessionSnapshot::is_empty")]
     pub snapshot: SessionSnapshot,

@@ -48,6 +48,8 @@ pub struct Task {
     pub notes: Vec<String>,
     /// Earlier messages of the conversation; only the root of a turn gets them.
     pub history: Vec<Arc<Message>>,
+    /// What of the conversation is to be summed up for the turns to come, once the run has its answer; usually nothing.
+    pub to_sum_up: Vec<Arc<Message>>,
 }
 
 impl Task {

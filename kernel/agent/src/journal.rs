@@ -417,6 +417,11 @@ pub enum Compaction {
     },
     /// The model is asked for its last answer, without tools.
     Forced,
+    /// Older turns of the conversation are summed up for the turns to come, behind the last step. This transcript stays.
+    Condensed {
+        /// The summary; empty where the model gave none.
+        summary: String,
+    },
 }
 
 impl Batch {

@@ -100,6 +100,8 @@ pub struct TurnOutcome {
     pub diagnostics: Vec<String>,
     /// What it has made use of.
     pub used: Used,
+    /// A summary of what was to be summed up, where one was made; empty where the model gave none.
+    pub summary: Option<String>,
     /// Not yet committed, so that it can be one transaction with the caller's own records.
     pub last: Batch,
 }
@@ -292,7 +294,8 @@ impl Run {
         let diagnostics =
             std::mem::take(&mut *self.scope.diagnostics.lock().unwrap_or_else(PoisonError::into_inner));
         let used = std::mem::take(&mut *self.scope.used());
-        TurnOutcome { response, spend, diagnostics, used, last: self.take_pending() }
+        let summary = self.scope.summary.get().cloned();
+        TurnOutcome { response, spend, diagnostics, used, summary, last: self.take_pending() }
     }
 
     /// Its loop begins, made of these.

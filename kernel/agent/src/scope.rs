@@ -157,6 +157,8 @@ pub struct TurnScope {
     pub used: Mutex<Used>,
     /// Whether it was told of a report of use that cannot be.
     pub doubted: AtomicBool,
+    /// What its root made of the messages that were to be summed up; empty where the model gave no summary.
+    pub summary: OnceLock<String>,
 }
 
 impl TurnScope {
@@ -217,6 +219,7 @@ impl TurnScope {
             left: Left::default(),
             diagnostics: Mutex::default(),
             used: Mutex::default(),
+            summary: OnceLock::new(),
             doubted: AtomicBool::new(false),
         }
     }

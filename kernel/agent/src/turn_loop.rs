@@ -11,10 +11,11 @@ mod stream;
 mod transcript;
 mod usage;
 
-use std::{sync::Arc, time::Duration};
+use std::{iter::Peekable, sync::Arc, time::Duration};
 
 use drupe_extension_api::{
-    AgentResponse, Definition, EventBody, Message, ModelParameters, OutputSpec, Reasoning, ToolSpec,
+    AgentResponse, Definition, EventBody, Message, ModelParameters, OutputSpec, Reasoning, ResponseStatus,
+    ToolSpec,
 };
 use drupe_json_schema::Schema;
 
@@ -171,9 +172,24 @@ impl Progress<'_> {
         }
         let content = prompt::user_message(&task, &self.agent.definition.context);
         self.transcript.add_task(Arc::new(Message::User { content }));
-        let mut attempt = 1;
         let recorded = recorded.map(|r| r.steps).unwrap_or_default();
         let mut recorded = recorded.into_iter().filter(|s| s.step != dispatch::OUTSIDE).peekable();
+        let response = self.until_answered(&mut recorded).await?;
+        let is_an_answer = response.status == ResponseStatus::Success
+            && response.transfer.is_none()
+            && response.client_calls.is_empty();
+        if is_an_answer && !task.to_sum_up.is_empty() {
+            self.condense(&task.to_sum_up, recorded.next()).await?;
+        }
+        Ok(response)
+    }
+
+    /// Goes through what is recorded, and on from there to the last answer.
+    async fn until_answered(
+        &mut self,
+        recorded: &mut Peekable<impl Iterator<Item = RecordedStep>>,
+    ) -> Result<AgentResponse, Stop> {
+        let mut attempt = 1;
         while let Some(step) = recorded.next() {
             self.compacted(&step.compactions);
             if step.answer.is_none() {
@@ -200,6 +216,14 @@ impl Progress<'_> {
         if step.attempt > 0 {
             self.asked = step.step;
         }
+        self.lose(step)?;
+        // It was told with what is recorded.
+        self.run.budget.told_before(step.step);
+        Ok(step.attempt + 1)
+    }
+
+    /// What was set aside for a call that an earlier process did not see the end of counts as spent.
+    fn lose(&self, step: &RecordedStep) -> Result<(), Stop> {
         if step.reserved_tokens > 0 {
             self.run.budget.replay(Spent::lost(step.reserved_tokens, step.reserved_usd));
             self.run.lost_call(step);
@@ -207,9 +231,7 @@ impl Progress<'_> {
             self.run.tell(EventBody::StreamReset { id, reason: run::INTERRUPTED.into() });
             self.has_room()?;
         }
-        // It was told with what is recorded.
-        self.run.budget.told_before(step.step);
-        Ok(step.attempt + 1)
+        Ok(())
     }
 
     /// Comes back to what an earlier process used for a step.

@@ -13,7 +13,7 @@ use drupe_extension_api::{
     AgentRef, AgentResponse, EffectClass, EffectId, EventBody, InvocationId, Message, Preview,
     ResponseStatus, SessionId, Spend, ToolCallRequest, ToolStatus, TurnId, Usage, wire::Submit,
 };
-use drupe_journal::{Inbound, Origin, Storage, Store, TurnDone, TurnStart};
+use drupe_journal::{Inbound, Origin, Storage, Store, ToldTurns, TurnDone, TurnStart};
 use futures_util::future::join_all;
 
 const QUESTION: &str = "what do you think of the weather?";
@@ -152,7 +152,10 @@ async fn turn(store: &Store, session: SessionId, n: usize, work: Work) {
     let inbound = Inbound::new(Submit { channel: "bench".into(), ..ask }, Origin::OPERATOR);
     let queued = store.accept(inbound).await.unwrap().queued.unwrap();
     if queued.earlier_turns > 0 {
-        store.conversation(&session, None, None, TURNS_OF_A_SESSION).await.unwrap();
+        store
+            .conversation(&session, ToldTurns { most: TURNS_OF_A_SESSION, ..ToldTurns::default() })
+            .await
+            .unwrap();
     }
     let turn = queued.turn;
     let root = Run::new(&turn, "orchestrator", None);
@@ -188,6 +191,7 @@ async fn turn(store: &Store, session: SessionId, n: usize, work: Work) {
     let done = TurnDone {
         conversation: None,
         snapshot: None,
+        summary: None,
         response: AgentResponse::success(ANSWER),
         spend,
         diagnostics: Vec::new(),

@@ -8,7 +8,7 @@ use drupe_extension_api::{
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::{
-    Store, StoreError,
+    Store, StoreError, conversation,
     parts::{self, PART, Span},
     rows::{id, maybe_json, signed},
     sessions,
@@ -142,7 +142,10 @@ type Page = (SessionDetail, Vec<(Brief, Option<Span>)>);
 fn page(db: &Connection, session: &SessionId, after: u64, brief: bool) -> Result<Option<Page>, StoreError> {
     let Some((status, number, last_seq)) = sessions::find(db, session)? else { return Ok(None) };
     let (snapshot, personas) = (sessions::snapshot(db, session)?, sessions::personas(db, session)?);
-    let mut detail = SessionDetail { status, turns: Vec::new(), snapshot, personas, last_seq, next: None };
+    let summary = conversation::summary(db, session, None)?.map(|summary| summary.text);
+    let summary = summary.filter(|text| !text.is_empty());
+    let mut detail =
+        SessionDetail { status, turns: Vec::new(), summary, snapshot, personas, last_seq, next: None };
     let mut following =
         db.prepare_cached(briefs!("WHERE turns.session = ?1 AND turns.number > ?2 ORDER BY turns.number"))?;
     let (mut found, mut bytes) = (Vec::new(), 0);
@@ -191,31 +194,4 @@ pub(crate) fn earlier(
         }
     }
     Ok(best.into_iter().map(|(_, turn)| turn).collect())
-}
-
-/// The latest turns that were worked at and have ended as pairs of message and answer, oldest first. One that another
-/// turn took in, or that was stopped while it waited, has no answer of its own. With `since`, those from that turn on which name
-/// no agent; with `before`, those that had ended when that turn began, since turns of a session run one after another.
-pub(crate) fn conversation(
-    db: &Connection,
-    session: &SessionId,
-    (since, before): (Option<&TurnId>, Option<&TurnId>),
-    max_turns: usize,
-) -> Result<Vec<(String, String)>, StoreError> {
-    // What names an agent is no part of what the others talk about.
-    let mut latest = db.prepare_cached(
-        "SELECT text, response ->> 'content' FROM turns
-         WHERE session = (SELECT number FROM sessions WHERE id = ?1) AND finished_ms IS NOT NULL AND starts > 0
-           AND (?4 IS NULL OR id <> ?4 AND finished_ms <= (SELECT started_ms FROM turns WHERE id = ?4))
-           AND (?3 IS NULL OR number >= coalesce((SELECT number FROM turns WHERE id = ?3), 0) AND agent IS NULL
-                AND ltrim(text) NOT LIKE '@%')
-         ORDER BY number DESC LIMIT ?2",
-    )?;
-    let pairs = latest.query_map(
-        (session.as_str(), signed(max_turns as u64), since.map(TurnId::as_str), before.map(TurnId::as_str)),
-        |row| Ok((row.get(0)?, row.get(1)?)),
-    )?;
-    let mut pairs: Vec<_> = pairs.collect::<Result<_, _>>()?;
-    pairs.reverse();
-    Ok(pairs)
 }

@@ -15,7 +15,7 @@ use rusqlite::{Connection, OptionalExtension};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    Store, StoreError, images,
+    Store, StoreError, conversation, images,
     log::POSITIONS,
     recent::Change,
     recipes,
@@ -243,6 +243,7 @@ fn let_go(on: &mut Writing<'_>, keep: Retention) -> Result<LetGo, StoreError> {
         on.statement("DELETE FROM outbox WHERE turn = ?1")?.execute([records.turn])?;
         on.statement("DELETE FROM questions WHERE turn = ?1")?.execute([records.turn])?;
         images::forget(on, records.turn)?;
+        conversation::forget_summary(on, records.session, records.turn)?;
         on.statement("DELETE FROM turns WHERE number = ?1")?.execute([records.turn])?;
         on.cache.turns.take(turn);
         on.change(Change::Changed(turn.clone()));

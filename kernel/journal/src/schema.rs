@@ -197,6 +197,7 @@ CREATE TABLE audit (
     include_str!("schema/version_14.sql"),
     include_str!("schema/version_15.sql"),
     include_str!("schema/version_16.sql"),
+    include_str!("schema/version_17.sql"),
 ];
 
 /// The version that this release reads and writes.

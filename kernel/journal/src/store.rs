@@ -22,7 +22,7 @@ use crate::{
     outbox,
     reader::{self, Question},
     recent::Recent,
-    restarts, results, sessions,
+    restarts, sessions,
     shared::{SharedWriter, free, lock},
     tokens, turns,
     writer::{self, Command, Survives, Task, Waits, Writer, Writing},
@@ -229,22 +229,6 @@ impl Store {
     /// set off by themselves does not count.
     pub async fn last_of_people(&self) -> Result<Option<SessionId>, StoreError> {
         self.read(sessions::last_of_people).await
-    }
-
-    /// Messages and answers of the latest finished turns, oldest first; with `before`, of those that had ended when that turn
-    /// of the session began.
-    pub async fn conversation(
-        &self,
-        session: &SessionId,
-        since: Option<TurnId>,
-        before: Option<TurnId>,
-        max_turns: usize,
-    ) -> Result<Vec<(String, String)>, StoreError> {
-        let session = session.clone();
-        self.read_few(move |db| {
-            results::conversation(db, &session, (since.as_ref(), before.as_ref()), max_turns)
-        })
-        .await
     }
 
     /// Chooses the agent that answers in a session, which is made where it does not exist; none gives it back to the

@@ -13,7 +13,7 @@ use crate::{
     DeliveryId, Inbound, QueuedTurn, SessionState, StoreError, TurnDone, TurnStart,
     bus::{self, WhenFull},
     cache::Turn,
-    checkpoints,
+    checkpoints, conversation,
     log::{self, Record},
     outbox, ratios,
     recent::{Change, Ended},
@@ -148,6 +148,9 @@ pub(crate) fn finish(on: &mut Writing<'_>, done: &TurnDone) -> Result<Option<Del
     }
     if let Some(snapshot) = &done.snapshot {
         sessions::keep_snapshot(on, turn.session_number, snapshot)?;
+    }
+    if let Some(summary) = &done.summary {
+        conversation::keep_summary(on, &turn, summary)?;
     }
     messages.iter().try_for_each(|message| bus::publish(on, message, WhenFull::Bury))?;
     done.ratios.iter().try_for_each(|(model, bytes)| ratios::keep(on, model, *bytes))?;

@@ -49,7 +49,7 @@ pub mod scripted;
 mod samples;
 
 pub use error::{ModelsError, Unsupported, Unusable};
-pub use resolve::{Figure, FigureOrigin, Lists, Models, NamedBy, Resolved, Target, names_script};
+pub use resolve::{Figure, FigureOrigin, Lists, Models, NamedBy, Resolved, Target, is_offline, names_script};
 pub use settings::{
     CatalogueEntry, Efforts, Endpoint, ModelsSettings, ProfileSettings, ProviderKind, ProviderSettings,
     Thinking,

@@ -380,6 +380,11 @@ fn offline_profile(name: &str) -> ModelProfile {
     }
 }
 
+/// Whether that is the name of the model which follows rules, as a profile has it.
+pub fn is_offline(name: &str) -> bool {
+    name.split_once('/').is_some_and(|(provider, _)| provider == search::OFFLINE)
+}
+
 /// For models on this machine, which need no turn-taking.
 fn free_gate(name: &str) -> Arc<Gate> {
     Gate::new(name, usize::MAX, Duration::from_secs(86_400))

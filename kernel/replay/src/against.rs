@@ -221,7 +221,7 @@ pub async fn compare_with(
         .map_while(|record| recipe_of(record).map(|recipe| (record, recipe)))
         .collect();
     let (first, recipe) = roots.first().ok_or(Incomparable::NoRecipe)?;
-    let RootContext { context, history, behalf } = recording.roots.first().cloned().unwrap_or_default();
+    let RootContext { context, history, behalf, .. } = recording.roots.first().cloned().unwrap_or_default();
     let mut agent = built(&answers, recipe, Some(first))?;
     let mut root = match &behalf {
         Some((giver, limits)) => {
@@ -230,7 +230,8 @@ pub async fn compare_with(
         }
         None => TurnRoot::new(scope, agent.id().clone(), agent.limits(), cancel),
     };
-    let mut task = Task { text: first.task.clone(), notes: first.notes.clone(), context, history };
+    let mut task =
+        Task { text: first.task.clone(), notes: first.notes.clone(), context, history, ..Task::default() };
     let mut later = roots.iter().skip(1);
     let response = loop {
         let (answered, response) = root.respond(&agent, task, Vec::new()).await;

@@ -12,6 +12,8 @@ use drupe_extension_api::{
     ToolStatus, TurnId, Usage, control::ApprovalState, wire::ClientTool,
 };
 
+use crate::summaries::CameToNothing;
+
 /// The step of what is recorded before the first one: notes, and what code does beside the loop.
 pub(crate) const OUTSIDE: u32 = 0;
 
@@ -48,6 +50,8 @@ pub struct RootContext {
     pub context: AgentInvocationContext,
     /// Earlier messages of the conversation.
     pub history: Vec<Arc<Message>>,
+    /// What it sums up of the conversation where its record says that it did: a setting decides that.
+    pub to_sum_up: Vec<Arc<Message>>,
     /// Who handed the conversation to it before this turn, and what they may spend.
     pub behalf: Option<(AgentId, DefinitionLimits)>,
 }
@@ -74,6 +78,8 @@ pub(crate) struct RunRecord {
     /// What it spent that the loop did not: vectors, and runs that code began.
     pub beside: Vec<(usize, Spent)>,
     pub compacted: bool,
+    /// Whether it summed up older turns of the conversation.
+    pub condensed: bool,
     pub exceeded: Vec<BudgetUse>,
     pub end: Option<(AgentResponse, Spend)>,
     /// The place of its end among the records of the turn.
@@ -173,11 +179,12 @@ fn is_cut_off(entry: &Entry) -> bool {
     matches!(entry, Entry::Failed { class: FailureClass::Internal, told: None, usage, repeated: false, .. } if usage.total() == 0)
 }
 
-/// The records as a turn has them that nothing interrupted: without requests that a restart cut off, and without what the
-/// next process told anew.
+/// The records as a turn has them that nothing interrupted: without requests that a restart cut off, without what the next
+/// process told anew, and without summaries that came to nothing.
 pub(crate) fn uninterrupted(entries: &[Entry]) -> Vec<(usize, &Entry)> {
     let mut kept: Vec<(usize, &Entry)> = Vec::with_capacity(entries.len());
-    for (at, entry) in entries.iter().enumerate() {
+    let nothing = CameToNothing::of(entries);
+    for (at, entry) in entries.iter().enumerate().filter(|(_, entry)| !nothing.holds(entry)) {
         if is_cut_off(entry) {
             let (run, step) = place(entry);
             let of = |other: &Entry| matches!(other, Entry::Step { .. }) && place(other) == (run, step);
@@ -221,6 +228,7 @@ impl Invocations {
             run.cut_off += 1;
             run.cut_at = at;
         }
+        CameToNothing::of(entries).charge(entries, &mut runs.all);
         for (at, entry) in uninterrupted(entries) {
             if let Entry::Begin { invocation, .. } = entry
                 && !runs.order.contains(invocation)
@@ -318,7 +326,14 @@ impl RunRecord {
             Entry::Failed { .. } => self.failed(entry),
             Entry::Compacted { compaction, model, usage, cost_usd, stop, .. } => {
                 self.compacted = true;
-                if let (false, Compaction::Summarised { summary, .. }) = (model.is_empty(), compaction) {
+                self.condensed |= matches!(compaction, Compaction::Condensed { .. });
+                let summed_up = match compaction {
+                    Compaction::Summarised { summary, .. } | Compaction::Condensed { summary } => {
+                        Some(summary)
+                    }
+                    Compaction::Elided { .. } | Compaction::Forced => None,
+                };
+                if let (false, Some(summary)) = (model.is_empty(), summed_up) {
                     // What stands for a summary that was none.
                     let content = if summary == prompt::NO_SUMMARY { String::new() } else { summary.clone() };
                     let message = Message::Assistant {

@@ -14,6 +14,7 @@ mod feed;
 mod invocations;
 mod models;
 mod played;
+mod summaries;
 mod tools;
 
 pub use against::{AnsweredFromRecords, Compared, Incomparable, Resolve, compare_with};

@@ -170,6 +170,7 @@ fn task(record: &RunRecord, told: RootContext) -> Task {
         notes: record.notes.clone(),
         context: told.context,
         history: told.history,
+        to_sum_up: if record.condensed { told.to_sum_up } else { Vec::new() },
     }
 }
 

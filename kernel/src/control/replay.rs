@@ -20,7 +20,7 @@ use drupe_surface::principal::Principal;
 
 use crate::{
     kernel::Kernel,
-    turn::{Audience, Earlier},
+    turn::{Audience, Earlier, ToldBefore},
 };
 
 /// Turns of one answer: each is read whole.
@@ -263,8 +263,9 @@ async fn roots(kernel: &Kernel, rows: &TurnRows) -> Result<Vec<RootContext>, Fau
             None if before.is_none() && chosen.is_some() => Audience::Addressed,
             None => Audience::Orchestrator,
         };
-        let (context, history) = earlier.told(ask, to).await?;
-        all.push(RootContext { context, history, behalf });
+        let ToldBefore { context, history, older } = earlier.told(ask, to).await?;
+        let to_sum_up = older.map(|older| older.messages).unwrap_or_default();
+        all.push(RootContext { context, history, to_sum_up, behalf });
         before = Some(root);
     }
     Ok(all)

@@ -3,15 +3,32 @@
 
 use std::sync::Arc;
 
-use drupe_agent::Conversation;
+use drupe_agent::{Conversation, prompt};
 use drupe_extension_api::{AgentInvocationContext, Message, Preview, SessionId, TurnId, wire::Submit};
-use drupe_journal::{Store, StoreError};
+use drupe_journal::{Store, StoreError, Summary, ToldTurn, ToldTurns};
 
-/// Earlier turns that the orchestrator is shown.
-const HISTORY: usize = 20;
+/// How much of a conversation is told whole; of more the newest.
+#[derive(Clone, Copy)]
+struct Bounds {
+    turns: usize,
+    bytes: usize,
+}
 
-/// The most bytes of them; older ones are left out first.
-const HISTORY_BYTES: usize = 32 * 1024;
+/// What the orchestrator is shown.
+const SHOWN: Bounds = Bounds { turns: 30, bytes: 40 * 1024 };
+
+/// What is beyond this has older turns summed up.
+const WHOLE: Bounds = Bounds { turns: 29, bytes: 32 * 1024 };
+
+/// What stays whole then. The turns in between are summed up at once, so that it is not done with each turn, and providers
+/// can cache what stands before.
+const KEPT: Bounds = Bounds { turns: 20, bytes: 24 * 1024 };
+
+/// Turns that are looked at: a conversation that was never summed up may have any number.
+const LOOKED_AT: usize = 60;
+
+/// What an agent that has the conversation is shown of its part.
+const OF_ITS_PART: Bounds = Bounds { turns: 20, bytes: 32 * 1024 };
 
 /// The most bytes of one of their texts.
 const EXCERPT: usize = 8 * 1024;
@@ -31,6 +48,14 @@ pub enum Audience<'a> {
     },
 }
 
+impl Older {
+    /// What is kept of it: without words of the model those from before.
+    pub fn summed_up_to(&self, summary: &str) -> Summary {
+        let text = if summary.is_empty() { &self.summary } else { summary };
+        Summary { up_to: self.up_to, text: text.to_owned() }
+    }
+}
+
 /// The turns of a session that have ended.
 pub struct Earlier<'a> {
     pub store: &'a Store,
@@ -41,8 +66,26 @@ pub struct Earlier<'a> {
     pub any: bool,
 }
 
-/// What a root knows of a conversation: as texts beside its task, and as messages before it.
-pub type ToldBefore = (AgentInvocationContext, Vec<Arc<Message>>);
+/// What a root knows of a conversation.
+#[derive(Default)]
+pub struct ToldBefore {
+    /// As texts beside its task.
+    pub context: AgentInvocationContext,
+    /// As messages that come before the task.
+    pub history: Vec<Arc<Message>>,
+    /// What is to be summed up for the turns to come.
+    pub older: Option<Older>,
+}
+
+/// Turns of a conversation that are to be told in short from the next turn on.
+pub struct Older {
+    /// What they were summed up to before, and those that came after that.
+    pub messages: Vec<Arc<Message>>,
+    /// The number of the last of them.
+    pub up_to: i64,
+    /// What they were summed up to before.
+    pub summary: String,
+}
 
 impl Earlier<'_> {
     /// What the root is told that answers `ask`.
@@ -50,15 +93,47 @@ impl Earlier<'_> {
         let (summary, history) = match (to, carried(ask)) {
             (Audience::Handed { conversation, in_loop }, _) => self.its_part(conversation, in_loop).await?,
             (_, Some(history)) => (None, history),
-            (Audience::Addressed, None) => (self.summary(None, SUMMARY).await?, Vec::new()),
-            (Audience::Orchestrator, None) => (None, self.history(None).await?),
+            (Audience::Addressed, None) => (self.in_short().await?, Vec::new()),
+            (Audience::Orchestrator, None) => return self.of_all().await,
         };
         let context = AgentInvocationContext {
             conversation_summary: summary,
             user_message: None,
             correlation_id: None,
         };
-        Ok((context, history))
+        Ok(ToldBefore { context, history, older: None })
+    }
+
+    /// What the orchestrator is told: what older turns were summed up to, and those since then.
+    async fn of_all(&self) -> Result<ToldBefore, StoreError> {
+        let known = self.summed_up().await?;
+        let behind = known.as_ref().map_or(0, |summary| summary.up_to);
+        let turns = self.turns(None, behind, LOOKED_AT).await?;
+        let summary = known.map(|known| known.text).unwrap_or_default();
+        let first = || {
+            let said = (!summary.is_empty()).then(|| Message::User { content: prompt::summary(&summary) });
+            said.map(Arc::new).into_iter()
+        };
+        let older = match newest(&turns, WHOLE).len() < turns.len() {
+            true => &turns[..turns.len() - newest(&turns, KEPT).len()],
+            false => &[],
+        };
+        Ok(ToldBefore {
+            history: first().chain(messages(newest(&turns, SHOWN))).collect(),
+            older: older.last().map(|last| Older {
+                messages: first().chain(messages(older)).collect(),
+                up_to: last.number,
+                summary: summary.clone(),
+            }),
+            ..ToldBefore::default()
+        })
+    }
+
+    async fn summed_up(&self) -> Result<Option<Summary>, StoreError> {
+        match self.any {
+            true => self.store.summary(self.session, self.before.cloned()).await,
+            false => Ok(None),
+        }
     }
 
     /// What an agent sees of a conversation that it has: what it was told of it when it was handed over, and the messages since.
@@ -75,57 +150,77 @@ impl Earlier<'_> {
         };
         let since = Some(held.first.clone());
         if in_loop {
-            return Ok((Some(held.summary.clone()), self.history(since).await?));
+            let turns = self.turns(since, 0, OF_ITS_PART.turns).await?;
+            let history = messages(newest(&turns, OF_ITS_PART)).collect();
+            return Ok((Some(held.summary.clone()), history));
         }
-        let part = self.summary(since, HISTORY).await?;
+        let part = self.beginnings(since, OF_ITS_PART.turns).await?;
         let part = part.map(|part| format!("\n\nSince then:\n{part}")).unwrap_or_default();
         Ok((Some(format!("{}{part}", held.summary)), Vec::new()))
     }
 
-    async fn pairs(&self, since: Option<TurnId>, most: usize) -> Result<Vec<(String, String)>, StoreError> {
+    async fn turns(
+        &self,
+        since: Option<TurnId>,
+        behind: i64,
+        most: usize,
+    ) -> Result<Vec<ToldTurn>, StoreError> {
+        let which = ToldTurns { since, behind, before: self.before.cloned(), most };
         match self.any {
-            true => self.store.conversation(self.session, since, self.before.cloned(), most).await,
+            true => self.store.conversation(self.session, which).await,
             false => Ok(Vec::new()),
         }
     }
 
-    /// The latest turns as messages, newest kept first where they are too long.
-    async fn history(&self, since: Option<TurnId>) -> Result<Vec<Arc<Message>>, StoreError> {
-        let turns = self.pairs(since, HISTORY).await?;
-        let mut left = HISTORY_BYTES;
-        let kept = turns.iter().rev().take_while(|(input, answer)| {
-            let size = input.len().min(EXCERPT) + answer.len().min(EXCERPT);
-            let fits = size <= left;
-            left = left.saturating_sub(size);
-            fits
-        });
-        let kept: Vec<_> = kept.collect();
-        let messages = kept.into_iter().rev().flat_map(|(input, answer)| {
-            let asked = Message::User { content: excerpt(input) };
-            let said = Message::Assistant {
-                content: excerpt(answer),
-                reasoning: None,
-                tool_calls: Vec::new(),
-                provider_items: None,
-            };
-            [Arc::new(asked), Arc::new(said)]
-        });
-        Ok(messages.collect())
+    /// What an agent is told that is addressed directly.
+    async fn in_short(&self) -> Result<Option<String>, StoreError> {
+        let latest = self.beginnings(None, SUMMARY).await?;
+        let summary = self.summed_up().await?.map(|summary| summary.text).filter(|text| !text.is_empty());
+        Ok(match (summary, latest) {
+            (Some(summary), Some(latest)) => Some(format!("{summary}\n\nThe latest of it:\n{latest}")),
+            (summary, latest) => summary.or(latest),
+        })
     }
 
-    /// The latest turns in short.
-    async fn summary(&self, since: Option<TurnId>, most: usize) -> Result<Option<String>, StoreError> {
-        let turns = self.pairs(since, most).await?;
-        let line = |(input, answer): &(String, String)| {
+    /// The beginnings of the latest messages and answers.
+    async fn beginnings(&self, since: Option<TurnId>, most: usize) -> Result<Option<String>, StoreError> {
+        let turns = self.turns(since, 0, most).await?;
+        let line = |turn: &ToldTurn| {
             format!(
                 "- the user said: {}\n  the answer was: {}",
-                Preview::of(input).text,
-                Preview::of(answer).text
+                Preview::of(&turn.said).text,
+                Preview::of(&turn.answered).text
             )
         };
         let text = turns.iter().map(line).collect::<Vec<_>>().join("\n");
         Ok((!text.is_empty()).then_some(text))
     }
+}
+
+/// The newest of the turns that are within bounds.
+fn newest(turns: &[ToldTurn], Bounds { turns: most, bytes: mut left }: Bounds) -> &[ToldTurn] {
+    let fits = |turn: &&ToldTurn| {
+        let size = turn.said.len().min(EXCERPT) + turn.answered.len().min(EXCERPT);
+        let fits = size <= left;
+        left = left.saturating_sub(size);
+        fits
+    };
+    let kept = turns.iter().rev().take(most).take_while(fits).count();
+    &turns[turns.len() - kept..]
+}
+
+/// Each turn as its message and its answer.
+fn messages(turns: &[ToldTurn]) -> impl Iterator<Item = Arc<Message>> {
+    turns.iter().flat_map(|turn| {
+        let asked = Message::User { content: excerpt(&turn.said) };
+        let said = Message::Assistant {
+            content: excerpt(&turn.answered),
+            reasoning: None,
+            tool_calls: Vec::new(),
+            provider_items: None,
+        };
+        [Arc::new(asked), Arc::new(said)]
+    })
 }
 
 /// The conversation that a client brings along.

@@ -13,7 +13,7 @@ use drupe_models::NamedBy;
 use drupe_wiring::{self as wiring, AgentEntry, Allowed, Snapshot, Terms, offer};
 
 use super::Turns;
-use super::earlier::{Audience, Earlier};
+use super::earlier::{Audience, Earlier, Older, ToldBefore};
 use super::route::{ChosenBy, Route, asks_back, route};
 
 /// Who answers, with what.
@@ -25,6 +25,8 @@ pub struct Plan {
     pub chosen_by: Option<ChosenBy>,
     /// How long it may keep the conversation, where that was handed to it.
     pub keeps: Option<HandoffLimits>,
+    /// What it is to sum up of the conversation once it has answered.
+    pub older: Option<Older>,
 }
 
 impl Plan {
@@ -73,26 +75,36 @@ pub async fn plan(
                 true => Audience::Handed { conversation, in_loop: entry.looping.is_some() },
                 false => Audience::Addressed,
             };
-            let (context, history) = earlier(turns, queued).told(&inbound.ask, to).await?;
+            let ToldBefore { context, history, .. } = earlier(turns, queued).told(&inbound.ask, to).await?;
             Plan {
                 agent: Arc::clone(&entry.agent),
                 task: Task { text: text.to_owned(), context, history, ..Task::default() },
                 limits: entry.limits.clone(),
                 chosen_by: Some(by),
                 keeps,
+                older: None,
             }
         }
-        None => Plan {
-            agent: Arc::clone(&snapshot.orchestrator) as Arc<dyn Agent>,
-            task: Task {
-                history: earlier(turns, queued).told(&inbound.ask, Audience::Orchestrator).await?.1,
-                notes: came_back(conversation).into_iter().collect(),
-                ..Task::new(text)
-            },
-            limits: snapshot.orchestrator.definition().limits.clone(),
-            chosen_by: None,
-            keeps: None,
-        },
+        None => {
+            let told = earlier(turns, queued).told(&inbound.ask, Audience::Orchestrator).await?;
+            // What follows rules sums nothing up.
+            let sums_up = turns.roster.base.config.orchestrator.summarise_history
+                && !drupe_models::is_offline(&snapshot.orchestrator.model().profile().name);
+            let older = told.older.filter(|_| sums_up);
+            Plan {
+                agent: Arc::clone(&snapshot.orchestrator) as Arc<dyn Agent>,
+                task: Task {
+                    history: told.history,
+                    to_sum_up: older.as_ref().map(|older| older.messages.clone()).unwrap_or_default(),
+                    notes: came_back(conversation).into_iter().collect(),
+                    ..Task::new(text)
+                },
+                limits: snapshot.orchestrator.definition().limits.clone(),
+                chosen_by: None,
+                keeps: None,
+                older,
+            }
+        }
     };
     if let Some(budget) = inbound.ask.time_budget_ms {
         plan.limits.time_budget_ms = plan.limits.time_budget_ms.min(budget);

@@ -210,6 +210,11 @@ fn render(detail: &SessionDetail, colour: bool) -> String {
     if let Some(gone) = gone(detail) {
         text.push_str(&format!("{gone}\n"));
     }
+    if let Some(summary) = &detail.summary {
+        let older = "Of its older turns the orchestrator is told this:";
+        text.push_str(&format!("\n{}\n", Style::Dim.paint(older, colour)));
+        summary.lines().for_each(|line| text.push_str(&format!("  {}\n", plain(line))));
+    }
     for turn in &detail.turns {
         text.push_str(&format!("\n{}\n", Style::Bold.paint(&format!("› {}", plain(&turn.input)), colour)));
         // More than one where the conversation went from one agent to another.

@@ -89,7 +89,7 @@ impl RecordedInvocation {
             match compaction {
                 Compaction::Summarised { before, .. } => summed_up = summed_up.max(*before),
                 Compaction::Elided { before } => set_aside = set_aside.max(*before),
-                Compaction::Forced => {}
+                Compaction::Forced | Compaction::Condensed { .. } => {}
             }
         }
         let (mut is_last_summary, mut is_last_text) = (true, true);

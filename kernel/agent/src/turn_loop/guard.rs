@@ -9,12 +9,12 @@ use drupe_extension_api::{EventBody, Message};
 
 use super::{
     Offer, Progress, Stop,
-    ask::Question,
+    ask::{Given, Question},
     transcript::{Base, Transcript},
 };
 use crate::{
     images::Weight,
-    journal::{Compaction, Entry},
+    journal::{Compaction, Entry, RecordedStep},
     prompt,
 };
 
@@ -82,26 +82,8 @@ impl Progress<'_> {
 
     /// Has the model sum up what stands before `before`. Where it cannot, that is left out, and said so.
     async fn summarise(&mut self, step: u32, before: u32, attempt: &mut u32) -> Result<(), Stop> {
-        self.check_end()?;
-        let most = SUMMARY.min(self.room());
-        // Both texts around the history have a fixed, small size.
-        let input = self.window().saturating_sub(u64::from(most));
-        let frame = prompt::SUMMARISE.len() + prompt::history("").len() + 100;
-        let room = self.run.scope.ratios.bytes(self.model_name(), input).saturating_sub(frame);
-        let content = prompt::history(&told(&self.transcript.older(before), room));
-        let mut asked = Transcript::new(Base::new(prompt::SUMMARISE, &[]));
-        asked.add_task(Arc::new(Message::User { content }));
-        let question = Question {
-            step,
-            item: None,
-            system: prompt::SUMMARISE.into(),
-            messages: asked.messages(),
-            offer: Offer::default(),
-            weight: asked.weight(),
-            hash: asked.hash(),
-            max_output_tokens: most,
-        };
-        let mut given = match self.put(question, attempt).await {
+        let question = self.question_for_a_summary(step, &self.transcript.older(before));
+        let mut given = match self.sum_up(question, attempt).await {
             Ok(given) => given,
             Err(Stop::Model(fault)) => {
                 self.left_out(&fault.message);
@@ -115,8 +97,47 @@ impl Progress<'_> {
             // It was paid for all the same.
             given.text = prompt::NO_SUMMARY.into();
         }
-        let compaction = Compaction::Summarised { before, summary: given.text };
+        let compaction = Compaction::Summarised { before, summary: std::mem::take(&mut given.text) };
         self.apply(&compaction);
+        self.record_summary(step, compaction, given);
+        match useless {
+            Some(why) => self.left_out(&why),
+            None => self.diagnostic(
+                "context_summarised",
+                "the window was full, so the model summed up the older history",
+            ),
+        }
+        Ok(())
+    }
+
+    /// What the model is asked that sums up these messages, as far as they fit.
+    fn question_for_a_summary(&self, step: u32, messages: &[&Message]) -> Question {
+        let most = SUMMARY.min(self.room());
+        // Both texts around the history have a fixed, small size.
+        let input = self.window().saturating_sub(u64::from(most));
+        let frame = prompt::SUMMARISE.len() + prompt::history("").len() + 100;
+        let room = self.run.scope.ratios.bytes(self.model_name(), input).saturating_sub(frame);
+        let content = prompt::history(&told(messages, room));
+        let mut asked = Transcript::new(Base::new(prompt::SUMMARISE, &[]));
+        asked.add_task(Arc::new(Message::User { content }));
+        Question {
+            step,
+            item: None,
+            system: prompt::SUMMARISE.into(),
+            messages: asked.messages(),
+            offer: Offer::default(),
+            weight: asked.weight(),
+            hash: asked.hash(),
+            max_output_tokens: most,
+        }
+    }
+
+    async fn sum_up(&mut self, question: Question, attempt: &mut u32) -> Result<Given, Stop> {
+        self.check_end()?;
+        self.put(question, attempt).await
+    }
+
+    fn record_summary(&self, step: u32, compaction: Compaction, given: Given) {
         self.run.record(Entry::Compacted {
             invocation: self.run.id.clone(),
             step,
@@ -128,13 +149,55 @@ impl Progress<'_> {
             stop: given.ending.stop,
             told: Some(given.told),
         });
-        match useless {
-            Some(why) => self.left_out(&why),
-            None => self.diagnostic(
-                "context_summarised",
-                "the window was full, so the model summed up the older history",
-            ),
-        }
+    }
+
+    /// Sums up older turns of the conversation for the turns to come, behind the last step: nobody waits for words any more.
+    /// What an earlier process came to is taken over. The answer stands, whatever goes wrong here; the next turn tries it
+    /// again.
+    pub(super) async fn condense(
+        &mut self,
+        messages: &[Arc<Message>],
+        recorded: Option<RecordedStep>,
+    ) -> Result<(), Stop> {
+        let (step, mut attempt) = (self.steps + 1, 1);
+        let messages: Vec<&Message> = messages.iter().map(|message| &**message).collect();
+        let question = self.question_for_a_summary(step, &messages);
+        let given = async {
+            if let Some(before) = recorded {
+                self.spent_before(&before);
+                if let Some(Compaction::Condensed { summary }) = before.compactions.first() {
+                    return Ok(Err(summary.clone()));
+                }
+                self.lose(&before)?;
+                attempt = before.attempt + 1;
+            }
+            self.sum_up(question, &mut attempt).await.map(Ok)
+        };
+        let summary = match given.await {
+            Ok(Ok(mut given)) => {
+                let useful = given.sums_up();
+                let summary = std::mem::take(&mut given.text);
+                let summary = if useful { summary } else { String::new() };
+                self.record_summary(step, Compaction::Condensed { summary: summary.clone() }, given);
+                summary
+            }
+            Ok(Err(known)) => known,
+            // It was paid for, and would be each time.
+            Err(Stop::Model(fault)) if !fault.unused => {
+                self.compact(step, Compaction::Condensed { summary: String::new() });
+                String::new()
+            }
+            Err(stop @ Stop::Journal(_)) => return Err(stop),
+            Err(stop) => {
+                let why = stop.reason();
+                self.diagnostic(
+                    "conversation_not_summarised",
+                    &format!("older turns are not summed up yet: {why}"),
+                );
+                return Ok(());
+            }
+        };
+        let _ = self.run.scope.summary.set(summary);
         Ok(())
     }
 

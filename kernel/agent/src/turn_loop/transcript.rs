@@ -119,6 +119,7 @@ impl Transcript {
                 self.add(u32::MAX, Arc::new(Message::User { content: prompt::FORCED.into() }));
                 true
             }
+            Compaction::Condensed { .. } => false,
         }
     }
 

@@ -122,6 +122,7 @@ pub async fn finish(store: &Store, response: AgentResponse, spend: Spend, last: 
     let done = TurnDone {
         conversation: None,
         snapshot: None,
+        summary: None,
         response,
         spend,
         diagnostics: Vec::new(),

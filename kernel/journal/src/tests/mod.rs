@@ -43,8 +43,8 @@ use drupe_extension_api::{
 use tempfile::TempDir;
 
 use crate::{
-    Inbound, Opening, Origin, Outbound, Published, Sent, Stage, Storage, Store, StoreError, TurnDone,
-    TurnStart,
+    Inbound, Opening, Origin, Outbound, Published, Sent, Stage, Storage, Store, StoreError, ToldTurns,
+    TurnDone, TurnStart,
 };
 
 /// A folder with a journal, a clock that stands still, and what was published.
@@ -152,6 +152,7 @@ fn done(turn: &TurnId, answer: &str) -> TurnDone {
     TurnDone {
         conversation: None,
         snapshot: None,
+        summary: None,
         response: AgentResponse::success(answer),
         spend: Spend { turns: 1, ..Spend::default() },
         diagnostics: Vec::new(),

@@ -177,7 +177,9 @@ async fn a_conversation_is_the_latest_finished_turns() {
     store.accept(message("t", "5", "elsewhere")).await.unwrap();
     let pair = |n: &str| (format!("question {n}"), format!("answer {n}"));
     let told = async |s: &str, before: Option<&TurnId>, most| {
-        store.conversation(&session(s), None, before.cloned(), most).await.unwrap()
+        let which = ToldTurns { before: before.cloned(), most, ..ToldTurns::default() };
+        let told = store.conversation(&session(s), which).await.unwrap();
+        told.into_iter().map(|turn| (turn.said, turn.answered)).collect::<Vec<_>>()
     };
     assert_eq!(told("s", None, 2).await, [pair("2"), pair("3")]);
     assert_eq!(told("s", None, 9).await.len(), 3);

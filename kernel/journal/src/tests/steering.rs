@@ -48,7 +48,13 @@ async fn a_message_that_is_taken_in_ends_its_own_turn_in_the_same_commit() {
     assert_eq!(rows.events[0].correlation_id, Some(CorrelationId::new("c-1").unwrap()));
     assert_eq!(store.turn_rows(&turn).await.unwrap().unwrap().events.len(), 4);
     // Its end is no answer to anybody.
-    assert!(store.conversation(&session("s"), None, None, 9).await.unwrap().is_empty());
+    assert!(
+        store
+            .conversation(&session("s"), ToldTurns { most: 9, ..ToldTurns::default() })
+            .await
+            .unwrap()
+            .is_empty()
+    );
     // The transcript of the turn that took it in shows it.
     let transcript = store.turn_result(&turn, false).await.unwrap().unwrap().transcript;
     assert_eq!(transcript.last().unwrap().message, Message::User { content: "and more".into() });

@@ -10,7 +10,7 @@ use super::{Backend, CONTEXT_WINDOW, MAX_OUTPUT_TOKENS, Models, NamedBy, Provide
 use crate::{error::ModelsError, retry::Link};
 
 /// The model of a provider that is named alone, where rules answer.
-const OFFLINE: &str = "offline";
+pub(super) const OFFLINE: &str = "offline";
 /// Likewise for a script, which answers whatever it is called.
 const SCRIPT: &str = "script";
 

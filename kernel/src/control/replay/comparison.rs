@@ -73,6 +73,7 @@ pub async fn run(
             let response = AgentResponse::error(FailureClass::Config, why.to_string());
             let last = Batch::empty(session, turn.clone());
             let outcome = TurnOutcome {
+                summary: None,
                 response,
                 spend: Spend::default(),
                 diagnostics: Vec::new(),
@@ -117,11 +118,12 @@ fn resolve(kernel: &Arc<Kernel>) -> Resolve {
 }
 
 async fn finish(kernel: &Kernel, outcome: TurnOutcome) -> Result<(), StoreError> {
-    let TurnOutcome { response, spend, diagnostics, last, used: _ } = outcome;
+    let TurnOutcome { response, spend, diagnostics, last, used: _, summary: _ } = outcome;
     let (status, error, class) = (response.status, response.error.clone(), response.class);
     let completed = EventBody::TurnCompleted { status, error, class, spend };
     let done = TurnDone {
         snapshot: None,
+        summary: None,
         response,
         spend,
         diagnostics,

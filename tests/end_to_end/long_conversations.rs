@@ -1,0 +1,161 @@
+//! Conversations that are longer than what a model is told of them whole.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use serde_json::{Value, json};
+
+use crate::harness::{
+    Daemon,
+    model_server::{ModelServer, Say, latest},
+    until,
+    wire::Wire,
+};
+
+/// What a model is asked for that sums a conversation up.
+pub fn is_for_a_summary(request: &Value) -> bool {
+    request["messages"][0]["content"].as_str().is_some_and(|text| text.starts_with("You sum up the history"))
+}
+
+fn summaries(server: &ModelServer) -> Vec<String> {
+    server.requests().iter().filter(|request| is_for_a_summary(request)).map(Value::to_string).collect()
+}
+
+/// Repeats what it is told, and sums up what it knows of a boat.
+fn model(request: &Value) -> Say {
+    let text = request.to_string();
+    match is_for_a_summary(request) {
+        true if text.contains("called Grün") => Say::Text("There is a boat, called Grün.".into()),
+        true => Say::Text("Nothing but weather.".into()),
+        false => {
+            let (_, text) = latest(request);
+            Say::Text(text.rsplit_once("\n\nTask:\n").map_or(text.clone(), |(_, task)| task.to_owned()))
+        }
+    }
+}
+
+fn day(nth: u32) -> String {
+    match nth {
+        7 => "Anna's boat is called Grün".to_owned(),
+        _ => format!("the weather of day {nth} is fine"),
+    }
+}
+
+#[test]
+fn what_is_older_than_twenty_turns_is_summed_up_once_and_told_in_short() {
+    let server = ModelServer::start(model);
+    let mut daemon = Daemon::home(&server.config());
+    daemon.write("extensions/haiku.md", "---\ndescription: Writes haikus.\n---\nYou write haikus.\n");
+    daemon.run();
+    let tokens = |turn: &Value| turn["spend"]["usage"]["input_tokens"].clone();
+    for nth in 1..=45 {
+        let turn = daemon.turn("s", &day(nth));
+        assert_eq!(turn["content"], day(nth));
+        let calls = if [31, 41].contains(&nth) { 2 } else { 1 };
+        assert_eq!(
+            (tokens(&turn), &turn["spend"]["turns"]),
+            (json!(50 * calls), &json!(1)),
+            "turn {nth}: {turn}"
+        );
+    }
+    let asked = summaries(&server);
+    assert_eq!(asked.len(), 2, "once for ten turns");
+    for (request, from, to) in [(&asked[0], 1, 10), (&asked[1], 11, 20)] {
+        let holds = |nth: u32| request.contains(&day(nth));
+        assert!((from..=to).all(holds) && !holds(to + 1), "{request}");
+    }
+    assert!(
+        asked[1].contains("There is a boat, called Grün."),
+        "what was summed up before goes on: {}",
+        asked[1]
+    );
+    let told = server.requests().last().expect("one").to_string();
+    assert!(
+        told.contains("Summary of what came before") && told.contains("There is a boat, called Grün."),
+        "{told}"
+    );
+    assert!((21..=45).all(|nth| told.contains(&day(nth))) && !told.contains(&day(20)), "{told}");
+    let shown = daemon.client().ask("sessions.show", json!({"id": "s", "brief": true})).expect("a session");
+    assert_eq!(shown["summary"], "There is a boat, called Grün.");
+    assert!(daemon.says(&["session", "show", "s"]).contains("There is a boat, called Grün."));
+    daemon.turn("s", "@haiku a boat");
+    let told = server.requests().last().expect("one").to_string();
+    assert!(told.contains("called Grün.") && told.contains(&day(45)) && !told.contains(&day(30)), "{told}");
+    let report = daemon.json(&["replay", "s", "--json"]);
+    let turns = report["turns"].as_array().expect("a list");
+    assert!(turns.iter().all(|turn| turn["verdict"] == "same") && turns.len() == 46, "{report}");
+}
+
+#[test]
+fn nothing_is_summed_up_where_that_is_turned_off_or_no_model_answers() {
+    let server = ModelServer::start(model);
+    let off = "orchestrator: {summarise_history: false}\n";
+    for config in [server.config() + off, String::new()] {
+        let mut daemon = Daemon::home(&config);
+        daemon.run();
+        (1..=34).for_each(|nth| drop(daemon.turn("s", &day(nth))));
+        let shown =
+            daemon.client().ask("sessions.show", json!({"id": "s", "brief": true})).expect("a session");
+        assert!(shown["summary"].is_null() && shown["turns"][33]["spend"]["turns"] == 1, "{shown}");
+    }
+    assert_eq!(summaries(&server), [""; 0]);
+}
+
+#[test]
+fn an_answer_stands_where_no_summary_comes_of_it_and_one_without_words_is_not_paid_for_again() {
+    let fails = Arc::new(AtomicBool::new(true));
+    let failing = Arc::clone(&fails);
+    let server = ModelServer::start(move |request| match is_for_a_summary(request) {
+        true if failing.load(Ordering::SeqCst) => Say::Fail(Wire::Status(401, "no")),
+        true => Say::Text(" ".into()),
+        false => model(request),
+    });
+    let mut daemon = Daemon::home(&server.config());
+    daemon.run();
+    (1..=30).for_each(|nth| drop(daemon.turn("s", &day(nth))));
+    for nth in 31..=32 {
+        let turn = daemon.turn("s", &day(nth));
+        assert_eq!((&turn["content"], &turn["status"]), (&json!(day(nth)), &json!("success")));
+        assert!(turn["diagnostics"].to_string().contains("conversation_not_summarised"), "{turn}");
+    }
+    assert_eq!(summaries(&server).len(), 2, "it is tried again");
+    fails.store(false, Ordering::SeqCst);
+    (33..=40).for_each(|nth| drop(daemon.turn("s", &day(nth))));
+    // A client asks again where an answer is empty.
+    assert!(summaries(&server).len() <= 5, "what is paid for is not asked for again at once");
+    let shown = daemon.client().ask("sessions.show", json!({"id": "s", "brief": true})).expect("a session");
+    assert!(shown["summary"].is_null(), "{shown}");
+    let report = daemon.json(&["replay", "s", "--json"]);
+    let turns = report["turns"].as_array().expect("a list");
+    assert!(turns.iter().all(|turn| turn["verdict"] == "same"), "{report:#}");
+}
+
+#[test]
+fn a_restart_while_older_turns_are_summed_up_loses_and_repeats_no_answer() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let server = ModelServer::start(move |request| {
+        if is_for_a_summary(request) && counted.fetch_add(1, Ordering::SeqCst) == 0 {
+            loop {
+                std::thread::park();
+            }
+        }
+        model(request)
+    });
+    let mut daemon = Daemon::home(&server.config());
+    daemon.run();
+    (1..=30).for_each(|nth| drop(daemon.turn("s", &day(nth))));
+    let turn = daemon.submit("s", &day(31));
+    until("a summary is asked for", || (asked.load(Ordering::SeqCst) == 1).then_some(())).expect("it is");
+    daemon.kill_kernel();
+    daemon
+        .until_status("the second kernel", |status| status["state"] == "ready" && status["generation"] == 2);
+    let ended = daemon.wait(&turn);
+    assert_eq!((&ended["content"], &ended["status"]), (&json!(day(31)), &json!("success")), "{ended}");
+    let answers = server.requests().iter().filter(|request| latest(request).1.contains(&day(31))).count();
+    assert_eq!((answers, asked.load(Ordering::SeqCst)), (1, 2), "the answer is asked for once");
+    let shown = daemon.client().ask("sessions.show", json!({"id": "s", "brief": true})).expect("a session");
+    assert_eq!(shown["summary"], "There is a boat, called Grün.");
+}

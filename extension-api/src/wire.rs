@@ -341,6 +341,8 @@ pub enum StreamPart {
     Delta {
         text: String,
     },
+    /// The deltas so far are void: the message that they are of begins anew, or another one takes its place.
+    Reset,
     Status {
         /// For people.
         text: String,

@@ -9,7 +9,7 @@ use std::{
 use drupe_agent::one_line;
 use drupe_bus::{Bus, Watched};
 use drupe_extension_api::{
-    EventBody, ExtensionId, Fault, FaultCode, ItemKind, SessionId, TurnId,
+    EventBody, ExtensionId, Fault, FaultCode, ItemKind, ItemOutcome, SessionId, TurnId,
     wire::{ChannelStream, Delivery, OutboundMessage, StreamPart, op},
 };
 use drupe_gate::pace::Pace;
@@ -154,6 +154,7 @@ impl Outbox {
             if send(StreamPart::Begin).await.is_err() {
                 return;
             }
+            let mut told = false;
             loop {
                 let event = tokio::select! {
                     event = events.recv() => event,
@@ -163,11 +164,14 @@ impl Outbox {
                     Watched::Event(event) => part_of(&event, &turn),
                     Watched::Skipped => None,
                 };
-                if let Some(part) = part
+                let is_void = matches!(part, Some(StreamPart::Reset));
+                told |= matches!(part, Some(StreamPart::Delta { .. }));
+                if let Some(part) = part.filter(|_| !is_void || told)
                     && let Err(fault) = send(part).await
                 {
                     tracing::debug!(%fault, "a part of a stream was not shown");
                 }
+                told &= !is_void;
             }
             let _ = send(StreamPart::End).await;
         });
@@ -275,6 +279,12 @@ fn part_of(event: &drupe_extension_api::Event, turn: &TurnId) -> Option<StreamPa
     match &event.body {
         EventBody::ItemUpdated { item: ItemKind::AgentMessage, delta, .. } if root => {
             Some(StreamPart::Delta { text: delta.clone() })
+        }
+        EventBody::StreamReset { .. } if root => Some(StreamPart::Reset),
+        EventBody::ItemCompleted { item, outcome, .. }
+            if root && item.kind == ItemKind::AgentMessage && *outcome != ItemOutcome::Ok =>
+        {
+            Some(StreamPart::Reset)
         }
         EventBody::ItemStarted { item } if item.kind != ItemKind::AgentMessage => {
             item.name.clone().map(|text| StreamPart::Status { text })

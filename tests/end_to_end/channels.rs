@@ -1,6 +1,9 @@
 //! Answers on their way to people through channels.
 
-use std::fs;
+use std::{
+    fs,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use serde_json::{Value, json};
 
@@ -8,6 +11,7 @@ use crate::harness::{
     Daemon,
     model_server::{ModelServer, Say, latest},
     unique, until,
+    wire::Wire,
 };
 
 /// Hands a message in whose answer goes out through a channel; its turn.
@@ -222,4 +226,20 @@ fn a_question_is_told_once_over_the_death_of_the_kernel_and_answered_in_the_next
     scene.until_sent("`careful_effect_append` runs.");
     assert_eq!((scene.ran(), scene.sent().iter().filter(|text| text.contains("may call")).count()), (1, 1));
     assert!(scene.server.requests().len() <= 3, "no more than one step was lost");
+}
+
+#[test]
+fn what_a_channel_showed_of_an_answer_that_begins_anew_is_void() {
+    let asked = AtomicUsize::new(0);
+    let server = ModelServer::start(move |request| match asked.fetch_add(1, Ordering::SeqCst) {
+        0 => Say::Fail(Wire::Cut("half a")),
+        _ => Say::Text(latest(request).1),
+    });
+    let mut daemon = Daemon::home(&server.config());
+    daemon.plugin("quick", "serving", "config: {prefix: quick, streams: true}\n");
+    daemon.run();
+    submit(&daemon, "quick", "a whole answer");
+    until_there(&daemon, "quick", "shown", "~half a~a whole answer.");
+    submit(&daemon, "quick", "another");
+    until_there(&daemon, "quick", "shown", "another.");
 }

@@ -24,6 +24,8 @@ struct Config {
     linger_ms: u64,
     /// What the names of its tools begin with, in place of `serving`.
     prefix: Option<String>,
+    /// Whether it shows answers while they are made.
+    streams: bool,
     /// Whether a message that it is given never arrives.
     holds: bool,
     /// Threads that compute without end as soon as it runs.
@@ -87,6 +89,22 @@ impl Channel for Serving {
         let mut all = OpenOptions::new().create(true).append(true).open(folder.join("all"))?;
         all.write_all(format!("{}\n", json!(message.text)).as_bytes())?;
         Ok(Delivery { remote_id: Some(message.text) })
+    }
+
+    /// Keeps in `shown` of its data folder what somebody saw who looked at the message: what was void is struck out.
+    async fn stream(&self, ChannelStream { part, .. }: ChannelStream) -> Result<(), Fault> {
+        if !self.config.streams {
+            return Err(Fault::unsupported("channel.stream"));
+        }
+        let file = self.host.data_folder().join("shown");
+        let shown = match part {
+            StreamPart::Begin => String::new(),
+            StreamPart::Delta { text } => fs::read_to_string(&file)? + &text,
+            StreamPart::Reset => format!("~{}~", fs::read_to_string(&file)?),
+            StreamPart::Status { .. } => return Ok(()),
+            StreamPart::End => fs::read_to_string(&file)? + ".",
+        };
+        Ok(fs::write(file, shown)?)
     }
 }
 

@@ -68,7 +68,7 @@ impl Registered {
     }
 
     /// Whether it is the loop's own, which every run with it keeps.
-    pub(crate) fn is_core(&self) -> bool {
+    pub fn is_core(&self) -> bool {
         self.core
     }
 

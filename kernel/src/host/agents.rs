@@ -80,9 +80,7 @@ impl Owner {
             allowed.tools.push(Arc::clone(tool));
         }
         allowed.tools.extend(snapshot.resolved.get(id).iter().flat_map(|r| r.iter()).cloned());
-        if self.manifest.agent.as_ref().is_some_and(|agent| !agent.uses_agents.is_empty()) {
-            allowed.spawns(&ask.definition.limits);
-        }
+        allowed.spawns_what_is_listed(&self.manifest, &ask.definition.limits);
         let terms = Terms::new(Some(model.profile()), &kernel.base.config);
         let registry = offer(&allowed, terms).map_err(|clash| Fault::invalid(clash.to_string()))?;
         let agent: Arc<dyn Agent> = Arc::new(LoopAgent::new(ask.definition, registry, model, false));

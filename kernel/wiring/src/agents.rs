@@ -85,9 +85,7 @@ fn entry(
         own.extend(load_skill.map_err(|error| part.fault(error.to_string()))?);
     }
     let mut allowed = Allowed { tools: own, no_client_tools: !takes, ..Allowed::default() };
-    if part.manifest.agent.as_ref().is_some_and(|agent| !agent.uses_agents.is_empty()) {
-        allowed.spawns(&limits);
-    }
+    allowed.spawns_what_is_listed(&part.manifest, &limits);
     let offered = |model: Option<&ModelProfile>| {
         let offered = offer(&allowed, Terms::new(model, context.config));
         offered.map_err(|clash| clash.blame(parts, Some(part.id())))

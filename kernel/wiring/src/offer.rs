@@ -16,7 +16,7 @@ use std::{
 };
 
 use drupe_agent::{ModelProfile, Registered, Registry, RegistryBuilder, spawn_agent};
-use drupe_config::Config;
+use drupe_config::{Config, Manifest};
 use drupe_extension_api::{DefinitionLimits, ExtensionId, control::Exclusion};
 
 use crate::{Part, WireFault, bounds, names::looks};
@@ -80,6 +80,13 @@ impl Allowed {
         match limits.max_active_children {
             0 => self.exclude(spawn_agent::SPAWN, "`max_active_children` is 0".into()),
             _ => self.tools.extend(spawn_agent::tools()),
+        }
+    }
+
+    /// The same for an agent, where its manifest lists others.
+    pub fn spawns_what_is_listed(&mut self, manifest: &Manifest, limits: &DefinitionLimits) {
+        if manifest.agent.as_ref().is_some_and(|agent| !agent.uses_agents.is_empty()) {
+            self.spawns(limits);
         }
     }
 

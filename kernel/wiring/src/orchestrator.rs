@@ -10,7 +10,7 @@ use serde_json::json;
 use drupe_models::NamedBy;
 
 use super::{Allowed, Context, Part, Terms, Tools, WireFault, of_agent, offer, select, skills};
-use crate::{AgentEntry, Away, names::CORE};
+use crate::{AgentEntry, Away};
 
 /// The id of the orchestrator; no extension may take it.
 pub const ID: &str = "orchestrator";
@@ -102,7 +102,7 @@ pub fn build(
         }
     }
     // Without an agent and without a tool that one could have there is nobody to spawn.
-    if allowed.tools.iter().any(|tool| !CORE.contains(&tool.spec().name.as_str())) {
+    if allowed.tools.iter().any(|tool| !tool.is_core()) {
         allowed.spawns(&settings.limits);
     }
     let registry = offer(&allowed, Terms::new(Some(model.profile()), context.config))

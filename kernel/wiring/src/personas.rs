@@ -116,10 +116,7 @@ fn given(snapshot: &Snapshot) -> impl Iterator<Item = &Arc<Registered>> {
         .filter_map(|agent| Some(&agent.handoff.as_ref()?.tool.spec().name))
         .collect();
     let own = snapshot.allowed.tools.iter();
-    own.filter(move |tool| {
-        let name = &tool.spec().name;
-        !names::CORE.contains(&name.as_str()) && !handoffs.contains(&name)
-    })
+    own.filter(move |tool| !tool.is_core() && !handoffs.contains(&&tool.spec().name))
 }
 
 fn entry(snapshot: &Snapshot, persona: &Persona, config: &Config) -> Result<AgentEntry, UnfitPersona> {

@@ -11,7 +11,7 @@ use crate::cli::{
     console::plain,
     failure::Failure,
     figures::spent,
-    session::{gone, let_go},
+    session::{answered_by, gone, let_go},
     trace,
 };
 
@@ -39,12 +39,15 @@ fn head(detail: &SessionDetail) -> String {
     let status = &detail.status;
     let mut text = format!("# Session {}\n\n", status.id);
     text.push_str(&format!("From {} to {}", status.created, status.updated));
-    if let Some(agent) = &status.agent {
+    if let Some(agent) = answered_by(status) {
         text.push_str(&format!(", answered by @{agent}"));
     }
     text.push_str(".\n");
     if let Some(gone) = gone(detail) {
         text.push_str(&format!("\nOf this session, {gone}.\n"));
+    }
+    if let Some(summary) = &detail.summary {
+        text.push_str(&format!("\nOf its older turns the orchestrator is told this:\n\n{}", quoted(summary)));
     }
     text
 }

@@ -160,3 +160,13 @@ success, 0 ms, 0 tokens, accepted 2026-03-01 10:00 UTC
     let text = rendered(Shape::Markdown);
     assert_eq!(text, expected, "\n{text}");
 }
+
+#[test]
+fn people_read_who_has_the_conversation_and_what_older_turns_come_to() {
+    let (mut session, given) = whole();
+    session["handoff"] = json!({"agent": "poet", "since": "2026-03-01T10:00:30Z", "turns": 1, "tokens": 9});
+    session["summary"] = json!("There is a boat.\nIt floats.");
+    let text = of(session, &given, Shape::Markdown);
+    assert!(text.contains(", answered by @poet.\n"), "{text}");
+    assert!(text.contains("told this:\n\n> There is a boat.\n> It floats.\n"), "{text}");
+}

@@ -160,9 +160,9 @@ impl Outbox {
                     event = events.recv() => event,
                     () = ended.cancelled() => break,
                 };
-                let part = match event {
-                    Watched::Event(event) => part_of(&event, &turn),
-                    Watched::Skipped => None,
+                let (part, is_whole) = match event {
+                    Watched::Event(event) => (part_of(&event, &turn), ends_a_message(&event)),
+                    Watched::Skipped => (None, false),
                 };
                 let is_void = matches!(part, Some(StreamPart::Reset));
                 told |= matches!(part, Some(StreamPart::Delta { .. }));
@@ -171,7 +171,8 @@ impl Outbox {
                 {
                     tracing::debug!(%fault, "a part of a stream was not shown");
                 }
-                told &= !is_void;
+                // What follows a message that is whole is another one.
+                told &= !is_void && !is_whole;
             }
             let _ = send(StreamPart::End).await;
         });
@@ -269,6 +270,11 @@ fn end(attempts: u32, said: Result<Delivery, Fault>) -> Sent {
         },
         Err(fault) => Sent::Uncertain(fault.to_string()),
     }
+}
+
+fn ends_a_message(event: &drupe_extension_api::Event) -> bool {
+    matches!(&event.body, EventBody::ItemCompleted { item, .. } if item.kind == ItemKind::AgentMessage)
+        && event.agent.as_ref().is_none_or(|agent| agent.depth == 0)
 }
 
 fn part_of(event: &drupe_extension_api::Event, turn: &TurnId) -> Option<StreamPart> {

@@ -12,7 +12,9 @@ use drupe_extension_api::{
     control::{ExitRecord, SessionSnapshot},
     wire::HookPoint,
 };
-use drupe_journal::{Counted, Origin, Outbound, QueuedTurn, Store, StoreError, Summary, TurnDone, TurnStart};
+use drupe_journal::{
+    Counted, Origin, Outbound, QueuedTurn, Store, StoreError, SummedUp, TurnDone, TurnStart,
+};
 use drupe_wiring::{Snapshot, personas};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -206,7 +208,7 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
     let kept = Kept {
         start: fresh.and_then(|beginning| beginning.rest()),
         snapshot: before.after(&snapshot, &outcome.used),
-        summary: outcome.summary.as_ref().and_then(|summary| Some(older.as_ref()?.summed_up_to(summary))),
+        summary: outcome.summary.as_ref().and_then(|summary| Some(older.as_ref()?.summed_up(summary))),
     };
     finish(turns, queued, kept, outcome, speakers).await
 }
@@ -353,8 +355,8 @@ struct Kept {
     start: Option<TurnStart>,
     /// What its session has made use of.
     snapshot: Option<SessionSnapshot>,
-    /// What older turns were summed up to.
-    summary: Option<Summary>,
+    /// What came of summing up older turns.
+    summary: Option<SummedUp>,
 }
 
 /// Records the answer and what goes out, in one transaction, and has it delivered.

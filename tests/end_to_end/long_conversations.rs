@@ -1,8 +1,8 @@
 //! Conversations that are longer than what a model is told of them whole.
 
 use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
 };
 
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::harness::{
     Daemon,
     model_server::{ModelServer, Say, latest},
-    until,
+    unique, until,
     wire::Wire,
 };
 
@@ -77,15 +77,12 @@ fn what_is_older_than_twenty_turns_is_summed_up_once_and_told_in_short() {
         "{told}"
     );
     assert!((21..=45).all(|nth| told.contains(&day(nth))) && !told.contains(&day(20)), "{told}");
-    let shown = daemon.client().ask("sessions.show", json!({"id": "s", "brief": true})).expect("a session");
-    assert_eq!(shown["summary"], "There is a boat, called Grün.");
+    assert_eq!(shown(&daemon)["summary"], "There is a boat, called Grün.");
     assert!(daemon.says(&["session", "show", "s"]).contains("There is a boat, called Grün."));
     daemon.turn("s", "@haiku a boat");
     let told = server.requests().last().expect("one").to_string();
     assert!(told.contains("called Grün.") && told.contains(&day(45)) && !told.contains(&day(30)), "{told}");
-    let report = daemon.json(&["replay", "s", "--json"]);
-    let turns = report["turns"].as_array().expect("a list");
-    assert!(turns.iter().all(|turn| turn["verdict"] == "same") && turns.len() == 46, "{report}");
+    is_the_same(&daemon);
 }
 
 #[test]
@@ -103,33 +100,96 @@ fn nothing_is_summed_up_where_that_is_turned_off_or_no_model_answers() {
     assert_eq!(summaries(&server), [""; 0]);
 }
 
-#[test]
-fn an_answer_stands_where_no_summary_comes_of_it_and_one_without_words_is_not_paid_for_again() {
-    let fails = Arc::new(AtomicBool::new(true));
-    let failing = Arc::clone(&fails);
-    let server = ModelServer::start(move |request| match is_for_a_summary(request) {
-        true if failing.load(Ordering::SeqCst) => Say::Fail(Wire::Status(401, "no")),
-        true => Say::Text(" ".into()),
-        false => model(request),
-    });
-    let mut daemon = Daemon::home(&server.config());
-    daemon.run();
-    (1..=30).for_each(|nth| drop(daemon.turn("s", &day(nth))));
-    for nth in 31..=32 {
-        let turn = daemon.turn("s", &day(nth));
-        assert_eq!((&turn["content"], &turn["status"]), (&json!(day(nth)), &json!("success")));
-        assert!(turn["diagnostics"].to_string().contains("conversation_not_summarised"), "{turn}");
-    }
-    assert_eq!(summaries(&server).len(), 2, "it is tried again");
-    fails.store(false, Ordering::SeqCst);
-    (33..=40).for_each(|nth| drop(daemon.turn("s", &day(nth))));
-    // A client asks again where an answer is empty.
-    assert!(summaries(&server).len() <= 5, "what is paid for is not asked for again at once");
-    let shown = daemon.client().ask("sessions.show", json!({"id": "s", "brief": true})).expect("a session");
-    assert!(shown["summary"].is_null(), "{shown}");
+fn shown(daemon: &Daemon) -> Value {
+    daemon.client().ask("sessions.show", json!({"id": "s", "brief": true})).expect("a session")
+}
+
+fn is_the_same(daemon: &Daemon) {
     let report = daemon.json(&["replay", "s", "--json"]);
     let turns = report["turns"].as_array().expect("a list");
     assert!(turns.iter().all(|turn| turn["verdict"] == "same"), "{report:#}");
+}
+
+#[test]
+fn an_answer_stands_where_no_summary_comes_of_it_and_what_was_known_stays() {
+    let said = Arc::new(Mutex::new("401"));
+    let now = Arc::clone(&said);
+    let server = ModelServer::start(move |request| {
+        match (is_for_a_summary(request), *now.lock().expect("no panic")) {
+            (false, _) => model(request),
+            (true, "401") => Say::Fail(Wire::Status(401, "no")),
+            (true, "cut off") => Say::Length("Nothing but".into()),
+            (true, words) => Say::Text(words.into()),
+        }
+    });
+    let mut daemon = Daemon::home(&server.config());
+    daemon.run();
+    let asked = |from: u32, to: u32| {
+        let before = summaries(&server).len();
+        for nth in from..=to {
+            let turn = daemon.turn("s", &day(nth));
+            assert_eq!((&turn["content"], &turn["status"]), (&json!(day(nth)), &json!("success")));
+            let is_told = turn["diagnostics"].to_string().contains("conversation_not_summarised");
+            assert_eq!(
+                is_told,
+                nth == to && *said.lock().expect("no panic") != "whole",
+                "turn {nth}: {turn}"
+            );
+        }
+        summaries(&server).len() - before
+    };
+    assert_eq!(asked(1, 31), 1);
+    // Not again with each turn, whatever was wrong with it.
+    for (words, to) in [("cut off", 40), (" ", 49)] {
+        *said.lock().expect("no panic") = words;
+        assert_eq!(asked(to - 8, to), 1, "{words}");
+        assert!(shown(&daemon)["summary"].is_null());
+    }
+    *said.lock().expect("no panic") = "whole";
+    assert_eq!(asked(50, 58), 1);
+    assert_eq!(shown(&daemon)["summary"], "whole");
+    let last = summaries(&server).pop().expect("one");
+    assert!((1..=37).all(|nth| last.contains(&day(nth))) && !last.contains(&day(38)), "{last}");
+    is_the_same(&daemon);
+}
+
+#[test]
+fn long_turns_are_summed_up_too_and_what_one_client_bounds_is_no_bound_of_that() {
+    let server = ModelServer::start(model);
+    let mut daemon = Daemon::home(&server.config());
+    daemon.run();
+    for nth in 1..=13 {
+        let text = format!("{} {}", day(nth), "x".repeat(5_900));
+        let carried = json!({"parameters": {"max_output_tokens": 64}});
+        let submit =
+            json!({"external_id": unique(), "session": "s", "channel": "", "text": text, "carried": carried});
+        let turn = daemon.client().ask("turn.submit", submit).expect("it is taken in");
+        assert_eq!(daemon.wait(turn["turn"].as_str().expect("an id"))["status"], "success");
+    }
+    let asked = summaries(&server);
+    assert_eq!(asked.len(), 3, "once for three of them");
+    assert!(asked.iter().all(|request| request.contains(r#""max_tokens":4000"#)));
+    assert!(asked[0].contains(&day(3)) && !asked[0].contains(&day(4)) && asked[1].contains(&day(4)));
+    let told = server.requests().last().expect("one").to_string();
+    assert!(
+        told.contains("There is a boat") && told.contains(&day(12)) && told.len() < 70_000,
+        "{}",
+        told.len()
+    );
+}
+
+#[test]
+fn rules_do_not_stand_in_for_a_model_that_fails_to_sum_up() {
+    let server = ModelServer::start(|request| match is_for_a_summary(request) {
+        true => Say::Fail(Wire::Status(401, "no")),
+        false => model(request),
+    });
+    let config = server.config().replace("default: local/test", "default: [local/test, offline]");
+    let mut daemon = Daemon::home(&config);
+    daemon.run();
+    (1..=31).for_each(|nth| drop(daemon.turn("s", &day(nth))));
+    assert_eq!(summaries(&server).len(), 1);
+    assert!(shown(&daemon)["summary"].is_null(), "{}", shown(&daemon));
 }
 
 #[test]
@@ -156,6 +216,5 @@ fn a_restart_while_older_turns_are_summed_up_loses_and_repeats_no_answer() {
     assert_eq!((&ended["content"], &ended["status"]), (&json!(day(31)), &json!("success")), "{ended}");
     let answers = server.requests().iter().filter(|request| latest(request).1.contains(&day(31))).count();
     assert_eq!((answers, asked.load(Ordering::SeqCst)), (1, 2), "the answer is asked for once");
-    let shown = daemon.client().ask("sessions.show", json!({"id": "s", "brief": true})).expect("a session");
-    assert_eq!(shown["summary"], "There is a boat, called Grün.");
+    assert_eq!(shown(&daemon)["summary"], "There is a boat, called Grün.");
 }

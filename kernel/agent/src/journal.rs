@@ -419,7 +419,7 @@ pub enum Compaction {
     Forced,
     /// Older turns of the conversation are summed up for the turns to come, behind the last step. This transcript stays.
     Condensed {
-        /// The summary; empty where the model gave none.
+        /// The summary; empty where none came of it.
         summary: String,
     },
 }

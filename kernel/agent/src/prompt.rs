@@ -125,9 +125,17 @@ pub fn history(text: &str) -> String {
     format!("<history>\n{}</history>", disarm(text, "history"))
 }
 
+/// With what a summary begins.
+const SUMMARY: &str = "<summary>\nSummary of what came before:\n";
+
+/// Whether a text is a [`summary`].
+pub fn is_summary(text: &str) -> bool {
+    text.starts_with(SUMMARY)
+}
+
 /// A summary in place of what it sums up.
 pub fn summary(text: &str) -> String {
-    format!("<summary>\nSummary of what came before:\n{}\n</summary>", disarm(text.trim(), "summary"))
+    format!("{SUMMARY}{}\n</summary>", disarm(text.trim(), "summary"))
 }
 
 /// What stands for an old result.

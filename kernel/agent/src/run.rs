@@ -100,7 +100,7 @@ pub struct TurnOutcome {
     pub diagnostics: Vec<String>,
     /// What it has made use of.
     pub used: Used,
-    /// A summary of what was to be summed up, where one was made; empty where the model gave none.
+    /// A summary of what was to be summed up, where that was tried; empty where none came of it.
     pub summary: Option<String>,
     /// Not yet committed, so that it can be one transaction with the caller's own records.
     pub last: Batch,

@@ -157,7 +157,7 @@ pub struct TurnScope {
     pub used: Mutex<Used>,
     /// Whether it was told of a report of use that cannot be.
     pub doubted: AtomicBool,
-    /// What its root made of the messages that were to be summed up; empty where the model gave no summary.
+    /// What its root made of the messages that were to be summed up; empty where none came of it.
     pub summary: OnceLock<String>,
 }
 

@@ -178,8 +178,13 @@ impl Progress<'_> {
         let is_an_answer = response.status == ResponseStatus::Success
             && response.transfer.is_none()
             && response.client_calls.is_empty();
+        let begun = recorded.next();
         if is_an_answer && !task.to_sum_up.is_empty() {
-            self.condense(&task.to_sum_up, recorded.next()).await?;
+            self.condense(&task.to_sum_up, begun).await?;
+        } else if let Some(begun) = begun {
+            // An earlier process summed up what is not to be summed up any more: it is paid for.
+            self.spent_before(&begun);
+            let _ = self.lose(&begun);
         }
         Ok(response)
     }
@@ -216,6 +221,10 @@ impl Progress<'_> {
         if step.attempt > 0 {
             self.asked = step.step;
         }
+        if step.reserved_tokens > 0 {
+            let id = ids::model_call(&self.run.id, step.step, step.attempt);
+            self.run.tell(EventBody::StreamReset { id, reason: run::INTERRUPTED.into() });
+        }
         self.lose(step)?;
         // It was told with what is recorded.
         self.run.budget.told_before(step.step);
@@ -227,8 +236,6 @@ impl Progress<'_> {
         if step.reserved_tokens > 0 {
             self.run.budget.replay(Spent::lost(step.reserved_tokens, step.reserved_usd));
             self.run.lost_call(step);
-            let id = ids::model_call(&self.run.id, step.step, step.attempt);
-            self.run.tell(EventBody::StreamReset { id, reason: run::INTERRUPTED.into() });
             self.has_room()?;
         }
         Ok(())
@@ -272,6 +279,7 @@ impl Progress<'_> {
             weight: self.weight(),
             hash: self.transcript.hash(),
             max_output_tokens: most.min(u32::try_from(room).unwrap_or(u32::MAX)),
+            patience: self.patience(),
         };
         // What works beside the run may wait for a person meanwhile: its own time goes on.
         let works = self.run.budget.time().below(Duration::MAX);

@@ -34,8 +34,10 @@ pub struct ToldTurn {
 pub struct Summary {
     /// The number of the last turn that is in it.
     pub up_to: i64,
-    /// In words; empty where the model gave none.
+    /// In words; empty before the first one.
     pub text: String,
+    /// Whether nothing came of the latest attempt at another one, which the turn of this number made.
+    pub failed_in: Option<i64>,
 }
 
 impl Store {
@@ -88,19 +90,50 @@ pub(crate) fn summary(
     before: Option<&TurnId>,
 ) -> Result<Option<Summary>, StoreError> {
     let mut latest = db.prepare_cached(
-        "SELECT up_to, summaries.text FROM summaries JOIN turns ON turns.number = made_in
+        "SELECT up_to, summaries.text, iif(failed, made_in, NULL) FROM summaries JOIN turns ON turns.number = made_in
          WHERE summaries.session = (SELECT number FROM sessions WHERE id = ?1)
            AND (?2 IS NULL OR finished_ms <= (SELECT started_ms FROM turns WHERE id = ?2) AND turns.id <> ?2)
          ORDER BY made_in DESC LIMIT 1",
     )?;
-    let read = |row: &rusqlite::Row<'_>| Ok(Summary { up_to: row.get(0)?, text: row.get(1)? });
+    let read = |row: &rusqlite::Row<'_>| {
+        Ok(Summary { up_to: row.get(0)?, text: row.get(1)?, failed_in: row.get(2)? })
+    };
     Ok(latest.query_row((session.as_str(), before.map(TurnId::as_str)), read).optional()?)
 }
 
-/// Keeps the summary that a turn made.
-pub(crate) fn keep_summary(on: &Writing<'_>, turn: &Turn, summary: &Summary) -> Result<(), StoreError> {
-    on.statement("INSERT OR REPLACE INTO summaries (session, made_in, up_to, text) VALUES (?1, ?2, ?3, ?4)")?
-        .execute((turn.session_number, turn.number, summary.up_to, &summary.text))?;
+/// What came of a turn's attempt to sum up older ones.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SummedUp {
+    /// They are told in these words from now on.
+    To {
+        /// The number of the last turn that is in it.
+        up_to: i64,
+        /// In words.
+        text: String,
+    },
+    /// They are told as before.
+    Nothing,
+}
+
+/// Keeps what came of a turn's attempt.
+pub(crate) fn keep_summary(
+    on: &Writing<'_>,
+    turn: &Turn,
+    session: &SessionId,
+    summed_up: &SummedUp,
+) -> Result<(), StoreError> {
+    let (up_to, text, failed) = match summed_up {
+        SummedUp::To { up_to, text } => (*up_to, text.clone(), false),
+        SummedUp::Nothing => {
+            let before = summary(on.db, session, None)?;
+            let (up_to, text) = before.map_or((0, String::new()), |before| (before.up_to, before.text));
+            (up_to, text, true)
+        }
+    };
+    on.statement(
+        "INSERT OR REPLACE INTO summaries (session, made_in, up_to, text, failed) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?
+    .execute((turn.session_number, turn.number, up_to, text, failed))?;
     Ok(())
 }
 

@@ -68,7 +68,7 @@ mod tests;
 pub use beginning::Beginning;
 pub use bus::MOST_WAITING;
 pub use checkpoints::Resumed;
-pub use conversation::{Summary, ToldTurn, ToldTurns};
+pub use conversation::{Summary, SummedUp, ToldTurn, ToldTurns};
 pub use error::StoreError;
 pub use extensions::{Decisions, decisions};
 pub use grants::SessionStanding;

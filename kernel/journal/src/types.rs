@@ -10,7 +10,7 @@ use drupe_extension_api::{
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::{Inbound, Outbound, SessionState, Summary};
+use crate::{Inbound, Outbound, SessionState, SummedUp};
 
 /// A message was taken in: it will be answered, whatever happens to this process.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,8 +83,8 @@ pub struct TurnDone {
     pub conversation: Option<(Conversation, Conversation)>,
     /// What the turns of the session have made use of, where that is other than before.
     pub snapshot: Option<SessionSnapshot>,
-    /// What older turns of the session were summed up to, where it did that.
-    pub summary: Option<Summary>,
+    /// What came of summing up older turns of the session, where it tried that.
+    pub summary: Option<SummedUp>,
     /// Its beginning, where that is not recorded yet: see [`Beginning::rest`](crate::Beginning::rest).
     pub start: Option<TurnStart>,
     /// Bytes a token, by model: what was learned of it since the last turn.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use drupe_agent::{Conversation, prompt};
 use drupe_extension_api::{AgentInvocationContext, Message, Preview, SessionId, TurnId, wire::Submit};
-use drupe_journal::{Store, StoreError, Summary, ToldTurn, ToldTurns};
+use drupe_journal::{Store, StoreError, Summary, SummedUp, ToldTurn, ToldTurns};
 
 /// How much of a conversation is told whole; of more the newest.
 #[derive(Clone, Copy)]
@@ -15,17 +15,23 @@ struct Bounds {
 }
 
 /// What the orchestrator is shown.
-const SHOWN: Bounds = Bounds { turns: 30, bytes: 40 * 1024 };
+const SHOWN: Bounds = Bounds { turns: 30, bytes: 56 * 1024 };
 
 /// What is beyond this has older turns summed up.
-const WHOLE: Bounds = Bounds { turns: 29, bytes: 32 * 1024 };
+const WHOLE: Bounds = Bounds { turns: 29, bytes: 48 * 1024 };
 
 /// What stays whole then. The turns in between are summed up at once, so that it is not done with each turn, and providers
 /// can cache what stands before.
 const KEPT: Bounds = Bounds { turns: 20, bytes: 24 * 1024 };
 
+/// The most that is summed up at once: it is to fit what a turn has left to spend.
+const AT_ONCE: Bounds = Bounds { turns: 40, bytes: 40 * 1024 };
+
 /// Turns that are looked at: a conversation that was never summed up may have any number.
 const LOOKED_AT: usize = 60;
+
+/// Turns after an attempt that came to nothing before the next one.
+const HELD_BACK: usize = 8;
 
 /// What an agent that has the conversation is shown of its part.
 const OF_ITS_PART: Bounds = Bounds { turns: 20, bytes: 32 * 1024 };
@@ -49,10 +55,12 @@ pub enum Audience<'a> {
 }
 
 impl Older {
-    /// What is kept of it: without words of the model those from before.
-    pub fn summed_up_to(&self, summary: &str) -> Summary {
-        let text = if summary.is_empty() { &self.summary } else { summary };
-        Summary { up_to: self.up_to, text: text.to_owned() }
+    /// What is kept of it, where the model gave these words, or none.
+    pub fn summed_up(&self, text: &str) -> SummedUp {
+        match text {
+            "" => SummedUp::Nothing,
+            text => SummedUp::To { up_to: self.up_to, text: text.to_owned() },
+        }
     }
 }
 
@@ -83,8 +91,6 @@ pub struct Older {
     pub messages: Vec<Arc<Message>>,
     /// The number of the last of them.
     pub up_to: i64,
-    /// What they were summed up to before.
-    pub summary: String,
 }
 
 impl Earlier<'_> {
@@ -109,22 +115,24 @@ impl Earlier<'_> {
         let known = self.summed_up().await?;
         let behind = known.as_ref().map_or(0, |summary| summary.up_to);
         let turns = self.turns(None, behind, LOOKED_AT).await?;
+        let failed_in = known.as_ref().and_then(|summary| summary.failed_in);
+        let since = turns.iter().filter(|turn| failed_in.is_some_and(|failed| turn.number > failed));
+        let is_held_back = failed_in.is_some() && since.count() < HELD_BACK;
         let summary = known.map(|known| known.text).unwrap_or_default();
         let first = || {
             let said = (!summary.is_empty()).then(|| Message::User { content: prompt::summary(&summary) });
             said.map(Arc::new).into_iter()
         };
-        let older = match newest(&turns, WHOLE).len() < turns.len() {
-            true => &turns[..turns.len() - newest(&turns, KEPT).len()],
-            false => &[],
+        let is_whole = newest(&turns, WHOLE).len() == turns.len();
+        let older = match is_whole || is_held_back {
+            true => &[],
+            false => oldest(&turns[..turns.len() - newest(&turns, KEPT).len()], AT_ONCE),
         };
         Ok(ToldBefore {
             history: first().chain(messages(newest(&turns, SHOWN))).collect(),
-            older: older.last().map(|last| Older {
-                messages: first().chain(messages(older)).collect(),
-                up_to: last.number,
-                summary: summary.clone(),
-            }),
+            older: older
+                .last()
+                .map(|last| Older { messages: first().chain(messages(older)).collect(), up_to: last.number }),
             ..ToldBefore::default()
         })
     }
@@ -198,15 +206,24 @@ impl Earlier<'_> {
 }
 
 /// The newest of the turns that are within bounds.
-fn newest(turns: &[ToldTurn], Bounds { turns: most, bytes: mut left }: Bounds) -> &[ToldTurn] {
+fn newest(turns: &[ToldTurn], bounds: Bounds) -> &[ToldTurn] {
+    &turns[turns.len() - fitting(turns.iter().rev(), bounds)..]
+}
+
+fn oldest(turns: &[ToldTurn], bounds: Bounds) -> &[ToldTurn] {
+    &turns[..fitting(turns.iter(), bounds)]
+}
+
+/// How many of the turns are within bounds.
+fn fitting<'a>(turns: impl Iterator<Item = &'a ToldTurn>, bounds: Bounds) -> usize {
+    let mut left = bounds.bytes;
     let fits = |turn: &&ToldTurn| {
         let size = turn.said.len().min(EXCERPT) + turn.answered.len().min(EXCERPT);
         let fits = size <= left;
         left = left.saturating_sub(size);
         fits
     };
-    let kept = turns.iter().rev().take(most).take_while(fits).count();
-    &turns[turns.len() - kept..]
+    turns.take(bounds.turns).take_while(fits).count()
 }
 
 /// Each turn as its message and its answer.

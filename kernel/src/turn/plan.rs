@@ -87,8 +87,9 @@ pub async fn plan(
         }
         None => {
             let told = earlier(turns, queued).told(&inbound.ask, Audience::Orchestrator).await?;
-            // What follows rules sums nothing up.
+            // What follows rules sums nothing up, and a model that one message asks for has no part in the next.
             let sums_up = turns.roster.base.config.orchestrator.summarise_history
+                && inbound.ask.model.is_none()
                 && !drupe_models::is_offline(&snapshot.orchestrator.model().profile().name);
             let older = told.older.filter(|_| sums_up);
             Plan {

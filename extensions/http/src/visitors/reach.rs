@@ -22,6 +22,10 @@ const METHODS: [(&str, &[&str]); 5] = [
 /// What is told of a turn.
 const OF_TURN: [&str; 6] = ["session", "turn", "input", "status", "class", "content"];
 
+/// What is told of a session.
+const OF_SESSION: [&str; 8] =
+    ["id", "created", "updated", "title", "turn_count", "turns", "last_seq", "next"];
+
 /// Whether a path is for visitors too.
 pub fn is_open(path: &str) -> bool {
     let method = path.strip_prefix("/control/");
@@ -49,10 +53,16 @@ pub fn asked(method: &str, params: Option<Map<String, Value>>) -> Result<Value, 
 pub fn told(method: &str, mut answer: Value) -> Value {
     match method {
         TURN_WAIT => turn(&mut answer),
-        SESSIONS_SHOW => answer["turns"].as_array_mut().into_iter().flatten().for_each(turn),
+        SESSIONS_SHOW => session(&mut answer),
         _ => {}
     }
     answer
+}
+
+fn session(detail: &mut Value) {
+    let Some(fields) = detail.as_object_mut() else { return };
+    fields.retain(|key, _| OF_SESSION.contains(&key.as_str()));
+    fields.get_mut("turns").and_then(Value::as_array_mut).into_iter().flatten().for_each(turn);
 }
 
 fn turn(result: &mut Value) {
@@ -138,9 +148,13 @@ mod tests {
         );
         let shown = told(
             SESSIONS_SHOW,
-            json!({"id": "s", "turns": [failed, {"turn": "u", "status": "success", "content": "hi"}]}),
+            json!({
+                "id": "s", "turns": [failed, {"turn": "u", "status": "success", "content": "hi"}], "last_seq": 3,
+                "summary": "a secret", "personas": [{"prompt": "secret"}], "snapshot": {"skills": {"secret": ""}},
+            }),
         );
         assert!(!shown.to_string().contains("secret") && shown["turns"][1]["content"] == "hi", "{shown}");
+        assert_eq!(shown["last_seq"], 3);
     }
 
     #[test]

@@ -39,6 +39,16 @@ pub(super) struct Question {
     /// Hash over it, in hex.
     pub hash: String,
     pub max_output_tokens: u32,
+    pub patience: Patience,
+}
+
+/// How long the model may take.
+#[derive(Clone, Copy)]
+pub(super) struct Patience {
+    /// For one attempt, in milliseconds.
+    pub timeout_ms: u64,
+    /// How often the request may be repeated.
+    pub max_retries: u32,
 }
 
 /// What it answered.
@@ -197,6 +207,14 @@ impl Progress<'_> {
         });
     }
 
+    /// How long the model may take where somebody needs what it says.
+    pub(super) fn patience(&self) -> Patience {
+        Patience {
+            timeout_ms: self.agent.shared.parameters.timeout_ms.unwrap_or(REQUEST_TIMEOUT_MS),
+            max_retries: self.agent.definition.limits.max_retries,
+        }
+    }
+
     fn request(&self, question: Question, max_output_tokens: u32) -> ModelRequest {
         let shared = &self.agent.shared;
         let left = millis(self.run.budget.time().left());
@@ -215,8 +233,8 @@ impl Progress<'_> {
             room: Room::default(),
             dispatch: Dispatch::default(),
             output: shared.output.clone().filter(|_| question.item.is_some()),
-            timeout_ms: shared.parameters.timeout_ms.unwrap_or(REQUEST_TIMEOUT_MS).min(left),
-            max_retries: self.agent.definition.limits.max_retries,
+            timeout_ms: question.patience.timeout_ms.min(left),
+            max_retries: question.patience.max_retries,
         }
     }
 

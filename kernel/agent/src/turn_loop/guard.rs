@@ -9,7 +9,7 @@ use drupe_extension_api::{EventBody, Message};
 
 use super::{
     Offer, Progress, Stop,
-    ask::{Given, Question},
+    ask::{Given, Patience, Question},
     transcript::{Base, Transcript},
 };
 use crate::{
@@ -27,6 +27,9 @@ const ROOM: u64 = 4;
 /// Tokens that the answer with a summary may have. The text is asked to be a fraction of it: a model that reasons, even
 /// where it is not asked to, needs the rest.
 const SUMMARY: u32 = 4_000;
+
+/// How long a summary behind an answer may take, in milliseconds.
+const BEHIND_AN_ANSWER_MS: u64 = 60_000;
 
 /// The part of the room for input, in tenths, that a transcript which no longer fits is brought back to: it would not fit
 /// again a step later, and each change makes the provider forget what it had cached.
@@ -82,7 +85,8 @@ impl Progress<'_> {
 
     /// Has the model sum up what stands before `before`. Where it cannot, that is left out, and said so.
     async fn summarise(&mut self, step: u32, before: u32, attempt: &mut u32) -> Result<(), Stop> {
-        let question = self.question_for_a_summary(step, &self.transcript.older(before));
+        let most = SUMMARY.min(self.room());
+        let question = self.question_for_a_summary(step, &self.transcript.older(before), most);
         let mut given = match self.sum_up(question, attempt).await {
             Ok(given) => given,
             Err(Stop::Model(fault)) => {
@@ -111,8 +115,7 @@ impl Progress<'_> {
     }
 
     /// What the model is asked that sums up these messages, as far as they fit.
-    fn question_for_a_summary(&self, step: u32, messages: &[&Message]) -> Question {
-        let most = SUMMARY.min(self.room());
+    fn question_for_a_summary(&self, step: u32, messages: &[&Message], most: u32) -> Question {
         // Both texts around the history have a fixed, small size.
         let input = self.window().saturating_sub(u64::from(most));
         let frame = prompt::SUMMARISE.len() + prompt::history("").len() + 100;
@@ -129,6 +132,7 @@ impl Progress<'_> {
             weight: asked.weight(),
             hash: asked.hash(),
             max_output_tokens: most,
+            patience: self.patience(),
         }
     }
 
@@ -152,17 +156,23 @@ impl Progress<'_> {
     }
 
     /// Sums up older turns of the conversation for the turns to come, behind the last step: nobody waits for words any more.
-    /// What an earlier process came to is taken over. The answer stands, whatever goes wrong here; the next turn tries it
-    /// again.
+    /// What an earlier process came to is taken over. The answer stands, whatever goes wrong here.
     pub(super) async fn condense(
         &mut self,
         messages: &[Arc<Message>],
         recorded: Option<RecordedStep>,
     ) -> Result<(), Stop> {
-        let (step, mut attempt) = (self.steps + 1, 1);
+        let step = self.steps + 1;
         let messages: Vec<&Message> = messages.iter().map(|message| &**message).collect();
-        let question = self.question_for_a_summary(step, &messages);
+        // What the agent's answers are bounded by has nothing to do with this.
+        let window = u32::try_from(self.window() / ROOM).unwrap_or(u32::MAX);
+        let most = SUMMARY.min(self.agent.model.profile().max_output_tokens).min(window);
+        let mut question = self.question_for_a_summary(step, &messages, most);
+        // The turn ends behind it.
+        question.patience =
+            Patience { timeout_ms: question.patience.timeout_ms.min(BEHIND_AN_ANSWER_MS), max_retries: 0 };
         let given = async {
+            let mut attempt = 1;
             if let Some(before) = recorded {
                 self.spent_before(&before);
                 if let Some(Compaction::Condensed { summary }) = before.compactions.first() {
@@ -173,30 +183,24 @@ impl Progress<'_> {
             }
             self.sum_up(question, &mut attempt).await.map(Ok)
         };
-        let summary = match given.await {
+        let (summary, why) = match given.await {
             Ok(Ok(mut given)) => {
-                let useful = given.sums_up();
-                let summary = std::mem::take(&mut given.text);
-                let summary = if useful { summary } else { String::new() };
+                // One that is cut off would stand for all that was known before.
+                let useful = given.ending.stop.is_whole() && given.sums_up();
+                let text = std::mem::take(&mut given.text);
+                let summary = if useful { text } else { String::new() };
+                let why = (!useful).then(|| format!("{} gave no whole summary", given.model));
                 self.record_summary(step, Compaction::Condensed { summary: summary.clone() }, given);
-                summary
+                (summary, why)
             }
-            Ok(Err(known)) => known,
-            // It was paid for, and would be each time.
-            Err(Stop::Model(fault)) if !fault.unused => {
-                self.compact(step, Compaction::Condensed { summary: String::new() });
-                String::new()
-            }
+            Ok(Err(known)) => (known, None),
             Err(stop @ Stop::Journal(_)) => return Err(stop),
-            Err(stop) => {
-                let why = stop.reason();
-                self.diagnostic(
-                    "conversation_not_summarised",
-                    &format!("older turns are not summed up yet: {why}"),
-                );
-                return Ok(());
-            }
+            Err(stop) => (String::new(), Some(stop.reason())),
         };
+        if let Some(why) = why {
+            let message = format!("older turns of the conversation are not summed up yet: {why}");
+            self.diagnostic("conversation_not_summarised", &message);
+        }
         let _ = self.run.scope.summary.set(summary);
         Ok(())
     }
@@ -280,6 +284,12 @@ impl Progress<'_> {
 fn told(messages: &[&Message], room: usize) -> String {
     /// The least that still says something of a message.
     const LEAST: usize = 200;
+    // What a summary of before says is nowhere else.
+    let (summary, messages) = match messages {
+        [first @ Message::User { content }, rest @ ..] if prompt::is_summary(content) => (line(first), rest),
+        all => (String::new(), all),
+    };
+    let room = room.saturating_sub(summary.len() + 1);
     let lines: Vec<String> = messages.iter().map(|message| line(message)).collect();
     let (mut kept, mut size) = (Vec::new(), 0);
     for text in lines.iter().rev() {
@@ -293,7 +303,10 @@ fn told(messages: &[&Message], room: usize) -> String {
         size += cut.len() + 2;
         kept.push(cut);
     }
-    let mut out = String::with_capacity(size + 64);
+    let mut out = String::with_capacity(size + summary.len() + 64);
+    if !summary.is_empty() {
+        let _ = writeln!(out, "{summary}");
+    }
     let missing = lines.len() - kept.len();
     if missing > 0 {
         let _ = writeln!(out, "[{missing} earlier messages are left out]");
@@ -305,7 +318,12 @@ fn told(messages: &[&Message], room: usize) -> String {
     out
 }
 
+/// A message as one entry: what follows its first line is indented, so that none looks like another's.
 fn line(message: &Message) -> String {
+    entry(message).replace('\n', "\n  ")
+}
+
+fn entry(message: &Message) -> String {
     match message {
         Message::User { content } => format!("user: {content}"),
         Message::Tool { name, content, images, .. } => {

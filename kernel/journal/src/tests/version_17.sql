@@ -178,6 +178,7 @@ CREATE TABLE summaries (
     made_in INTEGER NOT NULL,
     up_to INTEGER NOT NULL,
     text TEXT NOT NULL,
+    failed INTEGER NOT NULL CHECK (failed IN (0, 1)),
     PRIMARY KEY (session, made_in)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE tokens (

@@ -24,7 +24,9 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 use drupe_agent::{
     ModelEvent, ModelFault, ModelProfile, ModelRequest, StopReason, Usage, long_work, prompt::task_of,
 };
-use drupe_extension_api::{Format, Message, ModelParameters, OutputSpec, ToolCallRequest, ToolSpec};
+use drupe_extension_api::{
+    FailureClass, Format, Message, ModelParameters, OutputSpec, ToolCallRequest, ToolSpec,
+};
 use futures_util::{
     StreamExt,
     stream::{self, BoxStream},
@@ -55,6 +57,11 @@ impl OfflineSource {
     }
 
     fn events(&self, request: &ModelRequest) -> Result<Vec<Result<ModelEvent, Broken>>, ModelFault> {
+        // Such requests are for a summary, which a sentence of ours is none of.
+        if request.sparing {
+            let text = format!("`{}` follows rules, and sums nothing up", self.profile.name);
+            return Err(ModelFault::fatal(FailureClass::Config, text).unused());
+        }
         let reply = reply(request, &self.patterns)?;
         let (event, stop) = match reply {
             Reply::Said(text) => (ModelEvent::Text(text), StopReason::End),

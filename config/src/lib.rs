@@ -60,7 +60,10 @@ pub use settings::{
     RetentionConfig, SandboxConfig, SchedulesConfig, ScopeLimitsConfig, SkillsConfig, Sources,
     ToolSearchConfig, ValueOrigin, default_file, load_config,
 };
-pub use skill::{SKILL_FILE, SkillFile, SkillHead, load_skill, parse_skill};
+pub use skill::{
+    DISPLAY_FILES, SKILL_FILE, SkillDisplay, SkillFile, SkillHead, UnfitDisplay, load_skill, parse_skill,
+    parse_skill_display,
+};
 pub use source::{MAX_FILE_BYTES, read_text_file};
 pub use visible::acts;
 

@@ -1,10 +1,14 @@
-//! `SKILL.md`: the head of a skill in the open Agent Skills format, and the text below it.
+//! `SKILL.md`: the head of a skill in the open Agent Skills format, and the text below it. And what a file beside it says of how
+//! the skill is shown to people.
 //!
-//! The format: <https://github.com/agentskills/agentskills/blob/main/docs/specification.mdx>, read on 2026-11-27.
+//! The format: <https://github.com/agentskills/agentskills/blob/main/docs/specification.mdx>. It knows no file for display. Codex
+//! does: `SKILL.toml` at first (<https://github.com/openai/codex/pull/9125>), today `agents/openai.yaml` with the same keys
+//! (`references/openai_yaml.md` of its skill `skill-creator`, `codex-rs/core-skills/src/loader.rs`). All read on 2026-11-27.
 
 use std::{collections::BTreeMap, path::Path};
 
 use serde_json::Value;
+use toml_edit::{DocumentMut, Item};
 
 use crate::{
     Diagnostics, Loaded,
@@ -15,11 +19,27 @@ use crate::{
     read::Reading,
     shape::{Shape, each_its_own},
     source::{self, Source, SourceOrigin},
-    tree::{self, Yaml},
+    tree::{self, Node, Yaml},
 };
 
 /// The file that makes a folder a skill.
 pub const SKILL_FILE: &str = "SKILL.md";
+
+/// The files beneath a skill that may say how it is shown. The first that is there counts.
+pub const DISPLAY_FILES: [&str; 2] = ["agents/openai.yaml", "SKILL.toml"];
+
+/// Characters of a name to show.
+const SHOWN_NAME: usize = 64;
+
+/// Characters of a description to show.
+const SHOWN_DESCRIPTION: usize = 1_024;
+
+/// How a skill is shown to people. No model is given it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SkillDisplay {
+    pub name: Option<String>,
+    pub description: Option<String>,
+}
 
 keys! {
     /// The keys of a skill.
@@ -101,4 +121,106 @@ fn parsed(folder: &Path, text: String, faults: &mut Diagnostics) -> Option<Skill
             .help("write below the second `---` what is to be done, step by step");
     }
     Some(SkillFile { head, instructions: parts.text })
+}
+
+/// Why a skill is not shown as a file says.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnfitDisplay {
+    #[error("line {line}: {message}")]
+    Yaml { line: u32, message: String },
+    #[error("{0}")]
+    Toml(String),
+    #[error("`interface` holds no keys")]
+    NoKeys,
+    #[error("`interface.{0}` is no text")]
+    NoText(&'static str),
+    #[error("`interface.{0}` is empty")]
+    Empty(&'static str),
+    #[error("`interface.{0}` has more than {1} characters")]
+    TooLong(&'static str, usize),
+}
+
+/// Reads one of [`DISPLAY_FILES`], each text as one line. What else such a file holds is another system's.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_skill_display(file: &str, text: &str) -> Result<SkillDisplay, UnfitDisplay> {
+    let interface = match if file.ends_with(".toml") { of_toml(text) } else { of_yaml(file, text) }? {
+        Value::Object(interface) => interface,
+        Value::Null => return Ok(SkillDisplay::default()),
+        _ => return Err(UnfitDisplay::NoKeys),
+    };
+    let shown = |key: &'static str, most: usize| {
+        let Some(value) = interface.get(key) else { return Ok(None) };
+        let text = value.as_str().ok_or(UnfitDisplay::NoText(key))?;
+        let words: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        match words.chars().count() {
+            0 => Err(UnfitDisplay::Empty(key)),
+            length if length > most => Err(UnfitDisplay::TooLong(key, most)),
+            _ => Ok(Some(words)),
+        }
+    };
+    let description = shown("short_description", SHOWN_DESCRIPTION)?;
+    Ok(SkillDisplay { name: shown("display_name", SHOWN_NAME)?, description })
+}
+
+/// What is at `interface`; null where nothing is.
+fn of_yaml(file: &str, text: &str) -> Result<Value, UnfitDisplay> {
+    let mut faults = Diagnostics::default();
+    let source = Source::new(SourceOrigin::File(file.into()), text.to_owned());
+    let Some(root) = parse::document(&source, &mut faults) else {
+        let first = faults.iter().next().map(|fault| (fault.line, fault.message.clone()));
+        let (line, message) = first.unwrap_or_default();
+        return Err(UnfitDisplay::Yaml { line, message });
+    };
+    Ok(root.get("interface").map_or(Value::Null, Node::to_json))
+}
+
+fn of_toml(text: &str) -> Result<Value, UnfitDisplay> {
+    let root = text.parse::<DocumentMut>().map_err(|error| UnfitDisplay::Toml(error.message().to_owned()))?;
+    let Some(interface) = root.get("interface") else { return Ok(Value::Null) };
+    let table = interface.as_table_like().ok_or(UnfitDisplay::NoKeys)?;
+    let text = |value: &Item| value.as_str().map_or(Value::Null, Value::from);
+    Ok(table.iter().map(|(key, value)| (key.to_owned(), text(value))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_it_is_shown_is_read_of_either_file() {
+        let shown = |name: &str, description: &str| SkillDisplay {
+            name: Some(name.into()),
+            description: Some(description.into()),
+        };
+        let yaml = "interface:\n  display_name: \"PDF\\n forms\"\n  short_description: Fills in forms\n  brand_color: '#3B82F6'\n\
+                    policy: {allow_implicit_invocation: true}\n";
+        let toml = "[interface]\ndisplay_name = \"PDF forms\"\nshort_description = \"Fills in forms\"\nicon_small = \"./a.png\"\n";
+        let [first, second] = DISPLAY_FILES;
+        assert_eq!(parse_skill_display(first, yaml), Ok(shown("PDF forms", "Fills in forms")));
+        assert_eq!(parse_skill_display(second, toml), Ok(shown("PDF forms", "Fills in forms")));
+        for (file, nothing) in [(first, ""), (first, "policy: {}"), (second, ""), (second, "[other]\n")] {
+            assert_eq!(parse_skill_display(file, nothing), Ok(SkillDisplay::default()), "{nothing}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_shown_is_said() {
+        let long = format!("interface: {{display_name: {}}}", "x".repeat(65));
+        let [first, second] = DISPLAY_FILES;
+        for (file, text, part) in [
+            (first, "interface: [a]", "`interface` holds no keys"),
+            (first, "interface: {display_name: 3}", "`interface.display_name` is no text"),
+            (first, "interface: {display_name: ' '}", "`interface.display_name` is empty"),
+            (first, &long, "more than 64 characters"),
+            (first, "interface: {", "line 1"),
+            (second, "interface = 3", "`interface` holds no keys"),
+            (second, "[interface]\ndisplay_name = 3", "`interface.display_name` is no text"),
+            (second, "[interface", "unclosed"),
+        ] {
+            let refused = parse_skill_display(file, text).expect_err(text).to_string();
+            assert!(refused.contains(part), "{text}: {refused}");
+        }
+    }
 }

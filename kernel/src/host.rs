@@ -229,11 +229,11 @@ impl Owner {
             }
             host::PROCESS_RUN => {
                 self.right(Right::Processes, operation)?;
-                write(Box::pin(self.run_process(&kernel, read(payload)?)).await?)
+                write(Box::pin(self.run_process(&kernel, header, read(payload)?)).await?)
             }
             host::PROCESS_OPEN => {
                 self.right(Right::Processes, operation)?;
-                write(Box::pin(self.open_process(&kernel, read(payload)?)).await?)
+                write(Box::pin(self.open_process(&kernel, header, read(payload)?)).await?)
             }
             host::CONTROL => {
                 self.right(Right::Control, operation)?;

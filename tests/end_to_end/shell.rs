@@ -23,16 +23,17 @@ struct Scene {
 }
 
 fn scene(settings: &str) -> Scene {
-    scene_with(settings, "")
+    scene_with(settings, "", |_| {})
 }
 
-fn scene_with(settings: &str, more: &str) -> Scene {
+fn scene_with(settings: &str, more: &str, prepare: impl FnOnce(&Daemon)) -> Scene {
     let server = ModelServer::obedient();
     let shell = format!("extensions: {{shell: {{enabled: true{settings}}}}}\n");
     let daemon = Daemon::home(&(server.config() + &shell + more));
     fs::create_dir_all(daemon.path().join("workspace/.git/hooks")).expect("a folder");
     daemon.write("workspace/.git/config", "its own");
     let mut scene = Scene { daemon, _server: server };
+    prepare(&scene.daemon);
     scene.daemon.write(".env", "A_KEY=canary\n");
     let private = PermissionsExt::from_mode(0o600);
     fs::set_permissions(scene.daemon.path().join(".env"), private).expect("it was written");
@@ -66,8 +67,13 @@ impl Scene {
 
     /// What a command gives that the operator allows.
     fn gives(&self, params: &Value) -> String {
+        self.gives_to("", params)
+    }
+
+    /// The same of an agent's command, which is addressed as `@agent `.
+    fn gives_to(&self, agent: &str, params: &Value) -> String {
         let session = unique();
-        let turn = self.asks(&session, "shell_run", params);
+        let turn = self.asks(&session, &format!("{agent}shell_run"), params);
         self.answers(&self.question(&session), true);
         self.daemon.wait(&turn)["content"].as_str().expect("text").to_owned()
     }
@@ -105,7 +111,7 @@ const PTRACE: u32 = if cfg!(target_arch = "aarch64") { 117 } else { 101 };
 
 #[test]
 fn on_failure_runs_commands_unasked_and_asks_about_the_network() {
-    let scene = scene_with(", network: ask", "approvals: {mode: on-failure}\n");
+    let scene = scene_with(", network: ask", "approvals: {mode: on-failure}\n", |_| {});
     let session = unique();
     let gives = |params: Value| {
         let turn = scene.asks(&session, "shell_run", &params);
@@ -207,6 +213,116 @@ fn what_a_command_must_not_do_is_denied_by_the_system() {
     // All this time it was one kernel.
     assert_eq!(scene.daemon.until_ready()["kernel_pid"].to_string(), kernel);
     assert!(!outside.exists());
+}
+
+fn skill(name: &str) -> String {
+    format!("---\nname: {name}\ndescription: Works on {name}.\n---\n\nRun `scripts/fill.sh`.\n")
+}
+
+/// A skill with a script that reads what lies beside it.
+fn write_skill(daemon: &Daemon, folder: &str, name: &str) {
+    daemon.write(&format!("{folder}/{name}/SKILL.md"), &skill(name));
+    daemon.write(&format!("{folder}/{name}/assets/form.txt"), &format!("the form of {name}\n"));
+    let script = format!("{folder}/{name}/scripts/fill.sh");
+    daemon.write(&script, "#!/bin/sh\ncat \"$(dirname \"$0\")/../assets/form.txt\" && pwd\n");
+    let executable = PermissionsExt::from_mode(0o755);
+    fs::set_permissions(daemon.path().join(script), executable).expect("it was written");
+}
+
+#[test]
+fn scripts_of_skills_run_where_they_lie_and_nothing_else_of_the_home_is_reached() {
+    let scene = scene_with("", "skills: {directories: [more], disabled: [off]}\n", |daemon| {
+        for (folder, name) in [("skills", "pdf-forms"), ("skills", "off"), ("more", "csv")] {
+            write_skill(daemon, folder, name);
+        }
+        daemon.write("skills/notes.txt", "canary");
+        for (link, target) in
+            [("token", "run/token"), ("journal", "journal.db"), ("up", ""), ("deep", "state")]
+        {
+            let link = daemon.path().join("skills/pdf-forms").join(link);
+            symlink(daemon.path().join(target), link).expect("a link");
+        }
+    });
+    for (name, within) in [("pdf-forms", "skills/pdf-forms"), ("csv", "more/csv")] {
+        // The path that a model is told.
+        let loaded = scene.daemon.turn(&unique(), &format!("load_skill {}", json!({"name": name})));
+        let loaded = loaded["content"].as_str().expect("text");
+        let (_, rest) = loaded.split_once(&format!("The skill `{name}` in ")).expect(loaded);
+        let (folder, _) = rest.split_once(":\n").expect(loaded);
+        assert_eq!(folder, scene.home(within));
+        assert!(loaded.contains("scripts/fill.sh"), "{loaded}");
+        let form = format!("the form of {name}\n");
+        scene.told(&format!("{folder}/scripts/fill.sh"), &["status 0", &form, "/workspace"]);
+        scene.told(&format!("cd {folder} && sh scripts/fill.sh"), &["status 0", &form]);
+        for change in [
+            "echo x >> scripts/fill.sh",
+            "echo x > new",
+            "mv scripts gone",
+            "rm assets/form.txt",
+            "ln assets/form.txt new",
+        ] {
+            let given = scene.told(&format!("cd {folder} && {change}"), &[]);
+            assert!(!given.contains("status 0"), "{change}: {given}");
+        }
+        scene.told(&format!("{folder}/scripts/fill.sh"), &["status 0", &form]);
+    }
+    let denied = "Permission denied";
+    let folder = scene.home("skills/pdf-forms");
+    let links =
+        ["token", "journal", "up/drupe.yaml", "up/.env", "up/extensions", "deep/supervisor.log", "deep"];
+    let near =
+        ["../notes.txt", "..", "../off/SKILL.md", "../../drupe.yaml", "../../run/token", "../../extensions"];
+    for path in links.iter().chain(&near) {
+        let given = scene.told(&format!("cd {folder} && (cat {path} || ls {path}/)"), &[denied]);
+        assert!(!given.contains("canary") && !given.contains("status 0"), "{path}: {given}");
+    }
+}
+
+#[test]
+fn the_scripts_of_an_agents_own_skills_run_for_that_agent_as_they_were_agreed_to_or_not_at_all() {
+    // What changes is not taken in: it is what a command meets that comes before.
+    let scene = scene_with("", "reload: {declarative: false}\n", |daemon| {
+        write_skill(daemon, "extensions/clerk/skills", "csv");
+        let manifest = "id: clerk\nname: clerk\ndescription: Works.\nskills: [skills/csv]\n\
+                        agent: {model: default, instructions: You work., uses_tools: [shell]}\n";
+        daemon.write("extensions/clerk/manifest.yaml", manifest);
+        write_skill(daemon, "skills", "pdf-forms");
+    });
+    let list = scene.daemon.client().ask("approvals.list", json!({})).expect("a list");
+    let asked = list.as_array().expect("a list").iter().find(|one| one["extension"] == "clerk");
+    let answer = json!({"id": asked.expect("it brings a shell")["id"], "allow": true});
+    scene.daemon.client().ask("approvals.answer", answer).expect("it is agreed to");
+    scene.daemon.until_extension("clerk", "active");
+    let folder = scene.home("extensions/clerk/skills/csv");
+    let run = json!({"command": format!("{folder}/scripts/fill.sh"), "timeout_s": 20});
+    assert!(scene.gives(&run).contains("Permission denied"), "it is the agent's alone");
+    let runs = || scene.gives_to("@clerk ", &run);
+    let given = runs();
+    assert!(given.contains("status 0") && given.contains("the form of csv"), "{given}");
+    let operators = json!({"command": scene.home("skills/pdf-forms/scripts/fill.sh"), "timeout_s": 20});
+    assert!(scene.gives_to("@clerk ", &operators).contains("the form of pdf-forms"), "so are the operator's");
+    let manifest = json!({"command": format!("cat {folder}/../../manifest.yaml"), "timeout_s": 20});
+    assert!(scene.gives_to("@clerk ", &manifest).contains("Permission denied"));
+    let script = scene.home("extensions/clerk/skills/csv/scripts/fill.sh");
+    let agreed = fs::read(&script).expect("it is there");
+    let changed = || {
+        let given = runs();
+        assert!(
+            given.contains("of the skill `csv` is not what it was when the extension was loaded"),
+            "{given}"
+        );
+        assert!(!given.contains("exchanged") && !given.contains("status 0"), "{given}");
+    };
+    fs::write(&script, "#!/bin/sh\necho exchanged\n").expect("it is written");
+    changed();
+    fs::write(&script, agreed).expect("it is written");
+    assert!(runs().contains("status 0"), "it is what it was");
+    let added = scene.home("extensions/clerk/skills/csv/scripts/.more");
+    fs::write(&added, "exchanged").expect("it is written");
+    changed();
+    fs::remove_file(&added).expect("it is there");
+    fs::remove_dir_all(scene.home("extensions/clerk/skills/csv/assets")).expect("it is there");
+    changed();
 }
 
 #[test]

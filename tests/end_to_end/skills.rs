@@ -83,6 +83,24 @@ fn a_model_knows_which_there_are_and_reads_one_with_its_files_when_it_needs_it()
     until("it is noticed", || (listed()[2]["name"] == "zip").then_some(()));
     let zipped = daemon.turn("s", &json!([load("zip")]).to_string());
     assert!(self::results(&zipped)[0].contains("Open the zip with care."), "{zipped}");
+    // How people are shown one, and what is wrong with what says it.
+    daemon.write(
+        "skills/zip/agents/openai.yaml",
+        "interface: {display_name: Archives, short_description: Packs}\n",
+    );
+    daemon.write("skills/pdf/SKILL.toml", "[interface]\ndisplay_name = 3\n");
+    until("it is noticed", || (listed()[2]["display_name"] == "Archives").then_some(()));
+    let shown = daemon.says(&["skill", "list"]);
+    assert!(
+        shown.contains("zip (Archives)") && shown.contains("Packs") && !shown.contains("zip files"),
+        "{shown}"
+    );
+    let about = "`interface.display_name` is no text";
+    let said = until("it is said", || daemon.says(&["status"]).contains(about).then_some(()));
+    assert!(said.is_some(), "{}", daemon.says(&["status"]));
+    assert!(listed()[1]["display_name"].is_null(), "it is there all the same");
+    let checked = daemon.drupe(&["skill", "check", "skills/pdf"]);
+    assert!(checked.status.success() && text(&checked.stderr).contains(about));
     let folder = daemon.path().join("skills/broken");
     let checked = daemon.drupe(&["skill", "check", folder.to_str().expect("text")]);
     assert!(!checked.status.success() && text(&checked.stderr).contains("`description` is missing"));

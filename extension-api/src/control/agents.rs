@@ -92,6 +92,12 @@ pub struct SkillStatus {
     pub name: String,
     /// For models: what it is for, and when to use it.
     pub description: String,
+    /// For people: what it is called, where its folder says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
+    /// For people: what it is for, where its folder says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub short_description: Option<String>,
     /// Its folder, as an absolute path.
     pub folder: String,
     /// SHA-256, in hex, over all that lies in its folder.

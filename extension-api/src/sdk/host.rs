@@ -231,7 +231,7 @@ impl Host {
     /// Runs a program, confined, to its end; see [`ProcessSpec`] for what it may do. Needs the right `processes`.
     /// Dropping the future kills it.
     pub async fn run_process(&self, process: &RunProcess) -> Result<ProcessOutput, Fault> {
-        self.shared.request(&Origin::default(), host::PROCESS_RUN, process).await
+        self.shared.request(&guard::behalf(), host::PROCESS_RUN, process).await
     }
 
     /// Starts a program, confined, whose streams are read and written while it runs. Needs the right `processes`.
@@ -250,7 +250,7 @@ impl Host {
     /// # }
     /// ```
     pub async fn open_process(&self, spec: &ProcessSpec) -> Result<Process, Fault> {
-        let opened = self.shared.request(&Origin::default(), host::PROCESS_OPEN, spec).await?;
+        let opened = self.shared.request(&guard::behalf(), host::PROCESS_OPEN, spec).await?;
         Ok(Process::new(&self.shared, opened))
     }
 

@@ -10,7 +10,7 @@ use super::host;
 /// A program that runs confined.
 ///
 /// It reads the system's programs and libraries, the extension's own folder and data folder, what extensions are built
-/// with, and what `read` names; it writes what is beneath its data folder, and the workspace where it has that. Its environment is `PATH`, `HOME`, `TMPDIR` and `env`.
+/// with, and what `read` and `skills` name; it writes what is beneath its data folder, and the workspace where it has that. Its environment is `PATH`, `HOME`, `TMPDIR` and `env`.
 /// Whatever it starts ends with it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProcessSpec {
@@ -38,6 +38,10 @@ pub struct ProcessSpec {
     /// Whether it may read and change what is in the workspace.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub workspace: bool,
+    /// Whether it may read and run what lies in the folders of skills: those of the operator's and, where it is started within a
+    /// call of an agent, those of that agent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub skills: bool,
     /// What it cannot change although it lies in what it may: files and folders beneath the workspace or the data folder,
     /// which are no links. What is not there is passed over. A system that cannot keep them starts nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -94,6 +98,7 @@ impl ProcessSpec {
             read: Vec::new(),
             folders: Vec::new(),
             workspace: false,
+            skills: false,
             keep: Vec::new(),
             network: false,
             timeout_ms: None,

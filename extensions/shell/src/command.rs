@@ -98,6 +98,7 @@ pub fn spec(host: &Host, config: &ShellConfig, command: &CommandLine<'_>) -> Pro
         read: folders.iter().filter(|folder| !folder.is_empty()).cloned().collect(),
         folders: vec![home],
         workspace: true,
+        skills: true,
         keep: config.keep.iter().map(|path| text(&host.workspace().join(path))).collect(),
         network: command.network,
         timeout_ms: u64::try_from(command.time.as_millis()).ok(),

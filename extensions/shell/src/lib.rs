@@ -218,8 +218,8 @@ impl Shell {
             name: ToolName::new("shell_run").expect("it is a name"),
             description: format!(
                 "Runs a command with `/bin/sh -c` in the workspace, for which the operator may have to agree first, and gives its \
-                 output, standard error included, and its status. It reads the system's programs, changes the workspace \
-                 and nothing else, and has {network}, nothing to read and, but for `terminal`, no terminal; `/tmp` is `$TMPDIR`, and other \
+                 output, standard error included, and its status. It reads the system's programs and the folders of skills, changes \
+                 the workspace and nothing else, and has {network}, nothing to read and, but for `terminal`, no terminal; `/tmp` is `$TMPDIR`, and other \
                  processes are out of its sight.{kept} What it starts ends with it. Without `timeout_s` it has {} s.",
                 self.config.usual_time(false).as_secs()
             ),

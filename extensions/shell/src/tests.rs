@@ -45,7 +45,7 @@ fn what_runs_is_what_was_shown_with_no_more_than_was_asked_for() {
     assert_eq!((spec.program.as_str(), spec.args.last().map(String::as_str)), ("/bin/sh", Some("a | b")));
     let place = |within: &str| shell.workspace().join(within).display().to_string();
     assert_eq!((spec.directory, spec.keep), (place("sub"), vec![place(".git")]));
-    assert!(spec.workspace && !spec.network);
+    assert!(spec.workspace && spec.skills && !spec.network);
     assert_eq!((spec.timeout_ms, spec.memory_mb, spec.tasks), (Some(7000), Some(2048), Some(512)));
     assert_eq!(spec.folders, [shell.data_folder().join("home").display().to_string()]);
     assert_eq!((spec.read, spec.path), (vec!["/u/.cargo/bin".to_owned()], vec!["/u/.cargo/bin".to_owned()]));

@@ -32,6 +32,8 @@ pub struct Surroundings<'a> {
     pub sdk: &'a Path,
     /// `program_folders` of its manifest: what they may read beside that.
     pub folders: &'a [String],
+    /// The folders of skills that they may read and run where they ask for it.
+    pub skills: &'a [PathBuf],
     /// Whether they may have TCP.
     pub network: bool,
     /// The operator's environment. Of it programs get `PATH` and nothing else; it also says where `folders` are.
@@ -55,6 +57,13 @@ const LARGEST_TERMINAL: u16 = 500;
 
 /// Where the workspace is, beneath the home.
 const WORKSPACE: &str = "workspace";
+
+/// Where the data of all extensions is, beneath the home: each changes its own.
+const DATA: &str = "data";
+
+/// Folders of the home that hold what nobody is given: the token, the last good configuration. What lies in a folder within
+/// one of them, as an extension that was restored, may be a skill.
+const PRIVATE: [&str; 2] = ["run", "state"];
 
 /// Where programs are looked up where the operator's environment does not say it.
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -87,6 +96,7 @@ pub fn admit(at: &Surroundings<'_>, ask: &ProcessSpec) -> Result<Confined, Fault
     for named in &ask.read {
         reads.extend(granted(at, named)?);
     }
+    let skills = if ask.skills { skills(at)? } else { Vec::new() };
     let path = path(at, ask, &[&reads[..], &writes[..]].concat())?;
     let program = find(&path, &ask.program)?;
 
@@ -102,6 +112,7 @@ pub fn admit(at: &Surroundings<'_>, ask: &ProcessSpec) -> Result<Confined, Fault
     let profile = reads.iter().fold(profile, Profile::read);
     // The extension can exchange what lies in its data folder at any moment, also between here and there.
     let profile = writes.iter().fold(profile, Profile::write_unlinked).read_unlinked(&directory);
+    let profile = skills.into_iter().fold(profile, Profile::read_unlinked);
     let profile = kept.into_iter().fold(profile, Profile::keep);
     let mut confined = Confined::new(at.exe, profile, program)
         .args(&ask.args)
@@ -207,6 +218,23 @@ fn granted(at: &Surroundings<'_>, named: &str) -> Result<Option<PathBuf>, Fault>
         return Err(Fault::denied(format!("`{named}` leads to what no program of an extension may read")));
     }
     Ok(Some(real))
+}
+
+/// The folders of skills that a program may read. Not those to which the way leads through what programs may change: what lies in
+/// the workspace it reads where it has that, and any other could have been exchanged for a link to anywhere. Nor those that hold
+/// what is nobody's.
+fn skills(at: &Surroundings<'_>) -> Result<Vec<PathBuf>, Fault> {
+    let home = at.home.canonicalize()?;
+    let changeable: Vec<PathBuf> =
+        [WORKSPACE, DATA].iter().filter_map(|name| home.join(name).canonicalize().ok()).collect();
+    let private = [home.clone()].into_iter().chain(PRIVATE.iter().map(|name| home.join(name)));
+    let private: Vec<PathBuf> = private.collect();
+    let is_fixed = |folder: &&PathBuf| {
+        let mut way = folder.ancestors().filter_map(|part| part.canonicalize().ok());
+        !way.any(|part| changeable.iter().any(|changeable| part.starts_with(changeable)))
+    };
+    let real = at.skills.iter().filter(is_fixed).filter_map(|folder| folder.canonicalize().ok());
+    Ok(real.filter(|folder| !private.iter().any(|private| private.starts_with(folder))).collect())
 }
 
 /// A folder as a manifest names it: an absolute path that may begin with `~`, `$NAME` or `${NAME:-usual}`. None where

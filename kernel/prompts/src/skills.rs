@@ -3,6 +3,8 @@
 //! They are found within bounds and in the same order each time, and read when they are asked for: nothing beneath a skill's
 //! folder is reached by a link, and what is no text of bounded size is not read. Runs nothing.
 
+mod seal;
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -10,7 +12,11 @@ use std::{
     sync::Arc,
 };
 
-use drupe_config::{Config, Diagnostics, SKILL_FILE, load_skill, parse_skill};
+use drupe_config::{
+    Config, DISPLAY_FILES, Diagnostics, SKILL_FILE, SkillDisplay, load_skill, parse_skill,
+    parse_skill_display,
+};
+use seal::Seal;
 use sha2::{Digest as _, Sha256};
 
 use crate::{
@@ -41,10 +47,12 @@ pub struct Skill {
     pub description: String,
     /// The tools that it names, as they are written; none where it names none.
     pub allowed: Option<Vec<String>>,
+    /// How people are shown it; empty for skills of agents, which nobody lists.
+    pub display: SkillDisplay,
     /// Its folder, as an absolute path.
     pub folder: PathBuf,
-    /// The hashes of its files by path, where no other contents may be read than those that there were.
-    sealed: Option<BTreeMap<String, [u8; 32]>>,
+    /// What lies in it, where nothing else may be read or run than what there was.
+    sealed: Option<Seal>,
 }
 
 /// What was found in folders of skills.
@@ -59,11 +67,12 @@ pub struct Skills {
 impl Skills {
     /// The skills of the orchestrator.
     pub fn of(config: &Config) -> Self {
-        Self::find(&config.skill_folders(), &config.skills.disabled)
+        let home = config.skills_of_home.parent().and_then(|home| home.canonicalize().ok());
+        Self::find(&config.skill_folders(), &config.skills.disabled, home.as_deref())
     }
 
-    /// The skills in folders of them, the first of each name. `disabled` are left out.
-    fn find(directories: &[PathBuf], disabled: &[String]) -> Self {
+    /// The skills in folders of them, the first of each name. `disabled` are left out, and what would give away the home.
+    fn find(directories: &[PathBuf], disabled: &[String], home: Option<&Path>) -> Self {
         let mut found = Self::default();
         for directory in directories {
             let mut folders = Vec::new();
@@ -76,7 +85,15 @@ impl Skills {
                     ),
                 }
             }
-            folders.into_iter().for_each(|folder| found.take(&folder, disabled));
+            for folder in folders {
+                match home.is_some_and(|home| is_private(&folder, home)) {
+                    true => found.passed_over.push(format!(
+                        "the skill in `{}` is not used: what lies there is the daemon's own, or holds that",
+                        folder.display()
+                    )),
+                    false => found.take(&folder, disabled),
+                }
+            }
         }
         found
     }
@@ -84,7 +101,7 @@ impl Skills {
     fn take(&mut self, folder: &Path, disabled: &[String]) {
         match Skill::at(folder) {
             Ok(skill) if disabled.contains(&skill.name) => {}
-            Ok(skill) => match self.all.get(&skill.name) {
+            Ok(mut skill) => match self.all.get(&skill.name) {
                 Some(first) => self.passed_over.push(format!(
                     "the skill in `{}` is not used: `{}` has the same name and goes before it",
                     folder.display(),
@@ -94,7 +111,13 @@ impl Skills {
                     "the skill in `{}` is not used: there are {MOST} others already",
                     folder.display()
                 )),
-                None => drop(self.all.insert(skill.name.clone(), Arc::new(skill))),
+                None => {
+                    match display(folder) {
+                        Ok(display) => skill.display = display,
+                        Err(why) => self.passed_over.push(why.to_string()),
+                    }
+                    self.all.insert(skill.name.clone(), Arc::new(skill));
+                }
             },
             Err(why) => self.passed_over.push(why.to_string()),
         }
@@ -111,28 +134,44 @@ impl Skill {
             Ok(loaded) => {
                 let head = loaded.value.head;
                 let allowed = (!head.allowed_tools.is_empty()).then(|| tool_names(&head.allowed_tools));
-                let folder = folder.to_owned();
-                Ok(Self { name: head.name, description: head.description, allowed, folder, sealed: None })
+                let (folder, display) = (folder.to_owned(), SkillDisplay::default());
+                Ok(Self {
+                    name: head.name,
+                    description: head.description,
+                    allowed,
+                    display,
+                    folder,
+                    sealed: None,
+                })
             }
             Err(faults) => Err(broken(folder, &faults)),
         }
     }
 
-    /// The skill of an extension's folder. What is read of it later is what there is now: somebody agreed to that.
+    /// The skill of an extension's folder. What is read and run of it later is what there is now: somebody agreed to that.
     ///
     /// # Errors
-    /// What is wrong with it, with the place.
+    /// What is wrong with it, with the place; and what cannot be compared later.
     pub fn sealed(folder: &Path) -> Result<Self, NoText> {
         let mut skill = Self::at(folder)?;
-        let mut hashes = BTreeMap::new();
-        for path in skill.files().into_iter().chain([SKILL_FILE.to_owned()]) {
-            // What cannot be read now cannot be read later either.
-            if let Ok(text) = skill.file(&path) {
-                hashes.insert(path, Sha256::digest(text).into());
-            }
-        }
-        skill.sealed = Some(hashes);
+        skill.sealed = Some(Seal::of(folder)?);
         Ok(skill)
+    }
+
+    /// Whether there lies in its folder what did when it was sealed. It does where it was not.
+    ///
+    /// # Errors
+    /// What is there by now, or that it cannot be told.
+    pub fn check_unchanged(&self) -> Result<(), NoText> {
+        let Some(sealed) = &self.sealed else { return Ok(()) };
+        match sealed.difference(&Seal::of(&self.folder)?) {
+            Some(path) => Err(self.refused(path, CHANGED)),
+            None => Ok(()),
+        }
+    }
+
+    fn refused(&self, path: &str, why: &str) -> NoText {
+        NoText::new(format!("`{path}` of the skill `{}` {why}", self.name))
     }
 
     /// Its instructions.
@@ -150,22 +189,16 @@ impl Skill {
     /// # Errors
     /// A path that leads out, and what is no text of at most 256 KiB.
     pub fn file(&self, path: &str) -> Result<String, NoText> {
-        let refused = |why: &str| Err(NoText::new(format!("`{path}` of the skill `{}` {why}", self.name)));
-        let bytes = match beneath::bytes(&self.folder, path, FILE) {
-            Ok(bytes) => bytes,
-            Err(why) => return refused(&why.to_string()),
-        };
+        let refused = |why: &NoFileText| self.refused(path, &why.to_string());
+        let bytes = beneath::bytes(&self.folder, path, FILE).map_err(|why| refused(&why))?;
         if self.differs(path, &bytes) {
-            return refused(
-                "is not what it was when the extension was loaded; `drupe restart` looks at it again",
-            );
+            return Err(self.refused(path, CHANGED));
         }
-        String::from_utf8(bytes).or_else(|_| refused(&NoFileText::Bytes.to_string()))
+        String::from_utf8(bytes).map_err(|_| refused(&NoFileText::Bytes))
     }
 
     fn differs(&self, path: &str, bytes: &[u8]) -> bool {
-        let hash: [u8; 32] = Sha256::digest(bytes).into();
-        self.sealed.as_ref().is_some_and(|sealed| sealed.get(path) != Some(&hash))
+        self.sealed.as_ref().is_some_and(|sealed| !sealed.holds(path, bytes))
     }
 
     /// SHA-256, in hex, over all that lies in its folder, the paths included. Of what cannot be read the path alone counts.
@@ -189,6 +222,36 @@ impl Skill {
         walk(&self.folder, Path::new(""), DEPTH, &mut found);
         found
     }
+}
+
+/// Of what is no longer what was agreed to, behind its name.
+const CHANGED: &str = "is not what it was when the extension was loaded; `drupe restart` looks at it again";
+
+/// How people are shown the skill of a folder; empty where nothing there says it.
+///
+/// # Errors
+/// What is wrong with the file that would say it.
+pub fn display(folder: &Path) -> Result<SkillDisplay, NoText> {
+    for file in DISPLAY_FILES {
+        let shown = match beneath::text(folder, file, FILE) {
+            Err(NoFileText::Missing) => continue,
+            Err(why) => Err(why.to_string()),
+            Ok(text) => parse_skill_display(file, &text).map_err(|why| why.to_string()),
+        };
+        return shown.map_err(|why| {
+            NoText::new(format!("`{}` is not used to show the skill: {why}", folder.join(file).display()))
+        });
+    }
+    Ok(SkillDisplay::default())
+}
+
+/// Whether a folder holds the home, or lies in what the daemon and extensions keep there. All that lies in a skill is given to
+/// models and commands.
+fn is_private(folder: &Path, home: &Path) -> bool {
+    let own = ["data", "run", "state"].map(|own| home.join(own));
+    folder
+        .canonicalize()
+        .is_ok_and(|real| home.starts_with(&real) || own.iter().any(|own| real.starts_with(own)))
 }
 
 /// What is wrong with a skill, by the first of its faults.
@@ -284,7 +347,8 @@ mod tests {
         write(&listed, "pdf/SKILL.md", &skill("pdf", ""));
         write(&listed, "zip/SKILL.md", &skill("zip", ""));
         symlink(listed.join("zip"), own.join("linked")).unwrap();
-        let find = || Skills::find(&[own.clone(), listed.clone(), home.path().join("gone")], &["off".into()]);
+        let find =
+            || Skills::find(&[own.clone(), listed.clone(), home.path().join("gone")], &["off".into()], None);
         let found = find();
         assert_eq!(found, find(), "the same each time");
         assert_eq!(found.all.keys().collect::<Vec<_>>(), ["csv", "pdf", "zip"]);
@@ -330,11 +394,56 @@ mod tests {
             assert!(sealed.file(path).unwrap_err().to_string().contains("is not what it was"));
         }
         assert!(sealed.instructions().unwrap_err().to_string().contains("is not what it was"));
+        assert!(sealed.check_unchanged().is_err() && skill.check_unchanged().is_ok());
         for path in
             ["../secret", "/etc/passwd", "link", "up/secret", "references", "image", "large", "gone", ""]
         {
             let refused = skill.file(path).unwrap_err().to_string();
             assert!(!refused.contains("canary") && refused.contains("of the skill `pdf`"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn people_are_shown_a_skill_as_the_first_file_says_that_is_there() {
+        let home = tempfile::tempdir().unwrap();
+        let name = || Skills::find(&[home.path().to_owned()], &[], None).all["pdf"].display.name.clone();
+        write(home.path(), "secret", "interface: {display_name: canary}");
+        write(home.path(), "pdf/SKILL.md", &skill("pdf", ""));
+        assert_eq!(name(), None);
+        write(home.path(), "pdf/SKILL.toml", "[interface]\ndisplay_name = \"Second\"\n");
+        assert_eq!(name().unwrap(), "Second");
+        write(home.path(), "pdf/agents/openai.yaml", "interface: {display_name: First}");
+        assert_eq!(name().unwrap(), "First");
+        let file = home.path().join("pdf/agents/openai.yaml");
+        fs::remove_file(&file).unwrap();
+        symlink(home.path().join("secret"), &file).unwrap();
+        let found = Skills::find(&[home.path().to_owned()], &[], None);
+        assert_eq!(found.all["pdf"].display, SkillDisplay::default());
+        let passed = found.passed_over.join("\n");
+        assert!(
+            passed.contains("openai.yaml` is not used to show the skill") && !passed.contains("canary"),
+            "{passed}"
+        );
+    }
+
+    #[test]
+    fn what_would_give_away_the_home_is_no_skill() {
+        let around = tempfile::tempdir().unwrap();
+        let around = around.path().canonicalize().unwrap();
+        let home = around.join("folder/home");
+        for within in
+            ["folder", "folder/home", "folder/home/run", "folder/home/data/mine", "folder/home/mine"]
+        {
+            let name = Path::new(within).file_name().unwrap().to_str().unwrap();
+            write(&around, &format!("{within}/SKILL.md"), &skill(name, ""));
+        }
+        let directories = ["", "folder", "folder/home", "folder/home/data"].map(|within| around.join(within));
+        let found = Skills::find(&directories, &[], Some(&home));
+        assert_eq!(found.all.values().map(|skill| &skill.folder).collect::<Vec<_>>(), [&home.join("mine")]);
+        let passed = found.passed_over.join("\n");
+        for refused in ["folder", "folder/home", "folder/home/run", "folder/home/data/mine"] {
+            let said = format!("the skill in `{}` is not used: what", around.join(refused).display());
+            assert!(passed.contains(&said), "{refused}: {passed}");
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What lasts: topics, streams of the control API, and programs, all behind handles.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
+use drupe_extension_abi::CallHeader;
 use drupe_extension_api::{
     Fault, FaultCode,
     wire::{
@@ -10,6 +11,7 @@ use drupe_extension_api::{
 };
 use drupe_handles::{Given, Item, Source, Until};
 use drupe_programs::{Opened, Surroundings};
+use drupe_prompts::skills::Skill;
 use drupe_surface::principal::Principal;
 use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
@@ -84,20 +86,29 @@ impl Owner {
         kernel.roster.wired.handles.open(&self.holder, source)
     }
 
-    pub(super) async fn run_process(&self, kernel: &Kernel, ask: RunProcess) -> Result<ProcessOutput, Fault> {
+    pub(super) async fn run_process(
+        &self,
+        kernel: &Kernel,
+        header: &CallHeader,
+        ask: RunProcess,
+    ) -> Result<ProcessOutput, Fault> {
         let place = self.place()?;
-        self.surrounded(kernel, async |at| drupe_programs::run(&at, ask, place).await).await
+        let skills = self.skills(kernel, header, &ask.spec).await?;
+        self.surrounded(kernel, &skills, async |at| drupe_programs::run(&at, ask, place).await).await
     }
 
     pub(super) async fn open_process(
         &self,
         kernel: &Kernel,
+        header: &CallHeader,
         spec: ProcessSpec,
     ) -> Result<OpenedProcess, Fault> {
         let (handles, holder) = (&kernel.roster.wired.handles, &self.holder);
         handles.check_room(holder, 4)?;
         let place = self.place()?;
-        let opened = self.surrounded(kernel, async |at| drupe_programs::open(&at, &spec, place).await).await;
+        let skills = self.skills(kernel, header, &spec).await?;
+        let opened =
+            self.surrounded(kernel, &skills, async |at| drupe_programs::open(&at, &spec, place).await).await;
         let Opened { exit, stdin, stdout, stderr } = opened?;
         // The program ends with the first of these, where there is no more room for the others.
         let exit = handles.open(holder, exit)?;
@@ -117,9 +128,37 @@ impl Owner {
         })
     }
 
+    /// The folders of skills that a program may have which is started within this call. Of those of the calling agent it gets
+    /// what somebody agreed to, or is not started.
+    async fn skills(
+        &self,
+        kernel: &Kernel,
+        header: &CallHeader,
+        spec: &ProcessSpec,
+    ) -> Result<Vec<PathBuf>, Fault> {
+        if !spec.skills {
+            return Ok(Vec::new());
+        }
+        let mut skills: Vec<_> = kernel.roster.snapshot().skills.all.values().map(Arc::clone).collect();
+        if !header.parent_token.is_empty() {
+            let agent = &self.run(kernel, header)?.agent;
+            let parts = kernel.roster.extensions.parts().into_iter();
+            let own =
+                parts.filter(|part| part.id().as_str() == agent.as_str()).filter_map(|part| part.prompt);
+            skills.extend(own.flat_map(|prompt| prompt.skills.all.into_values()));
+        }
+        let folders = move || {
+            let folder = |skill: Arc<Skill>| skill.check_unchanged().map(|()| skill.folder.clone());
+            skills.into_iter().map(folder).collect::<Result<_, _>>()
+        };
+        let folders = tokio::task::spawn_blocking(folders).await.map_err(Fault::internal)?;
+        folders.map_err(|changed| Fault::denied(changed.to_string()))
+    }
+
     async fn surrounded<T>(
         &self,
         kernel: &Kernel,
+        skills: &[PathBuf],
         start: impl AsyncFnOnce(Surroundings<'_>) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
         let (id, home) = (&self.manifest.id, &kernel.base.home);
@@ -130,6 +169,7 @@ impl Owner {
             data: &home.data(id),
             sdk: &home.sdk(),
             folders: &self.manifest.program_folders,
+            skills,
             network: load::has_network(&kernel.roster, &self.manifest),
             environment: &kernel.base.sources.environment,
             strict: !kernel.base.config.sandbox.allow_unconfined,

@@ -23,9 +23,16 @@ pub(crate) fn tool(skills: &Skills, workspace: &Path) -> Result<Option<Arc<Regis
     if skills.all.is_empty() {
         return Ok(None);
     }
-    let by_strangers = skills.all.values().any(|skill| skill.folder.starts_with(workspace));
+    let by_strangers = skills.all.values().any(|skill| passes(&skill.folder, workspace));
     let source = Arc::new(OnDisk(skills.all.clone()));
     load_skill::tool(source, by_strangers).map(Some)
+}
+
+/// Whether the way to a folder leads through the workspace, by its name or by links.
+fn passes(folder: &Path, workspace: &Path) -> bool {
+    let real = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
+    let mut way = folder.ancestors().filter_map(|part| part.canonicalize().ok());
+    folder.starts_with(workspace) || way.any(|part| part.starts_with(&real))
 }
 
 impl SkillSource for OnDisk {
@@ -68,7 +75,10 @@ fn whole(skill: &Skill) -> Result<String, NoText> {
     let files = skill.files();
     let beside = match files.is_empty() {
         true => String::new(),
-        false => format!("\n\nFiles of this skill, for `file` of load_skill: {}", files.join(", ")),
+        false => format!(
+            "\n\nFiles of this skill, for `file` of load_skill, and for commands beneath that folder: {}",
+            files.join(", ")
+        ),
     };
     Ok(format!("The skill `{}` in {}:\n\n{instructions}{beside}", skill.name, skill.folder.display()))
 }
@@ -77,4 +87,37 @@ fn whole(skill: &Skill) -> Result<String, NoText> {
 fn our_name(written: &str) -> String {
     let name = written.split_once('(').map_or(written, |(name, _)| name);
     counterpart(name).unwrap_or(name).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_way_through_the_workspace_is_known_by_whatever_name_it_has() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |within: &str| folder.path().join(within);
+        for made in ["project/skills/a", "home/skills/b", "elsewhere"] {
+            fs::create_dir_all(at(made)).expect("a folder");
+        }
+        let workspace = at("home/workspace");
+        symlink(at("project"), &workspace).expect("a link");
+        symlink(&workspace, at("way")).expect("a link");
+        // An agent can put it there.
+        symlink(at("elsewhere"), at("project/out")).expect("a link");
+        for (skill, through) in [
+            ("home/skills/b", false),
+            ("home/skills/gone", false),
+            ("home/workspace/skills/a", true),
+            ("home/workspace/gone", true),
+            ("project/skills/a", true),
+            ("way/skills/a", true),
+            ("way/out", true),
+            ("elsewhere", false),
+        ] {
+            assert_eq!(passes(&at(skill), &workspace), through, "{skill}");
+        }
+    }
 }

@@ -111,6 +111,8 @@ impl Snapshot {
         let status = |skill: &Arc<Skill>| SkillStatus {
             name: skill.name.clone(),
             description: skill.description.clone(),
+            display_name: skill.display.name.clone(),
+            short_description: skill.display.description.clone(),
             folder: skill.folder.display().to_string(),
             hash: skill.hash(),
             allowed_tools: skill.allowed.clone(),

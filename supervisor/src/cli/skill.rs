@@ -56,6 +56,9 @@ fn check(folder: &std::path::Path, context: &Context) -> Result<u8, Failure> {
             if !loaded.warnings.is_empty() {
                 context.console.remark_drawn(loaded.warnings.render(context.console.colour_err).trim_end());
             }
+            if let Err(why) = drupe_prompts::skills::display(&folder) {
+                context.console.remark(&why.to_string());
+            }
             context.console.print(&format!("`{}` is a skill", loaded.value.head.name))?;
             Ok(0)
         }
@@ -68,7 +71,12 @@ fn check(folder: &std::path::Path, context: &Context) -> Result<u8, Failure> {
 
 fn lines(list: &[SkillStatus]) -> String {
     let row = |skill: &SkillStatus| {
-        vec![plain(&skill.name), short(&skill.description, DESCRIBED), plain(&skill.folder)]
+        let name = match &skill.display_name {
+            Some(shown) => format!("{} ({})", plain(&skill.name), plain(shown)),
+            None => plain(&skill.name),
+        };
+        let described = skill.short_description.as_ref().unwrap_or(&skill.description);
+        vec![name, short(described, DESCRIBED), plain(&skill.folder)]
     };
     table(&list.iter().map(row).collect::<Vec<_>>())
 }

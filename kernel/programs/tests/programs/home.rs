@@ -32,6 +32,8 @@ pub struct Home {
     folder: tempfile::TempDir,
     /// What the manifest allows.
     pub folders: Vec<String>,
+    /// The folders of skills.
+    pub skills: Vec<PathBuf>,
     pub network: bool,
     /// Places for programs.
     pub places: Arc<Semaphore>,
@@ -49,7 +51,7 @@ impl Home {
         }
         fs::write(home(&folder).join("data/other/source"), "its own").unwrap();
         let folders = vec!["~/.tool".to_owned()];
-        Self { folder, folders, network: false, places: Arc::new(Semaphore::new(8)) }
+        Self { folder, folders, skills: Vec::new(), network: false, places: Arc::new(Semaphore::new(8)) }
     }
 
     pub fn path(&self, within: &str) -> String {
@@ -96,6 +98,7 @@ impl Home {
             data: &place("data"),
             sdk: &place("sdk"),
             folders: &self.folders,
+            skills: &self.skills,
             network: self.network,
             environment: &environment.map(|(name, value)| (name.to_owned(), value)).into(),
             strict: true,

@@ -1,6 +1,6 @@
 //! Which folders a program may use that an extension runs.
 
-use std::fs;
+use std::{fs, os::unix::fs::symlink};
 
 use drupe_extension_api::{FaultCode, wire::ProcessSpec};
 
@@ -57,7 +57,7 @@ async fn the_workspace_is_given_where_it_is_asked_for_and_what_is_to_stay_in_it_
         let asks = ProcessSpec { directory: home.path(directory), ..within.clone() };
         assert_eq!(home.run(asks).await.unwrap_err().code, FaultCode::Denied, "{directory}");
     }
-    std::os::unix::fs::symlink("sub", home.path("workspace/link")).unwrap();
+    symlink("sub", home.path("workspace/link")).unwrap();
     for kept in ["workspace/link", "run/token", "workspace/../run", "."] {
         let asks = ProcessSpec { keep: vec![home.path(kept)], ..within.clone() };
         let fault = home.run(asks).await.unwrap_err();
@@ -73,7 +73,7 @@ async fn a_workspace_that_is_a_link_leads_out_of_the_home_and_to_nothing_that_ho
     for (target, given) in
         [("../operator", true), ("data/other", false), ("run", false), ("", false), ("..", false)]
     {
-        std::os::unix::fs::symlink(home.path(target), home.path("workspace")).unwrap();
+        symlink(home.path(target), home.path("workspace")).unwrap();
         let ran = home.run(asks.clone()).await;
         assert_eq!(ran.is_ok(), given, "{target}: {ran:?}");
         fs::remove_file(home.path("workspace")).unwrap();
@@ -97,7 +97,7 @@ async fn what_starts_more_and_more_ends_by_the_bound_that_was_asked_for() {
 #[tokio::test]
 async fn no_folder_outside_the_data_folder_is_given() {
     let home = Home::new();
-    std::os::unix::fs::symlink(home.path("sdk"), home.path("data/link")).unwrap();
+    symlink(home.path("sdk"), home.path("data/link")).unwrap();
     for (folder, code) in
         [("sdk", FaultCode::Denied), ("data/link", FaultCode::Denied), ("data/../sdk", FaultCode::Denied)]
     {
@@ -126,7 +126,7 @@ async fn a_program_sees_nothing_of_the_home_of_the_operator_or_of_their_environm
 #[tokio::test]
 async fn what_its_manifest_does_not_name_cannot_even_be_asked_for() {
     let mut home = Home::new();
-    std::os::unix::fs::symlink(home.path("run"), home.path("../operator/.tool/run")).unwrap();
+    symlink(home.path("run"), home.path("../operator/.tool/run")).unwrap();
     // A manifest that names more than anybody may have gives no more.
     let operator = fs::canonicalize(home.path("../operator")).unwrap().display().to_string();
     let within = |rest: &str| format!("{operator}/{rest}");
@@ -181,6 +181,70 @@ async fn what_its_manifest_names_is_read_run_and_found_where_it_is_asked_for_and
 }
 
 #[tokio::test]
+async fn skills_are_read_and_run_where_it_is_asked_for_and_changed_by_nobody() {
+    let mut home = Home::new();
+    for within in ["skills/pdf/scripts", "skills/other"] {
+        fs::create_dir_all(home.path(within)).unwrap();
+    }
+    copy_program("/bin/echo", home.path("skills/pdf/scripts/fill"));
+    fs::write(home.path("skills/pdf/text"), "readable").unwrap();
+    fs::write(home.path("skills/other/text"), "canary").unwrap();
+    symlink(home.path("run/token"), home.path("skills/pdf/token")).unwrap();
+    symlink("../..", home.path("skills/pdf/up")).unwrap();
+    home.skills = vec![home.path("skills/pdf").into(), home.path("skills/gone").into()];
+    let pdf = home.path("skills/pdf");
+    let script = format!(
+        "cd {pdf} && cat text && scripts/fill -n ' filled'; cat token up/.env up/journal.db ../other/text ../../.env; \
+         echo bad > text; echo bad > new; mv text gone; rm -r scripts; chmod 777 text; ls ..; ls ../.."
+    );
+    let unasked = home.run(home.shell(&script)).await.unwrap();
+    assert_eq!(unasked.stdout, "", "{unasked:?}");
+    let asks = ProcessSpec { skills: true, ..home.shell(&script) };
+    let output = home.run(asks).await.unwrap();
+    assert_eq!(output.stdout, "readable filled", "{output:?}");
+    assert_eq!(fs::read_to_string(home.path("skills/pdf/text")).unwrap(), "readable");
+    let mut left: Vec<_> = fs::read_dir(&pdf).unwrap().map(|one| one.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["scripts", "text", "token", "up"]);
+}
+
+#[tokio::test]
+async fn no_skill_gives_what_is_nobodys_or_what_a_program_could_have_put_in_its_place() {
+    let mut home = Home::new();
+    for within in ["workspace", "skills"] {
+        fs::create_dir_all(home.path(within)).unwrap();
+    }
+    let operators = home.path("../operator");
+    fs::write(home.path("../operator/secret"), "canary").unwrap();
+    for link in ["workspace/exchanged", "data/one/exchanged", "skills/linked"] {
+        symlink(&operators, home.path(link)).unwrap();
+    }
+    symlink(home.path("workspace"), home.path("../operator/way")).unwrap();
+    let all = SECRETS.map(|secret| home.path(secret)).join(" ");
+    let script = format!("cat {all} {operators}/secret");
+    for (skill, given) in [
+        ("", ""),
+        ("..", ""),
+        ("run", ""),
+        ("state", ""),
+        ("data", ""),
+        ("data/other", ""),
+        ("workspace/exchanged", ""),
+        ("data/one/exchanged", ""),
+        ("../operator/way/exchanged", ""),
+        // A link where no program can put one is the operator's.
+        ("skills/linked", "canarycanary"),
+    ] {
+        home.skills = vec![home.path(skill).into()];
+        for workspace in [false, true] {
+            let output =
+                home.run(ProcessSpec { skills: true, workspace, ..home.shell(&script) }).await.unwrap();
+            assert_eq!(output.stdout, given, "{skill}: {output:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn no_program_has_the_network_where_the_manifest_does_not() {
     let mut home = Home::new();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -206,7 +270,7 @@ async fn no_program_has_the_network_where_the_manifest_does_not() {
 async fn a_folder_that_is_exchanged_for_a_link_lets_no_program_out() {
     let home = Home::new();
     // The folder for temporary files is granted unasked. What lies in its place leads to the home.
-    std::os::unix::fs::symlink(home.path(""), home.path("data/tmp")).unwrap();
+    symlink(home.path(""), home.path("data/tmp")).unwrap();
     let script = format!("cat {0}; echo bad > {0}; cat \"$TMPDIR/run/token\"", home.path("run/token"));
     let outcome = home.sh_in(&script, &["data/one"]).await;
     assert!(outcome.is_err_and(|fault| fault.message.contains("data/tmp")), "it is not started");

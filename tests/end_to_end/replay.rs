@@ -1,5 +1,9 @@
 //! `drupe replay`: what was recorded gives the same again, what was altered is found, and two models stand side by side.
 
+mod recordings;
+mod scenes;
+mod spawned;
+
 use std::{
     path::Path,
     process::Stdio,

@@ -191,6 +191,8 @@ fn a_person_ends_one_and_tells_another_more() {
     let read =
         house.server.requests().iter().any(|one| is_worker(one) && one.to_string().contains("in French"));
     assert!(read, "{content}");
+    let replayed = house.daemon.drupe(&["replay", "s"]);
+    assert!(replayed.status.success(), "{}{}", text(&replayed.stdout), text(&replayed.stderr));
     let late = house.daemon.drupe(&["session", "tell", "s", &tool, "more"]);
     assert!(String::from_utf8_lossy(&late.stderr).contains("no turn runs in session `s`"), "{late:?}");
 }
@@ -228,6 +230,8 @@ fn one_that_is_detached_outlives_the_turn_and_a_kill_and_its_report_comes_once()
     assert_eq!(house.daemon.turn("s", "again")["content"], "main: again");
     let shown = house.daemon.client().ask("sessions.show", json!({"id": "s"})).expect("it is there");
     assert_eq!(shown["turns"].as_array().expect("a list").len(), 4, "the report came once");
+    let replayed = house.daemon.drupe(&["replay", "s"]);
+    assert!(replayed.status.success(), "{}{}", text(&replayed.stdout), text(&replayed.stderr));
     let why = house.daemon.says(&["why", turns[2]["turn"].as_str().expect("an id")]);
     assert!(why.contains("It is the report of an agent that worked beside the conversation"), "{why}");
 }

@@ -40,6 +40,16 @@ impl Daemon {
     /// A home without a daemon. `config` is its `drupe.yaml`; empty for none.
     pub fn home(config: &str) -> Self {
         let root = tempfile::Builder::new().prefix("drupe").tempdir().expect("a temporary folder");
+        Self::in_folder(root, config)
+    }
+
+    /// The same in a folder that is called the same each time, for what is kept of it. One such home is there at a time.
+    pub fn home_called(name: &str, config: &str) -> Self {
+        let root = tempfile::Builder::new().prefix(name).rand_bytes(0).tempdir_in("/tmp");
+        Self::in_folder(root.expect("no other test has the folder, or left it behind"), config)
+    }
+
+    fn in_folder(root: tempfile::TempDir, config: &str) -> Self {
         let home = root.path().to_owned();
         let daemon = Self { root, home, program: DRUPE.into(), supervisor: None, variables: Vec::new() };
         daemon.configure(config);

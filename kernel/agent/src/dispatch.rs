@@ -303,7 +303,8 @@ async fn decided(
         Err(reason) => return Plan::refused(reason + &schema_hint(bounds.registry, tool)),
     };
     let spec = tool.spec();
-    let (by, need) = match run.scope.policy.decide(PolicyCall { run, spec, params: params.get() }) {
+    let asked = PolicyCall { run, effect, spec, params: params.get() };
+    let (by, need) = match run.scope.policy.decide(asked) {
         Decision::Allow { by } => (by, None),
         Decision::Ask(need) => (None, Some(need)),
         Decision::Deny { reason } => return Plan::refused(reason),

@@ -37,6 +37,8 @@ pub trait Policy: Send + Sync {
 pub struct PolicyCall<'a> {
     /// Who calls.
     pub run: &'a Run,
+    /// The call.
+    pub effect: &'a EffectId,
     /// What is called.
     pub spec: &'a ToolSpec,
     /// The parameters as JSON text.

@@ -139,6 +139,28 @@ impl SpawnedAgents {
         if spawned.state().read.contains(&effect) { Ok(()) } else { Err(Unread::Ended) }
     }
 
+    /// Hands the agent that works in that run what its records say that it read: it reads that after its next step.
+    pub fn give(&self, run: &InvocationId, effect: EffectId, text: String) {
+        if let Some(spawned) = self.at_work(run) {
+            // It was read, and so begins nothing.
+            let _ = spawned.send(Input { effect, text, context: None, by_a_person: true }, true);
+        }
+    }
+
+    /// Has the agent end that works in that run, as the call does by which one is closed.
+    pub fn close(&self, run: &InvocationId) {
+        if let Some(spawned) = self.at_work(run) {
+            spawned.close();
+        }
+    }
+
+    /// Returns when none of the agents that a run spawned has anything to do.
+    pub async fn until_idle(&self, owner: &InvocationId) {
+        for spawned in self.owned_by(owner) {
+            spawned.until_idle().await;
+        }
+    }
+
     /// That of a handle, whoever spawned it.
     pub(crate) fn of(&self, handle: &str) -> Option<Arc<SpawnedAgent>> {
         self.all().get(handle).cloned()

@@ -210,7 +210,7 @@ impl TurnPolicy {
 
 impl Policy for TurnPolicy {
     fn decide(&self, call: PolicyCall<'_>) -> Decision {
-        let PolicyCall { run, spec, params } = call;
+        let PolicyCall { run, spec, params, .. } = call;
         let path = [&self.led_by[..], &run.behalf, &run.path].concat();
         let facts = CallFacts {
             spec,

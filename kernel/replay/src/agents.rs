@@ -37,12 +37,7 @@ pub(crate) fn of(played: &Arc<Played>, id: &InvocationId) -> Result<Arc<dyn Agen
             Some(_) => format!("what `{agent}` was made of is not kept any more: its run is fed as a whole by its recorded response"),
             None => format!("`{agent}` is code, or was recorded by a release that kept no recipes: its run is fed as a whole by its recorded response"),
         });
-        return Ok(Arc::new(StandIn {
-            agent,
-            limits: DefinitionLimits::default(),
-            run: id.clone(),
-            feed: Arc::clone(feed),
-        }));
+        return Ok(stand_in(agent, id, feed));
     };
     if record.compacted && recipe.model.is_none() {
         feed.remark(format!(
@@ -50,6 +45,7 @@ pub(crate) fn of(played: &Arc<Played>, id: &InvocationId) -> Result<Arc<dyn Agen
         ));
     }
     let mut definition = recipe.definition.clone();
+    definition.limits = feed.runs.widened(definition.limits);
     definition.limits.time_budget_ms = definition.limits.time_budget_ms.max(TIME_MS);
     let registry = tools::registry(played, record, &recipe.tools, &recipe.deferred)
         .map_err(|error| Unbuilt::Tools { agent: agent.clone(), error })?;
@@ -60,6 +56,12 @@ pub(crate) fn of(played: &Arc<Played>, id: &InvocationId) -> Result<Arc<dyn Agen
         built = Arc::new(Conditional::new(built, registry, condition));
     }
     Ok(Arc::new(Rebuilt { agent: built, feed: Arc::clone(feed) }))
+}
+
+/// What stands for an agent that cannot be built again, or is not to be.
+pub(crate) fn stand_in(agent: AgentId, run: &InvocationId, feed: &Arc<Feed>) -> Arc<dyn Agent> {
+    let limits = DefinitionLimits::default();
+    Arc::new(StandIn { agent, limits, run: run.clone(), feed: Arc::clone(feed) })
 }
 
 /// The call that was made before the agent was asked, where that is one.
@@ -96,6 +98,8 @@ impl Agent for Rebuilt {
         Box::pin(async move {
             self.feed.begins();
             let response = self.agent.invoke(task, Arc::clone(&run)).await;
+            // What it has working beside it would end with it, which is no moment that was recorded.
+            self.feed.until_others_have_ended(&run.id).await;
             self.feed.charge(&run, usize::MAX);
             response
         })

@@ -6,7 +6,9 @@
 use std::collections::{HashMap, HashSet};
 
 use drupe_agent::Entry;
-use drupe_extension_api::{AgentId, EffectId, EventBody, FailureClass, InvocationId, ItemKind, LimitScope};
+use drupe_extension_api::{
+    AgentId, EffectId, EventBody, FailureClass, InvocationId, ItemKind, LimitScope, ToolStatus,
+};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -40,6 +42,8 @@ struct Said {
     /// Its place among the records of the turn.
     at: usize,
     rank: Rank,
+    /// The call, where several have one rank: what spawned agents are asked has no place in a step.
+    call: String,
     kind: &'static str,
     value: Value,
 }
@@ -65,11 +69,12 @@ pub(crate) fn first(recorded: &[Entry], made: &[Entry], feed: &Feed) -> Option<D
     let of_loop = |entry: &Entry| call_of(entry).is_none_or(|call| !of_code.contains(call));
     let mut then = by_run(uninterrupted(recorded).into_iter().filter(|(_, entry)| of_loop(entry)));
     let mut now = by_run(made.iter().enumerate());
-    if !left.is_empty() {
+    for run in left_and_above(&left, feed) {
         // What a run spent that was left is a part of what those above it spent.
         [&mut then, &mut now]
             .into_iter()
-            .for_each(|runs| runs.values_mut().for_each(|said| without_spending(said)));
+            .filter_map(|runs| runs.get_mut(&run))
+            .for_each(|said| without_spending(said));
     }
     let is_loops = |run: &&InvocationId| !feed.runs.of_code.contains(*run);
     let mut found: Option<(usize, Difference)> = None;
@@ -109,16 +114,11 @@ pub(crate) fn first(recorded: &[Entry], made: &[Entry], feed: &Feed) -> Option<D
 /// Calls that code of a tool made on behalf of a run. What is fed is the result of the tool, and so none of them is made again.
 fn calls_of_code(feed: &Feed) -> HashSet<&EffectId> {
     let runs = feed.runs.order.iter().filter_map(|run| feed.run(run)).filter(|run| run.recipe.is_some());
-    let calls: HashSet<&EffectId> = runs
-        .flat_map(|run| &run.calls)
-        .filter(|call| call.step == OUTSIDE && !call.first)
-        .map(|call| &call.effect)
-        .collect();
+    let calls: HashSet<&EffectId> =
+        runs.flat_map(|run| &run.calls).filter(|call| call.is_of_code()).map(|call| &call.effect).collect();
     if !calls.is_empty() {
         feed.remark(
-            "calls beside the steps are not replayed, those of spawned agents and of code of tools: whoever waits for them is fed by \
-             the recorded result"
-                .into(),
+            "calls that code of tools made are not replayed: the tool is fed by its recorded result".into(),
         );
     }
     calls
@@ -247,7 +247,7 @@ fn unlike(old: &Value, new: &Value) -> Option<(String, String, String)> {
 fn by_run<'a>(entries: impl IntoIterator<Item = (usize, &'a Entry)>) -> HashMap<InvocationId, Vec<Said>> {
     let mut all: HashMap<InvocationId, Vec<Said>> = HashMap::new();
     let mut steps: HashMap<InvocationId, u32> = HashMap::new();
-    let mut places: HashMap<String, u32> = HashMap::new();
+    let mut places: HashMap<String, (u32, u32)> = HashMap::new();
     for (at, entry) in entries {
         if let Entry::Step { invocation, step, .. } = entry {
             steps.insert(invocation.clone(), *step);
@@ -256,26 +256,29 @@ fn by_run<'a>(entries: impl IntoIterator<Item = (usize, &'a Entry)>) -> HashMap<
         let current = steps.get(run).copied().unwrap_or_default();
         let list = all.entry(run.clone()).or_default();
         let seq = u32::try_from(list.len()).unwrap_or(u32::MAX);
-        if let Entry::Asked { index, question, .. } = entry {
-            places.insert(question.effect.to_string(), *index);
+        if let Entry::Asked { step, index, question, .. } = entry {
+            places.insert(question.effect.to_string(), (*step, *index));
         }
-        let place = |effect: &str| places.get(effect).copied().unwrap_or_default();
-        if let Some((part, index, kind, value)) = said(entry, seq, place) {
-            let rank = match entry {
-                Entry::End { .. } => (END.0, END.1, 0),
-                entry => (step_of(entry).unwrap_or(current), part, index),
+        let asked = call_of(entry).and_then(|call| places.get(call.as_str())).copied();
+        if let Some((part, index, kind, value)) = said(entry, seq, asked.unwrap_or_default().1) {
+            let rank = match (entry, asked) {
+                (Entry::End { .. }, _) => (END.0, END.1, 0),
+                (Entry::Decided { .. }, Some((step, _))) => (step, part, index),
+                (entry, _) => (step_of(entry).unwrap_or(current), part, index),
             };
-            list.push(Said { at, rank, kind, value });
+            let call = call_of(entry).map(ToString::to_string).unwrap_or_default();
+            list.push(Said { at, rank, call, kind, value });
         }
     }
-    all.values_mut().for_each(|list| list.sort_by_key(|said| said.rank));
+    all.values_mut()
+        .for_each(|list| list.sort_by(|one, other| (one.rank, &one.call).cmp(&(other.rank, &other.call))));
     all
 }
 
 /// What of a record is compared. Left out is what depends on the time, on the machine, on what ran beside it or on learned
 /// estimates: times and latencies, numbers of attempts, what was set aside, whether use is an estimate, what people were shown
 /// of an answer meanwhile, the order in which calls at the same time began and ended, and what a person was shown of a call.
-fn said(entry: &Entry, seq: u32, place: impl Fn(&str) -> u32) -> Option<(u8, u32, &'static str, Value)> {
+fn said(entry: &Entry, seq: u32, asked: u32) -> Option<(u8, u32, &'static str, Value)> {
     let (part, index, kind, out): (u8, u32, &'static str, &[&str]) = match entry {
         Entry::Begin { .. } => (BEGIN, 0, "beginning", &["recipe"]),
         Entry::Step { .. } => (
@@ -291,7 +294,7 @@ fn said(entry: &Entry, seq: u32, place: impl Fn(&str) -> u32) -> Option<(u8, u32
         Entry::Compacted { .. } => (MODEL, seq, "compaction", &["told", "estimated"]),
         Entry::Intent { index, .. } => (CALL, *index, "tool call", &["waits"]),
         Entry::Asked { index, .. } => (ASKED, *index, "question", &[]),
-        Entry::Decided { effect, .. } => (DECIDED, place(effect.as_str()), "decision", &[]),
+        Entry::Decided { .. } => (DECIDED, asked, "decision", &[]),
         Entry::Result { index, .. } => (RESULT, *index, "result", &["elapsed_ms", "left", "kind"]),
         Entry::Note { .. } => (AFTER, seq, "note", &[]),
         Entry::Steered { .. } => (AFTER, seq, "message that was taken in", &[]),
@@ -311,6 +314,8 @@ fn said(entry: &Entry, seq: u32, place: impl Fn(&str) -> u32) -> Option<(u8, u32
         Entry::Asked { .. } => {
             without(fields.get_mut("question"), &["preview", "seal", "digest", "asked_ms", "expires_ms"])
         }
+        // What an agent was asked that was closed before it began says when that was.
+        Entry::Result { step: OUTSIDE, status: ToolStatus::Cancelled, .. } => mask(fields),
         Entry::End { response, .. } => {
             without(fields.get_mut("spend"), &["elapsed_ms"]);
             // How much of a limit was used depends on what ran beside it.
@@ -325,6 +330,13 @@ fn said(entry: &Entry, seq: u32, place: impl Fn(&str) -> u32) -> Option<(u8, u32
         _ => {}
     }
     Some((part, index, kind, value))
+}
+
+/// The runs that were left, and those that they are a part of.
+fn left_and_above(left: &HashMap<InvocationId, LeftAt>, feed: &Feed) -> HashSet<InvocationId> {
+    let parent = |run: &InvocationId| feed.run(run)?.parent.clone();
+    let above = left.keys().flat_map(|run| std::iter::successors(Some(run.clone()), parent));
+    above.collect()
 }
 
 fn without_spending(said: &mut [Said]) {

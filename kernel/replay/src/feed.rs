@@ -1,13 +1,14 @@
 //! What the loop is fed with while it runs on records, and where it comes to their end.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use drupe_agent::{
-    Answer, Decision, JournalFault, Need, Policy, PolicyCall, Question, Ratios, Run, Steering,
+    Answer, Decision, JournalFault, Need, Policy, PolicyCall, Question, Ratios, Run, SpawnedAgents, Steering,
+    ids,
 };
 use drupe_extension_api::{EffectClass, EffectId, InvocationId, ToolStatus, control::ApprovalState};
 use futures_util::future::BoxFuture;
@@ -23,6 +24,8 @@ pub(crate) struct Feed {
     pub runs: Invocations,
     pub steering: Arc<Steering>,
     pub ratios: Arc<Ratios>,
+    /// The agents that runs have spawned.
+    pub spawned: Arc<SpawnedAgents>,
     state: Mutex<State>,
     changed: Notify,
 }
@@ -31,8 +34,6 @@ pub(crate) struct Feed {
 struct State {
     /// The step that each run is at.
     steps: HashMap<InvocationId, u32>,
-    /// Calls that were decided about.
-    decided: HashSet<EffectId>,
     /// Runs that came to the end of what is recorded of them.
     left: HashMap<InvocationId, LeftAt>,
     /// What of the spending beside the loop is charged, by run.
@@ -54,8 +55,15 @@ pub(crate) struct LeftAt {
 }
 
 impl Feed {
-    pub fn new(runs: Invocations, steering: Arc<Steering>, ratios: Arc<Ratios>) -> Self {
-        Self { runs, steering, ratios, state: Mutex::default(), changed: Notify::new() }
+    pub fn new(runs: Invocations) -> Self {
+        Self {
+            runs,
+            steering: Arc::default(),
+            ratios: Arc::default(),
+            spawned: Arc::default(),
+            state: Mutex::default(),
+            changed: Notify::new(),
+        }
     }
 
     pub fn run(&self, id: &InvocationId) -> Option<&RunRecord> {
@@ -113,7 +121,7 @@ impl Feed {
         self.state().left.clone()
     }
 
-    /// Ends when the run is left, and all else that can go on has.
+    /// Ends when the run is left, and all else that can go on has: what works beside it comes to its own end.
     pub async fn until_left(&self, run: &InvocationId) {
         loop {
             let mut changed = pin!(self.changed.notified());
@@ -123,8 +131,23 @@ impl Feed {
             }
             changed.await;
         }
+        self.until_others_have_ended(run).await;
+    }
+
+    /// Lets all else go on that can, and ends when nothing works beside the run any more.
+    pub async fn until_others_have_ended(&self, run: &InvocationId) {
         for _ in 0..ROUNDS {
             tokio::task::yield_now().await;
+        }
+        self.spawned.until_idle(run).await;
+    }
+
+    /// Something is recorded of a call of which nothing came: whoever made it waits in vain.
+    pub fn never_ended(&self, run: &InvocationId, call: Option<&CallRecord>) {
+        match call.filter(|call| call.of_spawned) {
+            // Whoever spawned the agent goes on.
+            Some(call) => self.spawned.close(&ids::child_of_effect(&call.effect)),
+            None => self.leave(run, false),
         }
     }
 
@@ -140,30 +163,10 @@ impl Feed {
         }
     }
 
-    /// The recorded call that a decision is about: of the step that its run is at, the first of these that is not decided about.
-    fn decides(&self, call: &PolicyCall<'_>) -> Option<CallRecord> {
-        let record = self.run(&call.run.id)?;
-        let mut state = self.state();
-        let step = state.steps.get(&call.run.id).copied().unwrap_or_default();
-        let found = record.calls.iter().find(|known| {
-            known.step == step
-                && known.tool == call.spec.name.as_str()
-                && given(&known.arguments) == call.params
-                && !state.decided.contains(&known.effect)
-        })?;
-        state.decided.insert(found.effect.clone());
-        Some(found.clone())
-    }
-
     /// A panic elsewhere leaves no state half written.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The parameters as a tool gets them.
-fn given(arguments: &str) -> &str {
-    if arguments.trim().is_empty() { "{}" } else { arguments }
 }
 
 /// Decides as was decided then.
@@ -171,7 +174,9 @@ pub(crate) struct RecordedDecisions(pub Arc<Feed>);
 
 impl Policy for RecordedDecisions {
     fn decide(&self, call: PolicyCall<'_>) -> Decision {
-        let Some(known) = self.0.decides(&call) else { return Decision::Allow { by: None } };
+        let Some(known) = self.0.call(&call.run.id, call.effect).cloned() else {
+            return Decision::Allow { by: None };
+        };
         if let Some(question) = known.question {
             let patience_ms =
                 u64::try_from(question.expires_ms.saturating_sub(question.asked_ms)).unwrap_or(0);
@@ -189,14 +194,13 @@ impl Policy for RecordedDecisions {
 
     fn answer<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Result<Answer, JournalFault>> {
         Box::pin(async move {
-            let known =
-                self.0.call(&question.invocation, &question.effect).and_then(|call| call.decided.clone());
-            match known {
+            let known = self.0.call(&question.invocation, &question.effect);
+            match known.and_then(|call| call.decided.clone()) {
                 Some((state, by)) if state != ApprovalState::Withdrawn => {
                     Ok(Answer { state, by, given: None })
                 }
                 _ => {
-                    self.0.leave(&question.invocation, false);
+                    self.0.never_ended(&question.invocation, known);
                     std::future::pending().await
                 }
             }

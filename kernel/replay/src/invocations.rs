@@ -5,11 +5,13 @@ use std::{
     sync::Arc,
 };
 
-use drupe_agent::{Chain, Compaction, Entry, Question, Recipe, StopReason, budget::Spent, ids, prompt};
+use drupe_agent::{
+    Chain, Compaction, Entry, Question, Recipe, StopReason, budget::Spent, ids, prompt, spawn_agent,
+};
 use drupe_extension_api::{
     AgentId, AgentInvocationContext, AgentResponse, BudgetUse, CorrelationId, DefinitionLimits, EffectClass,
-    EffectId, EventBody, FailureClass, Image, InvocationId, LimitScope, Message, SessionId, Spend,
-    ToolStatus, TurnId, Usage, control::ApprovalState, wire::ClientTool,
+    EffectId, EventBody, FailureClass, Image, InvocationId, Message, SessionId, Spend, ToolStatus, TurnId,
+    Usage, control::ApprovalState, wire::ClientTool,
 };
 
 use crate::summaries::CameToNothing;
@@ -18,6 +20,7 @@ use crate::summaries::CameToNothing;
 pub(crate) const OUTSIDE: u32 = 0;
 
 /// A turn as it was recorded, with what its runs were told that stands in no record of theirs.
+#[derive(Clone)]
 pub struct Recording {
     pub session: SessionId,
     pub turn: TurnId,
@@ -75,6 +78,10 @@ pub(crate) struct RunRecord {
     pub asked: Vec<AskedModel>,
     pub calls: Vec<CallRecord>,
     pub steered: Vec<SteeredRecord>,
+    /// What it read between its steps of what it was sent, or told by people.
+    pub given: Vec<GivenRecord>,
+    /// Whether it worked beside the run that had spawned it.
+    pub beside_its_caller: bool,
     /// What it spent that the loop did not: vectors, and runs that code began.
     pub beside: Vec<(usize, Spent)>,
     pub compacted: bool,
@@ -87,8 +94,8 @@ pub(crate) struct RunRecord {
     /// How often a restart cut its model off.
     pub cut_off: u32,
     /// The places of the last time among the records of the turn, and of the last request that it let be.
-    cut_at: usize,
-    asked_at: usize,
+    pub cut_at: usize,
+    pub asked_at: usize,
 }
 
 /// One request to a model: its attempts, and how the last of them ended.
@@ -142,6 +149,8 @@ pub(crate) struct CallRecord {
     pub tool: String,
     /// Whether it was made before the first request, as the condition of a schedule is.
     pub first: bool,
+    /// Whether it is what a spawned agent was asked, beside the steps.
+    pub of_spawned: bool,
     /// The parameters as the model wrote them.
     pub arguments: String,
     /// What may happen to it after a crash, as its intent has it.
@@ -161,6 +170,16 @@ pub(crate) struct SteeredRecord {
     pub turn: TurnId,
     pub text: String,
     pub strangers: Option<String>,
+}
+
+/// Something that a run read although nobody of the user's conversation said it.
+#[derive(Debug, Clone)]
+pub(crate) struct GivenRecord {
+    /// The step after which it was read.
+    pub step: u32,
+    /// The call by which it came.
+    pub effect: EffectId,
+    pub text: String,
 }
 
 /// All runs of a turn.
@@ -249,18 +268,21 @@ impl Invocations {
         self.all.get(id).filter(|run| run.agent.is_some())
     }
 
-    /// The loop begins a run for a call of a model; every other one below a root is code's.
+    /// The loop begins a run for a call of a model, and for what a spawned agent is asked; every other one below a root is code's.
     fn find_those_of_code(&mut self) {
         for id in self.order.clone() {
             let Some(parent) = self.all[&id].parent.clone() else { continue };
             let caller = self.all.get(&parent);
-            let is_called = caller.is_some_and(|caller| {
-                let of_model = caller.calls.iter().filter(|call| call.step != OUTSIDE);
-                of_model.map(|call| ids::child_of_effect(&call.effect)).any(|child| child == id)
-            });
+            let calls = caller.iter().flat_map(|caller| &caller.calls);
+            let mut of_loop = calls.filter(|call| call.step != OUTSIDE || call.of_spawned);
+            let called = of_loop.find(|call| ids::child_of_effect(&call.effect) == id);
+            let (is_called, beside) = (called.is_some(), called.is_some_and(|call| call.of_spawned));
             let below_code = self.of_code.contains(&parent)
                 || caller.is_some_and(|caller| caller.recipe.is_none() && caller.agent.is_some());
             if is_called && !below_code {
+                if let Some(run) = self.all.get_mut(&id) {
+                    run.beside_its_caller = beside;
+                }
                 continue;
             }
             self.of_code.insert(id.clone());
@@ -276,6 +298,18 @@ impl Invocations {
                 caller.beside.push((at, spent));
             }
         }
+    }
+}
+
+impl CallRecord {
+    /// Whether code of a tool, or of an agent, made it.
+    pub fn is_of_code(&self) -> bool {
+        self.step == OUTSIDE && !self.first && !self.of_spawned
+    }
+
+    /// Whether an agent may have begun something by it, beside the steps of the run that made it.
+    pub fn spawns(&self) -> bool {
+        self.step != OUTSIDE && matches!(self.tool.as_str(), spawn_agent::SPAWN | spawn_agent::SEND)
     }
 }
 
@@ -379,7 +413,7 @@ impl RunRecord {
             Entry::Result { step, index, effect, tool, status, content, images, .. } => {
                 let call = self.call(*step, *index, effect, tool);
                 (call.result, call.at) = (Some((*status, content.clone(), images.clone())), at);
-                if call.step == OUTSIDE && !call.first {
+                if call.is_of_code() {
                     self.beside.push((at, Spent::calls(1)));
                 }
             }
@@ -389,6 +423,9 @@ impl RunRecord {
             },
             Entry::Note { step: OUTSIDE, message: Message::User { content }, .. } => {
                 self.notes.push(content.clone())
+            }
+            Entry::Note { step, message: Message::User { content }, given_by: Some(effect), .. } => {
+                self.given.push(GivenRecord { step: *step, effect: effect.clone(), text: content.clone() });
             }
             Entry::Told { event: EventBody::BudgetExceeded(used), .. } => self.exceeded.push(used.clone()),
             Entry::Told { event: EventBody::Diagnostic { code, .. }, .. } if code == "model_retry" => {
@@ -416,9 +453,12 @@ impl RunRecord {
             _ => None,
         });
         let first = self.asked.is_empty();
+        let of_spawned = step == OUTSIDE
+            && self.calls.iter().any(|call| call.spawns() && ids::effect_of_effect(&call.effect) == *effect);
         self.calls.push(CallRecord {
             step,
             first,
+            of_spawned,
             effect: effect.clone(),
             tool: tool.to_owned(),
             arguments: arguments.unwrap_or_default(),
@@ -458,42 +498,5 @@ impl RunRecord {
             false if stopped => asked.end = AskEnd::Stopped,
             false => asked.end = AskEnd::Failed(attempt),
         }
-    }
-
-    /// Why the loop may come to ask for more than there is, where something from outside ended the run.
-    pub fn ended_from_outside(&self) -> Option<String> {
-        let Some((response, _)) = &self.end else { return Some("it has no end in the records".into()) };
-        if self.cut_off > 0 && self.cut_at > self.asked_at {
-            return Some("a restart cut it off and it did not go on".into());
-        }
-        let outside = self.exceeded.iter().rev().find(|used| used.scope != LimitScope::Run);
-        match response.class {
-            Some(FailureClass::Cancelled) => Some("it was cancelled".into()),
-            Some(FailureClass::Timeout) => Some("its time was over".into()),
-            Some(FailureClass::Internal) => Some("drupe itself failed".into()),
-            Some(FailureClass::Budget) => {
-                let room = |used: &&BudgetUse| used.limit.contains("tokens") || used.limit.contains("cost");
-                let used = outside.or_else(|| self.exceeded.iter().rev().find(room));
-                used.map(|used| format!("`{}` left no room for a further request", used.limit))
-            }
-            Some(FailureClass::Refused) if self.was_blocked() => Some("a hook forbade it to go on".into()),
-            _ => None,
-        }
-    }
-
-    /// Whether neither its model nor a tool of its own refused the task.
-    fn was_blocked(&self) -> bool {
-        let declined = self.asked.last().is_some_and(|asked| {
-            matches!(asked.end, AskEnd::Answered { stop: StopReason::Refusal { .. }, .. })
-        });
-        let refused = self.calls.iter().any(|call| call.tool == drupe_agent::refuse::NAME);
-        !declined && !refused
-    }
-}
-
-impl RunRecord {
-    /// Whether its agent is code, or cannot be built again.
-    pub fn is_code(&self, recipes: &BTreeMap<String, Recipe>) -> bool {
-        self.recipe.as_ref().is_none_or(|hash| !recipes.contains_key(hash))
     }
 }

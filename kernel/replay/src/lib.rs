@@ -10,10 +10,12 @@
 mod against;
 mod agents;
 mod compare;
+mod endings;
 mod feed;
 mod invocations;
 mod models;
 mod played;
+mod spawned;
 mod summaries;
 mod tools;
 

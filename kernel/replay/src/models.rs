@@ -136,6 +136,10 @@ impl Model for RecordedModel {
                     strangers: message.strangers.clone(),
                 });
             }
+            for given in record.given.iter().filter(|given| given.step == asked.step) {
+                let text = self.feed.sent(record, given);
+                self.feed.spawned.give(&self.run, given.effect.clone(), text);
+            }
         }
         request.dispatch.goes_to(last_model(asked));
         let state = Arc::clone(&self.state);
@@ -152,9 +156,11 @@ impl RecordedModel {
     fn left(&self, record: Option<&RunRecord>, why: &str) -> BoxStream<'static, ModelEvent> {
         let agent =
             record.and_then(|record| record.agent.as_ref()).map(ToString::to_string).unwrap_or_default();
-        self.feed.remark(format!(
-            "`{agent}` is replayed up to where {why}: what ended it comes from outside the loop"
-        ));
+        let whence = match record.is_some_and(|record| record.beside_its_caller) {
+            true => "at which moment is not replayed",
+            false => "what ended it comes from outside the loop",
+        };
+        self.feed.remark(format!("`{agent}` is replayed up to where {why}: {whence}"));
         self.feed.leave(&self.run, true);
         stream::pending().boxed()
     }

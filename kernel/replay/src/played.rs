@@ -2,9 +2,7 @@
 
 use std::{collections::BTreeMap, pin::pin, sync::Arc};
 
-use drupe_agent::{
-    Behalf, Entry, ManualClock, MemoryJournal, Ratios, Recipe, Steering, Taint, Task, TurnRoot, TurnScope,
-};
+use drupe_agent::{Behalf, Entry, ManualClock, MemoryJournal, Recipe, Taint, Task, TurnRoot, TurnScope};
 use drupe_extension_api::{AgentId, AgentResponse, ControlTransfer, wire::ClientTool};
 use tokio_util::sync::CancellationToken;
 
@@ -13,6 +11,7 @@ use crate::{
     compare::{self, Difference},
     feed::{Feed, RecordedDecisions},
     invocations::{Invocations, Recording, RootContext, RunRecord},
+    spawned::RecordedDetaches,
 };
 
 /// What all runs of a replay share.
@@ -53,14 +52,13 @@ pub async fn replay(recording: Recording) -> Replayed {
         ));
     }
     let journal = Arc::new(MemoryJournal::default());
-    let (steering, ratios) = (Arc::new(Steering::default()), Arc::new(Ratios::default()));
-    let feed = Arc::new(Feed::new(runs, Arc::clone(&steering), Arc::clone(&ratios)));
+    let feed = Arc::new(Feed::new(runs));
     let played = Arc::new(Played {
         feed: Arc::clone(&feed),
         recipes: recording.recipes.clone(),
         client_tools: recording.client_tools.clone(),
     });
-    let scope = scope(&recording, &journal, &feed, (steering, ratios));
+    let scope = scope(&recording, &journal, &feed);
     let ended = match roots_of(&played, scope, roots, &journal).await {
         Ok(last) => last,
         Err(why) => return not_replayed(format!("it cannot be replayed: {why}")),
@@ -69,6 +67,12 @@ pub async fn replay(recording: Recording) -> Replayed {
     made.extend(ended);
     let difference = compare::first(entries, &made, &feed);
     remark_on_restarts(&feed);
+    if difference.is_some() && feed.runs.has_spawned() && feed.runs.met_any() {
+        feed.remark(
+            "a limit was met while agents worked beside others: which of them meets it depends on the moment, and that alone may differ"
+                .into(),
+        );
+    }
     if difference.is_some() && recording.starts > 1 {
         feed.remark(
             "the turn went on after a restart, and what its runs were made of by then is not recorded: that alone may differ"
@@ -79,12 +83,7 @@ pub async fn replay(recording: Recording) -> Replayed {
     Replayed { runs, steps, tool_calls, difference, remarks: feed.remarks() }
 }
 
-fn scope(
-    recording: &Recording,
-    journal: &Arc<MemoryJournal>,
-    feed: &Arc<Feed>,
-    (steering, ratios): (Arc<Steering>, Arc<Ratios>),
-) -> TurnScope {
+fn scope(recording: &Recording, journal: &Arc<MemoryJournal>, feed: &Arc<Feed>) -> TurnScope {
     // What a turn before had brought in is no news in this one.
     let tainted = recording.entries.iter().any(|entry| matches!(entry, Entry::Tainted { .. }));
     let scope = TurnScope::new(
@@ -99,8 +98,10 @@ fn scope(
         policy: Arc::new(RecordedDecisions(Arc::clone(feed))),
         taint: Taint::new((!tainted).then(|| "an earlier turn".to_owned())),
         clock: Arc::new(ManualClock::at(recording.at_ms)),
-        steering,
-        ratios,
+        steering: Arc::clone(&feed.steering),
+        ratios: Arc::clone(&feed.ratios),
+        spawned: Arc::clone(&feed.spawned),
+        detaches: Some(Arc::new(RecordedDetaches(Arc::clone(feed)))),
         tool_response_max_bytes: recording.tool_response_max_bytes,
         ..scope
     }
@@ -122,7 +123,8 @@ async fn roots_of(
         let root = match before.take() {
             None => match &told.behalf {
                 Some((agent_id, limits)) => {
-                    let behalf = Behalf { agent: agent_id, limits };
+                    let limits = feed.runs.widened(limits.clone());
+                    let behalf = Behalf { agent: agent_id, limits: &limits };
                     TurnRoot::on_behalf(
                         Arc::clone(&scope),
                         agent.id().clone(),

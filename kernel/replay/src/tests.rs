@@ -1,5 +1,7 @@
 //! Turns that the loop ran, replayed from what it recorded of them.
 
+mod spawned;
+
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex},

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use drupe_agent::{
-    Agent, AgentTool, Registered, Registry, RegistryBuilder, RegistryError, Tool, ToolContext, ToolError,
-    ToolOutput, client_tool, hand_over, ids, refuse, search_tools, update_plan,
+    Agent, AgentTool, CalledAgent, Registered, Registry, RegistryBuilder, RegistryError, Tool, ToolContext,
+    ToolError, ToolOutput, client_tool, hand_over, ids, refuse, search_tools, update_plan,
 };
 use drupe_extension_api::{AgentId, ControlTransfer, InvocationId, ToolSpec, ToolStatus, wire::ClientTool};
 use futures_util::future::BoxFuture;
@@ -14,14 +14,17 @@ use crate::{
     agents,
     invocations::{CallRecord, RunRecord},
     played::Played,
+    spawned,
 };
 
 /// A tool of a run that is replayed.
-struct RecordedTool {
-    spec: Arc<ToolSpec>,
+pub(crate) struct RecordedTool {
+    pub spec: Arc<ToolSpec>,
     /// What the loop itself brings and what changes nothing outside the run: it runs as it does in every run.
-    own: Option<Arc<Registered>>,
-    played: Arc<Played>,
+    pub own: Option<Arc<Registered>>,
+    /// The agent that it is, and whether that takes JSON, where it is called beside the steps of a run.
+    pub agent: Option<(AgentId, bool)>,
+    pub played: Arc<Played>,
 }
 
 /// The tools of a recipe as a run of it is replayed.
@@ -33,7 +36,8 @@ pub(crate) fn registry(
 ) -> Result<Registry, RegistryError> {
     let mut builder = offered(tools, deferred, |spec| {
         let own = own(spec, &played.client_tools, || handed_to(record, spec))?;
-        Ok(Arc::new(RecordedTool { own, spec: Arc::new(spec.clone()), played: Arc::clone(played) }))
+        let (spec, played) = (Arc::new(spec.clone()), Arc::clone(played));
+        Ok(Arc::new(RecordedTool { own, spec, agent: None, played }))
     })?;
     for (name, reason) in record.calls.iter().filter_map(excluded) {
         builder.exclude(name, reason);
@@ -54,8 +58,9 @@ pub(crate) fn offered<T: Tool + 'static>(
             continue;
         }
         let tool = make(spec)?;
-        // What is offered although others are deferred is the loop's own.
-        builder.add(if deferred.is_empty() { Registered::new(tool)? } else { Registered::core(tool)? })?;
+        // What is offered although others are deferred is the loop's own, and what waits for agents takes nothing of the gate.
+        let is_own = !deferred.is_empty() || spec.annotations.weight == 0;
+        builder.add(if is_own { Registered::core(tool)? } else { Registered::new(tool)? })?;
     }
     for spec in deferred {
         builder.add(Registered::new(make(spec)?)?)?;
@@ -165,6 +170,10 @@ impl Tool for RecordedTool {
         "recording"
     }
 
+    fn agent(&self) -> Option<CalledAgent<'_>> {
+        self.called()
+    }
+
     fn call(
         &self,
         params: Box<RawValue>,
@@ -178,7 +187,12 @@ impl Tool for RecordedTool {
             };
             feed.gave_a_result();
             if let Some(own) = &self.own {
+                // It may end the run, and what works beside that would end before its time.
+                feed.until_others_have_ended(&run.id).await;
                 return own.tool().call(params, context).await;
+            }
+            if call.spawns() {
+                spawned::again(&self.played, &call, &params, &context).await?;
             }
             let recorded = call.result.as_ref().map(|(status, content, _)| (*status, content.clone()));
             let child = ids::child_of_effect(&effect);
@@ -188,7 +202,7 @@ impl Tool for RecordedTool {
                 return given;
             }
             let Some((status, content, images)) = call.result else {
-                feed.leave(&run.id, false);
+                feed.never_ended(&run.id, Some(&call));
                 return std::future::pending().await;
             };
             feed.charge(&run, call.at);

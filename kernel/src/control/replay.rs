@@ -130,7 +130,7 @@ async fn replayed(kernel: &Kernel, rows: TurnRows) -> Result<ReplayedTurn, Fault
         return Ok(told);
     }
     let recording = recording(kernel, rows).await?;
-    let Ok(replayed) = tokio::time::timeout(PATIENCE, drupe_replay::replay(recording)).await else {
+    let Some(replayed) = on_one_thread(kernel, recording).await? else {
         let why = format!("its replay did not come to an end within {} s", PATIENCE.as_secs());
         told.remarks.push(why);
         return Ok(told);
@@ -151,6 +151,21 @@ async fn replayed(kernel: &Kernel, rows: TurnRows) -> Result<ReplayedTurn, Fault
         now: found.now,
     });
     Ok(told)
+}
+
+/// Replays on a thread of its own: what works beside others is taken up in the same order each time then, and the daemon does not
+/// wait for it. None where that takes too long.
+async fn on_one_thread(kernel: &Kernel, recording: Recording) -> Result<Option<Replayed>, Fault> {
+    let cancel = kernel.life.cancel.child_token();
+    let _gone = cancel.clone().drop_guard();
+    let replaying = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let replayed = async { tokio::time::timeout(PATIENCE, drupe_replay::replay(recording)).await.ok() };
+        Ok(runtime.block_on(cancel.run_until_cancelled(replayed)).flatten())
+    };
+    let replayed: std::io::Result<_> =
+        tokio::task::spawn_blocking(replaying).await.map_err(Fault::internal)?;
+    replayed.map_err(Fault::internal)
 }
 
 /// Why nothing of a turn can be replayed, whatever its records are.

@@ -3,6 +3,7 @@
 //! Whoever is spawned is an agent that the caller has as a tool, or one that the caller describes: that one has the caller's
 //! model, and of its tools those that are named. A caller knows agents of its own alone.
 
+mod again;
 mod detach;
 
 use std::{
@@ -24,6 +25,8 @@ use crate::{
     spawned::{self, Input, Sent, SpawnedAgent, Unsent},
     tool::{CalledAgent, Tool, ToolContext, ToolError, ToolOutput},
 };
+
+pub use again::spawn_by;
 
 /// The name of the tool that spawns an agent.
 pub const SPAWN: &str = "spawn_agent";
@@ -281,12 +284,22 @@ async fn spawn(asked: Spawning, context: &ToolContext) -> Result<Value, ToolErro
         return Err(ToolError::failed("only an agent that runs in the loop spawns others"));
     };
     let tool = called(&asked, run, parts)?;
+    // One that an earlier process had let begin goes on.
+    if !asked.detach && !context.resumed {
+        room(run)?;
+    }
+    begin(asked, tool, parts, context).await
+}
+
+async fn begin(
+    asked: Spawning,
+    tool: Arc<Registered>,
+    parts: &LoopParts,
+    context: &ToolContext,
+) -> Result<Value, ToolError> {
+    let run = &context.run;
     if asked.detach {
         return detach::detach(asked, tool, parts, context).await;
-    }
-    // One that an earlier process had let begin goes on.
-    if !context.resumed {
-        room(run)?;
     }
     let spawned = spawned::spawn(run, tool, asked.input(&context.effect));
     run.begin_workers();

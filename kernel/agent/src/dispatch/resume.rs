@@ -88,7 +88,7 @@ fn changed(place: Place<'_>, tool: &Registered, params: &str, known: &RecordedEf
             || format!("`{name}` is another tool now than the one about which was asked; call it again");
         return other.then(why);
     }
-    match run.scope.policy.decide(PolicyCall { run, spec, params }) {
+    match run.scope.policy.decide(PolicyCall { run, effect: &known.effect, spec, params }) {
         Decision::Allow { .. } => None,
         Decision::Deny { reason } => Some(reason),
         Decision::Ask(need) => {

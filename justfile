@@ -28,6 +28,10 @@ bless:
     DRUPE_BLESS=1 cargo test -p drupe-config
     DRUPE_BLESS=1 cargo test -p drupe-ext-http document
 
+# Record the conversations by which later releases are tested, as this version; see docs/reference/replay.md.
+record:
+    cargo test -p drupe --test end_to_end -- --ignored --exact replay::recordings::this_release_is_recorded
+
 # The API documentation.
 doc:
     cargo doc --workspace --no-deps --open

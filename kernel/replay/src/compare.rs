@@ -334,9 +334,16 @@ fn said(entry: &Entry, seq: u32, asked: u32) -> Option<(u8, u32, &'static str, V
 
 /// The runs that were left, and those that they are a part of.
 fn left_and_above(left: &HashMap<InvocationId, LeftAt>, feed: &Feed) -> HashSet<InvocationId> {
-    let parent = |run: &InvocationId| feed.run(run)?.parent.clone();
-    let above = left.keys().flat_map(|run| std::iter::successors(Some(run.clone()), parent));
-    above.collect()
+    let mut all = HashSet::new();
+    for run in left.keys() {
+        let mut at = Some(run.clone());
+        // What is above one that is known is known, too.
+        while let Some(run) = at.filter(|run| !all.contains(run)) {
+            at = feed.run(&run).and_then(|record| record.parent.clone());
+            all.insert(run);
+        }
+    }
+    all
 }
 
 fn without_spending(said: &mut [Said]) {

@@ -7,9 +7,6 @@ use drupe_extension_api::{BudgetUse, DefinitionLimits, FailureClass, LimitScope}
 
 use crate::invocations::{AskEnd, Invocations, RunRecord};
 
-/// The limits that a request meets by what was set aside for it, which is more than it uses.
-const ROOM: [&str; 2] = ["max_tokens_per_invocation", "max_cost_usd"];
-
 impl Invocations {
     /// Whether agents worked beside others.
     pub fn has_spawned(&self) -> bool {
@@ -17,23 +14,18 @@ impl Invocations {
     }
 
     /// Whether a run met a limit of its tree.
-    pub fn met_any(&self) -> bool {
-        self.exceeded().next().is_some()
+    pub fn met_a_limit(&self) -> bool {
+        let mut met = self.all.values().flat_map(|run| &run.exceeded);
+        met.any(|used| used.scope == LimitScope::Run)
     }
 
-    fn exceeded(&self) -> impl Iterator<Item = &BudgetUse> {
-        let all = self.all.values().flat_map(|run| &run.exceeded);
-        all.filter(|used| used.scope == LimitScope::Run)
-    }
-
-    /// Limits as they bind a replay. What works beside others has spent more or less when something is set aside than it had
-    /// then: where nobody met such a limit, nobody does.
-    pub fn widened(&self, mut limits: DefinitionLimits) -> DefinitionLimits {
-        if self.has_spawned() && !self.exceeded().any(|used| ROOM.contains(&used.limit.as_str())) {
-            limits.max_tokens_per_invocation = u64::MAX;
-            limits.max_cost_usd = None;
+    /// Limits as they bind a replay. What works beside others has set more or less aside at a moment than it had then: a run
+    /// for which that left no room ends where its records do.
+    pub fn widened(&self, limits: DefinitionLimits) -> DefinitionLimits {
+        match self.has_spawned() {
+            true => DefinitionLimits { max_tokens_per_invocation: u64::MAX, max_cost_usd: None, ..limits },
+            false => limits,
         }
-        limits
     }
 }
 

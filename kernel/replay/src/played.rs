@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, pin::pin, sync::Arc};
 
 use drupe_agent::{Behalf, Entry, ManualClock, MemoryJournal, Recipe, Taint, Task, TurnRoot, TurnScope};
 use drupe_extension_api::{AgentId, AgentResponse, ControlTransfer, wire::ClientTool};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -67,7 +68,7 @@ pub async fn replay(recording: Recording) -> Replayed {
     made.extend(ended);
     let difference = compare::first(entries, &made, &feed);
     remark_on_restarts(&feed);
-    if difference.is_some() && feed.runs.has_spawned() && feed.runs.met_any() {
+    if difference.is_some() && feed.runs.has_spawned() && feed.runs.met_a_limit() {
         feed.remark(
             "a limit was met while agents worked beside others: which of them meets it depends on the moment, and that alone may differ"
                 .into(),
@@ -98,6 +99,8 @@ fn scope(recording: &Recording, journal: &Arc<MemoryJournal>, feed: &Arc<Feed>) 
         policy: Arc::new(RecordedDecisions(Arc::clone(feed))),
         taint: Taint::new((!tainted).then(|| "an earlier turn".to_owned())),
         clock: Arc::new(ManualClock::at(recording.at_ms)),
+        // A run that is left holds its share until what works beside it has ended, which is not to wait for that.
+        gate: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
         steering: Arc::clone(&feed.steering),
         ratios: Arc::clone(&feed.ratios),
         spawned: Arc::clone(&feed.spawned),

@@ -59,6 +59,7 @@ fn what_releases_recorded_gives_the_same_today_and_another_day() {
     folders.sort();
     assert!(!folders.is_empty(), "no release is recorded");
     for folder in folders {
+        println!("the recording in {}", folder.display());
         let mut daemon = Daemon::home("");
         copy(&folder.join("home"), daemon.path());
         let sql = fs::read_to_string(folder.join("journal.sql")).expect("the dump is there");

@@ -274,47 +274,81 @@ async fn what_differs_in_a_run_beside_another_is_named_in_that_run() {
     }
 }
 
-#[tokio::test]
-async fn what_one_spent_beside_a_request_does_not_leave_less_room_for_that_request() {
-    const MOST: u64 = 20_000;
-    /// Each answers so many milliseconds later.
-    struct Slow(Plays, u64);
-    impl Model for Slow {
-        fn profile(&self) -> &ModelProfile {
-            self.0.profile()
-        }
+/// The tokens that a turn may use in which what works beside others uses nearly all.
+const MOST: u64 = 20_000;
 
-        fn stream(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
-            let later = tokio::time::sleep(std::time::Duration::from_millis(self.1));
-            let events = self.0.stream(request);
-            stream::once(later).flat_map(move |()| stream::empty()).chain(events).boxed()
-        }
+/// Answers so many milliseconds later.
+struct Slow(Plays, u64);
+
+impl Model for Slow {
+    fn profile(&self) -> &ModelProfile {
+        self.0.profile()
     }
-    fn spends(agent: &str, _: &str, answered: usize) -> Option<Vec<ModelEvent>> {
-        Some(match (agent, answered) {
-            ("main", 0) => calls(&[spawn("worker", &"much to read ".repeat(100))]),
-            // It uses nearly all there is, when the worker has its answer.
-            ("main", _) => vec![ModelEvent::Text("done".into()), done(StopReason::End, MOST - 300, 10)],
-            _ => vec![ModelEvent::Text("read".into()), done(StopReason::End, 20, 10)],
-        })
+
+    fn stream(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
+        let later = tokio::time::sleep(std::time::Duration::from_millis(self.1));
+        let events = self.0.stream(request);
+        stream::once(later).flat_map(move |()| stream::empty()).chain(events).boxed()
     }
+}
+
+/// A turn of a root that answers slowly, and of a worker that does not.
+async fn bounded(play: fn(&str, &str, usize) -> Option<Vec<ModelEvent>>) -> Recorded {
     let agent = |id: &str, ms, tools: Vec<Arc<Registered>>| -> Arc<dyn Agent> {
         let mut builder = RegistryBuilder::default();
         tools.into_iter().for_each(|tool| builder.add(tool).expect("names are unique"));
         let limits = json!({"limits": {"max_tokens_per_invocation": MOST, "max_cost_usd": 0.2}});
-        let model = Arc::new(Slow(Plays(profile(), spends), ms));
+        let model = Arc::new(Slow(Plays(profile(), play), ms));
         Arc::new(LoopAgent::new(definition(id, limits), Arc::new(builder.build()), model, id == "main"))
     };
     let worker = agent("worker", 0, vec![]);
     let tool = AgentTool::new(worker, "agent_worker".parse().expect("a name"), "Works.".into(), None);
     let tool = Registered::new(Arc::new(tool)).expect("the schema is valid");
     let main = agent("main", 120, spawn_agent::tools().into_iter().chain([tool]).collect());
-    let Recorded { entries, recording } = recorded(&main, |_| {}, CancellationToken::new()).await;
+    recorded(&main, |_| {}, CancellationToken::new()).await
+}
+
+fn spent(text: &str, tokens: u64) -> Vec<ModelEvent> {
+    vec![ModelEvent::Text(text.into()), done(StopReason::End, tokens, 10)]
+}
+
+#[tokio::test]
+async fn what_one_spent_beside_a_request_does_not_leave_less_room_for_that_request() {
+    fn play(agent: &str, _: &str, answered: usize) -> Option<Vec<ModelEvent>> {
+        Some(match (agent, answered) {
+            ("main", 0) => calls(&[spawn("worker", &"much to read ".repeat(100))]),
+            // It uses nearly all there is, when the worker has its answer.
+            ("main", _) => spent("done", MOST - 300),
+            _ => spent("read", 20),
+        })
+    }
+    let Recorded { entries, recording } = bounded(play).await;
     let ended = entries
         .iter()
         .filter(|entry| matches!(entry, Entry::End { response, .. } if response.error.is_none()));
     assert_eq!(ended.count(), 2, "{}", kinds(&entries));
     assert_eq!(replay(recording).await.difference, None, "{}", kinds(&entries));
+}
+
+#[tokio::test]
+async fn a_run_for_which_others_left_no_room_ends_in_a_replay_where_it_ended() {
+    fn play(agent: &str, _: &str, answered: usize) -> Option<Vec<ModelEvent>> {
+        let wait = ("wait_agent", json!({"handles": [handle(1, 0), handle(1, 1)]}));
+        Some(match (agent, answered) {
+            ("main", 0) => calls(&[spawn("worker", "all"), spawn("worker", "little")]),
+            ("main", _) => calls(&[wait]),
+            _ => spent("read", MOST / 2),
+        })
+    }
+    let Recorded { entries, recording } = bounded(play).await;
+    let budget = entries.iter().any(|entry| {
+        matches!(entry, Entry::End { response, below: false, .. } if response.class == Some(FailureClass::Budget))
+    });
+    assert!(budget, "{}", kinds(&entries));
+    let replayed = replay(recording).await;
+    assert_eq!(replayed.difference, None, "{}", kinds(&entries));
+    let remarks = replayed.remarks.join("\n");
+    assert!(remarks.contains("`max_tokens_per_invocation` left no room"), "{remarks}");
 }
 
 /// A turn of a root that has a boss working beside it, which has workers beside itself; it is cancelled after so long.

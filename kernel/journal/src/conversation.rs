@@ -10,7 +10,7 @@ use crate::{Store, StoreError, cache::Turn, rows::signed, writer::Writing};
 pub struct ToldTurns {
     /// Those from this one on which name no agent; all without it.
     pub since: Option<TurnId>,
-    /// Those behind this number.
+    /// Those alone that come behind this number.
     pub behind: i64,
     /// Those that had ended when this turn began, since turns of a session run one after another.
     pub before: Option<TurnId>,
@@ -108,7 +108,7 @@ pub enum SummedUp {
     To {
         /// The number of the last turn that is in it.
         up_to: i64,
-        /// In words.
+        /// What they come to, in words.
         text: String,
     },
     /// They are told as before.

@@ -5,16 +5,14 @@ use std::{
     sync::Arc,
 };
 
-use drupe_agent::{
-    Chain, Compaction, Entry, Question, Recipe, StopReason, budget::Spent, ids, prompt, spawn_agent,
-};
+use drupe_agent::{Chain, Compaction, Entry, Question, Recipe, StopReason, budget::Spent, ids, spawn_agent};
 use drupe_extension_api::{
     AgentId, AgentInvocationContext, AgentResponse, BudgetUse, CorrelationId, DefinitionLimits, EffectClass,
     EffectId, EventBody, FailureClass, Image, InvocationId, Message, SessionId, Spend, ToolStatus, TurnId,
     Usage, control::ApprovalState, wire::ClientTool,
 };
 
-use crate::summaries::CameToNothing;
+use crate::summaries::{self, CameToNothing};
 
 /// The step of what is recorded before the first one: notes, and what code does beside the loop.
 pub(crate) const OUTSIDE: u32 = 0;
@@ -361,15 +359,7 @@ impl RunRecord {
             Entry::Compacted { compaction, model, usage, cost_usd, stop, .. } => {
                 self.compacted = true;
                 self.condensed |= matches!(compaction, Compaction::Condensed { .. });
-                let summed_up = match compaction {
-                    Compaction::Summarised { summary, .. } | Compaction::Condensed { summary } => {
-                        Some(summary)
-                    }
-                    Compaction::Elided { .. } | Compaction::Forced => None,
-                };
-                if let (false, Some(summary)) = (model.is_empty(), summed_up) {
-                    // What stands for a summary that was none.
-                    let content = if summary == prompt::NO_SUMMARY { String::new() } else { summary.clone() };
+                if let (false, Some(content)) = (model.is_empty(), summaries::given(compaction)) {
                     let message = Message::Assistant {
                         content,
                         reasoning: None,

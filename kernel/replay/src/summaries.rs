@@ -1,15 +1,25 @@
-//! Summaries of older turns that came to nothing: the answer stood, and the next turn tried again. What stopped them, such as a
-//! person or a limit, is not played.
+//! Summaries by the model, and those of older turns that came to nothing: the answer stood, and a later turn tried again. What
+//! stopped these, such as a person or a limit, is not played.
 
 use std::collections::{HashMap, HashSet};
 
-use drupe_agent::{Compaction, Entry, budget::Spent};
+use drupe_agent::{Compaction, Entry, budget::Spent, prompt};
 use drupe_extension_api::{EventBody, InvocationId, ResponseStatus};
 
 use crate::invocations::RunRecord;
 
 /// The code of the remark that tells of it.
 const CODE: &str = "conversation_not_summarised";
+
+/// What the model gave where it was asked for a summary.
+pub(crate) fn given(compaction: &Compaction) -> Option<String> {
+    match compaction {
+        // What stands for a summary that was none.
+        Compaction::Summarised { summary, .. } if summary == prompt::NO_SUMMARY => Some(String::new()),
+        Compaction::Summarised { summary, .. } | Compaction::Condensed { summary } => Some(summary.clone()),
+        Compaction::Elided { .. } | Compaction::Forced => None,
+    }
+}
 
 /// Behind which step each run asked for such a summary.
 pub(crate) struct CameToNothing<'a>(HashMap<&'a InvocationId, u32>);

@@ -1,4 +1,4 @@
--- A journal as version 14 makes it, without content.
+-- A journal as version 15 makes it, without content.
 PRAGMA foreign_keys = OFF;
 PRAGMA journal_mode = WAL;
 PRAGMA application_id = 1685222768;

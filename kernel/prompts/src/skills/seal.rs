@@ -14,7 +14,7 @@ use crate::{NoText, beneath};
 /// Files and folders in a skill that is sealed: all are read whenever it is compared.
 const ENTRIES: usize = 512;
 
-/// Bytes in it.
+/// Bytes of all files in it.
 const BYTES: u64 = 16 << 20;
 
 /// The hashes of all that lies in a folder, by path.

@@ -110,6 +110,8 @@ const ARROWS: &[(&str, &[&str])] = &[
         "drupe",
         &[
             "drupe-blame",
+            // What cases of agents mean is known once.
+            "drupe-cases",
             "drupe-config",
             "drupe-confine",
             "drupe-extension-api",
@@ -136,6 +138,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("drupe-ext-files", &["drupe-extension-api", "drupe-pdf-text"]),
     ("drupe-ext-web", &["drupe-extension-api", "drupe-pdf-text"]),
     ("drupe-ext-mcp", &["drupe-extension-api", "drupe-mcp-import"]),
+    ("drupe-ext-builder_agent", &["drupe-cases", "drupe-extension-api"]),
+    // Schemas that authors write are looked at by the only engine that there is.
+    ("drupe-cases", &["drupe-extension-api", "drupe-json-schema"]),
 ];
 
 /// What every extension may depend on of ours.

@@ -16,7 +16,7 @@ mod tokens;
 pub use agents::{AgentDetail, AgentStatus, AgentTemplate, Exclusion, SkillStatus, TemplateQuery, ToolSize};
 pub use extensions::{
     Approval, ApprovalAnswer, ApprovalState, AskedCall, CallPreview, ExtensionAsk, ExtensionDetail,
-    ExtensionState, ExtensionStatus, Scaffold, StandingGrant, StateChange,
+    ExtensionState, ExtensionStatus, Scaffold, StandingGrant, StateChange, Trial, TrialResult,
 };
 
 pub use insight::{
@@ -78,6 +78,8 @@ pub mod method {
     pub const EXTENSIONS_ASK: &str = "extensions.ask";
     /// [`Scaffold`](super::Scaffold): writes the beginning of a native extension. → `null`.
     pub const EXTENSIONS_SCAFFOLD: &str = "extensions.scaffold";
+    /// [`Trial`](super::Trial) → [`TrialResult`](super::TrialResult); for an extension, on behalf of a call.
+    pub const EXTENSIONS_TRY: &str = "extensions.try";
     /// → list of [`Approval`](super::Approval), those that wait first.
     pub const APPROVALS_LIST: &str = "approvals.list";
     /// [`ApprovalAnswer`](super::ApprovalAnswer) → [`Approval`](super::Approval) as it is then.
@@ -249,4 +251,7 @@ pub struct CheckReport {
     /// Why, where it would not work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Whether its manifest makes it an agent.
+    #[serde(default)]
+    pub agent: bool,
 }

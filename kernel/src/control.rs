@@ -12,4 +12,5 @@ pub mod spawned;
 pub mod status;
 pub mod streams;
 pub mod tokens;
+mod trial;
 pub mod turns;

@@ -89,13 +89,23 @@ impl Draft {
 
     /// Every fault of it, as data and for people.
     pub async fn check(self, roster: &Arc<Roster>) -> Result<CheckReport, Fault> {
+        let named = self.path.clone();
+        self.read(roster, move |roster, path| report(roster, path, &named)).await
+    }
+
+    /// Reads it, or a copy that nobody else writes where an extension named it. May block.
+    pub async fn read<T: Send + 'static>(
+        self,
+        roster: &Arc<Roster>,
+        read: impl FnOnce(&Roster, &Path) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, Fault> {
         let roster = Arc::clone(roster);
         let work = move || {
             if self.data.is_none() {
-                return report(&roster, &self.path, &self.path);
+                return read(&roster, &self.path);
             }
             let part = Part::of(&roster.base.home.extensions());
-            report(&roster, &self.copy(&part.0)?, &self.path)
+            read(&roster, &self.copy(&part.0)?)
         };
         tokio::task::spawn_blocking(work).await.map_err(Fault::internal)?
     }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::ToolSize;
 #[cfg(doc)]
 use super::method;
-use crate::{AgentId, ExtensionId, SessionId, TurnId};
+use crate::{AgentId, ExtensionId, ResponseStatus, SessionId, TurnId, Usage};
 
 /// An extension and its state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -103,6 +103,42 @@ pub struct Scaffold {
     pub id: ExtensionId,
     /// The folder to make, which must not exist; one of an extension's own, where an extension asks.
     pub path: String,
+}
+
+/// Parameters of [`method::EXTENSIONS_TRY`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Trial {
+    /// The folder of an agent without code, in the data folder of the extension that asks.
+    pub path: String,
+    /// The message that it answers.
+    pub task: String,
+    /// A name of its own among the trials of one call. Where a crash cut the call off and it asks again, the same name finds what
+    /// was answered; so the name says which content was tried.
+    pub name: String,
+    /// Wall time in milliseconds; none for that of the agent. It can only make the limit smaller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_budget_ms: Option<u64>,
+}
+
+/// What an agent answered that is not active.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TrialResult {
+    pub status: ResponseStatus,
+    /// Its answer.
+    pub content: String,
+    /// Why it did not succeed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The tools that it called, each once, in order of their names; what became of the calls is in the trace.
+    pub tools: Vec<String>,
+    pub usage: Usage,
+    /// US dollars; absent where a price is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+    /// Whether a language model answered, and not the offline model for want of one.
+    pub by_language_model: bool,
 }
 
 /// Something that waits, or waited, for the operator's agreement.

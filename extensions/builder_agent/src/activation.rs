@@ -27,14 +27,31 @@ impl Builder {
         let _handing_over = self.floor.handing_over()?;
         let (staging, copied) = (self.staging.clone(), id.clone());
         let copy = self.host.blocking(move || staging.copy(&copied)).await?;
-        let added = self.add(&copy).await;
+        let added = self.add_tried(&id, &copy).await;
         self.staging.drop_copy(&id)?;
-        let told = match added? {
+        let (status, not_run) = added?;
+        let mut told = match status {
             Some(status) => self.tell(&id, &status, &call).await?,
             None => format!("`{id}` is an extension now; it takes effect after a restart"),
         };
+        if let Some(why) = not_run {
+            let untried = format!("the cases of `{id}` were not run ({why}); `drupe eval {id}` runs them");
+            self.notify(&untried, &call).await;
+            told = format!("{told}. But {untried}. Tell the user so");
+        }
         self.staging.forget(&id)?;
+        self.trials.forget(&id);
         Ok(told)
+    }
+
+    /// Adds what was copied, an agent only with its cases: tried as it is handed over, or with the reason why they could not be.
+    async fn add_tried(
+        &self,
+        id: &ExtensionId,
+        copy: &Path,
+    ) -> Result<(Option<ExtensionStatus>, Option<String>), Fault> {
+        let not_run = if self.report(copy).await?.agent { self.not_run(id)? } else { None };
+        Ok((self.add(copy).await?, not_run))
     }
 
     pub async fn restart(&self, input: Reason, call: Call) -> Result<String, Fault> {
@@ -56,9 +73,7 @@ impl Builder {
                 let awaited = format!(
                     "the extension `{id}` waits for the operator's agreement ({why}); to agree: drupe approvals allow {id}"
                 );
-                if let Err(fault) = self.host.notify_user(&awaited, Some(call.session.clone())).await {
-                    self.host.warn(format!("the user could not be told that {awaited}: {fault}"));
-                }
+                self.notify(&awaited, call).await;
                 Ok(format!("{awaited}. It takes effect then. Tell the user so; do not restart for it"))
             }
             ExtensionState::Failed | ExtensionState::Quarantined | ExtensionState::Skipped => {
@@ -66,6 +81,11 @@ impl Builder {
                     .help("mend the draft, which is still there, and try again"))
             }
             _ => Ok(format!("`{id}` is an extension now; it takes effect after a restart")),
+        }
+    }
+    async fn notify(&self, text: &str, call: &Call) {
+        if let Err(fault) = self.host.notify_user(text, Some(call.session.clone())).await {
+            self.host.warn(format!("the user could not be told that {text}: {fault}"));
         }
     }
 }

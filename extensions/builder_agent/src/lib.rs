@@ -9,31 +9,38 @@ mod activation;
 mod cargo_home;
 mod compiler;
 mod draft;
+mod eval;
 mod floor;
 mod native;
 mod place;
 mod staging;
 mod toolchain;
+mod trials;
 
 #[cfg(test)]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
-use drupe_extension_api::{control::method, prelude::*};
+use drupe_extension_api::{
+    control::{CheckReport, method},
+    prelude::*,
+};
 use floor::Floor;
-use serde_json::{Value, json};
+use serde_json::json;
 use staging::Staging;
 use toolchain::{PATIENCE, Toolchain};
+use trials::Trials;
 
 /// The tools that its runs may use.
-const TOOLS: [&str; 10] = [
+const TOOLS: [&str; 11] = [
     "builder_guide",
     "builder_draft",
     "builder_draft_native",
     "builder_write",
     "builder_patch",
     "builder_check",
+    "builder_eval",
     "builder_compile",
     "builder_test",
     "builder_activate",
@@ -49,12 +56,19 @@ struct Builder {
     staging: Arc<Staging>,
     toolchain: Toolchain,
     floor: Floor,
+    trials: Trials,
 }
 
 impl Extension for Builder {
     async fn initialize(host: Host) -> Result<Self, Fault> {
         let staging = Arc::new(Staging::new(host.data_folder())?);
-        Ok(Self { host, staging, toolchain: Toolchain::default(), floor: Floor::default() })
+        Ok(Self {
+            host,
+            staging,
+            toolchain: Toolchain::default(),
+            floor: Floor::default(),
+            trials: Trials::default(),
+        })
     }
 }
 
@@ -142,7 +156,7 @@ struct Patch {
 
 impl ToolProvider for Builder {
     fn tools(&self) -> Vec<Tool<Self>> {
-        let [guide, draft, draft_native, write, patch, check, compile, test, activate, restart] = TOOLS;
+        let [guide, draft, draft_native, write, patch, check, eval, compile, test, activate, restart] = TOOLS;
         vec![
             Tool::new(guide, "Shows the form of an extension's files.", Self::guide).read_only(),
             Tool::new(draft, "Writes a first draft of an agent without code.", Self::draft).idempotent(),
@@ -152,7 +166,13 @@ impl ToolProvider for Builder {
                 .item(ItemKind::FileChange),
             Tool::new(patch, "Replaces one passage in a file of a draft.", Self::patch)
                 .item(ItemKind::FileChange),
-            Tool::new(check, "Checks a draft's manifest; tells every fault.", Self::check).read_only(),
+            Tool::new(check, "Checks a draft's manifest and cases; tells every fault.", Self::check)
+                .read_only(),
+            // A trial changes nothing: what would is noted and not done.
+            Tool::new(eval, "Asks a draft its cases; tells what failed.", Self::eval)
+                .idempotent()
+                .exclusive()
+                .timeout(eval::DEADLINE),
             runs_cargo(Tool::new(
                 compile,
                 "Compiles a draft in Rust; tells the first errors.",
@@ -213,14 +233,24 @@ impl Builder {
     }
 
     async fn check(&self, input: Named, _: Call) -> Result<String, Fault> {
-        let path = self.staging.folder(&ExtensionId::new(&input.id)?)?;
-        let report: Value = self.host.control(method::EXTENSIONS_CHECK, json!({ "path": path })).await?;
-        let rendered = report["rendered"].as_str().unwrap_or_default().trim();
-        match report["ok"].as_bool() {
-            Some(true) if rendered.is_empty() => Ok("no fault".into()),
-            Some(true) => Ok(format!("no fault, but:\n{rendered}")),
-            _ => Err(Fault::invalid(format!("the draft has faults:\n{rendered}"))),
+        let id = ExtensionId::new(&input.id)?;
+        let report = self.report(&self.staging.folder(&id)?).await?;
+        let rendered = report.rendered.trim();
+        if !report.ok {
+            return Err(Fault::invalid(format!("the draft has faults:\n{rendered}")));
         }
+        if report.agent {
+            self.cases(&id)?;
+        }
+        Ok(match rendered {
+            "" => "no fault".into(),
+            remarks => format!("no fault, but:\n{remarks}"),
+        })
+    }
+
+    /// What the daemon would make of a folder.
+    async fn report(&self, folder: &Path) -> Result<CheckReport, Fault> {
+        self.host.control(method::EXTENSIONS_CHECK, json!({ "path": folder })).await
     }
 }
 

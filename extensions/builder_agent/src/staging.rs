@@ -15,6 +15,7 @@ use cap_std::{
     fs::{Dir, OpenOptions},
 };
 use drupe_extension_api::prelude::*;
+use sha2::{Digest as _, Sha256};
 
 use crate::place::Place;
 
@@ -30,6 +31,9 @@ const FILES: usize = 32;
 /// The folder of the drafts, and that of the copies which are handed over.
 const DRAFTS: &str = "staging";
 const COPIES: &str = "outgoing";
+
+/// The folder of agents of the builder's own.
+const OWN: &str = "own";
 
 /// The drafts.
 pub struct Staging {
@@ -149,6 +153,22 @@ impl Staging {
         Ok(self.root.join(place))
     }
 
+    /// The hash of all files of a copy, with their names.
+    pub fn hash(&self, id: &ExtensionId) -> Result<String, Fault> {
+        let copy = self.data.open_dir(Path::new(COPIES).join(id.as_str()))?;
+        let mut hash = Sha256::new();
+        digest(&copy, "", &mut hash)?;
+        Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// Writes the only file of an agent that is no draft and never handed over. Gives its folder.
+    pub fn place(&self, id: &ExtensionId, manifest: &str) -> Result<PathBuf, Fault> {
+        let place = Path::new(OWN).join(id.as_str());
+        self.data.create_dir_all(&place)?;
+        replace(&self.data.open_dir(&place)?, "manifest.yaml", &mut manifest.as_bytes())?;
+        Ok(self.root.join(place))
+    }
+
     /// Removes the copy that was handed over, if there is one.
     pub fn drop_copy(&self, id: &ExtensionId) -> Result<(), Fault> {
         remove(&self.data, &Path::new(COPIES).join(id.as_str()))
@@ -222,6 +242,30 @@ fn copy_files(from: &Dir, to: &Dir, wanted: impl Fn(&str) -> bool) -> Result<(),
         let Ok(name) = entry.file_name().into_string() else { continue };
         if wanted(&name) && entry.file_type()?.is_file() {
             replace(to, &name, &mut from.open(&name)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Each file with its place and its length before it, so that no two folders have the same bytes.
+fn digest(folder: &Dir, place: &str, hash: &mut Sha256) -> io::Result<()> {
+    let mut entries = folder.entries()?.collect::<io::Result<Vec<_>>>()?;
+    entries.sort_by_key(cap_std::fs::DirEntry::file_name);
+    for entry in entries {
+        let name = entry.file_name();
+        let named = format!("{place}{}", name.to_string_lossy());
+        if entry.file_type()?.is_dir() {
+            digest(&folder.open_dir(&name)?, &format!("{named}/"), hash)?;
+            continue;
+        }
+        let mut file = folder.open(&name)?;
+        hash.update(format!("{named}\0{}\0", file.metadata()?.len()));
+        let mut piece = [0; 16 * 1024];
+        loop {
+            match file.read(&mut piece)? {
+                0 => break,
+                read => hash.update(&piece[..read]),
+            }
         }
     }
     Ok(())

@@ -100,7 +100,7 @@ impl LoopAgent {
     }
 
     /// One that another agent describes, which is charged for it.
-    pub(crate) fn described_by(caller: AgentId, agent: Self) -> Self {
+    pub fn described_by(caller: AgentId, agent: Self) -> Self {
         Self { charged_to: Some(caller), ..agent }
     }
 

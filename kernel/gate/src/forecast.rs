@@ -91,6 +91,7 @@ impl Expected {
             rendered: told(rendered, plain),
             state: Some(self.state),
             reason: self.reason.clone().map(|reason| told(reason, plain)),
+            agent: self.looked.manifest.as_ref().is_some_and(|manifest| manifest.agent.is_some()),
         }
     }
 }

@@ -25,7 +25,9 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use drupe_wiring::personas;
 
-use super::{answers, extensions, insight, replay, schedules, spawned, status, streams, tokens, turns};
+use super::{
+    answers, extensions, insight, replay, schedules, spawned, status, streams, tokens, trial, turns,
+};
 use crate::{
     draft::Draft,
     extension::{Record, change},
@@ -86,6 +88,7 @@ pub static METHODS: &[Method] = methods! {
     EXTENSIONS_SCAFFOLD(Scaffold) needs Extend, |kernel, by, Scaffold { id, path }| {
         Draft::new(&kernel.roster, path, by)?.begin(&kernel.roster, id).await
     };
+    EXTENSIONS_TRY(_) needs Extend, |kernel, by, ask| trial::run(kernel, by, ask).await;
     EXTENSIONS_ENABLE(Named) needs Operate, |kernel, _, Named { id }| {
         extensions::decide(kernel, id, Some(true)).await
     };

@@ -133,7 +133,7 @@ impl Part {
     }
 
     /// The tools that its `uses_tools` names, and those of its own servers, which go before others of their names.
-    fn listed(&self, tools: &Tools) -> Result<Vec<Arc<Registered>>, WireFault> {
+    pub fn listed(&self, tools: &Tools) -> Result<Vec<Arc<Registered>>, WireFault> {
         let mut listed = Vec::new();
         for selector in self.manifest.agent.iter().flat_map(|a| &a.uses_tools) {
             listed.extend(select(selector, tools).map_err(|reason| self.fault(reason))?);

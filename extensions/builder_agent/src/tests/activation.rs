@@ -4,7 +4,17 @@ use std::sync::Arc;
 
 use super::*;
 
+/// Activates what is no agent.
 fn activate(builder: &Harness<Builder>) -> Result<String, Fault> {
+    builder.host().answer_control("extensions.check", Ok(sound(false)));
+    call(builder, "builder_activate", json!({"id": "words"}))
+}
+
+/// Activates an agent whose only case passes.
+fn activate_agent(builder: &Harness<Builder>) -> Result<String, Fault> {
+    builder.host().answer_control("extensions.try", Ok(tried("1, 2, 3", &[], true)));
+    call(builder, "builder_eval", json!({"id": "words"}))?;
+    builder.host().answer_control("extensions.check", Ok(sound(true)));
     call(builder, "builder_activate", json!({"id": "words"}))
 }
 
@@ -92,7 +102,7 @@ fn an_agent_without_code_takes_effect_with_the_restart_where_the_kernel_does_not
         let builder = builder();
         assert!(call(&builder, "builder_draft", json!({"id": "words", "purpose": "counts"})).is_ok());
         builder.host().answer_control("extensions.add", Ok(answer));
-        assert!(activate(&builder).expect("it is handed over").contains("after a restart"));
+        assert!(activate_agent(&builder).expect("it is handed over").contains("after a restart"));
         assert!(call(&builder, "builder_restart", json!({"reason": "words was made"})).is_ok());
         assert_eq!(builder.host().restarts(), ["words was made"]);
     }
@@ -144,8 +154,30 @@ fn what_is_asked_of_an_agent_with_servers_and_schedules_is_told_to_model_and_use
         assert!(manifest.contains("mcp_servers:") && manifest.contains("schedules:"), "{manifest}");
         Ok(status("awaiting_approval", Some(asked)))
     });
-    let said = activate(&builder).expect("it is handed over");
+    let said = activate_agent(&builder).expect("it is handed over");
     for text in [said, builder.host().notified().concat()] {
         assert!(text.contains(asked) && text.contains("drupe approvals allow words"), "{text}");
+    }
+}
+
+#[test]
+fn an_agent_with_code_has_cases_too_and_says_that_they_were_not_run() {
+    let builder = compiled();
+    let hand_over = || {
+        builder.host().answer_control("extensions.check", Ok(sound(true)));
+        call(&builder, "builder_activate", json!({"id": "words"}))
+    };
+    assert!(refused(hand_over(), FaultCode::Invalid).contains("has no cases"));
+    let cases = "agent: words\ncases: [{name: a, message: one two}]";
+    assert!(write(&builder, "words", "cases.yaml", cases).is_ok());
+    builds(&builder);
+    assert!(call(&builder, "builder_compile", json!({"id": "words"})).is_ok());
+    builder.host().answer_control("extensions.add", Ok(status("awaiting_approval", Some("native code"))));
+    let said = hand_over().expect("it is handed over");
+    for text in [said, builder.host().notified().concat()] {
+        assert!(
+            text.contains("cases of `words` were not run") && text.contains("drupe eval words"),
+            "{text}"
+        );
     }
 }

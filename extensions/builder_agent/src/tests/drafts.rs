@@ -19,9 +19,10 @@ fn an_agent_is_drafted_written_patched_and_checked() {
     assert_eq!(fs::read_to_string(draft(&builder, "haiku").join("prompt.md")).expect("a file"), "You rhyme.");
 
     let check = || call(&builder, "builder_check", json!({"id": "haiku"}));
-    builder.host().answer_control("extensions.check", Ok(json!({"ok": true, "rendered": ""})));
+    builder.host().answer_control("extensions.check", Ok(sound(true)));
     assert_eq!(check(), Ok("no fault".to_owned()));
-    builder.host().answer_control("extensions.check", Ok(json!({"ok": false, "rendered": "no `name`"})));
+    let faulty = json!({"ok": false, "diagnostics": [], "rendered": "no `name`", "agent": true});
+    builder.host().answer_control("extensions.check", Ok(faulty));
     assert!(refused(check(), FaultCode::Invalid).contains("no `name`"));
     assert_eq!(builder.host().control_calls()[0].1["path"], json!(draft(&builder, "haiku")));
 }
@@ -115,4 +116,8 @@ fn the_guide_has_a_page_for_each_kind() {
     let guide = |params| call(&builder, "builder_guide", params).expect("a page");
     assert!(guide(json!({})).contains("prompt.md") && !guide(json!({})).contains("export!"));
     assert!(guide(json!({"topic": "native"})).contains("export!"));
+    // What it shows as cases are some.
+    let page = guide(json!({}));
+    let shown = page.split("```yaml").nth(3).and_then(|rest| rest.split("```").next()).expect("cases");
+    assert_eq!(drupe_cases::Cases::read(shown).expect("cases").cases.len(), 3);
 }

@@ -2,6 +2,7 @@
 
 mod activation;
 mod drafts;
+mod eval;
 mod native;
 
 use std::{env::consts::DLL_SUFFIX, fs, path::PathBuf};
@@ -86,5 +87,19 @@ fn status(state: &str, reason: Option<&str>) -> Value {
     json!({
         "id": "words", "version": "0.1.0", "state": state, "reason": reason, "capabilities": [], "isolation": null,
         "source": "/home/extensions/words", "since": "2026-01-01T00:00:00Z",
+    })
+}
+
+/// What `extensions.check` answers where there is no fault.
+fn sound(agent: bool) -> Value {
+    json!({"ok": true, "diagnostics": [], "rendered": "", "agent": agent})
+}
+
+/// What `extensions.try` answers.
+fn tried(content: &str, tools: &[&str], by_language_model: bool) -> Value {
+    let usage = json!({"input_tokens": 5, "output_tokens": 2});
+    json!({
+        "status": "success", "content": content, "tools": tools, "usage": usage,
+        "by_language_model": by_language_model,
     })
 }

@@ -9,8 +9,8 @@ use drupe_extension_api::{
         ScheduleDetail, ScheduleNew, SchedulePause, ScheduleRun, ScheduleStatus, SessionDetail,
         SessionPersonas, SessionSelect, SessionShow, SessionStatus, SkillStatus, SpawnedArgument,
         SpawnedQuery, SpawnedStatus, SpawnedTell, StandingGrant, Status, TemplateQuery, TokenMade, TokenNew,
-        TokenPromised, TokenStatus, TraceArgument, TurnArgument, TurnResult, TurnTrace, UsageQuery, UsageRow,
-        Whoami, method,
+        TokenPromised, TokenStatus, TraceArgument, Trial, TrialResult, TurnArgument, TurnResult, TurnTrace,
+        UsageQuery, UsageRow, Whoami, method,
     },
     wire::{Submit, Submitted},
 };
@@ -68,6 +68,12 @@ fn methods(s: &mut TypeSchemas) -> Vec<Method> {
             method::EXTENSIONS_SCAFFOLD,
             Extend,
             "Writes the beginning of a native extension.",
+        ),
+        with::<Trial, TrialResult>(
+            s,
+            method::EXTENSIONS_TRY,
+            Extend,
+            "Has an agent of a folder answer a message before it is active; for an extension, on behalf of a call.",
         ),
         with::<ExtensionAsk, Value>(
             s,

@@ -1,11 +1,10 @@
 //! `drupe eval`: messages with what is expected of their answers, asked of agents and models, so that an operator dares to
 //! change either.
 
-mod cases;
 mod report;
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -13,18 +12,14 @@ use std::{
     thread,
 };
 
+use drupe_cases::{Case, CaseAnswer, Cases, FILE, Judgment, verdict_schema};
 use drupe_extension_api::{
-    AgentId, Format, OutputSpec, SessionId,
+    AgentId, ExtensionId, Format, OutputSpec, SessionId,
     control::{TurnArgument, TurnResult, method},
     wire::{Submit, Submitted},
 };
-use serde::Deserialize;
-use serde_json::json;
 
-use self::{
-    cases::{Case, Cases},
-    report::{CaseOutcome, junit, lines},
-};
+use self::report::{CaseOutcome, junit, lines};
 use super::{
     Context, Facts,
     failure::{Failure, status},
@@ -35,7 +30,8 @@ use super::{
 /// What `drupe eval` is told.
 #[derive(Debug, clap::Args)]
 pub struct Eval {
-    /// The file of cases, in YAML
+    /// The file of cases, in YAML; or the id of an agent of the home whose folder has some
+    #[arg(value_name = "FILE|ID")]
     file: PathBuf,
     /// Ask this agent in place of those that the cases name; may be given again
     #[arg(long = "agent", value_name = "ID")]
@@ -63,17 +59,10 @@ struct AskedCase<'a> {
     model: Option<String>,
 }
 
-/// What a judging agent says of an answer.
-#[derive(Deserialize)]
-struct Judgment {
-    pass: bool,
-    reason: String,
-}
-
 impl Eval {
     /// Asks all, and says what became of each. Ends with 1 where one failed.
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
-        let cases = Cases::read(&context.here.join(&self.file))?;
+        let cases = read(&self.found(context))?;
         let asked = self.asked(&cases, context);
         let interrupt = Interrupt::take()?;
         hangup::watch(&interrupt, || {})?;
@@ -114,6 +103,16 @@ impl Eval {
         Ok(if outcomes.iter().all(|one| one.passed) { 0 } else { status::FAILED })
     }
 
+    /// The file itself, or else the cases of the agent of that id.
+    fn found(&self, context: &Context) -> PathBuf {
+        let file = context.here.join(&self.file);
+        let id = self.file.to_str().and_then(|name| ExtensionId::new(name).ok());
+        match id.filter(|_| !file.is_file()) {
+            Some(id) => context.home().path().join("extensions").join(id.as_str()).join(FILE),
+            None => file,
+        }
+    }
+
     /// Each case with each agent and each model.
     fn asked<'a>(&self, cases: &'a Cases, context: &Context) -> Vec<AskedCase<'a>> {
         let some = |given: &[AgentId]| match given {
@@ -126,7 +125,7 @@ impl Eval {
         };
         let mut asked = Vec::new();
         for case in &cases.cases {
-            let named = || case.agent.clone().or_else(|| cases.agent.clone());
+            let named = || cases.asked(case).cloned();
             for agent in some(&self.agents) {
                 for model in &models {
                     let agent = agent.clone().or_else(named);
@@ -153,7 +152,7 @@ impl AskedCase<'_> {
         };
         match self.answer(context, interrupt) {
             Ok(result) => {
-                outcome.faults = self.case.expect.faults(&result);
+                outcome.faults = self.case.expect.faults(&CaseAnswer::from(&result));
                 if let (true, Some(question)) = (outcome.faults.is_empty(), &self.case.expect.judge) {
                     let judge = cases.judge.clone();
                     outcome.faults.extend(self.judged(question, judge, &result, context, interrupt));
@@ -170,7 +169,7 @@ impl AskedCase<'_> {
     }
 
     fn answer(&self, context: &Context, interrupt: &Interrupt) -> Result<TurnResult, Failure> {
-        let ask = submit(self.case.message.clone(), self.agent.clone(), self.case.timeout_s)?;
+        let ask = submit(self.case.message.clone(), self.agent.clone(), self.case.timeout_ms())?;
         wait(Submit { model: self.model.clone(), ..ask }, context, interrupt)
     }
 
@@ -184,42 +183,35 @@ impl AskedCase<'_> {
         interrupt: &Interrupt,
     ) -> Option<String> {
         let said = || -> Result<Judgment, Failure> {
-            let text = format!(
-                "Judge an answer. Say whether it passes, and why in one sentence.\n\nThe question to judge it by: {question}\n\n\
-                 The message: {}\n\nThe answer: {}",
-                self.case.message, result.content
-            );
-            let schema = json!({
-                "type": "object",
-                "properties": {"pass": {"type": "boolean"}, "reason": {"type": "string"}},
-                "required": ["pass", "reason"],
-                "additionalProperties": false,
-            });
-            let ask = submit(text, judge, self.case.timeout_s)?;
-            let output = Some(OutputSpec { format: Format::Json, schema: Some(schema) });
+            let text = Judgment::asked_for(question, &self.case.message, &result.content);
+            let ask = submit(text, judge, self.case.timeout_ms())?;
+            let output = Some(OutputSpec { format: Format::Json, schema: Some(verdict_schema()) });
             let judged = wait(Submit { output, ..ask }, context, interrupt)?;
             serde_json::from_str(&judged.content).map_err(|_| {
                 let why = judged.error.unwrap_or(judged.content);
                 Failure::new(status::FAILED, format!("the judge gave no verdict: {why}"))
             })
         };
-        match said() {
-            Ok(Judgment { pass: true, .. }) => None,
-            Ok(Judgment { reason, .. }) => Some(format!("the judge finds it wrong: {reason}")),
-            Err(failure) => Some(failure.to_string()),
-        }
+        said().map_or_else(|failure| Some(failure.to_string()), Judgment::fault)
     }
 }
 
+fn read(file: &Path) -> Result<Cases, Failure> {
+    let name = file.display();
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Failure::new(66, format!("`{name}` cannot be read: {error}")))?;
+    Cases::read(&text).map_err(|fault| Failure::new(65, format!("`{name}` is no file of cases: {fault}")))
+}
+
 /// A message in a conversation of its own.
-fn submit(text: String, agent: Option<AgentId>, timeout_s: f64) -> Result<Submit, Failure> {
+fn submit(text: String, agent: Option<AgentId>, timeout_ms: u64) -> Result<Submit, Failure> {
     let id = uuid::Uuid::new_v4();
     let session = SessionId::new(format!("eval-{}", id.simple()));
     let session = session.map_err(|error| Failure::new(status::SOFTWARE, error.to_string()))?;
     Ok(Submit {
         channel: String::new(),
         agent,
-        time_budget_ms: Some((timeout_s * 1000.0).max(1.0) as u64),
+        time_budget_ms: Some(timeout_ms),
         ..Submit::new(session, id.to_string(), text)
     })
 }

@@ -1,6 +1,6 @@
-//! The file of `drupe eval`, and whether an answer is what a case expects. Asks nobody.
+//! What is expected of an answer, and what of an answer is not so.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{collections::BTreeSet, fmt};
 
 use drupe_extension_api::{AgentId, Message, ResponseStatus, control::TurnResult};
 use drupe_json_schema::Schema;
@@ -8,45 +8,8 @@ use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::cli::{console::short, failure::Failure};
-
 /// Characters of an answer that a fault quotes.
 const QUOTED: usize = 120;
-
-/// Seconds that the turn of a case may take which says nothing of it.
-const USUAL: f64 = 120.0;
-
-/// What a file of cases holds.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Cases {
-    /// Who answers the cases that name nobody; the orchestrator without it.
-    #[serde(default)]
-    pub agent: Option<AgentId>,
-    /// Who says whether answers are right where a case has a `judge`; the orchestrator without it.
-    #[serde(default)]
-    pub judge: Option<AgentId>,
-    pub cases: Vec<Case>,
-}
-
-/// One message, and what is expected of its answer.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Case {
-    pub name: String,
-    pub message: String,
-    #[serde(default)]
-    pub agent: Option<AgentId>,
-    /// Seconds that the turn may take.
-    #[serde(default = "usual")]
-    pub timeout_s: f64,
-    #[serde(default)]
-    pub expect: ExpectedAnswer,
-}
-
-fn usual() -> f64 {
-    USUAL
-}
 
 /// What an answer must be like: all of it that is said.
 #[derive(Debug, Default, Deserialize)]
@@ -94,39 +57,47 @@ impl Texts {
     }
 }
 
-impl Cases {
-    /// Reads a file, and checks all of it.
-    pub fn read(file: &Path) -> Result<Self, Failure> {
-        let name = file.display();
-        let text = std::fs::read_to_string(file)
-            .map_err(|error| Failure::new(66, format!("`{name}` cannot be read: {error}")))?;
-        let cases: Self = serde_yaml::from_str(&text)
-            .map_err(|error| Failure::new(65, format!("`{name}` is no file of cases: {error}")))?;
-        cases.check().map_err(|why| Failure::new(65, format!("`{name}`: {why}")))?;
-        Ok(cases)
-    }
+/// What became of a case, as far as anything can be expected of it.
+#[derive(Debug)]
+pub struct CaseAnswer<'a> {
+    /// How it ended; none where it has not.
+    pub status: Option<ResponseStatus>,
+    pub content: &'a str,
+    /// Why it did not succeed.
+    pub error: Option<&'a str>,
+    /// The tools that were called, whatever became of the calls.
+    pub tools: BTreeSet<&'a str>,
+    /// The agents that ran.
+    pub agents: BTreeSet<&'a str>,
+    pub tokens: u64,
+    /// Absent where a price is unknown.
+    pub cost_usd: Option<f64>,
+}
 
-    /// What no type can say.
-    fn check(&self) -> Result<(), Failure> {
-        let wrong = |case: &Case, why: String| Failure::new(65, format!("case `{}`: {why}", case.name));
-        if self.cases.is_empty() {
-            return Err(Failure::new(65, "there are no cases"));
+impl<'a> From<&'a TurnResult> for CaseAnswer<'a> {
+    fn from(result: &'a TurnResult) -> Self {
+        let tools = result.transcript.iter().filter_map(|entry| match &entry.message {
+            Message::Tool { name, .. } => Some(name.as_str()),
+            _ => None,
+        });
+        Self {
+            status: result.status,
+            content: &result.content,
+            error: result.error.as_deref(),
+            tools: tools.collect(),
+            agents: result.invocations.iter().map(|run| run.agent.as_str()).collect(),
+            tokens: result.spend.usage.total(),
+            cost_usd: result.spend.cost_usd,
         }
-        let mut names = BTreeSet::new();
-        for case in &self.cases {
-            if case.name.trim().is_empty() || !names.insert(&case.name) {
-                return Err(wrong(case, "each case has a name of its own".into()));
-            }
-            if case.message.trim().is_empty() {
-                return Err(wrong(case, "the message is empty".into()));
-            }
-            if !(case.timeout_s > 0.0 && case.timeout_s <= 86_400.0) {
-                return Err(wrong(case, "`timeout_s` is more than 0 and at most 86400".into()));
-            }
-            case.expect.rules().map_err(|failure| wrong(case, failure.to_string()))?;
-        }
-        Ok(())
     }
+}
+
+/// A key of an expectation whose value means nothing.
+#[derive(Debug, thiserror::Error)]
+#[error("`{key}`: {why}")]
+pub struct UnfitExpectation {
+    key: &'static str,
+    why: String,
 }
 
 /// What is compiled of an expectation.
@@ -136,8 +107,12 @@ struct Compiled {
 }
 
 impl ExpectedAnswer {
-    fn rules(&self) -> Result<Compiled, Failure> {
-        let unfit = |key: &str, error: &dyn std::fmt::Display| Failure::new(65, format!("`{key}`: {error}"));
+    pub(crate) fn check(&self) -> Result<(), UnfitExpectation> {
+        self.compiled().map(drop)
+    }
+
+    fn compiled(&self) -> Result<Compiled, UnfitExpectation> {
+        let unfit = |key, error: &dyn fmt::Display| UnfitExpectation { key, why: error.to_string() };
         let pattern = self.matches.as_deref().map(Regex::new).transpose();
         let schema = self.schema.as_ref().map(Schema::new).transpose();
         Ok(Compiled {
@@ -146,48 +121,44 @@ impl ExpectedAnswer {
         })
     }
 
-    /// What is not as expected; nothing where all is.
-    pub fn faults(&self, result: &TurnResult) -> Vec<String> {
+    /// What is not as expected; nothing where all is. What a judge is asked for is not looked at.
+    pub fn faults(&self, given: &CaseAnswer<'_>) -> Vec<String> {
         let mut faults = Vec::new();
         let wanted = self.status.unwrap_or(ResponseStatus::Success);
-        if result.status != Some(wanted) {
-            let why = result.error.as_deref().unwrap_or(&result.content);
-            faults.push(format!("it ended with {}: {}", told(result.status), short(why, QUOTED)));
+        let answer = given.content;
+        if given.status != Some(wanted) {
+            let why = given.error.unwrap_or(answer);
+            faults.push(format!("it ended with {}: {}", told(given.status), quoted(why)));
         }
-        let answer = &result.content;
-        let quoted = || short(answer, QUOTED);
         for text in self.contains.all().iter().filter(|text| !answer.contains(*text)) {
-            faults.push(format!("the answer does not hold `{text}`: {}", quoted()));
+            faults.push(format!("the answer does not hold `{text}`: {}", quoted(answer)));
         }
         for text in self.lacks.all().iter().filter(|text| answer.contains(*text)) {
-            faults.push(format!("the answer holds `{text}`: {}", quoted()));
+            faults.push(format!("the answer holds `{text}`: {}", quoted(answer)));
         }
-        match self.rules() {
+        match self.compiled() {
             Ok(Compiled { pattern, schema }) => {
                 if pattern.is_some_and(|pattern| !pattern.is_match(answer)) {
-                    faults.push(format!("the answer does not fit `matches`: {}", quoted()));
+                    faults.push(format!("the answer does not fit `matches`: {}", quoted(answer)));
                 }
                 faults.extend(schema.and_then(|schema| misfit(&schema, answer)));
             }
-            Err(failure) => faults.push(failure.to_string()),
+            Err(unfit) => faults.push(unfit.to_string()),
         }
-        let called = called(result);
-        for tool in self.tools.all().iter().filter(|tool| !called.contains(tool.as_str())) {
-            faults.push(format!("`{tool}` was not called; what was: {}", listed(&called)));
+        for tool in self.tools.all().iter().filter(|tool| !given.tools.contains(tool.as_str())) {
+            faults.push(format!("`{tool}` was not called; what was: {}", listed(&given.tools)));
         }
-        for tool in self.no_tools.all().iter().filter(|tool| called.contains(tool.as_str())) {
+        for tool in self.no_tools.all().iter().filter(|tool| given.tools.contains(tool.as_str())) {
             faults.push(format!("`{tool}` was called"));
         }
-        for agent in &self.agents {
-            if !result.invocations.iter().any(|run| run.agent == *agent) {
-                faults.push(format!("agent `{agent}` did not run"));
-            }
+        for agent in self.agents.iter().filter(|agent| !given.agents.contains(agent.as_str())) {
+            faults.push(format!("agent `{agent}` did not run"));
         }
-        let tokens = result.spend.usage.total();
+        let tokens = given.tokens;
         if let Some(most) = self.max_tokens.filter(|most| tokens > *most) {
             faults.push(format!("it took {tokens} tokens; {most} were allowed"));
         }
-        match (self.max_cost_usd, result.spend.cost_usd) {
+        match (self.max_cost_usd, given.cost_usd) {
             (Some(most), Some(cost)) if cost > most => {
                 faults.push(format!("it cost {cost} USD; {most} were allowed"))
             }
@@ -206,15 +177,6 @@ fn misfit(schema: &Schema, answer: &str) -> Option<String> {
     }
 }
 
-/// The tools that were called in a turn, whatever became of the calls.
-fn called(result: &TurnResult) -> BTreeSet<&str> {
-    let entries = result.transcript.iter().filter_map(|entry| match &entry.message {
-        Message::Tool { name, .. } => Some(name.as_str()),
-        _ => None,
-    });
-    entries.collect()
-}
-
 fn listed(names: &BTreeSet<&str>) -> String {
     if names.is_empty() { "nothing".into() } else { names.iter().copied().collect::<Vec<_>>().join(", ") }
 }
@@ -225,6 +187,15 @@ fn told(status: Option<ResponseStatus>) -> &'static str {
         Some(ResponseStatus::Error) => "an error",
         Some(ResponseStatus::Refused) => "a refusal",
         None => "nothing",
+    }
+}
+
+/// The beginning of a text on one line.
+fn quoted(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(QUOTED) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
     }
 }
 
@@ -250,7 +221,7 @@ mod tests {
 
     fn faults(expected: Value, content: &str) -> Vec<String> {
         let expected: ExpectedAnswer = serde_json::from_value(expected).expect("an expectation");
-        expected.faults(&result(content))
+        expected.faults(&CaseAnswer::from(&result(content)))
     }
 
     #[test]
@@ -284,18 +255,8 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_means_nothing_is_refused_with_the_case() {
-        for (text, part) in [
-            ("cases: []", "there are no cases"),
-            ("cases: [{name: a, message: x}, {name: a, message: y}]", "a name of its own"),
-            ("cases: [{name: a, message: ' '}]", "case `a`: the message is empty"),
-            ("cases: [{name: a, message: x, expect: {matches: '('}}]", "`matches`"),
-            ("cases: [{name: a, message: x, timeout_s: 0}]", "`timeout_s`"),
-        ] {
-            let cases: Cases = serde_yaml::from_str(text).expect("its form");
-            let refused = cases.check().expect_err(text).to_string();
-            assert!(refused.contains(part), "{refused}");
-        }
-        assert!(serde_yaml::from_str::<Cases>("cases: [{name: a, message: x, expects: {}}]").is_err());
+    fn a_fault_quotes_the_beginning_of_an_answer_on_one_line() {
+        let found = faults(json!({"contains": "crab"}), &"ß\n".repeat(500));
+        assert!(found[0].ends_with("ß …") && found[0].chars().count() < 200, "{found:?}");
     }
 }

@@ -301,6 +301,8 @@ fn tries(config: &str) -> (Daemon, Vec<(String, String)>, Vec<String>) {
             1 => write("cases.yaml", CALLER),
             2 | 4 => eval(),
             3 => write("manifest.yaml", &caller("../../../outside.txt")),
+            5 => call("builder_draft", json!({"id": "kv", "purpose": "has another's values"})),
+            6 => call("builder_eval", json!({"id": "kv"})),
             _ => Say::Text("It is tried.".into()),
         }
     });
@@ -330,11 +332,58 @@ fn a_trial_does_nothing_that_nobody_has_agreed_to() {
     assert_eq!(calls[1..], noted);
     assert!(said[0].contains("3 of 3 cases passed"), "{said:?}");
     assert!(said[1].contains("cannot be run") && said[1].contains("from outside its folder"), "{said:?}");
+    assert!(said[2].contains("there is an extension `kv` already"), "{said:?}");
     let kept = daemon.says(&["ask", "kv_get key=planted"]);
     assert!(!kept.contains("planted\""), "{kept}");
     // Where no tool is open to all, none runs.
     let (_daemon, calls, _) = tries("orchestrator: {builder_may_use: []}\n");
     assert_eq!(calls[0], call("kv_get", "refused"));
+}
+
+#[test]
+fn a_trial_that_a_crash_cuts_off_goes_on_and_what_was_answered_is_not_asked_again() {
+    const TWO: &str = "agent: haiku\ncases: [{name: a, message: first}, {name: b, message: second}]";
+    let (begun, begins) = std::sync::mpsc::channel::<()>();
+    let begun = std::sync::Mutex::new(Some(begun));
+    let server = ModelServer::start(move |request| {
+        let messages = request["messages"].as_array().expect("messages");
+        let step = messages.iter().filter(|m| m["role"] == "assistant").count();
+        let call = |name: &str, parameters: Value| Say::Call(vec![(name.to_owned(), parameters)]);
+        let (role, text) = latest(request);
+        let id = json!({"id": "haiku"});
+        if offered(request).iter().any(|t| t == "builder_draft") {
+            return match step {
+                0 => call("builder_draft", json!({"id": "haiku", "purpose": "writes haikus"})),
+                1 => call("builder_write", json!({"id": "haiku", "file": "cases.yaml", "content": TWO})),
+                2 => call("builder_eval", id),
+                3 => call("builder_activate", id),
+                _ => Say::Text("I made haiku.".into()),
+            };
+        }
+        let first_time = || begun.lock().expect("one at a time").take();
+        match (role.as_str(), text.as_str()) {
+            ("user", "second") => {
+                if let Some(begun) = first_time() {
+                    begun.send(()).expect("the test waits");
+                    // Longer than this kernel lives; the server's threads end with the test program.
+                    std::thread::sleep(crate::harness::PATIENCE);
+                }
+                Say::Text("five seven five".into())
+            }
+            ("user", "make haiku") => call("agent_builder_agent", json!({"task": text})),
+            _ => Say::Text("five seven five".into()),
+        }
+    });
+    let daemon = Daemon::start(&server.config());
+    let turn = daemon.submit("s", "make haiku");
+    begins.recv_timeout(crate::harness::PATIENCE).expect("the second case is asked");
+    daemon.kill_kernel();
+    let made = daemon.wait(&turn);
+    let said = results(&made);
+    assert!(said.iter().any(|(_, said)| said.contains("2 of 2 cases passed")), "{said:?}");
+    assert!(said.iter().any(|(_, said)| said.contains("is an extension now, and active")), "{said:?}");
+    let asked = |of: &str| server.requests().iter().filter(|r| latest(r).1 == of).count();
+    assert_eq!((asked("first"), asked("second")), (1, 2));
 }
 
 #[test]

@@ -25,6 +25,7 @@ impl Builder {
                 .help("`builder_compile` first"));
         }
         let _handing_over = self.floor.handing_over()?;
+        let _held = self.trials.hold(&id)?;
         let (staging, copied) = (self.staging.clone(), id.clone());
         let copy = self.host.blocking(move || staging.copy(&copied)).await?;
         let added = self.add_tried(&id, &copy).await;

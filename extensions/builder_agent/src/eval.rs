@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// The most cases of a draft: each is asked anew whenever it was changed.
 const MOST: usize = 8;
 
-const JUDGE: &str = "answer_judge";
+const JUDGE: &str = "builder_answer_judge";
 
 /// Why a trial gave no answer that could be looked at.
 enum NoAnswer {
@@ -47,6 +47,7 @@ impl From<Fault> for NoAnswer {
 /// What came of all cases.
 #[derive(Default)]
 struct Report {
+    asked: usize,
     failed: Vec<String>,
     tokens: u64,
     /// Whether the offline model answered for want of another.
@@ -91,12 +92,19 @@ impl Builder {
             .help("`builder_test` runs its tests"));
         }
         let _handing_over = self.floor.handing_over()?;
-        let _running = self.trials.begin(&id, &call.turn)?;
-        let cases = self.cases(&id)?;
+        self.trials.may_fail(&id, &call.turn)?;
+        let _held = self.trials.hold(&id)?;
         let (staging, copied) = (self.staging.clone(), id.clone());
         let copy = move || Ok((staging.copy(&copied)?, staging.hash(&copied)?));
         let (folder, content) = self.host.blocking(copy).await?;
-        let report = self.ask_all(&cases, &Place { folder: &folder, content: &content, call: &call }).await;
+        // After the copy: where both differ since somebody writes, what passed is not what is there by now.
+        let report = match self.cases(&id) {
+            Ok(cases) => {
+                let place = Place { folder: &folder, content: &content, call: &call };
+                self.ask_all(&cases, &place).await
+            }
+            Err(fault) => Err(NoAnswer::Failed(fault)),
+        };
         self.staging.drop_copy(&id)?;
         let note = |verdict| self.trials.note(&id, &call.turn, content.clone(), verdict);
         let not_run = |why: String| {
@@ -108,7 +116,7 @@ impl Builder {
             Err(NoAnswer::NotRun(why)) => return not_run(why),
             Err(NoAnswer::Failed(fault)) => return Err(fault),
         };
-        let (all, failed) = (cases.cases.len(), report.failed.len());
+        let (all, failed) = (report.asked, report.failed.len());
         match (failed, report.offline) {
             (0, offline) => {
                 note(Verdict::Passed);
@@ -150,7 +158,10 @@ impl Builder {
         let mut report = Report::default();
         for (nth, case) in cases.cases.iter().enumerate() {
             let faults = self.ask(nth, case, place, &mut report).await?;
-            report.failed.extend(faults.into_iter().map(|fault| format!("- {}: {fault}", case.name)));
+            report.asked += 1;
+            if !faults.is_empty() {
+                report.failed.push(format!("- {}: {}", case.name, faults.join("; ")));
+            }
         }
         Ok(report)
     }

@@ -30,19 +30,19 @@ struct Tried {
     last: Option<(String, Verdict)>,
     /// In which turn it failed, and how often.
     failed: Option<(TurnId, u32)>,
-    running: bool,
+    held: bool,
 }
 
-/// The trial of a draft, as long as this lives.
-pub struct Running<'a> {
+/// The copy of a draft, which is tried or handed over as long as this lives.
+pub struct Held<'a> {
     trials: &'a Trials,
     id: ExtensionId,
 }
 
-impl Drop for Running<'_> {
+impl Drop for Held<'_> {
     fn drop(&mut self) {
         if let Some(tried) = self.trials.all().get_mut(&self.id) {
-            tried.running = false;
+            tried.held = false;
         }
     }
 }
@@ -52,24 +52,28 @@ impl Trials {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins one, unless the draft is being tried or was tried in vain too often.
-    pub fn begin(&self, id: &ExtensionId, turn: &TurnId) -> Result<Running<'_>, Fault> {
+    /// Takes the copy of a draft: in another session somebody may work with it.
+    pub fn hold(&self, id: &ExtensionId) -> Result<Held<'_>, Fault> {
         let mut all = self.all();
         let tried = all.entry(id.clone()).or_default();
-        if tried.running {
-            return Err(Fault::new(FaultCode::Busy, format!("the cases of `{id}` are being run"))
+        if std::mem::replace(&mut tried.held, true) {
+            return Err(Fault::new(FaultCode::Busy, format!("`{id}` is being tried, or handed over"))
                 .help("try again when that has ended"));
         }
-        if tried.failures(turn) >= TRIES {
-            let message = format!("the cases of `{id}` failed {TRIES} times");
-            return Err(Fault::denied(message)
-                .help("do not go on: tell the user which case fails and why; a further message may go on with the draft"));
-        }
-        tried.running = true;
-        Ok(Running { trials: self, id: id.clone() })
+        Ok(Held { trials: self, id: id.clone() })
     }
 
-    /// What came of one. Gives how often its cases may still fail in this turn.
+    /// Refuses a draft whose cases failed too often in this turn.
+    pub fn may_fail(&self, id: &ExtensionId, turn: &TurnId) -> Result<(), Fault> {
+        match self.all().get(id).map_or(0, |tried| tried.failures(turn)) {
+            failures if failures < TRIES => Ok(()),
+            _ => Err(Fault::denied(format!("the cases of `{id}` failed {TRIES} times")).help(
+                "do not go on: tell the user which case fails and why; a further message may go on with the draft",
+            )),
+        }
+    }
+
+    /// Notes what came of one. Gives how often its cases may still fail in this turn.
     pub fn note(&self, id: &ExtensionId, turn: &TurnId, content: String, verdict: Verdict) -> u32 {
         let mut all = self.all();
         let tried = all.entry(id.clone()).or_default();

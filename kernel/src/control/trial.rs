@@ -106,6 +106,11 @@ fn prepare(roster: &Roster, path: &Path) -> Result<(Part, Vec<Arc<Registered>>),
     if manifest.agent.is_none() {
         return Err(Fault::invalid(format!("`{}` is no agent", manifest.id)));
     }
+    // The operator's values for that one are not for whoever takes its id.
+    if !roster.extensions.named(manifest.id.as_str()).is_empty() {
+        let taken = format!("there is an extension `{}` already", manifest.id);
+        return Err(Fault::invalid(taken).help("choose another id"));
+    }
     let kept = not_held_back(&manifest, &base.config);
     if !kept.is_empty() {
         let why =

@@ -149,7 +149,10 @@ fn an_answer_is_judged_by_an_agent_that_knows_nothing_of_the_draft() {
             Err(part) => assert!(refused(eval(&builder), FaultCode::Invalid).contains(part)),
         }
         let asked = trials(&builder);
-        assert!(asked[1].path.ends_with("own/answer_judge") && asked[1].name != asked[0].name, "{asked:?}");
+        assert!(
+            asked[1].path.ends_with("own/builder_answer_judge") && asked[1].name != asked[0].name,
+            "{asked:?}"
+        );
         assert!(asked[1].task.contains("Is it a haiku?") && asked[1].task.contains("old crab"), "{asked:?}");
     }
 }

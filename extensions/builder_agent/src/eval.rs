@@ -108,6 +108,10 @@ impl Builder {
         self.staging.drop_copy(&id)?;
         let note = |verdict| self.trials.note(&id, &call.turn, content.clone(), verdict);
         let not_run = |why: String| {
+            if self.trials.verdict(&id, &content) == Some(Verdict::Failed) {
+                let message = format!("the cases of `{id}` failed before, and cannot be run again ({why})");
+                return Err(Fault::invalid(message).help("tell the user which failed, and why"));
+            }
             note(Verdict::NotRun(why.clone()));
             Ok(format!("the cases of `{id}` cannot be run ({why}). It can be activated all the same"))
         };
@@ -157,7 +161,14 @@ impl Builder {
     async fn ask_all(&self, cases: &Cases, place: &Place<'_>) -> Result<Report, NoAnswer> {
         let mut report = Report::default();
         for (nth, case) in cases.cases.iter().enumerate() {
-            let faults = self.ask(nth, case, place, &mut report).await?;
+            let faults = match self.ask(nth, case, place, &mut report).await {
+                Ok(faults) => faults,
+                // What failed before has failed, whatever keeps the others from being run.
+                Err(NoAnswer::NotRun(why)) if !report.failed.is_empty() => {
+                    vec![format!("it could not be run: {why}")]
+                }
+                Err(other) => return Err(other),
+            };
             report.asked += 1;
             if !faults.is_empty() {
                 report.failed.push(format!("- {}: {}", case.name, faults.join("; ")));

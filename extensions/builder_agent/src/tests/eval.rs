@@ -131,6 +131,42 @@ fn what_cannot_be_run_is_activated_with_the_reason_and_the_user_hears_of_it() {
 }
 
 #[test]
+fn what_failed_once_is_not_excused_by_what_keeps_it_from_being_run() {
+    let used_up = || Err(Fault::new(FaultCode::Budget, "the day is used up"));
+    let builder = with(CRAB);
+    answers(&builder, Ok(tried("a shell", &[], true)));
+    assert!(eval(&builder).is_err());
+    answers(&builder, used_up());
+    assert!(refused(eval(&builder), FaultCode::Invalid).contains("failed before"));
+    assert!(refused(activate(&builder), FaultCode::Invalid).contains("its cases have failed"));
+
+    // Nor where it is another case that cannot be run.
+    let builder =
+        with("agent: haiku\ncases: [{name: a, message: x, expect: {contains: crab}}, {name: b, message: y}]");
+    answers(&builder, Ok(tried("a shell", &[], true)));
+    answers(&builder, used_up());
+    let said = refused(eval(&builder), FaultCode::Invalid);
+    assert!(said.contains("2 of 2 cases failed") && said.contains("- b: it could not be run"), "{said}");
+    assert!(refused(activate(&builder), FaultCode::Invalid).contains("its cases have failed"));
+}
+
+#[test]
+fn a_draft_is_tried_or_handed_over_by_one_at_a_time() {
+    let builder = std::sync::Arc::new(with(CRAB));
+    let other_session = std::sync::Arc::clone(&builder);
+    builder.host().answer_control_with("extensions.try", move |_| {
+        let both = move || (eval(&other_session), activate(&other_session));
+        let (tried_too, handed_over) = std::thread::spawn(both).join().expect("it does not panic");
+        assert!(refused(tried_too, FaultCode::Busy).contains("being tried"));
+        assert!(refused(handed_over, FaultCode::Busy).contains("being tried"));
+        Ok(tried("a crab", &["kv_get"], true))
+    });
+    assert!(eval(&builder).is_ok());
+    answers(&builder, Ok(tried("a crab", &["kv_get"], true)));
+    assert!(eval(&builder).is_ok(), "it is free again");
+}
+
+#[test]
 fn an_answer_is_judged_by_an_agent_that_knows_nothing_of_the_draft() {
     let cases = "agent: haiku\ncases: [{name: a, message: rust, expect: {judge: Is it a haiku?, agents: [haiku, poet]}}]";
     for (verdict, passes) in [

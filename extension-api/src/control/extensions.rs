@@ -105,7 +105,7 @@ pub struct Scaffold {
     pub path: String,
 }
 
-/// Parameters of [`method::EXTENSIONS_TRY`].
+/// What is tried by [`method::EXTENSIONS_TRY`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Trial {
@@ -126,7 +126,7 @@ pub struct Trial {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TrialResult {
     pub status: ResponseStatus,
-    /// Its answer.
+    /// What the draft answered.
     pub content: String,
     /// Why it did not succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

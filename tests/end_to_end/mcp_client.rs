@@ -1,12 +1,17 @@
 //! Servers of the Model Context Protocol behind the extension `mcp`: real programs, confined, under a real daemon.
 
-use std::{fs, net::TcpListener, os::unix::fs::PermissionsExt, path::Path};
+use std::{
+    env, fs,
+    net::TcpListener,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
 
 use serde_json::{Value, json};
 
 use crate::{
     harness::{
-        Daemon,
+        DRUPE, Daemon,
         model_server::{ModelServer, offered},
         unique, until,
     },
@@ -312,4 +317,94 @@ fn a_server_of_an_agent_is_agreed_to_by_its_command_and_is_of_nobody_else() {
         (told["servers"] == json!([])).then_some(())
     });
     gone.unwrap_or_else(|| panic!("{}", daemon.log()));
+}
+
+/// A server of skills that is not ours: FastMCP, over what lies in the workspace. Confined, it cannot read the system's list of
+/// types, for which Python would end.
+const FASTMCP: &str = "import mimetypes, sys
+mimetypes.knownfiles.clear()
+from pathlib import Path
+from fastmcp import FastMCP
+from fastmcp.skills.provider import SkillsDirectoryProvider
+server = FastMCP('Skills')
+server.add_provider(SkillsDirectoryProvider(roots=[Path(sys.argv[1])]))
+server.run(show_banner=False)
+";
+
+/// An environment of Python with FastMCP: the one that `DRUPE_FASTMCP` names, or the one that `.ci/run` made in the folder of
+/// what is built.
+fn fastmcp() -> Option<PathBuf> {
+    let made = || Some(PathBuf::from(DRUPE).parent()?.parent()?.join("fastmcp"));
+    let there = env::var_os("DRUPE_FASTMCP").map(PathBuf::from).or_else(made)?;
+    if !there.join("bin/fastmcp").exists() {
+        println!(
+            "skipped: there is no FastMCP, see `.ci/run`, so no server of skills that is not ours is asked"
+        );
+        return None;
+    }
+    there.canonicalize().ok()
+}
+
+#[test]
+fn skills_of_a_server_that_is_not_ours_are_told_and_loaded_and_wait_once_they_changed() {
+    let Some(fastmcp) = fastmcp() else { return };
+    let model = ModelServer::obedient();
+    let server = json!({"command": fastmcp.join("bin/python"), "args": ["-c", FASTMCP, "skills"], "workspace": true,
+        "env": {"PYTHONDONTWRITEBYTECODE": "1", "FASTMCP_CHECK_FOR_UPDATES": "off"}});
+    let extension = json!({"enabled": true, "servers": {"docs": server}});
+    let window = "  profiles: {local/test: {context_window: 100000}}\n";
+    let mut daemon = Daemon::home(&format!("{}{window}extensions: {{mcp: {extension}}}\n", model.config()));
+    daemon.variable("MCP_PROGRAM_FOLDER", &text(&fastmcp));
+    // Its Python may be one of pyenv's, beside which its library lies.
+    let python = fastmcp.join("bin/python").canonicalize().expect("a program");
+    if let Some(pyenv) = python.ancestors().find(|at| at.ends_with("versions")).and_then(Path::parent) {
+        daemon.variable("PYENV_ROOT", &text(pyenv));
+    }
+    let head = "---\nname: refunds\ndescription: Gives money back.\nlicense: MIT\nmetadata: {version: 1.0, tags: [a, b]}\n---\n\n";
+    let own = "workspace/skills/refunds/SKILL.md";
+    daemon.write(own, &format!("{head}Ask first.\n"));
+    daemon.write("workspace/skills/refunds/refs/a letter.md", "Dear Ada");
+    daemon.run();
+    let asks = |ask: &str, params: Value| {
+        daemon.client().ask("extensions.ask", json!({"id": "mcp", "ask": ask, "params": params}))
+    };
+    let skills = || asks("servers", json!({})).expect("it tells")["servers"][0].clone();
+    let listed =
+        until("they are listed", || (skills()["skills"]["skills"][0]["offered"] == true).then_some(()));
+    listed.unwrap_or_else(|| panic!("{}\n{}", skills(), daemon.log()));
+    assert_eq!(skills()["revision"], "2026-07-28");
+    let tool = "docs__load_skill";
+    until("they are offered", || daemon.offers(tool).then_some(())).expect("a tool");
+    let load = |params: Value| daemon.turn(&unique(), &format!("{tool} {params}"))["content"].to_string();
+    let given = load(json!({"name": "refunds"}));
+    assert!(
+        given.contains("The skill `refunds` of the MCP server `docs`") && given.contains("Ask first."),
+        "{given}"
+    );
+    assert!(!given.contains("license"), "its keys are no instructions: {given}");
+    let told = model.requests().last().map(ToString::to_string).unwrap_or_default();
+    assert!(told.contains("- refunds: Gives money back."), "{told}");
+    for path in ["refs/a%20letter.md", "refs/a letter.md"] {
+        let file = load(json!({"name": "refunds", "file": path}));
+        assert!(file.contains("Dear Ada"), "{file}");
+    }
+    let missing = load(json!({"name": "skill://none/SKILL.md"}));
+    assert!(missing.contains("answers with the error -32602"), "{missing}");
+    daemon.write(own, &format!("{head}Never ask.\n"));
+    // FastMCP looks at its folders when it begins, as it does for each conversation.
+    let refused = load(json!({"name": "refunds"}));
+    assert!(refused.contains("is another one than before") && !refused.contains("Never ask."), "{refused}");
+    let shown = daemon.drupe(&["mcp", "servers"]);
+    let (shown, hints) = (crate::harness::text(&shown.stdout), crate::harness::text(&shown.stderr));
+    assert!(shown.contains("`skill://refunds/SKILL.md` of docs waits"), "{shown}");
+    let digest = hints.split_once("--digest ").and_then(|(_, rest)| rest.split('`').next());
+    let digest = digest.unwrap_or_else(|| panic!("{hints}"));
+    let approve = ["mcp", "approve", "docs", "skill://refunds/SKILL.md", "--digest", digest];
+    let approved = daemon.drupe(&approve);
+    assert!(
+        crate::harness::text(&approved.stderr).contains("agreed to skill://refunds/SKILL.md"),
+        "{approved:?}"
+    );
+    let given = load(json!({"name": "refunds"}));
+    assert!(given.contains("Never ask."), "{given}");
 }

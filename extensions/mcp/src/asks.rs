@@ -11,15 +11,16 @@ use crate::{
     config::ServerSettings,
     definition::ToolText,
     names,
-    pins::KnownServer,
+    pins::{KnownServer, KnownSkills},
     servers::{Condition, Servers},
+    skills::SkillText,
 };
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Approve {
     server: String,
-    /// One of its tools; without it, the server with all of its tools.
+    /// One of its tools, or the address of one of its skills; without it, the server with all of both.
     #[serde(default)]
     tool: Option<String>,
     /// The digest of what was looked at, so that nothing else is approved.
@@ -167,17 +168,21 @@ fn of_server(
         .collect();
     let text =
         |definition: &ToolText| json!({"description": definition.description, "schema": definition.schema});
-    let waiting: Vec<Value> = known
+    let mut waiting: Vec<Value> = known
         .waiting()
         .filter(|(tool, ..)| server.tools.admits(tool))
         .map(|(tool, new, old)| json!({"tool": tool, "new": text(new), "old": old.map(text), "digest": new.digest()}))
         .collect();
-    let unread: Vec<Value> = known
+    let mut unread: Vec<Value> = known
         .unread()
         .filter(|(tool, _)| server.tools.admits(tool))
         .map(|(tool, said)| json!({"tool": tool, "said": text(said), "digest": said.digest()}))
         .collect();
-    let unfit: Vec<Value> = known.unfit.iter().map(|(tool, why)| json!({"tool": tool, "why": why})).collect();
+    let mut unfit: Vec<Value> =
+        known.unfit.iter().map(|(tool, why)| json!({"tool": tool, "why": why})).collect();
+    if server.skills {
+        of_skills(&known.skills, &mut waiting, &mut unread, &mut unfit);
+    }
     let kept_out: Vec<&String> = known.seen.keys().filter(|tool| !server.tools.admits(tool)).collect();
     json!({
         "server": name,
@@ -192,11 +197,38 @@ fn of_server(
         "kept_out": kept_out,
         "unfit": unfit,
         "clashes": clashes,
+        "skills": skills(catalog, name, &known.skills),
         "resources": known.resources,
         "prompts": known.prompts,
         "signed_in": servers.signins.told(name, server),
         "error": error,
     })
+}
+
+/// The skills of a server, where they are offered.
+fn skills(catalog: &Catalog, name: &str, known: &KnownSkills) -> Value {
+    let tool = catalog.skills.iter().find(|(_, server)| *server == name).map(|(offered, _)| offered);
+    let one = |(uri, text): (&String, &SkillText)| json!({"skill": uri, "name": text.name, "offered": known.stands(uri)});
+    let all: Vec<Value> = known.seen.iter().filter(|_| tool.is_some()).map(one).collect();
+    json!({"tool": tool, "skills": all, "error": known.error})
+}
+
+/// What of skills waits, is unread or cannot be loaded, beside the tools of which the same is told.
+fn of_skills(known: &KnownSkills, waiting: &mut Vec<Value>, unread: &mut Vec<Value>, unfit: &mut Vec<Value>) {
+    let said = |skill: &SkillText| format!("{}: {}", skill.name, skill.description);
+    let text = |said: String| json!({"description": said, "schema": null});
+    waiting.extend(known.waiting().map(|(uri, new, old)| {
+        // What a person is shown of it may be the same.
+        let also = old.is_some_and(|old| said(old) == said(new));
+        let now = said(new) + if also { " [its files or its other keys changed]" } else { "" };
+        json!({"tool": uri, "new": text(now), "old": old.map(|old| text(said(old))), "digest": new.digest})
+    }));
+    unread.extend(
+        known
+            .unread()
+            .map(|(uri, skill)| json!({"tool": uri, "said": text(said(skill)), "digest": skill.digest})),
+    );
+    unfit.extend(known.unfit.iter().map(|(uri, why)| json!({"tool": uri, "why": why})));
 }
 
 async fn approve(servers: &Arc<Servers>, approved: Approve) -> Result<Value, Fault> {
@@ -214,26 +246,21 @@ async fn approve(servers: &Arc<Servers>, approved: Approve) -> Result<Value, Fau
                 *known = KnownServer { definition, ..KnownServer::default() };
                 Vec::new()
             }
-            None => {
-                let unread = known.unread().map(|(tool, _)| tool.clone());
-                known.waiting().map(|(tool, ..)| tool.clone()).chain(unread).collect()
-            }
+            None => known.open(&server).into_keys().collect(),
             Some(_) if renewed => {
                 let message = format!("the command, the arguments or the address of `{name}` changed");
                 return Err(Fault::invalid(message).help("approve the server first, without `tool`"));
             }
-            Some(tool) => match known
-                .waiting()
-                .map(|(waits, new, _)| (waits, new))
-                .chain(known.unread())
-                .find(|(waits, _)| *waits == tool)
-            {
-                Some((_, new)) if digest.as_ref().is_some_and(|digest| *digest != new.digest()) => {
-                    let message = format!("the tool `{tool}` of `{name}` changed since it was looked at");
+            Some(tool) => match known.open(&server).get(tool) {
+                Some(now) if digest.as_ref().is_some_and(|digest| digest != now) => {
+                    let message = format!("`{tool}` of `{name}` changed since it was looked at");
                     return Err(Fault::invalid(message).help("look at it again"));
                 }
                 Some(_) => vec![tool.to_owned()],
-                None => return Err(Fault::not_found(format!("no tool `{tool}` of `{name}` waits"))),
+                None => {
+                    let message = format!("no tool and no skill `{tool}` of `{name}` waits");
+                    return Err(Fault::not_found(message));
+                }
             },
         };
         approved.iter().for_each(|tool| known.agree(tool));
@@ -261,8 +288,10 @@ async fn refresh(servers: &Arc<Servers>, name: &str) -> Result<Value, Fault> {
     }
     servers.refresh(name).await?;
     servers.announce().await;
-    let waiting: Vec<String> = servers.pins.known(name).waiting().map(|(tool, ..)| tool.clone()).collect();
-    Ok(json!({"tools": servers.pins.known(name).seen.len(), "waiting": waiting}))
+    let known = servers.pins.known(name);
+    let tools = known.waiting().map(|(tool, ..)| tool);
+    let waiting: Vec<&String> = tools.chain(known.skills.waiting().map(|(uri, ..)| uri)).collect();
+    Ok(json!({"tools": known.seen.len(), "skills": known.skills.seen.len(), "waiting": waiting}))
 }
 
 fn configured(servers: &Servers, name: &str) -> Result<ServerSettings, Fault> {

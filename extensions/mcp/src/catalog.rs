@@ -9,12 +9,14 @@ use std::{
 };
 
 use drupe_extension_api::{EffectClass, ToolAnnotations, prelude::*};
+use serde_json::{Value, json};
 
 use crate::{
     config::{McpSettings, ServerSettings},
     definition::ToolText,
     names,
     pins::{KnownServer, KnownServers},
+    skills,
 };
 
 /// A tool of a server.
@@ -28,6 +30,8 @@ pub struct ServerTool {
 #[derive(Debug, Default)]
 pub struct Catalog {
     pub tools: BTreeMap<String, ServerTool>,
+    /// Servers whose skills can be loaded, by the name of the tool that does it.
+    pub skills: BTreeMap<String, String>,
     /// Tools whose name looks like that of another one, with that name.
     pub clashes: Vec<(ServerTool, String)>,
     /// Servers that have resources, and that have prompts.
@@ -62,6 +66,16 @@ impl Catalog {
             }
             if known.prompts && shared {
                 catalog.prompts.push(name.clone());
+            }
+            // Before its own tools, so that what somebody allows of this one is never one of those.
+            if server.skills && known.skills.declared {
+                let offered = names::offered(name, names::LOAD_SKILL);
+                if let Entry::Vacant(free) = taken.entry(names::looks(&offered)) {
+                    free.insert(offered.clone());
+                    if !state.refused.contains_key(&offered) {
+                        catalog.skills.insert(offered, name.clone());
+                    }
+                }
             }
             for tool in known.agreed.keys().filter(|tool| known.stands(tool) && server.tools.admits(tool)) {
                 let target = ServerTool { server: name.clone(), tool: tool.clone() };
@@ -111,8 +125,42 @@ impl Catalog {
                 },
             })
         };
-        self.tools.iter().filter_map(spec).collect()
+        let skills = |(offered, name): (&String, &String)| {
+            let server = settings.servers.get(name)?;
+            let known = &state.servers.get(name)?.skills;
+            Some(ToolSpec {
+                name: ToolName::new(offered).ok()?,
+                description: skills::described(name, known),
+                input_schema: schema_of_skills(),
+                instructions: None,
+                annotations: ToolAnnotations {
+                    only_for: server.only_for.clone(),
+                    described_by_strangers: known.unread().next().is_some(),
+                    // By the protocol nothing changes where something is read.
+                    read_only: true,
+                    effect: EffectClass::Pure,
+                    outward: server.reaches_out(),
+                    reads_untrusted: true,
+                    item: ItemKind::McpToolCall,
+                    // What is asked of the server before and after the file is read.
+                    timeout_ms: Some(longest(settings, server) + 4 * milliseconds(server.timeout())),
+                    ..ToolAnnotations::default()
+                },
+            })
+        };
+        self.skills.iter().filter_map(skills).chain(self.tools.iter().filter_map(spec)).collect()
     }
+}
+
+fn schema_of_skills() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "The skill, by its name or its whole address."},
+            "file": {"type": "string", "description": "The path of a file of the skill."},
+        },
+        "additionalProperties": false,
+    })
 }
 
 /// Whose words a description is has to be seen by whoever reads it.
@@ -145,6 +193,9 @@ fn annotations(settings: &McpSettings, server: &ServerSettings, tool: &str) -> T
 
 /// Milliseconds of a call with a start before it, by the one way and by the other, so that a fault says which it was.
 pub fn longest(settings: &McpSettings, server: &ServerSettings) -> u64 {
-    let time = server.timeout() + settings.start() * 3 + Duration::from_secs(10);
+    milliseconds(server.timeout() + settings.start() * 3 + Duration::from_secs(10))
+}
+
+fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -10,7 +10,8 @@ use rmcp::{
     ClientHandler, ErrorData, RoleClient,
     model::{
         ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationCapability,
-        FormElicitationCapability, Implementation, ListRootsResult, ProtocolVersion, Root,
+        FormElicitationCapability, Implementation, JsonObject, ListRootsResult, ProtocolVersion, Root,
+        SKILLS_EXTENSION_ID,
     },
     service::{NotificationContext, RequestContext},
 };
@@ -24,7 +25,9 @@ pub struct McpClient {
     pub name: String,
     /// The folder that it may work in, as an address.
     pub root: Option<String>,
-    /// Called when it says that its tools are others now.
+    /// Whether we want its skills, where it has any.
+    pub skills: bool,
+    /// Called when it says that its tools are others now, or the files of its skills.
     pub changed: Arc<dyn Fn() + Send + Sync>,
     /// The calls on whose behalf it may ask people.
     pub asking: Arc<Asking>,
@@ -39,6 +42,10 @@ impl ClientHandler for McpClient {
         // Addresses to which people are sent are not among it: what they fill in there nobody could show them before.
         let forms = FormElicitationCapability::default();
         capabilities.elicitation = Some(ElicitationCapability::new().with_form(forms));
+        // Servers may leave out what nobody says they understand.
+        if self.skills {
+            capabilities.extensions = Some([(SKILLS_EXTENSION_ID.to_owned(), JsonObject::new())].into());
+        }
         // The newer revision has no `initialize` in which this would be told.
         ClientConfig::new(capabilities, Implementation::new("drupe", env!("CARGO_PKG_VERSION")))
             .with_protocol_version(ProtocolVersion::V_2025_11_25)
@@ -58,5 +65,13 @@ impl ClientHandler for McpClient {
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
         (self.changed)();
+    }
+
+    /// The extension has no notification of its own; the files of skills are resources.
+    async fn on_resource_list_changed(&self, context: NotificationContext<RoleClient>) {
+        let info = context.peer.peer_info();
+        if self.skills && info.is_some_and(|info| info.capabilities.supports_skills()) {
+            (self.changed)();
+        }
     }
 }

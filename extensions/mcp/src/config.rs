@@ -54,6 +54,8 @@ pub struct ServerSettings {
     pub preconnect: bool,
     pub enabled: bool,
     pub share: bool,
+    /// Whether its skills are offered, where it has any.
+    pub skills: bool,
     /// The agent whose manifest names it. Nobody else is offered its tools.
     #[serde(skip)]
     pub only_for: Option<AgentId>,
@@ -75,6 +77,7 @@ impl Default for ServerSettings {
             preconnect: false,
             enabled: true,
             share: false,
+            skills: true,
             only_for: None,
         }
     }

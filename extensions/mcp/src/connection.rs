@@ -24,6 +24,7 @@ use crate::{
     client::McpClient,
     config::{McpSettings, ServerSettings},
     definition::{self, NotOffered, ToolText, shown},
+    load_skill::HeldSkills,
     oauth::{BearerChallenge, Signed, SignedClient},
     pins::Told,
     process::{self, ProgramGuard},
@@ -31,7 +32,7 @@ use crate::{
 };
 
 /// Pages of a list, and what all of them may hold: a server could give pages without end.
-const PAGES: usize = 64;
+pub const PAGES: usize = 64;
 
 /// Bytes of what an error of the library says.
 const ERROR: usize = 1024;
@@ -49,6 +50,8 @@ pub struct Connection {
     pub initialize: bool,
     /// The calls on whose behalf it may ask people.
     pub asking: Arc<Asking>,
+    /// By which entries skills were loaded.
+    pub held: HeldSkills,
 }
 
 /// How a server is begun with.
@@ -76,6 +79,7 @@ pub async fn connect(
         let client = McpClient {
             name: name.to_owned(),
             root: root(host, server),
+            skills: server.skills,
             changed: Arc::clone(&changed),
             asking: Arc::clone(&asking),
         };
@@ -116,6 +120,7 @@ pub async fn connect(
                     version,
                     initialize,
                     asking,
+                    held: HeldSkills::default(),
                 });
             }
             Err(Begun::Fault(fault)) => return Err(told(name, &tail, fault)),
@@ -318,6 +323,7 @@ impl Connection {
         let mut told = Told {
             resources: capabilities.resources.is_some(),
             prompts: capabilities.prompts.is_some(),
+            skills: capabilities.supports_skills(),
             ..Told::default()
         };
         if capabilities.tools.is_none() {
@@ -339,7 +345,8 @@ impl Connection {
                 let read = read.and_then(|read| {
                     bytes += read.size();
                     let fits = told.tools.len() < definition::TOOLS && bytes <= definition::ALL;
-                    let named = (1..=256).contains(&name.len()) && name == tool.name;
+                    // Skills are agreed to by their addresses.
+                    let named = (1..=256).contains(&name.len()) && name == tool.name && !name.contains("://");
                     match (fits, named, told.tools.contains_key(&name)) {
                         (true, true, false) => Ok(read),
                         (false, ..) => Err(unfit("is beyond what one server may offer")),

@@ -15,6 +15,7 @@ mod connection;
 mod content;
 mod definition;
 mod instances;
+mod load_skill;
 mod names;
 mod oauth;
 mod offer;
@@ -22,6 +23,7 @@ mod pins;
 mod process;
 mod search;
 mod servers;
+mod skills;
 mod tail;
 mod tools;
 

@@ -18,6 +18,9 @@ pub const CALL: &str = "mcp_call";
 pub const RESOURCES: &str = "mcp_resources";
 pub const PROMPTS: &str = "mcp_prompts";
 
+/// The tool that gives the skills of a server, beside the tools of that server.
+pub const LOAD_SKILL: &str = "load_skill";
+
 /// The name of an agent's server. An operator's has no dot, so that the two are never one.
 pub fn of_agent(agent: &AgentId, server: &str) -> String {
     format!("{agent}.{server}")

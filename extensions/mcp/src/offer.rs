@@ -108,7 +108,9 @@ fn wanted(settings: &McpSettings, state: &KnownServers) -> Offered {
     let catalog = Catalog::new(settings, state);
     let search = catalog.is_searched(settings);
     let mut tools = catalog.specs(settings, state);
-    // An agent finds its own without a search.
-    tools.retain(|spec| !search || spec.annotations.only_for.is_some());
+    // An agent finds its own without a search, and skills are looked for where their names are.
+    tools.retain(|spec| {
+        !search || spec.annotations.only_for.is_some() || catalog.skills.contains_key(spec.name.as_str())
+    });
     Offered { tools, search, resources: !catalog.resources.is_empty(), prompts: !catalog.prompts.is_empty() }
 }

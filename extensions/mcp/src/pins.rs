@@ -12,7 +12,12 @@ use std::{
 use drupe_extension_api::prelude::*;
 use serde::Serialize;
 
-use crate::{config::ServerSettings, definition::ToolText, names};
+use crate::{
+    config::ServerSettings,
+    definition::ToolText,
+    names,
+    skills::{SKILLS, SkillList, SkillText},
+};
 
 /// What is known of one server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -34,6 +39,27 @@ pub struct KnownServer {
     pub unfit: BTreeMap<String, String>,
     /// Tools that are offered as they were told first, and at which the operator has not looked.
     pub unread: BTreeSet<String>,
+    pub skills: KnownSkills,
+}
+
+/// What is known of the skills of a server, by their addresses.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KnownSkills {
+    /// It says that it has some.
+    pub declared: bool,
+    /// It was just seen for the first time and has listed none yet: what it lists next is what it says first.
+    pub awaited: bool,
+    pub agreed: BTreeMap<String, SkillText>,
+    pub seen: BTreeMap<String, SkillText>,
+    /// Those of `seen` that it does not list, but told when it was asked for them by their addresses.
+    pub unlisted: BTreeSet<String>,
+    /// Those that cannot be loaded, and why.
+    pub unfit: BTreeMap<String, String>,
+    /// Those that are offered as they were told first, and at which the operator has not looked.
+    pub unread: BTreeSet<String>,
+    /// Why it could not list them when it was asked last.
+    pub error: Option<String>,
 }
 
 impl KnownServer {
@@ -43,7 +69,9 @@ impl KnownServer {
             self.agreed.clone_from(&told.tools);
             self.unread = told.tools.keys().cloned().collect();
             self.gathered = true;
+            self.skills.awaited = told.skills;
         }
+        self.skills.declared = told.skills;
         self.seen = told.tools;
         self.unfit = told.unfit;
         (self.resources, self.prompts) = (told.resources, told.prompts);
@@ -54,12 +82,22 @@ impl KnownServer {
         self.seen.get(tool).is_some_and(|seen| self.agreed.get(tool) == Some(seen))
     }
 
-    /// The operator has looked at what a tool says of itself, and agrees to it.
-    pub fn agree(&mut self, tool: &str) {
-        self.unread.remove(tool);
-        if let Some(seen) = self.seen.get(tool).cloned() {
-            self.agreed.insert(tool.to_owned(), seen);
+    /// The operator has looked at what a tool or a skill says of itself, and agrees to it. No tool has the address of a skill.
+    pub fn agree(&mut self, what: &str) {
+        self.unread.remove(what);
+        if let Some(seen) = self.seen.get(what).cloned() {
+            self.agreed.insert(what.to_owned(), seen);
         }
+        self.skills.agree(what);
+    }
+
+    /// All that the operator may agree to: tools by their names and skills by their addresses, with what stands for each.
+    pub fn open(&self, server: &ServerSettings) -> BTreeMap<String, String> {
+        let tools = self.waiting().map(|(tool, new, _)| (tool, new)).chain(self.unread());
+        let skills = self.skills.waiting().map(|(uri, new, _)| (uri, new)).chain(self.skills.unread());
+        let tools = tools.map(|(tool, text)| (tool.clone(), text.digest()));
+        let skills = skills.filter(|_| server.skills).map(|(uri, text)| (uri.clone(), text.digest.clone()));
+        tools.chain(skills).collect()
     }
 
     /// Tools that are offered and at which the operator has not looked.
@@ -74,6 +112,65 @@ impl KnownServer {
     }
 }
 
+impl KnownSkills {
+    /// Takes in what the server lists now.
+    pub fn learn(&mut self, list: SkillList) {
+        if self.awaited {
+            self.agreed.clone_from(&list.skills);
+            self.unread = list.skills.keys().cloned().collect();
+            self.awaited = false;
+        }
+        // A list need not name all that there are.
+        self.unlisted.retain(|uri| !list.skills.contains_key(uri));
+        self.seen.retain(|uri, _| self.unlisted.contains(uri));
+        self.seen.extend(list.skills);
+        self.unfit = list.unfit;
+        self.error = None;
+    }
+
+    /// Takes in what it says of one skill. Of those that it does not list, so many are kept and no more.
+    pub fn learn_one(&mut self, uri: &str, text: &SkillText) {
+        if !self.seen.contains_key(uri) {
+            if self.unlisted.len() >= SKILLS {
+                let first = self.unlisted.iter().find(|uri| !self.agreed.contains_key(*uri)).cloned();
+                let Some(first) = first else { return };
+                self.unlisted.remove(&first);
+                self.seen.remove(&first);
+            }
+            self.unlisted.insert(uri.to_owned());
+        }
+        self.seen.insert(uri.to_owned(), text.clone());
+    }
+
+    /// Whether one may be loaded: it is there, and as it was agreed to.
+    pub fn stands(&self, uri: &str) -> bool {
+        self.seen.get(uri).is_some_and(|seen| self.agreed.get(uri) == Some(seen))
+    }
+
+    /// Those that a model is told of.
+    pub fn offered(&self) -> impl Iterator<Item = (&String, &SkillText)> {
+        self.seen.iter().filter(|(uri, _)| self.stands(uri) && !self.unlisted.contains(*uri))
+    }
+
+    /// Those that are offered and at which the operator has not looked.
+    pub fn unread(&self) -> impl Iterator<Item = (&String, &SkillText)> {
+        self.seen.iter().filter(|(uri, _)| self.unread.contains(*uri) && self.stands(uri))
+    }
+
+    /// Those that wait for the operator, with what was agreed to, where anything was.
+    pub fn waiting(&self) -> impl Iterator<Item = (&String, &SkillText, Option<&SkillText>)> {
+        let waits = self.seen.iter().filter(|(uri, _)| !self.stands(uri));
+        waits.map(|(uri, seen)| (uri, seen, self.agreed.get(uri)))
+    }
+
+    fn agree(&mut self, uri: &str) {
+        self.unread.remove(uri);
+        if let Some(seen) = self.seen.get(uri).cloned() {
+            self.agreed.insert(uri.to_owned(), seen);
+        }
+    }
+}
+
 /// What a server said of itself.
 #[derive(Debug, Default)]
 pub struct Told {
@@ -81,6 +178,7 @@ pub struct Told {
     pub unfit: BTreeMap<String, String>,
     pub resources: bool,
     pub prompts: bool,
+    pub skills: bool,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

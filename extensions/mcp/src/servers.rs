@@ -172,6 +172,9 @@ impl Servers {
                 Ok(None) => return,
                 Ok(Some((_lease, connection))) => {
                     tries = 0;
+                    if self.gather_skills(name, &connection).await.is_err() {
+                        return;
+                    }
                     while !connection.is_closed() {
                         if self.host.sleep(LOOK).await.is_err() {
                             return;
@@ -205,7 +208,8 @@ impl Servers {
 
     /// Asks a server anew what it has.
     pub async fn refresh(self: &Arc<Self>, name: &str) -> Result<(), Fault> {
-        self.open(name, false).await.map(drop)
+        let connection = self.open(name, false).await?;
+        self.gather_skills(name, &connection).await
     }
 
     /// Whether a server wants to know who asks.

@@ -9,3 +9,4 @@ mod oauth;
 mod of_agents;
 mod over_http;
 mod played;
+mod skills;

@@ -1,4 +1,4 @@
-//! The tools: those of servers one by one or by search, resources and prompts.
+//! The tools: those of servers one by one or by search, resources and prompts. Skills are in `load_skill.rs`.
 
 use drupe_extension_api::{ScopeKind, prelude::*};
 use rmcp::model::{
@@ -118,6 +118,9 @@ impl Mcp {
     /// A tool of a server that is offered by itself.
     async fn forward(&self, arguments: Value, call: Call) -> Result<String, Fault> {
         let name = call.tool().map(ToString::to_string).unwrap_or_default();
+        if let Some(server) = self.catalog().skills.get(&name) {
+            return self.load_skill(server, arguments, &call).await;
+        }
         let Value::Object(arguments) = arguments else {
             return Err(Fault::invalid("the parameters are no object"));
         };

@@ -119,7 +119,10 @@ fn a_refresh_asks_anew_and_what_is_unknown_is_refused() {
     plays(&setup, "a", Played::new().process());
     plays(&setup, "a", Played::new().tools(&[tool("say", "Says it."), tool("new", "Is new.")]).process());
     let harness = started(setup, &["a"]);
-    assert_eq!(ask(&harness, "refresh", json!({"server": "a"})), Ok(json!({"tools": 2, "waiting": ["new"]})));
+    assert_eq!(
+        ask(&harness, "refresh", json!({"server": "a"})),
+        Ok(json!({"tools": 2, "skills": 0, "waiting": ["new"]}))
+    );
     assert_eq!(state(&harness, "off")["state"], "disabled");
     for (asked, params) in [
         ("refresh", json!({"server": "none"})),

@@ -25,6 +25,8 @@ pub struct Played {
     asked: Arc<Mutex<Vec<Value>>>,
     /// Written for each answer to `tools/call` in place of it.
     raw: Option<Vec<u8>>,
+    /// Written before each answer to `tools/call`.
+    before: Vec<u8>,
 }
 
 pub fn tool(name: &str, description: &str) -> Value {
@@ -34,7 +36,7 @@ pub fn tool(name: &str, description: &str) -> Value {
 
 impl Played {
     pub fn new() -> Self {
-        let played = Self { answers: BTreeMap::new(), asked: Arc::default(), raw: None };
+        let played = Self { answers: BTreeMap::new(), asked: Arc::default(), raw: None, before: Vec::new() };
         played
             .on("initialize", |ask| {
                 let version = ask["params"]["protocolVersion"].clone();
@@ -85,6 +87,11 @@ impl Played {
         self
     }
 
+    pub fn before(mut self, raw: impl Into<Vec<u8>>) -> Self {
+        self.before = raw.into();
+        self
+    }
+
     /// What it is asked.
     pub fn asked(&self) -> Arc<Mutex<Vec<Value>>> {
         Arc::clone(&self.asked)
@@ -119,7 +126,8 @@ impl Played {
                 json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
             }
         };
-        format!("{message}\n").into_bytes()
+        let before = if method == "tools/call" { self.before.as_slice() } else { &[] };
+        [before, format!("{message}\n").as_bytes()].concat()
     }
 }
 

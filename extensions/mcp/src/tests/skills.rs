@@ -287,9 +287,11 @@ fn one_that_is_not_listed_is_loaded_by_its_address_once_somebody_agreed() {
         let entry = folder.entry(URI);
         serves(&folder).on("skills/list", move |_| Some(complete(json!({"skills": [entry]}))))
     };
-    let harness = harness(&json!({"share": true}), 4, listed);
+    let harness = harness(&json!({"share": true}), 5, listed);
     let it = || load(&harness, json!({"name": hidden}));
     assert!(it().is_err_and(|fault| fault.code == FaultCode::Denied && fault.message.contains("is new")));
+    // It goes on waiting although the server does not list it.
+    ask(&harness, "refresh", json!({"server": "a"})).expect("it lists the other one");
     assert!(ask(&harness, "approve", json!({"server": "a", "tool": hidden})).is_ok());
     for _ in 0..2 {
         assert!(it().is_ok_and(|text| text.ends_with("Do it.")));
@@ -364,7 +366,7 @@ fn lists_that_lie_have_no_end_or_never_come_leave_the_tools_as_they_are() {
     for (answer, says) in answers {
         let folder = Folder::new();
         let setup = setup(json!({"a": {"command": "a"}}), json!({}));
-        for _ in 0..2 {
+        for _ in 0..3 {
             plays(&setup, "a", serves(&folder).on("skills/list", answer).process());
         }
         let harness = started(setup, &["a"]);
@@ -377,6 +379,9 @@ fn lists_that_lie_have_no_end_or_never_come_leave_the_tools_as_they_are() {
         assert_eq!(state(&harness, "a")["state"], "ready");
         assert_eq!(calls(&harness, "s", "a__say", json!({})).as_deref(), Ok("new"), "{says}");
         assert!(spec(&harness, "a__load_skill").description.ends_with("all of its skills."));
+        if !says.ends_with("in 30 s") {
+            ask(&harness, "refresh", json!({"server": "a"})).expect("it tells its tools");
+        }
     }
     let folder = Folder::new();
     let endless = || {
@@ -456,7 +461,7 @@ fn skills_of_an_agents_server_are_of_that_agent_alone_and_found_without_a_search
     plays(&setup, "a", serves(&folder).tools(&[tool("say", "Says."), tool("now", "Tells.")]).process());
     plays(&setup, "b", serves(&folder).process());
     let harness = started(setup, &["time"]);
-    let given = json!({"agents": {"keeper": {"time": {"command": "b"}}}});
+    let given = json!({"agents": {"keeper": {"time": {"command": "b", "network": true}}}});
     let told: Value = drupe_extension_api::testing::block_on(
         harness.ask(drupe_extension_api::wire::op::AGENT_SERVERS, &given),
     )
@@ -468,6 +473,11 @@ fn skills_of_an_agents_server_are_of_that_agent_alone_and_found_without_a_search
         offered(&harness).contains(&"time__load_skill".to_owned()),
         "names of skills are not searched for"
     );
-    assert!(spec(&harness, name).annotations.only_for.is_some_and(|id| id.as_str() == "keeper"));
-    assert!(spec(&harness, "time__load_skill").annotations.only_for.is_none());
+    let (of_agent, of_all) =
+        (spec(&harness, name).annotations, spec(&harness, "time__load_skill").annotations);
+    assert!(of_agent.only_for.is_some_and(|id| id.as_str() == "keeper") && of_all.only_for.is_none());
+    assert!(
+        of_agent.outward && !of_all.outward,
+        "what is asked of one with the network can go on from there"
+    );
 }

@@ -49,7 +49,7 @@ impl HeldSkills {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct LoadSkill {
+struct SkillLoader {
     #[serde(default)]
     name: Option<String>,
     #[serde(default)]
@@ -66,7 +66,7 @@ struct Asked<'a> {
 impl Mcp {
     /// Gives a skill of a server, a file of one, or which there are.
     pub async fn load_skill(&self, server: &str, arguments: Value, call: &Call) -> Result<String, Fault> {
-        let LoadSkill { name, file } = serde_json::from_value(arguments)?;
+        let SkillLoader { name, file } = serde_json::from_value(arguments)?;
         let servers = &self.servers;
         let held = servers.connected(server, Some(&call.session)).await?;
         let asked = Asked { servers, name: server, held };

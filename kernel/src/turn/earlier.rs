@@ -9,23 +9,23 @@ use drupe_journal::{Store, StoreError, Summary, SummedUp, ToldTurn, ToldTurns};
 
 /// How much of a conversation is told whole; of more the newest.
 #[derive(Clone, Copy)]
-struct Bounds {
+struct Extent {
     turns: usize,
     bytes: usize,
 }
 
 /// What the orchestrator is shown.
-const SHOWN: Bounds = Bounds { turns: 30, bytes: 56 * 1024 };
+const SHOWN: Extent = Extent { turns: 30, bytes: 56 * 1024 };
 
 /// What is beyond this has older turns summed up.
-const WHOLE: Bounds = Bounds { turns: 29, bytes: 48 * 1024 };
+const WHOLE: Extent = Extent { turns: 29, bytes: 48 * 1024 };
 
 /// What stays whole then. The turns in between are summed up at once, so that it is not done with each turn, and providers
 /// can cache what stands before.
-const KEPT: Bounds = Bounds { turns: 20, bytes: 24 * 1024 };
+const KEPT: Extent = Extent { turns: 20, bytes: 24 * 1024 };
 
 /// The most that is summed up at once: it is to fit what a turn has left to spend.
-const AT_ONCE: Bounds = Bounds { turns: 40, bytes: 40 * 1024 };
+const AT_ONCE: Extent = Extent { turns: 40, bytes: 40 * 1024 };
 
 /// Turns that are looked at: a conversation that was never summed up may have any number.
 const LOOKED_AT: usize = 60;
@@ -34,7 +34,7 @@ const LOOKED_AT: usize = 60;
 const HELD_BACK: usize = 8;
 
 /// What an agent that has the conversation is shown of its part.
-const OF_ITS_PART: Bounds = Bounds { turns: 20, bytes: 32 * 1024 };
+const OF_ITS_PART: Extent = Extent { turns: 20, bytes: 32 * 1024 };
 
 /// The most bytes of one of their texts.
 const EXCERPT: usize = 8 * 1024;
@@ -206,24 +206,24 @@ impl Earlier<'_> {
 }
 
 /// The newest of the turns that are within bounds.
-fn newest(turns: &[ToldTurn], bounds: Bounds) -> &[ToldTurn] {
-    &turns[turns.len() - fitting(turns.iter().rev(), bounds)..]
+fn newest(turns: &[ToldTurn], extent: Extent) -> &[ToldTurn] {
+    &turns[turns.len() - fitting(turns.iter().rev(), extent)..]
 }
 
-fn oldest(turns: &[ToldTurn], bounds: Bounds) -> &[ToldTurn] {
-    &turns[..fitting(turns.iter(), bounds)]
+fn oldest(turns: &[ToldTurn], extent: Extent) -> &[ToldTurn] {
+    &turns[..fitting(turns.iter(), extent)]
 }
 
 /// How many of the turns are within bounds.
-fn fitting<'a>(turns: impl Iterator<Item = &'a ToldTurn>, bounds: Bounds) -> usize {
-    let mut left = bounds.bytes;
+fn fitting<'a>(turns: impl Iterator<Item = &'a ToldTurn>, extent: Extent) -> usize {
+    let mut left = extent.bytes;
     let fits = |turn: &&ToldTurn| {
         let size = turn.said.len().min(EXCERPT) + turn.answered.len().min(EXCERPT);
         let fits = size <= left;
         left = left.saturating_sub(size);
         fits
     };
-    turns.take(bounds.turns).take_while(fits).count()
+    turns.take(extent.turns).take_while(fits).count()
 }
 
 /// Each turn as its message and its answer.

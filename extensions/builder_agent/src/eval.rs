@@ -44,7 +44,7 @@ impl From<Fault> for NoAnswer {
     }
 }
 
-/// What came of all cases.
+/// What came of the cases of one call.
 #[derive(Default)]
 struct Report {
     asked: usize,

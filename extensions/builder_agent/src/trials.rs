@@ -34,12 +34,12 @@ struct Tried {
 }
 
 /// The copy of a draft, which is tried or handed over as long as this lives.
-pub struct HeldCopy<'a> {
+pub struct HeldDraft<'a> {
     trials: &'a Trials,
     id: ExtensionId,
 }
 
-impl Drop for HeldCopy<'_> {
+impl Drop for HeldDraft<'_> {
     fn drop(&mut self) {
         if let Some(tried) = self.trials.all().get_mut(&self.id) {
             tried.held = false;
@@ -53,14 +53,14 @@ impl Trials {
     }
 
     /// Takes the copy of a draft: in another session somebody may work with it.
-    pub fn hold(&self, id: &ExtensionId) -> Result<HeldCopy<'_>, Fault> {
+    pub fn hold(&self, id: &ExtensionId) -> Result<HeldDraft<'_>, Fault> {
         let mut all = self.all();
         let tried = all.entry(id.clone()).or_default();
         if std::mem::replace(&mut tried.held, true) {
             return Err(Fault::new(FaultCode::Busy, format!("`{id}` is being tried, or handed over"))
                 .help("try again when that has ended"));
         }
-        Ok(HeldCopy { trials: self, id: id.clone() })
+        Ok(HeldDraft { trials: self, id: id.clone() })
     }
 
     /// Refuses a draft whose cases failed too often in this turn.

@@ -12,7 +12,7 @@ use drupe_agent::{
 };
 use drupe_config::{Config, Manifest};
 use drupe_extension_api::{
-    AgentId, EffectClass, Fault, FaultCode, ToolAnnotations, ToolSpec,
+    AgentId, EffectClass, EffectId, Fault, FaultCode, ToolAnnotations, ToolSpec,
     control::{CallKind, TraceNode, Trial, TrialResult},
     wire::Description,
 };
@@ -44,6 +44,7 @@ pub async fn run(kernel: &Arc<Kernel>, by: &Principal, ask: Trial) -> Result<Tri
             .help("ask an agent that is active: `turn.submit`"));
     };
     let roster = &kernel.roster;
+    let task = kernel.base.redactor.owned(ask.task);
     let run = roster.wired.lasting.tokens.redeem(&caller.id, &caller.call)?;
     let (part, tools) = Draft::new(roster, ask.path, by)?.read(roster, prepare).await?;
 
@@ -71,8 +72,8 @@ pub async fn run(kernel: &Arc<Kernel>, by: &Principal, ask: Trial) -> Result<Tri
     let agent = LoopAgent::new(definition, registry, model, false);
     let agent: Arc<dyn Agent> = Arc::new(LoopAgent::described_by(caller.id.clone().into(), agent));
 
-    let id = ids::child_of_run(&run.id, agent.id(), &ask.task, 0);
-    let response = run.invoke_other(&agent, Task::new(ask.task)).await;
+    let id = ids::child_of_run(&run.id, agent.id(), &task, 0);
+    let response = run.invoke_other(&agent, Task::new(task)).await;
     let rows = kernel.store.turn_rows(&run.scope.turn).await?;
     let nodes = rows.map(|rows| insight::trace(&rows).nodes).unwrap_or_default();
     let Some(node) = find(&nodes, id.as_str()) else {
@@ -91,7 +92,7 @@ pub async fn run(kernel: &Arc<Kernel>, by: &Principal, ask: Trial) -> Result<Tri
 }
 
 /// The name of the runs of one trial, beside those of the agent that there may be by then.
-fn of_trial(id: &AgentId, place: &drupe_extension_api::EffectId) -> Result<AgentId, Fault> {
+fn of_trial(id: &AgentId, place: &EffectId) -> Result<AgentId, Fault> {
     let place = place.as_str();
     let (own, place) = (id.as_str(), &place[place.len() - 8..]);
     Ok(AgentId::new(format!("{}-trial-{place}", &own[..own.len().min(NAMED)]))?)

@@ -67,7 +67,7 @@ pub struct CaseAnswer<'a> {
     pub error: Option<&'a str>,
     /// The tools that were called, whatever became of the calls.
     pub tools: BTreeSet<&'a str>,
-    /// The agents that ran in it.
+    /// The agents that ran for it.
     pub agents: BTreeSet<&'a str>,
     pub tokens: u64,
     /// Absent where a price is unknown.

@@ -319,10 +319,8 @@ fn a_server_of_an_agent_is_agreed_to_by_its_command_and_is_of_nobody_else() {
     gone.unwrap_or_else(|| panic!("{}", daemon.log()));
 }
 
-/// A server of skills that is not ours: FastMCP, over what lies in the workspace. Confined, it cannot read the system's list of
-/// types, for which Python would end.
-const FASTMCP: &str = "import mimetypes, sys
-mimetypes.knownfiles.clear()
+/// A server of skills that is not ours: FastMCP, over what lies in the workspace.
+const FASTMCP: &str = "import sys
 from pathlib import Path
 from fastmcp import FastMCP
 from fastmcp.skills.provider import SkillsDirectoryProvider

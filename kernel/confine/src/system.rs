@@ -37,6 +37,8 @@ pub const READ: &[&str] = &[
     "/etc/group",
     "/etc/localtime",
     "/etc/timezone",
+    // Where it is there, Python's servers of MCP end if they cannot read it.
+    "/etc/mime.types",
     // Figures about the machine by which allocators and thread pools choose their sizes.
     "/proc/cpuinfo",
     "/proc/meminfo",

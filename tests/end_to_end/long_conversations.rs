@@ -129,6 +129,10 @@ fn an_answer_stands_where_no_summary_comes_of_it_and_what_was_known_stays() {
         for nth in from..=to {
             let turn = daemon.turn("s", &day(nth));
             assert_eq!((&turn["content"], &turn["status"]), (&json!(day(nth)), &json!("success")));
+            assert!(
+                turn["invocations"][0]["turns_used"] == 1 && !turn.to_string().contains("answer_cut"),
+                "{turn}"
+            );
             let is_told = turn["diagnostics"].to_string().contains("conversation_not_summarised");
             assert_eq!(
                 is_told,

@@ -116,16 +116,11 @@ pub enum SummedUp {
 }
 
 /// Keeps what came of a turn's attempt.
-pub(crate) fn keep_summary(
-    on: &Writing<'_>,
-    turn: &Turn,
-    session: &SessionId,
-    summed_up: &SummedUp,
-) -> Result<(), StoreError> {
+pub(crate) fn keep_summary(on: &Writing<'_>, turn: &Turn, summed_up: &SummedUp) -> Result<(), StoreError> {
     let (up_to, text, failed) = match summed_up {
         SummedUp::To { up_to, text } => (*up_to, text.clone(), false),
         SummedUp::Nothing => {
-            let before = summary(on.db, session, None)?;
+            let before = summary(on.db, &turn.session, None)?;
             let (up_to, text) = before.map_or((0, String::new()), |before| (before.up_to, before.text));
             (up_to, text, true)
         }

@@ -158,7 +158,8 @@ fn records(all: &[Invocation]) -> Vec<InvocationRecord> {
         status: run.end.as_ref().map(|(response, _)| response.status),
         usage: run.usage,
         tokens_used: tokens.get(&run.id).copied().unwrap_or(0),
-        turns_used: run.steps,
+        // A summary behind the answer is no step, which the run itself knows; code may say anything.
+        turns_used: run.end.as_ref().and_then(|(end, _)| end.turns_used).unwrap_or(u32::MAX).min(run.steps),
     };
     all.iter().map(record).collect()
 }

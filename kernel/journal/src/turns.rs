@@ -150,7 +150,7 @@ pub(crate) fn finish(on: &mut Writing<'_>, done: &TurnDone) -> Result<Option<Del
         sessions::keep_snapshot(on, turn.session_number, snapshot)?;
     }
     if let Some(summary) = &done.summary {
-        conversation::keep_summary(on, &turn, &turn.session, summary)?;
+        conversation::keep_summary(on, &turn, summary)?;
     }
     messages.iter().try_for_each(|message| bus::publish(on, message, WhenFull::Bury))?;
     done.ratios.iter().try_for_each(|(model, bytes)| ratios::keep(on, model, *bytes))?;

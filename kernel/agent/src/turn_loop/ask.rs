@@ -266,7 +266,8 @@ impl Progress<'_> {
             }
             StopReason::End | StopReason::ToolCalls | StopReason::Refusal { .. } => None,
         };
-        if let Some((code, what)) = told {
+        // A summary is nobody's answer.
+        if let Some((code, what)) = told.filter(|_| asked.item.is_some()) {
             let message = format!("the answer of {} {what}{}", got.model, none_ran(stop.dropped_calls()));
             self.diagnostic(code, &message);
         }

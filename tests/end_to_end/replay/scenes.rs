@@ -24,7 +24,6 @@ extensions:
   http: {enabled: false}
   mcp: {enabled: false}
   memory: {enabled: false}
-  pdf_text: {enabled: false}
   scheduler: {enabled: false}
   shell: {enabled: false}
   terminal: {enabled: false}

@@ -101,6 +101,7 @@ fn quoted(rest: &str, quote: char) -> Result<String, &'static str> {
 pub struct EnvFile {
     home: PathBuf,
     names: Vec<String>,
+    values: Vec<Secret>,
 }
 
 /// Why the sidecar file cannot be read or written.
@@ -134,10 +135,10 @@ impl EnvFile {
     /// One that a daemon would refuse.
     pub fn of(home: &Path) -> Result<Self, EnvFileFault> {
         let mut faults = Diagnostics::default();
-        let names = read_env_file(&home.join(NAME), &mut faults).into_keys().collect();
+        let (names, values) = read_env_file(&home.join(NAME), &mut faults).into_iter().unzip();
         match faults.has_errors() {
             true => Err(EnvFileFault::Refused(faults.render(false).trim_end().to_owned())),
-            false => Ok(Self { home: home.to_owned(), names }),
+            false => Ok(Self { home: home.to_owned(), names, values }),
         }
     }
 
@@ -149,6 +150,11 @@ impl EnvFile {
     /// The names in it, in their order.
     pub fn names(&self) -> &[String] {
         &self.names
+    }
+
+    /// The values in it, in the order of their names: for whoever takes them out of a text.
+    pub fn values(&self) -> &[Secret] {
+        &self.values
     }
 
     /// Whether a value can be kept under that name.

@@ -21,6 +21,7 @@ mod confined;
 mod control;
 mod crashes;
 mod day;
+mod doctor;
 mod dumps;
 mod effort;
 mod encodings;

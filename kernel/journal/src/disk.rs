@@ -2,17 +2,34 @@
 
 use std::path::Path;
 
-use rustix::fs::{StatVfsMountFlags, statvfs};
+use rustix::fs::{StatVfs, StatVfsMountFlags, statvfs};
 
 /// The least room that counts as some, in bytes. The journal grows by less than this within a turn.
 const LEAST: u64 = 16 * 1024 * 1024;
 
 /// What an operator should know of the disk of a folder; none while all is well. It is looked at anew each time.
 pub fn remark(folder: &Path) -> Option<String> {
+    let (disk, free) = room(folder)?;
+    told(folder, free, disk.f_flag.contains(StatVfsMountFlags::RDONLY))
+}
+
+/// Bytes that are left on the disk of a folder; none where it does not say.
+pub fn free(folder: &Path) -> Option<u64> {
+    room(folder).map(|(_, free)| free)
+}
+
+/// That the disk of a folder has room, but none for the name of another file.
+pub fn without_names(folder: &Path) -> Option<String> {
+    let (disk, _) = room(folder)?;
+    let none = disk.f_files > 0 && disk.f_favail == 0;
+    none.then(|| format!("the disk of `{}` has no room for another file's name (inodes)", folder.display()))
+}
+
+fn room(folder: &Path) -> Option<(StatVfs, u64)> {
     // One without blocks does not say how much room it has.
     let disk = statvfs(folder).ok().filter(|disk| disk.f_blocks > 0)?;
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-    told(folder, free, disk.f_flag.contains(StatVfsMountFlags::RDONLY))
+    Some((disk, free))
 }
 
 fn told(folder: &Path, free: u64, read_only: bool) -> Option<String> {

@@ -27,6 +27,7 @@ mod conversation;
 pub mod disk;
 mod error;
 mod events;
+pub mod examine;
 mod extensions;
 mod find;
 mod grants;

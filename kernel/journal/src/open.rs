@@ -210,7 +210,7 @@ fn damaged(path: &Path, detail: &str) -> StoreError {
     StoreError::Corrupt(format!("`{}`: {detail}", path.display()))
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     name.into()

@@ -66,14 +66,7 @@ impl Config {
 
 /// What the next kernel would read. Faults and warnings are said.
 pub fn load(context: &Context) -> Result<Configuration, Failure> {
-    let home = context.home().path();
-    let sources = Sources {
-        file: context.config.clone().or_else(|| default_file(home)),
-        home: home.to_owned(),
-        environment: context.environment.text.clone(),
-        overrides: Vec::new(),
-    };
-    let loaded = load_config(&sources).map_err(|faults| {
+    let loaded = load_config(&sources(context)).map_err(|faults| {
         context.console.remark_drawn(faults.render(context.console.colour_err).trim_end());
         Failure::said(status::CONFIG)
     })?;
@@ -81,6 +74,17 @@ pub fn load(context: &Context) -> Result<Configuration, Failure> {
         context.console.remark_drawn(loaded.warnings.render(context.console.colour_err).trim_end());
     }
     Ok(loaded.value)
+}
+
+/// Where the next kernel would read it.
+pub fn sources(context: &Context) -> Sources {
+    let home = context.home().path();
+    Sources {
+        file: context.config.clone().or_else(|| default_file(home)),
+        home: home.to_owned(),
+        environment: context.environment.text.clone(),
+        overrides: Vec::new(),
+    }
 }
 
 /// A configuration without a fault of its own, with which no kernel can begin.

@@ -10,6 +10,7 @@ mod ask;
 mod bus;
 mod chat;
 mod config;
+mod doctor;
 mod eval;
 mod ext;
 mod open;
@@ -150,6 +151,10 @@ enum Verb {
     Mcp(mcp::McpVerbs),
     /// Take agents, skills and MCP servers of another assistant over: a plan first, and with `--apply` what it says
     Import(import::ImportFolder),
+    /// Look at everything that can be wrong with this home, its machine and its daemon, and say what to do about it
+    ///
+    /// Writes nothing without `--fix`. Ends with 1 where something does not work.
+    Doctor(doctor::Doctor),
     /// The configuration: show, schema, path
     #[command(subcommand)]
     Config(config::Config),
@@ -254,6 +259,7 @@ fn execute(verb: Option<Verb>, keep: bool, context: Context) -> Result<u8, Failu
         Some(Verb::Memory(memory)) => memory.execute(&context),
         Some(Verb::Mcp(mcp)) => mcp.execute(&context),
         Some(Verb::Import(import)) => import.execute(&context),
+        Some(Verb::Doctor(doctor)) => doctor.execute(&context),
         Some(Verb::Config(config)) => config.execute(&context),
         Some(Verb::Models(models)) => models.execute(&context),
         Some(Verb::Completions(completions)) => completions.execute(&context, CommandLine::command()),

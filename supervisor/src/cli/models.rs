@@ -2,14 +2,15 @@
 //! that a scripted one is a file, and that the offline one deserves a word.
 
 mod draw;
-mod report;
+pub mod report;
 
 use std::path::Path;
 
+use drupe_config::Config;
 use drupe_extension_api::control::{ExtensionState, Status, method};
 use drupe_kernel::{
     Models as Known,
-    forecast::{forecast, model_names},
+    forecast::{Forecast, forecast, model_names},
 };
 use serde_json::Value;
 
@@ -38,10 +39,7 @@ impl Models {
             .map_err(|error| Failure::new(status::CONFIG, error.to_string()))?;
         let at = (context.home().path(), context.exe.as_path());
         let seen = forecast(at, &config, None, quarantined(context.home().path()));
-        let of_agents = seen.extensions.iter().filter(|one| one.state != ExtensionState::Disabled);
-        let of_agents = of_agents.filter_map(|one| model_names(one.looked.manifest.as_ref()?, &config));
-        let names = config.model_names().into_iter().chain(of_agents).collect();
-        let configured = Configured::new(&config, &known, names);
+        let configured = Configured::new(&config, &known, named(&config, &seen));
         let mut remarks: Vec<_> = configured.names.iter().flat_map(|name| name.remarks.clone()).collect();
         remarks.sort();
         remarks.dedup();
@@ -61,6 +59,13 @@ impl Models {
         }
         Ok(0)
     }
+}
+
+/// The models that the configuration names, and agents that are not turned off: by what names them.
+pub fn named(config: &Config, seen: &Forecast) -> Vec<(String, Vec<String>)> {
+    let of_agents = seen.extensions.iter().filter(|one| one.state != ExtensionState::Disabled);
+    let of_agents = of_agents.filter_map(|one| model_names(one.looked.manifest.as_ref()?, config));
+    config.model_names().into_iter().chain(of_agents).collect()
 }
 
 const SCRIPTED: &str = "scripted:";

@@ -1,0 +1,102 @@
+//! `drupe doctor`: what is wrong with a home, its machine and its daemon, each with what to do about it.
+//!
+//! It looks from outside, whether or not a daemon runs, and writes nothing: least of all into a journal that is in use. With
+//! `--fix` it makes right what cannot do harm, such as a file that others may read. With `--report` it prints what somebody who
+//! helps needs to know, without secrets and without a word of any conversation.
+
+mod daemon;
+mod finding;
+mod home;
+mod journal;
+mod machine;
+mod report;
+mod settings;
+
+use std::collections::HashMap;
+
+use drupe_kernel::forecast::forecast;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::{
+    Context, Facts,
+    ext::check::quarantined,
+    failure::{Failure, status},
+};
+use finding::{Finding, Gravity};
+
+/// Arguments of `drupe doctor`, which has no sub-verbs.
+#[derive(Debug, clap::Args)]
+pub struct Doctor {
+    /// Make right what is safe to make right, and say what was done
+    #[arg(long)]
+    fix: bool,
+    /// Ask no provider whether it answers and still offers the models that are configured
+    #[arg(long)]
+    offline: bool,
+    /// Print a report for somebody who helps: the findings, the system, the configuration and the last ends of kernels; no
+    /// secrets, and nothing of conversations
+    #[arg(long, conflicts_with = "json")]
+    report: bool,
+    #[command(flatten)]
+    facts: Facts,
+}
+
+#[derive(Debug, Serialize)]
+struct Examination<'a> {
+    /// Whether no finding is a fault.
+    ok: bool,
+    findings: &'a [Finding],
+}
+
+impl Doctor {
+    /// Looks at everything; ends with 1 where something is a fault.
+    pub fn execute(&self, context: &Context) -> Result<u8, Failure> {
+        let now = Timestamp::now();
+        let mut findings = home::look(context.home(), &context.exe);
+        // A folder that is not there, or is none, is all that there is to say.
+        if !findings.iter().any(|finding| finding.ends) {
+            let loaded = settings::look(context, &mut findings);
+            let status = daemon::look(context, now, &mut findings);
+            let journal = journal::look(context.home(), status.is_some(), now, &mut findings);
+            machine::look(loaded.as_ref(), journal.as_ref(), now, &mut findings);
+            if let Some(config) = &loaded {
+                let home = context.home().path();
+                let seen = forecast((home, &context.exe), config, None, quarantined(home));
+                settings::extensions(&seen, status.as_ref(), &mut findings);
+                settings::models(config, &seen, self.offline, &mut findings);
+            }
+            once(&mut findings);
+            if self.fix {
+                findings.iter_mut().for_each(Finding::mend);
+            }
+            if self.report {
+                let report = report::write(context, (loaded.as_ref(), status.as_ref()), now, &findings);
+                context.console.print(&report)?;
+                return Ok(end(&findings));
+            }
+        }
+        match self.facts.json {
+            true => context.console.json(&Examination { ok: end(&findings) == 0, findings: &findings })?,
+            false => context.console.draw(&finding::render(&findings, context.console.colour))?,
+        }
+        Ok(end(&findings))
+    }
+}
+
+/// What the daemon says is what was found without it as well, in the same words: that stands there once, with its fix.
+fn once(findings: &mut Vec<Finding>) {
+    let mut told = HashMap::new();
+    for (place, finding) in findings.iter().enumerate() {
+        told.insert(finding.message.clone(), place);
+    }
+    let mut place = 0..;
+    findings.retain(|finding| place.next() == told.get(&finding.message).copied());
+}
+
+fn end(findings: &[Finding]) -> u8 {
+    match findings.iter().any(|finding| finding.level == Gravity::Fault) {
+        true => status::FAILED,
+        false => 0,
+    }
+}

@@ -42,6 +42,7 @@ mod hostile_folders;
 mod http;
 mod images;
 mod import;
+mod init;
 mod inputs;
 mod keys;
 mod leaks;

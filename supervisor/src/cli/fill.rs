@@ -38,14 +38,22 @@ pub fn filled(input: &Value, given: &[String]) -> Result<Map<String, Value>, Fai
         properties.iter().filter(|(name, _)| !values.contains_key(*name)).collect::<Vec<_>>()
     {
         let required = input["required"].as_array().is_some_and(|all| all.iter().any(|one| one == name));
-        if let Some(value) = ask(name, property, required)? {
+        if let Some(value) = ask(name, property, required, "--value")? {
             values.insert(name.clone(), value);
         }
     }
     Ok(values)
 }
 
-fn ask(name: &str, property: &Value, required: bool) -> Result<Option<Value>, Failure> {
+/// What is typed for one property, by default where that has one. `option` is what takes its place where nobody types.
+///
+/// # Errors
+/// It is needed and cannot be asked for.
+pub fn needed(name: &str, property: &Value, option: &str) -> Result<Value, Failure> {
+    ask(name, property, true, option).map(Option::unwrap_or_default)
+}
+
+fn ask(name: &str, property: &Value, required: bool, option: &str) -> Result<Option<Value>, Failure> {
     if is_secret(property) {
         return secret::value(name).map(|value| Some(value.into()));
     }
@@ -53,8 +61,10 @@ fn ask(name: &str, property: &Value, required: bool) -> Result<Option<Value>, Fa
         return match (property.get("default"), required) {
             (Some(default), _) => Ok(Some(default.clone())),
             (None, false) => Ok(None),
-            (None, true) => Err(wrong(format!("`{}` is needed", plain(name)))
-                .help(format!("give `--value {}=…`", plain(name)))),
+            (None, true) => Err(wrong(format!("`{}` is needed", plain(name))).help(match option {
+                "--value" => format!("give `--value {}=…`", plain(name)),
+                option => format!("give `{option}`"),
+            })),
         };
     }
     loop {

@@ -40,6 +40,7 @@ mod fill;
 mod hangup;
 mod home;
 mod import;
+mod init;
 mod markdown;
 mod mcp;
 mod mcp_login;
@@ -90,6 +91,10 @@ struct Global {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Set a home up: a provider of models and its key, which is tried, and the time zone
+    ///
+    /// Asks for what is not given. Where standard input is no terminal nothing is asked, and the key is read from it.
+    Init(init::Init),
     /// Run the daemon in the foreground
     Run(run::Run),
     /// Chat with the running daemon
@@ -234,6 +239,7 @@ pub fn main(environment: Environment) -> ExitCode {
 fn execute(verb: Option<Verb>, keep: bool, context: Context) -> Result<u8, Failure> {
     match verb {
         None => chat::with_daemon(keep, &context),
+        Some(Verb::Init(init)) => init.execute(&context),
         Some(Verb::Run(run)) => run.execute(context),
         Some(Verb::Chat(chat)) => chat.execute(&context),
         Some(Verb::Ask(ask)) => ask.execute(&context),

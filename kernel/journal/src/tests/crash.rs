@@ -136,7 +136,7 @@ pub struct Victim {
     child: Child,
     output: BufReader<ChildStdout>,
     /// Held open: its end tells the victim that nobody is left to kill it.
-    _orders: ChildStdin,
+    orders: ChildStdin,
 }
 
 impl Victim {
@@ -151,7 +151,7 @@ impl Victim {
         let mut input = child.stdin.take().unwrap();
         writeln!(input, "{orders} {}", path.display()).unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
-        Self { child, output, _orders: input }
+        Self { child, output, orders: input }
     }
 
     /// The next line that the victim itself wrote.
@@ -163,6 +163,11 @@ impl Victim {
                 return said.to_owned();
             }
         }
+    }
+
+    /// A further line for it.
+    pub fn order(&mut self, what: &str) {
+        writeln!(self.orders, "{what}").unwrap();
     }
 
     pub fn kill(mut self) {
@@ -188,6 +193,13 @@ fn victim() {
             runtime.block_on(live(&storage, at.parse().unwrap(), moment == "within"));
         }
         ["intake", round, path] => runtime.block_on(take_in(round, &Storage::Full(path.into()))),
+        ["power", storage, seed, path] => {
+            let storage = match storage {
+                "full" => Storage::Full(path.into()),
+                _ => Storage::Process(path.into()),
+            };
+            runtime.block_on(power::write_until_killed(&storage, seed.parse().unwrap()));
+        }
         ["work", _, path] => {
             runtime.block_on(checkpoints::work_on(&Storage::Process(path.into())));
             wait_for_the_end();
@@ -226,11 +238,18 @@ async fn take_in(round: &str, storage: &Storage) {
     }
 }
 
-fn say(what: &str) {
+pub fn say(what: &str) {
     let mut output = std::io::stdout().lock();
     // The test harness may have begun a line of its own.
     writeln!(output, "\n> {what}").unwrap();
     output.flush().unwrap();
+}
+
+/// Waits for a line; ends when nobody is left to write one.
+pub fn hear() {
+    if std::io::stdin().read_line(&mut String::new()).unwrap_or(0) == 0 {
+        std::process::exit(1);
+    }
 }
 
 fn wait_for_the_end() {

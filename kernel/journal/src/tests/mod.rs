@@ -14,6 +14,7 @@ mod images;
 mod operator;
 mod outbox;
 mod parts;
+mod power;
 mod questions;
 mod readings;
 mod recent;

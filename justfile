@@ -40,6 +40,10 @@ doc:
 bench *ARGS:
     cargo run --release -p drupe-bench -- {{ARGS}}
 
+# A life of months: turns, restarts, kills, changed extensions and schedules at once; prints what grew and what was lost.
+soak TURNS="100000" RESTARTS="1000" KILLS="1000":
+    cargo run --release -p drupe-bench -- soak {{TURNS}} {{RESTARTS}} {{KILLS}}
+
 # Make extensions fail in every way and every place, so often; prints the table.
 torture RUNS="20":
     DRUPE_TORTURE={{RUNS}} cargo test -p drupe --test end_to_end torture -- --nocapture --test-threads 1

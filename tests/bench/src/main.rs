@@ -16,6 +16,7 @@ mod process;
 mod report;
 mod rows;
 mod settings;
+mod soak;
 mod turns;
 
 use anyhow::{Context, Result, bail};
@@ -29,6 +30,7 @@ fn main() -> Result<()> {
         Some(model::ROLE) => model::main(&arguments[1..]),
         Some(floor::ROLE) => floor::main(&arguments[1..]),
         Some(peer::ROLE) => peer::main(&arguments[1..]),
+        Some(soak::ROLE) => soak::main(&arguments[1..]),
         _ => {
             let as_built = arguments.iter().any(|argument| argument == AS_BUILT);
             let wanted: Vec<String> = arguments.into_iter().filter(|argument| argument != AS_BUILT).collect();

@@ -99,7 +99,7 @@ pub fn head() {
 }
 
 /// A reader that has gone away needs no table.
-fn line(text: &str) {
+pub fn line(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }

@@ -30,6 +30,7 @@ use drupe_handles::Holder;
 use drupe_host::{LOG_LINE, PROGRESS, REASON, cut};
 use drupe_redact::Pieces;
 use drupe_surface::principal::{Caller, Principal, Reach, Who};
+use drupe_wiring::tokens::Redeemed;
 use futures_util::FutureExt;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
@@ -180,9 +181,8 @@ impl Owner {
             host::HANDLE_NEXT => self.next(&kernel, read(payload)?).await,
             host::HANDLE_PUT => write(self.put(&kernel, payload).await?),
             host::TOOL_CALL => {
-                let tokens = &kernel.roster.wired.lasting.tokens;
-                let (run, time) = tokens.redeem_timed(id, &header.parent_token)?;
-                write(Box::pin(self.call_tool(&kernel, (&run, &time), read(payload)?)).await?)
+                let work = self.work(&kernel, header)?;
+                write(Box::pin(self.call_tool(&kernel, &work, read(payload)?)).await?)
             }
             host::PROGRESS => {
                 let Progress { effect_id, text } = read(payload)?;
@@ -198,12 +198,12 @@ impl Owner {
                 write(())
             }
             host::AGENT_RUN => {
-                let run = self.run(&kernel, header)?;
-                write(Box::pin(self.run_agent(&kernel, &run, read(payload)?)).await?)
+                let work = self.work(&kernel, header)?;
+                write(Box::pin(self.run_agent(&kernel, &work, read(payload)?)).await?)
             }
             host::AGENT_INVOKE => {
-                let run = self.run(&kernel, header)?;
-                write(Box::pin(self.invoke_agent(&kernel, &run, read(payload)?)).await?)
+                let work = self.work(&kernel, header)?;
+                write(Box::pin(self.invoke_agent(&kernel, &work, read(payload)?)).await?)
             }
             host::EMBED => {
                 let run = kernel.roster.wired.lasting.tokens.redeem_charging(id, &header.parent_token)?;
@@ -291,7 +291,12 @@ impl Owner {
     }
 
     fn run(&self, kernel: &Kernel, header: &CallHeader) -> Result<Arc<Run>, Fault> {
-        kernel.roster.wired.lasting.tokens.redeem(&self.manifest.id, &header.parent_token)
+        self.work(kernel, header).map(|work| work.run)
+    }
+
+    /// What it works on, by the token of that.
+    fn work(&self, kernel: &Kernel, header: &CallHeader) -> Result<Redeemed, Fault> {
+        kernel.roster.wired.lasting.tokens.work(&self.manifest.id, &header.parent_token)
     }
 
     fn right(&self, right: Right, operation: &str) -> Result<(), Fault> {

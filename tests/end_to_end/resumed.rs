@@ -1,5 +1,7 @@
 //! Sessions that go on after something of what they have made use of has changed: what is told of each change.
 
+mod later_calls;
+
 use serde_json::Value;
 
 use crate::harness::{

@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 
 use crate::{
     agent::{Agent, Task},
+    asker::Asker,
     dispatch::call_tool,
     recipe::KeptRecipe,
     registry::Registry,
@@ -52,8 +53,14 @@ impl Agent for Conditional {
     fn invoke(&self, mut task: Task, run: Arc<Run>) -> BoxFuture<'_, AgentResponse> {
         Box::pin(async move {
             let tool = &self.condition.name;
-            let called =
-                call_tool(&run, run.budget.time(), &self.tools, self.limits(), self.condition.clone()).await;
+            let called = call_tool(
+                &run,
+                (&Asker::Agent, run.budget.time()),
+                &self.tools,
+                self.limits(),
+                self.condition.clone(),
+            )
+            .await;
             match called {
                 Ok((ToolStatus::Ok, given)) if is_nothing(&given) => AgentResponse::success(Self::NOTHING),
                 Ok((ToolStatus::Ok, given)) => {

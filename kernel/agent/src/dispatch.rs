@@ -26,6 +26,7 @@ use serde_json::{json, value::RawValue};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    asker::Asker,
     budget::{Exceeded, Spent},
     ids,
     journal::{Entry, JournalFault, RecordedEffect},
@@ -150,19 +151,19 @@ impl Place<'_> {
 /// The step under which the calls that a native agent makes outside the loop are recorded: before the first.
 pub(crate) const OUTSIDE: u32 = 0;
 
-/// Runs one tool on behalf of the native agent that `run` belongs to, by the same path as the calls of a model. The
-/// result is whole: it is code that reads it.
+/// Runs one tool below `run` for code, by the same path as the calls of a model. The result is whole: it is code that
+/// reads it.
 ///
-/// `time` is that of the call on whose behalf it is made; it stands still while a person is asked.
+/// `time` is that of what the code works on; it stands still while a person is asked.
 pub async fn call_tool(
     run: &Arc<Run>,
-    time: &Stopwatch,
+    (asker, time): (&Asker, &Stopwatch),
     registry: &Registry,
     limits: &DefinitionLimits,
     request: ToolCallRequest,
 ) -> Result<(ToolStatus, String), JournalFault> {
-    let nth = run.times_asked(format!("tool {} {}", request.name, request.arguments));
-    let effect = ids::effect_of_run(&run.id, &request.name, &request.arguments, nth);
+    let nth = run.times_asked(asker, format_args!("tool {} {}", request.name, request.arguments));
+    let effect = ids::effect_for_code(asker.place(run), &request.name, &request.arguments, nth);
     // Code that waits for a tool holds no share of the gate meanwhile.
     let work =
         call_beside(run, (time, &run.cancel), Bounds { registry, limits, ended: None }, request, effect);

@@ -11,6 +11,7 @@ use futures_util::future::BoxFuture;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
+    asker::Asker,
     budget::{Exceeded, Reservation, Unpriced},
     dispatch::OUTSIDE,
     journal::Entry,
@@ -160,7 +161,7 @@ impl<'a> Request<'a> {
             profile,
             dispatch,
             texts: texts.len(),
-            attempt: before + run.times_asked("vectors".to_owned()) + 1,
+            attempt: before + run.times_asked(&Asker::Agent, "vectors") + 1,
             began: Instant::now(),
             reserved: Some((own, hold)),
         })

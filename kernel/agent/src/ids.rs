@@ -34,16 +34,16 @@ pub fn effect_of_effect(effect: &EffectId) -> EffectId {
         .expect("a hex digest has the form of an id")
 }
 
-/// The `n`-th run of an agent for the same task that a native agent asks for within its own run. What is asked for
-/// is a part of the place, since code may ask for several things at once, in any order.
-pub fn child_of_run(parent: &InvocationId, agent: &AgentId, task: &str, n: u32) -> InvocationId {
-    let place = digest(&["run", parent.as_str(), agent.as_str(), task, &n.to_string()]);
+/// The `n`-th run of an agent for the same task that code asks for. `asker` is the run or the call that the code works on
+/// ([`Asker`](crate::Asker)); what is asked for is a part of the place, since code may ask for several things at once, in any order.
+pub fn run_for_code(asker: &str, agent: &AgentId, task: &str, n: u32) -> InvocationId {
+    let place = digest(&["run", asker, agent.as_str(), task, &n.to_string()]);
     InvocationId::new(format!("i-{place}")).expect("a hex digest has the form of an id")
 }
 
-/// The `n`-th call of a tool with the same arguments that a native agent makes within its own run.
-pub fn effect_of_run(parent: &InvocationId, tool: &str, arguments: &str, n: u32) -> EffectId {
-    let place = digest(&["call", parent.as_str(), tool, arguments, &n.to_string()]);
+/// The `n`-th call of a tool with the same arguments that code makes, likewise.
+pub fn effect_for_code(asker: &str, tool: &str, arguments: &str, n: u32) -> EffectId {
+    let place = digest(&["call", asker, tool, arguments, &n.to_string()]);
     EffectId::new(format!("e-{place}")).expect("a hex digest has the form of an id")
 }
 

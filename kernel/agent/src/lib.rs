@@ -82,6 +82,7 @@
 
 pub mod agent;
 pub mod agent_tool;
+mod asker;
 pub mod budget;
 pub mod clock;
 mod condition;
@@ -119,6 +120,7 @@ pub mod turn_loop;
 
 pub use agent::{Agent, LoopAgent, Task};
 pub use agent_tool::AgentTool;
+pub use asker::Asker;
 pub use budget::{Budget, Exceeded, Limit};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use condition::Conditional;

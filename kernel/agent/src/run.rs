@@ -11,6 +11,7 @@ mod shown;
 
 use std::{
     collections::HashMap,
+    fmt::Display,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
@@ -27,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 pub use crate::scope::{GATE, Observer, Silent, TurnScope, Used};
 use crate::{
     agent::{Agent, LoopParts, Task},
+    asker::Asker,
     budget::Budget,
     ids,
     journal::{Batch, Entry, JournalFault, Reached, RecordedEffect, RecordedInvocation},
@@ -68,7 +70,7 @@ pub struct Run {
     pub(crate) share: Arc<Share>,
     started: Instant,
     ledger: Mutex<Ledger>,
-    /// How often each thing was asked for outside the loop.
+    /// How often each thing was asked for outside the loop, and on behalf of what.
     asked: Mutex<HashMap<String, u32>>,
     shown: Mutex<Shown>,
     /// Runs below it that an earlier process began, that have no end, and that nobody has come back to.
@@ -435,10 +437,10 @@ impl Run {
         });
     }
 
-    /// How often `thing` was asked for outside the loop before now.
-    pub(crate) fn times_asked(&self, thing: String) -> u32 {
+    /// How often code asked for `thing` before now, on behalf of the same work.
+    pub(crate) fn times_asked(&self, asker: &Asker, thing: impl Display) -> u32 {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = asked.entry(thing).or_default();
+        let count = asked.entry(format!("{} {thing}", asker.place(self))).or_default();
         *count += 1;
         *count - 1
     }

@@ -67,7 +67,7 @@ pub(crate) fn stand_in(agent: AgentId, run: &InvocationId, feed: &Arc<Feed>) -> 
 /// The call that was made before the agent was asked, where that is one.
 fn condition(run: &InvocationId, record: &RunRecord) -> Option<ToolCallRequest> {
     let call = record.calls.iter().find(|call| call.step == OUTSIDE && call.first)?;
-    let is_it = ids::effect_of_run(run, &call.tool, &call.arguments, 0) == call.effect;
+    let is_it = ids::effect_for_code(run.as_str(), &call.tool, &call.arguments, 0) == call.effect;
     is_it.then(|| ToolCallRequest {
         call_id: String::new(),
         name: call.tool.clone(),

@@ -20,7 +20,7 @@ use drupe_insight as insight;
 use drupe_models::NamedBy;
 use drupe_prompts::apart;
 use drupe_surface::principal::{Principal, Who};
-use drupe_wiring::{self as wiring, Allowed, Part, Terms, offer};
+use drupe_wiring::{self as wiring, Allowed, Part, Terms, offer, tokens::Redeemed};
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 
@@ -45,12 +45,13 @@ pub async fn run(kernel: &Arc<Kernel>, by: &Principal, ask: Trial) -> Result<Tri
     };
     let roster = &kernel.roster;
     let task = kernel.base.redactor.owned(ask.task);
-    let run = roster.wired.lasting.tokens.redeem(&caller.id, &caller.call)?;
+    let Redeemed { run, asker, .. } = roster.wired.lasting.tokens.work(&caller.id, &caller.call)?;
     let (part, tools) = Draft::new(roster, ask.path, by)?.read(roster, prepare).await?;
 
     let config = &kernel.base.config;
     let mut definition = wiring::definition(&part, config);
-    definition.id = of_trial(&definition.id, &ids::effect_of_run(&run.id, "trial", &ask.name, 0))?;
+    definition.id =
+        of_trial(&definition.id, &ids::effect_for_code(asker.place(&run), "trial", &ask.name, 0))?;
     let limits = &mut definition.limits;
     limits.time_budget_ms = limits.time_budget_ms.min(ask.time_budget_ms.unwrap_or(u64::MAX));
     let fault = |output| wiring::bounds::answer_fault(output, &roster.wired.lasting.schemas);
@@ -72,8 +73,7 @@ pub async fn run(kernel: &Arc<Kernel>, by: &Principal, ask: Trial) -> Result<Tri
     let agent = LoopAgent::new(definition, registry, model, false);
     let agent: Arc<dyn Agent> = Arc::new(LoopAgent::described_by(caller.id.clone().into(), agent));
 
-    let id = ids::child_of_run(&run.id, agent.id(), &task, 0);
-    let response = run.invoke_other(&agent, Task::new(task)).await;
+    let (id, response) = run.invoke_other(&asker, &agent, Task::new(task)).await;
     let rows = kernel.store.turn_rows(&run.scope.turn).await?;
     let nodes = rows.map(|rows| insight::trace(&rows).nodes).unwrap_or_default();
     let Some(node) = find(&nodes, id.as_str()) else {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use drupe_agent::{Agent, LoopAgent, Run, Task, hand_over, stopwatch::Stopwatch};
+use drupe_agent::{Agent, LoopAgent, Task, hand_over};
 use drupe_extension_api::{
     AgentInvocationContext, Fault, FaultCode, ToolCallRequest, ToolResult, ToolStatus,
     wire::{CallTool, InvokeAgent, RunAgent},
 };
 use drupe_models::NamedBy;
-use drupe_wiring::{self as wiring, Allowed, Terms, offer};
+use drupe_wiring::{self as wiring, Allowed, Terms, offer, tokens::Redeemed};
 use serde::Serialize;
 
 use super::Owner;
@@ -18,7 +18,7 @@ impl Owner {
     pub(super) async fn call_tool(
         &self,
         kernel: &Kernel,
-        (run, time): (&Arc<Run>, &Stopwatch),
+        Redeemed { run, asker, time }: &Redeemed,
         call: CallTool,
     ) -> Result<ToolResult, Fault> {
         let snapshot = kernel.roster.snapshot();
@@ -29,8 +29,9 @@ impl Owner {
             name: call.name.to_string(),
             arguments: call.params.get().to_owned(),
         };
-        let (status, content) =
-            drupe_agent::call_tool(run, time, &registry, &limits, request).await.map_err(Fault::internal)?;
+        let (status, content) = drupe_agent::call_tool(run, (asker, time), &registry, &limits, request)
+            .await
+            .map_err(Fault::internal)?;
         match status {
             ToolStatus::Ok => Ok(ToolResult { content, ..ToolResult::default() }),
             ToolStatus::Refused => Err(Fault::denied(content)),
@@ -44,7 +45,7 @@ impl Owner {
     pub(super) async fn run_agent(
         &self,
         kernel: &Kernel,
-        run: &Arc<Run>,
+        Redeemed { run, asker, .. }: &Redeemed,
         ask: RunAgent,
     ) -> Result<impl Serialize + use<>, Fault> {
         let id = &self.manifest.id;
@@ -85,13 +86,13 @@ impl Owner {
         let registry = offer(&allowed, terms).map_err(|clash| Fault::invalid(clash.to_string()))?;
         let agent: Arc<dyn Agent> = Arc::new(LoopAgent::new(ask.definition, registry, model, false));
         let task = Task { text: ask.task, context: ask.context, ..Task::default() };
-        Ok(run.invoke_own(&agent, task).await)
+        Ok(run.invoke_own(asker, &agent, task).await)
     }
 
     pub(super) async fn invoke_agent(
         &self,
         kernel: &Kernel,
-        run: &Arc<Run>,
+        Redeemed { run, asker, .. }: &Redeemed,
         ask: InvokeAgent,
     ) -> Result<impl Serialize + use<>, Fault> {
         let listed = self.manifest.agent.as_ref().is_some_and(|a| a.uses_agents.contains(&ask.agent));
@@ -109,6 +110,7 @@ impl Owner {
             user_message: Some(run.scope.user_message.clone()),
             correlation_id: Some(run.scope.correlation.clone()),
         };
-        Ok(run.invoke_other(&agent, Task { text: ask.task, context, ..Task::default() }).await)
+        let task = Task { text: ask.task, context, ..Task::default() };
+        Ok(run.invoke_other(asker, &agent, task).await.1)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use drupe_agent::{Agent, Run, Schema, Task, Tool, ToolContext, ToolError, ToolOutput, images};
+use drupe_agent::{Agent, Asker, Run, Schema, Task, Tool, ToolContext, ToolError, ToolOutput, images};
 use drupe_extension_api::{
     AgentId, AgentResponse, ControlTransfer, DefinitionLimits, EffectClass, EffectId, ExtensionId,
     FailureClass, Fault, FaultCode, ToolPreview, ToolResult, ToolSpec,
@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 
-use crate::Lasting;
+use crate::{Lasting, tokens::Redeemed};
 
 /// How long a tool may think about the outcome of an interrupted call.
 const LOOKUP: Duration = Duration::from_secs(10);
@@ -43,8 +43,12 @@ impl ExtensionTool {
         params: Box<RawValue>,
         context: &ToolContext,
     ) -> Result<ToolOutput, Fault> {
-        let token =
-            self.lasting.tokens.grant(self.owner.clone(), Arc::clone(&context.run), context.time.clone());
+        let work = Redeemed {
+            run: Arc::clone(&context.run),
+            asker: Asker::Call(context.effect.clone()),
+            time: context.time.clone(),
+        };
+        let token = self.lasting.tokens.grant(self.owner.clone(), work);
         let given = context.agreement.given.as_deref().map(serde_json::from_str).transpose()?;
         let payload = ToolCall {
             name: self.spec.name.clone(),
@@ -182,11 +186,9 @@ impl Agent for NativeAgent {
             if let Err(fault) = run.commit().await {
                 return AgentResponse::error(FailureClass::Internal, fault.to_string());
             }
-            let token = self.lasting.tokens.grant(
-                self.id.clone().into(),
-                Arc::clone(&run),
-                run.budget.time().clone(),
-            );
+            let work =
+                Redeemed { run: Arc::clone(&run), asker: Asker::Agent, time: run.budget.time().clone() };
+            let token = self.lasting.tokens.grant(self.id.clone().into(), work);
             let effect = drupe_agent::ids::effect(&run.scope.turn, &run.id, 0, 0);
             let payload = AgentInvoke {
                 task: task.text,

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use drupe_agent::{Chain, Run, stopwatch::Stopwatch};
+use drupe_agent::{Asker, Chain, Run, stopwatch::Stopwatch};
 use drupe_extension_api::{ExtensionId, Fault, SessionId};
 use parking_lot::Mutex;
 
@@ -19,11 +19,21 @@ pub struct Tokens {
     called: Mutex<HashMap<ExtensionId, VecDeque<SessionId>>>,
 }
 
+/// What code of an extension works on.
+#[derive(Clone)]
+pub struct Redeemed {
+    /// The run that it belongs to.
+    pub run: Arc<Run>,
+    /// On behalf of what of that run the code asks for more.
+    pub asker: Asker,
+    /// The time that it has.
+    pub time: Stopwatch,
+}
+
 /// A call that runs, and whose it is.
 struct Running {
     owner: ExtensionId,
-    run: Arc<Run>,
-    time: Stopwatch,
+    work: Redeemed,
     /// Whether it is no call of the run: what is asked for it is charged to the run, and that is all.
     only_charges: bool,
 }
@@ -35,19 +45,19 @@ pub struct Granted<'a> {
 }
 
 impl Tokens {
-    /// A token for one call of `owner` within `run`, which uses that time.
-    pub fn grant(&self, owner: ExtensionId, run: Arc<Run>, time: Stopwatch) -> Granted<'_> {
-        self.keep(Running { owner, run, time, only_charges: false })
+    /// A token for what `owner` works on.
+    pub fn grant(&self, owner: ExtensionId, work: Redeemed) -> Granted<'_> {
+        self.keep(Running { owner, work, only_charges: false })
     }
 
     /// A token by which `owner` may have what it needs for `run` charged to it, before that has begun.
     pub fn grant_charging(&self, owner: ExtensionId, run: Arc<Run>) -> Granted<'_> {
         let time = run.budget.time().clone();
-        self.keep(Running { owner, run, time, only_charges: true })
+        self.keep(Running { owner, work: Redeemed { run, asker: Asker::Agent, time }, only_charges: true })
     }
 
     fn keep(&self, running: Running) -> Granted<'_> {
-        self.note(&running.owner, &running.run.scope.session);
+        self.note(&running.owner, &running.work.run.scope.session);
         // 122 random bits: nobody guesses it.
         let token = uuid::Uuid::new_v4().simple().to_string();
         self.running.lock().insert(token.clone(), running);
@@ -56,17 +66,17 @@ impl Tokens {
 
     /// The run behind a token of `owner`. One that is stale, foreign or forged is refused, all in the same words.
     pub fn redeem(&self, owner: &ExtensionId, token: &str) -> Result<Arc<Run>, Fault> {
-        self.redeem_timed(owner, token).map(|(run, _)| run)
+        self.work(owner, token).map(|work| work.run)
     }
 
-    /// The same, with the time of the call.
-    pub fn redeem_timed(&self, owner: &ExtensionId, token: &str) -> Result<(Arc<Run>, Stopwatch), Fault> {
+    /// The same, with what of the run the code works on.
+    pub fn work(&self, owner: &ExtensionId, token: &str) -> Result<Redeemed, Fault> {
         self.find(owner, token, |running| !running.only_charges)
     }
 
     /// The run behind a token of `owner`, to charge to it.
     pub fn redeem_charging(&self, owner: &ExtensionId, token: &str) -> Result<Arc<Run>, Fault> {
-        self.find(owner, token, |_| true).map(|(run, _)| run)
+        self.find(owner, token, |_| true).map(|work| work.run)
     }
 
     fn find(
@@ -74,11 +84,9 @@ impl Tokens {
         owner: &ExtensionId,
         token: &str,
         fits: impl FnOnce(&Running) -> bool,
-    ) -> Result<(Arc<Run>, Stopwatch), Fault> {
+    ) -> Result<Redeemed, Fault> {
         match self.running.lock().get(token) {
-            Some(running) if running.owner == *owner && fits(running) => {
-                Ok((Arc::clone(&running.run), running.time.clone()))
-            }
+            Some(running) if running.owner == *owner && fits(running) => Ok(running.work.clone()),
             _ => Err(Fault::denied(
                 "this needs the token of a call that is running; use the `Call` that came with it",
             )),
@@ -104,7 +112,8 @@ impl Tokens {
     /// What set off the calls that `owner` works on now.
     pub fn chains(&self, owner: &ExtensionId) -> Vec<Chain> {
         let granted = self.running.lock();
-        let runs = granted.values().filter(|running| running.owner == *owner).map(|running| &running.run);
+        let runs =
+            granted.values().filter(|running| running.owner == *owner).map(|running| &running.work.run);
         // What comes of it counts the link to it by itself.
         runs.map(|run| Chain { hops: run.scope.chain.hops, ..run.scope.chain.after(&run.path) }).collect()
     }

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     agent::{Agent, Task},
+    asker::Asker,
     budget::{Exceeded, Limit},
     ids,
     share::{self, Share},
@@ -77,26 +78,43 @@ impl Run {
         response
     }
 
-    /// Runs `agent` below this run on behalf of the native agent that this run belongs to: the loop of the same
-    /// agent, and so neither a cycle nor a level deeper.
-    pub async fn invoke_own(self: &Arc<Self>, agent: &Arc<dyn Agent>, task: Task) -> AgentResponse {
-        self.invoke_outside(agent, task, *agent.id() == self.agent).await
+    /// Runs `agent` below this run for its code: the loop of the same agent, and so neither a cycle nor a level deeper.
+    pub async fn invoke_own(
+        self: &Arc<Self>,
+        asker: &Asker,
+        agent: &Arc<dyn Agent>,
+        task: Task,
+    ) -> AgentResponse {
+        let id = self.next_for(asker, agent.id(), &task);
+        self.invoke_outside(id, agent, task, *agent.id() == self.agent).await
     }
 
-    /// Runs `agent` below this run on behalf of the native agent that this run belongs to.
-    pub async fn invoke_other(self: &Arc<Self>, agent: &Arc<dyn Agent>, task: Task) -> AgentResponse {
-        self.invoke_outside(agent, task, false).await
+    /// Runs `agent` below this run for code, and gives the id of its run, which there may be no record of.
+    pub async fn invoke_other(
+        self: &Arc<Self>,
+        asker: &Asker,
+        agent: &Arc<dyn Agent>,
+        task: Task,
+    ) -> (InvocationId, AgentResponse) {
+        let id = self.next_for(asker, agent.id(), &task);
+        let response = self.invoke_outside(id.clone(), agent, task, false).await;
+        (id, response)
+    }
+
+    /// The run for what code asks for next.
+    fn next_for(&self, asker: &Asker, agent: &AgentId, task: &Task) -> InvocationId {
+        let nth = self.times_asked(asker, format_args!("agent {agent} {}", task.text));
+        ids::run_for_code(asker.place(self), agent, &task.text, nth)
     }
 
     /// Code that waits for an agent holds no share of the gate meanwhile; the agent takes one of its own.
     async fn invoke_outside(
         self: &Arc<Self>,
+        id: InvocationId,
         agent: &Arc<dyn Agent>,
         task: Task,
         same_agent: bool,
     ) -> AgentResponse {
-        let nth = self.times_asked(format!("agent {} {}", agent.id(), task.text));
-        let id = ids::child_of_run(&self.id, agent.id(), &task.text, nth);
         if let Err(refusal) = self.may_call(agent.id(), same_agent) {
             return self.refused(refusal);
         }

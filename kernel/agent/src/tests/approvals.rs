@@ -188,7 +188,9 @@ async fn the_clocks_of_all_above_stand_still_with_the_one_that_asks() {
                     name: "a".into(),
                     arguments: "{}".into(),
                 };
-                let ended = call_tool(&run, run.budget.time(), &own, &Default::default(), request).await;
+                let ended =
+                    call_tool(&run, (&Asker::Agent, run.budget.time()), &own, &Default::default(), request)
+                        .await;
                 let (status, content) = ended.expect("the journal records");
                 assert!(!run.budget.time().left().is_zero());
                 AgentResponse::success(format!("{status:?} {content}"))
@@ -377,9 +379,9 @@ async fn a_question_that_code_waits_for_no_longer_is_withdrawn_while_its_run_goe
                     arguments: "{}".into(),
                 };
                 let limits = Default::default();
-                let asked = call_tool(&run, run.budget.time(), &own, &limits, request("a"));
+                let asked = call_tool(&run, (&Asker::Agent, run.budget.time()), &own, &limits, request("a"));
                 assert!(tokio::time::timeout(HOUR / 2, asked).await.is_err());
-                call_tool(&run, run.budget.time(), &own, &limits, request("b"))
+                call_tool(&run, (&Asker::Agent, run.budget.time()), &own, &limits, request("b"))
                     .await
                     .expect("the journal records");
                 let batches = seen.batches();

@@ -142,6 +142,8 @@ pub enum Does {
     Sleeps(u64),
     /// Runs a tool of its own, by the way that code goes.
     Calls(Arc<Registry>, &'static str),
+    /// Runs an agent, as that of the loop of its own code or as another one.
+    Runs(Arc<dyn Agent>, bool),
     /// Never ends by itself, and does not hear that it is cancelled.
     Hangs,
     /// Ends when it is cancelled, with what it has done so far.
@@ -226,6 +228,7 @@ impl Fake {
     }
 
     async fn act(&self, context: &ToolContext) -> Result<ToolOutput, ToolError> {
+        let asker = Asker::Call(context.effect.clone());
         match &self.does {
             Does::Says(text) => Ok(ToolOutput::text(text)),
             Does::Fills(size) => Ok(ToolOutput::text("x".repeat(*size))),
@@ -239,9 +242,17 @@ impl Fake {
                 let request =
                     ToolCallRequest { call_id: String::new(), name: (*name).into(), arguments: "{}".into() };
                 let limits = DefinitionLimits::default();
-                let ended = call_tool(&context.run, &context.time, tools, &limits, request).await;
+                let ended = call_tool(&context.run, (&asker, &context.time), tools, &limits, request).await;
                 let (status, content) = ended.map_err(|fault| ToolError::failed(fault.to_string()))?;
                 Ok(ToolOutput::text(format!("{status:?}: {content}")))
+            }
+            Does::Runs(agent, own) => {
+                let (run, task) = (&context.run, Task::new("the same each time"));
+                let response = match own {
+                    true => run.invoke_own(&asker, agent, task).await,
+                    false => run.invoke_other(&asker, agent, task).await.1,
+                };
+                Ok(ToolOutput::text(response.content))
             }
             Does::Hangs => std::future::pending().await,
             Does::Listens => {

@@ -56,7 +56,7 @@ pub fn case(journal: &Arc<MemoryJournal>, resumed: bool, asks: Asks, limits: Def
                 if resumed && asks == Asks::Once {
                     return AgentResponse::success("it has done without");
                 }
-                run.invoke_own(&own, task).await
+                run.invoke_own(&Asker::Agent, &own, task).await
             })
         }),
     });
@@ -199,7 +199,7 @@ async fn the_end_of_a_run_is_committed_before_the_code_that_asked_for_it_goes_on
         code: Box::new(move |task, run| {
             let (own, seen) = (Arc::clone(&own), Arc::clone(&seen));
             Box::pin(async move {
-                let response = run.invoke_own(&own, task).await;
+                let response = run.invoke_own(&Asker::Agent, &own, task).await;
                 let ended = |entry: &Entry| matches!(entry, Entry::End { response, .. } if response.content == "a part");
                 assert!(seen.batches().iter().flat_map(|batch| &batch.entries).any(ended));
                 response
@@ -226,7 +226,7 @@ async fn what_a_run_leaves_that_is_dropped_is_in_the_next_commit_whichever_run_m
             let own = Arc::clone(&own);
             Box::pin(async move {
                 // It loses its patience, and then works on without a word.
-                let asked = run.invoke_own(&own, task);
+                let asked = run.invoke_own(&Asker::Agent, &own, task);
                 let _ = tokio::time::timeout(std::time::Duration::from_millis(10), asked).await;
                 tokio::time::sleep(std::time::Duration::from_secs(10)).await;
                 AgentResponse::success("it went on")

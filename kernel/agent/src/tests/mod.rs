@@ -3,6 +3,7 @@
 mod abandoned;
 mod ancestry;
 mod approvals;
+mod asked_by_code;
 mod attempts;
 mod budget;
 mod calls;

@@ -191,7 +191,8 @@ async fn native_agents_that_fill_the_gate_and_call_tools_do_not_lock_up() {
             };
             // Until all that the gate admits have begun.
             tokio::time::sleep(Duration::from_millis(10)).await;
-            let calls = (0..3).map(|n| call_tool(&run, run.budget.time(), &tools, &limits, one(n)));
+            let calls =
+                (0..3).map(|n| call_tool(&run, (&Asker::Agent, run.budget.time()), &tools, &limits, one(n)));
             let ended = join_all(calls).await;
             assert!(ended.iter().all(|r| r == &Ok((ToolStatus::Ok, "slept".into()))), "{ended:?}");
             AgentResponse::success("a part")
@@ -215,7 +216,7 @@ async fn a_native_agent_runs_its_own_loop_at_its_own_depth() {
     let limits = DefinitionLimits { max_depth: 1, ..DefinitionLimits::default() };
     let seen = native(limits, model, move |task, run| {
         let own = Arc::clone(&own);
-        Box::pin(async move { run.invoke_own(&own, task).await })
+        Box::pin(async move { run.invoke_own(&Asker::Agent, &own, task).await })
     })
     .await;
     assert_eq!(seen.statuses(), [ToolStatus::Ok; 5], "{:?}", seen.told());
@@ -234,7 +235,7 @@ async fn what_a_native_agent_leaves_running_ends_with_it() {
             let limits = DefinitionLimits::default();
             let request =
                 ToolCallRequest { call_id: String::new(), name: "hang".into(), arguments: String::new() };
-            let call = call_tool(&run, run.budget.time(), &tools, &limits, request);
+            let call = call_tool(&run, (&Asker::Agent, run.budget.time()), &tools, &limits, request);
             let gone = tokio::time::timeout(Duration::from_millis(10), call).await;
             AgentResponse::success(format!("gave up: {}", gone.is_err()))
         })

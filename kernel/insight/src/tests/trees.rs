@@ -85,7 +85,9 @@ fn written(rows: &mut Rows, plan: &[Planned]) -> Vec<(InvocationId, Option<usize
         let id = match (caller, planned.by_tool) {
             (None, _) => ids::root_invocation(&rows.0.turn),
             (Some(_), true) => ids::child_of_effect(&effect),
-            (Some(caller), false) => ids::child_of_run(&runs[caller].0, &agent_id("a"), "go", at as u32),
+            (Some(caller), false) => {
+                ids::run_for_code(runs[caller].0.as_str(), &agent_id("a"), "go", at as u32)
+            }
         };
         if let (Some(caller), true) = (caller, planned.by_tool) {
             let invocation = runs[caller].0.clone();

@@ -1,6 +1,7 @@
 //! Agents that work beside others: several at once, told more, stopped, over a crash, and beyond the turn that spawned them.
 
 mod measured;
+mod models;
 
 use std::{
     sync::{

@@ -28,6 +28,11 @@ pub trait Agent: Send + Sync {
         None
     }
 
+    /// The model that answers for it; none where it is code.
+    fn language_model(&self) -> Option<&Arc<dyn Model>> {
+        None
+    }
+
     /// Whose budgets of session and day count it, where another agent described it.
     fn charged_to(&self) -> Option<&AgentId> {
         None
@@ -133,6 +138,10 @@ impl Agent for LoopAgent {
 
     fn limits(&self) -> &DefinitionLimits {
         &self.definition.limits
+    }
+
+    fn language_model(&self) -> Option<&Arc<dyn Model>> {
+        Some(&self.model)
     }
 
     fn charged_to(&self) -> Option<&AgentId> {

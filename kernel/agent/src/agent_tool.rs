@@ -109,7 +109,8 @@ impl Tool for AgentTool {
     }
 
     fn agent(&self) -> Option<CalledAgent<'_>> {
-        Some(CalledAgent { id: self.agent.id(), takes_json: self.own_input })
+        let (id, model) = (self.agent.id(), self.agent.language_model());
+        Some(CalledAgent { id, takes_json: self.own_input, model })
     }
 
     fn schema(&self) -> Option<Arc<Schema>> {

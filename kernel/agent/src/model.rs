@@ -36,6 +36,16 @@ pub trait Model: Send + Sync {
         profile.price.is_none().then_some(profile.name.as_str())
     }
 
+    /// The models of its list, each as one of its own; none where it is one model.
+    fn members(&self) -> Vec<Arc<dyn Model>> {
+        Vec::new()
+    }
+
+    /// What of these parameters it cannot do, in words; none where it can do all.
+    fn unsupported(&self, _parameters: &ModelParameters) -> Option<String> {
+        None
+    }
+
     /// Asks it. The stream ends after [`ModelEvent::Done`] or [`ModelEvent::Failed`], of which there is exactly one.
     fn stream(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent>;
 }

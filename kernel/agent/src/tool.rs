@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use crate::{run::Run, share::Share, stopwatch::Stopwatch};
+use crate::{model::Model, run::Run, share::Share, stopwatch::Stopwatch};
 
 /// Something that a model can call.
 pub trait Tool: Send + Sync {
@@ -72,6 +72,8 @@ pub struct CalledAgent<'a> {
     pub id: &'a AgentId,
     /// Whether its task is JSON of its own form, and no text.
     pub takes_json: bool,
+    /// The model that answers for it; none where it is code.
+    pub model: Option<&'a Arc<dyn Model>>,
 }
 
 /// What is particular to one call.

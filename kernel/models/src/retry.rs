@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{
     alarm::{Alarm, Late},
-    error::Unsupported,
+    error::{ModelsError, Unsupported},
     gate::{Admission, Gate},
     redacted::redacted,
     source::{Broken, Progress, Source, Whose, milliseconds},
@@ -96,6 +96,22 @@ impl Model for Chain {
     fn unpriced(&self) -> Option<&str> {
         let mut profiles = self.links.iter().map(|link| link.source.profile());
         profiles.find(|profile| profile.price.is_none()).map(|profile| profile.name.as_str())
+    }
+
+    fn members(&self) -> Vec<Arc<dyn Model>> {
+        let alone = |link: &Link| {
+            let chain = Self::new(vec![link.clone()])?.redacting(self.redactor.clone());
+            Some(Arc::new(chain) as Arc<dyn Model>)
+        };
+        match self.links.len() {
+            1 => Vec::new(),
+            _ => self.links.iter().filter_map(alone).collect(),
+        }
+    }
+
+    fn unsupported(&self, parameters: &ModelParameters) -> Option<String> {
+        let (model, what) = self.supports(parameters).err()?;
+        Some(ModelsError::Unsupported { model, what }.to_string())
     }
 
     fn stream(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {

@@ -102,7 +102,7 @@ fn offered(played: &Played, run: &InvocationId, name: &str) -> Option<ToolSpec> 
 impl RecordedTool {
     pub(crate) fn called(&self) -> Option<CalledAgent<'_>> {
         let (id, takes_json) = self.agent.as_ref()?;
-        Some(CalledAgent { id, takes_json: *takes_json })
+        Some(CalledAgent { id, takes_json: *takes_json, model: None })
     }
 }
 

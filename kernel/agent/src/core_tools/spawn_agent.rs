@@ -1,9 +1,10 @@
 //! The tools by which an agent has others work beside it: it spawns them, sends them more, waits for them and closes them.
 //!
-//! Whoever is spawned is an agent that the caller has as a tool, or one that the caller describes: that one has the caller's
-//! model, and of its tools those that are named. A caller knows agents of its own alone.
+//! Whoever is spawned is an agent that the caller has as a tool, or one that the caller describes: that one has nothing that
+//! its caller has not. A caller knows agents of its own alone.
 
 mod again;
+mod described;
 mod detach;
 
 use std::{
@@ -11,16 +12,14 @@ use std::{
     time::Duration,
 };
 
-use drupe_extension_api::{AgentId, Definition, EffectClass, EffectId, ToolAnnotations, ToolName, ToolSpec};
+use drupe_extension_api::{AgentId, EffectClass, EffectId, ToolAnnotations, ToolName, ToolSpec};
 use futures_util::future::{BoxFuture, join_all, select_all};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
-use super::{read_output, refuse, update_plan};
 use crate::{
-    agent::{Agent, LoopAgent, LoopParts},
-    agent_tool::AgentTool,
-    registry::{Registered, RegistryBuilder},
+    agent::LoopParts,
+    registry::Registered,
     run::Run,
     spawned::{self, Input, Sent, SpawnedAgent, Unsent},
     tool::{CalledAgent, Tool, ToolContext, ToolError, ToolOutput},
@@ -54,6 +53,8 @@ enum Refused {
     Busy(String),
     Closed(String),
     NotYours(String),
+    NoModel(String),
+    UnfitModel(String),
 }
 
 impl From<Refused> for ToolError {
@@ -64,6 +65,8 @@ impl From<Refused> for ToolError {
             Refused::Busy(reason) => ("busy", reason),
             Refused::Closed(reason) => ("closed", reason),
             Refused::NotYours(reason) => ("not_yours", reason),
+            Refused::NoModel(reason) => ("model_not_found", reason),
+            Refused::UnfitModel(reason) => ("model_unfit", reason),
         };
         Self::failed(format!("{code}: {reason}"))
     }
@@ -91,6 +94,8 @@ struct Spawning {
     instructions: Option<String>,
     #[serde(default)]
     tools: Vec<ToolName>,
+    #[serde(default)]
+    model: Option<String>,
     task: String,
     #[serde(default)]
     context: Option<String>,
@@ -142,6 +147,10 @@ pub fn tools() -> [Arc<Registered>; 4] {
                         "description": "In place of `agent`: for one with your model, and of your tools those in `tools`.",
                     },
                     "tools": {"type": "array", "items": {"type": "string"}, "maxItems": 64},
+                    "model": {
+                        "type": "string", "maxLength": 200,
+                        "description": "With `instructions`: another one of your models, or of those of your agents.",
+                    },
                     "task": {"type": "string", "minLength": 1, "maxLength": TEXT, "description": "Complete in itself."},
                     "context": {"type": "string", "maxLength": TEXT},
                     "detach": {
@@ -323,9 +332,9 @@ fn room(run: &Run) -> Result<(), ToolError> {
 fn called(asked: &Spawning, run: &Run, parts: &LoopParts) -> Result<Arc<Registered>, ToolError> {
     match (&asked.agent, &asked.instructions) {
         (Some(agent), None) => {
-            if !asked.tools.is_empty() {
+            if !asked.tools.is_empty() || asked.model.is_some() {
                 return Err(ToolError::failed(
-                    "`tools` go with `instructions`: an agent of yours has its own",
+                    "`tools` and `model` go with `instructions`: an agent of yours has its own",
                 ));
             }
             let is = |tool: &&Arc<Registered>| tool.tool().agent().is_some_and(|called| called.id == agent);
@@ -347,7 +356,7 @@ fn called(asked: &Spawning, run: &Run, parts: &LoopParts) -> Result<Arc<Register
                 "an agent with `instructions` lives in this turn alone: `detach` needs `agent`",
             ))
         }
-        (None, Some(instructions)) => described(instructions, &asked.tools, run, parts),
+        (None, Some(instructions)) => described::agent(instructions, asked, run, parts),
         _ => Err(ToolError::failed("give either `agent` or `instructions`")),
     }
 }
@@ -361,48 +370,6 @@ fn not_found(agent: &AgentId, parts: &LoopParts) -> ToolError {
         format!("yours are {}", agents.join(", "))
     };
     Refused::NotFound(format!("there is no agent `{agent}` for you; {have}")).into()
-}
-
-/// An agent that its caller describes, as a tool: with the caller's model and limits, and of its tools those that are named.
-fn described(
-    instructions: &str,
-    tools: &[ToolName],
-    run: &Run,
-    parts: &LoopParts,
-) -> Result<Arc<Registered>, ToolError> {
-    let caller = &parts.definition;
-    let mut builder = RegistryBuilder::default();
-    let own = tools.iter().map(|name| {
-        let found = parts
-            .registry
-            .get(name.as_str())
-            .filter(|tool| !tool.is_core())
-            .ok_or_else(|| ToolError::failed(format!("you have no tool `{name}` that you could give")))?;
-        run.narrowed_out(name.as_str()).map_or(Ok(found), |why| Err(ToolError::failed(why)))
-    });
-    let own: Vec<_> = own.collect::<Result<_, ToolError>>()?;
-    for tool in own.into_iter().cloned().chain([refuse::tool(), read_output::tool(), update_plan::tool()]) {
-        builder.add(tool).map_err(|error| ToolError::failed(error.to_string()))?;
-    }
-    const INLINE: &str = "-inline";
-    const LONGEST: usize = 48;
-    let own = caller.id.as_str();
-    let id = format!("{}{INLINE}", &own[..own.len().min(LONGEST - INLINE.len())]);
-    let definition = Definition {
-        id: AgentId::new(id).map_err(|error| ToolError::failed(error.to_string()))?,
-        name: "Inline agent".into(),
-        description: format!("An agent that `{}` described.", caller.id),
-        instructions: instructions.to_owned(),
-        context: Vec::new(),
-        output: None,
-        ..Definition::clone(caller)
-    };
-    let name = ToolName::new("agent_inline").map_err(|error| ToolError::failed(error.to_string()))?;
-    let description = definition.description.clone();
-    let agent = LoopAgent::new(definition, Arc::new(builder.build()), Arc::clone(&parts.model), false);
-    let agent = LoopAgent::described_by(caller.id.clone(), agent);
-    let tool = AgentTool::new(Arc::new(agent) as Arc<dyn Agent>, name, description, None);
-    Registered::new(Arc::new(tool)).map_err(|error| ToolError::failed(error.to_string()))
 }
 
 /// The agent of that handle, if this run spawned it.

@@ -1,6 +1,7 @@
 //! Agents that work beside the run that spawned them.
 
 mod faults;
+mod models;
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,5 +1,7 @@
 //! Servers of the Model Context Protocol behind the extension `mcp`: real programs, confined, under a real daemon.
 
+mod personas;
+
 use std::{
     env, fs,
     net::TcpListener,

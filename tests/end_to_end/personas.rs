@@ -99,7 +99,11 @@ fn what_cannot_be_given_is_refused_by_name() {
         (json!([planner(json!({"prompt": " "}))]), "its `prompt` has 1 to"),
         (json!([planner(json!({"tools": ["nothing"]}))]), "the orchestrator has no tool `nothing`"),
         (json!([planner(json!({"tools": ["spawn_agent"]}))]), "the orchestrator has no tool `spawn_agent`"),
-        (json!([planner(json!({"mcp_servers": {}}))]), "unknown field `mcp_servers`"),
+        (
+            json!([planner(json!({"mcp_servers": ["time"]}))]),
+            "no tools of an MCP server `time`; it has those of none",
+        ),
+        (json!([planner(json!({"url": "http://127.0.0.1:1/"}))]), "unknown field `url`"),
         (json!(many), "at most 16 personas, and these are 17"),
     ] {
         let refused = give(&daemon, "s", personas).expect_err(why);
@@ -156,8 +160,8 @@ fn a_chat_takes_them_from_a_file() {
     daemon.turn("main", "hello");
     let said = chat(&["--personas", file, "--session", "main"], "x\n");
     assert!(text(&said.stderr).contains("session `main` has begun"), "{said:?}");
-    daemon.write("team.yaml", "- name: planner\n  prompt: x\n  mcp_servers: {}\n");
+    daemon.write("team.yaml", "- name: planner\n  prompt: x\n  command: sh\n");
     let said = chat(&["--personas", file], "x\n");
-    assert!(text(&said.stderr).contains("servers of a persona are not supported yet"), "{said:?}");
+    assert!(text(&said.stderr).contains("unknown field `command`"), "{said:?}");
     assert_eq!(said.status.code(), Some(78));
 }

@@ -115,9 +115,12 @@ pub struct Persona {
     pub description: String,
     /// Its instructions, of at most 32 KiB.
     pub prompt: String,
-    /// The names of the tools that it has; all that the orchestrator has from extensions without it.
+    /// The names of the tools that it has; without it, and without `mcp_servers`, all that the orchestrator has from extensions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<ToolName>>,
+    /// Names of MCP servers of the operator: it has all of their tools that the orchestrator has, beside those of `tools`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mcp_servers: Vec<String>,
     /// Whether the orchestrator may choose it; otherwise people alone do.
     #[serde(default = "yes")]
     pub infer: bool,

@@ -2,13 +2,13 @@
 //!
 //! They are wired for each turn of the session, over what there is then. None of them can do more than the orchestrator.
 
-use std::{fmt::Write, sync::Arc};
+use std::{collections::BTreeSet, fmt::Write, sync::Arc};
 
 use drupe_agent::{Agent, AgentTool, LoopAgent, Registered, one_line};
 use drupe_config::Config;
 use drupe_extension_api::{AgentId, Definition, IntegrationMode, ToolName, control::Persona};
 
-use crate::{AgentEntry, Allowed, Snapshot, Terms, core_tools, names, offer};
+use crate::{AgentEntry, Allowed, MCP, Snapshot, Terms, core_tools, names, of_agent, offer};
 
 /// The most that one session has.
 const MOST: usize = 16;
@@ -16,6 +16,9 @@ const MOST: usize = 16;
 /// The most bytes of instructions, and of a description.
 const PROMPT: usize = 32 * 1024;
 const DESCRIPTION: usize = 1024;
+
+/// Bytes of the name of a server that a refusal quotes.
+const SERVER: usize = 64;
 
 /// Why a session cannot have such agents.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,6 +39,8 @@ pub enum UnfitPersona {
         "persona `{name}`: the orchestrator has no tool `{tool}` that it could have; leave it out of `tools`, or `tools` as a whole for all"
     )]
     Tool { name: AgentId, tool: ToolName },
+    #[error("persona `{name}`: the orchestrator has no tools of an MCP server `{server}`{help}")]
+    Server { name: AgentId, server: String, help: String },
     #[error("persona `{name}`: {why}")]
     Offer { name: AgentId, why: String },
 }
@@ -67,6 +72,13 @@ pub fn check(snapshot: &Snapshot, personas: &[Persona]) -> Result<(), UnfitPerso
         for tool in persona.tools.iter().flatten() {
             if !given(snapshot).any(|own| own.spec().name == *tool) {
                 return Err(UnfitPersona::Tool { name, tool: tool.clone() });
+            }
+        }
+        for server in &persona.mcp_servers {
+            if served(snapshot, server).next().is_none() {
+                let help = near(snapshot, server);
+                let server = server[..server.floor_char_boundary(SERVER)].to_owned();
+                return Err(UnfitPersona::Server { name, server, help });
             }
         }
     }
@@ -119,8 +131,41 @@ fn given(snapshot: &Snapshot) -> impl Iterator<Item = &Arc<Registered>> {
     own.filter(move |tool| !tool.is_core() && !handoffs.contains(&&tool.spec().name))
 }
 
+/// Those of them that an MCP server of the operator gives.
+fn served<'a>(snapshot: &'a Snapshot, server: &'a str) -> impl Iterator<Item = &'a Arc<Registered>> {
+    given(snapshot).filter(move |tool| server_of(tool) == Some(server))
+}
+
+/// The MCP server of the operator that gives a tool.
+fn server_of(tool: &Registered) -> Option<&str> {
+    let of_servers = tool.tool().origin() == MCP && of_agent(tool).is_none();
+    of_servers.then(|| Some(tool.spec().name.as_str().split_once("__")?.0)).flatten()
+}
+
+/// What may have been meant by a server that the orchestrator has no tools of.
+fn near(snapshot: &Snapshot, server: &str) -> String {
+    let servers: BTreeSet<&str> = given(snapshot).filter_map(|tool| server_of(tool)).collect();
+    let of_all = given(snapshot).filter(|tool| tool.tool().origin() == MCP && server_of(tool).is_none());
+    let of_all: Vec<String> = of_all.map(|tool| format!("`{}`", tool.spec().name)).collect();
+    let mut ranked: Vec<(usize, &str)> =
+        servers.iter().map(|known| (strsim::damerau_levenshtein(known, server), *known)).collect();
+    ranked.sort_unstable();
+    let alike = ranked.iter().filter(|(distance, known)| *distance <= 2 || known.contains(server));
+    let alike: Vec<String> = alike.take(3).map(|(_, known)| format!("`{known}`")).collect();
+    let has = ranked.iter().map(|(_, known)| format!("`{known}`")).take(MOST).collect::<Vec<_>>().join(", ");
+    match (alike.as_slice(), servers.is_empty(), of_all.is_empty()) {
+        ([], true, true) => "; it has those of none: `drupe mcp servers` says how each stands".into(),
+        // With very many tools they are looked up.
+        ([], true, false) => {
+            format!("; it has {}, which are for all servers: name these in `tools`", of_all.join(", "))
+        }
+        ([], false, _) => format!("; it has those of {has}: `drupe mcp servers` says how each stands"),
+        (alike, ..) => format!("; did you mean {}?", alike.join(" or ")),
+    }
+}
+
 fn entry(snapshot: &Snapshot, persona: &Persona, config: &Config) -> Result<AgentEntry, UnfitPersona> {
-    let Persona { name: id, display_name, description, prompt, tools, infer } = persona;
+    let Persona { name: id, display_name, description, prompt, tools, mcp_servers, infer } = persona;
     let fault = |why: String| UnfitPersona::Offer { name: id.clone(), why };
     let orchestrator = &snapshot.orchestrator;
     let name = display_name.clone().unwrap_or_else(|| id.to_string());
@@ -140,17 +185,21 @@ fn entry(snapshot: &Snapshot, persona: &Persona, config: &Config) -> Result<Agen
         no_client_tools: snapshot.allowed.no_client_tools,
         ..Allowed::default()
     };
-    match tools {
-        None => allowed.tools.extend(given(snapshot).filter(|tool| tool.tool().agent().is_none()).cloned()),
-        Some(listed) => {
-            for tool in listed {
-                match given(snapshot).find(|own| own.spec().name == *tool) {
-                    Some(own) => allowed.tools.push(Arc::clone(own)),
-                    None => {
-                        allowed.exclude(tool.as_str(), "the orchestrator does not have it any more".into())
-                    }
-                }
-            }
+    if tools.is_none() && mcp_servers.is_empty() {
+        allowed.tools.extend(given(snapshot).filter(|tool| tool.tool().agent().is_none()).cloned());
+    }
+    let gone = || "the orchestrator does not have it any more".to_owned();
+    for tool in tools.iter().flatten() {
+        match given(snapshot).find(|own| own.spec().name == *tool) {
+            Some(own) => allowed.tools.push(Arc::clone(own)),
+            None => allowed.exclude(tool.as_str(), gone()),
+        }
+    }
+    for server in mcp_servers {
+        let before = allowed.tools.len();
+        allowed.tools.extend(served(snapshot, server).cloned());
+        if allowed.tools.len() == before {
+            allowed.exclude(&format!("{server}__*"), gone());
         }
     }
     let model = Arc::clone(orchestrator.model());

@@ -23,7 +23,9 @@ pub fn read(file: &Path) -> Result<Vec<Persona>, Failure> {
     let text = std::fs::read_to_string(file).map_err(|error| fault(error.to_string()))?;
     let read: Vec<Persona> = serde_yaml::from_str(&text).map_err(|error| {
         let more = match error.to_string().contains("mcp_servers") {
-            true => "; servers of a persona are not supported yet: give them to an agent, in its manifest",
+            true => {
+                "; these are names of servers of yours, as `extensions.mcp.servers` of drupe.yaml has them"
+            }
             false => "",
         };
         fault(format!("{error}{more}"))

@@ -233,6 +233,10 @@ pub struct CallContext {
     /// The agents above it, root first, the caller last.
     #[serde(default)]
     pub call_path: Vec<AgentId>,
+    /// On whose behalf the first of them answers: who handed the conversation to it, or gave its session that agent. Empty
+    /// where it answers for itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub on_behalf_of: Vec<AgentId>,
     /// The root of relative paths.
     pub base_folder: String,
     /// When the call is cancelled.

@@ -1,5 +1,6 @@
 //! Hooks and texts of extensions, asked by a real kernel: what they may stop, and that what fails in them stops nothing.
 
+mod behalf;
 mod context;
 
 use std::{collections::BTreeMap, fs};

@@ -392,6 +392,7 @@ pub(super) fn context() -> CallContext {
         turn: name("turn-1"),
         agent: name("orchestrator"),
         call_path: vec![name("orchestrator")],
+        on_behalf_of: Vec::new(),
         base_folder: String::new(),
         deadline: None,
         remaining_tokens: None,

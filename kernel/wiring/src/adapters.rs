@@ -245,6 +245,7 @@ fn call_context(run: &Run, effect_id: EffectId, left: Duration) -> CallContext {
         turn: run.scope.turn.clone(),
         agent: run.agent.clone(),
         call_path: run.path.clone(),
+        on_behalf_of: run.behalf.to_vec(),
         base_folder: run.scope.base_folder.display().to_string(),
         deadline: Timestamp::now().checked_add(left).ok(),
         remaining_tokens: Some(run.budget.remaining_tokens()),

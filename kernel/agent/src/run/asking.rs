@@ -5,6 +5,10 @@ use serde_json::{Value, json};
 
 use super::Run;
 
+fn ids(agents: &[AgentId]) -> Vec<&str> {
+    agents.iter().map(AgentId::as_str).collect()
+}
+
 impl Run {
     /// Asks before something happens; the reason, if it must not. What ends the run ends the wait.
     pub(crate) async fn ask_before(&self, point: HookPoint, facts: impl FnOnce() -> Value) -> Option<String> {
@@ -48,7 +52,8 @@ impl Run {
             "turn": self.scope.turn,
             "agent": self.agent,
             "invocation": self.id,
-            "path": self.path.iter().map(AgentId::as_str).collect::<Vec<_>>(),
+            "path": ids(&self.path),
+            "on_behalf_of": ids(&self.behalf),
         });
         if let (Value::Object(facts), Value::Object(particular)) = (&mut facts, particular) {
             facts.extend(particular);

@@ -189,6 +189,7 @@ fn echo(params: Value, folder: String) -> Result<ToolCall> {
             session: SessionId::new("session")?,
             turn: TurnId::new("turn")?,
             call_path: vec![agent.clone()],
+            on_behalf_of: Vec::new(),
             agent,
             base_folder: folder,
             deadline: None,

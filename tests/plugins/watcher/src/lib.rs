@@ -2,7 +2,8 @@
 //! calls it. What it is to do at set times it writes down as well.
 //!
 //! What it was told is appended to files in its data folder, a line of JSON each: `hooks.jsonl` has `{point, facts}`,
-//! `messages.jsonl` the messages of the topic, `schedules.jsonl` the names of schedules. It deliberately decides nothing: the configuration says what it does.
+//! `messages.jsonl` the messages of the topic, `schedules.jsonl` the names of schedules, `calls.jsonl` the paths of calls of
+//! `emit`, and on whose behalf they were made. It deliberately decides nothing: the configuration says what it does.
 
 mod config;
 mod submit;
@@ -123,6 +124,7 @@ struct Message {
 
 impl Watcher {
     async fn emit(&self, message: Message, call: Call) -> Result<&'static str, Fault> {
+        append(&self.host, "calls.jsonl", &(&call.call_path, &call.on_behalf_of))?;
         match message.detached {
             true => self.host.emit(&message.topic, &message.payload).await?,
             false => call.emit(&message.topic, &message.payload).await?,

@@ -445,6 +445,13 @@ impl Run {
         *count - 1
     }
 
+    /// Whether code has asked for anything on behalf of that work.
+    pub fn was_asked_by(&self, asker: &Asker) -> bool {
+        let place = asker.place(self);
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.keys().any(|thing| thing.split(' ').next() == Some(place))
+    }
+
     /// Leaves its last records to the turn, whose next commit holds them, whichever run makes it: a run ends without a commit
     /// of its own, and what it did does not depend on its caller's.
     fn leave(&self) {

@@ -70,7 +70,8 @@ impl ExtensionTool {
     }
 
     /// The process that ran the call is gone. What does no harm twice runs again in its successor; anything else only
-    /// where the successor knows that it did not happen.
+    /// where the successor knows that it did not happen. Neither does where its code had asked for tools or agents, which would be
+    /// asked for a second time: their records are read by the next kernel alone.
     async fn after_crash(
         &self,
         crash: Fault,
@@ -81,7 +82,12 @@ impl ExtensionTool {
             let message = format!("{}; whether it took effect is not known: {why}", crash.message);
             Fault::new(FaultCode::OutcomeUnknown, message)
         };
+        const NOT_AGAIN: &str = "its code had asked for tools or agents, so it is not made again";
         let harmless = self.spec.annotations.effect != EffectClass::Once;
+        let asked = context.run.was_asked_by(&Asker::Call(context.effect.clone()));
+        if harmless && asked {
+            return Err(Fault { message: format!("{}; {NOT_AGAIN}", crash.message), ..crash });
+        }
         let waited =
             tokio::time::timeout(SUCCESSOR, self.lasting.live.replacement(&self.owner, &self.instance));
         let Ok(Some(successor)) = waited.await else {
@@ -90,6 +96,7 @@ impl ExtensionTool {
         if !harmless {
             match self.ask(&successor, context.effect.clone()).await {
                 LookupResult::Done { content } => return Ok(ToolOutput::text(content)),
+                LookupResult::NotDone if asked => return Err(unknown(NOT_AGAIN)),
                 LookupResult::NotDone => {}
                 LookupResult::Unknown => return Err(unknown("it is not tried again")),
             }

@@ -1,4 +1,4 @@
-//! Code of a tool that asks for the same in two calls of one run, with a kill between them.
+//! Code of a tool that asks for an agent, with a kill between two of its calls, and with its own end in the middle of one.
 
 use std::{
     sync::{
@@ -26,6 +26,47 @@ fn results(request: &Value) -> usize {
     request["messages"].as_array().expect("messages").iter().filter(|one| one["role"] == "tool").count()
 }
 
+/// A call of the tool that has an agent of its own answer.
+fn run(ends: bool) -> Say {
+    let definition = json!({
+        "id": "watcher", "name": "Watcher", "description": "", "instructions": OWN, "models": ["default"],
+    });
+    Say::Call(vec![(
+        "watcher_run".to_owned(),
+        json!({"task": "the same", "definition": definition, "ends": ends}),
+    )])
+}
+
+/// What the calls of the last request gave.
+fn given(server: &ModelServer) -> Vec<String> {
+    let last = server.requests().pop().expect("one was made");
+    let given = last["messages"].as_array().expect("messages").iter().filter(|one| one["role"] == "tool");
+    given.filter_map(|one| one["content"].as_str().map(str::to_owned)).collect()
+}
+
+#[test]
+fn what_a_call_had_asked_for_when_its_code_ended_is_not_asked_for_again() {
+    for isolation in ["inproc", "process"] {
+        let answers = AtomicUsize::new(0);
+        let server = ModelServer::start(move |request| match (is_own(request), results(request)) {
+            (true, _) => Say::Text(format!("answer {}", answers.fetch_add(1, Ordering::SeqCst) + 1)),
+            (false, 0) => run(true),
+            (false, _) => Say::Text("done".to_owned()),
+        });
+        let mut daemon = Daemon::home(&server.config());
+        daemon.plugin_in(isolation, "watcher", "watcher", "description: Watches.\n");
+        daemon.run();
+        assert_eq!(daemon.turn("s", "ask")["content"], "done", "{isolation}");
+        assert_eq!(server.requests().iter().filter(|one| is_own(one)).count(), 1, "{isolation}");
+        let [given] = given(&server).try_into().expect("one call");
+        // The next kernel finds its answer. The next process of the extension alone cannot, so the call is not made again.
+        match isolation {
+            "inproc" => assert_eq!(given, "answer 1"),
+            _ => assert!(given.contains("is not made again"), "{given}"),
+        }
+    }
+}
+
 #[test]
 fn a_later_call_is_not_given_what_an_earlier_one_had_before_a_kill() {
     let goes = Arc::new(AtomicBool::new(false));
@@ -38,10 +79,8 @@ fn a_later_call_is_not_given_what_an_earlier_one_had_before_a_kill() {
         while results(request) == 1 && !go.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(2));
         }
-        let asked = json!({"task": "the same", "definition": {
-            "id": "watcher", "name": "Watcher", "description": "", "instructions": OWN, "models": ["default"]}});
         match results(request) {
-            0 | 1 => Say::Call(vec![("watcher_run".to_owned(), asked)]),
+            0 | 1 => run(false),
             _ => Say::Text("done".to_owned()),
         }
     });
@@ -56,8 +95,5 @@ fn a_later_call_is_not_given_what_an_earlier_one_had_before_a_kill() {
     daemon.until_ready();
     goes.store(true, Ordering::SeqCst);
     assert_eq!(daemon.wait(&turn)["content"], "done");
-    let last = server.requests().pop().expect("one was made");
-    let given = last["messages"].as_array().expect("messages").iter().filter(|one| one["role"] == "tool");
-    let given: Vec<&str> = given.filter_map(|one| one["content"].as_str()).collect();
-    assert_eq!(given, ["answer 1", "answer 2"]);
+    assert_eq!(given(&server), ["answer 1", "answer 2"]);
 }

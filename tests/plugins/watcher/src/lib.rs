@@ -49,7 +49,7 @@ impl ToolProvider for Watcher {
             Tool::new(name("emit"), "Publishes a message on a topic.", Self::emit),
             Tool::new(name("send"), "Hands messages in.", Self::send),
             Tool::new(name("hold"), "Goes on until a file is there.", Self::hold),
-            Tool::new(name("run"), "Runs an agent of the caller's making.", Self::run),
+            Tool::new(name("run"), "Runs an agent of the caller's making.", Self::run).idempotent(),
         ]
     }
 }

@@ -64,12 +64,21 @@ pub struct Run {
     definition: Value,
     /// What it shall do.
     task: String,
+    /// Ends the process by a signal when the first agent of all has answered.
+    #[serde(default)]
+    ends: bool,
 }
 
 impl Watcher {
     /// The content of the answer of an agent of its own making.
-    pub async fn run(&self, Run { definition, task }: Run, call: Call) -> Result<String, Fault> {
-        Ok(call.run_agent(serde_json::from_value(definition)?, task).await?.content)
+    pub async fn run(&self, Run { definition, task, ends }: Run, call: Call) -> Result<String, Fault> {
+        let content = call.run_agent(serde_json::from_value(definition)?, task).await?.content;
+        let marker = self.host.data_folder().join("ended");
+        if ends && !marker.exists() {
+            std::fs::write(marker, "")?;
+            std::process::abort();
+        }
+        Ok(content)
     }
 }
 

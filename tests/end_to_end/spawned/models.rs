@@ -121,3 +121,15 @@ fn a_limit_of_cost_keeps_out_what_has_no_price() {
     let told = daemon.turn("s2", "local/second");
     assert!(told["content"].as_str().is_some_and(|content| content.contains("by second")), "{told}");
 }
+
+#[test]
+fn a_model_that_cannot_do_what_the_callers_parameters_ask_for_is_refused() {
+    let server = ModelServer::start(model);
+    let profiles = "  profiles: {local/third: {sampling: false}}\n";
+    let daemon = daemon(&server, &format!("{profiles}orchestrator: {{parameters: {{temperature: 0.5}}}}\n"));
+    let told = daemon.turn("s", "local/third");
+    let content = told["content"].as_str().expect("text");
+    let why = "told: model_unfit: model `local/third` cannot do this: `temperature`: the model takes none";
+    assert!(content.starts_with(why), "{told}\n{}", daemon.log());
+    assert!(!server.requests().iter().any(is_inline));
+}

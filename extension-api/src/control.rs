@@ -31,9 +31,9 @@ pub use schedules::{
     ScheduleDetail, ScheduleNew, SchedulePause, ScheduleRun, ScheduleRunState, ScheduleStatus,
 };
 pub use sessions::{
-    EventsSubscribe, HandoffStatus, InvocationRecord, Persona, SessionDetail, SessionPersonas, SessionSelect,
-    SessionShow, SessionSnapshot, SessionStatus, SpawnedArgument, SpawnedQuery, SpawnedStatus, SpawnedTell,
-    TranscriptEntry, TurnArgument, TurnResult,
+    EventsSubscribe, HandoffStatus, InvocationRecord, KeptPlan, Persona, PlanStatus, PlanStep, SessionDetail,
+    SessionPersonas, SessionSelect, SessionShow, SessionSnapshot, SessionStatus, SpawnedArgument,
+    SpawnedQuery, SpawnedStatus, SpawnedTell, TranscriptEntry, TurnArgument, TurnResult,
 };
 pub use status::{Blamed, ConfigValue, DaemonState, ExitRecord, Status};
 pub use tokens::{Allowance, Power, TokenMade, TokenNew, TokenPromised, TokenStatus, Whoami};

@@ -184,6 +184,7 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
             prepare(turns, &snapshot, &queued, &root, &mut plan).await?;
         }
         older = older.or(plan.older.take());
+        plan.task.notes.extend(before.reminder(plan.agent.id()));
         let running = root.respond(&plan.agent, std::mem::take(&mut plan.task), speakers.told());
         let (answered, response) = tracing::Instrument::instrument(running, span.clone()).await;
         root = answered;
@@ -204,10 +205,11 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
         root = root.then(plan.agent.id().clone(), &plan.limits, behalf);
     };
     drop(held);
-    let outcome = root.finish(response).await;
+    let mut outcome = root.finish(response).await;
+    let agreed = turns.policy.agreed(&queued.inbound.ask.session);
     let kept = Kept {
         start: fresh.and_then(|beginning| beginning.rest()),
-        snapshot: before.after(&snapshot, &outcome.used),
+        snapshot: before.after(&snapshot, &mut outcome, agreed),
         summary: outcome.summary.as_ref().and_then(|summary| Some(older.as_ref()?.summed_up(summary))),
     };
     finish(turns, queued, kept, outcome, speakers).await

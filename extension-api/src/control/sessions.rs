@@ -1,6 +1,6 @@
 //! Sessions and their turns.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -137,8 +137,50 @@ fn yes() -> bool {
 pub struct SessionSnapshot {
     /// Agents that ran, with the SHA-256 in hex of what each is made of: its definition and the tools that it is offered.
     pub agents: BTreeMap<AgentId, String>,
+    /// The tools of each of them by name, in order.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tools: BTreeMap<AgentId, Vec<ToolName>>,
+    /// The models that each of them asks, `provider/model`, in that order.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub models: BTreeMap<AgentId, Vec<String>>,
     /// Skills that were loaded, with the SHA-256 in hex of their folders; empty where it is not known.
     pub skills: BTreeMap<String, String>,
+    /// Where each of them lay.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub skill_folders: BTreeMap<String, String>,
+    /// What each agent was allowed for the rest of the session, as the question said it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub agreements: BTreeMap<AgentId, BTreeSet<String>>,
+    /// The last plan of each agent that has answered.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub plans: BTreeMap<AgentId, KeptPlan>,
+}
+
+/// What an agent said that it was going to do, and how far it had come.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct KeptPlan {
+    pub items: Vec<PlanStep>,
+    /// How many turns its session had had before.
+    pub after_turns: u64,
+}
+
+/// A step of a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PlanStep {
+    pub step: String,
+    pub status: PlanStatus,
+}
+
+/// How far a step is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum PlanStatus {
+    Pending,
+    InProgress,
+    Done,
 }
 
 /// Chooses who answers in a session.

@@ -146,7 +146,7 @@ pub use model::{
 };
 pub use policy::{Allowlist, Answer, Decision, Need, Policy, PolicyCall, Question};
 pub use ratios::Ratios;
-pub use recipe::{KeptRecipe, ModelBounds, Recipe};
+pub use recipe::{KeptRecipe, ModelBounds, Recipe, RecipeChange};
 pub use registry::{Registered, Registry, RegistryBuilder, RegistryError};
 pub use results::{KEPT_MAX_BYTES, TOOL_RESPONSE_MAX_BYTES};
 pub use run::{Behalf, CHANGED, Run, TurnOutcome, TurnRoot, abandon_turn, run_turn};

@@ -25,6 +25,11 @@ pub trait Model: Send + Sync {
     /// What is known of the model before it is asked. Called once a step.
     fn profile(&self) -> &ModelProfile;
 
+    /// Its models as `provider/model`, in the order in which they are asked.
+    fn names(&self) -> Vec<&str> {
+        vec![self.profile().name.as_str()]
+    }
+
     /// What that one of its models takes, as `provider/model`; none where that is not known. Called for each attempt.
     fn price_of(&self, _model: &str) -> Option<Price> {
         self.profile().price

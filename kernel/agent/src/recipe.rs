@@ -5,9 +5,9 @@
 //! begins, and read by whoever explains a run. It never holds what changes from run to run (the task, the history, notes),
 //! and no secret: a run that goes on is made of what there is by then, whatever its beginning names.
 
-use std::{borrow::Borrow, collections::BTreeMap, sync::Arc};
+use std::{borrow::Borrow, collections::BTreeMap, fmt, sync::Arc};
 
-use drupe_extension_api::{Definition, ToolSpec};
+use drupe_extension_api::{Definition, ToolName, ToolSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -85,32 +85,24 @@ impl Recipe {
         serde_json::from_str(json)
     }
 
-    /// What of it is not there any more, or is another by now, in words: nothing where only more is there. Of instructions
-    /// a day that stands in them does not count.
-    pub fn changes(&self, now: &Self) -> Vec<String> {
-        let mut changes = Vec::new();
-        let of = |recipe: &Self| -> BTreeMap<String, ToolSpec> {
+    /// What of it is not as it was by now. Of instructions a day that stands in them does not count.
+    pub fn changes(&self, now: &Self) -> Vec<RecipeChange> {
+        let of = |recipe: &Self| -> BTreeMap<ToolName, ToolSpec> {
             let all = recipe.tools.iter().chain(&recipe.deferred);
-            all.map(|spec| (spec.name.to_string(), spec.clone())).collect()
+            all.map(|spec| (spec.name.clone(), spec.clone())).collect()
         };
-        let (before, by_now) = (of(self), of(now));
-        for (name, spec) in &before {
-            match by_now.get(name) {
-                None => changes.push(format!("the tool `{name}` is gone")),
-                Some(other) if other != spec => changes.push(format!("the tool `{name}` is another one")),
-                Some(_) => {}
-            }
-        }
+        let (tools, tools_now) = (of(self), of(now));
+        let names = |tools: &BTreeMap<ToolName, ToolSpec>| tools.keys().cloned().collect::<Vec<_>>();
+        let mut changes = RecipeChange::of_names(&names(&tools), &names(&tools_now));
+        let others = tools.iter().filter(|(name, spec)| tools_now.get(*name).is_some_and(|now| now != *spec));
+        let others = told_of_tools(others.map(|(name, _)| name));
+        changes
+            .extend(others.map(|(tools, be)| RecipeChange::Other(format!("{tools} {be} defined otherwise"))));
         let (before, by_now) = (&self.definition, &now.definition);
         if without_days(&before.instructions) != without_days(&by_now.instructions) {
-            changes.push("its instructions are others".into());
+            changes.push(RecipeChange::Instructions);
         }
-        if before.models != by_now.models {
-            let named =
-                |models: &[String]| if models.is_empty() { "the default".into() } else { models.join(", ") };
-            let (before, by_now): (String, String) = (named(&before.models), named(&by_now.models));
-            changes.push(format!("its models were {before} and are {by_now}"));
-        }
+        changes.extend(RecipeChange::of_models(&before.models, &by_now.models));
         for (what, differs) in [
             ("the parameters of its model", before.parameters != by_now.parameters),
             ("its limits", before.limits != by_now.limits),
@@ -118,7 +110,7 @@ impl Recipe {
             ("the texts that it begins with", before.context != by_now.context),
         ] {
             if differs {
-                changes.push(format!("{what} changed"));
+                changes.push(RecipeChange::Other(format!("{what} changed")));
             }
         }
         changes
@@ -127,6 +119,70 @@ impl Recipe {
     /// The system prompt of its requests.
     pub fn system(&self) -> String {
         system(&self.definition, &self.tools, &self.deferred)
+    }
+}
+
+/// What of an agent is not as it was. As text it is a part of a sentence about that agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecipeChange {
+    /// Which tools are gone or new.
+    Names(String),
+    /// Which models there were and are.
+    Models(String),
+    /// Its instructions, beyond a day that stands in them.
+    Instructions,
+    /// What no caller treats in a way of its own.
+    Other(String),
+}
+
+impl RecipeChange {
+    /// Which tools are gone or new, of two lists.
+    pub fn of_names(before: &[ToolName], by_now: &[ToolName]) -> Vec<Self> {
+        let beside = |some: &[ToolName], others: &[ToolName], what: &str| {
+            let names = some.iter().filter(|name| !others.contains(name));
+            told_of_tools(names).map(|(tools, be)| Self::Names(format!("{tools} {be} {what}")))
+        };
+        let (gone, new) = (beside(before, by_now, "gone"), beside(by_now, before, "new"));
+        gone.into_iter().chain(new).collect()
+    }
+
+    /// Nobody knows: what it was made of is deleted.
+    pub fn not_kept() -> Self {
+        Self::Other("what it was is not kept any more".into())
+    }
+
+    /// Which models are asked now in place of which; nothing where they are the same.
+    pub fn of_models(before: &[String], by_now: &[String]) -> Option<Self> {
+        let named = |models: &[String]| match models {
+            [] => "the default".to_owned(),
+            some => some.join(", "),
+        };
+        (before != by_now)
+            .then(|| Self::Models(format!("its models were {} and are {}", named(before), named(by_now))))
+    }
+}
+
+impl fmt::Display for RecipeChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Names(text) | Self::Models(text) | Self::Other(text) => f.write_str(text),
+            Self::Instructions => f.write_str("its instructions are others"),
+        }
+    }
+}
+
+/// Tools as the subject of a sentence, and its verb; none where there are none. A server may bring hundreds along.
+fn told_of_tools<'a>(names: impl Iterator<Item = &'a ToolName>) -> Option<(String, &'static str)> {
+    const NAMED: usize = 12;
+    let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+    match &names[..] {
+        [] => None,
+        [one] => Some((format!("the tool {one}"), "is")),
+        some if some.len() <= NAMED => Some((format!("the tools {}", some.join(", ")), "are")),
+        many => {
+            let (named, more) = (many[..NAMED].join(", "), many.len() - NAMED);
+            Some((format!("the tools {named} and {more} more"), "are"))
+        }
     }
 }
 

@@ -7,7 +7,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicBool},
 };
 
-use drupe_extension_api::{AgentId, CorrelationId, EffectId, Event, Fault, SessionId, TurnId};
+use drupe_extension_api::{
+    AgentId, CorrelationId, EffectId, Event, Fault, SessionId, TurnId, control::PlanStep,
+};
 use drupe_limits::{Gates, Quotas, TurnPlace};
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
@@ -91,6 +93,8 @@ pub struct Used {
     pub agents: BTreeSet<AgentId>,
     /// Skills that agents have loaded, with the hashes of their folders as far as they are known.
     pub skills: BTreeMap<(AgentId, String), Option<String>>,
+    /// The last plans of agents that answered.
+    pub plans: BTreeMap<AgentId, Vec<PlanStep>>,
 }
 
 /// Records of runs that have ended, which the next commit of the turn holds.

@@ -89,6 +89,10 @@ impl Model for Chain {
         &self.profile
     }
 
+    fn names(&self) -> Vec<&str> {
+        self.links.iter().map(|link| link.source.profile().name.as_str()).collect()
+    }
+
     fn price_of(&self, model: &str) -> Option<Price> {
         self.links.iter().find_map(|link| link.source.price_of(model)).flatten()
     }

@@ -139,6 +139,11 @@ impl CallPolicy {
         Ok(settled.map(|Settled { approval, .. }| approval))
     }
 
+    /// What is allowed for the rest of a session, while a turn of it is at work.
+    pub fn agreed(&self, session: &SessionId) -> Vec<StandingGrant> {
+        self.working().get(session).map(|(_, grants)| grants.clone()).unwrap_or_default()
+    }
+
     /// What was allowed for the rest of sessions, the newest first.
     pub async fn grants(&self) -> Result<Vec<StandingGrant>, StoreError> {
         self.store.grants().await

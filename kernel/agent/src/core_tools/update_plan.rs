@@ -1,10 +1,14 @@
 //! The tool by which a model writes down what it is going to do, and how far it is.
 //!
-//! It changes nothing but what people are shown: one item of the run, which completes when the run does.
+//! People are shown it as one item of the run, which completes when the run does. That of a root is kept with the session, and
+//! its agent is told it again in later turns, as long as a step of it is open.
 
 use std::sync::{Arc, LazyLock};
 
-use drupe_extension_api::{EffectClass, EffectId, ItemKind, ToolAnnotations, ToolName, ToolSpec};
+use drupe_extension_api::{
+    EffectClass, EffectId, ItemKind, ToolAnnotations, ToolName, ToolSpec,
+    control::{PlanStatus, PlanStep},
+};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
@@ -28,21 +32,7 @@ struct UpdatePlan(Arc<ToolSpec>);
 
 #[derive(Deserialize, Serialize)]
 struct Plan {
-    items: Vec<Item>,
-}
-
-#[derive(Deserialize, Serialize)]
-struct Item {
-    step: String,
-    status: Status,
-}
-
-#[derive(Deserialize, Serialize, PartialEq, Eq, Clone, Copy)]
-#[serde(rename_all = "snake_case")]
-enum Status {
-    Pending,
-    InProgress,
-    Done,
+    items: Vec<PlanStep>,
 }
 
 /// The one instance of it.
@@ -86,8 +76,8 @@ pub fn tool() -> Arc<Registered> {
     Arc::clone(&TOOL)
 }
 
-/// The plan as it is shown, and what the model is told.
-fn read(params: &str) -> Result<(String, String), ToolError> {
+/// The plan, how it is shown, and what the model is told.
+fn read(params: &str) -> Result<(Plan, String, String), ToolError> {
     let plan: Plan = serde_json::from_str(params).map_err(|error| ToolError::failed(error.to_string()))?;
     // The schema counts characters; what is shown is bounded in bytes.
     if let Some(long) = plan.items.iter().find(|item| item.step.len() > STEP) {
@@ -96,10 +86,10 @@ fn read(params: &str) -> Result<(String, String), ToolError> {
             "the step `{shown}…` is longer than {STEP} bytes; say it in fewer words"
         )));
     }
-    let done = plan.items.iter().filter(|item| item.status == Status::Done).count();
+    let done = plan.items.iter().filter(|item| item.status == PlanStatus::Done).count();
     let told = format!("the plan is shown: {done} of {} steps done", plan.items.len());
     let shown = serde_json::to_string(&plan).map_err(|error| ToolError::failed(error.to_string()))?;
-    Ok((shown, told))
+    Ok((plan, shown, told))
 }
 
 impl Tool for UpdatePlan {
@@ -117,15 +107,17 @@ impl Tool for UpdatePlan {
         context: ToolContext,
     ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let (shown, told) = read(params.get())?;
+            let (plan, shown, told) = read(params.get())?;
             context.run.show_plan(shown);
+            context.run.leave_plan(plan.items);
             Ok(ToolOutput::text(told))
         })
     }
 
     fn replayed(&self, (params, _): (&str, &str), _: &EffectId, run: &Arc<Run>) {
-        if let Ok((shown, _)) = read(params) {
+        if let Ok((plan, shown, _)) = read(params) {
             run.keep_plan(shown);
+            run.leave_plan(plan.items);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     dispatch::OUTSIDE,
     ids,
     journal::Entry,
-    recipe::Recipe,
+    recipe::{Recipe, RecipeChange},
     results,
     spawned::EndsWith,
     told::is_blank,
@@ -116,7 +116,8 @@ impl Run {
         }
         let kept = self.scope.journal.recipe(before).await.ok().flatten();
         let changes = kept.zip(Recipe::read(&now.json).ok()).map(|(kept, now)| kept.changes(&now));
-        let changes = changes.unwrap_or_else(|| vec!["what it was is not kept any more".into()]);
+        let changes = changes.unwrap_or_else(|| vec![RecipeChange::not_kept()]);
+        let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
         if !changes.is_empty() {
             let message = format!(
                 "`{}` is not what it was when the restart interrupted it: {}",

@@ -5,7 +5,7 @@ use std::{
     sync::{MutexGuard, PoisonError},
 };
 
-use drupe_extension_api::{EventBody, Item, ItemKind, ItemOutcome, Preview, ToolName};
+use drupe_extension_api::{EventBody, Item, ItemKind, ItemOutcome, Preview, ToolName, control::PlanStep};
 use tokio::time::Instant;
 
 use super::{Run, millis};
@@ -40,6 +40,13 @@ impl Run {
     /// Takes over a plan that an earlier process showed.
     pub(crate) fn keep_plan(&self, plan: String) {
         self.shown().plan = Some(plan);
+    }
+
+    /// Leaves a plan to later turns, where its agent is the one that answers.
+    pub(crate) fn leave_plan(&self, steps: Vec<PlanStep>) {
+        if self.parent.is_none() {
+            self.scope.used().plans.insert(self.agent.clone(), steps);
+        }
     }
 
     fn start_plan(&self, shown: &mut Shown) {

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use drupe_extension_api::{
     control::{
-        SpawnedArgument, SpawnedQuery, Status, TraceArgument, TurnTrace, UsageBy, UsageQuery, UsageRow,
-        method,
+        SessionDetail, SessionShow, SpawnedArgument, SpawnedQuery, Status, TraceArgument, TurnTrace, UsageBy,
+        UsageQuery, UsageRow, method,
     },
     wire::QueueMode,
 };
@@ -189,5 +189,12 @@ fn plan(talk: &Talk<'_>, screen: &Mutex<Screen>) -> Result<Option<PlanView>, Fai
     if talk.last().is_none() {
         return Ok(None);
     }
-    Ok(talk.daemon().events(talk.session())?.iter().rev().find_map(PlanView::of))
+    let told = talk.daemon().events(talk.session())?.iter().rev().find_map(PlanView::of);
+    if told.is_some() {
+        return Ok(told);
+    }
+    // What told of it is deleted after a while.
+    let ask = SessionShow { id: talk.session().to_string(), after: Some(u64::MAX), brief: true };
+    let session: SessionDetail = talk.daemon().call(method::SESSIONS_SHOW, &ask)?;
+    Ok(session.snapshot.plans.values().max_by_key(|plan| plan.after_turns).and_then(PlanView::of_kept))
 }

@@ -1,6 +1,6 @@
 //! The plan that an agent keeps while it works: read from its item, shown as lines. Pure.
 
-use drupe_extension_api::{Event, EventBody, Item, ItemKind};
+use drupe_extension_api::{Event, EventBody, Item, ItemKind, control::KeptPlan};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -47,6 +47,11 @@ impl PlanView {
             EventBody::ItemStarted { item } | EventBody::ItemCompleted { item, .. } => Self::of_item(item),
             _ => None,
         }
+    }
+
+    /// One that is kept with a session.
+    pub fn of_kept(plan: &KeptPlan) -> Option<Self> {
+        Self::parse(&serde_json::to_string(plan).ok()?)
     }
 
     fn of_item(item: &Item) -> Option<Self> {

@@ -112,6 +112,7 @@ async fn seed_quotas(kernel: &Kernel) -> Result<(), StoreError> {
 /// and at last nobody is served any more.
 pub async fn drain(kernel: &Arc<Kernel>) {
     let deadline = tokio::time::Instant::now() + kernel.base.config.drain_timeout;
+    kernel.life.behind.give_up();
     // Polling is what it takes: turns end in as many ways as there are, and a drain happens once a process.
     while kernel.intake.sessions.at_work() > 0 && tokio::time::Instant::now() < deadline {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;

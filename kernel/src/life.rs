@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use drupe_agent::BehindAnswers;
 use drupe_extension_api::Fault;
 use drupe_surface::{ending::Ending, panics};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -13,6 +14,8 @@ pub struct Life {
     pub tasks: TaskTracker,
     /// Whether and why it is to end.
     pub ending: Arc<Ending>,
+    /// What goes on behind answers, for which no drain waits.
+    pub behind: Arc<BehindAnswers>,
     /// Cancelled when turns that still run are to be left to the next kernel.
     pub cancel: CancellationToken,
     /// Cancelled when nothing more is served: after turns and extensions have ended.

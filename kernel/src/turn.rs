@@ -155,6 +155,7 @@ pub async fn answer(turns: &Turns, queued: QueuedTurn, within: Within) -> Result
         time: within.time,
         place: within.place,
         spawned: within.spawned,
+        behind: Arc::clone(&turns.roster.life.behind),
         life: turns.roster.life.cancel.clone(),
         detaches: within.detaches,
         policy,

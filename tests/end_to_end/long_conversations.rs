@@ -1,8 +1,11 @@
 //! Conversations that are longer than what a model is told of them whole.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
@@ -221,4 +224,49 @@ fn a_restart_while_older_turns_are_summed_up_loses_and_repeats_no_answer() {
     let answers = server.requests().iter().filter(|request| latest(request).1.contains(&day(31))).count();
     assert_eq!((answers, asked.load(Ordering::SeqCst)), (1, 2), "the answer is asked for once");
     assert_eq!(shown(&daemon)["summary"], "There is a boat, called Grün.");
+}
+
+#[test]
+fn a_drain_gives_up_a_summary_at_once_and_a_later_turn_makes_it() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let server = ModelServer::start(move |request| {
+        if is_for_a_summary(request) && counted.fetch_add(1, Ordering::SeqCst) < 2 {
+            loop {
+                std::thread::park();
+            }
+        }
+        model(request)
+    });
+    let mut daemon = Daemon::home(&server.config());
+    daemon.run();
+    (1..=30).for_each(|nth| drop(daemon.turn("s", &day(nth))));
+    for (nth, verb) in [(31, "restart"), (32, "stop")] {
+        let turn = daemon.submit("s", &day(nth));
+        daemon.until_status("a summary is being made", |status| status["summing_up"] == 1);
+        let told = daemon.says(&["status"]);
+        assert!(told.contains("1 turn has its answer and sums older ones up"), "{told}");
+        let trace = daemon.json(&["trace", &turn, "--json"]);
+        assert_eq!(trace[0]["spend"]["turns"], 1, "it is no step while it is made, too: {trace}");
+        let began = Instant::now();
+        daemon.says(&[verb]);
+        if verb == "stop" {
+            assert_eq!(daemon.ended(), Some(0));
+            daemon.run();
+        }
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "nobody waits for a summary: {:?}",
+            began.elapsed()
+        );
+        let ended = daemon.wait(&turn);
+        assert_eq!((&ended["content"], &ended["status"]), (&json!(day(nth)), &json!("success")), "{ended}");
+        assert!(ended["diagnostics"].to_string().contains("the daemon ends"), "{ended}");
+        let again = server.requests().iter().filter(|request| latest(request).1.contains(&day(nth))).count();
+        assert_eq!(again, 1, "the answer is asked for once");
+    }
+    daemon.turn("s", &day(33));
+    assert_eq!(asked.load(Ordering::SeqCst), 3, "the next turn goes on with it");
+    assert_eq!(shown(&daemon)["summary"], "There is a boat, called Grün.");
+    is_the_same(&daemon);
 }

@@ -44,6 +44,9 @@ pub struct Status {
     pub sessions: u64,
     #[serde(default)]
     pub running_turns: u64,
+    /// Those of them that have their answer and sum up older turns of their conversations, for the next one.
+    #[serde(default)]
+    pub summing_up: u64,
     #[serde(default)]
     pub queued_turns: u64,
     /// What is used of the bounds for a day, and of those for an agent and a session by whoever has used most.

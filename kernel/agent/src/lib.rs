@@ -83,6 +83,7 @@
 pub mod agent;
 pub mod agent_tool;
 mod asker;
+mod behind;
 pub mod budget;
 pub mod clock;
 mod condition;
@@ -121,6 +122,7 @@ pub mod turn_loop;
 pub use agent::{Agent, LoopAgent, Task};
 pub use agent_tool::AgentTool;
 pub use asker::Asker;
+pub use behind::BehindAnswers;
 pub use budget::{Budget, Exceeded, Limit};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use condition::Conditional;

@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    behind::BehindAnswers,
     clock::{Clock, SystemClock},
     hooks::{Hooks, NoHooks},
     journal::Journal,
@@ -151,6 +152,8 @@ pub struct TurnScope {
     pub spawned: Arc<SpawnedAgents>,
     /// Begins agents that outlive the turn; none where nobody does.
     pub detaches: Option<Arc<dyn Detaches>>,
+    /// What goes on behind answers.
+    pub behind: Arc<BehindAnswers>,
     /// Cancelled when the process ends, before the turn is dropped: nothing of it is recorded from then on.
     pub life: CancellationToken,
     /// What runs that have ended left to be committed.
@@ -219,6 +222,7 @@ impl TurnScope {
             time: Arc::default(),
             spawned: Arc::default(),
             detaches: None,
+            behind: Arc::default(),
             life: CancellationToken::new(),
             left: Left::default(),
             diagnostics: Mutex::default(),

@@ -271,6 +271,7 @@ impl Progress<'_> {
         let room = self.agent.model.profile().context_window.saturating_sub(self.input_tokens());
         let most = self.agent.shared.parameters.max_output_tokens.unwrap_or(u32::MAX);
         let question = Question {
+            until: None,
             step,
             item: Some(ids::model_call(&self.run.id, step, attempt)),
             system: Arc::clone(&self.agent.shared.system),

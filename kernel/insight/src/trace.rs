@@ -70,7 +70,8 @@ fn so_far(tree: &Tree<'_>, sum: &Sum) -> Spend {
     Spend {
         usage: sum.usage,
         turns: total(|run| {
-            run.attempts.chunk_by(|a, b| a.step == b.step).filter(|step| step[0].is_step()).count()
+            let steps = run.attempts.chunk_by(|a, b| a.step == b.step);
+            steps.filter(|step| step[0].is_step() && step.iter().any(Attempt::is_shown)).count()
         }),
         tool_calls: total(|run| run.calls.iter().filter(|call| call.counts()).count()),
         invocations: total(|_| 1),

@@ -193,6 +193,11 @@ impl Attempt<'_> {
         self.step > 0
     }
 
+    /// Whether it asks for a step's answer, and not for a summary alone, which no step begins with.
+    pub(crate) fn is_shown(&self) -> bool {
+        !self.asked.is_some_and(|asked| matches!(asked.entry, Entry::Step { shown: false, .. }))
+    }
+
     /// Whether the model gave an answer.
     pub(crate) fn answered(&self) -> bool {
         self.told

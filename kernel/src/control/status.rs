@@ -54,6 +54,7 @@ pub async fn status(kernel: &Arc<Kernel>) -> Result<Status, Fault> {
         model: Some(snapshot.orchestrator.model().profile().name.clone()),
         sessions: counts.sessions,
         running_turns: kernel.intake.sessions.running() as u64,
+        summing_up: kernel.life.behind.at_work() as u64,
         queued_turns: counts.queued_turns,
         budgets: kernel
             .intake

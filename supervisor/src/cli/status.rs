@@ -74,6 +74,11 @@ fn render(status: &Status, context: &Context) -> String {
             format!("{}, {}", status.sessions, many(status.queued_turns, "turn waits", "turns wait")),
         ),
     ];
+    if status.summing_up > 0 {
+        let turns =
+            many(status.summing_up, "turn has its answer and sums", "turns have their answers and sum");
+        rows.push(row("summaries", format!("{turns} older ones up")));
+    }
     if status.safe_mode {
         rows.push(row("safe mode", "extensions of the home are left out".into()));
     }

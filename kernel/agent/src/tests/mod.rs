@@ -5,6 +5,7 @@ mod ancestry;
 mod approvals;
 mod asked_by_code;
 mod attempts;
+mod behind;
 mod budget;
 mod calls;
 mod checkpoints;

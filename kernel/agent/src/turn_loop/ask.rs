@@ -40,6 +40,8 @@ pub(super) struct Question {
     pub hash: String,
     pub max_output_tokens: u32,
     pub patience: Patience,
+    /// Until when it may take, where nobody waits for what comes of it.
+    pub until: Option<Instant>,
 }
 
 /// How long the model may take.
@@ -107,7 +109,8 @@ impl Progress<'_> {
             self.give_back(reserved);
             return Err(fault.into());
         }
-        let asked = Asked { step, attempt: *attempt, item: item.as_deref(), weight, began: Instant::now() };
+        let (began, until) = (Instant::now(), question.until);
+        let asked = Asked { step, attempt: *attempt, item: item.as_deref(), weight, began, until };
         let mut got = Collected::new(self.model_name().to_owned());
         let request = self.request(question, reserved.own.max_output_tokens());
         (reserved.room, reserved.dispatch) = (request.room.clone(), request.dispatch.clone());
@@ -139,8 +142,19 @@ impl Progress<'_> {
             tokio::select! {
                 biased;
                 over = self.run.over() => return Err(over.into()),
+                stop = self.spared(question.until) => return Err(stop),
                 () = freed => {}
             }
+        }
+    }
+
+    /// Ends when what nobody waits for is to be given up; never for anything else.
+    pub(super) async fn spared(&self, until: Option<Instant>) -> Stop {
+        let Some(until) = until else { return std::future::pending().await };
+        tokio::select! {
+            biased;
+            () = self.run.scope.behind.given_up() => Stop::GivenUp,
+            () = tokio::time::sleep_until(until) => Stop::Late,
         }
     }
 

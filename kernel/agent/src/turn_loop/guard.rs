@@ -3,9 +3,10 @@
 //! First older results give way to their handles, then the older history gives way to a summary by the model, and
 //! last the model is asked for its answer without tools. Each is recorded with the step before which it happened.
 
-use std::{fmt::Write, sync::Arc};
+use std::{fmt::Write, sync::Arc, time::Duration};
 
 use drupe_extension_api::{EventBody, Message};
+use tokio::time::Instant;
 
 use super::{
     Offer, Progress, Stop,
@@ -16,6 +17,7 @@ use crate::{
     images::Weight,
     journal::{Compaction, Entry, RecordedStep},
     prompt,
+    run::millis,
 };
 
 /// Steps whose messages stay whole: what the model works with.
@@ -28,8 +30,8 @@ const ROOM: u64 = 4;
 /// where it is not asked to, needs the rest.
 const SUMMARY: u32 = 4_000;
 
-/// How long a summary behind an answer may take, in milliseconds.
-const BEHIND_AN_ANSWER_MS: u64 = 60_000;
+/// How long a summary behind an answer may take.
+const BEHIND_AN_ANSWER: Duration = Duration::from_secs(60);
 
 /// The part of the room for input, in tenths, that a transcript which no longer fits is brought back to: it would not fit
 /// again a step later, and each change makes the provider forget what it had cached.
@@ -133,6 +135,7 @@ impl Progress<'_> {
             hash: asked.hash(),
             max_output_tokens: most,
             patience: self.patience(),
+            until: None,
         }
     }
 
@@ -169,8 +172,10 @@ impl Progress<'_> {
         let most = SUMMARY.min(self.agent.model.profile().max_output_tokens).min(window);
         let mut question = self.question_for_a_summary(step, &messages, most);
         // The turn ends behind it.
-        question.patience =
-            Patience { timeout_ms: question.patience.timeout_ms.min(BEHIND_AN_ANSWER_MS), max_retries: 0 };
+        let most_ms = question.patience.timeout_ms.min(millis(BEHIND_AN_ANSWER));
+        question.patience = Patience { timeout_ms: most_ms, max_retries: 0 };
+        question.until = Some(Instant::now() + BEHIND_AN_ANSWER);
+        let behind = Arc::clone(&self.run.scope.behind);
         let given = async {
             let mut attempt = 1;
             if let Some(before) = recorded {
@@ -181,6 +186,7 @@ impl Progress<'_> {
                 self.lose(&before)?;
                 attempt = before.attempt + 1;
             }
+            let Some(_at_work) = behind.begin() else { return Err(Stop::GivenUp) };
             self.sum_up(question, &mut attempt).await.map(Ok)
         };
         let (summary, why) = match given.await {
@@ -191,16 +197,21 @@ impl Progress<'_> {
                 let summary = if useful { text } else { String::new() };
                 let why = (!useful).then(|| format!("{} gave no whole summary", given.model));
                 self.record_summary(step, Compaction::Condensed { summary: summary.clone() }, given);
-                (summary, why)
+                (Some(summary), why)
             }
-            Ok(Err(known)) => (known, None),
+            Ok(Err(known)) => (Some(known), None),
             Err(stop @ Stop::Journal(_)) => return Err(stop),
-            Err(stop) => (String::new(), Some(stop.reason())),
+            Err(stop) => {
+                // What was given up was no attempt: it leaves nothing by which a later one is held back.
+                let summary = (!matches!(stop, Stop::GivenUp)).then(String::new);
+                (summary, Some(stop.reason()))
+            }
         };
         if let Some(why) = why {
             let message = format!("older turns of the conversation are not summed up yet: {why}");
             self.diagnostic("conversation_not_summarised", &message);
         }
+        let Some(summary) = summary else { return Ok(()) };
         let _ = self.run.scope.summary.set(summary);
         Ok(())
     }

@@ -26,6 +26,10 @@ pub(super) enum Stop {
     },
     Cancelled,
     Timeout,
+    /// Nobody waits for what comes of it, and it took too long.
+    Late,
+    /// Nobody waits for what comes of it, and the process is about to end.
+    GivenUp,
     Model(ModelFault),
     Loop(String),
     /// A hook forbids it.
@@ -72,8 +76,8 @@ impl Stop {
             Self::Exceeded(_) | Self::Unpriced(_) | Self::Quota(_) | Self::Window { .. } => {
                 FailureClass::Budget
             }
-            Self::Cancelled => FailureClass::Cancelled,
-            Self::Timeout => FailureClass::Timeout,
+            Self::Cancelled | Self::GivenUp => FailureClass::Cancelled,
+            Self::Timeout | Self::Late => FailureClass::Timeout,
             Self::Model(fault) => fault.class,
             Self::Loop(_) => FailureClass::Loop,
             Self::Blocked(_) => FailureClass::Refused,
@@ -93,6 +97,8 @@ impl Stop {
             ),
             Self::Cancelled => "cancelled".into(),
             Self::Timeout => "timeout".into(),
+            Self::Late => "it took too long".into(),
+            Self::GivenUp => "the daemon ends, and a later turn goes on with it".into(),
             Self::Model(fault) => fault.message.clone(),
             Self::Loop(reason) | Self::Blocked(reason) => reason.clone(),
             Self::Journal(fault) => fault.to_string(),
@@ -102,7 +108,7 @@ impl Stop {
     /// How the item of the attempt ended.
     pub(super) fn outcome(&self) -> ItemOutcome {
         match self {
-            Self::Cancelled | Self::Timeout => ItemOutcome::Cancelled,
+            Self::Cancelled | Self::Timeout | Self::Late | Self::GivenUp => ItemOutcome::Cancelled,
             _ => ItemOutcome::Error,
         }
     }

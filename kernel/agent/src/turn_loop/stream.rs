@@ -41,6 +41,8 @@ pub(super) struct Asked<'a> {
     pub item: Option<&'a str>,
     pub weight: Weight,
     pub began: Instant,
+    /// Until when it may take, where nobody waits for it.
+    pub until: Option<Instant>,
 }
 
 /// How the stream ended.
@@ -87,11 +89,13 @@ impl Progress<'_> {
         reserved: &mut Reserved,
     ) -> Result<Ended, Stop> {
         let mut over = pin!(self.run.over());
+        let mut spared = pin!(self.spared(asked.until));
         loop {
             // Whether it is over comes first: a model that never pauses must not outrun its time.
             let event = tokio::select! {
                 biased;
                 over = &mut over => return Err(over.into()),
+                stop = &mut spared => return Err(stop),
                 event = events.next() => event,
             };
             match event {

@@ -52,6 +52,7 @@ fn status() -> Status {
         model: None,
         sessions: 0,
         running_turns: 0,
+        summing_up: 0,
         queued_turns: 0,
         budgets: Vec::new(),
         extensions: Vec::new(),

@@ -47,6 +47,7 @@ impl View<'_> {
             model: self.known.model.clone(),
             sessions: self.known.sessions,
             running_turns: 0,
+            summing_up: 0,
             queued_turns: self.known.queued_turns,
             budgets: Vec::new(),
             extensions: self.known.extensions.clone(),

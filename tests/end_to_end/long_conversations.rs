@@ -82,6 +82,11 @@ fn what_is_older_than_twenty_turns_is_summed_up_once_and_told_in_short() {
     assert!((21..=45).all(|nth| told.contains(&day(nth))) && !told.contains(&day(20)), "{told}");
     assert_eq!(shown(&daemon)["summary"], "There is a boat, called Grün.");
     assert!(daemon.says(&["session", "show", "s"]).contains("There is a boat, called Grün."));
+    // The summary is none of what two models are compared by: the other one makes none.
+    let report = daemon.json(&["replay", "s", "--turn", "41", "--against", "local/other", "--json"]);
+    let compared = &report["compared"][0];
+    assert!(compared["recorded"]["tokens"].as_u64().is_some_and(|tokens| tokens > 0), "{report:#}");
+    assert_eq!(compared["recorded"]["tokens"], compared["now"]["tokens"], "{report:#}");
     daemon.turn("s", "@haiku a boat");
     let told = server.requests().last().expect("one").to_string();
     assert!(told.contains("called Grün.") && told.contains(&day(45)) && !told.contains(&day(30)), "{told}");

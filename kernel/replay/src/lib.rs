@@ -23,6 +23,7 @@ pub use against::{AnsweredFromRecords, Compared, Incomparable, Resolve, compare_
 pub use compare::Difference;
 pub use invocations::{Recording, RootContext};
 pub use played::{Replayed, replay};
+pub use summaries::BehindTheAnswer;
 
 #[cfg(test)]
 mod tests;

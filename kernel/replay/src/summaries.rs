@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use drupe_agent::{Compaction, Entry, budget::Spent, prompt};
 use drupe_extension_api::{EventBody, InvocationId, ResponseStatus};
 
-use crate::invocations::RunRecord;
+use crate::invocations::{RunRecord, step_of};
 
 /// The code of the remark that tells of it.
 const CODE: &str = "conversation_not_summarised";
@@ -19,6 +19,48 @@ pub(crate) fn given(compaction: &Compaction) -> Option<String> {
         Compaction::Summarised { summary, .. } | Compaction::Condensed { summary } => Some(summary.clone()),
         Compaction::Elided { .. } | Compaction::Forced => None,
     }
+}
+
+/// What summaries of older turns took, behind the answer of their turn.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct BehindTheAnswer {
+    /// The tokens and their cost.
+    pub spent: Spent,
+    /// The time that they took, in milliseconds.
+    pub elapsed_ms: u64,
+}
+
+impl BehindTheAnswer {
+    /// That of a turn. Whoever answers its message in another's place sums nothing up.
+    pub fn of(entries: &[Entry]) -> Self {
+        let nothing = CameToNothing::of(entries);
+        let condensed = |entry: &&Entry| {
+            matches!(entry, Entry::Compacted { compaction: Compaction::Condensed { .. }, .. })
+        };
+        let steps: HashSet<_> = entries.iter().filter(condensed).map(step).collect();
+        let mut sum = Self::default();
+        for entry in entries {
+            let (usage, cost_usd, told) = match entry {
+                Entry::Compacted { usage, cost_usd, told, .. } if condensed(&entry) => {
+                    (usage, cost_usd, told.as_ref())
+                }
+                // The models of a list that were asked before the one that gave it.
+                Entry::Failed { usage, cost_usd, told, .. }
+                    if steps.contains(&step(entry)) || nothing.holds(entry) =>
+                {
+                    (usage, cost_usd, told.as_deref())
+                }
+                _ => continue,
+            };
+            sum.spent += Spent::of(*usage, *cost_usd);
+            sum.elapsed_ms = sum.elapsed_ms.saturating_add(told.map_or(0, |told| told.latency_ms));
+        }
+        sum
+    }
+}
+
+fn step(entry: &Entry) -> (&InvocationId, Option<u32>) {
+    (entry.invocation(), step_of(entry))
 }
 
 /// Behind which step each run asked for such a summary.

@@ -15,7 +15,7 @@ use drupe_extension_api::{
 use drupe_insight as insight;
 use drupe_journal::TurnRows;
 use drupe_models::NamedBy;
-use drupe_replay::{Recording, Replayed, RootContext};
+use drupe_replay::{BehindTheAnswer, Recording, Replayed, RootContext};
 use drupe_surface::principal::Principal;
 
 use crate::{
@@ -66,10 +66,15 @@ async fn compared(kernel: &Arc<Kernel>, rows: TurnRows, model: &str) -> Result<O
     if nothing_ran(&rows).is_some() {
         return Ok(None);
     }
-    let Some(recorded) = answer(&rows, 0) else { return Ok(None) };
+    let Some(mut recorded) = answer(&rows, 0) else { return Ok(None) };
     let (session, turn, input) =
         (rows.inbound.ask.session.clone(), rows.turn.clone(), shown(&rows.inbound.ask.text));
     let recording = recording(kernel, rows).await?;
+    // The other model sums no older turns up.
+    let BehindTheAnswer { spent, elapsed_ms } = BehindTheAnswer::of(&recording.entries);
+    recorded.tokens = recorded.tokens.saturating_sub(spent.usage.total());
+    recorded.cost_usd = recorded.cost_usd.map(|usd| (usd - spent.usd).max(0.0));
+    recorded.elapsed_ms = recorded.elapsed_ms.saturating_sub(elapsed_ms);
     // Whoever goes away is not charged for what nobody will read; what was begun ends with that.
     let cancel = kernel.life.cancel.child_token();
     let _gone = cancel.clone().drop_guard();

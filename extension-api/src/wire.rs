@@ -334,6 +334,9 @@ pub struct ChannelStream {
     /// Where in the channel.
     #[serde(default)]
     pub address: Option<String>,
+    /// The message that the part is of, by an id within the session; none for what is of no message, and from an older kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
     pub part: StreamPart,
 }
 
@@ -342,10 +345,12 @@ pub struct ChannelStream {
 #[serde(tag = "part", rename_all = "snake_case")]
 pub enum StreamPart {
     Begin,
+    /// What comes behind what was shown of its message: to a channel that was slow, all that has come since in one piece.
     Delta {
         text: String,
     },
-    /// The deltas so far are void: the message that they are of begins anew, or another one takes its place.
+    /// The deltas of its message so far are void: it begins anew, another one takes its place, or it is not known how much of
+    /// it the channel shows. What is valid of it follows.
     Reset,
     Status {
         /// For people.

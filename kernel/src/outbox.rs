@@ -1,5 +1,7 @@
 //! Messages on their way to people: an answer is a row before it is sent, and is sent at most once.
 
+mod showing;
+
 use std::{
     collections::BTreeMap,
     sync::Arc,
@@ -7,9 +9,9 @@ use std::{
 };
 
 use drupe_agent::one_line;
-use drupe_bus::{Bus, Watched};
+use drupe_bus::Bus;
 use drupe_extension_api::{
-    EventBody, ExtensionId, Fault, FaultCode, ItemKind, ItemOutcome, SessionId, TurnId,
+    ExtensionId, Fault, FaultCode, SessionId,
     wire::{ChannelStream, Delivery, OutboundMessage, StreamPart, op},
 };
 use drupe_gate::pace::Pace;
@@ -20,6 +22,7 @@ use drupe_wiring::Snapshot;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use self::showing::{Showing, Shown};
 use crate::{extension::Wired, life::Life};
 
 /// The longest text that an extension may show by itself, in bytes: what is longer is an answer, or a file.
@@ -31,7 +34,7 @@ const SEND: Duration = Duration::from_secs(30);
 /// How long a kernel that ends waits for channels to take what they were given.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// How long a channel may take with one part of a stream; one that is slower misses parts, never the answer.
+/// How long a channel may take with one part of a stream. What it did not take in time it is given again with what follows.
 const PART: Duration = Duration::from_secs(2);
 
 /// When messages are tried again that a channel could not take.
@@ -145,36 +148,42 @@ impl Outbox {
         let end = self.life.closing.child_token();
         let ended = end.clone();
         self.life.tasks.spawn(async move {
-            let send = async |part| {
-                let part = ChannelStream { session: session.clone(), address: address.clone(), part };
+            let send = async |message, part| {
+                let (session, address) = (session.clone(), address.clone());
+                let part = ChannelStream { session, address, message, part };
                 let header = Header { timeout: Some(PART), ..Header::default() };
                 channel.call::<serde_json::Value>(op::CHANNEL_STREAM, &part, header).await
             };
             // A channel that cannot stream says so at once, and is left alone.
-            if send(StreamPart::Begin).await.is_err() {
+            if send(None, StreamPart::Begin).await.is_err() {
                 return;
             }
-            let mut told = false;
+            let mut showing = Showing::of(turn);
             loop {
-                let event = tokio::select! {
-                    event = events.recv() => event,
-                    () = ended.cancelled() => break,
+                let Some(shown) = showing.next() else {
+                    // What happened before the end is heard before it.
+                    tokio::select! {
+                        biased;
+                        event = events.recv() => showing.hear(&event),
+                        () = ended.cancelled() => break,
+                    }
+                    continue;
                 };
-                let (part, is_whole) = match event {
-                    Watched::Event(event) => (part_of(&event, &turn), ends_a_message(&event)),
-                    Watched::Skipped => (None, false),
+                let Shown { message, part } = shown;
+                let mut giving = std::pin::pin!(send(message, part.clone()));
+                let given = loop {
+                    tokio::select! {
+                        biased;
+                        event = events.recv() => showing.hear(&event),
+                        given = &mut giving => break given,
+                    }
                 };
-                let is_void = matches!(part, Some(StreamPart::Reset));
-                told |= matches!(part, Some(StreamPart::Delta { .. }));
-                if let Some(part) = part.filter(|_| !is_void || told)
-                    && let Err(fault) = send(part).await
-                {
+                if let Err(fault) = &given {
                     tracing::debug!(%fault, "a part of a stream was not shown");
                 }
-                // What follows a message that is whole is another one.
-                told &= !is_void && !is_whole;
+                showing.went(&part, given.is_ok());
             }
-            let _ = send(StreamPart::End).await;
+            let _ = send(None, StreamPart::End).await;
         });
         Some(end.drop_guard())
     }
@@ -271,33 +280,3 @@ fn end(attempts: u32, said: Result<Delivery, Fault>) -> Sent {
         Err(fault) => Sent::Uncertain(fault.to_string()),
     }
 }
-
-fn ends_a_message(event: &drupe_extension_api::Event) -> bool {
-    matches!(&event.body, EventBody::ItemCompleted { item, .. } if item.kind == ItemKind::AgentMessage)
-        && event.agent.as_ref().is_none_or(|agent| agent.depth == 0)
-}
-
-fn part_of(event: &drupe_extension_api::Event, turn: &TurnId) -> Option<StreamPart> {
-    if event.turn.as_ref() != Some(turn) {
-        return None;
-    }
-    let root = event.agent.as_ref().is_none_or(|a| a.depth == 0);
-    match &event.body {
-        EventBody::ItemUpdated { item: ItemKind::AgentMessage, delta, .. } if root => {
-            Some(StreamPart::Delta { text: delta.clone() })
-        }
-        EventBody::StreamReset { .. } if root => Some(StreamPart::Reset),
-        EventBody::ItemCompleted { item, outcome, .. }
-            if root && item.kind == ItemKind::AgentMessage && *outcome != ItemOutcome::Ok =>
-        {
-            Some(StreamPart::Reset)
-        }
-        EventBody::ItemStarted { item } if item.kind != ItemKind::AgentMessage => {
-            item.name.clone().map(|text| StreamPart::Status { text })
-        }
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests;

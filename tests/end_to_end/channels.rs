@@ -243,3 +243,32 @@ fn what_a_channel_showed_of_an_answer_that_begins_anew_is_void() {
     submit(&daemon, "quick", "another");
     until_there(&daemon, "quick", "shown", "another.");
 }
+
+#[test]
+fn a_channel_that_is_slow_with_the_parts_of_an_answer_shows_it_without_a_hole() {
+    let answer: String = (0..250).map(|nth| format!("word {nth}, ")).collect();
+    let said = answer.clone();
+    let server = ModelServer::start(move |_| Say::Text(said.clone()));
+    let mut daemon = Daemon::home(&server.config());
+    daemon.plugin("slow", "serving", "config: {prefix: slow, streams: true, dawdles: true}\n");
+    daemon.run();
+    let (go, shown) = (daemon.path().join("data/slow/go"), daemon.path().join("data/slow/shown"));
+    // A channel has two seconds for a part: where the machine was slower than that, it is tried again.
+    for _ in 0..5 {
+        // By its end more has come than the channel may lag behind.
+        submit(&daemon, "slow", "tell me");
+        fs::write(&go, "").expect("a file");
+        let seen = until("it is told of the end", || {
+            fs::read_to_string(&shown).ok().filter(|shown| shown.ends_with('.'))
+        });
+        let seen = seen.unwrap_or_else(|| panic!("{}", daemon.log()));
+        if !seen.contains('~') {
+            assert_eq!(seen, format!("{answer}."));
+            return;
+        }
+        for file in [&go, &shown] {
+            fs::remove_file(file).expect("it is there");
+        }
+    }
+    panic!("a part of each answer was late: {}", daemon.log());
+}

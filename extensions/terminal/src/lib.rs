@@ -23,6 +23,8 @@ struct Shown<'a> {
 #[derive(Serialize)]
 struct Streamed<'a> {
     session: &'a SessionId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: &'a Option<String>,
     #[serde(flatten)]
     part: &'a StreamPart,
 }
@@ -41,7 +43,8 @@ impl Channel for Terminal {
     }
 
     async fn stream(&self, part: ChannelStream) -> Result<(), Fault> {
-        self.host.emit("stream", &Streamed { session: &part.session, part: &part.part }).await
+        let ChannelStream { session, message, part, .. } = &part;
+        self.host.emit("stream", &Streamed { session, message, part }).await
     }
 }
 
@@ -75,7 +78,7 @@ mod tests {
         let terminal = block_on(Harness::<Terminal>::start(json!({}))).expect("it starts");
         let session = SessionId::new("s-1").expect("an id");
         for part in [StreamPart::Begin, StreamPart::Delta { text: "he".to_owned() }, StreamPart::End] {
-            let part = ChannelStream { session: session.clone(), address: None, part };
+            let part = ChannelStream { session: session.clone(), address: None, message: None, part };
             assert_eq!(block_on(terminal.channel_stream(part)), Ok(()));
         }
         let parts: Vec<_> = terminal.host().emitted().into_iter().map(|(_, part)| part).collect();

@@ -220,6 +220,7 @@ fn each_capability_reaches_its_trait() {
         let part = || ChannelStream {
             session: SessionId::new("s").expect("an id"),
             address: None,
+            message: None,
             part: StreamPart::Begin,
         };
         let sent = OutboundMessage {

@@ -26,6 +26,8 @@ struct Config {
     prefix: Option<String>,
     /// Whether it shows answers while they are made.
     streams: bool,
+    /// Whether it shows nothing of an answer before `go` lies in its data folder.
+    dawdles: bool,
     /// Whether a message that it is given never arrives.
     holds: bool,
     /// Threads that compute without end as soon as it runs.
@@ -96,7 +98,11 @@ impl Channel for Serving {
         if !self.config.streams {
             return Err(Fault::unsupported("channel.stream"));
         }
-        let file = self.host.data_folder().join("shown");
+        let folder = self.host.data_folder();
+        while self.config.dawdles && matches!(part, StreamPart::Delta { .. }) && !folder.join("go").exists() {
+            self.host.sleep(Duration::from_millis(5)).await?;
+        }
+        let file = folder.join("shown");
         let shown = match part {
             StreamPart::Begin => String::new(),
             StreamPart::Delta { text } => fs::read_to_string(&file)? + &text,

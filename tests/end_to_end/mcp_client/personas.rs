@@ -44,7 +44,7 @@ fn a_persona_has_all_tools_of_the_servers_that_it_names() {
     assert!(scene.daemon.drupe(&["ext", "disable", "mcp"]).status.success());
     let turn = scene.daemon.turn("alone", "@looker hello");
     assert!(!scene.offers().iter().any(|tool| tool.starts_with("sh__")), "{:?}", scene.offers());
-    assert!(turn["diagnostics"].to_string().contains("the tool `sh__probe` is gone"), "{turn}");
+    assert!(turn["diagnostics"].to_string().contains("`sh__probe` are gone"), "{turn}");
 }
 
 #[test]

@@ -247,6 +247,7 @@ const KERNEL: &[&str] = &[
     "control",
     "topics",
     "questions",
+    "people",
     "kernel",
     "schedules",
     "intake",

@@ -1,6 +1,6 @@
 //! The forms of text that the files know.
 
-use drupe_extension_api::{ExtensionId, MODEL_NAME, ToolName, is_model_name};
+use drupe_extension_api::{ExtensionId, MODEL_NAME, ToolName, is_model_name, wire::Sender};
 
 use crate::shape::Text;
 
@@ -34,6 +34,17 @@ pub(crate) static SELECTOR: Text = form(
         None => ExtensionId::new(text).is_ok(),
     },
     Some("^[a-z0-9][a-z0-9_-]{0,47}(/[A-Za-z0-9_.-]{1,64})?$"),
+);
+/// Somebody who writes through a channel.
+pub(crate) static PERSON: Text = form(
+    "`channel/id`, with the service's own id of somebody: 1 to 48 letters, digits, `_`, `.` and `-`",
+    |text| match text.split_once('/') {
+        Some((channel, id)) => {
+            ExtensionId::new(channel).is_ok() && Sender { id: id.to_owned(), name: None }.is_sound()
+        }
+        None => false,
+    },
+    Some("^[a-z0-9][a-z0-9_-]{0,47}/[A-Za-z0-9_.-]{1,48}$"),
 );
 pub(crate) static VARIABLE: Text = form(
     "a variable's name: a letter or `_`, then up to 127 letters, digits and `_`",

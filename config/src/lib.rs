@@ -46,7 +46,7 @@ pub use env_file::{EnvFile, EnvFileFault};
 pub use files::Instructions;
 pub use manifest::{
     AdoptedAgent, AgentMcpServer, AgentSection, BoundSecret, ContextSource, HandoffSection, InputSpec,
-    Isolation, Manifest, McpServerTools, MisfireChoice, OverlapChoice, Right, ScheduleConfig, Scope,
+    Isolation, Manifest, McpServerTools, MisfireChoice, OverlapChoice, Right, ScheduleConfig, Scope, Senders,
     Subscription, ToolSelector, UnfitSchedule, adopt_agent, agent_template, counterpart, load_agent_file,
     load_manifest, new_agent,
 };

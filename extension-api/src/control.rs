@@ -7,6 +7,7 @@
 mod agents;
 mod extensions;
 mod insight;
+mod people;
 mod replay;
 mod schedules;
 mod sessions;
@@ -24,6 +25,7 @@ pub use insight::{
     TurnTrace, UsageBy, UsageQuery, UsageRow,
 };
 
+pub use people::{PersonAnswer, PersonState, PersonStatus};
 pub use replay::{
     ComparedAnswer, ComparedTurn, ReplayArgument, ReplayDifference, ReplayReport, ReplayVerdict, ReplayedTurn,
 };
@@ -168,6 +170,13 @@ pub mod method {
     pub const TOKENS_REVOKE: &str = "tokens.revoke";
     /// Its bearer gives a named token up: as if it was revoked. → `null`.
     pub const TOKENS_LEAVE: &str = "tokens.leave";
+    /// Those who wait first. → list of [`PersonStatus`](super::PersonStatus).
+    pub const PEOPLE_LIST: &str = "people.list";
+    /// [`PersonAnswer`](super::PersonAnswer): they are let in or kept out. → [`PersonStatus`](super::PersonStatus).
+    pub const PEOPLE_ANSWER: &str = "people.answer";
+    /// [`Named`](super::Named): what was said of them is forgotten, and what waits for them ends. → [`PersonStatus`](super::PersonStatus),
+    /// as it was.
+    pub const PEOPLE_REVOKE: &str = "people.revoke";
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

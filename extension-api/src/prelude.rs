@@ -13,8 +13,8 @@ pub use crate::{
         Scheduler, Service, Shutdown, Subscription, Tool, ToolProvider, Turn,
     },
     wire::{
-        BusMessage, ChannelStream, ContextText, Delivery, HookCall, HookPoint, HookVerdict, LookupResult,
-        OutboundKind, OutboundMessage, OutwardRequest, OutwardResponse, ProcessOutput, ProcessSpec,
-        RunProcess, Schedule, StreamPart, Submit, Submitted,
+        Admission, BusMessage, ChannelStream, ContextText, Delivery, HookCall, HookPoint, HookVerdict,
+        LookupResult, OutboundKind, OutboundMessage, OutwardRequest, OutwardResponse, ProcessOutput,
+        ProcessSpec, RunProcess, Schedule, Sender, StreamPart, Submit, Submitted,
     },
 };

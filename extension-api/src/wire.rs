@@ -9,6 +9,7 @@
 mod from_extension;
 mod handles;
 mod outward;
+mod people;
 mod processes;
 
 pub use from_extension::{
@@ -18,6 +19,7 @@ pub use from_extension::{
 };
 pub use handles::{BusMessage, HandleItems, HandleNext, LARGEST_PUT, Subscribe, put_payload, read_put};
 pub use outward::{OutwardRequest, OutwardResponse};
+pub use people::{Admission, LONGEST_SENDER, Sender, StopConversation};
 pub use processes::{OpenedProcess, ProcessExit, ProcessOutput, ProcessSpec, RunProcess, TerminalSize};
 
 use std::{collections::BTreeMap, net::SocketAddr};
@@ -102,6 +104,10 @@ pub mod host {
     pub const EMBED: &str = "model.embed";
     /// [`Submit`](super::Submit) → [`Submitted`](super::Submitted); needs the right `submit`.
     pub const SUBMIT: &str = "session.submit";
+    /// [`Sender`](super::Sender) → [`Admission`](super::Admission); needs the right `submit`.
+    pub const PEOPLE_ADMIT: &str = "people.admit";
+    /// [`StopConversation`](super::StopConversation) → how many turns end by it; needs the right `submit`.
+    pub const SESSION_STOP: &str = "session.stop";
     /// [`NotifyUser`](super::NotifyUser) → `null`.
     pub const NOTIFY: &str = "host.notify";
     /// [`RestartRequest`](super::RestartRequest) → `null`; needs the right `restart`.
@@ -317,6 +323,10 @@ pub enum OutboundKind {
     #[serde(other)]
     Notice,
 }
+
+/// What stands behind the `delivery` of a question about a call, which is the id that an answer names, in the notice that says what
+/// became of it. A channel that shows buttons takes them away then.
+pub const SETTLED: &str = ".settled";
 
 /// A message was delivered.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

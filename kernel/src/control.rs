@@ -6,6 +6,7 @@ pub mod server;
 mod answers;
 mod extensions;
 mod insight;
+pub mod people;
 mod replay;
 mod schedules;
 pub mod spawned;

@@ -12,7 +12,7 @@ mod vectors;
 use std::{
     collections::HashMap,
     panic::AssertUnwindSafe,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
     time::Duration,
 };
 
@@ -36,7 +36,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use crate::{control, kernel::Kernel, topics};
+use crate::{control, kernel::Kernel, people, topics};
 
 /// The table of one extension. Clones are the same.
 #[derive(Clone)]
@@ -49,6 +49,8 @@ struct Owner {
     programs: Arc<Semaphore>,
     /// Room for the requests that are sent for it.
     requests: Semaphore,
+    /// The hosts of each of its bound secrets, by its manifest and its configuration.
+    hosts: OnceLock<HashMap<String, Vec<String>>>,
     kernel: Weak<Kernel>,
     runtime: tokio::runtime::Handle,
     /// Output of calls that run, where a secret may have begun in it.
@@ -61,7 +63,8 @@ pub fn table(kernel: Weak<Kernel>, manifest: Arc<Manifest>, holder: Holder) -> H
     let programs = Arc::new(Semaphore::new(drupe_programs::MOST));
     let progress = Mutex::default();
     let requests = Semaphore::new(outward::AT_ONCE);
-    let owner = Owner { manifest, holder, programs, requests, kernel, runtime, progress };
+    let hosts = OnceLock::new();
+    let owner = Owner { manifest, holder, programs, requests, hosts, kernel, runtime, progress };
     drupe_host::table(Table(Arc::new(owner)))
 }
 
@@ -213,6 +216,14 @@ impl Owner {
                 let by = self.principal(header);
                 by.needs(Power::Submit, operation)?;
                 write(control::turns::submit(&kernel, &by, read(payload)?).await?)
+            }
+            host::PEOPLE_ADMIT => {
+                self.right(Right::Submit, operation)?;
+                write(people::admit(&kernel, id, &read(payload)?).await?.into_admission())
+            }
+            host::SESSION_STOP => {
+                self.right(Right::Submit, operation)?;
+                write(control::turns::stop_own(&kernel, id, read(payload)?).await?)
             }
             host::NOTIFY => {
                 let NotifyUser { text, session } = read(payload)?;

@@ -14,6 +14,7 @@ mod topics;
 
 mod control;
 mod kernel;
+mod people;
 mod questions;
 
 mod schedules;

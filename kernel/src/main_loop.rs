@@ -194,6 +194,7 @@ async fn run(base: Base, verdicts: Verdicts, link: Arc<KernelLink>, control: Own
     heard_early.into_iter().for_each(|frame| heard(&kernel, frame));
     // An extension that is started opens its door at once: a bearer who is not known there yet would be sent away.
     control::tokens::load(&kernel).await?;
+    control::people::load(&kernel).await?;
     let looking = Arc::clone(&kernel.roster);
     let watched = tokio::task::spawn_blocking(move || change::watch(&looking));
     let booting = async {

@@ -3,7 +3,7 @@
 mod showing;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -232,21 +232,35 @@ async fn deliver(outbox: &Arc<Outbox>, lanes: &mut Lanes) -> Result<(), StoreErr
 
 /// Sends messages to a channel in their order; whether it took them all.
 async fn send_all(store: &Store, channel: &Instance, due: Vec<Due>) -> bool {
+    let mut held = BTreeSet::new();
     for delivery in due {
+        let session = delivery.session.clone();
+        if held.contains(&session) {
+            continue;
+        }
         match send(store, channel, delivery).await {
-            Ok(true) => {}
-            Ok(false) => return false,
+            Ok(Next::Any) => {}
+            Ok(Next::OfOthers) => drop(held.insert(session)),
+            Ok(Next::None) => return false,
             Err(error) => {
                 tracing::error!(%error, "the journal does not record what is sent");
                 return false;
             }
         }
     }
-    true
+    held.is_empty()
 }
 
-/// Sends one message; whether the channel may be given the next one now.
-async fn send(store: &Store, channel: &Instance, due: Due) -> Result<bool, StoreError> {
+/// Which message a channel may be given after one.
+enum Next {
+    Any,
+    /// One of another conversation: this one has to wait.
+    OfOthers,
+    None,
+}
+
+/// Sends one message, and says which one may be next.
+async fn send(store: &Store, channel: &Instance, due: Due) -> Result<Next, StoreError> {
     store.sending(due.id).await?;
     let message = OutboundMessage {
         delivery: due.key,
@@ -256,20 +270,26 @@ async fn send(store: &Store, channel: &Instance, due: Due) -> Result<bool, Store
         text: due.message.text,
     };
     let header = Header { timeout: Some(SEND), ..Header::default() };
-    let end = end(due.attempts, channel.call::<Delivery>(op::CHANNEL_SEND, &message, header).await);
+    let said = channel.call::<Delivery>(op::CHANNEL_SEND, &message, header).await;
+    let is_busy = said.as_ref().is_err_and(|fault| fault.code == FaultCode::Busy);
+    let end = end(due.attempts, said);
     let channel = due.message.channel;
     match &end {
         Sent::Delivered { .. } => {}
         Sent::Again(why) | Sent::Failed(why) => tracing::warn!(channel, why, "a message was not taken"),
         Sent::Uncertain(why) => tracing::warn!(channel, why, "nobody knows whether a message arrived"),
     }
-    let next = !matches!(end, Sent::Again(_));
+    let next = match end {
+        Sent::Again(_) if is_busy => Next::OfOthers,
+        Sent::Again(_) => Next::None,
+        _ => Next::Any,
+    };
     store.sent(due.id, end).await.map(|()| next)
 }
 
 /// What becomes of a message, by what its channel says.
 fn end(attempts: u32, said: Result<Delivery, Fault>) -> Sent {
-    use FaultCode::{Busy, NotConfigured, Unavailable};
+    use FaultCode::{Busy, Denied, NotConfigured, NotFound, Unavailable};
     match said {
         Ok(done) => Sent::Delivered { remote_id: done.remote_id.map(|id| one_line(&id, REMOTE_ID)) },
         // These say that nothing went out.
@@ -277,6 +297,8 @@ fn end(attempts: u32, said: Result<Delivery, Fault>) -> Sent {
             true => Sent::Again(fault.to_string()),
             false => Sent::Failed(fault.to_string()),
         },
+        // These say so as well, and that it would be the same later.
+        Err(fault) if matches!(fault.code, Denied | NotFound) => Sent::Failed(fault.to_string()),
         Err(fault) => Sent::Uncertain(fault.to_string()),
     }
 }

@@ -1,8 +1,8 @@
 //! Questions about calls in the channels from which people write: how they are put there, and the answers that come back.
 //!
 //! A question is a row that waits, whoever hears of it. Here whoever wrote the message is told of it, once, behind what went out
-//! before; and a message that answers one goes to the question, beside the messages that wait for their turns. Whether the
-//! people of a channel may answer is the operator's to say (`approvals.channels`): whoever can write there can agree.
+//! before; and a message that answers one goes to the question, beside the messages that wait for their turns. Who may answer is
+//! the operator's to say: everybody who can write in a channel (`approvals.channels`), or somebody whom they know.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -14,7 +14,10 @@ use drupe_extension_api::{
 use drupe_gate::printable::{one_a_line, whole};
 use drupe_journal::{Says, StoreError};
 
-use crate::kernel::Kernel;
+use crate::{
+    kernel::Kernel,
+    people::{self, KnownWriter},
+};
 
 /// What a question may have for a message of a chat, in bytes: services cut longer ones or refuse them, and what is agreed to
 /// must be read.
@@ -42,16 +45,22 @@ pub async fn put_until_the_end(kernel: Arc<Kernel>) {
 
 /// `put` holds what was told before, of those that wait.
 async fn put_all(kernel: &Kernel, put: &mut HashSet<String>) -> Result<(), StoreError> {
-    let waiting = kernel.intake.turns.policy.questions().await?;
-    let waiting = waiting.iter().filter(|one| one.state == ApprovalState::Pending);
-    let waiting: Vec<_> = waiting.filter_map(|one| Some((one.listed(), one, one.call.as_ref()?))).collect();
+    let all = kernel.intake.turns.policy.questions().await?;
+    let all = all.iter().filter_map(|one| Some((one.listed(), one, one.call.as_ref()?)));
+    let (waiting, settled): (Vec<_>, Vec<_>) =
+        all.partition(|(_, one, _)| one.state == ApprovalState::Pending);
+    for (key, one, call) in settled {
+        if put.contains(&key) {
+            settle(kernel, key, one, call).await?;
+        }
+    }
     put.retain(|key| waiting.iter().any(|(waits, ..)| waits == key));
     for (key, one, call) in waiting {
         if put.contains(&key) {
             continue;
         }
         let effect = EffectId::new(&one.id).map_err(|error| StoreError::Record(error.to_string()))?;
-        let text = told(kernel, one, call);
+        let text = told(kernel, one, call).await;
         if kernel.store.tell_question(effect, key.clone(), text).await? {
             kernel.outbox.wake();
         }
@@ -60,15 +69,29 @@ async fn put_all(kernel: &Kernel, put: &mut HashSet<String>) -> Result<(), Store
     Ok(())
 }
 
+/// Tells those who were asked what became of a question, wherever it was answered.
+async fn settle(kernel: &Kernel, key: String, one: &Approval, call: &AskedCall) -> Result<(), StoreError> {
+    let text = match one.state {
+        ApprovalState::Allowed => format!("`{}` runs.", call.tool),
+        ApprovalState::Expired => format!("`{}` does not run: nobody answered in time.", call.tool),
+        _ => format!("`{}` does not run.", call.tool),
+    };
+    if kernel.store.tell_settled(key, text).await? {
+        kernel.outbox.wake();
+    }
+    Ok(())
+}
+
 /// A question for whoever wrote to the agent, with how it is answered.
-fn told(kernel: &Kernel, one: &Approval, call: &AskedCall) -> String {
+async fn told(kernel: &Kernel, one: &Approval, call: &AskedCall) -> String {
     let AskedCall { agent, tool, expires, .. } = call;
     let listed = one.listed();
     let head = format!("`{agent}` asks whether it may call `{tool}`: {}.", one.needs.join(", "));
     let until = format!("At {expires} it counts as denied.");
     // Which channel it is, its row knows; that it is one of those which may answer is asked again when an answer comes.
     let may_answer =
-        call.session.as_str().split(':').next().is_some_and(|channel| is_trusted(kernel, channel));
+        call.session.as_str().split(':').next().is_some_and(|channel| is_trusted(kernel, channel))
+            || people::may_answer_in(kernel, &call.session).await.unwrap_or(false);
     match (may_answer, shown(call)) {
         (true, Some(shown)) => {
             let lasting = call.about.as_ref().map(|about| {
@@ -118,6 +141,7 @@ pub async fn answered(
     kernel: &Kernel,
     channel: &ExtensionId,
     submit: &Submit,
+    writer: Option<&KnownWriter>,
 ) -> Result<Option<Submitted>, Fault> {
     let Some((says, listed)) = read(&submit.text) else { return Ok(None) };
     let policy = &kernel.intake.turns.policy;
@@ -127,15 +151,22 @@ pub async fn answered(
     let Some((one, call)) = meant.filter(|(_, call)| call.session == submit.session) else { return Ok(None) };
     let elsewhere = format!("the operator answers it on the page, or by `drupe approvals allow {listed}`");
     let is_of_strangers = submit.carried.as_ref().is_some_and(|carried| carried.untrusted);
-    let said = if is_of_strangers || !is_trusted(kernel, channel.as_str()) {
+    let counts = is_trusted(kernel, channel.as_str()) || writer.is_some_and(|writer| writer.may_approve);
+    let said = if is_of_strangers || !counts {
         format!("Answers are not taken here: {elsewhere}.")
     } else if says != Says::No && one.state == ApprovalState::Pending && shown(call).is_none() {
         format!("It cannot be allowed here, where not all of it is shown: {elsewhere}.")
     } else {
-        let by = format!("channel `{channel}`");
+        let by = match writer {
+            Some(writer) => format!("person {}", writer.name),
+            None => format!("channel `{channel}`"),
+        };
         match policy.answer_question(&one.id, says, Some(one.hash.clone()), &by).await {
-            Ok(Some(Approval { state: ApprovalState::Allowed, .. })) => format!("`{}` runs.", call.tool),
-            Ok(_) => format!("`{}` does not run.", call.tool),
+            Ok(settled) => {
+                let one = settled.unwrap_or_else(|| one.clone());
+                settle(kernel, one.listed(), &one, call).await?;
+                return Ok(Some(Submitted { turn: call.turn.clone(), duplicate: false }));
+            }
             Err(error) => format!("The answer was not taken: {error}"),
         }
     };

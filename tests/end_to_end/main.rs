@@ -61,6 +61,7 @@ mod orderly_ends;
 mod outward;
 mod page;
 mod pdfs;
+mod people;
 mod personas;
 mod policy;
 mod previews;

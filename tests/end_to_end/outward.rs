@@ -188,7 +188,7 @@ fn nothing_is_sent_to_a_host_that_no_secret_is_bound_to_and_no_redirect_carries_
         ("bound_send", with(format!("http://localhost:{port}/")), "no secret is bound to `localhost"),
         ("bound_send", with(format!("http://127.0.0.1:{port}@{}/", stranger.address)), "has a user"),
         ("bound_send", with("http://example.org/".to_owned()), "begins with https://"),
-        ("bound_send", with(echo.url("/${RHYMES_TOKEN}")), "names one before the query"),
+        ("bound_send", with(echo.url("/${RHYMES_TOKEN}")), "names a secret before the query"),
         (
             "bound_send",
             json!({"url": echo.url("/"), "body": "${HOME}", "fill": true}),

@@ -22,6 +22,9 @@ keys! {
         /// The hosts that it goes to, each as `host` or `host:port`.
         hosts: Vec<String> = EMPTY =>
             Shape::AtMost(MAX_HOSTS, &Shape::List(&Shape::Text(&forms::HOST))), required;
+        /// Keys of its configuration, each an address to whose host it goes as well.
+        addresses: Vec<String> = EMPTY =>
+            Shape::AtMost(MAX_HOSTS, &Shape::List(&Shape::Text(&forms::VARIABLE)));
     }
 }
 

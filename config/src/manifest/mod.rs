@@ -111,6 +111,8 @@ keys! {
         setup_instructions: Option<String> => Shape::Text(&forms::ANY);
         /// Who is offered its tools: the orchestrator and agents that list it, or those agents only.
         scope: Scope = "shared" => Shape::choice(&["shared", "agents"]);
+        /// Who is answered that writes in its channel: anybody, or those alone whom the operator let in.
+        senders: Senders = "any" => Shape::choice(&["any", "known"]);
         /// Host services beyond the extension's own affairs, and TCP from a process of its own.
         rights: BTreeSet<Right> = EMPTY => Shape::List(&Shape::choice(
             &["submit", "control", "operate", "restart", "processes", "network", "secure_input", "embed"],
@@ -360,6 +362,15 @@ pub enum Scope {
     Shared,
     /// Agents that list the extension, and nobody else.
     Agents,
+}
+
+/// Who is answered that writes in a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Senders {
+    Any,
+    /// Those whom the operator let in, or whom `allowed` of its configuration names.
+    Known,
 }
 
 /// What an extension may do beyond its own affairs only with this right.

@@ -17,6 +17,9 @@ use crate::{
     shape::{EMPTY, Shape, each_its_own},
 };
 
+/// Each is looked for where a question goes out.
+const MOST_PEOPLE: usize = 64;
+
 const IDS: Shape = Shape::List(&Shape::Text(&forms::ID));
 
 keys! {
@@ -32,6 +35,8 @@ keys! {
         rules: Vec<ApprovalRule> = EMPTY => Shape::AtMost(MOST_RULES, &Shape::List(&Shape::Record(&RULE)));
         /// Channels in which whoever writes may answer what is asked about calls in their own conversations.
         channels: Vec<ExtensionId> = EMPTY => IDS;
+        /// People of channels, each as `channel/id`, who may answer what is asked about calls in conversations that they are in.
+        people: Vec<String> = EMPTY => Shape::AtMost(MOST_PEOPLE, &Shape::List(&Shape::Text(&forms::PERSON)));
         /// Extensions that may be activated without asking, or the word `all`.
         preauthorized: Preauthorized = EMPTY =>
             Shape::WordOrList { word: "all", item: &Shape::Text(&forms::ID) };

@@ -30,6 +30,9 @@ impl Config {
             ids.iter().for_each(|id| look("approvals.preauthorized".into(), id));
         }
         self.approvals.channels.iter().for_each(|id| look("approvals.channels".into(), id));
+        let people = self.approvals.people.iter().filter_map(|person| person.split_once('/'));
+        let theirs: Vec<_> = people.filter_map(|(channel, _)| ExtensionId::new(channel).ok()).collect();
+        theirs.iter().for_each(|id| look("approvals.people".into(), id));
         // What ships may be left out of an installation: only what the operator wrote is looked at.
         if self.origins.contains_key("orchestrator.builder_may_use") {
             let ids = self.orchestrator.builder_may_use.iter();
@@ -67,12 +70,14 @@ mod tests {
             remarks(&[
                 ("approvals.preauthorized", "[weather]"),
                 ("approvals.channels", "[kvv]"),
+                ("approvals.people", "[kv/1, kvv/2]"),
                 ("orchestrator.builder_may_use", "[kw, kv]")
             ]),
             [
                 "`approvals.preauthorized` (command line): no extension has the id `weather`: `drupe ext list` shows those \
                  that are there",
                 "`approvals.channels` (command line): no extension has the id `kvv`: did you mean `kv`?",
+                "`approvals.people` (command line): no extension has the id `kvv`: did you mean `kv`?",
                 "`orchestrator.builder_may_use` (command line): no extension has the id `kw`: did you mean `kv`?",
             ]
         );

@@ -16,8 +16,9 @@ use super::{
 use crate::{
     Definition, ExtensionId, Fault, FaultCode, SessionId, ToolSpec,
     wire::{
-        ControlCall, Emit, Initialize, Listening, NotifyUser, OutwardRequest, OutwardResponse, ProcessOutput,
-        ProcessSpec, RestartRequest, RunProcess, Submit, Submitted, Subscribe, host,
+        Admission, ControlCall, Emit, Initialize, Listening, NotifyUser, OutwardRequest, OutwardResponse,
+        ProcessOutput, ProcessSpec, RestartRequest, RunProcess, Sender, StopConversation, Submit, Submitted,
+        Subscribe, host,
     },
 };
 
@@ -226,6 +227,20 @@ impl Host {
     /// right `submit`.
     pub async fn submit(&self, message: Submit) -> Result<Submitted, Fault> {
         self.shared.request(&guard::behalf(), host::SUBMIT, &message).await
+    }
+
+    /// Whether somebody is answered in this channel, where its manifest has `senders: known`. Who is not known and waits for the
+    /// operator is to be shown the text of [`Admission::Waiting`], and nothing else. [`submit`](Self::submit) of a message of theirs is
+    /// [`FaultCode::Unauthenticated`](crate::FaultCode::Unauthenticated). Needs the right `submit`.
+    pub async fn admit(&self, sender: &Sender) -> Result<Admission, Fault> {
+        self.shared.request(&Origin::default(), host::PEOPLE_ADMIT, sender).await
+    }
+
+    /// Ends what runs or waits in a conversation of the extension's own; gives how many turns that were. Needs the right `submit`.
+    pub async fn stop_session(&self, session: SessionId, sender: Option<Sender>) -> Result<u64, Fault> {
+        self.shared
+            .request(&Origin::default(), host::SESSION_STOP, &StopConversation { session, sender })
+            .await
     }
 
     /// Runs a program, confined, to its end; see [`ProcessSpec`] for what it may do. Needs the right `processes`.

@@ -23,10 +23,10 @@ use super::{
     record::{Record, ScriptedRun, answer},
 };
 use crate::{
-    AgentResponse, Fault, ToolName, ToolResult, TurnId,
+    AgentResponse, Fault, FaultCode, SessionId, ToolName, ToolResult, TurnId,
     wire::{
-        CallTool, Emit, InvokeAgent, Log, NotifyUser, Progress, RestartRequest, RunAgent, Submit, Submitted,
-        host,
+        Admission, CallTool, Emit, InvokeAgent, Log, NotifyUser, Progress, RestartRequest, RunAgent, Sender,
+        StopConversation, Submit, Submitted, host,
     },
 };
 
@@ -101,6 +101,11 @@ impl FakeHost {
         self.record().tools_changed
     }
 
+    /// The conversations that it had end.
+    pub fn stopped_sessions(&self) -> Vec<SessionId> {
+        self.record().stopped.clone()
+    }
+
     /// Whether it gave the kernel back.
     pub fn is_closed(&self) -> bool {
         self.record().closed
@@ -141,6 +146,12 @@ impl FakeHost {
     /// Answers the next call of an agent that has no answer yet.
     pub fn answer_agent(&self, agent: &str, response: AgentResponse) -> &Self {
         self.record().answers.agents.entry(agent.to_owned()).or_default().push_back(response);
+        self
+    }
+
+    /// Says whether those who write are answered.
+    pub fn answer_admission(&self, admission: Admission) -> &Self {
+        self.record().answers.admission = Some(admission);
         self
     }
 
@@ -187,6 +198,15 @@ impl FakeHost {
             host::CONTROL_OPEN => return write(&record.open_stream(&read(payload)?)?),
             host::PROCESS_OPEN => return write(&record.open_process(read(payload)?)?),
             host::SUBMIT => return submit(&mut record, read(payload)?),
+            host::PEOPLE_ADMIT => {
+                read::<Sender>(payload)?;
+                let known = Admission::Known { may_approve: false };
+                return write(&record.answers.admission.clone().unwrap_or(known));
+            }
+            host::SESSION_STOP => {
+                record.stopped.push(read::<StopConversation>(payload)?.session);
+                return write(&1_u64);
+            }
             host::PROGRESS => {
                 record.check(token)?;
                 let Progress { effect_id: _, text } = read(payload)?;
@@ -245,6 +265,9 @@ impl FakeHost {
 }
 
 fn submit(record: &mut Record, message: Submit) -> Result<Vec<u8>, Fault> {
+    if let Some(Admission::Waiting { .. } | Admission::Unknown) = record.answers.admission {
+        return Err(Fault::new(FaultCode::Unauthenticated, "the test says that nobody is known"));
+    }
     let known = record.submitted.iter().position(|m| m.external_id == message.external_id);
     let position = known.unwrap_or(record.submitted.len());
     if known.is_none() {

@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::streams::{FakeProcess, Feed, Input};
 use crate::{
-    AgentResponse, Fault, ToolName,
+    AgentResponse, Fault, SessionId, ToolName,
     wire::{
-        InvokeAgent, Log, NotifyUser, OutwardRequest, OutwardResponse, ProcessOutput, ProcessSpec, RunAgent,
-        RunProcess, Submit,
+        Admission, InvokeAgent, Log, NotifyUser, OutwardRequest, OutwardResponse, ProcessOutput, ProcessSpec,
+        RunAgent, RunProcess, Submit,
     },
 };
 
@@ -18,6 +18,8 @@ pub(super) struct Record {
     pub(super) logs: Vec<Log>,
     pub(super) emitted: Vec<(String, Value)>,
     pub(super) submitted: Vec<Submit>,
+    /// Conversations that were to end.
+    pub(super) stopped: Vec<SessionId>,
     pub(super) notified: Vec<NotifyUser>,
     pub(super) progress: Vec<String>,
     pub(super) restarts: Vec<String>,
@@ -57,6 +59,8 @@ pub(super) struct Answers {
     pub(super) opened: HashMap<String, VecDeque<Result<FakeProcess, Fault>>>,
     pub(super) embeddings: Option<MadeVectors>,
     pub(super) sent: VecDeque<Result<OutwardResponse, Fault>>,
+    /// What everybody who writes is; known, where the test says nothing.
+    pub(super) admission: Option<Admission>,
 }
 
 /// What makes vectors of texts in a test.

@@ -7,6 +7,7 @@ use serde_json::{Value, value::RawValue};
 use super::host;
 use crate::{
     AgentId, AgentInvocationContext, Definition, Message, ModelParameters, SessionId, ToolName, TurnId,
+    wire::Sender,
 };
 
 /// Payload of [`host::LOG`].
@@ -126,6 +127,10 @@ pub struct Submit {
     /// What its client brings along, for this turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carried: Option<Carried>,
+    /// Who wrote it, where an extension hands it in that knows. It must, where its manifest has `senders: known`.
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender: Option<Sender>,
 }
 
 /// What a client brings along that keeps its conversation itself.
@@ -176,6 +181,7 @@ impl Submit {
             time_budget_ms: None,
             queue: None,
             carried: None,
+            sender: None,
         }
     }
 }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::host;
 
 /// A request over HTTP. In the values of headers `${NAME}` stands for a secret that `bound_secrets` of the manifest binds to its host, and
-/// `$${` for a plain `${`; in the query of the address and in the body only where the request says so, since a text of somebody else's may
-/// stand there, which must not become a way to the secret. The value is written as the place wants it: escaped in the query, in a body of
+/// `$${` for a plain `${`; in the path and the query of the address and in the body only where the request says so, since a text of somebody else's may
+/// stand there, which must not become a way to the secret. The value is written as the place wants it: escaped in the path, in the query, in a body of
 /// the type `application/x-www-form-urlencoded` and in one of a type of JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OutwardRequest {
@@ -21,6 +21,9 @@ pub struct OutwardRequest {
     /// At most 1 MiB, filled in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
+    /// Whether secrets are filled into the path.
+    #[serde(default)]
+    pub fill_path: bool,
     /// Whether secrets are filled into the query.
     #[serde(default)]
     pub fill_query: bool,
@@ -44,6 +47,7 @@ impl OutwardRequest {
             url: url.into(),
             headers: Vec::new(),
             body: None,
+            fill_path: false,
             fill_query: false,
             fill_body: false,
             timeout_ms: half_a_minute(),
@@ -54,6 +58,13 @@ impl OutwardRequest {
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// The same with secrets in its path: leave that where a part of the path is a text of somebody else's.
+    #[must_use]
+    pub fn filling_path(mut self) -> Self {
+        self.fill_path = true;
         self
     }
 

@@ -1,7 +1,7 @@
 //! Whose facts a call sees. Agents have a namespace each, unless they share one; people are never given each other's.
 //!
 //! A person behind a named token talks in sessions below `token.NAME:PERSON`, a program with a token of its own in those below
-//! `token.NAME`. What the operator told the orchestrator is not for them, nor what one of them told it for another.
+//! `token.NAME`, somebody who writes through a chat service in those below `CHANNEL:person.ID`. What the operator told the orchestrator is not for them, nor what one of them told it for another.
 
 use drupe_extension_api::prelude::{Call, SessionId};
 
@@ -33,9 +33,14 @@ fn namespace(sharing: Sharing, agent: &str, session: &str) -> String {
     }
 }
 
-/// Who talks in a session, where that is not the operator: `token.NAME:PERSON`, or `token.NAME`.
+/// Who talks in a session, where that is not the operator: `token.NAME:PERSON`, `token.NAME`, or, in a chat service,
+/// `CHANNEL:person.ID` and `CHANNEL:group.ID`.
 fn person(session: &str) -> Option<&str> {
     let (token, below) = session.split_once(':').unwrap_or((session, ""));
+    if below.starts_with("person.") || below.starts_with("group.") {
+        let name = below.split(':').next().unwrap_or_default();
+        return Some(&session[..token.len() + 1 + name.len()]);
+    }
     token.starts_with("token.").then_some(())?;
     let name = below.split(':').next().unwrap_or_default();
     // Conversations of a program without a session of its own get a long number for one.
@@ -61,6 +66,10 @@ mod tests {
                 "orchestrator@token.shop",
                 "*@token.shop",
             ),
+            ("telegram:person.7", "orchestrator", "orchestrator@telegram:person.7", "*@telegram:person.7"),
+            ("telegram:person.7:12", "haiku", "haiku@telegram:person.7", "*@telegram:person.7"),
+            ("telegram:group.-100:3", "haiku", "haiku@telegram:group.-100", "*@telegram:group.-100"),
+            ("telegram:personal", "haiku", "haiku", "*"),
             ("token.shop:annette", "orchestrator", "orchestrator@token.shop:annette", "*@token.shop:annette"),
         ] {
             assert_eq!(namespace(Sharing::Agent, agent, session), own);

@@ -89,7 +89,18 @@ pub fn needs_agreement(manifest: &Manifest, config: &Config) -> Vec<String> {
     });
     want(!manifest.secrets.is_empty(), &|| format!("the secrets {}", manifest.secrets.join(", ")));
     for bound in &manifest.bound_secrets {
-        want(true, &|| format!("the secret {}, sent to {}", bound.name, bound.hosts.join(", ")));
+        want(true, &|| {
+            let places = bound
+                .addresses
+                .iter()
+                .map(|key| format!(" and to the host of `{}` of its configuration", shown(key)));
+            format!(
+                "the secret {}, sent to {}{}",
+                bound.name,
+                bound.hosts.join(", "),
+                places.collect::<String>()
+            )
+        });
     }
     let services: Vec<String> = manifest.rights.iter().filter(|r| **r != Right::Network).map(name).collect();
     want(!services.is_empty(), &|| format!("the rights {}", services.join(", ")));

@@ -40,7 +40,9 @@ impl Inbound {
     pub fn somebody_waits(&self) -> bool {
         match self.origin {
             Origin::Topic { .. } | Origin::Schedule(_) => false,
-            Origin::Extension(_) => !self.ask.channel.is_empty() || self.of_strangers().is_none(),
+            Origin::Extension(_) | Origin::Person { .. } => {
+                !self.ask.channel.is_empty() || self.of_strangers().is_none()
+            }
             Origin::Client { .. } | Origin::Spawned { .. } | Origin::Report { .. } => true,
         }
     }
@@ -63,6 +65,13 @@ pub enum Origin {
     },
     /// An extension handed it in: what somebody wrote in its channel, or something of its own.
     Extension(ExtensionId),
+    /// Somebody wrote in the channel of an extension, which says who.
+    Person {
+        /// The extension that hands in what they write.
+        channel: ExtensionId,
+        /// The service's own id of them.
+        id: String,
+    },
     /// A message of a topic that an agent follows. The external id is the message's number.
     Topic {
         /// The agent.
@@ -91,7 +100,7 @@ impl Origin {
     pub fn extension(&self) -> Option<&str> {
         match self {
             Self::Client { .. } | Self::Spawned { .. } | Self::Report { .. } => None,
-            Self::Extension(id) => Some(id.as_str()),
+            Self::Extension(id) | Self::Person { channel: id, .. } => Some(id.as_str()),
             Self::Topic { follower } => Some(follower.as_str()),
             Self::Schedule(id) => id.split_once('/').map(|(extension, _)| extension),
         }
@@ -113,7 +122,7 @@ impl Origin {
     }
 }
 
-/// As it stands in the journal: `operator`, `token:NAME`, `extension:ID`, `topic:AGENT`, `schedule:ID`, `spawned:TURN`,
+/// As it stands in the journal: `operator`, `token:NAME`, `extension:ID`, `person:CHANNEL/ID`, `topic:AGENT`, `schedule:ID`, `spawned:TURN`,
 /// `report:TURN`.
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -121,6 +130,7 @@ impl fmt::Display for Origin {
             Self::Client { token: None } => f.write_str("operator"),
             Self::Client { token: Some(name) } => write!(f, "token:{name}"),
             Self::Extension(id) => write!(f, "extension:{id}"),
+            Self::Person { channel, id } => write!(f, "person:{channel}/{id}"),
             Self::Topic { follower } => write!(f, "topic:{follower}"),
             Self::Schedule(id) => write!(f, "schedule:{id}"),
             Self::Spawned { by } => write!(f, "spawned:{by}"),
@@ -143,6 +153,12 @@ impl FromStr for Origin {
             None if text == "operator" => Ok(Self::OPERATOR),
             Some(("token", name)) => Ok(Self::Client { token: Some(name.to_owned()) }),
             Some(("extension", id)) => ExtensionId::new(id).map(Self::Extension).map_err(|_| unknown()),
+            Some(("person", who)) => {
+                let (channel, id) =
+                    who.split_once('/').filter(|(_, id)| !id.is_empty()).ok_or_else(unknown)?;
+                let channel = ExtensionId::new(channel).map_err(|_| unknown())?;
+                Ok(Self::Person { channel, id: id.to_owned() })
+            }
             Some(("schedule", id)) if !id.is_empty() => Ok(Self::Schedule(id.to_owned())),
             Some(("spawned", by)) => TurnId::new(by).map(|by| Self::Spawned { by }).map_err(|_| unknown()),
             Some(("report", of)) => TurnId::new(of).map(|of| Self::Report { of }).map_err(|_| unknown()),
@@ -164,6 +180,11 @@ mod tests {
             (Origin::OPERATOR, "operator", None),
             (Origin::Client { token: Some("a:b".into()) }, "token:a:b", None),
             (Origin::Extension("mail".parse().expect("an id")), "extension:mail", Some("mail")),
+            (
+                Origin::Person { channel: "chat".parse().expect("an id"), id: "7".into() },
+                "person:chat/7",
+                Some("chat"),
+            ),
             (Origin::Topic { follower: "digest".parse().expect("an id") }, "topic:digest", Some("digest")),
             (Origin::Schedule("digest/daily".into()), "schedule:digest/daily", Some("digest")),
             (Origin::Schedule("tea".into()), "schedule:tea", None),
@@ -181,7 +202,7 @@ mod tests {
         }
         let ann = Origin::Client { token: Some("shop/ann".into()) };
         assert_eq!((ann.share().as_deref(), ann.to_string().parse()), (Some("token:shop"), Ok(ann.clone())));
-        for text in ["", "operators", "extension:", "topic:A B", "schedule:"] {
+        for text in ["", "operators", "extension:", "topic:A B", "schedule:", "person:chat", "person:chat/"] {
             assert_eq!(text.parse::<Origin>(), Err(UnknownOrigin(text.into())));
         }
     }

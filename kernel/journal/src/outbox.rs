@@ -11,7 +11,10 @@
 
 use std::fmt;
 
-use drupe_extension_api::{EffectId, EventBody, SessionId, wire::OutboundKind};
+use drupe_extension_api::{
+    EffectId, EventBody, SessionId,
+    wire::{OutboundKind, SETTLED},
+};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row};
 use uuid::Uuid;
@@ -139,6 +142,19 @@ pub(crate) fn question(
     });
     let Some((session, message)) = found.optional()? else { return Ok(false) };
     queue(on, OutboundKind::Notice, key, (session, None), &message).map(|_| true)
+}
+
+/// Tells whoever was told of a question what became of it, once; whether there was anybody to tell. The key of the message is that of
+/// the question with [`SETTLED`] behind it, so that a channel can change what it showed.
+pub(crate) fn settled(on: &Writing<'_>, key: &str, text: &str) -> Result<bool, StoreError> {
+    let told = on
+        .statement(
+            "INSERT INTO outbox (key, kind, session, turn, channel, address, text, created_ms, updated_ms)
+             SELECT ?2, kind, session, NULL, channel, address, ?3, ?4, ?4 FROM outbox WHERE key = ?1
+             ON CONFLICT (key) DO NOTHING",
+        )?
+        .execute((key, format!("{key}{SETTLED}"), text, on.now_ms()))?;
+    Ok(told == 1)
 }
 
 fn queue(

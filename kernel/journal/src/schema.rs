@@ -198,6 +198,7 @@ CREATE TABLE audit (
     include_str!("schema/version_15.sql"),
     include_str!("schema/version_16.sql"),
     include_str!("schema/version_17.sql"),
+    include_str!("schema/version_18.sql"),
 ];
 
 /// The version that this release reads and writes.

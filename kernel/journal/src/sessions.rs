@@ -180,7 +180,9 @@ pub(crate) fn list(db: &Connection) -> Result<Vec<SessionStatus>, StoreError> {
 pub(crate) fn last_of_people(db: &Connection) -> Result<Option<SessionId>, StoreError> {
     let mut newest = db.prepare_cached(
         "SELECT sessions.id FROM turns JOIN sessions ON sessions.number = turns.session
-         WHERE (origin = 'operator' OR channel <> '') AND origin NOT LIKE 'report:%' ORDER BY turns.number DESC LIMIT 1",
+         WHERE (origin = 'operator' OR channel <> '') AND origin NOT LIKE 'report:%'
+         AND (origin NOT LIKE 'person:%' OR substr(origin, 8) IN (SELECT channel || '/' || id FROM people WHERE may_approve = 1))
+         ORDER BY turns.number DESC LIMIT 1",
     )?;
     Ok(newest.query_row([], |row| id(row, 0)).optional()?)
 }

@@ -199,6 +199,11 @@ impl Store {
         self.write(Survives::Power, move |on| outbox::question(on, &effect, &key, &text)).await
     }
 
+    /// Tells whoever was told of a question by that key what became of it; false where nobody was, or was told already.
+    pub async fn tell_settled(&self, key: String, text: String) -> Result<bool, StoreError> {
+        self.write(Survives::Power, move |on| outbox::settled(on, &key, &text)).await
+    }
+
     /// The session of a turn; none where there is no such turn.
     pub async fn session_of(&self, turn: &TurnId) -> Result<Option<SessionId>, StoreError> {
         let turn = turn.clone();

@@ -21,6 +21,8 @@ pub(crate) enum Within {
     Json,
     /// The query of an address, or a form.
     Form,
+    /// A part of one segment of a path.
+    Segment,
 }
 
 impl Within {
@@ -42,9 +44,11 @@ impl Within {
                 let quoted = serde_json::Value::from(value).to_string();
                 to.push_str(&quoted[1..quoted.len() - 1]);
             }
-            Self::Form => {
+            Self::Form | Self::Segment => {
+                // Tokens in paths have colons, which some servers know only as they are.
+                let plain: &[u8] = if self == Self::Segment { b"-._~:" } else { b"-._~" };
                 for byte in value.bytes() {
-                    if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+                    if byte.is_ascii_alphanumeric() || plain.contains(&byte) {
                         to.push(char::from(byte));
                     } else {
                         let _ = write!(to, "%{byte:02X}");
@@ -119,6 +123,7 @@ mod tests {
             ("Bearer ${KEY}", Within::Plain, "Bearer s\"e&c r%t"),
             (r#"{"key": "${KEY}"}"#, Within::Json, r#"{"key": "s\"e&c r%t"}"#),
             ("a=1&key=${KEY}&b=${KEY}", Within::Form, "a=1&key=s%22e%26c%20r%25t&b=s%22e%26c%20r%25t"),
+            ("/bot${KEY}:${KEY}/x", Within::Segment, "/bots%22e%26c%20r%25t:s%22e%26c%20r%25t/x"),
             ("${NEXT}", Within::Plain, "${KEY}"),
             ("$${KEY} ${} ${a.b} ${ KEY} ${", Within::Plain, "${KEY} ${} ${a.b} ${ KEY} ${"),
             ("${A${KEY}}", Within::Plain, "${As\"e&c r%t}"),

@@ -9,6 +9,7 @@ mod request;
 mod send;
 
 pub use fill::BoundValue;
+pub use request::host_of;
 pub use send::OutwardClient;
 
 /// Bytes that the body of a request may have, filled in.

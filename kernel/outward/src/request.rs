@@ -48,13 +48,31 @@ pub(crate) fn address(text: &str) -> Result<Url, Fault> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err(Fault::invalid("`url` has a user before its host").help("write a header in place of it"));
     }
-    let ahead = text.split(['?', '#']).next().unwrap_or_default();
-    if ahead.contains("${") {
-        let message =
-            "a secret is filled into headers, the query and the body, and this names one before the query";
+    let head = text.find("://").and_then(|at| text[at + 3..].find('/').map(|end| &text[..at + 3 + end]));
+    if head.unwrap_or(text.split(['?', '#']).next().unwrap_or_default()).contains("${") {
+        let message = "no secret is filled in before the path, and this names one there";
         return Err(Fault::invalid(message));
     }
     Ok(url)
+}
+
+/// The host that an address leads to, as `hosts` of a bound secret has it.
+pub fn host_of(text: &str) -> Option<String> {
+    place(&address(text).ok()?)
+}
+
+fn place(url: &Url) -> Option<String> {
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    Some(format!("{}{port}", url.host_str()?))
+}
+
+/// The path of an address as it is written, for what is filled in. None where the address is written so that it does not begin as it is
+/// read: whoever fills something in must know what is the path of it.
+fn written_path<'a>(text: &'a str, url: &Url) -> Option<&'a str> {
+    let rest = text.strip_prefix(&format!("{}://{}", url.scheme(), place(url)?))?;
+    rest.split(['?', '#'])
+        .next()
+        .filter(|path| path.starts_with('/') && !path.contains(['\\', '\t', '\n', '\r']))
 }
 
 /// The host of an address, and whether `bound` names it: as a host alone it stands for the usual port.
@@ -107,6 +125,18 @@ impl FilledRequest {
             head += name.len() + value.len();
             headers.append(named, value);
         }
+        if request.fill_path {
+            let path = written_path(request.url.trim(), &url).ok_or_else(|| {
+                Fault::invalid("`url` is not written as it is read, so it is not known what its path is")
+                    .help("write the scheme and the host in small letters, and no port that is the usual one")
+            })?;
+            let path = filled(path, Within::Segment, values, LONGEST_HEAD)?;
+            head += path.len();
+            url.set_path(&path);
+        } else if request.url.split(['?', '#']).next().is_some_and(|ahead| ahead.contains("${")) {
+            let message = "the request does not say that its path is to be filled in, and names a secret before the query";
+            return Err(Fault::invalid(message));
+        }
         if let (true, Some(query)) = (request.fill_query, url.query()) {
             let query = filled(query, Within::Form, values, LONGEST_HEAD)?;
             head += query.len();
@@ -132,8 +162,7 @@ impl FilledRequest {
 
 /// Why nothing is sent to a host.
 pub(crate) fn not_bound(url: &Url) -> Fault {
-    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-    let host = format!("{}{port}", url.host_str().unwrap_or_default());
+    let host = place(url).unwrap_or_default();
     Fault::new(FaultCode::Denied, format!("no secret is bound to `{host}`, so nothing is sent there"))
         .help("name the host under `bound_secrets` of the manifest")
 }
@@ -182,8 +211,8 @@ mod tests {
             "http://localhost./",
             "http://localhost.example.org/",
             "https://${KEY}.example.org/",
-            "https://api.example.org/${KEY}",
-            "https://api.example.org/v1/${KEY}/x?y",
+            "https://${KEY}.example.org",
+            "https://api.example.org:${KEY}",
         ] {
             assert!(address(bad).is_err(), "{bad}");
         }
@@ -236,6 +265,34 @@ mod tests {
         assert_eq!(made.url.as_str(), "https://api.example.org/v1?a=%20&key=12345678%20%26%20more");
         assert_eq!(made.headers["authorization"], "Bearer 12345678 & more");
         assert_eq!(made.body.as_deref(), Some(r#"{"k": "12345678 & more"}"#));
+    }
+
+    #[test]
+    fn a_path_is_filled_only_where_the_request_says_so_and_the_host_stays_as_it_was_checked() {
+        let host = |url: &str| made(&request(url).filling_path(), &KEY).map(|made| made.url.to_string());
+        let whole = host("https://api.example.org/bot${KEY}/get?a=${KEY}").expect("it is filled");
+        assert_eq!(whole, "https://api.example.org/bot12345678%20%26%20more/get?a=${KEY}");
+        let unsaid =
+            made(&request("https://api.example.org/${KEY}"), &KEY).err().expect("it does not say so");
+        assert!(unsaid.message.contains("does not say that its path"), "{unsaid}");
+        for odd in [
+            "https:/api.example.org/${KEY}",
+            "https:api.example.org/${KEY}",
+            "https://API.example.org/${KEY}",
+            "https://api.example.org:443/${KEY}",
+            "https://api.example.org\\${KEY}",
+            "https://api.example.org/\\${KEY}",
+            "https://api.example.org?${KEY}",
+        ] {
+            assert!(host(odd).is_err(), "{odd}");
+        }
+        let hostile = [BoundValue { name: "KEY", value: "../../@evil.example/?#" }];
+        let url = made(&request("https://api.example.org/a/${KEY}").filling_path(), &hostile)
+            .expect("it is escaped");
+        assert_eq!(url.url.as_str(), "https://api.example.org/a/..%2F..%2F%40evil.example%2F%3F%23");
+        assert_eq!(host_of("https://api.example.org/x").as_deref(), Some("api.example.org"));
+        assert_eq!(host_of("http://127.0.0.1:81").as_deref(), Some("127.0.0.1:81"));
+        assert_eq!(host_of("http://api.example.org"), None);
     }
 
     #[test]

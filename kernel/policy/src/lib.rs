@@ -111,7 +111,7 @@ impl CallPolicy {
         self.store.questions().await
     }
 
-    /// Returns when a question waits that did not the last time. For one caller.
+    /// Returns when a question waits that did not the last time, or one was answered. For one caller.
     pub async fn until_asked(&self) {
         self.asked.notified().await;
     }
@@ -136,6 +136,7 @@ impl CallPolicy {
         }
         drop(changing);
         self.answered.notify_waiters();
+        self.asked.notify_one();
         Ok(settled.map(|Settled { approval, .. }| approval))
     }
 
@@ -182,6 +183,7 @@ impl CallPolicy {
                 () = answered => {}
                 () = tokio::time::sleep(Duration::from_millis(left)) => {
                     self.store.expire_question(&question.effect).await?;
+                    self.asked.notify_one();
                 }
             }
         }

@@ -26,7 +26,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use drupe_wiring::personas;
 
 use super::{
-    answers, extensions, insight, replay, schedules, spawned, status, streams, tokens, trial, turns,
+    answers, extensions, insight, people, replay, schedules, spawned, status, streams, tokens, trial, turns,
 };
 use crate::{
     draft::Draft,
@@ -240,6 +240,10 @@ pub static METHODS: &[Method] = methods! {
     TOKENS_REDEEM(Named) needs Read, |kernel, _, Named { id }| tokens::redeem(kernel, &id).await;
     TOKENS_REVOKE(Named) needs Operate, |kernel, _, Named { id }| tokens::revoke(kernel, id).await;
     TOKENS_LEAVE(Nothing) needs Read, |kernel, by, _| tokens::leave(kernel, by).await;
+
+    PEOPLE_LIST(Nothing) needs Operate, |kernel, _, _| people::list(kernel).await;
+    PEOPLE_ANSWER(_) needs Operate, |kernel, by, answer| people::answer(kernel, by, answer).await;
+    PEOPLE_REVOKE(Named) needs Operate, |kernel, by, Named { id }| people::revoke(kernel, by, &id).await;
 };
 
 /// Answers one request.

@@ -146,7 +146,7 @@ async fn person_of(kernel: &Kernel, by: &Principal) -> Result<Arc<Run>, Fault> {
     let run = kernel.roster.wired.lasting.tokens.redeem(&caller.id, &caller.call)?;
     let queued = kernel.store.queued(&run.scope.turn).await?;
     match queued.map(|queued| queued.inbound.origin) {
-        Some(Origin::Client { token: None } | Origin::Extension(_)) => Ok(run),
+        Some(Origin::Client { token: None } | Origin::Extension(_) | Origin::Person { .. }) => Ok(run),
         _ => Err(Fault::denied("schedules are for people that the daemon belongs to")
             .help("not on behalf of a token, of a message of a topic, or of what a schedule has set off")),
     }

@@ -12,6 +12,7 @@ use drupe_gate::survey::model_names;
 use drupe_journal::disk;
 use drupe_wiring::NOTICE;
 
+use super::people;
 use crate::{extension::Record, kernel::Kernel};
 
 /// What the kernel is doing.
@@ -38,6 +39,7 @@ pub async fn status(kernel: &Arc<Kernel>) -> Result<Status, Fault> {
         );
     }
     notices.extend(kernel.store.gone().await.ok().flatten().map(|gone| gone.to_string()));
+    notices.extend(people::notice(kernel).await?);
     // Whoever made them, in whosever words.
     let notices = notices.iter().map(|notice| one_line(notice, NOTICE)).collect();
     let state =

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use drupe_extension_api::{
     ExtensionId, Fault, FaultCode, SessionId,
-    control::{Power, TokenMade, TokenNew, TokenPromised, TokenStatus, Whoami},
+    control::{Allowance, Power, TokenMade, TokenNew, TokenPromised, TokenStatus, Whoami},
 };
 use drupe_limits::TokenLimits;
 use drupe_link::named_token;
@@ -31,16 +31,33 @@ async fn give(kernel: &Kernel, hash: String, token: &TokenStatus) -> Result<(), 
     if let Some(sessions) = &token.sessions {
         let (all, each) = (settings::allowance(&token.per_day), settings::allowance(&token.per_day_each));
         let limits = TokenLimits { sessions: sessions.clone(), all, each };
-        let (quotas, now_ms) = (&kernel.intake.turns.quotas, kernel.base.clock.now_ms());
-        let mut used = Vec::new();
-        for purse in quotas.purses_of(&token.name, &limits) {
-            let of_it = kernel.store.used_below(purse.sessions().to_owned(), now_ms).await?;
-            used.push((purse, settings::counted(of_it)));
-        }
-        quotas.bind(&token.name, limits, used);
+        bind(kernel, &token.name, limits).await?;
     }
     kernel.grants.give(hash, principal(token));
     Ok(())
+}
+
+/// Bounds what is used in somebody's sessions from now on.
+pub(super) async fn bind(kernel: &Kernel, name: &str, limits: TokenLimits) -> Result<(), Fault> {
+    let (quotas, now_ms) = (&kernel.intake.turns.quotas, kernel.base.clock.now_ms());
+    let mut used = Vec::new();
+    for purse in quotas.purses_of(name, &limits) {
+        let of_it = kernel.store.used_below(purse.sessions().to_owned(), now_ms).await?;
+        used.push((purse, settings::counted(of_it)));
+    }
+    quotas.bind(name, limits, used);
+    Ok(())
+}
+
+/// Refuses amounts of money that are none.
+pub(super) fn check_amounts(given: impl IntoIterator<Item = Allowance>) -> Result<(), Fault> {
+    let mut amounts = given.into_iter().filter_map(|allowance| allowance.max_cost_usd);
+    match amounts.find(|usd| !usd.is_finite() || *usd < 0.0) {
+        Some(wrong) => {
+            Err(Fault::invalid(format!("`max_cost_usd` is {wrong}, which is no amount of US dollars")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Those that there are.
@@ -97,10 +114,7 @@ pub async fn new(kernel: &Kernel, by: &Principal, ask: TokenNew) -> Result<Token
         return Err(Fault::invalid(format!("what token `{name}` uses cannot be told from what others use"))
             .help("a budget is counted by sessions: name those that its bearer is to reach"));
     }
-    let amounts = [per_day, per_day_each].into_iter().filter_map(|allowance| allowance.max_cost_usd);
-    if let Some(wrong) = amounts.into_iter().find(|usd| !usd.is_finite() || *usd < 0.0) {
-        return Err(Fault::invalid(format!("`max_cost_usd` is {wrong}, which is no amount of US dollars")));
-    }
+    check_amounts([per_day, per_day_each])?;
     let created = jiff::Timestamp::from_millisecond(kernel.base.clock.now_ms()).map_err(Fault::internal)?;
     let may = may.into_iter().collect();
     let status = TokenStatus { name, may, sessions, agents, per_day, per_day_each, created };

@@ -6,7 +6,7 @@ use drupe_agent::Chain;
 use drupe_extension_api::{
     AgentId, ExtensionId, Fault, FaultCode, SessionId, TurnId,
     control::{Power, SessionShow, TurnArgument, TurnResult},
-    wire::{QueueMode, Submit, Submitted},
+    wire::{QueueMode, StopConversation, Submit, Submitted},
 };
 use drupe_handles::Holder;
 use drupe_journal::{Origin, QueuedTurn, SessionState, StoreError};
@@ -16,6 +16,7 @@ use drupe_wiring::ORCHESTRATOR;
 use crate::{
     intake::sessions::Stopped,
     kernel::Kernel,
+    people::{self, KnownWriter},
     questions,
     turn::{self, Route},
 };
@@ -32,6 +33,10 @@ pub async fn submit(kernel: &Arc<Kernel>, by: &Principal, submit: Submit) -> Res
         Who::Operator => None,
         Who::Token { name, .. } => Some(name.clone()),
     };
+    if submit.sender.is_some() {
+        let message = format!("{} is no channel, so it says of nobody that they wrote", by.name());
+        return Err(Fault::denied(message).help("leave `sender` out"));
+    }
     // What goes out through a channel speaks to people as the assistant: that is the operator's to arrange.
     if !submit.channel.is_empty() && token.is_some() {
         return Err(
@@ -106,17 +111,47 @@ async fn of_extension(
     chain: Chain,
     submit: Submit,
 ) -> Result<Submitted, Fault> {
-    if submit.session.below(id.as_str()).is_none_or(str::is_empty) {
-        let message = format!("extension `{id}` may not speak in session `{}`", submit.session);
-        return Err(Fault::denied(message).help(format!("its own sessions begin with `{id}:`")));
-    }
+    is_own(id, &submit.session)?;
+    let writer = people::writer(kernel, id, submit.sender.as_ref(), &submit.session).await?;
     // The answer of one that carries no messages is read from the session.
     let carries = kernel.outbox.carries(id.as_str());
-    if carries && let Some(answered) = questions::answered(kernel, id, &submit).await? {
+    if carries && let Some(answered) = questions::answered(kernel, id, &submit, writer.as_ref()).await? {
         return Ok(answered);
     }
     let channel = if carries { id.to_string() } else { String::new() };
-    kernel.intake.submit(Origin::Extension(id.clone()), Submit { channel, ..submit }, chain).await
+    let Some(KnownWriter { origin, .. }) = writer else {
+        return kernel
+            .intake
+            .submit(Origin::Extension(id.clone()), Submit { channel, ..submit }, chain)
+            .await;
+    };
+    let (sender, session) = (submit.sender.clone(), submit.session.clone());
+    let submitted = kernel.intake.submit(origin, Submit { channel, ..submit }, chain).await?;
+    // Whoever was revoked while the message was taken in has it end: whoever revoked them may have looked before it was there.
+    if let Err(fault) = people::writer(kernel, id, sender.as_ref(), &session).await {
+        if fault.code == FaultCode::Unauthenticated {
+            stop_turn(kernel, &submitted.turn).await?;
+        }
+        return Err(fault);
+    }
+    Ok(submitted)
+}
+
+/// Stops a conversation of an extension's own, as somebody in it wants.
+pub async fn stop_own(kernel: &Arc<Kernel>, id: &ExtensionId, ask: StopConversation) -> Result<usize, Fault> {
+    let StopConversation { session, sender } = ask;
+    is_own(id, &session)?;
+    people::writer(kernel, id, sender.as_ref(), &session).await?;
+    stop_session(kernel, &session).await
+}
+
+/// Refuses a session that is not the extension's own.
+fn is_own(id: &ExtensionId, session: &SessionId) -> Result<(), Fault> {
+    if session.below(id.as_str()).is_none_or(str::is_empty) {
+        let message = format!("extension `{id}` may not speak in session `{session}`");
+        return Err(Fault::denied(message).help(format!("its own sessions begin with `{id}:`")));
+    }
+    Ok(())
 }
 
 /// What set off what an extension hands in, for itself or for the bearer of a token: the call on whose behalf it does so, or

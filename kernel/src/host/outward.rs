@@ -1,10 +1,11 @@
 //! Requests that are sent for an extension, with its bound secrets filled in.
 
+use drupe_config::BoundSecret;
 use drupe_extension_api::{
     Fault,
     wire::{OutwardRequest, OutwardResponse},
 };
-use drupe_outward::BoundValue;
+use drupe_outward::{BoundValue, host_of};
 
 use super::Owner;
 use crate::kernel::Kernel;
@@ -25,9 +26,19 @@ impl Owner {
         let bound: Vec<_> = self.manifest.resolve_bound(&kernel.base.config.overlay).collect();
         // Code may ask before it is initialized.
         kernel.base.redactor.learn(bound.iter().map(|(_, value)| value.expose()));
+        let hosts = self.hosts.get_or_init(|| {
+            let config = self.manifest.effective_config(&kernel.base.config).unwrap_or_default();
+            let at = |key: &String| config.get(key)?.as_str().and_then(host_of);
+            let all = |one: &BoundSecret| {
+                let configured = one.addresses.iter().filter_map(at);
+                (one.name.clone(), one.hosts.iter().cloned().chain(configured).collect())
+            };
+            self.manifest.bound_secrets.iter().map(all).collect()
+        });
         let values = bound.iter().map(|(bound, value)| {
+            let hosts = hosts.get(&bound.name).map_or(&[][..], Vec::as_slice);
             // As the redactor knows it.
-            (BoundValue { name: &bound.name, value: value.expose().trim() }, bound.hosts.as_slice())
+            (BoundValue { name: &bound.name, value: value.expose().trim() }, hosts)
         });
         let _place = self.requests.acquire().await.map_err(Fault::internal)?;
         let answer = kernel.roster.wired.outward.send(&request, values).await;

@@ -28,6 +28,9 @@ fn a_message_is_tried_again_only_where_it_surely_did_not_go_out() {
         assert_eq!(check(ATTEMPTS - 1, Err(code)), "again");
         assert_eq!(check(ATTEMPTS, Err(code)), "failed");
     }
+    for code in [FaultCode::Denied, FaultCode::NotFound] {
+        assert_eq!(check(1, Err(code)), "failed");
+    }
     for code in [FaultCode::Timeout, FaultCode::Crashed, FaultCode::Panicked, FaultCode::Other] {
         assert_eq!(check(1, Err(code)), "uncertain", "{code:?}");
     }

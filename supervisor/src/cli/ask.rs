@@ -119,6 +119,7 @@ impl Ask {
         };
         Ok(Submit {
             carried: None,
+            sender: None,
             channel: String::new(),
             external_id: uuid::Uuid::new_v4().to_string(),
             session,

@@ -15,6 +15,7 @@ mod eval;
 mod ext;
 mod open;
 mod pages;
+mod pair;
 mod replay;
 mod restart;
 mod run;
@@ -131,6 +132,8 @@ enum Verb {
     Bus(bus::Bus),
     /// Tokens for programs that are not the operator: list, new, revoke
     Token(token::Token),
+    /// People who write through chat services: list, allow, deny, revoke
+    Pair(pair::Pair),
     /// Ask messages of a file, and compare the answers with what it expects
     ///
     /// Each case of FILE has a conversation of its own. Ends with 1 where one fails.
@@ -256,6 +259,7 @@ fn execute(verb: Option<Verb>, keep: bool, context: Context) -> Result<u8, Failu
         Some(Verb::Why(why)) => why.execute(&context),
         Some(Verb::Bus(bus)) => bus.execute(&context),
         Some(Verb::Token(token)) => token.execute(&context),
+        Some(Verb::Pair(pair)) => pair.execute(&context),
         Some(Verb::Skill(skill)) => skill.execute(&context),
         Some(Verb::Eval(eval)) => eval.execute(&context),
         Some(Verb::Replay(replay)) => replay.execute(&context),

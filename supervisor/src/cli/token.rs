@@ -131,7 +131,7 @@ fn scope(token: &TokenStatus) -> String {
 }
 
 /// How much may be used; none where there is no bound.
-fn amounts(allowance: &Allowance) -> Option<String> {
+pub fn amounts(allowance: &Allowance) -> Option<String> {
     let Allowance { max_tokens, max_cost_usd, max_invocations } = allowance;
     let parts = [
         max_cost_usd.map(|usd| format!("${usd}")),
@@ -143,7 +143,7 @@ fn amounts(allowance: &Allowance) -> Option<String> {
 }
 
 /// Amounts with their units: `2usd,500000tokens,100runs`.
-fn allowance(text: &str) -> Result<Allowance, Fault> {
+pub fn allowance(text: &str) -> Result<Allowance, Fault> {
     let mut read = Allowance::default();
     for amount in text.split(',').map(str::trim) {
         let unit = amount.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(amount.len());

@@ -193,7 +193,7 @@ fn handoffs(told: &mut Told, rows: &TurnRows) {
     }
 }
 
-/// What set it off, where that was no message of a person.
+/// What set it off, where that was no message of the operator.
 fn origin(told: &mut Told, rows: &TurnRows) {
     let inbound = &rows.inbound;
     if matches!(inbound.origin, Origin::Topic { .. }) {
@@ -210,6 +210,9 @@ fn origin(told: &mut Told, rows: &TurnRows) {
             format!("An agent of turn `{by}` spawned this one to go on by itself; its report goes to that turn's session."),
             [told::message(rows)],
         ),
+        Origin::Person { channel, id } => {
+            told.say(format!("`{channel}/{id}` wrote the message."), [told::message(rows)]);
+        }
         Origin::Report { of } => told.say(
             format!("It is the report of an agent that worked beside the conversation, in turn `{of}`."),
             [told::message(rows)],

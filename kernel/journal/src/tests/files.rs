@@ -205,6 +205,9 @@ const VERSION_16: &str = include_str!("version_16.sql");
 /// The same of version 17.
 const VERSION_17: &str = include_str!("version_17.sql");
 
+/// The same of version 18.
+const VERSION_18: &str = include_str!("version_18.sql");
+
 fn tables(db: &Connection) -> Vec<(String, String)> {
     let mut all =
         db.prepare("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name").unwrap();
@@ -218,6 +221,7 @@ fn the_released_steps_are_unchanged() {
     let dumps = [
         VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9,
         VERSION_10, VERSION_11, VERSION_12, VERSION_13, VERSION_14, VERSION_15, VERSION_16, VERSION_17,
+        VERSION_18,
     ];
     assert_eq!(dumps.len(), STEPS.len(), "a version without a dump of it");
     for (dump, steps) in dumps.iter().zip(1..) {

@@ -15,6 +15,7 @@ mod operator;
 mod outbox;
 mod parts;
 mod power;
+mod people;
 mod questions;
 mod readings;
 mod recent;

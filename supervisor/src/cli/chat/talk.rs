@@ -243,6 +243,7 @@ impl<'a> Talk<'a> {
     fn submit(&self, text: &str) -> Result<Option<TurnId>, Failure> {
         let submit = Submit {
             carried: None,
+            sender: None,
             channel: CHANNEL.into(),
             external_id: uuid::Uuid::new_v4().to_string(),
             session: self.session.clone(),

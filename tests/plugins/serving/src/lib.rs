@@ -20,6 +20,9 @@ struct Serving {
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 struct Config {
+    /// Those who are known: the kernel reads it, not the channel.
+    #[serde(rename = "allowed")]
+    _allowed: Option<Vec<Value>>,
     /// How long the service goes on after it was told to end.
     linger_ms: u64,
     /// What the names of its tools begin with, in place of `serving`.
@@ -41,13 +44,14 @@ impl Extension for Serving {
 
     /// Somebody writes in the channel: a message of that id, in that conversation.
     async fn asked(&self, ask: String, params: Value) -> Result<Value, Fault> {
-        if ask != "hear" {
-            return Err(Fault::unsupported(&ask));
+        match ask.as_str() {
+            "hear" => self.hear(serde_json::from_value(params)?).await,
+            "stop" => {
+                let Heard { session, sender, .. } = serde_json::from_value(params)?;
+                Ok(json!(self.host.stop_session(session, sender).await?))
+            }
+            _ => Err(Fault::unsupported(&ask)),
         }
-        let Heard { session, id, text, untrusted } = serde_json::from_value(params)?;
-        let carried = untrusted.then(|| Carried { untrusted, ..Carried::default() });
-        let submitted = self.host.submit(Submit { carried, ..Submit::new(session, id, text) }).await?;
-        Ok(json!(submitted))
     }
 }
 
@@ -55,10 +59,14 @@ impl Extension for Serving {
 #[serde(deny_unknown_fields)]
 struct Heard {
     session: SessionId,
+    #[serde(default)]
     id: String,
+    #[serde(default)]
     text: String,
     #[serde(default)]
     untrusted: bool,
+    #[serde(default)]
+    sender: Option<Sender>,
 }
 
 impl Service for Serving {
@@ -128,6 +136,19 @@ impl ToolProvider for Serving {
 export!(Serving: Tool, Service, Channel);
 
 impl Serving {
+    /// Hands a message in; of somebody who is not known, what they are to be shown.
+    async fn hear(&self, heard: Heard) -> Result<Value, Fault> {
+        let Heard { session, id, text, untrusted, sender } = heard;
+        let carried = untrusted.then(|| Carried { untrusted, ..Carried::default() });
+        let message = Submit { carried, sender: sender.clone(), ..Submit::new(session, id, text) };
+        match (self.host.submit(message).await, sender) {
+            (Err(fault), Some(sender)) if fault.code == FaultCode::Unauthenticated => {
+                Ok(json!(self.host.admit(&sender).await?))
+            }
+            (submitted, _) => Ok(json!(submitted?)),
+        }
+    }
+
     async fn abort(&self, _: NoInput, _: Call) -> Result<(), Fault> {
         std::process::abort()
     }

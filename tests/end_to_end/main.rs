@@ -82,6 +82,7 @@ mod skills;
 mod spawned;
 mod starts;
 mod streams;
+mod telegram;
 mod templates;
 mod terminal;
 mod tokens;

@@ -1,0 +1,51 @@
+//! The channel for people who write to a Telegram bot: long polling, answers that grow while they are made, questions with buttons.
+//!
+//! Who is answered is decided by the daemon (`senders: known`), to which this hands every message with the number of its writer. It has
+//! neither the network nor the bot's token: the daemon sends its requests and fills the token in.
+
+mod api;
+mod hear;
+mod kept;
+mod out;
+mod pace;
+mod settings;
+mod text;
+mod update;
+
+use std::sync::Arc;
+
+use drupe_extension_api::prelude::*;
+
+use self::{api::BotApi, hear::Ear, kept::Keeper, settings::TelegramSettings};
+
+struct Telegram {
+    ear: Ear,
+}
+
+impl Extension for Telegram {
+    async fn initialize(host: Host) -> Result<Self, Fault> {
+        let settings: TelegramSettings = host.config()?;
+        let api = BotApi::new(host.clone(), &settings.api);
+        let keeper = Keeper::open(host.clone())?;
+        let out = out::Outgoing::new(host.clone(), api.clone(), keeper.clone());
+        Ok(Self { ear: Ear { host, api, keeper, out, settings: Arc::new(settings) } })
+    }
+}
+
+impl Channel for Telegram {
+    async fn send(&self, message: OutboundMessage) -> Result<Delivery, Fault> {
+        self.ear.out.send(message).await
+    }
+
+    async fn stream(&self, part: ChannelStream) -> Result<(), Fault> {
+        self.ear.out.stream(part)
+    }
+}
+
+impl Service for Telegram {
+    async fn run(&self, shutdown: Shutdown) -> Result<(), Fault> {
+        self.ear.hear(shutdown).await
+    }
+}
+
+export!(Telegram: Channel, Service);

@@ -1,0 +1,328 @@
+//! What comes in: updates of the Bot API as what somebody wants. Pure.
+
+use drupe_extension_api::prelude::*;
+use serde_json::Value;
+
+/// The bot itself, as `getMe` tells it.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Bot {
+    pub id: i64,
+    #[serde(default)]
+    pub username: String,
+}
+
+/// Where something was written: a chat, and in it a topic where it has such.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChatPlace {
+    pub chat: i64,
+    pub thread: Option<i64>,
+}
+
+/// What somebody who writes to the bot wants.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Intent {
+    /// An answer to a text.
+    Answer(String),
+    /// A command for this channel, without its slash.
+    Command(BotCommand),
+    /// Something was sent that is no text.
+    Unreadable,
+    /// A button was pressed that stands below a message.
+    Pressed { query: String, message: i64, data: String },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BotCommand {
+    Start,
+    New,
+    Stop,
+    Who,
+}
+
+/// An update that is for the assistant.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Incoming {
+    pub place: ChatPlace,
+    pub is_private: bool,
+    pub sender: Sender,
+    /// The same whenever the service tells of it again.
+    pub external_id: String,
+    pub wanted: Intent,
+}
+
+#[derive(Deserialize)]
+struct Update {
+    message: Option<Message>,
+    callback_query: Option<Pressed>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    message_id: i64,
+    #[serde(default)]
+    message_thread_id: Option<i64>,
+    /// Whether the thread is a topic of a forum; of replies in other groups there is an id as well.
+    #[serde(default)]
+    is_topic_message: bool,
+    from: Option<User>,
+    chat: Chat,
+    text: Option<String>,
+    caption: Option<String>,
+    reply_to_message: Option<Box<Message>>,
+    /// Set for messages that tell of something in the chat, such as somebody who joined it, or one that was pinned.
+    new_chat_members: Option<Value>,
+    left_chat_member: Option<Value>,
+    pinned_message: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Chat {
+    id: i64,
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct User {
+    id: i64,
+    #[serde(default)]
+    is_bot: bool,
+    #[serde(default)]
+    first_name: String,
+    #[serde(default)]
+    last_name: String,
+    username: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Pressed {
+    id: String,
+    from: User,
+    message: Option<Message>,
+    data: Option<String>,
+}
+
+/// The number of an update; none of what is no update.
+pub fn number(update: &Value) -> Option<i64> {
+    update["update_id"].as_i64()
+}
+
+/// What an update says, where it is for the assistant.
+pub fn read(update: &Value, bot: &Bot) -> Option<Incoming> {
+    let id = number(update)?;
+    let Update { message, callback_query } = Update::deserialize(update).ok()?;
+    if let Some(Pressed { id: query, from, message, data }) = callback_query {
+        let message = message?;
+        return Some(Incoming {
+            place: place(&message),
+            is_private: message.chat.kind == "private",
+            sender: sender(from)?,
+            external_id: format!("pressed:{query}"),
+            wanted: Intent::Pressed { query, message: message.message_id, data: data.unwrap_or_default() },
+        });
+    }
+    let message = message?;
+    let happened = [&message.new_chat_members, &message.left_chat_member, &message.pinned_message]
+        .iter()
+        .any(|it| it.is_some());
+    let (place, is_private) = (place(&message), message.chat.kind == "private");
+    let with = message
+        .caption
+        .map(|caption| format!("{caption}\n(Something came with this that is no text; it was not read.)"));
+    let text = message.text.or(with);
+    let answers_bot = |to: &Message| to.from.as_ref().is_some_and(|from| from.id == bot.id);
+    let is_reply = message.reply_to_message.as_deref().is_some_and(answers_bot);
+    // In a group only what is said to the bot.
+    let is_meant =
+        is_private || is_reply || text.as_deref().is_some_and(|text| mentions(text, &bot.username));
+    if happened || !is_meant {
+        return None;
+    }
+    let wanted = match text.as_deref().map(|text| without_mention(text, &bot.username)) {
+        None => Intent::Unreadable,
+        Some(text) if text.trim().is_empty() => return None,
+        Some(text) => command(&text).map_or(Intent::Answer(text), Intent::Command),
+    };
+    // Numbers of updates begin anew at random after a week without any, so the message's own is a part of the id.
+    let external_id = format!("{id}:{}:{}", place.chat, message.message_id);
+    Some(Incoming { place, is_private, sender: sender(message.from?)?, external_id, wanted })
+}
+
+fn place(message: &Message) -> ChatPlace {
+    ChatPlace {
+        chat: message.chat.id,
+        thread: message.message_thread_id.filter(|_| message.is_topic_message),
+    }
+}
+
+/// None for what other bots write: two that answer each other never end.
+fn sender(user: User) -> Option<Sender> {
+    let name = format!("{} {}", user.first_name, user.last_name).trim().to_owned();
+    let name = match user.username {
+        Some(username) => format!("{name} (@{username})"),
+        None => name,
+    };
+    (!user.is_bot).then(|| Sender { id: user.id.to_string(), name: Some(name) })
+}
+
+/// Whether a text names the bot, as `@name` or `/command@name`.
+fn mentions(text: &str, username: &str) -> bool {
+    find_mention(text, username).is_some()
+}
+
+fn find_mention(text: &str, username: &str) -> Option<usize> {
+    let (text, name) = (text.to_ascii_lowercase(), format!("@{}", username.to_ascii_lowercase()));
+    let ends = |at: &usize| {
+        let next = text[at + name.len()..].chars().next();
+        !next.is_some_and(|next| next.is_alphanumeric() || next == '_')
+    };
+    (!username.is_empty()).then(|| text.match_indices(&name).map(|(at, _)| at).find(ends)).flatten()
+}
+
+/// A text without the name of the bot where it begins with it, or names it behind a command.
+fn without_mention(text: &str, username: &str) -> String {
+    let Some(at) = find_mention(text, username) else { return text.to_owned() };
+    let (before, after) = (&text[..at], &text[at + 1 + username.len()..]);
+    let is_command = before.starts_with('/') && !before.contains(char::is_whitespace);
+    match before.trim().is_empty() || is_command {
+        true => format!("{before}{after}").trim_start_matches([' ', ',', ':', '\n']).to_owned(),
+        false => text.to_owned(),
+    }
+}
+
+fn command(text: &str) -> Option<BotCommand> {
+    match text.split_whitespace().next()? {
+        "/start" => Some(BotCommand::Start),
+        "/new" => Some(BotCommand::New),
+        "/stop" => Some(BotCommand::Stop),
+        "/who" => Some(BotCommand::Who),
+        _ => None,
+    }
+}
+
+impl ChatPlace {
+    /// As the daemon keeps it with a message.
+    pub fn address(&self) -> String {
+        match self.thread {
+            Some(thread) => format!("{}/{thread}", self.chat),
+            None => self.chat.to_string(),
+        }
+    }
+
+    /// The place of an address.
+    pub fn read(address: &str) -> Option<Self> {
+        let (chat, thread) = match address.split_once('/') {
+            Some((chat, thread)) => (chat, Some(thread.parse().ok()?)),
+            None => (address, None),
+        };
+        Some(Self { chat: chat.parse().ok()?, thread })
+    }
+
+    /// The session of who writes there, without the number of the conversation.
+    pub fn session(&self, extension: &str, is_private: bool, sender: &Sender) -> String {
+        let thread = self.thread.map(|thread| format!(".{thread}")).unwrap_or_default();
+        match is_private {
+            true => format!("{extension}:person.{}{}", sender.id, thread.replacen('.', ":topic", 1)),
+            false => format!("{extension}:group.{}{thread}", self.chat),
+        }
+    }
+
+    /// What each call is given that writes there.
+    pub fn params(&self) -> Value {
+        let mut params = serde_json::json!({ "chat_id": self.chat });
+        if let Some(thread) = self.thread {
+            params["message_thread_id"] = thread.into();
+        }
+        params
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn bot() -> Bot {
+        Bot { id: 99, username: "plum_bot".to_owned() }
+    }
+
+    fn group(text: &str, reply: Option<i64>) -> Value {
+        let mut message = json!({"message_id": 5, "from": {"id": 7, "first_name": "Ann"},
+            "chat": {"id": -100, "type": "supergroup"}, "text": text});
+        if let Some(to) = reply {
+            message["reply_to_message"] =
+                json!({"message_id": 4, "from": {"id": to}, "chat": {"id": -100, "type": "supergroup"}});
+        }
+        json!({"update_id": 3, "message": message})
+    }
+
+    fn wanted(update: &Value) -> Option<Intent> {
+        read(update, &bot()).map(|incoming| incoming.wanted)
+    }
+
+    #[test]
+    fn in_a_group_only_what_is_said_to_the_bot_is_heard() {
+        let answer = |text: &str| Some(Intent::Answer(text.to_owned()));
+        for (text, reply, expected) in [
+            ("hello all", None, None),
+            ("hello all", Some(8), None),
+            ("yes", Some(99), answer("yes")),
+            ("@plum_bot what now", None, answer("what now")),
+            ("@Plum_Bot: what now", None, answer("what now")),
+            ("what does @plum_bot say?", None, answer("what does @plum_bot say?")),
+            ("@plum_bots what now", None, None),
+            ("/new", None, None),
+            ("/new@plum_bot", None, Some(Intent::Command(BotCommand::New))),
+            ("/new@other_bot", None, None),
+            ("@plum_bot", None, None),
+            ("ä@plum_bot ö", None, answer("ä@plum_bot ö")),
+        ] {
+            assert_eq!(wanted(&group(text, reply)), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn somebody_is_known_by_the_number_that_they_cannot_choose() {
+        let mut update = group("x", Some(99));
+        update["message"]["from"] =
+            json!({"id": 7, "first_name": "Ann", "last_name": "Lee", "username": "ann"});
+        let incoming = read(&update, &bot()).expect("it is for the bot");
+        assert_eq!(
+            (incoming.sender.id.as_str(), incoming.sender.name.as_deref()),
+            ("7", Some("Ann Lee (@ann)"))
+        );
+        assert_eq!(incoming.external_id, "3:-100:5");
+        assert_eq!(incoming.place.session("telegram", false, &incoming.sender), "telegram:group.-100");
+        assert_eq!(incoming.place.session("telegram", true, &incoming.sender), "telegram:person.7");
+        update["message"]["from"]["is_bot"] = json!(true);
+        assert_eq!(read(&update, &bot()), None, "bots are not answered");
+        update["message"]["from"] = Value::Null;
+        assert_eq!(read(&update, &bot()), None, "somebody without a name is nobody");
+    }
+
+    #[test]
+    fn what_is_no_text_and_what_is_no_message_is_told_apart() {
+        let private = |more: Value| {
+            let mut message =
+                json!({"message_id": 5, "from": {"id": 7}, "chat": {"id": 7, "type": "private"}});
+            message.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
+            json!({"update_id": 3, "message": message})
+        };
+        assert_eq!(wanted(&private(json!({"photo": []}))), Some(Intent::Unreadable));
+        assert!(
+            matches!(wanted(&private(json!({"photo": [], "caption": "look"}))), Some(Intent::Answer(text)) if text.starts_with("look\n"))
+        );
+        assert_eq!(wanted(&private(json!({"text": "/stop now"}))), Some(Intent::Command(BotCommand::Stop)));
+        assert_eq!(wanted(&private(json!({"text": "/other"}))), Some(Intent::Answer("/other".into())));
+        assert_eq!(wanted(&private(json!({"text": "  "}))), None);
+        for odd in [json!({}), json!({"update_id": 1}), json!({"update_id": 1, "message": 7}), json!([])] {
+            assert_eq!(wanted(&odd), None);
+        }
+        let topic = private(json!({"text": "x", "message_thread_id": 9, "is_topic_message": true}));
+        let place = read(&topic, &bot()).expect("a message").place;
+        assert_eq!(place.address(), "7/9");
+        assert_eq!(ChatPlace::read("7/9"), Some(place));
+        assert_eq!(ChatPlace::read("x"), None);
+    }
+}

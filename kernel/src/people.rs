@@ -50,11 +50,13 @@ enum Known {
 /// Who is known in a channel, by its manifest and its configuration.
 fn known_in(kernel: &Kernel, channel: &ExtensionId) -> Result<Known, Fault> {
     let found = kernel.roster.extensions.read(|record| {
-        let works = record.found.name == channel.as_str() && !record.state.is_out();
-        record.manifest.as_ref().filter(|_| works).map(Arc::clone)
+        let is_it = record.found.name == channel.as_str();
+        record.manifest.as_ref().filter(|_| is_it).map(|it| (!record.state.is_out(), Arc::clone(it)))
     });
-    // One that is ending is told so, and nobody slips in meanwhile.
-    let manifest = found.into_iter().flatten().next().ok_or_else(|| {
+    // Of one that begins or ends nobody slips in meanwhile: the stricter of two holds.
+    let found = found.into_iter().flatten();
+    let found = found.max_by_key(|(works, manifest)| (*works, manifest.senders == Senders::Known));
+    let (_, manifest) = found.ok_or_else(|| {
         Fault::new(FaultCode::Unavailable, format!("extension `{channel}` does not work at the moment"))
     })?;
     if manifest.senders == Senders::Any {

@@ -98,7 +98,8 @@ impl Outgoing {
         loop {
             draft.changed.notified().await;
             tokio::time::sleep(self.pace.edit_waits(draft.place.chat, Instant::now())).await;
-            let text = draft.text();
+            // What was shown stays until there is something else.
+            let Some(text) = draft.text() else { continue };
             let mut goes_on = draft.goes_on.lock().await;
             if !*goes_on {
                 return;
@@ -298,10 +299,12 @@ impl Outgoing {
 }
 
 impl Draft {
-    fn text(&self) -> String {
+    /// What is shown of it; none while there is nothing of it.
+    fn text(&self) -> Option<String> {
         let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let status = shown.status.as_deref().map(|tool| format!("[{tool}]")).unwrap_or_default();
-        text::preview(&format!("{}{status}", shown.text))
+        let text = format!("{}{status}", shown.text);
+        (!text.trim().is_empty()).then(|| text::preview(&text))
     }
 }
 

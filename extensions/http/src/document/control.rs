@@ -5,12 +5,12 @@ use drupe_extension_api::{
     control::{
         AgentDetail, AgentStatus, AgentTemplate, Approval, ApprovalAnswer, CheckReport, ConfigValue,
         DeadMessage, Explanation, ExtensionAsk, ExtensionDetail, ExtensionStatus, ItemArgument, ItemText,
-        Named, Numbered, PathArgument, Power, ReplayArgument, ReplayReport, Restart, Scaffold,
-        ScheduleDetail, ScheduleNew, SchedulePause, ScheduleRun, ScheduleStatus, SessionDetail,
-        SessionPersonas, SessionSelect, SessionShow, SessionStatus, SkillStatus, SpawnedArgument,
-        SpawnedQuery, SpawnedStatus, SpawnedTell, StandingGrant, Status, TemplateQuery, TokenMade, TokenNew,
-        TokenPromised, TokenStatus, TraceArgument, Trial, TrialResult, TurnArgument, TurnResult, TurnTrace,
-        UsageQuery, UsageRow, Whoami, method,
+        Named, Numbered, PathArgument, PersonAnswer, PersonStatus, Power, ReplayArgument, ReplayReport,
+        Restart, Scaffold, ScheduleDetail, ScheduleNew, SchedulePause, ScheduleRun, ScheduleStatus,
+        SessionDetail, SessionPersonas, SessionSelect, SessionShow, SessionStatus, SkillStatus,
+        SpawnedArgument, SpawnedQuery, SpawnedStatus, SpawnedTell, StandingGrant, Status, TemplateQuery,
+        TokenMade, TokenNew, TokenPromised, TokenStatus, TraceArgument, Trial, TrialResult, TurnArgument,
+        TurnResult, TurnTrace, UsageQuery, UsageRow, Whoami, method,
     },
     wire::{Submit, Submitted},
 };
@@ -229,6 +229,19 @@ fn methods(s: &mut TypeSchemas) -> Vec<Method> {
         ),
         plain::<Nothing>(s, method::TOKENS_LEAVE, Read, "Gives the token up that the request bears."),
         with::<Named, Nothing>(s, method::TOKENS_REVOKE, Operate, "Ends what a token may do."),
+        plain::<Vec<PersonStatus>>(s, method::PEOPLE_LIST, Operate, "Lists people of chat services."),
+        with::<PersonAnswer, PersonStatus>(
+            s,
+            method::PEOPLE_ANSWER,
+            Operate,
+            "Lets in or keeps out whoever was shown a code.",
+        ),
+        with::<Named, PersonStatus>(
+            s,
+            method::PEOPLE_REVOKE,
+            Operate,
+            "Forgets what was said of somebody, and ends what waits for them.",
+        ),
     ]
 }
 

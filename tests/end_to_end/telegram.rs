@@ -278,6 +278,7 @@ fn whoever_has_blocked_the_bot_holds_up_nobody_else() {
         (scene.bot.calls("sendMessage").iter().any(|(_, p)| p["chat_id"] == ROOM)).then_some(())
     });
     scene.settle(BEN);
+    assert!(scene.bot.texts(ROOM).is_empty(), "that one still waits");
 }
 
 #[test]

@@ -58,7 +58,7 @@ impl Outgoing {
 
     /// Takes a part of an answer in; showing it is a task of its own, which no part waits for.
     pub fn stream(&self, part: ChannelStream) -> Result<(), Fault> {
-        let ChannelStream { session, address, part } = part;
+        let ChannelStream { session, address, part, message: _ } = part;
         if let StreamPart::Begin = part {
             let place = place_of(address.as_deref())?;
             let draft = Arc::new(Draft {

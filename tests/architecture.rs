@@ -82,6 +82,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "drupe-blame",
             "drupe-bus",
             "drupe-config",
+            // Backups are made by a process of their own.
+            "drupe-confine",
             "drupe-extension-abi",
             "drupe-extension-api",
             "drupe-extension-source",
@@ -106,9 +108,11 @@ const ARROWS: &[(&str, &[&str])] = &[
             "drupe-wiring",
         ],
     ),
+    ("drupe-backup", &["drupe-agent", "drupe-journal", "drupe-link"]),
     (
         "drupe",
         &[
+            "drupe-backup",
             "drupe-blame",
             // What cases of agents mean is known once.
             "drupe-cases",
@@ -252,6 +256,7 @@ const KERNEL: &[&str] = &[
     "schedules",
     "intake",
     "turn",
+    "backups",
     "outbox",
     "draft",
     "forecast",
@@ -374,7 +379,7 @@ fn every_file_is_one_thing() {
 /// fault in one of them has the journal and the keys, so they are counted as a whole, wherever a folder of them lies.
 ///
 /// A ceiling that only goes down: whoever deletes lowers it. One who has to raise it says why in `docs/decisions/`.
-const TRUSTED: usize = 68_300;
+const TRUSTED: usize = 68_440;
 
 #[test]
 fn what_is_trusted_stays_small() {

@@ -100,6 +100,12 @@ pub(crate) static HOST: Text = form(
     is_host,
     Some(r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:.]{2,45}\])(:[0-9]{1,5})?$"),
 );
+/// A time between two backups.
+pub(crate) static INTERVAL: Text = form(
+    "`daily`, `hourly`, or a time from a minute to a year such as `90m`, `6h` or `2d`",
+    |text| crate::settings::Interval::new(text).is_some(),
+    Some("^(daily|hourly|[0-9]+[mhd])$"),
+);
 /// A folder that an operator's environment places.
 pub(crate) static FOLDER: Text = form(
     "an absolute path, which may begin with `~/`, `${NAME}/` or `${NAME:-~/usual}/`",

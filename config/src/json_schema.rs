@@ -70,6 +70,7 @@ fn nullable(mut schema: Value, shape: &Shape) -> Value {
 fn of_shape(shape: &'static Shape, outer: Option<&Value>) -> Value {
     match shape {
         Shape::Bool => json!({"type": "boolean"}),
+        Shape::SwitchOrText(_) => json!({"type": ["boolean", "string"]}),
         Shape::Text(form) => match form.pattern {
             Some(pattern) => json!({"type": "string", "pattern": pattern}),
             None => json!({"type": "string"}),

@@ -54,11 +54,11 @@ pub use overlay::{Overlay, Secret};
 pub use profile::{LongPrompts, ModelProfile, Thinking};
 pub use schema::{config_schema, manifest_schema};
 pub use settings::{
-    AgentDefaults, AgentsConfig, ApprovalsConfig, ConcurrencyConfig, Config, Durability, EffectiveValue,
-    ExtensionOverride, ExtensionsConfig, HostsConfig, InboxConfig, JournalConfig, LimitsConfig, ModelsConfig,
-    NativeReload, OrchestratorConfig, Preauthorized, ProviderConfig, ProviderKind, ReloadConfig,
-    RetentionConfig, SandboxConfig, SchedulesConfig, ScopeLimitsConfig, SkillsConfig, Sources,
-    ToolSearchConfig, ValueOrigin, default_file, load_config,
+    AgentDefaults, AgentsConfig, ApprovalsConfig, Archive, BackupConfig, ConcurrencyConfig, Config,
+    Durability, EffectiveValue, ExtensionOverride, ExtensionsConfig, HostsConfig, InboxConfig, Interval,
+    JournalConfig, LimitsConfig, ModelsConfig, NativeReload, OrchestratorConfig, Preauthorized,
+    ProviderConfig, ProviderKind, ReloadConfig, RetentionConfig, SandboxConfig, SchedulesConfig,
+    ScopeLimitsConfig, SkillsConfig, Sources, ToolSearchConfig, ValueOrigin, default_file, load_config,
 };
 pub use skill::{
     DISPLAY_FILES, SKILL_FILE, SkillDisplay, SkillFile, SkillHead, UnfitDisplay, load_skill, parse_skill,

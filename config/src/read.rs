@@ -75,8 +75,8 @@ impl Shape {
         reading: &mut Reading<'_>,
     ) -> Option<Value> {
         match (self, &node.value) {
-            (Self::Bool, Yaml::Bool(_)) => Some(node.to_json()),
-            (Self::Text(form), Yaml::Text(text)) if (form.check)(text) => {
+            (Self::Bool | Self::SwitchOrText(_), Yaml::Bool(_)) => Some(node.to_json()),
+            (Self::Text(form) | Self::SwitchOrText(form), Yaml::Text(text)) if (form.check)(text) => {
                 reading.text(form, text, node, path)
             }
             (Self::Integer { min, max }, Yaml::Integer(value))

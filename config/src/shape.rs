@@ -38,6 +38,8 @@ pub(crate) enum Shape {
     /// A list with a bound on its items.
     AtMost(usize, &'static Shape),
     OneOrMany(&'static Shape),
+    /// `true` or `false`, or a text that says more than `true`.
+    SwitchOrText(&'static Text),
     WordOrList {
         word: &'static str,
         item: &'static Shape,
@@ -155,6 +157,7 @@ impl Shape {
         match self {
             Self::Bool => "`true` or `false`".into(),
             Self::Text(text) => text.expected.into(),
+            Self::SwitchOrText(text) => format!("`true`, `false`, or {}", text.expected),
             Self::Integer { min, max } => format!("a whole number from {min} to {max}"),
             Self::Number { min, max } => format!("a number from {min} to {max}"),
             Self::Choice { known, .. } => choices(known),

@@ -33,11 +33,14 @@ pub use schedules::{
     ScheduleDetail, ScheduleNew, SchedulePause, ScheduleRun, ScheduleRunState, ScheduleStatus,
 };
 pub use sessions::{
-    EventsSubscribe, HandoffStatus, InvocationRecord, KeptPlan, Persona, PlanStatus, PlanStep, SessionDetail,
-    SessionPersonas, SessionSelect, SessionShow, SessionSnapshot, SessionStatus, SpawnedArgument,
-    SpawnedQuery, SpawnedStatus, SpawnedTell, TranscriptEntry, TurnArgument, TurnResult,
+    ArchivedTurn, DeletedSession, EventsSubscribe, HandoffStatus, InvocationRecord, KeptPlan, Persona,
+    PlanStatus, PlanStep, SessionDetail, SessionPersonas, SessionSelect, SessionShow, SessionSnapshot,
+    SessionStatus, SpawnedArgument, SpawnedQuery, SpawnedStatus, SpawnedTell, TranscriptEntry, TurnArgument,
+    TurnResult,
 };
-pub use status::{Blamed, ConfigValue, DaemonState, ExitRecord, Status};
+pub use status::{
+    BackupFile, BackupStatus, Blamed, ConfigValue, DaemonState, ExitRecord, FailedBackup, Status,
+};
 pub use tokens::{Allowance, Power, TokenMade, TokenNew, TokenPromised, TokenStatus, Whoami};
 
 use serde::{Deserialize, Serialize};
@@ -115,6 +118,9 @@ pub mod method {
     pub const TURN_STOP: &str = "turn.stop";
     /// [`Named`](super::Named): cancels the session's running turn and those that wait. → number of turns.
     pub const SESSIONS_STOP: &str = "sessions.stop";
+    /// [`Named`](super::Named): deletes a session with those of agents that were spawned in it, for good. →
+    /// [`DeletedSession`](super::DeletedSession).
+    pub const SESSIONS_DELETE: &str = "sessions.delete";
     /// [`SpawnedQuery`](super::SpawnedQuery) → list of [`SpawnedStatus`](super::SpawnedStatus), by session and handle.
     pub const SPAWNED_LIST: &str = "spawned.list";
     /// [`SpawnedArgument`](super::SpawnedArgument): ends an agent that works beside a turn. → `null`, when it has ended.

@@ -7,8 +7,8 @@ use drupe_journal::Store;
 use drupe_surface::grants::Grants;
 
 use crate::{
-    base::Base, extension::Roster, intake::Intake, life::Life, outbox::Outbox, schedules::Schedules,
-    supervision::Supervision,
+    backups::Backups, base::Base, extension::Roster, intake::Intake, life::Life, outbox::Outbox,
+    schedules::Schedules, supervision::Supervision,
 };
 
 /// A running kernel.
@@ -29,6 +29,8 @@ pub struct Kernel {
     pub intake: Arc<Intake>,
     /// What is done at set times.
     pub schedules: Arc<Schedules>,
+    /// Backups that are made by themselves.
+    pub backups: Arc<Backups>,
     /// What the bearers of named tokens may do.
     pub grants: Grants,
 }

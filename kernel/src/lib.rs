@@ -22,6 +22,7 @@ mod schedules;
 mod intake;
 mod turn;
 
+pub mod backups;
 mod outbox;
 
 mod draft;

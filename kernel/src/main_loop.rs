@@ -23,6 +23,7 @@ use tokio::sync::mpsc;
 use tracing_subscriber::EnvFilter;
 
 use crate::{
+    backups::Backups,
     base::{Base, Start},
     boot, control,
     extension::{Record, change, generations, recovery},
@@ -211,6 +212,8 @@ async fn run(base: Base, verdicts: Verdicts, link: Arc<KernelLink>, control: Own
     kernel.life.keep_up("status", &kernel, tell_status);
     kernel.life.keep_up("idle", &Arc::new(kernel.life.clone()), idle::watch);
     kernel.life.keep_up("retention", &kernel, let_go);
+    kernel.life.tasks.spawn(control::turns::finish_deletions(Arc::clone(&kernel)));
+    kernel.life.keep_up("backups", &kernel.backups, Backups::run);
     kernel.life.keep_up("health", &kernel.roster, recovery::watch_health);
     let keeping = Arc::clone(&kernel.roster);
     kernel.life.tasks.spawn(async move {
@@ -308,9 +311,10 @@ fn listen(link: Arc<KernelLink>) -> mpsc::UnboundedReceiver<Down> {
 
 /// Lets go of what the journal is not to keep, until the kernel drains. What is not done by then is the next one's.
 async fn let_go(kernel: Arc<Kernel>) {
-    let keep = &kernel.base.config.journal.retention;
-    let keep = Retention::of(keep.max_age_days, keep.max_mb);
-    kernel.life.cancel.run_until_cancelled(kernel.store.keep_on_within(keep)).await;
+    let retention = &kernel.base.config.journal.retention;
+    let keep = Retention::of(retention.max_age_days, retention.max_mb);
+    let archive = retention.archive.folder(kernel.base.home.root());
+    kernel.life.cancel.run_until_cancelled(kernel.store.keep_on_within(keep, archive.as_deref())).await;
 }
 
 /// Tells the supervisor of what `status` shows what it tells while no kernel serves, when it has changed, until the kernel

@@ -10,7 +10,7 @@ use std::{
 use drupe_bus::{Bus, Deliveries};
 use drupe_extension_api::{Fault, FaultCode};
 use drupe_gate::beginning;
-use drupe_journal::{Opening, Stage, Store};
+use drupe_journal::{Opening, Stage, Store, StoreError};
 use drupe_link::{Down, Home, KernelLink, Up, Verdicts};
 use drupe_policy::CallPolicy;
 use drupe_surface::{ends::Ends, grants::Grants};
@@ -19,6 +19,7 @@ use tokio::{sync::mpsc, time::Interval};
 
 use crate::schedules::Schedules;
 use crate::{
+    backups::{self, Backups},
     base::Base,
     extension::{Disk, Extensions, Roster, Wired, servers::ToldServers},
     host,
@@ -191,7 +192,14 @@ fn assemble(
     let storage = settings::storage(&base.config, home);
     let ends = Arc::<Ends>::default();
     let publish = ends.on_the_way_to(bus.publisher());
-    let store = Store::open_seen(&storage, Arc::clone(clock), publish, opening).map_err(Fault::from)?;
+    let store = Store::open_seen(&storage, Arc::clone(clock), publish, opening).map_err(|error| {
+        let advice = matches!(error, StoreError::Corrupt(_)).then(|| backups::advice(&base)).flatten();
+        let failure = Failure::from(Fault::from(error));
+        match advice {
+            Some(advice) => Failure::new(failure.status, format!("{}; {advice}", failure.message)),
+            None => failure,
+        }
+    })?;
     let begun = wiring::begin(&base.config, home.workspace(), base.day(), &[]);
     let wired = Arc::new(Wired::new(begun.map_err(|reason| Failure::new(CONFIG, reason))?, &base.redactor));
     let refused = base.start.last_good.then(|| {
@@ -235,6 +243,7 @@ fn assemble(
         let grants = Grants::default();
         let schedules =
             Schedules::new(Arc::clone(&base), life.clone(), Arc::clone(&intake), Arc::clone(&outbox));
+        let backups = Backups::new(Arc::clone(&base), life.clone(), Arc::clone(&outbox));
         Kernel {
             base: Arc::clone(&base),
             life: life.clone(),
@@ -244,6 +253,7 @@ fn assemble(
             outbox,
             intake,
             schedules: Arc::new(schedules),
+            backups: Arc::new(backups),
             grants,
         }
     }))

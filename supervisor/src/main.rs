@@ -1,8 +1,8 @@
 //! drupe: one binary, dispatched before anything else is done.
 //!
-//! A process is one of seven things: a program to be confined, a probe of a library, what fills a template in, the process
-//! of an extension, a kernel, the supervisor, or a client of a daemon. The first five are started by drupe itself and never
-//! read the command line of people.
+//! A process is one of eight things: a program to be confined, a probe of a library, what fills a template in, the process
+//! of an extension, what makes a backup for a kernel, a kernel, the supervisor, or a client of a daemon. The first six are
+//! started by drupe itself and never read the command line of people.
 
 mod cli;
 mod supervise;
@@ -40,6 +40,10 @@ fn main() -> ExitCode {
     }
     if verb == drupe_host::child::VERB {
         return ExitCode::from(drupe_host::child::main(args));
+    }
+    if verb == drupe_kernel::backups::VERB {
+        drupe_confine::take_name();
+        return ExitCode::from(cli::make_backup());
     }
     if verb == "kernel" {
         let Kernel::Kernel(arguments) = Kernel::parse();

@@ -159,3 +159,25 @@ fn without_the_keys_everything_is_kept() {
     }
     assert!(!daemon.says(&["status"]).contains("journal.retention"));
 }
+
+#[test]
+fn what_is_let_go_is_archived_first_and_shown_as_that() {
+    let mut daemon = Daemon::home("journal: {retention: {max_age_days: 30, archive: old turns}}\n");
+    let past = Past::of(&daemon);
+    past.turn("s", 50, "");
+    past.turn("s", 40, "");
+    past.turn("s", 1, "");
+    past.close();
+    daemon.run();
+    daemon.until_status("they went", |status| status["notices"].to_string().contains("2 turns"));
+    let shown = daemon.says(&["session", "show", "s"]);
+    assert!(shown.contains("its first 2 turns are archived, in"), "{shown}");
+    assert!(shown.contains("old turns/s.jsonl"), "{shown}");
+    assert!(shown.contains("› a question 50 days ago (archived)"), "{shown}");
+    assert!(shown.contains("› a question 1 days ago\n"), "{shown}");
+    let places: Vec<_> = ["50 days", "40 days", "1 days"].iter().map(|day| shown.find(day)).collect();
+    assert!(places.is_sorted() && places[0].is_some(), "in their order: {shown}");
+    let shown = daemon.json(&["session", "show", "s", "--json"]);
+    assert_eq!(shown["archived_turns"].as_array().map(Vec::len), Some(2), "{shown}");
+    assert_eq!(shown["turns"].as_array().map(Vec::len), Some(1));
+}

@@ -6,6 +6,7 @@
 mod agents;
 mod effective;
 mod extensions;
+mod kept;
 mod layers;
 mod limits;
 mod models;
@@ -27,6 +28,7 @@ use serde_json::Value;
 
 pub use agents::{AgentDefaults, AgentsConfig, OrchestratorConfig};
 pub use extensions::{ExtensionOverride, ExtensionsConfig};
+pub use kept::{Archive, Interval};
 pub use limits::{ConcurrencyConfig, LimitsConfig, ScopeLimitsConfig};
 pub use models::ModelsConfig;
 pub use providers::{ProviderConfig, ProviderKind};
@@ -170,24 +172,40 @@ keys! {
 
 keys! {
     /// The record of what happened.
-    #[derive(Copy, PartialEq, Eq)]
+    #[derive(PartialEq, Eq)]
     pub struct JournalConfig in JOURNAL("`journal`") {
         /// `full` survives a power cut, `process` the end of the daemon, `memory` nothing.
         durability: Durability = "full" => Shape::choice(&["full", "process", "memory"]);
         /// For how long turns that have ended are kept; for ever without it.
         retention: RetentionConfig = each_its_own() => Shape::Record(&RETENTION);
+        /// Backups of the home that the daemon makes by itself; none without `every`.
+        backup: BackupConfig = each_its_own() => Shape::Record(&BACKUP);
     }
-    later { "backup" }
+}
+
+keys! {
+    /// Backups of the home that the daemon makes by itself.
+    #[derive(Default, PartialEq, Eq)]
+    pub struct BackupConfig in BACKUP("`journal.backup`") {
+        /// `daily`, `hourly`, or a time such as `90m`, `6h` or `2d`; without it none is made.
+        every: Option<Interval> => Shape::Text(&forms::INTERVAL);
+        /// How many of them are kept; the oldest goes once a newer one is whole.
+        keep: usize = 7 => Shape::Integer { min: 1, max: 1000 };
+        /// Where they are, by default `backups` in the home.
+        directory (serialize_with = "crate::files::shown_path"): Option<PathBuf> => Shape::Text(&forms::SETTING);
+    }
 }
 
 keys! {
     /// For how long turns that have ended are kept; without a bound for ever.
-    #[derive(Copy, Default, PartialEq, Eq)]
+    #[derive(Default, PartialEq, Eq)]
     pub struct RetentionConfig in RETENTION("`journal.retention`") {
         /// Turns that ended longer ago are deleted; without it none is for its age.
         max_age_days: Option<u32> => Shape::Integer { min: 1, max: 36_500 };
         /// Mebibytes of the journal beyond which the oldest turns are deleted; without it none is for its size.
         max_mb: Option<u32> => Shape::Integer { min: 16, max: 1024 * 1024 };
+        /// Whether turns are written to files before they are deleted, and where: true for `archive` in the home.
+        archive: Archive = false => Shape::SwitchOrText(&forms::SETTING);
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use drupe_schedule::Timing;
 
-use super::{CONFIG, Config, ExtensionsConfig, OrchestratorConfig, Sources, layers, models, trust};
+use super::{Archive, CONFIG, Config, ExtensionsConfig, OrchestratorConfig, Sources, layers, models, trust};
 use crate::{
     Diagnostics, Loaded, Overlay, Secret, approvals, env_file,
     fields::Field,
@@ -128,6 +128,12 @@ impl Checks<'_> {
             self.folders(&folders, &mut config.skills.directories, "no skill is found there");
         }
         config.skills_of_home = self.home.join("skills");
+        if let Some(folder) = &mut config.journal.backup.directory {
+            *folder = files::lexical(&self.folder.join(&*folder));
+        }
+        if let Archive::Folder(folder) = &mut config.journal.retention.archive {
+            *folder = files::lexical(&self.folder.join(&*folder));
+        }
         if let Some(zone) = root.get("schedules").and_then(|section| section.get("timezone"))
             && let Some(text) = zone.node.text()
             && let Err(unfit) = Timing::new("@daily", text)

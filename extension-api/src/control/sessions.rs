@@ -77,6 +77,10 @@ pub struct SessionDetail {
     /// The agents that it was given at its beginning, and that it alone has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub personas: Vec<Persona>,
+    /// The file with turns of it that were deleted, a JSON of [`ArchivedTurn`] a line; absent where there is none, and for who does
+    /// not reach all sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived: Option<String>,
     /// Position of its last event.
     pub last_seq: u64,
     /// Where further turns follow; asked for with it as [`SessionShow::after`].
@@ -328,4 +332,35 @@ pub struct TranscriptEntry {
     pub agent: AgentId,
     #[serde(flatten)]
     pub message: Message,
+}
+
+/// A turn that was let go, as a line of its session's archive.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ArchivedTurn {
+    pub form: u32,
+    pub accepted: Timestamp,
+    pub finished: Timestamp,
+    #[serde(flatten)]
+    pub result: TurnResult,
+}
+
+impl ArchivedTurn {
+    /// The form that this release writes.
+    pub const FORM: u32 = 1;
+}
+
+/// What went with a session that was deleted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DeletedSession {
+    pub at: Timestamp,
+    /// The session, and those of agents that were spawned in it.
+    pub sessions: Vec<SessionId>,
+    pub turns: u64,
+    /// Commits of events and of what runs recorded.
+    pub records: u64,
+    pub deliveries: u64,
+    pub questions: u64,
+    pub summaries: u64,
 }

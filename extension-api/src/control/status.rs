@@ -63,6 +63,44 @@ pub struct Status {
     /// Why what the operator has configured is not in force, where it was refused: an earlier configuration is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_refused: Option<String>,
+    /// Backups of the home; none where none is made and there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup: Option<BackupStatus>,
+}
+
+/// How backups of the home stand.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct BackupStatus {
+    pub directory: String,
+    /// The newest that is whole.
+    pub last: Option<BackupFile>,
+    /// When the daemon makes the next one; none where it makes none.
+    pub next: Option<Timestamp>,
+    /// Where the last attempts of the daemon failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<FailedBackup>,
+}
+
+/// A backup, by its file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct BackupFile {
+    pub file: String,
+    pub made: Timestamp,
+    pub bytes: u64,
+}
+
+/// Attempts that failed in a row.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FailedBackup {
+    pub since: Timestamp,
+    /// When it is tried again.
+    pub again: Timestamp,
+    pub attempts: u32,
+    /// The reason of the last one.
+    pub why: String,
 }
 
 /// One end of a kernel process.

@@ -105,6 +105,12 @@ pub enum StoreError {
         /// How it stands.
         state: String,
     },
+    /// A session is to be deleted in which a turn has no end yet.
+    #[error("a turn of session `{0}` runs or waits; end it with `drupe session stop {0}`, then delete it")]
+    AtWork(SessionId),
+    /// The same while a message of it is on its way to people.
+    #[error("a message of session `{0}` is being sent at the moment; delete it when that is done")]
+    BeingSent(SessionId),
     /// A day that is none.
     #[error("`{0}` is not a day; write it as 2026-03-01")]
     Day(String),
@@ -167,7 +173,9 @@ impl From<StoreError> for Fault {
             | StoreError::NothingFilled(_)
             | StoreError::NothingAsked(_)
             | StoreError::TooManyGrants(_)
+            | StoreError::AtWork(_)
             | StoreError::Settled { .. } => FaultCode::Invalid,
+            StoreError::BeingSent(_) => FaultCode::Busy,
             _ => FaultCode::Unavailable,
         };
         let mut fault = Self::new(code, error.to_string());

@@ -102,7 +102,7 @@ impl Store {
         Ok(self.latest(Some(session), &name, is_result).await?.map(|(_, content)| content))
     }
 
-    async fn number_of(&self, session: &SessionId) -> Result<Option<i64>, StoreError> {
+    pub(crate) async fn number_of(&self, session: &SessionId) -> Result<Option<i64>, StoreError> {
         let session = session.clone();
         self.read_few(move |db| {
             let mut find = db.prepare_cached("SELECT number FROM sessions WHERE id = ?1")?;

@@ -19,11 +19,14 @@
 //! waking a thread costs more than such a commit.
 
 mod activations;
+mod archive;
+mod backup;
 mod beginning;
 mod bus;
 mod cache;
 mod checkpoints;
 mod conversation;
+mod deletion;
 pub mod disk;
 mod error;
 mod events;
@@ -67,6 +70,8 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use archive::{archive_file, remove_archive};
+pub use backup::{PutBack, check, copy, put_back};
 pub use beginning::Beginning;
 pub use bus::MOST_WAITING;
 pub use checkpoints::Resumed;

@@ -24,7 +24,7 @@ const SAFE_SQLITE: i32 = 3_051_003;
 const BUSY: Duration = Duration::from_secs(2);
 
 /// The same while it is opened. Nobody is served yet, and a start that fails is tried again a few times only.
-const LOCKED: Duration = Duration::from_secs(60);
+pub(crate) const LOCKED: Duration = Duration::from_secs(60);
 
 /// The file that the write-ahead log is cut back to after a checkpoint, so that one busy hour does not hold the
 /// disk for ever.
@@ -196,6 +196,9 @@ fn writing() -> OpenFlags {
 fn caches(db: &Connection) -> Result<(), StoreError> {
     // In kibibytes: the pages at the ends of a few tables are all that is written again and again.
     db.pragma_update(None, "cache_size", -1024)?;
+    // What a row was before it moved or changed is overwritten in the pages that are written in any case: else it would outlive
+    // a session that is deleted.
+    db.pragma_update_and_check(None, "secure_delete", "FAST", |_| Ok(()))?;
     // What a savepoint may have to bring back.
     db.pragma_update(None, "temp_store", "MEMORY")?;
     Ok(())

@@ -144,8 +144,16 @@ fn page(db: &Connection, session: &SessionId, after: u64, brief: bool) -> Result
     let (snapshot, personas) = (sessions::snapshot(db, session)?, sessions::personas(db, session)?);
     let summary = conversation::summary(db, session, None)?.map(|summary| summary.text);
     let summary = summary.filter(|text| !text.is_empty());
-    let mut detail =
-        SessionDetail { status, turns: Vec::new(), summary, snapshot, personas, last_seq, next: None };
+    let mut detail = SessionDetail {
+        status,
+        turns: Vec::new(),
+        summary,
+        snapshot,
+        personas,
+        archived: None,
+        last_seq,
+        next: None,
+    };
     let mut following =
         db.prepare_cached(briefs!("WHERE turns.session = ?1 AND turns.number > ?2 ORDER BY turns.number"))?;
     let (mut found, mut bytes) = (Vec::new(), 0);

@@ -5,7 +5,9 @@
 //! deliberately does not decide how long anything is kept.
 
 use std::{
+    collections::HashSet,
     fmt,
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -126,9 +128,10 @@ struct Kept {
 }
 
 /// A turn that may go.
-struct Old {
-    turn: TurnId,
-    finished_ms: i64,
+pub(crate) struct Old {
+    pub turn: TurnId,
+    pub accepted_ms: i64,
+    pub finished_ms: i64,
     records: Records,
 }
 
@@ -142,12 +145,16 @@ struct Records {
 
 impl Store {
     /// Lets go of what `keep` does not keep, in steps with pauses in which others are served, until nothing of it is left;
-    /// gives how many turns went. What is dropped in between is gone on with by the next call.
-    pub async fn keep_within(&self, keep: Retention) -> Result<u64, StoreError> {
+    /// gives how many turns went. What is dropped in between is gone on with by the next call. With `archive`, a folder,
+    /// each turn is in a file there before it goes.
+    pub async fn keep_within(&self, keep: Retention, archive: Option<&Path>) -> Result<u64, StoreError> {
         let mut turns = 0;
         loop {
             let began = Instant::now();
-            let step = self.let_go(keep).await?;
+            let step = match archive {
+                Some(folder) => self.let_go_archived(keep, folder).await?,
+                None => self.let_go(keep).await?,
+            };
             turns += step.turns;
             if !step.more {
                 return Ok(turns);
@@ -157,9 +164,9 @@ impl Store {
     }
 
     /// The same now, and each hour from then on. Without a bound it has nothing to do, and ends.
-    pub async fn keep_on_within(&self, keep: Retention) {
+    pub async fn keep_on_within(&self, keep: Retention, archive: Option<&Path>) {
         while keep != Retention::default() {
-            match self.keep_within(keep).await {
+            match self.keep_within(keep, archive).await {
                 Ok(0) => {}
                 Ok(turns) => tracing::info!(turns, "deleted the oldest turns, as `journal.retention` says"),
                 Err(error) => tracing::warn!(%error, "old turns are not deleted; tried again in an hour"),
@@ -174,7 +181,26 @@ impl Store {
     /// ended within the last hour where it is for its size, or whose answer still waits to be sent, stays, and so does the
     /// latest. A message that comes again after its turn went is a new one.
     pub async fn let_go(&self, keep: Retention) -> Result<LetGo, StoreError> {
-        let step = self.write(Survives::Process, move |on| let_go(on, keep)).await?;
+        let step = self.write(Survives::Process, move |on| let_go(on, keep, None)).await?;
+        let shorter = self.write(Survives::Process, |on| give_back(on.db)).await?;
+        Ok(LetGo { more: step.more || shorter, ..step })
+    }
+
+    /// The same, of turns that are in their files.
+    async fn let_go_archived(&self, keep: Retention, folder: &Path) -> Result<LetGo, StoreError> {
+        // What has gone is removed first, so that no turn is written again for each step of that.
+        let (more, now_ms) = self.write(Survives::Process, |on| Ok((clear(on)?, on.now_ms()))).await?;
+        let step = match more {
+            true => LetGo { turns: 0, more },
+            false => {
+                let next = self.read(move |db| match before(db, keep, now_ms)? {
+                    Some(before) => old(db, before),
+                    None => Ok(Vec::new()),
+                });
+                let archived = self.archive(folder, &next.await?).await?;
+                self.write(Survives::Process, move |on| let_go(on, keep, Some(&archived))).await?
+            }
+        };
         let shorter = self.write(Survives::Process, |on| give_back(on.db)).await?;
         Ok(LetGo { more: step.more || shorter, ..step })
     }
@@ -208,31 +234,46 @@ impl Store {
     }
 }
 
-fn let_go(on: &mut Writing<'_>, keep: Retention) -> Result<LetGo, StoreError> {
-    // First what is left of those that went: they count in the size.
+/// Removes some of what went and is still there; whether there was any. It counts in the size.
+fn clear(on: &mut Writing<'_>) -> Result<bool, StoreError> {
     let mut left: Vec<Records> = noted(on.db, LEFT)?.unwrap_or_default();
     if let Some(records) = left.last() {
         if remove(on, records)? {
             left.pop();
             note(on, LEFT, &left)?;
         }
-        return Ok(LetGo { turns: 0, more: true });
+        return Ok(true);
     }
-    if images::let_go(on)? {
-        return Ok(LetGo { turns: 0, more: true });
-    }
+    images::let_go(on)
+}
+
+/// Turns that ended before this may go; none where no turn may.
+fn before(db: &Connection, keep: Retention, now_ms: i64) -> Result<Option<i64>, StoreError> {
     let too_large = match keep.max_bytes {
-        Some(most) => size(on.db)? > most,
+        Some(most) => size(db)? > most,
         None => false,
     };
-    let by_size = too_large.then(|| on.now_ms().saturating_sub(FRESH_MS));
-    let by_age = keep.max_age_ms.map(|age| on.now_ms().saturating_sub(age));
-    let Some(before) = by_size.max(by_age) else { return Ok(LetGo { turns: 0, more: false }) };
+    let by_size = too_large.then(|| now_ms.saturating_sub(FRESH_MS));
+    let by_age = keep.max_age_ms.map(|age| now_ms.saturating_sub(age));
+    Ok(by_size.max(by_age))
+}
+
+/// Lets go of some; with `archived`, of those alone.
+fn let_go(
+    on: &mut Writing<'_>,
+    keep: Retention,
+    archived: Option<&HashSet<TurnId>>,
+) -> Result<LetGo, StoreError> {
+    if clear(on)? {
+        return Ok(LetGo { turns: 0, more: true });
+    }
+    let Some(before) = before(on.db, keep, on.now_ms())? else { return Ok(LetGo { turns: 0, more: false }) };
     on.statement(
         "DELETE FROM outbox WHERE turn IS NULL AND updated_ms < ?1 AND state NOT IN ('due', 'sending')",
     )?
     .execute([before])?;
-    let old = old(on, before)?;
+    let mut old = old(on.db, before)?;
+    old.retain(|old| archived.is_none_or(|archived| archived.contains(&old.turn)));
     let Some(until_ms) = old.iter().map(|old| old.finished_ms).max() else {
         return Ok(LetGo { turns: 0, more: false });
     };
@@ -263,8 +304,8 @@ fn let_go(on: &mut Writing<'_>, keep: Retention) -> Result<LetGo, StoreError> {
 
 /// The oldest turns that ended before then. They end after they were accepted, and are numbered as they were, so that the
 /// first one that was accepted later is the last to look at. The latest stays: no number is given twice.
-fn old(on: &Writing<'_>, before: i64) -> Result<Vec<Old>, StoreError> {
-    let mut oldest = on.statement(
+fn old(db: &Connection, before: i64) -> Result<Vec<Old>, StoreError> {
+    let mut oldest = db.prepare_cached(
         "SELECT number, id, session, coalesce(until_seq, after_seq), accepted_ms, finished_ms,
              EXISTS (SELECT 1 FROM outbox WHERE outbox.turn = turns.number AND state IN ('due', 'sending'))
          FROM turns WHERE number < (SELECT max(number) FROM turns) ORDER BY number",
@@ -278,7 +319,7 @@ fn old(on: &Writing<'_>, before: i64) -> Result<Vec<Old>, StoreError> {
         let (finished_ms, waits): (Option<i64>, bool) = (row.get(5)?, row.get(6)?);
         let Some(finished_ms) = finished_ms.filter(|ended| *ended < before && !waits) else { continue };
         let records = Records { turn: row.get(0)?, session: row.get(2)?, until_seq: row.get(3)? };
-        found.push(Old { turn: id(row, 1)?, finished_ms, records });
+        found.push(Old { turn: id(row, 1)?, accepted_ms: row.get(4)?, finished_ms, records });
     }
     Ok(found)
 }
@@ -308,13 +349,13 @@ fn remove(on: &Writing<'_>, records: &Records) -> Result<bool, StoreError> {
     Ok(all)
 }
 
-fn noted<T: DeserializeOwned>(db: &Connection, key: &str) -> Result<Option<T>, StoreError> {
+pub(crate) fn noted<T: DeserializeOwned>(db: &Connection, key: &str) -> Result<Option<T>, StoreError> {
     let mut find = db.prepare_cached("SELECT value FROM meta WHERE key = ?1")?;
     let text: Option<String> = find.query_row([key], |row| row.get(0)).optional()?;
     Ok(text.map(|text| serde_json::from_str(&text)).transpose()?)
 }
 
-fn note(on: &Writing<'_>, key: &str, value: &impl Serialize) -> Result<(), StoreError> {
+pub(crate) fn note(on: &Writing<'_>, key: &str, value: &impl Serialize) -> Result<(), StoreError> {
     on.statement("INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)")?
         .execute((key, serde_json::to_string(value)?))?;
     Ok(())
@@ -328,7 +369,7 @@ fn size(db: &Connection) -> Result<u64, StoreError> {
 
 /// Shortens the file by some of the pages that are free; whether it could. One that was made before version 5 keeps them for
 /// what comes.
-fn give_back(db: &Connection) -> Result<bool, StoreError> {
+pub(crate) fn give_back(db: &Connection) -> Result<bool, StoreError> {
     let mut shorten = db.prepare(&format!("PRAGMA incremental_vacuum({PAGES})"))?;
     let mut rows = shorten.query([])?;
     let mut some = false;

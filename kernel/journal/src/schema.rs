@@ -2,8 +2,8 @@
 //!
 //! | table | a row is | key |
 //! |---|---|---|
-//! | `meta` | a fact about the file: that a kernel has it open, how many turns were let go and what is left to remove of them, how many bytes a token of a model stands for | `key` |
-//! | `sessions` | a conversation, the agent that its user chose, who has the `conversation` where that is not the orchestrator; positions of its log are given after `least_seq` | `number`; `id` unique |
+//! | `meta` | a fact about the file: that a kernel has it open, how many turns were let go and what is left to remove of them, of which deleted sessions the log is left, what was settled when a backup was put back, how many bytes a token of a model stands for | `key` |
+//! | `sessions` | a conversation, the agent that its user chose, who has the `conversation` where that is not the orchestrator; positions of its log are given after `least_seq`. Of one that is deleted the row stays, with `!` and its number behind the id | `number`; `id` unique |
 //! | `turns` | a message and what it sets off: queued until `started_ms`, begun `starts` times, open until `finished_ms`, and to end without going on where it is `cancelled`; then its response, spend and remarks. Its log is after `after_seq` and up to `until_seq` | `number`, in order of acceptance; `id` unique; (`origin`, `channel`, `external_id`) unique |
 //! | `log` | what one commit recorded: events and entries of runs, as JSON arrays, and in place of an event that an entry tells of, which one that is; takes as many `positions` as it has events, at least one | session number × 2³² + position of its first event |
 //! | `checkpoints` | what a turn without an answer needs of its log up to a row when it goes on, in the form of a `version` (`checkpoints.rs`) | `turn` |

@@ -170,7 +170,7 @@ pub(crate) fn conversation(row: &Row<'_>, column: usize) -> rusqlite::Result<Con
 pub(crate) fn list(db: &Connection) -> Result<Vec<SessionStatus>, StoreError> {
     let mut all = db.prepare_cached(
         "SELECT id, created_ms, updated_ms, turns, agent, title, conversation FROM sessions
-         ORDER BY updated_ms DESC, number DESC",
+         WHERE instr(id, '!') = 0 ORDER BY updated_ms DESC, number DESC",
     )?;
     Ok(readable(all.query([])?, ("a session", 0), status)?)
 }
@@ -245,7 +245,7 @@ pub(crate) fn find(
 
 pub(crate) fn counts(db: &Connection) -> Result<Counts, StoreError> {
     let mut both = db.prepare_cached(
-        "SELECT (SELECT count(*) FROM sessions),
+        "SELECT (SELECT count(*) FROM sessions WHERE instr(id, '!') = 0),
                 (SELECT count(*) FROM turns WHERE finished_ms IS NULL AND started_ms IS NULL)",
     )?;
     Ok(both.query_row([], |row| Ok(Counts { sessions: count(row, 0)?, queued_turns: count(row, 1)? }))?)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use drupe_agent::Batch;
 use drupe_extension_api::{
-    AgentResponse, CorrelationId, EventBody, Preview, ResponseStatus, SessionId, Spend, TurnId,
+    AgentResponse, CorrelationId, EventBody, Preview, SessionId, Spend, TurnId,
     wire::{QueueMode, Submit},
 };
 use rusqlite::{Connection, OptionalExtension, Row};
@@ -167,8 +167,24 @@ pub(crate) fn taken_in(on: &mut Writing<'_>, by: &Turn, turn: &TurnId) -> Result
     if turn.finished {
         return Ok(());
     }
-    let after_seq = sessions::known_or_new(on, &turn.session)?.last_seq;
     let turn = Turn { correlation: by.correlation.clone(), ..Turn::clone(&turn) };
+    let response = AgentResponse::success(format!("turn `{}` took this message in while it ran", by.id));
+    end_as_it_is(on, &turn, &response)
+}
+
+/// Ends a turn that has no answer with this one, without going on with it: nothing goes out to a channel.
+pub(crate) fn give_up(
+    on: &mut Writing<'_>,
+    turn: &TurnId,
+    response: &AgentResponse,
+) -> Result<(), StoreError> {
+    let turn = open(on, turn)?;
+    end_as_it_is(on, &turn, response)?;
+    checkpoints::forget(on, turn.number)
+}
+
+fn end_as_it_is(on: &mut Writing<'_>, turn: &Turn, response: &AgentResponse) -> Result<(), StoreError> {
+    let after_seq = sessions::known_or_new(on, &turn.session)?.last_seq;
     let mut begin = on.statement(
         "UPDATE turns SET started_ms = coalesce(started_ms, ?2), correlation = coalesce(correlation, ?3),
                           after_seq = iif(starts = 0, ?4, after_seq) WHERE number = ?1 RETURNING text",
@@ -176,16 +192,15 @@ pub(crate) fn taken_in(on: &mut Writing<'_>, by: &Turn, turn: &TurnId) -> Result
     let correlation = turn.correlation.as_ref().map(CorrelationId::as_str);
     let text: String =
         begin.query_row((turn.number, on.now_ms(), correlation, after_seq), |row| row.get(0))?;
-    let response = AgentResponse::success(format!("turn `{}` took this message in while it ran", by.id));
     let spend = Spend::default();
-    let told = [
-        (None, EventBody::TurnStarted { input: Preview::kept(&text, turn.id.as_str()) }),
-        (None, EventBody::TurnCompleted { status: ResponseStatus::Success, error: None, class: None, spend }),
-    ];
-    log::append(on, &turn.session, Some(&turn), Record { before: &told, ..Record::default() })?;
+    let (status, error, class) = (response.status, response.error.clone(), response.class);
+    let started = (None, EventBody::TurnStarted { input: Preview::kept(&text, turn.id.as_str()) });
+    let completed = (None, EventBody::TurnCompleted { status, error, class, spend });
+    let told: Vec<_> = (turn.starts == 0).then_some(started).into_iter().chain([completed]).collect();
+    log::append(on, &turn.session, Some(turn), Record { before: &told, ..Record::default() })?;
     on.cache.recorded.take(&turn.number);
     on.change(Change::Changed(turn.id.clone()));
-    close(on, &turn, &End { response: &response, spend: &spend, diagnostics: &[] })
+    close(on, turn, &End { response, spend: &spend, diagnostics: &[] })
 }
 
 /// Notes that a turn is to end without going on, and why; what was noted first stays. False where it has its end already.

@@ -315,10 +315,12 @@ fn by_session(db: &Connection, session: &SessionId) -> Result<Counted, StoreErro
 }
 
 fn below(db: &Connection, name: &str, day: i64) -> Result<Counted, StoreError> {
-    // Ids of sessions are ASCII, and `;` is the sign behind `:`.
+    // Ids of sessions are ASCII, and `;` is the sign behind `:`. That of one that is deleted goes on with `!`, and what was
+    // used in it was used.
     let mut one = db.prepare_cached(&format!(
         "SELECT {COUNTED} FROM usage WHERE day = ?1 AND session IN
-             (SELECT number FROM sessions WHERE id = ?2 OR (id >= ?2 || ':' AND id < ?2 || ';'))"
+             (SELECT number FROM sessions WHERE id = ?2 OR (id >= ?2 || ':' AND id < ?2 || ';')
+              OR (id > ?2 || '!' AND id < ?2 || '\"'))"
     ))?;
     Ok(one.query_row((day, name), counted)?)
 }

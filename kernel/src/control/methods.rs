@@ -14,6 +14,7 @@ use drupe_extension_api::{
         UsageQuery, method,
     },
 };
+use drupe_journal::archive_file;
 use drupe_link::Up;
 use drupe_surface::{ending::Why, principal::Principal};
 use futures_util::future::BoxFuture;
@@ -154,8 +155,15 @@ pub static METHODS: &[Method] = methods! {
     SESSIONS_SHOW(SessionShow) needs Read, |kernel, by, SessionShow { id, after, brief }| {
         let id = SessionId::new(id)?;
         by.reaches(&id)?;
-        let session = kernel.store.session(&id, after.unwrap_or(0), brief).await?;
-        session.ok_or_else(|| no_session(&id))
+        match kernel.store.session(&id, after.unwrap_or(0), brief).await? {
+            Some(mut session) => {
+                if by.reaches_all() {
+                    session.archived = archived(kernel, &id);
+                }
+                Ok(session)
+            }
+            None => Err(named(kernel, by, id.as_str(), no_session(&id)).await),
+        }
     };
     SESSION_SELECT(SessionSelect) needs Direct, |kernel, by, SessionSelect { session, agent }| {
         by.reaches(&session)?;
@@ -191,6 +199,14 @@ pub static METHODS: &[Method] = methods! {
         by.reaches(&id)?;
         turns::stop_session(kernel, &id).await
     };
+    SESSIONS_DELETE(Named) needs Operate, |kernel, by, Named { id }| {
+        let id = SessionId::new(id)?;
+        by.reaches(&id)?;
+        match turns::delete_session(kernel, &id).await? {
+            Some(deleted) => Ok(deleted),
+            None => Err(named(kernel, by, id.as_str(), no_session(&id)).await),
+        }
+    };
 
     TURN_SUBMIT(_) needs Submit, |kernel, by, ask| turns::submit(kernel, by, ask).await;
     TURN_WAIT(TurnArgument) needs Read, |kernel, by, ask| {
@@ -211,7 +227,12 @@ pub static METHODS: &[Method] = methods! {
     SPAWNED_TELL(SpawnedTell) needs Direct, |kernel, by, ask| spawned::tell(kernel, by, ask).await;
 
     TRACE_SHOW(_) needs Read, |kernel, by, ask| found(kernel, insight::trace(kernel, by, ask).await).await;
-    WHY(Named) needs Read, |kernel, by, Named { id }| found(kernel, insight::why(kernel, by, &id).await).await;
+    WHY(Named) needs Read, |kernel, by, Named { id }| {
+        match found(kernel, insight::why(kernel, by, &id).await).await {
+            Err(fault) => Err(named(kernel, by, &id, fault).await),
+            why => why,
+        }
+    };
     ITEMS_SHOW(_) needs Read, |kernel, by, ask| found(kernel, insight::item(kernel, by, ask).await).await;
     REPLAY_RUN(_) needs Operate, |kernel, by, ask| found(kernel, replay::run(kernel, by, ask).await).await;
     USAGE_SHOW(Option<UsageQuery>) needs Inspect, |kernel, by, ask| {
@@ -257,6 +278,13 @@ pub async fn call(kernel: &Arc<Kernel>, by: &Principal, name: &str, params: &Raw
     (method.run)(kernel, by, params).await
 }
 
+/// The file to which turns of a session were written that are deleted; none where there is none.
+fn archived(kernel: &Kernel, id: &SessionId) -> Option<String> {
+    let folder = kernel.base.config.journal.retention.archive.folder(kernel.base.home.root())?;
+    let file = archive_file(&folder, id);
+    file.is_file().then(|| file.display().to_string())
+}
+
 fn no_session(id: &SessionId) -> Fault {
     Fault::not_found(format!("there is no session `{id}`")).help("`drupe session list` shows them")
 }
@@ -266,10 +294,28 @@ async fn found<T>(kernel: &Kernel, asked: Result<T, Fault>) -> Result<T, Fault> 
     match asked {
         Err(fault) if fault.code == FaultCode::NotFound => {
             let gone = kernel.store.gone().await?;
-            let message = gone.map_or(fault.message.clone(), |gone| gone.may_hold(&fault.message));
+            let mut message = gone.map_or(fault.message.clone(), |gone| gone.may_hold(&fault.message));
+            match kernel.store.deletions().await? {
+                0 => {}
+                1 => message.push_str(", or it went with a session that was deleted"),
+                many => {
+                    message.push_str(&format!(", or it went with one of {many} sessions that were deleted"))
+                }
+            }
             Err(Fault { message, ..fault })
         }
         other => other,
+    }
+}
+
+/// The same for who names a session: one that was deleted is not one that never was.
+async fn named(kernel: &Kernel, by: &Principal, id: &str, fault: Fault) -> Fault {
+    if fault.code != FaultCode::NotFound || !SessionId::new(id).is_ok_and(|id| by.sees(&id)) {
+        return fault;
+    }
+    match kernel.store.deleted(id).await {
+        Ok(Some(at)) => Fault::not_found(format!("session `{id}` was deleted at {at}")),
+        _ => fault,
     }
 }
 

@@ -38,6 +38,7 @@ pub async fn status(kernel: &Arc<Kernel>) -> Result<Status, Fault> {
             "`approvals.mode` is `full-access`: calls of tools run without being asked about".to_owned(),
         );
     }
+    notices.extend(restored(kernel).await);
     notices.extend(kernel.store.gone().await.ok().flatten().map(|gone| gone.to_string()));
     notices.extend(people::notice(kernel).await?);
     // Whoever made them, in whosever words.
@@ -70,6 +71,21 @@ pub async fn status(kernel: &Arc<Kernel>) -> Result<Status, Fault> {
         exits: start.exits.clone(),
         notices,
         config_refused: refused.map(|why| one_line(&why, NOTICE)),
+        backup: kernel.backups.status(),
+    })
+}
+
+/// What a restore left open, for some days.
+async fn restored(kernel: &Kernel) -> Option<String> {
+    const SHOWN_MS: i64 = 7 * 24 * 3_600_000;
+    let settled = kernel.store.put_back().await.ok().flatten()?;
+    let age = kernel.base.clock.now_ms().saturating_sub(settled.put_back.as_millisecond());
+    (age < SHOWN_MS).then(|| {
+        format!(
+            "the journal was restored at {} from a backup of {}: {} turns without an answer ended, {} messages to people and {} of \
+             topics may have been sent since",
+            settled.put_back, settled.made, settled.turns, settled.deliveries, settled.messages
+        )
     })
 }
 

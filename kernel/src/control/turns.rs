@@ -5,11 +5,11 @@ use std::sync::Arc;
 use drupe_agent::Chain;
 use drupe_extension_api::{
     AgentId, ExtensionId, Fault, FaultCode, SessionId, TurnId,
-    control::{Power, SessionShow, TurnArgument, TurnResult},
+    control::{DeletedSession, Power, SessionShow, TurnArgument, TurnResult},
     wire::{QueueMode, StopConversation, Submit, Submitted},
 };
 use drupe_handles::Holder;
-use drupe_journal::{Origin, QueuedTurn, SessionState, StoreError};
+use drupe_journal::{Origin, QueuedTurn, SessionState, StoreError, remove_archive};
 use drupe_surface::principal::{Caller, Principal, Who};
 use drupe_wiring::ORCHESTRATOR;
 
@@ -210,6 +210,33 @@ pub async fn stop_session(kernel: &Arc<Kernel>, session: &SessionId) -> Result<u
         failed = stop_turn(kernel, turn).await.err().or(failed);
     }
     failed.map_or(Ok(turns.len()), Err)
+}
+
+/// Deletes a session for good; none where there is none. What it recorded goes in steps after this.
+pub async fn delete_session(
+    kernel: &Arc<Kernel>,
+    session: &SessionId,
+) -> Result<Option<DeletedSession>, Fault> {
+    let deleted = kernel.store.delete_session(session).await?;
+    if let Some(deleted) = &deleted {
+        let retention = &kernel.base.config.journal.retention;
+        if let Some(folder) = retention.archive.folder(kernel.base.home.root()) {
+            for session in &deleted.sessions {
+                remove_archive(&folder, session)?;
+            }
+        }
+        tracing::info!(%session, "a session was deleted");
+        kernel.life.tasks.spawn(finish_deletions(Arc::clone(kernel)));
+    }
+    Ok(deleted)
+}
+
+/// Removes what deleted sessions recorded. What is not done when the kernel drains is the next one's.
+pub async fn finish_deletions(kernel: Arc<Kernel>) {
+    let finished = kernel.life.cancel.run_until_cancelled(kernel.store.finish_deletions()).await;
+    if let Some(Err(error)) = finished {
+        tracing::warn!(%error, "what deleted sessions recorded is removed after the next start");
+    }
 }
 
 /// Stops a turn: one that runs is cancelled, one that waits gets its end here. Gives the turn that it is a part of by now,

@@ -7,6 +7,7 @@
 mod agent;
 mod approvals;
 mod ask;
+mod backup;
 mod bus;
 mod chat;
 mod config;
@@ -18,6 +19,7 @@ mod pages;
 mod pair;
 mod replay;
 mod restart;
+mod restore;
 mod run;
 mod schedule;
 mod secret;
@@ -59,6 +61,7 @@ use std::{
 use clap::{Args, CommandFactory, Parser, Subcommand, error::ErrorKind};
 use drupe_link::Home;
 
+pub use backup::make_backup;
 use client::Daemon;
 use console::Console;
 pub use environment::Environment;
@@ -130,6 +133,10 @@ enum Verb {
     /// Messages between extensions that were given up
     #[command(subcommand)]
     Bus(bus::Bus),
+    /// Make a backup of the home: one file that `tar` opens, checked before it has its name
+    Backup(backup::Backup),
+    /// Make the home what it was when a backup was made; no daemon may run
+    Restore(restore::Restore),
     /// Tokens for programs that are not the operator: list, new, revoke
     Token(token::Token),
     /// People who write through chat services: list, allow, deny, revoke
@@ -258,6 +265,8 @@ fn execute(verb: Option<Verb>, keep: bool, context: Context) -> Result<u8, Failu
         Some(Verb::Usage(usage)) => usage.execute(&context),
         Some(Verb::Why(why)) => why.execute(&context),
         Some(Verb::Bus(bus)) => bus.execute(&context),
+        Some(Verb::Backup(backup)) => backup.execute(&context),
+        Some(Verb::Restore(restore)) => restore.execute(&context),
         Some(Verb::Token(token)) => token.execute(&context),
         Some(Verb::Pair(pair)) => pair.execute(&context),
         Some(Verb::Skill(skill)) => skill.execute(&context),

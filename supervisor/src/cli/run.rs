@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal};
 
 use drupe_extension_api::{AgentId, control::ExtensionState};
 use drupe_kernel::forecast::{Expected, forecast};
+use drupe_link::HomeLock;
 
 use super::{
     Context, config,
@@ -29,6 +30,7 @@ impl Run {
         if !self.agents.is_empty() {
             self.look_for_agents(&context)?;
         }
+        finish_restore(&context)?;
         let notify = context.environment.bytes("NOTIFY_SOCKET").and_then(|socket| {
             let usec = context.environment.text.get("WATCHDOG_USEC").and_then(|usec| usec.parse().ok());
             // An invalid address is a fault of systemd, and no reason to refuse to serve.
@@ -45,6 +47,24 @@ impl Run {
             kernel_args: Vec::new(),
         }))
     }
+}
+
+/// A restore that was cut off is finished before anything reads the home: it is either the old one or the new one.
+fn finish_restore(context: &Context) -> Result<(), Failure> {
+    let home = context.home();
+    if !drupe_backup::is_cut_off(home.path()) {
+        return Ok(());
+    }
+    home.make_folders()?;
+    // Whoever holds it restores at the moment, or is a daemon: the start itself says so.
+    let Ok(_held) = HomeLock::take(home) else { return Ok(()) };
+    if let Some(aside) = drupe_backup::complete(home.path())? {
+        let aside = aside.display();
+        context
+            .console
+            .remark(&format!("a restore that was cut off is finished; what was there before is in {aside}"));
+    }
+    Ok(())
 }
 
 impl Run {

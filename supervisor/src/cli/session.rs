@@ -2,11 +2,16 @@
 
 mod export;
 
+use std::{
+    fs,
+    io::{self, BufRead, IsTerminal, Write},
+};
+
 use drupe_extension_api::{
     AgentId, InvocationId, Message, ResponseStatus, SessionId,
     control::{
-        InvocationRecord, Named, SessionDetail, SessionShow, SessionStatus, SpawnedArgument, SpawnedQuery,
-        SpawnedStatus, SpawnedTell, TranscriptEntry, TurnResult, method,
+        ArchivedTurn, DeletedSession, InvocationRecord, Named, SessionDetail, SessionShow, SessionStatus,
+        SpawnedArgument, SpawnedQuery, SpawnedStatus, SpawnedTell, TranscriptEntry, TurnResult, method,
     },
 };
 use serde::Serialize;
@@ -16,7 +21,7 @@ use super::{
     Context, Facts,
     client::Daemon,
     console::{Style, plain, short, table},
-    failure::Failure,
+    failure::{Failure, status},
     figures::{many, spent},
 };
 
@@ -34,6 +39,8 @@ pub enum Session {
     Export(export::Export),
     /// Stop a session's running turn and those that wait, or one agent that works beside it
     Stop(Stop),
+    /// Delete a session for good: all that was said and recorded in it
+    Delete(Delete),
     /// List the agents that work beside running turns
     Agents(Beside),
     /// Tell an agent that works beside a turn more: it reads it between two steps
@@ -48,6 +55,18 @@ pub struct Stop {
     /// End this agent alone: its handle, as `drupe session agents` shows it
     #[arg(long, value_name = "HANDLE")]
     agent: Option<String>,
+    #[command(flatten)]
+    facts: Facts,
+}
+
+/// What `drupe session delete` is told.
+#[derive(Debug, clap::Args)]
+pub struct Delete {
+    /// The session that is deleted
+    id: SessionId,
+    /// Do not ask whether it is meant
+    #[arg(long)]
+    yes: bool,
     #[command(flatten)]
     facts: Facts,
 }
@@ -104,13 +123,18 @@ impl Session {
                 }
             }
             Self::Show(Show { id, facts }) => {
-                let said = whole(&context.daemon(), &id, false)?;
+                let mut said = whole(&context.daemon(), &id, false)?;
+                let detail: SessionDetail = serde_json::from_value(said.clone())?;
+                let archive = Archive::of(&detail, context)?;
                 if facts.json {
+                    if let Some(archive) = &archive {
+                        said["archived_turns"] = serde_json::to_value(&archive.turns)?;
+                    }
                     return context.console.json(&said).map(|()| 0);
                 }
-                let detail: SessionDetail = serde_json::from_value(said)?;
-                context.console.draw(&render(&detail, context.console.colour))?;
+                context.console.draw(&render(&detail, archive.as_ref(), context.console.colour))?;
             }
+            Self::Delete(delete) => return delete.execute(context),
             Self::Export(export) => return export.execute(context),
             Self::Agents(Beside { id, facts }) => {
                 let said: Value =
@@ -160,6 +184,90 @@ impl Session {
     }
 }
 
+/// Turns that are in a file alone.
+struct Archive {
+    file: String,
+    turns: Vec<ArchivedTurn>,
+}
+
+impl Archive {
+    /// Reads the file of a session; none where there is none, or nothing in it that is not in the journal too.
+    fn of(detail: &SessionDetail, context: &Context) -> Result<Option<Self>, Failure> {
+        let Some(file) = detail.archived.clone() else { return Ok(None) };
+        let unread = |error: io::Error| Failure::new(status::IO, format!("`{file}` cannot be read: {error}"));
+        let mut turns: Vec<ArchivedTurn> = Vec::new();
+        let mut unclear = 0;
+        for line in io::BufReader::new(fs::File::open(&file).map_err(unread)?).split(b'\n') {
+            let line = line.map_err(unread)?;
+            if line.is_empty() {
+                continue;
+            }
+            match serde_json::from_slice::<ArchivedTurn>(&line) {
+                // Twice, where a kernel ended between the writing and the deleting.
+                Ok(turn) if turn.form == ArchivedTurn::FORM => {
+                    let is_same = |other: &TurnResult| other.turn == turn.result.turn;
+                    if !turns.iter().any(|other| is_same(&other.result)) && !detail.turns.iter().any(is_same)
+                    {
+                        turns.push(turn);
+                    }
+                }
+                _ => unclear += 1,
+            }
+        }
+        if unclear > 0 {
+            let lines = many(unclear, "line", "lines");
+            context.console.remark(&format!("{lines} of {file} cannot be read and are left out"));
+        }
+        Ok((!turns.is_empty()).then_some(Self { file, turns }))
+    }
+}
+
+impl Delete {
+    fn execute(self, context: &Context) -> Result<u8, Failure> {
+        let Self { id, yes, facts } = self;
+        if !yes && !is_meant(&id, context)? {
+            return Ok(status::FAILED);
+        }
+        let said: Value = context.daemon().call(method::SESSIONS_DELETE, &Named { id: id.to_string() })?;
+        if facts.json {
+            return context.console.json(&said).map(|()| 0);
+        }
+        let deleted: DeletedSession = serde_json::from_value(said)?;
+        let mut parts = vec![
+            many(deleted.turns, "turn", "turns"),
+            many(deleted.records, "record", "records"),
+            many(deleted.deliveries, "message to people", "messages to people"),
+        ];
+        let others = deleted.sessions.len().saturating_sub(1) as u64;
+        if others > 0 {
+            parts.push(many(others, "session of a spawned agent", "sessions of spawned agents"));
+        }
+        context.console.remark(&format!(
+            "`{id}` is deleted: {}; sums of use stay, and so does what backups have of it",
+            parts.join(", ")
+        ));
+        Ok(0)
+    }
+}
+
+/// Asks whoever sits there. Where nobody does, `--yes` has to say it.
+fn is_meant(id: &SessionId, context: &Context) -> Result<bool, Failure> {
+    let ask = SessionShow { id: id.to_string(), after: None, brief: true };
+    let detail: SessionDetail = context.daemon().call(method::SESSIONS_SHOW, &ask)?;
+    if !io::stdin().is_terminal() {
+        return Err(Failure::new(
+            status::FAILED,
+            format!("`{id}` is not deleted: nobody is there to be asked"),
+        )
+        .help("give `--yes`"));
+    }
+    let turns = many(detail.status.turn_count, "turn", "turns");
+    let _ = write!(io::stderr(), "Delete `{id}` with {turns}, for good? [yes | no] ");
+    let mut said = String::new();
+    io::stdin().read_line(&mut said)?;
+    Ok(matches!(said.trim(), "yes" | "y"))
+}
+
 /// Agents that work beside turns, a line each.
 pub fn beside(list: &[SpawnedStatus]) -> String {
     let row = |one: &SpawnedStatus| {
@@ -202,12 +310,17 @@ pub fn lines(list: &[SessionStatus]) -> String {
     table(&list.iter().map(row).collect::<Vec<_>>())
 }
 
-fn render(detail: &SessionDetail, colour: bool) -> String {
+fn render(detail: &SessionDetail, archive: Option<&Archive>, colour: bool) -> String {
     let SessionStatus { id, created, .. } = &detail.status;
     let agent =
         answered_by(&detail.status).map(|agent| format!(", answered by @{agent}")).unwrap_or_default();
     let mut text = format!("{} since {created}{agent}\n", Style::Bold.paint(id.as_str(), colour));
-    if let Some(gone) = gone(detail) {
+    let archived = archive.map_or(&[][..], |archive| &archive.turns);
+    if let Some(archive) = archive {
+        let turns = many(archived.len() as u64, "turn is", "turns are");
+        text.push_str(&format!("its first {turns} archived, in {}\n", plain(&archive.file)));
+    }
+    if let Some(gone) = gone(detail).filter(|_| let_go(detail) > archived.len() as u64) {
         text.push_str(&format!("{gone}\n"));
     }
     if let Some(summary) = &detail.summary {
@@ -215,8 +328,10 @@ fn render(detail: &SessionDetail, colour: bool) -> String {
         text.push_str(&format!("\n{}\n", Style::Dim.paint(older, colour)));
         summary.lines().for_each(|line| text.push_str(&format!("  {}\n", plain(line))));
     }
-    for turn in &detail.turns {
-        text.push_str(&format!("\n{}\n", Style::Bold.paint(&format!("› {}", plain(&turn.input)), colour)));
+    let archived = archived.iter().map(|turn| (&turn.result, " (archived)"));
+    for (turn, mark) in archived.chain(detail.turns.iter().map(|turn| (turn, ""))) {
+        let input = Style::Bold.paint(&format!("› {}", plain(&turn.input)), colour);
+        text.push_str(&format!("\n{input}{}\n", Style::Dim.paint(mark, colour)));
         // More than one where the conversation went from one agent to another.
         let roots = turn.invocations.iter().filter(|run| run.depth == 0);
         for (nth, root) in roots.enumerate() {
@@ -354,6 +469,6 @@ mod tests {
         let Ok(detail) = parsed else { panic!("{parsed:?}") };
         let expected = "s since 2026-01-01T00:00:00Z\n\n› a haiku\n  → agent_haiku {\"task\":\"rust\"}\n  @haiku 1 step, 7 \
                         tokens\n    task: rust\n    old crab\n  ← agent_haiku: old crab\n  done\n  0 ms, 0 tokens\n";
-        assert_eq!(render(&detail, false), expected);
+        assert_eq!(render(&detail, None, false), expected);
     }
 }

@@ -2,12 +2,13 @@
 
 use drupe_extension_api::{
     BudgetUse,
-    control::{DaemonState, ExtensionState, ExtensionStatus, Status, method},
+    control::{BackupStatus, DaemonState, ExtensionState, ExtensionStatus, Status, method},
 };
 use serde_json::Value;
 
 use super::{
     Context, Facts,
+    backup::size,
     client::{ClientError, Pauses},
     console::{Style, duration, figures, plain, table},
     failure::Failure,
@@ -79,6 +80,9 @@ fn render(status: &Status, context: &Context) -> String {
             many(status.summing_up, "turn has its answer and sums", "turns have their answers and sum");
         rows.push(row("summaries", format!("{turns} older ones up")));
     }
+    if let Some(backup) = &status.backup {
+        rows.push(row("last backup", backup_line(backup)));
+    }
     if status.safe_mode {
         rows.push(row("safe mode", "extensions of the home are left out".into()));
     }
@@ -104,6 +108,26 @@ fn render(status: &Status, context: &Context) -> String {
     });
     titled(&mut text, "last ends of kernels", exits.collect());
     text
+}
+
+/// The last backup that is whole, and what keeps a newer one from being made.
+fn backup_line(backup: &BackupStatus) -> String {
+    let last = match &backup.last {
+        Some(last) => format!("{}, {} ({})", last.made, plain(&last.file), size(last.bytes)),
+        None => "none yet".to_owned(),
+    };
+    match (&backup.failed, backup.next) {
+        (Some(failed), _) => {
+            format!(
+                "{last}; failed since {}, tried again at {}: {}",
+                failed.since,
+                failed.again,
+                plain(&failed.why)
+            )
+        }
+        (None, Some(next)) => format!("{last}; the next at {next}"),
+        (None, None) => last,
+    }
 }
 
 /// One line a limit: how much is used, and when it begins anew.

@@ -4,13 +4,13 @@ use drupe_extension_api::{
     AgentId, SessionId,
     control::{
         AgentDetail, AgentStatus, AgentTemplate, Approval, ApprovalAnswer, CheckReport, ConfigValue,
-        DeadMessage, Explanation, ExtensionAsk, ExtensionDetail, ExtensionStatus, ItemArgument, ItemText,
-        Named, Numbered, PathArgument, PersonAnswer, PersonStatus, Power, ReplayArgument, ReplayReport,
-        Restart, Scaffold, ScheduleDetail, ScheduleNew, SchedulePause, ScheduleRun, ScheduleStatus,
-        SessionDetail, SessionPersonas, SessionSelect, SessionShow, SessionStatus, SkillStatus,
-        SpawnedArgument, SpawnedQuery, SpawnedStatus, SpawnedTell, StandingGrant, Status, TemplateQuery,
-        TokenMade, TokenNew, TokenPromised, TokenStatus, TraceArgument, Trial, TrialResult, TurnArgument,
-        TurnResult, TurnTrace, UsageQuery, UsageRow, Whoami, method,
+        DeadMessage, DeletedSession, Explanation, ExtensionAsk, ExtensionDetail, ExtensionStatus,
+        ItemArgument, ItemText, Named, Numbered, PathArgument, PersonAnswer, PersonStatus, Power,
+        ReplayArgument, ReplayReport, Restart, Scaffold, ScheduleDetail, ScheduleNew, SchedulePause,
+        ScheduleRun, ScheduleStatus, SessionDetail, SessionPersonas, SessionSelect, SessionShow,
+        SessionStatus, SkillStatus, SpawnedArgument, SpawnedQuery, SpawnedStatus, SpawnedTell, StandingGrant,
+        Status, TemplateQuery, TokenMade, TokenNew, TokenPromised, TokenStatus, TraceArgument, Trial,
+        TrialResult, TurnArgument, TurnResult, TurnTrace, UsageQuery, UsageRow, Whoami, method,
     },
     wire::{Submit, Submitted},
 };
@@ -145,6 +145,12 @@ fn methods(s: &mut TypeSchemas) -> Vec<Method> {
             method::SESSIONS_STOP,
             Direct,
             "Stops what runs and what waits in a session; gives how many turns.",
+        ),
+        of::<SessionId, DeletedSession>(
+            s,
+            method::SESSIONS_DELETE,
+            Operate,
+            "Deletes a session with those of agents that were spawned in it, for good.",
         ),
         with::<Submit, Submitted>(s, method::TURN_SUBMIT, May, "Hands a message in."),
         with::<SessionPersonas, Nothing>(

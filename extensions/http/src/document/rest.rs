@@ -1,8 +1,9 @@
 //! Agents, sessions and turns.
 
+use axum::http::Method;
 use drupe_extension_api::{
     Event, SessionId,
-    control::{AgentDetail, AgentStatus, SessionDetail, SessionStatus, TurnResult},
+    control::{AgentDetail, AgentStatus, DeletedSession, SessionDetail, SessionStatus, TurnResult},
 };
 use serde_json::{Value, json};
 
@@ -85,6 +86,7 @@ fn sessions(s: &mut TypeSchemas) -> Vec<ApiOperation> {
     let failure = s.written::<FaultBody>();
     let get = |path, does| get(path, "sessions", does, &failure);
     let post = |path, does| post(path, "sessions", does, &failure);
+    let delete = |path, does| ApiOperation::new(Method::DELETE, path, "sessions", does, &failure);
     let after = s.fields::<TurnsAfter>();
     let accepted = s.written::<AcceptedMessage>();
     let message = |operation: ApiOperation| {
@@ -108,6 +110,10 @@ fn sessions(s: &mut TypeSchemas) -> Vec<ApiOperation> {
         get("/v1/sessions/{session}", "Shows a session with its turns.")
             .queries(&after)
             .gives(200, "It is so.", s.written::<SessionDetail>())
+            .faults(&[400, 404]),
+        delete("/v1/sessions/{session}", "Deletes a session for good.")
+            .detail("Needs a token that was made with `--may operate`. Refused while a turn of it runs or waits.")
+            .gives(200, "This went with it.", s.written::<DeletedSession>())
             .faults(&[400, 404]),
         get("/v1/sessions/{session}/messages", "Shows what was said in a session.")
             .queries(&after)

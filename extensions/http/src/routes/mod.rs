@@ -85,6 +85,7 @@ pub fn table() -> Vec<ServedRoute> {
         get("/v1/sessions", sessions::list),
         post("/v1/sessions", sessions::create),
         get("/v1/sessions/{session}", sessions::show),
+        delete("/v1/sessions/{session}", sessions::delete),
         get("/v1/sessions/{session}/messages", sessions::messages),
         post("/v1/sessions/{session}/messages", sessions::submit),
         get("/v1/sessions/{session}/events", events::of_path),

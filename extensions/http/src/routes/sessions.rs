@@ -11,8 +11,8 @@ use axum::{
 use drupe_extension_api::{
     AgentId, Fault, ResponseStatus, SessionId, TurnId,
     control::{
-        Named, Persona, SessionDetail, SessionPersonas, SessionSelect, SessionShow, SessionStatus,
-        TurnArgument, TurnResult, method,
+        DeletedSession, Named, Persona, SessionDetail, SessionPersonas, SessionSelect, SessionShow,
+        SessionStatus, TurnArgument, TurnResult, method,
     },
     wire::{QueueMode, Submit, Submitted},
 };
@@ -195,6 +195,15 @@ pub async fn stop(
 ) -> Result<Json<StoppedTurns>, HttpFault> {
     let stopped = server.control(&bearer, method::SESSIONS_STOP, Named { id }).await?;
     Ok(Json(StoppedTurns { stopped }))
+}
+
+/// Deletes a session for good.
+pub async fn delete(
+    State(server): State<Arc<Server>>,
+    bearer: Bearer,
+    Path(id): Path,
+) -> Result<Json<DeletedSession>, HttpFault> {
+    Ok(Json(server.control(&bearer, method::SESSIONS_DELETE, Named { id }).await?))
 }
 
 /// Hands the last message in once more.

@@ -2,11 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod archive;
+mod backup;
 mod bus;
 mod bytes;
 mod cancelled;
 mod checkpoints;
 mod crash;
+mod deletion;
 mod files;
 mod find;
 mod group;
@@ -14,8 +17,8 @@ mod images;
 mod operator;
 mod outbox;
 mod parts;
-mod power;
 mod people;
+mod power;
 mod questions;
 mod readings;
 mod recent;

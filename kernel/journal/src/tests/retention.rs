@@ -134,7 +134,7 @@ async fn the_latest_turn_stays_however_old_so_that_no_number_is_given_twice() {
     let number = store.turn_rows(&latest).await.unwrap().unwrap().number;
     home.clock.advance(1_000 * DAY_MS);
     let keep = Retention { max_age_ms: Some(DAY_MS), max_bytes: Some(1) };
-    assert_eq!(store.keep_within(keep).await.unwrap(), 1);
+    assert_eq!(store.keep_within(keep, None).await.unwrap(), 1);
     assert!(store.turn_rows(&latest).await.unwrap().is_some());
     let next = ended(&store, "s", "3", true).await;
     assert_eq!(store.turn_rows(&next).await.unwrap().unwrap().number, number + 1);

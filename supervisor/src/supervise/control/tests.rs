@@ -59,6 +59,7 @@ fn status() -> Status {
         exits: Vec::new(),
         notices: vec!["n".repeat(1_000)],
         config_refused: None,
+        backup: None,
     }
 }
 

@@ -54,6 +54,7 @@ impl View<'_> {
             exits: self.record.exits(),
             notices,
             config_refused: self.known.config_refused.clone(),
+            backup: None,
         }
     }
 }

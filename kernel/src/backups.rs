@@ -1,0 +1,351 @@
+//! Backups that the daemon makes by itself, and which there are.
+//!
+//! Each is made by a process of its own, which reads the home's files and asks the kernel nothing: turns do not wait for it, and
+//! its memory goes with it. One that failed is told once and tried again; the oldest goes only once a newer one is whole.
+
+use std::{
+    fs,
+    io::Write,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::Arc,
+    time::Duration,
+};
+
+use drupe_agent::one_line;
+use drupe_config::Durability;
+use drupe_confine::{Confined, Limits, Profile, own_program};
+use drupe_extension_api::{
+    FaultCode,
+    control::{BackupFile, BackupStatus, FailedBackup},
+};
+use drupe_wiring::NOTICE;
+use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::net::UnixStream;
+
+use crate::{base::Base, life::Life, outbox::Outbox};
+
+/// The verb under which the binary must make a backup, or say which of some is whole, as [`work`] asks it to.
+pub const VERB: &str = "make-backup";
+
+/// How the names of files begin that the daemon makes: it removes no others.
+const SCHEDULED: &str = "scheduled-";
+/// How those begin that `drupe backup` makes in the same folder.
+const BY_HAND: &str = "drupe-";
+const ENDING: &str = ".tar.gz";
+
+/// The form of the time in a name.
+const TIME: &str = "%Y%m%dT%H%M%S";
+
+/// The longest time between two looks at the clock, which may be set, and stands while the machine sleeps.
+const LOOK: Duration = Duration::from_secs(600);
+
+/// How soon one that failed is tried again, doubled each time up to the longest.
+const AGAIN: Duration = Duration::from_secs(60);
+const LONGEST_AGAIN: Duration = Duration::from_secs(3_600);
+
+/// How long one may take: a disk over which a large journal takes longer is no place for backups.
+const DEADLINE: Duration = Duration::from_secs(12 * 3_600);
+
+/// How far it gives way to everything else.
+const NICE: u8 = 10;
+
+/// The most that is read of what the process says.
+const MOST: usize = 16 * 1024;
+
+/// The backups of a home.
+pub struct Backups {
+    base: Arc<Base>,
+    life: Life,
+    outbox: Arc<Outbox>,
+    failed: Mutex<Option<FailedBackup>>,
+}
+
+/// A file that is a backup by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Found {
+    path: PathBuf,
+    made: Timestamp,
+    scheduled: bool,
+}
+
+/// Why the process made none, for people.
+struct NoBackup(String);
+
+impl NoBackup {
+    fn of(error: impl std::fmt::Display) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// What the process says came of it.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Said {
+    Made { bytes: u64 },
+    Whole(Option<PathBuf>),
+    Failed(String),
+}
+
+impl Backups {
+    pub fn new(base: Arc<Base>, life: Life, outbox: Arc<Outbox>) -> Self {
+        Self { base, life, outbox, failed: Mutex::default() }
+    }
+
+    /// Makes them when they are due, until the kernel drains.
+    pub async fn run(self: Arc<Self>) {
+        let Some(every) = self.every() else { return };
+        while !self.life.cancel.is_cancelled() {
+            let wait = self.next(every).as_millisecond().saturating_sub(self.base.clock.now_ms());
+            let wait = Duration::from_millis(u64::try_from(wait).unwrap_or(0));
+            if wait.is_zero() {
+                self.life.cancel.run_until_cancelled(self.make()).await;
+            } else {
+                self.life.cancel.run_until_cancelled(tokio::time::sleep(wait.min(LOOK))).await;
+            }
+        }
+    }
+
+    fn every(&self) -> Option<SignedDuration> {
+        let journal = &self.base.config.journal;
+        if journal.durability == Durability::Memory {
+            return None;
+        }
+        let every = journal.backup.every.as_ref()?.duration();
+        SignedDuration::try_from(every).ok()
+    }
+
+    /// When the next one is due: now where there is none, later where the last attempt failed.
+    fn next(&self, every: SignedDuration) -> Timestamp {
+        if let Some(failed) = &*self.failed.lock() {
+            return failed.again;
+        }
+        let last = found(&folder(&self.base)).into_iter().find(|found| found.scheduled);
+        let now = now(&self.base);
+        // One of the future was made before the clock was set back.
+        let last = last.map(|found| found.made).filter(|made| *made <= now);
+        last.and_then(|made| made.checked_add(every).ok()).unwrap_or(now)
+    }
+
+    async fn make(&self) {
+        let (folder, base) = (folder(&self.base), &self.base);
+        let file = folder.join(format!("{SCHEDULED}{}Z{ENDING}", now(base).strftime(TIME)));
+        let order = json!({"make": {"home": base.home.root(), "file": file, "except": [folder]}});
+        let made = match make_folder(&folder) {
+            Ok(()) => work(base, order, &folder).await,
+            Err(error) => Err(NoBackup(format!("`{}` cannot be made: {error}", folder.display()))),
+        };
+        let why = match made {
+            Ok(Said::Made { bytes }) => {
+                tracing::info!(file = %file.display(), bytes, "made a backup");
+                let before = self.failed.lock().take();
+                self.let_go(&folder);
+                if before.is_some() {
+                    self.tell("Backups are made again.").await;
+                }
+                return;
+            }
+            Ok(Said::Failed(why)) | Err(NoBackup(why)) => one_line(&why, NOTICE),
+            Ok(Said::Whole(_)) => "the process answered something else".to_owned(),
+        };
+        tracing::warn!(%why, "no backup was made; it is tried again");
+        if self.note(&why) == 1 {
+            self.tell(&format!(
+                "No backup was made: {why}. It is tried again; `drupe status` shows the last one."
+            ))
+            .await;
+        }
+    }
+
+    /// Notes a failure, and gives how many there were in a row.
+    fn note(&self, why: &str) -> u32 {
+        let now = now(&self.base);
+        let mut failed = self.failed.lock();
+        let (since, attempts) = failed.as_ref().map_or((now, 0), |failed| (failed.since, failed.attempts));
+        let again = AGAIN.saturating_mul(1 << attempts.min(10)).min(LONGEST_AGAIN);
+        let again = now.checked_add(again).unwrap_or(now);
+        *failed = Some(FailedBackup { since, again, attempts: attempts + 1, why: why.to_owned() });
+        attempts + 1
+    }
+
+    /// Removes the oldest that the daemon made, beyond those that are kept. Called after one was made, which is the newest.
+    fn let_go(&self, folder: &Path) {
+        for old in beyond(found(folder), self.base.config.journal.backup.keep) {
+            if let Err(error) = fs::remove_file(&old) {
+                tracing::warn!(file = %old.display(), %error, "an old backup is not removed");
+            }
+        }
+    }
+
+    async fn tell(&self, text: &str) {
+        match self.outbox.tell(None, text.to_owned()).await {
+            Err(fault) if fault.code != FaultCode::NotFound => {
+                tracing::warn!(%fault, "nobody is told of a backup")
+            }
+            // Nobody has written yet.
+            _ => {}
+        }
+    }
+
+    /// How they stand; none where none is made and there is none.
+    pub fn status(&self) -> Option<BackupStatus> {
+        let (every, folder) = (self.every(), folder(&self.base));
+        let last = found(&folder).into_iter().next();
+        if every.is_none() && last.is_none() {
+            return None;
+        }
+        let shown = |found: Found| BackupFile {
+            bytes: fs::metadata(&found.path).map_or(0, |found| found.len()),
+            file: found.path.display().to_string(),
+            made: found.made,
+        };
+        Some(BackupStatus {
+            directory: folder.display().to_string(),
+            last: last.map(shown),
+            next: every.map(|every| self.next(every)),
+            failed: self.failed.lock().clone(),
+        })
+    }
+}
+
+/// What to do where the journal is damaged: which backup is whole, and how it is put back. None where there is none.
+pub fn advice(base: &Base) -> Option<String> {
+    let folder = folder(base);
+    let files: Vec<PathBuf> = found(&folder).into_iter().map(|found| found.path).collect();
+    if files.is_empty() {
+        return None;
+    }
+    let asked = start(base, &json!({"whole": files}), &folder).and_then(finish);
+    Some(match asked {
+        Ok(Said::Whole(Some(file))) => {
+            let file = file.display();
+            format!("the newest whole backup is `{file}`: stop the daemon, then `drupe restore {file}`")
+        }
+        Ok(_) => format!("none of the backups in `{}` is whole", folder.display()),
+        Err(NoBackup(why)) => {
+            format!("whether a backup in `{}` is whole is not known: {why}", folder.display())
+        }
+    })
+}
+
+/// Asks a process, whose end no thread waits for. Dropping this kills it.
+async fn work(base: &Base, order: Value, folder: &Path) -> Result<Said, NoBackup> {
+    let child = start(base, &order, folder)?;
+    let ending = child.ending().map_err(NoBackup::of)?;
+    ending.set_nonblocking(true).map_err(NoBackup::of)?;
+    let ending = UnixStream::from_std(ending).map_err(NoBackup::of)?;
+    ending.readable().await.map_err(NoBackup::of)?;
+    ending.into_std().and_then(|ending| ending.set_nonblocking(false)).map_err(NoBackup::of)?;
+    tokio::task::spawn_blocking(move || finish(child)).await.map_err(NoBackup::of)?
+}
+
+fn start(base: &Base, order: &Value, folder: &Path) -> Result<drupe_confine::Child, NoBackup> {
+    let exe = own_program(&base.start.exe);
+    let limits = Limits { nice: Some(NICE), ..Limits::default() };
+    // It writes beside the journal what every reader of it does.
+    let profile = Profile { limits, ..Profile::program() }.read(&exe).write(base.home.root()).write(folder);
+    let process = Confined::new(&exe, profile, &exe).arg(VERB).deadline(DEADLINE).stdin(Stdio::piped());
+    let mut child = process.spawn_captured().map_err(NoBackup::of)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // One that reads no more has ended: how, is told by its end.
+        let _ = stdin.write_all(order.to_string().as_bytes());
+    }
+    Ok(child)
+}
+
+fn finish(child: drupe_confine::Child) -> Result<Said, NoBackup> {
+    let outcome = child.finish(MOST).map_err(NoBackup::of)?;
+    if let Ok(said) = serde_json::from_slice(&outcome.stdout) {
+        return Ok(said);
+    }
+    if outcome.timed_out {
+        return Err(NoBackup(format!("it took more than {} hours", DEADLINE.as_secs() / 3_600)));
+    }
+    let stderr = String::from_utf8_lossy(&outcome.stderr);
+    let last = stderr.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it said nothing");
+    Err(NoBackup(format!("the process that makes it ended with {}: {last}", outcome.status)))
+}
+
+fn folder(base: &Base) -> PathBuf {
+    let named = base.config.journal.backup.directory.clone();
+    named.unwrap_or_else(|| base.home.root().join("backups"))
+}
+
+fn make_folder(folder: &Path) -> std::io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+fn now(base: &Base) -> Timestamp {
+    Timestamp::from_millisecond(base.clock.now_ms()).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// The backups in a folder, the newest first.
+fn found(folder: &Path) -> Vec<Found> {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut all: Vec<Found> = files.filter_map(|file| named(file.path())).collect();
+    all.sort_by(|one, other| (other.made, &other.path).cmp(&(one.made, &one.path)));
+    all
+}
+
+/// What a file is by its name; none where it is something else.
+fn named(path: PathBuf) -> Option<Found> {
+    let name = path.file_name()?.to_str()?;
+    let (scheduled, rest) = match name.strip_prefix(SCHEDULED) {
+        Some(rest) => (true, rest),
+        None => (false, name.strip_prefix(BY_HAND)?),
+    };
+    // Parts of a second tell two of the same second apart.
+    let time = rest.strip_suffix(ENDING)?.strip_suffix('Z')?;
+    let time = time.split_once('.').map_or(time, |(time, _)| time);
+    let made = DateTime::strptime(TIME, time).ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp();
+    Some(Found { made, scheduled, path })
+}
+
+/// Those of the daemon beyond the newest `keep`; the newest of all is never one of them.
+fn beyond(found: Vec<Found>, keep: usize) -> Vec<PathBuf> {
+    found.into_iter().filter(|found| found.scheduled).skip(keep.max(1)).map(|found| found.path).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(names: &[&str]) -> (tempfile::TempDir, Vec<Found>) {
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in names {
+            fs::write(folder.path().join(name), "").expect("a file");
+        }
+        let all = found(folder.path());
+        (folder, all)
+    }
+
+    #[test]
+    fn the_daemon_lets_go_of_the_oldest_of_its_own_and_of_nothing_else() {
+        let (_folder, all) = of(&[
+            "scheduled-20260103T000000Z.tar.gz",
+            "scheduled-20260101T000000Z.tar.gz",
+            "scheduled-20260102T000000Z.tar.gz",
+            "scheduled-20250101T000000Z.tar",
+            "scheduled-yesterdayZ.tar.gz",
+            "drupe-20240101T000000.123Z.tar.gz",
+            ".scheduled-20230101T000000Z.tar.gz.drupe-part",
+            "letter.txt",
+        ]);
+        let names = |paths: Vec<PathBuf>| -> Vec<String> {
+            paths
+                .iter()
+                .map(|path| path.file_name().unwrap_or_default().to_string_lossy().into_owned())
+                .collect()
+        };
+        assert_eq!(all.len(), 4, "{all:?}");
+        assert_eq!(all[0].made.to_string(), "2026-01-03T00:00:00Z");
+        assert!(!all[3].scheduled);
+        assert_eq!(names(beyond(all.clone(), 2)), ["scheduled-20260101T000000Z.tar.gz"]);
+        assert_eq!(beyond(all.clone(), 0).len(), 2, "the newest stays");
+        assert!(beyond(all, 3).is_empty());
+    }
+}

@@ -77,17 +77,20 @@ pub(crate) trait At<T> {
     fn at(self, path: impl Into<PathBuf>) -> Result<T, BackupError>;
 }
 
+/// What a fault of that file is.
+pub(crate) fn of(path: impl Into<PathBuf>, error: io::Error) -> BackupError {
+    let path = path.into();
+    match error.kind() {
+        // A bound on the size of files is a disk that has no more room for this one.
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            BackupError::Full { path, error }
+        }
+        _ => BackupError::Io { path, error },
+    }
+}
+
 impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
     fn at(self, path: impl Into<PathBuf>) -> Result<T, BackupError> {
-        self.map_err(|error| {
-            let (path, error) = (path.into(), error.into());
-            match error.kind() {
-                // A bound on the size of files is a disk that has no more room for this one.
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-                    BackupError::Full { path, error }
-                }
-                _ => BackupError::Io { path, error },
-            }
-        })
+        self.map_err(|error| of(path, error.into()))
     }
 }

@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::{
     BackupError, BackupManifest, NotTaken, check,
     covered::{JOURNAL, is_apart, is_environment, is_workspace},
-    error::At,
+    error::{self, At},
     files::make_folder,
     swap::{self, ASIDE, FOLDER, Moves, NEW},
 };
@@ -50,7 +50,7 @@ pub fn restore(home: &Path, file: &Path, identity: Option<&Path>) -> Result<Rest
     let home = Home::create(home).at(home)?;
     let held = HomeLock::take(&home).map_err(|error| match error {
         LockError::Held(pid) => BackupError::Held { home: home.path().to_owned(), pid },
-        LockError::Io(error) => BackupError::Io { path: home.path().to_owned(), error },
+        LockError::Io(error) => error::of(home.path(), error),
     })?;
     let outcome = restore_held(home.path(), file, identity);
     // It named this process, which ends.

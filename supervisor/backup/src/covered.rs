@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{FOLDER, databases, manifest::NotTaken, swap};
+use crate::{FOLDER, databases, manifest::Omitted, swap};
 
 /// Of what the supervisor keeps: extensions that crash, the number of the last start, the last good configuration. The
 /// rest of it is logs, and names of what is not in a backup.
@@ -42,7 +42,7 @@ pub(crate) struct Item {
 #[derive(Default)]
 pub(crate) struct Covered {
     pub items: Vec<Item>,
-    pub left_out: Vec<NotTaken>,
+    pub left_out: Vec<Omitted>,
 }
 
 /// What beside the usual is wanted.
@@ -135,7 +135,7 @@ impl Covered {
     }
 
     pub fn left_out(&mut self, path: &str, why: &str, secret: bool) {
-        self.left_out.push(NotTaken { path: path.to_owned(), why: why.to_owned(), secret });
+        self.left_out.push(Omitted { path: path.to_owned(), why: why.to_owned(), secret });
     }
 
     pub fn unread(&mut self, path: &str, error: &std::io::Error) {

@@ -25,7 +25,7 @@ pub use check::check;
 pub use drupe_journal::PutBack;
 pub use error::BackupError;
 pub use make::{MadeBackup, Order, make};
-pub use manifest::{BackupManifest, NotTaken};
+pub use manifest::{BackupManifest, Omitted};
 pub use restore::{Restored, restore};
 pub use swap::{complete, is_cut_off};
 

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tar::{Builder, EntryType, Header};
 
 use crate::{
-    BackupError, BackupManifest, NotTaken, check,
+    BackupError, BackupManifest, Omitted, check,
     covered::{self, Covered, Item, JOURNAL, Wanted, covered},
     crypt::Crypt,
     databases,
@@ -63,7 +63,7 @@ pub struct MadeBackup {
     pub files: u64,
     pub secrets: bool,
     pub workspace: bool,
-    pub left_out: Vec<NotTaken>,
+    pub left_out: Vec<Omitted>,
     /// What somebody should know, a sentence each.
     pub remarks: Vec<String>,
 }
@@ -293,7 +293,7 @@ impl<'a> Packing<'a> {
     }
 
     fn left_out(&mut self, path: &str, why: &str) {
-        self.manifest.left_out.push(NotTaken { path: path.to_owned(), why: why.to_owned(), secret: false });
+        self.manifest.left_out.push(Omitted { path: path.to_owned(), why: why.to_owned(), secret: false });
     }
 }
 

@@ -28,14 +28,14 @@ pub struct BackupManifest {
     pub secrets: bool,
     /// Whether the workspace is in it.
     pub workspace: bool,
-    pub left_out: Vec<NotTaken>,
+    pub left_out: Vec<Omitted>,
     /// What is in it, by the path in the home.
     pub entries: BTreeMap<String, Packed>,
 }
 
 /// Something of the home that is not in the backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NotTaken {
+pub struct Omitted {
     pub path: String,
     pub why: String,
     /// It was left out because it is, or may be, secret: a restore leaves the one that is there.

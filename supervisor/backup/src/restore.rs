@@ -14,7 +14,7 @@ use rustix::fs::syncfs;
 use serde::Serialize;
 
 use crate::{
-    BackupError, BackupManifest, NotTaken, check,
+    BackupError, BackupManifest, Omitted, check,
     covered::{JOURNAL, is_apart, is_environment, is_workspace},
     error::{self, At},
     files::make_folder,
@@ -36,7 +36,7 @@ pub struct Restored {
     /// Names in the home that were left as they were.
     pub kept: Vec<String>,
     /// What the backup does not have.
-    pub left_out: Vec<NotTaken>,
+    pub left_out: Vec<Omitted>,
 }
 
 /// Makes a home what it was when `file` was made. `identity` is the file with the key of one that is encrypted.

@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
 };
 
-use drupe_backup::{BackupError, FOLDER, MadeBackup, NotTaken, Order, check, make};
+use drupe_backup::{BackupError, FOLDER, MadeBackup, Omitted, Order, check, make};
 use drupe_config::{Sources, default_file, load_config};
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -110,7 +110,7 @@ pub fn size(bytes: u64) -> String {
 }
 
 /// Says what is not in a backup.
-pub fn left_out(context: &Context, left_out: &[NotTaken]) {
+pub fn left_out(context: &Context, left_out: &[Omitted]) {
     if left_out.is_empty() {
         return;
     }

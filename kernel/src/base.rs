@@ -1,7 +1,7 @@
 //! What a kernel is made with: its folders, its configuration, the time, and how it was started. Nothing of it changes
 //! while the kernel lives, so every part may have it.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use drupe_agent::Clock;
 use drupe_config::{Config, Sources};
@@ -43,6 +43,8 @@ pub struct Start {
     pub last_good: bool,
     /// The set of extensions to return to.
     pub fallback: Option<String>,
+    /// How often the supervisor wants a proof that the journal writes, if it does.
+    pub proof: Option<Duration>,
     /// The agents that surfaces may offer; none for all.
     pub agents: Option<Vec<AgentId>>,
     /// When it began, in milliseconds since 1970.

@@ -7,7 +7,7 @@ use std::{
     path::PathBuf,
     sync::Arc,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use drupe_agent::{Clock, SystemClock};
@@ -34,6 +34,10 @@ use crate::{
 
 /// How often the supervisor's copy of the status is brought up to date; it is shown only while no kernel serves.
 const STATUS: Duration = Duration::from_secs(5);
+
+/// How often a proof that the journal writes changes a row, which takes the disk. The others only take the way to it: a
+/// machine at rest lets its disk sleep.
+const ON_DISK: Duration = Duration::from_secs(300);
 
 /// What the kernel process is given.
 #[derive(Debug)]
@@ -76,6 +80,7 @@ pub fn main(arguments: Arguments) -> u8 {
             notices,
             verdicts,
             fallback,
+            proof_ms,
         }))) => {
             let start = Start {
                 generation,
@@ -86,6 +91,7 @@ pub fn main(arguments: Arguments) -> u8 {
                 notices,
                 last_good: arguments.last_good,
                 fallback,
+                proof: proof_ms.map(Duration::from_millis),
                 agents: (!arguments.agents.is_empty()).then_some(arguments.agents),
                 began_ms: SystemClock.now_ms(),
                 exe: std::env::current_exe().unwrap_or_default(),
@@ -210,6 +216,7 @@ async fn run(base: Base, verdicts: Verdicts, link: Arc<KernelLink>, control: Own
     kernel.supervision.tell(&kernel.roster.ready_frame(None));
     tracing::info!(generation = kernel.base.start.generation, "ready");
     kernel.life.keep_up("status", &kernel, tell_status);
+    kernel.life.keep_up("proofs", &kernel, prove);
     kernel.life.keep_up("idle", &Arc::new(kernel.life.clone()), idle::watch);
     kernel.life.keep_up("retention", &kernel, let_go);
     kernel.life.tasks.spawn(control::turns::finish_deletions(Arc::clone(&kernel)));
@@ -315,6 +322,23 @@ async fn let_go(kernel: Arc<Kernel>) {
     let keep = Retention::of(retention.max_age_days, retention.max_mb);
     let archive = retention.archive.folder(kernel.base.home.root());
     kernel.life.cancel.run_until_cancelled(kernel.store.keep_on_within(keep, archive.as_deref())).await;
+}
+
+/// Proves to the supervisor that the journal is not stuck, where it asks for that, until the kernel closes. What the journal
+/// does not answer is waited for here, and nowhere else.
+async fn prove(kernel: Arc<Kernel>) {
+    let Some(pause) = kernel.base.start.proof else { return };
+    let mut written = None;
+    loop {
+        let on_disk = written.is_none_or(|at: Instant| at.elapsed() >= ON_DISK);
+        if kernel.store.answers(on_disk).await {
+            kernel.supervision.tell(&Up::Proof);
+            written = if on_disk { Some(Instant::now()) } else { written };
+        }
+        if kernel.life.closing.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+            return;
+        }
+    }
 }
 
 /// Tells the supervisor of what `status` shows what it tells while no kernel serves, when it has changed, until the kernel

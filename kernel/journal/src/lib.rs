@@ -44,6 +44,7 @@ mod origin;
 mod outbox;
 mod parts;
 mod people;
+mod proof;
 mod questions;
 mod ratios;
 mod reader;

@@ -50,6 +50,9 @@ pub enum Up {
     },
     /// The runtime and the main loop still turn. Never sent from a thread of its own.
     Beat,
+    /// The journal has just carried a transaction out, or said that its disk has no room for one: it is not stuck. Sent as
+    /// often as [`Down::Start`] asks for it.
+    Proof,
     /// What the kernel does before it is ready, where nobody knows how long that takes, such as the check of a large
     /// journal. Sent with each beat until it is done.
     Progress {
@@ -106,6 +109,9 @@ pub enum Down {
         /// The set of extensions to return to, because starts with the present one did not become ready.
         #[serde(default)]
         fallback: Option<String>,
+        /// How often the kernel is to prove that its journal writes, in milliseconds; none where nobody asks.
+        #[serde(default)]
+        proof_ms: Option<u64>,
     },
     Verdicts(Verdicts),
     /// Drain, then end with [`Up::Stopping`] and status 0.
@@ -301,6 +307,7 @@ mod tests {
             notices: vec![],
             verdicts: Verdicts::default(),
             fallback: None,
+            proof_ms: None,
         };
         let bytes = start.encode().expect("it shortens to a frame");
         let Some(Down::Start { exits, .. }) = Down::decode(&bytes) else { panic!("a start") };
@@ -343,6 +350,7 @@ mod tests {
             notices: vec!["n".repeat(1_000)],
             verdicts: verdicts.clone(),
             fallback: Some("set".into()),
+            proof_ms: Some(1_000),
         };
         for frame in [start, Down::Verdicts(verdicts.clone())] {
             let bytes = frame.encode().expect("it shortens to a frame");
@@ -360,7 +368,7 @@ mod tests {
     #[test]
     fn frames_of_an_earlier_release_lack_what_is_new_and_are_read() {
         let start = br#"{"frame":"start","generation":1,"safe_mode":false,"supervisor_pid":1,"restarts":0}"#;
-        let Some(Down::Start { verdicts, fallback: None, .. }) = Down::decode(start) else {
+        let Some(Down::Start { verdicts, fallback: None, proof_ms: None, .. }) = Down::decode(start) else {
             panic!("a start")
         };
         assert_eq!(verdicts, Verdicts::default());

@@ -28,6 +28,7 @@ use super::{
     state::{Action, Ending, Event, Killed, Launch, Phase, State},
 };
 
+mod alive;
 mod blaming;
 mod reach;
 mod status;
@@ -77,6 +78,10 @@ pub struct Driver {
 #[derive(Debug, Default)]
 struct Known {
     ready: bool,
+    /// When it last proved that its journal is not stuck, if it ever did: an earlier release does not.
+    proven: Option<Instant>,
+    /// Whether it was said that it does so no more.
+    stuck: bool,
     /// What it does before it is ready, where that may take long.
     doing: Option<String>,
     model: Option<String>,
@@ -223,9 +228,7 @@ impl Driver {
         {
             self.events.push_back(Event::Probe(answered));
         }
-        if let Some(notify) = &mut self.options.notify {
-            notify.beat(now);
-        }
+        self.beat(state, now, output);
         let (control, view) = (
             &mut self.control,
             status::View {
@@ -268,6 +271,10 @@ impl Driver {
         let event = match frame {
             Up::Hello { .. } => Event::Hello,
             Up::Beat => Event::Beat,
+            Up::Proof => {
+                self.known.proven = Some(Instant::now());
+                return;
+            }
             Up::Progress { doing, steps } => {
                 self.starting(doing, output);
                 Event::Progress(steps)
@@ -323,7 +330,11 @@ impl Driver {
                 }
                 Action::TellStopping => {
                     output.say(Level::Info, "stopping; a second signal ends it at once");
-                    self.options.notify.iter().for_each(|notify| notify.stopping());
+                    let left = match state.phase {
+                        Phase::Stopping { until, .. } => until.saturating_duration_since(Instant::now()),
+                        _ => Duration::ZERO,
+                    };
+                    self.options.notify.iter().for_each(|notify| notify.stopping(left));
                 }
             }
         }
@@ -362,6 +373,7 @@ impl Driver {
                     notices: self.notices.iter().chain(self.blaming.last()).cloned().collect(),
                     verdicts: self.blaming.told(),
                     fallback: launch.good_extensions.then(|| self.record.good_extensions()).flatten(),
+                    proof_ms: self.proof_ms(),
                 };
                 self.send(&start);
                 self.write(Entry::Start { time, generation, pid, safe_mode }, output);
@@ -391,7 +403,7 @@ impl Driver {
         let Some(kernel) = &self.kernel else { return };
         let generation = kernel.generation;
         let text = format!("kernel {generation} is ready");
-        self.options.notify.iter().for_each(|notify| notify.ready(&text));
+        self.options.notify.iter_mut().for_each(|notify| notify.ready(&text));
         if !std::mem::replace(&mut self.known.ready, true) {
             let after_ms = u64::try_from(kernel.started.elapsed().as_millis()).unwrap_or(u64::MAX);
             self.write(Entry::Ready { time: Timestamp::now(), generation, after_ms }, output);
@@ -407,7 +419,7 @@ impl Driver {
         let level = if ending.crash { Level::Warn } else { Level::Info };
         let text = format!("kernel {generation} ended: {}", ending.how);
         output.say(level, &text);
-        self.options.notify.iter().for_each(|notify| notify.status(&text));
+        self.options.notify.iter().for_each(|notify| notify.waiting(&text));
         let hung = ending.killed.is_some_and(Killed::hung);
         let blame = match kernel.as_ref().and_then(|kernel| kernel.stood_still).filter(|_| hung) {
             Some(why) => {

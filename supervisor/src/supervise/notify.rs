@@ -17,11 +17,16 @@ use std::{
 /// the wait after that may pass and the next kernel may begin.
 const LONGER: Duration = Duration::from_secs(120);
 
+/// What the supervisor itself needs to end, after its kernel.
+const STOPPED_LATE: Duration = Duration::from_secs(10);
+
 /// Where systemd listens, and how often it wants to hear that the supervisor lives.
 #[derive(Debug)]
 pub struct Notify {
     socket: UnixDatagram,
     address: SocketAddr,
+    /// Whether systemd waits for the start no more.
+    started: bool,
     /// Half of what systemd allows.
     interval: Option<Duration>,
     next: Instant,
@@ -38,10 +43,11 @@ impl Notify {
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;
         let interval = watchdog_usec.filter(|usec| *usec > 0).map(|usec| Duration::from_micros(usec / 2));
-        Ok(Self { socket, address, interval, next: Instant::now() })
+        Ok(Self { socket, address, started: false, interval, next: Instant::now() })
     }
 
-    pub fn ready(&self, status: &str) {
+    pub fn ready(&mut self, status: &str) {
+        self.started = true;
         self.send(&format!("READY=1\nSTATUS={status}"));
     }
 
@@ -51,13 +57,24 @@ impl Notify {
         self.send(&format!("EXTEND_TIMEOUT_USEC={}\nSTATUS={status}", LONGER.as_micros()));
     }
 
+    /// There is no kernel, and another one will follow. Until the first one was ready systemd is to wait longer: where the disk
+    /// is full, the next start tells so again.
+    pub fn waiting(&self, status: &str) {
+        match self.started {
+            true => self.status(status),
+            false => self.starting(status),
+        }
+    }
+
     /// The configuration is being read again.
     pub fn reloading(&self) {
         self.send("RELOADING=1\nSTATUS=reading the configuration");
     }
 
-    pub fn stopping(&self) {
-        self.send("STOPPING=1\nSTATUS=letting turns end");
+    /// The daemon ends, which may take so long. The unit allows what a usual configuration does.
+    pub fn stopping(&self, most: Duration) {
+        let longer = (most + STOPPED_LATE).as_micros();
+        self.send(&format!("STOPPING=1\nEXTEND_TIMEOUT_USEC={longer}\nSTATUS=letting turns end"));
     }
 
     /// What is going on, for `systemctl status`.
@@ -65,17 +82,24 @@ impl Notify {
         self.send(&format!("STATUS={status}"));
     }
 
+    /// How long systemd waits for a sign of life, if it wants any.
+    pub fn patience(&self) -> Option<Duration> {
+        self.interval.map(|interval| interval * 2)
+    }
+
     /// When [`beat`](Self::beat) is due.
     pub fn deadline(&self) -> Option<Instant> {
         self.interval.map(|_| self.next)
     }
 
-    /// The supervisor lives; sent when it is due. The kernel has a watchdog of its own.
-    pub fn beat(&mut self, now: Instant) {
+    /// The daemon lives, if it does; sent when it is due. The kernel has a watchdog of its own.
+    pub fn beat(&mut self, now: Instant, lives: bool) {
         if let Some(interval) = self.interval
             && self.next <= now
         {
-            self.send("WATCHDOG=1");
+            if lives {
+                self.send("WATCHDOG=1");
+            }
             self.next = now + interval;
         }
     }
@@ -104,16 +128,27 @@ mod tests {
             let length = systemd.recv(&mut buffer).ok()?;
             String::from_utf8(buffer[..length].to_vec()).ok()
         };
+        notify.waiting("no room");
+        assert_eq!(received().unwrap(), "EXTEND_TIMEOUT_USEC=120000000\nSTATUS=no room");
         notify.ready("kernel 1");
         assert_eq!(received().unwrap(), "READY=1\nSTATUS=kernel 1");
+        notify.waiting("no room");
+        assert_eq!(received().unwrap(), "STATUS=no room");
         notify.starting("kernel 1 checks the journal");
         assert_eq!(received().unwrap(), "EXTEND_TIMEOUT_USEC=120000000\nSTATUS=kernel 1 checks the journal");
         let now = Instant::now();
-        notify.beat(now);
+        notify.beat(now, true);
         assert_eq!(received().unwrap(), "WATCHDOG=1");
-        notify.beat(now + Duration::from_millis(999));
+        notify.beat(now + Duration::from_millis(999), true);
         assert_eq!(received(), None);
-        notify.beat(now + Duration::from_secs(1));
+        notify.beat(now + Duration::from_secs(1), false);
+        assert_eq!(received(), None, "it does not live");
+        assert_eq!(
+            notify.deadline(),
+            Some(now + Duration::from_secs(2)),
+            "and is asked again when it is due"
+        );
+        notify.beat(now + Duration::from_secs(2), true);
         assert_eq!(received().unwrap(), "WATCHDOG=1");
     }
 
@@ -121,7 +156,7 @@ mod tests {
     fn nobody_listening_is_no_fault() {
         let folder = tempfile::tempdir().unwrap();
         let notify = Notify::new(&folder.path().join("gone").into(), None).unwrap();
-        notify.stopping();
+        notify.stopping(Duration::from_secs(1));
         assert_eq!(notify.deadline(), None);
     }
 }

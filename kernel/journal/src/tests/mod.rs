@@ -19,6 +19,7 @@ mod outbox;
 mod parts;
 mod people;
 mod power;
+mod proof;
 mod questions;
 mod readings;
 mod recent;

@@ -77,6 +77,7 @@ mod retention;
 mod schedules;
 mod schemas;
 mod secrets;
+mod service;
 mod session_search;
 mod shell;
 mod shipped;

@@ -103,6 +103,8 @@ pub struct Client {
     stream: BufReader<UnixStream>,
     line: Vec<u8>,
     next: u64,
+    /// How long an answer is waited for.
+    patience: Duration,
     interrupt: Option<Interrupt>,
     /// Whether a kernel answers, and not the supervisor in its place.
     pub kernel: bool,
@@ -110,6 +112,10 @@ pub struct Client {
 
 impl Client {
     pub fn connect(home: &Home) -> Result<Self, ClientError> {
+        Self::connect_within(home, PATIENCE)
+    }
+
+    fn connect_within(home: &Home, patience: Duration) -> Result<Self, ClientError> {
         let unreachable = |error| unreachable(home, error);
         let stream = home.connect().map_err(unreachable)?;
         // After the connection: a daemon that begins writes its token before it listens.
@@ -120,7 +126,8 @@ impl Client {
         stream.set_read_timeout(Some(TICK)).map_err(lost)?;
         stream.set_write_timeout(Some(PATIENCE)).map_err(lost)?;
         let stream = BufReader::new(stream);
-        let mut client = Self { stream, line: Vec::new(), next: 1, interrupt: None, kernel: false };
+        let (line, interrupt) = (Vec::new(), None);
+        let mut client = Self { stream, line, next: 1, patience, interrupt, kernel: false };
         let hello = Hello { token: token.reveal().to_owned(), version: CONTROL_VERSION };
         let welcome: Welcome = client.call(method::HELLO, &hello)?;
         client.kernel = welcome.from == "kernel";
@@ -185,7 +192,7 @@ impl Client {
         params: &impl Serialize,
     ) -> Result<T, ClientError> {
         let id = self.send(method, params)?;
-        self.answer_to(id, PATIENCE, method)
+        self.answer_to(id, self.patience, method)
     }
 
     fn answer_to<T: DeserializeOwned>(
@@ -204,7 +211,10 @@ impl Client {
                 _ => {}
             }
         }
-        Err(ClientError::Lost(format!("`{method}` was not answered within {} s", patience.as_secs())))
+        Err(ClientError::Lost(format!(
+            "`{method}` was not answered within {} s",
+            patience.as_secs_f32().ceil()
+        )))
     }
 }
 
@@ -272,13 +282,14 @@ fn unreachable(home: &Home, error: io::Error) -> ClientError {
 pub struct Daemon<'a> {
     home: &'a Home,
     console: Console,
+    patience: Duration,
     interrupt: Option<&'a Interrupt>,
 }
 
 impl<'a> Daemon<'a> {
     /// Names it; whether it runs shows when it is asked.
     pub fn new(home: &'a Home, console: Console) -> Self {
-        Self { home, console, interrupt: None }
+        Self { home, console, patience: PATIENCE, interrupt: None }
     }
 
     pub fn home(&self) -> &'a Home {
@@ -291,13 +302,19 @@ impl<'a> Daemon<'a> {
         Self { interrupt: Some(interrupt), ..self }
     }
 
+    /// Waits at most so long for an answer that needs no model.
+    #[must_use]
+    pub fn within(self, patience: Duration) -> Self {
+        Self { patience: patience.min(PATIENCE), ..self }
+    }
+
     pub fn once<T: DeserializeOwned>(&self, method: &str, params: &impl Serialize) -> Result<T, ClientError> {
         let mut client = self.connect()?;
         client.call(method, params).map_err(|error| client.refusal(error))
     }
 
     fn connect(&self) -> Result<Client, ClientError> {
-        Ok(Client::connect(self.home)?.heeding(self.interrupt))
+        Ok(Client::connect_within(self.home, self.patience)?.heeding(self.interrupt))
     }
 
     /// Asks a kernel once for what must not be repeated by itself: it lets extensions begin to work, which takes a while, and

@@ -23,6 +23,7 @@ mod restore;
 mod run;
 mod schedule;
 mod secret;
+mod service;
 mod session;
 mod skill;
 mod status;
@@ -30,6 +31,7 @@ mod stdio;
 mod stop;
 mod token;
 mod trace;
+mod until;
 mod usage;
 mod why;
 
@@ -107,6 +109,10 @@ enum Verb {
     Ask(ask::Ask),
     /// Show what the daemon is doing
     Status(Facts),
+    /// Wait until the daemon is ready, or gone
+    ///
+    /// Ends with 0 once it is, with 69 where no daemon runs and none came, and with 75 where there is one that is not ready yet.
+    Wait(until::WaitVerb),
     /// Restart the kernel after its running turns
     Restart(restart::Restart),
     /// End the daemon after its running turns
@@ -155,6 +161,9 @@ enum Verb {
     /// Secrets in `HOME/.env`: list, set, remove
     #[command(subcommand)]
     Secret(secret::SecretVerbs),
+    /// A service of systemd: install, remove, status
+    #[command(subcommand)]
+    Service(service::ServiceVerbs),
     /// Print a link to the page, which signs a browser in once
     Open(open::Open),
     /// Serve an editor over the standard input and output, by the Agent Client Protocol
@@ -194,6 +203,8 @@ struct Facts {
 #[derive(Debug)]
 struct Context {
     home: Home,
+    /// Whether the operator named it, by the command line or the environment.
+    home_named: bool,
     /// Absolute.
     config: Option<PathBuf>,
     environment: Environment,
@@ -208,6 +219,7 @@ impl Context {
             Failure::new(failure::status::IO, format!("the current folder is gone: {error}"))
         })?;
         let exe = std::env::current_exe()?;
+        let home_named = global.home.is_some() || environment.path("DRUPE_HOME").is_some();
         let home = home::find(global.home.as_deref(), &here, &exe, &environment)?;
         let home = Home::new(&home).map_err(|error| {
             Failure::new(failure::status::CANNOT_CREATE, format!("`{}` is no home: {error}", home.display()))
@@ -217,7 +229,7 @@ impl Context {
         for remark in environment.unreadable(&[file, home.path().join(".env")])? {
             console.remark(&remark);
         }
-        Ok(Self { home, config, environment, here, exe, console })
+        Ok(Self { home, home_named, config, environment, here, exe, console })
     }
 
     fn home(&self) -> &Home {
@@ -254,6 +266,7 @@ fn execute(verb: Option<Verb>, keep: bool, context: Context) -> Result<u8, Failu
         Some(Verb::Chat(chat)) => chat.execute(&context),
         Some(Verb::Ask(ask)) => ask.execute(&context),
         Some(Verb::Status(facts)) => status::execute(&facts, &context),
+        Some(Verb::Wait(until)) => until.execute(&context),
         Some(Verb::Restart(restart)) => restart.execute(&context),
         Some(Verb::Stop) => stop::execute(&context),
         Some(Verb::Ext(ext)) => ext.execute(&context),
@@ -273,6 +286,7 @@ fn execute(verb: Option<Verb>, keep: bool, context: Context) -> Result<u8, Failu
         Some(Verb::Eval(eval)) => eval.execute(&context),
         Some(Verb::Replay(replay)) => replay.execute(&context),
         Some(Verb::Secret(secret)) => secret.execute(&context),
+        Some(Verb::Service(service)) => service.execute(&context),
         Some(Verb::Open(open)) => open.execute(&context),
         Some(Verb::Acp(stdio)) => stdio.execute("acp", &context),
         Some(Verb::Memory(memory)) => memory.execute(&context),

@@ -28,6 +28,11 @@ bless:
     DRUPE_BLESS=1 cargo test -p drupe-config
     DRUPE_BLESS=1 cargo test -p drupe-ext-http document
 
+# What is handed out, in `target/dist`: an archive and a package for Debian, checked in an empty root. Takes long.
+dist:
+    config/dist/build.sh
+    config/dist/check.sh target/dist/*.tar.gz target/dist/*.deb
+
 # Record the conversations by which later releases are tested, as this version; see docs/reference/replay.md.
 record:
     cargo test -p drupe --test end_to_end -- --ignored --exact replay::recordings::this_release_is_recorded

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Unpacks archives that `build.sh` made into an empty root that has the C library, a shell and nothing else, and has the program work there:
+# it answers, all that ships is active, and it stops.
+#
+#   config/dist/check.sh ARCHIVE…
+#
+# Where this system lets nobody have a root of their own, the program runs from the folder with an emptied environment, and that is said.
+set -euo pipefail
+export LC_ALL=C
+
+# What the rest of this runs in: a namespace of mounts.
+inside() {
+    local root="$1" program="$2" expected="$3" run
+    if [ "$root" = / ]; then
+        run=(env -i "HOME=$4" "$program")
+    else
+        mount --rbind /proc "$root/proc"
+        mount --rbind /dev "$root/dev"
+        run=(env -i HOME=/home/tester /usr/sbin/chroot "$root" "$program")
+        [ -x /usr/sbin/chroot ] || run[3]=chroot
+    fi
+    local stop='"${run[@]}" stop >/dev/null 2>&1 || true'
+    trap "$stop" EXIT
+    "${run[@]}" --version
+    "${run[@]}" ask 'what can you do?' --keep | grep -q builder_agent || { echo 'check: no answer, or one without the builder' >&2; return 1; }
+    "${run[@]}" wait ready --timeout 60
+    local list active
+    list="$("${run[@]}" ext list --json)"
+    active="$(grep -c '"state": "active"' <<<"$list" || true)"
+    if [ "$active" != "$expected" ]; then
+        echo "check: $active of $expected extensions that ship are active:" >&2
+        "${run[@]}" ext list >&2
+        return 1
+    fi
+    "${run[@]}" stop
+    "${run[@]}" wait stopped --timeout 60
+    trap - EXIT
+    echo "check: it answered, and $active extensions were active"
+}
+if [ "${1:-}" = --inside ]; then
+    shift
+    inside "$@"
+    exit
+fi
+
+here="$(cd "$(dirname "$0")" && pwd)"
+apart=()
+for way in 'unshare --mount' 'unshare --map-root-user --mount'; do
+    if $way true 2>/dev/null; then
+        read -ra apart <<<"$way"
+        break
+    fi
+done
+
+for archive in "$@"; do
+    root="$(mktemp -d)"
+    trap 'rm -rf "$root"' EXIT
+    case "$archive" in
+        *.tar.gz)
+            mkdir "$root/opt"
+            tar -xzf "$archive" --no-same-owner -C "$root/opt"
+            prefix="$(echo "$root"/opt/*)"
+            ;;
+        *.deb)
+            if command -v dpkg-deb >/dev/null; then
+                dpkg-deb -x "$archive" "$root"
+            else
+                ar p "$archive" data.tar.gz | tar -xz --no-same-owner -C "$root"
+            fi
+            prefix="$root/usr"
+            ;;
+        *) echo "check: \`$archive\` is neither a tarball nor a package" >&2; exit 2 ;;
+    esac
+    expected="$(find "$prefix/lib/drupe/extensions" -name manifest.yaml | wc -l)"
+    # What is off until somebody wants it is to work as well, and no port is anybody else's.
+    home="$root/home/tester"
+    mkdir -p "$home/.local/share/drupe" "$root/proc" "$root/dev" "$root/tmp"
+    chmod 700 "$home/.local/share/drupe"
+    {
+        echo 'extensions:'
+        for manifest in "$prefix"/lib/drupe/extensions/*/manifest.yaml; do
+            name="$(basename "$(dirname "$manifest")")"
+            if [ "$name" = http ]; then
+                printf '  http:\n    enabled: true\n    address: "127.0.0.1:0"\n'
+            elif grep -q '^enabled: false' "$manifest"; then
+                printf '  %s:\n    enabled: true\n' "$name"
+            fi
+        done
+    } >"$home/.local/share/drupe/drupe.yaml"
+    echo "check: $archive"
+    if [ ${#apart[@]} -gt 0 ]; then
+        # Commands of agents are given to a shell.
+        install -D "$(readlink -f /bin/sh)" "$root/bin/sh"
+        ldd "$prefix/bin/drupe" "$prefix"/lib/drupe/*.so "$root/bin/sh" | sed -n 's/^[^/]*\(\/[^ ]*\) (.*/\1/p' | sort -u |
+            while read -r library; do install -D "$library" "$root$library"; done
+        "${apart[@]}" bash "$here/check.sh" --inside "$root" "${prefix#"$root"}/bin/drupe" "$expected"
+    else
+        echo 'check: this system gives nobody a root of their own; it runs beside everything else'
+        (cd "$root" && bash "$here/check.sh" --inside / "$prefix/bin/drupe" "$expected" "$home")
+    fi
+    rm -rf "$root"
+done

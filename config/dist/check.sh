@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Unpacks archives that `build.sh` made into an empty root that has the C library, a shell and nothing else, and has the program work there:
-# it answers, all that ships is active, and it stops.
+# it answers, all that ships is active, and it stops. A program is copied there alone, as `cargo install` does: it is to carry what ships.
 #
-#   config/dist/check.sh ARCHIVE…
+#   config/dist/check.sh ARCHIVE… | PROGRAM…
 #
 # Where this system lets nobody have a root of their own, the program runs from the folder with an emptied environment, and that is said.
 set -euo pipefail
@@ -69,16 +69,23 @@ for archive in "$@"; do
             fi
             prefix="$root/usr"
             ;;
-        *) echo "check: \`$archive\` is neither a tarball nor a package" >&2; exit 2 ;;
+        */drupe)
+            prefix="$root/home/tester/.cargo"
+            install -D "$archive" "$prefix/bin/drupe"
+            ;;
+        *) echo "check: \`$archive\` is neither a tarball nor a package nor a program" >&2; exit 2 ;;
     esac
-    expected="$(find "$prefix/lib/drupe/extensions" -name manifest.yaml | wc -l)"
+    # Of a program alone those that the checkout has.
+    manifests="$prefix/lib/drupe/extensions"
+    [ -d "$manifests" ] || manifests="$here/../../extensions"
+    expected="$(find "$manifests" -mindepth 2 -maxdepth 2 -name manifest.yaml | wc -l)"
     # What is off until somebody wants it is to work as well, and no port is anybody else's.
     home="$root/home/tester"
     mkdir -p "$home/.local/share/drupe" "$root/proc" "$root/dev" "$root/tmp"
     chmod 700 "$home/.local/share/drupe"
     {
         echo 'extensions:'
-        for manifest in "$prefix"/lib/drupe/extensions/*/manifest.yaml; do
+        for manifest in "$manifests"/*/manifest.yaml; do
             name="$(basename "$(dirname "$manifest")")"
             if [ "$name" = http ]; then
                 printf '  http:\n    enabled: true\n    address: "127.0.0.1:0"\n'
@@ -91,7 +98,9 @@ for archive in "$@"; do
     if [ ${#apart[@]} -gt 0 ]; then
         # Commands of agents are given to a shell.
         install -D "$(readlink -f /bin/sh)" "$root/bin/sh"
-        ldd "$prefix/bin/drupe" "$prefix"/lib/drupe/*.so "$root/bin/sh" | sed -n 's/^[^/]*\(\/[^ ]*\) (.*/\1/p' | sort -u |
+        libraries="$(find "$prefix" -name '*.so')"
+        # shellcheck disable=SC2086  # paths of a folder of ours
+        ldd "$prefix/bin/drupe" $libraries "$root/bin/sh" | sed -n 's/^[^/]*\(\/[^ ]*\) (.*/\1/p' | sort -u |
             while read -r library; do install -D "$library" "$root$library"; done
         "${apart[@]}" bash "$here/check.sh" --inside "$root" "${prefix#"$root"}/bin/drupe" "$expected"
     else

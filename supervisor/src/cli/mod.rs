@@ -9,6 +9,7 @@ mod approvals;
 mod ask;
 mod backup;
 mod bus;
+mod carried;
 mod chat;
 mod config;
 mod doctor;
@@ -250,6 +251,7 @@ pub fn main(environment: Environment) -> ExitCode {
         command.error(ErrorKind::ArgumentConflict, "`--keep` goes without a verb, or after `ask`").exit();
     }
     let outcome = Context::new(line.global, environment, console)
+        .inspect(carried::unpack)
         .and_then(|context| execute(line.verb, line.keep, context));
     ExitCode::from(outcome.unwrap_or_else(|failure| {
         // Without a place to say it there is nobody to tell.

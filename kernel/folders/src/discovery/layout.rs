@@ -73,8 +73,8 @@ impl Layout {
     /// A program that was copied without the shipped extensions runs, and can do next to nothing. This says why.
     fn nothing_ships(&self) -> Option<PassedOver> {
         let reason = "no extensions that ship lie beside this program, so there is no builder, and there are no tools for \
-                      files; install them in `../lib/drupe/extensions` beside the program's folder, or run the program \
-                      where it was built";
+                      files; install an archive, or by `cargo install` with `--features carried`, or run the program where it \
+                      was built";
         Some(PassedOver { path: self.exe.parent()?.to_owned(), reason: reason.into() })
     }
 

@@ -10,7 +10,7 @@ export LC_ALL=C
 
 # What the rest of this runs in: a namespace of mounts.
 inside() {
-    local root="$1" program="$2" expected="$3" run
+    local root="$1" program="$2" expected="$3"
     if [ "$root" = / ]; then
         run=(env -i "HOME=$4" "$program")
     else
@@ -19,8 +19,8 @@ inside() {
         run=(env -i HOME=/home/tester /usr/sbin/chroot "$root" "$program")
         [ -x /usr/sbin/chroot ] || run[3]=chroot
     fi
-    local stop='"${run[@]}" stop >/dev/null 2>&1 || true'
-    trap "$stop" EXIT
+    # Whatever fails below: nothing is left running.
+    trap '"${run[@]}" stop >/dev/null 2>&1 || true' EXIT
     "${run[@]}" --version
     "${run[@]}" ask 'what can you do?' --keep | grep -q builder_agent || { echo 'check: no answer, or one without the builder' >&2; return 1; }
     "${run[@]}" wait ready --timeout 60

@@ -6,15 +6,19 @@ use std::{
     path::Path,
     process::Command,
     sync::{Mutex, mpsc::channel},
+    time::Duration,
 };
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{
-    Client, Daemon, PATIENCE,
-    model_server::{ModelServer, Say},
-    text, unique, until,
+use crate::{
+    harness::{
+        Client, Daemon, PATIENCE,
+        model_server::{ModelServer, Say},
+        text, unique, until,
+    },
+    service::Systemd,
 };
 
 /// Runs a test with its temporary files on the small file system.
@@ -34,6 +38,11 @@ fn on_a_full_disk_a_running_turn_can_be_stopped_and_the_daemon_as_well() {
 #[test]
 fn on_a_full_disk_no_backup_is_made_and_none_is_restored_until_there_is_room() {
     on_a_small_one("backed_up_on_a_small_file_system");
+}
+
+#[test]
+fn a_full_disk_is_no_reason_for_systemd_to_end_the_daemon() {
+    on_a_small_one("watched_on_a_small_file_system");
 }
 
 /// Runs one that is marked as ignored below.
@@ -187,6 +196,27 @@ fn stopped_on_a_small_file_system() {
     assert!(matches!(daemon.ended(), Some(0 | 1)), "{}", daemon.log());
     assert_eq!(daemon.log().matches(" starts (process").count(), kernels, "no other kernel follows");
     drop(go);
+}
+
+#[test]
+#[ignore = "it fills the file system of the temporary folder; a test above gives it one of its own"]
+fn watched_on_a_small_file_system() {
+    let mut daemon = Daemon::home("");
+    let systemd = Systemd::of(&mut daemon);
+    daemon.run();
+    systemd.until("READY=1", &daemon);
+    let filler = std::env::temp_dir().join("filler");
+    fill(&filler);
+    while submit(&daemon, &unique()).is_ok() {
+        fill(&filler);
+    }
+    // For twice as long as systemd waits for one.
+    assert!(systemd.signs(Duration::from_secs(8)) >= 3, "{}", daemon.log());
+    assert!(!daemon.log().contains("has not answered"), "{}", daemon.log());
+    fs::remove_file(&filler).expect("it is there");
+    let again = unique();
+    let taken = until("it is taken in", || submit(&daemon, &again).ok());
+    taken.unwrap_or_else(|| panic!("{}", daemon.log()));
 }
 
 fn submit(daemon: &Daemon, external_id: &str) -> Result<String, String> {

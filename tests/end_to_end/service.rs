@@ -39,46 +39,65 @@ fn a_script_waits_for_the_kernel_and_for_the_end_of_the_daemon() {
     assert_eq!(daemon.ended(), Some(0));
 }
 
-/// The next message that systemd gets within a time.
-fn heard(systemd: &UnixDatagram, within: Duration) -> Option<String> {
-    systemd.set_read_timeout(Some(within)).expect("a timeout");
-    let mut buffer = [0; 1024];
-    let length = systemd.recv(&mut buffer).ok()?;
-    Some(text(&buffer[..length]))
+/// The socket on which systemd hears a daemon.
+pub struct Systemd(UnixDatagram);
+
+impl Systemd {
+    /// As it is for one that is to give a sign of life every four seconds, and is not started yet.
+    pub fn of(daemon: &mut Daemon) -> Self {
+        let path = daemon.path().join("notify");
+        let systemd = UnixDatagram::bind(&path).expect("a socket");
+        daemon.variable("NOTIFY_SOCKET", path.to_str().expect("a path"));
+        daemon.variable("WATCHDOG_USEC", "4000000");
+        Self(systemd)
+    }
+
+    /// The next message within a time.
+    fn heard(&self, within: Duration) -> Option<String> {
+        self.0.set_read_timeout(Some(within)).expect("a timeout");
+        let mut buffer = [0; 1024];
+        let length = self.0.recv(&mut buffer).ok()?;
+        Some(text(&buffer[..length]))
+    }
+
+    /// Waits for a message that says this.
+    pub fn until(&self, wanted: &str, daemon: &Daemon) {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            if self.heard(PATIENCE).is_some_and(|message| message.contains(wanted)) {
+                return;
+            }
+        }
+        panic!("systemd never heard `{wanted}`\n{}", daemon.log());
+    }
+
+    /// How many signs of life come within a time.
+    pub fn signs(&self, within: Duration) -> usize {
+        let end = Instant::now() + within;
+        let mut signs = 0;
+        while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            signs += usize::from(self.heard(left).is_some_and(|message| message.contains("WATCHDOG=1")));
+        }
+        signs
+    }
 }
 
 #[test]
 fn systemd_hears_no_sign_of_life_while_the_journal_is_stuck_and_again_after_that() {
     let mut daemon = Daemon::home("");
-    let path = daemon.path().join("notify");
-    let systemd = UnixDatagram::bind(&path).expect("a socket");
-    daemon.variable("NOTIFY_SOCKET", path.to_str().expect("a path"));
-    daemon.variable("WATCHDOG_USEC", "4000000");
+    let systemd = Systemd::of(&mut daemon);
     daemon.run();
-    let find = |wanted: &str| {
-        let end = Instant::now() + PATIENCE;
-        while Instant::now() < end {
-            if heard(&systemd, PATIENCE).is_some_and(|message| message.contains(wanted)) {
-                return;
-            }
-        }
-        panic!("systemd never heard `{wanted}`\n{}", daemon.log());
-    };
-    find("READY=1");
-    find("WATCHDOG=1");
+    systemd.until("READY=1", &daemon);
+    systemd.until("WATCHDOG=1", &daemon);
     // Another process holds the journal, as a copy of it that never ends would.
     let other = Connection::open(daemon.path().join("journal.db")).expect("the journal");
     other.execute_batch("BEGIN IMMEDIATE").expect("nobody else has it");
-    find("the journal has not answered");
-    let end = Instant::now() + Duration::from_secs(5);
-    while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
-        let said = heard(&systemd, left);
-        assert!(!said.as_ref().is_some_and(|said| said.contains("WATCHDOG")), "{said:?}");
-    }
+    systemd.until("the journal has not answered", &daemon);
+    assert_eq!(systemd.signs(Duration::from_secs(5)), 0);
     assert!(daemon.log().contains("systemd is not told that the daemon lives"), "the operator is told");
     other.execute_batch("ROLLBACK").expect("it was ours");
-    find("the journal answers again");
-    find("WATCHDOG=1");
+    systemd.until("the journal answers again", &daemon);
+    systemd.until("WATCHDOG=1", &daemon);
 }
 
 /// A user's folder, and a `systemctl` that writes down what it was asked.

@@ -164,7 +164,7 @@ bytes() { stat -c %s "$@" | awk '{ all += $1 } END { print all }'; }
 # release is built. `docs/decisions/0058-installation.md` says what stands behind them.
 case "$profile" in
     dev) bounds=(90 136 76 76) ;;
-    *) bounds=(34 48 34 34) ;;
+    *) bounds=(42 56 40 40) ;;
 esac
 sizes=("$(bytes "$root/bin/drupe")" "$(bytes "$root"/lib/drupe/*.so)" "$(bytes "$out/$name.tar.gz")" \
     "$(bytes "$out/drupe_${version}_$debian.deb")")

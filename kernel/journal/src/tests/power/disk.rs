@@ -27,7 +27,7 @@ pub struct Disk {
     /// Writes, cuts and syncs until the next loss of power.
     left: u64,
     /// Does with the files as they are then what it likes.
-    lost: Box<dyn FnMut(&Lost<'_>) + Send>,
+    lost: Box<dyn FnMut(&AfterLoss<'_>) + Send>,
 }
 
 /// A file: as it was synced, and what was done to it since.
@@ -43,11 +43,11 @@ enum Change {
 }
 
 /// Files after a loss of power.
-pub struct Lost<'a> {
+pub struct AfterLoss<'a> {
     files: &'a BTreeMap<PathBuf, Vec<u8>>,
 }
 
-impl Lost<'_> {
+impl AfterLoss<'_> {
     /// Writes them into a folder, under their names.
     pub fn write_to(&self, folder: &Path) {
         fs::create_dir_all(folder).unwrap();
@@ -89,7 +89,7 @@ static SYSTEM: OnceLock<usize> = OnceLock::new();
 
 impl Disk {
     /// Has all files that SQLite opens from now on in this process seen; the power is lost again and again.
-    pub fn begin(chance: Chance, lost: impl FnMut(&Lost<'_>) + Send + 'static) {
+    pub fn begin(chance: Chance, lost: impl FnMut(&AfterLoss<'_>) + Send + 'static) {
         let disk =
             Self { files: BTreeMap::new(), open: BTreeMap::new(), chance, left: 1, lost: Box::new(lost) };
         assert!(DISK.set(Mutex::new(disk)).is_ok(), "there is one disk a process");
@@ -129,7 +129,7 @@ impl Disk {
         let how = self.chance.below(3);
         let chance = &mut self.chance;
         let found = self.files.iter().map(|(path, kept)| (path.clone(), kept.found(how, chance))).collect();
-        (self.lost)(&Lost { files: &found });
+        (self.lost)(&AfterLoss { files: &found });
     }
 }
 

@@ -33,7 +33,7 @@ pub enum ServiceVerbs {
     /// Stop the service, and take its unit away; the home stays
     Remove(Remove),
     /// Show whether the unit is there, and what systemd does with it
-    Status(Shown),
+    Status(UnitStanding),
 }
 
 /// Which of the two managers it is about.
@@ -78,7 +78,7 @@ pub struct Remove {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Shown {
+pub struct UnitStanding {
     #[command(flatten)]
     manager: Manager,
     /// Print the same facts as JSON
@@ -280,7 +280,7 @@ impl Remove {
     }
 }
 
-impl Shown {
+impl UnitStanding {
     fn execute(self, context: &Context) -> Result<u8, Failure> {
         let file = self.manager.file(context)?;
         let there = found(&file)?;

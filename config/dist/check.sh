@@ -44,13 +44,16 @@ if [ "${1:-}" = --inside ]; then
 fi
 
 here="$(cd "$(dirname "$0")" && pwd)"
+# Some systems give a namespace and refuse the mounts in it: both are tried.
 apart=()
+probe="$(mktemp -d)"
 for way in 'unshare --mount' 'unshare --map-root-user --mount'; do
-    if $way true 2>/dev/null; then
+    if $way mount --rbind /proc "$probe" 2>/dev/null; then
         read -ra apart <<<"$way"
         break
     fi
 done
+rmdir "$probe"
 
 for archive in "$@"; do
     root="$(mktemp -d)"

@@ -29,7 +29,7 @@ use tokio::net::UnixStream;
 
 use crate::{base::Base, life::Life, outbox::Outbox};
 
-/// The verb under which the binary must make a backup, or say which of some is whole, as [`work`] asks it to.
+/// The verb under which the binary must make a backup, or say which of some is whole, as `work` asks it to.
 pub const VERB: &str = "make-backup";
 
 /// How the names of files begin that the daemon makes: it removes no others.

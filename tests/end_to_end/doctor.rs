@@ -205,11 +205,15 @@ fn a_journal_that_is_damaged_or_foreign_is_named_with_the_way_back() {
         (
             |daemon| fs::remove_file(daemon.path().join("journal.db")).expect("removed"),
             "is gone",
-            "put a backup",
+            "drupe restore FILE",
         ),
-        (|daemon| daemon.write("journal.db", ""), "not a journal", "put a backup"),
-        (|daemon| daemon.write("journal.db", &"garbage ".repeat(4096)), "journal is damaged", "put a backup"),
-        (tear_a_page, "is damaged", "put a backup"),
+        (|daemon| daemon.write("journal.db", ""), "not a journal", "drupe restore FILE"),
+        (
+            |daemon| daemon.write("journal.db", &"garbage ".repeat(4096)),
+            "journal is damaged",
+            "drupe restore FILE",
+        ),
+        (tear_a_page, "is damaged", "drupe restore FILE"),
         (
             |daemon| sql(daemon, "PRAGMA user_version = 999"),
             "has version 999",

@@ -17,6 +17,7 @@ use crate::{
 
 const DAEMON: &str = "daemon";
 const LIMITS: &str = "limits";
+const BACKUPS: &str = "backups";
 
 /// How far back ends of kernels are told.
 const LATELY: SignedDuration = SignedDuration::from_hours(24);
@@ -61,6 +62,12 @@ pub fn look(context: &Context, now: Timestamp, findings: &mut Vec<Finding>) -> O
         findings.push(fault.fix("mend the file; it takes effect by itself"));
     }
     findings.extend(status.notices.iter().map(|notice| Finding::warning(DAEMON, notice.clone())));
+    if let Some(failed) = status.backup.as_ref().and_then(|backup| backup.failed.as_ref()) {
+        let message = format!("none could be made since {}: {}", failed.since, failed.why);
+        findings.push(Finding::warning(BACKUPS, message).fix(
+            "mend what it says, or name another folder in `journal.backup.directory`; it is tried again by itself",
+        ));
+    }
     crashes(status.exits.clone(), now, findings);
     if status.state != DaemonState::Ready {
         findings.push(Finding::remark(DAEMON, format!("it is {}", state(status.state))));

@@ -90,8 +90,8 @@ pub fn look(home: &Home, runs: bool, now: Timestamp, findings: &mut Vec<Finding>
     Some(examined)
 }
 
-const ASIDE: &str = "stop the daemon and put a backup in its place; without one move the file aside, with its `-wal`, and keep \
-                     it: a new one begins empty";
+const ASIDE: &str = "stop the daemon and `drupe restore FILE`: backups lie in `HOME/backups`, or in `journal.backup.directory`; without \
+                     one move the file aside, with its `-wal`, and keep it: a new one begins empty";
 
 /// A home that has had kernels has had a journal.
 fn absent(home: &Home, path: &Path) -> Finding {
@@ -101,7 +101,7 @@ fn absent(home: &Home, path: &Path) -> Finding {
     }
     let message = format!("`{shown}` is gone, and this home has had kernels");
     Finding::fault(JOURNAL, message)
-        .fix("put a backup in its place, unless `journal.durability` is `memory`; the next start would begin empty")
+        .fix("`drupe restore FILE` puts a backup back, unless `journal.durability` is `memory`; the next start would begin empty")
 }
 
 /// What somebody should look at.

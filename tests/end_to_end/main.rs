@@ -55,6 +55,7 @@ mod long_conversations;
 mod main_job;
 mod mcp_client;
 mod memory;
+mod mixed_kills;
 mod models;
 mod native_builder;
 mod newcomers;

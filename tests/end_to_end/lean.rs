@@ -6,9 +6,10 @@ use std::{collections::BTreeSet, fs, path::Path, process::Command};
 use crate::harness::DRUPE;
 
 /// Packages that a build of the program compiles, ours and procedural macros included. The dearest is `jsonschema`, then the
-/// HTTP client with its TLS, and SQLite. The latest is ours: what cases mean, which the builder knows as well. What adds one names in
+/// HTTP client with its TLS, and SQLite. The latest are of backups: ours, and what packs files into one, seven
+/// with what that is made of. What adds one names in
 /// `docs/decisions/dependencies.md` what it is for.
-const PACKAGES: usize = 318;
+const PACKAGES: usize = 326;
 
 /// Packages that the extension `http` adds to these: axum, what reads and cleans markdown, our own parts of it, thirteen for
 /// WebSockets, of which most are older versions of what hashes and draws random numbers, twelve for the MCP server, and three for
@@ -25,7 +26,7 @@ const OF_MCP: usize = 13;
 
 /// Mebibytes of the program that are loaded, as tests build it, without what is there for debuggers. That is about twice the
 /// size of a release, and grows with the code as that does. Room for a few thousand lines of ours, not for another engine.
-const LOADED: u64 = 78;
+const LOADED: u64 = 80;
 
 #[test]
 fn a_build_compiles_no_more_packages_than_there_is_a_reason_for() {

@@ -61,6 +61,7 @@ const CHANGES: &[(&str, &str, &str)] = &[
     ("POST", "/v1/sessions", r#"{"id": "token.ci:1", "agent": "haiku"}"#),
     ("POST", "/v1/sessions/token.ci:1/messages", r#"{"text": "hello"}"#),
     ("POST", "/v1/sessions/token.ci:1/stop", ""),
+    ("DELETE", "/v1/sessions/token.ci:1", ""),
     ("POST", "/v1/turns/t1/stop", ""),
     (
         "POST",

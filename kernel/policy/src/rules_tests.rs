@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 
 fn config(mode: &str, taint: bool, rules: Value) -> ApprovalsConfig {
-    let config = json!({"mode": mode, "taint": taint, "rules": rules, "channels": [], "preauthorized": []});
+    let config = json!({"mode": mode, "taint": taint, "rules": rules, "channels": [], "people": [], "preauthorized": []});
     serde_json::from_value(config).expect("a configuration")
 }
 

@@ -25,8 +25,7 @@ impl Clock for Paused {
 
 /// A configuration with these rules.
 fn config(rules: serde_json::Value) -> ApprovalsConfig {
-    let config =
-        json!({"mode": "on-request", "taint": true, "rules": rules, "channels": [], "preauthorized": []});
+    let config = json!({"mode": "on-request", "taint": true, "rules": rules, "channels": [], "people": [], "preauthorized": []});
     serde_json::from_value(config).expect("a configuration")
 }
 

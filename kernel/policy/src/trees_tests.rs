@@ -115,7 +115,7 @@ proptest! {
         mode in prop::sample::select(vec!["on-request", "on-failure", "untrusted", "never", "full-access"]),
         place in prop::sample::select(vec!["here", "there", "there/../here"]),
     ) {
-        let config = json!({"mode": mode, "taint": true, "rules": rules, "channels": [], "preauthorized": []});
+        let config = json!({"mode": mode, "taint": true, "rules": rules, "channels": [], "people": [], "preauthorized": []});
         let config: ApprovalsConfig = serde_json::from_value(config).expect("a configuration");
         let added = |(agent, (rules, mode)): (&str, (Vec<Value>, Option<&str>))| {
             let mut own = json!({ "rules": rules });

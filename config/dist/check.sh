@@ -92,11 +92,15 @@ for archive in "$@"; do
             name="$(basename "$(dirname "$manifest")")"
             if [ "$name" = http ]; then
                 printf '  http:\n    enabled: true\n    address: "127.0.0.1:0"\n'
+            elif [ "$name" = telegram ]; then
+                # Nobody listens there: it is active, and tries again.
+                printf '  telegram:\n    enabled: true\n    api: "http://127.0.0.1:9"\n'
             elif grep -q '^enabled: false' "$manifest"; then
                 printf '  %s:\n    enabled: true\n' "$name"
             fi
         done
     } >"$home/.local/share/drupe/drupe.yaml"
+    (umask 077 && echo 'TELEGRAM_BOT_TOKEN=1:of-nobody' >"$home/.local/share/drupe/.env")
     echo "check: $archive"
     if [ ${#apart[@]} -gt 0 ]; then
         # Commands of agents are given to a shell.

@@ -260,10 +260,13 @@ fn what_waits_for_the_operator_is_named() {
              SELECT 'k', min(number), 'mail', 'the text', '{state}', 'it hung up', {NOW}, {NOW}, 'notice' FROM sessions"
         )
     };
-    for (state, says) in [("uncertain", "may or may not have arrived"), ("failed", "did not arrive")] {
+    for (state, says, fix) in [
+        ("uncertain", "may or may not have arrived", "it is not sent again by itself"),
+        ("failed", "did not arrive", "drupe ext show mail"),
+    ] {
         let mut daemon = used();
         sql(&daemon, &outbox(state));
-        is_named(&mut daemon, ("warning", "deliveries", says), "", |daemon| {
+        is_named(&mut daemon, ("warning", "deliveries", says), fix, |daemon| {
             sql(daemon, "DELETE FROM outbox")
         });
     }

@@ -6,6 +6,7 @@ use std::{
     os::unix::net::{UnixDatagram, UnixStream},
     path::Path,
     process::{Child, Stdio},
+    sync::{Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -31,7 +32,7 @@ const SETTLED: Duration = Duration::from_millis(2100);
 pub struct Daemon {
     home: tempfile::TempDir,
     settings: Settings,
-    supervisor: Option<Child>,
+    supervisor: Mutex<Option<Child>>,
     notices: UnixDatagram,
 }
 
@@ -43,7 +44,7 @@ impl Daemon {
         notices.set_read_timeout(Some(PATIENCE))?;
         // JSON is YAML.
         fs::write(home.path().join("drupe.yaml"), settings.config(address)?.to_string())?;
-        let daemon = Self { home, settings, supervisor: None, notices };
+        let daemon = Self { home, settings, supervisor: Mutex::new(None), notices };
         daemon.value_of("orchestrator")?;
         Ok(daemon)
     }
@@ -115,7 +116,7 @@ impl Daemon {
     }
 
     /// Starts the daemon and waits until it serves; how long that took.
-    pub fn start(&mut self) -> Result<Duration> {
+    pub fn start(&self) -> Result<Duration> {
         let log = fs::File::options().create(true).append(true).open(self.path().join("bench.log"))?;
         let drupe = self.settings.drupe.clone().map_or_else(|| process::built("drupe"), Ok)?;
         let mut command = process::command(&drupe);
@@ -126,14 +127,14 @@ impl Daemon {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let began = Instant::now();
         let held = self.settings.cores.hold()?;
-        self.supervisor = Some(command.spawn()?);
+        *self.process() = Some(command.spawn()?);
         drop(held);
         self.ready()?;
         Ok(began.elapsed())
     }
 
     /// Starts it and sees to it that nothing was left out; how long the start took.
-    pub fn start_whole(&mut self) -> Result<Duration> {
+    pub fn start_whole(&self) -> Result<Duration> {
         let took = self.start()?;
         for extension in self.client()?.ask("extensions.list", &json!({}))?.as_array().into_iter().flatten() {
             let state = extension["state"].as_str().unwrap_or_default();
@@ -162,7 +163,7 @@ impl Daemon {
 
     /// The supervisor's process.
     pub fn supervisor(&self) -> Result<u32> {
-        Ok(self.supervisor.as_ref().context("no daemon was started")?.id())
+        Ok(self.process().as_ref().context("no daemon was started")?.id())
     }
 
     /// The kernel's process.
@@ -177,22 +178,31 @@ impl Daemon {
     }
 
     /// Ends it and waits for that.
-    pub fn stop(&mut self) -> Result<()> {
-        let Some(mut child) = self.supervisor.take() else { return Ok(()) };
+    pub fn stop(&self) -> Result<()> {
+        let Some(mut child) = self.process().take() else { return Ok(()) };
         signal(child.id(), Signal::TERM)?;
         let status = child.wait()?;
         ensure!(status.success(), "the daemon ended with {status}");
         self.forget_notices()
     }
+
+    /// Ends both processes at once, as a power cut does; the kernel follows its supervisor.
+    pub fn kill(&self) -> Result<()> {
+        let Some(mut child) = self.process().take() else { return Ok(()) };
+        child.kill()?;
+        child.wait()?;
+        self.forget_notices()
+    }
+
+    fn process(&self) -> MutexGuard<'_, Option<Child>> {
+        self.supervisor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // It is killed where it does not end; the kernel follows its supervisor.
-        if let Some(mut child) = self.supervisor.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        // What has ended already is no concern of whoever leaves.
+        let _ = self.kill();
     }
 }
 

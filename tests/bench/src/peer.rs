@@ -157,7 +157,7 @@ impl Asked {
             // Whoever starts a peer has chosen.
             cores: Cores::Any,
         };
-        let mut daemon = Daemon::home(&self.address, settings)?;
+        let daemon = Daemon::home(&self.address, settings)?;
         if scenario == Scenario::Whole(Work::Delegate) {
             daemon.keeper(KEEPER)?;
         }

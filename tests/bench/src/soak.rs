@@ -32,6 +32,10 @@ const CLIENTS: usize = 4;
 /// Looks at what must not grow, while no kernel ends.
 const LOOKS: usize = 20;
 
+/// Kernels that are killed alone are killed so far apart: more than five crashes within a minute would rightly end in safe mode. Between
+/// them the supervisor is killed as well, as by a power cut, which is nobody's crash.
+const APART: Duration = Duration::from_secs(13);
+
 /// For how long a message is handed in again while no kernel takes it, and its answer waited for.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -50,7 +54,7 @@ pub fn main(arguments: &[String]) -> Result<()> {
     let plan = Plan { turns: number(0, 100_000)?, restarts: number(1, 1000)?, kills: number(2, 1000)? };
     process::build().context("the release build")?;
     let model = Model::start(Duration::ZERO)?;
-    let mut daemon = Daemon::home(model.address(), Settings::default())?;
+    let daemon = Daemon::home(model.address(), Settings::default())?;
     daemon.keeper(KEEPER.1)?;
     hot(&daemon, 0)?;
     daemon.start_whole()?;
@@ -63,11 +67,12 @@ pub fn main(arguments: &[String]) -> Result<()> {
     let found = account(&daemon, asked.load(Ordering::SeqCst))?;
     let hours = began.elapsed().as_secs_f64() / 3600.0;
     print(&format!(
-        "| turns | restarts | kills | changed extensions | schedules | lost | answered otherwise | hours |\n|---|---|---|---|---|---|---|---|\n\
-         | {} | {} | {} | {} | {} | {} | {} | {hours:.2} |\n",
+        "| turns | restarts | kernels killed | both killed | changed extensions | schedules | lost | answered otherwise | hours |\n\
+         |---|---|---|---|---|---|---|---|---|\n| {} | {} | {} | {} | {} | {} | {} | {} | {hours:.2} |\n",
         asked.load(Ordering::SeqCst),
         ends.restarts,
         ends.kills,
+        ends.power_cuts,
         ends.changes,
         found.scheduled,
         found.lost,
@@ -107,7 +112,10 @@ fn steadily(daemon: &Daemon, turns: usize, asked: &AtomicUsize) -> Result<Vec<(u
 #[derive(Default)]
 struct Ends {
     restarts: usize,
+    /// Of the kernel alone.
     kills: usize,
+    /// Of supervisor and kernel.
+    power_cuts: usize,
     changes: usize,
 }
 
@@ -116,6 +124,7 @@ fn endings(daemon: &Daemon, plan: &Plan, asked: &AtomicUsize) -> Result<Ends> {
     let rounds = plan.restarts.max(plan.kills).max(1);
     let each = (plan.turns / 2 / rounds).max(CLIENTS);
     let mut ends = Ends::default();
+    let mut crashed: Option<Instant> = None;
     for round in 0..rounds {
         thread::scope(|scope| -> Result<()> {
             let talking = scope.spawn(|| talk(daemon, each, asked));
@@ -128,19 +137,19 @@ fn endings(daemon: &Daemon, plan: &Plan, asked: &AtomicUsize) -> Result<Ends> {
                 patiently(|| daemon.client()?.ask("restart", &json!({"reason": "the soak"})))?;
             }
             if due(round, plan.kills, rounds) {
-                ends.kills += 1;
-                // One that is about to end by itself may be gone by then.
-                if let Ok(kernel) = daemon.kernel() {
+                if crashed.is_some_and(|at| at.elapsed() < APART) {
+                    ends.power_cuts += 1;
+                    daemon.kill()?;
+                    daemon.start()?;
+                } else if let Ok(kernel) = daemon.kernel() {
+                    ends.kills += 1;
+                    crashed = Some(Instant::now());
+                    // One that is about to end by itself may be gone by then.
                     let _ = signal(kernel, Signal::KILL);
                 }
             }
             talking.join().map_err(|_| anyhow::anyhow!("a client panicked"))?
         })?;
-        // So many crashes within a minute would rightly end in safe mode.
-        if due(round, plan.kills, rounds) {
-            daemon.forget_notices()?;
-            thread::sleep(Duration::from_secs(13));
-        }
     }
     Ok(ends)
 }

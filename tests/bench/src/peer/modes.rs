@@ -27,7 +27,7 @@ const TOGETHER: usize = 20;
 
 /// Does what is asked with a daemon, and ends the daemon.
 pub async fn run(asked: &Asked) -> Result<Line> {
-    let mut daemon = asked.daemon()?;
+    let daemon = asked.daemon()?;
     let line = match asked.mode {
         Mode::Cold => cold(&daemon).await?,
         Mode::Sequence(scenario, turns) => Some(sequence(&daemon, scenario, turns).await?),

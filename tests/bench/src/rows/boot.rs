@@ -27,7 +27,7 @@ pub fn measure() -> Result<Vec<Row>> {
     let model = Model::start(Duration::ZERO)?;
     let mut rows = Vec::new();
     for native in [0, NATIVE] {
-        let mut daemon = Daemon::home(model.address(), Settings::default())?;
+        let daemon = Daemon::home(model.address(), Settings::default())?;
         for at in 0..native {
             daemon.native(&format!("native{at}"), "inproc")?;
         }
@@ -36,7 +36,7 @@ pub fn measure() -> Result<Vec<Row>> {
             0 => "shipped extensions".to_owned(),
             _ => format!("shipped and {native} native extensions"),
         };
-        starts(&mut daemon, &with, &mut rows)?;
+        starts(&daemon, &with, &mut rows)?;
         daemon.start_whole()?;
         rows.push(restarts(&daemon, &with)?);
         rows.push(kills(&daemon, &with)?);
@@ -46,7 +46,7 @@ pub fn measure() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn starts(daemon: &mut Daemon, with: &str, rows: &mut Vec<Row>) -> Result<()> {
+fn starts(daemon: &Daemon, with: &str, rows: &mut Vec<Row>) -> Result<()> {
     // The first start probes the libraries and makes the journal.
     let cold = milliseconds(daemon.start()?);
     daemon.stop()?;

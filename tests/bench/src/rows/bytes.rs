@@ -83,7 +83,7 @@ fn request(model: &Model, shipped: Shipped, native: usize) -> Result<Asked> {
 
 /// What the model was asked by a new daemon.
 #[expect(clippy::cast_precision_loss, reason = "kilobytes")]
-fn asked(model: &Model, mut daemon: Daemon) -> Result<Asked> {
+fn asked(model: &Model, daemon: Daemon) -> Result<Asked> {
     daemon.start_whole()?;
     daemon.client()?.turn(Work::Echo)?;
     daemon.stop()?;

@@ -59,7 +59,7 @@ pub fn measure() -> Result<Vec<Row>> {
 }
 
 fn started(model: &Model, durability: &'static str) -> Result<Daemon> {
-    let mut daemon = Daemon::home(model.address(), Settings::measured(durability))?;
+    let daemon = Daemon::home(model.address(), Settings::measured(durability))?;
     daemon.keeper(KEEPER.1)?;
     daemon.start_whole()?;
     Ok(daemon)

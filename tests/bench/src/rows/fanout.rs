@@ -23,7 +23,7 @@ pub fn measure() -> Result<Vec<Row>> {
     let model = Model::start(std::time::Duration::ZERO)?;
     let mut rows = Vec::new();
     for durability in ["full", "memory"] {
-        let mut daemon = Daemon::home(model.address(), Settings { durability, ..Settings::default() })?;
+        let daemon = Daemon::home(model.address(), Settings { durability, ..Settings::default() })?;
         daemon.tools(TOOLS, 0)?;
         daemon.start_whole()?;
         let fsync = if durability == "full" { fsync_ms(daemon.path())? } else { 0.0 };

@@ -56,7 +56,7 @@ fn row(model: &Model, what: &str, cost: Cost, count: usize) -> Row {
 }
 
 fn agents(model: &Model, count: usize) -> Result<f64> {
-    let mut daemon = Daemon::home(model.address(), Settings::measured("full"))?;
+    let daemon = Daemon::home(model.address(), Settings::measured("full"))?;
     for at in 0..count {
         daemon.agent(&format!("agent{at}"))?;
     }
@@ -86,7 +86,7 @@ fn messages(model: &Model, count: usize) -> Result<f64> {
 }
 
 fn started(model: &Model) -> Result<Daemon> {
-    let mut daemon = Daemon::home(model.address(), Settings::measured("full"))?;
+    let daemon = Daemon::home(model.address(), Settings::measured("full"))?;
     daemon.start_whole()?;
     Ok(daemon)
 }

@@ -63,7 +63,7 @@ pub fn measure() -> Result<Vec<Row>> {
 
 fn beside_the_control_socket(model: &Model) -> Result<Vec<Row>> {
     let _beside = Cores::Beside.hold()?;
-    let mut daemon = Daemon::home(model.address(), Settings::measured("full"))?;
+    let daemon = Daemon::home(model.address(), Settings::measured("full"))?;
     daemon.start_whole()?;
     let (runtime, root, door) = (load::runtime()?, daemon.supervisor()?, Door::open(&daemon)?);
     let (mut by_control, mut by_http) = (Taken::default(), Taken::default());
@@ -156,7 +156,7 @@ impl Taken {
 }
 
 async fn crowded(model: &Model) -> Result<Vec<Row>> {
-    let mut daemon = Daemon::home(model.address(), Settings::default())?;
+    let daemon = Daemon::home(model.address(), Settings::default())?;
     daemon.start_whole()?;
     let door = Door::open(&daemon)?;
     real(&door).await?;

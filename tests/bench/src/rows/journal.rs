@@ -31,7 +31,7 @@ const SLOW_MS: f64 = 5.0;
 pub fn measure() -> Result<Vec<Row>> {
     let model = Model::start(Duration::ZERO)?;
     let _beside = Cores::Beside.hold()?;
-    let mut daemon = Daemon::home(model.address(), Settings::measured("full"))?;
+    let daemon = Daemon::home(model.address(), Settings::measured("full"))?;
     daemon.start_whole()?;
     let fsync = fsync_ms(daemon.path())?;
     let (mut one, mut many) = (Vec::new(), Vec::new());

@@ -100,7 +100,7 @@ async fn running(model: &Model) -> Result<Used> {
 
 /// A daemon that has answered before.
 async fn started(model: &Model) -> Result<Daemon> {
-    let mut daemon = Daemon::home(model.address(), Settings::default())?;
+    let daemon = Daemon::home(model.address(), Settings::default())?;
     daemon.start_whole()?;
     Connection::open(daemon.path()).await?.turn(Work::Echo).await?;
     tokio::time::sleep(SETTLE).await;

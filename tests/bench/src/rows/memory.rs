@@ -87,7 +87,7 @@ impl Used {
 
 /// Medians over some starts of a home with what `put` puts into it.
 fn idle(model: &Model, shipped: Shipped, put: impl Fn(&Daemon) -> Result<()>) -> Result<Used> {
-    let mut daemon = Daemon::home(model.address(), Settings { shipped, ..Settings::default() })?;
+    let daemon = Daemon::home(model.address(), Settings { shipped, ..Settings::default() })?;
     put(&daemon)?;
     let (mut supervisors, mut kernels, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..STARTS {

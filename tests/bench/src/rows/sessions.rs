@@ -31,7 +31,7 @@ pub fn measure() -> Result<Vec<Row>> {
     let model = Model::start(Duration::ZERO)?;
     let _beside = Cores::Beside.hold()?;
     let daemon = |durability, model: &Model| -> Result<Daemon> {
-        let mut daemon = Daemon::home(model.address(), Settings::measured(durability))?;
+        let daemon = Daemon::home(model.address(), Settings::measured(durability))?;
         daemon.start_whole()?;
         Ok(daemon)
     };

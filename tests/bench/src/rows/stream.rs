@@ -58,7 +58,7 @@ fn rows(what: &str, most: f64, [floor, memory, full]: [f64; 3]) -> Vec<Row> {
 }
 
 fn started(model: &Model, durability: &'static str) -> Result<Daemon> {
-    let mut daemon = Daemon::home(model.address(), Settings::measured(durability))?;
+    let daemon = Daemon::home(model.address(), Settings::measured(durability))?;
     daemon.start_whole()?;
     load::runtime()?.block_on(load::watched(&daemon, Work::Stream, TURNS / 8))?;
     Ok(daemon)

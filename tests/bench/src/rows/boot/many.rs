@@ -89,7 +89,7 @@ struct Taken {
 fn starts(model: &Model, kind: Kind, count: usize) -> Result<Taken> {
     let (mut first, mut later) = (Vec::new(), Vec::new());
     for _ in 0..HOMES {
-        let mut daemon = Daemon::home(model.address(), Settings::default())?;
+        let daemon = Daemon::home(model.address(), Settings::default())?;
         for at in 0..count {
             kind.put(&daemon, at)?;
         }

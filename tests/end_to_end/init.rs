@@ -177,3 +177,34 @@ fn a_key_that_is_there_is_used_and_the_offline_model_needs_none() {
     assert_eq!(daemon.says(&["secret", "list"]).trim(), "OPENAI_API_KEY");
     assert!(daemon.says(&["models", "list"]).contains("openai/"));
 }
+
+#[test]
+fn a_chat_service_that_ships_is_turned_on_with_its_secret_and_none_that_does_not() {
+    let address = provider();
+    let own = ["--provider", "own", "--base-url", &address, "--model", "small-1", "--channel", "telegram"];
+    let daemon = Daemon::home("");
+    let output = init(&daemon, &own, &format!("{KEY}\n"));
+    let err = text(&output.stderr);
+    assert!(
+        !output.status.success() && err.contains("`drupe secret set TELEGRAM_BOT_TOKEN < file`"),
+        "{err}"
+    );
+    assert_eq!(kept(&daemon), Vec::<&str>::new());
+
+    let secrets = daemon.path().join(".env");
+    fs::write(&secrets, "TELEGRAM_BOT_TOKEN=123:abc\n").expect("a secret");
+    fs::set_permissions(&secrets, fs::Permissions::from_mode(0o600)).expect("the operator's alone");
+    let output = init(&daemon, &own, &format!("{KEY}\n"));
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success() && out.contains("Telegram is on: write to it there"), "{out}\n{err}");
+    let written = fs::read_to_string(daemon.path().join("drupe.yaml")).expect("the configuration");
+    assert!(written.ends_with("extensions:\n  telegram:\n    enabled: true\n"), "{written}");
+
+    let daemon = Daemon::home("");
+    let output = init(&daemon, &["--provider", "offline", "--channel", "terminal"], "");
+    let err = text(&output.stderr);
+    assert!(
+        err.contains("there is no chat service `terminal`; there are none, ") && err.contains("telegram"),
+        "{err}"
+    );
+}

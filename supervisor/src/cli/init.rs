@@ -1,16 +1,18 @@
-//! `drupe init`: what a new home needs before a model answers, and nothing else: which provider, its key, the time zone. The
-//! key is tried before anything is kept, and what a day may cost at most is said.
+//! `drupe init`: what a new home needs before a model answers, and nothing else: which provider, its key, a first chat service if one is
+//! wanted, the time zone. The key is tried before anything is kept, and what a day may cost at most is said.
 //!
 //! It makes files and changes none: the configuration is the operator's from its first line on.
 
+mod channel;
+
 use std::{
     fs::{self, OpenOptions},
-    io::{self, Write},
+    io::{self, IsTerminal as _, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
-use drupe_config::{Config, EnvFile, Sources, load_config, model_catalogue};
+use drupe_config::{Config, EnvFile, Manifest, Sources, load_config, model_catalogue};
 use drupe_kernel::{ListedModel, Models, beginning};
 use drupe_link::Home;
 use drupe_prompts::Day;
@@ -45,6 +47,9 @@ pub struct Init {
     /// The model that answers; by default the first of those known to be good that the provider has
     #[arg(long)]
     model: Option<String>,
+    /// A chat service that is turned on, such as telegram, or none; its secrets are asked for
+    #[arg(long, value_name = "NAME")]
+    channel: Option<String>,
     /// The time zone of schedules and of what agents are told; by default the system's
     #[arg(long, value_name = "ZONE")]
     timezone: Option<String>,
@@ -99,8 +104,47 @@ struct Plan {
     provider: Provider,
     /// The file, as it is to be.
     text: String,
-    /// A variable of `.env` and its value.
-    key: Option<(String, String)>,
+    /// Variables of `.env` and their values.
+    keys: Vec<(String, String)>,
+    channel: Option<Manifest>,
+}
+
+/// Secrets that are needed: which are there, and which were asked for.
+struct Keys<'a> {
+    context: &'a Context,
+    kept: EnvFile,
+    given: Vec<(String, String)>,
+}
+
+impl<'a> Keys<'a> {
+    fn new(context: &'a Context) -> Result<Self, Failure> {
+        Ok(Self { context, kept: EnvFile::of(context.home().path())?, given: Vec::new() })
+    }
+
+    /// Sees to it that one of these is there: where none is, the first is asked for.
+    fn need(&mut self, names: &[&str]) -> Result<(), Failure> {
+        let there = |name: &&&str| {
+            self.kept.names().iter().any(|kept| kept == **name)
+                || self.context.environment.text.get(**name).is_some_and(|value| !value.is_empty())
+        };
+        if let Some(name) = names.iter().find(there) {
+            self.context.console.remark(&format!("`{name}` is there already and is used"));
+            return Ok(());
+        }
+        let name = names[0];
+        // Standard input that is no terminal is one value, from its beginning to its end.
+        if !self.given.is_empty() && !io::stdin().is_terminal() {
+            return Err(Failure::new(
+                status::FAILED,
+                format!("`{name}` is needed as well, and standard input holds one value"),
+            )
+            .help(format!("keep it before: `drupe secret set {name} < file`")));
+        }
+        let value = secret::value(name)?;
+        EnvFile::fits(name, &value)?;
+        self.given.push((name.to_owned(), value));
+        Ok(())
+    }
 }
 
 impl Init {
@@ -117,7 +161,7 @@ impl Init {
         })?;
         let plan = self.plan(context)?;
         let draft = Draft::write(&file, &plan.text)?;
-        let config = read(context, &draft.path, plan.key.as_ref())?;
+        let config = read(context, &draft.path, &plan.keys)?;
         let answers = match plan.provider {
             Provider::Offline => {
                 "the offline model answers, which follows rules and is no language model".into()
@@ -127,21 +171,30 @@ impl Init {
             }
             provider => try_it(&config, provider, self.model.as_deref())?,
         };
-        if let Some((name, value)) = &plan.key {
-            EnvFile::of(context.home().path())?.set(name, Some(value))?;
+        let secrets = EnvFile::of(context.home().path())?;
+        for (name, value) in &plan.keys {
+            secrets.set(name, Some(value))?;
         }
         draft.keep(&file)?;
         let day = config.limits.day;
-        let key = plan.key.map(|(name, _)| {
-            format!("`{name}` is kept in `{}`\n", context.home().path().join(".env").display())
+        let keys: String = plan
+            .keys
+            .iter()
+            .map(|(name, _)| format!("`{name}` is kept in `{}`\n", secrets.path().display()))
+            .collect();
+        let channel = plan.channel.map(|channel| {
+            format!(
+                "{} is on: write to it there, and `drupe pair allow CODE` lets in whom it shows a code\n",
+                channel.name
+            )
         });
         context.console.print(&format!(
             "{answers}\na day costs at most ${:.2} (`limits.day.max_cost_usd`) where the price of the model is known, and takes {} tokens \
-             (`limits.day.max_tokens`)\n`{}` is written\n{}next: `drupe` to chat, `drupe run` for a daemon that stays",
+             (`limits.day.max_tokens`)\n`{}` is written\n{keys}{}next: `drupe` to chat, `drupe run` for a daemon that stays",
             day.max_cost_usd,
             super::figures::count(day.max_tokens),
             file.display(),
-            key.unwrap_or_default(),
+            channel.unwrap_or_default(),
         ))?;
         Ok(0)
     }
@@ -160,7 +213,12 @@ impl Init {
             }
             (None, None) => None,
         };
-        let key = self.key(provider, context)?;
+        let mut keys = Keys::new(context)?;
+        key(provider, &mut keys)?;
+        let channel = channel::chosen(self.channel.as_deref(), context)?;
+        if let Some(channel) = &channel {
+            channel::secrets(channel, &mut keys)?;
+        }
         let zone = match &self.timezone {
             Some(zone) => zone.clone(),
             None => text(
@@ -176,8 +234,9 @@ impl Init {
             model.as_deref(),
             &zone,
             self.max_cost_per_day,
+            channel.as_ref(),
         );
-        Ok(Plan { provider, text, key })
+        Ok(Plan { provider, text, keys: keys.given, channel })
     }
 
     fn address(&self, provider: Provider) -> Result<Option<String>, Failure> {
@@ -197,28 +256,18 @@ impl Init {
             (None, None) => Ok(None),
         }
     }
+}
 
-    /// The key, where one is needed that is not there yet.
-    fn key(&self, provider: Provider, context: &Context) -> Result<Option<(String, String)>, Failure> {
-        let known = model_catalogue().provider(provider.name());
-        let names = match known {
-            Some(known) => [Some(known.key.as_str()), known.other_key.as_deref()],
-            None if provider == Provider::Own => [Some(OWN_KEY), None],
-            None => return Ok(None),
-        };
-        let kept = EnvFile::of(context.home().path())?;
-        let there = |name: &&str| {
-            kept.names().iter().any(|kept| kept == name)
-                || context.environment.text.get(*name).is_some_and(|value| !value.is_empty())
-        };
-        if let Some(name) = names.iter().flatten().find(|name| there(name)) {
-            context.console.remark(&format!("`{name}` is there already and is used"));
-            return Ok(None);
+/// The key, where the provider needs one.
+fn key(provider: Provider, keys: &mut Keys<'_>) -> Result<(), Failure> {
+    match model_catalogue().provider(provider.name()) {
+        Some(known) => {
+            let names: Vec<_> =
+                std::iter::once(known.key.as_str()).chain(known.other_key.as_deref()).collect();
+            keys.need(&names)
         }
-        let name = names[0].unwrap_or(OWN_KEY);
-        let value = secret::value(name)?;
-        EnvFile::fits(name, &value)?;
-        Ok(Some((name.to_owned(), value)))
+        None if provider == Provider::Own => keys.need(&[OWN_KEY]),
+        None => Ok(()),
     }
 }
 
@@ -246,6 +295,7 @@ fn configuration(
     model: Option<&str>,
     zone: &str,
     max_cost: Option<f64>,
+    channel: Option<&Manifest>,
 ) -> String {
     // JSON is YAML, so a text of any content stands as it is.
     let quoted = |text: &str| json!(text).to_string();
@@ -269,13 +319,16 @@ fn configuration(
     if let Some(cost) = max_cost {
         file += &format!("limits:\n  day:\n    max_cost_usd: {cost}\n");
     }
+    if let Some(channel) = channel {
+        file += &format!("extensions:\n  {}:\n    enabled: true\n", channel.id);
+    }
     file
 }
 
 /// What a kernel would make of the file.
-fn read(context: &Context, file: &Path, key: Option<&(String, String)>) -> Result<Config, Failure> {
+fn read(context: &Context, file: &Path, keys: &[(String, String)]) -> Result<Config, Failure> {
     let mut environment = context.environment.text.clone();
-    environment.extend(key.cloned());
+    environment.extend(keys.iter().cloned());
     let sources = Sources { file: Some(file.to_owned()), environment, ..config::sources(context) };
     let loaded = load_config(&sources).map_err(|faults| {
         context.console.remark_drawn(faults.render(context.console.colour_err).trim_end());

@@ -31,7 +31,7 @@ bless:
 # What is handed out, in `target/dist`: an archive and a package for Debian, checked in an empty root. Takes long.
 dist:
     config/dist/build.sh
-    config/dist/check.sh target/dist/*.tar.gz target/dist/*.deb
+    config/dist/check.sh target/dist/*.tar.xz target/dist/*.deb
 
 # Record the conversations by which later releases are tested, as this version; see docs/reference/replay.md.
 record:

@@ -128,6 +128,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "drupe-ext-memory",
             "drupe-ext-scheduler",
             "drupe-ext-shell",
+            "drupe-ext-telegram",
             "drupe-ext-terminal",
             "drupe-ext-web",
             "drupe-extension-source",
@@ -278,6 +279,28 @@ const KERNEL: &[&str] = &[
     "base",
     "settings",
 ];
+
+#[test]
+fn every_library_that_ships_is_built_for_the_tests_and_for_a_program_that_carries_it() {
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().expect("packages");
+    let program = packages.iter().find(|package| package["name"] == "drupe").expect("the program");
+    let carried = program["features"]["carried"].as_array().expect("a feature");
+    let depends = |name: &str, kind: Value| {
+        let mut dependencies = program["dependencies"].as_array().into_iter().flatten();
+        dependencies.any(|dependency| dependency["name"] == name && dependency["kind"] == kind)
+    };
+    for folder in std::fs::read_dir(root().join("extensions")).expect("extensions").flatten() {
+        let manifest = std::fs::read_to_string(folder.path().join("manifest.yaml")).unwrap_or_default();
+        if !manifest.lines().any(|line| line.starts_with("entrypoint:")) {
+            continue;
+        }
+        let name = format!("drupe-ext-{}", folder.file_name().to_string_lossy());
+        let feature = carried.iter().any(|feature| *feature == format!("dep:{name}"));
+        assert!(feature && depends(&name, Value::Null), "{name} is not in the feature `carried` of `drupe`");
+        assert!(depends(&name, "dev".into()), "{name} is no development dependency of `drupe`");
+    }
+}
 
 #[test]
 fn inside_the_kernel_no_module_uses_one_that_is_above_it() {

@@ -4,7 +4,7 @@
 #
 #   config/dist/build.sh [--profile dist] [--out target/dist] [--no-build]
 #
-# Needs cargo, GNU tar, gzip, and readelf and ar of binutils. `--no-build` takes what was built before.
+# Needs cargo, GNU tar, gzip, xz, and readelf and ar of binutils. `--no-build` takes what was built before.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 umask 022
@@ -19,8 +19,8 @@ while [ $# -gt 0 ]; do
         *) echo "dist: there is no option \`$1\`" >&2; exit 2 ;;
     esac
 done
-for tool in readelf ar tar gzip; do
-    command -v "$tool" >/dev/null || { echo "dist: \`$tool\` is not there; install binutils, tar and gzip" >&2; exit 1; }
+for tool in readelf ar tar gzip xz; do
+    command -v "$tool" >/dev/null || { echo "dist: \`$tool\` is not there; install binutils, tar, gzip and xz-utils" >&2; exit 1; }
 done
 # Times in archives are that of the last commit.
 if [ -z "${SOURCE_DATE_EPOCH:-}" ]; then
@@ -29,7 +29,14 @@ if [ -z "${SOURCE_DATE_EPOCH:-}" ]; then
 fi
 export SOURCE_DATE_EPOCH
 
-[ "$build" = no ] || cargo build --profile "$profile" --locked
+if [ "$build" = yes ]; then
+    cargo build --profile "$profile" --locked --bin drupe
+    # Cargo optimizes a library for other languages across its crates only where it is no library for Rust at the same time.
+    for manifest in extensions/*/manifest.yaml; do
+        grep -q '^entrypoint:' "$manifest" || continue
+        cargo rustc --profile "$profile" --locked --package "drupe-ext-$(basename "$(dirname "$manifest")")" --lib --crate-type cdylib
+    done
+fi
 # Cargo calls the folder of the profile `dev` otherwise.
 built="${CARGO_TARGET_DIR:-target}/${profile/#dev/debug}"
 [ -x "$built/drupe" ] || { echo "dist: there is no \`$built/drupe\`; build it first" >&2; exit 1; }
@@ -87,16 +94,16 @@ unit >"$root/lib/drupe/drupe.service"
 grep -q '^ExecStart=/usr/bin/drupe run$' "$root/lib/drupe/drupe.service"
 
 # Nobody keeps an archive of a build for tests.
-level=-9
-[ "$profile" != dev ] || level=-1
-# Names sorted, of nobody's account, with one time.
+level=-6
+[ "$profile" != dev ] || level=-0
+# Names sorted, of nobody's account, with one time. By one thread: with several the bytes depend on how many there are.
 pack() {
     tar --create --format=gnu --sort=name --mtime="@$SOURCE_DATE_EPOCH" --clamp-mtime --owner=0 --group=0 --numeric-owner \
-        --mode='u+rwX,go+rX,go-w' --directory="$1" "${@:2}" | gzip "$level" -n
+        --mode='u+rwX,go+rX,go-w' --directory="$1" "${@:2}" | xz "$level" --threads=1
 }
 mkdir -p "$out"
 find "$work" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
-pack "$work" "$name" >"$out/$name.tar.gz"
+pack "$work" "$name" >"$out/$name.tar.xz"
 
 # What must be there at run time, from what the program and the libraries ask for.
 depends() {
@@ -152,12 +159,12 @@ chmod 644 "$control/control" "$control/md5sums"
 find "$package" "$control" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
 # By hand and not by `dpkg-deb`: so it comes out the same where that is not there.
 printf '2.0\n' >"$work/debian-binary"
-pack "$control" . >"$work/control.tar.gz"
-pack "$package" . >"$work/data.tar.gz"
+pack "$control" . >"$work/control.tar.xz"
+pack "$package" . >"$work/data.tar.xz"
 rm -f "$out/drupe_${version}_$debian.deb"
-(cd "$work" && ar rcD package.deb debian-binary control.tar.gz data.tar.gz)
+(cd "$work" && ar rcD package.deb debian-binary control.tar.xz data.tar.xz)
 cp "$work/package.deb" "$out/drupe_${version}_$debian.deb"
-chmod 644 "$out/$name.tar.gz" "$out/drupe_${version}_$debian.deb"
+chmod 644 "$out/$name.tar.xz" "$out/drupe_${version}_$debian.deb"
 
 bytes() { stat -c %s "$@" | awk '{ all += $1 } END { print all }'; }
 # Megabytes that each may have, and what it has. A build for tests is some three times as large; it is bounded so that growth is seen where no
@@ -166,9 +173,9 @@ case "$profile" in
     dev) bounds=(90 136 76 76) ;;
     *) bounds=(42 56 40 40) ;;
 esac
-sizes=("$(bytes "$root/bin/drupe")" "$(bytes "$root"/lib/drupe/*.so)" "$(bytes "$out/$name.tar.gz")" \
+sizes=("$(bytes "$root/bin/drupe")" "$(bytes "$root"/lib/drupe/*.so)" "$(bytes "$out/$name.tar.xz")" \
     "$(bytes "$out/drupe_${version}_$debian.deb")")
-names=(program libraries "$out/$name.tar.gz" "$out/drupe_${version}_$debian.deb")
+names=(program libraries "$out/$name.tar.xz" "$out/drupe_${version}_$debian.deb")
 large=0
 for at in 0 1 2 3; do
     printf '%s  %s.%s MB of %s\n' "${names[at]}" $((sizes[at] / 1000000)) $((sizes[at] / 100000 % 10)) "${bounds[at]}"

@@ -59,16 +59,16 @@ for archive in "$@"; do
     root="$(mktemp -d)"
     trap 'rm -rf "$root"' EXIT
     case "$archive" in
-        *.tar.gz)
+        *.tar.xz)
             mkdir "$root/opt"
-            tar -xzf "$archive" --no-same-owner -C "$root/opt"
+            tar -xJf "$archive" --no-same-owner -C "$root/opt"
             prefix="$(echo "$root"/opt/*)"
             ;;
         *.deb)
             if command -v dpkg-deb >/dev/null; then
                 dpkg-deb -x "$archive" "$root"
             else
-                ar p "$archive" data.tar.gz | tar -xz --no-same-owner -C "$root"
+                ar p "$archive" data.tar.xz | tar -xJ --no-same-owner -C "$root"
             fi
             prefix="$root/usr"
             ;;

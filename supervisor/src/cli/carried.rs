@@ -8,12 +8,13 @@ use std::{
 };
 
 use drupe_folders::discovery::Layout;
+use flate2::read::GzDecoder;
 
 use super::Context;
 
 include!(concat!(env!("OUT_DIR"), "/carried.rs"));
 
-/// Places, and what belongs there.
+/// Places, and what belongs there, packed by gzip.
 type Files<'a> = &'a [(&'a str, &'a [u8])];
 
 /// Names the program that wrote a folder. One without it was installed otherwise, and is left alone.
@@ -78,28 +79,45 @@ fn written(files: Files<'_>, place: &Path, context: &Context) -> io::Result<bool
 }
 
 fn write_all(files: Files<'_>, folder: &Path, mark: &str) -> io::Result<()> {
-    let mark = std::iter::once((MARK, mark.as_bytes()));
-    for (name, content) in files.iter().copied().chain(mark) {
+    for (name, packed) in files {
         let file = folder.join(name);
         let above: Vec<PathBuf> =
             file.ancestors().skip(1).take_while(|up| up.starts_with(folder)).map(Into::into).collect();
         fs::create_dir_all(&above[0])?;
-        fs::write(&file, content)?;
+        io::copy(&mut GzDecoder::new(*packed), &mut fs::File::create(&file)?)?;
         // Whatever the umask: what others could write would not count as shipped.
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644))?;
         above.iter().try_for_each(|up| fs::set_permissions(up, fs::Permissions::from_mode(0o755)))?;
     }
-    Ok(())
+    fs::write(folder.join(MARK), mark)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
+    use flate2::{Compression, write::GzEncoder};
+
     use super::*;
     use crate::cli::fake::Fake;
 
-    const FIRST: Files<'static> = &[("extensions/one/manifest.yaml", b"id: one"), ("libone.so", b"code")];
-    const SECOND: Files<'static> =
-        &[("libother.so", b"code"), ("extensions/other/manifest.yaml", b"id: other")];
+    const FIRST: [(&str, &str); 2] = [("extensions/one/manifest.yaml", "id: one"), ("libone.so", "code")];
+    const SECOND: [(&str, &str); 2] =
+        [("libother.so", "code"), ("extensions/other/manifest.yaml", "id: other")];
+
+    /// Unpacks as a program does that carries these.
+    fn unpack_packed(files: &[(&str, &str)], context: &Context) {
+        let packed: Vec<_> = files
+            .iter()
+            .map(|(name, content)| {
+                let mut packer = GzEncoder::new(Vec::new(), Compression::fast());
+                packer.write_all(content.as_bytes()).expect("it is packed");
+                (*name, packer.finish().expect("it is packed"))
+            })
+            .collect();
+        let files: Vec<_> = packed.iter().map(|(name, packed)| (*name, packed.as_slice())).collect();
+        unpack_these(&files, context);
+    }
 
     /// A program in a folder of its own, and where what it carries belongs.
     fn program(content: &str) -> (Fake, PathBuf) {
@@ -116,7 +134,7 @@ mod tests {
         let (fake, place) = program("the first");
         unpack_these(&[], &fake.context);
         assert!(!place.exists(), "it carries nothing");
-        unpack_these(FIRST, &fake.context);
+        unpack_packed(&FIRST, &fake.context);
         assert_eq!(fs::read(place.join("libone.so")).expect("it is there"), b"code");
         for path in [
             place.join("libone.so"),
@@ -133,11 +151,11 @@ mod tests {
             "and it counts as shipped"
         );
         fs::remove_file(place.join("libone.so")).expect("it is there");
-        unpack_these(FIRST, &fake.context);
+        unpack_packed(&FIRST, &fake.context);
         assert!(!place.join("libone.so").exists(), "it does not look at each file each time");
 
         fs::write(&fake.context.exe, "the second program").expect("a file");
-        unpack_these(SECOND, &fake.context);
+        unpack_packed(&SECOND, &fake.context);
         assert!(
             place.join("extensions/other/manifest.yaml").exists() && !place.join("extensions/one").exists()
         );
@@ -149,11 +167,11 @@ mod tests {
     fn what_was_installed_otherwise_is_left_alone() {
         let (fake, place) = program("x");
         fs::create_dir_all(place.join("extensions/mine")).expect("a folder");
-        unpack_these(FIRST, &fake.context);
+        unpack_packed(&FIRST, &fake.context);
         assert!(place.join("extensions/mine").exists() && !place.join("libone.so").exists());
         let (fake, place) = program("x");
         fs::create_dir_all(fake.context.exe.with_file_name("extensions")).expect("a folder");
-        unpack_these(FIRST, &fake.context);
+        unpack_packed(&FIRST, &fake.context);
         assert!(!place.exists(), "what lies beside the program goes first");
     }
 
@@ -161,7 +179,7 @@ mod tests {
     fn a_place_that_cannot_be_written_is_no_reason_to_do_nothing() {
         let (fake, place) = program("x");
         fs::write(place.parent().expect("a folder"), "a file").expect("a file");
-        unpack_these(FIRST, &fake.context);
+        unpack_packed(&FIRST, &fake.context);
         assert!(!place.exists());
     }
 }

@@ -32,6 +32,7 @@ bless:
 dist:
     config/dist/build.sh
     config/dist/check.sh target/dist/*.tar.xz target/dist/*.deb
+    config/dist/check_service.sh target/dist/*.tar.xz
 
 # Record the conversations by which later releases are tested, as this version; see docs/reference/replay.md.
 record:

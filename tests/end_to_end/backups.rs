@@ -257,7 +257,8 @@ fn a_backup_that_fails_is_told_and_lets_nothing_go() {
     until("the session is told", || {
         daemon.events("s").iter().any(|event| event.to_string().contains("No backup was made")).then_some(())
     });
-    assert!(daemon.log().contains("no backup was made"));
+    let logged = until("the log has it", || daemon.log().contains("no backup was made").then_some(()));
+    logged.unwrap_or_else(|| panic!("{}", daemon.log()));
 }
 
 #[test]

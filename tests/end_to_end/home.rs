@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::{fs::MetadataExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{Mutex, mpsc::channel},
@@ -94,4 +95,65 @@ fn a_home_with_a_path_that_is_too_long_for_an_address_is_served_like_any_other()
     assert!(drupe(&["stop"]).status.success());
     until("its files are gone", || (!home.join("run/control.sock").exists()).then_some(()))
         .expect("it has ended");
+}
+
+/// A user that nobody is.
+const STRANGER: u32 = 7878;
+
+fn give(path: &Path, user: u32) {
+    std::os::unix::fs::lchown(path, Some(user), Some(user)).expect("root may");
+    if path.is_dir() {
+        fs::read_dir(path).expect("a folder").flatten().for_each(|entry| give(&entry.path(), user));
+    }
+}
+
+fn whose(path: &Path, found: &mut Vec<(PathBuf, u32)>) {
+    let metadata = fs::symlink_metadata(path).expect("it is there");
+    found.push((path.to_owned(), metadata.uid()));
+    if metadata.is_dir() {
+        fs::read_dir(path).expect("a folder").flatten().for_each(|entry| whose(&entry.path(), found));
+    }
+}
+
+#[test]
+fn root_goes_on_as_the_user_whose_home_it_is_and_a_daemon_says_what_it_may_not_use() {
+    let runs = Command::new(DRUPE).uid(STRANGER).gid(STRANGER).arg("--version").output();
+    if !rustix::process::geteuid().is_root() || !runs.is_ok_and(|output| output.status.success()) {
+        return eprintln!("skipped: this is not root, or others may not run what was built");
+    }
+    let mut daemon = Daemon::home("");
+    give(daemon.path(), STRANGER);
+    daemon.run();
+    daemon.until_ready();
+    daemon.says(&["ask", "--session", "main", "hello"]);
+    let remark = text(&daemon.drupe(&["backup"]).stderr);
+    assert!(remark.contains(&format!("is user {STRANGER}'s: this goes on as that user")), "{remark}");
+    daemon.says(&["stop"]);
+    assert_eq!(until("it ends", || daemon.ended()), Some(0), "{}", daemon.log());
+    let backups = fs::read_dir(daemon.path().join("backups")).expect("there is one");
+    let backup = backups.flatten().next().expect("there is one").path();
+    daemon.says(&["restore", &backup.to_string_lossy()]);
+    let mut found = Vec::new();
+    whose(daemon.path(), &mut found);
+    // The harness has root write the log of the daemon.
+    found.retain(|(path, user)| *user != STRANGER && path.extension().is_none_or(|kind| kind != "log"));
+    assert_eq!(found, [], "what lies in the home is its owner's");
+    daemon.run();
+    daemon.until_ready();
+    assert_eq!(
+        daemon.json(&["session", "show", "main", "--json"])["turns"].as_array().map(Vec::len),
+        Some(1)
+    );
+    daemon.says(&["stop"]);
+    assert_eq!(until("it ends", || daemon.ended()), Some(0), "{}", daemon.log());
+
+    give(&daemon.path().join("journal.db"), 0);
+    let output = daemon.drupe(&["run"]);
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(73), "{err}");
+    assert!(
+        err.contains("journal.db` cannot be read and written by user 7878: it is root's, of mode 600"),
+        "{err}"
+    );
+    assert!(err.contains("`chown -R 7878 "), "{err}");
 }

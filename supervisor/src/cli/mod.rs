@@ -16,6 +16,7 @@ mod doctor;
 mod eval;
 mod ext;
 mod open;
+mod owner;
 mod pages;
 mod pair;
 mod replay;
@@ -250,9 +251,14 @@ pub fn main(environment: Environment) -> ExitCode {
         let mut command = CommandLine::command();
         command.error(ErrorKind::ArgumentConflict, "`--keep` goes without a verb, or after `ask`").exit();
     }
-    let outcome = Context::new(line.global, environment, console)
-        .inspect(carried::unpack)
-        .and_then(|context| execute(line.verb, line.keep, context));
+    let outcome =
+        Context::new(line.global, environment, console).inspect(carried::unpack).and_then(|context| {
+            // What the machine's systemd is told is root's to say.
+            if !matches!(line.verb, Some(Verb::Service(_))) {
+                owner::go_on_as_the_owner(&context)?;
+            }
+            execute(line.verb, line.keep, context)
+        });
     ExitCode::from(outcome.unwrap_or_else(|failure| {
         // Without a place to say it there is nobody to tell.
         let _ = io::stderr().write_all(failure.render(console.colour_err).as_bytes());

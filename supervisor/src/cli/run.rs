@@ -10,6 +10,7 @@ use super::{
     Context, config,
     ext::check::quarantined,
     failure::{Failure, status},
+    owner,
     status::word,
 };
 use crate::supervise::{self, Notify, Options};
@@ -30,6 +31,7 @@ impl Run {
         if !self.agents.is_empty() {
             self.look_for_agents(&context)?;
         }
+        owner::may_use(context.home().path())?;
         finish_restore(&context)?;
         let notify = context.environment.bytes("NOTIFY_SOCKET").and_then(|socket| {
             let usec = context.environment.text.get("WATCHDOG_USEC").and_then(|usec| usec.parse().ok());

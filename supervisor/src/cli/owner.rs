@@ -1,0 +1,102 @@
+//! Whose a home is. What root wrote there the daemon of another user could not read, and what lies there could lead root anywhere. So root goes
+//! on as the user whose home it is; and a daemon that cannot use what lies in its home says so instead of trying again for ever.
+
+use std::{
+    fs, io,
+    os::unix::{fs::MetadataExt as _, process::CommandExt as _},
+    path::Path,
+    process::Command,
+};
+
+use rustix::{
+    fs::{Access, AtFlags, CWD, accessat},
+    io::Errno,
+    process::geteuid,
+};
+
+use super::{
+    Context,
+    failure::{Failure, status},
+};
+
+/// Folders of the user who was left, which the other one cannot use.
+const OF_THE_USER: [&str; 5] =
+    ["XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"];
+
+/// What a daemon reads and writes in its home.
+const USED: [&str; 8] =
+    ["", "data", "extensions", "journal.db", "journal.db-shm", "journal.db-wal", "run", "state"];
+
+/// Where root asks and the home is another user's: runs the same command line once more, as that user with the home's group alone, and does not
+/// return.
+///
+/// # Errors
+/// It cannot be run as that user.
+pub fn go_on_as_the_owner(context: &Context) -> Result<(), Failure> {
+    let home = context.home().path();
+    let Ok(found) = fs::metadata(home) else { return Ok(()) };
+    if !geteuid().is_root() || found.uid() == 0 {
+        return Ok(());
+    }
+    let account = Account::of(found.uid());
+    context.console.remark(&format!("`{}` is {}'s: this goes on as that user", home.display(), account.name));
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "it takes the place of this process, so no child is started"
+    )]
+    let mut command = Command::new(&context.exe);
+    command.args(std::env::args_os().skip(1)).uid(found.uid()).gid(found.gid());
+    command.env("HOME", account.home.as_deref().map_or(home, Path::new)).env("USER", &account.name);
+    for name in OF_THE_USER {
+        command.env_remove(name);
+    }
+    let error = command.exec();
+    let message = format!("`{}` cannot be run as {}: {error}", context.exe.display(), account.name);
+    Err(Failure::new(status::FAILED, message)
+        .help("put it where that user may run it, such as in `/usr/local`"))
+}
+
+/// Fails where something in the home may not be read or written by this user.
+///
+/// # Errors
+/// The first such thing, and whose it is.
+pub fn may_use(home: &Path) -> Result<(), Failure> {
+    for name in USED {
+        let path = home.join(name);
+        let allowed = accessat(CWD, &path, Access::READ_OK | Access::WRITE_OK, AtFlags::EACCESS);
+        if allowed == Err(Errno::ACCESS) {
+            return Err(refused(&path, home));
+        }
+    }
+    Ok(())
+}
+
+fn refused(path: &Path, home: &Path) -> Failure {
+    let user = geteuid().as_raw();
+    let whose = fs::symlink_metadata(path).map_or_else(
+        |error: io::Error| error.to_string(),
+        |found| format!("it is {}'s, of mode {:o}", Account::of(found.uid()).name, found.mode() & 0o777),
+    );
+    let message =
+        format!("`{}` cannot be read and written by {}: {whose}", path.display(), Account::of(user).name);
+    Failure::new(status::CANNOT_CREATE, message)
+        .help(format!("as root: `chown -R {user} {0} && chmod -R u+rwX {0}`", home.display()))
+}
+
+/// What `/etc/passwd` says of a user.
+struct Account {
+    name: String,
+    home: Option<String>,
+}
+
+impl Account {
+    fn of(uid: u32) -> Self {
+        let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let line = users
+            .lines()
+            .map(|line| line.split(':').collect::<Vec<_>>())
+            .find(|fields| fields.get(2).and_then(|number| number.parse().ok()) == Some(uid));
+        let field = |at: usize| line.as_ref().and_then(|fields| fields.get(at)).map(|&text| text.to_owned());
+        Self { name: field(0).unwrap_or_else(|| format!("user {uid}")), home: field(5) }
+    }
+}

@@ -173,10 +173,19 @@ pub(crate) fn open(path: &Path, links: Links, faults: &mut Diagnostics) -> Optio
             None
         }
         Err(error) => {
-            faults.file_error("unreadable", path, 0, format!("`{}`: {error}", path.display()));
+            faults.file_error("unreadable", path, 0, format!("`{}` cannot be read: {error}", path.display()));
             None
         }
     }
+}
+
+/// The path without links, of a file or folder that was there a moment ago.
+pub(crate) fn canonical(path: &Path, faults: &mut Diagnostics) -> Option<PathBuf> {
+    let refused = |error| {
+        let message = format!("`{}` cannot be reached: {error}", path.display());
+        faults.file_error("unreadable", path, 0, message).help("check the folders above it");
+    };
+    path.canonicalize().map_err(refused).ok()
 }
 
 fn too_large(path: &Path, faults: &mut Diagnostics) {
@@ -193,7 +202,8 @@ pub(crate) fn read_open(path: &Path, file: File, faults: &mut Diagnostics) -> Op
     }
     let mut bytes = Vec::new();
     if let Err(error) = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes) {
-        faults.file_error("unreadable", path, 0, format!("`{}` cannot be read: {error}", path.display()));
+        let message = format!("`{}` cannot be read: {error}", path.display());
+        faults.file_error("unreadable", path, 0, message).help("check its disk and its permissions");
         return None;
     }
     if bytes.len() as u64 > MAX_FILE_BYTES {

@@ -59,13 +59,7 @@ fn read_file(path: &Path, home: &Path, faults: &mut Diagnostics) -> Option<Manif
     let mut reading = Reading { faults, variables: None };
     let mut manifest: Manifest = reading.typed(&MANIFEST, &top, "")?;
     manifest.agent = reading.typed(&AGENT, &agent, "");
-    let path = match path.canonicalize() {
-        Ok(path) => path,
-        Err(error) => {
-            faults.file_error("unreadable", path, 0, format!("`{}`: {error}", path.display()));
-            return None;
-        }
-    };
+    let path = source::canonical(path, faults)?;
     Some(Reader::new(faults, path, home, &top, Form::File { agent: &agent }).manifest(manifest))
 }
 

@@ -50,13 +50,7 @@ fn read_file(folder: &Path, home: &Path, faults: &mut Diagnostics) -> Option<Man
     accept_two_descriptions(&mut node, faults);
     tree::refuse_duplicates(&mut node, "", faults);
     let manifest = Reading { faults, variables: None }.typed(&MANIFEST, &node, "")?;
-    let folder = match folder.canonicalize() {
-        Ok(folder) => folder,
-        Err(error) => {
-            faults.file_error("unreadable", &path, 0, format!("`{}`: {error}", folder.display()));
-            return None;
-        }
-    };
+    let folder = source::canonical(folder, faults)?;
     Some(Reader::new(faults, folder, home, &node, Form::Folder).manifest(manifest))
 }
 

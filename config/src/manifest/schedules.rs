@@ -172,14 +172,14 @@ impl Reader<'_> {
                 && text.len() > LONGEST_NAME
             {
                 let message = format!("the name has {} characters; it may have {LONGEST_NAME}", text.len());
-                self.faults.error("invalid_schedule", &name.node.at, &name.path, message);
+                self.faults.error("invalid_schedule", &name.node.at, &name.path, message).help("shorten it");
             }
             if let Some(name) = name
                 && let Some(text) = name.node.text()
                 && !names.insert(text)
             {
                 let message = format!("`{}` is the name of two schedules", tree::shorten(text));
-                self.faults.error("duplicate_schedule", &name.node.at, &name.path, message);
+                self.faults.error("duplicate_schedule", &name.node.at, &name.path, message).help("rename it");
             }
             let zone = schedule.get("timezone");
             let zone_text = zone.as_ref().and_then(|zone| zone.node.text()).unwrap_or("UTC");

@@ -33,7 +33,7 @@ pub enum ScaffoldError {
     #[error("`{}` exists already; choose another id, or remove it", .0.display())]
     Exists(PathBuf),
     /// There is no source of the API.
-    #[error("`{}` is no unpacked source of the extension API", .0.display())]
+    #[error("`{}` is no unpacked source of the extension API; remove it, and it is unpacked anew", .0.display())]
     NoSource(PathBuf),
     /// A path that a `Cargo.toml` cannot name.
     #[error("`{}` is not UTF-8, and cargo could not find the extension API there", .0.display())]

@@ -184,7 +184,8 @@ pub fn through(
         return Ok((by, None));
     };
     let grant = kernel.grants.admit(token);
-    let grant = grant.ok_or_else(|| Fault::new(FaultCode::Unauthenticated, "nobody was given this token"))?;
+    let unknown = || Fault::new(FaultCode::Unauthenticated, "nobody was given this token");
+    let grant = grant.ok_or_else(|| unknown().help("`drupe token list` shows those that hold"))?;
     Ok((grant.principal.clone().within(&by), Some(grant)))
 }
 

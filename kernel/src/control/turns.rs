@@ -44,7 +44,8 @@ pub async fn submit(kernel: &Arc<Kernel>, by: &Principal, submit: Submit) -> Res
         );
     }
     if !submit.channel.is_empty() && !kernel.outbox.carries(&submit.channel) {
-        return Err(Fault::not_found(format!("there is no channel `{}`", submit.channel)));
+        return Err(Fault::not_found(format!("there is no channel `{}`", submit.channel))
+            .help("a channel is an extension that works: `drupe ext list` shows them"));
     }
     kernel.intake.submit(Origin::Client { token }, submit, chain).await
 }

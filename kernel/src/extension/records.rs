@@ -362,7 +362,8 @@ impl Extensions {
         let records = self.records.lock();
         let record = records.values().find(|r| r.found.name == id.as_str() && !r.state.is_out());
         let part = record.and_then(|r| Some((r.key(), r.part.clone()?)));
-        let (key, part) = part.ok_or_else(|| Fault::not_found(format!("extension `{id}` does not run")))?;
+        let out = || Fault::not_found(format!("extension `{id}` does not run"));
+        let (key, part) = part.ok_or_else(|| out().help(format!("`drupe ext show {id}` says why")))?;
         if !part.can(Capability::Tool) {
             return Err(Fault::denied(format!("extension `{id}` has no tools")));
         }

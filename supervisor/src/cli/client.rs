@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use super::{
     console::Console,
-    failure::{Failure, status},
+    failure::{Failure, UNKNOWN_FORM, status},
     wait::{Interrupt, Wait},
 };
 
@@ -172,9 +172,7 @@ impl Client {
             Ok(_) if self.line.last() == Some(&b'\n') => {
                 let reply = serde_json::from_slice(&self.line);
                 self.line.clear();
-                reply.map(Some).map_err(|error| {
-                    ClientError::Fault(Fault::internal(format!("a reply has an unknown form: {error}")))
-                })
+                reply.map(Some).map_err(|error| unknown_form(&error))
             }
             Ok(_) => Err(ClientError::Lost("the connection ended".into())),
             // What came so far stays in `line`.
@@ -241,16 +239,16 @@ impl Client {
     }
 }
 
+fn unknown_form(what: &dyn std::fmt::Display) -> ClientError {
+    let fault = Fault::internal(format!("the daemon's answer has an unknown form: {what}"));
+    ClientError::Fault(fault.help(UNKNOWN_FORM))
+}
+
 pub fn answer<T: DeserializeOwned>(body: ReplyBody) -> Result<T, ClientError> {
     match body {
-        ReplyBody::Result(value) => serde_json::from_value(value).map_err(|error| {
-            let fault = Fault::internal(format!("the daemon's answer has an unknown form: {error}"));
-            ClientError::Fault(fault.help("after an upgrade, `drupe restart`"))
-        }),
+        ReplyBody::Result(value) => serde_json::from_value(value).map_err(|error| unknown_form(&error)),
         ReplyBody::Error(fault) => Err(ClientError::Fault(fault)),
-        ReplyBody::Event(_) => {
-            Err(ClientError::Fault(Fault::internal("an event came in place of an answer")))
-        }
+        ReplyBody::Event(_) => Err(unknown_form(&"an event came in place of it")),
     }
 }
 

@@ -111,10 +111,14 @@ impl From<io::Error> for Failure {
     }
 }
 
+/// What to do about an answer of an unknown form.
+pub const UNKNOWN_FORM: &str =
+    "client and daemon may be of different releases: `drupe restart` after an upgrade";
+
 impl From<serde_json::Error> for Failure {
     fn from(error: serde_json::Error) -> Self {
         Self::new(status::SOFTWARE, format!("the daemon's answer has an unknown form: {error}"))
-            .help("client and daemon may be of different releases: `drupe restart` after an upgrade")
+            .help(UNKNOWN_FORM)
     }
 }
 

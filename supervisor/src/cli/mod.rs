@@ -219,12 +219,14 @@ impl Context {
     fn new(global: Global, environment: Environment, console: Console) -> Result<Self, Failure> {
         let here = std::env::current_dir().map_err(|error| {
             Failure::new(failure::status::IO, format!("the current folder is gone: {error}"))
+                .help("go to a folder that is there, then try again")
         })?;
         let exe = std::env::current_exe()?;
         let home_named = global.home.is_some() || environment.path("DRUPE_HOME").is_some();
         let home = home::find(global.home.as_deref(), &here, &exe, &environment)?;
         let home = Home::new(&home).map_err(|error| {
-            Failure::new(failure::status::CANNOT_CREATE, format!("`{}` is no home: {error}", home.display()))
+            let message = format!("`{}` cannot be a home: {error}", home.display());
+            Failure::new(failure::status::CANNOT_CREATE, message).help("choose another home with `--home`")
         })?;
         let config = global.config.map(|file| here.join(file));
         let file = config.clone().unwrap_or_else(|| home.path().join("drupe.yaml"));

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use crate::cli::{
     Context,
     client::Daemon,
-    failure::{Failure, status},
+    failure::{Failure, UNKNOWN_FORM, status},
     figures::count,
 };
 
@@ -182,6 +182,7 @@ fn id(turn: &Value) -> Result<&str, Failure> {
 
 fn unknown(what: &str) -> Failure {
     Failure::new(status::SOFTWARE, format!("the daemon's answer has an unknown form: {what}"))
+        .help(UNKNOWN_FORM)
 }
 
 fn typed(kind: &str, mut value: Value) -> Value {

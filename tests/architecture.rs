@@ -3,6 +3,8 @@
 #![expect(clippy::print_stdout, reason = "figures are for whoever reads the output")]
 #![expect(clippy::disallowed_methods, reason = "it asks cargo for the workspace's arrows")]
 
+mod errors;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,

@@ -23,10 +23,11 @@ fmt:
 lint:
     cargo clippy --workspace --all-targets -- -D warnings
 
-# Regenerate the JSON Schemas, golden files and the document of the HTTP API.
+# Regenerate the JSON Schemas, golden files, the document of the HTTP API and the index of messages.
 bless:
     DRUPE_BLESS=1 cargo test -p drupe-config
     DRUPE_BLESS=1 cargo test -p drupe-ext-http document
+    DRUPE_BLESS=1 cargo test -p drupe --test architecture messages
 
 # What is handed out, in `target/dist`: an archive and a package for Debian, checked in an empty root. Takes long.
 dist:

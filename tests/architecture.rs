@@ -4,6 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "it asks cargo for the workspace's arrows")]
 
 mod errors;
+mod messages;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

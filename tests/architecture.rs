@@ -129,6 +129,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "drupe-ext-kv",
             "drupe-ext-mcp",
             "drupe-ext-memory",
+            "drupe-ext-otel",
             "drupe-ext-scheduler",
             "drupe-ext-shell",
             "drupe-ext-telegram",
@@ -416,7 +417,7 @@ fn every_file_is_one_thing() {
 /// fault in one of them has the journal and the keys, so they are counted as a whole, wherever a folder of them lies.
 ///
 /// A ceiling that only goes down: whoever deletes lowers it. One who has to raise it says why in `docs/decisions/`.
-const TRUSTED: usize = 69_980;
+const TRUSTED: usize = 69_992;
 
 #[test]
 fn what_is_trusted_stays_small() {

@@ -24,6 +24,9 @@ const OF_WEB: usize = 43;
 /// with, and schemas of the inputs of our own tools.
 const OF_MCP: usize = 13;
 
+/// The extension `otel` adds itself alone: what it writes is JSON, and the daemon sends it.
+const OF_OTEL: usize = 1;
+
 /// Mebibytes of the program that are loaded, as tests build it, without what is there for debuggers. That is about twice the
 /// size of a release, and grows with the code as that does. Room for a few thousand lines of ours, not for another engine.
 const LOADED: u64 = 80;
@@ -33,13 +36,18 @@ fn a_build_compiles_no_more_packages_than_there_is_a_reason_for() {
     let program = packages("drupe");
     let added = |of: &str| packages(of).difference(&program).count();
     let (http, web, mcp) = (added("drupe-ext-http"), added("drupe-ext-web"), added("drupe-ext-mcp"));
-    println!("{} packages, {http} of `http`, {web} of `web` and {mcp} of `mcp`", program.len());
+    let otel = added("drupe-ext-otel");
+    println!(
+        "{} packages, {http} of `http`, {web} of `web`, {mcp} of `mcp` and {otel} of `otel`",
+        program.len()
+    );
     assert!(program.len() > 100 && http > 10 && web > 10 && mcp > 10, "cargo lists none");
     for (of, counted, most) in [
         ("drupe", program.len(), PACKAGES),
         ("drupe-ext-http", http, OF_HTTP),
         ("drupe-ext-web", web, OF_WEB),
         ("drupe-ext-mcp", mcp, OF_MCP),
+        ("drupe-ext-otel", otel, OF_OTEL),
     ] {
         assert!(
             counted <= most,

@@ -61,6 +61,7 @@ mod native_builder;
 mod newcomers;
 mod old_journal;
 mod orderly_ends;
+mod otel;
 mod outward;
 mod page;
 mod pdfs;

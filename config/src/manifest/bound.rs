@@ -25,6 +25,8 @@ keys! {
         /// Keys of its configuration, each an address to whose host it goes as well.
         addresses: Vec<String> = EMPTY =>
             Shape::AtMost(MAX_HOSTS, &Shape::List(&Shape::Text(&forms::VARIABLE)));
+        /// Whether it works without a value. Requests that name no secret go to the hosts all the same.
+        optional: bool = false => Shape::Bool;
     }
 }
 

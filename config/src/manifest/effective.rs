@@ -63,9 +63,10 @@ impl Manifest {
                 None => missing(name, self.located.secrets.get(index), &format!("secrets[{index}]")),
             }
         }
-        for (index, BoundSecret { name, .. }) in self.bound_secrets.iter().enumerate() {
+        for (index, BoundSecret { name, optional, .. }) in self.bound_secrets.iter().enumerate() {
             let (at, field) = (self.located.bound.get(index), format!("bound_secrets[{index}]"));
             match overlay.get(name) {
+                None if *optional => {}
                 None => missing(name, at, &field),
                 Some(secret) if secret.expose().trim().len() < SHORTEST_BOUND => {
                     short.push((name, at, field))

@@ -75,6 +75,9 @@ pub struct TraceNode {
     /// How it ended: a status, an outcome, or why the model stopped; of a remark, its text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
+    /// The kind of failure, of a run or an attempt that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<FailureClass>,
     /// Tokens: of an attempt its own, of a run those of everything below it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,

@@ -34,8 +34,8 @@ pub struct OutwardClient {
 }
 
 impl OutwardClient {
-    /// Sends a request, with those of `secrets` filled in that are bound to its host. `secrets` are each a value with the hosts that it
-    /// is bound to; to a host that none of them names nothing is sent. No redirect is followed.
+    /// Sends a request, with those of `secrets` filled in that are bound to its host. `secrets` are each a value, of one that has one, with
+    /// the hosts that it is bound to; to a host that none of them names nothing is sent. No redirect is followed.
     ///
     /// # Errors
     /// [`FaultCode::Denied`] for such a host, [`FaultCode::Invalid`] for what is no request, and what becomes of one on its way. None holds a
@@ -43,14 +43,15 @@ impl OutwardClient {
     pub async fn send<'a>(
         &self,
         request: &OutwardRequest,
-        secrets: impl Iterator<Item = (BoundValue<'a>, &'a [String])>,
+        secrets: impl Iterator<Item = (Option<BoundValue<'a>>, &'a [String])>,
     ) -> Result<OutwardResponse, Fault> {
         let url = address(&request.url)?;
         let bound = secrets.filter(|(_, hosts)| hosts.iter().any(|host| leads_to(&url, host)));
-        let values: Vec<BoundValue<'_>> = bound.map(|(value, _)| value).collect();
-        if values.is_empty() {
+        let bound: Vec<Option<BoundValue<'_>>> = bound.map(|(value, _)| value).collect();
+        if bound.is_empty() {
             return Err(not_bound(&url));
         }
+        let values: Vec<BoundValue<'_>> = bound.into_iter().flatten().collect();
         let local = url.scheme() == "http";
         let FilledRequest { method, url, headers, body } = FilledRequest::of(request, url, &values)?;
         let mut builder = self.client(local)?.request(method, url).headers(headers);

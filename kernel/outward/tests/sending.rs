@@ -44,7 +44,7 @@ async fn a_secret_goes_to_its_own_hosts_and_not_to_those_of_another() {
         let request =
             OutwardRequest::new("GET", format!("http://{to}/")).header("x-key", format!("${{{name}}}"));
         let secrets = [("FIRST", FIRST), ("SECOND", SECOND)].into_iter().zip(&hosts);
-        let secrets = secrets.map(|((name, value), hosts)| (BoundValue { name, value }, &hosts[..]));
+        let secrets = secrets.map(|((name, value), hosts)| (Some(BoundValue { name, value }), &hosts[..]));
         client.send(&request, secrets).await
     };
     for (to, name) in [(one, "SECOND"), (two, "FIRST")] {
@@ -62,6 +62,22 @@ async fn a_secret_goes_to_its_own_hosts_and_not_to_those_of_another() {
 }
 
 #[tokio::test]
+async fn where_a_secret_without_a_value_is_bound_requests_go_that_name_none() {
+    let (to, got) = server(EMPTY);
+    let hosts = [to.to_string()];
+    let send = async |request: OutwardRequest| {
+        OutwardClient::default().send(&request, [(None, &hosts[..])].into_iter()).await
+    };
+    let request = OutwardRequest::new("GET", format!("http://{to}/"));
+    let fault = send(request.clone().header("x-key", "${FIRST}")).await.expect_err("it has no value");
+    assert!(fault.message.contains("no secret `FIRST` is bound to the host"), "{fault}");
+    assert!(got.try_recv().is_err(), "nothing was sent");
+    assert_eq!(send(request).await.expect("it names none").status, 204);
+    let elsewhere = OutwardRequest::new("GET", "http://127.0.0.1:1/");
+    assert_eq!(send(elsewhere).await.expect_err("nothing is bound there").code, FaultCode::Denied);
+}
+
+#[tokio::test]
 async fn what_becomes_of_a_request_is_told_without_its_address() {
     let (dropped, got) = server("");
     let nobody = TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()).expect("a free port");
@@ -69,7 +85,7 @@ async fn what_becomes_of_a_request_is_told_without_its_address() {
         let hosts = [to.to_string()];
         let request =
             OutwardRequest::new("GET", format!("http://{to}/path-of-it?key=${{FIRST}}")).filling_query();
-        let secrets = [(BoundValue { name: "FIRST", value: FIRST }, &hosts[..])];
+        let secrets = [(Some(BoundValue { name: "FIRST", value: FIRST }), &hosts[..])];
         let fault =
             OutwardClient::default().send(&request, secrets.into_iter()).await.expect_err("no answer");
         let shown = format!("{fault:?} {fault}");

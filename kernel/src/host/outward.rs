@@ -35,10 +35,11 @@ impl Owner {
             };
             self.manifest.bound_secrets.iter().map(all).collect()
         });
-        let values = bound.iter().map(|(bound, value)| {
-            let hosts = hosts.get(&bound.name).map_or(&[][..], Vec::as_slice);
+        let values = self.manifest.bound_secrets.iter().map(|one| {
+            let hosts = hosts.get(&one.name).map_or(&[][..], Vec::as_slice);
+            let value = bound.iter().find(|(bound, _)| bound.name == one.name);
             // As the redactor knows it.
-            (BoundValue { name: &bound.name, value: value.expose().trim() }, hosts)
+            (value.map(|(_, value)| BoundValue { name: &one.name, value: value.expose().trim() }), hosts)
         });
         let _place = self.requests.acquire().await.map_err(Fault::internal)?;
         let answer = kernel.roster.wired.outward.send(&request, values).await;

@@ -21,8 +21,8 @@ pub use extensions::{
 };
 
 pub use insight::{
-    CallKind, Cited, DeadMessage, Explanation, ItemArgument, ItemText, Numbered, TraceArgument, TraceNode,
-    TurnTrace, UsageBy, UsageQuery, UsageRow,
+    CallKind, Cited, DeadMessage, Explanation, ItemArgument, ItemText, LATENCY_BOUNDS_MS, Latency, LatencyOf,
+    Numbered, TraceArgument, TraceNode, TurnTrace, UsageBy, UsageQuery, UsageRow,
 };
 
 pub use people::{PersonAnswer, PersonState, PersonStatus};
@@ -133,6 +133,8 @@ pub mod method {
     pub const REPLAY_RUN: &str = "replay.run";
     /// [`UsageQuery`](super::UsageQuery) → list of [`UsageRow`](super::UsageRow).
     pub const USAGE_SHOW: &str = "usage.show";
+    /// How long turns, models and tools took. → list of [`Latency`](super::Latency).
+    pub const LATENCIES_SHOW: &str = "latencies.show";
     /// [`Named`](super::Named): a turn, session, run, tool call, extension, limit or message of the bus. →
     /// [`Explanation`](super::Explanation).
     pub const WHY: &str = "why";

@@ -186,6 +186,9 @@ pub enum EventBody {
         estimated: bool,
         /// Request to end of stream, in milliseconds.
         latency_ms: u64,
+        /// Request to the first piece of an answer, in milliseconds; none where none came, and of older records.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        first_ms: Option<u64>,
         /// Why the model stopped, or the failure.
         stop: String,
         /// US dollars; absent where the price is unknown.

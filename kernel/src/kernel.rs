@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use drupe_journal::Store;
-use drupe_surface::grants::Grants;
+use drupe_surface::{grants::Grants, latencies::Latencies};
 
 use crate::{
     backups::Backups, base::Base, extension::Roster, intake::Intake, life::Life, outbox::Outbox,
@@ -33,4 +33,6 @@ pub struct Kernel {
     pub backups: Arc<Backups>,
     /// What the bearers of named tokens may do.
     pub grants: Grants,
+    /// How long turns and what they are made of took.
+    pub latencies: Arc<Latencies>,
 }

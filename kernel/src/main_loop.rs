@@ -346,7 +346,7 @@ async fn prove(kernel: Arc<Kernel>) {
 async fn tell_status(kernel: Arc<Kernel>) {
     let mut told = None;
     loop {
-        if let Ok(Counts { sessions, queued_turns }) = kernel.store.counts().await {
+        if let Ok(Counts { sessions, queued_turns, .. }) = kernel.store.counts().await {
             let now = (sessions, queued_turns, kernel.roster.extensions.read(Record::status));
             if told.as_ref() != Some(&now) {
                 let (_, _, extensions) = now.clone();

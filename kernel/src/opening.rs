@@ -13,7 +13,7 @@ use drupe_gate::beginning;
 use drupe_journal::{Opening, Stage, Store, StoreError};
 use drupe_link::{Down, Home, KernelLink, Up, Verdicts};
 use drupe_policy::CallPolicy;
-use drupe_surface::{ends::Ends, grants::Grants};
+use drupe_surface::{ends::Ends, grants::Grants, latencies::Latencies};
 use drupe_wiring as wiring;
 use tokio::{sync::mpsc, time::Interval};
 
@@ -191,7 +191,8 @@ fn assemble(
     let bus = Arc::new(Bus::default());
     let storage = settings::storage(&base.config, home);
     let ends = Arc::<Ends>::default();
-    let publish = ends.on_the_way_to(bus.publisher());
+    let latencies = Arc::<Latencies>::default();
+    let publish = latencies.on_the_way_to(ends.on_the_way_to(bus.publisher()));
     let store = Store::open_seen(&storage, Arc::clone(clock), publish, opening).map_err(|error| {
         let advice = matches!(error, StoreError::Corrupt(_)).then(|| backups::advice(&base)).flatten();
         let failure = Failure::from(Fault::from(error));
@@ -255,6 +256,7 @@ fn assemble(
             schedules: Arc::new(schedules),
             backups: Arc::new(backups),
             grants,
+            latencies,
         }
     }))
 }

@@ -72,6 +72,9 @@ pub struct TraceNode {
     /// How long it took; none while it goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elapsed_ms: Option<u64>,
+    /// Of an attempt, how long it took until the first piece of an answer came; none where none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_ms: Option<u64>,
     /// How it ended: a status, an outcome, or why the model stopped; of a remark, its text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
@@ -143,6 +146,42 @@ pub struct UsageRow {
     pub cost_usd: f64,
     /// Tokens whose price is unknown.
     pub unpriced_tokens: u64,
+}
+
+/// Bounds of [`Latency::at_most`], in milliseconds: those that the semantic conventions of OpenTelemetry name for the duration of a model's
+/// operation (0.01 s to 81.92 s, each the double of the one before; `gen_ai.client.operation.duration`, read on 2026-11-27), and three more,
+/// since a turn with tools may take minutes.
+pub const LATENCY_BOUNDS_MS: [u64; 17] = [
+    10, 20, 40, 80, 160, 320, 640, 1_280, 2_560, 5_120, 10_240, 20_480, 40_960, 81_920, 163_840, 327_680,
+    655_360,
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum LatencyOf {
+    /// Turns, by how they ended. Their time is that of their runs: what they waited is not part of it.
+    Turn,
+    /// Attempts of models, by `provider/model`.
+    Model,
+    /// The same until the first piece of an answer came.
+    FirstPiece,
+    /// Calls of tools, by their name.
+    Tool,
+}
+
+/// How long something took, since the kernel began.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Latency {
+    pub of: LatencyOf,
+    /// The status, model or tool; `other` for those beyond the first 200 of them.
+    pub key: String,
+    pub count: u64,
+    /// Milliseconds of all of them together.
+    pub sum_ms: u64,
+    /// How many took at most as long as each of [`LATENCY_BOUNDS_MS`].
+    pub at_most: Vec<u64>,
 }
 
 /// Why something ended as it did.

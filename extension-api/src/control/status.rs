@@ -49,6 +49,15 @@ pub struct Status {
     pub summing_up: u64,
     #[serde(default)]
     pub queued_turns: u64,
+    /// Messages to people that wait in channels, or are being sent.
+    #[serde(default)]
+    pub queued_deliveries: u64,
+    /// Messages of topics that wait for those who follow.
+    #[serde(default)]
+    pub queued_messages: u64,
+    /// Messages of topics that were given up, and are kept.
+    #[serde(default)]
+    pub dead_messages: u64,
     /// What is used of the bounds for a day, and of those for an agent and a session by whoever has used most.
     #[serde(default)]
     pub budgets: Vec<crate::BudgetUse>,

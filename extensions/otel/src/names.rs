@@ -8,6 +8,7 @@ pub const CONVERSATION: &str = "gen_ai.conversation.id";
 pub const AGENT: &str = "gen_ai.agent.name";
 pub const REQUEST_MODEL: &str = "gen_ai.request.model";
 pub const RESPONSE_MODEL: &str = "gen_ai.response.model";
+pub const FIRST_CHUNK: &str = "gen_ai.response.time_to_first_chunk";
 pub const FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
 pub const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
 pub const CACHE_READ_TOKENS: &str = "gen_ai.usage.cache_read.input_tokens";

@@ -167,6 +167,12 @@ impl Writer<'_> {
                 if reason.is_some() {
                     all.text(names::RESPONSE_MODEL, model);
                 }
+                if let Some(first_ms) = node.first_ms {
+                    all.number(
+                        names::FIRST_CHUNK,
+                        f64::from(u32::try_from(first_ms).unwrap_or(u32::MAX)) / 1e3,
+                    );
+                }
                 all.texts(names::FINISH_REASONS, [reason.unwrap_or("error").to_owned()]);
             }
             _ => {}

@@ -157,6 +157,7 @@ impl<'t, 'a> Branch<'t, 'a> {
             path,
             started: began,
             elapsed_ms: self.elapsed(run, top),
+            first_ms: None,
             outcome: self.outcome(run),
             class: run.end.and_then(|(_, response, _)| response.class),
             usage: Some(sum.usage),
@@ -214,6 +215,7 @@ impl<'t, 'a> Branch<'t, 'a> {
                     _ => None,
                 }),
                 elapsed_ms: attempt.told.map(|told| told.latency_ms),
+                first_ms: attempt.told.and_then(|told| told.first_ms),
                 usage: attempt.told.map(|told| told.usage),
                 cost_usd: attempt.told.and_then(|told| told.cost_usd),
                 ..leaf(CallKind::Model, attempt.model, path, at)
@@ -259,6 +261,7 @@ fn leaf(kind: CallKind, name: &str, path: &[AgentId], started: Timestamp) -> Tra
         path: path.to_vec(),
         started,
         elapsed_ms: None,
+        first_ms: None,
         outcome: None,
         class: None,
         usage: None,

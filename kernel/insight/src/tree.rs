@@ -69,6 +69,7 @@ pub(crate) struct Ended<'a> {
     pub usage: Usage,
     pub cost_usd: Option<f64>,
     pub latency_ms: u64,
+    pub first_ms: Option<u64>,
     pub stop: &'a str,
 }
 
@@ -275,13 +276,22 @@ fn attempts<'a>(
         Attempt { step, attempt, model, asked: None, began, cut, told: None, failed: None }
     };
     for &event in events {
-        if let EventBody::ModelAttempt { step, attempt, model, usage, cost_usd, latency_ms, stop, .. } =
-            &event.body
+        if let EventBody::ModelAttempt {
+            step,
+            attempt,
+            model,
+            usage,
+            cost_usd,
+            latency_ms,
+            first_ms,
+            stop,
+            ..
+        } = &event.body
         {
-            let (usage, cost_usd, latency_ms) = (*usage, *cost_usd, *latency_ms);
+            let (usage, cost_usd, latency_ms, first_ms) = (*usage, *cost_usd, *latency_ms, *first_ms);
             let at = (*step, *attempt);
             all.entry(at).or_insert_with(|| new(at, model)).told =
-                Some(Ended { event, usage, cost_usd, latency_ms, stop });
+                Some(Ended { event, usage, cost_usd, latency_ms, first_ms, stop });
         }
     }
     for &row in rows {

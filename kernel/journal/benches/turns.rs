@@ -94,6 +94,7 @@ impl Run {
             told: Some(Attempted {
                 attempt: 1,
                 latency_ms: 2,
+                first_ms: None,
                 shown: Some(ShownAnswer { since: 1, elapsed_ms: 3, reasoned_ms: None, broken: None }),
             }),
         }

@@ -244,11 +244,23 @@ pub(crate) fn find(
 }
 
 pub(crate) fn counts(db: &Connection) -> Result<Counts, StoreError> {
-    let mut both = db.prepare_cached(
+    let mut all = db.prepare_cached(
         "SELECT (SELECT count(*) FROM sessions WHERE instr(id, '!') = 0),
-                (SELECT count(*) FROM turns WHERE finished_ms IS NULL AND started_ms IS NULL)",
+                (SELECT count(*) FROM turns WHERE finished_ms IS NULL AND started_ms IS NULL),
+                (SELECT count(*) FROM outbox WHERE state IN ('due', 'sending')),
+                (SELECT count(*) FROM deliveries WHERE dead = 0),
+                (SELECT count(*) FROM deliveries WHERE dead = 1)",
     )?;
-    Ok(both.query_row([], |row| Ok(Counts { sessions: count(row, 0)?, queued_turns: count(row, 1)? }))?)
+    let counts = all.query_row([], |row| {
+        Ok(Counts {
+            sessions: count(row, 0)?,
+            queued_turns: count(row, 1)?,
+            queued_deliveries: count(row, 2)?,
+            queued_messages: count(row, 3)?,
+            dead_messages: count(row, 4)?,
+        })
+    });
+    Ok(counts?)
 }
 
 fn status(row: &Row<'_>) -> rusqlite::Result<SessionStatus> {

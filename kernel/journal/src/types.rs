@@ -127,6 +127,12 @@ pub struct Counts {
     pub sessions: u64,
     /// Turns that are accepted and have not begun.
     pub queued_turns: u64,
+    /// Messages to people that are not sent yet.
+    pub queued_deliveries: u64,
+    /// Messages of topics that wait for followers.
+    pub queued_messages: u64,
+    /// Those that were given up.
+    pub dead_messages: u64,
 }
 
 /// What a commit makes known, once it is one.

@@ -235,6 +235,7 @@ pub static METHODS: &[Method] = methods! {
     };
     ITEMS_SHOW(_) needs Read, |kernel, by, ask| found(kernel, insight::item(kernel, by, ask).await).await;
     REPLAY_RUN(_) needs Operate, |kernel, by, ask| found(kernel, replay::run(kernel, by, ask).await).await;
+    LATENCIES_SHOW(Nothing) needs Inspect, |kernel, _, _| Ok::<_, Fault>(kernel.latencies.all());
     USAGE_SHOW(Option<UsageQuery>) needs Inspect, |kernel, by, ask| {
         let ask = ask.unwrap_or_default();
         match &ask.session {

@@ -59,6 +59,9 @@ pub async fn status(kernel: &Arc<Kernel>) -> Result<Status, Fault> {
         running_turns: kernel.intake.sessions.running() as u64,
         summing_up: kernel.life.behind.at_work() as u64,
         queued_turns: counts.queued_turns,
+        queued_deliveries: counts.queued_deliveries,
+        queued_messages: counts.queued_messages,
+        dead_messages: counts.dead_messages,
         budgets: kernel
             .intake
             .turns

@@ -87,9 +87,45 @@ fn figures_are_for_whoever_may_see_the_daemon() {
         "drupe_agent_runs_total{agent=\"haiku\"} 1",
         "drupe_extension_state{extension=\"http\",state=\"active\"} 1",
         "drupe_state{state=\"ready\"} 1",
+        "drupe_deliveries_waiting 0",
+        "drupe_topic_messages_waiting 0",
+        "drupe_topic_messages_dead 0",
+        "# TYPE drupe_turn_duration_seconds histogram",
+        "drupe_turn_duration_seconds_count{status=\"success\"} 1",
+        "drupe_model_duration_seconds_count{model=\"local/test\"} 1",
+        "drupe_model_first_piece_seconds_bucket{model=\"local/test\",le=\"+Inf\"} 1",
+        "drupe_limit_remaining{limit=\"limits.day.max_tokens\",scope=\"day\"}",
     ] {
-        assert!(figures.body.lines().any(|one| one == line), "{line}\n{}", figures.body);
+        assert!(figures.body.lines().any(|one| one.starts_with(line)), "{line}\n{}", figures.body);
     }
+    assert!(
+        !figures.body.contains("session=\""),
+        "a label of which there are more each day: {}",
+        figures.body
+    );
+    read_by_prometheus(&figures.body);
+}
+
+/// The parser of Prometheus' own library reads the figures, where it is there.
+fn read_by_prometheus(figures: &str) {
+    const READ: &str = "import sys
+from prometheus_client.parser import text_string_to_metric_families
+for family in text_string_to_metric_families(sys.stdin.read()):
+    assert family.documentation and family.type != 'unknown', family
+    series = {}
+    for sample in family.samples:
+        assert sample.name.startswith('drupe_'), sample
+        if family.type == 'histogram' and sample.name.endswith('_bucket'):
+            labels = tuple(sorted((k, v) for k, v in sample.labels.items() if k != 'le'))
+            series.setdefault(labels, []).append((float(sample.labels['le']), sample.value))
+    for labels, buckets in series.items():
+        assert buckets == sorted(buckets) and buckets[-1][0] == float('inf'), (labels, buckets)
+        assert [n for _, n in buckets] == sorted(n for _, n in buckets), (labels, buckets)
+    print(family.name, family.type)
+";
+    let Some(python) = crate::otel::python() else { return };
+    let read = crate::otel::read_by(&python, READ, figures);
+    assert!(read.lines().any(|line| line == "drupe_turn_duration_seconds histogram"), "{read}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use axum::{
 };
 use drupe_extension_api::{
     BudgetUse,
-    control::{Status, UsageBy, UsageQuery, UsageRow, method},
+    control::{LATENCY_BOUNDS_MS, Latency, LatencyOf, Status, UsageBy, UsageQuery, UsageRow, method},
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -28,11 +28,12 @@ pub async fn show(State(server): State<Arc<Server>>, bearer: Bearer) -> Result<R
         server.control::<Vec<UsageRow>>(&bearer, method::USAGE_SHOW, query).await
     };
     let (agents, models) = (used(UsageBy::Agent).await?, used(UsageBy::Model).await?);
-    Ok(([(header::CONTENT_TYPE, FORMAT)], figures(&status, &agents, &models)).into_response())
+    let latencies: Vec<Latency> = server.control(&bearer, method::LATENCIES_SHOW, ()).await?;
+    Ok(([(header::CONTENT_TYPE, FORMAT)], figures(&status, &agents, &models, &latencies)).into_response())
 }
 
 /// All of them. Times are in seconds, money in US dollars.
-fn figures(status: &Status, agents: &[UsageRow], models: &[UsageRow]) -> String {
+fn figures(status: &Status, agents: &[UsageRow], models: &[UsageRow], latencies: &[Latency]) -> String {
     let mut text = Exposition::default();
     let none: &[(&str, &str)] = &[];
     text.figure(
@@ -61,6 +62,24 @@ fn figures(status: &Status, agents: &[UsageRow], models: &[UsageRow]) -> String 
         ("drupe_sessions", "gauge", "Sessions that are kept.", number(status.sessions)),
         ("drupe_turns_running", "gauge", "Turns that run.", number(status.running_turns)),
         ("drupe_turns_waiting", "gauge", "Turns that wait.", number(status.queued_turns)),
+        (
+            "drupe_deliveries_waiting",
+            "gauge",
+            "Messages to people that are not sent yet.",
+            number(status.queued_deliveries),
+        ),
+        (
+            "drupe_topic_messages_waiting",
+            "gauge",
+            "Messages of topics that wait for followers.",
+            number(status.queued_messages),
+        ),
+        (
+            "drupe_topic_messages_dead",
+            "gauge",
+            "Messages of topics that were given up, and are kept.",
+            number(status.dead_messages),
+        ),
     ] {
         text.figure(name, kind, help, [(none, value)]);
     }
@@ -81,6 +100,12 @@ fn figures(status: &Status, agents: &[UsageRow], models: &[UsageRow]) -> String 
         "gauge",
         "What a limit allows, in the same units.",
         limits(|one| one.allowed),
+    );
+    text.figure(
+        "drupe_limit_remaining",
+        "gauge",
+        "What is left of a limit, in the same units.",
+        limits(|one| one.allowed.saturating_sub(one.used)),
     );
     let runs = agents.iter().map(|row| ([("agent", row.key.as_str())], number(row.invocations)));
     text.figure("drupe_agent_runs_total", "counter", "Runs of agents.", runs);
@@ -105,6 +130,24 @@ fn figures(status: &Status, agents: &[UsageRow], models: &[UsageRow]) -> String 
     text.figure("drupe_model_lost_tokens_total", "counter", help, each(|row| number(row.lost_tokens)));
     let help = "US dollars of the tokens whose price is known.";
     text.figure("drupe_model_cost_usd_total", "counter", help, each(|row| row.cost_usd));
+    for (name, of, label, help) in [
+        (
+            "drupe_turn_duration_seconds",
+            LatencyOf::Turn,
+            "status",
+            "How long turns took, without what they waited.",
+        ),
+        ("drupe_model_duration_seconds", LatencyOf::Model, "model", "How long attempts of models took."),
+        (
+            "drupe_model_first_piece_seconds",
+            LatencyOf::FirstPiece,
+            "model",
+            "How long it took until the first piece of an answer came.",
+        ),
+        ("drupe_tool_duration_seconds", LatencyOf::Tool, "tool", "How long calls of tools took."),
+    ] {
+        text.histogram(name, help, label, latencies.iter().filter(|one| one.of == of));
+    }
     text.0
 }
 
@@ -131,6 +174,31 @@ impl Exposition {
             let labels = labels.collect::<Vec<_>>().join(",");
             let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
             let _ = writeln!(self.0, "{name}{labels} {value}");
+        }
+    }
+
+    /// One histogram for each value of a label. All begin anew with the kernel.
+    fn histogram<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        rows: impl Iterator<Item = &'a Latency>,
+    ) {
+        let mut rows = rows.peekable();
+        if rows.peek().is_none() {
+            return;
+        }
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} histogram");
+        for Latency { key, count, sum_ms, at_most, .. } in rows {
+            let key = escaped(key);
+            for (bound, below) in LATENCY_BOUNDS_MS.iter().zip(at_most) {
+                let bound = number(*bound) / 1e3;
+                let _ = writeln!(self.0, "{name}_bucket{{{label}=\"{key}\",le=\"{bound}\"}} {below}");
+            }
+            let _ = writeln!(self.0, "{name}_bucket{{{label}=\"{key}\",le=\"+Inf\"}} {count}");
+            let _ = writeln!(self.0, "{name}_sum{{{label}=\"{key}\"}} {}", number(*sum_ms) / 1e3);
+            let _ = writeln!(self.0, "{name}_count{{{label}=\"{key}\"}} {count}");
         }
     }
 }

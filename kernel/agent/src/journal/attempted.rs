@@ -11,6 +11,9 @@ pub struct Attempted {
     pub attempt: u32,
     /// Request to end of stream, in milliseconds.
     pub latency_ms: u64,
+    /// Request to the first piece of an answer, in milliseconds; none where none came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_ms: Option<u64>,
     /// What people were shown, if that ends with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown: Option<ShownAnswer>,

@@ -108,7 +108,8 @@ impl Entry {
                 vec![told.event(*step, model, (*usage, *estimated, *cost_usd), kept(*stop, false))]
             }
             Self::Embedded { attempt, model, usage, cost_usd, estimated, latency_ms, failed, .. } => {
-                let told = Attempted { attempt: *attempt, latency_ms: *latency_ms, shown: None };
+                let told =
+                    Attempted { attempt: *attempt, latency_ms: *latency_ms, first_ms: None, shown: None };
                 let stop = failed.as_deref().unwrap_or(StopReason::End.name());
                 vec![told.event(OUTSIDE, model, (*usage, *estimated, *cost_usd), stop)]
             }
@@ -162,6 +163,7 @@ impl Attempted {
             usage,
             estimated,
             latency_ms,
+            first_ms: self.first_ms,
             stop,
             cost_usd,
         }

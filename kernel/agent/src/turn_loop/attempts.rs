@@ -52,7 +52,8 @@ impl Progress<'_> {
             }),
         });
         let (attempt, latency_ms) = (asked.attempt + got.failed, millis(got.began.elapsed()));
-        Attempted { attempt, latency_ms, shown }
+        let first_ms = got.first.map(|first| millis(first - got.began));
+        Attempted { attempt, latency_ms, first_ms, shown }
     }
 
     /// What that model takes for it: of a list each has its own price.

@@ -17,6 +17,8 @@ use crate::{
 pub(super) struct Collected {
     /// When the present attempt began. The time before a repetition, which the model waits, counts as its own.
     pub began: Instant,
+    /// When the first piece of an answer came.
+    pub first: Option<Instant>,
     /// The model of the present attempt, as `provider/model`.
     pub model: String,
     pub text: String,
@@ -57,6 +59,7 @@ impl Collected {
         Self {
             began: Instant::now(),
             model,
+            first: None,
             text: String::new(),
             reasoning: String::new(),
             calls: Vec::new(),
@@ -98,6 +101,9 @@ impl Progress<'_> {
                 stop = &mut spared => return Err(stop),
                 event = events.next() => event,
             };
+            if let Some(ModelEvent::Text(_) | ModelEvent::Reasoning(_) | ModelEvent::ToolCall(_)) = &event {
+                got.first.get_or_insert_with(Instant::now);
+            }
             match event {
                 Some(ModelEvent::Text(delta)) => {
                     got.text.push_str(&delta);

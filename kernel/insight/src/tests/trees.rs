@@ -139,6 +139,7 @@ fn written(rows: &mut Rows, plan: &[Planned]) -> Vec<(InvocationId, Option<usize
                 usage: Usage { input_tokens: *input, output_tokens: *output, ..Usage::default() },
                 estimated: false,
                 latency_ms: 1,
+                first_ms: None,
                 stop: "end".into(),
                 cost_usd: micros.map(|micros| f64::from(micros) / 1e6),
             };
@@ -431,6 +432,7 @@ fn an_attempt_that_is_repeated_begins_where_the_one_before_it_ended() {
             usage: Usage::default(),
             estimated: false,
             latency_ms,
+            first_ms: (attempt == 2).then_some(20),
             stop: if attempt == 1 { "it stalled".into() } else { "end".into() },
             cost_usd: None,
         };
@@ -438,6 +440,6 @@ fn an_attempt_that_is_repeated_begins_where_the_one_before_it_ended() {
     }
     let traced = trace(&rows.0);
     let models = traced.nodes[0].nodes.iter().filter(|node| node.kind == CallKind::Model);
-    let times: Vec<_> = models.map(|node| (node.started.as_millisecond(), node.elapsed_ms)).collect();
-    assert_eq!(times, [(0, Some(100)), (100, Some(50))]);
+    let times = models.map(|node| (node.started.as_millisecond(), node.elapsed_ms, node.first_ms));
+    assert_eq!(times.collect::<Vec<_>>(), [(0, Some(100), None), (100, Some(50), Some(20))]);
 }

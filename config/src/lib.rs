@@ -56,9 +56,10 @@ pub use schema::{config_schema, manifest_schema};
 pub use settings::{
     AgentDefaults, AgentsConfig, ApprovalsConfig, Archive, BackupConfig, ConcurrencyConfig, Config,
     Durability, EffectiveValue, ExtensionOverride, ExtensionsConfig, HostsConfig, InboxConfig, Interval,
-    JournalConfig, LimitsConfig, ModelsConfig, NativeReload, OrchestratorConfig, Preauthorized,
-    ProviderConfig, ProviderKind, ReloadConfig, RetentionConfig, SandboxConfig, SchedulesConfig,
-    ScopeLimitsConfig, SkillsConfig, Sources, ToolSearchConfig, ValueOrigin, default_file, load_config,
+    JournalConfig, LimitsConfig, LogFileConfig, ModelsConfig, NativeReload, OrchestratorConfig,
+    Preauthorized, ProviderConfig, ProviderKind, ReloadConfig, RetentionConfig, SandboxConfig,
+    SchedulesConfig, ScopeLimitsConfig, SkillsConfig, Sources, ToolSearchConfig, ValueOrigin, default_file,
+    load_config,
 };
 pub use skill::{
     DISPLAY_FILES, SKILL_FILE, SkillDisplay, SkillFile, SkillHead, UnfitDisplay, load_skill, parse_skill,

@@ -138,6 +138,10 @@ pub fn main(arguments: Arguments) -> u8 {
             return CONFIG;
         }
     };
+    let file = crate::settings::log_file(&config);
+    if let Err(error) = link.try_send(&Up::Log { file }) {
+        tracing::warn!(%error, "the supervisor was not told where the log goes");
+    }
     let clock = Arc::new(SystemClock);
     let base = Base {
         home: Folders::new(&arguments.home),

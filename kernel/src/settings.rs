@@ -1,10 +1,11 @@
 //! From the operator's configuration to what the parts of the kernel take.
 
-use drupe_config::{Config, Durability, ScopeLimitsConfig};
+use drupe_config::{Config, Durability, LogFileConfig, ScopeLimitsConfig};
 use drupe_extension_api::control::Allowance;
 use drupe_host::home::Folders;
 use drupe_journal::Storage;
 use drupe_limits::{Counted, Gates, QuotaLimits, Quotas, ScopeLimits};
+use drupe_link::LogFileSpec;
 
 /// Where the journal is, and what it survives.
 pub fn storage(config: &Config, home: &Folders) -> Storage {
@@ -13,6 +14,12 @@ pub fn storage(config: &Config, home: &Folders) -> Storage {
         Durability::Process => Storage::Process(home.journal()),
         Durability::Memory => Storage::Memory,
     }
+}
+
+/// Where the log goes beside the standard error stream.
+pub fn log_file(config: &Config) -> Option<LogFileSpec> {
+    let LogFileConfig { enabled, max_mb, keep } = config.log_file;
+    enabled.then_some(LogFileSpec { max_bytes: u64::from(max_mb) << 20, keep })
 }
 
 /// What may be spent and how much may run at once, with nothing counted yet.

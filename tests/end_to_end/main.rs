@@ -51,6 +51,7 @@ mod leaks;
 mod lean;
 mod learned;
 mod limits;
+mod log_files;
 mod long_conversations;
 mod main_job;
 mod mcp_client;

@@ -73,6 +73,8 @@ keys! {
         api (skip_serializing): u32 = 1 => Shape::Integer { min: 1, max: u32::MAX as u64 };
         /// Log levels, as in RUST_LOG: `info,drupe_kernel=debug`.
         log: String = "info" => Shape::Text(&forms::SETTING);
+        /// The log as files of the home, beside the standard error stream.
+        log_file: LogFileConfig = each_its_own() => Shape::Record(&LOG_FILE);
         /// Variables for `${NAME}`; they win over HOME/.env and the environment.
         env: BTreeMap<String, Secret> = each_its_own() =>
             Shape::Map { key: &forms::VARIABLE, value: &Shape::Text(&forms::VARIABLE_VALUE) };
@@ -125,6 +127,19 @@ keys! {
         /// Texts with placeholders as they were written, by their dotted key: what `effective` shows in their place.
         #[serde(skip)]
         written: BTreeMap<String, Value>,
+    }
+}
+
+keys! {
+    /// The log as files of the home.
+    #[derive(Copy, PartialEq, Eq)]
+    pub struct LogFileConfig in LOG_FILE("`log_file`") {
+        /// Whether the log goes there at all.
+        enabled: bool = false => Shape::Bool;
+        /// Mebibytes of one; a line that has no room begins the next.
+        max_mb: u32 = 10 => Shape::Integer { min: 1, max: 1024 };
+        /// How many older ones are kept.
+        keep: u32 = 5 => Shape::Integer { min: 0, max: 100 };
     }
 }
 

@@ -73,6 +73,12 @@ pub enum Up {
     /// A client was told that the daemon stops: whatever becomes of this process, no other kernel follows. Sent before
     /// the client is answered.
     StopAgreed,
+    /// Where the log goes beside the standard error stream; nowhere else without it. Sent once, by each kernel that could
+    /// read its configuration.
+    Log {
+        #[serde(default)]
+        file: Option<LogFileSpec>,
+    },
     /// Intake is closed; running turns end.
     Draining,
     /// The last frame of a clean stop; status 0 follows.
@@ -82,6 +88,15 @@ pub enum Up {
         /// For the log.
         reason: String,
     },
+}
+
+/// A log in a file of the home.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogFileSpec {
+    /// A file that would be larger is put aside.
+    pub max_bytes: u64,
+    /// How many of those are kept.
+    pub keep: u32,
 }
 
 /// From the supervisor to its kernel.

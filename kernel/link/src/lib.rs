@@ -11,7 +11,7 @@ mod lock;
 mod token;
 mod transport;
 
-pub use frame::{Crashed, Down, Frame, MAX_FRAME, Quarantined, Up, Verdicts};
+pub use frame::{Crashed, Down, Frame, LogFileSpec, MAX_FRAME, Quarantined, Up, Verdicts};
 pub use home::Home;
 pub use lock::{HomeLock, LockError};
 pub use token::{ControlToken, TokenError, is_named_token, named_token};

@@ -300,6 +300,7 @@ impl Driver {
             }
             Up::Crashed(crashed) => return self.process_crashed(&crashed, output),
             Up::Released { extension, reason } => return self.released(&extension, &reason, output),
+            Up::Log { file } => return output.set_file(self.home.state(), file),
             Up::StopAgreed => Event::StopAgreed,
             Up::Draining => Event::Draining,
             Up::Stopping => Event::Stopping,

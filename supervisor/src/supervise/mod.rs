@@ -12,6 +12,7 @@ mod driver;
 mod judge;
 mod kernel;
 mod ledger;
+mod log_file;
 mod notify;
 mod output;
 mod probe;

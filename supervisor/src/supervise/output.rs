@@ -1,4 +1,5 @@
-//! The standard error stream: the supervisor's own lines, and those of the kernel passed on.
+//! The log: the supervisor's own lines, and those of the kernel passed on, to the standard error stream and, where the configuration asks for
+//! it, to a [file](super::log_file).
 //!
 //! Whoever reads it may stop reading. Neither supervisor nor kernel waits for that: what does not fit into a bounded
 //! buffer is dropped and counted.
@@ -6,12 +7,19 @@
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
 use drupe_config::acts;
+use drupe_link::LogFileSpec;
 use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::log_file::LogFile;
+
+/// What is said before it is known whether there is a file.
+const MOST_EARLY: usize = 16 * 1024;
 
 /// Enough for a burst of log lines, and little beside the 5 MB that a supervisor may take.
 const MOST_PENDING: usize = 64 * 1024;
@@ -40,6 +48,9 @@ pub struct Output {
     /// The beginning of a character of the kernel's that is not whole yet, where people read.
     cut: Vec<u8>,
     lost: usize,
+    file: Option<LogFile>,
+    /// What was said so far, for a file, until it is known whether there is one.
+    early: Option<Vec<u8>>,
 }
 
 impl Output {
@@ -49,18 +60,62 @@ impl Output {
     }
 
     fn new(sink: Option<OwnedFd>, human: bool) -> Self {
-        Self { sink, human, pending: Vec::new(), cut: Vec::new(), lost: 0 }
+        let early = Some(Vec::new());
+        Self { sink, human, pending: Vec::new(), cut: Vec::new(), lost: 0, file: None, early }
+    }
+
+    /// Has the log go to a file of that folder as well, or to none any more.
+    pub fn set_file(&mut self, folder: PathBuf, spec: Option<LogFileSpec>) {
+        let early = self.early.take().unwrap_or_default();
+        let failed = match (spec, &mut self.file) {
+            (None, file) => {
+                *file = None;
+                None
+            }
+            (Some(spec), Some(file)) => {
+                file.set(spec);
+                file.end_line()
+            }
+            (Some(spec), None) => self.file.insert(LogFile::new(folder, spec)).pass(&early),
+        };
+        self.remark(failed);
+    }
+
+    /// What is to be said of the file is said in it as well, where it can be written.
+    fn remark(&mut self, of_file: Option<String>) {
+        let Some(said) = of_file else { return };
+        let line = self.line(Level::Warn, &said);
+        self.put(line.as_bytes());
+        if let Some(file) = &mut self.file {
+            // Whether it can be was said.
+            let _ = file.say(line.as_bytes());
+        }
+    }
+
+    fn keep(&mut self, bytes: &[u8], whole: bool) {
+        if let Some(early) = self.early.as_mut().filter(|early| early.len() + bytes.len() <= MOST_EARLY) {
+            early.extend_from_slice(bytes);
+        }
+        let Some(file) = &mut self.file else { return };
+        let failed = if whole { file.say(bytes) } else { file.pass(bytes) };
+        self.remark(failed);
     }
 
     /// A line of the supervisor's own.
     pub fn say(&mut self, level: Level, text: &str) {
+        let line = self.line(level, text);
+        self.put(line.as_bytes());
+        self.keep(line.as_bytes(), true);
+    }
+
+    fn line(&self, level: Level, text: &str) -> String {
         let name = match level {
             Level::Info => "INFO",
             Level::Warn => "WARN",
             Level::Error => "ERROR",
         };
         let now = Timestamp::now();
-        let line = if self.human {
+        if self.human {
             let text: String = text.chars().filter(|c| !acts(*c)).collect();
             format!("{now:.6} {name:>5} supervisor: {text}\n")
         } else {
@@ -69,14 +124,14 @@ impl Output {
                 "timestamp": format!("{now:.6}"), "level": name, "target": "supervisor", "fields": fields,
             });
             format!("{line}\n")
-        };
-        self.put(line.as_bytes());
+        }
     }
 
     /// Bytes of the kernel, which has escaped what a terminal obeys, but for what turns the direction of text.
     pub fn pass(&mut self, bytes: &[u8]) {
         if !self.human {
-            return self.put(bytes);
+            self.put(bytes);
+            return self.keep(bytes, false);
         }
         self.cut.extend_from_slice(bytes);
         let bytes = std::mem::take(&mut self.cut);
@@ -89,6 +144,7 @@ impl Output {
             self.cut.extend_from_slice(chunk.invalid());
         }
         self.put(&straight);
+        self.keep(&straight, false);
     }
 
     fn put(&mut self, bytes: &[u8]) {
@@ -101,7 +157,8 @@ impl Output {
         }
         if self.lost > 0 {
             let lost = std::mem::take(&mut self.lost);
-            self.say(Level::Warn, &format!("{lost} bytes of the log are lost: nobody read it"));
+            let line = self.line(Level::Warn, &format!("{lost} bytes of the log are lost: nobody read it"));
+            self.pending.extend_from_slice(line.as_bytes());
         }
         self.pending.extend_from_slice(bytes);
     }
@@ -126,6 +183,10 @@ impl Output {
 
     /// Writes the rest, and waits a moment for the reader.
     pub fn finish(&mut self) {
+        if let Some(file) = &mut self.file {
+            let failed = file.end_line();
+            self.remark(failed);
+        }
         let end = Instant::now() + PATIENCE;
         while self.flush_within(end.saturating_duration_since(Instant::now())) {}
     }

@@ -61,7 +61,7 @@ fn a_panic_while_a_cancelled_call_is_dropped_harms_nothing() {
 #[test]
 fn a_file_that_is_no_sound_plugin_is_refused_with_a_sentence_and_the_rest_runs() {
     let (_server, daemon) = with_tools(|daemon| {
-        for id in ["text", "truncated", "abort", "layout", "missing", "library"] {
+        for id in ["text", "truncated", "abort", "layout", "tables", "missing", "library"] {
             daemon.plugin(id, "faulty", "");
         }
         let file = |id: &str| daemon.path().join(format!("extensions/{id}/lib{id}.so"));
@@ -70,6 +70,7 @@ fn a_file_that_is_no_sound_plugin_is_refused_with_a_sentence_and_the_rest_runs()
         std::fs::write(file("truncated"), &sound[..64 * 1024]).expect("a file");
         std::fs::copy(built("ctor_abort"), file("abort")).expect("a file");
         std::fs::copy(built("other_layout"), file("layout")).expect("a file");
+        std::fs::write(file("tables"), with_newer_tables()).expect("a file");
         std::fs::remove_file(file("missing")).expect("a file");
         let libc =
             ["/lib/x86_64-linux-gnu/libm.so.6", "/lib64/libm.so.6", "/lib/aarch64-linux-gnu/libm.so.6"];
@@ -83,6 +84,7 @@ fn a_file_that_is_no_sound_plugin_is_refused_with_a_sentence_and_the_rest_runs()
         ("truncated", "truncated?"),
         ("abort", "signal 6"),
         ("layout", "another layout"),
+        ("tables", "its tables are of version 2.0.0, this kernel's of version 1.0.0; build it again"),
         ("missing", "no library"),
         ("library", "no drupe extension"),
     ];
@@ -97,6 +99,41 @@ fn a_file_that_is_no_sound_plugin_is_refused_with_a_sentence_and_the_rest_runs()
     assert_eq!(daemon.turn("s", r#"faulty_echo {"a": 1}"#)["content"], r#"{"a":1}"#);
     let status = daemon.until_ready();
     assert_eq!(status["restarts"], 0, "{status}");
+}
+
+/// A sound library that says that its tables are of the next version of their crate.
+fn with_newer_tables() -> Vec<u8> {
+    let mut library = std::fs::read(built("older_payload")).expect("a library");
+    let known = b"1.0.0";
+    let places: Vec<usize> =
+        (0..library.len() - known.len()).filter(|at| library[*at..].starts_with(known)).collect();
+    assert!(!places.is_empty(), "it names its version");
+    places.into_iter().for_each(|at| library[at] = b'2');
+    library
+}
+
+#[test]
+fn what_a_newer_plugin_asks_that_nobody_knows_is_unsupported_and_what_is_known_is_done() {
+    let (_server, daemon) = with_tools(|daemon| daemon.plugin("newer", "newer_payload", ""));
+    let ask = |session: &str, operation: &str, payload: serde_json::Value| -> serde_json::Value {
+        let ask = json!({"ask": {"operation": operation, "payload": payload}});
+        let turn = daemon.turn(session, &format!("newer_echo {ask}"));
+        serde_json::from_str(turn["content"].as_str().unwrap_or_default())
+            .unwrap_or_else(|error| panic!("{error}: {turn}"))
+    };
+    let unknown = ask("s", "minds.read", json!({"whose": "yours"}));
+    assert_eq!(
+        (&unknown["ok"], &unknown["said"]["code"]),
+        (&json!(false), &json!("unsupported")),
+        "{unknown}"
+    );
+    assert!(unknown["said"]["message"].to_string().contains("minds.read"), "{unknown}");
+    // Fields of the future beside those that there are.
+    let known =
+        ask("s", "host.log", json!({"level": "info", "message": "from the future", "colour": "blue"}));
+    assert_eq!(known["ok"], true, "{known}");
+    assert!(daemon.log().contains("from the future"), "{}", daemon.log());
+    assert_eq!(daemon.until_ready()["restarts"], 0);
 }
 
 #[test]

@@ -41,6 +41,11 @@ fn on_a_full_disk_no_backup_is_made_and_none_is_restored_until_there_is_room() {
 }
 
 #[test]
+fn on_a_full_disk_an_older_journal_stays_what_it_is_until_there_is_room() {
+    on_a_small_one("upgraded_on_a_small_file_system");
+}
+
+#[test]
 fn a_full_disk_is_no_reason_for_systemd_to_end_the_daemon() {
     on_a_small_one("watched_on_a_small_file_system");
 }
@@ -155,6 +160,64 @@ fn backed_up_on_a_small_file_system() {
     daemon.run();
     let shown = daemon.client().ask("sessions.show", json!({"id": "s"})).expect("the session is there");
     assert_eq!(shown["turns"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+#[ignore = "it fills the file system of the temporary folder; a test above gives it one of its own"]
+fn upgraded_on_a_small_file_system() {
+    let mut daemon = Daemon::home("");
+    let journal = daemon.path().join("journal.db");
+    let db = rusqlite::Connection::open(&journal).expect("a journal");
+    db.execute_batch(include_str!("../fixtures/journal_5/journal.sql")).expect("it is written");
+    // Larger than what is left for a copy of it below.
+    let more = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1000)
+                INSERT INTO turns (id, session, channel, external_id, kind, queue, text, accepted_ms, after_seq, until_seq, starts, started_ms,
+                                   finished_ms, response, spend, diagnostics)
+                SELECT 'more-' || n, 2, '', 'more-' || n, 'user', 'followup', ?1, 1795452229660, 5, 5, 1, 1795452229660, 1795452229660,
+                       response, spend, diagnostics FROM n JOIN turns ON turns.number = 12";
+    db.execute(more, ["x".repeat(4_000)]).expect("they are added");
+    db.execute_batch(
+        "INSERT INTO turns (id, session, channel, external_id, kind, queue, text, accepted_ms, after_seq)
+         VALUES ('01a2094a-d809-74ad-8c8a-b2c4de623eff', 1, '', 'late', 'user', 'followup', 'a late question', 1795452229700, 132);
+         UPDATE sessions SET turns = 12 WHERE number = 1; UPDATE sessions SET turns = 1001 WHERE number = 2",
+    )
+    .expect("it is added");
+    db.close().expect("it is closed");
+    let version = || {
+        let db = rusqlite::Connection::open(&journal).expect("a journal");
+        db.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0)).expect("a version")
+    };
+    let filler = std::env::temp_dir().join("filler");
+    fill(&filler);
+    // Room for what a supervisor writes, for a part of the copy; then for the copy, and not for the change.
+    let size = fs::metadata(&filler).expect("it is there").len();
+    for (number, room) in [2 << 20, 6 << 20].into_iter().enumerate() {
+        File::options()
+            .write(true)
+            .open(&filler)
+            .expect("it is there")
+            .set_len(size - room)
+            .expect("it is shorter");
+        if number == 0 {
+            daemon.spawn();
+        }
+        let tries = daemon.log().matches("is as it was").count();
+        let again = until("it is tried again", || {
+            (daemon.log().matches("is as it was").count() > tries + 1).then_some(())
+        });
+        again.unwrap_or_else(|| panic!("{}", daemon.log()));
+        assert_eq!(version(), 5);
+        assert!(!daemon.path().join("journal.db.v5").exists(), "it would take the room that is missing");
+    }
+    assert!(daemon.log().contains("disk is full") && !daemon.log().contains("safe mode"), "{}", daemon.log());
+    fs::remove_file(&filler).expect("it is there");
+    let status = daemon.until_ready();
+    assert_eq!(status["safe_mode"], false, "{status}");
+    assert!(daemon.path().join("journal.db.v5").exists());
+    let turns = daemon.client().ask("sessions.show", json!({"id": "s"})).expect("the session is there");
+    assert_eq!(turns["turns"].as_array().map(Vec::len), Some(12), "{turns}");
+    let late = daemon.wait("01a2094a-d809-74ad-8c8a-b2c4de623eff");
+    assert_eq!(late["status"], "success", "{late}");
 }
 
 #[test]

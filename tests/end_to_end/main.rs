@@ -94,4 +94,5 @@ mod terminal;
 mod tokens;
 mod topics;
 mod torture;
+mod upgrades;
 mod web;

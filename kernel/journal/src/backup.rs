@@ -21,11 +21,13 @@ use serde::{Deserialize, Serialize};
 use crate::{
     DeliveryId, Sent, Store, StoreError,
     open::{self, LOCKED, check_sqlite},
+    opening::Opening,
     outbox,
     retention::{note, noted},
     rows::{id, timestamp},
     schema::{self, APPLICATION_ID},
     turns,
+    upgrade::Precious,
     writer::{Survives, Waits, Writer, Writing},
 };
 
@@ -83,7 +85,15 @@ pub fn copy(from: &Path, to: &Path) -> Result<u32, StoreError> {
 
 /// Checks every page and every index of a journal that nobody has open, and that has no log beside it. Gives its version.
 pub fn check(path: &Path) -> Result<u32, StoreError> {
-    let db = open_still(path)?;
+    check_seen(path, None)
+}
+
+/// The same, and counts how far it came.
+pub(crate) fn check_seen(path: &Path, opening: Option<&Arc<Opening>>) -> Result<u32, StoreError> {
+    let mut db = open_still(path)?;
+    if let Some(opening) = opening {
+        opening.count(&mut db)?;
+    }
     let application: i32 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let found: String = db.pragma_query_value(None, "integrity_check", |row| row.get(0))?;
     let damage = match application {
@@ -92,6 +102,15 @@ pub fn check(path: &Path) -> Result<u32, StoreError> {
         _ => "it is not a journal of drupe".to_owned(),
     };
     Err(StoreError::Corrupt(format!("`{}`: {damage}", path.display())))
+}
+
+/// The version of such a journal, of which nothing else is read.
+pub fn version_in(path: &Path) -> Result<u32, StoreError> {
+    let db = open_still(path)?;
+    match db.pragma_query_value(None, "application_id", |row| row.get(0))? {
+        APPLICATION_ID => schema::version_of(&db),
+        _ => Err(StoreError::Corrupt(format!("`{}`: it is not a journal of drupe", path.display()))),
+    }
 }
 
 /// A connection to a file that does not change: it makes no files beside it.
@@ -117,7 +136,10 @@ fn open_still(path: &Path) -> Result<Connection, StoreError> {
 /// No kernel may have it open. It is closed in order, and has no log beside it, when this returns.
 pub fn put_back(path: &Path, made: Timestamp, clock: Arc<dyn Clock>) -> Result<PutBack, StoreError> {
     check_sqlite()?;
-    let db = open::file(path, &Arc::default())?;
+    let opening = Arc::default();
+    // As it was it is in the backup.
+    let precious = Precious { path, keeps: false, now_ms: clock.now_ms(), opening: &opening };
+    let db = open::file(&precious)?;
     let mut writer = Writer::new(db, Waits::WherePromised, clock, Arc::new(|_| ()), Arc::default())?;
     let settled = writer.alone(Survives::Power, |on| settle(on, made))?;
     writer.close()?;

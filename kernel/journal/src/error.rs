@@ -38,12 +38,30 @@ pub enum StoreError {
     #[error("the journal is closed")]
     Closed,
     /// A newer release wrote it.
-    #[error("the journal has version {found}, this release knows {known}; start the release that wrote it")]
+    #[error(
+        "the journal has version {found}, this release knows {known}, and nothing of it was changed; start the release that \
+         wrote it or a later one; {way_back}"
+    )]
     Newer {
         /// Version of the file.
         found: u32,
         /// Version of this release.
         known: u32,
+        /// How to stay with this release.
+        way_back: String,
+    },
+    /// It cannot be brought to the version of this release, and is as it was.
+    #[error(
+        "the journal of version {found} cannot be brought to version {known} of this release: {why}; nothing of it was \
+         changed: start the release that you had before, which goes on with it"
+    )]
+    Upgrade {
+        /// Version of the file.
+        found: u32,
+        /// Version of this release.
+        known: u32,
+        /// What failed.
+        why: String,
     },
     /// The SQLite that this program was built with has a fault that can lose commits.
     #[error("SQLite {0} can lose commits; build with 3.51.3 or later")]
@@ -183,6 +201,7 @@ impl From<StoreError> for Fault {
             error,
             StoreError::Corrupt(_)
                 | StoreError::Newer { .. }
+                | StoreError::Upgrade { .. }
                 | StoreError::UnsafeSqlite(_)
                 | StoreError::Record(_)
                 | StoreError::Database(_)

@@ -65,6 +65,7 @@ mod tokens;
 mod transcript;
 mod turns;
 mod types;
+mod upgrade;
 mod usage;
 mod writer;
 
@@ -72,7 +73,7 @@ mod writer;
 mod tests;
 
 pub use archive::{archive_file, remove_archive};
-pub use backup::{PutBack, check, copy, put_back};
+pub use backup::{PutBack, check, copy, put_back, version_in};
 pub use beginning::Beginning;
 pub use bus::MOST_WAITING;
 pub use checkpoints::Resumed;
@@ -94,3 +95,4 @@ pub use types::{
     Accepted, Counted, Counts, DeliveryRow, DueMessage, Found, MessageRow, Published, QueuedTurn, RestartRow,
     RestartVerdict, TurnDone, TurnRows, TurnStart,
 };
+pub use upgrade::{KeptJournal, Upgraded, kept_beside, way_back};

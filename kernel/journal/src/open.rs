@@ -5,7 +5,6 @@ use std::{
     fs::{self, File, OpenOptions},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    sync::Arc,
     time::Duration,
 };
 
@@ -13,8 +12,9 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, config::DbConfig};
 
 use crate::{
     StoreError,
-    opening::{Opening, Stage},
-    schema::{self, APPLICATION_ID, STEPS},
+    opening::Stage,
+    schema::{APPLICATION_ID, STEPS},
+    upgrade::{self, Precious},
 };
 
 /// The first SQLite whose write-ahead log cannot be reset while another connection still relies on it.
@@ -57,19 +57,20 @@ pub(crate) fn memory() -> Result<Connection, StoreError> {
     let mut db =
         Connection::open_with_flags_and_vfs("journal", writing() | OpenFlags::SQLITE_OPEN_CREATE, c"memdb")?;
     caches(&db)?;
-    schema::migrate(&mut db, STEPS, None)?;
+    upgrade::begin(&mut db, STEPS)?;
     Ok(db)
 }
 
 /// The connection that writes, on a file that is ready to be used.
-pub(crate) fn file(path: &Path, opening: &Arc<Opening>) -> Result<Connection, StoreError> {
+pub(crate) fn file(precious: &Precious<'_>) -> Result<Connection, StoreError> {
+    let path = precious.path;
     match fs::metadata(path) {
         Ok(found) if found.len() == 0 => return Err(damaged(path, "it is empty")),
         Ok(_) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => create(path)?,
         Err(error) => return Err(error.into()),
     }
-    ready(path, opening).map_err(|error| match error {
+    ready(precious).map_err(|error| match error {
         StoreError::Corrupt(detail) if !detail.starts_with('`') => damaged(path, &detail),
         other => other,
     })
@@ -136,7 +137,7 @@ fn create(path: &Path) -> Result<(), StoreError> {
     // So that what is let go of can be given back piece by piece. It has to be said before the first table is made.
     db.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     log_ahead(&db)?;
-    schema::migrate(&mut db, STEPS, None)?;
+    upgrade::begin(&mut db, STEPS)?;
     db.close().map_err(|(_, error)| error)?;
     File::open(&new)?.sync_all()?;
     fs::rename(&new, path)?;
@@ -146,7 +147,8 @@ fn create(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn ready(path: &Path, opening: &Arc<Opening>) -> Result<Connection, StoreError> {
+fn ready(precious: &Precious<'_>) -> Result<Connection, StoreError> {
+    let Precious { path, opening, .. } = *precious;
     let mut db = connect(path)?;
     db.busy_timeout(LOCKED)?;
     opening.count(&mut db)?;
@@ -154,14 +156,13 @@ fn ready(path: &Path, opening: &Arc<Opening>) -> Result<Connection, StoreError> 
     if application != APPLICATION_ID {
         return Err(damaged(path, "it is not a journal of drupe"));
     }
+    // Of a newer release nothing is changed, not even how its log is kept.
+    upgrade::check_version(&db, STEPS, path)?;
     log_ahead(&db)?;
-    if schema::version_of(&db)? != schema::version() {
-        opening.enter(Stage::Migrates);
-    }
-    schema::migrate(&mut db, STEPS, Some(path))?;
+    let checked = upgrade::upgrade(&mut db, STEPS, precious)?;
     let open: Option<String> =
         db.query_row("SELECT value FROM meta WHERE key = 'open'", [], |row| row.get(0)).optional()?;
-    if open.is_some() {
+    if open.is_some() && !checked {
         tracing::info!("the journal was not closed in order; checking it");
         opening.enter(Stage::Checks);
         verify(&db, path)?;

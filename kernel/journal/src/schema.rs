@@ -2,7 +2,7 @@
 //!
 //! | table | a row is | key |
 //! |---|---|---|
-//! | `meta` | a fact about the file: that a kernel has it open, how many turns were let go and what is left to remove of them, of which deleted sessions the log is left, what was settled when a backup was put back, how many bytes a token of a model stands for | `key` |
+//! | `meta` | a fact about the file: that a kernel has it open, how many turns were let go and what is left to remove of them, of which deleted sessions the log is left, what was settled when a backup was put back, when it was `upgraded` last, how many bytes a token of a model stands for | `key` |
 //! | `sessions` | a conversation, the agent that its user chose, who has the `conversation` where that is not the orchestrator; positions of its log are given after `least_seq`. Of one that is deleted the row stays, with `!` and its number behind the id | `number`; `id` unique |
 //! | `turns` | a message and what it sets off: queued until `started_ms`, begun `starts` times, open until `finished_ms`, and to end without going on where it is `cancelled`; then its response, spend and remarks. Its log is after `after_seq` and up to `until_seq` | `number`, in order of acceptance; `id` unique; (`origin`, `channel`, `external_id`) unique |
 //! | `log` | what one commit recorded: events and entries of runs, as JSON arrays, and in place of an event that an entry tells of, which one that is; takes as many `positions` as it has events, at least one | session number × 2³² + position of its first event |
@@ -28,14 +28,7 @@
 //! Times are milliseconds since 1970. The key of `log` keeps what a session recorded side by side and in order without
 //! an index of its own.
 //!
-//! Versions only go forward. Each step is one transaction, and the file as it was is kept beside it as
-//! `<name>.v<N>`, by the version that it had: a step that fails leaves older copies alone. A file of a newer release is refused, not read by guess.
-
-use std::{
-    fs::{self, OpenOptions},
-    os::unix::fs::OpenOptionsExt,
-    path::Path,
-};
+//! Versions only go forward: `upgrade.rs` takes the steps.
 
 use rusqlite::Connection;
 
@@ -211,48 +204,6 @@ pub(crate) fn version_of(db: &Connection) -> Result<u32, StoreError> {
     Ok(db.pragma_query_value(None, "user_version", |row| row.get(0))?)
 }
 
-/// Takes the steps that `db` has not taken; `path` names the file, where it is one that must be kept as it was.
-pub(crate) fn migrate(db: &mut Connection, steps: &[&str], path: Option<&Path>) -> Result<(), StoreError> {
-    let (found, known) = (version_of(db)?, number(steps));
-    if found > known {
-        return Err(StoreError::Newer { found, known });
-    }
-    let missing = &steps[found as usize..];
-    if missing.is_empty() {
-        return Ok(());
-    }
-    if let Some(path) = path.filter(|_| found > 0) {
-        keep(db, path, found)?;
-    }
-    for (sql, version) in missing.iter().zip(found + 1..) {
-        let step = db.transaction()?;
-        step.execute_batch(sql)?;
-        step.pragma_update(None, "user_version", version)?;
-        step.pragma_update(None, "application_id", APPLICATION_ID)?;
-        step.commit()?;
-        tracing::debug!(version, "the journal has a new version");
-    }
-    Ok(())
-}
-
-/// Copies the file of that version as it is now, over the copy of an attempt that did not succeed.
-fn keep(db: &Connection, path: &Path, version: u32) -> Result<(), StoreError> {
-    let mut copy = path.as_os_str().to_owned();
-    copy.push(format!(".v{version}"));
-    match fs::remove_file(&copy) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-        _ => {}
-    }
-    // SQLite would make it readable for everybody; a file that is there and empty keeps its mode.
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&copy)?;
-    let copy =
-        copy.into_string().map_err(|_| StoreError::Io("the journal's path is not valid UTF-8".into()))?;
-    db.execute("VACUUM INTO ?1", [copy])?;
-    // The file itself is about to change: what it was must not be lost with the power.
-    file.sync_all()?;
-    Ok(())
-}
-
-fn number(steps: &[&str]) -> u32 {
+pub(crate) fn number(steps: &[&str]) -> u32 {
     u32::try_from(steps.len()).unwrap_or(u32::MAX)
 }

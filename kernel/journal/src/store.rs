@@ -25,6 +25,7 @@ use crate::{
     restarts, sessions,
     shared::{SharedWriter, free, lock},
     tokens, turns,
+    upgrade::Precious,
     writer::{self, Command, Survives, Task, Waits, Writer, Writing},
 };
 
@@ -454,7 +455,8 @@ fn files(
     recent: &Arc<Mutex<Recent>>,
     opening: &Arc<Opening>,
 ) -> Result<Engine, StoreError> {
-    let mut writer = Writer::new(open::file(path, opening)?, waits, clock, publish, Arc::clone(recent))?;
+    let precious = Precious { path, keeps: true, now_ms: clock.now_ms(), opening };
+    let mut writer = Writer::new(open::file(&precious)?, waits, clock, publish, Arc::clone(recent))?;
     writer.alone(Survives::Process, outbox::doubt_all)?;
     let writer = Arc::new(SharedWriter::new(writer));
     let reader = Arc::new(Mutex::new(Some(open::read_only(path)?)));

@@ -9,8 +9,9 @@ use drupe_extension_api::{
     control::{ConfigValue, DaemonState, Status},
 };
 use drupe_gate::survey::model_names;
-use drupe_journal::disk;
+use drupe_journal::{Upgraded, disk, kept_beside};
 use drupe_wiring::NOTICE;
+use jiff::Timestamp;
 
 use super::people;
 use crate::{extension::Record, kernel::Kernel};
@@ -39,6 +40,7 @@ pub async fn status(kernel: &Arc<Kernel>) -> Result<Status, Fault> {
         );
     }
     notices.extend(restored(kernel).await);
+    notices.extend(upgraded(kernel).await);
     notices.extend(kernel.store.gone().await.ok().flatten().map(|gone| gone.to_string()));
     notices.extend(people::notice(kernel).await?);
     // Whoever made them, in whosever words.
@@ -78,12 +80,29 @@ pub async fn status(kernel: &Arc<Kernel>) -> Result<Status, Fault> {
     })
 }
 
+/// For how long it is said what became of the journal.
+const SHOWN_MS: i64 = 7 * 24 * 3_600_000;
+
+fn is_shown(kernel: &Kernel, at: Timestamp) -> bool {
+    kernel.base.clock.now_ms().saturating_sub(at.as_millisecond()) < SHOWN_MS
+}
+
+/// Where the journal is kept as it was before an upgrade, for some days.
+async fn upgraded(kernel: &Kernel) -> Option<String> {
+    let Upgraded { from, to, at } = kernel.store.upgraded().await.ok().flatten()?;
+    let mut kept = kept_beside(&kernel.base.home.journal()).into_iter();
+    let kept = is_shown(kernel, at).then(|| kept.find(|kept| kept.version == from)).flatten()?;
+    let kept = kept.path.display();
+    Some(format!(
+        "the journal was brought from version {from} to {to} at {at}; as it was before it is kept in `{kept}`, which may be \
+         deleted when all is well"
+    ))
+}
+
 /// What a restore left open, for some days.
 async fn restored(kernel: &Kernel) -> Option<String> {
-    const SHOWN_MS: i64 = 7 * 24 * 3_600_000;
     let settled = kernel.store.put_back().await.ok().flatten()?;
-    let age = kernel.base.clock.now_ms().saturating_sub(settled.put_back.as_millisecond());
-    (age < SHOWN_MS).then(|| {
+    is_shown(kernel, settled.put_back).then(|| {
         format!(
             "the journal was restored at {} from a backup of {}: {} turns without an answer ended, {} messages to people and {} of \
              topics may have been sent since",

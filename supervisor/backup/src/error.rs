@@ -15,6 +15,16 @@ pub enum BackupError {
         "a restore of `{0}` is not finished; `drupe run` finishes it, and so does another `drupe restore`"
     )]
     CutOff(PathBuf),
+    /// It may go better later.
+    #[error(
+        "a restore of `{0}` is at work, and a backup would mix what was there before with what comes; make it when that has ended"
+    )]
+    Restoring(PathBuf),
+    /// It may go better later.
+    #[error(
+        "a backup of `{0}` is being made, and a restore would move its files away; restore when that has ended"
+    )]
+    BackingUp(PathBuf),
     #[error("another process makes the backup `{0}` at the moment")]
     AtWork(PathBuf),
     /// It may go better later.
@@ -31,6 +41,12 @@ pub enum BackupError {
          {by} or a later release, then restore it with that"
     )]
     Newer { path: PathBuf, by: String, found: u32, known: u32 },
+    /// A journal that lies alone.
+    #[error(
+        "`{path}` is a journal of version {found}, and this program knows {known}; restore it with the release that wrote it, \
+         or a later one"
+    )]
+    NewerJournal { path: PathBuf, found: u32, known: u32 },
     /// The daemon of the home, by its process where that is known.
     #[error("a daemon serves `{home}`{}; stop it with `drupe stop`, then restore", named(*.pid))]
     Held { home: PathBuf, pid: Option<u32> },
@@ -58,7 +74,11 @@ impl BackupError {
     pub fn passes(&self) -> bool {
         matches!(
             self,
-            Self::Full { .. } | Self::AtWork(_) | Self::Journal(StoreError::Full(_) | StoreError::Busy)
+            Self::Full { .. }
+                | Self::AtWork(_)
+                | Self::Restoring(_)
+                | Self::BackingUp(_)
+                | Self::Journal(StoreError::Full(_) | StoreError::Busy)
         )
     }
 

@@ -7,12 +7,14 @@
 //! It deliberately does not decide when backups are made and which of them are kept: that is the kernel's, which has a
 //! process of its own make each one. It asks no daemon anything, so both work whether one runs or not.
 
+mod apart;
 mod check;
 mod covered;
 mod crypt;
 mod databases;
 mod error;
 mod files;
+mod journal;
 mod make;
 mod manifest;
 mod restore;
@@ -24,6 +26,7 @@ mod tests;
 pub use check::check;
 pub use drupe_journal::PutBack;
 pub use error::BackupError;
+pub use journal::{JournalAlone, journal_alone};
 pub use make::{MadeBackup, Order, make};
 pub use manifest::{BackupManifest, Omitted};
 pub use restore::{Restored, restore};

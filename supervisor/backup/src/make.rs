@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tar::{Builder, EntryType, Header};
 
 use crate::{
-    BackupError, BackupManifest, Omitted, check,
+    BackupError, BackupManifest, Omitted, apart, check,
     covered::{self, Covered, Item, JOURNAL, Wanted, covered},
     crypt::Crypt,
     databases,
@@ -76,6 +76,7 @@ pub fn make(order: &Order) -> Result<MadeBackup, BackupError> {
     if !home.is_dir() {
         return Err(BackupError::NoHome(home.clone()));
     }
+    let _read = apart::while_read(home)?;
     if swap::is_cut_off(home) {
         return Err(BackupError::CutOff(home.clone()));
     }

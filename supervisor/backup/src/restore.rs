@@ -14,11 +14,12 @@ use rustix::fs::syncfs;
 use serde::Serialize;
 
 use crate::{
-    BackupError, BackupManifest, Omitted, check,
+    BackupError, Omitted, apart, check,
     covered::{JOURNAL, is_apart, is_environment, is_workspace},
     error::{self, At},
     files::make_folder,
-    swap::{self, ASIDE, FOLDER, Moves, NEW},
+    journal,
+    swap::{self, FOLDER, Moves, NEW},
 };
 
 /// What came of a restore.
@@ -27,8 +28,8 @@ pub struct Restored {
     pub file: PathBuf,
     /// When the backup was made.
     pub made: Timestamp,
-    /// The release that made it.
-    pub drupe: String,
+    /// The release that made it; none where it is a journal alone, which does not say so.
+    pub drupe: Option<String>,
     /// What the journal does not go on with; none where the backup has no journal.
     pub journal: Option<PutBack>,
     /// What stood there before; none where nothing did.
@@ -39,7 +40,17 @@ pub struct Restored {
     pub left_out: Vec<Omitted>,
 }
 
-/// Makes a home what it was when `file` was made. `identity` is the file with the key of one that is encrypted.
+/// New files that are ready to be moved, and what came of making them so.
+pub(crate) struct Staged {
+    pub made: Timestamp,
+    pub drupe: Option<String>,
+    pub left_out: Vec<Omitted>,
+    pub journal: Option<PutBack>,
+    pub moves: Moves,
+}
+
+/// Makes a home what it was when `file` was made. Where that is a journal alone, as an upgrade keeps it, the journal is put back
+/// and nothing else. `identity` is the file with the key of one that is encrypted.
 ///
 /// Nothing of the home is touched before all of the backup was read and found sound. What stands there is kept aside. No
 /// daemon may serve the home; none can start meanwhile.
@@ -60,40 +71,29 @@ pub fn restore(home: &Path, file: &Path, identity: Option<&Path>) -> Result<Rest
 }
 
 fn restore_held(home: &Path, file: &Path, identity: Option<&Path>) -> Result<Restored, BackupError> {
-    let (manifest, journal, moves) = decide(home, file, identity)?;
+    let _moved = apart::while_moved(home)?;
+    let Staged { made, drupe, left_out, journal, moves } = decide(home, file, identity)?;
     let had = !moves.old.is_empty();
-    let aside = swap::complete(home)?.filter(|_| had);
+    let aside = swap::go_on(home)?.filter(|_| had);
     if !had {
         // Nothing stood there.
         let _ = fs::remove_dir(home.join(&moves.aside));
     }
     let is_left = |name: &String| !moves.new.contains(name) && !is_apart(name) && name != "state";
-    Ok(Restored {
-        file: file.to_owned(),
-        made: manifest.made,
-        drupe: manifest.drupe,
-        journal,
-        aside,
-        kept: top(home)?.into_iter().filter(is_left).collect(),
-        left_out: manifest.left_out,
-    })
+    let kept = top(home)?.into_iter().filter(is_left).collect();
+    Ok(Restored { file: file.to_owned(), made, drupe, journal, aside, kept, left_out })
 }
 
 /// Does all that may fail, and ends with what makes the new files the home's.
-pub(crate) fn decide(
-    home: &Path,
-    file: &Path,
-    identity: Option<&Path>,
-) -> Result<(BackupManifest, Option<PutBack>, Moves), BackupError> {
-    swap::complete(home)?;
+pub(crate) fn decide(home: &Path, file: &Path, identity: Option<&Path>) -> Result<Staged, BackupError> {
+    swap::go_on(home)?;
     let folder = home.join(FOLDER);
     if folder.exists() {
         fs::remove_dir_all(&folder).at(&folder)?;
     }
     make_folder(&folder).at(&folder)?;
-    let decided = stage(home, file, identity).and_then(|(manifest, journal, moves)| {
-        swap::decide(home, &moves).map(|()| (manifest, journal, moves))
-    });
+    let decided =
+        stage(home, file, identity).and_then(|staged| swap::decide(home, &staged.moves).map(|()| staged));
     if decided.is_err() {
         // The home is as it was; what stays here the next restore removes.
         let _ = fs::remove_dir_all(&folder);
@@ -101,15 +101,26 @@ pub(crate) fn decide(
     decided
 }
 
-/// Reads the backup into a folder of its own, checks it, and settles what must not be done again.
-fn stage(
-    home: &Path,
-    file: &Path,
-    identity: Option<&Path>,
-) -> Result<(BackupManifest, Option<PutBack>, Moves), BackupError> {
+/// Puts the new files into a folder of their own, on the disk.
+fn stage(home: &Path, file: &Path, identity: Option<&Path>) -> Result<Staged, BackupError> {
     let new = home.join(FOLDER).join(NEW);
     make_folder(&new).at(&new)?;
-    let manifest = check::read(file, identity, Some(&new))?;
+    let own = home.join(JOURNAL);
+    if own.exists() && file.canonicalize().at(file)? == own.canonicalize().at(&own)? {
+        return Err(BackupError::unusable(file, "it is the journal of this home"));
+    }
+    let staged = match journal::journal_alone(file)? {
+        Some(found) => journal::stage(home, file, &new, found),
+        None => unpack(home, file, identity, &new),
+    }?;
+    let opened = File::open(&new).at(&new)?;
+    syncfs(&opened).at(&new)?;
+    Ok(staged)
+}
+
+/// Reads the backup, checks it, and settles what must not be done again.
+fn unpack(home: &Path, file: &Path, identity: Option<&Path>, new: &Path) -> Result<Staged, BackupError> {
+    let manifest = check::read(file, identity, Some(new))?;
     let journal = new.join(JOURNAL);
     let settled = match manifest.journal {
         None => None,
@@ -118,16 +129,14 @@ fn stage(
             Some(put_back(&journal, manifest.made, Arc::new(SystemClock))?)
         }
     };
-    // The file as it was before it was brought to this release's version is in the backup.
-    for name in top(&new)?.iter().filter(|name| name.starts_with(JOURNAL) && *name != JOURNAL) {
+    // Nothing else that is called so is part of a backup.
+    for name in top(new)?.iter().filter(|name| name.starts_with(JOURNAL) && *name != JOURNAL) {
         fs::remove_file(new.join(name)).at(new.join(name))?;
     }
     for left in manifest.left_out.iter().filter(|left| left.secret && left.path.contains('/')) {
-        keep_secret(home, &new, &left.path)?;
+        keep_secret(home, new, &left.path)?;
     }
-    let opened = File::open(&new).at(&new)?;
-    syncfs(&opened).at(&new)?;
-    let new = top(&new)?;
+    let new = top(new)?;
     // Of a home that was just made: it goes only if nothing is in it.
     let _ = fs::remove_dir(home.join("state"));
     let own = file.canonicalize().ok();
@@ -141,8 +150,13 @@ fn stage(
         () => true,
     };
     let old = top(home)?.into_iter().filter(covers).collect();
-    let aside = format!("{ASIDE}{}", Timestamp::now().strftime("%Y%m%dT%H%M%S%.3fZ"));
-    Ok((manifest, settled, Moves { aside, old, new }))
+    Ok(Staged {
+        made: manifest.made,
+        drupe: Some(manifest.drupe),
+        left_out: manifest.left_out,
+        journal: settled,
+        moves: Moves { aside: swap::aside(), old, new },
+    })
 }
 
 /// A secret that the backup left out stays what it is, although its folder is another one.

@@ -8,10 +8,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    BackupError,
+    BackupError, apart,
     error::At,
     files::{create, make_folder, sync_folder},
 };
@@ -34,6 +35,11 @@ pub(crate) struct Moves {
     pub new: Vec<String>,
 }
 
+/// The folder of the home to which old files go now.
+pub(crate) fn aside() -> String {
+    format!("{ASIDE}{}", Timestamp::now().strftime("%Y%m%dT%H%M%S%.3fZ"))
+}
+
 /// Whether a restore of this home was cut off after it was decided.
 pub fn is_cut_off(home: &Path) -> bool {
     home.join(FOLDER).join(LIST).exists()
@@ -43,6 +49,12 @@ pub fn is_cut_off(home: &Path) -> bool {
 ///
 /// Whoever calls it holds the home's lock.
 pub fn complete(home: &Path) -> Result<Option<PathBuf>, BackupError> {
+    let _moved = apart::while_moved(home)?;
+    go_on(home)
+}
+
+/// The same of whoever keeps backups from the files already.
+pub(crate) fn go_on(home: &Path) -> Result<Option<PathBuf>, BackupError> {
     let folder = home.join(FOLDER);
     let list = folder.join(LIST);
     let text = match fs::read(&list) {

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use drupe_backup::{PutBack, Restored, check, restore};
+use drupe_backup::{PutBack, Restored, check, journal_alone, restore};
 
 use super::{Context, Facts, backup::left_out, failure::Failure, figures::many};
 
 /// What `drupe restore` is told.
 #[derive(Debug, clap::Args)]
 pub struct Restore {
-    /// The backup, as `drupe backup` made it
+    /// The backup, as `drupe backup` made it, or a journal that an upgrade kept: `HOME/journal.db.v<N>`
     file: PathBuf,
     /// The file with your key of age, where the backup is encrypted
     #[arg(long, value_name = "FILE")]
@@ -25,6 +25,18 @@ impl Restore {
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
         let file = context.here.join(self.file);
         let identity = self.identity.map(|identity| context.here.join(identity));
+        if self.check
+            && let Some(found) = journal_alone(&file)?
+        {
+            if self.facts.json {
+                return context.console.json(&found).map(|()| 0);
+            }
+            let (file, version, made) = (file.display(), found.version, found.made);
+            context
+                .console
+                .print(&format!("{file} is whole: a journal of version {version} alone, of {made}"))?;
+            return Ok(0);
+        }
         if self.check {
             let manifest = check(&file, identity.as_deref())?;
             if self.facts.json {
@@ -45,7 +57,9 @@ impl Restore {
         if self.facts.json {
             return context.console.json(&restored).map(|()| 0);
         }
-        let text = format!("{} is what it was at {}", context.home().path().display(), restored.made);
+        // A journal alone does not say which release made it.
+        let what = if restored.drupe.is_some() { "" } else { "the journal of " };
+        let text = format!("{what}{} is what it was at {}", context.home().path().display(), restored.made);
         context.console.print(&text)?;
         for line in told(&restored) {
             context.console.remark(&line);

@@ -54,7 +54,7 @@ pub struct Options {
 
 /// Supervises until the daemon is stopped or nothing is left to try. Returns the status to end with: 0 stopped,
 /// 1 stopped by force, 69 home in use, 70 not even safe mode works, 73 home cannot be made or was moved,
-/// 75 no room to begin in, 78 configuration refused.
+/// 74 journal that cannot be used, 75 no room to begin in, 78 configuration refused.
 ///
 /// Takes over `SIGTERM`, `SIGINT`, `SIGHUP` and `SIGCHLD` of the process, which must have no other thread: a process
 /// that another thread starts at the wrong moment would inherit the kernel's descriptors.

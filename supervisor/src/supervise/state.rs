@@ -39,6 +39,9 @@ pub mod status {
     pub const HOPELESS: u8 = 70;
     /// The home cannot be made (EX_CANTCREAT), or was moved or deleted.
     pub const NO_HOME: u8 = 73;
+    /// The journal is damaged, of a newer release, or cannot be brought to the version of this one (EX_IOERR). The kernel has
+    /// said which, and no other start changes it.
+    pub const JOURNAL: u8 = 74;
     /// The disk of the journal or of the home is full, read-only or busy; a later start may succeed.
     pub const LATER: u8 = 75;
     pub const CONFIGURATION: u8 = 78;

@@ -133,7 +133,7 @@ fn a_daemon_whose_home_was_moved_ends_with_its_kernel_and_the_home_can_be_served
 #[test]
 fn whatever_status_an_extension_gives_a_kernel_that_serves_the_daemon_goes_on() {
     let daemon = Daemon::serving("serve");
-    for (number, status) in [0, 1, 69, 70, 78].into_iter().enumerate() {
+    for (number, status) in [0, 1, 69, 70, 74, 78].into_iter().enumerate() {
         // Each another one, so that none is quarantined; the last of them is not noted at all.
         let running = format!("ext-{number} tool.call");
         let running = if status == 78 { vec![] } else { vec![running.as_str()] };

@@ -1,7 +1,6 @@
 //! Turns that are stopped or interrupted: it is recorded before whoever did so is told.
 
 use super::*;
-use crate::schema::{self, STEPS};
 
 fn interrupt(id: &str, external_id: &str) -> Inbound {
     let mut message = message(id, external_id, "STOP");
@@ -104,7 +103,7 @@ async fn what_cannot_be_accepted_interrupts_nothing() {
 #[tokio::test]
 async fn turns_of_a_journal_of_version_4_were_not_cancelled() {
     let home = Home::new();
-    let mut db = rusqlite::Connection::open(home.path()).unwrap();
+    let db = rusqlite::Connection::open(home.path()).unwrap();
     db.execute_batch(include_str!("version_4.sql")).unwrap();
     db.execute_batch(
         "INSERT INTO sessions (number, id, created_ms, updated_ms, turns) VALUES (1, 's', 1, 1, 3);
@@ -113,7 +112,6 @@ async fn turns_of_a_journal_of_version_4_were_not_cancelled() {
          INSERT INTO log VALUES (4294967297, 1, 1, 1, NULL, NULL);",
     )
     .unwrap();
-    schema::migrate(&mut db, STEPS, None).unwrap();
     drop(db);
     let store = home.open();
     assert_eq!(open(&store).await, [("go on".to_owned(), None)]);

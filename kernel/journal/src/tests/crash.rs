@@ -200,6 +200,10 @@ fn victim() {
             };
             runtime.block_on(power::write_until_killed(&storage, seed.parse().unwrap()));
         }
+        ["upgrade", seed, path] => {
+            runtime.block_on(power::upgrade::upgrade_until_killed(path.as_ref(), seed.parse().unwrap()))
+        }
+        ["full_upgrade", _] => power::upgrade::upgrade_without_room(),
         ["work", _, path] => {
             runtime.block_on(checkpoints::work_on(&Storage::Process(path.into())));
             wait_for_the_end();

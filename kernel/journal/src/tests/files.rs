@@ -7,7 +7,10 @@ use rusqlite::Connection;
 use serde_json::json;
 
 use super::*;
-use crate::schema::{self, STEPS};
+use crate::{
+    schema::{self, STEPS},
+    upgrade,
+};
 
 /// A journal with content, closed in order.
 async fn closed() -> Home {
@@ -94,7 +97,7 @@ fn an_opening_says_that_it_migrates_the_file() {
     let home = Home::new();
     Connection::open(home.path()).unwrap().execute_batch(VERSION_1).unwrap();
     // The copy of the file as it was cannot be made.
-    fs::create_dir_all(home.folder.path().join("journal.db.v1").join("in the way")).unwrap();
+    fs::create_dir_all(home.folder.path().join("journal.db.upgrading").join("in the way")).unwrap();
     assert_eq!(failed_at(&home).0, Stage::Migrates);
 }
 
@@ -146,16 +149,8 @@ async fn a_file_that_was_half_made_is_made_again() {
     assert_eq!(home.open().counts().await.unwrap().queued_turns, 1);
 }
 
-#[tokio::test]
-async fn a_newer_journal_is_refused() {
-    let home = closed().await;
-    Connection::open(home.path()).unwrap().pragma_update(None, "user_version", 99).unwrap();
-    let refused = home.try_open().err();
-    assert_eq!(refused, Some(StoreError::Newer { found: 99, known: schema::version() }));
-}
-
 /// A journal as version 1 wrote it, with content.
-const VERSION_1: &str = include_str!("version_1.sql");
+pub const VERSION_1: &str = include_str!("version_1.sql");
 
 /// The same of version 2.
 const VERSION_2: &str = include_str!("version_2.sql");
@@ -208,6 +203,13 @@ const VERSION_17: &str = include_str!("version_17.sql");
 /// The same of version 18.
 const VERSION_18: &str = include_str!("version_18.sql");
 
+/// All of them, in order.
+pub const DUMPS: [&str; 18] = [
+    VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9,
+    VERSION_10, VERSION_11, VERSION_12, VERSION_13, VERSION_14, VERSION_15, VERSION_16, VERSION_17,
+    VERSION_18,
+];
+
 fn tables(db: &Connection) -> Vec<(String, String)> {
     let mut all =
         db.prepare("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name").unwrap();
@@ -218,15 +220,10 @@ fn tables(db: &Connection) -> Vec<(String, String)> {
 
 #[test]
 fn the_released_steps_are_unchanged() {
-    let dumps = [
-        VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9,
-        VERSION_10, VERSION_11, VERSION_12, VERSION_13, VERSION_14, VERSION_15, VERSION_16, VERSION_17,
-        VERSION_18,
-    ];
-    assert_eq!(dumps.len(), STEPS.len(), "a version without a dump of it");
-    for (dump, steps) in dumps.iter().zip(1..) {
+    assert_eq!(DUMPS.len(), STEPS.len(), "a version without a dump of it");
+    for (dump, steps) in DUMPS.iter().zip(1..) {
         let mut fresh = Connection::open_in_memory().unwrap();
-        schema::migrate(&mut fresh, &STEPS[..steps], None).unwrap();
+        upgrade::begin(&mut fresh, &STEPS[..steps]).unwrap();
         let released = Connection::open_in_memory().unwrap();
         released.execute_batch(dump).unwrap();
         assert_eq!(tables(&fresh), tables(&released), "version {steps}");
@@ -340,41 +337,6 @@ async fn dead_letters_of_a_journal_of_version_3_are_counted_by_this_release() {
     assert_eq!(store.message_cut(4, "the chain of events is cut".into()).await.unwrap(), 1);
     let dead = store.dead_messages().await.unwrap();
     assert_eq!((dead[0].payload.clone(), counted(dead)), (json!(2), vec![(2, 0, 0), (1, 3, 0)]));
-}
-
-#[test]
-fn a_migration_keeps_the_old_file_and_what_was_in_it() {
-    let home = Home::new();
-    let mut db = Connection::open(home.path()).unwrap();
-    db.execute_batch(VERSION_1).unwrap();
-    let steps = [STEPS[0], "CREATE TABLE later (a); INSERT INTO later SELECT text FROM inbox;", "broken"];
-    schema::migrate(&mut db, &steps, Some(&home.path())).unwrap_err();
-    // The second attempt begins with what the first one came to, and leaves the copy of what was before it alone.
-    schema::migrate(&mut db, &steps, Some(&home.path())).unwrap_err();
-    let moved: u32 = db.query_row("SELECT count(*) FROM later", [], |row| row.get(0)).unwrap();
-    assert_eq!((moved, schema::version_of(&db).unwrap()), (2, 2));
-    let between = Connection::open(home.folder.path().join("journal.db.v2")).unwrap();
-    assert_eq!(schema::version_of(&between).unwrap(), 2);
-
-    let kept = home.folder.path().join("journal.db.v1");
-    assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o600);
-    let kept = Connection::open(kept).unwrap();
-    assert_eq!(schema::version_of(&kept).unwrap(), 1);
-    let inbox: u32 = kept.query_row("SELECT count(*) FROM inbox", [], |row| row.get(0)).unwrap();
-    assert_eq!(inbox, 2);
-}
-
-#[test]
-fn a_migration_that_fails_changes_nothing_and_can_be_tried_again() {
-    let home = Home::new();
-    let mut db = Connection::open(home.path()).unwrap();
-    db.execute_batch(VERSION_1).unwrap();
-    let broken = [STEPS[0], "DROP TABLE extension_states; CREATE TABLE broken (;"];
-    for _ in 0..2 {
-        assert!(schema::migrate(&mut db, &broken, Some(&home.path())).is_err());
-        assert_eq!(schema::version_of(&db).unwrap(), 1);
-        db.query_row("SELECT count(*) FROM extension_states", [], |row| row.get::<_, u32>(0)).unwrap();
-    }
 }
 
 #[tokio::test]

@@ -25,6 +25,7 @@ mod readings;
 mod recent;
 mod recipes;
 mod records;
+mod released;
 mod resume;
 mod retention;
 mod schedules;
@@ -33,6 +34,7 @@ mod steering;
 mod told;
 mod turns;
 mod unreadable;
+mod upgrade;
 mod usage;
 
 use std::{

@@ -4,6 +4,7 @@
 //! them then, and opened as the next start would.
 
 mod disk;
+pub mod upgrade;
 
 use std::{
     collections::BTreeSet,

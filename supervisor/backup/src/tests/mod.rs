@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test says what failed by its line")]
 #![expect(clippy::disallowed_methods, reason = "it asks the programs that operators use")]
 
+mod alone;
 mod hostile;
 mod round;
 

@@ -203,7 +203,7 @@ fn a_restore_that_is_cut_off_is_gone_on_with_from_any_moment() {
         let home = place.home().with_file_name(format!("copy-{moved}"));
         let copied = Command::new("cp").arg("-a").arg(place.home()).arg(&home).status().unwrap();
         assert!(copied.success());
-        let (_, _, decided) = crate::restore::decide(&home, &place.file(), None).unwrap();
+        let decided = crate::restore::decide(&home, &place.file(), None).unwrap().moves;
         assert!(is_cut_off(&home));
         assert!(matches!(make(&Order { home: home.clone(), ..place.order() }), Err(BackupError::CutOff(_))));
         // The moves of `complete`, as far as they came.

@@ -27,8 +27,9 @@ const REMOTE: [(FsWord, &str); 6] = [
 /// What is secret in a home, beside the folder itself, which keeps others out.
 const PRIVATE: [&str; 4] = [".env", "run/token", "journal.db", "data"];
 
-/// What an attempt to make a journal leaves behind where it is cut off.
-const CUT_OFF: [&str; 3] = ["journal.db.new", "journal.db.new-wal", "journal.db.new-shm"];
+/// What an attempt to make a journal, or to bring it to another version, leaves behind where it is cut off.
+const CUT_OFF: [&str; 4] =
+    ["journal.db.new", "journal.db.new-wal", "journal.db.new-shm", "journal.db.upgrading"];
 
 /// The least room in bytes with which a daemon can be left alone.
 const ROOM: u64 = 256 << 20;
@@ -81,7 +82,7 @@ pub fn look(home: &Home, exe: &Path) -> Vec<Finding> {
             continue;
         }
         let message = format!(
-            "`{}` is left of an attempt to make a journal that was cut off",
+            "`{}` is left of an attempt to make or upgrade a journal that was cut off",
             path.join(name).display()
         );
         let left =

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use drupe_kernel::{
     examine::{Examined, Undelivered, Unsettled, examine},
-    journal_version,
+    journal_version, kept_beside, way_back,
 };
 use drupe_link::Home;
 use jiff::{SignedDuration, Timestamp};
@@ -49,14 +49,7 @@ pub fn look(home: &Home, runs: bool, now: Timestamp, findings: &mut Vec<Finding>
     }
     if *version > known {
         let message = format!("`{shown}` has version {version}, and this release knows {known}");
-        let copy = format!("{shown}.v{known}");
-        let fix = match Path::new(&copy).exists() {
-            true => format!(
-                "start the release that wrote it; or, to go back, stop the daemon and put `{copy}` in its place, which was kept \
-                 before it became newer: what happened since is lost"
-            ),
-            false => "start the release that wrote it, or a later one".into(),
-        };
+        let fix = format!("start the release that wrote it or a later one; {}", way_back(&path, known));
         findings.push(Finding::fault(JOURNAL, message).fix(fix));
     }
     if *version < known {
@@ -83,6 +76,17 @@ pub fn look(home: &Home, runs: bool, now: Timestamp, findings: &mut Vec<Finding>
     }
     if findings.len() == before {
         findings.push(Finding::fine(JOURNAL, format!("it is whole: {} MiB, version {version}", bytes >> 20)));
+    }
+    for kept in kept_beside(&path) {
+        let (kept, version, bytes) = (kept.path.display(), kept.version, kept.bytes);
+        let message = format!(
+            "`{kept}` is the journal as it was before an upgrade, {} MB of version {version}",
+            bytes.div_ceil(1_000_000)
+        );
+        findings.push(
+            Finding::remark(JOURNAL, message)
+                .fix("it is the way back to the release before; delete it when all is well"),
+        );
     }
     if let Some(waiting) = waiting {
         work(waiting, runs, findings);

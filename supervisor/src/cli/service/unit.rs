@@ -46,8 +46,8 @@ WatchdogSec=60
 Restart=on-failure
 # A start that finds no room on the disk ends with 75. Five ends within ten seconds, and systemd would try no more.
 RestartSec=5
-# 1 means that somebody asked for the stop, and that it had to be forced.
-RestartPreventExitStatus=1 69 73 78
+# 1 means that somebody asked for the stop, and that it had to be forced; 74 that the journal is damaged or of another release.
+RestartPreventExitStatus=1 69 73 74 78
 # A program of an agent that the machine has no memory for is that program's end, and not the daemon's.
 OOMPolicy=continue
 UMask=0077

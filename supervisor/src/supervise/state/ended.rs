@@ -48,6 +48,8 @@ pub(super) fn ended(
     // process may have chosen them.
     let refused = match exit {
         Exit::Status(69) => Some(status::IN_USE),
+        // Another start finds the same journal.
+        Exit::Status(74) => Some(status::JOURNAL),
         Exit::Status(78) => Some(status::CONFIGURATION),
         _ => None,
     }

@@ -26,6 +26,8 @@ pub struct Disk {
     chance: Chance,
     /// Writes, cuts and syncs until the next loss of power.
     left: u64,
+    /// Writes that there is room for.
+    room: u64,
     /// Does with the files as they are then what it likes.
     lost: Box<dyn FnMut(&AfterLoss<'_>) + Send>,
 }
@@ -90,8 +92,14 @@ static SYSTEM: OnceLock<usize> = OnceLock::new();
 impl Disk {
     /// Has all files that SQLite opens from now on in this process seen; the power is lost again and again.
     pub fn begin(chance: Chance, lost: impl FnMut(&AfterLoss<'_>) + Send + 'static) {
-        let disk =
-            Self { files: BTreeMap::new(), open: BTreeMap::new(), chance, left: 1, lost: Box::new(lost) };
+        let disk = Self {
+            files: BTreeMap::new(),
+            open: BTreeMap::new(),
+            chance,
+            left: 1,
+            room: u64::MAX,
+            lost: Box::new(lost),
+        };
         assert!(DISK.set(Mutex::new(disk)).is_ok(), "there is one disk a process");
         // SAFETY: without a name it is the default one, which SQLite keeps for ever.
         let system = unsafe { ffi::sqlite3_vfs_find(std::ptr::null()) };
@@ -103,6 +111,13 @@ impl Disk {
         // SAFETY: what is registered is never freed, and its methods are those of the system but for one of the same form.
         let registered = unsafe { ffi::sqlite3_vfs_register(Box::into_raw(Box::new(seen)), 1) };
         assert_eq!(registered, ffi::SQLITE_OK);
+    }
+
+    /// From now on the disk takes so many writes and no more, and no power is lost.
+    pub fn has_room_for(writes: u64) {
+        let mut disk = disk();
+        (disk.room, disk.left) = (writes, u64::MAX);
+        disk.files.clear();
     }
 
     fn changed(&mut self, file: usize, change: Change) {
@@ -240,6 +255,11 @@ unsafe extern "C" fn write(
     length: c_int,
     at: i64,
 ) -> c_int {
+    {
+        let mut disk = disk();
+        let Some(room) = disk.room.checked_sub(1) else { return ffi::SQLITE_FULL };
+        disk.room = room;
+    }
     // SAFETY: the method of the system, with its own file and what SQLite handed over.
     let written = unsafe { (system_methods(file).xWrite.expect("a method"))(file, from, length, at) };
     if written == ffi::SQLITE_OK {

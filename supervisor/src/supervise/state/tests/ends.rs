@@ -37,7 +37,7 @@ fn ten_failures_in_a_row_lead_to_safe_mode_however_long_each_of_them_takes() {
 
 #[test]
 fn no_status_of_a_kernel_that_served_or_in_which_an_extension_ran_ends_the_daemon() {
-    for status in [0, 1, 69, 70, 75, 78] {
+    for status in [0, 1, 69, 70, 74, 75, 78] {
         for (ready, named) in [(true, false), (true, true), (false, true)] {
             let mut world = World::new();
             if ready {
@@ -66,6 +66,18 @@ fn a_start_that_the_disk_refuses_is_tried_again_until_it_goes_and_leads_to_nothi
     // What came before does not count once it went.
     world.ready().crash();
     assert!(world.next_kernel() < Duration::from_millis(126));
+}
+
+#[test]
+fn a_journal_that_cannot_be_used_ends_the_daemon_and_is_no_crash() {
+    let mut world = World::new();
+    world.on(exited(Exit::Status(74)));
+    assert_eq!(world.recorded(), ("exit status 74", false));
+    assert_eq!(world.state.done(), Some(74));
+    // Also after kernels that served.
+    let mut world = World::new();
+    world.ready().crash().next_kernel();
+    assert_eq!(world.on(exited(Exit::Status(74))).state.done(), Some(74));
 }
 
 #[test]

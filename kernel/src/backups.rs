@@ -14,7 +14,7 @@ use std::{
 };
 
 use drupe_agent::one_line;
-use drupe_config::Durability;
+use drupe_config::{Config, Durability};
 use drupe_confine::{Confined, Limits, Profile, own_program};
 use drupe_extension_api::{
     FaultCode,
@@ -37,6 +37,7 @@ const SCHEDULED: &str = "scheduled-";
 /// How those begin that `drupe backup` makes in the same folder.
 const BY_HAND: &str = "drupe-";
 const ENDING: &str = ".tar.gz";
+const ENCRYPTED: &str = "age";
 
 /// The form of the time in a name.
 const TIME: &str = "%Y%m%dT%H%M%S";
@@ -212,10 +213,19 @@ impl Backups {
     }
 }
 
+/// The newest backup of a home, by its file and when it was made, and the folder in which it would be.
+pub fn newest(config: &Config, home: &Path) -> (PathBuf, Option<(PathBuf, Timestamp)>) {
+    let folder = directory(config, home);
+    let newest = found(&folder).into_iter().next().map(|found| (found.path, found.made));
+    (folder, newest)
+}
+
 /// What to do where the journal is damaged: which backup is whole, and how it is put back. None where there is none.
 pub fn advice(base: &Base) -> Option<String> {
     let folder = folder(base);
-    let files: Vec<PathBuf> = found(&folder).into_iter().map(|found| found.path).collect();
+    // Without its key nobody can tell of one that is encrypted.
+    let readable = found(&folder).into_iter().map(|found| found.path).filter(|path| !is_encrypted(path));
+    let files: Vec<PathBuf> = readable.collect();
     if files.is_empty() {
         return None;
     }
@@ -271,8 +281,15 @@ fn finish(child: drupe_confine::Child) -> Result<Said, NoBackup> {
 }
 
 fn folder(base: &Base) -> PathBuf {
-    let named = base.config.journal.backup.directory.clone();
-    named.unwrap_or_else(|| base.home.root().join("backups"))
+    directory(&base.config, base.home.root())
+}
+
+fn directory(config: &Config, home: &Path) -> PathBuf {
+    config.journal.backup.directory.clone().unwrap_or_else(|| home.join("backups"))
+}
+
+fn is_encrypted(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == ENCRYPTED)
 }
 
 fn make_folder(folder: &Path) -> std::io::Result<()> {
@@ -293,7 +310,8 @@ fn found(folder: &Path) -> Vec<Found> {
 
 /// What a file is by its name; none where it is something else.
 fn named(path: PathBuf) -> Option<Found> {
-    let name = path.file_name()?.to_str()?;
+    let whole = path.file_name()?.to_str()?;
+    let name = if is_encrypted(&path) { whole.strip_suffix(".age")? } else { whole };
     let (scheduled, rest) = match name.strip_prefix(SCHEDULED) {
         Some(rest) => (true, rest),
         None => (false, name.strip_prefix(BY_HAND)?),

@@ -230,7 +230,7 @@ fn a_journal_that_is_damaged_or_foreign_is_named_with_the_way_back() {
                 sql(daemon, "PRAGMA user_version = 999");
             },
             "has version 999",
-            "was kept before",
+            "which was kept before the upgrade",
         ),
     ];
     for (break_it, says, fix) in cases {
@@ -241,6 +241,37 @@ fn a_journal_that_is_damaged_or_foreign_is_named_with_the_way_back() {
     let mut daemon = used();
     sql(&daemon, "INSERT INTO meta (key, value) VALUES ('open', '1')");
     is_named(&mut daemon, ("remark", "journal", "not closed in order"), "", starts);
+}
+
+#[test]
+fn a_home_without_a_backup_or_with_an_old_one_is_told() {
+    let backs_up = does(&["backup"]);
+    is_named(&mut used(), ("remark", "backups", "there is none in"), "journal.backup.every", backs_up);
+    for (file, says) in [
+        ("", "although `journal.backup.every` is set"),
+        ("backups/scheduled-20260101T000000Z.tar.gz", "more than twice as long ago"),
+        ("backups/drupe-20260101T000000.000Z.tar.gz.age", "more than twice as long ago"),
+    ] {
+        let mut daemon = used();
+        daemon.write("drupe.yaml", "journal: {backup: {every: hourly}}\n");
+        if !file.is_empty() {
+            daemon.write(file, "");
+        }
+        is_named(&mut daemon, ("warning", "backups", says), "drupe backup", does(&["backup"]));
+        let (found, _) = findings(&daemon, &[]);
+        assert!(named(&found, "fine", "backups", "the newest is of").is_some(), "{found:#?}");
+    }
+    // A daemon that runs makes it by itself; and one that keeps nothing has nothing to lose.
+    let mut daemon = used();
+    daemon.write("drupe.yaml", "journal: {backup: {every: hourly}}\n");
+    is_named(&mut daemon, ("warning", "backups", "although"), "drupe backup", |daemon| {
+        daemon.run();
+        daemon.until_status("one is made", |status| status["backup"]["last"]["file"].is_string());
+    });
+    let daemon = used();
+    daemon.write("drupe.yaml", "journal: {durability: memory}\n");
+    let (found, _) = findings(&daemon, &[]);
+    assert!(!found.iter().any(|finding| finding["subject"] == "backups"), "{found:#?}");
 }
 
 /// Overwrites pages in the middle of the file, as a failing disk does.

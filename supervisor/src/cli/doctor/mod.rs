@@ -4,6 +4,7 @@
 //! `--fix` it makes right what cannot do harm, such as a file that others may read. With `--report` it prints what somebody who
 //! helps needs to know, without secrets and without a word of any conversation.
 
+mod backups;
 mod daemon;
 mod finding;
 mod home;
@@ -59,6 +60,10 @@ impl Doctor {
             let loaded = settings::look(context, &mut findings);
             let status = daemon::look(context, now, &mut findings);
             let journal = journal::look(context.home(), status.is_some(), now, &mut findings);
+            if let Some(config) = &loaded {
+                let failed = status.as_ref().and_then(|status| status.backup.as_ref()?.failed.as_ref());
+                backups::look(context.home(), config, failed.is_some(), now, &mut findings);
+            }
             machine::look(loaded.as_ref(), journal.as_ref(), now, &mut findings);
             if let Some(config) = &loaded {
                 let home = context.home().path();

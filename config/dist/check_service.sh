@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Has the services that `drupe service install` writes work under a systemd of their own, in namespaces and a root folder that are gone
-# afterwards: they answer, come back after a kill and when the journal does not write, and are taken away; as one of the machine and as one of a user.
+# afterwards: they answer, come back after a kill and when the journal does not write, are backed up, replaced, restored and taken away; as one of
+# the machine and as one of a user. Says how long each step took.
 #
 #   config/dist/check_service.sh ARCHIVE.tar.xz
 #
@@ -35,7 +36,7 @@ if [ "${1:-}" = --inside ]; then
     mount --rbind /sys sys
     mount --rbind /dev dev
     mount -t tmpfs -o mode=755 tmpfs run
-    tar -xJf "$3" --no-same-owner --strip-components 1 -C opt/drupe
+    cp "$3" opt/drupe.tar.xz
     exec chroot "$root" /usr/bin/env -i container=other PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd --system \
         --unit=multi-user.target --log-target=journal --show-status=0
 fi
@@ -82,26 +83,60 @@ user() {
     inside /usr/bin/env -i setpriv --reuid 1000 --regid 1000 --clear-groups env HOME=/home/tester XDG_RUNTIME_DIR=/run/user/1000 \
         PATH=/usr/bin:/bin "$@"
 }
+began="$(date +%s%3N)"
+step() {
+    local now
+    now="$(date +%s%3N)"
+    printf 'check: %6d ms  %s\n' "$((now - began))" "$1"
+    began="$now"
+}
+unpack() { inside tar -xJf /opt/drupe.tar.xz --no-same-owner --strip-components 1 -C /opt/drupe; }
 answers() { "$1" "${@:2}" ask --session main 'what can you do?' | grep -q builder_agent || fail 'there is no answer, or one without the builder'; }
+answered() {
+    machine session show main --json 2>/dev/null |
+        python3 -c 'import json, sys; print(sum(turn["status"] == "success" for turn in json.load(sys.stdin)["turns"]))'
+}
 shown() { inside systemctl show drupe --value --property "$1"; }
 comes_back() { [ "$(shown NRestarts)" = "$1" ] && machine wait ready --timeout 5; }
 
+unpack
+step 'the archive is unpacked'
 machine service install --system --user-name drupe --now
 patiently machine wait ready --timeout 5
+step 'the service of the machine is installed and ready'
 answers machine
+step 'it answers'
 [ "$(inside stat -c %U /var/lib/drupe)" = drupe ] || fail 'the home is not that of its user'
 
 inside kill -KILL "$(shown MainPID)"
 patiently comes_back 1
+step 'it is back after a kill, five seconds of which systemd waits'
 answers machine
+
+backup="$(machine backup | head -n 1)"
+step 'it is backed up'
+inside rm -r /opt/drupe/lib /opt/drupe/bin
+unpack
+inside systemctl restart drupe
+patiently machine wait ready --timeout 5
+step 'the program is replaced and ready'
+answers machine
+[ "$(answered)" = 3 ] || fail "$(answered) of 3 answers are there"
+inside systemctl stop drupe
+machine restore "$backup"
+inside systemctl start drupe
+patiently machine wait ready --timeout 5
+step 'the backup is restored and ready'
+[ "$(answered)" = 2 ] || fail "$(answered) of the 2 answers of the backup are there"
 
 # Sooner than a minute, so that nobody waits.
 inside mkdir -p /etc/systemd/system/drupe.service.d
 inside sh -c 'printf "[Service]\nWatchdogSec=6\n" >/etc/systemd/system/drupe.service.d/sooner.conf'
 inside systemctl daemon-reload
 inside systemctl restart drupe
-patiently machine wait ready --timeout 5
+patiently comes_back 0
 before="$(shown MainPID)"
+# Longer than the watchdog waits.
 sleep 8
 [ "$(shown MainPID)" = "$before" ] || fail 'a daemon whose journal writes was ended by the watchdog'
 inside python3 -c '
@@ -120,14 +155,13 @@ kill "$holder" 2>/dev/null || true
 wait "$holder" 2>/dev/null || true
 patiently machine wait ready --timeout 5
 answers machine
-turns="$(machine session show main --json |
-    python3 -c 'import json, sys; print(sum(turn["status"] == "success" for turn in json.load(sys.stdin)["turns"]))')"
-[ "$turns" = 3 ] || fail "$turns of 3 answers are there"
+[ "$(answered)" = 3 ] || fail "$(answered) of 3 answers are there"
+step 'it was ended by the watchdog while its journal was held, for 25 seconds, and is back'
 
 machine service remove --system
 [ "$(inside systemctl is-active drupe || true)" = inactive ] || fail 'the service goes on after it was removed'
 inside test -f /var/lib/drupe/journal.db || fail 'the home went with the service'
-echo 'check: as a service of the machine it answered, came back after a kill and for the watchdog, and was removed'
+step 'it is removed'
 
 inside systemctl start user@1000.service || fail 'no services of users can begin'
 patiently user systemctl --user is-active default.target
@@ -136,4 +170,4 @@ patiently user "$program" wait ready --timeout 5
 answers user "$program"
 user "$program" service remove
 user "$program" wait stopped --timeout 60
-echo 'check: as a service of a user it answered, and was removed'
+step 'as a service of a user it was installed, answered, and was removed'

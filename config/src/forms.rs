@@ -1,6 +1,6 @@
 //! The forms of text that the files know.
 
-use drupe_extension_api::{ExtensionId, MODEL_NAME, ToolName, is_model_name, wire::Sender};
+use drupe_extension_api::{ExtensionId, MODEL_NAME, SessionId, ToolName, is_model_name, wire::Sender};
 
 use crate::shape::Text;
 
@@ -45,6 +45,21 @@ pub(crate) static PERSON: Text = form(
         None => false,
     },
     Some("^[a-z0-9][a-z0-9_-]{0,47}/[A-Za-z0-9_.-]{1,48}$"),
+);
+/// Conversations that people are told things in.
+pub(crate) static SESSIONS: Text = form(
+    "a session's id, or what the ids of several begin with and `*` behind it",
+    |text| {
+        let id = text.strip_suffix('*').unwrap_or(text);
+        (text != id && id.is_empty()) || SessionId::new(id).is_ok()
+    },
+    Some(r"^([A-Za-z0-9_.:-]{1,96}\*?|\*)$"),
+);
+/// A place in a channel, which the channel alone understands.
+pub(crate) static ADDRESS: Text = form(
+    "1 to 256 characters without spaces",
+    |text| (1..=256).contains(&text.len()) && !text.contains(|c: char| c.is_whitespace() || c.is_control()),
+    Some(r"^[^\s\x00-\x1f]{1,256}$"),
 );
 pub(crate) static VARIABLE: Text = form(
     "a variable's name: a letter or `_`, then up to 127 letters, digits and `_`",

@@ -54,7 +54,7 @@ pub use overlay::{Overlay, Secret};
 pub use profile::{LongPrompts, ModelProfile, Thinking};
 pub use schema::{config_schema, manifest_schema};
 pub use settings::{
-    AgentDefaults, AgentsConfig, ApprovalsConfig, Archive, BackupConfig, ConcurrencyConfig, Config,
+    AgentDefaults, AgentsConfig, ApprovalsConfig, Archive, BackupConfig, ConcurrencyConfig, Config, CopyRule,
     Durability, EffectiveValue, ExtensionOverride, ExtensionsConfig, HostsConfig, InboxConfig, Interval,
     JournalConfig, LimitsConfig, LogFileConfig, ModelsConfig, NativeReload, OrchestratorConfig,
     Preauthorized, ProviderConfig, ProviderKind, ReloadConfig, RetentionConfig, SandboxConfig,

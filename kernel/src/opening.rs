@@ -210,7 +210,8 @@ fn assemble(
     let supervision = Arc::new(Supervision::new(link, verdicts, refused));
     let (quotas, gates) = settings::limits(&base.config);
     let base = Arc::new(base);
-    let outbox = Arc::new(Outbox::new(life.clone(), store.clone(), Arc::clone(&wired), Arc::clone(&bus)));
+    let outbox = Outbox::new(life.clone(), store.clone(), Arc::clone(&wired), Arc::clone(&bus));
+    let outbox = Arc::new(outbox.copying(base.config.copies.clone()));
     let clock = &base.clock;
     Ok(Arc::new_cyclic(|kernel: &Weak<Kernel>| {
         let (to_agents, whose) = (Arc::new(ToAgents(kernel.clone())), kernel.clone());

@@ -10,13 +10,14 @@ use std::{
 
 use drupe_agent::one_line;
 use drupe_bus::Bus;
+use drupe_config::CopyRule;
 use drupe_extension_api::{
     ExtensionId, Fault, FaultCode, SessionId,
     wire::{ChannelStream, Delivery, OutboundMessage, StreamPart, op},
 };
 use drupe_gate::pace::Pace;
 use drupe_host::{Header, Instance};
-use drupe_journal::{Delivery as Due, QueuedTurn, Sent, Store, StoreError};
+use drupe_journal::{Delivery as Due, Outbound, QueuedTurn, Sent, Store, StoreError};
 use drupe_surface::lanes::Lanes;
 use drupe_wiring::Snapshot;
 use tokio::sync::Notify;
@@ -52,6 +53,8 @@ pub struct Outbox {
     store: Store,
     wired: Arc<Wired>,
     bus: Arc<Bus>,
+    /// Where what people are told in conversations goes besides.
+    copies: Vec<CopyRule>,
     /// How often each extension may show something to the user.
     notices: Pace,
     due: Notify,
@@ -67,11 +70,28 @@ impl Outbox {
             store,
             wired,
             bus,
+            copies: Vec::new(),
             notices: Pace::new("notices", 10),
             due: Notify::default(),
             end: CancellationToken::new(),
             ended: CancellationToken::new(),
         }
+    }
+
+    /// The same, with further channels for what people are told in some conversations.
+    pub fn copying(self, copies: Vec<CopyRule>) -> Self {
+        Self { copies, ..self }
+    }
+
+    /// Where a text that people are told in a session goes besides. Nobody is sent nothing.
+    pub fn copies(&self, session: &SessionId, text: &str) -> Vec<Outbound> {
+        let rules = self.copies.iter().filter(|rule| !text.trim().is_empty() && rule.holds_of(session));
+        let copy = |rule: &CopyRule| Outbound {
+            channel: rule.channel.to_string(),
+            address: rule.address.clone(),
+            text: text.to_owned(),
+        };
+        rules.map(copy).collect()
     }
 
     /// Whether messages go out through a channel of that name.
@@ -133,7 +153,8 @@ impl Outbox {
     }
 
     async fn show(&self, session: SessionId, text: String) -> Result<(), Fault> {
-        if self.store.notice(session, text).await? {
+        let copies = self.copies(&session, &text);
+        if self.store.notice(session, text, copies).await? {
             self.wake();
         }
         Ok(())

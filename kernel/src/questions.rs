@@ -61,7 +61,8 @@ async fn put_all(kernel: &Kernel, put: &mut HashSet<String>) -> Result<(), Store
         }
         let effect = EffectId::new(&one.id).map_err(|error| StoreError::Record(error.to_string()))?;
         let text = told(kernel, one, call).await;
-        if kernel.store.tell_question(effect, key.clone(), text).await? {
+        let copies = (call.session.clone(), kernel.outbox.copies(&call.session, &text));
+        if kernel.store.tell_question(effect, key.clone(), text, copies).await? {
             kernel.outbox.wake();
         }
         put.insert(key);

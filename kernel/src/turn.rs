@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use drupe_agent::{
-    Batch, Behalf, CHANGED, Detaches, Hooks, Journal, RecordedTurn, SpawnedAgents, Steering, Stopwatch,
-    Taint, TurnScope, ids,
+    Batch, Behalf, CHANGED, Conditional, Detaches, Hooks, Journal, RecordedTurn, SpawnedAgents, Steering,
+    Stopwatch, Taint, TurnScope, ids,
     run::{self, TurnOutcome, TurnRoot, Used},
 };
 use drupe_extension_api::{
@@ -384,11 +384,18 @@ async fn finish(
         address: inbound.ask.address.clone(),
         text: response.content.clone(),
     });
+    // A look that found nothing is no answer that anybody waits for.
+    let nothing = spend.turns == 0 && response.content == Conditional::NOTHING;
+    let copies = match nothing {
+        true => Vec::new(),
+        false => turns.outbox.copies(&inbound.ask.session, &response.content),
+    };
     let done = TurnDone {
         response,
         spend,
         diagnostics,
         outbox,
+        copies,
         last,
         events: speakers.told().into_iter().chain([completed]).map(|event| (None, event)).collect(),
         conversation: speakers.changed(),

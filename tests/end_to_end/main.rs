@@ -23,6 +23,7 @@ mod control;
 mod crashes;
 mod day;
 mod deleted_sessions;
+mod deliveries_out;
 mod doctor;
 mod dumps;
 mod effort;

@@ -85,6 +85,7 @@ impl Past {
             spend: Spend::default(),
             diagnostics: Vec::new(),
             outbox: (!channel.is_empty()).then_some(to),
+            copies: Vec::new(),
             last: Batch {
                 entries: vec![begin, answer],
                 ..Batch::empty("s".parse().expect("an id"), turn.clone())

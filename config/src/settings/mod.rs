@@ -4,6 +4,7 @@
 //! extensions (whether an id exists, whether a tool does) is left to the kernel.
 
 mod agents;
+mod copies;
 mod effective;
 mod extensions;
 mod kept;
@@ -27,6 +28,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 pub use agents::{AgentDefaults, AgentsConfig, OrchestratorConfig};
+pub use copies::CopyRule;
 pub use extensions::{ExtensionOverride, ExtensionsConfig};
 pub use kept::{Archive, Interval};
 pub use limits::{ConcurrencyConfig, LimitsConfig, ScopeLimitsConfig};
@@ -106,6 +108,9 @@ keys! {
         limits: LimitsConfig = each_its_own() => Shape::Record(&limits::LIMITS);
         /// Messages that wait.
         inbox: InboxConfig = each_its_own() => Shape::Record(&INBOX);
+        /// Where what people are told in conversations goes besides.
+        copies: Vec<CopyRule> = EMPTY =>
+            Shape::AtMost(copies::MOST, &Shape::List(&Shape::Record(&copies::COPY)));
         /// What is done at set times.
         schedules: SchedulesConfig = each_its_own() => Shape::Record(&SCHEDULES);
         /// What an agent with many tools is sent.

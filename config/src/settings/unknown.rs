@@ -33,6 +33,7 @@ impl Config {
         let people = self.approvals.people.iter().filter_map(|person| person.split_once('/'));
         let theirs: Vec<_> = people.filter_map(|(channel, _)| ExtensionId::new(channel).ok()).collect();
         theirs.iter().for_each(|id| look("approvals.people".into(), id));
+        self.copies.iter().for_each(|copy| look("copies".into(), &copy.channel));
         // What ships may be left out of an installation: only what the operator wrote is looked at.
         if self.origins.contains_key("orchestrator.builder_may_use") {
             let ids = self.orchestrator.builder_may_use.iter();
@@ -71,6 +72,7 @@ mod tests {
                 ("approvals.preauthorized", "[weather]"),
                 ("approvals.channels", "[kvv]"),
                 ("approvals.people", "[kv/1, kvv/2]"),
+                ("copies", "[{session: main, channel: kvv}]"),
                 ("orchestrator.builder_may_use", "[kw, kv]")
             ]),
             [
@@ -78,6 +80,7 @@ mod tests {
                  that are there",
                 "`approvals.channels` (command line): no extension has the id `kvv`: did you mean `kv`?",
                 "`approvals.people` (command line): no extension has the id `kvv`: did you mean `kv`?",
+                "`copies` (command line): no extension has the id `kvv`: did you mean `kv`?",
                 "`orchestrator.builder_may_use` (command line): no extension has the id `kw`: did you mean `kv`?",
             ]
         );

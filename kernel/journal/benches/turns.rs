@@ -197,6 +197,7 @@ async fn turn(store: &Store, session: SessionId, n: usize, work: Work) {
         spend,
         diagnostics: Vec::new(),
         outbox: None,
+        copies: Vec::new(),
         last: Batch {
             runs: runs[..1].to_vec(),
             entries: vec![root.answer(2, None), root.end()],

@@ -6,8 +6,8 @@
 //! sent again, and the session is told of whatever was not sent.
 //!
 //! Each message has a key of its own, which the channel is given, so that one that can tell a repetition does. A turn has
-//! at most one answer. A question to a person goes out as a notice. Whoever adds a kind (a webhook) adds it to [`OutboundKind`] and queues
-//! it here; how it is sent and what becomes of it is the same for all. Nothing here calls a channel: that is the kernel's.
+//! at most one answer. A question to a person goes out as a notice. What goes to further channels as well is a message of its own for
+//! each of them, a copy; how it is sent and what becomes of it is the same for all. Nothing here calls a channel: that is the kernel's.
 
 use std::fmt;
 
@@ -38,6 +38,9 @@ pub struct Outbound {
     /// The text.
     pub text: String,
 }
+
+/// Copies that may wait for one channel. One that is turned off must not fill the journal.
+const MOST_COPIES: i64 = 1_000;
 
 /// The number of a message that goes out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -100,6 +103,7 @@ pub(crate) fn notice(
     on: &mut Writing<'_>,
     session: &SessionId,
     text: &str,
+    copies: &[Outbound],
 ) -> Result<Option<DeliveryId>, StoreError> {
     let told = EventBody::Diagnostic { code: "notice".into(), message: text.to_owned() };
     events::record(on, session, None, &[(None, told)])?;
@@ -110,18 +114,61 @@ pub(crate) fn notice(
     let found = find.query_row([number], |row| {
         Ok(Outbound { channel: row.get(0)?, address: row.get(1)?, text: text.to_owned() })
     });
-    let Some(message) = found.optional()? else { return Ok(None) };
+    let found = found.optional()?;
+    drop(find);
     let key = Uuid::now_v7().to_string();
-    queue(on, OutboundKind::Notice, &key, (number, None), &message).map(Some)
+    let notice = match found {
+        Some(message) => Some(queue(on, OutboundKind::Notice, &key, (number, None), &message)?),
+        None => None,
+    };
+    let copied = queue_copies(on, (OutboundKind::Notice, &key), (session, number), copies)?;
+    Ok(notice.or(copied))
+}
+
+/// Queues what went to a session, or is in it alone, for further channels, once for each key; the number of one that was queued. Where it goes
+/// already it goes once, and a channel that takes nothing loses what is more than it may have waiting: then the session is told.
+pub(crate) fn queue_copies(
+    on: &mut Writing<'_>,
+    (kind, key): (OutboundKind, &str),
+    (session, number): (&SessionId, i64),
+    copies: &[Outbound],
+) -> Result<Option<DeliveryId>, StoreError> {
+    let mut queued = None;
+    for copy in copies {
+        let Outbound { channel, address, .. } = copy;
+        let own = match address {
+            Some(address) => format!("{key}>{channel}/{address}"),
+            None => format!("{key}>{channel}"),
+        };
+        let mut look = on.statement(
+            "SELECT EXISTS (SELECT 1 FROM outbox WHERE (key = ?1 AND channel = ?3 AND address IS ?4) OR key = ?2),
+                    (SELECT count(*) FROM outbox WHERE state IN ('due', 'sending') AND state = 'due' AND channel = ?3)",
+        )?;
+        let (goes, waiting): (bool, i64) =
+            look.query_row((key, &own, channel, address), |row| Ok((row.get(0)?, row.get(1)?)))?;
+        drop(look);
+        if goes {
+            continue;
+        }
+        if waiting < MOST_COPIES {
+            queued = Some(queue(on, kind, &own, (number, None), copy)?);
+            continue;
+        }
+        let message = format!("a copy for `{channel}` is left out: {MOST_COPIES} messages wait for it");
+        let told = EventBody::Diagnostic { code: "delivery.failed".into(), message };
+        events::record(on, session, None, &[(None, told)])?;
+    }
+    Ok(queued)
 }
 
 /// Tells whoever wrote through a channel of a question about a call in the turn that answers them, once for each key; whether
 /// it goes out. Nobody is told of one that was settled.
 pub(crate) fn question(
-    on: &Writing<'_>,
+    on: &mut Writing<'_>,
     effect: &EffectId,
     key: &str,
     text: &str,
+    (session, copies): (&SessionId, &[Outbound]),
 ) -> Result<bool, StoreError> {
     // Of an agent that outlives the turn in which it was spawned those are told who wrote there.
     let mut find = on.statement(
@@ -140,8 +187,18 @@ pub(crate) fn question(
     let found = find.query_row((effect.as_str(), key), |row| {
         Ok((row.get(0)?, Outbound { channel: row.get(1)?, address: row.get(2)?, text: text.to_owned() }))
     });
-    let Some((session, message)) = found.optional()? else { return Ok(false) };
-    queue(on, OutboundKind::Notice, key, (session, None), &message).map(|_| true)
+    let found = found.optional()?;
+    drop(find);
+    let told = match found {
+        Some((number, message)) => Some(queue(on, OutboundKind::Notice, key, (number, None), &message)?),
+        None => None,
+    };
+    let waits = "SELECT EXISTS (SELECT 1 FROM questions WHERE effect = ?1 AND state = 'pending')";
+    let waits: bool = on.statement(waits)?.query_row([effect.as_str()], |row| row.get(0))?;
+    let copies = if waits { copies } else { &[] };
+    let number = sessions::known_or_new(on, session)?.number;
+    let copied = queue_copies(on, (OutboundKind::Notice, key), (session, number), copies)?;
+    Ok(told.or(copied).is_some())
 }
 
 /// Tells whoever was told of a question what became of it, once; whether there was anybody to tell. The key of the message is that of

@@ -16,8 +16,9 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    Accepted, Counts, Delivery, DeliveryId, Inbound, Published, QueuedTurn, RestartRow, RestartVerdict, Sent,
-    Storage, StoreError, TurnDone, TurnStart, activations, events, extensions, intake, open,
+    Accepted, Counts, Delivery, DeliveryId, Inbound, Outbound, Published, QueuedTurn, RestartRow,
+    RestartVerdict, Sent, Storage, StoreError, TurnDone, TurnStart, activations, events, extensions, intake,
+    open,
     opening::Opening,
     outbox,
     reader::{self, Question},
@@ -184,20 +185,30 @@ impl Store {
         self.write(Survives::Power, move |on| outbox::ended(on, delivery, &end)).await
     }
 
-    /// Tells a session of something that nobody asked for; true where it also waits to be sent through a channel.
-    pub async fn notice(&self, session: SessionId, text: String) -> Result<bool, StoreError> {
-        let queued = self.write(Survives::Power, move |on| outbox::notice(on, &session, &text)).await?;
+    /// Tells a session of something that nobody asked for; true where it also waits to be sent through a channel. `copies` go out
+    /// besides.
+    pub async fn notice(
+        &self,
+        session: SessionId,
+        text: String,
+        copies: Vec<Outbound>,
+    ) -> Result<bool, StoreError> {
+        let queued =
+            self.write(Survives::Power, move |on| outbox::notice(on, &session, &text, &copies)).await?;
         Ok(queued.is_some())
     }
 
-    /// Tells whoever wrote through a channel of a question about a call, once for each key; true where it waits to be sent.
+    /// Tells whoever wrote through a channel of a question about a call, once for each key; true where it waits to be sent. `copies` of
+    /// one that is asked in this session go out besides.
     pub async fn tell_question(
         &self,
         effect: EffectId,
         key: String,
         text: String,
+        (session, copies): (SessionId, Vec<Outbound>),
     ) -> Result<bool, StoreError> {
-        self.write(Survives::Power, move |on| outbox::question(on, &effect, &key, &text)).await
+        self.write(Survives::Power, move |on| outbox::question(on, &effect, &key, &text, (&session, &copies)))
+            .await
     }
 
     /// Tells whoever was told of a question by that key what became of it; false where nobody was, or was told already.

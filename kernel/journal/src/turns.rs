@@ -5,6 +5,7 @@ use std::sync::Arc;
 use drupe_agent::Batch;
 use drupe_extension_api::{
     AgentResponse, CorrelationId, EventBody, Preview, SessionId, Spend, TurnId,
+    wire::OutboundKind,
     wire::{QueueMode, Submit},
 };
 use rusqlite::{Connection, OptionalExtension, Row};
@@ -154,10 +155,13 @@ pub(crate) fn finish(on: &mut Writing<'_>, done: &TurnDone) -> Result<Option<Del
     }
     messages.iter().try_for_each(|message| bus::publish(on, message, WhenFull::Bury))?;
     done.ratios.iter().try_for_each(|(model, bytes)| ratios::keep(on, model, *bytes))?;
-    match &done.outbox {
-        Some(message) => Ok(Some(outbox::queue_answer(on, &turn, message)?)),
-        None => Ok(None),
-    }
+    let answer = match &done.outbox {
+        Some(message) => Some(outbox::queue_answer(on, &turn, message)?),
+        None => None,
+    };
+    let of = (OutboundKind::Answer, turn.id.as_str());
+    let copied = outbox::queue_copies(on, of, (&turn.session, turn.session_number), &done.copies)?;
+    Ok(answer.or(copied))
 }
 
 /// Ends a turn whose message another one took in: it gets no answer of its own. One that has ended already stays as

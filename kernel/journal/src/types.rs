@@ -74,6 +74,8 @@ pub struct TurnDone {
     pub diagnostics: Vec<String>,
     /// The message that goes out; none where nobody waits for one.
     pub outbox: Option<Outbound>,
+    /// Where its answer goes besides.
+    pub copies: Vec<Outbound>,
     /// What its runs recorded and did not commit before.
     pub last: Batch,
     /// Events that tell of the end, after those of its entries.

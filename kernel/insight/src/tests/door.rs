@@ -127,6 +127,7 @@ pub async fn finish(store: &Store, response: AgentResponse, spend: Spend, last: 
         spend,
         diagnostics: Vec::new(),
         outbox: Some(outbox),
+        copies: Vec::new(),
         last,
         events: vec![(None, completed)],
         start: None,

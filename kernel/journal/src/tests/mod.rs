@@ -164,6 +164,7 @@ fn done(turn: &TurnId, answer: &str) -> TurnDone {
         response: AgentResponse::success(answer),
         spend: Spend { turns: 1, ..Spend::default() },
         diagnostics: Vec::new(),
+        copies: Vec::new(),
         outbox: Some(Outbound { channel: "test".into(), address: Some("room".into()), text: answer.into() }),
         last: batch_of(turn, Vec::new()),
         events: vec![remark("done")],

@@ -4,7 +4,7 @@ use drupe_extension_api::control::{ExtensionState, StateChange};
 use jiff::Timestamp;
 
 use super::*;
-use crate::{DeliveryId, RestartVerdict};
+use crate::{Delivery, DeliveryId, RestartVerdict};
 
 async fn finished(store: &Store, external_id: &str) -> DeliveryId {
     let turn = store.accept(message("s", external_id, "hello")).await.unwrap().turn;
@@ -91,8 +91,8 @@ async fn a_notice_goes_to_where_the_latest_message_of_its_session_came_from() {
     // The terminal of an operator has no channel, and takes nothing over.
     from("s", "3", "", "").await.unwrap();
     from("quiet", "4", "", "").await.unwrap();
-    assert!(store.notice(session("s"), "done".into()).await.unwrap());
-    assert!(!store.notice(session("quiet"), "done".into()).await.unwrap());
+    assert!(store.notice(session("s"), "done".into(), Vec::new()).await.unwrap());
+    assert!(!store.notice(session("quiet"), "done".into(), Vec::new()).await.unwrap());
     let waiting = store.due_deliveries().await.unwrap();
     let [notice] = waiting.as_slice() else { panic!("{waiting:?}") };
     assert_eq!((notice.kind, notice.session.as_str()), (OutboundKind::Notice, "s"));
@@ -164,4 +164,54 @@ async fn the_latest_steps_of_an_extension_are_kept_and_the_last_few_shown() {
     assert_eq!(kept.await.unwrap(), (128, 72));
     let other = store.extension_history("other").await.unwrap();
     assert_eq!((other.len(), other[0].state), (1, ExtensionState::Failed));
+}
+
+#[tokio::test]
+async fn a_copy_is_a_message_of_its_own_that_goes_where_nothing_else_of_it_goes() {
+    let home = Home::new();
+    let store = home.open();
+    let to = |channel: &str, address: Option<&str>| Outbound {
+        channel: channel.into(),
+        address: address.map(Into::into),
+        text: "done".into(),
+    };
+    let turn = store.accept(message("s", "1", "hello")).await.unwrap().turn;
+    // The answer goes to that very place by itself, and two rules may say the same.
+    let copies = vec![to("push", None), to("test", Some("room")), to("test", Some("hall")), to("push", None)];
+    store.finish_turn(TurnDone { copies: copies.clone(), ..done(&turn, "done") }).await.unwrap();
+    let places = |due: &[Delivery]| -> Vec<_> {
+        due.iter().map(|one| (one.message.channel.clone(), one.message.address.clone())).collect()
+    };
+    let place = |channel: &str, address: Option<&str>| (channel.to_owned(), address.map(str::to_owned));
+    let waiting = store.due_deliveries().await.unwrap();
+    assert_eq!(
+        places(&waiting),
+        [place("test", Some("room")), place("push", None), place("test", Some("hall"))]
+    );
+    assert!(waiting.iter().all(|one| one.kind == OutboundKind::Answer && one.session.as_str() == "s"));
+    assert_eq!(waiting[1].key, format!("{turn}>push"));
+    // A notice of a session without a channel goes out as its copies alone.
+    assert!(store.notice(session("quiet"), "done".into(), copies).await.unwrap());
+    let waiting = store.due_deliveries().await.unwrap();
+    assert_eq!(
+        places(&waiting[3..]),
+        [place("push", None), place("test", Some("room")), place("test", Some("hall"))]
+    );
+    assert_eq!(waiting[3].kind, OutboundKind::Notice);
+}
+
+#[tokio::test]
+async fn a_channel_that_takes_nothing_has_so_many_copies_waiting_and_no_more() {
+    let home = Home::new();
+    let store = home.open();
+    let copy = Outbound { channel: "push".into(), address: None, text: "done".into() };
+    for _ in 0..1_000 {
+        assert!(store.notice(session("s"), "done".into(), vec![copy.clone()]).await.unwrap());
+    }
+    assert!(!store.notice(session("s"), "done".into(), vec![copy]).await.unwrap());
+    assert_eq!(store.due_deliveries().await.unwrap().len(), 1_000);
+    let last = store.events_after(&session("s"), 1_000, 9).await.unwrap().pop().unwrap();
+    let EventBody::Diagnostic { code, message } = last.body else { panic!("{last:?}") };
+    assert_eq!(code, "delivery.failed");
+    assert_eq!(message, "a copy for `push` is left out: 1000 messages wait for it");
 }

@@ -112,6 +112,7 @@ async fn a_result_tells_how_the_turn_ended() {
         spend,
         diagnostics,
         outbox: None,
+        copies: Vec::new(),
         last: batch_of(&turn, vec![end]),
         ..done(&turn, "")
     };

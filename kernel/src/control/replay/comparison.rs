@@ -128,6 +128,7 @@ async fn finish(kernel: &Kernel, outcome: TurnOutcome) -> Result<(), StoreError>
         spend,
         diagnostics,
         outbox: None,
+        copies: Vec::new(),
         last,
         events: vec![(None, completed)],
         conversation: None,

@@ -100,7 +100,7 @@ for archive in "$@"; do
             fi
         done
     } >"$home/.local/share/drupe/drupe.yaml"
-    (umask 077 && echo 'TELEGRAM_BOT_TOKEN=1:of-nobody' >"$home/.local/share/drupe/.env")
+    (umask 077 && printf 'TELEGRAM_BOT_TOKEN=1:of-nobody\nNTFY_TOPIC=topic-of-nobody\n' >"$home/.local/share/drupe/.env")
     echo "check: $archive"
     if [ ${#apart[@]} -gt 0 ]; then
         # Commands of agents are given to a shell.

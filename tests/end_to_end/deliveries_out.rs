@@ -1,5 +1,8 @@
 //! What goes out to people and programs that wrote nothing: copies of what is told in conversations, and the channels that carry them.
 
+mod push;
+mod receiver;
+
 use std::fs;
 
 use serde_json::{Value, json};

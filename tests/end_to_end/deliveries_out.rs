@@ -2,6 +2,7 @@
 
 mod push;
 mod receiver;
+mod webhooks;
 
 use std::fs;
 

@@ -255,6 +255,34 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_takes_no_more_is_not_asked_meanwhile() {
+        use drupe_extension_api::{
+            serde_json::json,
+            testing::{Harness, block_on},
+        };
+        let config = json!({"server": "https://ntfy.sh", "token": false, "priority": 3, "notice_priority": 4,
+            "tags": [], "markdown": false});
+        let message = |text: &str| OutboundMessage {
+            kind: OutboundKind::Answer,
+            delivery: text.into(),
+            session: "main".parse().expect("a session"),
+            address: None,
+            text: text.into(),
+        };
+        block_on(async {
+            let notify = Harness::<crate::Notify>::start(config).await.expect("it starts");
+            let headers = vec![("retry-after".to_owned(), "600".to_owned())];
+            let many = OutwardResponse { status: 429, headers, body: String::new() };
+            notify.host().answer_sent(Ok(many));
+            for text in ["one", "two"] {
+                let fault = notify.channel_send(message(text)).await.expect_err("it takes nothing");
+                assert_eq!(fault.code, FaultCode::Unavailable, "{fault}");
+            }
+            assert_eq!(notify.host().sent().len(), 1);
+        });
+    }
+
+    #[test]
     fn a_topic_is_one_and_a_delivery_has_one_sequence_id() {
         assert!(
             topic(Some("a/b")).is_err() && topic(Some("")).is_err() && topic(Some("${NTFY_TOPIC}")).is_err()

@@ -93,3 +93,25 @@ async fn an_outbox_without_anything_to_send_ends_at_once() {
     assert!(!outbox.carries("mail") && !outbox.carries("no id"));
     tokio::join!(send_until_the_end(Arc::clone(&outbox)), outbox.finish());
 }
+
+#[tokio::test]
+async fn what_people_are_told_is_copied_by_the_rules_for_its_session_and_nothing_is_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let roster = roster(folder.path());
+    let wired = Arc::clone(&roster.wired);
+    let outbox = Outbox::new(roster.life.clone(), roster.store.clone(), wired, Arc::clone(&roster.bus));
+    let rule = |session: &str, channel: &str, address: Option<&str>| CopyRule {
+        session: session.into(),
+        channel: channel.parse().expect("an id"),
+        address: address.map(Into::into),
+    };
+    let outbox = outbox.copying(vec![rule("main", "push", None), rule("*", "hook", Some("a"))]);
+    let places = |session: &str, text: &str| -> Vec<(String, Option<String>)> {
+        let copies = outbox.copies(&session.parse().expect("an id"), text);
+        copies.into_iter().map(|copy| (copy.channel, copy.address)).collect()
+    };
+    let hook = ("hook".to_owned(), Some("a".to_owned()));
+    assert_eq!(places("main", "hello"), [("push".to_owned(), None), hook.clone()]);
+    assert_eq!(places("other", "hello"), [hook]);
+    assert_eq!(places("main", " \n"), []);
+}

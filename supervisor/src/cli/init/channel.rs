@@ -44,9 +44,9 @@ pub fn chosen(chosen: Option<&str>, context: &Context) -> Result<Option<Manifest
     })
 }
 
-/// Asks for its secrets, in the order of its manifest, where they are not there yet.
+/// Asks for its secrets, in the order of its manifest, where they are not there yet; not for those without which it works.
 pub fn secrets(service: &Manifest, keys: &mut Keys<'_>) -> Result<(), Failure> {
-    let bound = service.bound_secrets.iter().map(|secret| &secret.name);
+    let bound = service.bound_secrets.iter().filter(|secret| !secret.optional).map(|secret| &secret.name);
     service.secrets.iter().chain(bound).try_for_each(|name| keys.need(&[name]))
 }
 

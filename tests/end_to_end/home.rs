@@ -119,7 +119,7 @@ fn whose(path: &Path, found: &mut Vec<(PathBuf, u32)>) {
 fn root_goes_on_as_the_user_whose_home_it_is_and_a_daemon_says_what_it_may_not_use() {
     let runs = Command::new(DRUPE).uid(STRANGER).gid(STRANGER).arg("--version").output();
     if !rustix::process::geteuid().is_root() || !runs.is_ok_and(|output| output.status.success()) {
-        return eprintln!("skipped: this is not root, or others may not run what was built");
+        return println!("skipped: this is not root, or others may not run what was built");
     }
     let mut daemon = Daemon::home("");
     give(daemon.path(), STRANGER);

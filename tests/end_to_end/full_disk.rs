@@ -46,6 +46,11 @@ fn on_a_full_disk_an_older_journal_stays_what_it_is_until_there_is_room() {
 }
 
 #[test]
+fn on_a_full_disk_the_log_loses_lines_and_tells_of_it_once_there_is_room() {
+    on_a_small_one("logged_on_a_small_file_system");
+}
+
+#[test]
 fn a_full_disk_is_no_reason_for_systemd_to_end_the_daemon() {
     on_a_small_one("watched_on_a_small_file_system");
 }
@@ -72,6 +77,35 @@ fn on_a_small_one(name: &str) {
     };
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success() && out.contains("1 passed"), "{out}\n{err}");
+}
+
+#[test]
+#[ignore = "it fills the file system of the temporary folder; the test above gives it one of its own"]
+fn logged_on_a_small_file_system() {
+    let daemon = Daemon::start("log: trace\nlog_file: {enabled: true, max_mb: 8, keep: 1}\n");
+    let file = daemon.path().join("state/drupe.log");
+    let kept = || fs::read_to_string(&file).unwrap_or_default();
+    assert!(until("it begins", || kept().contains("\"ready\"").then_some(())).is_some(), "{}", daemon.log());
+    let filler = std::env::temp_dir().join("filler");
+    // What is said meanwhile finds no room.
+    for _ in 0..200 {
+        fill(&filler);
+        let _ = submit(&daemon, &unique());
+    }
+    assert_eq!(daemon.until_ready()["restarts"], 0);
+    fs::remove_file(&filler).expect("it is there");
+    let told = |log: &str| log.contains("bytes of the log are lost: its file could not be written");
+    let said = until("the loss is told", || {
+        let _ = submit(&daemon, &unique());
+        Some(kept()).filter(|log| told(log))
+    });
+    let said = said.unwrap_or_else(|| panic!("{}", kept()));
+    for line in said.lines() {
+        serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    }
+    let elsewhere =
+        until("it is told elsewhere", || daemon.log().contains("or its disk was full").then_some(()));
+    assert!(elsewhere.is_some(), "{}", daemon.log());
 }
 
 #[test]

@@ -21,8 +21,8 @@ const ADDED: &[(&str, usize)] = &[
     ("web", 43),
     // The SDK of the protocol, what it reads streams of events and compares names with, and schemas of the inputs of our own tools.
     ("mcp", 13),
-    // Itself alone: what it writes is JSON, and the daemon sends it.
-    ("otel", 1),
+    // Itself, and the four for schemas that each native extension has: what it writes is JSON, and the daemon sends it.
+    ("otel", 5),
     // Three for signatures, and what these stand on.
     ("webhook", 8),
 ];

@@ -18,8 +18,8 @@ use crate::{
 };
 
 const MILLISECOND: u64 = 1_000_000;
-/// Durations are whole milliseconds, and beginnings are exact: what seems to outlast what it is in by less than this does not.
-const ROUNDING: u64 = 5 * MILLISECOND;
+/// The tool whose call returns while the agent that it began works on.
+const SPAWN: &str = "spawn_agent";
 
 /// All spans of a turn that has ended, the root first.
 pub fn of(trace: &TurnTrace, texts: &TurnTexts) -> Vec<OtlpSpan> {
@@ -111,18 +111,17 @@ impl Writer<'_> {
         for below in &node.nodes {
             self.node(below, at);
         }
-        self.cover(above, node.kind, at);
+        self.cover(above, node, at);
     }
 
-    /// A run is counted by each process anew, so it lasted as long as what it waited for at least; so did what has no end of its own. A tool
-    /// may return while the agent that it began works on.
-    fn cover(&mut self, above: usize, kind: CallKind, at: usize) {
+    /// What is above lasted as long as what is below: durations are whole milliseconds from a moment that is a little earlier than what is
+    /// recorded of it, a run is counted by each process anew, and what was cut off has no end. Agents that were spawned work on by themselves.
+    fn cover(&mut self, above: usize, node: &TraceNode, at: usize) {
         let end = self.spans[at].end_time_unix_nano;
         let parent = &mut self.spans[above];
-        let is_tool = parent.name.starts_with(names::EXECUTE_TOOL);
-        let open = parent.end_time_unix_nano == parent.start_time_unix_nano;
-        let outlasts = end.saturating_sub(parent.end_time_unix_nano);
-        if !is_tool || open || outlasts < ROUNDING || kind != CallKind::Run {
+        let works_on =
+            node.kind == CallKind::Run && parent.name == format!("{} {SPAWN}", names::EXECUTE_TOOL);
+        if !works_on {
             parent.end_time_unix_nano = parent.end_time_unix_nano.max(end);
         }
     }

@@ -157,7 +157,10 @@ impl Output {
         }
         if self.lost > 0 {
             let lost = std::mem::take(&mut self.lost);
-            let line = self.line(Level::Warn, &format!("{lost} bytes of the log are lost: nobody read it"));
+            let line = self.line(
+                Level::Warn,
+                &format!("{lost} bytes of the log are lost: nobody read it, or its disk was full"),
+            );
             self.pending.extend_from_slice(line.as_bytes());
         }
         self.pending.extend_from_slice(bytes);
@@ -209,6 +212,11 @@ impl Output {
             }
             Err(rustix::io::Errno::INTR) => true,
             Err(rustix::io::Errno::AGAIN) => false,
+            // It is a file, and there may be room again.
+            Err(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => {
+                self.lost += std::mem::take(&mut self.pending).len();
+                false
+            }
             Err(_) => {
                 // The reader is gone for good: a closed terminal, a pager that was left.
                 self.sink = None;

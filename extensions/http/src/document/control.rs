@@ -5,7 +5,7 @@ use drupe_extension_api::{
     control::{
         AgentDetail, AgentStatus, AgentTemplate, Approval, ApprovalAnswer, CheckReport, ConfigValue,
         DeadMessage, DeletedSession, Explanation, ExtensionAsk, ExtensionDetail, ExtensionStatus,
-        ItemArgument, ItemText, Named, Numbered, PathArgument, PersonAnswer, PersonStatus, Power,
+        ItemArgument, ItemText, Latency, Named, Numbered, PathArgument, PersonAnswer, PersonStatus, Power,
         ReplayArgument, ReplayReport, Restart, Scaffold, ScheduleDetail, ScheduleNew, SchedulePause,
         ScheduleRun, ScheduleStatus, SessionDetail, SessionPersonas, SessionSelect, SessionShow,
         SessionStatus, SkillStatus, SpawnedArgument, SpawnedQuery, SpawnedStatus, SpawnedTell, StandingGrant,
@@ -192,6 +192,12 @@ fn methods(s: &mut TypeSchemas) -> Vec<Method> {
             "Runs recorded turns again, or puts their messages to another model.",
         ),
         maybe::<UsageQuery, Vec<UsageRow>>(s, method::USAGE_SHOW, Inspect, "Sums up what was used."),
+        plain::<Vec<Latency>>(
+            s,
+            method::LATENCIES_SHOW,
+            Inspect,
+            "Tells how long turns, models and tools took.",
+        ),
         with::<Named, Explanation>(s, method::WHY, Read, "Explains why something ended as it did."),
         with::<ItemArgument, ItemText>(s, method::ITEMS_SHOW, Read, "Shows a text in full."),
         plain::<Vec<ScheduleStatus>>(s, method::SCHEDULES_LIST, Inspect, "Lists what is done at set times."),

@@ -180,8 +180,9 @@ fn an_agent_that_outlives_the_call_that_began_it_does_not_make_that_longer() {
     let mut trace = turn();
     let call = &mut trace.nodes[0].nodes[3];
     call.elapsed_ms = Some(10);
+    call.name = "spawn_agent".into();
     let spans = of(&trace, &TurnTexts::default());
-    let call = named(&spans, "execute_tool haiku");
+    let call = named(&spans, "execute_tool spawn_agent");
     assert_eq!(call.end_time_unix_nano - call.start_time_unix_nano, 10_000_000);
     let (above, agent) = (named(&spans, "invoke_agent orchestrator"), named(&spans, "invoke_agent haiku"));
     assert!(agent.end_time_unix_nano > call.end_time_unix_nano);

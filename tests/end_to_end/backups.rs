@@ -111,6 +111,32 @@ fn what_is_left_out_is_said_and_a_running_daemon_is_not_restored_over() {
     assert!(!without["left_out"].to_string().contains(".env"), "{without}");
 }
 
+#[test]
+fn a_backup_and_a_restore_of_one_home_are_not_mixed() {
+    let mut daemon = Daemon::start("");
+    assert_eq!(daemon.turn("s", "hello")["status"], "success");
+    let file = daemon.says(&["backup"]).trim().to_owned();
+    stop(&mut daemon);
+    daemon.write("drupe.yaml", "log: warn\n");
+    let folder = fs::File::open(daemon.path().join("run")).expect("it is there");
+    // As somebody who makes a backup of a large home.
+    folder.lock_shared().expect("nobody else has it");
+    let refused = daemon.drupe(&["restore", &file]);
+    assert_eq!(refused.status.code(), Some(75), "{refused:?}");
+    assert!(text(&refused.stderr).contains("is being made"), "{refused:?}");
+    assert!(daemon.path().join("drupe.yaml").exists() && !daemon.path().join(".restore").exists());
+    daemon.says(&["backup"]);
+    // And as one who restores.
+    folder.unlock().expect("it is ours");
+    folder.lock().expect("nobody else has it");
+    let refused = daemon.drupe(&["backup"]);
+    assert_eq!(refused.status.code(), Some(75), "{refused:?}");
+    assert!(text(&refused.stderr).contains("is at work"), "{refused:?}");
+    drop(folder);
+    daemon.says(&["restore", &file]);
+    assert!(!daemon.path().join("drupe.yaml").exists());
+}
+
 /// Kills a process some time after it began; whether it was still at work.
 fn killed(mut command: Command, after: Duration) -> bool {
     let mut child =

@@ -223,7 +223,7 @@ impl Held {
     /// A configuration with this model, in which all of them may run at once.
     fn config(&self, drain_ms: u32) -> String {
         let limits = "limits: {concurrency: {runs_of_one_agent: 32}}";
-        format!("{}drain_timeout_ms: {drain_ms}\n{limits}\n", self.server.config())
+        format!("{}      concurrency: 32\ndrain_timeout_ms: {drain_ms}\n{limits}\n", self.server.config())
     }
 
     fn let_go(&self) {
@@ -321,4 +321,76 @@ fn twenty_turns_that_an_older_release_began_are_answered_once_after_its_journal_
         .query_row("SELECT count(*) FROM turns WHERE finished_ms IS NULL", [], |row| row.get(0))
         .expect("a number");
     assert_eq!(waiting as usize, TURNS, "as they were");
+}
+
+/// A file of the journal's own tests.
+fn of_the_journal(name: &str) -> String {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../kernel/journal/src/tests"));
+    fs::read_to_string(folder.join(name)).expect("it is there")
+}
+
+/// A journal of that version, with rows of all tables: written by a program of that version, or made from its schema.
+fn journal_of(version: usize) -> String {
+    let mut all = of_the_journal(&format!("version_{version}.sql"));
+    let mut holds = false;
+    for line in of_the_journal("released/rows.sql").lines() {
+        match line.strip_prefix("-- versions ").and_then(|span| span.split_once("..")) {
+            Some((from, to)) => {
+                let from: usize = from.parse().expect("a number");
+                holds = from <= version && to.parse().map_or(true, |to: usize| version <= to);
+            }
+            None if holds => all.extend(["\n", line]),
+            None => {}
+        }
+    }
+    all
+}
+
+#[test]
+fn a_home_of_every_version_that_there_was_is_served_and_gone_on_with() {
+    for version in 1..=drupe_journal::schema::version() as usize {
+        let server = ModelServer::start(|request| Say::Text(format!("answer to {}", latest(request).1)));
+        let mut daemon = Daemon::home(&server.config());
+        with(&daemon, &journal_of(version));
+        daemon.run();
+        let status = daemon.until_status("all are answered", |status| {
+            status["state"] == "ready" && status["queued_turns"] == 0 && status["running_turns"] == 0
+        });
+        assert_eq!(
+            (&status["restarts"], &status["safe_mode"]),
+            (&json!(0), &json!(false)),
+            "version {version}: {status}"
+        );
+        let shown = daemon.json(&["session", "show", "s", "--json"]);
+        let turns = shown["turns"].as_array().expect("turns");
+        assert_eq!(turns.len(), if version == 1 { 2 } else { 3 }, "version {version}: {shown:#}");
+        assert_eq!(turns[0]["content"], "hi", "version {version}");
+        // The one that nobody had begun has its answer; one that was begun goes on, or says why it cannot.
+        let last = &turns[turns.len() - 1];
+        assert!(last["content"].to_string().contains("answer to and"), "version {version}: {last:#}");
+        assert!(turns.iter().all(|turn| turn["status"].is_string()), "version {version}: {shown:#}");
+        daemon.says(&["trace", "s"]);
+        daemon.says(&["why", turns[0]["turn"].as_str().expect("an id")]);
+        assert_eq!(daemon.turn("s", "and now")["content"], "answer to and now", "version {version}");
+        if version >= 2 {
+            assert!(daemon.says(&["approvals", "--json"]).contains("\"files\""), "version {version}");
+        }
+        if version >= 18 {
+            assert!(daemon.says(&["pair", "--json"]).contains("Ada"), "version {version}");
+        }
+        stop(&mut daemon);
+        let db = Connection::open(journal(&daemon)).expect("a journal");
+        if version >= 12 {
+            // Its extension is not there, so it is not offered; its slots stay settled.
+            let kept = "SELECT paused || ' ' || (SELECT count(*) FROM schedule_runs) FROM schedules WHERE id = 'report'";
+            let kept: String = db.query_row(kept, [], |row| row.get(0)).expect("the schedule");
+            assert_eq!(kept, "it failed five times 2", "version {version}");
+        }
+        let sent: (u32, String) = db
+            .query_row("SELECT count(*), min(state) FROM outbox WHERE text = 'hi'", [], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
+            .expect("what was to go out");
+        assert!(sent.0 == 1 && sent.1 != "sent", "version {version}: {sent:?}");
+    }
 }

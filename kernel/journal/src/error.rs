@@ -56,11 +56,11 @@ pub enum StoreError {
          changed: start the release that you had before, which goes on with it"
     )]
     Upgrade {
-        /// Version of the file.
+        /// The version that the file has.
         found: u32,
-        /// Version of this release.
+        /// The version that this release reads.
         known: u32,
-        /// What failed.
+        /// What failed, in words for people.
         why: String,
     },
     /// The SQLite that this program was built with has a fault that can lose commits.

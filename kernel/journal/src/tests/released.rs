@@ -71,7 +71,7 @@ fn tables(home: &Home) -> BTreeMap<String, Vec<Row>> {
     let names: Vec<String> = names.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
     let rows = |name: &String| {
         let mut all = db.prepare(&format!("SELECT * FROM {name}")).unwrap();
-        let columns: Vec<String> = all.column_names().into_iter().map(str::to_owned).collect();
+        let columns: Vec<String> = all.column_names().map(str::to_owned).collect();
         let row = |row: &rusqlite::Row<'_>| {
             columns.iter().enumerate().map(|(n, column)| Ok((column.clone(), row.get(n)?))).collect()
         };

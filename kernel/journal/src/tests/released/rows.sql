@@ -52,7 +52,7 @@ INSERT INTO turns (number, id, session, origin, channel, external_id, queue, add
         '{"usage":{"input_tokens":10,"cached_tokens":0,"output_tokens":5,"reasoning_tokens":0},"turns":1,"tool_calls":0,"invocations":1,"elapsed_ms":0}', '[]'),
     (2, '01a200ea-7304-7464-90bf-7b961eabeee6', 1, 'extension:test', 'test', '2', 'followup', 'room', 'and again', 1700000000000, 2, NULL, 1,
         1700000000000, NULL, 'i-73000000000000000000000000000000', 'c-2', NULL, NULL, NULL),
-    (3, '01a200ea-7307-7455-9865-5e1be1cc4223', 1, 'topic:news', '', '3', 'followup', 'room', 'and more', 1700000000000, 3, NULL, 0,
+    (3, '01a200ea-7307-7455-9865-5e1be1cc4223', 1, 'operator', 'test', '3', 'followup', 'room', 'and more', 1700000000000, 3, NULL, 0,
         NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 INSERT INTO outbox (number, key, kind, session, turn, channel, address, text, state, why, created_ms, updated_ms)
     VALUES (1, '01a200ea-7301-75bb-827d-a2ca4d6014ec', 'answer', 1, 1, 'test', 'room', 'hi', 'due', NULL, 1700000000000, 1700000000000),

@@ -323,3 +323,6 @@ fn end(attempts: u32, said: Result<Delivery, Fault>) -> Sent {
         Err(fault) => Sent::Uncertain(fault.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests;

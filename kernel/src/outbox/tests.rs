@@ -1,6 +1,6 @@
 //! What goes out to people: what an answer of a channel leads to, and which notices are taken.
 
-use drupe_extension_api::wire::Submit;
+use drupe_extension_api::{EventBody, wire::Submit};
 use drupe_journal::{Inbound, Origin};
 
 use super::*;

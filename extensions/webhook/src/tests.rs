@@ -1,5 +1,15 @@
 //! What is refused before anything is sent, and what statuses mean. How messages go out is tried with a whole daemon.
 
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::TcpListener,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
 use drupe_extension_api::{
     serde_json::json,
     testing::{Harness, block_on},
@@ -70,4 +80,42 @@ fn an_address_names_an_endpoint_that_is_there() {
             assert_eq!(fault.code, FaultCode::Denied, "{fault}");
         }
     });
+}
+
+/// An endpoint on a socket that answers everything with that; its address, and how often it was asked.
+fn answering(head: &'static str) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = format!("http://{}/", listener.local_addr().expect("an address"));
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            count.fetch_add(1, Ordering::SeqCst);
+            let lines = BufReader::new(stream.try_clone().expect("a socket")).lines();
+            lines.map_while(Result::ok).take_while(|line| !line.is_empty()).for_each(drop);
+            let answer = format!("HTTP/1.1 {head}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            stream.write_all(answer.as_bytes()).expect("it is there");
+        }
+    });
+    (address, asked)
+}
+
+#[test]
+fn who_takes_nothing_for_a_while_or_for_good_is_left_alone() {
+    for (head, code) in [
+        ("503 Service Unavailable\r\nretry-after: 600", FaultCode::Busy),
+        ("429 Too Many Requests", FaultCode::Busy),
+        ("410 Gone", FaultCode::Denied),
+    ] {
+        let (address, asked) = answering(head);
+        let config = json!({"endpoints": {"builds": {"url": address, "secret": SECRET}}});
+        block_on(async {
+            let webhook = Harness::<Webhook>::start(config).await.expect("it starts");
+            for _ in 0..3 {
+                let fault = webhook.channel_send(to(None)).await.expect_err("it takes nothing");
+                assert_eq!(fault.code, code, "{head}: {fault}");
+            }
+        });
+        assert_eq!(asked.load(Ordering::SeqCst), 1, "{head}");
+    }
 }

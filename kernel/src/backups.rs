@@ -123,7 +123,9 @@ impl Backups {
     /// When the next one is due: now where there is none, later where the last attempt failed.
     fn next(&self, every: SignedDuration) -> Timestamp {
         if let Some(failed) = &*self.failed.lock() {
-            return failed.again;
+            // What lies further ahead was noted before the clock was set back.
+            let latest = now(&self.base).checked_add(LONGEST_AGAIN).unwrap_or(failed.again);
+            return failed.again.min(latest);
         }
         let last = found(&folder(&self.base)).into_iter().find(|found| found.scheduled);
         let now = now(&self.base);
@@ -223,9 +225,7 @@ pub fn newest(config: &Config, home: &Path) -> (PathBuf, Option<(PathBuf, Timest
 /// What to do where the journal is damaged: which backup is whole, and how it is put back. None where there is none.
 pub fn advice(base: &Base) -> Option<String> {
     let folder = folder(base);
-    // Without its key nobody can tell of one that is encrypted.
-    let readable = found(&folder).into_iter().map(|found| found.path).filter(|path| !is_encrypted(path));
-    let files: Vec<PathBuf> = readable.collect();
+    let files = files(&folder);
     if files.is_empty() {
         return None;
     }
@@ -298,6 +298,11 @@ fn make_folder(folder: &Path) -> std::io::Result<()> {
 
 fn now(base: &Base) -> Timestamp {
     Timestamp::from_millisecond(base.clock.now_ms()).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// The files of a folder that are backups by their names, the newest first.
+pub fn files(folder: &Path) -> Vec<PathBuf> {
+    found(folder).into_iter().map(|found| found.path).filter(|path| !is_encrypted(path)).collect()
 }
 
 /// The backups in a folder, the newest first.

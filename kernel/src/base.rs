@@ -1,7 +1,11 @@
 //! What a kernel is made with: its folders, its configuration, the time, and how it was started. Nothing of it changes
 //! while the kernel lives, so every part may have it.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use drupe_agent::Clock;
 use drupe_config::{Config, Sources};
@@ -47,8 +51,12 @@ pub struct Start {
     pub proof: Option<Duration>,
     /// The agents that surfaces may offer; none for all.
     pub agents: Option<Vec<AgentId>>,
-    /// When it began, in milliseconds since 1970.
-    pub began_ms: i64,
+    /// When it began, by a clock that nobody sets.
+    pub began: Option<Instant>,
+    /// Whether an earlier kernel left the journal open.
+    pub unclean: bool,
+    /// Whether an earlier kernel did not go on with the journal, and all of it was found whole.
+    pub doubted: bool,
     /// The program.
     pub exe: PathBuf,
 }

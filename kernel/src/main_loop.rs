@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use drupe_agent::{Clock, SystemClock};
+use drupe_agent::SystemClock;
 use drupe_config::{Sources, load_config};
 use drupe_extension_api::AgentId;
 use drupe_gate::beginning;
@@ -38,6 +38,10 @@ const STATUS: Duration = Duration::from_secs(5);
 /// How often a proof that the journal writes changes a row, which takes the disk. The others only take the way to it: a
 /// machine at rest lets its disk sleep.
 const ON_DISK: Duration = Duration::from_secs(300);
+
+/// How long a kernel refuses everything whose journal was found whole by its own start, and cannot be gone on with all the same:
+/// so that what a check does not find is no reason to start kernels as fast as the machine can.
+const DOUBTED: Duration = Duration::from_secs(10);
 
 /// What the kernel process is given.
 #[derive(Debug)]
@@ -93,7 +97,9 @@ pub fn main(arguments: Arguments) -> u8 {
                 fallback,
                 proof: proof_ms.map(Duration::from_millis),
                 agents: (!arguments.agents.is_empty()).then_some(arguments.agents),
-                began_ms: SystemClock.now_ms(),
+                began: Some(Instant::now()),
+                unclean: false,
+                doubted: false,
                 exe: std::env::current_exe().unwrap_or_default(),
             };
             (start, verdicts)
@@ -203,27 +209,51 @@ async fn run(base: Base, verdicts: Verdicts, link: Arc<KernelLink>, control: Own
     let begun = opening::begin(base, verdicts, &mut pulse, &mut down).await?;
     let Begun::Made(kernel, heard_early) = begun else { return Ok(()) };
     heard_early.into_iter().for_each(|frame| heard(&kernel, frame));
+    let outcome = tokio::select! {
+        biased;
+        _ = kernel.store.broken() => Ok(()),
+        outcome = serve(&kernel, &mut pulse, &mut down, control, token) => outcome,
+    };
+    let Some(why) = kernel.store.is_broken() else { return outcome };
+    // No drain: nothing of what it would wait for can be recorded. The next kernel looks at all of the journal before it serves,
+    // and this one leaves it as it is after a crash.
+    if kernel.base.start.doubted {
+        let rest = tokio::time::sleep(DOUBTED);
+        meanwhile(rest, &kernel, &mut pulse, &mut down).await;
+    }
+    link.send(&Up::Restart { reason: why.to_string() }).map_err(|error| Failure::new(FAILED, error))
+}
+
+/// Brings everything to work, serves to the end, and drains.
+async fn serve(
+    kernel: &Arc<Kernel>,
+    pulse: &mut Pulse,
+    down: &mut mpsc::UnboundedReceiver<Down>,
+    control: OwnedFd,
+    token: ControlToken,
+) -> Result<(), Failure> {
     // An extension that is started opens its door at once: a bearer who is not known there yet would be sent away.
-    control::tokens::load(&kernel).await?;
-    control::people::load(&kernel).await?;
+    control::tokens::load(kernel).await?;
+    control::people::load(kernel).await?;
     let looking = Arc::clone(&kernel.roster);
     let watched = tokio::task::spawn_blocking(move || change::watch(&looking));
     let booting = async {
         let watched = watched.await.map_err(|error| Failure::new(FAILED, error))?;
-        let booted = boot::extensions(&kernel).await;
+        let booted = boot::extensions(kernel).await;
         booted.map(|()| watched).map_err(Failure::from)
     };
-    let watched = meanwhile(booting, &kernel, &mut pulse, &mut down).await?;
+    let watched = meanwhile(booting, kernel, pulse, down).await?;
     let listener = UnixListener::from(control);
-    let mut serving = kernel.life.tasks.spawn(control::server::serve(Arc::clone(&kernel), listener, token));
-    meanwhile(boot::take_up(&kernel), &kernel, &mut pulse, &mut down).await?;
+    let mut serving = kernel.life.tasks.spawn(control::server::serve(Arc::clone(kernel), listener, token));
+    meanwhile(boot::take_up(kernel), kernel, pulse, down).await?;
     kernel.supervision.tell(&kernel.roster.ready_frame(None));
     tracing::info!(generation = kernel.base.start.generation, "ready");
-    kernel.life.keep_up("status", &kernel, tell_status);
-    kernel.life.keep_up("proofs", &kernel, prove);
+    kernel.life.keep_up("status", kernel, tell_status);
+    kernel.life.keep_up("proofs", kernel, prove);
     kernel.life.keep_up("idle", &Arc::new(kernel.life.clone()), idle::watch);
-    kernel.life.keep_up("retention", &kernel, let_go);
-    kernel.life.tasks.spawn(control::turns::finish_deletions(Arc::clone(&kernel)));
+    kernel.life.keep_up("retention", kernel, let_go);
+    kernel.life.tasks.spawn(look_at_all(Arc::clone(kernel)));
+    kernel.life.tasks.spawn(control::turns::finish_deletions(Arc::clone(kernel)));
     kernel.life.keep_up("backups", &kernel.backups, Backups::run);
     kernel.life.keep_up("health", &kernel.roster, recovery::watch_health);
     let keeping = Arc::clone(&kernel.roster);
@@ -243,20 +273,20 @@ async fn run(base: Base, verdicts: Verdicts, link: Arc<KernelLink>, control: Own
             }
         }
     };
-    meanwhile(served, &kernel, &mut pulse, &mut down).await?;
+    meanwhile(served, kernel, pulse, down).await?;
     kernel.supervision.tell(&Up::Draining);
     tracing::info!(why = ?kernel.life.ending.decided(), "draining");
     let drained = async {
-        boot::drain(&kernel).await;
+        boot::drain(kernel).await;
         kernel.store.clone().close().await
     };
-    let closed = meanwhile(drained, &kernel, &mut pulse, &mut down).await;
+    let closed = meanwhile(drained, kernel, pulse, down).await;
     closed.map_err(|error| Failure::new(JOURNAL, error))?;
     let last = match kernel.life.ending.wait().await {
         Why::Stop => Up::Stopping,
         Why::Restart { reason } => Up::Restart { reason },
     };
-    link.send(&last).map_err(|error| Failure::new(FAILED, error))
+    pulse.last(&last).map_err(|error| Failure::new(FAILED, error))
 }
 
 /// Beats and hears the supervisor while something goes on. Nothing in this loop waits for anything but the loop: what is
@@ -342,6 +372,19 @@ async fn prove(kernel: Arc<Kernel>) {
         if kernel.life.closing.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
             return;
         }
+    }
+}
+
+/// Looks at all of a journal that was not closed in order: the start has looked at what can be seen quickly.
+async fn look_at_all(kernel: Arc<Kernel>) {
+    if !kernel.base.start.unclean {
+        return;
+    }
+    let looked = kernel.life.cancel.run_until_cancelled(kernel.store.check_whole()).await;
+    match looked {
+        Some(Ok(())) => tracing::info!("the journal is whole: all of it was checked"),
+        Some(Err(error)) => tracing::error!(%error, "the journal was not checked to its end"),
+        None => {}
     }
 }
 

@@ -11,7 +11,7 @@ use drupe_bus::{Bus, Deliveries};
 use drupe_extension_api::{Fault, FaultCode};
 use drupe_gate::beginning;
 use drupe_journal::{Opening, Stage, Store, StoreError};
-use drupe_link::{Down, Home, KernelLink, Up, Verdicts};
+use drupe_link::{Down, Home, KernelLink, LinkError, Up, Verdicts};
 use drupe_policy::CallPolicy;
 use drupe_surface::{ends::Ends, grants::Grants, latencies::Latencies};
 use drupe_wiring as wiring;
@@ -99,6 +99,11 @@ impl Pulse {
         if self.life.tasks.spawn(std::future::ready(())).await.is_ok() {
             self.tell(&Up::Beat);
         }
+    }
+
+    /// Says the last thing: this waits where the link is full.
+    pub fn last(&self, frame: &Up) -> Result<(), LinkError> {
+        self.link.send(frame)
     }
 
     fn tell(&self, frame: &Up) {
@@ -201,6 +206,8 @@ fn assemble(
             None => failure,
         }
     })?;
+    base.start.notices.extend(opening.lost());
+    (base.start.unclean, base.start.doubted) = (opening.was_not_closed(), opening.was_doubted());
     let begun = wiring::begin(&base.config, home.workspace(), base.day(), &[]);
     let wired = Arc::new(Wired::new(begun.map_err(|reason| Failure::new(CONFIG, reason))?, &base.redactor));
     let refused = base.start.last_good.then(|| {

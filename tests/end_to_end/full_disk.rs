@@ -57,7 +57,11 @@ fn a_full_disk_is_no_reason_for_systemd_to_end_the_daemon() {
 
 /// Runs one that is marked as ignored below.
 fn on_a_small_one(name: &str) {
-    let name = format!("full_disk::{name}");
+    on_its_own(&format!("full_disk::{name}"));
+}
+
+/// Runs an ignored test whose temporary folder is a file system of its own.
+pub fn on_its_own(name: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let test = std::env::current_exe().expect("a test program");
     let output = Command::new("unshare")

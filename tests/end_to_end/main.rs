@@ -54,6 +54,7 @@ mod learned;
 mod limits;
 mod log_files;
 mod long_conversations;
+mod machine;
 mod main_job;
 mod mcp_client;
 mod memory;

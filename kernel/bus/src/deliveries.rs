@@ -19,7 +19,7 @@ use std::{
 
 use drupe_agent::Clock;
 use drupe_extension_api::{AgentId, ExtensionId};
-use drupe_journal::{DueMessage, StoreError};
+use drupe_journal::{DueMessage, StoreError, is_due};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio_util::sync::CancellationToken;
 
@@ -227,8 +227,9 @@ impl Deliveries {
                 break;
             }
         }
-        if left_ms.is_some_and(|at| at <= now_ms) {
-            *left_ms = queue.next_due_ms().await?.map(|at| if at > now_ms { at } else { now_ms + LEFT_MS });
+        if left_ms.is_some_and(|at| is_due(at, now_ms)) {
+            *left_ms =
+                queue.next_due_ms().await?.map(|at| if is_due(at, now_ms) { now_ms + LEFT_MS } else { at });
         }
         Ok(())
     }

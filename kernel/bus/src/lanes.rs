@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use drupe_journal::is_due;
+
 /// How a subscriber rests after a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rest {
@@ -44,7 +46,7 @@ impl Lanes {
     pub fn rested(&mut self, now_ms: i64) {
         self.resting.retain(|_, rest| match *rest {
             Rest::No => false,
-            Rest::Until(until) | Rest::Absent(until) => until > now_ms,
+            Rest::Until(until) | Rest::Absent(until) => !is_due(until, now_ms),
         });
     }
 

@@ -17,6 +17,9 @@ use crate::{
 /// How long a message waits whose receiver is not here, in milliseconds, unless somebody comes earlier.
 const ABSENT_MS: i64 = 60_000;
 
+/// The longest time between two looks at the clock, which may be set, and stands while the machine sleeps.
+const LOOK: Duration = Duration::from_secs(60);
+
 /// When a journal that did not answer is asked again, in milliseconds.
 pub(crate) const JOURNAL_MS: i64 = 5_000;
 
@@ -77,12 +80,12 @@ impl Outcomes {
         })
     }
 
-    /// Waits until then, in milliseconds since 1970; with none for ever.
+    /// Waits until then, in milliseconds since 1970, or until the clock is to be looked at again; with none for ever.
     pub async fn sleep_until(&self, at_ms: Option<i64>) {
         match at_ms {
             Some(at_ms) => {
                 let wait = u64::try_from(at_ms.saturating_sub(self.clock.now_ms())).unwrap_or(0);
-                tokio::time::sleep(Duration::from_millis(wait)).await;
+                tokio::time::sleep(Duration::from_millis(wait).min(LOOK)).await;
             }
             None => std::future::pending().await,
         }

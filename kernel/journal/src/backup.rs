@@ -140,7 +140,8 @@ pub fn put_back(path: &Path, made: Timestamp, clock: Arc<dyn Clock>) -> Result<P
     // As it was it is in the backup.
     let precious = Precious { path, keeps: false, now_ms: clock.now_ms(), opening: &opening };
     let db = open::file(&precious)?;
-    let mut writer = Writer::new(db, Waits::WherePromised, clock, Arc::new(|_| ()), Arc::default())?;
+    let mut writer =
+        Writer::new(db, Waits::WherePromised, clock, Arc::new(|_| ()), Arc::default(), Arc::default())?;
     let settled = writer.alone(Survives::Power, |on| settle(on, made))?;
     writer.close()?;
     File::open(path)?.sync_all()?;

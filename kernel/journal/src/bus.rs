@@ -23,6 +23,14 @@ use crate::{
 /// letter at once, so that it is not lost in silence.
 pub const MOST_WAITING: u64 = 10_000;
 
+/// Nothing is put off for so long: what is due further ahead was noted before the clock was set back, and is due.
+const AHEAD_MS: i64 = 600_000;
+
+/// Whether what is due at `at_ms` is due by the clock of now.
+pub fn is_due(at_ms: i64, now_ms: i64) -> bool {
+    at_ms <= now_ms || at_ms > now_ms.saturating_add(AHEAD_MS)
+}
+
 impl Store {
     /// Has messages of a topic wait for a subscriber from now on. Does nothing where they do already.
     pub async fn follow(&self, subscriber: String, topic: String) -> Result<(), StoreError> {
@@ -91,7 +99,7 @@ impl Store {
     }
 }
 
-fn follow(on: &mut Writing<'_>, subscriber: &str, topic: &str) -> Result<(), StoreError> {
+pub(crate) fn follow(on: &mut Writing<'_>, subscriber: &str, topic: &str) -> Result<(), StoreError> {
     on.statement("INSERT INTO followers (subscriber, topic) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
         .execute((subscriber, topic))?;
     on.cache.followers = None;
@@ -212,7 +220,7 @@ use messages;
 fn due(db: &Connection, now_ms: i64, limit: usize) -> Result<Vec<DueMessage>, StoreError> {
     // From subscriber to subscriber by the index, whatever waits for each.
     let mut first = db.prepare_cached(messages!(
-        "WHERE due_ms <= ?1 AND deliveries.number IN (
+        "WHERE (due_ms <= ?1 OR due_ms > ?3) AND deliveries.number IN (
              WITH RECURSIVE names (name) AS (
                  SELECT min(subscriber) FROM deliveries WHERE dead = 0
                  UNION ALL
@@ -222,7 +230,7 @@ fn due(db: &Connection, now_ms: i64, limit: usize) -> Result<Vec<DueMessage>, St
              FROM names WHERE name IS NOT NULL)
          ORDER BY deliveries.number LIMIT ?2"
     ))?;
-    let found = first.query_map((now_ms, signed(limit as u64)), due_row)?;
+    let found = first.query_map((now_ms, signed(limit as u64), now_ms.saturating_add(AHEAD_MS)), due_row)?;
     Ok(found.collect::<Result<_, _>>()?)
 }
 
@@ -241,7 +249,7 @@ fn due_for(
         Ok((row.get::<_, i64>(10)?, due_row(row)?))
     })? {
         let (due_ms, message) = row?;
-        if due_ms > now_ms {
+        if !is_due(due_ms, now_ms) {
             break;
         }
         found.push(message);

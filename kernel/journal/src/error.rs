@@ -2,7 +2,7 @@
 
 use drupe_agent::JournalFault;
 use drupe_extension_api::{Fault, FaultCode, SessionId, TurnId};
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 
 use crate::{DeliveryId, bus::bytes::MOST_BYTES};
 
@@ -21,6 +21,14 @@ pub enum StoreError {
     /// The file is not what was written into it.
     #[error("the journal is damaged: {0}; restore a backup, or move the file aside to begin anew")]
     Corrupt(String),
+    /// What was written did not reach the disk for sure. Nothing more is written until the journal is opened anew.
+    #[error(
+        "the disk did not confirm what was written into the journal: it is read anew before anything else ({0})"
+    )]
+    Unsynced(String),
+    /// There is too little memory for it; the next request may succeed.
+    #[error("there is not enough memory for the journal: end other programs, or allow the daemon more ({0})")]
+    NoMemory(String),
     /// The disk failed.
     #[error("the journal cannot reach its file: {0}")]
     Io(String),
@@ -145,16 +153,28 @@ impl From<rusqlite::Error> for StoreError {
         let text = error.to_string();
         if matches!(
             error,
-            rusqlite::Error::FromSqlConversionFailure(..) | rusqlite::Error::InvalidColumnType(..)
+            rusqlite::Error::FromSqlConversionFailure(..)
+                | rusqlite::Error::InvalidColumnType(..)
+                | rusqlite::Error::Utf8Error(..)
         ) {
             return Self::Record(text);
+        }
+        match error.sqlite_extended_error_code() {
+            Some(ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC) => return Self::Unsynced(text),
+            // The index of the log, a file beside it, could not grow.
+            Some(ffi::SQLITE_IOERR_SHMSIZE) => return Self::Full(text),
+            Some(ffi::SQLITE_IOERR_NOMEM) => return Self::NoMemory(text),
+            _ => {}
         }
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::Full(text),
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Self::ReadOnly(text),
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Corrupt(text),
             Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => Self::Io(text),
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
+            Some(
+                ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed,
+            ) => Self::Busy,
+            Some(ErrorCode::OutOfMemory) => Self::NoMemory(text),
             _ => Self::Database(text),
         }
     }

@@ -7,8 +7,10 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::{
-    StoreError,
+    StoreError, ahead,
+    broken::is_doubted,
     open::{beside, read_only},
+    opening::UNREAD,
     rows::{count, timestamp},
     schema::{self, APPLICATION_ID},
 };
@@ -30,6 +32,8 @@ pub struct Examined {
     pub free_bytes: u64,
     /// Bytes of its write-ahead log, beside the file.
     pub log_bytes: u64,
+    /// That the end of the log cannot be read; means nothing while a kernel writes to it.
+    pub lost: Option<&'static str>,
     /// Whether no kernel has closed it in order since one opened it.
     pub open: bool,
     /// What is damaged in it, in SQLite's words; empty where it is whole.
@@ -69,6 +73,8 @@ pub struct Undelivered {
 
 /// Looks at a journal; `since` bounds how old an undelivered message is told. A file of gigabytes takes some seconds.
 pub fn examine(path: &Path, since: Timestamp) -> Result<Examined, StoreError> {
+    // Before it is opened: whoever does so last takes the log away.
+    let unread = ahead::is_unread(path)?;
     let db = read_only(path)?;
     let application: i32 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
     if application != APPLICATION_ID {
@@ -79,7 +85,7 @@ pub fn examine(path: &Path, since: Timestamp) -> Result<Examined, StoreError> {
     let free_bytes = pages("freelist_count")? * pages("page_size")?;
     let open: Option<String> =
         db.query_row("SELECT value FROM meta WHERE key = 'open'", [], |row| row.get(0)).optional()?;
-    let faults = faults(&db)?;
+    let faults = faults(&db, if is_doubted(path) { "integrity_check" } else { "quick_check" })?;
     let readable = version == schema::version() && faults.is_empty();
     let waiting = readable.then(|| waiting(&db, since)).transpose()?;
     let size = |suffix| fs::metadata(beside(path, suffix)).map_or(0, |found| found.len());
@@ -88,14 +94,15 @@ pub fn examine(path: &Path, since: Timestamp) -> Result<Examined, StoreError> {
         bytes: size(""),
         free_bytes,
         log_bytes: size("-wal"),
+        lost: unread.then_some(UNREAD),
         open: open.is_some(),
         faults,
         waiting,
     })
 }
 
-fn faults(db: &Connection) -> Result<Vec<String>, StoreError> {
-    let mut check = db.prepare(&format!("PRAGMA quick_check({FAULTS})"))?;
+fn faults(db: &Connection, check: &str) -> Result<Vec<String>, StoreError> {
+    let mut check = db.prepare(&format!("PRAGMA {check}({FAULTS})"))?;
     let found: Vec<String> = check.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     Ok(found.into_iter().filter(|line| line != "ok").collect())
 }

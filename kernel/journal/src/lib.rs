@@ -19,9 +19,11 @@
 //! waking a thread costs more than such a commit.
 
 mod activations;
+mod ahead;
 mod archive;
 mod backup;
 mod beginning;
+mod broken;
 mod bus;
 mod cache;
 mod checkpoints;
@@ -67,6 +69,7 @@ mod turns;
 mod types;
 mod upgrade;
 mod usage;
+mod whole;
 mod writer;
 
 #[cfg(test)]
@@ -75,7 +78,7 @@ mod tests;
 pub use archive::{archive_file, remove_archive};
 pub use backup::{PutBack, check, copy, put_back, version_in};
 pub use beginning::Beginning;
-pub use bus::MOST_WAITING;
+pub use bus::{MOST_WAITING, is_due};
 pub use checkpoints::Resumed;
 pub use conversation::{Summary, SummedUp, ToldTurn, ToldTurns};
 pub use error::StoreError;

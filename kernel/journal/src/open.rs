@@ -11,8 +11,9 @@ use std::{
 use rusqlite::{Connection, OpenFlags, OptionalExtension, config::DbConfig};
 
 use crate::{
-    StoreError,
-    opening::Stage,
+    StoreError, ahead,
+    broken::{is_doubted, trust},
+    opening::{Stage, UNREAD},
     schema::{APPLICATION_ID, STEPS},
     upgrade::{self, Precious},
 };
@@ -102,7 +103,7 @@ pub(crate) fn keep_plans(db: &Connection) -> Result<(), StoreError> {
 /// since 1970) becomes part of the name. The journal must not be open.
 pub fn set_aside(path: &Path, now_ms: i64) -> Result<PathBuf, StoreError> {
     let aside = beside(path, &format!(".corrupt-{now_ms}"));
-    for suffix in ["-wal", "-shm", ""] {
+    for suffix in ["-wal", "-shm", ".doubted", ""] {
         match fs::rename(beside(path, suffix), beside(&aside, suffix)) {
             Err(error) if suffix.is_empty() || error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(error.into());
@@ -152,6 +153,7 @@ fn ready(precious: &Precious<'_>) -> Result<Connection, StoreError> {
     let mut db = connect(path)?;
     db.busy_timeout(LOCKED)?;
     opening.count(&mut db)?;
+    let unread = ahead::is_unread(path)?;
     let application: i32 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
     if application != APPLICATION_ID {
         return Err(damaged(path, "it is not a journal of drupe"));
@@ -159,15 +161,34 @@ fn ready(precious: &Precious<'_>) -> Result<Connection, StoreError> {
     // Of a newer release nothing is changed, not even how its log is kept.
     upgrade::check_version(&db, STEPS, path)?;
     log_ahead(&db)?;
+    if is_doubted(path) {
+        tracing::warn!("an earlier kernel did not go on with the journal; all of it is checked");
+        opening.enter(Stage::Checks);
+        opening.doubted();
+        verify(&db, path, "integrity_check")?;
+        // Written once more, and confirmed: what an earlier sync did not, a later one would not be asked for again.
+        let held: bool = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+        if held {
+            return Err(StoreError::Busy);
+        }
+    }
     let checked = upgrade::upgrade(&mut db, STEPS, precious)?;
     let open: Option<String> =
         db.query_row("SELECT value FROM meta WHERE key = 'open'", [], |row| row.get(0)).optional()?;
-    if open.is_some() && !checked {
+    if unread {
+        tracing::warn!("{UNREAD}");
+        opening.unread();
+    }
+    if open.is_some() || unread {
+        opening.not_closed();
+    }
+    if (open.is_some() || unread) && !checked {
         tracing::info!("the journal was not closed in order; checking it");
         opening.enter(Stage::Checks);
-        verify(&db, path)?;
+        verify(&db, path, "quick_check")?;
     }
     db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('open', '1')", [])?;
+    trust(path)?;
     opening.done(&mut db)?;
     db.busy_timeout(BUSY)?;
     Ok(db)
@@ -205,8 +226,8 @@ fn caches(db: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn verify(db: &Connection, path: &Path) -> Result<(), StoreError> {
-    let found: String = db.pragma_query_value(None, "quick_check", |row| row.get(0))?;
+fn verify(db: &Connection, path: &Path, check: &str) -> Result<(), StoreError> {
+    let found: String = db.pragma_query_value(None, check, |row| row.get(0))?;
     if found == "ok" { Ok(()) } else { Err(damaged(path, &found)) }
 }
 

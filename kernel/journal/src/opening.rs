@@ -4,7 +4,7 @@ use std::{
     ffi::c_int,
     sync::{
         Arc,
-        atomic::{AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
 };
 
@@ -15,11 +15,18 @@ use crate::StoreError;
 /// Instructions of SQLite, or pages that it checks, between two steps: a fraction of a second on a slow disk.
 const STEP: c_int = 100;
 
+/// What there is to say of a log whose end is not read.
+pub(crate) const UNREAD: &str = "the log of the journal could not be read to its end: what stood behind is left out. After a loss of power \
+                                 that is in order; else the disk has changed it, and what came in last may be missing";
+
 /// Shared by whoever opens a journal and whoever looks on.
 #[derive(Debug, Default)]
 pub struct Opening {
     stage: AtomicU8,
     steps: AtomicU64,
+    not_closed: AtomicBool,
+    doubted: AtomicBool,
+    unread: AtomicBool,
 }
 
 /// What may take long.
@@ -46,6 +53,33 @@ impl Opening {
     /// How far it came: a number that grows as long as SQLite works, and stands where it waits or hangs.
     pub fn steps(&self) -> u64 {
         self.steps.load(Ordering::Relaxed)
+    }
+
+    /// Whether an earlier process ended without closing it.
+    pub fn was_not_closed(&self) -> bool {
+        self.not_closed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn not_closed(&self) {
+        self.not_closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether an earlier process did not go on with it, and all of it was looked at for that.
+    pub fn was_doubted(&self) -> bool {
+        self.doubted.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn doubted(&self) {
+        self.doubted.store(true, Ordering::Relaxed);
+    }
+
+    /// That what an earlier process wrote last could not be read, for the operator.
+    pub fn lost(&self) -> Option<String> {
+        self.unread.load(Ordering::Relaxed).then(|| UNREAD.to_owned())
+    }
+
+    pub(crate) fn unread(&self) {
+        self.unread.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn enter(&self, stage: Stage) {

@@ -55,6 +55,9 @@ pub(crate) fn consistently<T>(
 ) -> Result<T, StoreError> {
     db.prepare_cached("BEGIN")?.execute([])?;
     let answer = ask(db);
-    db.prepare_cached("COMMIT")?.execute([])?;
+    // SQLite itself ends it where the disk fails; what was wrong is in the answer.
+    if !db.is_autocommit() {
+        db.prepare_cached("COMMIT")?.execute([])?;
+    }
     answer
 }

@@ -52,6 +52,13 @@ const LEFT: &str = "let_go_left";
 /// How much went in all.
 const GONE: &str = "let_go";
 
+/// The clock of the last look, in milliseconds since 1970.
+const LOOKED: &str = "let_go_looked";
+
+/// How much further the clock may be at a look than at the one before. One that was set ahead by mistake, or that began wrong, would
+/// have all turns of all ages deleted at once; a daemon that was off for long catches up a day an hour.
+const FURTHER_MS: i64 = 86_400_000;
+
 /// How much is kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Retention {
@@ -149,6 +156,12 @@ impl Store {
     /// each turn is in a file there before it goes.
     pub async fn keep_within(&self, keep: Retention, archive: Option<&Path>) -> Result<u64, StoreError> {
         let mut turns = 0;
+        self.write(Survives::Process, |on| {
+            let now = on.now_ms();
+            let looked: Option<i64> = noted(on.db, LOOKED)?;
+            note(on, LOOKED, &looked.map_or(now, |looked| now.min(looked.saturating_add(FURTHER_MS))))
+        })
+        .await?;
         loop {
             let began = Instant::now();
             let step = match archive {
@@ -254,6 +267,8 @@ fn before(db: &Connection, keep: Retention, now_ms: i64) -> Result<Option<i64>, 
         None => false,
     };
     let by_size = too_large.then(|| now_ms.saturating_sub(FRESH_MS));
+    // By a clock that goes on by a day at most between two looks.
+    let now_ms = noted::<i64>(db, LOOKED)?.map_or(now_ms, |looked| looked.min(now_ms));
     let by_age = keep.max_age_ms.map(|age| now_ms.saturating_sub(age));
     Ok(by_size.max(by_age))
 }

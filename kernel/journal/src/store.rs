@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex},
     thread,
 };
@@ -17,8 +17,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     Accepted, Counts, Delivery, DeliveryId, Inbound, Outbound, Published, QueuedTurn, RestartRow,
-    RestartVerdict, Sent, Storage, StoreError, TurnDone, TurnStart, activations, events, extensions, intake,
-    open,
+    RestartVerdict, Sent, Storage, StoreError, TurnDone, TurnStart, activations,
+    broken::Broken,
+    events, extensions, intake, open,
     opening::Opening,
     outbox,
     reader::{self, Question},
@@ -41,6 +42,7 @@ const QUEUE: usize = 2048;
 #[derive(Clone)]
 pub struct Store {
     engine: Arc<Engine>,
+    pub(crate) broken: Arc<Broken>,
     pub(crate) recent: Arc<Mutex<Recent>>,
 }
 
@@ -56,6 +58,7 @@ struct Threads {
     commands: mpsc::Sender<Command>,
     questions: mpsc::Sender<Question>,
     waits: Waits,
+    path: PathBuf,
 }
 
 impl Store {
@@ -76,16 +79,19 @@ impl Store {
         opening: &Arc<Opening>,
     ) -> Result<Self, StoreError> {
         open::check_sqlite()?;
-        let recent = Arc::default();
+        let (recent, broken) = (Arc::default(), Arc::new(Broken::of(storage)));
         let engine = match storage {
             Storage::Memory => {
-                let writer = Writer::new(open::memory()?, Waits::Never, clock, publish, Arc::clone(&recent))?;
+                let (db, shared) = (open::memory()?, (Arc::clone(&recent), Arc::clone(&broken)));
+                let writer = Writer::new(db, Waits::Never, clock, publish, shared.0, shared.1)?;
                 Engine { writer: Arc::new(SharedWriter::new(writer)), threads: None }
             }
-            Storage::Full(path) => files(path, Waits::WherePromised, clock, publish, &recent, opening)?,
-            Storage::Process(path) => files(path, Waits::Never, clock, publish, &recent, opening)?,
+            Storage::Full(path) => {
+                files(path, Waits::WherePromised, clock, publish, (&recent, &broken), opening)?
+            }
+            Storage::Process(path) => files(path, Waits::Never, clock, publish, (&recent, &broken), opening)?,
         };
-        Ok(Self { engine: Arc::new(engine), recent })
+        Ok(Self { engine: Arc::new(engine), broken, recent })
     }
 
     /// Takes a message in. Refuses with [`StoreError::Busy`] where too much waits already; whatever the error,
@@ -401,12 +407,18 @@ impl Store {
         self.engine.threads.is_some()
     }
 
+    /// Where it is a file.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.engine.threads.as_ref().map(|threads| &*threads.path)
+    }
+
     pub(crate) async fn write<T, F>(&self, survives: Survives, work: F) -> Result<T, StoreError>
     where
         F: FnMut(&mut Writing<'_>) -> Result<T, StoreError> + Send + 'static,
         T: Send + 'static,
     {
         let Engine { writer, threads } = &*self.engine;
+        self.broken.check()?;
         let (job, answer) = Task::posted(survives, work);
         match threads {
             Some(threads) if survives == Survives::Power && threads.waits == Waits::WherePromised => {
@@ -426,7 +438,7 @@ impl Store {
                 }
             }
         }
-        answer.await.unwrap_or_else(|_| Err(writer.lost()))
+        self.written(answer.await.unwrap_or_else(|_| Err(writer.lost())))
     }
 
     /// Asks what may take a while to answer.
@@ -440,7 +452,7 @@ impl Store {
         };
         let (question, answer) = Question::posted(ask);
         threads.questions.send(question).await.map_err(|_| StoreError::Closed)?;
-        answer.await.unwrap_or(Err(StoreError::Closed))
+        self.broken.note(answer.await.unwrap_or(Err(StoreError::Closed)))
     }
 
     /// Asks what a few rows answer, on the way of a turn.
@@ -452,7 +464,8 @@ impl Store {
         if let Some(threads) = &self.engine.threads
             && let Some(reader) = free(&threads.reader)
         {
-            return reader::consistently(reader.as_ref().ok_or(StoreError::Closed)?, ask);
+            let answer = reader::consistently(reader.as_ref().ok_or(StoreError::Closed)?, ask);
+            return self.broken.note(answer);
         }
         self.read(ask).await
     }
@@ -463,11 +476,12 @@ fn files(
     waits: Waits,
     clock: Arc<dyn Clock>,
     publish: Publish,
-    recent: &Arc<Mutex<Recent>>,
+    (recent, broken): (&Arc<Mutex<Recent>>, &Arc<Broken>),
     opening: &Arc<Opening>,
 ) -> Result<Engine, StoreError> {
     let precious = Precious { path, keeps: true, now_ms: clock.now_ms(), opening };
-    let mut writer = Writer::new(open::file(&precious)?, waits, clock, publish, Arc::clone(recent))?;
+    let db = open::file(&precious)?;
+    let mut writer = Writer::new(db, waits, clock, publish, Arc::clone(recent), Arc::clone(broken))?;
     writer.alone(Survives::Process, outbox::doubt_all)?;
     let writer = Arc::new(SharedWriter::new(writer));
     let reader = Arc::new(Mutex::new(Some(open::read_only(path)?)));
@@ -476,5 +490,8 @@ fn files(
     let (writes, reads) = (Arc::clone(&writer), Arc::clone(&reader));
     thread::Builder::new().name("journal-writer".into()).spawn(move || writer::serve(&writes, inbox))?;
     thread::Builder::new().name("journal-reader".into()).spawn(move || reader::serve(&reads, asked))?;
-    Ok(Engine { writer, threads: Some(Threads { reader, commands, questions, waits }) })
+    Ok(Engine {
+        writer,
+        threads: Some(Threads { reader, commands, questions, waits, path: path.to_owned() }),
+    })
 }

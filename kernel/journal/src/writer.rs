@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     Publish, Published, StoreError,
+    broken::Broken,
     cache::Cache,
     growth::Growth,
     open::keep_plans,
@@ -227,6 +228,7 @@ pub(crate) struct Writer {
     /// Requests since the log was last written back, and how far it has grown.
     logged: u32,
     pub growth: Arc<Growth>,
+    broken: Arc<Broken>,
 }
 
 /// How the requests of one transaction are kept apart.
@@ -245,6 +247,7 @@ impl Writer {
         clock: Arc<dyn Clock>,
         publish: Publish,
         recent: Arc<Mutex<Recent>>,
+        broken: Arc<Broken>,
     ) -> Result<Self, StoreError> {
         // Every statement of this crate, with room for more.
         db.set_prepared_statement_cache_capacity(96);
@@ -261,7 +264,7 @@ impl Writer {
             }))?;
         }
         let (cache, after) = (Cache::default(), After::default());
-        Ok(Self { db, waits, set: None, clock, publish, cache, after, recent, logged: 0, growth })
+        Ok(Self { db, waits, set: None, clock, publish, cache, after, recent, logged: 0, growth, broken })
     }
 
     /// Carries one request out, here and now.
@@ -332,6 +335,8 @@ impl Writer {
     }
 
     fn transaction<'j>(&mut self, jobs: &mut [&mut (dyn Job + 'j)], apart: Apart) -> Result<(), StoreError> {
+        // Also of the attempt before: what one sync did not confirm, the next one would.
+        self.broken.check()?;
         if !self.db.is_autocommit() {
             // A request panicked in the middle of its transaction.
             self.cache.clear();
@@ -340,6 +345,7 @@ impl Writer {
         self.after.clear();
         self.execute("BEGIN IMMEDIATE")?;
         let committed = self.inside(jobs, apart).and_then(|()| self.execute("COMMIT"));
+        let committed = self.broken.note(committed);
         if committed.is_err() {
             self.cache.clear();
             self.after.clear();
@@ -378,13 +384,15 @@ impl Writer {
 
     /// Writes the log back into the file, where it has grown: here, where nobody waits for it but the next group.
     fn check_point(&mut self) {
-        if self.waits == Waits::Never || (self.logged < LOGGED && !self.growth.is_due()) {
+        let due = self.logged >= LOGGED || self.growth.is_due();
+        if self.waits == Waits::Never || !due || self.broken.check().is_err() {
             return;
         }
         self.logged = 0;
         self.growth.written_back();
         // The log is whole whether or not it is written back; the next time may do.
-        if let Err(error) = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
+        let back = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        if let Err(error) = self.broken.note(back.map_err(StoreError::from)) {
             tracing::warn!(%error, "the journal's log could not be written back; it grows");
         }
     }

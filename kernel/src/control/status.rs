@@ -53,7 +53,9 @@ pub async fn status(kernel: &Arc<Kernel>) -> Result<Status, Fault> {
         supervisor_pid: start.supervisor_pid,
         kernel_pid: Some(std::process::id()),
         generation: start.generation,
-        uptime_ms: u64::try_from(base.clock.now_ms() - start.began_ms).unwrap_or(0),
+        uptime_ms: start
+            .began
+            .map_or(0, |began| u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)),
         restarts: start.restarts,
         safe_mode: start.safe_mode,
         model: Some(snapshot.orchestrator.model().profile().name.clone()),

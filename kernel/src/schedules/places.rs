@@ -11,7 +11,8 @@ use drupe_extension_api::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-/// How long a run may wait for others. What is older is of no use to anybody.
+/// How long a run may wait for others, from when its slot was settled: that may be long after the slot itself, which is the grace's to
+/// judge. What waits for longer is of no use to anybody.
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(6);
 
 /// A run: its schedule and its slot.
@@ -60,7 +61,7 @@ impl RunPlaces {
         if is_busy || is_paused || self.followed.len() >= at_once {
             return RunStep::Leave;
         }
-        if now.duration_since(run.slot) > LONGEST_WAIT {
+        if now.duration_since(run.changed) > LONGEST_WAIT {
             return RunStep::Miss;
         }
         RunStep::Begin

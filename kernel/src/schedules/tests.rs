@@ -159,3 +159,11 @@ fn a_run_that_has_waited_for_six_hours_is_missed() {
     let times = stage.times();
     assert_eq!(stage.places.step("tea", &waits, true, 1, times), RunStep::Leave, "it is paused");
 }
+
+#[test]
+fn what_is_made_up_for_long_after_its_time_has_its_six_hours_from_then_on() {
+    let mut stage = Stage::new();
+    let yesterday = stage.now.checked_sub(SignedDuration::from_hours(20)).expect("a time");
+    let waits = ScheduleRun { changed: stage.now, ..run(yesterday, State::Waiting) };
+    assert_eq!(stage.step("once", &waits), RunStep::Begin);
+}

@@ -72,7 +72,7 @@ impl Backup {
 
 /// Where backups are where none is named: what the configuration says, or what it would say without its faults, which are
 /// no reason to make no backup.
-fn folder(context: &Context) -> PathBuf {
+pub fn folder(context: &Context) -> PathBuf {
     let home = context.home().path();
     let sources = Sources {
         file: context.config.clone().or_else(|| default_file(home)),

@@ -59,7 +59,7 @@ impl Failure {
     /// No daemon serves this home.
     pub fn absent(home: &Home) -> Self {
         let message = format!("no daemon serves `{}`", home.path().display());
-        Self::new(status::ABSENT, message).help("start one with `drupe run`, or `drupe` to chat at once")
+        Self::new(status::ABSENT, message).help("start one with `drupe run`, or `drupe` to chat at once; `drupe doctor` says what keeps one from it")
     }
 
     #[must_use]

@@ -39,6 +39,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest time that accepting a connection blocks if a kernel clears the shared flag at that very moment.
 const ACCEPT: Duration = Duration::from_millis(10);
 
+/// How long none is taken in after one could not be: out of descriptors, most likely. The listener stays ready meanwhile, and
+/// looking again at once would only spin.
+const REST: Duration = Duration::from_millis(50);
+
 /// The listening socket and the clients that are served here.
 #[derive(Debug)]
 pub struct Control {
@@ -49,6 +53,8 @@ pub struct Control {
     connections: Vec<Connection>,
     /// Whether new connections are taken: not while a kernel takes them.
     serving: bool,
+    /// Until when none are taken in, since one could not be.
+    resting: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -70,7 +76,7 @@ impl Control {
         // Before it listens: a client that connects finds the token.
         let token = ControlToken::create(home).map_err(without_token)?;
         let (listener, place) = listen(home)?;
-        Ok(Self { listener, place, token, connections: Vec::new(), serving: true })
+        Ok(Self { listener, place, token, connections: Vec::new(), serving: true, resting: None })
     }
 
     /// The token that clients present.
@@ -90,7 +96,7 @@ impl Control {
     }
 
     pub fn fds(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
-        let listener = (self.serving && self.connections.len() < MOST_CONNECTIONS)
+        let listener = (self.serving && self.resting.is_none() && self.connections.len() < MOST_CONNECTIONS)
             .then(|| (self.listener.as_fd(), PollFlags::IN));
         let connections = self.connections.iter().map(|connection| {
             let interest = if connection.output.is_empty() { PollFlags::IN } else { PollFlags::OUT };
@@ -99,20 +105,28 @@ impl Control {
         listener.into_iter().chain(connections)
     }
 
-    /// When a client has had its time.
+    /// When a client has had its time, or others are taken in again.
     pub fn deadline(&self) -> Option<Instant> {
-        self.connections.iter().map(|connection| connection.since + PATIENCE).min()
+        let clients = self.connections.iter().map(|connection| connection.since + PATIENCE);
+        clients.chain(self.resting.filter(|_| self.serving)).min()
     }
 
     /// Does what can be done without waiting. Whether a client asked the daemon to stop.
     pub fn turn(&mut self, now: Instant, status: impl Fn() -> Status) -> bool {
-        while self.serving && self.connections.len() < MOST_CONNECTIONS {
+        self.resting = self.resting.filter(|until| now < *until);
+        while self.serving && self.resting.is_none() && self.connections.len() < MOST_CONNECTIONS {
             // Kernels share this socket, and with it the flag that says whether accepting waits. One that clears it
             // must not make the supervisor wait, so it is set anew each time; the timeout bounds what is left.
             if self.listener.set_nonblocking(true).is_err() {
                 break;
             }
-            let Ok((stream, _)) = self.listener.accept() else { break };
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    self.resting = (error.kind() != io::ErrorKind::WouldBlock).then(|| now + REST);
+                    break;
+                }
+            };
             if stream.set_nonblocking(true).is_ok() {
                 self.connections.push(Connection::new(stream, now));
             }

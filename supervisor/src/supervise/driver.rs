@@ -70,6 +70,8 @@ pub struct Driver {
     known: Known,
     notices: VecDeque<String>,
     events: VecDeque<Event>,
+    /// When the last round began to look.
+    awake: Instant,
     /// The last write below `HOME/state` failed; said once, not for each line.
     forgetful: bool,
 }
@@ -124,6 +126,7 @@ impl Driver {
             known: Known::default(),
             notices: VecDeque::new(),
             events: VecDeque::new(),
+            awake: Instant::now(),
             forgetful: false,
         };
         let version = env!("CARGO_PKG_VERSION").to_owned();
@@ -141,6 +144,8 @@ impl Driver {
             State::begin(self.options.safe_mode, good_extensions, seed, Instant::now());
         self.perform(actions, &state, output);
         loop {
+            // It may have been stopped anywhere, and not just while it waited: what it is about to judge was not heard meanwhile.
+            self.overslept(self.awake.elapsed());
             while let Some(event) = self.events.pop_front() {
                 let (next, actions) = state.step(event, Instant::now());
                 state = next;
@@ -182,9 +187,19 @@ impl Driver {
         let _ = poll(&mut fds, timeout.as_ref());
         drop(fds);
         let late = planned.and_then(|planned| now.elapsed().checked_sub(planned));
-        if let Some(late) = late.filter(|late| *late >= OVERSLEPT) {
-            self.events.push_back(Event::Overslept(late));
+        self.overslept(late.unwrap_or_default());
+        self.awake = Instant::now();
+    }
+
+    /// Goes on where it, or the machine, was stopped for so long: what it waits for gets as much time more.
+    fn overslept(&mut self, late: Duration) {
+        if late < OVERSLEPT {
+            return;
         }
+        self.events.push_front(Event::Overslept(late));
+        self.known.proven = self.known.proven.map(|at| at + late);
+        self.probe.reset(Instant::now());
+        self.awake = Instant::now();
     }
 
     fn deadline(&self, state: &State) -> Option<Instant> {

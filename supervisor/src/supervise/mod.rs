@@ -80,14 +80,18 @@ enum Failure {
     Home { path: String, error: std::io::Error },
     #[error("there is no room to begin in `{path}`: {error}; make room on its disk, then start it again")]
     NoRoom { path: String, error: std::io::Error },
+    #[error("the file system of `{path}` is read-only: {error}; make it writable, then start it again")]
+    ReadOnly { path: String, error: std::io::Error },
 }
 
 impl Failure {
-    /// A home that cannot be used. Want of room passes, a home that is wrongly set up does not.
+    /// A home that cannot be used. Want of room passes, and so does an error for which a file system takes nothing more; a home that is
+    /// wrongly set up does not.
     fn of_home(home: &Path, error: std::io::Error) -> Self {
         let path = home.display().to_string();
         match error.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Self::NoRoom { path, error },
+            ErrorKind::ReadOnlyFilesystem => Self::ReadOnly { path, error },
             _ => Self::Home { path, error },
         }
     }
@@ -96,7 +100,7 @@ impl Failure {
         match self {
             Self::InUse { .. } => state::status::IN_USE,
             Self::Home { .. } => state::status::NO_HOME,
-            Self::NoRoom { .. } => state::status::LATER,
+            Self::NoRoom { .. } | Self::ReadOnly { .. } => state::status::LATER,
         }
     }
 }
@@ -121,7 +125,9 @@ mod tests {
             let token = drupe_link::TokenError::Io(Error::from(kind));
             assert_eq!(Failure::of_home(Path::new("/home"), control::without_token(token)).status(), 75);
         }
-        for kind in [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem, ErrorKind::NotADirectory] {
+        let failure = failed(ErrorKind::ReadOnlyFilesystem);
+        assert!(failure.status() == 75 && failure.to_string().contains("read-only"), "{failure}");
+        for kind in [ErrorKind::PermissionDenied, ErrorKind::NotADirectory] {
             assert_eq!(failed(kind).status(), 73, "{kind:?}");
         }
     }

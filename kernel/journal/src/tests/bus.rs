@@ -347,3 +347,19 @@ async fn what_nobody_would_take_is_not_retried() {
     assert!(store.retry_message(id).await.unwrap());
     assert_eq!(due(&store, NOW).await, [waits("one", 0), waits("two", 0)]);
 }
+
+#[tokio::test]
+async fn what_was_put_off_before_the_clock_was_set_back_is_due() {
+    let home = Home::new();
+    let store = home.open();
+    follow(&store, &[("agent:a", "t"), ("agent:b", "t")]).await;
+    home.clock.advance(86_400_000);
+    publish(&store, "t", 0..1).await;
+    home.clock.advance(-86_400_000);
+    let now = drupe_agent::Clock::now_ms(&*home.clock);
+    assert_eq!(due(&store, now).await, [waits("agent:a", 0), waits("agent:b", 0)]);
+    let first = store.due_messages(now, 1).await.unwrap()[0].id;
+    store.message_failed(first, "not now".into(), Some(now + 60_000)).await.unwrap();
+    assert_eq!(due(&store, now).await, [waits("agent:b", 0)], "what was put off just now waits");
+    assert_eq!(store.due_for("agent:b", "t", now, 9).await.unwrap().len(), 1);
+}

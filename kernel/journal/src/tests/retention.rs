@@ -163,3 +163,33 @@ async fn a_turn_with_very_much_goes_in_pieces_between_which_others_are_served() 
     assert!(sizes.windows(2).all(|pair| pair[0] - pair[1].min(pair[0]) < 11_000_000), "{sizes:?}");
     assert!(sizes.last().unwrap() < &1_000_000, "{sizes:?}");
 }
+
+#[tokio::test]
+async fn a_clock_that_jumps_ahead_has_no_more_than_a_day_of_turns_deleted_at_each_look() {
+    let home = Home::new();
+    let store = home.open();
+    let keep = Retention { max_age_ms: Some(10 * DAY_MS), max_bytes: None };
+    for n in 0..12 {
+        let accepted = store.accept(message("s", &n.to_string(), "hello")).await.unwrap();
+        store.finish_turn(TurnDone { outbox: None, ..done(&accepted.turn, "hi") }).await.unwrap();
+        store.keep_within(keep, None).await.unwrap();
+        home.clock.advance(DAY_MS);
+    }
+    let gone = async || store.gone().await.unwrap().map_or(0, |gone| gone.turns);
+    let before = gone().await;
+    // The clock of the machine says the year 2123 for an hour or two.
+    home.clock.advance(36_500 * DAY_MS);
+    for look in 1..=2 {
+        store.keep_within(keep, None).await.unwrap();
+        assert!(gone().await <= before + 1 + look, "{} of 12 at look {look}", gone().await);
+    }
+    home.clock.advance(-36_500 * DAY_MS);
+    store.keep_within(keep, None).await.unwrap();
+    assert!(gone().await <= before + 3, "{} of 12", gone().await);
+    // One that was right has all go, look by look.
+    home.clock.advance(40 * DAY_MS);
+    for _ in 0..45 {
+        store.keep_within(keep, None).await.unwrap();
+    }
+    assert_eq!(gone().await, 11, "all but the latest");
+}

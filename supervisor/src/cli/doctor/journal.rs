@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use drupe_kernel::{
+    backups::files,
     examine::{Examined, Undelivered, Unsettled, examine},
     journal_version, kept_beside, way_back,
 };
@@ -26,7 +27,13 @@ const LOG: u64 = 64 << 20;
 /// A file of which more than this, and more than half, holds nothing.
 const FREE: u64 = 64 << 20;
 
-pub fn look(home: &Home, runs: bool, now: Timestamp, findings: &mut Vec<Finding>) -> Option<Examined> {
+/// `backups` is the folder of those of the home.
+pub fn look(
+    (home, backups): (&Home, &Path),
+    runs: bool,
+    now: Timestamp,
+    findings: &mut Vec<Finding>,
+) -> Option<Examined> {
     let path = home.path().join("journal.db");
     if !path.exists() {
         findings.push(absent(home, &path));
@@ -36,16 +43,16 @@ pub fn look(home: &Home, runs: bool, now: Timestamp, findings: &mut Vec<Finding>
     let examined = match examine(&path, since) {
         Ok(examined) => examined,
         Err(error) => {
-            findings.push(Finding::fault(JOURNAL, error.to_string()).fix(ASIDE));
+            findings.push(Finding::fault(JOURNAL, error.to_string()).fix(put_back(backups)));
             return None;
         }
     };
     let before = findings.len();
-    let Examined { version, bytes, free_bytes, log_bytes, open, faults, waiting } = &examined;
+    let Examined { version, bytes, free_bytes, log_bytes, open, faults, waiting, lost } = &examined;
     let (known, shown) = (journal_version(), path.display());
     if !faults.is_empty() {
         let message = format!("`{shown}` is damaged: {}", faults.join("; "));
-        findings.push(Finding::fault(JOURNAL, message).fix(ASIDE));
+        findings.push(Finding::fault(JOURNAL, message).fix(put_back(backups)));
     }
     if *version > known {
         let message = format!("`{shown}` has version {version}, and this release knows {known}");
@@ -62,6 +69,9 @@ pub fn look(home: &Home, runs: bool, now: Timestamp, findings: &mut Vec<Finding>
             "`{shown}` was not closed in order; the next start checks it and goes on with what was begun"
         );
         findings.push(Finding::remark(JOURNAL, message));
+    }
+    if let Some(lost) = lost.filter(|_| !runs && !home.is_held()) {
+        findings.push(Finding::warning(JOURNAL, lost).fix(LOST));
     }
     if *log_bytes > LOG {
         let message = format!("its write-ahead log has {} MiB", log_bytes >> 20);
@@ -94,8 +104,26 @@ pub fn look(home: &Home, runs: bool, now: Timestamp, findings: &mut Vec<Finding>
     Some(examined)
 }
 
-const ASIDE: &str = "stop the daemon and `drupe restore FILE`: backups lie in `HOME/backups`, or in `journal.backup.directory`; without \
-                     one move the file aside, with its `-wal`, and keep it: a new one begins empty";
+const LOST: &str = "copy the file and its `-wal` before the next start, which goes on without these pages; look at what the last \
+                    conversations have";
+
+/// What helps a journal that is damaged.
+fn put_back(backups: &Path) -> String {
+    let whole = files(backups).into_iter().find(|file| drupe_backup::check(file, None).is_ok());
+    match whole {
+        Some(file) => {
+            format!(
+                "stop the daemon, then `drupe restore {}`, the newest backup that is whole",
+                file.display()
+            )
+        }
+        None => format!(
+            "no backup in `{}` is whole: `drupe restore FILE` puts another one back; without one stop the daemon, move the file aside, \
+             with its `-wal`, and keep it: a new one begins empty",
+            backups.display()
+        ),
+    }
+}
 
 /// A home that has had kernels has had a journal.
 fn absent(home: &Home, path: &Path) -> Finding {

@@ -21,6 +21,7 @@ use serde::Serialize;
 
 use super::{
     Context, Facts,
+    backup::folder,
     ext::check::quarantined,
     failure::{Failure, status},
 };
@@ -59,7 +60,8 @@ impl Doctor {
         if !findings.iter().any(|finding| finding.ends) {
             let loaded = settings::look(context, &mut findings);
             let status = daemon::look(context, now, &mut findings);
-            let journal = journal::look(context.home(), status.is_some(), now, &mut findings);
+            let places = (context.home(), &*folder(context));
+            let journal = journal::look(places, status.is_some(), now, &mut findings);
             if let Some(config) = &loaded {
                 let failed = status.as_ref().and_then(|status| status.backup.as_ref()?.failed.as_ref());
                 backups::look(context.home(), config, failed.is_some(), now, &mut findings);

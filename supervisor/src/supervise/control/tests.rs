@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says what failed by its line")]
 
+use std::os::fd::OwnedFd;
+
 use drupe_extension_api::control::DaemonState;
 
 use super::*;
@@ -183,4 +185,24 @@ fn the_bearer_of_a_named_token_is_asked_to_come_back_when_a_kernel_can_tell_who_
         let ReplyBody::Error(fault) = reply.body else { panic!("{answer}") };
         assert_eq!(fault.code, code, "{answer}");
     }
+}
+
+#[test]
+fn a_listener_that_cannot_take_anybody_in_rests_and_tries_again() {
+    let mut world = World::new();
+    // A socket that does not listen answers every attempt with an error, as a process without free descriptors gets one.
+    let listening =
+        std::mem::replace(&mut world.control.listener, OwnedFd::from(UnixStream::pair().unwrap().0).into());
+    let polled = |control: &Control| control.fds().count();
+    assert_eq!(polled(&world.control), 1);
+    world.turn();
+    assert_eq!(polled(&world.control), 0, "it would be ready again at once");
+    assert_eq!(world.control.deadline(), Some(world.now + REST));
+    world.control.listener = listening;
+    let _client = world.client();
+    world.turn();
+    assert_eq!(polled(&world.control), 0, "it rests");
+    world.now += REST;
+    world.turn();
+    assert_eq!(polled(&world.control), 2, "the listener and the client");
 }

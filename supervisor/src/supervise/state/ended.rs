@@ -9,6 +9,10 @@ use super::{Action, Ending, Exit, Farewell, History, Kernel, Killed, Launch, Pha
 /// What the operator is to do about a program that cannot be used.
 const WHOLE: &str = "going on with the program that the supervisor runs; once the file is whole, `drupe restart` starts from it";
 
+/// What no further start would change.
+const DAMAGED: &str = "the journal cannot be used: what the kernel said last names what to do, and `drupe doctor` says it again; the \
+                       daemon ends, and no file was changed";
+
 /// More crashes than this within [`CRASH_WINDOW`] lead to safe mode.
 const MOST_CRASHES: usize = 5;
 const CRASH_WINDOW: Duration = Duration::from_secs(60);
@@ -72,7 +76,12 @@ pub(super) fn ended(
             actions.push(Action::Note(note.into()));
             spawn(history, now, actions)
         }
-        (_, Some(status)) => Phase::Done { status },
+        (_, Some(refused)) => {
+            if refused == status::JOURNAL {
+                actions.push(Action::Note(DAMAGED.into()));
+            }
+            Phase::Done { status: refused }
+        }
         _ if later => {
             history.restarts += 1;
             history.postponed += 1;

@@ -168,3 +168,24 @@ fn a_daemon_whose_home_is_gone_ends_in_order_and_says_so_by_its_status() {
     assert_eq!(world.state.done(), Some(73));
     assert_eq!(World::new().crash().on(Event::Homeless).state.done(), Some(73));
 }
+
+#[test]
+fn a_journal_that_cannot_be_used_ends_the_daemon_at_the_start_and_at_no_other_time() {
+    let mut world = World::new();
+    world.on(Event::Hello).on(exited(Exit::Status(74)));
+    assert_eq!(world.state.done(), Some(74), "no start mends it");
+    assert!(
+        world
+            .actions
+            .iter()
+            .any(|action| matches!(action, Action::Note(text) if text.contains("drupe doctor")))
+    );
+
+    let mut world = World::new();
+    world.ready().on(exited(Exit::Status(74)));
+    assert_eq!(world.state.done(), None, "any code in its process may have chosen that status");
+    assert!(world.recorded().1);
+    world.next_kernel();
+    world.on(Event::Exited { exit: Exit::Status(74), named: true });
+    assert_eq!(world.state.done(), None, "an extension's code ran");
+}

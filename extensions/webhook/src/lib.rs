@@ -12,19 +12,20 @@ use std::collections::BTreeMap;
 
 use drupe_extension_api::prelude::*;
 
-use self::{post::Endpoint, settings::WebhookSettings};
+use self::{post::WebhookEndpoint, settings::WebhookSettings};
 
 struct Webhook {
-    endpoints: BTreeMap<String, Endpoint>,
-    sender: post::Sender,
+    endpoints: BTreeMap<String, WebhookEndpoint>,
+    sender: post::EndpointClient,
 }
 
 impl Extension for Webhook {
     async fn initialize(host: Host) -> Result<Self, Fault> {
         let settings: WebhookSettings = host.config()?;
-        let endpoint = |(name, settings): (String, _)| Ok((name.clone(), Endpoint::new(&name, settings)?));
+        let endpoint =
+            |(name, settings): (String, _)| Ok((name.clone(), WebhookEndpoint::new(&name, settings)?));
         let endpoints = settings.endpoints.into_iter().map(endpoint).collect::<Result<_, Fault>>()?;
-        Ok(Self { endpoints, sender: post::Sender::new(host) })
+        Ok(Self { endpoints, sender: post::EndpointClient::new(host) })
     }
 }
 
@@ -37,7 +38,7 @@ impl Channel for Webhook {
 
 impl Webhook {
     /// The endpoint that an address names; without an address, the only one.
-    fn named(&self, address: Option<&str>) -> Result<&Endpoint, Fault> {
+    fn named(&self, address: Option<&str>) -> Result<&WebhookEndpoint, Fault> {
         let found = match (address, self.endpoints.len()) {
             (Some(name), _) => self.endpoints.get(name),
             (None, 1) => self.endpoints.values().next(),

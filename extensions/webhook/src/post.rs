@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::{
     address::address,
     settings::EndpointSettings,
-    signature::{Keys, message_id},
+    signature::{SigningKeys, message_id},
 };
 
 /// Time for the answer: the specification advises 15 to 30 s, and the daemon gives a message 30.
@@ -31,17 +31,17 @@ const HELD: Duration = Duration::from_secs(10);
 const LONGEST_HELD: Duration = Duration::from_secs(3600);
 
 /// An address that messages go to.
-pub struct Endpoint {
+pub struct WebhookEndpoint {
     name: String,
     url: Url,
-    keys: Keys,
+    keys: SigningKeys,
     /// Until when it takes nothing.
     held: Mutex<Option<Instant>>,
     /// It has said that it wants nothing any more. A start of this process asks it again.
     is_gone: AtomicBool,
 }
 
-impl Endpoint {
+impl WebhookEndpoint {
     /// Fails where the address or a secret is none, with the key that has it.
     pub fn new(name: &str, settings: EndpointSettings) -> Result<Self, Fault> {
         let EndpointSettings { url, secret, previous_secret } = settings;
@@ -50,7 +50,7 @@ impl Endpoint {
             Fault::invalid(format!("`{key}.url` is no address that messages can go to"))
                 .help("write one that begins with `https://` and holds no password; `http://` is for this machine alone")
         })?;
-        let keys = Keys::new([Some(secret), previous_secret].iter().flatten().map(String::as_str));
+        let keys = SigningKeys::new([Some(secret), previous_secret].iter().flatten().map(String::as_str));
         let keys = keys.ok_or_else(|| {
             Fault::invalid(format!(
                 "a secret of `{key}` is not `whsec_` with 24 to 64 bytes in base64 behind it"
@@ -71,7 +71,7 @@ impl Endpoint {
 }
 
 /// Sends messages to endpoints, through one client.
-pub struct Sender {
+pub struct EndpointClient {
     host: Host,
     /// Made when it is first needed: reading the system's certificates takes long.
     client: Mutex<Option<Client>>,
@@ -79,7 +79,7 @@ pub struct Sender {
 
 /// What an endpoint said of a message, by its status.
 #[derive(Debug, PartialEq)]
-pub enum Answer {
+pub enum EndpointAnswer {
     Taken,
     /// It wants no message any more.
     Gone,
@@ -90,13 +90,17 @@ pub enum Answer {
     Refused,
 }
 
-impl Sender {
+impl EndpointClient {
     pub fn new(host: Host) -> Self {
         Self { host, client: Mutex::new(None) }
     }
 
     /// Sends a message. What may have arrived may come again, since it is known there by its id.
-    pub async fn send(&self, endpoint: &Endpoint, message: &OutboundMessage) -> Result<Delivery, Fault> {
+    pub async fn send(
+        &self,
+        endpoint: &WebhookEndpoint,
+        message: &OutboundMessage,
+    ) -> Result<Delivery, Fault> {
         let name = &endpoint.name;
         if endpoint.is_gone.load(Ordering::Relaxed) {
             let message = format!("`{name}` has said that it wants no messages any more (410)");
@@ -124,23 +128,23 @@ impl Sender {
         let status = response.status();
         let said = format!("`{name}` says {status}");
         match read(status) {
-            Answer::Taken => Ok(Delivery { remote_id: Some(id) }),
-            Answer::Gone => {
+            EndpointAnswer::Taken => Ok(Delivery { remote_id: Some(id) }),
+            EndpointAnswer::Gone => {
                 endpoint.is_gone.store(true, Ordering::Relaxed);
                 self.host.warn(format!("{said}: no more is sent to it before a restart"));
                 Err(Fault::denied(said))
             }
-            Answer::Overloaded => {
+            EndpointAnswer::Overloaded => {
                 let named = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
                 let waits = named.and_then(|text| text.trim().parse().ok()).map_or(HELD, Duration::from_secs);
                 *endpoint.held() = Some(Instant::now() + waits.min(LONGEST_HELD));
                 Err(Fault::new(FaultCode::Busy, said))
             }
-            Answer::Failed => Err(Fault::new(FaultCode::Busy, said)),
-            Answer::Refused if status.is_redirection() => {
+            EndpointAnswer::Failed => Err(Fault::new(FaultCode::Busy, said)),
+            EndpointAnswer::Refused if status.is_redirection() => {
                 Err(Fault::denied(format!("{said}: the address leads elsewhere; write that one")))
             }
-            Answer::Refused => Err(Fault::denied(said)),
+            EndpointAnswer::Refused => Err(Fault::denied(said)),
         }
     }
 
@@ -158,14 +162,14 @@ impl Sender {
 }
 
 /// What becomes of a message by the status of the answer.
-pub fn read(status: StatusCode) -> Answer {
+pub fn read(status: StatusCode) -> EndpointAnswer {
     match status.as_u16() {
-        200..=299 => Answer::Taken,
-        410 => Answer::Gone,
-        429 | 502..=504 => Answer::Overloaded,
+        200..=299 => EndpointAnswer::Taken,
+        410 => EndpointAnswer::Gone,
+        429 | 502..=504 => EndpointAnswer::Overloaded,
         // They say nothing of the message itself.
-        408 | 409 | 421 | 425 | 500.. => Answer::Failed,
-        _ => Answer::Refused,
+        408 | 409 | 421 | 425 | 500.. => EndpointAnswer::Failed,
+        _ => EndpointAnswer::Refused,
     }
 }
 

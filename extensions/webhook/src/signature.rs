@@ -9,9 +9,9 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
 /// What messages to one endpoint are signed with: the secret, and the one before it while its receiver changes.
-pub struct Keys(Vec<Hmac<Sha256>>);
+pub struct SigningKeys(Vec<Hmac<Sha256>>);
 
-impl Keys {
+impl SigningKeys {
     /// None where a secret does not have the form that it must.
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Option<Self> {
         let key = |secret: &str| {
@@ -49,10 +49,10 @@ mod tests {
     #[test]
     fn a_message_is_signed_as_the_specification_does_it() {
         // Of the tests of its libraries (`libraries/python/tests`, `libraries/javascript/src/index.test.ts`).
-        let keys = Keys::new([SECRET]).expect("a secret");
+        let keys = SigningKeys::new([SECRET]).expect("a secret");
         let signed = keys.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, r#"{"test": 2432232314}"#);
         assert_eq!(signed, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
-        let two = Keys::new([SECRET, "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"]).expect("secrets");
+        let two = SigningKeys::new([SECRET, "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"]).expect("secrets");
         assert_eq!(two.sign("m", 1, "{}").split(' ').count(), 2);
     }
 
@@ -65,9 +65,9 @@ mod tests {
             "whsec_AAAA",
             "whsec_not base64 at all, but long enough",
         ] {
-            assert!(Keys::new([bad]).is_none(), "{bad}");
+            assert!(SigningKeys::new([bad]).is_none(), "{bad}");
         }
-        assert!(Keys::new([SECRET, "whsec_AAAA"]).is_none());
+        assert!(SigningKeys::new([SECRET, "whsec_AAAA"]).is_none());
     }
 
     #[test]

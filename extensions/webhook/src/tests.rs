@@ -17,7 +17,7 @@ use drupe_extension_api::{
 use reqwest::StatusCode;
 
 use super::*;
-use crate::post::{Answer, read};
+use crate::post::{EndpointAnswer, read};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
@@ -34,19 +34,19 @@ fn to(address: Option<&str>) -> OutboundMessage {
 #[test]
 fn a_status_says_whether_a_message_comes_again() {
     for (status, answer) in [
-        (200, Answer::Taken),
-        (204, Answer::Taken),
-        (302, Answer::Refused),
-        (400, Answer::Refused),
-        (401, Answer::Refused),
-        (404, Answer::Refused),
-        (408, Answer::Failed),
-        (410, Answer::Gone),
-        (429, Answer::Overloaded),
-        (500, Answer::Failed),
-        (502, Answer::Overloaded),
-        (503, Answer::Overloaded),
-        (599, Answer::Failed),
+        (200, EndpointAnswer::Taken),
+        (204, EndpointAnswer::Taken),
+        (302, EndpointAnswer::Refused),
+        (400, EndpointAnswer::Refused),
+        (401, EndpointAnswer::Refused),
+        (404, EndpointAnswer::Refused),
+        (408, EndpointAnswer::Failed),
+        (410, EndpointAnswer::Gone),
+        (429, EndpointAnswer::Overloaded),
+        (500, EndpointAnswer::Failed),
+        (502, EndpointAnswer::Overloaded),
+        (503, EndpointAnswer::Overloaded),
+        (599, EndpointAnswer::Failed),
     ] {
         assert_eq!(read(StatusCode::from_u16(status).expect("a status")), answer, "{status}");
     }

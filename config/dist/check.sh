@@ -95,12 +95,14 @@ for archive in "$@"; do
             elif [ "$name" = telegram ]; then
                 # Nobody listens there: it is active, and tries again.
                 printf '  telegram:\n    enabled: true\n    api: "http://127.0.0.1:9"\n'
+            elif [ "$name" = slack ]; then
+                printf '  slack:\n    enabled: true\n    api: "http://127.0.0.1:9"\n'
             elif grep -q '^enabled: false' "$manifest"; then
                 printf '  %s:\n    enabled: true\n' "$name"
             fi
         done
     } >"$home/.local/share/drupe/drupe.yaml"
-    (umask 077 && printf 'TELEGRAM_BOT_TOKEN=1:of-nobody\nNTFY_TOPIC=topic-of-nobody\n' >"$home/.local/share/drupe/.env")
+    (umask 077 && printf '%s=1:of-nobody\n' TELEGRAM_BOT_TOKEN SLACK_APP_TOKEN SLACK_BOT_TOKEN NTFY_TOPIC >"$home/.local/share/drupe/.env")
     echo "check: $archive"
     if [ ${#apart[@]} -gt 0 ]; then
         # Commands of agents are given to a shell.

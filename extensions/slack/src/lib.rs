@@ -1,0 +1,65 @@
+//! The channel for people who write to the assistant in Slack: Socket Mode, answers that grow while they are made, questions with buttons.
+//!
+//! Who is answered is decided by the daemon (`senders: known`), to which this hands every message with the id of its writer. It has the network
+//! for its socket, and no token: the daemon sends its requests and fills the tokens in.
+
+mod api;
+mod blocks;
+mod ear;
+mod event;
+mod kept;
+mod network;
+mod out;
+mod pace;
+mod settings;
+mod socket;
+mod text;
+
+use std::sync::Arc;
+
+use drupe_extension_api::prelude::*;
+
+use self::{api::WebApi, ear::Ear, kept::Keeper, out::Outgoing, settings::SlackSettings, socket::Sockets};
+
+struct Slack {
+    ear: Ear,
+}
+
+impl Extension for Slack {
+    async fn initialize(host: Host) -> Result<Self, Fault> {
+        let settings: SlackSettings = host.config()?;
+        let api = WebApi::new(host.clone(), &settings.api);
+        let keeper = Keeper::open(host.clone())?;
+        let out = Outgoing::new(host.clone(), api.clone(), keeper.clone());
+        Ok(Self { ear: Ear { host, api, keeper, out, settings: Arc::new(settings) } })
+    }
+}
+
+impl Channel for Slack {
+    async fn send(&self, message: OutboundMessage) -> Result<Delivery, Fault> {
+        self.ear.out.send(message).await
+    }
+
+    async fn stream(&self, part: ChannelStream) -> Result<(), Fault> {
+        self.ear.out.stream(part)
+    }
+}
+
+impl Service for Slack {
+    async fn run(&self, shutdown: Shutdown) -> Result<(), Fault> {
+        let listening = async {
+            let app = self.ear.until_known().await?;
+            self.ear.host.info(format!("hears as @{}", app.name));
+            Sockets::new(self.ear.clone(), app).keep_open().await
+        };
+        tokio::select! {
+            () = shutdown => Ok(()),
+            ended = listening => ended,
+        }
+    }
+}
+
+export!(Slack: Channel, Service);
+
+#[cfg(test)]
+mod tests;
